@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bump allocation for descriptions and products: everything a build makes lives in one arena and is
+// dropped with it. The arena takes its blocks from a source, so the pure half never calls malloc;
+// device/heap.h gives the source that the program uses.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Returns `bytes` of memory aligned to 64, zeroed or not, or null when there is no more.
+typedef void *(*ot_block_source)(void *context, int64_t bytes);
+
+typedef struct ot_arena {
+  ot_block_source source;  // gives blocks; kept until the owner gives them all back
+  void *context;           // first argument of `source`
+  unsigned char *block;    // the block in use
+  int64_t used;            // bytes taken from `block`
+  int64_t capacity;        // bytes of `block`
+  int64_t total;           // bytes taken over the arena's life
+} ot_arena;
+
+// An arena that draws on `source`, which must outlive it.
+ot_arena ot_arena_from(ot_block_source source, void *context);
+
+// `bytes` of zeroed memory aligned to 16, valid as long as the source's blocks. Never null: an
+// exhausted source is a panic, because what lives here is small.
+void *ot_arena_take(ot_arena *arena, int64_t bytes);
+
+// Room for `count` elements of `size` bytes, zeroed; a product that overflows is a panic.
+void *ot_arena_array(ot_arena *arena, int64_t count, int64_t size);
+
+// A copy of the `length` bytes at `text`, with a terminating zero.
+char *ot_arena_text(ot_arena *arena, const char *text, int64_t length);
+
+// Formats into the arena; conversions as ot_text_format.
+char *ot_arena_format(ot_arena *arena, const char *format, ...);
+
+// Returns `array` [capacity] of `size`-byte elements grown so that one more than `count` fits.
+// The old array stays valid; `capacity` is updated. Amortised cost as doubling.
+void *ot_arena_grow(ot_arena *arena, void *array, int64_t count, int64_t *capacity, int64_t size);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy
+// as 1, 2, 3"). A draw is a pure function of (seed, stream, counter), so initialisation, data order
+// and dropout do not depend on the layout of ranks or on what was drawn before.
+#pragma once
+
+#include <stdint.h>
+
+typedef struct ot_rng_block {
+  uint32_t word[4];
+} ot_rng_block;
+
+// The four words at `counter` (two 64-bit halves) of the generator keyed by `seed` and `stream`.
+ot_rng_block ot_rng_philox(uint64_t seed, uint64_t stream, uint64_t counter_low,
+                           uint64_t counter_high);
+
+// Uniform in [0, 1): 32 random bits over 2^32.
+double ot_rng_uniform(uint64_t seed, uint64_t stream, uint64_t counter);
+
+// Standard normal by Box-Muller on the base's own log and cosine: same bits on every host.
+double ot_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter);
+
+// Uniform integer in [0, bound), bound > 0, without modulo bias worth measuring (64-bit product).
+uint64_t ot_rng_below(uint64_t seed, uint64_t stream, uint64_t counter, uint64_t bound);
+
+// The i-th element of a permutation of [0, n) keyed by (seed, stream): a Feistel network of four
+// rounds over the next even number of bits, walked until the value falls inside. Cost O(1) expected.
+uint64_t ot_rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);

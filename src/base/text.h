@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text without libc: formatting, comparing and searching of names, for the pure half, where the same
+// bytes must come out on the command line and on the web page. Numbers: base/number.h.
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+// Writes `format` into `out` [capacity], always ending in zero and cutting what does not fit.
+// Returns the bytes written without the zero. Conversions: %s %c %d %u %x %ld %lu %lld %llu %zu %%,
+// %.Ng (double, N significant digits, default 6) and %.Nf (N decimals). A width and a '-' are taken
+// (%8d, %-8s, %08x), and * for the precision of %s (%.*s).
+int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...);
+int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments);
+
+int64_t ot_text_length(const char *text);
+bool ot_text_equal(const char *a, const char *b);
+// <0, 0, >0 by unsigned byte order.
+int ot_text_compare(const char *a, const char *b);
+bool ot_text_starts_with(const char *text, const char *prefix);
+bool ot_text_ends_with(const char *text, const char *suffix);
+// The first place of `part` in `text`, or null.
+const char *ot_text_find(const char *text, const char *part);
+
+// True when `text` matches `pattern`, where '*' stands for any run of characters and '?' for one.
+bool ot_text_matches(const char *text, const char *pattern);
+
+// Damerau-Levenshtein distance (adjacent swaps count once), capped at 64 characters a side.
+int ot_text_distance(const char *a, const char *b);
+
+// FNV-1a over bytes, to chain: hash = ot_hash_bytes(hash, data, n), starting from OT_HASH_START.
+#define OT_HASH_START 14695981039346656037ULL
+uint64_t ot_hash_bytes(uint64_t hash, const void *data, int64_t bytes);
+uint64_t ot_hash_text(uint64_t hash, const char *text);

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The call that every kernel answers. A kernel is a plain function over prepared memory: it cannot
+// fail, allocates nothing, and gives the same bits for the same call.
+#pragma once
+
+#include "ops/op.h"
+
+// One operand where it lies. data is null when the operand is absent.
+typedef struct ot_tensor {
+  void *data;  // contiguous, 64-byte aligned unless it is a row range of a larger tensor
+  ot_tensor_type type;
+} ot_tensor;
+
+typedef struct ot_kernel_call {
+  const ot_op_attributes *attributes;
+  const ot_tensor *in;   // [OT_MAX_INPUTS] in the order of ot_op_kind's comments
+  const ot_tensor *out;  // [OT_MAX_OUTPUTS]; out[0].data may equal in[0].data for in-place ops
+  void *workspace;       // [ot_op_workspace(...)] bytes, 64-byte aligned, contents undefined
+} ot_kernel_call;
+
+typedef void (*ot_kernel)(const ot_kernel_call *call);
+
+// One row of the table that each *_cpu.c file exports, once per compute type, ended by a null `run`.
+typedef struct ot_kernel_entry {
+  ot_op_kind kind;
+  ot_kernel run;
+} ot_kernel_entry;

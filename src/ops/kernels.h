@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of kernels, indexed by op kind and compute type. A missing entry means "not available
+// here", which the caller reports; nothing falls back silently.
+#pragma once
+
+#include "ops/kernel.h"
+
+// The CPU kernel of `kind` for `compute` (OT_F32 or OT_F64), or null.
+ot_kernel ot_kernel_cpu(ot_op_kind kind, ot_dtype compute);

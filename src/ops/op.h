@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an operator is, as data: kinds, attributes, tensor types, and the row that the catalog keeps
+// for each kind (shapes, cost, what may be computed in place, and its vector-Jacobian product as a
+// table of steps). Pure. Kernels are elsewhere (kernel.h): this half is what the planner sees.
+//
+// An op reads up to OT_MAX_INPUTS tensors and writes up to OT_MAX_OUTPUTS. It is one of:
+//   pure    may be emitted again (recompute)
+//   saved   its outputs are kept and it is never emitted again (routing, head loss)
+//   effect  adds to a step-level buffer (reported losses, maxima); dropped when F is emitted again
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+enum { OT_MAX_INPUTS = 10, OT_MAX_OUTPUTS = 5, OT_MAX_DIMS = 4, OT_MAX_VJP_STEPS = 4 };
+
+// One line each: inputs -> outputs. `?` marks an optional operand. Shapes: R rows (tokens of the
+// micro-batch = B*T), C hidden, O outputs, H heads, G kv heads, D head_dim, F ffn, V vocabulary.
+// Q = (H + 2G)*D is the packed q|k|v width. "acc" outputs are gradient accumulators: they are
+// overwritten when attributes.accumulate is false and added to when it is true.
+typedef enum ot_op_kind {
+  // embedding.h
+  OT_OP_EMBEDDING,       // tokens[R] i32, table[V,C], positions?[R] i32, position_table?[P,C] -> y[R,C]
+  OT_OP_EMBEDDING_GRAD,  // dy[R,C], tokens[R] -> acc dtable[V,C]   (also for the position table)
+  // linear.h
+  OT_OP_LINEAR,     // x[R,C], w[O,C], bias?[O], residual?[R,O] -> y[R,O] = x w^T + bias + residual
+  OT_OP_LINEAR_DX,  // dy[R,O], w[O,C], partial?[R,C] -> dx[R,C] = dy w + partial
+  OT_OP_LINEAR_DW,  // dy[R,O], x[R,C] -> acc dw[O,C], acc? dbias[O]
+  // norm.h   (rows of width C; R here counts rows)
+  OT_OP_RMSNORM,         // x[R,C], w[C] -> y[R,C], rstd[R]    y = x * rstd * (w + norm_offset)
+  OT_OP_RMSNORM_GRAD,    // dy[R,C], x[R,C], w[C], rstd[R], partial?[R,C] -> dx[R,C], acc dw[C]
+  OT_OP_LAYERNORM,       // x[R,C], w[C], b?[C] -> y[R,C], mean[R], rstd[R]
+  OT_OP_LAYERNORM_GRAD,  // dy, x, w, mean, rstd, partial?[R,C] -> dx[R,C], acc dw[C], acc? db[C]
+  // head_norm.h: RMSNorm of the q and k parts of packed q|k|v; v is copied. norm_width is D (per
+  // head, weights [D]) or 0 (the whole q and the whole k row, weights [H*D] and [G*D])
+  OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk -> y[R,Q], rstd[R,H+G] (or [R,2])
+  OT_OP_HEAD_NORM_GRAD,  // dy[R,Q], qkv[R,Q], wq, wk, rstd -> dx[R,Q], acc dwq, acc dwk
+  // rope.h: rotate-half rotation of the first rotary_dim of each q and k head, in place
+  OT_OP_ROPE_TABLE,  // -> table[P, rotary_dim/2, 2] compute dtype: cos, sin of position * frequency
+  OT_OP_ROPE,        // qkv[R,Q], positions[R] i32, table[P,rotary_dim/2,2] -> y[R,Q]
+  OT_OP_ROPE_GRAD,   // dy[R,Q], positions[R], table -> dx[R,Q]
+  // attention.h: causal, grouped queries, sliding window, documents; online softmax, no T x T tensor
+  OT_OP_ATTENTION,       // qkv[R,Q], doc_start[R] i32, sample_ids[B] i64 -> o[R,H*D], lse[R,H], effect max_logit[1] f64
+  OT_OP_ATTENTION_GRAD,  // do[R,H*D], qkv, doc_start, sample_ids, o, lse -> dqkv[R,Q]
+  // activation.h
+  OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
+  OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F]                   (may be in place of dy)
+  OT_OP_GLU,              // x[R,2F] gate|up -> y[R,F] = activation(gate) * up
+  OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F] -> dx[R,2F]
+  // elementwise.h
+  OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
+  OT_OP_DROPOUT,       // x[R,C], positions_in_batch: none, sample_ids[B] i64 -> y[R,C]   (in place)
+  OT_OP_DROPOUT_GRAD,  // dy[R,C], sample_ids[B] -> dx[R,C]                (in place)
+  OT_OP_ABSMAX,        // x[R,C] -> effect m[1] f64 = max(m, max|x|)
+  OT_OP_CAST,          // x -> y of another dtype
+  OT_OP_ZERO,          // -> y = 0
+  // head.h: final projection and cross-entropy, chunked over rows; logits never exist whole
+  OT_OP_HEAD_LOSS,      // x[R,C], w[V,C], targets[R] i32, inverse_tokens[1] f64 -> dx[R,C], acc dw[V,C], effect loss[1] f64
+  OT_OP_HEAD_EVALUATE,  // x[R,C], w[V,C], targets[R] -> effect loss_sum[1] f64, effect token_count[1] f64
+  OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R] -> logprob[R] f64, greedy[R] i32 (argmax id)
+  OT_OP_HEAD_LOGITS,    // x[R,C], w[V,C] -> logits[R,V] compute dtype
+  // decode.h: one new token per sequence against a KV cache
+  OT_OP_APPEND_KV,         // qkv[R,Q], length[B] i32 -> acc cache[B,P,2*G*D]: rows at length[b]..; R = B*n
+  OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32 -> o[B,H*D]   (length counts the new token's slot index)
+  // optimizer.h: n elements, flat
+  OT_OP_SUM_SQUARES,   // g[n] -> s[1] f64 (overwritten)
+  OT_OP_CLIP_FACTOR,   // s[k] f64 -> norm[1] f64, factor[1] f64 = clip > 0 ? min(1, clip/(norm+1e-6)) : 1
+  OT_OP_ADAMW,         // g[n], scalars[OT_STEP_SCALARS] f64 -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
+  OT_OP_MUON,          // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
+  OT_OP_COUNT,
+} ot_op_kind;
+
+typedef enum ot_activation {
+  OT_ACTIVATION_GELU,       // x * Phi(x), erf form
+  OT_ACTIVATION_GELU_TANH,  // HF gelu_new, gelu_pytorch_tanh
+  OT_ACTIVATION_SILU,
+  OT_ACTIVATION_RELU,
+} ot_activation;
+
+// Elements of the `scalars` operand of the optimizer ops, float64. Written by the loop before a step
+// except CLIP_FACTOR, which OT_OP_CLIP_FACTOR writes.
+typedef enum ot_step_scalar {
+  OT_SCALAR_LEARNING_RATE,    // of this step, before a group's factor
+  OT_SCALAR_CLIP_FACTOR,      // multiplies every gradient
+  OT_SCALAR_CORRECTION_1,     // 1 / (1 - beta1^t), t counts applied steps
+  OT_SCALAR_CORRECTION_2,     // 1 / (1 - beta2^t)
+  OT_SCALAR_INVERSE_TOKENS,   // 1 / unmasked targets of the whole step
+  OT_SCALAR_GRADIENT_NORM,    // before clipping
+  OT_SCALAR_LOSS,             // mean nats per unmasked target of the step
+  OT_SCALAR_EVALUATE_LOSS,    // sum of nats, evaluation
+  OT_SCALAR_EVALUATE_TOKENS,  // targets counted, evaluation
+  OT_STEP_SCALARS,
+} ot_step_scalar;
+
+// How HF's rope_type turns head_dim and theta into frequencies.
+typedef enum ot_rope_type { OT_ROPE_DEFAULT, OT_ROPE_LINEAR, OT_ROPE_LLAMA3 } ot_rope_type;
+
+// Everything that an op's meaning depends on beside its operands. Flat and plain, so that a task can
+// be printed, hashed and compared; an op reads the fields that its header names, the rest are zero.
+typedef struct ot_op_attributes {
+  int threads;               // threads of the kernel, part of the plan [1..]
+  ot_dtype compute;          // OT_F32 or OT_F64: which kernel table runs it
+  bool accumulate;           // acc outputs: add (true) or overwrite (false)
+  int64_t sequence_length;   // T: rows per sequence of the micro-batch
+  int64_t num_heads;         // H
+  int64_t num_kv_heads;      // G, divides H
+  int64_t head_dim;          // D
+  int64_t window;            // keys visible to a query including itself; 0 = all
+  double scale;              // attention: multiplies q.k; embedding: multiplies y (0 means 1)
+  double epsilon;            // norms, adamw
+  double norm_offset;        // added to norm weights (gemma: 1)
+  int64_t norm_width;        // head_norm
+  ot_activation activation;
+  double dropout;            // probability to drop [0, 1)
+  uint64_t seed;             // with rng_stream keys the dropout mask
+  uint64_t rng_stream;       // hash of the tensor's name
+  int64_t chunk_rows;        // head ops: rows whose logits exist at once
+  int64_t rotary_dim;        // rope: leading dimensions of a head that rotate (even)
+  ot_rope_type rope_type;
+  double rope_theta, rope_factor, rope_low_frequency_factor, rope_high_frequency_factor;
+  int64_t rope_original_positions;  // llama3 scaling
+  double learning_rate_factor;      // group: multiplies OT_SCALAR_LEARNING_RATE
+  double weight_decay;              // decoupled, times the learning rate
+  double beta1, beta2;              // adamw; muon: beta1 is its momentum
+  double clip;                      // 0 = off
+} ot_op_attributes;
+
+// Shape and type of one operand. rank 0 marks an absent optional operand.
+typedef struct ot_tensor_type {
+  ot_dtype dtype;
+  int rank;
+  int64_t dim[OT_MAX_DIMS];  // outermost first, contiguous
+} ot_tensor_type;
+
+// The types of one op's operands, in the order of the enumerator's comment.
+typedef struct ot_op_types {
+  ot_tensor_type in[OT_MAX_INPUTS];
+  ot_tensor_type out[OT_MAX_OUTPUTS];
+} ot_op_types;
+
+// What one execution costs on any machine.
+typedef struct ot_cost {
+  double matrix_flops;  // multiply-adds count 2; causal and windowed attention counts visible keys only
+  double other_flops;   // elementwise and reductions
+  double bytes_read;
+  double bytes_written;
+} ot_cost;
+
+// ---- Vector-Jacobian products ----
+
+// The part of the backward pass in which a step runs.
+typedef enum ot_vjp_phase { OT_VJP_INPUT, OT_VJP_WEIGHT } ot_vjp_phase;
+
+// What an operand of a VJP step refers to, seen from the forward op.
+typedef enum ot_ref_kind {
+  OT_REF_NONE,
+  OT_REF_INPUT,        // forward input `index`
+  OT_REF_OUTPUT,       // forward output `index`
+  OT_REF_DOUTPUT,      // gradient of output `index`
+  OT_REF_DINPUT,       // gradient of input `index`; written by the step
+  OT_REF_PARTIAL,      // what other uses already gave to the gradient of input `index`, or absent
+  OT_REF_ACCUMULATOR,  // gradient accumulator of the parameter at input `index`; written
+} ot_ref_kind;
+
+typedef struct ot_ref {
+  ot_ref_kind kind;
+  int index;
+} ot_ref;
+
+// One step: an op of kind `op` with the forward op's attributes. When `pass` is set there is no op:
+// the gradient `out[0]` is the value `in[0]` itself (a residual branch). A step whose required
+// operand is absent is skipped; an absent accumulator leaves that output absent.
+typedef struct ot_vjp_step {
+  bool pass;
+  ot_op_kind op;
+  ot_vjp_phase phase;
+  ot_ref in[OT_MAX_INPUTS];
+  ot_ref out[OT_MAX_OUTPUTS];
+} ot_vjp_step;
+
+// ---- The catalog row ----
+
+typedef enum ot_op_class { OT_CLASS_PURE, OT_CLASS_SAVED, OT_CLASS_EFFECT } ot_op_class;
+
+typedef struct ot_op_info {
+  const char *name;             // printed in schedules, unique, lower case
+  int num_inputs, num_outputs;
+  uint32_t optional_inputs;     // bit i: input i may be absent
+  uint32_t optional_outputs;
+  uint32_t accumulated_outputs; // bit i: output i is "acc" (see attributes.accumulate)
+  uint32_t effect_outputs;      // bit i: output i is a step-level buffer
+  ot_op_class class;
+  bool in_place;                // output 0 may share the storage of input 0
+  bool cheap;                   // elementwise or norm: selective recompute re-emits it
+
+  // Fills the output types from the inputs; checks that the inputs fit each other. `statistic` types
+  // (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder gives (acc, effect).
+  ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
+  ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
+  // Bytes of scratch the CPU kernel needs (may depend on attributes.threads). Null: none.
+  int64_t (*workspace)(const ot_op_attributes *attributes, const ot_op_types *types);
+
+  int num_vjp_steps;
+  ot_vjp_step vjp[OT_MAX_VJP_STEPS];
+} ot_op_info;
+
+static inline int64_t ot_type_elements(const ot_tensor_type *type) {
+  int64_t n = type->rank > 0 ? 1 : 0;
+  for (int i = 0; i < type->rank; i++) n *= type->dim[i];
+  return n;
+}
+
+static inline int64_t ot_type_bytes(const ot_tensor_type *type) {
+  return ot_type_elements(type) * ot_dtype_bytes(type->dtype);
+}
+
+static inline bool ot_type_present(const ot_tensor_type *type) { return type->rank > 0; }
