@@ -7,6 +7,7 @@
 //   pure    may be emitted again (recompute)
 //   saved   its outputs are kept and it is never emitted again (routing, head loss)
 //   effect  adds to a step-level buffer (reported losses, maxima); dropped when F is emitted again
+// Effect outputs of a pure op (attention's max_logit) are always optional for the same reason.
 #pragma once
 
 #include <stdbool.h>
