@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/choices.h"
 #include "base/dtype.h"
 #include "base/status.h"
 
@@ -74,13 +75,6 @@ typedef enum ot_op_kind {
   OT_OP_COUNT,
 } ot_op_kind;
 
-typedef enum ot_activation {
-  OT_ACTIVATION_GELU,       // x * Phi(x), erf form
-  OT_ACTIVATION_GELU_TANH,  // HF gelu_new, gelu_pytorch_tanh
-  OT_ACTIVATION_SILU,
-  OT_ACTIVATION_RELU,
-} ot_activation;
-
 // Elements of the `scalars` operand of the optimizer ops, float64. Written by the loop before a step
 // except CLIP_FACTOR, which OT_OP_CLIP_FACTOR writes.
 typedef enum ot_step_scalar {
@@ -95,9 +89,6 @@ typedef enum ot_step_scalar {
   OT_SCALAR_EVALUATE_TOKENS,  // targets counted, evaluation
   OT_STEP_SCALARS,
 } ot_step_scalar;
-
-// How HF's rope_type turns head_dim and theta into frequencies.
-typedef enum ot_rope_type { OT_ROPE_DEFAULT, OT_ROPE_LINEAR, OT_ROPE_LLAMA3 } ot_rope_type;
 
 // Everything that an op's meaning depends on beside its operands. Flat and plain, so that a task can
 // be printed, hashed and compared; an op reads the fields that its header names, the rest are zero.

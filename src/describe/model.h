@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder-only language model as plain values: what the graph builders build, what the planner
+// counts. Families differ only in these values; no builder asks for the family's name except to
+// choose tensor names. Filled from the keys of a HF config.json by model_keys.h.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/choices.h"
+#include "base/dtype.h"
+#include "base/status.h"
+
+enum { OT_MAX_LAYERS = 512, OT_MAX_EOS = 8 };
+
+// HF model_type. MoE families (mixtral, qwen3_moe, olmoe, ...) will be added at the end.
+typedef enum ot_family {
+  OT_FAMILY_GPT2,
+  OT_FAMILY_LLAMA,
+  OT_FAMILY_QWEN2,
+  OT_FAMILY_QWEN3,
+  OT_FAMILY_OLMO2,
+  OT_FAMILY_MISTRAL,  // also model_type ministral: mistral with layer_types
+  OT_FAMILY_GEMMA3,   // gemma3_text
+  OT_FAMILY_COUNT,
+} ot_family;
+
+typedef enum ot_norm_kind { OT_NORM_LAYERNORM, OT_NORM_RMSNORM } ot_norm_kind;
+
+// Where a layer normalises. x is the residual stream, f attention or the MLP.
+typedef enum ot_norm_placement {
+  OT_NORM_PRE,       // x + f(norm(x))
+  OT_NORM_POST,      // x + norm(f(x))                  olmo2
+  OT_NORM_SANDWICH,  // x + norm2(f(norm1(x)))          gemma3
+} ot_norm_placement;
+
+// RMSNorm of queries and keys after their projection, before rotation, with the model's epsilon.
+typedef enum ot_qk_norm {
+  OT_QK_NORM_NONE,
+  OT_QK_NORM_HEAD,  // each head by itself, weights [head_dim]             qwen3, gemma3
+  OT_QK_NORM_ROW,   // the whole q row and the whole k row                 olmo2
+} ot_qk_norm;
+
+// Rotary embedding of one kind of layer.
+typedef struct ot_rope {
+  ot_rope_type type;
+  double theta;                  // > 0
+  double factor;                 // linear, llama3: >= 1; else 1
+  double low_frequency_factor;   // llama3
+  double high_frequency_factor;  // llama3, > low_frequency_factor
+  int64_t original_positions;    // llama3
+} ot_rope;
+
+typedef struct ot_model {
+  ot_family family;
+  const char *model_type;    // HF spelling, static: "llama"
+  const char *architecture;  // HF spelling, static: "LlamaForCausalLM"
+
+  int64_t vocab_size;         // rows of the embedding [1, 2^31)
+  int64_t hidden_size;        // C
+  int64_t intermediate_size;  // F, width of the MLP
+  int64_t num_layers;         // L [1, OT_MAX_LAYERS]
+  int64_t num_heads;          // H query heads
+  int64_t num_kv_heads;       // G key/value heads; divides num_heads
+  int64_t head_dim;           // D; H*D need not be C
+  int64_t max_positions;      // longest sequence the model is meant for; rows of a learned table
+
+  ot_activation activation;
+  bool gated_mlp;  // down(activation(gate(x)) * up(x)), else down(activation(up(x)))
+  bool qkv_bias;
+  bool output_bias;  // of the attention's output projection
+  bool mlp_bias;     // every MLP projection
+  bool tie_word_embeddings;
+
+  ot_norm_kind norm;
+  ot_norm_placement norm_placement;
+  double norm_epsilon;
+  double norm_offset;  // added to RMSNorm weights, q and k norms too (gemma: 1); else 0
+  ot_qk_norm qk_norm;
+
+  double embedding_scale;  // multiplies embedded tokens (gemma: sqrt(hidden_size)); else 1
+  double attention_scale;  // multiplies q.k: 1/sqrt(head_dim), gemma 1/sqrt(query_pre_attn_scalar)
+
+  bool
+      learned_positions;  // a position table [max_positions, C] added to embeddings (gpt2); no rope
+  int64_t rotary_dim;     // leading dimensions of a head that rotate: head_dim, 0 without rope
+  ot_rope rope;           // of layers with window 0
+  ot_rope rope_local;     // of layers with a window; equal to `rope` but for gemma3
+  int64_t window[OT_MAX_LAYERS];  // keys a query sees, itself included; 0 = all; [num_layers]
+
+  double embedding_dropout;  // [0, 1), after embeddings are summed
+  double attention_dropout;  // [0, 1), on attention probabilities
+  double residual_dropout;   // [0, 1), on each branch before it joins the residual stream
+
+  double initializer_range;  // standard deviation of initial weights, > 0
+  ot_dtype dtype;            // type of the weights in HF files (a hint for export)
+  int64_t bos_id, pad_id;    // -1 = none
+  int num_eos;               // [0, OT_MAX_EOS]
+  int64_t eos_id[OT_MAX_EOS];
+} ot_model;
+
+// Static spellings of a family; its model_type in HF files.
+const char *ot_family_name(ot_family family);
+
+// Checks every value against the ranges above and against the others (num_kv_heads divides
+// num_heads, rotary_dim even, ...). OT_USAGE, naming the HF key and what would fit.
+ot_status ot_model_check(const ot_model *model);
+
+// Trainable elements; a tied head counts once.
+int64_t ot_model_parameters(const ot_model *model);
+
+// Stable text, one "name value" a line, into `out` [capacity] ending in zero. Returns its length.
+int64_t ot_model_print(const ot_model *model, char *out, int64_t capacity);
+
+// Of everything that changes the mathematics or the tensors; not of dtype and token ids.
+uint64_t ot_model_hash(const ot_model *model);
+
+// True when two layers have the same shapes and mathematics, so that they share segments.
+bool ot_model_same_layer(const ot_model *model, int layer, int other);

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of a training run (RUN.yaml) as plain values, one field a key, after defaults are
+// filled in. Text and lists live in the arena that the settings were read into. The table of keys,
+// with ranges, defaults and help, is run_keys.c; reading files is train/config_file.h.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "describe/model.h"
+
+typedef enum ot_data_format {
+  OT_DATA_AUTO,      // an .idx beside it, or a magic number
+  OT_DATA_MEGATRON,  // PREFIX.bin + PREFIX.idx
+  OT_DATA_LLMC,      // llm.c: header of 256 int32
+  OT_DATA_NANOGPT,   // headerless uint16
+} ot_data_format;
+
+// One source of training tokens; sources of a mixture are drawn in proportion to their weights.
+typedef struct ot_data_source {
+  const char *path;  // prefix; PREFIX, PREFIX.bin and PREFIX.idx name the same set
+  double weight;     // > 0
+} ot_data_source;
+
+// The sources from one step on, until the next mixture.
+typedef struct ot_data_mixture {
+  int64_t from_step;  // the first step (counted from 0) that draws from it
+  ot_data_source *sources;
+  int64_t num_sources;  // >= 1
+} ot_data_mixture;
+
+typedef struct ot_validation_set {
+  const char *name;  // "" when there is one unnamed set
+  const char *path;
+} ot_validation_set;
+
+typedef struct ot_run_data {
+  ot_data_source *train;
+  int64_t num_train;  // >= 1: the mixture from step 0
+  ot_data_mixture *mixtures;
+  int64_t num_mixtures;  // later mixtures, increasing from_step > 0
+  ot_validation_set *validation;
+  int64_t num_validation;
+  int64_t validation_every;   // steps; 0 = after the last step only
+  int64_t validation_tokens;  // of each set; 0 = all of it
+  const char *tokenizer;      // path of tokenizer.json, "bytes", or "" (none)
+  int64_t sequence_length;    // tokens of a sample
+  ot_data_format format;
+  bool document_mask;  // attention and positions start anew at each document
+} ot_run_data;
+
+// The global batch from one moment on; exactly one of from_step and from_tokens is >= 0.
+typedef struct ot_batch_ramp {
+  int64_t from_step;    // -1 = not given
+  int64_t from_tokens;  // -1 = not given
+  int64_t global_batch_size;
+} ot_batch_ramp;
+
+typedef struct ot_run_batch {
+  int64_t global_batch_size;  // sequences of a step, all ranks
+  int64_t micro_batch_size;   // sequences of one forward and backward
+  ot_batch_ramp *ramp;        // increasing moments; before the first: global_batch_size
+  int64_t num_ramp;
+} ot_run_batch;
+
+typedef enum ot_accumulate {
+  OT_ACCUMULATE_WHOLE,    // micro-batches first, then over ranks
+  OT_ACCUMULATE_SHARDED,  // over ranks after every micro-batch
+} ot_accumulate;
+
+typedef enum ot_pipeline {
+  OT_PIPELINE_GPIPE,
+  OT_PIPELINE_1F1B,
+  OT_PIPELINE_INTERLEAVED,
+  OT_PIPELINE_ZB_H1,
+  OT_PIPELINE_ZB_H2,
+  OT_PIPELINE_ZB_V,
+} ot_pipeline;
+
+typedef enum ot_recompute {
+  OT_RECOMPUTE_NONE,       // every activation that the backward pass reads is kept
+  OT_RECOMPUTE_SELECTIVE,  // cheap ops (norms, activations) are computed again
+  OT_RECOMPUTE_FULL,       // only the layer's input is kept
+} ot_recompute;
+
+typedef struct ot_run_parallel {
+  int tp, pp, vpp, cp, ep, etp;
+  int dp;  // dp_replicate x dp_shard; 0 = what the ranks leave
+  int dp_replicate;
+  int zero;                  // [0, 3]
+  ot_accumulate accumulate;  // default whole at zero 0 and 1, sharded at 2 and 3
+  ot_pipeline pipeline;
+  ot_recompute *recompute;  // one entry for all layers, or one a layer (ot_run_recompute)
+  int64_t num_recompute;
+  const char *layout;     // explicit stages, "" = even
+  const char *order_csv;  // compute order file, "" = none
+  int prefetch;           // blocks gathered ahead of use
+  bool reshard;           // release gathered parameters after each use
+} ot_run_parallel;
+
+typedef enum ot_optimizer_name { OT_OPTIMIZER_ADAMW, OT_OPTIMIZER_MUON } ot_optimizer_name;
+
+// What the parameters whose name matches `pattern` do differently. The first that matches counts.
+typedef struct ot_optimizer_group {
+  const char *pattern;  // of HF tensor names; * any run of characters, ? one
+  double lr_factor;     // multiplies the learning rate
+  double lr;            // peak, instead of optimizer.lr; -1 = not given
+  double weight_decay;  // -1 = as everywhere
+} ot_optimizer_group;
+
+typedef struct ot_run_optimizer {
+  ot_optimizer_name name;
+  double lr;            // peak learning rate
+  double betas[2];      // adamw
+  double eps;           // adamw
+  double weight_decay;  // decoupled, times the learning rate; never on norms and biases
+  double clip;          // global gradient norm; 0 = off
+  double momentum;      // muon
+  double adamw_lr;      // muon: peak of the parameters that AdamW updates; 0 = lr
+  ot_optimizer_group *groups;
+  int64_t num_groups;
+} ot_run_optimizer;
+
+typedef enum ot_decay {
+  OT_DECAY_CONSTANT,
+  OT_DECAY_LINEAR,
+  OT_DECAY_COSINE,
+  OT_DECAY_WSD,  // warm up, stay, decay linearly over the last decay_steps
+} ot_decay;
+
+typedef struct ot_run_learning_rate {
+  int64_t warmup_steps;  // from 0 linearly to the peak
+  ot_decay decay;
+  int64_t decay_steps;  // after warm-up until min; wsd: of the final descent; 0 = to the end (wsd:
+                        // a tenth)
+  double min;           // learning rate after the decay
+} ot_run_learning_rate;
+
+typedef struct ot_run_precision {
+  ot_dtype compute;      // fp32, fp64 or bf16
+  ot_dtype params;       // storage of weights [compute]
+  ot_dtype gradients;    // accumulators [fp64 with fp64, else fp32]
+  ot_dtype master;       // [fp64 with fp64, else fp32]; equal to params: no copy is kept
+  ot_dtype moments;      // [fp64 with fp64, else fp32]
+  ot_dtype reduce;       // gradients on the wire [fp64 with fp64, else fp32]
+  bool accumulate_wire;  // key accumulate: wire; sums over ranks in the wire type
+} ot_run_precision;
+
+typedef struct ot_run_checkpoint {
+  int64_t every;  // steps; 0 = only after the last
+  int64_t keep;   // newest kept; 0 = all
+  bool async;     // written while training goes on
+} ot_run_checkpoint;
+
+typedef struct ot_run_audit {
+  int64_t every;        // steps; 0 = never
+  const char **checks;  // names of audits
+  int64_t num_checks;
+} ot_run_audit;
+
+typedef struct ot_run_log {
+  int64_t every;         // steps between status lines
+  int64_t health_every;  // steps between per-layer health metrics; 0 = never
+  bool tensorboard;      // write event files
+} ot_run_log;
+
+typedef struct ot_run {
+  ot_model model;
+  const char *model_source;  // where `model` came from: preset, path, or "" for inline keys
+  const char *init;          // "random", or a HF directory or checkpoint
+  ot_run_data data;
+  ot_run_batch batch;
+  ot_run_parallel parallel;
+  ot_run_optimizer optimizer;
+  int64_t steps;   // 0 when the run is by tokens
+  int64_t tokens;  // 0 when the run is by steps
+  ot_run_learning_rate learning_rate;
+  ot_run_precision precision;
+  ot_run_checkpoint checkpoint;
+  ot_run_audit audit;
+  ot_run_log log;
+  const char *cluster;  // preset or file for predictions; "this-machine"
+  int64_t seed;
+  int threads;         // per rank; 0 = the machine's cores shared by its ranks
+  const char *output;  // the run directory
+} ot_run;
+
+// Checks the values together, model included (steps or tokens but not both, micro batches divide
+// the global batch, ...). OT_USAGE naming keys, values and what would fit.
+ot_status ot_run_check(const ot_run *run);
+
+// Recompute mode of a layer.
+ot_recompute ot_run_recompute(const ot_run *run, int layer);
+
+// The global batch (sequences) of `step`, counted from 0, after `tokens` tokens.
+int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens);
+
+// Stable text of everything, one "path value" a line, into `out` [capacity]; returns its length.
+int64_t ot_run_print(const ot_run *run, char *out, int64_t capacity);
+
+uint64_t ot_run_hash(const ot_run *run);
