@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element type that a *_cpu.c file is compiled for: each is built twice, with OT_REAL_BITS 32 and
-// 64. Everything in such a file is static but its kernel functions, whose names get the suffix.
-// Tensors stored as bf16 are widened and narrowed row by row with ot_load_row and ot_store_row.
+// The element type that a *_cpu.c file is compiled for: each is built twice, with OT_REAL_BITS 32
+// and
+// 64. Everything in such a file is static but its kernel table, whose name gets the suffix.
+// Tensors may be stored in another type, usually bf16: kernels walk a row in tiles of OT_TILE
+// elements, ask for each tile with ot_row_in and ot_row_out, and finish it with ot_row_done. Where
+// storage and compute type agree, these hand out the tensor's own memory and copy nothing.
 #pragma once
 
 #include <stdint.h>
@@ -21,3 +24,56 @@ typedef float ot_real;
 #define OT_REAL_DTYPE OT_F32
 #define OT_KERNEL(name) name##_f32
 #endif
+
+enum { OT_TILE = 1024 };
+
+// Widens or narrows elements [first, first + n) of `data`, stored as `dtype` (a real type but
+// fp16), into `row` [n].
+static inline void ot_load_row(ot_real *restrict row, const void *restrict data, ot_dtype dtype,
+                               int64_t first, int64_t n) {
+  if (dtype == OT_BF16) {
+    const uint16_t *const from = (const uint16_t *)data + first;
+    for (int64_t i = 0; i < n; i++) row[i] = (ot_real)ot_bf16_to_float(from[i]);
+  } else if (dtype == OT_F32) {
+    const float *const from = (const float *)data + first;
+    for (int64_t i = 0; i < n; i++) row[i] = (ot_real)from[i];
+  } else {
+    const double *const from = (const double *)data + first;
+    for (int64_t i = 0; i < n; i++) row[i] = (ot_real)from[i];
+  }
+}
+
+// The inverse of ot_load_row: rounds `row` [n] to nearest even into elements [first, first + n).
+static inline void ot_store_row(void *restrict data, ot_dtype dtype, int64_t first,
+                                const ot_real *restrict row, int64_t n) {
+  if (dtype == OT_BF16) {
+    uint16_t *const to = (uint16_t *)data + first;
+    for (int64_t i = 0; i < n; i++) to[i] = ot_bf16_from_float((float)row[i]);
+  } else if (dtype == OT_F32) {
+    float *const to = (float *)data + first;
+    for (int64_t i = 0; i < n; i++) to[i] = (float)row[i];
+  } else {
+    double *const to = (double *)data + first;
+    for (int64_t i = 0; i < n; i++) to[i] = (double)row[i];
+  }
+}
+
+// Elements [first, first + n) of `data` to read: its own memory when it is stored as ot_real, else
+// `scratch` [n], filled.
+static inline const ot_real *ot_row_in(const void *data, ot_dtype dtype, int64_t first, int64_t n,
+                                       ot_real *scratch) {
+  if (dtype == OT_REAL_DTYPE) return (const ot_real *)data + first;
+  ot_load_row(scratch, data, dtype, first, n);
+  return scratch;
+}
+
+// Where to write elements from `first` on: the tensor's own memory, or `scratch`.
+static inline ot_real *ot_row_out(void *data, ot_dtype dtype, int64_t first, ot_real *scratch) {
+  return dtype == OT_REAL_DTYPE ? (ot_real *)data + first : scratch;
+}
+
+// Ends what ot_row_out began: narrows `row` [n] into the tensor unless it lies there already.
+static inline void ot_row_done(void *data, ot_dtype dtype, int64_t first, const ot_real *row,
+                               int64_t n) {
+  if (dtype != OT_REAL_DTYPE) ot_store_row(data, dtype, first, row, n);
+}
