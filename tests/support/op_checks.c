@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// The checks that every operator passes: precisions against float64, bits against the number of
+// threads, and the VJP table against central differences of the forward kernel.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "support/op_case.h"
+
+enum { NAME_BYTES = 96 };
+
+static double *values_create(const ot_tensor *tensor) {
+  const int64_t n = ot_type_elements(&tensor->type);
+  double *const values = calloc((size_t)(n > 0 ? n : 1), sizeof *values);
+  assert_non_null(values);
+  for (int64_t i = 0; i < n; i++) values[i] = ot_case_get(tensor, i);
+  return values;
+}
+
+static void expect_outputs(const ot_case *found, const ot_case *expected, double tolerance,
+                           const char *how) {
+  const ot_op_info *const info = ot_op_info_of(found->kind);
+  for (int i = 0; i < info->num_outputs; i++) {
+    if (!found->out[i].data) continue;
+    char name[NAME_BYTES];
+    ot_text_format(name, sizeof name, "%s in %s: output %d", info->name, how, i);
+    double *const values = values_create(&expected->out[i]);
+    ot_case_expect(&found->out[i], values, tolerance, name);
+    free(values);
+  }
+}
+
+static void expect_same_bits(const ot_case *found, const ot_case *expected) {
+  const ot_op_info *const info = ot_op_info_of(found->kind);
+  for (int i = 0; i < info->num_outputs; i++) {
+    const size_t bytes = (size_t)ot_type_bytes(&found->out[i].type);
+    if (!found->out[i].data || memcmp(found->out[i].data, expected->out[i].data, bytes) == 0) {
+      continue;
+    }
+    fail_msg("%s: output %d has other bits with %d threads than with %d", info->name, i,
+             found->attributes.threads, expected->attributes.threads);
+  }
+}
+
+static void check_threads(const ot_case *c, ot_dtype compute) {
+  static const int threads[] = {2, 3, 8};
+  ot_case one;
+  ot_case_clone(c, compute, compute, &one);
+  one.attributes.threads = 1;
+  ot_case_run(&one);
+  for (int i = 0; i < (int)(sizeof threads / sizeof threads[0]); i++) {
+    ot_case many;
+    ot_case_clone(c, compute, compute, &many);
+    many.attributes.threads = threads[i];
+    ot_case_run(&many);
+    expect_same_bits(&many, &one);
+    ot_case_destroy(&many);
+  }
+  ot_case_destroy(&one);
+}
+
+static void check_against(const ot_case *exact, const ot_case *c, ot_dtype storage,
+                          double tolerance) {
+  ot_case clone;
+  ot_case_clone(c, OT_F32, storage, &clone);
+  ot_case_run(&clone);
+  expect_outputs(&clone, exact, tolerance, ot_dtype_name(storage));
+  ot_case_destroy(&clone);
+}
+
+void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tolerance_bf16) {
+  ot_case exact;
+  ot_case_clone(c, OT_F64, OT_F64, &exact);
+  ot_case_run(&exact);
+  check_against(&exact, c, OT_F32, tolerance_f32);
+  check_against(&exact, c, OT_BF16, tolerance_bf16);
+  ot_case_destroy(&exact);
+  check_threads(c, OT_F32);
+  check_threads(c, OT_F64);
+}
+
+// ---- gradients ----
+
+// The gradient of one forward input as the VJP steps give it, and what the checks need to know.
+typedef struct gradients {
+  ot_tensor doutput[OT_MAX_OUTPUTS];  // random; zero where no step reads it
+  double *dinput[OT_MAX_INPUTS];      // null where no step gives it
+} gradients;
+
+static double objective(ot_case *c, const gradients *g) {
+  const ot_op_info *const info = ot_op_info_of(c->kind);
+  double sum = 0;
+  ot_case_run(c);
+  for (int i = 0; i < info->num_outputs; i++) {
+    if (!g->doutput[i].data) continue;
+    for (int64_t k = 0; k < ot_type_elements(&c->out[i].type); k++) {
+      sum += ot_case_get(&g->doutput[i], k) * ot_case_get(&c->out[i], k);
+    }
+  }
+  return sum;
+}
+
+static void doutput_create(const ot_case *c, int index, gradients *g) {
+  if (g->doutput[index].data) return;
+  ot_tensor *const tensor = &g->doutput[index];
+  tensor->type = c->out[index].type;
+  tensor->data = calloc((size_t)ot_type_elements(&tensor->type), sizeof(double));
+  ot_case_fill(tensor, 200 + (uint64_t)index, 1, 0);
+}
+
+static ot_tensor_type type_of_ref(const ot_case *c, ot_ref ref) {
+  switch (ref.kind) {
+    case OT_REF_OUTPUT:
+    case OT_REF_DOUTPUT:
+      return c->types.out[ref.index];
+    case OT_REF_INPUT:
+    case OT_REF_PARTIAL:
+    case OT_REF_DINPUT:
+    case OT_REF_ACCUMULATOR:
+      return c->types.in[ref.index];
+    case OT_REF_NONE:
+      break;
+  }
+  return (ot_tensor_type){0};
+}
+
+static const ot_tensor *source_of_ref(const ot_case *c, const gradients *g, ot_ref ref) {
+  if (ref.kind == OT_REF_INPUT) return &c->in[ref.index];
+  if (ref.kind == OT_REF_OUTPUT) return &c->out[ref.index];
+  if (ref.kind == OT_REF_DOUTPUT) return &g->doutput[ref.index];
+  return NULL;
+}
+
+// False when a required operand is absent, in which case the step is skipped.
+static bool step_create(const ot_case *c, const gradients *g, const ot_vjp_step *step,
+                        bool with_partial, ot_case *result) {
+  const ot_op_info *const info = ot_op_info_of(step->op);
+  *result = (ot_case){.kind = step->op, .attributes = c->attributes};
+  for (int i = 0; i < info->num_inputs; i++) {
+    if (step->in[i].kind == OT_REF_PARTIAL && !with_partial) continue;
+    result->types.in[i] = type_of_ref(c, step->in[i]);
+    const bool optional = (info->optional_inputs >> i & 1) != 0;
+    if (!ot_type_present(&result->types.in[i]) && !optional) return false;
+  }
+  for (int i = 0; i < info->num_outputs; i++) {
+    if (step->out[i].kind == OT_REF_ACCUMULATOR) {
+      result->types.out[i] = type_of_ref(c, step->out[i]);
+      const bool optional = (info->optional_outputs >> i & 1) != 0;
+      if (!ot_type_present(&result->types.out[i]) && !optional) return false;
+    }
+  }
+  ot_case_create(result);
+  for (int i = 0; i < info->num_inputs; i++) {
+    const ot_tensor *const source = source_of_ref(c, g, step->in[i]);
+    if (!source || !source->data) continue;
+    memcpy(result->in[i].data, source->data, (size_t)ot_type_bytes(&source->type));
+  }
+  return true;
+}
+
+// The step once more, with `partial` given and accumulators added to.
+static void check_step_added(const ot_case *c, const gradients *g, const ot_vjp_step *step) {
+  const ot_op_info *const info = ot_op_info_of(step->op);
+  ot_case again;
+  if (!step_create(c, g, step, true, &again)) return;
+  again.attributes.accumulate = true;
+  double *before[OT_MAX_OUTPUTS] = {0};
+  for (int i = 0; i < info->num_outputs; i++) {
+    if (!again.out[i].data || (info->accumulated_outputs >> i & 1) == 0) continue;
+    ot_case_fill(&again.out[i], 300 + (uint64_t)i, 1, 0);
+    before[i] = values_create(&again.out[i]);
+  }
+  ot_case_run(&again);
+  for (int i = 0; i < info->num_outputs; i++) {
+    if (!again.out[i].data || step->out[i].kind == OT_REF_NONE) continue;
+    const double *const gradient = g->dinput[step->out[i].index];
+    double *const expected = values_create(&again.out[i]);
+    const int64_t n = ot_type_elements(&again.out[i].type);
+    for (int64_t k = 0; k < n; k++) expected[k] = gradient[k] + (before[i] ? before[i][k] : 0);
+    for (int p = 0; p < info->num_inputs && !before[i]; p++) {
+      if (step->in[p].kind != OT_REF_PARTIAL || step->in[p].index != step->out[i].index) continue;
+      for (int64_t k = 0; k < n; k++) expected[k] += ot_case_get(&again.in[p], k);
+    }
+    ot_case_expect(&again.out[i], expected, 1e-13, "gradient added to what was there");
+    free(expected);
+    free(before[i]);
+  }
+  ot_case_destroy(&again);
+}
+
+static void run_step(const ot_case *c, gradients *g, const ot_vjp_step *step) {
+  if (step->pass) {
+    assert_int_equal(step->in[0].kind, OT_REF_DOUTPUT);
+    assert_int_equal(step->out[0].kind, OT_REF_DINPUT);
+    assert_null(g->dinput[step->out[0].index]);
+    g->dinput[step->out[0].index] = values_create(&g->doutput[step->in[0].index]);
+    return;
+  }
+  const ot_op_info *const info = ot_op_info_of(step->op);
+  ot_case once;
+  if (!step_create(c, g, step, false, &once)) return;
+  ot_case_run(&once);
+  for (int i = 0; i < info->num_outputs; i++) {
+    if (!once.out[i].data || step->out[i].kind == OT_REF_NONE) continue;
+    assert_null(g->dinput[step->out[i].index]);
+    g->dinput[step->out[i].index] = values_create(&once.out[i]);
+  }
+  ot_case_destroy(&once);
+  check_step_added(c, g, step);
+}
+
+static void compare_differences(ot_case *c, const gradients *g, int input, double step,
+                                double tolerance) {
+  const ot_tensor *const tensor = &c->in[input];
+  const int64_t n = ot_type_elements(&tensor->type);
+  double *const differences = calloc((size_t)n, sizeof *differences);
+  assert_non_null(differences);
+  for (int64_t k = 0; k < n; k++) {
+    const double value = ot_case_get(tensor, k);
+    ot_case_set(tensor, k, value + step);
+    const double above = objective(c, g);
+    ot_case_set(tensor, k, value - step);
+    const double below = objective(c, g);
+    ot_case_set(tensor, k, value);
+    differences[k] = (above - below) / (2 * step);
+  }
+  char name[NAME_BYTES];
+  ot_text_format(name, sizeof name, "%s: gradient of input %d", ot_op_info_of(c->kind)->name,
+                 input);
+  ot_tensor found = {.data = g->dinput[input], .type = ot_type_vector(OT_F64, n)};
+  ot_case_expect(&found, differences, tolerance, name);
+  free(differences);
+}
+
+void ot_case_check_gradients(ot_case *c, double step, double tolerance) {
+  const ot_op_info *const info = ot_op_info_of(c->kind);
+  gradients g = {0};
+  assert_int_equal(c->attributes.compute, OT_F64);
+  assert_true(info->num_vjp_steps > 0);
+  for (int s = 0; s < info->num_vjp_steps; s++) {
+    for (int i = 0; i < OT_MAX_INPUTS; i++) {
+      const ot_ref ref = info->vjp[s].in[i];
+      if (ref.kind == OT_REF_DOUTPUT) doutput_create(c, ref.index, &g);
+    }
+  }
+  for (int s = 0; s < info->num_vjp_steps; s++) run_step(c, &g, &info->vjp[s]);
+  for (int i = 0; i < info->num_inputs; i++) {
+    if (g.dinput[i]) compare_differences(c, &g, i, step, tolerance);
+    free(g.dinput[i]);
+  }
+  for (int i = 0; i < info->num_outputs; i++) free(g.doutput[i].data);
+}
