@@ -33,7 +33,8 @@ void *ot_arena_array(ot_arena *arena, int64_t count, int64_t size);
 char *ot_arena_text(ot_arena *arena, const char *text, int64_t length);
 
 // Formats into the arena; conversions as ot_text_format.
-char *ot_arena_format(ot_arena *arena, const char *format, ...);
+char *ot_arena_format(ot_arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // Returns `array` [capacity] of `size`-byte elements grown so that one more than `count` fits.
 // The old array stays valid; `capacity` is updated. Amortised cost as doubling.

@@ -18,7 +18,8 @@ int64_t ot_number_print_shortest(char *out, int64_t capacity, double value);
 int64_t ot_number_print_fixed(char *out, int64_t capacity, double value, int decimals);
 
 // Reads the whole of `text` as a double, correctly rounded: digits, point, exponent, sign, and
-// nan/inf in any case when `allow_special`. False when anything else is there.
+// nan/inf in any case when `allow_special`. False when anything else is there, or when the number is
+// too large for a double and not `allow_special`.
 bool ot_number_parse(const char *text, bool allow_special, double *value);
 
 // Reads the whole of `text` as an integer: a sign, digits, '_' between digits, and one unit:

@@ -21,10 +21,11 @@ typedef enum ot_status {
 
 // Records `format` (see ot_text_format for the conversions) as the message of this thread's failure
 // and returns `code`. Replaces any earlier message and hint.
-ot_status ot_fail(ot_status code, const char *format, ...);
+ot_status ot_fail(ot_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Adds "what to try" to the message recorded last. Returns `code`, so it can end a function.
-ot_status ot_fail_hint(ot_status code, const char *format, ...);
+ot_status ot_fail_hint(ot_status code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // The message and hint recorded last on this thread; "" when there are none.
 const char *ot_fail_message(void);

@@ -11,7 +11,8 @@
 // Returns the bytes written without the zero. Conversions: %s %c %d %u %x %ld %lu %lld %llu %zu %%,
 // %.Ng (double, N significant digits, default 6) and %.Nf (N decimals). A width and a '-' are taken
 // (%8d, %-8s, %08x), and * for the precision of %s (%.*s).
-int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...);
+int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments);
 
 int64_t ot_text_length(const char *text);
