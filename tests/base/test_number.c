@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. Numbers as text against glibc's strtod and printf, which are exact, over random bit
 // patterns of every exponent, and over inputs known to break weaker conversions.
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "base/number.h"
 
