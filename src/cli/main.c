@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program: finds the verb, reads its options, runs it, prints its failure. The exit code is the
+// status (interface: 0 ok, 1 findings, 2 usage, 3 environment, 4 ranks, 5 numeric, 70 bug, 75
+// stopped).
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/output.h"
+#include "cli/verbs.h"
+
+static const ot_verb *const verbs[] = {
+    &ot_verb_doctor,
+    NULL,
+};
+
+static const char examples[] =
+    "examples:\n"
+    "  orthant help doctor   help of one verb\n"
+    "  orthant doctor        what this program runs on\n";
+
+const ot_verb *const *ot_verb_list(void) { return verbs; }
+
+const ot_verb *ot_verb_find(const char *name) {
+  for (int i = 0; verbs[i]; i++) {
+    if (strcmp(verbs[i]->name, name) == 0) return verbs[i];
+  }
+  return NULL;
+}
+
+static void print_overview(void) {
+  printf(
+      "orthant plans, runs and audits LLM pretraining.\n\n"
+      "usage: orthant VERB [options]\n\nverbs:\n");
+  for (int i = 0; verbs[i]; i++) {
+    if (!verbs[i]->hidden) printf("  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
+  }
+  printf("  %-12s %s\n\n%s", "help", "help of a verb: orthant help VERB", examples);
+}
+
+static ot_status unknown_verb(const char *name) {
+  const char *nearest = NULL;
+  int best = 4;
+  for (int i = 0; verbs[i]; i++) {
+    const int distance = ot_text_distance(name, verbs[i]->name);
+    if (distance >= best) continue;
+    best = distance;
+    nearest = verbs[i]->name;
+  }
+  ot_fail(OT_USAGE, "unknown verb \"%s\"", name);
+  if (nearest) return ot_fail_hint(OT_USAGE, "did you mean `orthant %s`?", nearest);
+  return ot_fail_hint(OT_USAGE, "`orthant` lists the verbs");
+}
+
+static ot_status help(int count, char *const *words) {
+  if (count == 0) {
+    print_overview();
+    return OT_OK;
+  }
+  OT_CHECK(count == 1, OT_USAGE, "unexpected argument \"%s\" (orthant help)", words[1]);
+  const ot_verb *const verb = ot_verb_find(words[0]);
+  if (!verb) return unknown_verb(words[0]);
+  ot_options_print_help(verb);
+  return OT_OK;
+}
+
+static ot_status run_verb(const ot_verb *verb, int count, char *const *words) {
+  ot_options *options;
+  OT_TRY(ot_options_create(verb, count, words, &options));
+  ot_status status = OT_OK;
+  if (ot_options_asks_help(options)) {
+    ot_options_print_help(verb);
+  } else {
+    status = verb->run(options);
+  }
+  ot_options_destroy(&options);
+  return status;
+}
+
+static ot_status run(int count, char *const *words) {
+  if (count == 0) return help(0, words);
+  if (strcmp(words[0], "--version") == 0) {
+    printf("orthant %s\n", OT_VERSION);
+    return OT_OK;
+  }
+  if (strcmp(words[0], "help") == 0) return help(count - 1, words + 1);
+  if (strcmp(words[0], "-h") == 0 || strcmp(words[0], "--help") == 0) return help(0, words);
+  const ot_verb *const verb = ot_verb_find(words[0]);
+  if (!verb && words[0][0] == '-') {
+    ot_fail(OT_USAGE, "unknown option %s before the verb", words[0]);
+    return ot_fail_hint(OT_USAGE, "usage: orthant VERB [options]");
+  }
+  if (!verb) return unknown_verb(words[0]);
+  return run_verb(verb, count - 1, words + 1);
+}
+
+int main(int count, char **words) {
+  ot_output_catch_bugs();
+  signal(SIGPIPE, SIG_IGN);
+  ot_status status = run(count - 1, words + 1);
+  if (status == OT_OK) status = ot_output_finish();
+  if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);
+  fflush(stdout);
+  return (int)status;
+}

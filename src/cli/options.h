@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of a verb, as a table: one row an option, from which parsing, help and shell
+// completion are made. A verb is one cmd_<verb>.c that exports an ot_verb; main.c lists them.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef enum ot_option_kind {
+  OT_OPTION_FLAG,     // no value
+  OT_OPTION_TEXT,     // any text
+  OT_OPTION_PATH,     // a file or directory, relative to the current directory
+  OT_OPTION_INTEGER,  // a whole number with units (4k, 2GiB) in [minimum, maximum]
+  OT_OPTION_REAL,     // a number
+  OT_OPTION_CHOICE,   // one of the words in `value`, separated by '|'
+  OT_OPTION_SETTING,  // KEY=VALUE of the run's settings; repeatable
+} ot_option_kind;
+
+// One row. Only name, kind and help are needed; a flag needs no value.
+typedef struct ot_option {
+  const char *name;  // without dashes: "max-tokens"
+  ot_option_kind kind;
+  const char *value;         // placeholder in help ("N"), or the words of a choice
+  const char *fallback;      // value when not given, shown in help; null = none
+  const char *help;          // one line, no full stop
+  int64_t minimum, maximum;  // of integers; both 0 = any
+  bool repeatable;
+  bool required;
+} ot_option;
+
+typedef struct ot_options ot_options;
+
+typedef struct ot_verb {
+  const char *name;
+  const char *summary;    // one line for the list of verbs
+  const char *arguments;  // "RUN.yaml", "FILE...", "[FILE]", or "" for none
+  int min_arguments;
+  int max_arguments;     // -1 = any number
+  const char *details;   // paragraphs of `orthant help VERB`, or null
+  const char *examples;  // lines, or null
+  const ot_option *options;
+  int num_options;
+  bool json;    // takes --json
+  bool hidden;  // not in the list of verbs
+  ot_status (*run)(const ot_options *options);
+} ot_verb;
+
+// Reads the words after the verb, `words` [count], which must stay valid while `out` is used. After
+// --help or -h nothing is required (ot_options_asks_help). OT_USAGE naming the option and the
+// nearest valid one.
+ot_status ot_options_create(const ot_verb *verb, int count, char *const *words, ot_options **out);
+void ot_options_destroy(ot_options **options);
+
+// Words that are not options.
+int ot_options_num_arguments(const ot_options *options);
+const char *ot_options_argument(const ot_options *options, int i);
+
+// An option by its name; a name that the verb's table lacks is a bug. Where it was not given the
+// row's fallback counts; without one: null, 0, 0.0, false.
+bool ot_options_given(const ot_options *options, const char *name);
+bool ot_options_flag(const ot_options *options, const char *name);
+const char *ot_options_text(const ot_options *options, const char *name);
+int64_t ot_options_integer(const ot_options *options, const char *name);
+double ot_options_real(const ot_options *options, const char *name);
+// Index of the word given for a choice (or of the fallback); -1 when there is neither.
+int ot_options_choice(const ot_options *options, const char *name);
+
+// Values of a repeatable option in the order given. `values` [ot_options_count] belongs to
+// `options`.
+int ot_options_count(const ot_options *options, const char *name);
+const char *const *ot_options_values(const ot_options *options, const char *name);
+
+// True when --help or -h was given; then the verb is not run.
+bool ot_options_asks_help(const ot_options *options);
+
+// True when --json was given.
+bool ot_options_json(const ot_options *options);
+
+// Help of one verb on stdout.
+void ot_options_print_help(const ot_verb *verb);

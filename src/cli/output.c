@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors, colours and the end of the program.
+#include "cli/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool ot_output_color(FILE *stream) {
+  const char *const no_color = getenv("NO_COLOR");
+  if (no_color && no_color[0] != '\0') return false;
+  const char *const terminal = getenv("TERM");
+  if (terminal && strcmp(terminal, "dumb") == 0) return false;
+  return isatty(fileno(stream)) != 0;
+}
+
+void ot_output_failure(ot_status status) {
+  const bool color = ot_output_color(stderr);
+  const char *const text = ot_fail_message();
+  fflush(stdout);
+  fprintf(stderr, "%serror:%s %s\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+          text[0] != '\0' ? text : "failed without a message");
+  const char *const hint = ot_fail_hint_text();
+  if (hint[0] != '\0') {
+    fprintf(stderr, "%shelp:%s %s\n", color ? "\033[1;36m" : "", color ? "\033[0m" : "", hint);
+  }
+  if (status == OT_BUG) {
+    fprintf(stderr, "help: this is a fault of orthant; please report it (%s)\n", ot_fail_chain());
+  }
+}
+
+static void bug(const char *file, int line, const char *text) {
+  fflush(stdout);
+  fprintf(stderr, "error: bug in orthant: %s (%s:%d)\n", text, file, line);
+  fprintf(stderr, "help: please report it with the command and `orthant doctor --json`\n");
+  fflush(stderr);
+  _Exit(OT_BUG);
+}
+
+void ot_output_catch_bugs(void) { ot_panic_hook_set(bug); }
+
+ot_status ot_output_finish(void) {
+  OT_CHECK(fflush(stdout) == 0 && !ferror(stdout), OT_ENVIRONMENT,
+           "cannot write the result: %s (stdout)", strerror(errno));
+  return OT_OK;
+}

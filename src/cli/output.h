@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program says: results go to stdout, talk to stderr, colour only on a terminal that has
+// not set NO_COLOR.
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+// True when `stream` is a terminal that may show colours.
+bool ot_output_color(FILE *stream);
+
+// Prints the failure recorded last: "error: WHAT (WHERE)" and "help: WHAT TO TRY".
+// A bug also shows the chain of calls.
+void ot_output_failure(ot_status status);
+
+// Makes OT_ASSERT and OT_UNREACHABLE print where and end the process with OT_BUG.
+void ot_output_catch_bugs(void);
+
+// Flushes stdout; a full disk or a closed pipe is OT_ENVIRONMENT.
+ot_status ot_output_finish(void);

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every verb of the program; main.c has the table. To add one: cmd_<verb>.c that defines it, a line
+// here, a line there.
+#pragma once
+
+#include "cli/options.h"
+
+extern const ot_verb ot_verb_doctor;
+
+// The verb called `name`, or null.
+const ot_verb *ot_verb_find(const char *name);
+
+// All verbs, in the order of the help text; null after the last.
+const ot_verb *const *ot_verb_list(void);
