@@ -1,0 +1,581 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/fixtures/parity: small random models run by transformers and PyTorch.
+
+Each case holds a config.json and model.safetensors as transformers saves them and the logits, loss
+and every parameter gradient of one micro-batch, in float32 and in float64. The tests of this
+project read these files and need neither Python nor PyTorch; conventions are in the README.md that
+this script writes beside the cases.
+
+    python3 tools/make_parity_fixtures.py [--check] [CASE...]
+
+--check computes everything and compares with the files that are there instead of writing them.
+
+How float64 is made exact. Transformers' modules round to float32 inside, whatever the type of the
+model. The float64 model is built and run inside `Widen`, which answers every request for float32 (a
+dtype argument, `.float()`) with float64, and inside `RefuseNarrow`, which fails if any operation,
+forward or backward, still returns a narrower floating-point type. CASTS_REMOVED lists the requests
+there are; one that is not listed, or listed and not found, is an error.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import re
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM
+
+FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "parity"
+
+# The float32 casts inside transformers that the float64 references do without: where they are
+# (module file and function), the call that makes them, what they round.
+CASTS_REMOVED = [
+    (r"modeling_(llama|qwen2|qwen3|olmo2|mistral)\.py \w+RMSNorm\.forward", "to",
+     "RMSNorm: the rows, before their mean square"),
+    (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
+     "RMSNorm of Gemma: the rows and the weight"),
+    (r"modeling_\w+\.py \w+RotaryEmbedding\.compute_default_rope_parameters", "arange",
+     "rotary embedding: the inverse frequencies"),
+    (r"modeling_rope_utils\.py _compute_(linear_scaling|llama3)(_rope)?_parameters", "to",
+     "rotary embedding: the scaled inverse frequencies"),
+    (r"modeling_\w+\.py \w+RotaryEmbedding\.forward", "float",
+     "rotary embedding: the positions, hence the angles, cosines and sines"),
+    (r"modeling_\w+\.py \w+RotaryEmbedding\.forward", "to",
+     "rotary embedding: the inverse frequencies again"),
+    (r"modeling_\w+\.py eager_attention_forward", "softmax",
+     "attention: softmax and its result (all families but GPT-2, which has no such cast)"),
+    (r"loss_utils\.py ForCausalLMLoss", "float",
+     "loss: the logits"),
+]
+# Made in the default type, which is float64 in those runs: Gemma's embedding scale.
+
+B, MASKED = 2, -1
+# Of the first few draws, the one whose worst float32 rounding error is smallest: a bound of 1e-5 on
+# float32 results should measure the program under test, not the condition of the example.
+SALT = 2
+
+
+# ---- Cases -----------------------------------------------------------------------------------
+
+def rope(theta, kind="default", **scaling):
+    return dict(rope_type=kind, rope_theta=theta, **scaling)
+
+
+def cases():
+    """name -> (config, T, document lengths of each row or None, AdamW fixture?)."""
+    common = dict(pad_token_id=None, bos_token_id=None, eos_token_id=None)
+    gpt2 = dict(model_type="gpt2", vocab_size=61, n_positions=24, n_embd=18, n_layer=2, n_head=3,
+                n_inner=28, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **common)
+    small = dict(vocab_size=61, hidden_size=18, intermediate_size=22, num_hidden_layers=2,
+                 num_attention_heads=3, num_key_value_heads=1, rms_norm_eps=1e-6,
+                 max_position_embeddings=64, **common)
+    llama = dict(small, model_type="llama", rope_parameters=rope(1e4))
+    qwen3 = dict(small, model_type="qwen3", rope_parameters=rope(1e6))
+    qwen3_sliding = dict(qwen3, hidden_size=20, num_attention_heads=5, head_dim=6,
+                         use_sliding_window=True, sliding_window=7,
+                         layer_types=["sliding_attention", "full_attention"])
+    gemma3 = dict(small, model_type="gemma3_text", hidden_size=15, num_hidden_layers=3,
+                  num_attention_heads=5, head_dim=6, sliding_window=5, query_pre_attn_scalar=11,
+                  layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                  rope_parameters=dict(full_attention=rope(1e6, "linear", factor=8.0),
+                                       sliding_attention=rope(1e4)))
+    documents = [[5, 1, 9, 4], [11, 8]]
+    return {
+        "gpt2": (gpt2, 19, None, True),
+        "gpt2-packed": (gpt2, 19, documents, False),
+        "gpt2-untied": (dict(gpt2, vocab_size=53, n_embd=15, n_head=5, n_inner=None,
+                             activation_function="gelu", layer_norm_epsilon=1e-6,
+                             tie_word_embeddings=False), 23, None, False),
+        "llama": (llama, 19, None, True),
+        "llama-packed": (llama, 19, documents, False),
+        "llama-tied-bias": (dict(llama, vocab_size=67, hidden_size=40, intermediate_size=17,
+                                 num_hidden_layers=1, num_attention_heads=5,
+                                 num_key_value_heads=5, attention_bias=True, mlp_bias=True,
+                                 tie_word_embeddings=True), 23, None, False),
+        "llama3.1": (dict(llama, head_dim=8, rope_parameters=rope(
+            500.0, "llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=32)), 23, None, False),
+        "llama-linear": (dict(llama, rope_parameters=rope(1e4, "linear", factor=4.0)),
+                         19, None, False),
+        "qwen2-sliding": (dict(small, model_type="qwen2", use_sliding_window=True,
+                               sliding_window=5, max_window_layers=1,
+                               rope_parameters=rope(1e6)), 19, None, False),
+        "qwen3": (dict(qwen3, vocab_size=97, num_attention_heads=6, num_key_value_heads=2,
+                       head_dim=4, tie_word_embeddings=True), 23, None, False),
+        "qwen3-sliding": (qwen3_sliding, 19, None, False),
+        "qwen3-sliding-packed": (qwen3_sliding, 29, [[3, 17, 9], [1, 28]], False),
+        "olmo2": (dict(small, model_type="olmo2", rope_parameters=rope(5e5)), 19, None, False),
+        "mistral": (dict(small, model_type="mistral", head_dim=10, sliding_window=6,
+                         rope_parameters=rope(1e4)), 19, None, False),
+        "gemma3": (gemma3, 19, None, False),
+        "gemma3-packed": (gemma3, 29, [[8, 2, 19], [16, 13]], False),
+    }
+
+
+def v4_config(saved):
+    """The same model in the key spellings of transformers 4."""
+    old = dict(saved, torch_dtype=saved["dtype"], transformers_version="4.44.0")
+    family, rope = old["model_type"], old.pop("rope_parameters", None)
+    absent = ["dtype", "_sliding_window_pattern"]
+    if family == "gemma3_text":
+        full, local = rope["full_attention"], rope["sliding_attention"]
+        old.update(rope_theta=full["rope_theta"], rope_local_base_freq=local["rope_theta"],
+                   rope_scaling=dict(rope_type=full["rope_type"], factor=full["factor"]),
+                   sliding_window_pattern=2)
+    elif rope:
+        scaling = {k: v for k, v in rope.items() if k != "rope_theta"}
+        if scaling["rope_type"] == "linear":  # the oldest spelling
+            scaling["type"] = scaling.pop("rope_type")
+        default = scaling == dict(rope_type="default")
+        old.update(rope_theta=rope["rope_theta"], rope_scaling=None if default else scaling)
+    if family in ("qwen2", "gemma3_text"):  # it follows from other keys
+        absent.append("layer_types")
+    if family in ("gpt2", "gemma3_text") and old["tie_word_embeddings"]:  # their default
+        absent.append("tie_word_embeddings")
+    if family == "gpt2":
+        old["n_ctx"] = old["n_positions"]
+        absent += [k for k in ("reorder_and_upcast_attn", "scale_attn_weights") if k in old]
+    absent += [k for k in ("attention_bias", "mlp_bias") if old.get(k) is False]
+    if family == "llama" and old["head_dim"] * old["num_attention_heads"] == old["hidden_size"]:
+        absent.append("head_dim")
+    return {key: value for key, value in old.items() if key not in absent}
+
+
+# ---- Batch and weights -----------------------------------------------------------------------
+
+def generator(name):
+    return np.random.Generator(np.random.PCG64(zlib.crc32(f"{SALT}/{name}".encode())))
+
+
+def make_batch(name, vocabulary, T, documents):
+    random = generator(name + "/batch")
+    tokens = random.integers(0, vocabulary, (B, T))
+    targets = np.concatenate([tokens[:, 1:], random.integers(0, vocabulary, (B, 1))], axis=1)
+    targets[random.random((B, T)) < 0.15] = MASKED
+    start = np.zeros((B, T), dtype=np.int64)
+    for row, lengths in enumerate(documents or []):
+        assert sum(lengths) == T
+        ends = np.cumsum(lengths)
+        start[row] = np.repeat(ends - lengths, lengths)
+        targets[row, ends[:-1] - 1] = MASKED  # what follows belongs to another document
+    assert (targets == MASKED).any() and (targets != MASKED).sum() > T
+    batch = dict(tokens=tokens, targets=targets, positions=np.arange(T) - start, doc_start=start)
+    return {key: torch.from_numpy(value.astype(np.int64)) for key, value in batch.items()}
+
+
+def make_weights(name, model):
+    """float32 values that leave no parameter without influence (unlike HF's initialisation)."""
+    random = generator(name.removesuffix("-packed") + "/weights")
+    zero_centred = model.config.model_type.startswith("gemma")
+    for parameter_name, parameter in model.named_parameters():
+        value = random.standard_normal(tuple(parameter.shape))
+        if parameter.dim() == 2:
+            embedding = any(part in parameter_name for part in ("wte", "wpe", "embed_tokens"))
+            conv1d = model.config.model_type == "gpt2" and not embedding  # [in, out]
+            fan_in = parameter.shape[0 if conv1d else 1]
+            value *= 0.7 if embedding else 1.1 / math.sqrt(fan_in)
+        elif parameter_name.endswith("bias"):
+            value *= 0.2
+        else:
+            value = value * 0.3 + (0.0 if zero_centred else 1.0)
+        parameter.data.copy_(torch.from_numpy(value.astype(np.float32)))
+
+
+# ---- Exact float64 ---------------------------------------------------------------------------
+
+class Widen(TorchFunctionMode):
+    """Turns every request for float32 into float64 and notes who made it."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if function is torch.Tensor.float:
+            self.note(function)
+            return args[0].double()
+        if any(a is torch.float32 for a in (*args, kwargs.get("dtype"))):
+            self.note(function)
+            args = [torch.float64 if a is torch.float32 else a for a in args]
+            if kwargs.get("dtype") is torch.float32:
+                kwargs["dtype"] = torch.float64
+        return function(*args, **kwargs)
+
+    def note(self, function):
+        frame = sys._getframe()
+        while frame and "/transformers/" not in frame.f_code.co_filename:
+            frame = frame.f_back
+        assert frame, f"float32 asked for outside transformers: {function}"
+        where = f"{Path(frame.f_code.co_filename).name} {frame.f_code.co_qualname}"
+        self.found.add((where, function.__name__))
+
+
+class RefuseNarrow(TorchDispatchMode):
+    """Fails when an operation returns a floating-point type narrower than float64."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                assert value.dtype is torch.float64, f"{function} returned {value.dtype}"
+        return result
+
+
+@contextlib.contextmanager
+def precision(dtype):
+    torch.set_default_dtype(dtype)
+    widen = Widen()
+    try:
+        if dtype is torch.float64:
+            with widen, RefuseNarrow():
+                yield widen
+        else:
+            yield widen
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+# ---- The references --------------------------------------------------------------------------
+
+def build(config):
+    model = AutoModelForCausalLM.from_config(
+        config, attn_implementation="eager", dtype=torch.get_default_dtype())
+    return model.eval()
+
+
+def copy_weights(model, source):
+    parameters = dict(model.named_parameters())
+    assert set(parameters) == set(source)
+    for name, parameter in parameters.items():
+        parameter.data.copy_(source[name].data)
+
+
+def visible(batch, window):
+    """[B, T, T] true where query t may see key s: same document, s <= t, t - s < window."""
+    t = torch.arange(batch["tokens"].shape[1])
+    distance = t[:, None] - t[None, :]
+    seen = (distance >= 0) & (t[None, None, :] >= batch["doc_start"][:, :, None])
+    return seen & (distance < window) if window else seen
+
+
+def explicit_mask(config, batch):
+    """The mask that we mean, given to transformers instead of the one that it would derive."""
+    def additive(window):
+        value = torch.zeros(visible(batch, window).shape)
+        value.masked_fill_(~visible(batch, window), -math.inf)
+        return value[:, None]
+
+    window = getattr(config, "sliding_window", None)
+    if config.model_type == "mistral":
+        return additive(window)
+    if getattr(config, "layer_types", None):
+        return dict(full_attention=additive(None), sliding_attention=additive(window))
+    return additive(None)
+
+
+def logits_of(model, batch, attention_mask=None):
+    return model(input_ids=batch["tokens"], position_ids=batch["positions"], use_cache=False,
+                 attention_mask=attention_mask).logits
+
+
+def loss_of(model, batch, attention_mask=None):
+    """Transformers' own loss; its labels are shifted by default, ours already are."""
+    labels = batch["targets"].masked_fill(batch["targets"] == MASKED, -100)
+    out = model(input_ids=batch["tokens"], position_ids=batch["positions"], use_cache=False,
+                attention_mask=attention_mask)
+    loss = model.loss_function(logits=out.logits, labels=None, shift_labels=labels,
+                               vocab_size=model.config.vocab_size)
+    return out.logits, loss
+
+
+def reference(model, batch):
+    """logits, loss and gradients; the mask that transformers derives must be the one we mean."""
+    model.zero_grad(set_to_none=True)
+    mask = explicit_mask(model.config, batch)
+    logits, loss = loss_of(model, batch, mask)
+    loss.backward()
+    with torch.no_grad():
+        assert torch.equal(logits, logits_of(model, batch)), "mask differs from transformers' own"
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
+    return logits.detach(), loss.detach().reshape(1), gradients
+
+
+def adamw_steps(model, batch, steps=2):
+    """Parameters after steps of AdamW (decay on matrices only) with clipping to norm 1."""
+    matrices = [p for p in model.parameters() if p.dim() == 2]
+    others = [p for p in model.parameters() if p.dim() != 2]
+    optimizer = torch.optim.AdamW(
+        [dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)],
+        lr=1e-3, betas=(0.9, 0.95), eps=1e-8, foreach=False)
+    norms = []
+    for _ in range(steps):
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(model, batch, explicit_mask(model.config, batch))[1].backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False))
+        optimizer.step()
+    assert all(norm > 1.0 for norm in norms), "clipping must matter"
+    after = {f"after.{name}": p.detach().clone() for name, p in model.named_parameters()}
+    return dict(after, grad_norm=torch.stack(norms).detach())
+
+
+# ---- Checks of the float64 reference itself --------------------------------------------------
+
+def error(a, b, gradient_rms=0.0):
+    """The error of a tensor, as everywhere in this project."""
+    scale = max(b.abs().max().item(), 1e-3 * gradient_rms)
+    return (a.double() - b.double()).abs().max().item() / scale
+
+
+def root_mean_square(gradients):
+    total = sum(g.double().square().sum().item() for g in gradients.values())
+    return math.sqrt(total / sum(g.numel() for g in gradients.values()))
+
+
+def difference_check(model, batch, gradients):
+    """Largest error of a directional derivative against Richardson's central difference."""
+    mask, random, worst = explicit_mask(model.config, batch), generator("directions"), 0.0
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            direction = torch.from_numpy(random.standard_normal(tuple(parameter.shape)))
+            origin = parameter.detach().clone()
+
+            def slope(h):
+                parameter.copy_(origin + h * direction)
+                above = loss_of(model, batch, mask)[1]
+                parameter.copy_(origin - h * direction)
+                return (above - loss_of(model, batch, mask)[1]) / (2 * h)
+
+            h = 4e-4 / max(1.0, direction.norm().item() / 8)
+            wide, middle, narrow = slope(h), slope(h / 2), slope(h / 4)
+            first, second = (4 * middle - wide) / 3, (4 * narrow - middle) / 3
+            estimate = (16 * second - first) / 15
+            parameter.copy_(origin)
+            exact = (gradients[name] * direction).sum()
+            size = gradients[name].norm() * direction.norm()
+            worst = max(worst, ((estimate - exact).abs() / size).item())
+    return worst
+
+
+def tiny_change_check(model, batch):
+    """How far the change of the logits by a step of 1e-12 is from linear (float32 would show 1)."""
+    mask, parameter = explicit_mask(model.config, batch), next(model.parameters())
+    token = batch["tokens"][0, 0]
+    with torch.no_grad():
+        origin, base = parameter.detach().clone(), logits_of(model, batch, mask)
+
+        def change(h):
+            parameter[token, 0] += h
+            result = (logits_of(model, batch, mask) - base) / h
+            parameter.copy_(origin)
+            return result
+
+        slope = change(1e-7)
+        return ((change(1e-12) - slope).abs().max() / slope.abs().max()).item()
+
+
+def documents_alone_check(model, batch):
+    """Error of the packed logits against every document run by itself, without any mask."""
+    worst = 0.0
+    with torch.no_grad():
+        packed = logits_of(model, batch, explicit_mask(model.config, batch))
+        for row in range(B):
+            starts = sorted(set(batch["doc_start"][row].tolist()))
+            for begin, end in zip(starts, starts[1:] + [packed.shape[1]]):
+                alone = model(input_ids=batch["tokens"][row:row + 1, begin:end],
+                              use_cache=False).logits
+                worst = max(worst, error(packed[row:row + 1, begin:end], alone))
+    return worst
+
+
+# ---- Files -----------------------------------------------------------------------------------
+
+def same_model(folder, config_file, model, batch):
+    """The float64 logits of the model that transformers reads from these files."""
+    saved = json.loads((folder / config_file).read_text())
+    config = AutoConfig.for_model(saved.pop("model_type"), **saved)
+    with precision(torch.float64):
+        read = build(config)
+    copy_weights(read, load_file(folder / "model.safetensors"))
+    with precision(torch.float64), torch.no_grad():
+        return torch.equal(logits_of(model, batch), logits_of(read, batch))
+
+
+def write_or_compare(path, tensors, check):
+    if not check:
+        save_file({k: v.contiguous() for k, v in tensors.items()}, path, metadata={"format": "pt"})
+        return 0.0
+    with safe_open(path, "pt") as stored:
+        assert set(stored.keys()) == set(tensors), path
+        pairs = [(stored.get_tensor(k), tensors[k], k) for k in tensors]
+    assert all(a.dtype == b.dtype and a.shape == b.shape for a, b, _ in pairs), path
+    return max(error(b, a.double(), 1e-30) for a, b, k in pairs if ".f32" not in k)
+
+
+def make_case(name, case, check):
+    settings, T, documents, with_optimizer = case
+    folder = FIXTURES / name
+    folder.mkdir(parents=True, exist_ok=True)
+    config = AutoConfig.for_model(**settings)
+    batch = make_batch(name, config.vocab_size, T, documents)
+
+    model = build(config)
+    make_weights(name, model)
+    if not check:
+        model.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+    logits, loss, gradients = reference(model, batch)
+    tensors = {key: value.to(torch.int32) for key, value in batch.items()}
+    tensors |= {"logits.f32": logits, "loss.f32": loss}
+    tensors |= {f"grad.f32.{n}": g for n, g in gradients.items()}
+
+    with precision(torch.float64) as widen:
+        exact = build(config)
+    copy_weights(exact, dict(model.named_parameters()))
+    with precision(torch.float64) as widen_run:
+        logits64, loss64, gradients64 = reference(exact, batch)
+        report = dict(difference=difference_check(exact, batch, gradients64),
+                      tiny=tiny_change_check(exact, batch))
+        if documents:
+            report["alone"] = documents_alone_check(exact, batch)
+    tensors |= {"logits.f64": logits64, "loss.f64": loss64}
+    tensors |= {f"grad.f64.{n}": g for n, g in gradients64.items()}
+    rms = root_mean_square(gradients64)
+    report["f32"] = max(error(logits, logits64), error(loss, loss64),
+                        *(error(gradients[n], gradients64[n], rms) for n in gradients))
+
+    config_file = "config.json"
+    if not check:
+        saved = json.loads((folder / config_file).read_text())
+        text = json.dumps(v4_config(saved), indent=2, sort_keys=True) + "\n"
+        (folder / "config_v4.json").write_text(text)
+    for config_file in ("config.json", "config_v4.json"):
+        assert same_model(folder, config_file, exact, batch), f"{name}: {config_file}"
+    if with_optimizer:
+        with precision(torch.float64):
+            tensors |= adamw_steps(exact, batch)
+    assert report["difference"] < 1e-9 and report["tiny"] < 0.05, report
+    assert report.get("alone", 0.0) < 1e-14 and report["f32"] < 5e-6, report
+    report["stored"] = write_or_compare(folder / "reference.safetensors", tensors, check)
+    return report, widen.found | widen_run.found
+
+
+def check_casts(found, all_cases):
+    used = set()
+    for where, call in found:
+        rules = [i for i, (pattern, name, _) in enumerate(CASTS_REMOVED)
+                 if name == call and re.fullmatch(pattern, where)]
+        assert rules, f"a float32 cast that CASTS_REMOVED does not list: {where} ({call})"
+        used.update(rules)
+    assert not all_cases or len(used) == len(CASTS_REMOVED), "CASTS_REMOVED lists too many"
+
+
+def write_readme(rows):
+    casts = "\n".join(f"- {what} (`{where}`, `{call}`)" for where, call, what in CASTS_REMOVED)
+    table = "\n".join(f"| {name} | {r['difference']:.0e} | {r['tiny']:.0e} | "
+                      f"{r.get('alone', math.nan):.0e} | {r['f32']:.1e} |".replace("nan", "")
+                      for name, r in rows)
+    text = README.format(casts=casts, table=table, torch=torch.__version__.split("+")[0],
+                         transformers=transformers.__version__)
+    (FIXTURES / "README.md").write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("cases", nargs="*")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    rows, found = [], set()
+    for name, case in cases().items():
+        if arguments.cases and name not in arguments.cases:
+            continue
+        report, casts = make_case(name, case, arguments.check)
+        rows.append((name, report))
+        found |= casts
+        print(f"{name:22}" + "".join(f"  {key} {value:.1e}" for key, value in report.items()))
+    check_casts(found, not arguments.cases)
+    if not arguments.check and not arguments.cases:
+        write_readme(rows)
+    if arguments.check:
+        assert all(report["stored"] < 1e-13 for _, report in rows), "the stored files differ"
+
+
+README = """<!-- Written by tools/make_parity_fixtures.py; edit it there. -->
+# Parity fixtures
+
+Random models of every family, run by transformers {transformers} on PyTorch {torch} (CPU, eager
+attention, dropout 0). `python3 tools/make_parity_fixtures.py` writes them, `--check` computes them
+again and compares. Nothing that reads them needs Python.
+
+## Files of a case
+
+- `config.json`, `model.safetensors`: what `save_pretrained` writes, float32 values. GPT-2's
+  matrices are `Conv1D` weights: [inputs, outputs], the transpose of everybody else's. A tied head
+  has no tensor of its own.
+- `config_v4.json`: the same model in the spellings of transformers 4 (`torch_dtype`, `rope_theta`,
+  `rope_scaling` with `rope_type` or the older `type`, `rope_local_base_freq`,
+  `sliding_window_pattern`; keys that have their default value, and `layer_types` where it follows
+  from other keys, are absent). Transformers reads both to the same float64 logits, bit for bit.
+- `reference.safetensors`:
+
+| tensor | shape | meaning |
+|---|---|---|
+| `tokens` | I32 [B, T] | input ids |
+| `targets` | I32 [B, T] | the id that position t predicts (already shifted); -1: not counted |
+| `positions` | I32 [B, T] | position in the document, from 0 |
+| `doc_start` | I32 [B, T] | index in the row of the first token of this token's document |
+| `logits.f64`, `logits.f32` | [B, T, V] | |
+| `loss.f64`, `loss.f32` | [1] | mean of -ln p(target) over the counted targets of both rows, nats |
+| `grad.f64.NAME`, `grad.f32.NAME` | as `NAME` | gradient of that loss by each tensor NAME of model.safetensors; a tied embedding has the sum of both uses |
+| `after.NAME` | F64, as `NAME` | the tensor after two AdamW steps on this batch (gpt2, llama only) |
+| `grad_norm` | F64 [2] | global gradient norm before clipping in each of these steps |
+
+`.f64` tensors are F64, `.f32` tensors F32; the f32 ones come from the unchanged float32 modules.
+
+## Conventions
+
+- A query t sees a key s when s <= t, s >= doc_start[t] and, in a layer with window w, t - s < w (w
+  counts the query itself). In `-packed` cases rows hold several documents (some of one token); the
+  last target of a document that is followed by another is -1, some others too.
+- Error of a tensor: max|a - b| / max(max|b|, 1e-3 x rms of all gradients of the case).
+- AdamW: lr 1e-3, betas 0.9 0.95, eps 1e-8, weight decay 0.1 on all 2-D tensors (embeddings too) and
+  0 on the others, p -= lr * decay * p first; gradients times min(1, 1 / (norm + 1e-6)) before each
+  step; float64 state. Both steps clip.
+- `pad_token_id` is null: with one, PyTorch would keep that token's embedding gradient at zero.
+
+## The float64 references
+
+float32 casts inside the modules that these runs do without (the script intercepts them and fails
+when it meets one that is not listed):
+
+{casts}
+- Gemma's embedding scale is sqrt(hidden_size) in float64, not rounded to float32
+
+Every operation, forward and backward, was checked to return float64 only. Measured, per case:
+*difference*: largest error of a directional derivative per parameter, against a central difference
+extrapolated twice, relative to the lengths of gradient and direction; *tiny*: how far the answer of
+the logits to a change of 1e-12 is from linear (with float32 inside it is 1 or more); *alone*: packed
+logits against each document run by itself without a mask; *f32*: largest error of the float32
+tensors.
+
+| case | difference | tiny | alone | f32 |
+|---|---|---|---|---|
+{table}
+"""
+
+if __name__ == "__main__":
+    main()
