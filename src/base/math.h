@@ -5,7 +5,7 @@
 #pragma once
 
 double ot_exp2(double x);
-double ot_log2(double x);           // x > 0
+double ot_log2(double x);  // x > 0
 double ot_exp(double x);
 double ot_log(double x);            // x > 0
 double ot_pow(double x, double y);  // x > 0

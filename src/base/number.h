@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Writes `value` with at most `digits` (1 to 17) significant digits, correctly rounded (ties to even
-// on the exact binary value), in the style of %g without trailing zeros; "nan", "inf", "-inf".
+// Writes `value` with at most `digits` (1 to 17) significant digits, correctly rounded (ties to
+// even on the exact binary value), in the style of %g without trailing zeros; "nan", "inf", "-inf".
 // Returns the length; `capacity` >= 32.
 int64_t ot_number_print(char *out, int64_t capacity, double value, int digits);
 
@@ -18,11 +18,12 @@ int64_t ot_number_print_shortest(char *out, int64_t capacity, double value);
 int64_t ot_number_print_fixed(char *out, int64_t capacity, double value, int decimals);
 
 // Reads the whole of `text` as a double, correctly rounded: digits, point, exponent, sign, and
-// nan/inf in any case when `allow_special`. False when anything else is there, or when the number is
-// too large for a double and not `allow_special`.
+// nan/inf in any case when `allow_special`. False when anything else is there, or when the number
+// is too large for a double and not `allow_special`.
 bool ot_number_parse(const char *text, bool allow_special, double *value);
 
 // Reads the whole of `text` as an integer: a sign, digits, '_' between digits, and one unit:
-// k M G T P (powers of 1000), Ki Mi Gi Ti Pi (powers of 1024), each with an optional B, or a decimal
-// point or exponent where the result is whole (1.5k, 3e9). False on anything else or overflow.
+// k M G T P (powers of 1000), Ki Mi Gi Ti Pi (powers of 1024), each with an optional B, or a
+// decimal point or exponent where the result is whole (1.5k, 3e9). False on anything else or
+// overflow.
 bool ot_number_parse_size(const char *text, int64_t *value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy
-// as 1, 2, 3"). A draw is a pure function of (seed, stream, counter), so initialisation, data order
-// and dropout do not depend on the layout of ranks or on what was drawn before.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
+// easy as 1, 2, 3"). A draw is a pure function of (seed, stream, counter), so initialisation, data
+// order and dropout do not depend on the layout of ranks or on what was drawn before.
 #pragma once
 
 #include <stdint.h>
@@ -24,5 +24,6 @@ double ot_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter);
 uint64_t ot_rng_below(uint64_t seed, uint64_t stream, uint64_t counter, uint64_t bound);
 
 // The i-th element of a permutation of [0, n) keyed by (seed, stream): a Feistel network of four
-// rounds over the next even number of bits, walked until the value falls inside. Cost O(1) expected.
+// rounds over the next even number of bits, walked until the value falls inside. Cost O(1)
+// expected.
 uint64_t ot_rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);

@@ -35,29 +35,29 @@ const char *ot_fail_hint_text(void);
 void ot_fail_trace(const char *function);
 const char *ot_fail_chain(void);
 
-// Ends the job: prints through the hook (cli/ sets one that writes file, line and rank to stderr and
-// aborts), or traps when there is none, as in WebAssembly. Does not return.
+// Ends the job: prints through the hook (cli/ sets one that writes file, line and rank to stderr
+// and aborts), or traps when there is none, as in WebAssembly. Does not return.
 typedef void (*ot_panic_hook)(const char *file, int line, const char *text);
 void ot_panic_hook_set(ot_panic_hook hook);
 _Noreturn void ot_panic(const char *file, int line, const char *text);
 
-#define OT_TRY(call)                                  \
-  do {                                                \
-    const ot_status ot_try_status_ = (call);          \
-    if (ot_try_status_ != OT_OK) {                    \
-      ot_fail_trace(__func__);                        \
-      return ot_try_status_;                          \
-    }                                                 \
+#define OT_TRY(call)                         \
+  do {                                       \
+    const ot_status ot_try_status_ = (call); \
+    if (ot_try_status_ != OT_OK) {           \
+      ot_fail_trace(__func__);               \
+      return ot_try_status_;                 \
+    }                                        \
   } while (0)
 
-#define OT_CHECK(condition, code, ...)                      \
-  do {                                                      \
-    if (!(condition)) return ot_fail((code), __VA_ARGS__);  \
+#define OT_CHECK(condition, code, ...)                     \
+  do {                                                     \
+    if (!(condition)) return ot_fail((code), __VA_ARGS__); \
   } while (0)
 
-#define OT_ASSERT(condition)                                        \
-  do {                                                              \
-    if (!(condition)) ot_panic(__FILE__, __LINE__, #condition);     \
+#define OT_ASSERT(condition)                                    \
+  do {                                                          \
+    if (!(condition)) ot_panic(__FILE__, __LINE__, #condition); \
   } while (0)
 
 #define OT_UNREACHABLE() ot_panic(__FILE__, __LINE__, "unreachable")

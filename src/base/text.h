@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text without libc: formatting, comparing and searching of names, for the pure half, where the same
-// bytes must come out on the command line and on the web page. Numbers: base/number.h.
+// Text without libc: formatting, comparing and searching of names, for the pure half, where the
+// same bytes must come out on the command line and on the web page. Numbers: base/number.h.
 #pragma once
 
 #include <stdarg.h>

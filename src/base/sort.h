@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stable sort, so that equal keys keep their order on every host (qsort promises nothing).
+#pragma once
+
+#include <stdint.h>
+
+#include "base/arena.h"
+
+// <0, 0, >0 as `a` belongs before, beside or after `b`; must be a total order.
+typedef int (*ot_comparison)(const void *a, const void *b, const void *context);
+
+// Sorts `array` [count] of `size`-byte elements in place; equal elements keep their order.
+// `context` is handed to `compare` as it is. Takes count * size bytes from `arena`. O(count log
+// count).
+void ot_sort(void *array, int64_t count, int64_t size, ot_comparison compare, const void *context,
+             ot_arena *arena);
