@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. What a failure keeps: message, hint and chain of callers, apart on each thread.
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+
+static ot_status check_degree(int degree) {
+  OT_CHECK(degree > 0, OT_USAGE, "tp=%d is not positive", degree);
+  return OT_OK;
+}
+
+static ot_status build_mesh(int degree) {
+  OT_TRY(check_degree(degree));
+  return OT_OK;
+}
+
+static ot_status build_plan(int degree) {
+  OT_TRY(build_mesh(degree));
+  return OT_OK;
+}
+
+static void passes_on_success(void **state) {
+  (void)state;
+  assert_int_equal(build_plan(2), OT_OK);
+}
+
+static void keeps_message_and_chain_of_callers(void **state) {
+  (void)state;
+  assert_int_equal(build_plan(-3), OT_USAGE);
+  assert_string_equal(ot_fail_message(), "tp=-3 is not positive");
+  assert_string_equal(ot_fail_hint_text(), "");
+  assert_string_equal(ot_fail_chain(), "build_mesh < build_plan");
+}
+
+static void a_new_failure_replaces_message_hint_and_chain(void **state) {
+  (void)state;
+  assert_int_equal(build_plan(0), OT_USAGE);
+  assert_int_equal(ot_fail_hint(OT_USAGE, "try %d", 1), OT_USAGE);
+  assert_string_equal(ot_fail_hint_text(), "try 1");
+  assert_string_equal(ot_fail_message(), "tp=0 is not positive");
+  assert_int_equal(ot_fail(OT_NUMERIC, "loss is %g", 1e30), OT_NUMERIC);
+  assert_string_equal(ot_fail_message(), "loss is 1e+30");
+  assert_string_equal(ot_fail_hint_text(), "");
+  assert_string_equal(ot_fail_chain(), "");
+}
+
+static void a_message_may_quote_the_one_it_replaces(void **state) {
+  (void)state;
+  ot_fail(OT_USAGE, "unknown key");
+  ot_fail(OT_USAGE, "run.yaml: %s", ot_fail_message());
+  assert_string_equal(ot_fail_message(), "run.yaml: unknown key");
+}
+
+static void long_messages_and_chains_are_cut_not_overrun(void **state) {
+  (void)state;
+  char text[5000];
+  memset(text, 'x', sizeof text - 1);
+  text[sizeof text - 1] = '\0';
+  ot_fail(OT_USAGE, "%s", text);
+  assert_in_range(strlen(ot_fail_message()), 1000, 4998);
+  for (int i = 0; i < 1000; i++) ot_fail_trace("caller");
+  assert_in_range(strlen(ot_fail_chain()), 100, 4998);
+}
+
+static void *fail_on_another_thread(void *seen) {
+  strcpy(seen, ot_fail_message());
+  ot_fail(OT_RANKS, "theirs");
+  return NULL;
+}
+
+static void threads_do_not_see_each_others_failures(void **state) {
+  (void)state;
+  char seen[64] = "?";
+  ot_fail(OT_USAGE, "ours");
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, fail_on_another_thread, seen), 0);
+  pthread_join(thread, NULL);
+  assert_string_equal(seen, "");
+  assert_string_equal(ot_fail_message(), "ours");
+}
+
+static jmp_buf after_panic;
+static char panic_text[128];
+
+static void record_panic(const char *file, int line, const char *text) {
+  (void)file;
+  (void)line;
+  strncpy(panic_text, text, sizeof panic_text - 1);
+  longjmp(after_panic, 1);
+}
+
+static void a_broken_assertion_reaches_the_hook(void **state) {
+  (void)state;
+  ot_panic_hook_set(record_panic);
+  if (setjmp(after_panic) == 0) OT_ASSERT(1 + 1 == 3);
+  assert_string_equal(panic_text, "1 + 1 == 3");
+  if (setjmp(after_panic) == 0) OT_UNREACHABLE();
+  assert_string_equal(panic_text, "unreachable");
+  ot_panic_hook_set(NULL);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(passes_on_success),
+      cmocka_unit_test(keeps_message_and_chain_of_callers),
+      cmocka_unit_test(a_new_failure_replaces_message_hint_and_chain),
+      cmocka_unit_test(a_message_may_quote_the_one_it_replaces),
+      cmocka_unit_test(long_messages_and_chains_are_cut_not_overrun),
+      cmocka_unit_test(threads_do_not_see_each_others_failures),
+      cmocka_unit_test(a_broken_assertion_reaches_the_hook),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
