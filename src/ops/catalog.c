@@ -5,44 +5,52 @@
 #include <assert.h>
 #include <stddef.h>
 
+#include "ops/activation.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/head_norm.h"
+#include "ops/norm.h"
+#include "ops/optimizer.h"
+#include "ops/rope.h"
+
 // NULL: the operator is not described yet.
 static const ot_op_info *const rows[] = {
-    [OT_OP_EMBEDDING] = NULL,
-    [OT_OP_EMBEDDING_GRAD] = NULL,
+    [OT_OP_EMBEDDING] = &ot_embedding_info,
+    [OT_OP_EMBEDDING_GRAD] = &ot_embedding_grad_info,
     [OT_OP_LINEAR] = NULL,
     [OT_OP_LINEAR_DX] = NULL,
     [OT_OP_LINEAR_DW] = NULL,
-    [OT_OP_RMSNORM] = NULL,
-    [OT_OP_RMSNORM_GRAD] = NULL,
-    [OT_OP_LAYERNORM] = NULL,
-    [OT_OP_LAYERNORM_GRAD] = NULL,
-    [OT_OP_HEAD_NORM] = NULL,
-    [OT_OP_HEAD_NORM_GRAD] = NULL,
-    [OT_OP_ROPE_TABLE] = NULL,
-    [OT_OP_ROPE] = NULL,
-    [OT_OP_ROPE_GRAD] = NULL,
+    [OT_OP_RMSNORM] = &ot_rmsnorm_info,
+    [OT_OP_RMSNORM_GRAD] = &ot_rmsnorm_grad_info,
+    [OT_OP_LAYERNORM] = &ot_layernorm_info,
+    [OT_OP_LAYERNORM_GRAD] = &ot_layernorm_grad_info,
+    [OT_OP_HEAD_NORM] = &ot_head_norm_info,
+    [OT_OP_HEAD_NORM_GRAD] = &ot_head_norm_grad_info,
+    [OT_OP_ROPE_TABLE] = &ot_rope_table_info,
+    [OT_OP_ROPE] = &ot_rope_info,
+    [OT_OP_ROPE_GRAD] = &ot_rope_grad_info,
     [OT_OP_ATTENTION] = NULL,
     [OT_OP_ATTENTION_GRAD] = NULL,
-    [OT_OP_ACTIVATION] = NULL,
-    [OT_OP_ACTIVATION_GRAD] = NULL,
-    [OT_OP_GLU] = NULL,
-    [OT_OP_GLU_GRAD] = NULL,
-    [OT_OP_ADD] = NULL,
-    [OT_OP_DROPOUT] = NULL,
-    [OT_OP_DROPOUT_GRAD] = NULL,
-    [OT_OP_ABSMAX] = NULL,
-    [OT_OP_CAST] = NULL,
-    [OT_OP_ZERO] = NULL,
+    [OT_OP_ACTIVATION] = &ot_activation_info,
+    [OT_OP_ACTIVATION_GRAD] = &ot_activation_grad_info,
+    [OT_OP_GLU] = &ot_glu_info,
+    [OT_OP_GLU_GRAD] = &ot_glu_grad_info,
+    [OT_OP_ADD] = &ot_add_info,
+    [OT_OP_DROPOUT] = &ot_dropout_info,
+    [OT_OP_DROPOUT_GRAD] = &ot_dropout_grad_info,
+    [OT_OP_ABSMAX] = &ot_absmax_info,
+    [OT_OP_CAST] = &ot_cast_info,
+    [OT_OP_ZERO] = &ot_zero_info,
     [OT_OP_HEAD_LOSS] = NULL,
     [OT_OP_HEAD_EVALUATE] = NULL,
     [OT_OP_HEAD_SCORE] = NULL,
     [OT_OP_HEAD_LOGITS] = NULL,
     [OT_OP_APPEND_KV] = NULL,
     [OT_OP_ATTENTION_DECODE] = NULL,
-    [OT_OP_SUM_SQUARES] = NULL,
-    [OT_OP_CLIP_FACTOR] = NULL,
-    [OT_OP_ADAMW] = NULL,
-    [OT_OP_MUON] = NULL,
+    [OT_OP_SUM_SQUARES] = &ot_sum_squares_info,
+    [OT_OP_CLIP_FACTOR] = &ot_clip_factor_info,
+    [OT_OP_ADAMW] = &ot_adamw_info,
+    [OT_OP_MUON] = &ot_muon_info,
 };
 static_assert(sizeof rows / sizeof rows[0] == OT_OP_COUNT, "one row for each op kind");
 

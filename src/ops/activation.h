@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pointwise nonlinearities and their gated forms (Shazeer 2020). attributes.activation names f:
+//   gelu       x * (1 + erf(x / sqrt 2)) / 2
+//   gelu_tanh  x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) / 2
+//   silu       x / (1 + exp(-x))
+//   relu       max(x, 0), slope 0 at 0
+//
+// OT_OP_ACTIVATION       x [R, F] -> y = f(x), stored like x
+// OT_OP_ACTIVATION_GRAD  dy, x [R, F] -> dx = dy * f'(x), stored like dy, may be dy
+// OT_OP_GLU              x [R, 2F], a row is gate [F] | up [F] -> y [R, F] = f(gate) * up, like x
+// OT_OP_GLU_GRAD         dy [R, F], x [R, 2F] -> dx [R, 2F] = dy * f'(gate) * up | dy * f(gate)
+// One pass over memory each; f and f' come from one exponential.
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_op_info ot_activation_info;
+extern const ot_op_info ot_activation_grad_info;
+extern const ot_op_info ot_glu_info;
+extern const ot_op_info ot_glu_grad_info;
+
+extern const ot_kernel_entry ot_activation_cpu_f32[];
+extern const ot_kernel_entry ot_activation_cpu_f64[];

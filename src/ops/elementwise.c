@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, cost and VJP of the small ops.
+#include "ops/elementwise.h"
+
+#include "ops/operands.h"
+
+// Philox makes four words from ten rounds of two products.
+enum { DROPOUT_FLOPS = 12 };
+
+static ot_status add_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  ot_expected expected = {.op = "add", .operand = "a", OT_ANY_REAL, types->in[0].rank, {0}};
+  OT_TRY(ot_operand_check(&types->in[0], expected));
+  expected.operand = "b";
+  for (int i = 0; i < OT_MAX_DIMS; i++) expected.dim[i] = types->in[0].dim[i];
+  OT_TRY(ot_operand_check(&types->in[1], expected));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_cost add_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_add_info, attributes, types, elements);
+}
+
+static ot_status check_dropout(const char *op, const char *first,
+                               const ot_op_attributes *attributes, ot_op_types *types) {
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, first, OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t rows = types->in[0].dim[0];
+  const int64_t length = attributes->sequence_length;
+  OT_CHECK(length > 0 && rows % length == 0, OT_BUG,
+           "%s: %lld rows are not whole sequences of %lld", op, (long long)rows, (long long)length);
+  OT_CHECK(attributes->dropout >= 0 && attributes->dropout < 1, OT_BUG,
+           "%s: probability is %g, expected [0, 1)", op, attributes->dropout);
+  OT_TRY(
+      ot_operand_check(&types->in[1], (ot_expected){op, "sample_ids", OT_I64, 1, {rows / length}}));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_status dropout_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  return check_dropout("dropout", "x", attributes, types);
+}
+
+static ot_status dropout_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  return check_dropout("dropout_grad", "dy", attributes, types);
+}
+
+static ot_cost dropout_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_dropout_info, attributes, types, DROPOUT_FLOPS * elements);
+}
+
+static ot_cost absmax_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_absmax_info, attributes, types, elements);
+}
+
+static ot_cost cast_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_cast_info, attributes, types, elements);
+}
+
+static ot_cost zero_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return ot_cost_of_traffic(&ot_zero_info, attributes, types, 0);
+}
+
+const ot_op_info ot_add_info = {
+    .name = "add",
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .in_place = true,
+    .cheap = true,
+    .infer = add_infer,
+    .cost = add_cost,
+    .num_vjp_steps = 2,
+    .vjp = {{.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 0}}},
+            {.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 1}}}},
+};
+
+const ot_op_info ot_dropout_info = {
+    .name = "dropout",
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .in_place = true,
+    .cheap = true,
+    .infer = dropout_infer,
+    .cost = dropout_cost,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_DROPOUT_GRAD,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 1}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_dropout_grad_info = {
+    .name = "dropout_grad",
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .in_place = true,
+    .infer = dropout_grad_infer,
+    .cost = dropout_cost,
+};
+
+const ot_op_info ot_absmax_info = {
+    .name = "absmax",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .effect_outputs = 1u << 0,
+    .class = OT_CLASS_EFFECT,
+    .cost = absmax_cost,
+};
+
+const ot_op_info ot_cast_info = {
+    .name = "cast",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .cheap = true,
+    .cost = cast_cost,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_CAST,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_zero_info = {
+    .name = "zero",
+    .num_outputs = 1,
+    .cost = zero_cost,
+};

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, cost and VJP of the normalisation of queries and keys.
+#include "ops/head_norm.h"
+
+#include "ops/blocks.h"
+#include "ops/operands.h"
+
+static ot_status check_weights(const char *op, const ot_op_attributes *attributes,
+                               const ot_tensor_type *wq, const ot_tensor_type *wk) {
+  const ot_head_groups groups = ot_head_groups_of(attributes);
+  OT_CHECK(attributes->norm_width == 0 || attributes->norm_width == attributes->head_dim, OT_BUG,
+           "%s: norm_width is %lld, expected 0 or head_dim %lld", op,
+           (long long)attributes->norm_width, (long long)attributes->head_dim);
+  OT_TRY(ot_operand_check(wq, (ot_expected){op, "wq", OT_ANY_REAL, 1, {groups.q_width}}));
+  return ot_operand_check(wk, (ot_expected){op, "wk", OT_ANY_REAL, 1, {groups.k_width}});
+}
+
+static int64_t packed_width(const ot_op_attributes *attributes) {
+  return (attributes->num_heads + 2 * attributes->num_kv_heads) * attributes->head_dim;
+}
+
+static ot_status head_norm_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_norm";
+  const int64_t width = packed_width(attributes);
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "qkv", OT_ANY_REAL, 2, {0, width}}));
+  OT_TRY(check_weights(op, attributes, &types->in[1], &types->in[2]));
+  const ot_head_groups groups = ot_head_groups_of(attributes);
+  types->out[0] = types->in[0];
+  types->out[1] =
+      ot_type_matrix(attributes->compute, types->in[0].dim[0], groups.q_groups + groups.k_groups);
+  return OT_OK;
+}
+
+static ot_cost head_norm_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_head_norm_info, attributes, types, 4 * elements);
+}
+
+static ot_status head_norm_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_norm_grad";
+  const int64_t width = packed_width(attributes);
+  const ot_head_groups groups = ot_head_groups_of(attributes);
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, width}}));
+  const int64_t rows = types->in[0].dim[0];
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "qkv", OT_ANY_REAL, 2, {rows, width}}));
+  OT_TRY(check_weights(op, attributes, &types->in[2], &types->in[3]));
+  OT_TRY(ot_operand_check(
+      &types->in[4],
+      (ot_expected){
+          op, "rstd", (int)attributes->compute, 2, {rows, groups.q_groups + groups.k_groups}}));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_cost head_norm_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_head_norm_grad_info, attributes, types, 10 * elements);
+}
+
+static int64_t head_norm_grad_workspace(const ot_op_attributes *attributes,
+                                        const ot_op_types *types) {
+  const ot_head_groups groups = ot_head_groups_of(attributes);
+  return ot_row_blocks(types->in[0].dim[0]) * (groups.q_width + groups.k_width) *
+         ot_dtype_bytes(attributes->compute);
+}
+
+const ot_op_info ot_head_norm_info = {
+    .name = "head_norm",
+    .num_inputs = 3,
+    .num_outputs = 2,
+    .cheap = true,
+    .infer = head_norm_infer,
+    .cost = head_norm_cost,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_HEAD_NORM_GRAD,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0},
+                    {OT_REF_INPUT, 0},
+                    {OT_REF_INPUT, 1},
+                    {OT_REF_INPUT, 2},
+                    {OT_REF_OUTPUT, 1}},
+             .out = {{OT_REF_DINPUT, 0}, {OT_REF_ACCUMULATOR, 1}, {OT_REF_ACCUMULATOR, 2}}}},
+};
+
+const ot_op_info ot_head_norm_grad_info = {
+    .name = "head_norm_grad",
+    .num_inputs = 5,
+    .num_outputs = 3,
+    .optional_outputs = 1u << 1 | 1u << 2,
+    .accumulated_outputs = 1u << 1 | 1u << 2,
+    .infer = head_norm_grad_infer,
+    .cost = head_norm_grad_cost,
+    .workspace = head_norm_grad_workspace,
+};

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMSNorm of the queries and keys inside packed rows q|k|v; the values pass unchanged.
+//
+// A group is what one root mean square is taken over: each head when norm_width = head_dim (qwen3;
+// weights wq [D] and wk [D] shared by the heads), the whole q and the whole k of a row when
+// norm_width = 0 (olmo2; wq [H*D], wk [G*D]).
+// OT_OP_HEAD_NORM       y = x * rstd * (w + norm_offset), rstd = 1 / sqrt(mean(x^2) + epsilon)
+//   qkv [R, (H+2G)*D] real -> y stored like qkv, rstd [R, H+G] (or [R, 2]) compute type.
+// OT_OP_HEAD_NORM_GRAD  as rmsnorm_grad in each group; dx of the values is dy.
+//   dy, qkv [R, (H+2G)*D] real -> dx stored like dy, acc dwq, acc dwk of the compute type, each may
+//   be absent. Sums over rows are made by blocks of rows (blocks.h), heads in order within a row.
+// Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon.
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_op_info ot_head_norm_info;
+extern const ot_op_info ot_head_norm_grad_info;
+
+extern const ot_kernel_entry ot_head_norm_cpu_f32[];
+extern const ot_kernel_entry ot_head_norm_cpu_f64[];
+
+// How a packed row splits into groups.
+typedef struct ot_head_groups {
+  int64_t q_groups, k_groups;  // H and G, or 1 and 1
+  int64_t q_width, k_width;    // elements of a group, and of wq and wk
+  int64_t v_width;             // elements that pass
+} ot_head_groups;
+
+static inline ot_head_groups ot_head_groups_of(const ot_op_attributes *attributes) {
+  const int64_t heads = attributes->num_heads;
+  const int64_t kv_heads = attributes->num_kv_heads;
+  const int64_t head_dim = attributes->head_dim;
+  const bool whole = attributes->norm_width == 0;
+  return (ot_head_groups){.q_groups = whole ? 1 : heads,
+                          .k_groups = whole ? 1 : kv_heads,
+                          .q_width = whole ? heads * head_dim : head_dim,
+                          .k_width = whole ? kv_heads * head_dim : head_dim,
+                          .v_width = kv_heads * head_dim};
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frequencies, shapes, cost and VJP of the rotary position embedding.
+#include "ops/rope.h"
+
+#include "base/math.h"
+#include "ops/operands.h"
+
+static const double two_pi = 6.283185307179586476925;
+
+// Llama 3.1: wavelengths longer than the original context are stretched by the factor, short ones
+// kept, those between blended (transformers, modeling_rope_utils: _compute_llama3_parameters).
+static double llama3_frequency(const ot_op_attributes *attributes, double frequency) {
+  const double original = (double)attributes->rope_original_positions;
+  const double low = attributes->rope_low_frequency_factor;
+  const double high = attributes->rope_high_frequency_factor;
+  const double wavelength = two_pi / frequency;
+  const double stretched = frequency / attributes->rope_factor;
+  if (wavelength > original / low) return stretched;
+  if (wavelength < original / high) return frequency;
+  const double blend = (original / wavelength - low) / (high - low);
+  return (1 - blend) * stretched + blend * frequency;
+}
+
+double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i) {
+  const double exponent = 2 * (double)i / (double)attributes->rotary_dim;
+  const double frequency = 1 / ot_pow(attributes->rope_theta, exponent);
+  switch (attributes->rope_type) {
+    case OT_ROPE_DEFAULT:
+      return frequency;
+    case OT_ROPE_LINEAR:
+      return frequency / attributes->rope_factor;
+    case OT_ROPE_LLAMA3:
+      return llama3_frequency(attributes, frequency);
+  }
+  OT_UNREACHABLE();
+}
+
+static ot_cost rope_table_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->out[0]);
+  return ot_cost_of_traffic(&ot_rope_table_info, attributes, types, 20 * elements);
+}
+
+static ot_status check_rotation(const char *op, const ot_op_attributes *attributes,
+                                ot_op_types *types, const char *first) {
+  const int64_t width =
+      (attributes->num_heads + 2 * attributes->num_kv_heads) * attributes->head_dim;
+  const int64_t rotary_dim = attributes->rotary_dim;
+  OT_CHECK(rotary_dim > 0 && rotary_dim % 2 == 0 && rotary_dim <= attributes->head_dim, OT_BUG,
+           "%s: rotary_dim is %lld, expected an even number up to head_dim %lld", op,
+           (long long)rotary_dim, (long long)attributes->head_dim);
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, first, OT_ANY_REAL, 2, {0, width}}));
+  const int64_t rows = types->in[0].dim[0];
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "positions", OT_I32, 1, {rows}}));
+  OT_TRY(ot_operand_check(
+      &types->in[2],
+      (ot_expected){op, "table", (int)attributes->compute, 3, {0, rotary_dim / 2, 2}}));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_status rope_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  return check_rotation("rope", attributes, types, "qkv");
+}
+
+// Of the table one row for each token is read; in place, only what rotates would move.
+static ot_cost rope_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double rows = (double)types->in[0].dim[0];
+  const double heads = (double)(attributes->num_heads + attributes->num_kv_heads);
+  const double rotated = rows * heads * (double)attributes->rotary_dim;
+  const double bytes = (double)ot_type_bytes(&types->in[0]);
+  return (ot_cost){
+      .other_flops = 3 * rotated,
+      .bytes_read = bytes + (double)ot_type_bytes(&types->in[1]) +
+                    rows * (double)(attributes->rotary_dim * ot_dtype_bytes(attributes->compute)),
+      .bytes_written = bytes,
+  };
+}
+
+static ot_status rope_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  return check_rotation("rope_grad", attributes, types, "dy");
+}
+
+const ot_op_info ot_rope_table_info = {
+    .name = "rope_table",
+    .num_outputs = 1,
+    .cost = rope_table_cost,
+};
+
+const ot_op_info ot_rope_info = {
+    .name = "rope",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .in_place = true,
+    .cheap = true,
+    .infer = rope_infer,
+    .cost = rope_cost,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_ROPE_GRAD,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 1}, {OT_REF_INPUT, 2}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_rope_grad_info = {
+    .name = "rope_grad",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .in_place = true,
+    .infer = rope_grad_infer,
+    .cost = rope_cost,
+};
