@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reverse-mode differentiation, op by op, from tables.
+#include "graph/differentiate.h"
+
+#include "ops/catalog.h"
+
+// What the walk knows while it runs.
+typedef struct backward {
+  ot_program *program;
+  ot_arena *arena;
+  int *gradient;     // [num forward values] value that holds the gradient so far, or -1
+} backward;
+
+static bool wants_gradient(const ot_value *value) {
+  return value->kind == OT_VALUE_INPUT || value->kind == OT_VALUE_ACTIVATION;
+}
+
+static int gradient_like(backward *b, int value) {
+  const ot_value *const source = &b->program->values[value];
+  ot_value gradient = {
+      .name = ot_arena_format(b->arena, "d_%s", source->name),
+      .kind = OT_VALUE_GRADIENT,
+      .type = source->type,
+      .index = value,
+  };
+  for (int i = 0; i < OT_MAX_ATOMS; i++) {
+    gradient.placement[i] = ot_placement_dual(source->placement[i]);
+  }
+  return ot_program_add_value(b->program, b->arena, &gradient);
+}
+
+int ot_program_accumulator(ot_program *program, ot_arena *arena, int parameter, ot_dtype dtype) {
+  const ot_value *const source = &program->values[parameter];
+  for (int i = 0; i < program->num_values; i++) {
+    const ot_value *const value = &program->values[i];
+    if (value->kind == OT_VALUE_ACCUMULATOR && value->index == source->index) return i;
+  }
+  ot_value accumulator = {
+      .name = ot_arena_format(arena, "d_%s", source->name),
+      .kind = OT_VALUE_ACCUMULATOR,
+      .type = source->type,
+      .index = source->index,
+  };
+  accumulator.type.dtype = dtype;
+  for (int i = 0; i < OT_MAX_ATOMS; i++) {
+    accumulator.placement[i] = ot_placement_dual(source->placement[i]);
+  }
+  return ot_program_add_value(program, arena, &accumulator);
+}
+
+// The value a step's operand names, or -1 when it is not there.
+static int resolve(backward *b, const ot_op *op, ot_ref ref) {
+  switch (ref.kind) {
+    case OT_REF_NONE: return -1;
+    case OT_REF_INPUT: return op->in[ref.index];
+    case OT_REF_OUTPUT: return op->out[ref.index];
+    case OT_REF_DOUTPUT: return op->out[ref.index] < 0 ? -1 : b->gradient[op->out[ref.index]];
+    case OT_REF_PARTIAL: return op->in[ref.index] < 0 ? -1 : b->gradient[op->in[ref.index]];
+    case OT_REF_DINPUT:
+    case OT_REF_ACCUMULATOR: break;
+  }
+  OT_UNREACHABLE();
+}
+
+// Makes `made` part of the gradient of `value`: it is the gradient, or is added to what is there.
+static void contribute(backward *b, int value, int made, bool has_partial) {
+  const int before = b->gradient[value];
+  if (before < 0 || has_partial) {
+    b->gradient[value] = made;
+    return;
+  }
+  const int sum = gradient_like(b, value);
+  ot_op add = {.kind = OT_OP_ADD, .part = OT_PART_INPUT};
+  for (int i = 0; i < OT_MAX_INPUTS; i++) add.in[i] = -1;
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) add.out[i] = -1;
+  add.attributes.threads = b->program->ops[0].attributes.threads;
+  add.attributes.compute = b->program->ops[0].attributes.compute;
+  add.in[0] = before;
+  add.in[1] = made;
+  add.out[0] = sum;
+  ot_program_add_op(b->program, b->arena, &add);
+  b->gradient[value] = sum;
+}
+
+// The value a step writes at `ref` for the forward op, or -1 when nobody wants it.
+static int make_output(backward *b, const ot_op *op, ot_ref ref) {
+  const int input = ref.kind == OT_REF_NONE ? -1 : op->in[ref.index];
+  if (input < 0) return -1;
+  if (ref.kind == OT_REF_ACCUMULATOR) {
+    return ot_program_accumulator(b->program, b->arena, input, op->attributes.compute);
+  }
+  return wants_gradient(&b->program->values[input]) ? gradient_like(b, input) : -1;
+}
+
+// True when every operand that the step's op needs is there.
+static bool step_applies(backward *b, const ot_op *op, const ot_vjp_step *step) {
+  const ot_op_info *const info = ot_op_info_of(step->op);
+  for (int i = 0; i < info->num_inputs; i++) {
+    const bool optional = (info->optional_inputs >> i) & 1u;
+    if (!optional && resolve(b, op, step->in[i]) < 0) return false;
+  }
+  const ot_ref first = step->out[0];
+  return op->in[first.index] >= 0;
+}
+
+static void emit_pass(backward *b, const ot_op *op, const ot_vjp_step *step) {
+  const int made = resolve(b, op, step->in[0]);
+  const int input = op->in[step->out[0].index];
+  if (made < 0 || input < 0 || !wants_gradient(&b->program->values[input])) return;
+  contribute(b, input, made, false);
+}
+
+static void emit_step(backward *b, const ot_op *forward, const ot_vjp_step *step) {
+  const ot_op op = *forward;  // adding ops may move the array
+  if (!step_applies(b, &op, step)) return;
+  ot_op made = {.kind = step->op,
+                .part = step->phase == OT_VJP_INPUT ? OT_PART_INPUT : OT_PART_WEIGHT,
+                .attributes = op.attributes};
+  bool partial = false;
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    made.in[i] = resolve(b, &op, step->in[i]);
+    partial = partial || (step->in[i].kind == OT_REF_PARTIAL && made.in[i] >= 0);
+  }
+  bool wanted = false;
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    made.out[i] = make_output(b, &op, step->out[i]);
+    wanted = wanted || made.out[i] >= 0;
+  }
+  if (!wanted) return;
+  ot_program_add_op(b->program, b->arena, &made);
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    if (step->out[i].kind != OT_REF_DINPUT || made.out[i] < 0) continue;
+    contribute(b, op.in[step->out[i].index], made.out[i], partial);
+  }
+}
+
+static void differentiate_op(backward *b, int index) {
+  const ot_op_info *const info = ot_op_info_of(b->program->ops[index].kind);
+  for (int i = 0; i < info->num_vjp_steps; i++) {
+    const ot_op op = b->program->ops[index];
+    const ot_vjp_step *const step = &info->vjp[i];
+    if (step->pass) {
+      emit_pass(b, &op, step);
+    } else {
+      emit_step(b, &op, step);
+    }
+  }
+}
+
+ot_status ot_program_differentiate(ot_program *program, ot_arena *arena) {
+  const int num_values = program->num_values;
+  const int num_ops = program->num_ops;
+  backward b = {
+      .program = program,
+      .arena = arena,
+      .gradient = ot_arena_array(arena, num_values, sizeof(int)),
+  };
+  for (int i = 0; i < num_values; i++) b.gradient[i] = -1;
+  if (program->output >= 0) {
+    program->d_output = gradient_like(&b, program->output);
+    b.gradient[program->output] = program->d_output;
+  }
+  for (int i = num_ops - 1; i >= 0; i--) differentiate_op(&b, i);
+  if (program->input >= 0) program->d_input = b.gradient[program->input];
+  OT_CHECK(program->input < 0 || program->d_input >= 0, OT_BUG,
+           "program %s: no gradient reaches its input", program->name);
+  return ot_program_check(program);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs as data: append, check, hash, print.
+#include "graph/program.h"
+
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "ops/attributes.h"
+#include "ops/catalog.h"
+
+int ot_program_add_value(ot_program *program, ot_arena *arena, const ot_value *value) {
+  program->values = ot_arena_grow(arena, program->values, program->num_values,
+                                  &program->values_capacity, sizeof *program->values);
+  program->values[program->num_values] = *value;
+  return program->num_values++;
+}
+
+int ot_program_add_op(ot_program *program, ot_arena *arena, const ot_op *op) {
+  program->ops = ot_arena_grow(arena, program->ops, program->num_ops, &program->ops_capacity,
+                               sizeof *program->ops);
+  program->ops[program->num_ops] = *op;
+  return program->num_ops++;
+}
+
+static ot_tensor_type type_of(const ot_program *program, int value) {
+  return value < 0 ? (ot_tensor_type){0} : program->values[value].type;
+}
+
+void ot_program_types(const ot_program *program, const ot_op *op, ot_op_types *types) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) types->in[i] = type_of(program, op->in[i]);
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) types->out[i] = type_of(program, op->out[i]);
+}
+
+// ---- check ----
+
+static bool is_made_inside(const ot_value *value) {
+  return value->kind == OT_VALUE_ACTIVATION || value->kind == OT_VALUE_GRADIENT;
+}
+
+static bool is_step_level(const ot_value *value) {
+  return value->kind == OT_VALUE_SCALAR || value->kind == OT_VALUE_STATISTIC;
+}
+
+static ot_status check_inputs(const ot_program *program, const ot_op *op, const bool *written) {
+  const ot_op_info *const info = ot_op_info_of(op->kind);
+  for (int i = 0; i < info->num_inputs; i++) {
+    const int value = op->in[i];
+    const bool optional = (info->optional_inputs >> i) & 1u;
+    OT_CHECK(value >= 0 || optional, OT_BUG, "program %s: op %s lacks input %d", program->name,
+             info->name, i);
+    if (value < 0) continue;
+    OT_CHECK(!is_made_inside(&program->values[value]) || written[value] ||
+                 value == program->d_output,
+             OT_BUG, "program %s: op %s reads %s before it is written", program->name, info->name,
+             program->values[value].name);
+  }
+  return OT_OK;
+}
+
+static ot_status check_outputs(const ot_program *program, const ot_op *op, bool *written) {
+  const ot_op_info *const info = ot_op_info_of(op->kind);
+  for (int i = 0; i < info->num_outputs; i++) {
+    const int value = op->out[i];
+    if (value < 0) continue;
+    const ot_value *const target = &program->values[value];
+    OT_CHECK(!is_made_inside(target) || !written[value], OT_BUG,
+             "program %s: op %s writes %s a second time", program->name, info->name, target->name);
+    OT_CHECK(((info->effect_outputs >> i) & 1u) == 0 || is_step_level(target), OT_BUG,
+             "program %s: effect of op %s goes to %s, which is not a step-level value",
+             program->name, info->name, target->name);
+    written[value] = true;
+  }
+  return OT_OK;
+}
+
+ot_status ot_program_check(const ot_program *program) {
+  enum { MAX_VALUES = 4096 };
+  bool written[MAX_VALUES] = {false};
+  OT_CHECK(program->num_values <= MAX_VALUES, OT_BUG, "program %s: %d values, at most %d",
+           program->name, program->num_values, (int)MAX_VALUES);
+  for (int i = 0; i < program->num_ops; i++) {
+    OT_TRY(check_inputs(program, &program->ops[i], written));
+    OT_TRY(check_outputs(program, &program->ops[i], written));
+  }
+  return OT_OK;
+}
+
+// ---- hash and print ----
+
+static uint64_t hash_type(uint64_t hash, const ot_tensor_type *type) {
+  const int64_t fields[] = {type->dtype, type->rank, type->dim[0], type->dim[1], type->dim[2],
+                            type->dim[3]};
+  return ot_hash_bytes(hash, fields, sizeof fields);
+}
+
+uint64_t ot_program_hash(const ot_program *program) {
+  uint64_t hash = OT_HASH_START;
+  for (int i = 0; i < program->num_values; i++) {
+    const ot_value *const value = &program->values[i];
+    const int32_t fields[] = {(int32_t)value->kind, value->index};
+    hash = ot_hash_text(hash_type(ot_hash_bytes(hash, fields, sizeof fields), &value->type),
+                        value->name);
+  }
+  for (int i = 0; i < program->num_ops; i++) {
+    const ot_op *const op = &program->ops[i];
+    const int32_t head[] = {(int32_t)op->kind, (int32_t)op->part};
+    hash = ot_hash_bytes(hash, head, sizeof head);
+    hash = ot_attributes_hash(hash, &op->attributes);
+    hash = ot_hash_bytes(hash, op->in, sizeof op->in);
+    hash = ot_hash_bytes(hash, op->out, sizeof op->out);
+  }
+  const int32_t ends[] = {program->input, program->output, program->d_output, program->d_input};
+  return ot_hash_bytes(hash, ends, sizeof ends);
+}
+
+static const char *value_name(const ot_program *program, int value) {
+  return value < 0 ? "-" : program->values[value].name;
+}
+
+const char *ot_program_print(const ot_program *program, ot_arena *arena) {
+  static const char *const parts[] = {"F", "I", "W"};
+  ot_text_builder text = {.arena = arena};
+  ot_text_appendf(&text, "program %s\n", program->name);
+  for (int i = 0; i < program->num_ops; i++) {
+    const ot_op *const op = &program->ops[i];
+    const ot_op_info *const info = ot_op_info_of(op->kind);
+    ot_text_appendf(&text, "  %s %-16s", parts[op->part], info->name);
+    for (int k = 0; k < info->num_inputs; k++) {
+      ot_text_appendf(&text, " %s", value_name(program, op->in[k]));
+    }
+    ot_text_appendf(&text, " ->");
+    for (int k = 0; k < info->num_outputs; k++) {
+      ot_text_appendf(&text, " %s", value_name(program, op->out[k]));
+    }
+    ot_attributes_print(&op->attributes, &text);
+    ot_text_appendf(&text, "\n");
+  }
+  return ot_text_builder_text(&text);
+}

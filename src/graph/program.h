@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program of one block (embedding, one layer, head): values and ops in single assignment, written
+// forward by a builder, extended by differentiate(). Equal layers share one program; what differs
+// between them (parameters, accumulators, slots) is bound when a segment runs.
+#pragma once
+
+#include "base/arena.h"
+#include "graph/placement.h"
+#include "ops/op.h"
+
+typedef enum ot_value_kind {
+  OT_VALUE_INPUT,        // activation that enters the block; index = port
+  OT_VALUE_ACTIVATION,   // made by a forward op
+  OT_VALUE_PARAMETER,    // index = parameter of the block
+  OT_VALUE_BATCH,        // index = ot_batch_field
+  OT_VALUE_CONSTANT,     // index = constant of the graph (rope tables)
+  OT_VALUE_SCALAR,       // index = ot_step_scalar
+  OT_VALUE_STATISTIC,    // index = ot_block_statistic; one float64 per block
+  OT_VALUE_CACHE,        // key-value cache of the block
+  OT_VALUE_RESULT,       // index = ot_result; what score, prefill and decode hand out
+  OT_VALUE_GRADIENT,     // gradient of an input or activation
+  OT_VALUE_ACCUMULATOR,  // gradient of parameter `index`
+} ot_value_kind;
+
+// What the sampler loads for each micro-batch, by every stage. B sequences of T tokens, R = B*T.
+typedef enum ot_batch_field {
+  OT_BATCH_TOKENS,      // [R] i32
+  OT_BATCH_TARGETS,     // [R] i32, < 0 masked
+  OT_BATCH_POSITIONS,   // [R] i32, restart at document starts when documents are masked
+  OT_BATCH_DOC_STARTS,  // [R] i32, index within the sequence of the first token of the document
+  OT_BATCH_SAMPLE_IDS,  // [B] i64, global index of the sample
+  OT_BATCH_LENGTHS,     // [B] i32, decode: tokens already in the cache
+  OT_BATCH_FIELDS,
+} ot_batch_field;
+
+typedef enum ot_block_statistic {
+  OT_STATISTIC_MAX_ACTIVATION,  // max |block output| of the step
+  OT_STATISTIC_MAX_LOGIT,       // max scaled attention logit of the step
+  OT_BLOCK_STATISTICS,
+} ot_block_statistic;
+
+typedef enum ot_result {
+  OT_RESULT_LOGPROBS,  // [R] f64
+  OT_RESULT_GREEDY,    // [R] i32
+  OT_RESULT_LOGITS,    // [R, V]
+  OT_RESULTS,
+} ot_result;
+
+typedef struct ot_value {
+  const char *name;
+  ot_value_kind kind;
+  ot_tensor_type type;
+  int index;                               // by kind, see above
+  ot_placement placement[OT_MAX_ATOMS];    // one per mesh atom
+} ot_value;
+
+// The part of a step an op belongs to.
+typedef enum ot_part { OT_PART_FORWARD, OT_PART_INPUT, OT_PART_WEIGHT } ot_part;
+
+typedef struct ot_op {
+  ot_op_kind kind;
+  ot_part part;
+  ot_op_attributes attributes;
+  int in[OT_MAX_INPUTS];    // value, or -1
+  int out[OT_MAX_OUTPUTS];  // value, or -1
+} ot_op;
+
+typedef struct ot_program {
+  const char *name;  // "embedding", "layer", "layer.window", "head", ...
+  int num_values;
+  ot_value *values;  // [num_values]
+  int num_ops;
+  ot_op *ops;        // [num_ops]: forward ops, then (after differentiate) backward ops in order
+  int input;         // value that enters, or -1 (embedding)
+  int output;        // value that leaves, or -1 (head)
+  int d_output;      // gradient of output, or -1; set by differentiate
+  int d_input;       // gradient of input, or -1; set by differentiate
+  int64_t values_capacity, ops_capacity;
+} ot_program;
+
+// Appends a value; returns its index.
+int ot_program_add_value(ot_program *program, ot_arena *arena, const ot_value *value);
+
+// Appends an op; returns its index.
+int ot_program_add_op(ot_program *program, ot_arena *arena, const ot_op *op);
+
+// Operand types of `op`, absent operands with rank 0.
+void ot_program_types(const ot_program *program, const ot_op *op, ot_op_types *types);
+
+// Every value is written once before it is read, required operands are present, types fit what the
+// catalog infers, effects go to step-level values. Names the op that fails.
+ot_status ot_program_check(const ot_program *program);
+
+// Two programs with the same hash run the same ops on values of the same types.
+uint64_t ot_program_hash(const ot_program *program);
+
+// Stable text, one op a line; in `arena`.
+const char *ot_program_print(const ot_program *program, ot_arena *arena);

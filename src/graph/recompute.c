@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A backward slice: start from what the backward ops read, decide what is kept, and re-emit the
+// producers of the rest until only kept values, inputs and parameters are read.
+#include "graph/recompute.h"
+
+#include "ops/catalog.h"
+
+static bool is_forward(const ot_op *op) { return op->part == OT_PART_FORWARD; }
+
+static void mark_read(const ot_program *program, const ot_op *op, bool *read) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    if (op->in[i] >= 0 && program->values[op->in[i]].kind == OT_VALUE_ACTIVATION) {
+      read[op->in[i]] = true;
+    }
+  }
+}
+
+// True when every activation that `op` reads is marked in `there`.
+static bool inputs_there(const ot_program *program, const ot_op *op, const bool *there) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    const int value = op->in[i];
+    if (value < 0 || program->values[value].kind != OT_VALUE_ACTIVATION) continue;
+    if (!there[value]) return false;
+  }
+  return true;
+}
+
+static bool any_output(const ot_op *op, const bool *marked) {
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    if (op->out[i] >= 0 && marked[op->out[i]]) return true;
+  }
+  return false;
+}
+
+// A cheap op is worth emitting again when that makes nothing else to be kept: its inputs are read by
+// the backward in any case, or are themselves made again.
+static bool worth_emitting(const ot_program *program, const ot_op *op, const bool *needed) {
+  return ot_op_info_of(op->kind)->cheap && inputs_there(program, op, needed);
+}
+
+static bool re_emits(const ot_program *program, const ot_op *op, ot_recompute_policy policy,
+                     const bool *needed) {
+  if (!is_forward(op) || ot_op_info_of(op->kind)->class != OT_CLASS_PURE) return false;
+  switch (policy) {
+    case OT_RECOMPUTE_NONE: return false;
+    case OT_RECOMPUTE_SELECTIVE: return worth_emitting(program, op, needed);
+    case OT_RECOMPUTE_FULL: return true;
+  }
+  OT_UNREACHABLE();
+}
+
+void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, ot_arena *arena,
+                        ot_recompute *recompute) {
+  bool *const needed = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
+  bool *const direct = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
+  recompute->kept = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
+  recompute->emitted = ot_arena_array(arena, program->num_ops + 1, sizeof(bool));
+  recompute->num_emitted = 0;
+  for (int i = 0; i < program->num_ops; i++) {
+    if (!is_forward(&program->ops[i])) mark_read(program, &program->ops[i], direct);
+  }
+  for (int i = 0; i < program->num_values; i++) needed[i] = direct[i];
+
+  for (int i = program->num_ops - 1; i >= 0; i--) {
+    const ot_op *const op = &program->ops[i];
+    if (!is_forward(op) || !any_output(op, needed)) continue;
+    if (re_emits(program, op, policy, direct)) {
+      recompute->emitted[i] = true;
+      recompute->num_emitted++;
+      mark_read(program, op, needed);
+      continue;
+    }
+    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+      if (op->out[k] >= 0 && needed[op->out[k]]) recompute->kept[op->out[k]] = true;
+    }
+  }
+}
+
+const char *ot_recompute_policy_name(ot_recompute_policy policy) {
+  static const char *const names[] = {"none", "selective", "full"};
+  return names[policy];
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row for each field of ot_op_attributes.
+#include "ops/attributes.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/text.h"
+
+typedef enum field_type { FIELD_INT, FIELD_INT64, FIELD_UINT64, FIELD_DOUBLE, FIELD_BOOL } field_type;
+
+typedef struct attribute_field {
+  const char *name;
+  field_type type;
+  size_t offset;
+} attribute_field;
+
+static const attribute_field fields[] = {
+    {"threads", FIELD_INT, offsetof(ot_op_attributes, threads)},
+    {"compute", FIELD_INT, offsetof(ot_op_attributes, compute)},
+    {"accumulate", FIELD_BOOL, offsetof(ot_op_attributes, accumulate)},
+    {"sequence_length", FIELD_INT64, offsetof(ot_op_attributes, sequence_length)},
+    {"num_heads", FIELD_INT64, offsetof(ot_op_attributes, num_heads)},
+    {"num_kv_heads", FIELD_INT64, offsetof(ot_op_attributes, num_kv_heads)},
+    {"head_dim", FIELD_INT64, offsetof(ot_op_attributes, head_dim)},
+    {"window", FIELD_INT64, offsetof(ot_op_attributes, window)},
+    {"scale", FIELD_DOUBLE, offsetof(ot_op_attributes, scale)},
+    {"epsilon", FIELD_DOUBLE, offsetof(ot_op_attributes, epsilon)},
+    {"norm_offset", FIELD_DOUBLE, offsetof(ot_op_attributes, norm_offset)},
+    {"norm_width", FIELD_INT64, offsetof(ot_op_attributes, norm_width)},
+    {"activation", FIELD_INT, offsetof(ot_op_attributes, activation)},
+    {"dropout", FIELD_DOUBLE, offsetof(ot_op_attributes, dropout)},
+    {"seed", FIELD_UINT64, offsetof(ot_op_attributes, seed)},
+    {"rng_stream", FIELD_UINT64, offsetof(ot_op_attributes, rng_stream)},
+    {"chunk_rows", FIELD_INT64, offsetof(ot_op_attributes, chunk_rows)},
+    {"rotary_dim", FIELD_INT64, offsetof(ot_op_attributes, rotary_dim)},
+    {"rope_type", FIELD_INT, offsetof(ot_op_attributes, rope_type)},
+    {"rope_theta", FIELD_DOUBLE, offsetof(ot_op_attributes, rope_theta)},
+    {"rope_factor", FIELD_DOUBLE, offsetof(ot_op_attributes, rope_factor)},
+    {"rope_low", FIELD_DOUBLE, offsetof(ot_op_attributes, rope_low_frequency_factor)},
+    {"rope_high", FIELD_DOUBLE, offsetof(ot_op_attributes, rope_high_frequency_factor)},
+    {"rope_original", FIELD_INT64, offsetof(ot_op_attributes, rope_original_positions)},
+    {"learning_rate_factor", FIELD_DOUBLE, offsetof(ot_op_attributes, learning_rate_factor)},
+    {"weight_decay", FIELD_DOUBLE, offsetof(ot_op_attributes, weight_decay)},
+    {"beta1", FIELD_DOUBLE, offsetof(ot_op_attributes, beta1)},
+    {"beta2", FIELD_DOUBLE, offsetof(ot_op_attributes, beta2)},
+    {"clip", FIELD_DOUBLE, offsetof(ot_op_attributes, clip)},
+};
+
+enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };
+
+// The 64 bits that stand for a field's value; 0 exactly for zero, false and the first enumerator.
+static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_field *field) {
+  const unsigned char *const place = (const unsigned char *)attributes + field->offset;
+  uint64_t bits = 0;
+  switch (field->type) {
+    case FIELD_INT: {
+      int value;
+      memcpy(&value, place, sizeof value);
+      return (uint64_t)(int64_t)value;
+    }
+    case FIELD_BOOL: return *place ? 1 : 0;
+    case FIELD_INT64:
+    case FIELD_UINT64:
+    case FIELD_DOUBLE: memcpy(&bits, place, sizeof bits); return bits;
+  }
+  OT_UNREACHABLE();
+}
+
+uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes) {
+  for (int i = 0; i < NUM_FIELDS; i++) {
+    const uint64_t bits = field_bits(attributes, &fields[i]);
+    hash = ot_hash_bytes(hash, &bits, sizeof bits);
+  }
+  return hash;
+}
+
+bool ot_attributes_equal(const ot_op_attributes *a, const ot_op_attributes *b) {
+  for (int i = 0; i < NUM_FIELDS; i++) {
+    if (field_bits(a, &fields[i]) != field_bits(b, &fields[i])) return false;
+  }
+  return true;
+}
+
+void ot_attributes_print(const ot_op_attributes *attributes, ot_text_builder *builder) {
+  for (int i = FIRST_PRINTED; i < NUM_FIELDS; i++) {
+    const uint64_t bits = field_bits(attributes, &fields[i]);
+    if (bits == 0) continue;
+    double real;
+    memcpy(&real, &bits, sizeof real);
+    ot_text_appendf(builder, " %s=", fields[i].name);
+    if (fields[i].type == FIELD_DOUBLE) {
+      ot_text_appendf(builder, "%.17g", real);
+    } else if (fields[i].type == FIELD_UINT64) {
+      ot_text_appendf(builder, "%llu", (unsigned long long)bits);
+    } else {
+      ot_text_appendf(builder, "%lld", (long long)bits);
+    }
+  }
+}
