@@ -38,7 +38,7 @@ static bool worth_emitting(const ot_program *program, const ot_op *op, const boo
   return ot_op_info_of(op->kind)->cheap && inputs_there(program, op, needed);
 }
 
-static bool re_emits(const ot_program *program, const ot_op *op, ot_recompute_policy policy,
+static bool re_emits(const ot_program *program, const ot_op *op, ot_recompute policy,
                      const bool *needed) {
   if (!is_forward(op) || ot_op_info_of(op->kind)->class != OT_CLASS_PURE) return false;
   switch (policy) {
@@ -49,13 +49,13 @@ static bool re_emits(const ot_program *program, const ot_op *op, ot_recompute_po
   OT_UNREACHABLE();
 }
 
-void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, ot_arena *arena,
-                        ot_recompute *recompute) {
+void ot_recompute_build(const ot_program *program, ot_recompute policy, ot_arena *arena,
+                        ot_recompute_set *set) {
   bool *const needed = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
   bool *const direct = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
-  recompute->kept = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
-  recompute->emitted = ot_arena_array(arena, program->num_ops + 1, sizeof(bool));
-  recompute->num_emitted = 0;
+  set->kept = ot_arena_array(arena, program->num_values + 1, sizeof(bool));
+  set->emitted = ot_arena_array(arena, program->num_ops + 1, sizeof(bool));
+  set->num_emitted = 0;
   for (int i = 0; i < program->num_ops; i++) {
     if (!is_forward(&program->ops[i])) mark_read(program, &program->ops[i], direct);
   }
@@ -65,18 +65,13 @@ void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, o
     const ot_op *const op = &program->ops[i];
     if (!is_forward(op) || !any_output(op, needed)) continue;
     if (re_emits(program, op, policy, direct)) {
-      recompute->emitted[i] = true;
-      recompute->num_emitted++;
+      set->emitted[i] = true;
+      set->num_emitted++;
       mark_read(program, op, needed);
       continue;
     }
     for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
-      if (op->out[k] >= 0 && needed[op->out[k]]) recompute->kept[op->out[k]] = true;
+      if (op->out[k] >= 0 && needed[op->out[k]]) set->kept[op->out[k]] = true;
     }
   }
-}
-
-const char *ot_recompute_policy_name(ot_recompute_policy policy) {
-  static const char *const names[] = {"none", "selective", "full"};
-  return names[policy];
 }

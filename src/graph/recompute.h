@@ -5,22 +5,19 @@
 // memory and time only.
 #pragma once
 
+#include "describe/run.h"
 #include "graph/program.h"
 
-typedef enum ot_recompute_policy {
-  OT_RECOMPUTE_NONE,       // keep all that the backward reads
-  OT_RECOMPUTE_SELECTIVE,  // re-emit cheap ops (norms, activations) whose inputs are there anyway
-  OT_RECOMPUTE_FULL,       // keep the block's input and the outputs of `saved` ops
-} ot_recompute_policy;
-
-typedef struct ot_recompute {
+// What a policy means for one program:
+//   none       keep all that the backward reads
+//   selective  re-emit cheap ops (norms, activations) whose inputs are there anyway
+//   full       keep the block's input and the outputs of `saved` ops
+typedef struct ot_recompute_set {
   bool *kept;     // [program->num_values] lives from F to the backward
   bool *emitted;  // [program->num_ops] forward op that runs again
   int num_emitted;
-} ot_recompute;
+} ot_recompute_set;
 
 // Decides for a differentiated program.
-void ot_recompute_build(const ot_program *program, ot_recompute_policy policy, ot_arena *arena,
-                        ot_recompute *recompute);
-
-const char *ot_recompute_policy_name(ot_recompute_policy policy);
+void ot_recompute_build(const ot_program *program, ot_recompute policy, ot_arena *arena,
+                        ot_recompute_set *set);

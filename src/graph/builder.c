@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values, ops and parameters of a block under construction.
+#include "graph/builder.h"
+
+#include "base/text.h"
+#include "ops/catalog.h"
+
+enum { BUCKET_ALIGNMENT = 32 };  // elements; 64 bytes or more for every storage type
+
+ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
+  const ot_graph_request *const request = &builder->graph->request;
+  return (ot_op_attributes){
+      .threads = request->threads,
+      .compute = request->compute,
+      .sequence_length = request->sequence_length,
+  };
+}
+
+static int add_output(ot_builder *builder, const char *name, int output, ot_tensor_type type) {
+  const ot_value value = {
+      .name = output == 0 ? name : ot_arena_format(builder->arena, "%s.%d", name, output),
+      .kind = OT_VALUE_ACTIVATION,
+      .type = type,
+  };
+  return ot_program_add_value(builder->program, builder->arena, &value);
+}
+
+int ot_builder_op(ot_builder *builder, ot_op_kind kind, const ot_op_attributes *attributes,
+                  const char *name, const int *in, int num_in, const int *out) {
+  if (builder->status != OT_OK) return -1;
+  const ot_op_info *const info = ot_op_info_of(kind);
+  ot_op op = {.kind = kind, .part = OT_PART_FORWARD, .attributes = *attributes};
+  for (int i = 0; i < OT_MAX_INPUTS; i++) op.in[i] = i < num_in ? in[i] : -1;
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) op.out[i] = out ? out[i] : -1;
+  ot_op_types types;
+  ot_program_types(builder->program, &op, &types);
+  builder->status = ot_op_infer(kind, attributes, &types);
+  if (builder->status != OT_OK) return -1;
+  for (int i = 0; i < info->num_outputs; i++) {
+    const bool given = ((info->accumulated_outputs | info->effect_outputs) >> i) & 1u;
+    if (given || op.out[i] >= 0 || !ot_type_present(&types.out[i])) continue;
+    op.out[i] = add_output(builder, name, i, types.out[i]);
+  }
+  ot_program_add_op(builder->program, builder->arena, &op);
+  return op.out[0];
+}
+
+int ot_builder_external(ot_builder *builder, ot_value_kind kind, int index, const char *name,
+                        ot_tensor_type type) {
+  ot_program *const program = builder->program;
+  for (int i = 0; i < program->num_values; i++) {
+    if (program->values[i].kind == kind && program->values[i].index == index) return i;
+  }
+  const ot_value value = {.name = name, .kind = kind, .type = type, .index = index};
+  return ot_program_add_value(program, builder->arena, &value);
+}
+
+int ot_builder_batch(ot_builder *builder, ot_batch_field field) {
+  static const char *const names[OT_BATCH_FIELDS] = {"tokens",     "targets",    "positions",
+                                                     "doc_starts", "sample_ids", "lengths"};
+  return ot_builder_external(builder, OT_VALUE_BATCH, (int)field, names[field],
+                             ot_graph_batch_type(builder->graph, field));
+}
+
+int ot_builder_scalar(ot_builder *builder, ot_step_scalar scalar, const char *name) {
+  const ot_tensor_type one = {.dtype = OT_F64, .rank = 1, .dim = {1}};
+  return ot_builder_external(builder, OT_VALUE_SCALAR, (int)scalar, name, one);
+}
+
+static int64_t pad(int64_t elements) {
+  return (elements + BUCKET_ALIGNMENT - 1) / BUCKET_ALIGNMENT * BUCKET_ALIGNMENT;
+}
+
+int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter) {
+  ot_graph *const graph = builder->graph;
+  ot_block *const block = builder->block;
+  const int index = block->num_parameters;
+  ot_parameter made = *parameter;
+  made.name = ot_arena_format(builder->arena, "%s.%s", block->name, parameter->name);
+  made.block = (int)(block - graph->blocks);
+  made.offset = block->gradient_elements;
+  const int64_t elements = pad(ot_parameter_elements(&made));
+  // Tied uses come last in a bucket, so that the accumulators before them lie as the weights do.
+  OT_ASSERT(made.tied_to >= 0 || block->gradient_elements == block->weight_elements);
+  block->gradient_elements += elements;
+  if (made.tied_to < 0) block->weight_elements += elements;
+
+  graph->parameters = ot_arena_grow(builder->arena, graph->parameters, graph->num_parameters,
+                                    &builder->parameters_capacity, sizeof *graph->parameters);
+  graph->parameters[graph->num_parameters++] = made;
+  block->num_parameters++;
+  const ot_value value = {
+      .name = parameter->name,
+      .kind = OT_VALUE_PARAMETER,
+      .index = index,
+      .type = {.dtype = graph->request.storage,
+               .rank = parameter->rank,
+               .dim = {parameter->rows, parameter->rank > 1 ? parameter->cols : 0}},
+  };
+  return ot_program_add_value(builder->program, builder->arena, &value);
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a model to blocks: builds each block's program, lets equal programs share, differentiates.
+#include "graph/graph.h"
+
+#include "base/text.h"
+#include "graph/builder.h"
+#include "graph/decoder.h"
+#include "graph/differentiate.h"
+
+ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) {
+  const int64_t sequences = graph->request.micro_batch_size;
+  const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
+  return (ot_tensor_type){
+      .dtype = field == OT_BATCH_SAMPLE_IDS ? OT_I64 : OT_I32,
+      .rank = 1,
+      .dim = {per_sequence ? sequences : sequences * graph->request.sequence_length},
+  };
+}
+
+const ot_parameter *ot_graph_parameter(const ot_graph *graph, const char *name) {
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (ot_text_equal(graph->parameters[i].name, name)) return &graph->parameters[i];
+  }
+  return NULL;
+}
+
+// ---- rope tables ----
+
+static bool same_rope(const ot_rope *a, const ot_rope *b) {
+  return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
+         a->low_frequency_factor == b->low_frequency_factor &&
+         a->high_frequency_factor == b->high_frequency_factor &&
+         a->original_positions == b->original_positions;
+}
+
+static ot_constant rope_table(const ot_graph_request *request, const ot_rope *rope) {
+  const ot_model *const model = request->model;
+  const bool cached = request->mode == OT_MODE_PREFILL || request->mode == OT_MODE_DECODE;
+  return (ot_constant){
+      .op = OT_OP_ROPE_TABLE,
+      .attributes = {.threads = request->threads,
+                     .compute = request->compute,
+                     .head_dim = model->head_dim,
+                     .rotary_dim = model->rotary_dim,
+                     .rope_type = rope->type,
+                     .rope_theta = rope->theta,
+                     .rope_factor = rope->factor,
+                     .rope_low_frequency_factor = rope->low_frequency_factor,
+                     .rope_high_frequency_factor = rope->high_frequency_factor,
+                     .rope_original_positions = rope->original_positions},
+      .type = {.dtype = request->compute,
+               .rank = 3,
+               .dim = {cached ? request->cache_positions : request->sequence_length,
+                       model->rotary_dim / 2, 2}},
+  };
+}
+
+static void build_constants(ot_graph *graph) {
+  const ot_model *const model = graph->request.model;
+  if (model->rotary_dim == 0) return;
+  graph->constants[graph->num_constants++] = rope_table(&graph->request, &model->rope);
+  bool local = false;
+  for (int i = 0; i < model->num_layers; i++) local = local || model->window[i] > 0;
+  if (local && !same_rope(&model->rope, &model->rope_local)) {
+    graph->constants[graph->num_constants++] = rope_table(&graph->request, &model->rope_local);
+  }
+}
+
+// ---- blocks ----
+
+static void begin_block(ot_builder *builder, int index, const char *name, int layer) {
+  ot_block *const block = &builder->graph->blocks[index];
+  *block = (ot_block){
+      .name = name, .layer = layer, .first_parameter = builder->graph->num_parameters};
+  builder->block = block;
+  *builder->program = (ot_program){.input = -1, .output = -1, .d_input = -1, .d_output = -1};
+}
+
+// Differentiates the block just written and gives it an equal program made earlier, if there is one.
+static ot_status end_block(ot_builder *builder) {
+  OT_TRY(builder->status);
+  ot_graph *const graph = builder->graph;
+  ot_program *const program = builder->program;
+  if (graph->request.mode == OT_MODE_TRAIN) {
+    OT_TRY(ot_program_differentiate(program, builder->arena));
+  } else {
+    OT_TRY(ot_program_check(program));
+  }
+  const uint64_t hash = ot_program_hash(program);
+  for (int i = 0; i < graph->num_programs; i++) {
+    if (ot_program_hash(&graph->programs[i]) != hash) continue;
+    builder->block->program = i;
+    return OT_OK;
+  }
+  program->name = builder->block->layer < 0
+                      ? builder->block->name
+                      : ot_arena_format(builder->arena, "layer_%d", builder->block->layer);
+  builder->block->program = graph->num_programs;
+  graph->programs[graph->num_programs++] = *program;
+  return OT_OK;
+}
+
+ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph) {
+  const int layers = (int)request->model->num_layers;
+  const bool has_head = request->mode != OT_MODE_PREFILL;
+  *graph = (ot_graph){.request = *request, .num_blocks = layers + 1 + (has_head ? 1 : 0)};
+  graph->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *graph->blocks);
+  graph->programs = ot_arena_array(arena, graph->num_blocks, sizeof *graph->programs);
+  build_constants(graph);
+  ot_program program;
+  ot_builder builder = {.graph = graph, .arena = arena, .program = &program};
+
+  begin_block(&builder, 0, "embedding", -1);
+  ot_decoder_embedding(&builder);
+  OT_TRY(end_block(&builder));
+  for (int i = 0; i < layers; i++) {
+    begin_block(&builder, i + 1, ot_arena_format(arena, "layers.%d", i), i);
+    ot_decoder_layer(&builder, i);
+    OT_TRY(end_block(&builder));
+  }
+  if (!has_head) return OT_OK;
+  begin_block(&builder, layers + 1, "head", -1);
+  ot_decoder_head(&builder, graph->blocks[0].first_parameter);
+  return end_block(&builder);
+}
