@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything is decided at create, from the accesses of each order: which bytes nobody may touch, and
+// which die after each entry. Meant for the small arenas of tests: each check reads all of it.
+#include "execute/guard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "device/heap.h"
+#include "schedule/access.h"
+
+enum { PATTERN = 0xFF };  // NaN in every floating type, -1 in every integer
+
+typedef struct guarded_order {
+  ot_access_list list;
+  bool *dies;  // [list.count] nobody reads these bytes after the access's entry
+} guarded_order;
+
+struct ot_guard {
+  const ot_schedule *schedule;
+  unsigned char *memory;
+  unsigned char *covered;  // [arena_bytes] 1 where some operand or the host may write
+  ot_heap heap;
+  guarded_order *orders;   // [num_orders]
+  int order;               // being played
+  int64_t touched;
+};
+
+static bool is_transient(const ot_access *access) {
+  return !ot_base_is_defined(access->base) && access->base != OT_BASE_RESULT &&
+         access->base != OT_BASE_GRADIENT && access->base != OT_BASE_TIED_GRADIENT &&
+         access->base != OT_BASE_STATISTIC && access->base != OT_BASE_SQUARES &&
+         access->base != OT_BASE_UPDATES;
+}
+
+// True when the next later entry that touches any byte of the access only writes it, or none does.
+static bool dies_after(const ot_access_list *list, int64_t index) {
+  const ot_access *const access = &list->accesses[index];
+  for (int64_t i = index + 1; i < list->count; i++) {
+    const ot_access *const later = &list->accesses[i];
+    if (later->entry == access->entry) continue;
+    if (later->begin >= access->end || access->begin >= later->end) continue;
+    if (later->kind != OT_ACCESS_WRITE) return false;
+    // Only part of it is overwritten: the rest may still be read, so it is left alone.
+    if (later->begin > access->begin || later->end < access->end) return false;
+    return true;
+  }
+  return true;
+}
+
+static void build_order(ot_guard *guard, int order, ot_arena *arena) {
+  guarded_order *const made = &guard->orders[order];
+  ot_access_list_build(guard->schedule, order, arena, &made->list);
+  made->dies = ot_arena_array(arena, made->list.count + 1, sizeof(bool));
+  for (int64_t i = 0; i < made->list.count; i++) {
+    const ot_access *const access = &made->list.accesses[i];
+    memset(guard->covered + access->begin, 1, (size_t)(access->end - access->begin));
+    made->dies[i] = is_transient(access) && dies_after(&made->list, i);
+  }
+}
+
+static void cover_batches(ot_guard *guard) {
+  for (int i = 0; i < guard->schedule->num_regions; i++) {
+    const ot_region *const region = &guard->schedule->regions[i];
+    const bool host = ot_text_equal(region->name, "batch") || ot_text_equal(region->name, "scalars");
+    if (host) memset(guard->covered + region->offset, 1, (size_t)region->bytes);
+  }
+}
+
+ot_status ot_guard_create(const ot_schedule *schedule, char *memory, ot_guard **guard) {
+  ot_guard *const made = calloc(1, sizeof *made);
+  OT_CHECK(made, OT_ENVIRONMENT, "guard: out of memory");
+  *guard = made;
+  made->schedule = schedule;
+  made->memory = (unsigned char *)memory;
+  made->covered = calloc((size_t)schedule->arena_bytes + 1, 1);
+  OT_CHECK(made->covered, OT_ENVIRONMENT, "guard: out of memory");
+  ot_arena arena = ot_heap_arena_create(&made->heap);
+  made->orders = ot_arena_array(&arena, schedule->num_orders + 1, sizeof *made->orders);
+  for (int i = 0; i < schedule->num_orders; i++) build_order(made, i, &arena);
+  cover_batches(made);
+  memset(memory, PATTERN, (size_t)schedule->arena_bytes);
+  return OT_OK;
+}
+
+void ot_guard_destroy(ot_guard **guard) {
+  if (!guard || !*guard) return;
+  free((*guard)->covered);
+  ot_heap_release(&(*guard)->heap);
+  free(*guard);
+  *guard = NULL;
+}
+
+void ot_guard_begin(ot_guard *guard, int order) {
+  guard->order = order;
+  const ot_schedule *const schedule = guard->schedule;
+  for (int i = 0; i < schedule->num_regions; i++) {
+    const ot_region *const region = &schedule->regions[i];
+    const bool mine = region->order == (int)schedule->orders[order].kind;
+    if (region->persistent || !mine || ot_text_equal(region->name, "batch")) continue;
+    memset(guard->memory + region->offset, PATTERN, (size_t)region->bytes);
+  }
+}
+
+static void update_touched(ot_guard *guard) {
+  int64_t top = guard->schedule->arena_bytes;
+  while (top > guard->touched && guard->memory[top - 1] == PATTERN) top--;
+  if (top > guard->touched) guard->touched = top;
+}
+
+static ot_status check_canaries(const ot_guard *guard, int entry) {
+  const ot_schedule *const schedule = guard->schedule;
+  for (int64_t i = 0; i < schedule->arena_bytes; i++) {
+    if (guard->covered[i] || guard->memory[i] == PATTERN) continue;
+    const int segment = schedule->orders[guard->order].entries[entry].segment;
+    return ot_fail(OT_BUG, "guard: entry %d (%s) wrote byte %lld, which belongs to no buffer", entry,
+                   schedule->segments[segment].name, (long long)i);
+  }
+  return OT_OK;
+}
+
+ot_status ot_guard_after(ot_guard *guard, int index) {
+  const guarded_order *const order = &guard->orders[guard->order];
+  update_touched(guard);
+  for (int64_t i = 0; i < order->list.count; i++) {
+    const ot_access *const access = &order->list.accesses[i];
+    if (access->entry != index || !order->dies[i]) continue;
+    memset(guard->memory + access->begin, PATTERN, (size_t)(access->end - access->begin));
+  }
+  return check_canaries(guard, index);
+}
+
+int64_t ot_guard_touched_bytes(const ot_guard *guard) { return guard->touched; }

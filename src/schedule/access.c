@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands to byte ranges.
+#include "schedule/access.h"
+
+#include "base/text.h"
+#include "ops/catalog.h"
+
+typedef struct access_builder {
+  const ot_schedule *schedule;
+  ot_arena *arena;
+  ot_access_list *list;
+  int64_t capacity;
+  int entry;
+} access_builder;
+
+bool ot_base_is_defined(ot_base base) {
+  switch (base) {
+    case OT_BASE_WEIGHT:
+    case OT_BASE_TIED:
+    case OT_BASE_MOMENT_1:
+    case OT_BASE_MOMENT_2:
+    case OT_BASE_MASTER:
+    case OT_BASE_BATCH:
+    case OT_BASE_CONSTANT:
+    case OT_BASE_SCALAR:
+    case OT_BASE_CACHE: return true;
+    case OT_BASE_NONE:
+    case OT_BASE_GRADIENT:
+    case OT_BASE_TIED_GRADIENT:
+    case OT_BASE_SLOT:
+    case OT_BASE_INPUT:
+    case OT_BASE_OUTPUT:
+    case OT_BASE_D_OUTPUT:
+    case OT_BASE_D_INPUT:
+    case OT_BASE_SCRATCH:
+    case OT_BASE_STATISTIC:
+    case OT_BASE_SQUARES:
+    case OT_BASE_UPDATES:
+    case OT_BASE_RESULT: return false;
+    case OT_BASES: break;
+  }
+  OT_UNREACHABLE();
+}
+
+// A boundary tensor is one block's output and the next one's input; anything else is known by its
+// value, block and micro-batch, or, where it is not of a program, by its bytes alone.
+static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
+  int64_t key[4] = {operand->base, entry->block, entry->micro_batch, operand->value};
+  switch (operand->base) {
+    case OT_BASE_OUTPUT:
+    case OT_BASE_D_OUTPUT:
+      key[0] = operand->base == OT_BASE_OUTPUT ? OT_BASE_INPUT : OT_BASE_D_INPUT;
+      key[1] = entry->block + 1;
+      key[3] = 0;
+      break;
+    case OT_BASE_INPUT:
+    case OT_BASE_D_INPUT: key[3] = 0; break;
+    case OT_BASE_SLOT: break;
+    case OT_BASE_SCRATCH: key[0] += entry->phase == OT_PHASE_FORWARD ? OT_BASES : 0; break;
+    case OT_BASE_NONE:
+    case OT_BASE_WEIGHT:
+    case OT_BASE_TIED:
+    case OT_BASE_GRADIENT:
+    case OT_BASE_TIED_GRADIENT:
+    case OT_BASE_MOMENT_1:
+    case OT_BASE_MOMENT_2:
+    case OT_BASE_MASTER:
+    case OT_BASE_BATCH:
+    case OT_BASE_CONSTANT:
+    case OT_BASE_SCALAR:
+    case OT_BASE_STATISTIC:
+    case OT_BASE_SQUARES:
+    case OT_BASE_UPDATES:
+    case OT_BASE_CACHE:
+    case OT_BASE_RESULT: return 0;
+    case OT_BASES: OT_UNREACHABLE();
+  }
+  return ot_hash_bytes(OT_HASH_START, key, sizeof key) | 1u;
+}
+
+static void add(access_builder *b, ot_access access) {
+  ot_access_list *const list = b->list;
+  list->accesses = ot_arena_grow(b->arena, list->accesses, list->count, &b->capacity,
+                                 sizeof *list->accesses);
+  list->accesses[list->count++] = access;
+}
+
+static void add_operand(access_builder *b, const ot_entry *entry, int task,
+                        const ot_operand *operand, ot_access_kind kind) {
+  if (operand->base == OT_BASE_NONE) return;
+  const int64_t begin = entry->base[operand->base] + operand->offset;
+  add(b, (ot_access){.kind = kind,
+                     .base = operand->base,
+                     .entry = b->entry,
+                     .task = task,
+                     .micro_batch = entry->micro_batch,
+                     .begin = begin,
+                     .end = begin + ot_type_bytes(&operand->type),
+                     .tensor = tensor_of(entry, operand)});
+}
+
+static ot_access_kind output_kind(const ot_task *task, int output) {
+  const ot_op_info *const info = ot_op_info_of(task->op);
+  const bool accumulated = (info->accumulated_outputs >> output) & 1u;
+  const bool effect = (info->effect_outputs >> output) & 1u;
+  return effect || (accumulated && task->attributes.accumulate) ? OT_ACCESS_UPDATE
+                                                                : OT_ACCESS_WRITE;
+}
+
+static void add_task(access_builder *b, const ot_entry *entry, int index) {
+  const ot_task *const task = &b->schedule->segments[entry->segment].tasks[index];
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    add_operand(b, entry, index, &task->in[i], OT_ACCESS_READ);
+  }
+  if (task->workspace_bytes > 0) {
+    const int64_t begin = entry->base[OT_BASE_SCRATCH] + task->workspace;
+    add(b, (ot_access){.kind = OT_ACCESS_WRITE,
+                       .base = OT_BASE_SCRATCH,
+                       .workspace = true,
+                       .entry = b->entry,
+                       .task = index,
+                       .micro_batch = entry->micro_batch,
+                       .begin = begin,
+                       .end = begin + task->workspace_bytes,
+                       .tensor = 2});
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    add_operand(b, entry, index, &task->out[i], output_kind(task, i));
+  }
+}
+
+void ot_access_list_build(const ot_schedule *schedule, int order, ot_arena *arena,
+                          ot_access_list *list) {
+  const ot_order *const played = &schedule->orders[order];
+  *list = (ot_access_list){0};
+  access_builder b = {.schedule = schedule, .arena = arena, .list = list};
+  for (b.entry = 0; b.entry < played->num_entries; b.entry++) {
+    const ot_entry *const entry = &played->entries[b.entry];
+    const int num_tasks = schedule->segments[entry->segment].num_tasks;
+    for (int i = 0; i < num_tasks; i++) add_task(&b, entry, i);
+  }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builds the schedule of one rank from the graphs of the modes it runs: regions of the arena, the
+// segments each block needs, and the orders that play them. All modes share the weights.
+#pragma once
+
+#include "describe/run.h"
+#include "schedule/schedule.h"
+
+typedef struct ot_schedule_request {
+  const ot_graph *train;     // each may be null; at least one is given
+  const ot_graph *evaluate;
+  const ot_graph *score;
+  const ot_graph *prefill;
+  const ot_graph *decode;
+  const ot_run *run;         // optimizer and recompute; needed with `train`
+  const int *micro_batches;  // [num_micro_batches] numbers of micro-batches a step may have, distinct
+  int num_micro_batches;
+  bool split_backward;       // I and W as segments of their own, in place of B
+  int64_t guard_bytes;       // free bytes behind buffers; 0 outside tests
+} ot_schedule_request;
+
+ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
+                            ot_schedule *schedule);

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, look-up, price tags, hash and stable text of a schedule.
+#include "schedule/schedule.h"
+
+#include <assert.h>
+
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "ops/attributes.h"
+#include "ops/catalog.h"
+
+static const char *const phase_names[] = {
+    [OT_PHASE_SETUP] = "setup",       [OT_PHASE_BEGIN] = "begin", [OT_PHASE_FORWARD] = "F",
+    [OT_PHASE_RECOMPUTE] = "R",       [OT_PHASE_INPUT] = "I",     [OT_PHASE_WEIGHT] = "W",
+    [OT_PHASE_BACKWARD] = "B",        [OT_PHASE_TIE] = "tie",     [OT_PHASE_NORM] = "norm",
+    [OT_PHASE_CLIP] = "clip",         [OT_PHASE_UPDATE] = "update",
+};
+static_assert(sizeof phase_names / sizeof phase_names[0] == OT_PHASES, "one name each");
+
+static const char *const base_names[] = {
+    [OT_BASE_NONE] = "-",
+    [OT_BASE_WEIGHT] = "weight",
+    [OT_BASE_TIED] = "tied",
+    [OT_BASE_GRADIENT] = "gradient",
+    [OT_BASE_TIED_GRADIENT] = "tied_gradient",
+    [OT_BASE_MOMENT_1] = "moment_1",
+    [OT_BASE_MOMENT_2] = "moment_2",
+    [OT_BASE_MASTER] = "master",
+    [OT_BASE_SLOT] = "slot",
+    [OT_BASE_INPUT] = "input",
+    [OT_BASE_OUTPUT] = "output",
+    [OT_BASE_D_OUTPUT] = "d_output",
+    [OT_BASE_D_INPUT] = "d_input",
+    [OT_BASE_SCRATCH] = "scratch",
+    [OT_BASE_BATCH] = "batch",
+    [OT_BASE_CONSTANT] = "constant",
+    [OT_BASE_SCALAR] = "scalar",
+    [OT_BASE_STATISTIC] = "statistic",
+    [OT_BASE_SQUARES] = "squares",
+    [OT_BASE_UPDATES] = "updates",
+    [OT_BASE_CACHE] = "cache",
+    [OT_BASE_RESULT] = "result",
+};
+static_assert(sizeof base_names / sizeof base_names[0] == OT_BASES, "one name each");
+
+const char *ot_phase_name(ot_phase phase) { return phase_names[phase]; }
+
+const char *ot_base_name(ot_base base) { return base_names[base]; }
+
+const char *ot_lane_name(ot_lane lane) {
+  static const char *const names[] = {"compute", "gather", "reduce", "pipeline"};
+  static_assert(sizeof names / sizeof names[0] == OT_LANES, "one name each");
+  return names[lane];
+}
+
+const char *ot_memory_class_name(ot_memory_class class) {
+  static const char *const names[] = {"weights",     "gradients", "optimizer",
+                                      "activations", "gathered",  "buffers"};
+  static_assert(sizeof names / sizeof names[0] == OT_MEMORY_CLASSES, "one name each");
+  return names[class];
+}
+
+static const char *order_name(ot_order_kind kind) {
+  static const char *const names[] = {"setup", "step", "evaluate", "score", "prefill", "decode"};
+  return names[kind];
+}
+
+int ot_schedule_find_order(const ot_schedule *schedule, ot_order_kind kind, int micro_batches) {
+  for (int i = 0; i < schedule->num_orders; i++) {
+    const ot_order *const order = &schedule->orders[i];
+    if (order->kind != kind) continue;
+    if (micro_batches == 0 || order->micro_batches == micro_batches) return i;
+  }
+  return -1;
+}
+
+const ot_region *ot_schedule_region(const ot_schedule *schedule, const char *name) {
+  for (int i = 0; i < schedule->num_regions; i++) {
+    if (ot_text_equal(schedule->regions[i].name, name)) return &schedule->regions[i];
+  }
+  OT_UNREACHABLE();
+}
+
+// ---- cost ----
+
+ot_cost ot_task_cost(const ot_task *task) {
+  ot_op_types types;
+  for (int i = 0; i < OT_MAX_INPUTS; i++) types.in[i] = task->in[i].type;
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) types.out[i] = task->out[i].type;
+  return ot_op_cost(task->op, &task->attributes, &types);
+}
+
+static double segment_flops(const ot_segment *segment) {
+  double flops = 0;
+  for (int i = 0; i < segment->num_tasks; i++) flops += ot_task_cost(&segment->tasks[i]).matrix_flops;
+  return flops;
+}
+
+static bool is_model_phase(ot_phase phase) {
+  return phase == OT_PHASE_FORWARD || phase == OT_PHASE_INPUT || phase == OT_PHASE_WEIGHT ||
+         phase == OT_PHASE_BACKWARD;
+}
+
+double ot_order_flops(const ot_schedule *schedule, int order, bool model_only) {
+  const ot_order *const played = &schedule->orders[order];
+  double flops = 0;
+  for (int i = 0; i < played->num_entries; i++) {
+    const ot_entry *const entry = &played->entries[i];
+    if (model_only && !is_model_phase(entry->phase)) continue;
+    flops += segment_flops(&schedule->segments[entry->segment]);
+  }
+  return flops;
+}
+
+// ---- hash ----
+
+uint64_t ot_schedule_hash(const ot_schedule *schedule) {
+  uint64_t hash = OT_HASH_START;
+  const int64_t head[] = {schedule->threads, schedule->compute, schedule->arena_bytes};
+  hash = ot_hash_bytes(hash, head, sizeof head);
+  for (int i = 0; i < schedule->num_segments; i++) {
+    hash = ot_hash_bytes(hash, &schedule->segments[i].hash, sizeof(uint64_t));
+  }
+  for (int i = 0; i < schedule->num_orders; i++) {
+    const ot_order *const order = &schedule->orders[i];
+    for (int k = 0; k < order->num_entries; k++) {
+      const ot_entry *const entry = &order->entries[k];
+      const int64_t fields[] = {entry->segment, entry->lane, entry->block, entry->micro_batch,
+                                entry->wait};
+      hash = ot_hash_bytes(hash, fields, sizeof fields);
+      hash = ot_hash_bytes(hash, entry->base, sizeof entry->base);
+    }
+  }
+  return hash;
+}
+
+// ---- print ----
+
+static void print_operand(const ot_operand *operand, ot_text_builder *text) {
+  if (operand->base == OT_BASE_NONE) {
+    ot_text_appendf(text, " -");
+    return;
+  }
+  ot_text_appendf(text, " %s+%lld:%s[", base_names[operand->base], (long long)operand->offset,
+                  ot_dtype_name(operand->type.dtype));
+  for (int i = 0; i < operand->type.rank; i++) {
+    ot_text_appendf(text, i > 0 ? ",%lld" : "%lld", (long long)operand->type.dim[i]);
+  }
+  ot_text_appendf(text, "]");
+}
+
+static void print_task(const ot_task *task, ot_text_builder *text) {
+  const ot_op_info *const info = ot_op_info_of(task->op);
+  ot_text_appendf(text, "  %-16s", info->name);
+  for (int i = 0; i < info->num_inputs; i++) print_operand(&task->in[i], text);
+  ot_text_appendf(text, " ->");
+  for (int i = 0; i < info->num_outputs; i++) print_operand(&task->out[i], text);
+  if (task->workspace_bytes > 0) {
+    ot_text_appendf(text, " workspace=%lld+%lld", (long long)task->workspace,
+                    (long long)task->workspace_bytes);
+  }
+  ot_attributes_print(&task->attributes, text);
+  ot_text_appendf(text, "\n");
+}
+
+static void print_entry(const ot_schedule *schedule, const ot_entry *entry, ot_text_builder *text) {
+  ot_text_appendf(text, "  %-8s %-24s", ot_lane_name(entry->lane),
+                  schedule->segments[entry->segment].name);
+  if (entry->block >= 0) ot_text_appendf(text, " block=%d", entry->block);
+  if (entry->micro_batch >= 0) ot_text_appendf(text, " micro_batch=%d", entry->micro_batch);
+  if (entry->wait >= 0) ot_text_appendf(text, " wait=%d", entry->wait);
+  for (int i = 0; i < OT_BASES; i++) {
+    if (entry->base[i] < 0) continue;
+    ot_text_appendf(text, " %s=%lld", base_names[i], (long long)entry->base[i]);
+  }
+  ot_text_appendf(text, "\n");
+}
+
+const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  ot_text_appendf(&text, "schedule compute=%s threads=%d arena=%lld hash=%016llx\n",
+                  ot_dtype_name(schedule->compute), schedule->threads,
+                  (long long)schedule->arena_bytes,
+                  (unsigned long long)ot_schedule_hash(schedule));
+  for (int i = 0; i < schedule->num_regions; i++) {
+    const ot_region *const region = &schedule->regions[i];
+    ot_text_appendf(&text, "region %-28s %-11s %12lld + %lld%s\n", region->name,
+                    ot_memory_class_name(region->class), (long long)region->offset,
+                    (long long)region->bytes, region->persistent ? "" : " *");
+  }
+  for (int i = 0; i < schedule->num_segments; i++) {
+    const ot_segment *const segment = &schedule->segments[i];
+    ot_text_appendf(&text, "segment %d %s scratch=%lld\n", i, segment->name,
+                    (long long)segment->scratch_bytes);
+    for (int k = 0; k < segment->num_tasks; k++) print_task(&segment->tasks[k], &text);
+  }
+  for (int i = 0; i < schedule->num_orders; i++) {
+    const ot_order *const order = &schedule->orders[i];
+    ot_text_appendf(&text, "order %s micro_batches=%d\n", order_name(order->kind),
+                    order->micro_batches);
+    for (int k = 0; k < order->num_entries; k++) print_entry(schedule, &order->entries[k], &text);
+  }
+  return ot_text_builder_text(&text);
+}

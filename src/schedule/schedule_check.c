@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays an order over a map of which tensor owns each byte. A read must find its own tensor whole:
+// that refuses reads of memory never written, already overwritten, or laid over by mistake. A write
+// inside a task must not touch what the task reads, except in place where the op allows it.
+#include "base/text.h"
+#include "ops/catalog.h"
+#include "schedule/access.h"
+#include "schedule/schedule.h"
+
+// Bytes [begin, end) hold `tensor`; ranges are sorted and do not overlap.
+typedef struct owned {
+  int64_t begin, end;
+  uint64_t tensor;
+  int micro_batch;  // that wrote last
+} owned;
+
+typedef struct checker {
+  const ot_schedule *schedule;
+  const ot_order *order;
+  ot_arena *arena;
+  owned *ranges;
+  int64_t count, capacity;
+} checker;
+
+static const char *describe(const checker *c, const ot_access *access) {
+  const ot_entry *const entry = &c->order->entries[access->entry];
+  const ot_segment *const segment = &c->schedule->segments[entry->segment];
+  return ot_arena_format(c->arena, "entry %d (%s), task %d (%s), %s bytes [%lld, %lld)",
+                         access->entry, segment->name, access->task,
+                         ot_op_info_of(segment->tasks[access->task].op)->name,
+                         ot_base_name(access->base), (long long)access->begin,
+                         (long long)access->end);
+}
+
+// Index of the first range that ends behind `begin`.
+static int64_t first_behind(const checker *c, int64_t begin) {
+  int64_t low = 0, high = c->count;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (c->ranges[middle].end > begin) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+static void insert_range(checker *c, int64_t at, owned range) {
+  c->ranges = ot_arena_grow(c->arena, c->ranges, c->count, &c->capacity, sizeof *c->ranges);
+  for (int64_t i = c->count; i > at; i--) c->ranges[i] = c->ranges[i - 1];
+  c->ranges[at] = range;
+  c->count++;
+}
+
+static void remove_ranges(checker *c, int64_t at, int64_t number) {
+  for (int64_t i = at; i + number < c->count; i++) c->ranges[i] = c->ranges[i + number];
+  c->count -= number;
+}
+
+// Takes [begin, end) away from whoever owns it.
+static int64_t clear(checker *c, int64_t begin, int64_t end) {
+  int64_t at = first_behind(c, begin);
+  if (at < c->count && c->ranges[at].begin < begin) {
+    owned rest = c->ranges[at];
+    c->ranges[at].end = begin;
+    rest.begin = begin;
+    insert_range(c, ++at, rest);
+  }
+  int64_t covered = 0;
+  while (at + covered < c->count && c->ranges[at + covered].end <= end) covered++;
+  remove_ranges(c, at, covered);
+  if (at < c->count && c->ranges[at].begin < end) c->ranges[at].begin = end;
+  return at;
+}
+
+static void check_write(checker *c, const ot_access *access) {
+  if (access->begin == access->end) return;
+  const int64_t at = clear(c, access->begin, access->end);
+  insert_range(c, at, (owned){access->begin, access->end, access->tensor, access->micro_batch});
+}
+
+static ot_status check_read(checker *c, const ot_access *access) {
+  const bool defined = ot_base_is_defined(access->base);
+  int64_t reached = access->begin;
+  for (int64_t i = first_behind(c, access->begin); reached < access->end; i++) {
+    if (i >= c->count || c->ranges[i].begin > reached) {
+      OT_CHECK(defined, OT_BUG, "schedule: %s: read before it is written", describe(c, access));
+      return OT_OK;
+    }
+    OT_CHECK(c->ranges[i].tensor == access->tensor, OT_BUG,
+             "schedule: %s: another tensor was written there since", describe(c, access));
+    OT_CHECK(access->kind != OT_ACCESS_UPDATE || access->micro_batch < 0 ||
+                 c->ranges[i].micro_batch <= access->micro_batch,
+             OT_BUG, "schedule: %s: micro-batch %d adds after %d", describe(c, access),
+             access->micro_batch, c->ranges[i].micro_batch);
+    reached = c->ranges[i].end;
+  }
+  return OT_OK;
+}
+
+static bool overlaps(const ot_access *a, const ot_access *b) {
+  return a->begin < b->end && b->begin < a->end;
+}
+
+// Within one task, outputs and workspace must keep off the inputs and off each other; an in-place op
+// may write output 0 exactly where its first operand lies.
+static ot_status check_task(checker *c, const ot_access *accesses, int64_t count) {
+  const ot_entry *const entry = &c->order->entries[accesses[0].entry];
+  const ot_task *const task = &c->schedule->segments[entry->segment].tasks[accesses[0].task];
+  const bool in_place = ot_op_info_of(task->op)->in_place;
+  for (int64_t i = 0; i < count; i++) {
+    for (int64_t k = 0; k < i; k++) {
+      const ot_access *const a = &accesses[i];
+      const ot_access *const b = &accesses[k];
+      const bool both_read = a->kind == OT_ACCESS_READ && b->kind == OT_ACCESS_READ;
+      if (both_read || !overlaps(a, b)) continue;
+      const bool same = in_place && a->begin == b->begin && a->end == b->end && k == 0;
+      const bool scalars = a->base == OT_BASE_SCALAR && b->base == OT_BASE_SCALAR;
+      OT_CHECK(same || scalars, OT_BUG, "schedule: %s overlaps %s", describe(c, a),
+               describe(c, b));
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status check_range(checker *c, const ot_access *access) {
+  const ot_entry *const entry = &c->order->entries[access->entry];
+  OT_CHECK(entry->base[access->base] >= 0, OT_BUG, "schedule: %s: the base is not bound",
+           describe(c, access));
+  OT_CHECK(access->begin >= 0 && access->end <= c->schedule->arena_bytes, OT_BUG,
+           "schedule: %s: outside the arena of %lld bytes", describe(c, access),
+           (long long)c->schedule->arena_bytes);
+  return OT_OK;
+}
+
+static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *arena) {
+  checker c = {.schedule = schedule, .order = &schedule->orders[order], .arena = arena};
+  ot_access_list list;
+  ot_access_list_build(schedule, order, arena, &list);
+  int64_t next = 0;
+  for (int64_t i = 0; i < list.count; i = next) {
+    const ot_access *const first = &list.accesses[i];
+    for (next = i; next < list.count; next++) {
+      const ot_access *const access = &list.accesses[next];
+      if (access->entry != first->entry || access->task != first->task) break;
+      OT_TRY(check_range(&c, access));
+    }
+    OT_TRY(check_task(&c, first, next - i));
+    for (int64_t k = i; k < next; k++) {
+      if (list.accesses[k].kind != OT_ACCESS_WRITE) OT_TRY(check_read(&c, &list.accesses[k]));
+    }
+    for (int64_t k = i; k < next; k++) {
+      if (list.accesses[k].kind != OT_ACCESS_READ) check_write(&c, &list.accesses[k]);
+    }
+  }
+  return OT_OK;
+}
+
+ot_status ot_schedule_check(const ot_schedule *schedule, ot_arena *arena) {
+  int64_t highest = 0;
+  for (int i = 0; i < schedule->num_regions; i++) {
+    const int64_t end = schedule->regions[i].offset + schedule->regions[i].bytes;
+    if (end > highest) highest = end;
+  }
+  OT_CHECK(highest == schedule->arena_bytes, OT_BUG,
+           "schedule: regions end at byte %lld, the arena at %lld", (long long)highest,
+           (long long)schedule->arena_bytes);
+  for (int i = 0; i < schedule->num_orders; i++) OT_TRY(check_order(schedule, i, arena));
+  return OT_OK;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over the ops of a phase.
+#include "schedule/segment.h"
+
+#include "base/text.h"
+#include "ops/attributes.h"
+#include "ops/catalog.h"
+#include "schedule/layout.h"
+
+// ---- step-level layouts that depend on the graph only ----
+
+int64_t ot_segment_batch_offset(const ot_graph *graph, ot_batch_field field) {
+  int64_t offset = 0;
+  for (int i = 0; i < (int)field; i++) {
+    const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)i);
+    offset += ot_align(ot_type_bytes(&type));
+  }
+  return offset;
+}
+
+int64_t ot_segment_batch_bytes(const ot_graph *graph) {
+  return ot_segment_batch_offset(graph, OT_BATCH_FIELDS);
+}
+
+static int64_t result_bytes(const ot_graph *graph, ot_result result) {
+  const ot_graph_request *const request = &graph->request;
+  const int64_t rows = request->micro_batch_size * request->sequence_length;
+  switch (result) {
+    case OT_RESULT_LOGPROBS: return request->mode == OT_MODE_SCORE ? rows * 8 : 0;
+    case OT_RESULT_GREEDY: return request->mode == OT_MODE_SCORE ? rows * 4 : 0;
+    case OT_RESULT_LOGITS:
+      return request->mode == OT_MODE_DECODE
+                 ? rows * request->model->vocab_size * ot_dtype_bytes(request->compute)
+                 : 0;
+    case OT_RESULTS: break;
+  }
+  OT_UNREACHABLE();
+}
+
+int64_t ot_segment_result_offset(const ot_graph *graph, ot_result result) {
+  int64_t offset = 0;
+  for (int i = 0; i < (int)result; i++) offset += ot_align(result_bytes(graph, (ot_result)i));
+  return offset;
+}
+
+int64_t ot_segment_result_bytes(const ot_graph *graph) {
+  return ot_segment_result_offset(graph, OT_RESULTS);
+}
+
+// ---- operands ----
+
+typedef struct lowering {
+  const ot_segment_request *request;
+  const ot_program *program;
+  ot_side side;
+  bool *added;  // [num_parameters of the block] accumulator written earlier in this segment
+} lowering;
+
+static const ot_parameter *parameter_of(const lowering *l, int index) {
+  const ot_graph *const graph = l->request->graph;
+  return &graph->parameters[graph->blocks[l->request->block].first_parameter + index];
+}
+
+static ot_place weight_place(const lowering *l, const ot_value *value) {
+  const ot_parameter *parameter = parameter_of(l, value->index);
+  const bool tied = parameter->tied_to >= 0;
+  if (tied) parameter = &l->request->graph->parameters[parameter->tied_to];
+  return (ot_place){tied ? OT_BASE_TIED : OT_BASE_WEIGHT,
+                    parameter->offset * ot_dtype_bytes(value->type.dtype)};
+}
+
+static ot_place place_of(const lowering *l, int index) {
+  const ot_value *const value = &l->program->values[index];
+  const ot_graph *const graph = l->request->graph;
+  switch (value->kind) {
+    case OT_VALUE_INPUT: return (ot_place){OT_BASE_INPUT, 0};
+    case OT_VALUE_ACTIVATION:
+    case OT_VALUE_GRADIENT: return ot_storage_place(l->request->storage, index, l->side);
+    case OT_VALUE_PARAMETER: return weight_place(l, value);
+    case OT_VALUE_ACCUMULATOR:
+      return (ot_place){OT_BASE_GRADIENT, parameter_of(l, value->index)->offset *
+                                              ot_dtype_bytes(value->type.dtype)};
+    case OT_VALUE_BATCH:
+      return (ot_place){OT_BASE_BATCH, ot_segment_batch_offset(graph, (ot_batch_field)value->index)};
+    case OT_VALUE_CONSTANT:
+      return (ot_place){OT_BASE_CONSTANT,
+                        value->index == 0 ? 0 : ot_align(ot_type_bytes(&graph->constants[0].type))};
+    case OT_VALUE_SCALAR: return (ot_place){OT_BASE_SCALAR, value->index * 8};
+    case OT_VALUE_STATISTIC: return (ot_place){OT_BASE_STATISTIC, value->index * 8};
+    case OT_VALUE_CACHE: return (ot_place){OT_BASE_CACHE, 0};
+    case OT_VALUE_RESULT:
+      return (ot_place){OT_BASE_RESULT, ot_segment_result_offset(graph, (ot_result)value->index)};
+  }
+  OT_UNREACHABLE();
+}
+
+static ot_operand operand(const lowering *l, int value) {
+  if (value < 0) return (ot_operand){.base = OT_BASE_NONE, .value = -1};
+  const ot_place place = place_of(l, value);
+  return (ot_operand){.base = place.base,
+                      .value = value,
+                      .offset = place.offset,
+                      .type = l->program->values[value].type};
+}
+
+// ---- tasks ----
+
+static bool belongs(const ot_segment_request *request, int op) {
+  const ot_part part = request->storage->program->ops[op].part;
+  switch (request->phase) {
+    case OT_PHASE_FORWARD: return part == OT_PART_FORWARD;
+    case OT_PHASE_RECOMPUTE: return request->storage->set.emitted[op];
+    case OT_PHASE_INPUT: return part == OT_PART_INPUT;
+    case OT_PHASE_WEIGHT: return part == OT_PART_WEIGHT;
+    case OT_PHASE_BACKWARD: return part != OT_PART_FORWARD;
+    case OT_PHASE_SETUP:
+    case OT_PHASE_BEGIN:
+    case OT_PHASE_TIE:
+    case OT_PHASE_NORM:
+    case OT_PHASE_CLIP:
+    case OT_PHASE_UPDATE:
+    case OT_PHASES: break;
+  }
+  OT_UNREACHABLE();
+}
+
+// The first op that gives to an accumulator in the first micro-batch overwrites it.
+static bool accumulates(lowering *l, const ot_op *op) {
+  bool adds = true;
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    if (op->out[i] < 0) continue;
+    const ot_value *const value = &l->program->values[op->out[i]];
+    if (value->kind != OT_VALUE_ACCUMULATOR) continue;
+    adds = !l->request->first || l->added[value->index];
+    l->added[value->index] = true;
+  }
+  return adds;
+}
+
+static ot_task lower(lowering *l, int index) {
+  const ot_op *const op = &l->program->ops[index];
+  const ot_op_info *const info = ot_op_info_of(op->kind);
+  const bool again = l->request->phase == OT_PHASE_RECOMPUTE;
+  ot_task task = {.kind = OT_TASK_COMPUTE, .op = op->kind, .attributes = op->attributes};
+  for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i] = operand(l, op->in[i]);
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    const bool dropped = again && ((info->effect_outputs >> i) & 1u);
+    task.out[i] = operand(l, dropped ? -1 : op->out[i]);
+  }
+  if (info->accumulated_outputs != 0) task.attributes.accumulate = accumulates(l, op);
+  ot_op_types types;
+  ot_program_types(l->program, op, &types);
+  task.workspace = l->request->storage->workspace[l->side][index];
+  task.workspace_bytes = ot_op_workspace(op->kind, &op->attributes, &types);
+  return task;
+}
+
+static int64_t scratch_of(const ot_segment_request *request) {
+  const ot_scratch_group group = request->phase == OT_PHASE_FORWARD  ? OT_GROUP_FORWARD
+                                 : request->phase == OT_PHASE_WEIGHT ? OT_GROUP_WEIGHT
+                                                                     : OT_GROUP_BACKWARD;
+  return request->storage->scratch_bytes[group];
+}
+
+void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_segment *segment) {
+  const ot_program *const program = request->storage->program;
+  const ot_block *const block = &request->graph->blocks[request->block];
+  lowering l = {
+      .request = request,
+      .program = program,
+      .side = request->phase == OT_PHASE_FORWARD ? OT_SIDE_FORWARD : OT_SIDE_BACKWARD,
+      .added = ot_arena_array(arena, block->num_parameters + 1, sizeof(bool)),
+  };
+  *segment = (ot_segment){
+      .name = ot_arena_format(arena, "%s.%s%s", program->name, ot_phase_name(request->phase),
+                              request->first ? ".first" : ""),
+      .phase = request->phase,
+      .tasks = ot_arena_array(arena, program->num_ops + 1, sizeof(ot_task)),
+      .scratch_bytes = scratch_of(request),
+  };
+  for (int i = 0; i < program->num_ops; i++) {
+    if (belongs(request, i)) segment->tasks[segment->num_tasks++] = lower(&l, i);
+  }
+  segment->hash = ot_segment_hash(segment);
+}
+
+// ---- hash ----
+
+static uint64_t hash_operand(uint64_t hash, const ot_operand *operand) {
+  const int64_t fields[] = {operand->base,        operand->offset,      operand->type.dtype,
+                            operand->type.rank,   operand->type.dim[0], operand->type.dim[1],
+                            operand->type.dim[2], operand->type.dim[3]};
+  return ot_hash_bytes(hash, fields, sizeof fields);
+}
+
+uint64_t ot_segment_hash(const ot_segment *segment) {
+  uint64_t hash = OT_HASH_START;
+  const int64_t head[] = {segment->phase, segment->num_tasks, segment->scratch_bytes};
+  hash = ot_hash_bytes(hash, head, sizeof head);
+  for (int t = 0; t < segment->num_tasks; t++) {
+    const ot_task *const task = &segment->tasks[t];
+    const int64_t fields[] = {task->kind, task->lane, task->op, task->workspace,
+                              task->workspace_bytes};
+    hash = ot_hash_bytes(hash, fields, sizeof fields);
+    hash = ot_attributes_hash(hash, &task->attributes);
+    for (int i = 0; i < OT_MAX_INPUTS; i++) hash = hash_operand(hash, &task->in[i]);
+    for (int i = 0; i < OT_MAX_OUTPUTS; i++) hash = hash_operand(hash, &task->out[i]);
+  }
+  return hash;
+}

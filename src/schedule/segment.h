@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering a program's ops to the tasks of a segment: operands become a base and an offset, parameter
+// gradients overwrite in the first micro-batch and add afterwards, effects are dropped from what is
+// emitted again.
+#pragma once
+
+#include "schedule/storage.h"
+
+typedef struct ot_segment_request {
+  const ot_graph *graph;
+  const ot_storage *storage;
+  int block;        // the block whose parameters give the offsets inside buckets
+  ot_phase phase;   // FORWARD, RECOMPUTE, INPUT, WEIGHT or BACKWARD
+  bool first;       // of the micro-batches that add to the accumulators
+} ot_segment_request;
+
+void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_segment *segment);
+
+// Bytes from the base of a batch field, for micro-batches laid field after field.
+int64_t ot_segment_batch_offset(const ot_graph *graph, ot_batch_field field);
+
+// Bytes of all fields of one micro-batch.
+int64_t ot_segment_batch_bytes(const ot_graph *graph);
+
+// Bytes from OT_BASE_RESULT of `result` in this graph's mode, and of all results.
+int64_t ot_segment_result_offset(const ot_graph *graph, ot_result result);
+int64_t ot_segment_result_bytes(const ot_graph *graph);
+
+uint64_t ot_segment_hash(const ot_segment *segment);
