@@ -9,50 +9,49 @@
 enum { RUN_LENGTH = 8 };
 
 typedef struct sorter {
-  ot_comparison compare;
-  const void *context;
+  ot_ordering ordering;
   int64_t size;
 } sorter;
 
-static char *element(char *array, int64_t i, int64_t size) { return array + i * size; }
+static int compare(const sorter *s, const char *a, const char *b) {
+  return s->ordering.compare(a, b, s->ordering.context);
+}
+
+static char *element(const sorter *s, char *array, int64_t i) { return array + i * s->size; }
 
 // Sorts elements [from, to); `spare` holds one element.
 static void sort_run(const sorter *s, char *array, int64_t from, int64_t to, char *spare) {
   for (int64_t i = from + 1; i < to; i++) {
+    const char *const moving = element(s, array, i);
     int64_t place = i;
-    const char *const moving = element(array, i, s->size);
-    while (place > from && s->compare(moving, element(array, place - 1, s->size), s->context) < 0) {
-      place--;
-    }
+    while (place > from && compare(s, moving, element(s, array, place - 1)) < 0) place--;
     if (place == i) continue;
     memcpy(spare, moving, (size_t)s->size);
-    memmove(element(array, place + 1, s->size), element(array, place, s->size),
-            (size_t)((i - place) * s->size));
-    memcpy(element(array, place, s->size), spare, (size_t)s->size);
+    char *const gap = element(s, array, place);
+    memmove(gap + s->size, gap, (size_t)((i - place) * s->size));
+    memcpy(gap, spare, (size_t)s->size);
   }
 }
 
 // Merges [from, middle) and [middle, to) of `source` into the same places of `target`.
-static void merge(const sorter *s, char *source, char *target, int64_t from, int64_t middle,
-                  int64_t to) {
-  int64_t left = from;
-  int64_t right = middle;
-  for (int64_t i = from; i < to; i++) {
-    const bool take_left =
-        left < middle &&
-        (right == to || s->compare(element(source, left, s->size), element(source, right, s->size),
-                                   s->context) <= 0);
+static void merge(const sorter *s, char *source, char *target, const int64_t bounds[3]) {
+  int64_t left = bounds[0];
+  int64_t right = bounds[1];
+  for (int64_t i = bounds[0]; i < bounds[2]; i++) {
+    bool take_left = left < bounds[1];
+    if (take_left && right < bounds[2]) {
+      take_left = compare(s, element(s, source, left), element(s, source, right)) <= 0;
+    }
     const int64_t taken = take_left ? left++ : right++;
-    memcpy(element(target, i, s->size), element(source, taken, s->size), (size_t)s->size);
+    memcpy(element(s, target, i), element(s, source, taken), (size_t)s->size);
   }
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-void ot_sort(void *array, int64_t count, int64_t size, ot_comparison compare, const void *context,
-             ot_arena *arena) {
+void ot_sort(void *array, int64_t count, int64_t size, ot_ordering ordering, ot_arena *arena) {
   if (count < 2) return;
-  const sorter s = {compare, context, size};
+  const sorter s = {ordering, size};
   char *source = array;
   char *target = ot_arena_array(arena, count, size);
   for (int64_t i = 0; i < count; i += RUN_LENGTH) {
@@ -60,7 +59,8 @@ void ot_sort(void *array, int64_t count, int64_t size, ot_comparison compare, co
   }
   for (int64_t width = RUN_LENGTH; width < count; width *= 2) {
     for (int64_t i = 0; i < count; i += 2 * width) {
-      merge(&s, source, target, i, smaller(i + width, count), smaller(i + 2 * width, count));
+      const int64_t middle = smaller(i + width, count);
+      merge(&s, source, target, (const int64_t[]){i, middle, smaller(i + 2 * width, count)});
     }
     char *const merged = target;
     target = source;

@@ -6,11 +6,12 @@
 
 #include "base/arena.h"
 
-// <0, 0, >0 as `a` belongs before, beside or after `b`; must be a total order.
-typedef int (*ot_comparison)(const void *a, const void *b, const void *context);
+typedef struct ot_ordering {
+  // <0, 0, >0 as `a` belongs before, beside or after `b`; must be a total order.
+  int (*compare)(const void *a, const void *b, const void *context);
+  const void *context;  // handed to `compare` as it is
+} ot_ordering;
 
 // Sorts `array` [count] of `size`-byte elements in place; equal elements keep their order.
-// `context` is handed to `compare` as it is. Takes count * size bytes from `arena`. O(count log
-// count).
-void ot_sort(void *array, int64_t count, int64_t size, ot_comparison compare, const void *context,
-             ot_arena *arena);
+// Takes count * size bytes from `arena`. O(count log count).
+void ot_sort(void *array, int64_t count, int64_t size, ot_ordering ordering, ot_arena *arena);

@@ -16,6 +16,7 @@ typedef struct sink {
   int64_t length;
 } sink;
 
+// A long is 64 bits here on every host, WebAssembly too, so that %ld prints an int64_t.
 typedef enum integer_size { SIZE_INT, SIZE_LONG, SIZE_LONG_LONG, SIZE_SIZE } integer_size;
 
 typedef struct conversion {
@@ -101,7 +102,7 @@ static int64_t next_signed(argument_list *a, integer_size size) {
     case SIZE_INT:
       return va_arg(a->list, int);
     case SIZE_LONG:
-      return va_arg(a->list, long);
+      return va_arg(a->list, int64_t);
     case SIZE_LONG_LONG:
       return va_arg(a->list, long long);
     case SIZE_SIZE:
@@ -115,7 +116,7 @@ static uint64_t next_unsigned(argument_list *a, integer_size size) {
     case SIZE_INT:
       return va_arg(a->list, unsigned);
     case SIZE_LONG:
-      return va_arg(a->list, unsigned long);
+      return va_arg(a->list, uint64_t);
     case SIZE_LONG_LONG:
       return va_arg(a->list, unsigned long long);
     case SIZE_SIZE:

@@ -8,9 +8,10 @@
 #include <stdint.h>
 
 // Writes `format` into `out` [capacity], always ending in zero and cutting what does not fit.
-// Returns the bytes written without the zero. Conversions: %s %c %d %u %x %ld %lu %lld %llu %zu %%,
-// %.Ng (double, N significant digits, default 6) and %.Nf (N decimals). A width and a '-' are taken
-// (%8d, %-8s, %08x), and * for the precision of %s (%.*s).
+// Returns the bytes written without the zero. Conversions: %s %c %d %u %x, %ld %lu %lx (int64_t
+// and uint64_t on every host; the type long itself is not used here), %lld %llu %zu %%, %.Ng
+// (double, N significant digits, default 6) and %.Nf (N decimals). Flags '-', '0', '+'; a width;
+// '*' for either number.
 int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments);

@@ -51,7 +51,7 @@ static void sorts_stably_in_both_directions(void **state) {
         keys[i] = (uint8_t)ot_rng_below(1, (uint64_t)count, (uint64_t)i, 16);
         items[i] = (item){.key = keys[i], .place = i};
       }
-      ot_sort(items, count, sizeof items[0], compare_keys, &sign, &arena);
+      ot_sort(items, count, sizeof items[0], (ot_ordering){compare_keys, &sign}, &arena);
       check_sorted(items, count, sign, keys);
     }
   }
