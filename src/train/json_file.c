@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// jansson with our errors.
+#include "train/json_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "train/disk.h"
+
+ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_t **root) {
+  json_error_t error;
+  *root = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+  OT_CHECK(*root != NULL, OT_ENVIRONMENT, "%s:%d:%d: not valid JSON: %s", name, error.line,
+           error.column, error.text);
+  return OT_OK;
+}
+
+static ot_status load_open(int file, const char *path, int64_t limit, json_t **root) {
+  struct stat info;
+  if (fstat(file, &info) != 0) return ot_disk_fail("read", path, errno);
+  OT_CHECK(S_ISREG(info.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", path);
+  OT_CHECK(info.st_size <= limit, OT_ENVIRONMENT, "%lld bytes where at most %lld are taken (%s)",
+           (long long)info.st_size, (long long)limit, path);
+  char *const text = malloc((size_t)info.st_size + 1);
+  OT_CHECK(text != NULL, OT_ENVIRONMENT, "out of memory for %lld bytes (%s)",
+           (long long)info.st_size, path);
+  ot_status status = ot_disk_read_at(file, path, 0, text, info.st_size);
+  if (status == OT_OK) status = ot_json_parse(path, text, info.st_size, root);
+  free(text);
+  return status;
+}
+
+ot_status ot_json_load(const char *path, int64_t limit, json_t **root) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return ot_disk_fail("read", path, errno);
+  const ot_status status = load_open(file, path, limit, root);
+  close(file);
+  return status;
+}
+
+static ot_status wrong_type(const char *where, const char *key, const json_t *value,
+                            const char *wanted) {
+  if (value == NULL) return ot_fail(OT_ENVIRONMENT, "%s: key \"%s\" is missing", where, key);
+  return ot_fail(OT_ENVIRONMENT, "%s: key \"%s\" is not %s", where, key, wanted);
+}
+
+ot_status ot_json_member_object(const char *where, const json_t *object, const char *key,
+                                json_t **value) {
+  *value = json_object_get(object, key);
+  return json_is_object(*value) ? OT_OK : wrong_type(where, key, *value, "an object");
+}
+
+ot_status ot_json_member_array(const char *where, const json_t *object, const char *key,
+                               json_t **value) {
+  *value = json_object_get(object, key);
+  return json_is_array(*value) ? OT_OK : wrong_type(where, key, *value, "a list");
+}
+
+ot_status ot_json_member_text(const char *where, const json_t *object, const char *key,
+                              const char **value) {
+  const json_t *const found = json_object_get(object, key);
+  *value = json_string_value(found);
+  return *value != NULL ? OT_OK : wrong_type(where, key, found, "a text");
+}
+
+ot_status ot_json_member_count(const char *where, const json_t *object, const char *key,
+                               int64_t *value) {
+  const json_t *const found = json_object_get(object, key);
+  *value = json_integer_value(found);
+  if (!json_is_integer(found) || *value < 0)
+    return wrong_type(where, key, found, "a whole number that is not negative");
+  return OT_OK;
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Failing system calls on demand. A test that uses this replaces the C library's open, pwrite,
+// fsync, close, rename, renameat2, mkdir and unlink by ones that count their calls and fail the
+// chosen one.
+#pragma once
+
+// From now on the `call`-th call (counted from 1) fails with `error`; 0 means none. Restarts the
+// count.
+void faults_arm(int call, int error);
+
+// Calls since faults_arm.
+int faults_count(void);
+
+// Every pwrite writes at most `bytes` (0: no limit).
+void faults_short_writes(long bytes);

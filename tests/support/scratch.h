@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory of its own for a test that writes files, and whole-file reads and comparisons.
+#pragma once
+
+#include <stdint.h>
+
+enum { SCRATCH_BYTES = 256 };
+
+// Creates an empty directory under $TMPDIR or /tmp and writes its path.
+void scratch_create(char path[SCRATCH_BYTES]);
+// Removes it with all it holds.
+void scratch_destroy(const char *path);
+
+// "DIRECTORY/NAME" in static storage, good for the next seven calls.
+const char *scratch_path(const char *directory, const char *name);
+
+// The path of a file under tests/fixtures, in the same storage.
+const char *fixture_path(const char *name);
+
+// The whole file, malloced to its exact size (so that sanitizers see overreads).
+char *scratch_read(const char *path, int64_t *bytes);
+void scratch_write(const char *path, const void *data, int64_t bytes);
+
+// Fails the test unless both files hold the same bytes.
+void assert_files_equal(const char *path, const char *expected_path);
+
+// Fails the test unless the last recorded failure's message holds `part`.
+void assert_message_has(const char *part);
