@@ -9,6 +9,7 @@
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/head_norm.h"
+#include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rope.h"
@@ -17,9 +18,9 @@
 static const ot_op_info *const rows[] = {
     [OT_OP_EMBEDDING] = &ot_embedding_info,
     [OT_OP_EMBEDDING_GRAD] = &ot_embedding_grad_info,
-    [OT_OP_LINEAR] = NULL,
-    [OT_OP_LINEAR_DX] = NULL,
-    [OT_OP_LINEAR_DW] = NULL,
+    [OT_OP_LINEAR] = &ot_linear_info,
+    [OT_OP_LINEAR_DX] = &ot_linear_dx_info,
+    [OT_OP_LINEAR_DW] = &ot_linear_dw_info,
     [OT_OP_RMSNORM] = &ot_rmsnorm_info,
     [OT_OP_RMSNORM_GRAD] = &ot_rmsnorm_grad_info,
     [OT_OP_LAYERNORM] = &ot_layernorm_info,

@@ -5,11 +5,15 @@
 
 #include <stddef.h>
 
+#include "ops/linear.h"
+
 // Each table is declared in the header of its operators; a list ends in NULL.
 static const ot_kernel_entry *const tables_f32[] = {
+    ot_linear_cpu_f32,
     NULL,
 };
 static const ot_kernel_entry *const tables_f64[] = {
+    ot_linear_cpu_f64,
     NULL,
 };
 

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The affine map of rows and its gradients, with w [O, C] as HF stores it.
+//
+// OT_OP_LINEAR     y = x w^T + bias + residual
+//   x [R, C], w [O, C], bias? [O], residual? [R, O] real -> y [R, O] stored like x
+// OT_OP_LINEAR_DX  dx = dy w + partial
+//   dy [R, O], w [O, C], partial? [R, C] real -> dx [R, C] stored like dy
+// OT_OP_LINEAR_DW  acc dw = dy^T x, acc? dbias = sum over rows of dy
+//   dy [R, O], x [R, C] real -> dw? [O, C], dbias? [O] real (gradient accumulators)
+// Sums are made in the compute type and rounded once, when they are stored. Operands of another
+// type are widened in the workspace, block of outputs by block, so that w never exists twice.
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_op_info ot_linear_info;
+extern const ot_op_info ot_linear_dx_info;
+extern const ot_op_info ot_linear_dw_info;
+
+extern const ot_kernel_entry ot_linear_cpu_f32[];
+extern const ot_kernel_entry ot_linear_cpu_f64[];
+
+// Where the widened operands lie in the workspace, in elements of the compute type; -1 for an
+// operand that needs no widening. For the workspace's size and the kernel.
+typedef struct ot_linear_layout {
+  int64_t block;  // outputs (of O) that are widened at a time; O when nothing is
+  int64_t w;      // [block, C]: w or dw
+  int64_t wide;   // [R, C]: x or dx
+  int64_t tall;   // [R, block]: y or dy
+  int64_t sums;   // [row blocks, O]: partial sums of dbias
+  int64_t elements;
+} ot_linear_layout;
+
+// `rows` is the [R, C] operand, `outputs` the [R, O] one, `w` the [O, C] one; `has_bias_gradient`
+// asks for `sums`.
+ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *rows,
+                                     const ot_tensor_type *outputs, const ot_tensor_type *w,
+                                     bool has_bias_gradient);
