@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin face over CMake presets: `make help` lists the targets. Each target first sees to what it
+# needs (tools/dependencies.sh). Variables a user may give:
+#   CC=clang  BLAS=/path/libcblas.so  BLAS_INCLUDE=/path  ARCH=x86-64-v3  PREFIX=/where  JOBS=2
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+export BLAS
+
+options := $(if $(filter command environment,$(origin CC)),-DCMAKE_C_COMPILER=$(CC)) \
+  $(if $(BLAS),-DOT_BLAS_LIBRARY=$(BLAS)) \
+  $(if $(BLAS_INCLUDE),-DOT_CBLAS_INCLUDE=$(BLAS_INCLUDE)) \
+  $(if $(filter undefined,$(origin ARCH)),,-DOT_ARCH=$(ARCH))
+
+configure = cmake --preset $(1) $(options) $(2) >build/configure-$(1).log 2>&1 \
+  || { cat build/configure-$(1).log; exit 3; }
+build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
+test = ctest --preset $(1) -j $(JOBS)
+
+.PHONY: all help demo check check-full torture bench page lint format install clean
+
+all:  ## build/orthant and the benchmark programs build/bench/*
+	@tools/dependencies.sh build
+	@$(call build,cpu)
+
+help:  ## this list
+	@awk -F ':  ## ' '/^[a-z-]+:  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo:  ## trains a small model on the C headers of this machine, in minutes
+	@tools/dependencies.sh build demo
+	@$(call build,cpu)
+	@tools/demo.sh
+
+check:  ## builds, then all tests and the lint
+	@tools/dependencies.sh build test
+	@$(call build,cpu)
+	@$(call test,cpu)
+
+check-full:  ## check, then the formatter, a second compiler and the sanitizers
+	@tools/dependencies.sh build test format clang
+	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
+	@$(call build,clang)
+	@$(call test,clang)
+	@$(call build,asan)
+	@$(call test,asan)
+	@$(call build,cpu)
+	@$(call test,cpu)
+
+torture:  ## crashes, full disks and lost ranks while training (not there yet)
+	@echo 'error: there is no torture run yet: nothing was tested' >&2; exit 3
+
+bench:  ## runs every benchmark program
+	@tools/dependencies.sh build
+	@$(call build,cpu)
+	@for program in build/bench/*; do echo "== $$program"; $$program || exit $$?; done
+
+page:  ## the interactive planner page (not there yet)
+	@echo 'error: there is no planner page yet: nothing was built' >&2; exit 3
+
+lint:  ## rooms, sizes, banned calls and the purity of the planning half
+	@tools/dependencies.sh build
+	@mkdir -p build && { $(call configure,cpu); } && cmake --build --preset plan -j $(JOBS)
+	@tools/lint
+
+format:  ## rewrites the sources as .clang-format says
+	@tools/dependencies.sh format
+	@clang-format-14 -i $$(git ls-files '*.c' '*.h')
+
+install:  ## into PREFIX (default /usr/local)
+	@tools/dependencies.sh build
+	@$(call build,cpu,-DCMAKE_INSTALL_PREFIX=$(abspath $(or $(PREFIX),/usr/local)))
+	@cmake --install build
+
+clean:  ## removes build/
+	@rm -rf build

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: alone. Each rule of tools/lint on a small tree that breaks it: a rule that cannot fail is none.
+set -euo pipefail
+lint=$(pwd)/tools/lint
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+cd "$tree"
+spdx='// SPDX-License-Identifier: Apache-2.0'
+failures=0
+
+fresh_tree() {
+  rm -rf "$tree"/*
+  mkdir -p src/base src/graph src/train src/ops tests tools build
+  echo '# SPDX-License-Identifier: Apache-2.0' | tee CMakeLists.txt >Makefile
+  printf '%s\n' "$spdx" '#pragma once' 'int ot_one(void);' >src/base/one.h
+  printf '%s\n' "$spdx" '#include "base/one.h"' 'int ot_one(void) { return 1; }' >src/base/one.c
+}
+
+build_library() {
+  local objects=()
+  for source in src/base/*.c src/graph/*.c; do
+    [ -f "$source" ] || continue
+    cc -std=c17 -O1 -Isrc -c "$source" -o "build/$(basename "$source").o"
+    objects+=("build/$(basename "$source").o")
+  done
+  ar rcs build/liborthant_plan.a "${objects[@]}"
+}
+
+# expect TEXT: the lint fails on the tree and says TEXT.
+expect() {
+  build_library
+  if "$lint" "$tree" build >said 2>&1 || ! grep -qF -- "$1" said; then
+    echo "not found: $1"
+    cat said
+    failures=$((failures + 1))
+  fi
+  fresh_tree
+}
+
+source_file() {
+  local path=$1
+  shift
+  printf '%s\n' "$spdx" "$@" >"$path"
+}
+
+# ot_NAME with a body of the lines given.
+function_of() { printf '%s\n' "int ot_$1(int x);" "int ot_$1(int x) {" "${@:2}" '  return x;' '}'; }
+
+repeat() { for ((i = 0; i < $1; i++)); do echo "$2"; done; }
+
+fresh_tree
+build_library
+"$lint" "$tree" build || { echo 'the clean tree is not clean'; exit 1; }
+
+source_file src/graph/two.c '#include "schedule/order.h"'
+mkdir -p src/schedule && source_file src/schedule/order.h '#pragma once'
+sed -i 's/^#include.*/\/\/ &/' src/graph/two.c && build_library && sed -i 's/^\/\/ #inc/#inc/' src/graph/two.c
+if "$lint" "$tree" build >said 2>&1 || ! grep -qF 'graph/ may not include "schedule/order.h"' said; then
+  echo 'not found: a room that includes one above it'
+  failures=$((failures + 1))
+fi
+fresh_tree
+
+source_file src/graph/two.c '#include <stdio.h>'
+expect 'graph/ may not include <stdio.h>'
+
+source_file src/ops/two.c '#include "device/device.h"'
+expect 'ops/ may not include "device/device.h"'
+
+{ echo "$spdx"; function_of two "$(repeat 69 '  x++;')"; } >src/base/two.c
+expect 'function of 72 lines'
+
+{ echo "$spdx"; repeat 600 '// line'; } >src/base/two.c
+expect 'file of more than 600 lines'
+
+source_file src/base/two.c "// $(printf 'x%.0s' {1..99})"
+expect 'line of 102 columns'
+
+{ echo "$spdx"; function_of two '#if 1' '  x++;' '#endif'; } >src/base/two.c
+expect 'preprocessor condition inside a function'
+
+{ echo "$spdx"; function_of two '  if (x) {' 'if (x) {' 'if (x) {' 'if (x) {' 'x++;' '}}}}'; } >src/base/two.c
+expect 'nested deeper than three'
+
+source_file src/base/two.c 'int ot_two(int a, int b, int c,' '           int d, int e, int f);'
+expect 'more than five parameters'
+
+{ echo "$spdx"; function_of two '  printf("%d", x);'; } >src/train/two.c
+expect 'printing and exiting belong to cli/'
+
+{ echo "$spdx"; function_of two '  fprintf(stderr, "%d", x);'; } >src/train/two.c
+expect 'printing and exiting belong to cli/'
+
+echo 'int ot_two(void);' >src/base/two.h
+expect 'the first line is not the SPDX line'
+
+echo 'echo' >tools/two.sh
+expect 'tools/two.sh: no SPDX line'
+
+source_file src/train/one.h '#pragma once'
+expect 'file name used twice: one.h'
+
+source_file src/base/two.h '#pragma once' 'int64_t ot_two(void);'
+expect 'src/base/two.h: does not compile alone'
+
+source_file src/base/two.c 'double log(double);' 'double ot_two(double x);' 'double ot_two(double x) { return log(x); }'
+expect 'the planning half may not use log'
+
+source_file src/base/two.c 'int two(void) { return 2; }'
+expect 'exports two'
+
+source_file src/base/two.c 'int ot_two(void);' 'int ot_two(void) { static int calls; return calls++; }'
+expect 'mutable global'
+
+rm -f build/liborthant_plan.a
+if "$lint" "$tree" build >said 2>&1 || ! grep -q 'not there' said; then
+  echo 'not found: a missing library'
+  failures=$((failures + 1))
+fi
+[ "$failures" -eq 0 ] || { echo "$failures rules did not fail"; exit 1; }
+echo 'every rule fails where it must'

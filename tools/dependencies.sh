@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Makes sure that what a target needs is there:  tools/dependencies.sh GROUP...
+# One table says what is needed, how to see whether it is there, and what three package managers call
+# it. Where everything is there, nothing is printed and nothing needs root. What is missing is
+# installed on Debian and its kin (as root, or through sudo); elsewhere the packages are named.
+#   BLAS=/path/to/library.so   takes that CBLAS library instead of looking for OpenBLAS
+set -euo pipefail
+
+# group | what it is for | how it is found | apt | dnf | brew
+table='
+build  | C compiler            | command:cc            | gcc libc6-dev     | gcc                | gcc
+build  | CMake 3.21 or later   | cmake:3.21            | cmake             | cmake              | cmake
+build  | Ninja                 | command:ninja         | ninja-build       | ninja-build        | ninja
+build  | pkg-config            | command:pkg-config    | pkg-config        | pkgconf-pkg-config | pkgconf
+build  | CBLAS                 | blas:                 | libopenblas-dev   | openblas-devel     | openblas
+build  | JSON files            | pkg:jansson           | libjansson-dev    | jansson-devel      | jansson
+build  | YAML files            | pkg:libfyaml          | libfyaml-dev      | libfyaml-devel     | libfyaml
+build  | tokenizer patterns    | pkg:libpcre2-8        | libpcre2-dev      | pcre2-devel        | pcre2
+build  | Unicode normal forms  | pkg:libutf8proc       | libutf8proc-dev   | utf8proc-devel     | utf8proc
+build  | checksums             | pkg:libxxhash         | libxxhash-dev     | xxhash-devel       | xxhash
+build  | .zst files            | pkg:libzstd           | libzstd-dev       | libzstd-devel      | zstd
+build  | .gz files             | pkg:zlib              | zlib1g-dev        | zlib-devel         | zlib
+build  | cores and caches      | pkg:hwloc             | libhwloc-dev      | hwloc-devel        | hwloc
+test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
+demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
+format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
+clang  | a second compiler     | command:clang         | clang libomp-dev  | clang libomp-devel | llvm libomp
+'
+
+cmake_at_least() {
+  local version
+  version=$(cmake --version 2>/dev/null | awk 'NR == 1 { print $3 }')
+  [ -n "$version" ] && printf '%s\n%s\n' "$1" "$version" | sort -VC
+}
+
+has_blas() {
+  [ -z "${BLAS:-}" ] || return 0
+  pkg-config --exists openblas 2>/dev/null && return 0
+  echo '#include <cblas.h>' | cc -E -I/usr/include/openblas - >/dev/null 2>&1
+}
+
+is_there() {
+  case $1 in
+    command:*) command -v "${1#*:}" >/dev/null ;;
+    pkg:*) pkg-config --exists "${1#*:}" 2>/dev/null ;;
+    cmake:*) cmake_at_least "${1#*:}" ;;
+    blas:*) has_blas ;;
+  esac
+}
+
+trim() { sed 's/^ *//; s/ *$//'; }
+
+# Sets `missing` (for people) and the package names of each manager.
+look() {
+  missing='' apt='' dnf='' brew=''
+  local group what probe a d b
+  while IFS='|' read -r group what probe a d b; do
+    group=$(trim <<<"$group")
+    [[ -n $group && " $wanted " == *" $group "* ]] || continue
+    is_there "$(trim <<<"$probe")" && continue
+    missing+="${missing:+, }$(trim <<<"$what")"
+    apt+=" $(trim <<<"$a")" dnf+=" $(trim <<<"$d")" brew+=" $(trim <<<"$b")"
+  done <<<"$table"
+}
+
+# Prints the prefix of a command that may install: nothing as root, sudo without a question, or sudo
+# that asks on a terminal. Fails when there is none.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then return 0; fi
+  command -v sudo >/dev/null || return 1
+  if sudo -n true 2>/dev/null; then
+    echo 'sudo -n'
+  elif [ -t 0 ] && [ -t 2 ]; then
+    echo sudo
+  else
+    return 1
+  fi
+}
+
+apt_get() {
+  # Words of $root and $apt are meant to split.
+  $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >&2
+}
+
+install_with_apt() {
+  echo "dependencies: installing with apt-get:$apt" >&2
+  if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then apt_get update; fi
+  # Lists that are too old name packages that are gone: a second try with new ones.
+  apt_get install -y --no-install-recommends $apt && return
+  apt_get update && apt_get install -y --no-install-recommends $apt
+}
+
+wanted="$*"
+look
+[ -n "$missing" ] || exit 0
+echo "dependencies: missing: $missing" >&2
+if command -v apt-get >/dev/null && root=$(as_root); then
+  install_with_apt || echo "dependencies: apt-get did not install everything" >&2
+  look
+  [ -n "$missing" ] || exit 0
+fi
+cat >&2 <<END
+error: these are needed and not there: $missing
+help: install them and run the same command again
+  Debian, Ubuntu:  apt-get install$apt
+  Fedora, RHEL:    dnf install$dnf
+  macOS:           brew install$brew
+END
+exit 3
