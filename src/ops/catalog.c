@@ -6,8 +6,11 @@
 #include <stddef.h>
 
 #include "ops/activation.h"
+#include "ops/attention.h"
+#include "ops/decode.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
@@ -30,8 +33,8 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ROPE_TABLE] = &ot_rope_table_info,
     [OT_OP_ROPE] = &ot_rope_info,
     [OT_OP_ROPE_GRAD] = &ot_rope_grad_info,
-    [OT_OP_ATTENTION] = NULL,
-    [OT_OP_ATTENTION_GRAD] = NULL,
+    [OT_OP_ATTENTION] = &ot_attention_info,
+    [OT_OP_ATTENTION_GRAD] = &ot_attention_grad_info,
     [OT_OP_ACTIVATION] = &ot_activation_info,
     [OT_OP_ACTIVATION_GRAD] = &ot_activation_grad_info,
     [OT_OP_GLU] = &ot_glu_info,
@@ -42,12 +45,12 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ABSMAX] = &ot_absmax_info,
     [OT_OP_CAST] = &ot_cast_info,
     [OT_OP_ZERO] = &ot_zero_info,
-    [OT_OP_HEAD_LOSS] = NULL,
-    [OT_OP_HEAD_EVALUATE] = NULL,
-    [OT_OP_HEAD_SCORE] = NULL,
-    [OT_OP_HEAD_LOGITS] = NULL,
-    [OT_OP_APPEND_KV] = NULL,
-    [OT_OP_ATTENTION_DECODE] = NULL,
+    [OT_OP_HEAD_LOSS] = &ot_head_loss_info,
+    [OT_OP_HEAD_EVALUATE] = &ot_head_evaluate_info,
+    [OT_OP_HEAD_SCORE] = &ot_head_score_info,
+    [OT_OP_HEAD_LOGITS] = &ot_head_logits_info,
+    [OT_OP_APPEND_KV] = &ot_append_kv_info,
+    [OT_OP_ATTENTION_DECODE] = &ot_attention_decode_info,
     [OT_OP_SUM_SQUARES] = &ot_sum_squares_info,
     [OT_OP_CLIP_FACTOR] = &ot_clip_factor_info,
     [OT_OP_ADAMW] = &ot_adamw_info,

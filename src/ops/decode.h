@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of new tokens against a cache of keys and values.
+//
+// A row of the cache [B, P, 2 G D] is the G key heads and then the G value heads of one token of
+// sequence b; rows are slots in the order of tokens. length [B] int32 is the number of tokens that
+// were in the cache before the rows at hand: the slot of the first of them.
+// OT_OP_APPEND_KV        cache[b, length[b] + t] = the key and value parts of qkv[b * n + t]
+//   qkv [B n, (H + 2G) D] real, length [B] -> cache [B, P, 2 G D] real. Other slots are kept,
+//   whatever attributes.accumulate says. length[b] + n <= P, asserted.
+// OT_OP_ATTENTION_DECODE  o_b = attention of the one query in qkv[b] over slots 0 .. length[b]
+//   qkv [B, (H + 2G) D] (its key and value parts are not read), cache, length -> o [B, H D] stored
+//   like qkv. The new token is in the cache already, at slot length[b]. With window w > 0, slots
+//   length[b] - w < j are visible.
+// attributes: threads, num_heads, num_kv_heads, head_dim, window, scale.
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_op_info ot_append_kv_info;
+extern const ot_op_info ot_attention_decode_info;
+
+extern const ot_kernel_entry ot_decode_cpu_f32[];
+extern const ot_kernel_entry ot_decode_cpu_f64[];

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, cost, workspace and VJP of the head.
+#include "ops/head.h"
+
+#include "ops/operands.h"
+
+enum {
+  LOGITS_ELEMENTS = 1 << 25,  // of a chunk, when it is chosen here
+  LEAST_CHUNK_ROWS = 64,
+  BLOCK_ELEMENTS = 1 << 20,  // of w, widened at a time
+  BLOCK_UNIT = 64,
+};
+
+static ot_status check_x_w(const char *op, ot_op_types *types) {
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t C = types->in[0].dim[1];
+  return ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}});
+}
+
+static ot_status check_targets(const char *op, ot_op_types *types) {
+  const int64_t R = types->in[0].dim[0];
+  return ot_operand_check(&types->in[2], (ot_expected){op, "targets", OT_I32, 1, {R}});
+}
+
+static ot_status check_scalar(const char *op, const char *name, const ot_tensor_type *type) {
+  return ot_operand_check(type, (ot_expected){op, name, OT_F64, 1, {1}});
+}
+
+static ot_status head_loss_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  const char *const op = "head_loss";
+  OT_TRY(check_x_w(op, types));
+  OT_TRY(check_targets(op, types));
+  OT_TRY(check_scalar(op, "inverse_tokens", &types->in[3]));
+  const int64_t C = types->in[0].dim[1];
+  const int64_t V = types->in[1].dim[0];
+  OT_TRY(
+      ot_operand_check_optional(&types->out[1], (ot_expected){op, "dw", OT_ANY_REAL, 2, {V, C}}));
+  OT_TRY(check_scalar(op, "loss", &types->out[2]));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_status head_evaluate_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  const char *const op = "head_evaluate";
+  OT_TRY(check_x_w(op, types));
+  OT_TRY(check_targets(op, types));
+  OT_TRY(check_scalar(op, "loss_sum", &types->out[0]));
+  return check_scalar(op, "token_count", &types->out[1]);
+}
+
+static ot_status head_score_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  const char *const op = "head_score";
+  OT_TRY(check_x_w(op, types));
+  OT_TRY(check_targets(op, types));
+  types->out[0] = ot_type_vector(OT_F64, types->in[0].dim[0]);
+  types->out[1] = ot_type_vector(OT_I32, types->in[0].dim[0]);
+  return OT_OK;
+}
+
+static ot_status head_logits_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  OT_TRY(check_x_w("head_logits", types));
+  types->out[0] = ot_type_matrix(attributes->compute, types->in[0].dim[0], types->in[1].dim[0]);
+  return OT_OK;
+}
+
+static int64_t chosen_chunk(int64_t V) {
+  const int64_t rows = LOGITS_ELEMENTS / V / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
+  return rows > LEAST_CHUNK_ROWS ? rows : LEAST_CHUNK_ROWS;
+}
+
+static int64_t chosen_block(int64_t C) {
+  const int64_t rows = BLOCK_ELEMENTS / C / BLOCK_UNIT * BLOCK_UNIT;
+  return rows > BLOCK_UNIT ? rows : BLOCK_UNIT;
+}
+
+// The start of `elements` more, a multiple of 64 bytes.
+static int64_t take(ot_head_layout *layout, int64_t elements) {
+  const int64_t at = layout->elements;
+  layout->elements += (elements + 15) / 16 * 16;
+  return at;
+}
+
+ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
+                                 const ot_op_types *types) {
+  const ot_dtype compute = attributes->compute;
+  const int64_t R = types->in[0].dim[0];
+  const int64_t C = types->in[0].dim[1];
+  const int64_t V = types->in[1].dim[0];
+  const bool whole = kind == OT_OP_HEAD_LOGITS;
+  const int64_t rows = attributes->chunk_rows > 0 ? attributes->chunk_rows : chosen_chunk(V);
+  const int64_t chunk = rows < R && !whole ? rows : R;
+  const bool widens_w = types->in[1].dtype != compute;
+  const int64_t block = widens_w && chosen_block(C) < V ? chosen_block(C) : V;
+  const bool widens_x = types->in[0].dtype != compute;
+  const ot_tensor_type *const dw = &types->out[1];
+  const bool loss = kind == OT_OP_HEAD_LOSS;
+  ot_head_layout layout = {.chunk = chunk,
+                           .stride = whole ? V : (V + 15) / 16 * 16,
+                           .block = block,
+                           .logits = -1,
+                           .x = -1,
+                           .w = -1,
+                           .dx = -1,
+                           .dw = -1,
+                           .nats = -1};
+  if (!whole) layout.nats = take(&layout, chunk * 2);
+  if (!whole) layout.logits = take(&layout, chunk * layout.stride);
+  if (widens_x) layout.x = take(&layout, chunk * C);
+  if (widens_w) layout.w = take(&layout, block * C);
+  if (loss && widens_x) layout.dx = take(&layout, chunk * C);
+  if (loss && ot_type_present(dw) && dw->dtype != compute) layout.dw = take(&layout, V * C);
+  return layout;
+}
+
+static int64_t workspace_of(ot_op_kind kind, const ot_op_attributes *attributes,
+                            const ot_op_types *types) {
+  const ot_head_layout layout = ot_head_layout_of(kind, attributes, types);
+  return layout.elements * ot_dtype_bytes(attributes->compute);
+}
+
+static int64_t head_loss_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(OT_OP_HEAD_LOSS, attributes, types);
+}
+
+static int64_t head_evaluate_workspace(const ot_op_attributes *attributes,
+                                       const ot_op_types *types) {
+  return workspace_of(OT_OP_HEAD_EVALUATE, attributes, types);
+}
+
+static int64_t head_score_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(OT_OP_HEAD_SCORE, attributes, types);
+}
+
+static int64_t head_logits_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(OT_OP_HEAD_LOGITS, attributes, types);
+}
+
+// Logits are written and read in the workspace; w is read, and dw added to, for each chunk.
+static ot_cost cost_of(const ot_op_info *info, ot_op_kind kind, const ot_op_attributes *attributes,
+                       const ot_op_types *types) {
+  const double R = (double)types->in[0].dim[0];
+  const double V = (double)types->in[1].dim[0];
+  const double C = (double)types->in[1].dim[1];
+  const ot_head_layout layout = ot_head_layout_of(kind, attributes, types);
+  const double size = (double)ot_dtype_bytes(attributes->compute);
+  const double again = (double)((types->in[0].dim[0] - 1) / layout.chunk);  // chunks but the first
+  const double w_bytes = (double)ot_type_bytes(&types->in[1]);
+  const bool whole = kind == OT_OP_HEAD_LOGITS;
+  ot_cost cost = ot_cost_of_traffic(info, attributes, types, whole ? 0 : 12 * R * V);
+  cost.matrix_flops = 2 * R * V * C;
+  if (whole) return cost;
+  cost.bytes_read += R * V * size + again * w_bytes;
+  cost.bytes_written += R * V * size;
+  if (kind != OT_OP_HEAD_LOSS) return cost;
+  const double dw_bytes = (double)ot_type_bytes(&types->out[1]);
+  cost.matrix_flops *= dw_bytes > 0 ? 3 : 2;
+  cost.bytes_read += 2 * R * V * size + (1 + again) * w_bytes + again * dw_bytes;
+  cost.bytes_written += R * V * size + again * dw_bytes;
+  return cost;
+}
+
+static ot_cost head_loss_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return cost_of(&ot_head_loss_info, OT_OP_HEAD_LOSS, attributes, types);
+}
+
+static ot_cost head_evaluate_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return cost_of(&ot_head_evaluate_info, OT_OP_HEAD_EVALUATE, attributes, types);
+}
+
+static ot_cost head_score_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return cost_of(&ot_head_score_info, OT_OP_HEAD_SCORE, attributes, types);
+}
+
+static ot_cost head_logits_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return cost_of(&ot_head_logits_info, OT_OP_HEAD_LOGITS, attributes, types);
+}
+
+const ot_op_info ot_head_loss_info = {
+    .name = "head_loss",
+    .num_inputs = 4,
+    .num_outputs = 3,
+    .optional_outputs = 1u << 1,
+    .accumulated_outputs = 1u << 1,
+    .effect_outputs = 1u << 2,
+    .class = OT_CLASS_SAVED,
+    .infer = head_loss_infer,
+    .cost = head_loss_cost,
+    .workspace = head_loss_workspace,
+    .num_vjp_steps = 1,
+    .vjp = {{.pass = true,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_OUTPUT, 0}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_head_evaluate_info = {
+    .name = "head_evaluate",
+    .num_inputs = 3,
+    .num_outputs = 2,
+    .effect_outputs = 1u << 0 | 1u << 1,
+    .class = OT_CLASS_EFFECT,
+    .infer = head_evaluate_infer,
+    .cost = head_evaluate_cost,
+    .workspace = head_evaluate_workspace,
+};
+
+const ot_op_info ot_head_score_info = {
+    .name = "head_score",
+    .num_inputs = 3,
+    .num_outputs = 2,
+    .class = OT_CLASS_PURE,
+    .infer = head_score_infer,
+    .cost = head_score_cost,
+    .workspace = head_score_workspace,
+};
+
+const ot_op_info ot_head_logits_info = {
+    .name = "head_logits",
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .class = OT_CLASS_PURE,
+    .infer = head_logits_infer,
+    .cost = head_logits_cost,
+    .workspace = head_logits_workspace,
+};
