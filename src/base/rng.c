@@ -12,10 +12,12 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
+// Stream 0 leaves the seed as it is, so the published answers hold for it.
+uint64_t ot_rng_key(uint64_t seed, uint64_t stream) { return seed ^ mix(stream); }
+
 ot_rng_block ot_rng_philox(uint64_t seed, uint64_t stream, uint64_t counter_low,
                            uint64_t counter_high) {
-  // Stream 0 leaves the key as it is, so the published answers hold for it.
-  const uint64_t key = seed ^ mix(stream);
+  const uint64_t key = ot_rng_key(seed, stream);
   uint32_t key0 = (uint32_t)key;
   uint32_t key1 = (uint32_t)(key >> 32);
   uint32_t c0 = (uint32_t)counter_low;

@@ -10,6 +10,9 @@ typedef struct ot_rng_block {
   uint32_t word[4];
 } ot_rng_block;
 
+// The key that `seed` and `stream` make, for code that computes many blocks side by side.
+uint64_t ot_rng_key(uint64_t seed, uint64_t stream);
+
 // The four words at `counter` (two 64-bit halves) of the generator keyed by `seed` and `stream`.
 ot_rng_block ot_rng_philox(uint64_t seed, uint64_t stream, uint64_t counter_low,
                            uint64_t counter_high);

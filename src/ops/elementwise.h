@@ -28,3 +28,5 @@ extern const ot_op_info ot_zero_info;
 
 extern const ot_kernel_entry ot_elementwise_cpu_f32[];
 extern const ot_kernel_entry ot_elementwise_cpu_f64[];
+extern const ot_kernel_entry ot_dropout_cpu_f32[];
+extern const ot_kernel_entry ot_dropout_cpu_f64[];

@@ -1,27 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel tables that are linked, one list for each compute type. Looked up when an executor is
-// created, never during a step, so a walk is fast enough.
+// The kernel tables that are linked, one row for each file of kernels. Looked up when an executor
+// is created, never during a step, so a walk is fast enough.
 #include "ops/kernels.h"
 
 #include <stddef.h>
 
+#include "ops/activation.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/head_norm.h"
 #include "ops/linear.h"
+#include "ops/norm.h"
+#include "ops/optimizer.h"
+#include "ops/rope.h"
 
-// Each table is declared in the header of its operators; a list ends in NULL.
-static const ot_kernel_entry *const tables_f32[] = {
-    ot_linear_cpu_f32,
-    NULL,
-};
-static const ot_kernel_entry *const tables_f64[] = {
-    ot_linear_cpu_f64,
-    NULL,
+// Each table is declared in the header of its operators.
+typedef struct kernel_tables {
+  const ot_kernel_entry *f32, *f64;
+} kernel_tables;
+
+static const kernel_tables files[] = {
+    {ot_activation_cpu_f32, ot_activation_cpu_f64},
+    {ot_dropout_cpu_f32, ot_dropout_cpu_f64},
+    {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
+    {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
+    {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
+    {ot_linear_cpu_f32, ot_linear_cpu_f64},
+    {ot_norm_cpu_f32, ot_norm_cpu_f64},
+    {ot_optimizer_cpu_f32, ot_optimizer_cpu_f64},
+    {ot_rope_cpu_f32, ot_rope_cpu_f64},
 };
 
 ot_kernel ot_kernel_cpu(ot_op_kind kind, ot_dtype compute) {
   if (compute != OT_F32 && compute != OT_F64) return NULL;
-  const ot_kernel_entry *const *table = compute == OT_F64 ? tables_f64 : tables_f32;
-  for (; *table; table++) {
-    for (const ot_kernel_entry *entry = *table; entry->run; entry++) {
+  for (int i = 0; i < (int)(sizeof files / sizeof files[0]); i++) {
+    const ot_kernel_entry *entry = compute == OT_F64 ? files[i].f64 : files[i].f32;
+    for (; entry->run; entry++) {
       if (entry->kind == kind) return entry->run;
     }
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <tgmath.h>
 
 #include "base/dtype.h"
 
@@ -26,6 +27,9 @@ typedef float ot_real;
 #endif
 
 enum { OT_TILE = 1024 };
+
+// An instruction, correctly rounded, unlike the rest of libm.
+static inline ot_real ot_real_sqrt(ot_real x) { return sqrt(x); }
 
 // Widens or narrows elements [first, first + n) of `data`, stored as `dtype` (a real type but
 // fp16), into `row` [n].

@@ -37,6 +37,9 @@ void ot_case_set(const ot_tensor *tensor, int64_t i, double value);
 // Sets real element i to scale * normal(stream, i) + shift, rounded to bf16.
 void ot_case_fill(const ot_tensor *tensor, uint64_t stream, double scale, double shift);
 
+// Sets element i to ((37 i + 11 stream) mod 29 - 14) / 8, the inputs of fixtures/torch_values.py.
+void ot_case_pattern(const ot_tensor *tensor, int64_t stream);
+
 // Fails unless max|tensor - expected| <= tolerance * max(max|expected|, 1e-30); names the operand.
 void ot_case_expect(const ot_tensor *tensor, const double *expected, double tolerance,
                     const char *name);
@@ -51,7 +54,7 @@ void ot_case_clone(const ot_case *from, ot_dtype compute, ot_dtype storage, ot_c
 // threads, whose bits must agree. Tolerances are relative to each output's largest magnitude.
 void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tolerance_bf16);
 
-// Runs the op's VJP steps (float64 case, already run) for random output gradients and compares
+// Runs a float64 case and the op's VJP steps for random output gradients and compares
 // every input and parameter gradient with central differences of the forward kernel; runs each step
 // with and without partial, and accumulators both overwritten and added to.
 void ot_case_check_gradients(ot_case *c, double step, double tolerance);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The random words that decide what dropout keeps, many blocks of Philox4x32-10 side by side so
+// that the loop becomes vector code. Word for word what ot_rng_philox gives (base/rng.h).
+#pragma once
+
+#include <stdint.h>
+
+#include "base/rng.h"
+
+// One row of a mask: the words of columns c, c+1, ... are words c % 4 of the blocks at
+// counter_low = position << 32 | c / 4, counter_high = sample.
+typedef struct ot_dropout_row {
+  uint64_t key;  // ot_rng_key
+  uint64_t sample;
+  uint32_t position;
+} ot_dropout_row;
+
+// An element is kept when its word is at least this.
+static inline uint32_t ot_dropout_threshold(double probability) {
+  return (uint32_t)(probability * 4294967296.0);
+}
+
+// The four words of block `index` (c / 4), at word[4 * i].
+static inline void ot_dropout_block(const ot_dropout_row *row, uint32_t index, uint32_t *word) {
+  uint32_t key0 = (uint32_t)row->key;
+  uint32_t key1 = (uint32_t)(row->key >> 32);
+  uint32_t c0 = index;
+  uint32_t c1 = row->position;
+  uint32_t c2 = (uint32_t)row->sample;
+  uint32_t c3 = (uint32_t)(row->sample >> 32);
+  for (int round = 0; round < 10; round++) {
+    const uint64_t product0 = (uint64_t)0xd2511f53u * c0;
+    const uint64_t product1 = (uint64_t)0xcd9e8d57u * c2;
+    c0 = (uint32_t)(product1 >> 32) ^ c1 ^ key0;
+    c1 = (uint32_t)product1;
+    c2 = (uint32_t)(product0 >> 32) ^ c3 ^ key1;
+    c3 = (uint32_t)product0;
+    key0 += 0x9e3779b9u;
+    key1 += 0xbb67ae85u;
+  }
+  word[0] = c0;
+  word[1] = c1;
+  word[2] = c2;
+  word[3] = c3;
+}
+
+// The words of columns [column, column + n) into `word`, which has room for n rounded up to 4;
+// `column` is a multiple of 4.
+static inline void ot_dropout_words(const ot_dropout_row *row, int64_t column, int64_t n,
+                                    uint32_t *word) {
+  const uint32_t index = (uint32_t)(column / 4);
+  const int64_t blocks = (n + 3) / 4;
+#pragma omp simd
+  for (int64_t i = 0; i < blocks; i++) ot_dropout_block(row, index + (uint32_t)i, word + 4 * i);
+}

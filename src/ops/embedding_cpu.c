@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of tables gathered, and rows of gradients added to them.
+#include <stddef.h>
+#include <string.h>
+
+#include "ops/embedding.h"
+#include "ops/tiles.h"
+
+// Columns of the gradient are dealt out in cache lines.
+enum { LINE = 16 };
+
+static ot_real factor_of(const ot_kernel_call *call) {
+  const double scale = call->attributes->scale;
+  return scale == 0 ? 1 : (ot_real)scale;
+}
+
+static void gather_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
+  ot_real token_scratch[OT_TILE];
+  ot_real position_scratch[OT_TILE];
+  ot_real out_scratch[OT_TILE];
+  const ot_tensor *const y = &call->out[0];
+  const int32_t *const positions = call->in[2].data;
+  const int64_t token_first = ((const int32_t *)call->in[0].data)[row] * columns;
+  const int64_t position_first = positions ? positions[row] * columns : 0;
+  const ot_real factor = factor_of(call);
+  for (int64_t c = 0; c < columns; c += OT_TILE) {
+    const int64_t n = columns - c < OT_TILE ? columns - c : OT_TILE;
+    const ot_real *const from = ot_tile_in(&call->in[1], token_first + c, n, token_scratch);
+    ot_real *const to = ot_tile_out(y, row * columns + c, out_scratch);
+    if (positions) {
+      const ot_real *const at = ot_tile_in(&call->in[3], position_first + c, n, position_scratch);
+#pragma omp simd
+      for (int64_t i = 0; i < n; i++) to[i] = from[i] + at[i];
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < n; i++) to[i] = factor * from[i];
+    }
+    ot_tile_done(y, row * columns + c, to, n);
+  }
+}
+
+static void embedding(const ot_kernel_call *call) {
+  const int64_t rows = call->out[0].type.dim[0];
+  const int64_t columns = call->out[0].type.dim[1];
+#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+  for (int64_t row = 0; row < rows; row++) gather_row(call, row, columns);
+}
+
+// Adds columns [begin, end) of every row of dy, in order, to the table.
+static void scatter_columns(const ot_kernel_call *call, int64_t begin, int64_t end) {
+  ot_real scratch[OT_TILE];
+  const ot_tensor *const dy = &call->in[0];
+  const int32_t *const tokens = call->in[1].data;
+  const int64_t rows = dy->type.dim[0];
+  const int64_t columns = dy->type.dim[1];
+  const ot_real factor = factor_of(call);
+  for (int64_t row = 0; row < rows; row++) {
+    ot_real *const to = (ot_real *)call->out[0].data + tokens[row] * columns;
+    for (int64_t c = begin; c < end; c += OT_TILE) {
+      const int64_t n = end - c < OT_TILE ? end - c : OT_TILE;
+      const ot_real *const from = ot_tile_in(dy, row * columns + c, n, scratch);
+#pragma omp simd
+      for (int64_t i = 0; i < n; i++) to[c + i] += factor * from[i];
+    }
+  }
+}
+
+static void clear(void *data, int64_t bytes, int threads) {
+  const int64_t piece = 1 << 20;
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t first = 0; first < bytes; first += piece) {
+    memset((char *)data + first, 0, (size_t)(bytes - first < piece ? bytes - first : piece));
+  }
+}
+
+static void embedding_grad(const ot_kernel_call *call) {
+  const int threads = call->attributes->threads;
+  const int64_t columns = call->in[0].type.dim[1];
+  const int64_t lines = (columns + LINE - 1) / LINE;
+  const int64_t slices = lines < threads ? lines : threads;
+  const ot_tensor *const table = &call->out[0];
+  if (!call->attributes->accumulate) clear(table->data, ot_type_bytes(&table->type), threads);
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t i = 0; i < slices; i++) {
+    const int64_t begin = ot_block_begin(lines, slices, i) * LINE;
+    const int64_t end = ot_block_begin(lines, slices, i + 1) * LINE;
+    scatter_columns(call, begin, end < columns ? end : columns);
+  }
+}
+
+const ot_kernel_entry OT_KERNEL(ot_embedding_cpu)[] = {
+    {OT_OP_EMBEDDING, embedding},
+    {OT_OP_EMBEDDING_GRAD, embedding_grad},
+    {OT_OP_COUNT, NULL},
+};
