@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model in memory, ready to run: the graphs of the modes asked for, their schedule, an executor.
+// Training, scoring, sampling and the audits all start from one of these; the weights in it are
+// reached by parameter, whatever the layout of the arena.
+#pragma once
+
+#include "device/heap.h"
+#include "execute/execute.h"
+#include "schedule/build.h"
+
+typedef struct ot_instance ot_instance;
+
+typedef struct ot_instance_request {
+  const ot_model *model;      // copied
+  const ot_run *run;          // optimizer, precision, recompute; null without OT_MODE_TRAIN. Kept
+  unsigned modes;             // bits 1 << ot_mode
+  int64_t micro_batch_size;
+  int64_t sequence_length;
+  int64_t cache_positions;    // prefill and decode
+  ot_dtype compute, storage;
+  int threads;                // 0 = all cores of this process
+  int64_t head_chunk_rows;    // 0 = the op's choice
+  uint64_t seed;
+  const int *micro_batches;   // [num_micro_batches] as ot_schedule_request
+  int num_micro_batches;
+  bool split_backward, poison;
+  int64_t guard_bytes;
+} ot_instance_request;
+
+// Builds and checks the schedule, takes the memory. Weights are undefined until initialised or
+// written. OT_ENVIRONMENT when there is not enough memory.
+ot_status ot_instance_create(const ot_instance_request *request, ot_instance **out);
+void ot_instance_destroy(ot_instance **instance);
+
+// Builds the schedule of `request` alone, in `arena`, with no memory taken: what a dry run prices
+// and `orthant schedule` prints. `graphs` [OT_MODE_DECODE + 1] receives the graphs by mode.
+ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, ot_graph *graphs,
+                           ot_schedule *schedule);
+
+const ot_schedule *ot_instance_schedule(const ot_instance *instance);
+ot_executor *ot_instance_executor(ot_instance *instance);
+// Graph of a mode that was asked for.
+const ot_graph *ot_instance_graph(const ot_instance *instance, ot_mode mode);
+// Any graph: parameters are the same in all, but prefill has no head.
+const ot_graph *ot_instance_shape(const ot_instance *instance);
+
+// What a parameter has in the arena.
+typedef enum ot_parameter_copy {
+  OT_COPY_WEIGHT,    // in the storage type
+  OT_COPY_GRADIENT,  // in the compute type, as are the rest
+  OT_COPY_MOMENT_1,
+  OT_COPY_MOMENT_2,
+  OT_COPY_MASTER,    // only where storage and compute differ
+} ot_parameter_copy;
+
+// False when the copy is not kept (no training, no master weights, second moment of Muon).
+bool ot_instance_has_copy(const ot_instance *instance, ot_parameter_copy copy);
+
+// Element type of a copy.
+ot_dtype ot_instance_copy_dtype(const ot_instance *instance, ot_parameter_copy copy);
+
+// Reads or writes rows [first_row, first_row + rows) of parameter `index`, contiguous, in the
+// copy's own type.
+typedef struct ot_parameter_rows {
+  int parameter;
+  ot_parameter_copy copy;
+  int64_t first_row, rows;
+} ot_parameter_rows;
+
+void ot_instance_read(const ot_instance *instance, const ot_parameter_rows *range, void *to);
+void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, const void *from);
+
+// Sets weights (and master copies) to their random initial values, moments to zero. Element i of
+// HF tensor NAME depends on (seed, NAME, i) only.
+ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed);
+
+// After weights were written: fills the master copies from them and zeroes the moments.
+ot_status ot_instance_reset_optimizer(ot_instance *instance);
+
+// Loads one field of micro-batch `micro_batch` of the orders of `kind`; `data` as the field's type.
+void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch,
+                            ot_batch_field field, const void *data);
+
+// Cores this process may use.
+int ot_instance_cores(void);
