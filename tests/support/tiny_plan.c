@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning for tests.
+#include "support/tiny_plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_plan *plan) {
+  *plan = (tiny_plan){.model = *model, .recompute = request->recompute};
+  plan->arena = ot_heap_arena_create(&plan->heap);
+  plan->run = tiny_run(model);
+  plan->run.parallel.recompute = &plan->recompute;
+  const ot_instance_request wanted = {
+      .model = &plan->model,
+      .run = &plan->run,
+      .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
+      .micro_batch_size = 2,
+      .sequence_length = 7,
+      .compute = OT_F32,
+      .storage = OT_F32,
+      .threads = 1,
+      .head_chunk_rows = 5,
+      .micro_batches = &request->micro_batches,
+      .num_micro_batches = 1,
+      .split_backward = request->split_backward,
+      .guard_bytes = request->guard_bytes,
+  };
+  const ot_status status =
+      ot_instance_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+void tiny_plan_destroy(tiny_plan *plan) { ot_heap_release(&plan->heap); }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedule of a tiny model, planned but not run: what tests of graph and schedule look at.
+#pragma once
+
+#include "support/tiny_model.h"
+#include "train/instance.h"
+
+typedef struct tiny_plan {
+  ot_heap heap;
+  ot_arena arena;
+  ot_model model;
+  ot_run run;
+  ot_recompute recompute;
+  ot_graph graphs[OT_MODE_DECODE + 1];
+  ot_schedule schedule;
+} tiny_plan;
+
+typedef struct tiny_request {
+  ot_recompute recompute;
+  bool split_backward;
+  int micro_batches;    // of the one step order
+  int64_t guard_bytes;
+} tiny_request;
+
+// Train and evaluate modes, two sequences of 7 tokens, one thread, fp32. Fails the test on an error.
+void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_plan *plan);
+void tiny_plan_destroy(tiny_plan *plan);
