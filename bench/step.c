@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of one training step beside the rate that the linked BLAS reaches on the step's own matrix
+// shapes, measured in the same run, in turns: step, products, step, products, ...
+//   bench/step [--model gpt2] [--batch B] [--sequence T] [--micro-batch M] [--threads N]
+//              [--repeats R] [--recompute none|selective|full] [--phases] [--json]
+// Model FLOPs are those of F and B (3 x forward, causal half of attention); recompute does not count.
+#include <cblas.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/rng.h"
+#include "ops/catalog.h"
+#include "train/instance.h"
+
+extern void openblas_set_num_threads(int threads) __attribute__((weak));
+
+typedef struct settings {
+  int batch, sequence, micro_batch, threads, repeats;
+  ot_recompute recompute;
+  bool phases, json;
+} settings;
+
+typedef struct shape {
+  int64_t rows, columns, depth;
+  bool a_transposed, b_transposed;
+  double flops;  // of all products of this shape in a step
+} shape;
+
+enum { MAX_SHAPES = 64 };
+
+typedef struct shape_list {
+  shape shapes[MAX_SHAPES];
+  int count;
+} shape_list;
+
+// ---- the model ----
+
+static ot_model gpt2_small(void) {
+  return (ot_model){
+      .family = OT_FAMILY_GPT2,
+      .model_type = "gpt2",
+      .architecture = "GPT2LMHeadModel",
+      .vocab_size = 50257,
+      .hidden_size = 768,
+      .intermediate_size = 3072,
+      .num_layers = 12,
+      .num_heads = 12,
+      .num_kv_heads = 12,
+      .head_dim = 64,
+      .max_positions = 1024,
+      .activation = OT_ACTIVATION_GELU_TANH,
+      .qkv_bias = true,
+      .output_bias = true,
+      .mlp_bias = true,
+      .tie_word_embeddings = true,
+      .norm = OT_NORM_LAYERNORM,
+      .norm_epsilon = 1e-5,
+      .embedding_scale = 1,
+      .attention_scale = 0.125,
+      .learned_positions = true,
+      .initializer_range = 0.02,
+  };
+}
+
+// ---- products of a step ----
+
+static void add_shape(shape_list *list, shape s) {
+  for (int i = 0; i < list->count; i++) {
+    shape *const known = &list->shapes[i];
+    if (known->rows == s.rows && known->columns == s.columns && known->depth == s.depth &&
+        known->a_transposed == s.a_transposed && known->b_transposed == s.b_transposed) {
+      known->flops += s.flops;
+      return;
+    }
+  }
+  if (list->count < MAX_SHAPES) list->shapes[list->count++] = s;
+}
+
+static void add_product(shape_list *list, int64_t m, int64_t n, int64_t k, int forms) {
+  add_shape(list, (shape){m, n, k, (forms & 1) != 0, (forms & 2) != 0,
+                          2.0 * (double)m * (double)n * (double)k});
+}
+
+// y = x w^T, dx = dy w, dw = dy^T x, whatever the op they are part of.
+static void add_task(shape_list *list, const ot_task *task) {
+  const int64_t R = task->in[0].type.dim[0], C = task->in[0].type.dim[1];
+  const int64_t O = task->in[1].type.dim[0];
+  switch ((int)task->op) {
+    case OT_OP_LINEAR: add_product(list, R, O, C, 2); return;
+    case OT_OP_LINEAR_DX: add_product(list, R, task->in[1].type.dim[1], C, 0); return;
+    case OT_OP_LINEAR_DW: add_product(list, C, task->in[1].type.dim[1], R, 1); return;
+    case OT_OP_HEAD_LOSS:
+      add_product(list, R, O, C, 2);
+      add_product(list, R, C, O, 0);
+      add_product(list, O, C, R, 1);
+      return;
+    default: return;
+  }
+}
+
+static void list_products(const ot_schedule *schedule, int order, shape_list *list) {
+  *list = (shape_list){0};
+  for (int i = 0; i < schedule->orders[order].num_entries; i++) {
+    const ot_entry *const entry = &schedule->orders[order].entries[i];
+    if (entry->phase == OT_PHASE_RECOMPUTE) continue;
+    const ot_segment *const segment = &schedule->segments[entry->segment];
+    for (int k = 0; k < segment->num_tasks; k++) add_task(list, &segment->tasks[k]);
+  }
+}
+
+// Seconds of one product of this shape on `threads` of the BLAS's own threads.
+static double time_product(const shape *s, int threads, float *a, float *b, float *c) {
+  if (openblas_set_num_threads) openblas_set_num_threads(threads);
+  const int lda = (int)(s->a_transposed ? s->rows : s->depth);
+  const int ldb = (int)(s->b_transposed ? s->depth : s->columns);
+  const double start_s = ot_device_now_s();
+  cblas_sgemm(CblasRowMajor, s->a_transposed ? CblasTrans : CblasNoTrans,
+              s->b_transposed ? CblasTrans : CblasNoTrans, (int)s->rows, (int)s->columns,
+              (int)s->depth, 1, a, lda, b, ldb, 0, c, (int)s->columns);
+  return ot_device_now_s() - start_s;
+}
+
+// The time the BLAS alone needs for all products of a step, each shape at its best of `tries`.
+static double blas_seconds(const shape_list *list, int threads, int tries, float *memory,
+                           int64_t stride) {
+  double total_s = 0;
+  for (int i = 0; i < list->count; i++) {
+    const shape *const s = &list->shapes[i];
+    double best_s = INFINITY;
+    for (int k = 0; k < tries; k++) {
+      const double t = time_product(s, threads, memory, memory + stride, memory + 2 * stride);
+      if (t < best_s) best_s = t;
+    }
+    total_s += best_s * s->flops / (2.0 * (double)s->rows * (double)s->columns * (double)s->depth);
+  }
+  if (openblas_set_num_threads) openblas_set_num_threads(1);
+  return total_s;
+}
+
+// ---- the step ----
+
+static void load_batch(ot_instance *instance, const settings *s, int micro_batches) {
+  const int64_t rows = (int64_t)s->micro_batch * s->sequence;
+  int32_t *const tokens = calloc((size_t)rows * 4, sizeof *tokens);
+  int64_t *const samples = calloc((size_t)s->micro_batch, sizeof *samples);
+  if (!tokens || !samples) exit(3);
+  for (int m = 0; m < micro_batches; m++) {
+    for (int64_t i = 0; i < rows; i++) {
+      tokens[i] = (int32_t)ot_rng_below(1, (uint64_t)m, (uint64_t)i, 50257);
+      tokens[rows + i] = (int32_t)ot_rng_below(2, (uint64_t)m, (uint64_t)i, 50257);
+      tokens[2 * rows + i] = (int32_t)(i % s->sequence);
+    }
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TOKENS, tokens);
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TARGETS, tokens + rows);
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_POSITIONS, tokens + 2 * rows);
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_DOC_STARTS, tokens + 3 * rows);
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_SAMPLE_IDS, samples);
+  }
+  free(tokens);
+  free(samples);
+}
+
+static void set_scalars(ot_instance *instance, const settings *s) {
+  ot_executor *const executor = ot_instance_executor(instance);
+  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_TOKENS,
+                         1.0 / ((double)s->batch * s->sequence));
+}
+
+static bool is_forward_backward(ot_phase phase) {
+  return phase == OT_PHASE_FORWARD || phase == OT_PHASE_BACKWARD || phase == OT_PHASE_RECOMPUTE;
+}
+
+// Seconds of the last run in F, R and B.
+static double forward_backward_seconds(ot_instance *instance) {
+  const ot_timeline *const timeline = ot_executor_timeline(ot_instance_executor(instance));
+  const ot_order *const order = &ot_instance_schedule(instance)->orders[timeline->order];
+  double sum_s = 0;
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    if (is_forward_backward(order->entries[span->entry].phase)) {
+      sum_s += span->end_s - span->start_s;
+    }
+  }
+  return sum_s;
+}
+
+static void print_phases(ot_instance *instance) {
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  const ot_timeline *const timeline = ot_executor_timeline(ot_instance_executor(instance));
+  const ot_order *const order = &schedule->orders[timeline->order];
+  double seconds[OT_OP_COUNT] = {0}, flops[OT_OP_COUNT] = {0}, bytes[OT_OP_COUNT] = {0};
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    const ot_task *const task =
+        &schedule->segments[order->entries[span->entry].segment].tasks[span->task];
+    const ot_cost cost = ot_task_cost(task);
+    seconds[task->op] += span->end_s - span->start_s;
+    flops[task->op] += cost.matrix_flops;
+    bytes[task->op] += cost.bytes_read + cost.bytes_written;
+  }
+  printf("%-18s %9s %7s %9s %8s\n", "op", "seconds", "share", "GFLOP/s", "GB/s");
+  for (int i = 0; i < OT_OP_COUNT; i++) {
+    if (seconds[i] == 0) continue;
+    printf("%-18s %9.4f %6.2f%% %9.1f %8.1f\n", ot_op_info_of((ot_op_kind)i)->name, seconds[i],
+           100 * seconds[i] / timeline->total_s, flops[i] / seconds[i] * 1e-9,
+           bytes[i] / seconds[i] * 1e-9);
+  }
+}
+
+// ---- command line ----
+
+static int int_after(int argc, char **argv, const char *name, int otherwise) {
+  for (int i = 1; i + 1 < argc; i++) {
+    if (strcmp(argv[i], name) == 0) return atoi(argv[i + 1]);
+  }
+  return otherwise;
+}
+
+static bool has_flag(int argc, char **argv, const char *name) {
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], name) == 0) return true;
+  }
+  return false;
+}
+
+static ot_recompute recompute_after(int argc, char **argv) {
+  static const char *const names[] = {"none", "selective", "full"};
+  for (int i = 1; i + 1 < argc; i++) {
+    if (strcmp(argv[i], "--recompute") != 0) continue;
+    for (int k = 0; k < 3; k++) {
+      if (strcmp(argv[i + 1], names[k]) == 0) return (ot_recompute)k;
+    }
+  }
+  return OT_RECOMPUTE_NONE;
+}
+
+static settings read_settings(int argc, char **argv) {
+  settings s = {.batch = int_after(argc, argv, "--batch", 4),
+                .sequence = int_after(argc, argv, "--sequence", 1024),
+                .threads = int_after(argc, argv, "--threads", ot_instance_cores()),
+                .repeats = int_after(argc, argv, "--repeats", 3),
+                .recompute = recompute_after(argc, argv),
+                .phases = has_flag(argc, argv, "--phases"),
+                .json = has_flag(argc, argv, "--json")};
+  s.micro_batch = int_after(argc, argv, "--micro-batch", s.batch);
+  return s;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+  qsort(values, (size_t)count, sizeof *values, compare_doubles);
+  return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+typedef struct figures {
+  double step_s, forward_backward_s, blas_s, model_flops;
+  double forward_backward_ratio, step_ratio;  // medians of the paired ratios
+  double blas_flops;
+} figures;
+
+static ot_status measure(ot_instance *instance, const settings *s, figures *out) {
+  enum { MAX_REPEATS = 64 };
+  double step[MAX_REPEATS], fb[MAX_REPEATS], blas[MAX_REPEATS], fb_ratio[MAX_REPEATS],
+      step_ratio[MAX_REPEATS];
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  shape_list list;
+  list_products(schedule, order, &list);
+  int64_t stride = 0;
+  double blas_flops = 0;
+  for (int i = 0; i < list.count; i++) {
+    const shape *const p = &list.shapes[i];
+    const int64_t sizes[] = {p->rows * p->depth, p->depth * p->columns, p->rows * p->columns};
+    for (int k = 0; k < 3; k++) stride = sizes[k] > stride ? sizes[k] : stride;
+    blas_flops += p->flops;
+  }
+  float *const memory = malloc((size_t)stride * 3 * sizeof *memory);
+  OT_CHECK(memory, OT_ENVIRONMENT, "out of memory");
+  for (int64_t i = 0; i < 3 * stride; i++) memory[i] = (float)(i % 7) - 3;
+  const double flops = ot_order_flops(schedule, order, true);
+  const int repeats = s->repeats < MAX_REPEATS ? s->repeats : MAX_REPEATS;
+  OT_TRY(ot_executor_run(ot_instance_executor(instance), order));
+  for (int i = 0; i < repeats; i++) {
+    OT_TRY(ot_executor_run(ot_instance_executor(instance), order));
+    step[i] = ot_executor_timeline(ot_instance_executor(instance))->total_s;
+    fb[i] = forward_backward_seconds(instance);
+    blas[i] = blas_seconds(&list, s->threads, 2, memory, stride);
+    const double rate = blas_flops / blas[i];
+    fb_ratio[i] = flops / fb[i] / rate;
+    step_ratio[i] = flops / step[i] / rate;
+  }
+  if (s->phases) print_phases(instance);
+  free(memory);
+  *out = (figures){.step_s = median(step, repeats),
+                   .forward_backward_s = median(fb, repeats),
+                   .blas_s = median(blas, repeats),
+                   .model_flops = flops,
+                   .forward_backward_ratio = median(fb_ratio, repeats),
+                   .step_ratio = median(step_ratio, repeats),
+                   .blas_flops = blas_flops};
+  return OT_OK;
+}
+
+static void print_figures(const settings *s, const ot_schedule *schedule, const figures *f) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const int64_t *const classes = schedule->bill.class_bytes;
+  const int64_t state =
+      classes[OT_MEMORY_WEIGHTS] + classes[OT_MEMORY_GRADIENTS] + classes[OT_MEMORY_OPTIMIZER];
+  const double tokens = (double)s->batch * s->sequence;
+  if (s->json) {
+    printf("{\"model\":\"gpt2\",\"batch\":%d,\"sequence\":%d,\"micro_batch\":%d,\"threads\":%d,"
+           "\"tokens\":%.0f,\"seconds_per_step\":%.6f,\"forward_backward_seconds\":%.6f,"
+           "\"model_flops\":%.6g,\"blas_seconds\":%.6f,\"blas_flops_per_second\":%.6g,"
+           "\"forward_backward_of_blas\":%.4f,\"step_of_blas\":%.4f,\"arena_bytes\":%lld,"
+           "\"state_bytes\":%lld,\"beyond_state_bytes\":%lld}\n",
+           s->batch, s->sequence, s->micro_batch, s->threads, tokens, f->step_s,
+           f->forward_backward_s, f->model_flops, f->blas_s, f->blas_flops / f->blas_s,
+           f->forward_backward_ratio, f->step_ratio, (long long)schedule->arena_bytes,
+           (long long)state, (long long)(schedule->arena_bytes - state));
+    return;
+  }
+  printf("GPT-2 124M, fp32, B=%d T=%d (micro-batch %d), %d threads, median of %d paired runs\n",
+         s->batch, s->sequence, s->micro_batch, s->threads, s->repeats);
+  printf("step              %9.3f s   %8.0f tokens/s\n", f->step_s, tokens / f->step_s);
+  printf("forward+backward  %9.3f s   %8.1f GFLOP/s\n", f->forward_backward_s,
+         f->model_flops / f->forward_backward_s * 1e-9);
+  printf("BLAS, same shapes %9.3f s   %8.1f GFLOP/s\n", f->blas_s, f->blas_flops / f->blas_s * 1e-9);
+  printf("forward+backward of the BLAS rate  %5.1f %%\n", 100 * f->forward_backward_ratio);
+  printf("full step of the BLAS rate         %5.1f %%\n", 100 * f->step_ratio);
+  printf("arena %.1f MB, of it weights, gradients, moments %.1f MB, beyond %.1f MB; peak RSS of this "
+         "process %.1f MB (BLAS operands included)\n",
+         (double)schedule->arena_bytes * 1e-6, (double)state * 1e-6,
+         (double)(schedule->arena_bytes - state) * 1e-6, (double)usage.ru_maxrss * 1024e-6);
+}
+
+static ot_status run(const settings *s) {
+  const ot_model model = gpt2_small();
+  ot_recompute recompute = s->recompute;
+  const ot_run run_settings = {
+      .model = model,
+      .parallel = {.recompute = &recompute, .num_recompute = 1},
+      .optimizer = {.name = OT_OPTIMIZER_ADAMW,
+                    .lr = 1e-4,
+                    .betas = {0.9, 0.95},
+                    .eps = 1e-8,
+                    .weight_decay = 0.1,
+                    .clip = 1},
+  };
+  const int micro_batches = s->batch / s->micro_batch;
+  const ot_instance_request request = {.model = &model,
+                                       .run = &run_settings,
+                                       .modes = 1u << OT_MODE_TRAIN,
+                                       .micro_batch_size = s->micro_batch,
+                                       .sequence_length = s->sequence,
+                                       .compute = OT_F32,
+                                       .storage = OT_F32,
+                                       .threads = s->threads,
+                                       .micro_batches = &micro_batches,
+                                       .num_micro_batches = 1};
+  ot_instance *instance = NULL;
+  figures f;
+  OT_TRY(ot_instance_create(&request, &instance));
+  ot_status status = ot_instance_initialize(instance, 1);
+  ot_executor_set_trace(ot_instance_executor(instance), true);
+  load_batch(instance, s, micro_batches);
+  set_scalars(instance, s);
+  if (status == OT_OK) status = measure(instance, s, &f);
+  if (status == OT_OK) print_figures(s, ot_instance_schedule(instance), &f);
+  ot_instance_destroy(&instance);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  const settings s = read_settings(argc, argv);
+  const ot_status status = run(&s);
+  if (status != OT_OK) fprintf(stderr, "error: %s\n", ot_fail_message());
+  return (int)status;
+}
