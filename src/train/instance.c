@@ -192,17 +192,35 @@ static ot_order_kind order_of(ot_mode mode) {
   OT_UNREACHABLE();
 }
 
+static const ot_region *order_region(const ot_instance *instance, ot_mode mode, const char *name) {
+  for (int i = 0; i < instance->schedule.num_regions; i++) {
+    const ot_region *const region = &instance->schedule.regions[i];
+    const bool mine = !region->persistent && region->order == (int)order_of(mode);
+    if (mine && ot_text_equal(region->name, name)) return region;
+  }
+  OT_UNREACHABLE();
+}
+
 void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch,
                             ot_batch_field field, const void *data) {
   const ot_graph *const graph = ot_instance_graph(instance, mode);
   const ot_tensor_type type = ot_graph_batch_type(graph, field);
-  for (int i = 0; i < instance->schedule.num_regions; i++) {
-    const ot_region *const region = &instance->schedule.regions[i];
-    if (region->order != (int)order_of(mode) || !ot_text_equal(region->name, "batch")) continue;
-    const int64_t offset = region->offset + micro_batch * ot_segment_batch_bytes(graph) +
-                           ot_segment_batch_offset(graph, field);
-    ot_executor_write(instance->executor, offset, data, ot_type_bytes(&type));
-    return;
-  }
-  OT_UNREACHABLE();
+  const int64_t offset = order_region(instance, mode, "batch")->offset +
+                         micro_batch * ot_segment_batch_bytes(graph) +
+                         ot_segment_batch_offset(graph, field);
+  ot_executor_write(instance->executor, offset, data, ot_type_bytes(&type));
+}
+
+void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_result result, void *to,
+                             int64_t bytes) {
+  const ot_graph *const graph = ot_instance_graph(instance, mode);
+  const int64_t offset = order_region(instance, mode, "result")->offset +
+                         ot_segment_result_offset(graph, result);
+  ot_executor_read(instance->executor, offset, to, bytes);
+}
+
+ot_status ot_instance_run(ot_instance *instance, ot_mode mode, int micro_batches) {
+  const int order = ot_schedule_find_order(&instance->schedule, order_of(mode), micro_batches);
+  OT_ASSERT(order >= 0);
+  return ot_executor_run(instance->executor, order);
 }

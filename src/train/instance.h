@@ -81,5 +81,12 @@ ot_status ot_instance_reset_optimizer(ot_instance *instance);
 void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch,
                             ot_batch_field field, const void *data);
 
+// Reads what the last run of `mode` handed out: [R] float64, [R] int32 or [R, V] of compute type.
+void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_result result, void *to,
+                             int64_t bytes);
+
+// Plays the order of `mode` (train: with `micro_batches`).
+ot_status ot_instance_run(ot_instance *instance, ot_mode mode, int micro_batches);
+
 // Cores this process may use.
 int ot_instance_cores(void);
