@@ -19,7 +19,7 @@ static const ot_conversion conversions[OT_PLACEMENT_KINDS][OT_PLACEMENT_KINDS] =
                       [OT_PARTIAL] = OT_CONVERT_IMPOSSIBLE,
                       [OT_FLAT] = OT_CONVERT_IMPOSSIBLE},
     [OT_REPLICATED] = {[OT_INVARIANT] = OT_CONVERT_IMPOSSIBLE,
-                       [OT_SHARDED] = OT_CONVERT_SLICE,
+                       [OT_SHARDED] = OT_CONVERT_IMPOSSIBLE,
                        [OT_VARYING] = OT_CONVERT_IMPOSSIBLE,
                        [OT_PARTIAL] = OT_CONVERT_IMPOSSIBLE,
                        [OT_FLAT] = OT_CONVERT_IMPOSSIBLE},

@@ -30,7 +30,7 @@ typedef struct ot_placement {
 typedef enum ot_conversion {
   OT_CONVERT_NONE,            // equal placements
   OT_CONVERT_RETYPE,          // I -> R
-  OT_CONVERT_SLICE,           // I -> S, R -> S
+  OT_CONVERT_SLICE,           // I -> S
   OT_CONVERT_ALL_GATHER,      // S -> R, S -> I, F -> R
   OT_CONVERT_ALL_REDUCE,      // P -> I, P -> R
   OT_CONVERT_REDUCE_SCATTER,  // P -> S, P -> F

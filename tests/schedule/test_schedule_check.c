@@ -114,7 +114,7 @@ static void rejects_every_shifted_base(void **state) {
   (void)state;
   tiny_plan plan;
   const ot_model model = tiny_gemma();
-  tiny_plan_create(&model, &(tiny_request){.recompute = OT_RECOMPUTE_FULL, .micro_batches = 2},
+  tiny_plan_create(&model, &(tiny_request){.recompute = OT_RECOMPUTE_SELECTIVE, .micro_batches = 2},
                    &plan);
   const int order = ot_schedule_find_order(&plan.schedule, OT_ORDER_STEP, 0);
   const ot_base moved[] = {OT_BASE_SLOT, OT_BASE_INPUT, OT_BASE_OUTPUT, OT_BASE_D_OUTPUT,
