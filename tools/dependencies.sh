@@ -13,7 +13,7 @@ build  | C compiler            | command:cc            | gcc libc6-dev     | gcc
 build  | CMake 3.21 or later   | cmake:3.21            | cmake             | cmake              | cmake
 build  | Ninja                 | command:ninja         | ninja-build       | ninja-build        | ninja
 build  | pkg-config            | command:pkg-config    | pkg-config        | pkgconf-pkg-config | pkgconf
-build  | CBLAS                 | blas:                 | libopenblas-dev   | openblas-devel     | openblas
+build  | CBLAS                 | blas:cc cblas.h       | libopenblas-dev   | openblas-devel     | openblas
 build  | JSON files            | pkg:jansson           | libjansson-dev    | jansson-devel      | jansson
 build  | YAML files            | pkg:libfyaml          | libfyaml-dev      | libfyaml-devel     | libfyaml
 build  | tokenizer patterns    | pkg:libpcre2-8        | libpcre2-dev      | pcre2-devel        | pcre2
@@ -25,7 +25,8 @@ build  | cores and caches      | pkg:hwloc             | libhwloc-dev      | hwl
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
-clang  | a second compiler     | command:clang         | clang libomp-dev  | clang libomp-devel | llvm libomp
+clang  | a second compiler     | command:clang         | clang             | clang              | llvm
+clang  | OpenMP for clang      | header:clang omp.h    | libomp-dev        | libomp-devel       | libomp
 '
 
 cmake_at_least() {
@@ -34,18 +35,19 @@ cmake_at_least() {
   [ -n "$version" ] && printf '%s\n%s\n' "$1" "$version" | sort -VC
 }
 
-has_blas() {
-  [ -z "${BLAS:-}" ] || return 0
-  pkg-config --exists openblas 2>/dev/null && return 0
-  echo '#include <cblas.h>' | cc -E -I/usr/include/openblas - >/dev/null 2>&1
+has_header() {  # COMPILER HEADER
+  echo "#include <$2>" | "$1" -fopenmp -E -I/usr/include/openblas - >/dev/null 2>&1
 }
+
+has_blas() { [ -n "${BLAS:-}" ] || pkg-config --exists openblas 2>/dev/null || has_header $1; }
 
 is_there() {
   case $1 in
     command:*) command -v "${1#*:}" >/dev/null ;;
     pkg:*) pkg-config --exists "${1#*:}" 2>/dev/null ;;
     cmake:*) cmake_at_least "${1#*:}" ;;
-    blas:*) has_blas ;;
+    header:*) has_header ${1#*:} ;;
+    blas:*) has_blas "${1#*:}" ;;
   esac
 }
 
@@ -78,9 +80,14 @@ as_root() {
   fi
 }
 
+# Quiet while it works; what it said is shown when it fails.
 apt_get() {
-  # Words of $root and $apt are meant to split.
-  $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >&2
+  local log
+  log=$(mktemp)
+  # The words of $root and of the packages are meant to split.
+  $root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
+    -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; return 1; }
+  rm -f "$log"
 }
 
 install_with_apt() {
