@@ -3,7 +3,8 @@
 // shapes, measured in the same run, in turns: step, products, step, products, ...
 //   bench/step [--model gpt2] [--batch B] [--sequence T] [--micro-batch M] [--threads N]
 //              [--repeats R] [--recompute none|selective|full] [--phases] [--json]
-// Model FLOPs are those of F and B (3 x forward, causal half of attention); recompute does not count.
+// Model FLOPs are those of F and B (3 x forward, causal half of attention); recompute does not
+// count.
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -89,15 +90,22 @@ static void add_task(shape_list *list, const ot_task *task) {
   const int64_t R = task->in[0].type.dim[0], C = task->in[0].type.dim[1];
   const int64_t O = task->in[1].type.dim[0];
   switch ((int)task->op) {
-    case OT_OP_LINEAR: add_product(list, R, O, C, 2); return;
-    case OT_OP_LINEAR_DX: add_product(list, R, task->in[1].type.dim[1], C, 0); return;
-    case OT_OP_LINEAR_DW: add_product(list, C, task->in[1].type.dim[1], R, 1); return;
+    case OT_OP_LINEAR:
+      add_product(list, R, O, C, 2);
+      return;
+    case OT_OP_LINEAR_DX:
+      add_product(list, R, task->in[1].type.dim[1], C, 0);
+      return;
+    case OT_OP_LINEAR_DW:
+      add_product(list, C, task->in[1].type.dim[1], R, 1);
+      return;
     case OT_OP_HEAD_LOSS:
       add_product(list, R, O, C, 2);
       add_product(list, R, C, O, 0);
       add_product(list, O, C, R, 1);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -319,15 +327,16 @@ static void print_figures(const settings *s, const ot_schedule *schedule, const 
       classes[OT_MEMORY_WEIGHTS] + classes[OT_MEMORY_GRADIENTS] + classes[OT_MEMORY_OPTIMIZER];
   const double tokens = (double)s->batch * s->sequence;
   if (s->json) {
-    printf("{\"model\":\"gpt2\",\"batch\":%d,\"sequence\":%d,\"micro_batch\":%d,\"threads\":%d,"
-           "\"tokens\":%.0f,\"seconds_per_step\":%.6f,\"forward_backward_seconds\":%.6f,"
-           "\"model_flops\":%.6g,\"blas_seconds\":%.6f,\"blas_flops_per_second\":%.6g,"
-           "\"forward_backward_of_blas\":%.4f,\"step_of_blas\":%.4f,\"arena_bytes\":%lld,"
-           "\"state_bytes\":%lld,\"beyond_state_bytes\":%lld}\n",
-           s->batch, s->sequence, s->micro_batch, s->threads, tokens, f->step_s,
-           f->forward_backward_s, f->model_flops, f->blas_s, f->blas_flops / f->blas_s,
-           f->forward_backward_ratio, f->step_ratio, (long long)schedule->arena_bytes,
-           (long long)state, (long long)(schedule->arena_bytes - state));
+    printf(
+        "{\"model\":\"gpt2\",\"batch\":%d,\"sequence\":%d,\"micro_batch\":%d,\"threads\":%d,"
+        "\"tokens\":%.0f,\"seconds_per_step\":%.6f,\"forward_backward_seconds\":%.6f,"
+        "\"model_flops\":%.6g,\"blas_seconds\":%.6f,\"blas_flops_per_second\":%.6g,"
+        "\"forward_backward_of_blas\":%.4f,\"step_of_blas\":%.4f,\"arena_bytes\":%lld,"
+        "\"state_bytes\":%lld,\"beyond_state_bytes\":%lld}\n",
+        s->batch, s->sequence, s->micro_batch, s->threads, tokens, f->step_s, f->forward_backward_s,
+        f->model_flops, f->blas_s, f->blas_flops / f->blas_s, f->forward_backward_ratio,
+        f->step_ratio, (long long)schedule->arena_bytes, (long long)state,
+        (long long)(schedule->arena_bytes - state));
     return;
   }
   printf("GPT-2 124M, fp32, B=%d T=%d (micro-batch %d), %d threads, median of %d paired runs\n",
@@ -335,13 +344,15 @@ static void print_figures(const settings *s, const ot_schedule *schedule, const 
   printf("step              %9.3f s   %8.0f tokens/s\n", f->step_s, tokens / f->step_s);
   printf("forward+backward  %9.3f s   %8.1f GFLOP/s\n", f->forward_backward_s,
          f->model_flops / f->forward_backward_s * 1e-9);
-  printf("BLAS, same shapes %9.3f s   %8.1f GFLOP/s\n", f->blas_s, f->blas_flops / f->blas_s * 1e-9);
+  printf("BLAS, same shapes %9.3f s   %8.1f GFLOP/s\n", f->blas_s,
+         f->blas_flops / f->blas_s * 1e-9);
   printf("forward+backward of the BLAS rate  %5.1f %%\n", 100 * f->forward_backward_ratio);
   printf("full step of the BLAS rate         %5.1f %%\n", 100 * f->step_ratio);
-  printf("arena %.1f MB, of it weights, gradients, moments %.1f MB, beyond %.1f MB; peak RSS of this "
-         "process %.1f MB (BLAS operands included)\n",
-         (double)schedule->arena_bytes * 1e-6, (double)state * 1e-6,
-         (double)(schedule->arena_bytes - state) * 1e-6, (double)usage.ru_maxrss * 1024e-6);
+  printf(
+      "arena %.1f MB, of it weights, gradients, moments %.1f MB, beyond %.1f MB; peak RSS of this "
+      "process %.1f MB (BLAS operands included)\n",
+      (double)schedule->arena_bytes * 1e-6, (double)state * 1e-6,
+      (double)(schedule->arena_bytes - state) * 1e-6, (double)usage.ru_maxrss * 1024e-6);
 }
 
 static ot_status run(const settings *s) {

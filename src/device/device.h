@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, streams and clocks of one device. Tensor memory is reached through a device only: host code
-// outside kernels copies in and out and never does pointer arithmetic on it, so that a GPU can stand
-// behind the same calls.
+// Memory, streams and clocks of one device. Tensor memory is reached through a device only: host
+// code outside kernels copies in and out and never does pointer arithmetic on it, so that a GPU can
+// stand behind the same calls.
 #pragma once
 
 #include <stdint.h>
@@ -24,8 +24,7 @@ void ot_device_release(ot_device *device, void **memory, int64_t bytes);
 // Blocking copies between the host and device memory at `offset` bytes of `memory`.
 void ot_device_write(ot_device *device, void *memory, int64_t offset, const void *from,
                      int64_t bytes);
-void ot_device_read(ot_device *device, const void *memory, int64_t offset, void *to,
-                    int64_t bytes);
+void ot_device_read(ot_device *device, const void *memory, int64_t offset, void *to, int64_t bytes);
 void ot_device_fill(ot_device *device, void *memory, int64_t offset, unsigned char byte,
                     int64_t bytes);
 

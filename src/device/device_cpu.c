@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU as a device: anonymous pages (huge ones where the system gives them), and streams on which
-// queued work is done at once.
+// The CPU as a device: anonymous pages (huge ones where the system gives them), and streams on
+// which queued work is done at once.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,8 +32,8 @@ void ot_device_destroy(ot_device **device) {
 ot_status ot_device_allocate(ot_device *device, int64_t bytes, void **memory) {
   (void)device;
   const size_t length = bytes > 0 ? (size_t)bytes : 1;
-  void *const pages =
-      mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *const pages = mmap(NULL, length, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   OT_CHECK(pages != MAP_FAILED, OT_ENVIRONMENT, "device: cannot get %lld bytes of memory",
            (long long)bytes);
   madvise(pages, length, MADV_HUGEPAGE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks an order and, in each entry, the tasks of its segment. Kernels are looked up once, at create;
-// operands become pointers by adding the entry's bases.
+// Walks an order and, in each entry, the tasks of its segment. Kernels are looked up once, at
+// create; operands become pointers by adding the entry's bases.
 #include "execute/execute.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct ot_executor {
   ot_kernel **kernel;  // [num_segments][num_tasks]
   ot_guard *guard;     // with options.poison
   ot_timeline timeline;
-  int64_t scalars;     // offset in the arena
+  int64_t scalars;  // offset in the arena
 };
 
 // ---- create ----
@@ -136,8 +136,11 @@ static void run_compute(const ot_executor *executor, const ot_entry *entry, int 
 
 static void run_task(const ot_executor *executor, const ot_entry *entry, int index) {
   switch (executor->schedule->segments[entry->segment].tasks[index].kind) {
-    case OT_TASK_COMPUTE: run_compute(executor, entry, index); return;
-    case OT_TASK_KINDS: break;
+    case OT_TASK_COMPUTE:
+      run_compute(executor, entry, index);
+      return;
+    case OT_TASK_KINDS:
+      break;
   }
   OT_UNREACHABLE();
 }
@@ -153,10 +156,10 @@ static void run_entry(ot_executor *executor, int index, const ot_entry *entry, d
     run_task(executor, entry, i);
     if (!executor->options.trace) continue;
     const double after_s = ot_device_now_s();
-    record(&executor->timeline, (ot_span){.entry = index,
-                                          .task = i,
-                                          .start_s = before_s - start_s,
-                                          .end_s = after_s - start_s});
+    record(
+        &executor->timeline,
+        (ot_span){
+            .entry = index, .task = i, .start_s = before_s - start_s, .end_s = after_s - start_s});
     before_s = after_s;
   }
 }

@@ -14,8 +14,8 @@ typedef struct ot_executor_options {
   bool trace;   // fill a timeline on each run
 } ot_executor_options;
 
-// Takes the arena and binds a kernel to every task, or names the op that has none for the schedule's
-// type. Keeps `schedule` until destroy. Runs the setup order when there is one.
+// Takes the arena and binds a kernel to every task, or names the op that has none for the
+// schedule's type. Keeps `schedule` until destroy. Runs the setup order when there is one.
 ot_status ot_executor_create(const ot_schedule *schedule, const ot_executor_options *options,
                              ot_executor **executor);
 void ot_executor_destroy(ot_executor **executor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything is decided at create, from the accesses of each order: which bytes nobody may touch, and
-// which die after each entry. Meant for the small arenas of tests: each check reads all of it.
+// Everything is decided at create, from the accesses of each order: which bytes nobody may touch,
+// and which die after each entry. Meant for the small arenas of tests: each check reads all of it.
 #include "execute/guard.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ struct ot_guard {
   unsigned char *memory;
   unsigned char *covered;  // [arena_bytes] 1 where some operand or the host may write
   ot_heap heap;
-  guarded_order *orders;   // [num_orders]
-  int order;               // being played
+  guarded_order *orders;  // [num_orders]
+  int order;              // being played
   int64_t touched;
 };
 
@@ -63,7 +63,8 @@ static void build_order(ot_guard *guard, int order, ot_arena *arena) {
 static void cover_batches(ot_guard *guard) {
   for (int i = 0; i < guard->schedule->num_regions; i++) {
     const ot_region *const region = &guard->schedule->regions[i];
-    const bool host = ot_text_equal(region->name, "batch") || ot_text_equal(region->name, "scalars");
+    const bool host =
+        ot_text_equal(region->name, "batch") || ot_text_equal(region->name, "scalars");
     if (host) memset(guard->covered + region->offset, 1, (size_t)region->bytes);
   }
 }
@@ -114,8 +115,8 @@ static ot_status check_canaries(const ot_guard *guard, int entry) {
   for (int64_t i = 0; i < schedule->arena_bytes; i++) {
     if (guard->covered[i] || guard->memory[i] == PATTERN) continue;
     const int segment = schedule->orders[guard->order].entries[entry].segment;
-    return ot_fail(OT_BUG, "guard: entry %d (%s) wrote byte %lld, which belongs to no buffer", entry,
-                   schedule->segments[segment].name, (long long)i);
+    return ot_fail(OT_BUG, "guard: entry %d (%s) wrote byte %lld, which belongs to no buffer",
+                   entry, schedule->segments[segment].name, (long long)i);
   }
   return OT_OK;
 }

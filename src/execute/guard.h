@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory checks of test builds, run between entries: the arena is filled with a pattern before the
-// step, ranges that no operand covers must keep it (canaries between buffers), and memory whose last
-// reader has run is filled again, so that a read of a dead buffer meets NaN.
+// step, ranges that no operand covers must keep it (canaries between buffers), and memory whose
+// last reader has run is filled again, so that a read of a dead buffer meets NaN.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -145,8 +145,8 @@ static int qk_norm(ot_builder *b, int qkv) {
   if (model->qk_norm == OT_QK_NORM_NONE) return qkv;
   const bool per_head = model->qk_norm == OT_QK_NORM_HEAD;
   const int64_t D = model->head_dim;
-  const int q = vector(b, OT_ROLE_Q_NORM, "attention.q_norm", "weight",
-                       per_head ? D : model->num_heads * D);
+  const int q =
+      vector(b, OT_ROLE_Q_NORM, "attention.q_norm", "weight", per_head ? D : model->num_heads * D);
   const int k = vector(b, OT_ROLE_K_NORM, "attention.k_norm", "weight",
                        per_head ? D : model->num_kv_heads * D);
   ot_op_attributes attributes = head_attributes(b);
@@ -224,11 +224,12 @@ static int attention(ot_builder *b, int layer, int x) {
   const int normed = model->norm_placement == OT_NORM_POST
                          ? x
                          : norm(b, OT_ROLE_ATTENTION_NORM, "attention_norm", x);
-  const projection qkv = {OT_ROLE_QKV,         "attention.qkv",  q_width + 2 * kv_width,
-                          model->hidden_size,  model->qkv_bias,  -1};
+  const projection qkv = {OT_ROLE_QKV,        "attention.qkv", q_width + 2 * kv_width,
+                          model->hidden_size, model->qkv_bias, -1};
   const int packed = rope(b, layer, qk_norm(b, linear(b, normed, &qkv)));
-  const projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",   model->hidden_size,
-                             q_width,                  model->output_bias,   -1};
+  const projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
+                             model->hidden_size,       q_width,
+                             model->output_bias,       -1};
   return join(b, attend(b, layer, packed), x, output, OT_ROLE_ATTENTION_POST_NORM);
 }
 
@@ -257,9 +258,8 @@ static int mlp(ot_builder *b, int x) {
 // ---- blocks ----
 
 static ot_tensor_type hidden_type(const ot_builder *b) {
-  return (ot_tensor_type){.dtype = b->graph->request.storage,
-                          .rank = 2,
-                          .dim = {rows_of(b), model_of(b)->hidden_size}};
+  return (ot_tensor_type){
+      .dtype = b->graph->request.storage, .rank = 2, .dim = {rows_of(b), model_of(b)->hidden_size}};
 }
 
 // The largest |x| that leaves the block, for the health metrics of training.
@@ -341,9 +341,8 @@ static void score(ot_builder *b, const ot_op_attributes *attributes, int x, int 
 }
 
 static void logits(ot_builder *b, const ot_op_attributes *attributes, int x, int weight) {
-  const ot_tensor_type type = {.dtype = b->graph->request.compute,
-                               .rank = 2,
-                               .dim = {rows_of(b), model_of(b)->vocab_size}};
+  const ot_tensor_type type = {
+      .dtype = b->graph->request.compute, .rank = 2, .dim = {rows_of(b), model_of(b)->vocab_size}};
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_external(b, OT_VALUE_RESULT, OT_RESULT_LOGITS, "logits", type), -1, -1, -1, -1};
   ot_builder_op(b, OT_OP_HEAD_LOGITS, attributes, "logits", (int[]){x, weight}, 2, out);
@@ -355,11 +354,23 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.chunk_rows = b->graph->request.head_chunk_rows;
   switch (b->graph->request.mode) {
-    case OT_MODE_TRAIN: loss(b, &attributes, x, weight); return;
-    case OT_MODE_EVALUATE: evaluate(b, &attributes, x, weight); return;
-    case OT_MODE_SCORE: score(b, &attributes, x, weight); return;
-    case OT_MODE_PREFILL: return;
-    case OT_MODE_DECODE: logits(b, &attributes, x, weight); return;
+    case OT_MODE_TRAIN:
+      loss(b, &attributes, x, weight);
+      return;
+    case OT_MODE_EVALUATE:
+      evaluate(b, &attributes, x, weight);
+      return;
+    case OT_MODE_SCORE:
+      score(b, &attributes, x, weight);
+      return;
+    case OT_MODE_PREFILL:
+      return;
+    case OT_MODE_LOGITS:
+    case OT_MODE_DECODE:
+      logits(b, &attributes, x, weight);
+      return;
+    case OT_MODES:
+      break;
   }
   OT_UNREACHABLE();
 }

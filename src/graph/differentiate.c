@@ -8,7 +8,7 @@
 typedef struct backward {
   ot_program *program;
   ot_arena *arena;
-  int *gradient;     // [num forward values] value that holds the gradient so far, or -1
+  int *gradient;  // [num forward values] value that holds the gradient so far, or -1
 } backward;
 
 static bool wants_gradient(const ot_value *value) {
@@ -51,13 +51,19 @@ int ot_program_accumulator(ot_program *program, ot_arena *arena, int parameter, 
 // The value a step's operand names, or -1 when it is not there.
 static int resolve(backward *b, const ot_op *op, ot_ref ref) {
   switch (ref.kind) {
-    case OT_REF_NONE: return -1;
-    case OT_REF_INPUT: return op->in[ref.index];
-    case OT_REF_OUTPUT: return op->out[ref.index];
-    case OT_REF_DOUTPUT: return op->out[ref.index] < 0 ? -1 : b->gradient[op->out[ref.index]];
-    case OT_REF_PARTIAL: return op->in[ref.index] < 0 ? -1 : b->gradient[op->in[ref.index]];
+    case OT_REF_NONE:
+      return -1;
+    case OT_REF_INPUT:
+      return op->in[ref.index];
+    case OT_REF_OUTPUT:
+      return op->out[ref.index];
+    case OT_REF_DOUTPUT:
+      return op->out[ref.index] < 0 ? -1 : b->gradient[op->out[ref.index]];
+    case OT_REF_PARTIAL:
+      return op->in[ref.index] < 0 ? -1 : b->gradient[op->in[ref.index]];
     case OT_REF_DINPUT:
-    case OT_REF_ACCUMULATOR: break;
+    case OT_REF_ACCUMULATOR:
+      break;
   }
   OT_UNREACHABLE();
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Derives the backward ops of a program from the catalog's VJP tables: walks the forward ops in
 // reverse and appends, for each, the ops of its input gradients (I) and weight gradients (W).
-// Gradients of a value with several uses add up in the order in which the uses are met (last first),
-// in one fused op where the VJP takes a partial sum, by an add where it does not.
+// Gradients of a value with several uses add up in the order in which the uses are met (last
+// first), in one fused op where the VJP takes a partial sum, by an add where it does not.
 #pragma once
 
 #include "graph/program.h"

@@ -70,13 +70,14 @@ static void build_constants(ot_graph *graph) {
 
 static void begin_block(ot_builder *builder, int index, const char *name, int layer) {
   ot_block *const block = &builder->graph->blocks[index];
-  *block = (ot_block){
-      .name = name, .layer = layer, .first_parameter = builder->graph->num_parameters};
+  *block =
+      (ot_block){.name = name, .layer = layer, .first_parameter = builder->graph->num_parameters};
   builder->block = block;
   *builder->program = (ot_program){.input = -1, .output = -1, .d_input = -1, .d_output = -1};
 }
 
-// Differentiates the block just written and gives it an equal program made earlier, if there is one.
+// Differentiates the block just written and gives it an equal program made earlier, if there is
+// one.
 static ot_status end_block(ot_builder *builder) {
   OT_TRY(builder->status);
   ot_graph *const graph = builder->graph;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as a chain of blocks (embedding, one a layer, head), each with a program, for one mode and
-// one micro-batch shape. Parameters come out the same, in the same order and place, in every mode.
-// Pass order: build -> place -> differentiate; recompute and order belong to the schedule.
+// A model as a chain of blocks (embedding, one a layer, head), each with a program, for one mode
+// and one micro-batch shape. Parameters come out the same, in the same order and place, in every
+// mode. Pass order: build -> place -> differentiate; recompute and order belong to the schedule.
 #pragma once
 
 #include "describe/model.h"
@@ -12,13 +12,15 @@ typedef enum ot_mode {
   OT_MODE_TRAIN,     // loss and gradients
   OT_MODE_EVALUATE,  // sum of nats and number of targets
   OT_MODE_SCORE,     // log-probability of each target and the greedy choice
+  OT_MODE_LOGITS,    // logits of every row
   OT_MODE_PREFILL,   // fills the key-value cache; no head
   OT_MODE_DECODE,    // one token a sequence against the cache, to logits
+  OT_MODES,
 } ot_mode;
 
 // What is built.
 typedef struct ot_graph_request {
-  const ot_model *model;     // kept; must outlive the graph
+  const ot_model *model;  // kept; must outlive the graph
   ot_mode mode;
   int64_t micro_batch_size;  // B >= 1
   int64_t sequence_length;   // T >= 1; 1 in decode
@@ -31,10 +33,10 @@ typedef struct ot_graph_request {
 } ot_graph_request;
 
 typedef struct ot_block {
-  const char *name;         // "embedding", "layers.3", "head"
-  int layer;                // index of the layer, or -1
-  int program;              // index in graph->programs
-  int first_parameter;      // in graph->parameters
+  const char *name;     // "embedding", "layers.3", "head"
+  int layer;            // index of the layer, or -1
+  int program;          // index in graph->programs
+  int first_parameter;  // in graph->parameters
   int num_parameters;
   int64_t weight_elements;    // of the bucket of weights, padded
   int64_t gradient_elements;  // of the bucket of accumulators: weights, then tied uses
@@ -52,9 +54,9 @@ enum { OT_MAX_CONSTANTS = 2 };
 typedef struct ot_graph {
   ot_graph_request request;
   int num_blocks;
-  ot_block *blocks;          // [num_blocks], each reading the output of the one before
+  ot_block *blocks;  // [num_blocks], each reading the output of the one before
   int num_programs;
-  ot_program *programs;      // [num_programs]
+  ot_program *programs;  // [num_programs]
   int num_parameters;
   ot_parameter *parameters;  // [num_parameters], block by block
   int num_constants;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One table of module names for each naming scheme. Fused parameters (q|k|v, gate|up) have one part
-// for each matrix they hold, whether HF stores these apart (llama) or as one tensor (gpt2's c_attn).
+// for each matrix they hold, whether HF stores these apart (llama) or as one tensor (gpt2's
+// c_attn).
 #include "graph/hf_names.h"
 
 #include "base/text.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainable tensors of a model as the graph builders lay them out. A parameter is a row-major matrix
-// (or vector) inside the flat bucket of its block; it is made of *parts*, the smallest pieces with a
-// meaning of their own (q, k, v, gate, up): what Muon treats as one matrix, what norms are reported
-// for, and what maps to a slice of a tensor in HF files.
+// Trainable tensors of a model as the graph builders lay them out. A parameter is a row-major
+// matrix (or vector) inside the flat bucket of its block; it is made of *parts*, the smallest
+// pieces with a meaning of their own (q, k, v, gate, up): what Muon treats as one matrix, what
+// norms are reported for, and what maps to a slice of a tensor in HF files.
 #pragma once
 
 #include <stdbool.h>
@@ -26,16 +26,16 @@ typedef struct ot_parameter_part {
 } ot_parameter_part;
 
 typedef struct ot_parameter {
-  const char *name;     // unique, "layers.3.attention.qkv.weight"
-  int block;            // index of the block whose bucket holds it
-  int64_t offset;       // elements from the start of the bucket; a multiple of 32
-  int rank;             // 1 or 2
-  int64_t rows, cols;   // cols = 1 for vectors
+  const char *name;    // unique, "layers.3.attention.qkv.weight"
+  int block;           // index of the block whose bucket holds it
+  int64_t offset;      // elements from the start of the bucket; a multiple of 32
+  int rank;            // 1 or 2
+  int64_t rows, cols;  // cols = 1 for vectors
   ot_parameter_kind kind;
   ot_initial initial;
-  double initial_std;   // of OT_INITIAL_NORMAL
-  int tied_to;          // parameter whose storage this use reads, or -1. A tied use has an
-                        // accumulator of its own and no weights; it has no parts
+  double initial_std;  // of OT_INITIAL_NORMAL
+  int tied_to;         // parameter whose storage this use reads, or -1. A tied use has an
+                       // accumulator of its own and no weights; it has no parts
   int num_parts;
   ot_parameter_part *parts;  // [num_parts], covering rows in order without gaps
 } ot_parameter;

@@ -84,13 +84,17 @@ double ot_conversion_elements(ot_conversion conversion, double elements, int ran
   const double once = elements * (ranks - 1) / ranks;
   switch (conversion) {
     case OT_CONVERT_ALL_GATHER:
-    case OT_CONVERT_REDUCE_SCATTER: return once;
-    case OT_CONVERT_ALL_REDUCE: return 2 * once;
-    case OT_CONVERT_ALL_TO_ALL: return once / ranks;
+    case OT_CONVERT_REDUCE_SCATTER:
+      return once;
+    case OT_CONVERT_ALL_REDUCE:
+      return 2 * once;
+    case OT_CONVERT_ALL_TO_ALL:
+      return once / ranks;
     case OT_CONVERT_NONE:
     case OT_CONVERT_RETYPE:
     case OT_CONVERT_SLICE:
-    case OT_CONVERT_IMPOSSIBLE: return 0;
+    case OT_CONVERT_IMPOSSIBLE:
+      return 0;
   }
   OT_UNREACHABLE();
 }

@@ -48,10 +48,10 @@ static ot_status check_inputs(const ot_program *program, const ot_op *op, const 
     OT_CHECK(value >= 0 || optional, OT_BUG, "program %s: op %s lacks input %d", program->name,
              info->name, i);
     if (value < 0) continue;
-    OT_CHECK(!is_made_inside(&program->values[value]) || written[value] ||
-                 value == program->d_output,
-             OT_BUG, "program %s: op %s reads %s before it is written", program->name, info->name,
-             program->values[value].name);
+    OT_CHECK(
+        !is_made_inside(&program->values[value]) || written[value] || value == program->d_output,
+        OT_BUG, "program %s: op %s reads %s before it is written", program->name, info->name,
+        program->values[value].name);
   }
   return OT_OK;
 }
@@ -87,8 +87,8 @@ ot_status ot_program_check(const ot_program *program) {
 // ---- hash and print ----
 
 static uint64_t hash_type(uint64_t hash, const ot_tensor_type *type) {
-  const int64_t fields[] = {type->dtype, type->rank, type->dim[0], type->dim[1], type->dim[2],
-                            type->dim[3]};
+  const int64_t fields[] = {type->dtype,  type->rank,   type->dim[0],
+                            type->dim[1], type->dim[2], type->dim[3]};
   return ot_hash_bytes(hash, fields, sizeof fields);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of one block (embedding, one layer, head): values and ops in single assignment, written
-// forward by a builder, extended by differentiate(). Equal layers share one program; what differs
-// between them (parameters, accumulators, slots) is bound when a segment runs.
+// The program of one block (embedding, one layer, head): values and ops in single assignment,
+// written forward by a builder, extended by differentiate(). Equal layers share one program; what
+// differs between them (parameters, accumulators, slots) is bound when a segment runs.
 #pragma once
 
 #include "base/arena.h"
@@ -50,8 +50,8 @@ typedef struct ot_value {
   const char *name;
   ot_value_kind kind;
   ot_tensor_type type;
-  int index;                               // by kind, see above
-  ot_placement placement[OT_MAX_ATOMS];    // one per mesh atom
+  int index;                             // by kind, see above
+  ot_placement placement[OT_MAX_ATOMS];  // one per mesh atom
 } ot_value;
 
 // The part of a step an op belongs to.
@@ -70,11 +70,11 @@ typedef struct ot_program {
   int num_values;
   ot_value *values;  // [num_values]
   int num_ops;
-  ot_op *ops;        // [num_ops]: forward ops, then (after differentiate) backward ops in order
-  int input;         // value that enters, or -1 (embedding)
-  int output;        // value that leaves, or -1 (head)
-  int d_output;      // gradient of output, or -1; set by differentiate
-  int d_input;       // gradient of input, or -1; set by differentiate
+  ot_op *ops;    // [num_ops]: forward ops, then (after differentiate) backward ops in order
+  int input;     // value that enters, or -1 (embedding)
+  int output;    // value that leaves, or -1 (head)
+  int d_output;  // gradient of output, or -1; set by differentiate
+  int d_input;   // gradient of input, or -1; set by differentiate
   int64_t values_capacity, ops_capacity;
 } ot_program;
 

@@ -32,8 +32,8 @@ static bool any_output(const ot_op *op, const bool *marked) {
   return false;
 }
 
-// A cheap op is worth emitting again when that makes nothing else to be kept: its inputs are read by
-// the backward in any case, or are themselves made again.
+// A cheap op is worth emitting again when that makes nothing else to be kept: its inputs are read
+// by the backward in any case, or are themselves made again.
 static bool worth_emitting(const ot_program *program, const ot_op *op, const bool *needed) {
   return ot_op_info_of(op->kind)->cheap && inputs_there(program, op, needed);
 }
@@ -42,9 +42,12 @@ static bool re_emits(const ot_program *program, const ot_op *op, ot_recompute po
                      const bool *needed) {
   if (!is_forward(op) || ot_op_info_of(op->kind)->class != OT_CLASS_PURE) return false;
   switch (policy) {
-    case OT_RECOMPUTE_NONE: return false;
-    case OT_RECOMPUTE_SELECTIVE: return worth_emitting(program, op, needed);
-    case OT_RECOMPUTE_FULL: return true;
+    case OT_RECOMPUTE_NONE:
+      return false;
+    case OT_RECOMPUTE_SELECTIVE:
+      return worth_emitting(program, op, needed);
+    case OT_RECOMPUTE_FULL:
+      return true;
   }
   OT_UNREACHABLE();
 }

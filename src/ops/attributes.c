@@ -7,7 +7,13 @@
 
 #include "base/text.h"
 
-typedef enum field_type { FIELD_INT, FIELD_INT64, FIELD_UINT64, FIELD_DOUBLE, FIELD_BOOL } field_type;
+typedef enum field_type {
+  FIELD_INT,
+  FIELD_INT64,
+  FIELD_UINT64,
+  FIELD_DOUBLE,
+  FIELD_BOOL
+} field_type;
 
 typedef struct attribute_field {
   const char *name;
@@ -59,10 +65,13 @@ static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_f
       memcpy(&value, place, sizeof value);
       return (uint64_t)(int64_t)value;
     }
-    case FIELD_BOOL: return *place ? 1 : 0;
+    case FIELD_BOOL:
+      return *place ? 1 : 0;
     case FIELD_INT64:
     case FIELD_UINT64:
-    case FIELD_DOUBLE: memcpy(&bits, place, sizeof bits); return bits;
+    case FIELD_DOUBLE:
+      memcpy(&bits, place, sizeof bits);
+      return bits;
   }
   OT_UNREACHABLE();
 }

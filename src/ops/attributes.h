@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading an op's attributes field by field: the one table of their names, from which they are hashed
-// (padding never counts) and printed (fields that are zero are left out).
+// Reading an op's attributes field by field: the one table of their names, from which they are
+// hashed (padding never counts) and printed (fields that are zero are left out).
 #pragma once
 
 #include "base/text_builder.h"

@@ -23,7 +23,8 @@ bool ot_base_is_defined(ot_base base) {
     case OT_BASE_BATCH:
     case OT_BASE_CONSTANT:
     case OT_BASE_SCALAR:
-    case OT_BASE_CACHE: return true;
+    case OT_BASE_CACHE:
+      return true;
     case OT_BASE_NONE:
     case OT_BASE_GRADIENT:
     case OT_BASE_TIED_GRADIENT:
@@ -36,8 +37,10 @@ bool ot_base_is_defined(ot_base base) {
     case OT_BASE_STATISTIC:
     case OT_BASE_SQUARES:
     case OT_BASE_UPDATES:
-    case OT_BASE_RESULT: return false;
-    case OT_BASES: break;
+    case OT_BASE_RESULT:
+      return false;
+    case OT_BASES:
+      break;
   }
   OT_UNREACHABLE();
 }
@@ -54,9 +57,14 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
       key[3] = 0;
       break;
     case OT_BASE_INPUT:
-    case OT_BASE_D_INPUT: key[3] = 0; break;
-    case OT_BASE_SLOT: break;
-    case OT_BASE_SCRATCH: key[0] += entry->phase == OT_PHASE_FORWARD ? OT_BASES : 0; break;
+    case OT_BASE_D_INPUT:
+      key[3] = 0;
+      break;
+    case OT_BASE_SLOT:
+      break;
+    case OT_BASE_SCRATCH:
+      key[0] += entry->phase == OT_PHASE_FORWARD ? OT_BASES : 0;
+      break;
     case OT_BASE_NONE:
     case OT_BASE_WEIGHT:
     case OT_BASE_TIED:
@@ -72,16 +80,18 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
     case OT_BASE_SQUARES:
     case OT_BASE_UPDATES:
     case OT_BASE_CACHE:
-    case OT_BASE_RESULT: return 0;
-    case OT_BASES: OT_UNREACHABLE();
+    case OT_BASE_RESULT:
+      return 0;
+    case OT_BASES:
+      OT_UNREACHABLE();
   }
   return ot_hash_bytes(OT_HASH_START, key, sizeof key) | 1u;
 }
 
 static void add(access_builder *b, ot_access access) {
   ot_access_list *const list = b->list;
-  list->accesses = ot_arena_grow(b->arena, list->accesses, list->count, &b->capacity,
-                                 sizeof *list->accesses);
+  list->accesses =
+      ot_arena_grow(b->arena, list->accesses, list->count, &b->capacity, sizeof *list->accesses);
   list->accesses[list->count++] = access;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an order reads and writes, byte range by byte range: the raw material of the check and of the
-// memory guards. Each access names the tensor it means, so that two tensors at one address are told
-// apart.
+// What an order reads and writes, byte range by byte range: the raw material of the check and of
+// the memory guards. Each access names the tensor it means, so that two tensors at one address are
+// told apart.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -15,7 +15,7 @@ typedef enum ot_access_kind {
 typedef struct ot_access {
   ot_access_kind kind;
   ot_base base;
-  bool workspace;    // scratch of one task
+  bool workspace;  // scratch of one task
   int entry, task;
   int micro_batch;
   int64_t begin, end;  // bytes in the arena, end exclusive

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions, then segments and orders. Orders of the step are written by order_step.c, those without a
-// backward by order_forward.c.
+// Regions, then segments and orders. Orders of the step are written by order_step.c, those without
+// a backward by order_forward.c.
 #include "schedule/build.h"
 
 #include "schedule/builder_state.h"
@@ -12,13 +12,12 @@
 
 static int64_t bucket(ot_build *b, ot_memory_class class, const char *what, int block,
                       int64_t bytes) {
-  const char *const name =
-      ot_arena_format(b->arena, "%s.%s", what, b->shape->blocks[block].name);
+  const char *const name = ot_arena_format(b->arena, "%s.%s", what, b->shape->blocks[block].name);
   return ot_region_persistent(&b->map, class, bytes, name);
 }
 
 static void place_buckets(ot_build *b) {
-  const ot_graph *const train = b->request->train;
+  const ot_graph *const train = b->request->graphs[OT_MODE_TRAIN];
   const int64_t wide = ot_dtype_bytes(b->shape->request.compute);
   const int64_t narrow = ot_dtype_bytes(b->shape->request.storage);
   const bool master = wide != narrow;
@@ -58,7 +57,8 @@ static int64_t cache_bytes(const ot_graph *graph) {
 
 static void place_buffers(ot_build *b) {
   const int n = b->shape->num_blocks;
-  const ot_graph *const cached = b->request->decode ? b->request->decode : b->request->prefill;
+  const ot_graph *const decode = b->request->graphs[OT_MODE_DECODE];
+  const ot_graph *const cached = decode ? decode : b->request->graphs[OT_MODE_PREFILL];
   b->scalars = buffer(b, "scalars", OT_STEP_SCALARS * 8);
   b->statistics = buffer(b, "statistics", (int64_t)n * OT_BLOCK_STATISTICS * 8);
   b->squares = buffer(b, "squares", (int64_t)b->schedule->num_parts * 8);
@@ -84,8 +84,8 @@ int ot_build_add_segment(ot_build *b, const ot_segment *segment) {
 }
 
 ot_entry *ot_build_add_entry(ot_build *b, ot_order *order, int segment, int block) {
-  order->entries = ot_arena_grow(b->arena, order->entries, order->num_entries,
-                                 &b->entries_capacity, sizeof *order->entries);
+  order->entries = ot_arena_grow(b->arena, order->entries, order->num_entries, &b->entries_capacity,
+                                 sizeof *order->entries);
   ot_entry *const entry = &order->entries[order->num_entries++];
   *entry = (ot_entry){.phase = b->schedule->segments[segment].phase,
                       .lane = OT_LANE_COMPUTE,
@@ -121,7 +121,7 @@ void ot_build_bind_block(const ot_build *b, ot_entry *entry) {
       entry->base[OT_BASE_TIED] = b->weights[b->shape->parameters[tied_to].block];
     }
   }
-  if (b->request->train) entry->base[OT_BASE_GRADIENT] = b->gradients[block];
+  if (b->request->graphs[OT_MODE_TRAIN]) entry->base[OT_BASE_GRADIENT] = b->gradients[block];
 }
 
 // ---- the whole ----
@@ -163,20 +163,21 @@ static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
   for (int i = 0; i < common; i++) {
     const ot_parameter *const x = &a->parameters[i];
     const ot_parameter *const y = &b->parameters[i];
-    OT_CHECK(x->block == y->block && x->offset == y->offset && x->rows == y->rows &&
-                 x->cols == y->cols,
-             OT_BUG, "schedule: parameter %s lies elsewhere in another mode", x->name);
+    OT_CHECK(
+        x->block == y->block && x->offset == y->offset && x->rows == y->rows && x->cols == y->cols,
+        OT_BUG, "schedule: parameter %s lies elsewhere in another mode", x->name);
   }
   OT_CHECK(constant_bytes(a) == constant_bytes(b), OT_BUG,
            "schedule: tables of two modes differ in size");
   return OT_OK;
 }
 
+// Prefill has no head, so it says where weights lie only when it is alone.
 static const ot_graph *first_graph(const ot_schedule_request *request) {
-  if (request->train) return request->train;
-  if (request->evaluate) return request->evaluate;
-  if (request->score) return request->score;
-  return request->decode ? request->decode : request->prefill;
+  for (int mode = 0; mode < OT_MODES; mode++) {
+    if (request->graphs[mode] && mode != OT_MODE_PREFILL) return request->graphs[mode];
+  }
+  return request->graphs[OT_MODE_PREFILL];
 }
 
 ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
@@ -184,19 +185,22 @@ ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
   ot_build b = {.request = request, .arena = arena, .schedule = schedule};
   b.shape = first_graph(request);
   OT_ASSERT(b.shape != NULL);
-  OT_TRY(check_same_weights(b.shape, request->evaluate));
-  OT_TRY(check_same_weights(b.shape, request->score));
-  OT_TRY(check_same_weights(b.shape, request->decode));
-  OT_TRY(check_same_weights(b.shape, request->prefill));
+  for (int mode = 0; mode < OT_MODES; mode++) {
+    OT_TRY(check_same_weights(b.shape, request->graphs[mode]));
+  }
   begin(&b);
   place_buckets(&b);
   place_buffers(&b);
   add_setup(&b);
-  if (request->train) ot_build_step_orders(&b);
-  if (request->evaluate) ot_build_forward_order(&b, OT_ORDER_EVALUATE, request->evaluate);
-  if (request->score) ot_build_forward_order(&b, OT_ORDER_SCORE, request->score);
-  if (request->prefill) ot_build_forward_order(&b, OT_ORDER_PREFILL, request->prefill);
-  if (request->decode) ot_build_forward_order(&b, OT_ORDER_DECODE, request->decode);
+  for (int mode = 0; mode < OT_MODES; mode++) {
+    const ot_graph *const graph = request->graphs[mode];
+    if (!graph) continue;
+    if (mode == OT_MODE_TRAIN) {
+      ot_build_step_orders(&b);
+    } else {
+      ot_build_forward_order(&b, ot_order_of_mode((ot_mode)mode), graph);
+    }
+  }
   schedule->bill.peak_bytes = schedule->arena_bytes;
   return OT_OK;
 }

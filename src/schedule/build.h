@@ -7,16 +7,13 @@
 #include "schedule/schedule.h"
 
 typedef struct ot_schedule_request {
-  const ot_graph *train;     // each may be null; at least one is given
-  const ot_graph *evaluate;
-  const ot_graph *score;
-  const ot_graph *prefill;
-  const ot_graph *decode;
-  const ot_run *run;         // optimizer and recompute; needed with `train`
-  const int *micro_batches;  // [num_micro_batches] numbers of micro-batches a step may have, distinct
+  const ot_graph *graphs[OT_MODES];  // by mode; null where the mode is not needed
+  const ot_run *run;                 // optimizer and recompute; needed to train
+  const int
+      *micro_batches;  // [num_micro_batches] numbers of micro-batches a step may have, distinct
   int num_micro_batches;
-  bool split_backward;       // I and W as segments of their own, in place of B
-  int64_t guard_bytes;       // free bytes behind buffers; 0 outside tests
+  bool split_backward;  // I and W as segments of their own, in place of B
+  int64_t guard_bytes;  // free bytes behind buffers; 0 outside tests
 } ot_schedule_request;
 
 ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,

@@ -52,7 +52,8 @@ static int64_t best_gap(const placed *taken, int count, int64_t bytes) {
   return best >= 0 ? best : top;
 }
 
-int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_bytes, ot_arena *arena) {
+int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_bytes,
+                           ot_arena *arena) {
   int *const order = ot_arena_array(arena, count + 1, sizeof(int));
   placed *const taken = ot_arena_array(arena, count + 1, sizeof(placed));
   int64_t peak = 0;
@@ -81,8 +82,8 @@ int64_t ot_layout_lower_bound(const ot_interval *intervals, int count) {
   for (int i = 0; i < count; i++) {
     int64_t live = 0;
     for (int k = 0; k < count; k++) {
-      const bool alive = intervals[k].first <= intervals[i].first &&
-                         intervals[i].first <= intervals[k].last;
+      const bool alive =
+          intervals[k].first <= intervals[i].first && intervals[i].first <= intervals[k].last;
       live += alive ? ot_align(intervals[k].bytes) : 0;
     }
     if (live > bound) bound = live;

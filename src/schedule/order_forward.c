@@ -22,8 +22,8 @@ static ot_segment forward_segment(ot_build *b, const ot_graph *graph, int block)
 void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *graph) {
   const int n = graph->num_blocks;
   const ot_graph_request *const r = &graph->request;
-  const int64_t hidden = r->micro_batch_size * r->sequence_length * r->model->hidden_size *
-                         ot_dtype_bytes(r->storage);
+  const int64_t hidden =
+      r->micro_batch_size * r->sequence_length * r->model->hidden_size * ot_dtype_bytes(r->storage);
   int *const segments = ot_arena_array(b->arena, n, sizeof(int));
   int64_t scratch_bytes = 0;
   for (int i = 0; i < n; i++) {
@@ -33,10 +33,10 @@ void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *gra
   }
   ot_region_begin_order(&b->map);
   ot_region_map *const map = &b->map;
-  const int64_t batch = ot_region_transient(map, OT_MEMORY_BUFFERS, kind,
-                                            ot_segment_batch_bytes(graph), "batch");
-  const int64_t result = ot_region_transient(map, OT_MEMORY_BUFFERS, kind,
-                                             ot_segment_result_bytes(graph), "result");
+  const int64_t batch =
+      ot_region_transient(map, OT_MEMORY_BUFFERS, kind, ot_segment_batch_bytes(graph), "batch");
+  const int64_t result =
+      ot_region_transient(map, OT_MEMORY_BUFFERS, kind, ot_segment_result_bytes(graph), "result");
   const int64_t hand[2] = {
       ot_region_transient(map, OT_MEMORY_ACTIVATIONS, kind, hidden, "activation.0"),
       ot_region_transient(map, OT_MEMORY_ACTIVATIONS, kind, hidden, "activation.1")};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of a rank that holds every block: micro-batch by micro-batch, forward through the
-// blocks and back, then tied sums, the norm, clipping and the optimizer. With one stage every
+// The training step of a rank that holds every block: micro-batch by micro-batch, forward through
+// the blocks and back, then tied sums, the norm, clipping and the optimizer. With one stage every
 // pipeline order is this one.
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
@@ -9,7 +9,7 @@
 
 // Segments of one block; -1 where a phase has no tasks.
 typedef struct block_segments {
-  int forward[2];   // [first micro-batch, later]
+  int forward[2];  // [first micro-batch, later]
   int recompute;
   int backward[2];  // B, or I when split
   int weight[2];    // W when split
@@ -195,7 +195,7 @@ static void add_update(step_builder *s, ot_order *order) {
 }
 
 void ot_build_step_orders(ot_build *b) {
-  const ot_graph *const graph = b->request->train;
+  const ot_graph *const graph = b->request->graphs[OT_MODE_TRAIN];
   const int n = graph->num_blocks;
   step_builder s = {.b = b, .graph = graph};
   s.storage = ot_arena_array(b->arena, n, sizeof *s.storage);
@@ -215,8 +215,7 @@ void ot_build_step_orders(ot_build *b) {
   ot_update_begin(graph, b->arena, &zero);
   const int begin = ot_build_add_segment(b, &zero);
   for (int i = 0; i < b->request->num_micro_batches; i++) {
-    ot_order *const order =
-        ot_build_add_order(b, OT_ORDER_STEP, b->request->micro_batches[i]);
+    ot_order *const order = ot_build_add_order(b, OT_ORDER_STEP, b->request->micro_batches[i]);
     add_step(&s, order, begin, -1);
     for (int m = 0; m < order->micro_batches; m++) add_micro_batch(&s, order, m);
     add_update(&s, order);

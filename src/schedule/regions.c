@@ -19,11 +19,9 @@ static int64_t append(ot_region_map *map, ot_region region) {
 int64_t ot_region_persistent(ot_region_map *map, ot_memory_class class, int64_t bytes,
                              const char *name) {
   OT_ASSERT(map->top == map->persistent_end);
-  const int64_t offset = append(map, (ot_region){.name = name,
-                                                 .class = class,
-                                                 .persistent = true,
-                                                 .order = -1,
-                                                 .bytes = bytes});
+  const int64_t offset = append(
+      map,
+      (ot_region){.name = name, .class = class, .persistent = true, .order = -1, .bytes = bytes});
   map->persistent_end = map->top;
   map->schedule->bill.class_bytes[class] += map->top - offset;
   return offset;
@@ -33,8 +31,8 @@ void ot_region_begin_order(ot_region_map *map) { map->top = map->persistent_end;
 
 int64_t ot_region_transient(ot_region_map *map, ot_memory_class class, ot_order_kind order,
                             int64_t bytes, const char *name) {
-  const int64_t offset = append(
-      map, (ot_region){.name = name, .class = class, .order = (int)order, .bytes = bytes});
+  const int64_t offset =
+      append(map, (ot_region){.name = name, .class = class, .order = (int)order, .bytes = bytes});
   if (order == OT_ORDER_STEP) map->schedule->bill.class_bytes[class] += map->top - offset;
   return offset;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The map of the arena while a schedule is built: persistent regions one after the other, then, from
-// where they end, the regions of each order, laid over each other.
+// The map of the arena while a schedule is built: persistent regions one after the other, then,
+// from where they end, the regions of each order, laid over each other.
 #pragma once
 
 #include "schedule/schedule.h"

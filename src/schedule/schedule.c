@@ -10,10 +10,10 @@
 #include "ops/catalog.h"
 
 static const char *const phase_names[] = {
-    [OT_PHASE_SETUP] = "setup",       [OT_PHASE_BEGIN] = "begin", [OT_PHASE_FORWARD] = "F",
-    [OT_PHASE_RECOMPUTE] = "R",       [OT_PHASE_INPUT] = "I",     [OT_PHASE_WEIGHT] = "W",
-    [OT_PHASE_BACKWARD] = "B",        [OT_PHASE_TIE] = "tie",     [OT_PHASE_NORM] = "norm",
-    [OT_PHASE_CLIP] = "clip",         [OT_PHASE_UPDATE] = "update",
+    [OT_PHASE_SETUP] = "setup", [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
+    [OT_PHASE_RECOMPUTE] = "R", [OT_PHASE_INPUT] = "I",       [OT_PHASE_WEIGHT] = "W",
+    [OT_PHASE_BACKWARD] = "B",  [OT_PHASE_TIE] = "tie",       [OT_PHASE_NORM] = "norm",
+    [OT_PHASE_CLIP] = "clip",   [OT_PHASE_UPDATE] = "update",
 };
 static_assert(sizeof phase_names / sizeof phase_names[0] == OT_PHASES, "one name each");
 
@@ -61,8 +61,19 @@ const char *ot_memory_class_name(ot_memory_class class) {
 }
 
 static const char *order_name(ot_order_kind kind) {
-  static const char *const names[] = {"setup", "step", "evaluate", "score", "prefill", "decode"};
+  static const char *const names[] = {"setup",  "step",    "evaluate", "score",
+                                      "logits", "prefill", "decode"};
   return names[kind];
+}
+
+ot_order_kind ot_order_of_mode(ot_mode mode) {
+  static const ot_order_kind kinds[] = {
+      [OT_MODE_TRAIN] = OT_ORDER_STEP,      [OT_MODE_EVALUATE] = OT_ORDER_EVALUATE,
+      [OT_MODE_SCORE] = OT_ORDER_SCORE,     [OT_MODE_LOGITS] = OT_ORDER_LOGITS,
+      [OT_MODE_PREFILL] = OT_ORDER_PREFILL, [OT_MODE_DECODE] = OT_ORDER_DECODE,
+  };
+  static_assert(sizeof kinds / sizeof kinds[0] == OT_MODES, "one order for each mode");
+  return kinds[mode];
 }
 
 int ot_schedule_find_order(const ot_schedule *schedule, ot_order_kind kind, int micro_batches) {
@@ -92,7 +103,8 @@ ot_cost ot_task_cost(const ot_task *task) {
 
 static double segment_flops(const ot_segment *segment) {
   double flops = 0;
-  for (int i = 0; i < segment->num_tasks; i++) flops += ot_task_cost(&segment->tasks[i]).matrix_flops;
+  for (int i = 0; i < segment->num_tasks; i++)
+    flops += ot_task_cost(&segment->tasks[i]).matrix_flops;
   return flops;
 }
 
@@ -180,8 +192,7 @@ const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   ot_text_appendf(&text, "schedule compute=%s threads=%d arena=%lld hash=%016llx\n",
                   ot_dtype_name(schedule->compute), schedule->threads,
-                  (long long)schedule->arena_bytes,
-                  (unsigned long long)ot_schedule_hash(schedule));
+                  (long long)schedule->arena_bytes, (unsigned long long)ot_schedule_hash(schedule));
   for (int i = 0; i < schedule->num_regions; i++) {
     const ot_region *const region = &schedule->regions[i];
     ot_text_appendf(&text, "region %-28s %-11s %12lld + %lld%s\n", region->name,

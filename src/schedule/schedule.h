@@ -7,11 +7,13 @@
 //   order    a list of entries: which segment runs next, for which block and micro-batch, and where
 //            its bases are in the arena
 //
-// Step-level work (clipping, optimizer, gathers, reductions) is made of segments too, so an order is
-// the whole program of a rank and there is one kind of thing to check, print, price and run.
+// Step-level work (clipping, optimizer, gathers, reductions) is made of segments too, so an order
+// is the whole program of a rank and there is one kind of thing to check, print, price and run.
 //
-//   arena   | weights | gradients | moments, master | scalars, batch, tables | activations, scratch |
-//           |<--------------------- persistent, for all orders ------------>|<-- laid per order --->|
+//   arena   | weights | gradients | moments, master | scalars, batch, tables | activations, scratch
+//   |
+//           |<--------------------- persistent, for all orders ------------>|<-- laid per order
+//           --->|
 #pragma once
 
 #include "base/arena.h"
@@ -51,28 +53,28 @@ typedef enum ot_phase {
 
 // What an operand's offset counts from; an entry says where each is in the arena.
 typedef enum ot_base {
-  OT_BASE_NONE,       // absent operand
-  OT_BASE_WEIGHT,     // bucket of the block's weights
-  OT_BASE_TIED,       // bucket that holds a tied weight
-  OT_BASE_GRADIENT,   // bucket of the block's accumulators
+  OT_BASE_NONE,           // absent operand
+  OT_BASE_WEIGHT,         // bucket of the block's weights
+  OT_BASE_TIED,           // bucket that holds a tied weight
+  OT_BASE_GRADIENT,       // bucket of the block's accumulators
   OT_BASE_TIED_GRADIENT,  // bucket that holds the accumulator of a tied use
-  OT_BASE_MOMENT_1,   // first moments (momentum)
-  OT_BASE_MOMENT_2,   // second moments
-  OT_BASE_MASTER,     // full-precision copy of the weights
-  OT_BASE_SLOT,       // what the backward of (block, micro-batch) finds kept
-  OT_BASE_INPUT,      // activation that enters the block
-  OT_BASE_OUTPUT,     // activation that leaves it
-  OT_BASE_D_OUTPUT,   // gradient that enters the block backwards
-  OT_BASE_D_INPUT,    // gradient that leaves it
-  OT_BASE_SCRATCH,    // transients of one segment (or of R and what follows it)
-  OT_BASE_BATCH,      // fields of the micro-batch
-  OT_BASE_CONSTANT,   // tables
-  OT_BASE_SCALAR,     // ot_step_scalar, float64
-  OT_BASE_STATISTIC,  // ot_block_statistic of the block, float64
-  OT_BASE_SQUARES,    // squared gradient norm of each part of the block, float64
-  OT_BASE_UPDATES,    // squared update and weight norm of each part of the block, float64 pairs
-  OT_BASE_CACHE,      // key-value cache of the block
-  OT_BASE_RESULT,     // what score and decode hand out
+  OT_BASE_MOMENT_1,       // first moments (momentum)
+  OT_BASE_MOMENT_2,       // second moments
+  OT_BASE_MASTER,         // full-precision copy of the weights
+  OT_BASE_SLOT,           // what the backward of (block, micro-batch) finds kept
+  OT_BASE_INPUT,          // activation that enters the block
+  OT_BASE_OUTPUT,         // activation that leaves it
+  OT_BASE_D_OUTPUT,       // gradient that enters the block backwards
+  OT_BASE_D_INPUT,        // gradient that leaves it
+  OT_BASE_SCRATCH,        // transients of one segment (or of R and what follows it)
+  OT_BASE_BATCH,          // fields of the micro-batch
+  OT_BASE_CONSTANT,       // tables
+  OT_BASE_SCALAR,         // ot_step_scalar, float64
+  OT_BASE_STATISTIC,      // ot_block_statistic of the block, float64
+  OT_BASE_SQUARES,        // squared gradient norm of each part of the block, float64
+  OT_BASE_UPDATES,        // squared update and weight norm of each part of the block, float64 pairs
+  OT_BASE_CACHE,          // key-value cache of the block
+  OT_BASE_RESULT,         // what score and decode hand out
   OT_BASES,
 } ot_base;
 
@@ -90,26 +92,26 @@ typedef struct ot_task {
   ot_op_attributes attributes;
   ot_operand in[OT_MAX_INPUTS];
   ot_operand out[OT_MAX_OUTPUTS];
-  int64_t workspace;        // bytes from OT_BASE_SCRATCH
+  int64_t workspace;  // bytes from OT_BASE_SCRATCH
   int64_t workspace_bytes;
 } ot_task;
 
 typedef struct ot_segment {
-  const char *name;       // "layer_0.B", "update.layer_0"
+  const char *name;  // "layer_0.B", "update.layer_0"
   ot_phase phase;
   int num_tasks;
-  ot_task *tasks;         // [num_tasks]
+  ot_task *tasks;  // [num_tasks]
   int64_t scratch_bytes;
-  uint64_t hash;          // equal segments are one
+  uint64_t hash;  // equal segments are one
 } ot_segment;
 
 typedef struct ot_entry {
   ot_phase phase;
   ot_lane lane;
   int segment;
-  int block;        // -1 for the whole step
-  int micro_batch;  // -1 for the whole step
-  int wait;         // entry on another lane that must be done first, or -1
+  int block;               // -1 for the whole step
+  int micro_batch;         // -1 for the whole step
+  int wait;                // entry on another lane that must be done first, or -1
   int64_t base[OT_BASES];  // bytes from the start of the arena; -1 where nothing is bound
 } ot_entry;
 
@@ -118,6 +120,7 @@ typedef enum ot_order_kind {
   OT_ORDER_STEP,      // one for each number of micro-batches that the run uses
   OT_ORDER_EVALUATE,  // one micro-batch
   OT_ORDER_SCORE,
+  OT_ORDER_LOGITS,
   OT_ORDER_PREFILL,
   OT_ORDER_DECODE,
 } ot_order_kind;
@@ -145,7 +148,7 @@ typedef struct ot_region {
   const char *name;
   ot_memory_class class;
   bool persistent;
-  int order;        // index of the order kind it belongs to when not persistent
+  int order;  // index of the order kind it belongs to when not persistent
   int64_t offset, bytes;
 } ot_region;
 
@@ -156,30 +159,33 @@ typedef struct ot_memory_bill {
 } ot_memory_bill;
 
 struct ot_schedule {
-  int threads;        // of each kernel
+  int threads;  // of each kernel
   ot_dtype compute;
   int num_segments;
   ot_segment *segments;  // [num_segments]
   int num_orders;
-  ot_order *orders;      // [num_orders]
+  ot_order *orders;  // [num_orders]
   int num_regions;
-  ot_region *regions;    // [num_regions], by offset within persistent, then by order
+  ot_region *regions;  // [num_regions], by offset within persistent, then by order
   int num_blocks;
-  int num_parts;         // of all parameters, in parameter order: length of squares and updates
-  int64_t guard_bytes;   // free bytes behind each buffer, for canaries in tests
+  int num_parts;        // of all parameters, in parameter order: length of squares and updates
+  int64_t guard_bytes;  // free bytes behind each buffer, for canaries in tests
   int64_t arena_bytes;
   ot_memory_bill bill;
 };
 
-// Proves, before anything runs: operands lie inside the arena; nothing is read that was not written,
-// or was overwritten since by another buffer; nobody writes what a later entry still reads;
-// micro-batches reach each accumulator in their order; the highest byte is the planned peak.
+// Proves, before anything runs: operands lie inside the arena; nothing is read that was not
+// written, or was overwritten since by another buffer; nobody writes what a later entry still
+// reads; micro-batches reach each accumulator in their order; the highest byte is the planned peak.
 ot_status ot_schedule_check(const ot_schedule *schedule, ot_arena *arena);
 
 // Stable text of segments and orders.
 const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena);
 
 uint64_t ot_schedule_hash(const ot_schedule *schedule);
+
+// The kind of order that runs a mode.
+ot_order_kind ot_order_of_mode(ot_mode mode);
 
 // The order of `kind` with `micro_batches` (any when 0), or -1.
 int ot_schedule_find_order(const ot_schedule *schedule, ot_order_kind kind, int micro_batches);

@@ -25,11 +25,10 @@ typedef struct checker {
 static const char *describe(const checker *c, const ot_access *access) {
   const ot_entry *const entry = &c->order->entries[access->entry];
   const ot_segment *const segment = &c->schedule->segments[entry->segment];
-  return ot_arena_format(c->arena, "entry %d (%s), task %d (%s), %s bytes [%lld, %lld)",
-                         access->entry, segment->name, access->task,
-                         ot_op_info_of(segment->tasks[access->task].op)->name,
-                         ot_base_name(access->base), (long long)access->begin,
-                         (long long)access->end);
+  return ot_arena_format(
+      c->arena, "entry %d (%s), task %d (%s), %s bytes [%lld, %lld)", access->entry, segment->name,
+      access->task, ot_op_info_of(segment->tasks[access->task].op)->name,
+      ot_base_name(access->base), (long long)access->begin, (long long)access->end);
 }
 
 // Index of the first range that ends behind `begin`.
@@ -103,8 +102,8 @@ static bool overlaps(const ot_access *a, const ot_access *b) {
   return a->begin < b->end && b->begin < a->end;
 }
 
-// Within one task, outputs and workspace must keep off the inputs and off each other; an in-place op
-// may write output 0 exactly where its first operand lies.
+// Within one task, outputs and workspace must keep off the inputs and off each other; an in-place
+// op may write output 0 exactly where its first operand lies.
 static ot_status check_task(checker *c, const ot_access *accesses, int64_t count) {
   const ot_entry *const entry = &c->order->entries[accesses[0].entry];
   const ot_task *const task = &c->schedule->segments[entry->segment].tasks[accesses[0].task];
@@ -117,8 +116,7 @@ static ot_status check_task(checker *c, const ot_access *accesses, int64_t count
       if (both_read || !overlaps(a, b)) continue;
       const bool same = in_place && a->begin == b->begin && a->end == b->end && k == 0;
       const bool scalars = a->base == OT_BASE_SCALAR && b->base == OT_BASE_SCALAR;
-      OT_CHECK(same || scalars, OT_BUG, "schedule: %s overlaps %s", describe(c, a),
-               describe(c, b));
+      OT_CHECK(same || scalars, OT_BUG, "schedule: %s overlaps %s", describe(c, a), describe(c, b));
     }
   }
   return OT_OK;

@@ -26,13 +26,16 @@ static int64_t result_bytes(const ot_graph *graph, ot_result result) {
   const ot_graph_request *const request = &graph->request;
   const int64_t rows = request->micro_batch_size * request->sequence_length;
   switch (result) {
-    case OT_RESULT_LOGPROBS: return request->mode == OT_MODE_SCORE ? rows * 8 : 0;
-    case OT_RESULT_GREEDY: return request->mode == OT_MODE_SCORE ? rows * 4 : 0;
+    case OT_RESULT_LOGPROBS:
+      return request->mode == OT_MODE_SCORE ? rows * 8 : 0;
+    case OT_RESULT_GREEDY:
+      return request->mode == OT_MODE_SCORE ? rows * 4 : 0;
     case OT_RESULT_LOGITS:
-      return request->mode == OT_MODE_DECODE
+      return request->mode == OT_MODE_DECODE || request->mode == OT_MODE_LOGITS
                  ? rows * request->model->vocab_size * ot_dtype_bytes(request->compute)
                  : 0;
-    case OT_RESULTS: break;
+    case OT_RESULTS:
+      break;
   }
   OT_UNREACHABLE();
 }
@@ -73,21 +76,28 @@ static ot_place place_of(const lowering *l, int index) {
   const ot_value *const value = &l->program->values[index];
   const ot_graph *const graph = l->request->graph;
   switch (value->kind) {
-    case OT_VALUE_INPUT: return (ot_place){OT_BASE_INPUT, 0};
+    case OT_VALUE_INPUT:
+      return (ot_place){OT_BASE_INPUT, 0};
     case OT_VALUE_ACTIVATION:
-    case OT_VALUE_GRADIENT: return ot_storage_place(l->request->storage, index, l->side);
-    case OT_VALUE_PARAMETER: return weight_place(l, value);
+    case OT_VALUE_GRADIENT:
+      return ot_storage_place(l->request->storage, index, l->side);
+    case OT_VALUE_PARAMETER:
+      return weight_place(l, value);
     case OT_VALUE_ACCUMULATOR:
-      return (ot_place){OT_BASE_GRADIENT, parameter_of(l, value->index)->offset *
-                                              ot_dtype_bytes(value->type.dtype)};
+      return (ot_place){OT_BASE_GRADIENT,
+                        parameter_of(l, value->index)->offset * ot_dtype_bytes(value->type.dtype)};
     case OT_VALUE_BATCH:
-      return (ot_place){OT_BASE_BATCH, ot_segment_batch_offset(graph, (ot_batch_field)value->index)};
+      return (ot_place){OT_BASE_BATCH,
+                        ot_segment_batch_offset(graph, (ot_batch_field)value->index)};
     case OT_VALUE_CONSTANT:
       return (ot_place){OT_BASE_CONSTANT,
                         value->index == 0 ? 0 : ot_align(ot_type_bytes(&graph->constants[0].type))};
-    case OT_VALUE_SCALAR: return (ot_place){OT_BASE_SCALAR, value->index * 8};
-    case OT_VALUE_STATISTIC: return (ot_place){OT_BASE_STATISTIC, value->index * 8};
-    case OT_VALUE_CACHE: return (ot_place){OT_BASE_CACHE, 0};
+    case OT_VALUE_SCALAR:
+      return (ot_place){OT_BASE_SCALAR, value->index * 8};
+    case OT_VALUE_STATISTIC:
+      return (ot_place){OT_BASE_STATISTIC, value->index * 8};
+    case OT_VALUE_CACHE:
+      return (ot_place){OT_BASE_CACHE, 0};
     case OT_VALUE_RESULT:
       return (ot_place){OT_BASE_RESULT, ot_segment_result_offset(graph, (ot_result)value->index)};
   }
@@ -108,18 +118,24 @@ static ot_operand operand(const lowering *l, int value) {
 static bool belongs(const ot_segment_request *request, int op) {
   const ot_part part = request->storage->program->ops[op].part;
   switch (request->phase) {
-    case OT_PHASE_FORWARD: return part == OT_PART_FORWARD;
-    case OT_PHASE_RECOMPUTE: return request->storage->set.emitted[op];
-    case OT_PHASE_INPUT: return part == OT_PART_INPUT;
-    case OT_PHASE_WEIGHT: return part == OT_PART_WEIGHT;
-    case OT_PHASE_BACKWARD: return part != OT_PART_FORWARD;
+    case OT_PHASE_FORWARD:
+      return part == OT_PART_FORWARD;
+    case OT_PHASE_RECOMPUTE:
+      return request->storage->set.emitted[op];
+    case OT_PHASE_INPUT:
+      return part == OT_PART_INPUT;
+    case OT_PHASE_WEIGHT:
+      return part == OT_PART_WEIGHT;
+    case OT_PHASE_BACKWARD:
+      return part != OT_PART_FORWARD;
     case OT_PHASE_SETUP:
     case OT_PHASE_BEGIN:
     case OT_PHASE_TIE:
     case OT_PHASE_NORM:
     case OT_PHASE_CLIP:
     case OT_PHASE_UPDATE:
-    case OT_PHASES: break;
+    case OT_PHASES:
+      break;
   }
   OT_UNREACHABLE();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering a program's ops to the tasks of a segment: operands become a base and an offset, parameter
-// gradients overwrite in the first micro-batch and add afterwards, effects are dropped from what is
-// emitted again.
+// Lowering a program's ops to the tasks of a segment: operands become a base and an offset,
+// parameter gradients overwrite in the first micro-batch and add afterwards, effects are dropped
+// from what is emitted again.
 #pragma once
 
 #include "schedule/storage.h"
@@ -9,9 +9,9 @@
 typedef struct ot_segment_request {
   const ot_graph *graph;
   const ot_storage *storage;
-  int block;        // the block whose parameters give the offsets inside buckets
-  ot_phase phase;   // FORWARD, RECOMPUTE, INPUT, WEIGHT or BACKWARD
-  bool first;       // of the micro-batches that add to the accumulators
+  int block;       // the block whose parameters give the offsets inside buckets
+  ot_phase phase;  // FORWARD, RECOMPUTE, INPUT, WEIGHT or BACKWARD
+  bool first;      // of the micro-batches that add to the accumulators
 } ot_segment_request;
 
 void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_segment *segment);

@@ -67,8 +67,7 @@ static bool is_boundary(const ot_program *program, int value) {
 // True when the value's storage is decided here.
 static bool is_internal(const ot_program *program, int value) {
   const ot_value_kind kind = program->values[value].kind;
-  return (kind == OT_VALUE_ACTIVATION || kind == OT_VALUE_GRADIENT) &&
-         !is_boundary(program, value);
+  return (kind == OT_VALUE_ACTIVATION || kind == OT_VALUE_GRADIENT) && !is_boundary(program, value);
 }
 
 static bool is_emitted_again(const ot_storage *storage, int value) {
@@ -175,8 +174,7 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
     intervals[count++] =
         (ot_interval){.bytes = workspace_of(b, b->runs[t].op), .first = t, .last = t};
   }
-  b->storage->scratch_bytes[group] =
-      ot_layout_best_fit(intervals, count, b->guard_bytes, b->arena);
+  b->storage->scratch_bytes[group] = ot_layout_best_fit(intervals, count, b->guard_bytes, b->arena);
   for (int i = 0; i < num_values; i++) {
     places[owner[i]] = (ot_place){OT_BASE_SCRATCH, intervals[i].offset};
   }
@@ -196,10 +194,8 @@ void ot_storage_build(const ot_storage_request *request, ot_arena *arena, ot_sto
   const ot_program *const program = request->program;
   *storage = (ot_storage){.program = program, .split = request->split};
   ot_recompute_build(program, request->recompute, arena, &storage->set);
-  storage_builder b = {.storage = storage,
-                       .program = program,
-                       .arena = arena,
-                       .guard_bytes = request->guard_bytes};
+  storage_builder b = {
+      .storage = storage, .program = program, .arena = arena, .guard_bytes = request->guard_bytes};
   list_runs(&b);
   find_lives(&b);
   for (int t = 0; t < b.num_runs; t++) share(&b, t);
@@ -214,7 +210,7 @@ void ot_storage_build(const ot_storage_request *request, ot_arena *arena, ot_sto
   for (int v = 0; v < program->num_values; v++) {
     for (int side = 0; side < OT_SIDES; side++) {
       const int instance = instance_of(storage, v, side);
-      storage->place[side][v] = is_boundary(program, v)   ? boundary_place(program, v)
+      storage->place[side][v] = is_boundary(program, v)  ? boundary_place(program, v)
                                 : b.lives[instance].used ? places[root_of(&b, instance)]
                                                          : (ot_place){OT_BASE_NONE, 0};
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each value of a program lives while its segments run: in the slot when the backward finds it
-// kept, else in scratch laid out by lifetimes. One choice for F, R, B (or I and W) together, so that
-// the segments agree. A value that is emitted again has two instances: one made by F, one by R.
+// Where each value of a program lives while its segments run: in the slot when the backward finds
+// it kept, else in scratch laid out by lifetimes. One choice for F, R, B (or I and W) together, so
+// that the segments agree. A value that is emitted again has two instances: one made by F, one by
+// R.
 #pragma once
 
 #include "graph/program.h"
@@ -26,8 +27,8 @@ typedef struct ot_place {
 typedef struct ot_storage {
   const ot_program *program;
   ot_recompute_set set;
-  bool split;                // I and W are segments of their own
-  ot_place *place[OT_SIDES]; // [num_values] instance of a value made by F, and by the backward
+  bool split;                    // I and W are segments of their own
+  ot_place *place[OT_SIDES];     // [num_values] instance of a value made by F, and by the backward
   int64_t *workspace[OT_SIDES];  // [num_ops] offset in scratch of an op's workspace
   int64_t slot_bytes;
   int64_t scratch_bytes[OT_GROUPS];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reading of a timeline. Exposed time is an interval union against the compute lane, never a sum
-// of durations. Spans of a lane come in order of their start, which the walk relies on.
+// One reading of a timeline. Exposed time is an interval union against the compute lane, never a
+// sum of durations. Spans of a lane come in order of their start, which the walk relies on.
 #include "schedule/timeline.h"
 
 #include "schedule/schedule.h"
@@ -10,7 +10,8 @@ static ot_lane lane_of(const ot_timeline *timeline, const ot_schedule *schedule,
   return order->entries[timeline->spans[span].entry].lane;
 }
 
-// Next span at or after `from` that is on the compute lane (or is not); num_spans when none is left.
+// Next span at or after `from` that is on the compute lane (or is not); num_spans when none is
+// left.
 static int64_t next_span(const ot_timeline *timeline, const ot_schedule *schedule, int64_t from,
                          bool compute) {
   int64_t i = from;

@@ -11,30 +11,30 @@ typedef struct ot_schedule ot_schedule;
 
 // One task's run.
 typedef struct ot_span {
-  int32_t entry;   // index in the order
-  int32_t task;    // index in the entry's segment
+  int32_t entry;  // index in the order
+  int32_t task;   // index in the entry's segment
   double start_s;
   double end_s;
 } ot_span;
 
 typedef struct ot_timeline {
-  int order;          // which order of the schedule was played
-  int rank;           // world rank
+  int order;  // which order of the schedule was played
+  int rank;   // world rank
   int64_t num_spans;
-  int64_t capacity;   // spans that fit; further ones are counted, not kept
-  ot_span *spans;     // [capacity], in order of their start on each lane
-  double total_s;     // length of the whole order
+  int64_t capacity;  // spans that fit; further ones are counted, not kept
+  ot_span *spans;    // [capacity], in order of their start on each lane
+  double total_s;    // length of the whole order
 } ot_timeline;
 
 // What one reading of a timeline says.
 typedef struct ot_timeline_summary {
   double total_s;
-  double compute_s;         // union of compute-lane spans
-  double idle_s;            // total_s - compute_s
-  double bubble_fraction;   // idle_s / total_s
-  double matrix_flops;      // of all tasks, recompute included
-  double model_flops;       // of F, I and W tasks only: what MFU counts
-  double exposed_s;         // union of other lanes' spans outside the compute lane's
+  double compute_s;        // union of compute-lane spans
+  double idle_s;           // total_s - compute_s
+  double bubble_fraction;  // idle_s / total_s
+  double matrix_flops;     // of all tasks, recompute included
+  double model_flops;      // of F, I and W tasks only: what MFU counts
+  double exposed_s;        // union of other lanes' spans outside the compute lane's
 } ot_timeline_summary;
 
 ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline, const ot_schedule *schedule);

@@ -35,10 +35,10 @@ static ot_operand at(ot_base base, int64_t offset, ot_tensor_type type) {
 }
 
 static ot_task plain_task(const ot_graph *graph, ot_op_kind op) {
-  ot_task task = {.kind = OT_TASK_COMPUTE,
-                  .op = op,
-                  .attributes = {.threads = graph->request.threads,
-                                 .compute = graph->request.compute}};
+  ot_task task = {
+      .kind = OT_TASK_COMPUTE,
+      .op = op,
+      .attributes = {.threads = graph->request.threads, .compute = graph->request.compute}};
   for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i].value = -1;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) task.out[i].value = -1;
   return task;
@@ -46,9 +46,8 @@ static ot_task plain_task(const ot_graph *graph, ot_op_kind op) {
 
 static void begin(ot_segment *segment, const char *name, ot_phase phase, int max_tasks,
                   ot_arena *arena) {
-  *segment = (ot_segment){.name = name,
-                          .phase = phase,
-                          .tasks = ot_arena_array(arena, max_tasks + 1, sizeof(ot_task))};
+  *segment = (ot_segment){
+      .name = name, .phase = phase, .tasks = ot_arena_array(arena, max_tasks + 1, sizeof(ot_task))};
 }
 
 // Sizes the workspace of `task`, which has scratch to itself, and appends it.
@@ -122,8 +121,8 @@ void ot_update_tie(const ot_graph *graph, int user, ot_arena *arena, ot_segment 
 typedef struct part_view {
   const ot_parameter *parameter;
   const ot_parameter_part *part;
-  int index;         // within the block
-  int64_t element;   // first element in the bucket
+  int index;        // within the block
+  int64_t element;  // first element in the bucket
   int64_t elements;
 } part_view;
 
@@ -156,8 +155,8 @@ static void append_norm(const part_view *view, void *context) {
   update_context *const c = context;
   const ot_dtype dtype = c->graph->request.compute;
   ot_task task = plain_task(c->graph, OT_OP_SUM_SQUARES);
-  task.in[0] = at(OT_BASE_GRADIENT, view->element * ot_dtype_bytes(dtype),
-                  flat_type(dtype, view->elements));
+  task.in[0] =
+      at(OT_BASE_GRADIENT, view->element * ot_dtype_bytes(dtype), flat_type(dtype, view->elements));
   task.out[0] = at(OT_BASE_SQUARES, view->index * 8, f64_type(1));
   append(c->segment, &task);
 }
@@ -184,8 +183,7 @@ void ot_update_clip(const ot_graph *graph, double clip, ot_arena *arena, ot_segm
 // ---- optimizer ----
 
 static bool uses_muon(const ot_run *run, const part_view *view) {
-  return run->optimizer.name == OT_OPTIMIZER_MUON &&
-         view->parameter->kind == OT_PARAMETER_MATRIX;
+  return run->optimizer.name == OT_OPTIMIZER_MUON && view->parameter->kind == OT_PARAMETER_MATRIX;
 }
 
 static const ot_optimizer_group *group_of(const ot_run *run, const char *name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segments of step-level work on one block: squared gradient norms, clip factor, optimizer. Each part
-// of a parameter is updated by its own task, so norms are per tensor as HF names them and Muon sees
-// the matrices it must (q, k, v, gate and up apart).
+// Segments of step-level work on one block: squared gradient norms, clip factor, optimizer. Each
+// part of a parameter is updated by its own task, so norms are per tensor as HF names them and Muon
+// sees the matrices it must (q, k, v, gate and up apart).
 #pragma once
 
 #include "describe/run.h"

@@ -8,13 +8,11 @@
 #include "base/text.h"
 #include "schedule/segment.h"
 
-enum { NUM_MODES = OT_MODE_DECODE + 1 };
-
 struct ot_instance {
   ot_model model;
   unsigned modes;
   ot_heap heap;
-  ot_graph graphs[NUM_MODES];
+  ot_graph graphs[OT_MODES];
   const ot_graph *shape;
   ot_schedule schedule;
   ot_executor *executor;
@@ -51,24 +49,18 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
 
 ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, ot_graph *graphs,
                            ot_schedule *schedule) {
-  const ot_graph *made[NUM_MODES] = {NULL};
-  for (int mode = 0; mode < NUM_MODES; mode++) {
-    if (!((request->modes >> mode) & 1u)) continue;
-    OT_TRY(build_graph(request, (ot_mode)mode, arena, &graphs[mode]));
-    made[mode] = &graphs[mode];
-  }
-  const ot_schedule_request wanted = {
-      .train = made[OT_MODE_TRAIN],
-      .evaluate = made[OT_MODE_EVALUATE],
-      .score = made[OT_MODE_SCORE],
-      .prefill = made[OT_MODE_PREFILL],
-      .decode = made[OT_MODE_DECODE],
+  ot_schedule_request wanted = {
       .run = request->run,
       .micro_batches = request->micro_batches,
       .num_micro_batches = request->num_micro_batches,
       .split_backward = request->split_backward,
       .guard_bytes = request->guard_bytes,
   };
+  for (int mode = 0; mode < OT_MODES; mode++) {
+    if (!((request->modes >> mode) & 1u)) continue;
+    OT_TRY(build_graph(request, (ot_mode)mode, arena, &graphs[mode]));
+    wanted.graphs[mode] = &graphs[mode];
+  }
   return ot_schedule_build(&wanted, arena, schedule);
 }
 
@@ -105,7 +97,7 @@ static ot_status create(ot_instance *instance, const ot_instance_request *reques
   const ot_status checked = ot_schedule_check(&instance->schedule, &check_arena);
   ot_heap_release(&scratch);
   OT_TRY(checked);
-  for (int mode = NUM_MODES - 1; mode >= 0; mode--) {
+  for (int mode = OT_MODES - 1; mode >= 0; mode--) {
     if (mode != OT_MODE_PREFILL && ((request->modes >> mode) & 1u)) {
       instance->shape = &instance->graphs[mode];
     }
@@ -132,9 +124,7 @@ void ot_instance_destroy(ot_instance **instance) {
   *instance = NULL;
 }
 
-const ot_schedule *ot_instance_schedule(const ot_instance *instance) {
-  return &instance->schedule;
-}
+const ot_schedule *ot_instance_schedule(const ot_instance *instance) { return &instance->schedule; }
 
 ot_executor *ot_instance_executor(ot_instance *instance) { return instance->executor; }
 
@@ -181,21 +171,10 @@ void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, co
 
 // ---- batches ----
 
-static ot_order_kind order_of(ot_mode mode) {
-  switch (mode) {
-    case OT_MODE_TRAIN: return OT_ORDER_STEP;
-    case OT_MODE_EVALUATE: return OT_ORDER_EVALUATE;
-    case OT_MODE_SCORE: return OT_ORDER_SCORE;
-    case OT_MODE_PREFILL: return OT_ORDER_PREFILL;
-    case OT_MODE_DECODE: return OT_ORDER_DECODE;
-  }
-  OT_UNREACHABLE();
-}
-
 static const ot_region *order_region(const ot_instance *instance, ot_mode mode, const char *name) {
   for (int i = 0; i < instance->schedule.num_regions; i++) {
     const ot_region *const region = &instance->schedule.regions[i];
-    const bool mine = !region->persistent && region->order == (int)order_of(mode);
+    const bool mine = !region->persistent && region->order == (int)ot_order_of_mode(mode);
     if (mine && ot_text_equal(region->name, name)) return region;
   }
   OT_UNREACHABLE();
@@ -214,13 +193,14 @@ void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch
 void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_result result, void *to,
                              int64_t bytes) {
   const ot_graph *const graph = ot_instance_graph(instance, mode);
-  const int64_t offset = order_region(instance, mode, "result")->offset +
-                         ot_segment_result_offset(graph, result);
+  const int64_t offset =
+      order_region(instance, mode, "result")->offset + ot_segment_result_offset(graph, result);
   ot_executor_read(instance->executor, offset, to, bytes);
 }
 
 ot_status ot_instance_run(ot_instance *instance, ot_mode mode, int micro_batches) {
-  const int order = ot_schedule_find_order(&instance->schedule, order_of(mode), micro_batches);
+  const int order =
+      ot_schedule_find_order(&instance->schedule, ot_order_of_mode(mode), micro_batches);
   OT_ASSERT(order >= 0);
   return ot_executor_run(instance->executor, order);
 }

@@ -11,17 +11,17 @@
 typedef struct ot_instance ot_instance;
 
 typedef struct ot_instance_request {
-  const ot_model *model;      // copied
-  const ot_run *run;          // optimizer, precision, recompute; null without OT_MODE_TRAIN. Kept
-  unsigned modes;             // bits 1 << ot_mode
+  const ot_model *model;  // copied
+  const ot_run *run;      // optimizer, precision, recompute; null without OT_MODE_TRAIN. Kept
+  unsigned modes;         // bits 1 << ot_mode
   int64_t micro_batch_size;
   int64_t sequence_length;
-  int64_t cache_positions;    // prefill and decode
+  int64_t cache_positions;  // prefill and decode
   ot_dtype compute, storage;
-  int threads;                // 0 = all cores of this process
-  int64_t head_chunk_rows;    // 0 = the op's choice
+  int threads;              // 0 = all cores of this process
+  int64_t head_chunk_rows;  // 0 = the op's choice
   uint64_t seed;
-  const int *micro_batches;   // [num_micro_batches] as ot_schedule_request
+  const int *micro_batches;  // [num_micro_batches] as ot_schedule_request
   int num_micro_batches;
   bool split_backward, poison;
   int64_t guard_bytes;
@@ -33,7 +33,7 @@ ot_status ot_instance_create(const ot_instance_request *request, ot_instance **o
 void ot_instance_destroy(ot_instance **instance);
 
 // Builds the schedule of `request` alone, in `arena`, with no memory taken: what a dry run prices
-// and `orthant schedule` prints. `graphs` [OT_MODE_DECODE + 1] receives the graphs by mode.
+// and `orthant schedule` prints. `graphs` [OT_MODES] receives the graphs by mode.
 ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, ot_graph *graphs,
                            ot_schedule *schedule);
 
@@ -50,7 +50,7 @@ typedef enum ot_parameter_copy {
   OT_COPY_GRADIENT,  // in the compute type, as are the rest
   OT_COPY_MOMENT_1,
   OT_COPY_MOMENT_2,
-  OT_COPY_MASTER,    // only where storage and compute differ
+  OT_COPY_MASTER,  // only where storage and compute differ
 } ot_parameter_copy;
 
 // False when the copy is not kept (no training, no master weights, second moment of Muon).

@@ -26,9 +26,11 @@ double ot_learning_rate(const ot_run_learning_rate *settings, double peak, const
   }
   const double x = descent(settings, p);
   switch (settings->decay) {
-    case OT_DECAY_CONSTANT: return peak;
+    case OT_DECAY_CONSTANT:
+      return peak;
     case OT_DECAY_LINEAR:
-    case OT_DECAY_WSD: return peak + (settings->min - peak) * x;
+    case OT_DECAY_WSD:
+      return peak + (settings->min - peak) * x;
     case OT_DECAY_COSINE:
       return settings->min + 0.5 * (peak - settings->min) * (1 + ot_cos(pi * x));
   }

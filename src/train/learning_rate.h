@@ -9,8 +9,8 @@
 //   constant 1; linear, cosine from 1 to floor over `decay` (0 = to the end); wsd: 1, then linearly
 //   to floor over the last `decay` (0 = a tenth of the run).
 typedef struct ot_progress {
-  double done;    // before the step: 0 at the first
-  double total;   // of the whole run
+  double done;   // before the step: 0 at the first
+  double total;  // of the whole run
   double warmup;
   double decay;
 } ot_progress;

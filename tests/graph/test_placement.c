@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. The table of conversions against the duality it must obey.
-#include "graph/placement.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include "graph/placement.h"
 
 static const ot_placement all[] = {
     {OT_INVARIANT, 0}, {OT_REPLICATED, 0}, {OT_SHARDED, 0}, {OT_SHARDED, 1},

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. Best-fit offsets: no overlap, alignment, near the lower bound.
-#include "schedule/layout.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -11,6 +9,7 @@
 
 #include "base/rng.h"
 #include "device/heap.h"
+#include "schedule/layout.h"
 
 static void assert_disjoint(const ot_interval *intervals, int count, int64_t guard_bytes) {
   for (int i = 0; i < count; i++) {
@@ -74,7 +73,8 @@ static void a_nest_of_lifetimes_reaches_the_lower_bound(void **state) {
 
 static void empty_buffers_take_no_room(void **state) {
   (void)state;
-  ot_interval intervals[] = {{.bytes = 0, .first = 0, .last = 9}, {.bytes = 64, .first = 0, .last = 9}};
+  ot_interval intervals[] = {{.bytes = 0, .first = 0, .last = 9},
+                             {.bytes = 64, .first = 0, .last = 9}};
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   assert_int_equal(ot_layout_best_fit(intervals, 2, 0, &arena), 64);

@@ -29,8 +29,7 @@ void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_p
       .split_backward = request->split_backward,
       .guard_bytes = request->guard_bytes,
   };
-  const ot_status status =
-      ot_instance_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
+  const ot_status status = ot_instance_plan(&wanted, &plan->arena, plan->graphs, &plan->schedule);
   if (status != OT_OK) fail_msg("%s", ot_fail_message());
 }
 

@@ -11,17 +11,18 @@ typedef struct tiny_plan {
   ot_model model;
   ot_run run;
   ot_recompute recompute;
-  ot_graph graphs[OT_MODE_DECODE + 1];
+  ot_graph graphs[OT_MODES];
   ot_schedule schedule;
 } tiny_plan;
 
 typedef struct tiny_request {
   ot_recompute recompute;
   bool split_backward;
-  int micro_batches;    // of the one step order
+  int micro_batches;  // of the one step order
   int64_t guard_bytes;
 } tiny_request;
 
-// Train and evaluate modes, two sequences of 7 tokens, one thread, fp32. Fails the test on an error.
+// Train and evaluate modes, two sequences of 7 tokens, one thread, fp32. Fails the test on an
+// error.
 void tiny_plan_create(const ot_model *model, const tiny_request *request, tiny_plan *plan);
 void tiny_plan_destroy(tiny_plan *plan);
