@@ -7,7 +7,7 @@
 enum {
   LOGITS_ELEMENTS = 1 << 25,  // of a chunk, when it is chosen here
   LEAST_CHUNK_ROWS = 64,
-  BLOCK_ELEMENTS = 1 << 20,  // of w, widened at a time
+  BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
   BLOCK_UNIT = 64,
 };
 

@@ -8,6 +8,7 @@
 #include "ops/activation.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
@@ -24,6 +25,7 @@ static const kernel_tables files[] = {
     {ot_dropout_cpu_f32, ot_dropout_cpu_f64},
     {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
     {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
+    {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
     {ot_linear_cpu_f32, ot_linear_cpu_f64},
     {ot_norm_cpu_f32, ot_norm_cpu_f64},

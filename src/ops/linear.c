@@ -7,7 +7,7 @@
 
 // Elements of w that are widened at a time; a compromise between the workspace and the cost of
 // passing over [R, C] once for each block.
-enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_UNIT = 64 };
+enum { BLOCK_ELEMENTS = 1 << 19, BLOCK_UNIT = 64 };
 
 static ot_status linear_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   (void)attributes;

@@ -9,53 +9,12 @@
 #include "ops/blocks.h"
 #include "ops/linear.h"
 #include "ops/matrix.h"
-
-// A part of a tensor [*, columns of the tensor].
-typedef struct region {
-  int64_t row, rows, column, columns;
-} region;
-
-// Memory of ot_real that stands for a region: the tensor's own or scratch.
-typedef struct view {
-  ot_real *data;
-  int64_t stride;
-} view;
-
-static int64_t element_of(const ot_tensor *tensor, const region *part, int64_t row) {
-  return (part->row + row) * tensor->type.dim[1] + part->column;
-}
-
-// The view of `part` with undefined contents if it is `scratch`; null scratch when the tensor is
-// ot_real.
-static view view_of(const ot_tensor *tensor, region part, ot_real *scratch) {
-  if (tensor->type.dtype != OT_REAL_DTYPE) return (view){scratch, part.columns};
-  return (view){(ot_real *)tensor->data + element_of(tensor, &part, 0), tensor->type.dim[1]};
-}
-
-static view view_read(const ot_tensor *tensor, region part, ot_real *scratch, int threads) {
-  const view v = view_of(tensor, part, scratch);
-  if (tensor->type.dtype == OT_REAL_DTYPE) return v;
-#pragma omp parallel for num_threads(threads)
-  for (int64_t r = 0; r < part.rows; r++) {
-    ot_load_row(v.data + r * v.stride, tensor->data, tensor->type.dtype,
-                element_of(tensor, &part, r), part.columns);
-  }
-  return v;
-}
-
-static void view_write(const ot_tensor *tensor, region part, view v, int threads) {
-  if (tensor->type.dtype == OT_REAL_DTYPE) return;
-#pragma omp parallel for num_threads(threads)
-  for (int64_t r = 0; r < part.rows; r++) {
-    ot_store_row(tensor->data, tensor->type.dtype, element_of(tensor, &part, r),
-                 v.data + r * v.stride, part.columns);
-  }
-}
+#include "ops/view.h"
 
 // Puts into v what a product of `part` shall be added to: bias (a vector, or absent) + addend (a
 // matrix, or absent). Returns false, and does nothing, when both are absent.
-static bool view_prefill(view v, region part, const ot_tensor *bias, const ot_tensor *addend,
-                         int threads) {
+static bool prefill(ot_view v, ot_region part, const ot_tensor *bias, const ot_tensor *addend,
+                    int threads) {
   if (!bias->data && !addend->data) return false;
 #pragma omp parallel for num_threads(threads)
   for (int64_t r = 0; r < part.rows; r++) {
@@ -64,7 +23,8 @@ static bool view_prefill(view v, region part, const ot_tensor *bias, const ot_te
       const int64_t n = part.columns - i < OT_TILE ? part.columns - i : OT_TILE;
       ot_real *const row = v.data + r * v.stride + i;
       if (addend->data) {
-        ot_load_row(row, addend->data, addend->type.dtype, element_of(addend, &part, r) + i, n);
+        ot_load_row(row, addend->data, addend->type.dtype, ot_region_element(addend, &part, r) + i,
+                    n);
       } else {
         memset(row, 0, (size_t)n * sizeof *row);
       }
@@ -75,10 +35,6 @@ static bool view_prefill(view v, region part, const ot_tensor *bias, const ot_te
     }
   }
   return true;
-}
-
-static ot_real *scratch_at(const ot_kernel_call *call, int64_t elements) {
-  return elements < 0 ? NULL : (ot_real *)call->workspace + elements;
 }
 
 static int64_t block_columns(int64_t block, int64_t first, int64_t columns) {
@@ -93,13 +49,15 @@ static void linear(const ot_kernel_call *call) {
   const int64_t R = x->type.dim[0], C = x->type.dim[1], O = w->type.dim[0];
   const ot_linear_layout layout =
       ot_linear_layout_of(OT_REAL_DTYPE, &x->type, &y->type, &w->type, false);
-  const view xs = view_read(x, (region){0, R, 0, C}, scratch_at(call, layout.wide), threads);
+  const ot_view xs =
+      ot_view_read(x, (ot_region){0, R, 0, C}, ot_scratch_at(call, layout.wide), threads);
   for (int64_t first = 0; first < O; first += layout.block) {
     const int64_t n = block_columns(layout.block, first, O);
-    const region part = {0, R, first, n};
-    const view ws = view_read(w, (region){first, n, 0, C}, scratch_at(call, layout.w), threads);
-    const view ys = view_of(y, part, scratch_at(call, layout.tall));
-    const bool adds = view_prefill(ys, part, &call->in[2], &call->in[3], threads);
+    const ot_region part = {0, R, first, n};
+    const ot_view ws =
+        ot_view_read(w, (ot_region){first, n, 0, C}, ot_scratch_at(call, layout.w), threads);
+    const ot_view ys = ot_view_of(y, part, ot_scratch_at(call, layout.tall));
+    const bool adds = prefill(ys, part, &call->in[2], &call->in[3], threads);
     const ot_product product = {.rows = R,
                                 .columns = n,
                                 .depth = C,
@@ -110,7 +68,7 @@ static void linear(const ot_kernel_call *call) {
                                 .alpha = 1,
                                 .beta = adds ? 1 : 0};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
-    view_write(y, part, ys, threads);
+    ot_view_write(y, part, ys, threads);
   }
 }
 
@@ -122,15 +80,16 @@ static void linear_dx(const ot_kernel_call *call) {
   const int64_t R = dy->type.dim[0], O = dy->type.dim[1], C = w->type.dim[1];
   const ot_linear_layout layout =
       ot_linear_layout_of(OT_REAL_DTYPE, &dx->type, &dy->type, &w->type, false);
-  const region all = {0, R, 0, C};
-  const view dxs = view_of(dx, all, scratch_at(call, layout.wide));
+  const ot_region all = {0, R, 0, C};
+  const ot_view dxs = ot_view_of(dx, all, ot_scratch_at(call, layout.wide));
   const ot_tensor no_bias = {0};
-  bool adds = view_prefill(dxs, all, &no_bias, &call->in[2], threads);
+  bool adds = prefill(dxs, all, &no_bias, &call->in[2], threads);
   for (int64_t first = 0; first < O; first += layout.block) {
     const int64_t n = block_columns(layout.block, first, O);
-    const view dys =
-        view_read(dy, (region){0, R, first, n}, scratch_at(call, layout.tall), threads);
-    const view ws = view_read(w, (region){first, n, 0, C}, scratch_at(call, layout.w), threads);
+    const ot_view dys =
+        ot_view_read(dy, (ot_region){0, R, first, n}, ot_scratch_at(call, layout.tall), threads);
+    const ot_view ws =
+        ot_view_read(w, (ot_region){first, n, 0, C}, ot_scratch_at(call, layout.w), threads);
     const ot_product product = {.rows = R,
                                 .columns = C,
                                 .depth = n,
@@ -143,22 +102,24 @@ static void linear_dx(const ot_kernel_call *call) {
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
     adds = true;
   }
-  view_write(dx, all, dxs, threads);
+  ot_view_write(dx, all, dxs, threads);
 }
 
 // dw rows [first, first + n) (+)= dy[:, first..]^T x
-static void weight_block(const ot_kernel_call *call, const ot_linear_layout *layout, view xs,
+static void weight_block(const ot_kernel_call *call, const ot_linear_layout *layout, ot_view xs,
                          int64_t first) {
   const ot_tensor *const dy = &call->in[0];
   const ot_tensor *const dw = &call->out[0];
   const int threads = call->attributes->threads;
   const int64_t R = dy->type.dim[0], C = dw->type.dim[1];
   const int64_t n = block_columns(layout->block, first, dy->type.dim[1]);
-  const region part = {first, n, 0, C};
+  const ot_region part = {first, n, 0, C};
   const bool adds = call->attributes->accumulate;
-  const view dys = view_read(dy, (region){0, R, first, n}, scratch_at(call, layout->tall), threads);
-  ot_real *const scratch = scratch_at(call, layout->w);
-  const view dws = adds ? view_read(dw, part, scratch, threads) : view_of(dw, part, scratch);
+  const ot_view dys =
+      ot_view_read(dy, (ot_region){0, R, first, n}, ot_scratch_at(call, layout->tall), threads);
+  ot_real *const scratch = ot_scratch_at(call, layout->w);
+  const ot_view dws =
+      adds ? ot_view_read(dw, part, scratch, threads) : ot_view_of(dw, part, scratch);
   const ot_product product = {.rows = n,
                               .columns = C,
                               .depth = R,
@@ -169,7 +130,7 @@ static void weight_block(const ot_kernel_call *call, const ot_linear_layout *lay
                               .alpha = 1,
                               .beta = adds ? 1 : 0};
   OT_KERNEL(ot_matrix_multiply)(&product, threads);
-  view_write(dw, part, dws, threads);
+  ot_view_write(dw, part, dws, threads);
 }
 
 // sums[block] = sum of the block's rows of dy
@@ -219,13 +180,13 @@ static void linear_dw(const ot_kernel_call *call) {
   const ot_linear_layout layout = ot_linear_layout_of(
       OT_REAL_DTYPE, &x->type, &dy->type, &call->out[0].type, call->out[1].data != NULL);
   if (call->out[0].data) {
-    const view xs = view_read(x, (region){0, R, 0, C}, scratch_at(call, layout.wide),
-                              call->attributes->threads);
+    const ot_view xs = ot_view_read(x, (ot_region){0, R, 0, C}, ot_scratch_at(call, layout.wide),
+                                    call->attributes->threads);
     for (int64_t first = 0; first < O; first += layout.block) {
       weight_block(call, &layout, xs, first);
     }
   }
-  if (call->out[1].data) bias_gradient(call, scratch_at(call, layout.sums));
+  if (call->out[1].data) bias_gradient(call, ot_scratch_at(call, layout.sums));
 }
 
 const ot_kernel_entry OT_KERNEL(ot_linear_cpu)[] = {

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. The head against softmax and cross-entropy written out in float64, its gradients
+// against differences of the loss, and chunks, masks, ties and storage types.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/op_case.h"
+
+typedef struct shape {
+  int64_t R, C, V, chunk_rows;
+} shape;
+
+static const shape shapes[] = {
+    {1, 1, 1, 0},     {7, 5, 13, 3},    {10, 8, 33, 4},
+    {9, 17, 1031, 9}, {5, 12, 2100, 2}, {130, 6, 50, 64},
+};
+
+enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static const double INVERSE_TOKENS = 0.0625;
+
+static ot_case head_case(ot_op_kind kind, shape s) {
+  ot_case c = {
+      .kind = kind,
+      .attributes = {.threads = 2, .compute = OT_F64, .chunk_rows = s.chunk_rows},
+      .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.V, s.C)}}};
+  if (kind != OT_OP_HEAD_LOGITS) c.types.in[2] = ot_type_vector(OT_I32, s.R);
+  if (kind == OT_OP_HEAD_LOSS) {
+    c.fixed_inputs = 1u << 3;
+    c.types.in[3] = ot_type_vector(OT_F64, 1);
+    c.types.out[1] = ot_type_matrix(OT_F64, s.V, s.C);
+    c.types.out[2] = ot_type_vector(OT_F64, 1);
+  }
+  if (kind == OT_OP_HEAD_EVALUATE) {
+    c.types.out[0] = ot_type_vector(OT_F64, 1);
+    c.types.out[1] = ot_type_vector(OT_F64, 1);
+  }
+  return c;
+}
+
+// Every third target is masked, but the only one of a single row.
+static void create(ot_case *c, shape s) {
+  ot_case_create(c);
+  if (c->kind == OT_OP_HEAD_LOGITS) return;
+  for (int64_t r = 0; r < s.R; r++) {
+    ot_case_set(&c->in[2], r, r % 3 == 1 ? -1 : (double)((r * 7 + s.V - 1) % s.V));
+  }
+  if (c->kind == OT_OP_HEAD_LOSS) ot_case_set(&c->in[3], 0, INVERSE_TOKENS);
+}
+
+static double logit(const ot_case *c, int64_t row, int64_t v) {
+  const int64_t C = c->in[0].type.dim[1];
+  double sum = 0;
+  for (int64_t i = 0; i < C; i++) {
+    sum += ot_case_get(&c->in[0], row * C + i) * ot_case_get(&c->in[1], v * C + i);
+  }
+  return sum;
+}
+
+static double log_sum_exp(const ot_case *c, int64_t row, int64_t V) {
+  double sum = 0;
+  for (int64_t v = 0; v < V; v++) sum += exp(logit(c, row, v));
+  return log(sum);
+}
+
+static double total_nats(const ot_case *c, shape s) {
+  double sum = 0;
+  for (int64_t r = 0; r < s.R; r++) {
+    const int64_t target = (int64_t)ot_case_get(&c->in[2], r);
+    if (target >= 0) sum += log_sum_exp(c, r, s.V) - logit(c, r, target);
+  }
+  return sum;
+}
+
+// dx and dw of the formula, in float64.
+static void expect_gradients(const ot_case *c, shape s) {
+  double *const dx = calloc((size_t)(s.R * s.C), sizeof *dx);
+  double *const dw = calloc((size_t)(s.V * s.C), sizeof *dw);
+  for (int64_t r = 0; r < s.R; r++) {
+    const int64_t target = (int64_t)ot_case_get(&c->in[2], r);
+    if (target < 0) continue;
+    const double lse = log_sum_exp(c, r, s.V);
+    for (int64_t v = 0; v < s.V; v++) {
+      const double d = (exp(logit(c, r, v) - lse) - (v == target)) * INVERSE_TOKENS;
+      for (int64_t i = 0; i < s.C; i++) {
+        dx[r * s.C + i] += d * ot_case_get(&c->in[1], v * s.C + i);
+        dw[v * s.C + i] += d * ot_case_get(&c->in[0], r * s.C + i);
+      }
+    }
+  }
+  ot_case_expect(&c->out[0], dx, 1e-12, "dx");
+  ot_case_expect(&c->out[1], dw, 1e-12, "dw");
+  free(dx);
+  free(dw);
+}
+
+static void loss_and_gradients_are_the_formula(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    ot_case c = head_case(OT_OP_HEAD_LOSS, shapes[i]);
+    create(&c, shapes[i]);
+    ot_case_set(&c.out[2], 0, 0.5);
+    ot_case_run(&c);
+    const double loss = 0.5 + total_nats(&c, shapes[i]) * INVERSE_TOKENS;
+    ot_case_expect(&c.out[2], &loss, 1e-13, "loss");
+    expect_gradients(&c, shapes[i]);
+    ot_case_destroy(&c);
+  }
+}
+
+static void gradients_are_the_slope_of_the_loss(void **state) {
+  (void)state;
+  const shape s = {6, 4, 9, 4};
+  ot_case c = head_case(OT_OP_HEAD_LOSS, s);
+  create(&c, s);
+  ot_case_run(&c);
+  for (int input = 0; input < 2; input++) {
+    const int64_t n = ot_type_elements(&c.in[input].type);
+    double *const found = calloc((size_t)n, sizeof *found);
+    for (int64_t k = 0; k < n; k++) {
+      const double value = ot_case_get(&c.in[input], k);
+      ot_case_set(&c.in[input], k, value + 1e-4);
+      const double above = total_nats(&c, s);
+      ot_case_set(&c.in[input], k, value - 1e-4);
+      found[k] = (above - total_nats(&c, s)) * INVERSE_TOKENS / 2e-4;
+      ot_case_set(&c.in[input], k, value);
+    }
+    ot_case_expect(&c.out[input], found, 1e-7, input == 0 ? "dx" : "dw");
+    free(found);
+  }
+  ot_case_destroy(&c);
+}
+
+static void every_operator_agrees_in_every_precision(void **state) {
+  (void)state;
+  const ot_op_kind kinds[] = {OT_OP_HEAD_LOSS, OT_OP_HEAD_EVALUATE, OT_OP_HEAD_SCORE,
+                              OT_OP_HEAD_LOGITS};
+  for (int i = 0; i < 4 * NUM_SHAPES; i++) {
+    ot_case c = head_case(kinds[i % 4], shapes[i / 4]);
+    create(&c, shapes[i / 4]);
+    ot_case_check_precisions(&c, 3e-6, 6e-3);
+    ot_case_destroy(&c);
+  }
+}
+
+// More rows of w than are widened at a time (half a Mi elements), in chunks.
+static void widened_weights_are_taken_block_by_block(void **state) {
+  (void)state;
+  const shape s = {20, 512, 1100, 8};
+  ot_case c = head_case(OT_OP_HEAD_LOSS, s);
+  create(&c, s);
+  ot_case_fill(&c.in[1], 3, 0.05, 0);
+  ot_case_check_precisions(&c, 3e-6, 6e-3);
+  ot_case_destroy(&c);
+}
+
+static void chunks_change_nothing_but_the_order_of_sums_over_rows(void **state) {
+  (void)state;
+  const shape s = {23, 9, 40, 0};
+  ot_case whole = head_case(OT_OP_HEAD_LOSS, s);
+  create(&whole, s);
+  ot_case_run(&whole);
+  for (int64_t chunk = 1; chunk <= 24; chunk++) {
+    ot_case c;
+    ot_case_clone(&whole, OT_F64, OT_F64, &c);
+    ot_case_set(&c.out[2], 0, 0);
+    c.attributes.chunk_rows = chunk;
+    ot_case_run(&c);
+    assert_memory_equal(c.out[2].data, whole.out[2].data, sizeof(double));
+    for (int i = 0; i < 2; i++) ot_case_expect(&c.out[i], whole.out[i].data, 1e-14, "gradient");
+    ot_case_destroy(&c);
+  }
+  ot_case_destroy(&whole);
+}
+
+static void weight_gradient_is_added_when_asked(void **state) {
+  (void)state;
+  const shape s = {11, 6, 20, 4};
+  const ot_dtype accumulators[] = {OT_F64, OT_F32};
+  for (int i = 0; i < 2; i++) {
+    ot_case c = head_case(OT_OP_HEAD_LOSS, s);
+    c.types.out[1].dtype = accumulators[i];
+    create(&c, s);
+    ot_case_run(&c);
+    double expected[20 * 6];
+    for (int k = 0; k < 20 * 6; k++) expected[k] = 2 * ot_case_get(&c.out[1], k);
+    c.attributes.accumulate = true;
+    ot_case_run(&c);
+    ot_case_expect(&c.out[1], expected, i == 0 ? 1e-14 : 1e-6, "dw");
+    ot_case_destroy(&c);
+  }
+}
+
+static void works_without_a_weight_gradient(void **state) {
+  (void)state;
+  const shape s = {5, 6, 20, 4};
+  ot_case with = head_case(OT_OP_HEAD_LOSS, s);
+  ot_case without = with;
+  without.types.out[1] = (ot_tensor_type){0};
+  create(&with, s);
+  create(&without, s);
+  ot_case_run(&with);
+  ot_case_run(&without);
+  ot_case_expect(&without.out[0], with.out[0].data, 0, "dx");
+  ot_case_expect(&without.out[2], with.out[2].data, 0, "loss");
+  ot_case_destroy(&with);
+  ot_case_destroy(&without);
+}
+
+static void evaluation_adds_nats_and_counts_unmasked_rows(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    ot_case c = head_case(OT_OP_HEAD_EVALUATE, shapes[i]);
+    create(&c, shapes[i]);
+    ot_case_set(&c.out[0], 0, 3);
+    ot_case_set(&c.out[1], 0, 4);
+    ot_case_run(&c);
+    const double sum = 3 + total_nats(&c, shapes[i]);
+    const double count = 4 + (double)(shapes[i].R - (shapes[i].R + 1) / 3);
+    ot_case_expect(&c.out[0], &sum, 1e-13, "loss_sum");
+    ot_case_expect(&c.out[1], &count, 0, "token_count");
+    ot_case_destroy(&c);
+  }
+}
+
+static void scores_are_log_probabilities_and_the_first_largest_logit(void **state) {
+  (void)state;
+  const shape s = {8, 5, 30, 3};
+  ot_case c = head_case(OT_OP_HEAD_SCORE, s);
+  create(&c, s);
+  // Rows 4 and 17 of w are equal and win where x[0] is large.
+  for (int64_t i = 0; i < s.C; i++) {
+    ot_case_set(&c.in[1], 4 * s.C + i, i == 0 ? 100 : 0);
+    ot_case_set(&c.in[1], 17 * s.C + i, i == 0 ? 100 : 0);
+  }
+  for (int64_t r = 0; r < s.R; r++) ot_case_set(&c.in[0], r * s.C, r % 2 == 0 ? 1 : -1);
+  ot_case_run(&c);
+  for (int64_t r = 0; r < s.R; r++) {
+    const int64_t target = (int64_t)ot_case_get(&c.in[2], r);
+    const double logprob = target < 0 ? 0 : logit(&c, r, target) - log_sum_exp(&c, r, s.V);
+    assert_true(fabs(ot_case_get(&c.out[0], r) - logprob) <= 1e-12 * (1 + fabs(logprob)));
+    int64_t best = 0;
+    for (int64_t v = 1; v < s.V; v++) best = logit(&c, r, v) > logit(&c, r, best) ? v : best;
+    assert_int_equal((int64_t)ot_case_get(&c.out[1], r), best);
+    if (r % 2 == 0) assert_int_equal(best, 4);
+  }
+  ot_case_destroy(&c);
+}
+
+static void logits_are_products_of_rows(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    const shape s = shapes[i];
+    ot_case c = head_case(OT_OP_HEAD_LOGITS, s);
+    create(&c, s);
+    ot_case_run(&c);
+    double *const expected = calloc((size_t)(s.R * s.V), sizeof *expected);
+    for (int64_t k = 0; k < s.R * s.V; k++) expected[k] = logit(&c, k / s.V, k % s.V);
+    ot_case_expect(&c.out[0], expected, 1e-13, "logits");
+    free(expected);
+    ot_case_destroy(&c);
+  }
+}
+
+static void large_logits_do_not_overflow(void **state) {
+  (void)state;
+  const shape s = {2, 1, 3, 0};
+  ot_case c = head_case(OT_OP_HEAD_SCORE, s);
+  create(&c, s);
+  const double w[] = {30000, 29999, -30000};
+  for (int v = 0; v < 3; v++) ot_case_set(&c.in[1], v, w[v]);
+  for (int r = 0; r < 2; r++) ot_case_set(&c.in[0], r, 1);
+  ot_case_set(&c.in[2], 0, 0);
+  ot_case_set(&c.in[2], 1, 2);
+  ot_case_run(&c);
+  const double expected[] = {-log(1 + exp(-1.0)), -60000 - log(1 + exp(-1.0))};
+  ot_case_expect(&c.out[0], expected, 1e-15, "logprob");
+  ot_case_destroy(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(loss_and_gradients_are_the_formula),
+      cmocka_unit_test(gradients_are_the_slope_of_the_loss),
+      cmocka_unit_test(every_operator_agrees_in_every_precision),
+      cmocka_unit_test(widened_weights_are_taken_block_by_block),
+      cmocka_unit_test(chunks_change_nothing_but_the_order_of_sums_over_rows),
+      cmocka_unit_test(weight_gradient_is_added_when_asked),
+      cmocka_unit_test(works_without_a_weight_gradient),
+      cmocka_unit_test(evaluation_adds_nats_and_counts_unmasked_rows),
+      cmocka_unit_test(scores_are_log_probabilities_and_the_first_largest_logit),
+      cmocka_unit_test(logits_are_products_of_rows),
+      cmocka_unit_test(large_logits_do_not_overflow),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
