@@ -61,3 +61,6 @@ _Noreturn void ot_panic(const char *file, int line, const char *text);
   } while (0)
 
 #define OT_UNREACHABLE() ot_panic(__FILE__, __LINE__, "unreachable")
+
+// Elements of an array (not of a pointer).
+#define OT_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))

@@ -26,6 +26,10 @@ void ot_text_append(ot_text_builder *builder, const char *text, int64_t length) 
   builder->text[builder->length] = '\0';
 }
 
+void ot_text_put(ot_text_builder *builder, const char *text) {
+  ot_text_append(builder, text, ot_text_length(text));
+}
+
 void ot_text_appendf(ot_text_builder *builder, const char *format, ...) {
   char text[FORMAT_BYTES];
   va_list arguments;

@@ -14,6 +14,9 @@ typedef struct ot_text_builder {
 // Appends `length` bytes.
 void ot_text_append(ot_text_builder *builder, const char *text, int64_t length);
 
+// Appends all of `text`.
+void ot_text_put(ot_text_builder *builder, const char *text);
+
 // Appends formatted text; conversions as ot_text_format, at most 4 KiB a call.
 void ot_text_appendf(ot_text_builder *builder, const char *format, ...);
 

@@ -99,8 +99,9 @@ typedef struct ot_model {
   int64_t eos_id[OT_MAX_EOS];
 } ot_model;
 
-// Static spellings of a family; its model_type in HF files.
+// HF spellings of a family, static: "llama", "LlamaForCausalLM".
 const char *ot_family_name(ot_family family);
+const char *ot_family_architecture(ot_family family);
 
 // Checks every value against the ranges above and against the others (num_kv_heads divides
 // num_heads, rotary_dim even, ...). OT_USAGE, naming the HF key and what would fit.

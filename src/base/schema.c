@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding rows, describing their ranges, and setting by path.
+#include "base/schema.h"
+
+#include <string.h>
+
+#include "base/number.h"
+#include "base/text.h"
+
+enum { PATH_BYTES = 256, SEGMENT_BYTES = 128, NEAREST_MAX = 3, LIST_MAX = 100000 };
+
+// True when `word` is one of the words of `list` [null: none], separated by `separator`.
+static bool is_among(const char *list, char separator, const char *word) {
+  const int64_t length = ot_text_length(word);
+  for (const char *at = list; at && *at != '\0';) {
+    int64_t width = 0;
+    while (at[width] != '\0' && at[width] != separator) width++;
+    if (width == length && memcmp(at, word, (size_t)length) == 0) return true;
+    at += width + (at[width] == separator);
+  }
+  return false;
+}
+
+bool ot_choice_matches(const char *choice, const char *word) { return is_among(choice, '|', word); }
+
+uint32_t ot_schema_variant(const ot_schema *schema, const ot_node *map) {
+  return schema->variant && map ? schema->variant(map) : 0;
+}
+
+const char *ot_schema_fallback(const ot_schema *schema, uint32_t variant, const ot_key *key) {
+  const char *const special = schema->fallback ? schema->fallback(key, variant) : NULL;
+  return special ? special : key->fallback;
+}
+
+static bool is_in_force(const ot_key *key, uint32_t variant) {
+  return key->variants == 0 || variant == 0 || (key->variants & variant) != 0;
+}
+
+const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name) {
+  for (int i = 0; i < schema->num_keys; i++) {
+    const ot_key *const key = &schema->keys[i];
+    if (!is_in_force(key, variant)) continue;
+    if (ot_text_equal(key->name, name) || is_among(key->also, ' ', name)) return key;
+  }
+  return NULL;
+}
+
+ot_node *ot_schema_child(const ot_key *key, const ot_node *map) {
+  for (ot_node *child = map->first; child; child = child->next) {
+    if (!child->key) continue;
+    if (ot_text_equal(key->name, child->key) || is_among(key->also, ' ', child->key)) return child;
+  }
+  return NULL;
+}
+
+// ---- Rows ----
+
+int64_t ot_key_bytes(const ot_key *key) {
+  switch (key->type) {
+    case OT_KEY_INTEGER:
+      return sizeof(int64_t);
+    case OT_KEY_INT:
+    case OT_KEY_CHOICE:
+    case OT_KEY_DTYPE:
+      return sizeof(int);
+    case OT_KEY_REAL:
+      return sizeof(double);
+    case OT_KEY_BOOL:
+      return sizeof(bool);
+    case OT_KEY_TEXT:
+    case OT_KEY_PATH:
+      return sizeof(const char *);
+    case OT_KEY_OBJECT:
+      return key->object->size;
+    case OT_KEY_FIXED:
+      return 0;
+  }
+  OT_UNREACHABLE();
+}
+
+static void put_limit(ot_text_builder *out, const ot_key *key, double limit) {
+  const bool whole = key->type == OT_KEY_INTEGER || key->type == OT_KEY_INT;
+  if (whole) {
+    ot_text_appendf(out, "%lld", (long long)limit);
+  } else {
+    ot_text_appendf(out, "%.9g", limit);
+  }
+}
+
+static void put_number_range(ot_text_builder *out, const ot_key *key) {
+  const bool none = key->minimum == 0 && key->maximum == 0;
+  const bool low = !none && key->minimum > OT_NO_MINIMUM;
+  const bool high = !none && key->maximum < OT_NO_MAXIMUM;
+  if (!low && !high) {
+    ot_text_put(out, key->type == OT_KEY_REAL ? "a number" : "a whole number");
+  } else if (low && high && !key->above_minimum && !key->below_maximum) {
+    put_limit(out, key, key->minimum);
+    ot_text_put(out, " to ");
+    put_limit(out, key, key->maximum);
+  } else {
+    if (low) ot_text_put(out, key->above_minimum ? "above " : "at least ");
+    if (low) put_limit(out, key, key->minimum);
+    if (low && high) ot_text_put(out, " and ");
+    if (high) ot_text_put(out, key->below_maximum ? "below " : "at most ");
+    if (high) put_limit(out, key, key->maximum);
+  }
+  if (key->unit) ot_text_appendf(out, " %s", key->unit);
+}
+
+static void put_choices(ot_text_builder *out, const ot_key *key) {
+  for (int i = 0; key->choices && key->choices[i]; i++) {
+    if (i > 0) ot_text_put(out, ", ");
+    for (const char *at = key->choices[i]; *at != '\0'; at++) {
+      ot_text_append(out, *at == '|' ? " = " : at, *at == '|' ? 3 : 1);
+    }
+  }
+}
+
+const char *ot_key_range(const ot_key *key, ot_arena *arena) {
+  ot_text_builder out = {.arena = arena};
+  switch (key->type) {
+    case OT_KEY_INTEGER:
+    case OT_KEY_INT:
+    case OT_KEY_REAL:
+      put_number_range(&out, key);
+      break;
+    case OT_KEY_BOOL:
+      ot_text_put(&out, "true or false");
+      break;
+    case OT_KEY_TEXT:
+      ot_text_put(&out, "text");
+      break;
+    case OT_KEY_PATH:
+      ot_text_put(&out, "a path");
+      if (key->choices) ot_text_put(&out, " or ");
+      put_choices(&out, key);
+      break;
+    case OT_KEY_CHOICE:
+    case OT_KEY_DTYPE:
+    case OT_KEY_FIXED:
+      if (key->fallback && ot_text_equal(key->fallback, "auto")) {
+        ot_text_put(&out, "auto, ");
+      }
+      put_choices(&out, key);
+      break;
+    case OT_KEY_OBJECT:
+      ot_text_put(&out, "a map");
+      break;
+  }
+  return out.text ? out.text : "";
+}
+
+// ---- Unknown keys ----
+
+static void consider(const char *name, const char *candidate, const char **nearest, int *best) {
+  const int distance = ot_text_distance(name, candidate);
+  if (distance >= *best) return;
+  *best = distance;
+  *nearest = candidate;
+}
+
+// A section of `schema` that has the key `name`, so that `lr: 1` can be answered by optimizer.lr.
+static const char *section_with(const ot_schema *schema, const char *name) {
+  for (int i = 0; i < schema->num_keys; i++) {
+    const ot_key *const key = &schema->keys[i];
+    if (key->type != OT_KEY_OBJECT || key->shape != OT_SHAPE_ONE) continue;
+    if (ot_schema_find(key->object, 0, name)) return key->name;
+  }
+  return NULL;
+}
+
+ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
+                            const char *name, const char *place) {
+  if (variant != 0 && ot_schema_find(schema, 0, name)) {
+    ot_fail(OT_USAGE, "%s: the key \"%s\" belongs to another kind of %s (%s)", path, name,
+            schema->name, place);
+  } else if (path[0] == '\0') {
+    ot_fail(OT_USAGE, "unknown key \"%s\" (%s)", name, place);
+  } else {
+    ot_fail(OT_USAGE, "%s: unknown key \"%s\" (%s)", path, name, place);
+  }
+  const char *nearest = NULL;
+  const int64_t third = ot_text_length(name) / 3 + 1;
+  int best = third < NEAREST_MAX ? (int)third + 1 : NEAREST_MAX + 1;
+  for (int i = 0; i < schema->num_keys; i++) {
+    if (is_in_force(&schema->keys[i], variant)) {
+      consider(name, schema->keys[i].name, &nearest, &best);
+    }
+  }
+  const char *const section = section_with(schema, name);
+  if (section) return ot_fail_hint(OT_USAGE, "did you mean %s.%s?", section, name);
+  if (nearest) return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", nearest);
+  if (schema->unknown_hint) return ot_fail_hint(OT_USAGE, schema->unknown_hint, name);
+  return OT_USAGE;
+}
+
+// ---- Setting by path ----
+
+// One walk along a path: what is being done, and where it is.
+typedef struct walk {
+  ot_arena *arena;
+  const char *path;    // the whole path
+  const char *place;   // for messages
+  const char *source;  // of nodes made on the way
+  int64_t done;        // bytes of `path` that were walked
+} walk;
+
+// The next segment of the path into `segment` [SEGMENT_BYTES]; false at the end.
+static bool next_segment(walk *w, char *segment) {
+  const char *at = w->path + w->done;
+  if (w->done > 0 && *at == '.') at++;
+  if (*at == '\0') return false;
+  int64_t length = 0;
+  while (at[length] != '\0' && at[length] != '.') length++;
+  ot_text_format(segment, SEGMENT_BYTES, "%.*s", (int)(length < SEGMENT_BYTES ? length : 0), at);
+  w->done = at + length - w->path;
+  return true;
+}
+
+static ot_node *create_node(const walk *w, ot_node_kind kind) {
+  ot_node *const node = ot_node_create(w->arena, kind);
+  node->source = w->source;
+  return node;
+}
+
+// Makes `node` a collection of `kind`: a null becomes empty, anything else its only child.
+static void become(const walk *w, ot_node *node, ot_node_kind kind, const char *key) {
+  if (node->kind == kind) return;
+  ot_node *const old = create_node(w, node->kind);
+  ot_node *const next = node->next;
+  const char *const own_key = node->key;
+  *old = *node;
+  node->kind = kind;
+  node->text = NULL;
+  node->first = NULL;
+  node->last = NULL;
+  node->next = next;
+  node->key = own_key;
+  if (old->kind == OT_NODE_NULL) return;
+  old->key = key;
+  ot_node_append(node, old);
+}
+
+// The child of list `node` at `segment`; one past the end is made.
+static ot_status list_child(walk *w, ot_node *node, const char *segment, ot_node **child) {
+  int64_t index;
+  const int64_t count = ot_node_count(node);
+  OT_CHECK(
+      ot_number_parse_size(segment, &index) && index >= 0 && index <= count && index < LIST_MAX,
+      OT_USAGE, "%.*s: there is no entry \"%s\"; entries are 0 to %lld (%s)", (int)w->done, w->path,
+      segment, (long long)count, w->place);
+  *child = ot_node_at(node, index);
+  if (!*child) *child = ot_node_append(node, create_node(w, OT_NODE_NULL));
+  return OT_OK;
+}
+
+static ot_node *map_child(walk *w, ot_node *map, const char *name, const ot_key *key) {
+  ot_node *child = key ? ot_schema_child(key, map) : ot_node_child(map, name);
+  if (!child) child = ot_node_put(w->arena, map, name, create_node(w, OT_NODE_NULL));
+  return child;
+}
+
+static ot_status find_place(walk *w, const ot_schema *schema, ot_node *tree, ot_node **out);
+
+// Walks from the value of row `key` at `node` along the rest of the path.
+static ot_status walk_value(walk *w, const ot_key *key, ot_node *node, ot_node **out) {
+  char segment[SEGMENT_BYTES];
+  *out = node;
+  if (w->path[w->done] == '\0') return OT_OK;
+  if (key->shape != OT_SHAPE_ONE) {
+    OT_CHECK(next_segment(w, segment), OT_USAGE, "%s: an empty key (%s)", w->path, w->place);
+    const bool named = key->shape == OT_SHAPE_NAMED;
+    become(w, node, named ? OT_NODE_MAP : OT_NODE_LIST, "");
+    if (named) {
+      node = map_child(w, node, segment, NULL);
+    } else {
+      OT_TRY(list_child(w, node, segment, &node));
+    }
+    *out = node;
+    if (w->path[w->done] == '\0') return OT_OK;
+  }
+  OT_CHECK(key->type == OT_KEY_OBJECT, OT_USAGE, "%s: %.*s has no keys of its own (%s)", w->path,
+           (int)w->done, w->path, w->place);
+  return find_place(w, key->object, node, out);
+}
+
+// The node at the rest of the path below `tree`, made if needed.
+static ot_status find_place(walk *w, const ot_schema *schema, ot_node *tree, ot_node **out) {
+  if (tree->kind == OT_NODE_SCALAR) {
+    OT_CHECK(schema->shorthand, OT_USAGE, "%s: %.*s is not a map (%s)", w->path, (int)w->done,
+             w->path, ot_node_place(w->arena, tree));
+  }
+  become(w, tree, OT_NODE_MAP, schema->shorthand);
+  const char *const prefix = ot_arena_text(w->arena, w->path, w->done);
+  char segment[SEGMENT_BYTES];
+  OT_CHECK(next_segment(w, segment), OT_USAGE, "an empty key (%s)", w->place);
+  const uint32_t variant = ot_schema_variant(schema, tree);
+  const ot_key *const key = ot_schema_find(schema, variant, segment);
+  if (!key) return ot_schema_unknown(schema, variant, prefix, segment, w->place);
+  return walk_value(w, key, map_child(w, tree, segment, key), out);
+}
+
+ot_status ot_settings_put(ot_settings *settings, const char *path, const ot_node *value) {
+  walk w = {.arena = settings->arena, .path = path, .source = value->source};
+  w.place = ot_node_place(w.arena, value);
+  ot_node *node;
+  OT_CHECK(ot_text_length(path) < PATH_BYTES, OT_USAGE, "the key is longer than %d bytes (%s)",
+           PATH_BYTES - 1, w.place);
+  OT_TRY(find_place(&w, settings->schema, settings->tree, &node));
+  ot_node *const next = node->next;
+  const char *const key = node->key;
+  *node = *value;
+  node->next = next;
+  node->key = key;
+  return OT_OK;
+}
+
+ot_status ot_settings_set(ot_settings *settings, const char *path, const char *text,
+                          const char *source) {
+  ot_arena *const arena = settings->arena;
+  ot_node *const value =
+      ot_text_equal(text, "null") ? ot_node_create(arena, OT_NODE_NULL) : ot_node_word(arena, text);
+  value->source = source;
+  return ot_settings_put(settings, path, value);
+}

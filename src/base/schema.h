@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed settings from one table. A row says how a key is spelled (HF's other spellings are a second
+// column), its type, unit, range, default, one line of help, and where in a struct the value lives.
+// From the rows come: reading a tree into the struct with precise errors, setting by path
+// ("model.hidden_size", "model.layer_types.17"), the resolved settings, the commented example, help
+// and completion. Nothing here knows files; whoever reads one builds a tree (base/tree.h).
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/tree.h"
+
+typedef enum ot_key_type {
+  OT_KEY_INTEGER,  // int64_t; sizes with units (4k, 2GiB, 15T)
+  OT_KEY_INT,      // int; the same text
+  OT_KEY_REAL,     // double
+  OT_KEY_BOOL,     // bool
+  OT_KEY_TEXT,     // const char *
+  OT_KEY_PATH,    // const char *; made relative to its node's directory, but for words in `choices`
+  OT_KEY_CHOICE,  // int: index in `choices`
+  OT_KEY_DTYPE,   // int: ot_dtype, one of the words in `choices`
+  OT_KEY_OBJECT,  // the struct that `object` describes
+  OT_KEY_FIXED,   // stored nowhere: the only accepted values are the words in `choices`
+} ot_key_type;
+
+typedef enum ot_key_shape {
+  OT_SHAPE_ONE,
+  OT_SHAPE_ARRAY,  // exactly `count` in place, written as a list
+  OT_SHAPE_LIST,   // any number: a pointer at `offset`, an int64_t at `count_offset`. One value
+                   // without brackets is a list of one
+  OT_SHAPE_NAMED,  // a list of objects written as a map: the key becomes the object's first row
+} ot_key_shape;
+
+// Range limits that mean "no limit".
+#define OT_NO_MINIMUM (-1e300)
+#define OT_NO_MAXIMUM 1e300
+
+struct ot_schema;
+
+typedef struct ot_key {
+  const char *name;
+  const char *also;  // other spellings, separated by spaces, or null
+  ot_key_type type;
+  ot_key_shape shape;
+  int32_t offset;           // bytes into the object
+  int32_t count_offset;     // of LIST and NAMED
+  int count;                // of ARRAY
+  double minimum, maximum;  // inclusive; of numbers. Both 0: no limits
+  bool above_minimum;       // the minimum itself is not allowed
+  bool below_maximum;       // the maximum itself is not allowed
+  // Default, as written in a file (arrays: words separated by spaces); "" with LIST and NAMED:
+  // empty; null: the key is needed.
+  const char *fallback;
+  const char *null_text;  // what an explicit null stands for, as written; null: not allowed
+  const char *unit;       // "tokens", or null
+  const char *help;       // one line, no full stop
+  // Words of CHOICE, DTYPE and FIXED, null after the last; "silu|swish" lists spellings of one.
+  // A CHOICE or DTYPE whose fallback is "auto" also takes auto, stored as -1.
+  const char *const *choices;
+  const struct ot_schema *object;  // of OBJECT
+  uint32_t variants;               // bit set of the variants that have this key; 0 = all
+} ot_key;
+
+typedef struct ot_schema {
+  const char *name;  // what it describes, for messages: "run", "model"
+  const ot_key *keys;
+  int num_keys;
+  int64_t size;              // bytes of the object
+  const char *shorthand;     // key that a scalar written in place of the map gives, or null
+  const char *inert;         // keys that are accepted and ignored, separated by '|'; or null
+  const char *unknown_hint;  // what to try with an unknown key that resembles none, or null
+  // The variant (one bit) that a map is of, from its own keys; null: rows have no variants.
+  uint32_t (*variant)(const ot_node *map);
+  // The default of a row in a variant, instead of the row's own; may return null. Null: none.
+  const char *(*fallback)(const ot_key *key, uint32_t variant);
+} ot_schema;
+
+// Fills `object` from `tree` (a map, or null for all defaults): defaults, then what the tree gives.
+// Text and lists go to `arena`. OT_USAGE with file, line and column, the allowed values and the
+// nearest key on: unknown or repeated keys, wrong types, values out of range, missing keys.
+// OT_ENVIRONMENT for a data type that exists but that this program cannot compute in.
+ot_status ot_schema_read(const ot_schema *schema, const ot_node *tree, ot_arena *arena,
+                         void *object);
+
+// Settings that are being gathered: a tree of a schema and the arena its nodes live in.
+typedef struct ot_settings {
+  const ot_schema *schema;
+  ot_arena *arena;
+  ot_node *tree;  // a map
+} ot_settings;
+
+// Puts `value` at `path`, making or replacing what is there: maps and lists on the way, a scalar
+// that stands for a map or a list becomes one, an index one past the end appends. Fails like
+// ot_schema_read on a path that the schema does not have; `value` itself is checked when the tree
+// is read.
+ot_status ot_settings_put(ot_settings *settings, const char *path, const ot_node *value);
+
+// As ot_settings_put with a scalar ("null": null); `source` says where it came from.
+ot_status ot_settings_set(ot_settings *settings, const char *path, const char *text,
+                          const char *source);
+
+// The object as a tree, every key of `variant` in table order (FIXED ones left out), places
+// unknown.
+ot_node *ot_schema_write(const ot_schema *schema, uint32_t variant, const void *object,
+                         ot_arena *arena);
+
+// Gives every node of `tree`, as ot_schema_write made it, the place of what `given` holds at its
+// path under any spelling; what `given` does not hold keeps its source, or gets `fallback`.
+void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *given,
+                     const char *fallback);
+
+// The row called `name` under any spelling in `variant` (0 = any), or null.
+const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name);
+
+// The variant of `map` (may be null), 0 where the schema has none.
+uint32_t ot_schema_variant(const ot_schema *schema, const ot_node *map);
+
+// The default of `key` in `variant`, as written in a file; null when it is needed.
+const char *ot_schema_fallback(const ot_schema *schema, uint32_t variant, const ot_key *key);
+
+// The child of `map` that gives `key`, under any spelling, or null.
+ot_node *ot_schema_child(const ot_key *key, const ot_node *map);
+
+// True when `word` is one of the spellings in `choice` ("silu|swish").
+bool ot_choice_matches(const char *choice, const char *word);
+
+// Records the failure of an unknown key `name` of `map` at `path` (of the map; "" at the top).
+ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
+                            const char *name, const char *place);
+
+// Bytes of one value of `key` in its object (of one entry of a list).
+int64_t ot_key_bytes(const ot_key *key);
+
+// "1 to 16777216 tokens", "above 0", "one of a, b, c", "true or false"; text in `arena`.
+const char *ot_key_range(const ot_key *key, ot_arena *arena);
+
+// A complete commented file: every key with default, unit, range and help. `samples` are pairs of
+// path and text, null after the last: what to show instead of the default, as one line of YAML.
+void ot_schema_example(const ot_schema *schema, const char *const *samples, ot_text_builder *out);
+
+// Every path of scalars and lists, one call each (completion); `path` is valid during the call.
+typedef void (*ot_schema_visit)(void *context, const char *path, const ot_key *key);
+void ot_schema_list(const ot_schema *schema, ot_schema_visit visit, void *context);

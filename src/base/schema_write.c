@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed objects back into trees, and what is printed from the table alone.
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/number.h"
+#include "base/schema.h"
+#include "base/text.h"
+
+enum { PATH_BYTES = 256, HELP_COLUMN = 40 };
+
+// The first spelling of a choice.
+static ot_node *choice_node(ot_arena *arena, const char *choice) {
+  int64_t length = 0;
+  while (choice[length] != '\0' && choice[length] != '|') length++;
+  return ot_node_text(arena, ot_arena_text(arena, choice, length));
+}
+
+static ot_node *word_or_null(ot_node *node, const char *null_text) {
+  if (null_text && ot_text_equal(node->text, null_text)) node->kind = OT_NODE_NULL;
+  return node;
+}
+
+static ot_node *write_int(const ot_key *key, const char *at, ot_arena *arena) {
+  int value;
+  memcpy(&value, at, sizeof value);
+  if (key->type == OT_KEY_INT) return ot_node_integer(arena, value);
+  if (value < 0) return ot_node_text(arena, "auto");
+  if (key->type == OT_KEY_DTYPE) return ot_node_text(arena, ot_dtype_name((ot_dtype)value));
+  return choice_node(arena, key->choices[value]);
+}
+
+static ot_node *write_value(const ot_key *key, const char *at, ot_arena *arena) {
+  int64_t whole;
+  double real;
+  bool truth;
+  const char *text;
+  switch (key->type) {
+    case OT_KEY_INTEGER:
+      memcpy(&whole, at, sizeof whole);
+      return word_or_null(ot_node_integer(arena, whole), key->null_text);
+    case OT_KEY_INT:
+    case OT_KEY_CHOICE:
+    case OT_KEY_DTYPE:
+      return word_or_null(write_int(key, at, arena), key->null_text);
+    case OT_KEY_REAL:
+      memcpy(&real, at, sizeof real);
+      return word_or_null(ot_node_real(arena, real), key->null_text);
+    case OT_KEY_BOOL:
+      memcpy(&truth, at, sizeof truth);
+      return ot_node_bool(arena, truth);
+    case OT_KEY_TEXT:
+    case OT_KEY_PATH:
+      memcpy(&text, at, sizeof text);
+      return word_or_null(ot_node_text(arena, text ? text : ""), key->null_text);
+    case OT_KEY_OBJECT:
+      return ot_schema_write(key->object, 0, at, arena);
+    case OT_KEY_FIXED:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// Entries of a NAMED list are written by their shorthand, under their names.
+static ot_node *write_named(const ot_key *key, const char *items, int64_t count, ot_arena *arena) {
+  const ot_schema *const object = key->object;
+  const ot_key *const name_key = &object->keys[0];
+  const ot_key *const value_key = ot_schema_find(object, 0, object->shorthand);
+  ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
+  for (int64_t i = 0; i < count; i++) {
+    const char *const item = items + i * object->size;
+    const char *name;
+    memcpy(&name, item + name_key->offset, sizeof name);
+    ot_node *const value = write_value(value_key, item + value_key->offset, arena);
+    if (count == 1 && name[0] == '\0') return value;
+    ot_node_put(arena, map, name, value);
+  }
+  return map;
+}
+
+static ot_node *write_key(const ot_key *key, const char *object, ot_arena *arena) {
+  if (key->shape == OT_SHAPE_ONE) return write_value(key, object + key->offset, arena);
+  int64_t count = key->count;
+  const char *items = object + key->offset;
+  if (key->shape != OT_SHAPE_ARRAY) {
+    memcpy(&items, object + key->offset, sizeof items);
+    memcpy(&count, object + key->count_offset, sizeof count);
+  }
+  if (key->shape == OT_SHAPE_NAMED) return write_named(key, items, count, arena);
+  ot_node *const list = ot_node_create(arena, OT_NODE_LIST);
+  const int64_t bytes = ot_key_bytes(key);
+  for (int64_t i = 0; i < count; i++) {
+    ot_node_append(list, write_value(key, items + i * bytes, arena));
+  }
+  return list;
+}
+
+ot_node *ot_schema_write(const ot_schema *schema, uint32_t variant, const void *object,
+                         ot_arena *arena) {
+  ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
+  for (int i = 0; i < schema->num_keys; i++) {
+    const ot_key *const key = &schema->keys[i];
+    const bool in_force = key->variants == 0 || (key->variants & variant) != 0;
+    if (key->type == OT_KEY_FIXED || !in_force) continue;
+    ot_node_put(arena, map, key->name, write_key(key, object, arena));
+  }
+  return map;
+}
+
+static void take_place(ot_node *node, const ot_node *from) {
+  node->source = from->source;
+  node->line = from->line;
+  node->column = from->column;
+}
+
+void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *given,
+                     const char *fallback) {
+  for (ot_node *child = tree->first; child; child = child->next) {
+    const ot_key *const key = ot_schema_find(schema, 0, child->key);
+    const ot_node *const from = key && given ? ot_schema_child(key, given) : NULL;
+    const bool section = key && key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
+    if (section && child->kind == OT_NODE_MAP) {
+      const bool map = from && from->kind == OT_NODE_MAP;
+      ot_schema_place(key->object, child, map ? from : NULL, fallback);
+    } else if (from) {
+      take_place(child, from);
+    } else if (!child->source) {
+      child->source = fallback;
+    }
+  }
+}
+
+// ---- Paths ----
+
+static int64_t extend(char *path, int64_t length, const char *name) {
+  return length +
+         ot_text_format(path + length, PATH_BYTES - length, length > 0 ? ".%s" : "%s", name);
+}
+
+static void list_keys(const ot_schema *schema, char *path, int64_t length, ot_schema_visit visit,
+                      void *context) {
+  for (int i = 0; i < schema->num_keys; i++) {
+    const ot_key *const key = &schema->keys[i];
+    if (key->type == OT_KEY_FIXED) continue;
+    const int64_t longer = extend(path, length, key->name);
+    if (key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE) {
+      list_keys(key->object, path, longer, visit, context);
+    } else {
+      visit(context, path, key);
+    }
+    path[length] = '\0';
+  }
+}
+
+void ot_schema_list(const ot_schema *schema, ot_schema_visit visit, void *context) {
+  char path[PATH_BYTES] = "";
+  list_keys(schema, path, 0, visit, context);
+}
+
+// ---- The example ----
+
+typedef struct example {
+  const char *const *samples;
+  ot_text_builder *out;
+  char path[PATH_BYTES];
+} example;
+
+static const char *find_sample(const example *e) {
+  for (const char *const *at = e->samples; at && at[0]; at += 2) {
+    if (ot_text_equal(at[0], e->path)) return at[1];
+  }
+  return NULL;
+}
+
+static void put_default(const ot_key *key, ot_text_builder *out) {
+  const char *const text = key->fallback ? key->fallback : "";
+  if (key->shape == OT_SHAPE_ONE) {
+    const bool is_text = key->type == OT_KEY_TEXT || key->type == OT_KEY_PATH;
+    ot_node_print_yaml(is_text ? ot_node_text(out->arena, text) : ot_node_word(out->arena, text), 0,
+                       out);
+    return;
+  }
+  const bool named = key->shape == OT_SHAPE_NAMED;
+  ot_text_put(out, named ? "{" : "[");
+  for (const char *at = text; *at != '\0'; at++) {
+    ot_text_put(out, *at == ' ' ? ", " : "");
+    if (*at != ' ') ot_text_append(out, at, 1);
+  }
+  ot_text_put(out, named ? "}\n" : "]\n");
+}
+
+// "{path, weight [1] above 0}" for the entries of a list of objects.
+static void put_entry(const ot_key *key, ot_text_builder *out) {
+  ot_text_put(out, "; an entry: {");
+  for (int i = 0; i < key->object->num_keys; i++) {
+    const ot_key *const row = &key->object->keys[i];
+    ot_text_appendf(out, "%s%s", i > 0 ? ", " : "", row->name);
+    const bool shown = row->fallback && row->fallback[0] != '\0';
+    if (shown) ot_text_appendf(out, " [%s]", row->fallback);
+  }
+  ot_text_put(out, "}");
+}
+
+static void put_comment(const ot_key *key, bool sampled, ot_text_builder *out) {
+  ot_text_appendf(out, "# %s", key->help);
+  if (key->type == OT_KEY_OBJECT) {
+    put_entry(key, out);
+  } else {
+    ot_text_appendf(out, "; %s", ot_key_range(key, out->arena));
+  }
+  if (!key->fallback) {
+    ot_text_put(out, "; needed");
+  } else if (sampled) {
+    const bool shown = key->fallback[0] != '\0';
+    ot_text_appendf(out, "; default %s", shown ? key->fallback : "none");
+  }
+  ot_text_put(out, "\n");
+}
+
+static void put_example_key(const example *e, const ot_key *key, int64_t start) {
+  ot_text_builder *const out = e->out;
+  const char *const sample = find_sample(e);
+  ot_text_appendf(out, "%s: ", key->name);
+  if (sample) {
+    ot_text_put(out, sample);
+  } else {
+    put_default(key, out);
+    out->length--;  // its line break
+  }
+  do {
+    ot_text_put(out, " ");
+  } while (out->length - start < HELP_COLUMN);
+  put_comment(key, sample != NULL, out);
+}
+
+static void put_example(example *e, const ot_schema *schema, int64_t length, int depth) {
+  for (int i = 0; i < schema->num_keys; i++) {
+    const ot_key *const key = &schema->keys[i];
+    if (key->type == OT_KEY_FIXED) continue;
+    const int64_t longer = extend(e->path, length, key->name);
+    const bool section = key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
+    const int64_t start = e->out->length;
+    for (int j = 0; j < depth; j++) ot_text_put(e->out, "  ");
+    if (section && !find_sample(e)) {
+      ot_text_appendf(e->out, "%s:  # %s\n", key->name, key->help);
+      put_example(e, key->object, longer, depth + 1);
+    } else {
+      put_example_key(e, key, start);
+    }
+    e->path[length] = '\0';
+  }
+}
+
+void ot_schema_example(const ot_schema *schema, const char *const *samples, ot_text_builder *out) {
+  example e = {.samples = samples, .out = out};
+  put_example(&e, schema, 0, 0);
+}

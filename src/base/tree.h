@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A document as it was read: maps, lists and scalars, each with the place it came from. YAML and
+// JSON readers (outside the pure half), `--set` and the web page build trees; base/schema.h turns a
+// tree into a typed object and back. Scalars are untyped text: what they mean, the schema says.
+// Nodes live in the arena they were made in.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json_writer.h"
+#include "base/text_builder.h"
+
+typedef enum ot_node_kind { OT_NODE_NULL, OT_NODE_SCALAR, OT_NODE_LIST, OT_NODE_MAP } ot_node_kind;
+
+typedef struct ot_node {
+  ot_node_kind kind;
+  bool quoted;            // a scalar that stands for text, not for a number or truth value
+  const char *key;        // inside a map, else null
+  const char *text;       // of a scalar
+  const char *source;     // file, "--set KEY", "default", ...; null = unknown
+  int line, column;       // from 1; 0 = none
+  const char *directory;  // that relative paths written here start from; null = as they are
+  struct ot_node *first, *last, *next;  // children in order
+} ot_node;
+
+ot_node *ot_node_create(ot_arena *arena, ot_node_kind kind);
+
+// Scalars; `text` is copied. ot_node_text is quoted, ot_node_word is not.
+ot_node *ot_node_text(ot_arena *arena, const char *text);
+ot_node *ot_node_word(ot_arena *arena, const char *text);
+ot_node *ot_node_integer(ot_arena *arena, int64_t value);
+ot_node *ot_node_real(ot_arena *arena, double value);
+ot_node *ot_node_bool(ot_arena *arena, bool value);
+
+// Appends `child` to a list, or to a map under `key` (copied); returns `child`.
+ot_node *ot_node_append(ot_node *list, ot_node *child);
+ot_node *ot_node_put(ot_arena *arena, ot_node *map, const char *key, ot_node *child);
+
+// The child of a map called `key`, or null; of a list or map by its index from 0, or null.
+ot_node *ot_node_child(const ot_node *map, const char *key);
+ot_node *ot_node_at(const ot_node *parent, int64_t index);
+int64_t ot_node_count(const ot_node *parent);
+
+// The node at a path such as "data.train.0.path", or null.
+ot_node *ot_node_find(const ot_node *root, const char *path);
+
+// Takes `child` out of `parent`, whose child it must be.
+void ot_node_remove(ot_node *parent, const ot_node *child);
+
+// Gives `node` and everything below it a source without a position.
+void ot_node_set_source(ot_node *node, const char *source);
+
+// "run.yaml:3:7", "--set optimizer.lr", "default"; text in `arena`. "?" without a source.
+const char *ot_node_place(ot_arena *arena, const ot_node *node);
+
+// Writes the tree as JSON: quoted scalars as text, others as they stand. `key` as ot_json_object.
+void ot_node_write_json(const ot_node *node, const char *key, ot_json_writer *out);
+
+// YAML: maps as blocks, lists in brackets. With `comment_column` > 0 each value is followed, from
+// that column, by its place as a comment.
+void ot_node_print_yaml(const ot_node *node, int comment_column, ot_text_builder *out);

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds between the values of a model, its size, and its stable text and hash.
+#include "describe/model.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+#include "base/number.h"
+#include "base/text.h"
+
+enum { PRINT_BYTES = 16384 };
+
+static const struct {
+  const char *name;
+  const char *architecture;
+} families[] = {
+    [OT_FAMILY_GPT2] = {"gpt2", "GPT2LMHeadModel"},
+    [OT_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
+    [OT_FAMILY_QWEN2] = {"qwen2", "Qwen2ForCausalLM"},
+    [OT_FAMILY_QWEN3] = {"qwen3", "Qwen3ForCausalLM"},
+    [OT_FAMILY_OLMO2] = {"olmo2", "Olmo2ForCausalLM"},
+    [OT_FAMILY_MISTRAL] = {"mistral", "MistralForCausalLM"},
+    [OT_FAMILY_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM"},
+};
+static_assert(OT_COUNT(families) == OT_FAMILY_COUNT, "one row for each family");
+
+const char *ot_family_name(ot_family family) { return families[family].name; }
+
+const char *ot_family_architecture(ot_family family) { return families[family].architecture; }
+
+// ---- Check ----
+
+static ot_status check_size(const char *key, int64_t value, int64_t maximum) {
+  OT_CHECK(value >= 1 && value <= maximum, OT_USAGE,
+           "model: %s=%lld is out of range; allowed: 1 to %lld", key, (long long)value,
+           (long long)maximum);
+  return OT_OK;
+}
+
+static ot_status check_sizes(const ot_model *model) {
+  OT_TRY(check_size("vocab_size", model->vocab_size, INT32_MAX));
+  OT_TRY(check_size("hidden_size", model->hidden_size, 1 << 20));
+  OT_TRY(check_size("intermediate_size", model->intermediate_size, 1 << 22));
+  OT_TRY(check_size("num_hidden_layers", model->num_layers, OT_MAX_LAYERS));
+  OT_TRY(check_size("num_attention_heads", model->num_heads, 1 << 16));
+  OT_TRY(check_size("num_key_value_heads", model->num_kv_heads, 1 << 16));
+  OT_TRY(check_size("head_dim", model->head_dim, 1 << 16));
+  OT_TRY(check_size("max_position_embeddings", model->max_positions, INT32_MAX));
+  return OT_OK;
+}
+
+// "1, 2, 4, 8": the divisors of `n`, as many as fit.
+static void print_divisors(int64_t n, char *out, int64_t capacity) {
+  int64_t length = 0;
+  out[0] = '\0';
+  for (int64_t i = 1; i <= n && length + 12 < capacity; i++) {
+    if (n % i != 0) continue;
+    length += ot_text_format(out + length, capacity - length, length > 0 ? ", %lld" : "%lld",
+                             (long long)i);
+  }
+}
+
+static ot_status check_heads(const ot_model *model) {
+  if (model->num_heads % model->num_kv_heads != 0) {
+    char divisors[128];
+    print_divisors(model->num_heads, divisors, sizeof divisors);
+    return ot_fail(OT_USAGE,
+                   "model: num_key_value_heads=%lld does not divide num_attention_heads=%lld "
+                   "(try %s)",
+                   (long long)model->num_kv_heads, (long long)model->num_heads, divisors);
+  }
+  const int64_t width = model->head_dim * model->num_heads;
+  OT_CHECK(width <= 1 << 22, OT_USAGE,
+           "model: head_dim=%lld times num_attention_heads=%lld is out of range; allowed: up to %d",
+           (long long)model->head_dim, (long long)model->num_heads, 1 << 22);
+  const bool rotates = !model->learned_positions;
+  OT_CHECK(rotates ? model->rotary_dim == model->head_dim : model->rotary_dim == 0, OT_USAGE,
+           "model: rotary_dim=%lld; a model with %s needs %lld", (long long)model->rotary_dim,
+           rotates ? "rotary positions" : "a position table",
+           (long long)(rotates ? model->head_dim : 0));
+  OT_CHECK(model->rotary_dim % 2 == 0, OT_USAGE,
+           "model: head_dim=%lld is odd; rotary positions turn pairs, so it must be even",
+           (long long)model->head_dim);
+  return OT_OK;
+}
+
+static ot_status check_rope(const char *layers, const ot_rope *rope) {
+  OT_CHECK(rope->theta > 0, OT_USAGE, "model: rope_theta=%.9g of %s layers; allowed: above 0",
+           rope->theta, layers);
+  OT_CHECK(rope->factor >= 1, OT_USAGE,
+           "model: the rope factor=%.9g of %s layers is out of range; allowed: at least 1",
+           rope->factor, layers);
+  if (rope->type != OT_ROPE_LLAMA3) return OT_OK;
+  OT_CHECK(
+      rope->low_frequency_factor > 0 && rope->high_frequency_factor > rope->low_frequency_factor,
+      OT_USAGE, "model: low_freq_factor=%.9g must be above 0 and below high_freq_factor=%.9g",
+      rope->low_frequency_factor, rope->high_frequency_factor);
+  OT_CHECK(rope->original_positions >= 1, OT_USAGE,
+           "model: original_max_position_embeddings=%lld is out of range; allowed: at least 1",
+           (long long)rope->original_positions);
+  return OT_OK;
+}
+
+static ot_status check_share(const char *what, double share) {
+  OT_CHECK(share >= 0 && share < 1, OT_USAGE,
+           "model: the %s dropout %.9g is out of range; allowed: at least 0 and below 1", what,
+           share);
+  return OT_OK;
+}
+
+static ot_status check_positive(const char *what, double value) {
+  OT_CHECK(value > 0 && value - value == 0, OT_USAGE,
+           "model: %s=%.9g is out of range; allowed: above 0", what, value);
+  return OT_OK;
+}
+
+static ot_status check_tokens(const ot_model *model) {
+  for (int i = 0; i < model->num_eos; i++) {
+    OT_CHECK(model->eos_id[i] >= 0 && model->eos_id[i] < model->vocab_size, OT_USAGE,
+             "model: eos_token_id=%lld is not below vocab_size=%lld", (long long)model->eos_id[i],
+             (long long)model->vocab_size);
+  }
+  OT_CHECK(model->bos_id >= -1 && model->bos_id < model->vocab_size, OT_USAGE,
+           "model: bos_token_id=%lld is not below vocab_size=%lld", (long long)model->bos_id,
+           (long long)model->vocab_size);
+  return OT_OK;
+}
+
+ot_status ot_model_check(const ot_model *model) {
+  OT_TRY(check_sizes(model));
+  OT_TRY(check_heads(model));
+  if (!model->learned_positions) {
+    OT_TRY(check_rope("global", &model->rope));
+    OT_TRY(check_rope("sliding", &model->rope_local));
+  }
+  for (int64_t i = 0; i < model->num_layers; i++) {
+    OT_CHECK(model->window[i] >= 0, OT_USAGE, "model: the window of layer %lld is %lld tokens",
+             (long long)i, (long long)model->window[i]);
+  }
+  OT_TRY(check_share("embedding", model->embedding_dropout));
+  OT_TRY(check_share("attention", model->attention_dropout));
+  OT_TRY(check_share("residual", model->residual_dropout));
+  OT_TRY(check_positive("the norms' epsilon", model->norm_epsilon));
+  OT_TRY(check_positive("initializer_range", model->initializer_range));
+  OT_TRY(check_positive("the scale of embeddings", model->embedding_scale));
+  OT_TRY(check_positive("the scale of attention", model->attention_scale));
+  return check_tokens(model);
+}
+
+// ---- Size ----
+
+static int64_t norm_elements(const ot_model *model, int64_t width) {
+  return model->norm == OT_NORM_LAYERNORM ? 2 * width : width;
+}
+
+static int64_t attention_elements(const ot_model *model) {
+  const int64_t q = model->num_heads * model->head_dim;
+  const int64_t kv = model->num_kv_heads * model->head_dim;
+  int64_t n = model->hidden_size * (q + 2 * kv) + q * model->hidden_size;
+  if (model->qkv_bias) n += q + 2 * kv;
+  if (model->output_bias) n += model->hidden_size;
+  if (model->qk_norm == OT_QK_NORM_HEAD) n += 2 * model->head_dim;
+  if (model->qk_norm == OT_QK_NORM_ROW) n += q + kv;
+  return n;
+}
+
+static int64_t mlp_elements(const ot_model *model) {
+  const int64_t up = model->gated_mlp ? 2 : 1;
+  int64_t n = (up + 1) * model->hidden_size * model->intermediate_size;
+  if (model->mlp_bias) n += up * model->intermediate_size + model->hidden_size;
+  return n;
+}
+
+int64_t ot_model_parameters(const ot_model *model) {
+  const int64_t table = model->vocab_size * model->hidden_size;
+  const int64_t norms = model->norm_placement == OT_NORM_SANDWICH ? 4 : 2;
+  const int64_t layer = attention_elements(model) + mlp_elements(model) +
+                        norms * norm_elements(model, model->hidden_size);
+  int64_t n = table + model->num_layers * layer + norm_elements(model, model->hidden_size);
+  if (!model->tie_word_embeddings) n += table;
+  if (model->learned_positions) n += model->max_positions * model->hidden_size;
+  return n;
+}
+
+bool ot_model_same_layer(const ot_model *model, int layer, int other) {
+  return model->window[layer] == model->window[other];
+}
+
+// ---- Text and hash ----
+
+typedef struct printer {
+  char *out;
+  int64_t capacity;
+  int64_t length;
+} printer;
+
+static void put_whole(printer *p, const char *name, int64_t value) {
+  p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "%s %lld\n", name,
+                              (long long)value);
+}
+
+static void put_real(printer *p, const char *name, double value) {
+  char text[64];
+  ot_number_print_shortest(text, sizeof text, value);
+  p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "%s %s\n", name, text);
+}
+
+static void put_word(printer *p, const char *name, const char *word) {
+  p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "%s %s\n", name, word);
+}
+
+static void put_rope(printer *p, const char *name, const ot_rope *rope) {
+  static const char *const types[] = {"default", "linear", "llama3"};
+  put_word(p, name, types[rope->type]);
+  put_real(p, "  theta", rope->theta);
+  put_real(p, "  factor", rope->factor);
+  put_real(p, "  low_frequency_factor", rope->low_frequency_factor);
+  put_real(p, "  high_frequency_factor", rope->high_frequency_factor);
+  put_whole(p, "  original_positions", rope->original_positions);
+}
+
+// Windows as runs: "window 0x5 512x1".
+static void put_windows(printer *p, const ot_model *model) {
+  p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "window");
+  for (int64_t i = 0; i < model->num_layers;) {
+    int64_t j = i;
+    while (j < model->num_layers && model->window[j] == model->window[i]) j++;
+    p->length += ot_text_format(p->out + p->length, p->capacity - p->length, " %lldx%lld",
+                                (long long)model->window[i], (long long)(j - i));
+    i = j;
+  }
+  p->length += ot_text_format(p->out + p->length, p->capacity - p->length, "\n");
+}
+
+static void put_shape(printer *p, const ot_model *model) {
+  put_word(p, "model_type", model->model_type);
+  put_whole(p, "vocab_size", model->vocab_size);
+  put_whole(p, "hidden_size", model->hidden_size);
+  put_whole(p, "intermediate_size", model->intermediate_size);
+  put_whole(p, "num_layers", model->num_layers);
+  put_whole(p, "num_heads", model->num_heads);
+  put_whole(p, "num_kv_heads", model->num_kv_heads);
+  put_whole(p, "head_dim", model->head_dim);
+  put_whole(p, "max_positions", model->max_positions);
+}
+
+static void put_mathematics(printer *p, const ot_model *model) {
+  static const char *const activations[] = {"gelu", "gelu_tanh", "silu", "relu"};
+  static const char *const norms[] = {"layernorm", "rmsnorm"};
+  static const char *const placements[] = {"pre", "post", "sandwich"};
+  static const char *const qk_norms[] = {"none", "head", "row"};
+  put_word(p, "activation", activations[model->activation]);
+  put_whole(p, "gated_mlp", model->gated_mlp);
+  put_whole(p, "qkv_bias", model->qkv_bias);
+  put_whole(p, "output_bias", model->output_bias);
+  put_whole(p, "mlp_bias", model->mlp_bias);
+  put_whole(p, "tie_word_embeddings", model->tie_word_embeddings);
+  put_word(p, "norm", norms[model->norm]);
+  put_word(p, "norm_placement", placements[model->norm_placement]);
+  put_real(p, "norm_epsilon", model->norm_epsilon);
+  put_real(p, "norm_offset", model->norm_offset);
+  put_word(p, "qk_norm", qk_norms[model->qk_norm]);
+  put_real(p, "embedding_scale", model->embedding_scale);
+  put_real(p, "attention_scale", model->attention_scale);
+  put_whole(p, "learned_positions", model->learned_positions);
+  put_whole(p, "rotary_dim", model->rotary_dim);
+  put_rope(p, "rope", &model->rope);
+  put_rope(p, "rope_local", &model->rope_local);
+  put_windows(p, model);
+  put_real(p, "embedding_dropout", model->embedding_dropout);
+  put_real(p, "attention_dropout", model->attention_dropout);
+  put_real(p, "residual_dropout", model->residual_dropout);
+  put_real(p, "initializer_range", model->initializer_range);
+}
+
+int64_t ot_model_print(const ot_model *model, char *out, int64_t capacity) {
+  printer p = {.out = out, .capacity = capacity};
+  put_shape(&p, model);
+  put_mathematics(&p, model);
+  put_word(&p, "dtype", ot_dtype_name(model->dtype));
+  put_whole(&p, "bos_id", model->bos_id);
+  put_whole(&p, "pad_id", model->pad_id);
+  for (int i = 0; i < model->num_eos; i++) put_whole(&p, "eos_id", model->eos_id[i]);
+  return p.length;
+}
+
+uint64_t ot_model_hash(const ot_model *model) {
+  char text[PRINT_BYTES];
+  printer p = {.out = text, .capacity = sizeof text};
+  put_shape(&p, model);
+  put_mathematics(&p, model);
+  return ot_hash_text(OT_HASH_START, text);
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// From keys to the model they mean: what each family fixes by itself, the rotary parameters in the
+// spellings of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters), and the window of
+// each layer.
+#include <assert.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "base/text.h"
+#include "describe/model_keys.h"
+
+// What a family fixes that no key says.
+typedef struct family_row {
+  ot_norm_kind norm;
+  ot_norm_placement norm_placement;
+  ot_qk_norm qk_norm;
+  bool gated_mlp;
+  bool always_qkv_bias;  // whatever attention_bias says
+  bool all_biases;       // in attention and MLP
+  bool learned_positions;
+  bool scaled_embedding;  // by sqrt(hidden_size)
+  double norm_offset;
+} family_row;
+
+static const family_row families[] = {
+    [OT_FAMILY_GPT2] = {.norm = OT_NORM_LAYERNORM, .all_biases = true, .learned_positions = true},
+    [OT_FAMILY_LLAMA] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
+    [OT_FAMILY_QWEN2] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true, .always_qkv_bias = true},
+    [OT_FAMILY_QWEN3] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true, .qk_norm = OT_QK_NORM_HEAD},
+    [OT_FAMILY_OLMO2] = {.norm = OT_NORM_RMSNORM,
+                         .gated_mlp = true,
+                         .norm_placement = OT_NORM_POST,
+                         .qk_norm = OT_QK_NORM_ROW},
+    [OT_FAMILY_MISTRAL] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
+    [OT_FAMILY_GEMMA3] = {.norm = OT_NORM_RMSNORM,
+                          .gated_mlp = true,
+                          .norm_placement = OT_NORM_SANDWICH,
+                          .qk_norm = OT_QK_NORM_HEAD,
+                          .scaled_embedding = true,
+                          .norm_offset = 1},
+};
+static_assert(OT_COUNT(families) == OT_FAMILY_COUNT, "one row for each family");
+
+// One conversion and what it needs for messages.
+typedef struct reading {
+  const ot_model_keys *keys;
+  const ot_node *tree;  // null: all defaults
+  ot_arena *arena;
+  ot_model *out;
+} reading;
+
+// The value given for a key, or null when absent or null.
+static const ot_node *given(const ot_node *map, const char *key) {
+  const ot_node *const node = map ? ot_node_child(map, key) : NULL;
+  return node && node->kind != OT_NODE_NULL ? node : NULL;
+}
+
+static const char *place(const reading *r, const ot_node *node) {
+  return ot_node_place(r->arena, node);
+}
+
+// ---- Shape ----
+
+static void fill_shape(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  ot_model *const out = r->out;
+  out->vocab_size = keys->vocab_size;
+  out->hidden_size = keys->hidden_size;
+  out->intermediate_size =
+      keys->intermediate_size > 0 ? keys->intermediate_size : 4 * keys->hidden_size;
+  out->num_layers = keys->num_layers;
+  out->num_heads = keys->num_heads;
+  out->num_kv_heads = keys->num_kv_heads > 0 ? keys->num_kv_heads : keys->num_heads;
+  out->head_dim = keys->head_dim > 0 ? keys->head_dim : keys->hidden_size / keys->num_heads;
+  out->max_positions = keys->max_positions;
+}
+
+static ot_status check_shape(const reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  OT_CHECK(keys->head_dim > 0 || keys->hidden_size % keys->num_heads == 0, OT_USAGE,
+           "model: num_attention_heads=%lld does not divide hidden_size=%lld, and head_dim is not "
+           "given (%s)",
+           (long long)keys->num_heads, (long long)keys->hidden_size,
+           r->tree ? place(r, r->tree) : "defaults");
+  return OT_OK;
+}
+
+static void fill_mathematics(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  const family_row *const family = &families[keys->family];
+  ot_model *const out = r->out;
+  out->activation = (ot_activation)keys->activation;
+  out->gated_mlp = family->gated_mlp;
+  out->qkv_bias = family->all_biases || family->always_qkv_bias || keys->attention_bias;
+  out->output_bias = family->all_biases || keys->attention_bias;
+  out->mlp_bias = family->all_biases || keys->mlp_bias;
+  out->tie_word_embeddings = keys->tie_word_embeddings;
+  out->norm = family->norm;
+  out->norm_placement = family->norm_placement;
+  out->norm_epsilon = keys->norm_epsilon;
+  out->norm_offset = family->norm_offset;
+  out->qk_norm = family->qk_norm;
+  out->embedding_scale = family->scaled_embedding ? ot_sqrt((double)keys->hidden_size) : 1;
+  const double scalar = keys->query_scalar > 0 ? keys->query_scalar : (double)out->head_dim;
+  const bool unscaled = keys->family == OT_FAMILY_GPT2 && !keys->scale_attention;
+  out->attention_scale = unscaled ? 1 : 1 / ot_sqrt(scalar);
+  out->learned_positions = family->learned_positions;
+  out->rotary_dim = family->learned_positions ? 0 : out->head_dim;
+  out->embedding_dropout = keys->embedding_dropout;
+  out->attention_dropout = keys->attention_dropout;
+  out->residual_dropout = keys->residual_dropout;
+  out->initializer_range = keys->initializer_range;
+}
+
+static ot_status fill_tokens(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  ot_model *const out = r->out;
+  // A default of the family may lie beyond a small vocabulary; only what was given must not.
+  const bool bos_given = r->tree && given(r->tree, "bos_token_id");
+  const bool eos_given = r->tree && given(r->tree, "eos_token_id");
+  out->dtype = (ot_dtype)keys->dtype;
+  out->bos_id = bos_given || keys->bos_id < keys->vocab_size ? keys->bos_id : -1;
+  out->pad_id = keys->pad_id;
+  OT_CHECK(keys->num_eos <= OT_MAX_EOS, OT_USAGE,
+           "model: eos_token_id has %lld entries; allowed: up to %d (%s)", (long long)keys->num_eos,
+           OT_MAX_EOS, place(r, given(r->tree, "eos_token_id")));
+  for (int64_t i = 0; i < keys->num_eos; i++) {
+    if (!eos_given && keys->eos_id[i] >= keys->vocab_size) continue;
+    out->eos_id[out->num_eos++] = keys->eos_id[i];
+  }
+  return OT_OK;
+}
+
+// ---- Rotary parameters ----
+
+// Reads one set of rotary keys. `node` is where it was given, null when it was not.
+static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_node *node,
+                           double theta, ot_rope *out) {
+  const ot_node *const old_type = given(node, "type");
+  const bool both = old_type && given(node, "rope_type");
+  OT_CHECK(!both || keys->type == keys->old_type, OT_USAGE,
+           "model: rope_type and type disagree (%s)", place(r, old_type));
+  *out = (ot_rope){.type = (ot_rope_type)(old_type ? keys->old_type : keys->type),
+                   .theta = given(node, "rope_theta") ? keys->theta : theta,
+                   .factor = 1};
+  if (out->type == OT_ROPE_DEFAULT) return OT_OK;
+  OT_CHECK(given(node, "factor"), OT_USAGE, "model: this rope_type needs a factor (%s)",
+           place(r, node));
+  out->factor = keys->factor;
+  if (out->type == OT_ROPE_LINEAR) return OT_OK;
+  OT_CHECK(given(node, "low_freq_factor") && given(node, "high_freq_factor"), OT_USAGE,
+           "model: rope_type llama3 needs low_freq_factor and high_freq_factor (%s)",
+           place(r, node));
+  out->low_frequency_factor = keys->low_frequency_factor;
+  out->high_frequency_factor = keys->high_frequency_factor;
+  out->original_positions =
+      keys->original_positions > 0 ? keys->original_positions : r->keys->max_positions;
+  return OT_OK;
+}
+
+static bool same_rope(const ot_rope *a, const ot_rope *b) {
+  return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
+         a->low_frequency_factor == b->low_frequency_factor &&
+         a->high_frequency_factor == b->high_frequency_factor &&
+         a->original_positions == b->original_positions;
+}
+
+static bool is_nested(const ot_node *node) {
+  return ot_node_child(node, "full_attention") || ot_node_child(node, "sliding_attention");
+}
+
+// Where the rotary parameters of one type of layer are written, old spelling and new.
+typedef struct rope_sources {
+  const char *theta_key;   // key of the old spelling
+  double theta;            // its value or default
+  const ot_node *scaling;  // old, or null
+  const ot_rope_keys *scaling_keys;
+  const ot_node *parameters;  // new, or null
+  const ot_rope_keys *parameters_keys;
+} rope_sources;
+
+static ot_status fill_rope(reading *r, const rope_sources *from, ot_rope *out) {
+  const ot_node *const old_theta = given(r->tree, from->theta_key);
+  const ot_node *const new_theta = given(from->parameters, "rope_theta");
+  const double theta = new_theta ? from->parameters_keys->theta : from->theta;
+  OT_CHECK(!old_theta || !new_theta || theta == from->theta, OT_USAGE,
+           "model: %s=%.9g and rope_parameters with rope_theta=%.9g disagree (%s)", from->theta_key,
+           from->theta, theta, place(r, new_theta));
+  ot_rope old;
+  ot_rope new;
+  OT_TRY(read_rope(r, from->scaling_keys, from->scaling, theta, &old));
+  OT_TRY(read_rope(r, from->parameters_keys, from->parameters, theta, &new));
+  OT_CHECK(!from->scaling || !from->parameters || same_rope(&old, &new), OT_USAGE,
+           "model: rope_scaling and rope_parameters disagree (%s)", place(r, from->parameters));
+  *out = from->parameters ? new : old;
+  return OT_OK;
+}
+
+static ot_status fill_ropes(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  const ot_node *const scaling = given(r->tree, "rope_scaling");
+  const ot_node *const parameters = given(r->tree, "rope_parameters");
+  const bool by_type = keys->family == OT_FAMILY_GEMMA3;
+  OT_CHECK(!scaling || !is_nested(scaling), OT_USAGE,
+           "model: rope_scaling is one set; sets by type of layer go to rope_parameters (%s)",
+           place(r, scaling));
+  OT_CHECK(!parameters || !parameters->first || is_nested(parameters) == by_type, OT_USAGE,
+           "model: rope_parameters of %s are %s (%s)", ot_family_name((ot_family)keys->family),
+           by_type ? "a map of full_attention and sliding_attention" : "one set for all layers",
+           place(r, parameters));
+  rope_sources from = {
+      .theta_key = "rope_theta",
+      .theta = keys->rope_theta,
+      .scaling = scaling,
+      .scaling_keys = &keys->rope_scaling.all,
+      .parameters = by_type ? given(parameters, "full_attention") : parameters,
+      .parameters_keys = by_type ? &keys->rope_parameters.full : &keys->rope_parameters.all,
+  };
+  OT_TRY(fill_rope(r, &from, &r->out->rope));
+  r->out->rope_local = r->out->rope;
+  if (!by_type) return OT_OK;
+  from = (rope_sources){
+      .theta_key = "rope_local_base_freq",
+      .theta = keys->rope_local_theta,
+      .scaling_keys = &keys->rope_scaling.all,
+      .parameters = given(parameters, "sliding_attention"),
+      .parameters_keys = &keys->rope_parameters.sliding,
+  };
+  return fill_rope(r, &from, &r->out->rope_local);
+}
+
+// ---- Windows ----
+
+// True when layer `i` has a window by the rules of its family, without layer_types.
+static bool slides(const ot_model_keys *keys, int64_t i) {
+  switch ((ot_family)keys->family) {
+    case OT_FAMILY_QWEN2:
+    case OT_FAMILY_QWEN3:
+      return keys->use_sliding_window && keys->sliding_window > 0 && i >= keys->max_window_layers;
+    case OT_FAMILY_MISTRAL:
+      return keys->sliding_window > 0;
+    case OT_FAMILY_GEMMA3:
+      return (i + 1) % keys->sliding_window_pattern != 0;
+    case OT_FAMILY_GPT2:
+    case OT_FAMILY_LLAMA:
+    case OT_FAMILY_OLMO2:
+    case OT_FAMILY_COUNT:
+      break;
+  }
+  return false;
+}
+
+static ot_status fill_windows(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  const ot_node *const types = given(r->tree, "layer_types");
+  const bool qwen = keys->family == OT_FAMILY_QWEN2 || keys->family == OT_FAMILY_QWEN3;
+  const int64_t window = qwen && !keys->use_sliding_window ? 0 : keys->sliding_window;
+  OT_CHECK(keys->num_layer_types == 0 || keys->num_layer_types == keys->num_layers, OT_USAGE,
+           "model: layer_types has %lld entries, but there are %lld layers (%s)",
+           (long long)keys->num_layer_types, (long long)keys->num_layers, place(r, types));
+  for (int64_t i = 0; i < keys->num_layers; i++) {
+    const bool sliding = keys->num_layer_types > 0 ? keys->layer_types[i] == 1 : slides(keys, i);
+    OT_CHECK(!sliding || window > 0, OT_USAGE,
+             "model: layer %lld is sliding_attention, but there is no sliding_window%s (%s)",
+             (long long)i, qwen ? " (needs use_sliding_window: true, too)" : "",
+             types ? place(r, types) : "by default");
+    r->out->window[i] = sliding ? window : 0;
+  }
+  return OT_OK;
+}
+
+// ---- Names ----
+
+// A mistral whose layers differ is called ministral: transformers' own mistral has one window.
+static void fill_names(ot_model *out) {
+  out->model_type = ot_family_name(out->family);
+  out->architecture = ot_family_architecture(out->family);
+  if (out->family != OT_FAMILY_MISTRAL) return;
+  for (int64_t i = 1; i < out->num_layers; i++) {
+    if (out->window[i] == out->window[0]) continue;
+    out->model_type = "ministral";
+    out->architecture = "MinistralForCausalLM";
+  }
+}
+
+ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_arena *arena,
+                             ot_model *out) {
+  memset(out, 0, sizeof *out);
+  reading r = {.keys = keys, .tree = tree, .arena = arena, .out = out};
+  out->family = (ot_family)keys->family;
+  OT_TRY(check_shape(&r));
+  fill_shape(&r);
+  fill_mathematics(&r);
+  OT_TRY(fill_tokens(&r));
+  if (!out->learned_positions) OT_TRY(fill_ropes(&r));
+  OT_TRY(fill_windows(&r));
+  fill_names(out);
+  return ot_model_check(out);
+}
+
+ot_status ot_model_read(ot_node *tree, ot_arena *arena, ot_model *out) {
+  ot_model_keys keys;
+  OT_TRY(ot_model_prepare(tree, arena, ""));
+  OT_TRY(ot_schema_read(&ot_model_schema, tree, arena, &keys));
+  return ot_model_from_keys(&keys, tree, arena, out);
+}

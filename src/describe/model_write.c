@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models back into HF keys: the inverse of model_read.c, by the same table.
+#include "base/math.h"
+#include "base/text.h"
+#include "describe/model_keys.h"
+
+enum { FULL, SLIDING };
+
+// What the rules of the family and a window alone cannot say is written as layer_types.
+static bool needs_layer_types(const ot_model *model) {
+  switch (model->family) {
+    case OT_FAMILY_GPT2:
+    case OT_FAMILY_LLAMA:
+    case OT_FAMILY_OLMO2:
+    case OT_FAMILY_COUNT:
+      return false;
+    case OT_FAMILY_QWEN2:
+    case OT_FAMILY_QWEN3:
+    case OT_FAMILY_GEMMA3:
+      return true;
+    case OT_FAMILY_MISTRAL:
+      break;
+  }
+  return !ot_text_equal(model->model_type, ot_family_name(OT_FAMILY_MISTRAL));
+}
+
+static void fill_windows(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
+  for (int64_t i = 0; i < model->num_layers; i++) {
+    if (model->window[i] > keys->sliding_window) keys->sliding_window = model->window[i];
+  }
+  keys->use_sliding_window = keys->sliding_window > 0;
+  keys->max_window_layers = model->num_layers;
+  keys->sliding_window_pattern = 6;
+  if (!needs_layer_types(model)) return;
+  keys->num_layer_types = model->num_layers;
+  keys->layer_types = ot_arena_array(arena, model->num_layers, sizeof(int));
+  for (int64_t i = 0; i < model->num_layers; i++) {
+    keys->layer_types[i] = model->window[i] > 0 ? SLIDING : FULL;
+  }
+}
+
+// The whole number whose inverse root is the scale, where there is one: configurations have those.
+static double query_scalar(double scale) {
+  const double exact = 1 / (scale * scale);
+  const double whole = (double)(int64_t)(exact + 0.5);
+  return exact < 1e15 && 1 / ot_sqrt(whole) == scale ? whole : exact;
+}
+
+static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
+  ot_model_keys keys = {
+      .family = (int)model->family,
+      .vocab_size = model->vocab_size,
+      .hidden_size = model->hidden_size,
+      .intermediate_size = model->intermediate_size,
+      .num_layers = model->num_layers,
+      .num_heads = model->num_heads,
+      .num_kv_heads = model->num_kv_heads,
+      .head_dim = model->head_dim,
+      .max_positions = model->max_positions,
+      .activation = (int)model->activation,
+      .norm_epsilon = model->norm_epsilon,
+      .initializer_range = model->initializer_range,
+      .tie_word_embeddings = model->tie_word_embeddings,
+      .attention_bias = model->output_bias,
+      .mlp_bias = model->mlp_bias,
+      .scale_attention = model->attention_scale != 1,
+      .query_scalar = query_scalar(model->attention_scale),
+      .rope_theta = model->rope.theta,
+      .rope_local_theta = model->rope_local.theta,
+      .attention_dropout = model->attention_dropout,
+      .embedding_dropout = model->embedding_dropout,
+      .residual_dropout = model->residual_dropout,
+      .dtype = (int)model->dtype,
+      .bos_id = model->bos_id,
+      .pad_id = model->pad_id,
+      .num_eos = model->num_eos,
+  };
+  keys.eos_id = ot_arena_array(arena, OT_MAX_EOS, sizeof(int64_t));
+  for (int i = 0; i < model->num_eos; i++) keys.eos_id[i] = model->eos_id[i];
+  fill_windows(model, arena, &keys);
+  return keys;
+}
+
+// ---- Trees ----
+
+static void put(ot_arena *arena, ot_node *map, const char *key, ot_node *value) {
+  const ot_node *const old = ot_node_child(map, key);
+  if (!old) {
+    ot_node_put(arena, map, key, value);
+    return;
+  }
+  ot_node *const node = ot_node_child(map, key);
+  ot_node *const next = node->next;
+  const char *const name = node->key;
+  *node = *value;
+  node->next = next;
+  node->key = name;
+}
+
+static void drop(ot_node *map, const char *key) {
+  const ot_node *const child = ot_node_child(map, key);
+  if (child) ot_node_remove(map, child);
+}
+
+static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena) {
+  static const char *const types[] = {"default", "linear", "llama3"};
+  ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
+  ot_node_put(arena, map, "rope_type", ot_node_text(arena, types[rope->type]));
+  if (with_theta) ot_node_put(arena, map, "rope_theta", ot_node_real(arena, rope->theta));
+  if (rope->type == OT_ROPE_DEFAULT) return map;
+  ot_node_put(arena, map, "factor", ot_node_real(arena, rope->factor));
+  if (rope->type == OT_ROPE_LINEAR) return map;
+  ot_node_put(arena, map, "low_freq_factor", ot_node_real(arena, rope->low_frequency_factor));
+  ot_node_put(arena, map, "high_freq_factor", ot_node_real(arena, rope->high_frequency_factor));
+  ot_node_put(arena, map, "original_max_position_embeddings",
+              ot_node_integer(arena, rope->original_positions));
+  return map;
+}
+
+static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
+  if (model->family != OT_FAMILY_GEMMA3) return rope_node(&model->rope, true, arena);
+  ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
+  ot_node_put(arena, map, "full_attention", rope_node(&model->rope, true, arena));
+  ot_node_put(arena, map, "sliding_attention", rope_node(&model->rope_local, true, arena));
+  return map;
+}
+
+static void write_rope(const ot_model *model, ot_arena *arena, ot_node *map) {
+  if (model->learned_positions) return;
+  // Scaled sliding layers have no old spelling.
+  if (model->family == OT_FAMILY_GEMMA3 && model->rope_local.type != OT_ROPE_DEFAULT) {
+    drop(map, "rope_scaling");
+    put(arena, map, "rope_parameters", rope_parameters(model, arena));
+    return;
+  }
+  drop(map, "rope_parameters");
+  put(arena, map, "rope_scaling",
+      model->rope.type == OT_ROPE_DEFAULT ? ot_node_create(arena, OT_NODE_NULL)
+                                          : rope_node(&model->rope, false, arena));
+}
+
+ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
+  const ot_model_keys keys = keys_of(model, arena);
+  ot_node *const map = ot_schema_write(&ot_model_schema, 1u << model->family, &keys, arena);
+  put(arena, map, "model_type", ot_node_text(arena, model->model_type));
+  write_rope(model, arena, map);
+  if (keys.num_layer_types == 0) drop(map, "layer_types");
+  if (keys.num_layer_types > 0) drop(map, "sliding_window_pattern");
+  if (model->num_eos == 0) put(arena, map, "eos_token_id", ot_node_create(arena, OT_NODE_NULL));
+  if (model->num_eos == 1) {
+    put(arena, map, "eos_token_id", ot_node_integer(arena, model->eos_id[0]));
+  }
+  return map;
+}
+
+ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
+  static const char *const dtypes[] = {
+      [OT_F32] = "float32", [OT_F64] = "float64", [OT_BF16] = "bfloat16", [OT_F16] = "float16"};
+  ot_node *const map = ot_model_write(model, arena);
+  ot_node *const architectures = ot_node_create(arena, OT_NODE_LIST);
+  ot_node_append(architectures, ot_node_text(arena, model->architecture));
+  ot_node_put(arena, map, "architectures", architectures);
+  if (!model->learned_positions) {
+    put(arena, map, "rope_parameters", rope_parameters(model, arena));
+  }
+  drop(map, "dtype");
+  ot_node_put(arena, map, "torch_dtype", ot_node_text(arena, dtypes[model->dtype]));
+  return map;
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: backends=cpu
+// HF keys to models: published sizes of the presets, both majors' spellings of rotary parameters,
+// windows, and refusal of whatever would change the mathematics.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "describe/model_keys.h"
+#include "device/heap.h"
+#include "train/tree_file.h"
+
+static ot_heap heap;
+static ot_arena arena;
+
+static int begin(void **state) {
+  (void)state;
+  arena = ot_heap_arena_create(&heap);
+  return 0;
+}
+
+static int finish(void **state) {
+  (void)state;
+  ot_heap_release(&heap);
+  return 0;
+}
+
+static ot_status read_text(const char *text, ot_model *model) {
+  static const ot_tree_origin origin = {.name = "config.json"};
+  ot_node *tree;
+  const ot_status status = ot_tree_parse_json(&origin, text, ot_text_length(text), &arena, &tree);
+  if (status != OT_OK) return status;
+  return ot_model_read(tree, &arena, model);
+}
+
+static ot_model accept(const char *text) {
+  ot_model model;
+  if (read_text(text, &model) != OT_OK) fail_msg("%s", ot_fail_message());
+  return model;
+}
+
+// The text is refused as a usage error whose message has both parts.
+static void refuse(const char *text, const char *part, const char *other) {
+  ot_model model;
+  assert_int_equal(read_text(text, &model), OT_USAGE);
+  if (!strstr(ot_fail_message(), part)) fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), part);
+  if (!strstr(ot_fail_message(), other)) fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), other);
+}
+
+static ot_model load_preset(const char *name) {
+  ot_node *tree;
+  ot_model model;
+  const char *const path = ot_arena_format(&arena, OT_SOURCE_DIR "/presets/models/%s.json", name);
+  if (ot_tree_load(path, &arena, &tree) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_model_read(tree, &arena, &model) != OT_OK) fail_msg("%s", ot_fail_message());
+  return model;
+}
+
+// Trainable elements as published, or as counted by transformers 5.23 on the public configuration.
+static const struct {
+  const char *name;
+  int64_t parameters;
+} presets[] = {
+    {"gpt2", 124439808},
+    {"gpt2-medium", 354823168},
+    {"gpt2-large", 774030080},
+    {"gpt2-xl", 1557611200},
+    {"gpt3-175b", 174604259328},
+    {"llama2-7b", 6738415616},
+    {"llama2-13b", 13015864320},
+    {"llama2-70b", 68976648192},
+    {"llama3-8b", 8030261248},
+    {"llama3-70b", 70553706496},
+    {"llama3.1-8b", 8030261248},
+    {"llama3.1-70b", 70553706496},
+    {"llama3.1-405b", 405853388800},
+    {"qwen3-0.6b", 596049920},
+    {"qwen3-1.7b", 1720574976},
+    {"qwen3-4b", 4022468096},
+    {"qwen3-8b", 8190735360},
+    {"qwen3-14b", 14768307200},
+    {"qwen3-32b", 32762123264},
+    {"olmo2-7b", 7298617344},
+    {"olmo2-13b", 13716198400},
+    {"mistral-7b", 7241732096},
+    {"gemma3-1b", 999885952},
+};
+
+static void presets_have_the_published_number_of_parameters(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(presets); i++) {
+    const ot_model model = load_preset(presets[i].name);
+    const int64_t counted = ot_model_parameters(&model);
+    if (counted != presets[i].parameters) {
+      fail_msg("%s: %lld", presets[i].name, (long long)counted);
+    }
+  }
+}
+
+static void presets_have_no_dropout(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(presets); i++) {
+    const ot_model model = load_preset(presets[i].name);
+    assert_true(model.attention_dropout == 0 && model.residual_dropout == 0 &&
+                model.embedding_dropout == 0);
+  }
+}
+
+static void a_model_written_as_keys_reads_back_the_same(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(presets); i++) {
+    const ot_model model = load_preset(presets[i].name);
+    ot_model again;
+    ot_model exported;
+    assert_int_equal(ot_model_read(ot_model_write(&model, &arena), &arena, &again), OT_OK);
+    if (ot_model_read(ot_model_write_config(&model, &arena), &arena, &exported) != OT_OK) {
+      fail_msg("%s: %s", presets[i].name, ot_fail_message());
+    }
+    char a[8192];
+    char b[8192];
+    ot_model_print(&model, a, sizeof a);
+    ot_model_print(&again, b, sizeof b);
+    assert_string_equal(a, b);
+    ot_model_print(&exported, b, sizeof b);
+    assert_string_equal(a, b);
+    assert_true(ot_model_hash(&model) == ot_model_hash(&again));
+  }
+}
+
+static void hash_tells_models_apart(void **state) {
+  (void)state;
+  const ot_model a = load_preset("llama3-8b");
+  ot_model b = a;
+  b.rope.theta = 10000;
+  assert_false(ot_model_hash(&a) == ot_model_hash(&b));
+  b = a;
+  b.window[31] = 4096;
+  assert_false(ot_model_hash(&a) == ot_model_hash(&b));
+  assert_false(ot_model_same_layer(&b, 30, 31));
+  assert_true(ot_model_same_layer(&b, 29, 30));
+}
+
+static void families_fix_what_no_key_says(void **state) {
+  (void)state;
+  const ot_model gpt2 = load_preset("gpt2");
+  assert_true(gpt2.learned_positions && gpt2.mlp_bias && gpt2.qkv_bias && gpt2.output_bias);
+  assert_true(!gpt2.gated_mlp && gpt2.norm == OT_NORM_LAYERNORM && gpt2.rotary_dim == 0);
+  assert_int_equal(gpt2.activation, OT_ACTIVATION_GELU_TANH);
+  assert_int_equal(gpt2.intermediate_size, 3072);
+  const ot_model olmo2 = load_preset("olmo2-7b");
+  assert_int_equal(olmo2.norm_placement, OT_NORM_POST);
+  assert_int_equal(olmo2.qk_norm, OT_QK_NORM_ROW);
+  const ot_model gemma = load_preset("gemma3-1b");
+  assert_int_equal(gemma.norm_placement, OT_NORM_SANDWICH);
+  assert_true(gemma.norm_offset == 1 && gemma.attention_scale == 1.0 / 16);
+  assert_true(gemma.embedding_scale > 33.94 && gemma.embedding_scale < 33.95);
+  const ot_model qwen2 = accept("{\"model_type\": \"qwen2\"}");
+  assert_true(qwen2.qkv_bias && !qwen2.output_bias && !qwen2.mlp_bias);
+}
+
+static void gemma_has_five_local_layers_for_a_global_one(void **state) {
+  (void)state;
+  const ot_model model = load_preset("gemma3-1b");
+  for (int i = 0; i < 26; i++) assert_int_equal(model.window[i], (i + 1) % 6 == 0 ? 0 : 512);
+  assert_true(model.rope.theta == 1e6 && model.rope_local.theta == 1e4);
+}
+
+static void reads_rotary_parameters_of_both_majors(void **state) {
+  (void)state;
+  const ot_model old = accept(
+      "{\"model_type\": \"llama\", \"max_position_embeddings\": 131072, \"rope_theta\": 5e5,"
+      " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
+      " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}}");
+  const ot_model new = accept(
+      "{\"model_type\": \"llama\", \"max_position_embeddings\": 131072, \"rope_parameters\":"
+      " {\"rope_type\": \"llama3\", \"rope_theta\": 500000.0, \"factor\": 8.0,"
+      " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0,"
+      " \"original_max_position_embeddings\": 8192}}");
+  assert_int_equal(old.rope.type, OT_ROPE_LLAMA3);
+  assert_true(ot_model_hash(&old) == ot_model_hash(&new));
+  const ot_model linear = accept(
+      "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
+  assert_true(linear.rope.type == OT_ROPE_LINEAR && linear.rope.factor == 2 &&
+              linear.rope.theta == 10000);
+  const ot_model gemma = accept(
+      "{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\":"
+      " \"linear\", \"factor\": 8, \"rope_theta\": 2e6}, \"sliding_attention\":"
+      " {\"rope_theta\": 3e4, \"rope_type\": \"default\"}}}");
+  assert_true(gemma.rope.factor == 8 && gemma.rope.theta == 2e6 && gemma.rope_local.theta == 3e4);
+}
+
+static void refuses_rotary_parameters_that_disagree(void **state) {
+  (void)state;
+  refuse(
+      "{\"model_type\": \"llama\", \"rope_theta\": 10000, \"rope_parameters\":"
+      " {\"rope_type\": \"default\", \"rope_theta\": 500000}}",
+      "disagree", "rope_theta");
+  refuse(
+      "{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2},"
+      " \"rope_parameters\": {\"rope_type\": \"default\"}}",
+      "rope_scaling and rope_parameters disagree", "config.json:1:98");
+  refuse("{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"linear\"}}", "factor",
+         "config.json:1:41");
+  refuse("{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"rope_theta\": 1e6}}",
+         "full_attention", "gemma3_text");
+  refuse("{\"model_type\": \"llama\", \"rope_parameters\": {\"full_attention\": {}}}", "one set",
+         "llama");
+}
+
+static void reads_windows_of_interleaved_layers(void **state) {
+  (void)state;
+  const ot_model mistral = load_preset("mistral-7b");
+  for (int i = 0; i < 32; i++) assert_int_equal(mistral.window[i], 4096);
+  assert_string_equal(mistral.model_type, "mistral");
+  const ot_model none = accept("{\"model_type\": \"mistral\", \"sliding_window\": null}");
+  assert_int_equal(none.window[0], 0);
+  const ot_model mixed = accept(
+      "{\"model_type\": \"mistral\", \"num_hidden_layers\": 3, \"sliding_window\": 8,"
+      " \"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\"]}");
+  assert_int_equal(mixed.window[0], 8);
+  assert_int_equal(mixed.window[1], 0);
+  assert_string_equal(mixed.model_type, "ministral");
+  const ot_model qwen = accept(
+      "{\"model_type\": \"qwen3\", \"num_hidden_layers\": 4, \"use_sliding_window\": true,"
+      " \"sliding_window\": 16, \"max_window_layers\": 2}");
+  assert_int_equal(qwen.window[1], 0);
+  assert_int_equal(qwen.window[2], 16);
+  const ot_model off =
+      accept("{\"model_type\": \"qwen2\", \"sliding_window\": 16, \"max_window_layers\": 2}");
+  assert_int_equal(off.window[5], 0);
+  refuse(
+      "{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1,"
+      " \"layer_types\": [\"sliding_attention\"]}",
+      "use_sliding_window", "layer 0");
+  refuse("{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", "1 entries",
+         "32 layers");
+  refuse("{\"model_type\": \"gemma3_text\", \"sliding_window\": 0}", "sliding_window: 0",
+         "1 to 2147483647 tokens");
+}
+
+static void refuses_keys_that_change_the_mathematics(void **state) {
+  (void)state;
+  refuse("{\"model_type\": \"gemma3_text\",\n \"attn_logit_softcapping\": 50.0}",
+         "attn_logit_softcapping", "config.json:2:28");
+  refuse("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": 30}",
+         "final_logit_softcapping", "not supported");
+  refuse("{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}",
+         "yarn", "default, linear, llama3");
+  refuse("{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor",
+         "0.5");
+  refuse("{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
+         "scale_attn_by_inverse_layer_idx", "true");
+  refuse("{\"model_type\": \"gpt2\", \"reorder_and_upcast_attn\": true}", "reorder_and_upcast_attn",
+         "true");
+  refuse("{\"model_type\": \"llama\", \"hidden_act\": \"mish\"}", "mish", "silu");
+  refuse("{\"model_type\": \"llama\", \"logits_scaling\": 8}", "unknown key", "logits_scaling");
+  refuse("{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}",
+         "quantization_config", "{...}");
+  refuse("{\"model_type\": \"llama\", \"pruned_heads\": {\"0\": [1]}}", "pruned_heads", "{...}");
+  refuse("{\"model_type\": \"mistral\", \"attention_bias\": true}", "attention_bias", "true");
+  refuse("{\"model_type\": \"mamba\"}", "mamba", "gpt2, llama");
+  refuse("{\"vocab_size\": 5}", "model_type is needed", "config.json:1:1");
+}
+
+static void keys_of_another_family_are_unknown(void **state) {
+  (void)state;
+  refuse("{\"model_type\": \"llama\", \"n_inner\": 64}", "n_inner", "another kind of model");
+  refuse("{\"model_type\": \"gpt2\", \"hidden_act\": \"silu\"}", "hidden_act", "another kind");
+  refuse("{\"model_type\": \"llama\", \"hiden_size\": 64}", "hiden_size", "unknown key");
+  assert_string_equal(ot_fail_hint_text(), "did you mean \"hidden_size\"?");
+}
+
+static void two_spellings_of_one_key_are_refused(void **state) {
+  (void)state;
+  refuse("{\"model_type\": \"gpt2\", \"n_embd\": 64, \"hidden_size\": 128}", "given twice",
+         "n_embd");
+}
+
+static void inert_keys_pass(void **state) {
+  (void)state;
+  accept(
+      "{\"model_type\": \"llama\", \"_name_or_path\": \"x\", \"use_cache\": true,"
+      " \"pretraining_tp\": 1, \"id2label\": {\"0\": \"A\"}, \"torch_dtype\": \"bfloat16\","
+      " \"pruned_heads\": {}, \"partial_rotary_factor\": 1.0}");
+}
+
+static void architectures_stand_in_for_a_missing_model_type(void **state) {
+  (void)state;
+  const ot_model model = accept("{\"architectures\": [\"Qwen3ForCausalLM\"]}");
+  assert_int_equal(model.family, OT_FAMILY_QWEN3);
+  assert_int_equal(model.head_dim, 128);
+}
+
+static void shapes_must_fit_each_other(void **state) {
+  (void)state;
+  refuse("{\"model_type\": \"llama\", \"num_key_value_heads\": 3}", "num_key_value_heads=3",
+         "1, 2, 4, 8, 16, 32");
+  refuse("{\"model_type\": \"llama\", \"hidden_size\": 100, \"num_attention_heads\": 3}",
+         "num_attention_heads=3 does not divide hidden_size=100", "head_dim");
+  refuse("{\"model_type\": \"llama\", \"head_dim\": 33}", "head_dim=33", "even");
+  refuse("{\"model_type\": \"llama\", \"vocab_size\": 100, \"eos_token_id\": 100}",
+         "eos_token_id=100", "vocab_size=100");
+  refuse("{\"model_type\": \"gpt2\", \"resid_pdrop\": 1.0}", "resid_pdrop", "below 1");
+  refuse("{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", "num_hidden_layers: 0",
+         "1 to 512");
+  const ot_model small = accept("{\"model_type\": \"gpt2\", \"vocab_size\": 100}");
+  assert_int_equal(small.num_eos, 0);  // the default eos lies beyond this vocabulary
+  const ot_model odd = accept(
+      "{\"model_type\": \"llama\", \"hidden_size\": 60, \"num_attention_heads\": 7, \"head_dim\":"
+      " 10, \"num_key_value_heads\": null}");
+  assert_int_equal(odd.num_kv_heads, 7);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(presets_have_the_published_number_of_parameters),
+      cmocka_unit_test(presets_have_no_dropout),
+      cmocka_unit_test(a_model_written_as_keys_reads_back_the_same),
+      cmocka_unit_test(hash_tells_models_apart),
+      cmocka_unit_test(families_fix_what_no_key_says),
+      cmocka_unit_test(gemma_has_five_local_layers_for_a_global_one),
+      cmocka_unit_test(reads_rotary_parameters_of_both_majors),
+      cmocka_unit_test(refuses_rotary_parameters_that_disagree),
+      cmocka_unit_test(reads_windows_of_interleaved_layers),
+      cmocka_unit_test(refuses_keys_that_change_the_mathematics),
+      cmocka_unit_test(keys_of_another_family_are_unknown),
+      cmocka_unit_test(two_spellings_of_one_key_are_refused),
+      cmocka_unit_test(inert_keys_pass),
+      cmocka_unit_test(architectures_stand_in_for_a_missing_model_type),
+      cmocka_unit_test(shapes_must_fit_each_other),
+  };
+  return cmocka_run_group_tests(tests, begin, finish);
+}
