@@ -21,12 +21,15 @@ void faults_arm(int call, int error) {
   failing_error = error;
 }
 
+void faults_crash(int call) { faults_arm(call, 0); }
+
 int faults_count(void) { return calls; }
 
 void faults_short_writes(long bytes) { write_limit = bytes; }
 
 static bool fails(void) {
   if (++calls != failing_call) return false;
+  if (failing_error == 0) _exit(0);
   errno = failing_error;
   return true;
 }

@@ -8,7 +8,10 @@
 // count.
 void faults_arm(int call, int error);
 
-// Calls since faults_arm.
+// From now on the process ends without further ado at the `call`-th call, before it has an effect.
+void faults_crash(int call);
+
+// Calls since faults_arm or faults_crash.
 int faults_count(void);
 
 // Every pwrite writes at most `bytes` (0: no limit).

@@ -16,8 +16,9 @@
 #include "train/disk.h"
 
 void scratch_create(char path[SCRATCH_BYTES]) {
-  const char *const root = getenv("TMPDIR");
-  snprintf(path, SCRATCH_BYTES, "%s/ot-test-XXXXXX", root != NULL ? root : "/tmp");
+  const char *root = getenv("TMPDIR");
+  if (root == NULL) root = ot_disk_is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
+  snprintf(path, SCRATCH_BYTES, "%s/ot-test-XXXXXX", root);
   assert_non_null(mkdtemp(path));
 }
 

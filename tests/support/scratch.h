@@ -6,7 +6,8 @@
 
 enum { SCRATCH_BYTES = 256 };
 
-// Creates an empty directory under $TMPDIR or /tmp and writes its path.
+// Creates an empty directory under $TMPDIR, /dev/shm (where syncing costs nothing) or /tmp, and
+// writes its path.
 void scratch_create(char path[SCRATCH_BYTES]);
 // Removes it with all it holds.
 void scratch_destroy(const char *path);

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a checkpoint with its checks, and reading with an account of every element.
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "device/heap.h"
+#include "train/checkpoint.h"
+#include "train/disk.h"
+#include "train/elements.h"
+
+enum { SETS = 2, NAMES_LISTED = 5 };
+
+typedef struct tensor_set {
+  ot_safetensors *tensors;  // null: the checkpoint has no such set
+  int64_t *elements_read;   // [count]; skipping counts as reading all
+} tensor_set;
+
+struct ot_checkpoint {
+  ot_heap heap;
+  ot_arena arena;
+  const char *path;
+  bool has_manifest;
+  ot_manifest manifest;
+  tensor_set sets[SETS];
+};
+
+static const char *const stems[SETS] = {
+    [OT_CHECKPOINT_MODEL] = "model", [OT_CHECKPOINT_OPTIMIZER] = "optimizer"};
+
+// ---- opening ----
+
+static ot_status check_file(ot_arena *arena, const char *directory, const ot_content_record *record,
+                            bool verify) {
+  const char *const path = ot_disk_join(arena, directory, record->name);
+  struct stat info;
+  if (stat(path, &info) != 0) return ot_disk_fail("read", path, errno);
+  OT_CHECK(info.st_size == record->bytes, OT_ENVIRONMENT,
+           "checkpoint is damaged: %lld bytes where its manifest has %lld (%s)",
+           (long long)info.st_size, (long long)record->bytes, path);
+  if (!verify) return OT_OK;
+  char hash[OT_CONTENT_HASH_BYTES];
+  OT_TRY(ot_content_hash_file(path, hash));
+  OT_CHECK(ot_text_equal(hash, record->hash), OT_ENVIRONMENT,
+           "checkpoint is damaged: content has hash %s, its manifest %s (%s)", hash, record->hash,
+           path);
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_check(ot_arena *arena, const char *path, bool verify,
+                              ot_manifest *manifest) {
+  const char *const name = ot_disk_join(arena, path, "manifest.json");
+  char *text = NULL;
+  int64_t bytes = 0;
+  OT_TRY(ot_disk_read(arena, name, OT_MANIFEST_BYTES_MAX, &text, &bytes));
+  OT_TRY(ot_manifest_build(arena, name, text, bytes, manifest));
+  for (int i = 0; i < manifest->num_files; i++)
+    OT_TRY(check_file(arena, path, &manifest->files[i], verify));
+  return OT_OK;
+}
+
+static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
+  tensor_set *const set = &checkpoint->sets[which];
+  OT_TRY(ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
+  for (int i = 0; i < ot_safetensors_num_files(set->tensors) && checkpoint->has_manifest; i++) {
+    const char *const path = ot_safetensors_file_path(set->tensors, i);
+    OT_CHECK(ot_manifest_find(&checkpoint->manifest, ot_disk_base_name(path)) != NULL,
+             OT_ENVIRONMENT, "checkpoint is damaged: its manifest does not list this file (%s)",
+             path);
+  }
+  set->elements_read = ot_arena_array(&checkpoint->arena, ot_safetensors_count(set->tensors),
+                                      sizeof *set->elements_read);
+  return OT_OK;
+}
+
+static bool has_optimizer(ot_checkpoint *checkpoint) {
+  return ot_checkpoint_file(checkpoint, "optimizer.safetensors") != NULL ||
+         ot_checkpoint_file(checkpoint, "optimizer.safetensors.index.json") != NULL;
+}
+
+static ot_status open_checkpoint(ot_checkpoint *checkpoint, bool verify) {
+  if (!ot_disk_is_directory(checkpoint->path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
+  checkpoint->has_manifest = ot_checkpoint_file(checkpoint, "manifest.json") != NULL;
+  if (checkpoint->has_manifest)
+    OT_TRY(
+        ot_checkpoint_check(&checkpoint->arena, checkpoint->path, verify, &checkpoint->manifest));
+  OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
+  return has_optimizer(checkpoint) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
+}
+
+ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out) {
+  ot_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+  OT_CHECK(checkpoint != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
+  checkpoint->arena = ot_heap_arena_create(&checkpoint->heap);
+  checkpoint->path = ot_arena_text(&checkpoint->arena, path, ot_text_length(path));
+  const ot_status status = open_checkpoint(checkpoint, verify);
+  if (status != OT_OK) ot_checkpoint_destroy(&checkpoint);
+  *out = checkpoint;
+  return status;
+}
+
+void ot_checkpoint_destroy(ot_checkpoint **checkpoint) {
+  if (*checkpoint == NULL) return;
+  for (int i = 0; i < SETS; i++) ot_safetensors_destroy(&(*checkpoint)->sets[i].tensors);
+  ot_heap_release(&(*checkpoint)->heap);
+  free(*checkpoint);
+  *checkpoint = NULL;
+}
+
+const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint) {
+  return checkpoint->has_manifest ? &checkpoint->manifest : NULL;
+}
+
+const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name) {
+  const char *const path = ot_disk_join(&checkpoint->arena, checkpoint->path, name);
+  return ot_disk_is_file(path) ? path : NULL;
+}
+
+const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,
+                                            ot_checkpoint_set set) {
+  return checkpoint->sets[set].tensors;
+}
+
+// ---- what was expected against what is there ----
+
+// Names gathered for one message: "a, b, c and 4 more".
+typedef struct name_list {
+  int count;
+  ot_text_builder text;
+} name_list;
+
+static void list_name(name_list *list, const char *name) {
+  list->count++;
+  if (list->count > NAMES_LISTED) return;
+  ot_text_append(&list->text, list->count > 1 ? ", " : "", list->count > 1 ? 2 : 0);
+  ot_text_append(&list->text, name, ot_text_length(name));
+}
+
+static const char *list_text(name_list *list) {
+  if (list->count > NAMES_LISTED)
+    ot_text_appendf(&list->text, " and %d more", list->count - NAMES_LISTED);
+  return ot_text_builder_text(&list->text);
+}
+
+static bool same_shape(const ot_safetensors_tensor *found, const ot_tensor_source *expected) {
+  bool same = found->rank == expected->rank;
+  for (int i = 0; i < found->rank && same; i++) same = found->dim[i] == expected->dim[i];
+  return same;
+}
+
+static const char *shape_text(ot_arena *arena, const int64_t *dim, int rank) {
+  ot_text_builder text = {.arena = arena};
+  for (int i = 0; i < rank; i++)
+    ot_text_appendf(&text, i > 0 ? ", %lld" : "%lld", (long long)dim[i]);
+  return ot_text_builder_text(&text);
+}
+
+typedef struct expectation {
+  ot_arena *arena;
+  const ot_checkpoint *checkpoint;
+  const ot_safetensors *tensors;
+  bool *wanted;  // [count of tensors]
+} expectation;
+
+static ot_status find_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
+  name_list missing = {.text = {.arena = e->arena}};
+  for (int i = 0; i < num_tensors; i++) {
+    const int index = ot_safetensors_find(e->tensors, expected[i].name);
+    if (index < 0) {
+      list_name(&missing, expected[i].name);
+      continue;
+    }
+    e->wanted[index] = true;
+    const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(e->tensors, index);
+    OT_CHECK(same_shape(found, &expected[i]), OT_ENVIRONMENT,
+             "tensor %s has shape [%s] where [%s] is expected (%s)", found->name,
+             shape_text(e->arena, found->dim, found->rank),
+             shape_text(e->arena, expected[i].dim, expected[i].rank), e->checkpoint->path);
+  }
+  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensors are missing: %s (%s)", missing.count,
+           list_text(&missing), e->checkpoint->path);
+  return OT_OK;
+}
+
+static ot_status check_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
+  const int count = ot_safetensors_count(e->tensors);
+  e->wanted = ot_arena_array(e->arena, count, sizeof *e->wanted);
+  OT_TRY(find_expected(e, expected, num_tensors));
+  name_list unexpected = {.text = {.arena = e->arena}};
+  for (int i = 0; i < count; i++)
+    if (!e->wanted[i]) list_name(&unexpected, ot_safetensors_tensor_at(e->tensors, i)->name);
+  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT, "%d tensors have no place in this model: %s (%s)",
+           unexpected.count, list_text(&unexpected), e->checkpoint->path);
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_expect(const ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                               const ot_tensor_source *expected, int num_tensors) {
+  const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
+  OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "there are no %s tensors (%s)", stems[set],
+           checkpoint->path);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  expectation e = {.arena = &arena, .checkpoint = checkpoint, .tensors = tensors};
+  const ot_status status = check_expected(&e, expected, num_tensors);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- reading ----
+
+ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                                   ot_safetensors_range range, ot_dtype dtype, void *out) {
+  tensor_set *const s = &checkpoint->sets[set];
+  OT_TRY(ot_safetensors_read(s->tensors, range, dtype, out));
+  s->elements_read[range.tensor] += range.count;
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dtype dtype,
+                             int64_t elements, void *out) {
+  for (int set = 0; set < SETS; set++) {
+    const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
+    const int index = tensors != NULL ? ot_safetensors_find(tensors, name) : -1;
+    if (index < 0) continue;
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(tensors, index);
+    OT_CHECK(tensor->elements == elements, OT_ENVIRONMENT,
+             "tensor %s has %lld elements where %lld are expected (%s)", name,
+             (long long)tensor->elements, (long long)elements, checkpoint->path);
+    return ot_checkpoint_read_range(checkpoint, (ot_checkpoint_set)set,
+                                    (ot_safetensors_range){index, 0, elements}, dtype, out);
+  }
+  return ot_fail(OT_ENVIRONMENT, "tensor %s is missing (%s)", name, checkpoint->path);
+}
+
+void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index) {
+  tensor_set *const s = &checkpoint->sets[set];
+  s->elements_read[index] = ot_safetensors_tensor_at(s->tensors, index)->elements;
+}
+
+static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *set,
+                             ot_arena *arena) {
+  name_list unread = {.text = {.arena = arena}}, repeated = {.text = {.arena = arena}};
+  for (int i = 0; i < ot_safetensors_count(set->tensors); i++) {
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set->tensors, i);
+    if (set->elements_read[i] < tensor->elements) list_name(&unread, tensor->name);
+    if (set->elements_read[i] > tensor->elements) list_name(&repeated, tensor->name);
+  }
+  OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensors were not read, or not whole: %s (%s)",
+           unread.count, list_text(&unread), checkpoint->path);
+  OT_CHECK(repeated.count == 0, OT_ENVIRONMENT, "%d tensors were read more than once: %s (%s)",
+           repeated.count, list_text(&repeated), checkpoint->path);
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_account(const ot_checkpoint *checkpoint, ot_checkpoint_set set) {
+  if (checkpoint->sets[set].tensors == NULL) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = account_set(checkpoint, &checkpoint->sets[set], &arena);
+  ot_heap_release(&heap);
+  return status;
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. Checkpoints: what is saved is read back bit by bit, every tensor is accounted for,
+// damage of every kind is found and named.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/heap.h"
+#include "support/scratch.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_list.h"
+#include "train/disk.h"
+
+enum { ROWS = 700, COLS = 900, ELEMENTS = ROWS * COLS };
+
+typedef struct fixture {
+  char directory[SCRATCH_BYTES];
+  ot_heap heap;
+  ot_arena arena;
+  float weight[ELEMENTS];
+  float norm[COLS];
+  float moment[ELEMENTS];
+} fixture;
+
+static int set_up(void **state) {
+  fixture *const f = calloc(1, sizeof *f);
+  scratch_create(f->directory);
+  f->arena = ot_heap_arena_create(&f->heap);
+  for (int i = 0; i < ELEMENTS; i++) f->weight[i] = (float)(i % 1013) - 506.0f;
+  for (int i = 0; i < COLS; i++) f->norm[i] = 1.0f / (float)(i + 1);
+  for (int i = 0; i < ELEMENTS; i++) f->moment[i] = (float)i * 1e-9f;
+  *state = f;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  fixture *const f = *state;
+  scratch_destroy(f->directory);
+  ot_heap_release(&f->heap);
+  free(f);
+  return 0;
+}
+
+// A source that makes bf16 of a float array.
+static ot_status fill_bf16(void *context, int64_t first, int64_t count, void *out) {
+  const float *const values = context;
+  for (int64_t i = 0; i < count; i++) ((uint16_t *)out)[i] = ot_bf16_from_float(values[first + i]);
+  return OT_OK;
+}
+
+static const char config_json[] = "{\"model_type\": \"llama\"}\n";
+
+static ot_manifest sample_manifest(int64_t step) {
+  return (ot_manifest){.step = step,
+                       .config = "{\"seed\":1,\"optimizer\":{\"lr\":0.0003,\"name\":\"adamw\"}}",
+                       .mesh = {1, 1, 1, 1, 1, 1, 1, 1},
+                       .next_sample = 64 * step,
+                       .tokens = 1000 * step,
+                       .state = "{\"updates\":7}"};
+}
+
+static ot_status save(fixture *f, const char *path, int64_t step, int64_t shard_bytes) {
+  const ot_tensor_source model[] = {
+      {.name = "w",
+       .dtype = OT_BF16,
+       .rank = 2,
+       .dim = {ROWS, COLS},
+       .fill = fill_bf16,
+       .context = f->weight},
+      {.name = "norm", .dtype = OT_F32, .rank = 1, .dim = {COLS}, .data = f->norm},
+  };
+  const ot_tensor_source optimizer[] = {
+      {.name = "m.w", .dtype = OT_F32, .rank = 2, .dim = {ROWS, COLS}, .data = f->moment},
+      {.name = "master.w", .dtype = OT_F32, .rank = 2, .dim = {ROWS, COLS}, .data = f->weight},
+  };
+  const ot_checkpoint_text texts[] = {{"config.json", config_json, sizeof config_json - 1}};
+  const ot_manifest manifest = sample_manifest(step);
+  const ot_checkpoint_content content = {.num_model = 2,
+                                         .model = model,
+                                         .num_optimizer = 2,
+                                         .optimizer = optimizer,
+                                         .num_texts = 1,
+                                         .texts = texts,
+                                         .manifest = &manifest,
+                                         .shard_bytes = shard_bytes};
+  return ot_checkpoint_write(path, &content);
+}
+
+static ot_checkpoint *open_checkpoint(const char *path, bool verify) {
+  ot_checkpoint *checkpoint = NULL;
+  if (ot_checkpoint_create(path, verify, &checkpoint) != OT_OK) fail_msg("%s", ot_fail_message());
+  return checkpoint;
+}
+
+static void check_content(const fixture *f, ot_checkpoint *checkpoint) {
+  static float read[ELEMENTS];
+  assert_int_equal(ot_checkpoint_read(checkpoint, "w", OT_F32, ELEMENTS, read), OT_OK);
+  assert_memory_equal(read, f->weight, sizeof read);
+  assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
+  assert_memory_equal(read, f->norm, sizeof f->norm);
+  assert_int_equal(ot_checkpoint_read(checkpoint, "m.w", OT_F32, ELEMENTS, read), OT_OK);
+  assert_memory_equal(read, f->moment, sizeof read);
+  assert_int_equal(ot_checkpoint_read(checkpoint, "master.w", OT_F32, ELEMENTS, read), OT_OK);
+  assert_memory_equal(read, f->weight, sizeof read);
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+}
+
+static void returns_what_was_saved(void **state) {
+  fixture *const f = *state;
+  // bf16 holds 8 bits: keep the weights to what it can hold.
+  for (int i = 0; i < ELEMENTS; i++) f->weight[i] = (float)(i % 251) - 125.0f;
+  const int64_t shard_bytes[] = {0, 1000, 2 << 20};
+  for (int i = 0; i < 3; i++) {
+    const char *const path = scratch_path(f->directory, "step-00000100");
+    assert_int_equal(save(f, path, 100, shard_bytes[i]), OT_OK);
+    ot_checkpoint *checkpoint = open_checkpoint(path, true);
+    check_content(f, checkpoint);
+    const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
+    assert_int_equal(manifest->step, 100);
+    assert_int_equal(manifest->next_sample, 6400);
+    assert_int_equal(manifest->tokens, 100000);
+    assert_string_equal(manifest->config,
+                        "{\"seed\":1,\"optimizer\":{\"lr\":0.00029999999999999997,\"name\":"
+                        "\"adamw\"}}");
+    assert_string_equal(manifest->state, "{\"updates\":7}");
+    assert_int_equal(manifest->mesh.ranks, 1);
+    assert_non_null(ot_checkpoint_file(checkpoint, "config.json"));
+    assert_null(ot_checkpoint_file(checkpoint, "tokenizer.json"));
+    ot_checkpoint_destroy(&checkpoint);
+    assert_false(ot_disk_is_directory(scratch_path(f->directory, ".step-00000100.partial")));
+  }
+}
+
+static void names_tensors_missing_unexpected_and_misshapen(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c");
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  ot_checkpoint *checkpoint = open_checkpoint(path, false);
+  ot_tensor_source expected[] = {
+      {.name = "w", .rank = 2, .dim = {ROWS, COLS}},
+      {.name = "norm", .rank = 1, .dim = {COLS}},
+      {.name = "bias", .rank = 1, .dim = {COLS}},
+  };
+  assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 2), OT_OK);
+  assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 3),
+                   OT_ENVIRONMENT);
+  assert_message_has("1 tensors are missing: bias");
+  assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 1),
+                   OT_ENVIRONMENT);
+  assert_message_has("1 tensors have no place in this model: norm");
+  expected[1].dim[0] = 7;
+  assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 2),
+                   OT_ENVIRONMENT);
+  assert_message_has("tensor norm has shape [900] where [7] is expected");
+  ot_checkpoint_destroy(&checkpoint);
+}
+
+static void accounts_for_every_element(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c");
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  ot_checkpoint *checkpoint = open_checkpoint(path, false);
+  static float read[ELEMENTS];
+  assert_int_equal(ot_checkpoint_read(checkpoint, "absent", OT_F32, 1, read), OT_ENVIRONMENT);
+  assert_message_has("tensor absent is missing");
+  assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, 5, read), OT_ENVIRONMENT);
+  assert_message_has("tensor norm has 900 elements where 5 are expected");
+  assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
+  assert_message_has("1 tensors were not read, or not whole: w");
+  const int w = ot_safetensors_find(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_MODEL), "w");
+  for (int row = 0; row < ROWS; row++)
+    assert_int_equal(ot_checkpoint_read_range(checkpoint, OT_CHECKPOINT_MODEL,
+                                              (ot_safetensors_range){w, (int64_t)row * COLS, COLS},
+                                              OT_F32, read),
+                     OT_OK);
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
+  assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
+  assert_message_has("1 tensors were read more than once: norm");
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT);
+  assert_message_has("2 tensors were not read, or not whole: m.w, master.w");
+  const ot_safetensors *const optimizer =
+      ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
+  for (int i = 0; i < ot_safetensors_count(optimizer); i++)
+    ot_checkpoint_skip(checkpoint, OT_CHECKPOINT_OPTIMIZER, i);
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+  ot_checkpoint_destroy(&checkpoint);
+}
+
+static void flip_byte(const char *path, int64_t at) {
+  int64_t bytes;
+  char *const data = scratch_read(path, &bytes);
+  data[at < 0 ? bytes + at : at] ^= 0x10;
+  scratch_write(path, data, bytes);
+  free(data);
+}
+
+static void expect_damage(const char *path, bool verify, const char *message) {
+  ot_checkpoint *checkpoint = NULL;
+  if (ot_checkpoint_create(path, verify, &checkpoint) == OT_OK) fail_msg("opened: %s", message);
+  assert_null(checkpoint);
+  assert_message_has(message);
+}
+
+static void finds_every_kind_of_damage(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c");
+  char model[OT_PATH_BYTES], manifest[OT_PATH_BYTES], config[OT_PATH_BYTES];
+  snprintf(model, sizeof model, "%s/model.safetensors", path);
+  snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+  snprintf(config, sizeof config, "%s/config.json", path);
+
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  flip_byte(model, -1000);
+  expect_damage(path, true, "checkpoint is damaged: content has hash");
+  expect_damage(path, true, "model.safetensors");
+
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  assert_int_equal(truncate(model, 5000), 0);
+  expect_damage(path, false, "checkpoint is damaged: 5000 bytes where its manifest has");
+
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  assert_int_equal(unlink(config), 0);
+  expect_damage(path, false, "cannot read: No such file or directory");
+  expect_damage(path, false, "config.json");
+
+  // The tensors of another step: same sizes, same format.
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  f->weight[77] += 1.0f;
+  assert_int_equal(save(f, scratch_path(f->directory, "other"), 2, 0), OT_OK);
+  assert_int_equal(rename(scratch_path(f->directory, "other/optimizer.safetensors"),
+                          scratch_path(path, "optimizer.safetensors")),
+                   0);
+  expect_damage(path, true, "optimizer.safetensors");
+}
+
+// Any changed byte of the manifest is found, wherever it is.
+static void finds_every_changed_byte_of_the_manifest(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c");
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  int64_t bytes;
+  char *const text = scratch_read(scratch_path(path, "manifest.json"), &bytes);
+  const char *const own_key = strstr(text, "\"checksum\"");
+  int accepted = 0;
+  for (int64_t i = 0; i < bytes; i++) {
+    const char before = text[i];
+    text[i] ^= 0x01;
+    ot_heap heap = {0};
+    ot_arena arena = ot_heap_arena_create(&heap);
+    ot_manifest manifest;
+    if (ot_manifest_build(&arena, "manifest.json", text, bytes, &manifest) == OT_OK) {
+      // Only the name of the checksum's own key, or blanks around it, can change unseen.
+      if (text + i < own_key - 4) fail_msg("a change of byte %d was not seen", (int)i);
+      accepted++;
+    }
+    ot_heap_release(&heap);
+    text[i] = before;
+  }
+  assert_in_range(accepted, 0, 16);
+  free(text);
+}
+
+static const char *const bad_manifests[][2] = {
+    {"", "not valid JSON"},
+    {"[]", "not an object"},
+    {"{\"format\":1,\"format\":1}", "duplicate object key"},
+    {"{\"format\":2}", "format 2; this program reads format 1"},
+    {"{\"format\":1}", "key \"step\" is missing"},
+    {"{\"format\":1,\"step\":-1}", "key \"step\" is not a whole number"},
+    {"{\"format\":1,\"step\":1,\"config\":[]}", "key \"config\" is not an object"},
+    {"{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{}}", "key \"pp\" is missing"},
+    {"{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{\"pp\":0}}", "key \"pp\" is not in [1,"},
+};
+
+#define GOOD_START                                                                                 \
+  "{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{\"pp\":1,\"vpp\":1,\"dp_replicate\":1,"        \
+  "\"dp_shard\":1,\"cp\":1,\"ep\":1,\"tp\":1,\"ranks\":1},\"data\":{\"next_sample\":0,\"tokens\":" \
+  "0}"
+
+static const char *const bad_files[][2] = {
+    {GOOD_START "}", "key \"files\" is missing"},
+    {GOOD_START ",\"files\":{\"../x\":{\"bytes\":1}}}", "\"../x\" is not the plain name"},
+    {GOOD_START ",\"files\":{\"x\":1}}", "file x: not an object"},
+    {GOOD_START ",\"files\":{\"x\":{\"bytes\":1,\"xxh3_128\":\"12\"}}}",
+     "its hash is not 32 digits"},
+    {GOOD_START ",\"files\":{},\"checksum\":\"12\"}", "does not have the checksum it states"},
+};
+
+static void expect_bad_manifest(const char *text, const char *message) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_manifest manifest;
+  const ot_status status =
+      ot_manifest_build(&arena, "manifest.json", text, (int64_t)strlen(text), &manifest);
+  if (status != OT_ENVIRONMENT) fail_msg("accepted %s", text);
+  assert_message_has("manifest.json");
+  assert_message_has(message);
+  ot_heap_release(&heap);
+}
+
+static void names_what_is_wrong_with_a_manifest(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof bad_manifests / sizeof bad_manifests[0]; i++)
+    expect_bad_manifest(bad_manifests[i][0], bad_manifests[i][1]);
+  for (size_t i = 0; i < sizeof bad_files / sizeof bad_files[0]; i++)
+    expect_bad_manifest(bad_files[i][0], bad_files[i][1]);
+}
+
+static void refuses_tensor_files_that_the_manifest_does_not_list(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c");
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  static const char bare[] = GOOD_START ",\"files\":{}}";
+  scratch_write(scratch_path(path, "manifest.json"), bare, sizeof bare - 1);
+  expect_damage(path, false, "its manifest does not list this file");
+}
+
+static void opens_a_directory_without_manifest(void **state) {
+  (void)state;
+  ot_checkpoint *checkpoint = open_checkpoint(fixture_path("train/sharded"), true);
+  assert_null(ot_checkpoint_manifest(checkpoint));
+  assert_null(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER));
+  assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
+  float norm[5];
+  assert_int_equal(ot_checkpoint_read(checkpoint, "norm.weight", OT_F32, 5, norm), OT_OK);
+  assert_true(norm[4] == 1.0f);
+  ot_checkpoint_destroy(&checkpoint);
+  checkpoint = open_checkpoint(fixture_path("train/mixed.safetensors"), true);
+  ot_checkpoint_destroy(&checkpoint);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(returns_what_was_saved, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(names_tensors_missing_unexpected_and_misshapen, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(accounts_for_every_element, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(finds_every_kind_of_damage, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(finds_every_changed_byte_of_the_manifest, set_up, tear_down),
+      cmocka_unit_test(names_what_is_wrong_with_a_manifest),
+      cmocka_unit_test_setup_teardown(refuses_tensor_files_that_the_manifest_does_not_list, set_up,
+                                      tear_down),
+      cmocka_unit_test(opens_a_directory_without_manifest),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
