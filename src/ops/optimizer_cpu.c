@@ -82,13 +82,23 @@ typedef struct update_sums {
   double update, weight;
 } update_sums;
 
-// m, v and w are updated in place; d^2 and w^2 are added to `sums`.
-static void adamw_elements(const adamw_step *s, const ot_real *g, ot_real *m, ot_real *v,
-                           ot_real *w, int64_t n, update_sums *sums) {
+// Elements side by side: m, v and w are read and written.
+typedef struct adamw_tile {
+  const ot_real *g;
+  ot_real *m, *v, *w;
+  int64_t n;
+} adamw_tile;
+
+// Adds d^2 and w^2 to `sums`.
+static void adamw_elements(const adamw_step *s, const adamw_tile *tile, update_sums *sums) {
+  const ot_real *const g = tile->g;
+  ot_real *const m = tile->m;
+  ot_real *const v = tile->v;
+  ot_real *const w = tile->w;
   double sum_update = 0;
   double sum_weight = 0;
 #pragma omp simd reduction(+ : sum_update, sum_weight)
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < tile->n; i++) {
     const ot_real gradient = g[i] * s->gradient_factor;
     m[i] = s->beta1 * m[i] + s->rest1 * gradient;
     v[i] = s->beta2 * v[i] + s->rest2 * gradient * gradient;
@@ -114,15 +124,16 @@ static update_sums adamw_block(const adamw_step *s, int64_t begin, int64_t end) 
   update_sums sums = {0};
   for (int64_t first = begin; first < end; first += OT_TILE) {
     const int64_t n = end - first < OT_TILE ? end - first : OT_TILE;
-    const ot_real *const g = ot_tile_in(s->g, first, n, scratch[0]);
-    ot_real *const m = tile_both(s->m, first, n, scratch[1]);
-    ot_real *const v = tile_both(s->v, first, n, scratch[2]);
-    ot_real *const w = tile_both(s->weight, first, n, scratch[3]);
-    adamw_elements(s, g, m, v, w, n, &sums);
-    ot_tile_done(s->m, first, m, n);
-    ot_tile_done(s->v, first, v, n);
-    ot_tile_done(s->weight, first, w, n);
-    if (s->master->data) ot_store_row(s->p->data, s->p->type.dtype, first, w, n);
+    const adamw_tile tile = {.g = ot_tile_in(s->g, first, n, scratch[0]),
+                             .m = tile_both(s->m, first, n, scratch[1]),
+                             .v = tile_both(s->v, first, n, scratch[2]),
+                             .w = tile_both(s->weight, first, n, scratch[3]),
+                             .n = n};
+    adamw_elements(s, &tile, &sums);
+    ot_tile_done(s->m, first, tile.m, n);
+    ot_tile_done(s->v, first, tile.v, n);
+    ot_tile_done(s->weight, first, tile.w, n);
+    if (s->master->data) ot_store_row(s->p->data, s->p->type.dtype, first, tile.w, n);
   }
   return sums;
 }

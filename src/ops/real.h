@@ -8,7 +8,6 @@
 #pragma once
 
 #include <stdint.h>
-#include <tgmath.h>
 
 #include "base/dtype.h"
 
@@ -20,16 +19,15 @@
 typedef double ot_real;
 #define OT_REAL_DTYPE OT_F64
 #define OT_KERNEL(name) name##_f64
+static inline ot_real ot_real_sqrt(ot_real x) { return __builtin_sqrt(x); }
 #else
 typedef float ot_real;
 #define OT_REAL_DTYPE OT_F32
 #define OT_KERNEL(name) name##_f32
+static inline ot_real ot_real_sqrt(ot_real x) { return __builtin_sqrtf(x); }
 #endif
 
 enum { OT_TILE = 1024 };
-
-// An instruction, correctly rounded, unlike the rest of libm.
-static inline ot_real ot_real_sqrt(ot_real x) { return sqrt(x); }
 
 // Widens or narrows elements [first, first + n) of `data`, stored as `dtype` (a real type but
 // fp16), into `row` [n].

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. Normalised queries and keys against PyTorch and the formula, per head and over whole
+// rows, gradients against differences, and the paths of storage types, threads and shapes.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fixtures/torch_values.h"
+#include "ops/head_norm.h"
+#include "support/op_case.h"
+
+typedef struct shape {
+  int64_t rows, heads, kv_heads, head_dim;
+  bool whole;
+} shape;
+
+static const shape shapes[] = {
+    {1, 1, 1, 1, false},  {5, 3, 1, 7, false},  {5, 3, 1, 7, true},
+    {70, 4, 2, 24, true}, {3, 9, 3, 130, true}, {37, 6, 2, 64, false},
+};
+
+enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static ot_case head_norm_case(shape s) {
+  ot_case c = {.kind = OT_OP_HEAD_NORM,
+               .attributes = {.threads = 2,
+                              .compute = OT_F64,
+                              .num_heads = s.heads,
+                              .num_kv_heads = s.kv_heads,
+                              .head_dim = s.head_dim,
+                              .norm_width = s.whole ? 0 : s.head_dim,
+                              .norm_offset = 0.5,
+                              .epsilon = 1e-3}};
+  const ot_head_groups groups = ot_head_groups_of(&c.attributes);
+  c.types.in[0] = ot_type_matrix(OT_F64, s.rows, (s.heads + 2 * s.kv_heads) * s.head_dim);
+  c.types.in[1] = ot_type_vector(OT_F64, groups.q_width);
+  c.types.in[2] = ot_type_vector(OT_F64, groups.k_width);
+  ot_case_create(&c);
+  return c;
+}
+
+static ot_case grad_case(const ot_case *forward) {
+  ot_case c = {.kind = OT_OP_HEAD_NORM_GRAD,
+               .attributes = forward->attributes,
+               .types = {.in = {forward->types.in[0], forward->types.in[0], forward->types.in[1],
+                                forward->types.in[2], forward->types.out[1]},
+                         .out = {{0}, forward->types.in[1], forward->types.in[2]}},
+               .statistic_inputs = 1u << 4};
+  ot_case_create(&c);
+  for (int64_t i = 0; i < ot_type_elements(&c.types.in[4]); i++) {
+    ot_case_set(&c.in[4], i, ot_case_get(&forward->out[1], i));
+  }
+  return c;
+}
+
+// The norm of `width` elements from `first`, with weights `w`.
+static void expect_group(const ot_case *c, int64_t first, const ot_tensor *w, double *y) {
+  const int64_t width = w->type.dim[0];
+  double square = 0;
+  for (int64_t i = 0; i < width; i++) square += pow(ot_case_get(&c->in[0], first + i), 2);
+  const double rstd = 1 / sqrt(square / (double)width + c->attributes.epsilon);
+  for (int64_t i = 0; i < width; i++) {
+    y[first + i] = ot_case_get(&c->in[0], first + i) * rstd * (ot_case_get(w, i) + 0.5);
+  }
+}
+
+static void follows_its_formula_per_head_and_over_rows(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    const shape s = shapes[i];
+    ot_case c = head_norm_case(s);
+    const int64_t width = c.types.in[0].dim[1];
+    double *const y = calloc((size_t)(s.rows * width), sizeof *y);
+    for (int64_t k = 0; k < s.rows * width; k++) y[k] = ot_case_get(&c.in[0], k);
+    for (int64_t row = 0; row < s.rows; row++) {
+      const int64_t q_end = s.heads * s.head_dim;
+      const int64_t k_end = q_end + s.kv_heads * s.head_dim;
+      for (int64_t at = 0; at < k_end;) {
+        const ot_tensor *const w = at < q_end ? &c.in[1] : &c.in[2];
+        expect_group(&c, row * width + at, w, y);
+        at += w->type.dim[0];
+      }
+    }
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 1e-14, "y");
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+static void expect_torch(bool whole, const double *const expected[4]) {
+  ot_case c = head_norm_case((shape){3, 2, 1, 4, whole});
+  c.attributes.norm_offset = 0;
+  c.attributes.epsilon = 1e-6;
+  ot_case_pattern(&c.in[0], 5);
+  ot_case_pattern(&c.in[1], 7);
+  ot_case_pattern(&c.in[2], 8);
+  ot_case_run(&c);
+  ot_case_expect(&c.out[0], expected[0], 1e-14, "y");
+  ot_case g = grad_case(&c);
+  ot_case_pattern(&g.in[0], 6);
+  ot_case_pattern(&g.in[1], 5);
+  ot_case_pattern(&g.in[2], 7);
+  ot_case_pattern(&g.in[3], 8);
+  ot_case_run(&g);
+  ot_case_expect(&g.out[0], expected[1], 1e-13, "dx");
+  ot_case_expect(&g.out[1], expected[2], 1e-13, "dwq");
+  ot_case_expect(&g.out[2], expected[3], 1e-13, "dwk");
+  ot_case_destroy(&g);
+  ot_case_destroy(&c);
+}
+
+static void agrees_with_torch(void **state) {
+  (void)state;
+  const double *const head[] = {torch_head_norm_y, torch_head_norm_dx, torch_head_norm_dwq,
+                                torch_head_norm_dwk};
+  const double *const whole[] = {torch_whole_norm_y, torch_whole_norm_dx, torch_whole_norm_dwq,
+                                 torch_whole_norm_dwk};
+  expect_torch(false, head);
+  expect_torch(true, whole);
+}
+
+static void gradients_are_those_of_the_forward_kernel(void **state) {
+  (void)state;
+  for (int whole = 0; whole < 2; whole++) {
+    ot_case c = head_norm_case((shape){5, 3, 1, 4, whole == 1});
+    ot_case_check_gradients(&c, 1e-5, 1e-8);
+    ot_case_destroy(&c);
+  }
+}
+
+static void precisions_and_threads_agree(void **state) {
+  (void)state;
+  for (int i = 1; i < NUM_SHAPES; i++) {
+    ot_case c = head_norm_case(shapes[i]);
+    ot_case_check_precisions(&c, 1e-6, 4e-3);
+    ot_case_run(&c);
+    ot_case g = grad_case(&c);
+    ot_case_check_precisions(&g, 2e-6, 4e-3);
+    ot_case_destroy(&g);
+    ot_case_destroy(&c);
+  }
+}
+
+static void refuses_another_width_than_a_head_or_the_row(void **state) {
+  (void)state;
+  ot_op_types types = {
+      .in = {ot_type_matrix(OT_F32, 2, 16), ot_type_vector(OT_F32, 8), ot_type_vector(OT_F32, 8)}};
+  const ot_op_attributes attributes = {
+      .compute = OT_F32, .num_heads = 2, .num_kv_heads = 1, .head_dim = 4, .norm_width = 8};
+  assert_int_equal(ot_op_infer(OT_OP_HEAD_NORM, &attributes, &types), OT_BUG);
+  assert_string_equal(ot_fail_message(), "head_norm: norm_width is 8, expected 0 or head_dim 4");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(follows_its_formula_per_head_and_over_rows),
+      cmocka_unit_test(agrees_with_torch),
+      cmocka_unit_test(gradients_are_those_of_the_forward_kernel),
+      cmocka_unit_test(precisions_and_threads_agree),
+      cmocka_unit_test(refuses_another_width_than_a_head_or_the_row),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
