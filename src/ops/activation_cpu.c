@@ -28,21 +28,35 @@ static inline slope gelu_slope_of(ot_real x) {
   return (slope){x * below, below + x * density};
 }
 
+// s = sigmoid(z) and 1 - s, each with full relative precision: 1 - s would cancel where s is
+// near 1.
+typedef struct sigmoid {
+  ot_real value, rest;
+} sigmoid;
+
+static inline sigmoid sigmoid_of(ot_real z) {
+  // Beyond it exp(-z) would overflow; there s stays at exp(-limit) instead of falling to 0.
+  const ot_real limit = sizeof(ot_real) == sizeof(double) ? 700 : 87;
+  const ot_real e = OT_KERNEL(ot_exp)(z < -limit ? limit : -z);
+  const ot_real s = 1 / (1 + e);
+  return (sigmoid){s, e * s};
+}
+
 static inline ot_real gelu_tanh_value(ot_real x) {
-  return x * OT_KERNEL(ot_sigmoid)(gelu_slope * (x + gelu_cubic * x * x * x));
+  return x * sigmoid_of(gelu_slope * (x + gelu_cubic * x * x * x)).value;
 }
 
 static inline slope gelu_tanh_slope_of(ot_real x) {
-  const ot_real s = OT_KERNEL(ot_sigmoid)(gelu_slope * (x + gelu_cubic * x * x * x));
+  const sigmoid s = sigmoid_of(gelu_slope * (x + gelu_cubic * x * x * x));
   const ot_real inner = gelu_slope * (1 + 3 * gelu_cubic * x * x);
-  return (slope){x * s, s + x * s * (1 - s) * inner};
+  return (slope){x * s.value, s.value * (1 + x * s.rest * inner)};
 }
 
-static inline ot_real silu_value(ot_real x) { return x * OT_KERNEL(ot_sigmoid)(x); }
+static inline ot_real silu_value(ot_real x) { return x * sigmoid_of(x).value; }
 
 static inline slope silu_slope_of(ot_real x) {
-  const ot_real s = OT_KERNEL(ot_sigmoid)(x);
-  return (slope){x * s, s + x * s * (1 - s)};
+  const sigmoid s = sigmoid_of(x);
+  return (slope){x * s.value, s.value * (1 + x * s.rest)};
 }
 
 static inline ot_real relu_value(ot_real x) { return x > 0 ? x : 0; }

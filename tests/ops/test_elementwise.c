@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. Sums, dropout, maxima, conversions and clearing: values, masks word for word against
+// the generator, in place and not, and the paths of storage types, threads and shapes.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "support/op_case.h"
+
+static ot_case add_case(int64_t rows, int64_t columns) {
+  const ot_tensor_type type = ot_type_matrix(OT_F64, rows, columns);
+  ot_case c = {.kind = OT_OP_ADD,
+               .attributes = {.threads = 2, .compute = OT_F64},
+               .types = {.in = {type, type}}};
+  ot_case_create(&c);
+  return c;
+}
+
+static void adds_apart_and_in_place(void **state) {
+  (void)state;
+  static const int64_t columns[] = {1, 7, 1500};
+  for (int s = 0; s < 3; s++) {
+    ot_case c = add_case(3, columns[s]);
+    double *const y = calloc((size_t)(3 * columns[s]), sizeof *y);
+    for (int64_t i = 0; i < 3 * columns[s]; i++) {
+      y[i] = ot_case_get(&c.in[0], i) + ot_case_get(&c.in[1], i);
+    }
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 0, "y");
+    ot_case_run_in_place(&c);
+    ot_case_expect(&c.out[0], y, 0, "y in place");
+    ot_case_check_precisions(&c, 1e-7, 4e-3);
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+static void both_summands_get_the_gradient(void **state) {
+  (void)state;
+  ot_case c = add_case(3, 4);
+  ot_case_check_gradients(&c, 1e-3, 1e-10);
+  ot_case_destroy(&c);
+}
+
+// ---- dropout ----
+
+enum { SEQUENCE = 5, SAMPLES = 3 };
+
+static const int64_t sample_ids[SAMPLES] = {7, 123456789012345, 0};
+
+static ot_case dropout_case(ot_op_kind kind, int64_t columns, double probability) {
+  ot_case c = {.kind = kind,
+               .attributes = {.threads = 2,
+                              .compute = OT_F64,
+                              .sequence_length = SEQUENCE,
+                              .dropout = probability,
+                              .seed = 99,
+                              .rng_stream = 0xfeedfacecafef00d},
+               .types = {.in = {ot_type_matrix(OT_F64, SEQUENCE * SAMPLES, columns),
+                                ot_type_vector(OT_I64, SAMPLES)}}};
+  ot_case_create(&c);
+  for (int b = 0; b < SAMPLES; b++) ((int64_t *)c.in[1].data)[b] = sample_ids[b];
+  return c;
+}
+
+static bool kept(const ot_op_attributes *attributes, int64_t row, int64_t column) {
+  const uint64_t position = (uint64_t)(row % SEQUENCE);
+  const ot_rng_block block =
+      ot_rng_philox(attributes->seed, attributes->rng_stream,
+                    position << 32 | (uint64_t)(column / 4), (uint64_t)sample_ids[row / SEQUENCE]);
+  return block.word[column % 4] * 0x1p-32 >= attributes->dropout;
+}
+
+static void drops_what_the_generator_says(void **state) {
+  (void)state;
+  static const int64_t columns[] = {1, 6, 67, 2050};
+  static const ot_op_kind kinds[] = {OT_OP_DROPOUT, OT_OP_DROPOUT_GRAD};
+  for (int s = 0; s < 8; s++) {
+    const int64_t n = columns[s / 2];
+    ot_case c = dropout_case(kinds[s % 2], n, 0.25);
+    double *const y = calloc((size_t)(SEQUENCE * SAMPLES * n), sizeof *y);
+    for (int64_t i = 0; i < SEQUENCE * SAMPLES * n; i++) {
+      y[i] = kept(&c.attributes, i / n, i % n) ? ot_case_get(&c.in[0], i) / 0.75 : 0;
+    }
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 1e-15, "y");
+    ot_case_run_in_place(&c);
+    ot_case_expect(&c.out[0], y, 1e-15, "y in place");
+    ot_case_check_precisions(&c, 2e-7, 4e-3);
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+static void dropout_keeps_the_mean_and_the_share(void **state) {
+  (void)state;
+  ot_case c = dropout_case(OT_OP_DROPOUT, 4096, 0.1);
+  const int64_t elements = ot_type_elements(&c.in[0].type);
+  double sum = 0;
+  for (int64_t i = 0; i < elements; i++) ot_case_set(&c.in[0], i, 1);
+  ot_case_run(&c);
+  for (int64_t i = 0; i < elements; i++) sum += ot_case_get(&c.out[0], i);
+  // Standard deviation of the mean: sqrt(0.1 / 0.9 / 61440) = 0.0013.
+  if (fabs(sum / (double)elements - 1) > 0.005) fail_msg("mean %g", sum / (double)elements);
+  ot_case_destroy(&c);
+}
+
+static void dropout_gradient_uses_the_same_mask(void **state) {
+  (void)state;
+  ot_case c = dropout_case(OT_OP_DROPOUT, 3, 0.5);
+  ot_case_check_gradients(&c, 1e-3, 1e-10);
+  ot_case_destroy(&c);
+}
+
+// ---- maxima, conversions, clearing ----
+
+static void absmax_keeps_the_largest_so_far(void **state) {
+  (void)state;
+  ot_case c = {
+      .kind = OT_OP_ABSMAX,
+      .attributes = {.threads = 2, .compute = OT_F64},
+      .types = {.in = {ot_type_matrix(OT_F64, 5, 700)}, .out = {ot_type_vector(OT_F64, 1)}}};
+  ot_case_create(&c);
+  ot_case_set(&c.in[0], 2999, -9.5);
+  ot_case_set(&c.in[0], 12, NAN);
+  ot_case_run(&c);
+  assert_true(ot_case_get(&c.out[0], 0) == 9.5);
+  ot_case_set(&c.out[0], 0, 11);
+  ot_case_run(&c);
+  assert_true(ot_case_get(&c.out[0], 0) == 11);
+  ot_case_set(&c.out[0], 0, 0);
+  ot_case_check_precisions(&c, 0, 0);
+  ot_case_destroy(&c);
+}
+
+// The value that `to` must hold for `value`, from the definition of the types.
+static double rounded(double value, ot_dtype to) {
+  if (to == OT_F64) return value;
+  if (to == OT_F32) return (double)(float)value;
+  return (double)ot_bf16_to_float(ot_bf16_from_float((float)value));
+}
+
+static void cast_between(ot_dtype from, ot_dtype to, ot_dtype compute) {
+  ot_case c = {.kind = OT_OP_CAST,
+               .attributes = {.threads = 2, .compute = compute},
+               .types = {.in = {ot_type_vector(from, 1500)}, .out = {ot_type_vector(to, 1500)}}};
+  ot_case_create(&c);
+  for (int64_t i = 0; i < 1500; i++) {
+    ot_case_set(&c.in[0], i,
+                (1 + (double)i * 0x1.23456789abcdp-9) * pow(2, (double)(i % 200) - 100));
+  }
+  ot_case_run(&c);
+  for (int64_t i = 0; i < 1500; i++) {
+    const double expected = rounded(ot_case_get(&c.in[0], i), to);
+    if (ot_case_get(&c.out[0], i) == expected) continue;
+    fail_msg("%s to %s: element %d is %.17g, expected %.17g", ot_dtype_name(from),
+             ot_dtype_name(to), (int)i, ot_case_get(&c.out[0], i), expected);
+  }
+  ot_case_destroy(&c);
+}
+
+static void casts_round_once_whatever_the_compute_type(void **state) {
+  (void)state;
+  static const ot_dtype types[] = {OT_F32, OT_F64, OT_BF16};
+  for (int i = 0; i < 18; i++) {
+    cast_between(types[i % 3], types[i / 3 % 3], i < 9 ? OT_F32 : OT_F64);
+  }
+}
+
+static void rounds_bf16_ties_to_even(void **state) {
+  (void)state;
+  // 1 + 2^-8 lies between 1 and 1 + 2^-7; 1 + 3 * 2^-8 between 1 + 2^-7 and 1 + 2^-6.
+  static const double from[] = {1 + 0x1p-8, 1 + 0x1.8p-7, 1 + 0x1.0002p-8, -0.0, 3.5e38};
+  static const double to[] = {1, 1 + 0x1p-6, 1 + 0x1p-7, -0.0, INFINITY};
+  ot_case c = {.kind = OT_OP_CAST,
+               .attributes = {.threads = 1, .compute = OT_F32},
+               .types = {.in = {ot_type_vector(OT_F32, 5)}, .out = {ot_type_vector(OT_BF16, 5)}}};
+  ot_case_create(&c);
+  for (int i = 0; i < 5; i++) ot_case_set(&c.in[0], i, from[i]);
+  ot_case_run(&c);
+  for (int i = 0; i < 5; i++) assert_true(ot_case_get(&c.out[0], i) == to[i]);
+  ot_case_destroy(&c);
+}
+
+static void cast_back_is_the_gradient(void **state) {
+  (void)state;
+  const ot_op_info *const info = ot_op_info_of(OT_OP_CAST);
+  assert_int_equal(info->num_vjp_steps, 1);
+  assert_int_equal(info->vjp[0].op, OT_OP_CAST);
+  assert_int_equal(info->vjp[0].out[0].kind, OT_REF_DINPUT);
+}
+
+static void zero_clears_every_byte(void **state) {
+  (void)state;
+  static const ot_dtype types[] = {OT_F32, OT_F64, OT_BF16, OT_I32};
+  for (int t = 0; t < 4; t++) {
+    ot_case c = {.kind = OT_OP_ZERO,
+                 .attributes = {.threads = 3, .compute = OT_F32},
+                 .types = {.out = {ot_type_matrix(types[t], 3, 1001)}}};
+    ot_case_create(&c);
+    ot_case_run(&c);
+    const unsigned char *const bytes = c.out[0].data;
+    for (int64_t i = 0; i < ot_type_bytes(&c.out[0].type); i++) assert_int_equal(bytes[i], 0);
+    ot_case_destroy(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(adds_apart_and_in_place),
+      cmocka_unit_test(both_summands_get_the_gradient),
+      cmocka_unit_test(drops_what_the_generator_says),
+      cmocka_unit_test(dropout_keeps_the_mean_and_the_share),
+      cmocka_unit_test(dropout_gradient_uses_the_same_mask),
+      cmocka_unit_test(absmax_keeps_the_largest_so_far),
+      cmocka_unit_test(casts_round_once_whatever_the_compute_type),
+      cmocka_unit_test(rounds_bf16_ties_to_even),
+      cmocka_unit_test(cast_back_is_the_gradient),
+      cmocka_unit_test(zero_clears_every_byte),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
