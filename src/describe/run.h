@@ -154,9 +154,17 @@ typedef struct ot_run_checkpoint {
   bool async;     // written while training goes on
 } ot_run_checkpoint;
 
+typedef enum ot_audit_check {
+  OT_AUDIT_CAUSALITY,
+  OT_AUDIT_PRECISION,
+  OT_AUDIT_RANKS,
+  OT_AUDIT_DRIFT,
+  OT_AUDIT_OVERLAP,
+} ot_audit_check;
+
 typedef struct ot_run_audit {
-  int64_t every;        // steps; 0 = never
-  const char **checks;  // names of audits
+  int64_t every;           // steps; 0 = never
+  ot_audit_check *checks;  // [num_checks]
   int64_t num_checks;
 } ot_run_audit;
 
@@ -187,17 +195,15 @@ typedef struct ot_run {
   const char *output;  // the run directory
 } ot_run;
 
-// Checks the values together, model included (steps or tokens but not both, micro batches divide
-// the global batch, ...). OT_USAGE naming keys, values and what would fit.
+// Checks the values together, model included (not both steps and tokens, micro batches divide the
+// global batch, ...). OT_USAGE naming keys, values and what would fit.
 ot_status ot_run_check(const ot_run *run);
+
+// Checks that what training needs beyond that is there: data, and a length in steps or tokens.
+ot_status ot_run_check_training(const ot_run *run);
 
 // Recompute mode of a layer.
 ot_recompute ot_run_recompute(const ot_run *run, int layer);
 
 // The global batch (sequences) of `step`, counted from 0, after `tokens` tokens.
 int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens);
-
-// Stable text of everything, one "path value" a line, into `out` [capacity]; returns its length.
-int64_t ot_run_print(const ot_run *run, char *out, int64_t capacity);
-
-uint64_t ot_run_hash(const ot_run *run);

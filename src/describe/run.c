@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds between the settings of a run, and the values that change along it.
+#include "describe/run.h"
+
+#include <stddef.h>
+
+#include "base/text.h"
+
+// ---- Check ----
+
+static ot_status check_batch(const ot_run *run) {
+  const ot_run_batch *const batch = &run->batch;
+  const int64_t micro = batch->micro_batch_size;
+  OT_CHECK(batch->global_batch_size % micro == 0, OT_USAGE,
+           "batch: micro_batch_size=%lld does not divide global_batch_size=%lld", (long long)micro,
+           (long long)batch->global_batch_size);
+  int64_t before = -1;
+  for (int64_t i = 0; i < batch->num_ramp; i++) {
+    const ot_batch_ramp *const ramp = &batch->ramp[i];
+    const bool by_step = ramp->from_step >= 0;
+    OT_CHECK(by_step != (ramp->from_tokens >= 0), OT_USAGE,
+             "batch.ramp.%lld: give from_step or from_tokens, not both and not none", (long long)i);
+    OT_CHECK(by_step == (batch->ramp[0].from_step >= 0), OT_USAGE,
+             "batch.ramp.%lld: all entries count in steps, or all in tokens", (long long)i);
+    const int64_t from = by_step ? ramp->from_step : ramp->from_tokens;
+    OT_CHECK(from > before, OT_USAGE, "batch.ramp.%lld: %s=%lld is not after the entry before it",
+             (long long)i, by_step ? "from_step" : "from_tokens", (long long)from);
+    OT_CHECK(ramp->global_batch_size % micro == 0, OT_USAGE,
+             "batch.ramp.%lld: micro_batch_size=%lld does not divide global_batch_size=%lld",
+             (long long)i, (long long)micro, (long long)ramp->global_batch_size);
+    before = from;
+  }
+  return OT_OK;
+}
+
+static ot_status check_data(const ot_run *run) {
+  const ot_run_data *const data = &run->data;
+  int64_t before = 0;
+  for (int64_t i = 0; i < data->num_mixtures; i++) {
+    OT_CHECK(data->mixtures[i].from_step > before, OT_USAGE,
+             "data.mixtures.%lld: from_step=%lld is not after the entry before it", (long long)i,
+             (long long)data->mixtures[i].from_step);
+    OT_CHECK(data->mixtures[i].num_sources > 0, OT_USAGE, "data.mixtures.%lld: train is empty",
+             (long long)i);
+    before = data->mixtures[i].from_step;
+  }
+  for (int64_t i = 0; i < data->num_validation; i++) {
+    OT_CHECK(data->validation[i].path[0] != '\0', OT_USAGE, "data.validation: an empty path");
+  }
+  const bool fits =
+      !run->model.learned_positions || data->sequence_length <= run->model.max_positions;
+  OT_CHECK(fits, OT_USAGE,
+           "data: sequence_length=%lld exceeds the model's position table of %lld (n_positions)",
+           (long long)data->sequence_length, (long long)run->model.max_positions);
+  return OT_OK;
+}
+
+// A divisor of `n` near `wanted`, for messages.
+static int64_t divisor_near(int64_t n, int64_t wanted) {
+  int64_t i = wanted < n ? wanted : n;
+  while (n % i != 0) i--;
+  return i;
+}
+
+static ot_status check_divides(const char *key, int value, const char *what, int64_t n) {
+  OT_CHECK(n % value == 0, OT_USAGE, "parallel: %s=%d does not divide %s=%lld (try %lld)", key,
+           value, what, (long long)n, (long long)divisor_near(n, value));
+  return OT_OK;
+}
+
+static ot_status check_parallel(const ot_run *run) {
+  const ot_run_parallel *const p = &run->parallel;
+  OT_TRY(check_divides("tp", p->tp, "num_attention_heads", run->model.num_heads));
+  OT_CHECK((int64_t)p->pp * p->vpp <= run->model.num_layers, OT_USAGE,
+           "parallel: pp=%d times vpp=%d is more than num_hidden_layers=%lld", p->pp, p->vpp,
+           (long long)run->model.num_layers);
+  OT_CHECK(p->dp == 0 || p->dp % p->dp_replicate == 0, OT_USAGE,
+           "parallel: dp_replicate=%d does not divide dp=%d", p->dp_replicate, p->dp);
+  const bool looped = p->pipeline == OT_PIPELINE_INTERLEAVED || p->pipeline == OT_PIPELINE_ZB_V;
+  OT_CHECK(p->vpp == 1 || looped, OT_USAGE, "parallel: vpp=%d needs pipeline: interleaved or zb-v",
+           p->vpp);
+  const bool one_each = p->num_recompute == run->model.num_layers;
+  OT_CHECK(p->num_recompute == 1 || one_each, OT_USAGE,
+           "parallel.recompute has %lld entries; needed: one, or one for each of %lld layers",
+           (long long)p->num_recompute, (long long)run->model.num_layers);
+  return OT_OK;
+}
+
+static ot_status check_optimizer(const ot_run *run) {
+  for (int64_t i = 0; i < run->optimizer.num_groups; i++) {
+    const ot_optimizer_group *const group = &run->optimizer.groups[i];
+    OT_CHECK(group->pattern[0] != '\0', OT_USAGE, "optimizer.groups.%lld: pattern is empty",
+             (long long)i);
+    OT_CHECK(group->lr < 0 || group->lr_factor == 1, OT_USAGE,
+             "optimizer.groups.%lld: give lr or lr_factor, not both", (long long)i);
+  }
+  return OT_OK;
+}
+
+static ot_status check_length(const ot_run *run) {
+  OT_CHECK(run->steps == 0 || run->tokens == 0, OT_USAGE,
+           "steps=%lld and tokens=%lld are both given; a run has one length", (long long)run->steps,
+           (long long)run->tokens);
+  const ot_run_learning_rate *const rate = &run->learning_rate;
+  OT_CHECK(rate->decay == OT_DECAY_CONSTANT || rate->min <= run->optimizer.lr, OT_USAGE,
+           "learning_rate.min=%.9g is above the peak, optimizer.lr=%.9g", rate->min,
+           run->optimizer.lr);
+  return OT_OK;
+}
+
+static ot_status check_precision(const ot_run *run) {
+  const ot_run_precision *const p = &run->precision;
+  const bool wide = p->compute == OT_F64;
+  const ot_dtype types[] = {p->params, p->master, p->gradients, p->moments};
+  static const char *const names[] = {"params", "master", "gradients", "moments"};
+  for (int i = 0; i < OT_COUNT(types); i++) {
+    const bool fits = wide ? types[i] == OT_F64 : types[i] != OT_F64;
+    OT_CHECK(fits, OT_USAGE, "precision: %s=%s does not go with compute=%s", names[i],
+             ot_dtype_name(types[i]), ot_dtype_name(p->compute));
+  }
+  return OT_OK;
+}
+
+ot_status ot_run_check(const ot_run *run) {
+  OT_TRY(ot_model_check(&run->model));
+  OT_TRY(check_data(run));
+  OT_TRY(check_batch(run));
+  OT_TRY(check_parallel(run));
+  OT_TRY(check_optimizer(run));
+  OT_TRY(check_length(run));
+  return check_precision(run);
+}
+
+ot_status ot_run_check_training(const ot_run *run) {
+  if (run->data.num_train == 0) {
+    ot_fail(OT_USAGE, "data.train is needed to train");
+    return ot_fail_hint(OT_USAGE,
+                        "make a data set with `orthant tokenize`, then data: {train: PREFIX}");
+  }
+  if (run->steps == 0 && run->tokens == 0) {
+    ot_fail(OT_USAGE, "the length of the run is needed: steps or tokens");
+    return ot_fail_hint(OT_USAGE, "steps: 1000, or tokens: 10M");
+  }
+  return OT_OK;
+}
+
+// ---- Values along the run ----
+
+ot_recompute ot_run_recompute(const ot_run *run, int layer) {
+  const ot_run_parallel *const parallel = &run->parallel;
+  if (parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;
+  return parallel->recompute[parallel->num_recompute == 1 ? 0 : layer];
+}
+
+int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens) {
+  int64_t size = run->batch.global_batch_size;
+  for (int64_t i = 0; i < run->batch.num_ramp; i++) {
+    const ot_batch_ramp *const ramp = &run->batch.ramp[i];
+    const bool begun = ramp->from_step >= 0 ? step >= ramp->from_step : tokens >= ramp->from_tokens;
+    if (begun) size = ramp->global_batch_size;
+  }
+  return size;
+}
