@@ -143,6 +143,7 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
   *out = (ot_rope){.type = (ot_rope_type)(old_type ? keys->old_type : keys->type),
                    .theta = given(node, "rope_theta") ? keys->theta : theta,
                    .factor = 1};
+  if (!node) out->type = OT_ROPE_DEFAULT;
   if (out->type == OT_ROPE_DEFAULT) return OT_OK;
   OT_CHECK(given(node, "factor"), OT_USAGE, "model: this rope_type needs a factor (%s)",
            place(r, node));

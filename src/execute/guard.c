@@ -60,11 +60,13 @@ static void build_order(ot_guard *guard, int order, ot_arena *arena) {
   }
 }
 
-static void cover_batches(ot_guard *guard) {
+// What the host writes: batches, scalars, and moments zeroed bucket by bucket.
+static void cover_host_writes(ot_guard *guard) {
   for (int i = 0; i < guard->schedule->num_regions; i++) {
     const ot_region *const region = &guard->schedule->regions[i];
-    const bool host =
-        ot_text_equal(region->name, "batch") || ot_text_equal(region->name, "scalars");
+    const bool host = ot_text_equal(region->name, "batch") ||
+                      ot_text_equal(region->name, "scalars") ||
+                      ot_text_starts_with(region->name, "moment_");
     if (host) memset(guard->covered + region->offset, 1, (size_t)region->bytes);
   }
 }
@@ -80,7 +82,7 @@ ot_status ot_guard_create(const ot_schedule *schedule, char *memory, ot_guard **
   ot_arena arena = ot_heap_arena_create(&made->heap);
   made->orders = ot_arena_array(&arena, schedule->num_orders + 1, sizeof *made->orders);
   for (int i = 0; i < schedule->num_orders; i++) build_order(made, i, &arena);
-  cover_batches(made);
+  cover_host_writes(made);
   memset(memory, PATTERN, (size_t)schedule->arena_bytes);
   return OT_OK;
 }

@@ -40,6 +40,15 @@ static double *reals(parity_case *c, const ot_safetensors *set, const char *name
   return values;
 }
 
+static const int32_t *integers(parity_case *c, const char *name, int64_t *count) {
+  const int index = ot_safetensors_find(c->reference, name);
+  if (index < 0) fail_msg("%s: no tensor %s", c->request.name, name);
+  *count = ot_safetensors_tensor_at(c->reference, index)->elements;
+  int32_t *const values = ot_arena_array(&c->arena, *count + 1, sizeof *values);
+  must(ot_safetensors_read(c->reference, (ot_safetensors_range){index, 0, *count}, OT_I32, values));
+  return values;
+}
+
 // ---- parameters ----
 
 // Index in the HF tensor of element (row, col) of a part.
@@ -86,10 +95,8 @@ static void load_weights(parity_case *c) {
 
 static void load_field(parity_case *c, ot_mode mode, ot_batch_field field, const char *name) {
   int64_t count;
-  const double *const values = reals(c, c->reference, name, &count);
+  const int32_t *const tokens = integers(c, name, &count);
   const int64_t rows = count / c->micro_batches;
-  int32_t *const tokens = ot_arena_array(&c->arena, count, sizeof *tokens);
-  for (int64_t i = 0; i < count; i++) tokens[i] = (int32_t)values[i];
   for (int m = 0; m < c->micro_batches; m++) {
     ot_instance_load_batch(c->instance, mode, m, field, tokens + m * rows);
     if (mode != OT_MODE_TRAIN) return;
@@ -110,7 +117,7 @@ static void load_batches(parity_case *c, ot_mode mode) {
 
 static double inverse_tokens(parity_case *c) {
   int64_t count;
-  const double *const targets = reals(c, c->reference, "targets", &count);
+  const int32_t *const targets = integers(c, "targets", &count);
   int64_t counted = 0;
   for (int64_t i = 0; i < count; i++) counted += targets[i] >= 0;
   return 1.0 / (double)counted;
@@ -120,7 +127,7 @@ static double inverse_tokens(parity_case *c) {
 
 static void read_model(parity_case *c) {
   ot_node *tree = NULL;
-  must(ot_tree_read_json(path_of(c, c->request.config), &c->arena, &tree));
+  must(ot_tree_load(path_of(c, c->request.config), &c->arena, &tree));
   must(ot_model_read(tree, &c->arena, &c->model));
 }
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. What must not change a bit: recompute, split backward, running twice, moved
+// buffers. And what memory must obey: canaries, dead buffers, the planned peak.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "support/parity_case.h"
+
+static const char *const families[] = {"gpt2-packed", "llama-packed", "qwen3-sliding-packed",
+                                       "olmo2",       "gemma3-packed"};
+enum { NUM_FAMILIES = sizeof families / sizeof families[0], STEPS = 2 };
+
+static uint64_t bits_after_steps(const parity_request *request) {
+  parity_case c;
+  parity_create(request, &c);
+  for (int step = 1; step <= STEPS; step++) parity_step(&c, step);
+  const uint64_t bits = parity_bits(&c);
+  if (!isfinite(parity_loss(&c))) fail_msg("%s: loss is not finite", request->name);
+  parity_destroy(&c);
+  return bits;
+}
+
+static parity_request base_request(const char *name, ot_dtype compute, int micro_batch_size) {
+  return (parity_request){.name = name,
+                          .config = "config.json",
+                          .compute = compute,
+                          .storage = compute,
+                          .micro_batch_size = micro_batch_size,
+                          .threads = 2};
+}
+
+static void recompute_and_split_backward_change_no_bit(void **state) {
+  (void)state;
+  for (int f = 0; f < NUM_FAMILIES; f++) {
+    for (int rows = 1; rows <= PARITY_BATCH; rows++) {
+      parity_request request = base_request(families[f], OT_F32, rows);
+      const uint64_t expected = bits_after_steps(&request);
+      for (int variant = 1; variant < 6; variant++) {
+        request.recompute = (ot_recompute)(variant % 3);
+        request.split_backward = variant >= 3;
+        if (bits_after_steps(&request) != expected) {
+          fail_msg("%s, micro-batch %d: recompute %d, split %d changed bits", families[f], rows,
+                   variant % 3, variant >= 3);
+        }
+      }
+    }
+  }
+}
+
+static void a_run_is_repeatable(void **state) {
+  (void)state;
+  for (int f = 0; f < NUM_FAMILIES; f++) {
+    const parity_request request = base_request(families[f], OT_F32, 2);
+    assert_int_equal(bits_after_steps(&request), bits_after_steps(&request));
+  }
+}
+
+static void bits_do_not_depend_on_where_buffers_lie(void **state) {
+  (void)state;
+  for (int f = 0; f < NUM_FAMILIES; f++) {
+    parity_request request = base_request(families[f], OT_F32, 2);
+    const uint64_t expected = bits_after_steps(&request);
+    request.poison = true;  // guards of 64 bytes behind every buffer move them all
+    assert_int_equal(bits_after_steps(&request), expected);
+  }
+}
+
+static void no_kernel_reads_dead_memory_or_writes_beside_its_buffers(void **state) {
+  (void)state;
+  for (int f = 0; f < NUM_FAMILIES; f++) {
+    for (int variant = 0; variant < 6; variant++) {
+      parity_request request = base_request(families[f], variant % 2 ? OT_F64 : OT_F32, 1);
+      request.poison = true;
+      request.recompute = (ot_recompute)(variant % 3);
+      request.split_backward = variant >= 3;
+      bits_after_steps(&request);
+    }
+  }
+}
+
+static void the_highest_byte_touched_is_the_planned_peak(void **state) {
+  (void)state;
+  for (int f = 0; f < NUM_FAMILIES; f++) {
+    for (int recompute = 0; recompute < 3; recompute++) {
+      parity_request request = base_request(families[f], OT_F32, 2);
+      request.poison = true;
+      request.recompute = (ot_recompute)recompute;
+      parity_case c;
+      parity_create(&request, &c);
+      parity_step(&c, 1);
+      assert_int_equal(ot_executor_touched_bytes(ot_instance_executor(c.instance)),
+                       ot_instance_schedule(c.instance)->bill.peak_bytes);
+      parity_destroy(&c);
+    }
+  }
+}
+
+static void bf16_storage_stays_near_float32(void **state) {
+  (void)state;
+  for (int f = 0; f < NUM_FAMILIES; f++) {
+    parity_request request = base_request(families[f], OT_F32, 2);
+    request.storage = OT_BF16;
+    const char *worst = "";
+    parity_case c;
+    parity_create(&request, &c);
+    parity_step(&c, 1);
+    const double reference = parity_reference_loss(&c, "f32");
+    const double loss = fabs(parity_loss(&c) - reference) / reference;
+    const double error = parity_gradient_error(&c, "f32", &worst);
+    printf("%-22s bf16 storage: loss %.1e, gradients %.1e (%s)\n", families[f], loss, error, worst);
+    // One rounding is 2^-9 = 0.2 %; a few layers of them stay within some percent of the largest.
+    assert_true(loss < 5e-3);
+    assert_true(error < 0.15);
+    parity_destroy(&c);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(recompute_and_split_backward_change_no_bit),
+      cmocka_unit_test(a_run_is_repeatable),
+      cmocka_unit_test(bits_do_not_depend_on_where_buffers_lie),
+      cmocka_unit_test(no_kernel_reads_dead_memory_or_writes_beside_its_buffers),
+      cmocka_unit_test(the_highest_byte_touched_is_the_planned_peak),
+      cmocka_unit_test(bf16_storage_stays_near_float32),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
