@@ -73,6 +73,20 @@ static void texts_are_copied_and_formatted(void **state) {
   ot_heap_release(&heap);
 }
 
+static void *dirty_source(void *context, int64_t bytes) {
+  return memset(context, 0xaa, (size_t)bytes);
+}
+
+static void memory_of_a_dirty_source_is_zeroed(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena store = ot_heap_arena_create(&heap);
+  ot_arena arena = ot_arena_from(dirty_source, ot_arena_take(&store, (int64_t)2 << 20));
+  const unsigned char *const memory = ot_arena_take(&arena, 1000);
+  for (int j = 0; j < 1000; j++) assert_int_equal(memory[j], 0);
+  ot_heap_release(&heap);
+}
+
 static jmp_buf after_panic;
 
 static void leave(const char *file, int line, const char *text) {
@@ -123,6 +137,7 @@ static void misuse_panics(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_zeroed_aligned_and_disjoint),
+      cmocka_unit_test(memory_of_a_dirty_source_is_zeroed),
       cmocka_unit_test(blocks_larger_than_usual_are_taken_whole),
       cmocka_unit_test(grown_arrays_keep_their_elements),
       cmocka_unit_test(texts_are_copied_and_formatted),

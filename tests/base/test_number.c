@@ -179,6 +179,7 @@ static void prints_shortest_of_known_values(void **state) {
       {1.0 / 3, "0.3333333333333333"},
       {1e23, "1e+23"},
       {4096, "4096"},
+      {0x1p-1017, "7.120236347223045e-307"},  // the nearest 16 digits do not read back
       {9.5367431640625e-7, "9.5367431640625e-07"},
   };
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
