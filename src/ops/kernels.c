@@ -28,6 +28,7 @@ static const kernel_tables files[] = {
     {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
     {ot_linear_cpu_f32, ot_linear_cpu_f64},
+    {ot_muon_cpu_f32, ot_muon_cpu_f64},
     {ot_norm_cpu_f32, ot_norm_cpu_f64},
     {ot_optimizer_cpu_f32, ot_optimizer_cpu_f64},
     {ot_rope_cpu_f32, ot_rope_cpu_f64},

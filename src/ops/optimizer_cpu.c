@@ -7,6 +7,7 @@
 #include "ops/blocks.h"
 #include "ops/optimizer.h"
 #include "ops/tiles.h"
+#include "ops/update_sums.h"
 
 static double block_sum_squares(const ot_tensor *g, int64_t begin, int64_t end) {
   ot_real scratch[OT_TILE];
@@ -78,10 +79,6 @@ static adamw_step adamw_step_of(const ot_kernel_call *call) {
   };
 }
 
-typedef struct update_sums {
-  double update, weight;
-} update_sums;
-
 // Elements side by side: m, v and w are read and written.
 typedef struct adamw_tile {
   const ot_real *g;
@@ -90,7 +87,7 @@ typedef struct adamw_tile {
 } adamw_tile;
 
 // Adds d^2 and w^2 to `sums`.
-static void adamw_elements(const adamw_step *s, const adamw_tile *tile, update_sums *sums) {
+static void adamw_elements(const adamw_step *s, const adamw_tile *tile, ot_update_sums *sums) {
   const ot_real *const g = tile->g;
   ot_real *const m = tile->m;
   ot_real *const v = tile->v;
@@ -112,22 +109,15 @@ static void adamw_elements(const adamw_step *s, const adamw_tile *tile, update_s
   sums->weight += sum_weight;
 }
 
-// The tile of a tensor that is read and written: its own memory, or `scratch`, filled.
-static ot_real *tile_both(const ot_tensor *tensor, int64_t first, int64_t n, ot_real *scratch) {
-  if (tensor->type.dtype == OT_REAL_DTYPE) return (ot_real *)tensor->data + first;
-  ot_load_row(scratch, tensor->data, tensor->type.dtype, first, n);
-  return scratch;
-}
-
-static update_sums adamw_block(const adamw_step *s, int64_t begin, int64_t end) {
+static ot_update_sums adamw_block(const adamw_step *s, int64_t begin, int64_t end) {
   ot_real scratch[4][OT_TILE];
-  update_sums sums = {0};
+  ot_update_sums sums = {0};
   for (int64_t first = begin; first < end; first += OT_TILE) {
     const int64_t n = end - first < OT_TILE ? end - first : OT_TILE;
     const adamw_tile tile = {.g = ot_tile_in(s->g, first, n, scratch[0]),
-                             .m = tile_both(s->m, first, n, scratch[1]),
-                             .v = tile_both(s->v, first, n, scratch[2]),
-                             .w = tile_both(s->weight, first, n, scratch[3]),
+                             .m = ot_tile_both(s->m, first, n, scratch[1]),
+                             .v = ot_tile_both(s->v, first, n, scratch[2]),
+                             .w = ot_tile_both(s->weight, first, n, scratch[3]),
                              .n = n};
     adamw_elements(s, &tile, &sums);
     ot_tile_done(s->m, first, tile.m, n);
@@ -142,20 +132,13 @@ static void adamw(const ot_kernel_call *call) {
   const adamw_step step = adamw_step_of(call);
   const int64_t elements = ot_type_elements(&call->in[0].type);
   const int64_t blocks = ot_flat_blocks(elements);
-  update_sums *const sums = call->workspace;
-  double *const stats = call->out[4].data;
+  ot_update_sums *const sums = call->workspace;
 #pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
     sums[block] = adamw_block(&step, ot_block_begin(elements, blocks, block),
                               ot_block_begin(elements, blocks, block + 1));
   }
-  if (!stats) return;
-  stats[0] = 0;
-  stats[1] = 0;
-  for (int64_t block = 0; block < blocks; block++) {
-    stats[0] += sums[block].update;
-    stats[1] += sums[block].weight;
-  }
+  ot_update_sums_total(sums, blocks, call->out[4].data);
 }
 
 const ot_kernel_entry OT_KERNEL(ot_optimizer_cpu)[] = {

@@ -30,6 +30,14 @@ static inline ot_real *ot_tile_out(const ot_tensor *tensor, int64_t first, ot_re
   return ot_row_out(tensor->data, tensor->type.dtype, first, scratch);
 }
 
+// The tile of a tensor that is read and written: its own memory, or `scratch`, filled.
+static inline ot_real *ot_tile_both(const ot_tensor *tensor, int64_t first, int64_t n,
+                                    ot_real *scratch) {
+  if (tensor->type.dtype == OT_REAL_DTYPE) return (ot_real *)tensor->data + first;
+  ot_load_row(scratch, tensor->data, tensor->type.dtype, first, n);
+  return scratch;
+}
+
 static inline void ot_tile_done(const ot_tensor *tensor, int64_t first, const ot_real *row,
                                 int64_t n) {
   ot_row_done(tensor->data, tensor->type.dtype, first, row, n);

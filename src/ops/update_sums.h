@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an update of parameters reports for the metrics: how far the weights moved and how large
+// they are, in float64, a pair for each block of elements and their total in the order of the
+// blocks.
+#pragma once
+
+#include <stdint.h>
+
+typedef struct ot_update_sums {
+  double update;  // sum of d^2
+  double weight;  // sum of p^2 after the update
+} ot_update_sums;
+
+// Puts the totals of `sums` [blocks] into `stats` [2]; does nothing when stats is null.
+static inline void ot_update_sums_total(const ot_update_sums *sums, int64_t blocks, double *stats) {
+  ot_update_sums total = {0};
+  if (!stats) return;
+  for (int64_t block = 0; block < blocks; block++) {
+    total.update += sums[block].update;
+    total.weight += sums[block].weight;
+  }
+  stats[0] = total.update;
+  stats[1] = total.weight;
+}
