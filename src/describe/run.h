@@ -138,14 +138,19 @@ typedef struct ot_run_learning_rate {
   double min;           // learning rate after the decay
 } ot_run_learning_rate;
 
+typedef enum ot_reduce_sum {
+  OT_SUM_WIDE,  // sums over ranks in fp64 when compute is fp64, else fp32
+  OT_SUM_WIRE,  // in the type on the wire: for the precision audit to find
+} ot_reduce_sum;
+
 typedef struct ot_run_precision {
-  ot_dtype compute;      // fp32, fp64 or bf16
-  ot_dtype params;       // storage of weights [compute]
-  ot_dtype gradients;    // accumulators [fp64 with fp64, else fp32]
-  ot_dtype master;       // [fp64 with fp64, else fp32]; equal to params: no copy is kept
-  ot_dtype moments;      // [fp64 with fp64, else fp32]
-  ot_dtype reduce;       // gradients on the wire [fp64 with fp64, else fp32]
-  bool accumulate_wire;  // key accumulate: wire; sums over ranks in the wire type
+  ot_dtype compute;    // fp32, fp64 or bf16
+  ot_dtype params;     // storage of weights [compute]
+  ot_dtype gradients;  // accumulators [fp64 with fp64, else fp32]
+  ot_dtype master;     // [fp64 with fp64, else fp32]; equal to params: no copy is kept
+  ot_dtype moments;    // [fp64 with fp64, else fp32]
+  ot_dtype reduce;     // gradients on the wire [fp64 with fp64, else fp32]
+  ot_reduce_sum sum;   // key accumulate
 } ot_run_precision;
 
 typedef struct ot_run_checkpoint {

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings from and to trees: reads by the table, then fills in what follows from other values.
+#include <string.h>
+
+#include "base/text.h"
+#include "describe/run_keys.h"
+
+enum { SEQUENCE_LENGTH = 4096, WARMUP_STEPS = 100, PATH_BYTES = 256 };
+
+// Values that follow from others, and from what.
+static const struct {
+  const char *path;
+  const char *source;
+} derived[] = {
+    {"data.sequence_length", "follows the model"},
+    {"parallel.accumulate", "follows parallel.zero"},
+    {"learning_rate.warmup_steps", "follows steps"},
+    {"learning_rate.min", "follows optimizer.lr"},
+    {"precision.params", "follows precision.compute"},
+    {"precision.gradients", "follows precision.compute"},
+    {"precision.master", "follows precision.gradients"},
+    {"precision.moments", "follows precision.gradients"},
+    {"precision.reduce", "follows precision.gradients"},
+};
+
+// "auto" was read as -1, whatever the enumeration's own type makes of that.
+static bool is_automatic(int value) { return value == -1; }
+
+static void derive_precision(ot_run_precision *p) {
+  const ot_dtype wide = p->compute == OT_F64 ? OT_F64 : OT_F32;
+  if (is_automatic((int)p->params)) p->params = p->compute;
+  if (is_automatic((int)p->gradients)) p->gradients = wide;
+  if (is_automatic((int)p->master)) p->master = wide;
+  if (is_automatic((int)p->moments)) p->moments = wide;
+  if (is_automatic((int)p->reduce)) p->reduce = wide;
+}
+
+static void derive(ot_run *run) {
+  if (run->data.sequence_length == 0) {
+    const int64_t most = run->model.max_positions;
+    run->data.sequence_length = most < SEQUENCE_LENGTH ? most : SEQUENCE_LENGTH;
+  }
+  if (is_automatic((int)run->parallel.accumulate)) {
+    const bool whole = run->parallel.zero < 2;
+    run->parallel.accumulate = whole ? OT_ACCUMULATE_WHOLE : OT_ACCUMULATE_SHARDED;
+  }
+  if (run->learning_rate.warmup_steps < 0) {
+    const bool is_short = run->steps > 0 && run->steps < 10 * WARMUP_STEPS;
+    run->learning_rate.warmup_steps = is_short ? run->steps / 10 : WARMUP_STEPS;
+  }
+  if (run->learning_rate.min < 0) run->learning_rate.min = run->optimizer.lr / 10;
+  derive_precision(&run->precision);
+}
+
+// ---- Places ----
+
+static bool was_given(const ot_node *tree, const char *path) {
+  const ot_node *const node = ot_node_find(tree, path);
+  if (!node || node->kind == OT_NODE_NULL) return false;
+  return !node->text || !ot_text_equal(node->text, "auto");
+}
+
+static void take_place(const ot_node *from, ot_node *to) {
+  if (!to) return;
+  to->source = from->source;
+  to->line = from->line;
+  to->column = from->column;
+}
+
+// Rotary parameters given in the new spelling are written in the old one.
+static void place_rope(const ot_node *given, ot_node *model) {
+  const ot_node *const new = ot_node_child(given, "rope_parameters");
+  if (!new) return;
+  static const char *const old[] = {"rope_theta", "rope_local_base_freq", "rope_scaling"};
+  for (int i = 0; i < OT_COUNT(old); i++) {
+    if (!ot_node_child(given, old[i])) take_place(new, ot_node_child(model, old[i]));
+  }
+}
+
+static void place_all(ot_node *settings, const ot_node *tree, const ot_run *run, ot_arena *arena) {
+  const ot_node *const given = ot_node_child(tree, "model");
+  ot_node *const model = ot_node_child(settings, "model");
+  const char *const family = ot_arena_format(arena, "default of %s", run->model.model_type);
+  ot_schema_place(&ot_model_schema, model, given, family);
+  place_rope(given, model);
+  ot_schema_place(&ot_run_schema, settings, tree, "default");
+  for (int i = 0; i < OT_COUNT(derived); i++) {
+    if (was_given(tree, derived[i].path)) continue;
+    ot_node *const node = ot_node_find(settings, derived[i].path);
+    ot_node_set_source(node, derived[i].source);
+  }
+}
+
+// ---- Read and write ----
+
+ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **settings) {
+  ot_node *const model = ot_node_child(tree, "model");
+  if (!model) {
+    ot_fail(OT_USAGE, "model is needed (%s)", ot_node_place(arena, tree));
+    return ot_fail_hint(OT_USAGE, "model: llama3-8b, a HF config.json, or HF keys");
+  }
+  OT_CHECK(model->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)",
+           ot_node_place(arena, model));
+  OT_TRY(ot_model_prepare(model, arena, "model"));
+  ot_run_keys keys;
+  OT_TRY(ot_schema_read(&ot_run_schema, tree, arena, &keys));
+  *out = keys.run;
+  OT_TRY(ot_model_from_keys(&keys.model, model, arena, &out->model));
+  derive(out);
+  OT_TRY(ot_run_check(out));
+  *settings = ot_run_write(out, arena);
+  place_all(*settings, tree, out, arena);
+  return OT_OK;
+}
+
+ot_node *ot_run_write(const ot_run *run, ot_arena *arena) {
+  // The model's keys come from the model itself: an empty set stands in for them in the table.
+  static const ot_model_keys no_keys;
+  ot_run_keys keys = {.model = no_keys, .run = *run};
+  ot_node *const settings = ot_schema_write(&ot_run_schema, 0, &keys, arena);
+  ot_node *const old = ot_node_child(settings, "model");
+  ot_node *const next = old->next;
+  const char *const key = old->key;
+  *old = *ot_model_write(&run->model, arena);
+  old->next = next;
+  old->key = key;
+  return settings;
+}
+
+uint64_t ot_run_hash(const ot_run *run, ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  ot_node_print_yaml(ot_run_write(run, arena), 0, &text);
+  return ot_hash_text(OT_HASH_START, ot_text_builder_text(&text));
+}
+
+// ---- Compare ----
+
+// What a resumed run may change.
+static const char *const free_keys[] = {
+    "parallel", "checkpoint", "audit",
+    "cluster",  "steps",      "output",
+    "log",      "threads",    "batch.micro_batch_size",
+};
+
+typedef struct comparison {
+  char path[PATH_BYTES];
+  ot_text_builder *out;
+  int count;
+} comparison;
+
+static bool is_free(const comparison *c) {
+  for (int i = 0; i < OT_COUNT(free_keys); i++) {
+    if (ot_text_equal(c->path, free_keys[i])) return true;
+  }
+  return false;
+}
+
+// True for what the user gave on the command line, and for what follows from another value: its
+// change is that value's.
+static bool may_change(const ot_node *node) {
+  return node->source && (ot_text_starts_with(node->source, "--set") ||
+                          ot_text_starts_with(node->source, "follows"));
+}
+
+static const char *text_of(const ot_node *node, ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  if (!node) return "absent";
+  ot_node_print_yaml(node, 0, &text);
+  text.text[text.length - 1] = '\0';  // its line break
+  return text.text;
+}
+
+static void compare_leaf(comparison *c, const ot_node *old, const ot_node *new) {
+  const char *const before = text_of(old, c->out->arena);
+  const char *const after = text_of(new, c->out->arena);
+  if (ot_text_equal(before, after) || (new &&is_set(new))) return;
+  ot_text_appendf(c->out, "%s: %.200s -> %.200s\n", c->path, before, after);
+  c->count++;
+}
+
+static void compare_maps(comparison *c, const ot_node *old, const ot_node *new, int64_t length) {
+  for (const ot_node *child = new->first; child; child = child->next) {
+    const ot_node *const other = ot_node_child(old, child->key);
+    ot_text_format(c->path + length, PATH_BYTES - length, length > 0 ? ".%s" : "%s", child->key);
+    if (!is_free(c)) {
+      const bool maps = other && other->kind == OT_NODE_MAP && child->kind == OT_NODE_MAP;
+      if (maps) {
+        compare_maps(c, other, child, ot_text_length(c->path));
+      } else {
+        compare_leaf(c, other, child);
+      }
+    }
+    c->path[length] = '\0';
+  }
+}
+
+int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_text_builder *out) {
+  comparison c = {.out = out};
+  compare_maps(&c, old_settings, new_settings, 0);
+  return c.count;
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathers one tree from the run file, the model file and --set, then lets the table read it.
+#include "train/config_file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "describe/run_keys.h"
+#include "train/disk.h"
+#include "train/tree_file.h"
+
+typedef struct loader {
+  const ot_config_request *request;
+  ot_arena *arena;
+  ot_settings settings;   // of the run
+  const char *directory;  // the current one
+  const char *model_source;
+} loader;
+
+// ---- --set ----
+
+// One --set taken apart.
+typedef struct assignment {
+  const char *path;
+  const char *value;
+  const char *source;  // "--set PATH"
+} assignment;
+
+static ot_status take_apart(const loader *l, const char *text, assignment *out) {
+  const char *const equals = strchr(text, '=');
+  OT_CHECK(equals && equals > text, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", text);
+  out->path = ot_arena_text(l->arena, text, equals - text);
+  out->value = equals + 1;
+  out->source = ot_arena_format(l->arena, "--set %s", out->path);
+  return OT_OK;
+}
+
+static ot_status parse_value(const loader *l, const assignment *a, ot_node **value) {
+  const ot_tree_origin origin = {.name = a->source, .directory = l->directory};
+  if (a->value[0] == '\0') {
+    *value = ot_node_text(l->arena, "");
+  } else {
+    OT_TRY(ot_tree_parse_yaml(&origin, a->value, ot_text_length(a->value), l->arena, value));
+  }
+  ot_node_set_source(*value, a->source);
+  return OT_OK;
+}
+
+// Takes a key of the model out, on the user's word: `--set model.KEY=ignore`.
+static void ignore_key(const loader *l, const char *path) {
+  ot_node *parent = ot_node_child(l->settings.tree, "model");
+  const char *name = path + strlen("model.");
+  const char *const dot = strrchr(name, '.');
+  if (dot) {
+    parent = ot_node_find(parent, ot_arena_text(l->arena, name, dot - name));
+    name = dot + 1;
+  }
+  const ot_node *const child =
+      parent && parent->kind == OT_NODE_MAP ? ot_node_child(parent, name) : NULL;
+  if (child) ot_node_remove(parent, child);
+}
+
+// The settings of --set that replace the whole model, or all others.
+static ot_status apply_sets(loader *l, bool whole_model) {
+  for (int i = 0; i < l->request->num_sets; i++) {
+    assignment a;
+    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    if ((strcmp(a.path, "model") == 0) != whole_model) continue;
+    if (strncmp(a.path, "model.", 6) == 0 && strcmp(a.value, "ignore") == 0) {
+      ignore_key(l, a.path);
+      continue;
+    }
+    ot_node *value;
+    OT_TRY(parse_value(l, &a, &value));
+    OT_TRY(ot_settings_put(&l->settings, a.path, value));
+  }
+  return OT_OK;
+}
+
+// ---- The model ----
+
+static const char *absolute(const loader *l, const ot_node *node) {
+  if (node->text[0] == '/') return node->text;
+  return ot_disk_join(l->arena, node->directory ? node->directory : l->directory, node->text);
+}
+
+// What to try when no preset has this name.
+static ot_status unknown_model(const loader *l, const ot_node *node) {
+  ot_fail(OT_USAGE, "model: no preset and no file is called \"%s\" (%s)", node->text,
+          ot_node_place(l->arena, node));
+  const char **names;
+  int64_t count;
+  const char *nearest = NULL;
+  int best = 4;
+  if (ot_presets_list(&l->request->presets, "models", ".json", l->arena, &names, &count) != OT_OK) {
+    return OT_USAGE;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    const int distance = ot_text_distance(node->text, names[i]);
+    if (distance >= best) continue;
+    best = distance;
+    nearest = names[i];
+  }
+  if (nearest) return ot_fail_hint(OT_USAGE, "did you mean the preset %s?", nearest);
+  return ot_fail_hint(OT_USAGE, "`orthant presets` lists the presets");
+}
+
+// The config.json that a model's name stands for.
+static ot_status find_model(const loader *l, const ot_node *node, const char **path) {
+  *path = ot_presets_find(&l->request->presets, "models", node->text, ".json", l->arena);
+  if (*path) return OT_OK;
+  const char *const file = absolute(l, node);
+  *path = file;
+  if (ot_disk_is_directory(file)) {
+    *path = ot_disk_join(l->arena, file, "config.json");
+    OT_CHECK(ot_disk_is_file(*path), OT_ENVIRONMENT, "model: the directory has no config.json (%s)",
+             file);
+    return OT_OK;
+  }
+  if (ot_disk_is_file(file)) return OT_OK;
+  if (!strchr(node->text, '/') && !ot_text_ends_with(node->text, ".json")) {
+    return unknown_model(l, node);
+  }
+  return ot_fail(OT_ENVIRONMENT, "model: there is no file or directory %s (%s)", file,
+                 ot_node_place(l->arena, node));
+}
+
+// Puts the keys of the model's file in place of its name.
+static ot_status resolve_model(loader *l) {
+  ot_node *const node = ot_node_child(l->settings.tree, "model");
+  l->model_source = "";
+  if (!node || node->kind != OT_NODE_SCALAR) return OT_OK;
+  const char *path;
+  ot_node *keys;
+  OT_TRY(find_model(l, node, &path));
+  OT_TRY(ot_tree_load(path, l->arena, &keys));
+  OT_CHECK(keys->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)", path);
+  l->model_source = strcmp(path, absolute(l, node)) == 0 ? path : node->text;
+  ot_node *const next = node->next;
+  const char *const key = node->key;
+  *node = *keys;
+  node->next = next;
+  node->key = key;
+  return OT_OK;
+}
+
+// ---- The whole ----
+
+static ot_status begin(loader *l, const ot_config_request *request, ot_arena *arena) {
+  char directory[OT_PATH_BYTES];
+  if (!getcwd(directory, sizeof directory)) return ot_disk_fail("find", ".", errno);
+  *l = (loader){.request = request, .arena = arena};
+  l->directory = ot_arena_text(arena, directory, ot_text_length(directory));
+  l->settings = (ot_settings){.schema = &ot_run_schema, .arena = arena};
+  return OT_OK;
+}
+
+// runs/NAME beside NAME.yaml.
+static void name_output(const loader *l, ot_run *run) {
+  if (run->output[0] != '\0') return;
+  const char *const path = l->request->path;
+  const char *const file = path ? ot_disk_base_name(path) : "run";
+  const char *const dot = strrchr(file, '.');
+  const int64_t length = dot && dot > file ? dot - file : ot_text_length(file);
+  const char *const name = ot_arena_text(l->arena, file, length);
+  const char *const directory =
+      l->settings.tree->directory ? l->settings.tree->directory : l->directory;
+  run->output = ot_arena_format(l->arena, "%s/runs/%s", directory, name);
+}
+
+ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out) {
+  loader l;
+  OT_TRY(begin(&l, request, arena));
+  if (request->path) {
+    OT_TRY(ot_tree_load(request->path, arena, &l.settings.tree));
+  } else {
+    l.settings.tree = ot_node_create(arena, OT_NODE_MAP);
+    l.settings.tree->source = "command line";
+  }
+  OT_CHECK(l.settings.tree->kind == OT_NODE_MAP, OT_USAGE,
+           "the settings of a run are a map of keys (%s)", ot_node_place(arena, l.settings.tree));
+  OT_TRY(apply_sets(&l, true));
+  OT_TRY(resolve_model(&l));
+  OT_TRY(apply_sets(&l, false));
+  OT_TRY(ot_run_read(l.settings.tree, arena, &out->run, &out->settings));
+  out->run.model_source = l.model_source;
+  const bool named = out->run.output[0] == '\0';
+  name_output(&l, &out->run);
+  if (named) {
+    ot_node *const node = ot_node_child(out->settings, "output");
+    node->kind = OT_NODE_SCALAR;
+    node->quoted = true;
+    node->text = out->run.output;
+  }
+  return OT_OK;
+}
+
+ot_status ot_config_load_model(const char *source, const ot_config_request *request,
+                               ot_arena *arena, ot_model *out, ot_node **keys) {
+  loader l;
+  OT_TRY(begin(&l, request, arena));
+  l.settings.tree = ot_node_create(arena, OT_NODE_MAP);
+  ot_node *const name = ot_node_put(arena, l.settings.tree, "model", ot_node_text(arena, source));
+  name->source = "--model";
+  name->directory = l.directory;
+  OT_TRY(resolve_model(&l));
+  OT_TRY(apply_sets(&l, false));
+  ot_node *const model = ot_node_child(l.settings.tree, "model");
+  if (keys) *keys = model;
+  return ot_model_read(model, arena, out);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// RUN.yaml with its model file and --set, in order of precedence: defaults < model file < run file
+// <
+// --set. Reads files and leaves all meaning to the table (describe/run_keys.h).
+#pragma once
+
+#include "base/status.h"
+#include "base/tree.h"
+#include "describe/run.h"
+
+// Where presets are: directories that hold models/NAME.json, tried in order.
+typedef struct ot_presets {
+  const char *const *directories;  // [num_directories]
+  int num_directories;
+} ot_presets;
+
+typedef struct ot_config_request {
+  const char *path;         // RUN.yaml; null: no file, everything from `sets`
+  const char *const *sets;  // [num_sets] "KEY=VALUE" as given to --set
+  int num_sets;
+  ot_presets presets;
+} ot_config_request;
+
+typedef struct ot_config {
+  ot_run run;
+  ot_node *settings;  // every key with its value in force and its place (ot_run_read)
+} ot_config;
+
+// Reads and checks a run. Everything lives in `arena`.
+ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out);
+
+// Reads a model: a preset's name, a HF config.json, or a directory that holds one. Paths are
+// relative to the current directory. `sets` as in a request, with paths such as
+// model.num_hidden_layers. `keys`, if not null, becomes the map of HF keys as given.
+ot_status ot_config_load_model(const char *source, const ot_config_request *request,
+                               ot_arena *arena, ot_model *out, ot_node **keys);
+
+// The path of preset `name` in folder `kind` ("models", ".json"), or null.
+const char *ot_presets_find(const ot_presets *presets, const char *kind, const char *name,
+                            const char *ending, ot_arena *arena);
+
+// The names of presets of a kind, sorted, each once. Directories that do not exist are skipped.
+ot_status ot_presets_list(const ot_presets *presets, const char *kind, const char *ending,
+                          ot_arena *arena, const char ***names, int64_t *count);

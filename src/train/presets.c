@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Presets are files in folders; what is there is what there is.
+#include <dirent.h>
+#include <string.h>
+
+#include "base/sort.h"
+#include "base/text.h"
+#include "train/config_file.h"
+#include "train/disk.h"
+
+// A preset's name is one component of a path.
+static bool is_name(const char *name) {
+  return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
+}
+
+const char *ot_presets_find(const ot_presets *presets, const char *kind, const char *name,
+                            const char *ending, ot_arena *arena) {
+  if (!is_name(name)) return NULL;
+  for (int i = 0; i < presets->num_directories; i++) {
+    const char *const path =
+        ot_arena_format(arena, "%s/%s/%s%s", presets->directories[i], kind, name, ending);
+    if (ot_disk_is_file(path)) return path;
+  }
+  return NULL;
+}
+
+typedef struct name_list {
+  const char **names;
+  int64_t count, capacity;
+} name_list;
+
+static void add_name(name_list *list, const char *file, const char *ending, ot_arena *arena) {
+  if (file[0] == '.' || !ot_text_ends_with(file, ending)) return;
+  const char *const name =
+      ot_arena_text(arena, file, ot_text_length(file) - ot_text_length(ending));
+  for (int64_t i = 0; i < list->count; i++) {
+    if (ot_text_equal(list->names[i], name)) return;
+  }
+  list->names = ot_arena_grow(arena, list->names, list->count, &list->capacity, sizeof(char *));
+  list->names[list->count++] = name;
+}
+
+// By family and size: digits count as numbers, so that 8b comes before 70b.
+static int compare_names(const void *a, const void *b, const void *context) {
+  (void)context;
+  const char *const x = *(const char *const *)a;
+  const char *const y = *(const char *const *)b;
+  const int natural = strverscmp(x, y);
+  return natural != 0 ? natural : strcmp(x, y);
+}
+
+ot_status ot_presets_list(const ot_presets *presets, const char *kind, const char *ending,
+                          ot_arena *arena, const char ***names, int64_t *count) {
+  name_list list = {0};
+  for (int i = 0; i < presets->num_directories; i++) {
+    DIR *const directory = opendir(ot_arena_format(arena, "%s/%s", presets->directories[i], kind));
+    if (!directory) continue;
+    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+      add_name(&list, entry->d_name, ending, arena);
+    }
+    closedir(directory);
+  }
+  const ot_ordering by_name = {.compare = compare_names};
+  if (list.count > 1) ot_sort(list.names, list.count, sizeof(char *), by_name, arena);
+  *names = list.names;
+  *count = list.count;
+  return OT_OK;
+}
