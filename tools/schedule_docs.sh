@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Writes docs/schedule.md from the one-line comments of the enumerators in schedule.h and op.h.
+#   tools/schedule_docs.sh           writes it
+#   tools/schedule_docs.sh --check   fails when it is out of date
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Rows "name | meaning" of enumeration $2 in file $1; $3 is the prefix to drop.
+rows() {
+  awk -v name="$2" -v prefix="$3" '
+    $0 ~ "^typedef enum " name " " { inside = 1; next }
+    inside && /^}/ { exit }
+    !inside { next }
+    /^ *\/\// && !/^  \/\/ [a-z_]*\.h/ { next }
+    /^  OT_/ {
+      split($0, part, "//")
+      word = part[1]; gsub(/[ ,]/, "", word); sub(prefix, "", word)
+      text = substr($0, index($0, "//") + 3)
+      if (index($0, "//") == 0 || word ~ /S$|COUNT$/ && text == "") next
+      gsub(/\|/, "\\|", text)
+      print "| `" tolower(word) "` | " text " |"
+    }' "$1"
+}
+
+table() {
+  printf '\n## %s\n\n%s\n\n| | |\n|---|---|\n' "$1" "$2"
+  rows "$3" "$4" "$5"
+}
+
+page() {
+  cat <<'TEXT'
+<!-- Written by tools/schedule_docs.sh from the comments of the enumerators; edit them there. -->
+# The schedule
+
+A step of one rank is an *order*: a list of entries (segment, block, micro-batch, bases). A *segment* is a list
+of tasks whose operands are a base and an offset. `orthant schedule RUN.yaml` prints both. How they come to
+be: [architecture](architecture.md).
+TEXT
+  table "Task kinds" "What a task does." src/schedule/schedule.h ot_task_kind OT_TASK_
+  table "Phases" "Which part of the step an entry is." src/schedule/schedule.h ot_phase OT_PHASE_
+  table "Lanes" "Tasks of one lane run in order; lanes run beside each other." src/schedule/schedule.h ot_lane OT_LANE_
+  table "Bases" "What an operand's offset counts from." src/schedule/schedule.h ot_base OT_BASE_
+  table "Operators" "Inputs -> outputs; \`?\` marks what may be absent, *acc* what is added to, *effect* what reports." src/ops/op.h ot_op_kind OT_OP_
+}
+
+case "${1:-}" in
+  --check) diff <(page) docs/schedule.md >/dev/null || { echo "docs/schedule.md is out of date: run tools/schedule_docs.sh"; exit 1; } ;;
+  "") page > docs/schedule.md ;;
+  *) echo "usage: tools/schedule_docs.sh [--check]" >&2; exit 2 ;;
+esac
