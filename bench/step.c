@@ -380,7 +380,7 @@ static ot_status run(const settings *s) {
                                        .micro_batches = &micro_batches,
                                        .num_micro_batches = 1};
   ot_instance *instance = NULL;
-  figures f;
+  figures f = {0};
   OT_TRY(ot_instance_create(&request, &instance));
   ot_status status = ot_instance_initialize(instance, 1);
   ot_executor_set_trace(ot_instance_executor(instance), true);
