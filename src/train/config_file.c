@@ -65,7 +65,7 @@ static void ignore_key(const loader *l, const char *path) {
 // The settings of --set that replace the whole model, or all others.
 static ot_status apply_sets(loader *l, bool whole_model) {
   for (int i = 0; i < l->request->num_sets; i++) {
-    assignment a;
+    assignment a = {0};
     OT_TRY(take_apart(l, l->request->sets[i], &a));
     if ((strcmp(a.path, "model") == 0) != whole_model) continue;
     if (strncmp(a.path, "model.", 6) == 0 && strcmp(a.value, "ignore") == 0) {
@@ -90,18 +90,14 @@ static const char *absolute(const loader *l, const ot_node *node) {
 static ot_status unknown_model(const loader *l, const ot_node *node) {
   ot_fail(OT_USAGE, "model: no preset and no file is called \"%s\" (%s)", node->text,
           ot_node_place(l->arena, node));
-  const char **names;
-  int64_t count;
   const char *nearest = NULL;
   int best = 4;
-  if (ot_presets_list(&l->request->presets, "models", ".json", l->arena, &names, &count) != OT_OK) {
-    return OT_USAGE;
-  }
-  for (int64_t i = 0; i < count; i++) {
-    const int distance = ot_text_distance(node->text, names[i]);
+  const ot_preset_names names = ot_presets_list(&l->request->presets, OT_PRESET_MODEL, l->arena);
+  for (int64_t i = 0; i < names.count; i++) {
+    const int distance = ot_text_distance(node->text, names.name[i]);
     if (distance >= best) continue;
     best = distance;
-    nearest = names[i];
+    nearest = names.name[i];
   }
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean the preset %s?", nearest);
   return ot_fail_hint(OT_USAGE, "`orthant presets` lists the presets");
@@ -109,7 +105,7 @@ static ot_status unknown_model(const loader *l, const ot_node *node) {
 
 // The config.json that a model's name stands for.
 static ot_status find_model(const loader *l, const ot_node *node, const char **path) {
-  *path = ot_presets_find(&l->request->presets, "models", node->text, ".json", l->arena);
+  *path = ot_presets_find(&l->request->presets, OT_PRESET_MODEL, node->text, l->arena);
   if (*path) return OT_OK;
   const char *const file = absolute(l, node);
   *path = file;

@@ -8,7 +8,12 @@
 #include "base/tree.h"
 #include "describe/run.h"
 
-// Where presets are: directories that hold models/NAME.json, tried in order.
+typedef enum ot_preset_kind {
+  OT_PRESET_MODEL,    // models/NAME.json
+  OT_PRESET_CLUSTER,  // clusters/NAME.yaml
+} ot_preset_kind;
+
+// Where presets are: directories that hold the folders above, tried in order.
 typedef struct ot_presets {
   const char *const *directories;  // [num_directories]
   int num_directories;
@@ -35,10 +40,14 @@ ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_c
 ot_status ot_config_load_model(const char *source, const ot_config_request *request,
                                ot_arena *arena, ot_model *out, ot_node **keys);
 
-// The path of preset `name` in folder `kind` ("models", ".json"), or null.
-const char *ot_presets_find(const ot_presets *presets, const char *kind, const char *name,
-                            const char *ending, ot_arena *arena);
+// The path of a preset, or null.
+const char *ot_presets_find(const ot_presets *presets, ot_preset_kind kind, const char *name,
+                            ot_arena *arena);
 
-// The names of presets of a kind, sorted, each once. Directories that do not exist are skipped.
-ot_status ot_presets_list(const ot_presets *presets, const char *kind, const char *ending,
-                          ot_arena *arena, const char ***names, int64_t *count);
+// The names of the presets of a kind, sorted, each once, in `arena`. Directories that do not exist
+// are skipped.
+typedef struct ot_preset_names {
+  const char **name;  // [count]
+  int64_t count;
+} ot_preset_names;
+ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, ot_arena *arena);

@@ -8,17 +8,25 @@
 #include "train/config_file.h"
 #include "train/disk.h"
 
+static const struct {
+  const char *folder;
+  const char *ending;
+} kinds[] = {
+    [OT_PRESET_MODEL] = {"models", ".json"},
+    [OT_PRESET_CLUSTER] = {"clusters", ".yaml"},
+};
+
 // A preset's name is one component of a path.
 static bool is_name(const char *name) {
   return name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL;
 }
 
-const char *ot_presets_find(const ot_presets *presets, const char *kind, const char *name,
-                            const char *ending, ot_arena *arena) {
+const char *ot_presets_find(const ot_presets *presets, ot_preset_kind kind, const char *name,
+                            ot_arena *arena) {
   if (!is_name(name)) return NULL;
   for (int i = 0; i < presets->num_directories; i++) {
-    const char *const path =
-        ot_arena_format(arena, "%s/%s/%s%s", presets->directories[i], kind, name, ending);
+    const char *const path = ot_arena_format(arena, "%s/%s/%s%s", presets->directories[i],
+                                             kinds[kind].folder, name, kinds[kind].ending);
     if (ot_disk_is_file(path)) return path;
   }
   return NULL;
@@ -49,20 +57,18 @@ static int compare_names(const void *a, const void *b, const void *context) {
   return natural != 0 ? natural : strcmp(x, y);
 }
 
-ot_status ot_presets_list(const ot_presets *presets, const char *kind, const char *ending,
-                          ot_arena *arena, const char ***names, int64_t *count) {
+ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, ot_arena *arena) {
   name_list list = {0};
   for (int i = 0; i < presets->num_directories; i++) {
-    DIR *const directory = opendir(ot_arena_format(arena, "%s/%s", presets->directories[i], kind));
+    DIR *const directory =
+        opendir(ot_arena_format(arena, "%s/%s", presets->directories[i], kinds[kind].folder));
     if (!directory) continue;
     for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-      add_name(&list, entry->d_name, ending, arena);
+      add_name(&list, entry->d_name, kinds[kind].ending, arena);
     }
     closedir(directory);
   }
   const ot_ordering by_name = {.compare = compare_names};
   if (list.count > 1) ot_sort(list.names, list.count, sizeof(char *), by_name, arena);
-  *names = list.names;
-  *count = list.count;
-  return OT_OK;
+  return (ot_preset_names){.name = list.names, .count = list.count};
 }
