@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,5 +73,18 @@ ot_status ot_json_member_count(const char *where, const json_t *object, const ch
   *value = json_integer_value(found);
   if (!json_is_integer(found) || *value < 0)
     return wrong_type(where, key, found, "a whole number that is not negative");
+  return OT_OK;
+}
+
+ot_status ot_json_check_keys(const char *where, const json_t *object, const char *const *allowed) {
+  // jansson's iteration does not change the object, but its type is not const.
+  json_t *const iterated = (json_t *)(uintptr_t)object;
+  const char *key;
+  json_t *value;
+  json_object_foreach(iterated, key, value) {
+    int i = 0;
+    while (allowed[i] && strcmp(allowed[i], key) != 0) i++;
+    OT_CHECK(allowed[i], OT_USAGE, "%s: key \"%s\" is not supported", where, key);
+  }
   return OT_OK;
 }

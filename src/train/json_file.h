@@ -29,3 +29,6 @@ ot_status ot_json_member_text(const char *where, const json_t *object, const cha
 // A whole number that is not negative.
 ot_status ot_json_member_count(const char *where, const json_t *object, const char *key,
                                int64_t *value);
+
+// Fails with OT_USAGE naming the first key of `object` that is not one of `allowed` [..., null].
+ot_status ot_json_check_keys(const char *where, const json_t *object, const char *const *allowed);

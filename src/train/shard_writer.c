@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lengths go straight to the index; offsets and the document table are made from them at the end,
+// by blocks.
+#include "train/shard_writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "train/buffer.h"
+#include "train/content_hash.h"
+#include "train/disk.h"
+#include "train/json_file.h"
+#include "train/output_file.h"
+#include "train/shard_index.h"
+
+enum { BLOCK = 4096, SEQUENCE_TOKENS_MAX = 1 << 30 };
+
+struct ot_shard_writer {
+  char prefix[OT_PATH_BYTES];
+  char idx_path[OT_PATH_BYTES];
+  ot_output_file *bin;
+  ot_output_file *idx;
+  ot_content_hash *bin_hash;
+  int64_t vocab_size;
+  int64_t token_bytes;
+  int64_t tokens;
+  int64_t sequences;
+  int64_t documents;
+  int64_t open_tokens;      // of the sequence being written
+  ot_buffer continuations;  // i64 numbers of sequences that continue a document
+};
+
+static ot_status fill(ot_shard_writer *w, const char *prefix, int64_t vocab_size) {
+  int64_t stem = (int64_t)strlen(prefix);
+  if (ot_text_ends_with(prefix, ".bin") || ot_text_ends_with(prefix, ".idx")) stem -= 4;
+  OT_CHECK(stem > 0 && stem + 16 < OT_PATH_BYTES, OT_USAGE, "not a prefix of files: \"%s\"",
+           prefix);
+  ot_text_format(w->prefix, OT_PATH_BYTES, "%.*s", (int)stem, prefix);
+  ot_text_format(w->idx_path, OT_PATH_BYTES, "%s.idx", w->prefix);
+  w->vocab_size = vocab_size;
+  w->token_bytes = vocab_size < OT_SHARD_U16_BELOW ? 2 : 4;
+  char bin_path[OT_PATH_BYTES];
+  ot_text_format(bin_path, OT_PATH_BYTES, "%s.bin", w->prefix);
+  OT_TRY(ot_output_file_create(bin_path, &w->bin));
+  OT_TRY(ot_output_file_create(w->idx_path, &w->idx));
+  OT_TRY(ot_content_hash_create(&w->bin_hash));
+  const uint8_t header[OT_SHARD_HEADER_BYTES] = {0};
+  return ot_output_file_write(w->idx, header, sizeof header);
+}
+
+ot_status ot_shard_writer_create(const char *prefix, int64_t vocab_size, ot_shard_writer **out) {
+  *out = NULL;
+  ot_shard_writer *writer = calloc(1, sizeof *writer);
+  OT_CHECK(writer, OT_ENVIRONMENT, "out of memory (%s)", prefix);
+  const ot_status status = fill(writer, prefix, vocab_size);
+  if (status != OT_OK) ot_shard_writer_destroy(&writer);
+  *out = writer;
+  return status;
+}
+
+void ot_shard_writer_destroy(ot_shard_writer **writer) {
+  ot_shard_writer *const w = *writer;
+  if (!w) return;
+  ot_output_file_destroy(&w->bin);
+  ot_output_file_destroy(&w->idx);
+  ot_content_hash_destroy(&w->bin_hash);
+  ot_buffer_release(&w->continuations);
+  free(w);
+  *writer = NULL;
+}
+
+int64_t ot_shard_writer_documents(const ot_shard_writer *writer) { return writer->documents; }
+
+int64_t ot_shard_writer_tokens(const ot_shard_writer *writer) { return writer->tokens; }
+
+static ot_status write_block(ot_shard_writer *w, const int32_t *ids, int64_t count) {
+  uint16_t narrow[BLOCK];
+  for (int64_t i = 0; i < count; i++) {
+    OT_ASSERT(ids[i] >= 0 && ids[i] < w->vocab_size);
+    narrow[i] = (uint16_t)ids[i];
+  }
+  const void *const bytes = w->token_bytes == 2 ? (const void *)narrow : (const void *)ids;
+  ot_content_hash_update(w->bin_hash, bytes, count * w->token_bytes);
+  OT_TRY(ot_output_file_write(w->bin, bytes, count * w->token_bytes));
+  w->tokens += count;
+  w->open_tokens += count;
+  return OT_OK;
+}
+
+static ot_status end_sequence(ot_shard_writer *w) {
+  const int32_t length = (int32_t)w->open_tokens;
+  w->sequences++;
+  w->open_tokens = 0;
+  return ot_output_file_write(w->idx, &length, sizeof length);
+}
+
+ot_status ot_shard_writer_append(ot_shard_writer *writer, const int32_t *ids, int64_t count) {
+  while (count > 0) {
+    if (writer->open_tokens == SEQUENCE_TOKENS_MAX) {
+      OT_TRY(end_sequence(writer));
+      OT_TRY(ot_buffer_append(&writer->continuations, &writer->sequences, sizeof(int64_t)));
+    }
+    const int64_t room = SEQUENCE_TOKENS_MAX - writer->open_tokens;
+    int64_t n = count < BLOCK ? count : BLOCK;
+    if (n > room) n = room;
+    OT_TRY(write_block(writer, ids, n));
+    ids += n;
+    count -= n;
+  }
+  return OT_OK;
+}
+
+ot_status ot_shard_writer_end_document(ot_shard_writer *writer) {
+  writer->documents++;
+  return end_sequence(writer);
+}
+
+// ---- commit ----
+
+static ot_status write_offsets(ot_shard_writer *w) {
+  int32_t lengths[BLOCK];
+  int64_t offsets[BLOCK];
+  int64_t at = 0;
+  for (int64_t first = 0; first < w->sequences; first += BLOCK) {
+    const int64_t n = w->sequences - first < BLOCK ? w->sequences - first : BLOCK;
+    OT_TRY(ot_output_file_read_at(w->idx, OT_SHARD_HEADER_BYTES + 4 * first, lengths, 4 * n));
+    for (int64_t i = 0; i < n; i++) {
+      offsets[i] = at;
+      at += lengths[i] * w->token_bytes;
+    }
+    OT_TRY(ot_output_file_write(w->idx, offsets, 8 * n));
+  }
+  return OT_OK;
+}
+
+static ot_status write_document_table(ot_shard_writer *w) {
+  int64_t continued = 0;
+  const int64_t num_continued = w->continuations.length / (int64_t)sizeof(int64_t);
+  for (int64_t i = 0; i <= w->sequences; i++) {
+    int64_t next = -1;
+    if (continued < num_continued) {
+      memcpy(&next, w->continuations.data + 8 * continued, sizeof next);
+    }
+    if (i == next) {
+      continued++;
+    } else {
+      OT_TRY(ot_output_file_write(w->idx, &i, sizeof i));
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status write_header(ot_shard_writer *w) {
+  uint8_t header[OT_SHARD_HEADER_BYTES];
+  const uint64_t version = OT_SHARD_VERSION;
+  const uint64_t sequences = (uint64_t)w->sequences, entries = (uint64_t)w->documents + 1;
+  memcpy(header, ot_shard_magic, sizeof ot_shard_magic);
+  memcpy(header + OT_SHARD_VERSION_AT, &version, 8);
+  header[OT_SHARD_TYPE_AT] = w->token_bytes == 2 ? OT_SHARD_U16 : OT_SHARD_I32;
+  memcpy(header + OT_SHARD_SEQUENCES_AT, &sequences, 8);
+  memcpy(header + OT_SHARD_DOCUMENTS_AT, &entries, 8);
+  return ot_output_file_write_at(w->idx, 0, header, sizeof header);
+}
+
+static json_t *sources_to_json(const ot_shard_meta *meta) {
+  json_t *const list = json_array();
+  for (int64_t i = 0; list && i < meta->num_sources; i++) {
+    // A path that is not UTF-8 has no JSON text; it is left out.
+    json_array_append_new(list, json_string(meta->sources[i]));
+  }
+  return list;
+}
+
+static ot_status write_meta(const ot_shard_writer *w, const ot_shard_meta *meta) {
+  char hash[OT_CONTENT_HASH_BYTES];
+  ot_content_hash_print(w->bin_hash, hash);
+  json_t *const root =
+      json_pack("{s:i, s:s, s:{s:s*, s:s}, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o*, s:s}", "format",
+                1, "tool", "orthant " OT_VERSION, "tokenizer", "path", meta->tokenizer, "xxh3_128",
+                meta->tokenizer_hash, "vocab_size", (json_int_t)meta->vocab_size, "eod",
+                (json_int_t)meta->eod, "dtype", w->token_bytes == 2 ? "uint16" : "int32",
+                "documents", (json_int_t)w->documents, "tokens", (json_int_t)w->tokens,
+                "text_bytes", (json_int_t)meta->text_bytes, "files", (json_int_t)meta->num_files,
+                "sources", sources_to_json(meta), "bin_xxh3_128", hash);
+  char *const text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+  json_decref(root);
+  OT_CHECK(text, OT_ENVIRONMENT, "cannot describe %s in JSON: its tokenizer's path is not UTF-8",
+           w->prefix);
+  char path[OT_PATH_BYTES];
+  ot_text_format(path, sizeof path, "%s.meta.json", w->prefix);
+  const ot_status status = ot_disk_replace(path, text, (int64_t)strlen(text));
+  free(text);
+  return status;
+}
+
+ot_status ot_shard_writer_commit(ot_shard_writer *writer, const ot_shard_meta *meta) {
+  OT_ASSERT(writer->open_tokens == 0);
+  OT_TRY(write_offsets(writer));
+  OT_TRY(write_document_table(writer));
+  OT_TRY(write_header(writer));
+  // An index of older tokens must not meet the new ones.
+  unlink(writer->idx_path);
+  OT_TRY(ot_output_file_commit(writer->bin));
+  OT_TRY(write_meta(writer, meta));
+  return ot_output_file_commit(writer->idx);
+}

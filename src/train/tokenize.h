@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text files to a token shard (the verb `tokenize`): read by blocks, encoded by threads, written in
+// order. Memory: a few MB a thread, and the largest JSON line. The shard does not depend on the
+// number of threads.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct ot_tokenize_request {
+  const char *tokenizer;     // path or "bytes" (ot_tokenizer_create)
+  const char *out;           // prefix of the shard
+  const char *const *paths;  // [num_paths] files and directories
+  int64_t num_paths;
+  const char *key;       // of .jsonl lines; null = "text"
+  const char *eod;       // spelling of the token that ends documents; null = the tokenizer's eos
+  bool no_eod;           // append nothing to documents
+  int num_threads;       // 0 = the processors of this process
+  int64_t window_bytes;  // of text in a block; 0 = 1 MiB
+  int64_t train_vocab;   // > 0: first train a BPE of this size on the files, into `tokenizer`
+} ot_tokenize_request;
+
+typedef struct ot_tokenize_result {
+  int64_t documents;
+  int64_t tokens;
+  int64_t text_bytes;
+  int64_t files;
+  int64_t vocab_size;
+  int64_t eod;  // -1: none
+  char tokenizer_hash[33];
+} ot_tokenize_result;
+
+// Blocks. On failure no part of the shard is left behind.
+ot_status ot_tokenize_run(const ot_tokenize_request *request, ot_tokenize_result *result);

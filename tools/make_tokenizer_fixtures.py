@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/fixtures/tokenizers: small tokenizers with the pre-tokenizers of the families that
+Orthant reads, and what HF `tokenizers` makes of texts that are hard to split.
+
+    python tools/make_tokenizer_fixtures.py        (needs: pip install tokenizers)
+
+Each tokenizer is trained here on a few lines, because its split patterns, normalizer and added tokens
+are what is compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...]]}}.
+bpe_trainer.json: a corpus and the merges that HF's BpeTrainer learns from it.
+"""
+import json
+import os
+
+from tokenizers import AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers
+from tokenizers import pre_tokenizers, trainers
+
+OUT = os.path.join(os.path.dirname(__file__), "..", "tests", "fixtures", "tokenizers")
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+DEEPSEEK = [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+            r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+            r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+O200K = "|".join([
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+
+CORPUS = [
+    "The river runs past the old mill, and the miller's daughter doesn't mind the noise at all.",
+    "They'll say that we've seen it before; I'm sure you'd agree, it's what they're after.",
+    "#include <stdint.h>\n\nstatic int64_t sum(const int64_t *values, int count) {\n"
+    "    int64_t total = 0;\n    for (int i = 0; i < count; i++) {\n        total += values[i];\n"
+    "    }\n    return total;\n}\n",
+    "In 1998 there were 12345 of them, and by 2024 some 987654321 (about 3.5 times 10^8).",
+    "Der Müller mahlt das Korn; la rivière coule; река течёт мимо мельницы; το ποτάμι κυλά.",
+    "川は古い水車小屋のそばを流れる。河流经过旧磨坊。강은 오래된 방앗간을 지나 흐른다.",
+    "नदी पुरानी चक्की के पास बहती है। النهر يجري قرب الطاحونة القديمة.",
+    "if (a && b) { x = y ? 1 : 0; }  /* a comment */   // and another\n\n\n\treturn x;\r\n",
+]
+
+TEXTS = [
+    "", " ", "  ", "   x", "x   ", "\n", "\n\n", " \n", "\n ", "\r\n", "\t\tx", "a\r\n\r\n  b", " \t\n \t\n ",
+    "Hello world", "Hello  world", "Hello\u00a0world", "don't DON'T Don'T it's IT'S we'll WE'LL 'tis 'S",
+    "I'll've", "'", "''", "'re'", "don\u2019t", "x='s'", "\u017ftrange '\u017f '\u017f\u212a k\u212a",
+    "1", "12", "123", "1234", "12345678901", "3.14159", "1,000,000", "v2.0b1", "½ ² ③ Ⅷ ١٢٣٤ 一二三 १२३४",
+    "a1b22c333d4444", "foo_bar fooBar FooBAR XMLHttp2Go __init__", "x+=1;y-=2;z**=3!=4", "...!!!???\n\n???", "a.\nb;\n\nc",
+    "!@#$%^&*()_+-=[]{}|;':\",./<>?`~", "<!-- x --> </div>\r\n</p>", "http://example.org/a?b=c&d=%20#e",
+    "naïve café", "nai\u0308ve cafe\u0301", "e\u0301\u0301 >\u0338 =\u0338 \u0301x", "\u212b \u2126 \u1e9b\u0323 q\u0307\u0323 \uf900 \u0340",
+    "ñ n\u0303 N\u0303o", "\u1100\u1161\u11a8 각 \uac00\u11a8", "\u0915\u093c \u0958", "Größe STRASSE straße ﬁ ﬆ Ǆ ǅ ʰ ª",
+    "привет мир", "Ελλάδα ΟΔΟΣ", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "你好，世界！今天是2024年。", "こんにちは世界カタカナ。",
+    "안녕하세요 세계", "😀😃 👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 ☺️ 🇫🇷", "𝒜𝓑 𝟘𝟙𝟚 𐍈 𠜎", "a\u200bb a\u200db a\u2060b \ufeffx", "a\u180eb \u180e x",
+    "\u2000\u2001x\u2002 \u2003", "\u2028x\u2029y\u0085z\u000bw\u000cv", "\u3000全角\u3000 空白", "\x00\x01\x1f\x7f", "tab\tsep\tvals\n", "a" * 70,
+    "ab" * 120, " " * 40 + "x", "\n" * 9 + "x", "= " * 20, "the" * 60, "-" * 33 + ">", "\u0301" * 5, "ﷺ ﷽", "a\u0300\u0301b",
+    "<|endoftext|>", "a<|endoftext|>b", "a <|endoftext|> b", "<|endoftext|><|endoftext|>", "<|endoftext", "<<|endoftext|>>", "<|endof<|endoftext|>text|>",
+    "hi <mask> there", "hi   <mask>   there", "<mask>x<mask>", "\n<mask>\n", "word", "a word here", "awords sword word.", "word_ word1 1word éword word-word",
+    "CAFÉ cafe\u0301 café", "  <strip>  x", "x <strip>\n\n<strip> y", "<ab><abc><abcd> <abc", "<ab><strip> <mask>", "<mask>\u0338 <ab\u0338>",
+    "line one\n  line two\n\n    indented\n\ttabbed\n", "int main(void) {\n\treturn 0;\n}\n", "The miller's daughter doesn't mind.\nThey'll say so.",
+]
+
+ADDED = [
+    AddedToken("<mask>", lstrip=True, normalized=False, special=True),
+    AddedToken("<strip>", rstrip=True, lstrip=True, normalized=False, special=False),
+    AddedToken("word", single_word=True, normalized=True, special=False),
+    AddedToken("café", normalized=True, special=False),
+    AddedToken("<ab>", normalized=False), AddedToken("<abc>", normalized=False), AddedToken("<abcd>", normalized=True),
+]
+
+
+def byte_level(use_regex, prefix=False):
+    return pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=use_regex)
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return pre_tokenizers.Split(Regex(pattern), behavior=behavior, invert=invert)
+
+
+def train(pre_tokenizer, normalizer=None, vocab=420, added=(), ignore_merges=False):
+    tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=vocab, show_progress=False, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    for token in added:
+        (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
+    return tokenizer
+
+
+def with_whole_pieces(tokenizer, pieces):
+    """Adds to the vocabulary pieces that no merge makes: only ignore_merges finds them."""
+    text = json.loads(tokenizer.to_str())
+    vocab = text["model"]["vocab"]
+    for piece in pieces:
+        vocab[piece] = len(vocab)
+    for i, token in enumerate(text["added_tokens"]):
+        token["id"] = len(vocab) + i
+    return Tokenizer.from_str(json.dumps(text))
+
+
+def write(name, value):
+    with open(os.path.join(OUT, name), "w", encoding="utf-8") as file:
+        json.dump(value, file, ensure_ascii=True, separators=(",", ":"))
+        file.write("\n")
+
+
+def main():
+    os.makedirs(OUT, exist_ok=True)
+    sequence = pre_tokenizers.Sequence
+    nfc = normalizers.NFC()
+    made = {
+        "gpt2": train(byte_level(True)),
+        "gpt2_added": train(byte_level(True), added=ADDED),
+        "prefix_space": train(byte_level(True, prefix=True), added=ADDED[:1]),
+        "llama3": with_whole_pieces(train(sequence([split(LLAMA3), byte_level(False)]), ignore_merges=True),
+                                    ["ĠDON", "Ġworld", "indented", "ĠindentĠ"]),
+        "qwen": train(sequence([split(QWEN), byte_level(False)]), normalizer=nfc),
+        "qwen_added": train(sequence([split(QWEN), byte_level(False)]), normalizer=nfc, added=ADDED),
+        "deepseek": train(sequence([split(p) for p in DEEPSEEK] + [byte_level(False)])),
+        "starcoder": train(sequence([pre_tokenizers.Digits(individual_digits=True), byte_level(True)])),
+        "digit_runs": train(sequence([pre_tokenizers.Digits(individual_digits=False), byte_level(True)])),
+        "o200k": train(sequence([split(O200K, "removed", True), byte_level(False)])),
+        "words": train(sequence([split(r"\w+|[^\w\s]+|\s+"), byte_level(False)])),
+    }
+    cases = {"made_by": "tokenizers " + __version__, "texts": TEXTS, "ids": {}}
+    for name, tokenizer in made.items():
+        text = json.loads(tokenizer.to_str())
+        if name == "starcoder":  # the older spelling of merges
+            text["model"]["merges"] = [" ".join(pair) for pair in text["model"]["merges"]]
+        write(name + ".json", text)
+        again = Tokenizer.from_str(json.dumps(text))
+        cases["ids"][name] = [again.encode(t, add_special_tokens=False).ids for t in TEXTS]
+    write("cases.json", cases)
+
+    bare = Tokenizer(models.BPE())
+    bare.pre_tokenizer = byte_level(True)
+    trainer = trainers.BpeTrainer(vocab_size=600, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    corpus = CORPUS + [t for t in TEXTS if t and "\x00" not in t]
+    bare.train_from_iterator(corpus, trainer)
+    write("bpe_trainer.json", {"documents": corpus, "vocab_size": bare.get_vocab_size(),
+                               "merges": json.loads(bare.to_str())["model"]["merges"]})
+
+
+if __name__ == "__main__":
+    main()
