@@ -67,6 +67,9 @@ typedef enum ot_checkpoint_set { OT_CHECKPOINT_MODEL, OT_CHECKPOINT_OPTIMIZER } 
 ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out);
 void ot_checkpoint_destroy(ot_checkpoint **checkpoint);
 
+// The path it was opened with. Valid until destroy.
+const char *ot_checkpoint_directory(const ot_checkpoint *checkpoint);
+
 // Null for an HF directory or file. Valid until destroy.
 const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint);
 

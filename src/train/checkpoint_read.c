@@ -5,13 +5,12 @@
 #include <sys/stat.h>
 
 #include "base/text.h"
-#include "base/text_builder.h"
 #include "device/heap.h"
 #include "train/checkpoint.h"
 #include "train/disk.h"
-#include "train/elements.h"
+#include "train/name_list.h"
 
-enum { SETS = 2, NAMES_LISTED = 5 };
+enum { SETS = 2 };
 
 typedef struct tensor_set {
   ot_safetensors *tensors;  // null: the checkpoint has no such set
@@ -109,6 +108,8 @@ void ot_checkpoint_destroy(ot_checkpoint **checkpoint) {
   *checkpoint = NULL;
 }
 
+const char *ot_checkpoint_directory(const ot_checkpoint *checkpoint) { return checkpoint->path; }
+
 const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint) {
   return checkpoint->has_manifest ? &checkpoint->manifest : NULL;
 }
@@ -125,36 +126,10 @@ const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,
 
 // ---- what was expected against what is there ----
 
-// Names gathered for one message: "a, b, c and 4 more".
-typedef struct name_list {
-  int count;
-  ot_text_builder text;
-} name_list;
-
-static void list_name(name_list *list, const char *name) {
-  list->count++;
-  if (list->count > NAMES_LISTED) return;
-  ot_text_append(&list->text, list->count > 1 ? ", " : "", list->count > 1 ? 2 : 0);
-  ot_text_append(&list->text, name, ot_text_length(name));
-}
-
-static const char *list_text(name_list *list) {
-  if (list->count > NAMES_LISTED)
-    ot_text_appendf(&list->text, " and %d more", list->count - NAMES_LISTED);
-  return ot_text_builder_text(&list->text);
-}
-
 static bool same_shape(const ot_safetensors_tensor *found, const ot_tensor_source *expected) {
   bool same = found->rank == expected->rank;
   for (int i = 0; i < found->rank && same; i++) same = found->dim[i] == expected->dim[i];
   return same;
-}
-
-static const char *shape_text(ot_arena *arena, const int64_t *dim, int rank) {
-  ot_text_builder text = {.arena = arena};
-  for (int i = 0; i < rank; i++)
-    ot_text_appendf(&text, i > 0 ? ", %lld" : "%lld", (long long)dim[i]);
-  return ot_text_builder_text(&text);
 }
 
 typedef struct expectation {
@@ -165,22 +140,22 @@ typedef struct expectation {
 } expectation;
 
 static ot_status find_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
-  name_list missing = {.text = {.arena = e->arena}};
+  ot_name_list missing = ot_name_list_create(e->arena);
   for (int i = 0; i < num_tensors; i++) {
     const int index = ot_safetensors_find(e->tensors, expected[i].name);
     if (index < 0) {
-      list_name(&missing, expected[i].name);
+      ot_name_list_add(&missing, expected[i].name);
       continue;
     }
     e->wanted[index] = true;
     const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(e->tensors, index);
     OT_CHECK(same_shape(found, &expected[i]), OT_ENVIRONMENT,
              "tensor %s has shape [%s] where [%s] is expected (%s)", found->name,
-             shape_text(e->arena, found->dim, found->rank),
-             shape_text(e->arena, expected[i].dim, expected[i].rank), e->checkpoint->path);
+             ot_dims_text(e->arena, found->dim, found->rank),
+             ot_dims_text(e->arena, expected[i].dim, expected[i].rank), e->checkpoint->path);
   }
   OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensors are missing: %s (%s)", missing.count,
-           list_text(&missing), e->checkpoint->path);
+           ot_name_list_text(&missing), e->checkpoint->path);
   return OT_OK;
 }
 
@@ -188,11 +163,11 @@ static ot_status check_expected(expectation *e, const ot_tensor_source *expected
   const int count = ot_safetensors_count(e->tensors);
   e->wanted = ot_arena_array(e->arena, count, sizeof *e->wanted);
   OT_TRY(find_expected(e, expected, num_tensors));
-  name_list unexpected = {.text = {.arena = e->arena}};
+  ot_name_list unexpected = ot_name_list_create(e->arena);
   for (int i = 0; i < count; i++)
-    if (!e->wanted[i]) list_name(&unexpected, ot_safetensors_tensor_at(e->tensors, i)->name);
+    if (!e->wanted[i]) ot_name_list_add(&unexpected, ot_safetensors_tensor_at(e->tensors, i)->name);
   OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT, "%d tensors have no place in this model: %s (%s)",
-           unexpected.count, list_text(&unexpected), e->checkpoint->path);
+           unexpected.count, ot_name_list_text(&unexpected), e->checkpoint->path);
   return OT_OK;
 }
 
@@ -242,16 +217,17 @@ void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int in
 
 static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *set,
                              ot_arena *arena) {
-  name_list unread = {.text = {.arena = arena}}, repeated = {.text = {.arena = arena}};
+  ot_name_list unread = ot_name_list_create(arena);
+  ot_name_list repeated = ot_name_list_create(arena);
   for (int i = 0; i < ot_safetensors_count(set->tensors); i++) {
     const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set->tensors, i);
-    if (set->elements_read[i] < tensor->elements) list_name(&unread, tensor->name);
-    if (set->elements_read[i] > tensor->elements) list_name(&repeated, tensor->name);
+    if (set->elements_read[i] < tensor->elements) ot_name_list_add(&unread, tensor->name);
+    if (set->elements_read[i] > tensor->elements) ot_name_list_add(&repeated, tensor->name);
   }
   OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensors were not read, or not whole: %s (%s)",
-           unread.count, list_text(&unread), checkpoint->path);
+           unread.count, ot_name_list_text(&unread), checkpoint->path);
   OT_CHECK(repeated.count == 0, OT_ENVIRONMENT, "%d tensors were read more than once: %s (%s)",
-           repeated.count, list_text(&repeated), checkpoint->path);
+           repeated.count, ot_name_list_text(&repeated), checkpoint->path);
   return OT_OK;
 }
 

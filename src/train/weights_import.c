@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files to parameters: first every tensor of the file is matched with one of the model, then each
+// is read once. Nothing is written before all names and shapes fit.
+#include <string.h>
+
+#include "base/text.h"
+#include "train/name_list.h"
+#include "train/weights.h"
+
+typedef struct import {
+  ot_arena *arena;
+  const ot_weight_map *map;
+  ot_checkpoint *checkpoint;
+  const ot_safetensors *tensors;  // of the file
+  const char *path;               // of its first file, for messages
+  int *source;                    // [map->num_tensors] index in the file, -1: not found
+  int tied_head;                  // index in the file of a repeated tied head, or -1
+} import;
+
+// ---- matching ----
+
+// Masks and tables that older versions of transformers saved with the weights.
+static bool is_buffer(const char *name) {
+  return ot_text_matches(name, "*h.*.attn.bias") ||
+         ot_text_matches(name, "*h.*.attn.masked_bias") ||
+         ot_text_matches(name, "*rotary_emb.inv_freq");
+}
+
+static ot_status check_shape(ot_arena *arena, const char *path, const ot_weight_tensor *expected,
+                             const ot_safetensors_tensor *found) {
+  const bool same = found->rank == expected->rank && found->dim[0] == expected->dim[0] &&
+                    (found->rank < 2 || found->dim[1] == expected->dim[1]);
+  if (same) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "tensor %s has shape [%s] where the model needs [%s] (%s)", found->name,
+          ot_dims_text(arena, found->dim, found->rank),
+          ot_dims_text(arena, expected->dim, expected->rank), path);
+  return ot_fail_hint(OT_ENVIRONMENT, "is config.json that of these weights?");
+}
+
+static ot_status match_tensor(import *in, int index, ot_name_list *ignored,
+                              ot_name_list *unexpected) {
+  const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(in->tensors, index);
+  const int tensor = ot_weight_map_find(in->map, found->name);
+  if (tensor >= 0) {
+    OT_CHECK(in->source[tensor] < 0, OT_ENVIRONMENT, "tensors %s and %s are the same weight (%s)",
+             ot_safetensors_tensor_at(in->tensors, in->source[tensor])->name, found->name,
+             in->path);
+    in->source[tensor] = index;
+    return check_shape(in->arena, in->path, &in->map->tensors[tensor], found);
+  }
+  if (ot_text_equal(found->name, "lm_head.weight") && in->map->tied_tensor >= 0) {
+    in->tied_head = index;
+    return check_shape(in->arena, in->path, &in->map->tensors[in->map->tied_tensor], found);
+  }
+  if (!is_buffer(found->name)) {
+    ot_name_list_add(unexpected, found->name);
+    return OT_OK;
+  }
+  ot_name_list_add(ignored, found->name);
+  ot_checkpoint_skip(in->checkpoint, OT_CHECKPOINT_MODEL, index);
+  return OT_OK;
+}
+
+static ot_status check_missing(const import *in) {
+  ot_name_list missing = ot_name_list_create(in->arena);
+  bool head = false;
+  for (int i = 0; i < in->map->num_tensors; i++) {
+    if (in->source[i] >= 0) continue;
+    ot_name_list_add(&missing, in->map->tensors[i].name);
+    head = head || ot_text_equal(in->map->tensors[i].name, "lm_head.weight");
+  }
+  if (missing.count == 0) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "%d tensors of the model are missing: %s (%s)", missing.count,
+          ot_name_list_text(&missing), in->path);
+  if (head)
+    ot_fail_hint(OT_ENVIRONMENT, "if the head shares the embedding: tie_word_embeddings: true");
+  return OT_ENVIRONMENT;
+}
+
+static ot_status match_all(import *in, ot_weight_notes *notes) {
+  in->source = ot_arena_array(in->arena, in->map->num_tensors, sizeof *in->source);
+  for (int i = 0; i < in->map->num_tensors; i++) in->source[i] = -1;
+  ot_name_list ignored = ot_name_list_create(in->arena);
+  ot_name_list unexpected = ot_name_list_create(in->arena);
+  for (int i = 0; i < ot_safetensors_count(in->tensors); i++)
+    OT_TRY(match_tensor(in, i, &ignored, &unexpected));
+  OT_TRY(check_missing(in));
+  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT, "%d tensors have no place in this model: %s (%s)",
+           unexpected.count, ot_name_list_text(&unexpected), in->path);
+  notes->num_ignored = ignored.count;
+  notes->ignored = ot_name_list_text(&ignored);
+  notes->tied_head = in->tied_head >= 0;
+  return OT_OK;
+}
+
+// ---- reading ----
+
+static void write_rows(const ot_weight_stage *stage, const ot_weight_tensor *tensor, int64_t row,
+                       int64_t rows, const void *from) {
+  const int64_t row_bytes = tensor->cols * ot_dtype_bytes(stage->access->dtype);
+  for (int i = 0; i < tensor->num_pieces; i++) {
+    const ot_weight_piece *const piece = &tensor->pieces[i];
+    const int64_t begin = row > piece->hf_first ? row : piece->hf_first;
+    const int64_t piece_end = piece->hf_first + piece->rows;
+    const int64_t end = row + rows < piece_end ? row + rows : piece_end;
+    if (begin >= end) continue;
+    const ot_weight_piece part = {piece->parameter, piece->first_row + begin - piece->hf_first,
+                                  end - begin, begin};
+    stage->access->write(stage->access->context, &part,
+                         (const char *)from + (begin - row) * row_bytes);
+  }
+}
+
+// Where a tensor is read from; the first reading is the one that is counted.
+typedef struct reading {
+  ot_checkpoint *checkpoint;
+  ot_checkpoint_set set;
+  int index;
+  bool counted;
+} reading;
+
+static ot_status read_elements(const reading *r, int64_t first, int64_t count, ot_dtype dtype,
+                               void *out) {
+  const ot_safetensors_range range = {r->index, first, count};
+  if (r->counted) return ot_checkpoint_read_range(r->checkpoint, r->set, range, dtype, out);
+  return ot_safetensors_read(ot_checkpoint_tensors(r->checkpoint, r->set), range, dtype, out);
+}
+
+static ot_status read_tensor(ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                             const reading *r) {
+  const ot_dtype dtype = stage->access->dtype;
+  const int64_t rows = tensor->rows, cols = tensor->cols;
+  if (!tensor->transposed) {
+    for (int64_t row = 0; row < rows; row += stage->block_rows) {
+      const int64_t count = rows - row < stage->block_rows ? rows - row : stage->block_rows;
+      OT_TRY(read_elements(r, row * cols, count * cols, dtype, stage->block));
+      write_rows(stage, tensor, row, count, stage->block);
+    }
+    return OT_OK;
+  }
+  OT_TRY(read_elements(r, 0, rows * cols, dtype, stage->block));
+  const int64_t bytes = ot_dtype_bytes(dtype);
+  for (int64_t row = 0; row < rows; row++) {
+    const char *const from = (const char *)stage->block + row * bytes;
+    for (int64_t i = 0; i < cols; i++)
+      memcpy((char *)stage->row + i * bytes, from + i * rows * bytes, (size_t)bytes);
+    write_rows(stage, tensor, row, 1, stage->row);
+  }
+  return OT_OK;
+}
+
+// A file may repeat the embedding as head; another content would be lost by tying.
+static ot_status check_tied_head(const import *in) {
+  enum { BLOCK = 4096 };
+  if (in->tied_head < 0) return OT_OK;
+  const int embedding = in->source[in->map->tied_tensor];
+  const int64_t elements = ot_safetensors_tensor_at(in->tensors, in->tied_head)->elements;
+  double head[BLOCK], shared[BLOCK];
+  for (int64_t first = 0; first < elements; first += BLOCK) {
+    const int64_t count = elements - first < BLOCK ? elements - first : BLOCK;
+    OT_TRY(ot_checkpoint_read_range(in->checkpoint, OT_CHECKPOINT_MODEL,
+                                    (ot_safetensors_range){in->tied_head, first, count}, OT_F64,
+                                    head));
+    OT_TRY(ot_safetensors_read(in->tensors, (ot_safetensors_range){embedding, first, count}, OT_F64,
+                               shared));
+    if (memcmp(head, shared, (size_t)count * sizeof *head) == 0) continue;
+    ot_fail(OT_ENVIRONMENT,
+            "the model ties its head to its embedding, but lm_head.weight differs from %s (%s)",
+            ot_safetensors_tensor_at(in->tensors, embedding)->name, in->path);
+    return ot_fail_hint(OT_ENVIRONMENT, "for these weights, tie_word_embeddings: false");
+  }
+  return OT_OK;
+}
+
+static ot_status read_all(const import *in, const ot_weight_access *access, bool counted) {
+  ot_weight_stage stage;
+  ot_weight_stage_build(in->arena, in->map, access, &stage);
+  for (int i = 0; i < in->map->num_tensors; i++) {
+    const reading r = {in->checkpoint, OT_CHECKPOINT_MODEL, in->source[i], counted};
+    OT_TRY(read_tensor(&stage, &in->map->tensors[i], &r));
+  }
+  return OT_OK;
+}
+
+ot_status ot_weights_import(ot_arena *arena, const ot_weight_import *into,
+                            ot_checkpoint *checkpoint, ot_weight_notes *notes) {
+import in = {.arena = arena, .map = into->map, .checkpoint = checkpoint, .tied_head = - 1 };
+  in.tensors = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_MODEL);
+  in.path = ot_safetensors_file_path(in.tensors, 0);
+  *notes = (ot_weight_notes){0};
+  OT_TRY(match_all(&in, notes));
+  OT_TRY(check_tied_head(&in));
+  for (int i = 0; i < into->num_access; i++) OT_TRY(read_all(&in, &into->access[i], i == 0));
+  return ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL);
+}
+
+// ---- the optimizer's state ----
+
+static ot_status find_saved(ot_arena *arena, const ot_weight_export *what, const char *path,
+                            const ot_safetensors *tensors, int *source) {
+  ot_name_list missing = ot_name_list_create(arena);
+  for (int i = 0; i < what->map->num_tensors; i++) {
+    source[i] = -1;
+    if (what->selected != NULL && !what->selected[i]) continue;
+    const ot_weight_tensor *const tensor = &what->map->tensors[i];
+    const char *const name = ot_arena_format(arena, "%s%s", what->prefix, tensor->name);
+    source[i] = ot_safetensors_find(tensors, name);
+    if (source[i] < 0)
+      ot_name_list_add(&missing, name);
+    else
+      OT_TRY(check_shape(arena, path, tensor, ot_safetensors_tensor_at(tensors, source[i])));
+  }
+  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensors of the optimizer are missing: %s (%s)",
+           missing.count, ot_name_list_text(&missing), path);
+  return OT_OK;
+}
+
+ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
+                             ot_checkpoint *checkpoint) {
+  const ot_safetensors *const tensors = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
+  const char *const path = ot_checkpoint_directory(checkpoint);
+  OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "there is no optimizer state to go on from (%s)", path);
+  int *const source = ot_arena_array(arena, what->map->num_tensors, sizeof *source);
+  OT_TRY(find_saved(arena, what, path, tensors, source));
+  ot_weight_stage stage;
+  ot_weight_stage_build(arena, what->map, what->access, &stage);
+  for (int i = 0; i < what->map->num_tensors; i++) {
+    if (source[i] < 0) continue;
+    const reading r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, source[i], true};
+    OT_TRY(read_tensor(&stage, &what->map->tensors[i], &r));
+  }
+  return OT_OK;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of parameters through the instance, whatever the layout of its arena.
+#include "train/weights_instance.h"
+
+typedef struct instance_copy {
+  ot_instance *instance;
+  ot_parameter_copy copy;
+} instance_copy;
+
+static void read_copy(void *context, const ot_weight_piece *rows, void *to) {
+  const instance_copy *const c = context;
+  const ot_parameter_rows range = {rows->parameter, c->copy, rows->first_row, rows->rows};
+  ot_instance_read(c->instance, &range, to);
+}
+
+static void write_copy(void *context, const ot_weight_piece *rows, const void *from) {
+  const instance_copy *const c = context;
+  const ot_parameter_rows range = {rows->parameter, c->copy, rows->first_row, rows->rows};
+  ot_instance_write(c->instance, &range, from);
+}
+
+ot_weight_access ot_weight_access_of(ot_arena *arena, ot_instance *instance,
+                                     ot_parameter_copy copy) {
+  instance_copy *const context = ot_arena_take(arena, sizeof *context);
+  *context = (instance_copy){instance, copy};
+  return (ot_weight_access){ot_instance_copy_dtype(instance, copy), read_copy, write_copy, context};
+}

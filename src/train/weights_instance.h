@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights, moments and master copies of a model in memory, as weights.h reads and writes them.
+#pragma once
+
+#include "train/instance.h"
+#include "train/weights.h"
+
+// `copy` of all parameters of `instance`, which must outlive it; lives in `arena`.
+ot_weight_access ot_weight_access_of(ot_arena *arena, ot_instance *instance,
+                                     ot_parameter_copy copy);
