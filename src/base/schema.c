@@ -45,6 +45,27 @@ const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const ch
   return NULL;
 }
 
+const ot_key *ot_schema_find_path(const ot_schema *schema, const char *path) {
+  const ot_key *key = NULL;
+  bool entry = false;  // the next segment names an entry of a list
+  for (const char *at = path; *at != '\0';) {
+    char segment[SEGMENT_BYTES];
+    int64_t length = 0;
+    while (at[length] != '\0' && at[length] != '.') length++;
+    ot_text_format(segment, sizeof segment, "%.*s", (int)(length < SEGMENT_BYTES ? length : 0), at);
+    at += length + (at[length] == '.');
+    if (entry) {
+      entry = false;
+      continue;
+    }
+    const ot_schema *const table = !key ? schema : key->type == OT_KEY_OBJECT ? key->object : NULL;
+    key = table ? ot_schema_find(table, 0, segment) : NULL;
+    if (!key) return NULL;
+    entry = key->shape != OT_SHAPE_ONE;
+  }
+  return key;
+}
+
 ot_node *ot_schema_child(const ot_key *key, const ot_node *map) {
   for (ot_node *child = map->first; child; child = child->next) {
     if (!child->key) continue;
@@ -138,7 +159,8 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena) {
     case OT_KEY_CHOICE:
     case OT_KEY_DTYPE:
     case OT_KEY_FIXED:
-      if (key->fallback && ot_text_equal(key->fallback, "auto")) {
+      if (key->fallback && ot_text_equal(key->fallback, "auto") &&
+          !ot_text_equal(key->choices[0], "auto")) {
         ot_text_put(&out, "auto, ");
       }
       put_choices(&out, key);

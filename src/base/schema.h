@@ -115,6 +115,9 @@ void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *give
 // The row called `name` under any spelling in `variant` (0 = any), or null.
 const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name);
 
+// The row at a path such as "data.train.0.weight" in any variant, or null.
+const ot_key *ot_schema_find_path(const ot_schema *schema, const char *path);
+
 // The variant of `map` (may be null), 0 where the schema has none.
 uint32_t ot_schema_variant(const ot_schema *schema, const ot_node *map);
 

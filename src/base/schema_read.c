@@ -132,7 +132,7 @@ static ot_status unknown_choice(const reader *r, const ot_key *key, const ot_nod
 
 static ot_status read_choice(const reader *r, const ot_key *key, const ot_node *node, void *out) {
   int index = find_choice(key, node->text);
-  const bool automatic = takes_auto(key) && ot_text_equal(node->text, "auto");
+  const bool automatic = index < 0 && takes_auto(key) && ot_text_equal(node->text, "auto");
   if (index < 0 && !automatic) return unknown_choice(r, key, node);
   if (automatic) index = -1;
   memcpy(out, &index, sizeof index);

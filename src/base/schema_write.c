@@ -16,8 +16,14 @@ static ot_node *choice_node(ot_arena *arena, const char *choice) {
   return ot_node_text(arena, ot_arena_text(arena, choice, length));
 }
 
-static ot_node *word_or_null(ot_node *node, const char *null_text) {
-  if (null_text && ot_text_equal(node->text, null_text)) node->kind = OT_NODE_NULL;
+// What a null stands for is written as null, unless it is an ordinary value of the key (a dropout
+// of 0 stays 0).
+static ot_node *word_or_null(ot_node *node, const ot_key *key) {
+  if (!key->null_text || !ot_text_equal(node->text, key->null_text)) return node;
+  const bool usual = key->fallback && ot_text_equal(key->fallback, "null");
+  double value = 0;
+  const bool number = ot_number_parse(node->text, false, &value);
+  if (usual || (number && value < key->minimum)) node->kind = OT_NODE_NULL;
   return node;
 }
 
@@ -38,21 +44,21 @@ static ot_node *write_value(const ot_key *key, const char *at, ot_arena *arena) 
   switch (key->type) {
     case OT_KEY_INTEGER:
       memcpy(&whole, at, sizeof whole);
-      return word_or_null(ot_node_integer(arena, whole), key->null_text);
+      return word_or_null(ot_node_integer(arena, whole), key);
     case OT_KEY_INT:
     case OT_KEY_CHOICE:
     case OT_KEY_DTYPE:
-      return word_or_null(write_int(key, at, arena), key->null_text);
+      return word_or_null(write_int(key, at, arena), key);
     case OT_KEY_REAL:
       memcpy(&real, at, sizeof real);
-      return word_or_null(ot_node_real(arena, real), key->null_text);
+      return word_or_null(ot_node_real(arena, real), key);
     case OT_KEY_BOOL:
       memcpy(&truth, at, sizeof truth);
       return ot_node_bool(arena, truth);
     case OT_KEY_TEXT:
     case OT_KEY_PATH:
       memcpy(&text, at, sizeof text);
-      return word_or_null(ot_node_text(arena, text ? text : ""), key->null_text);
+      return word_or_null(ot_node_text(arena, text ? text : ""), key);
     case OT_KEY_OBJECT:
       return ot_schema_write(key->object, 0, at, arena);
     case OT_KEY_FIXED:
@@ -174,9 +180,11 @@ static const char *find_sample(const example *e) {
 
 static void put_default(const ot_key *key, ot_text_builder *out) {
   const char *const text = key->fallback ? key->fallback : "";
-  if (key->shape == OT_SHAPE_ONE) {
+  const bool one_word = key->shape == OT_SHAPE_LIST && text[0] != '\0' && !ot_text_find(text, " ");
+  if (key->shape == OT_SHAPE_ONE || one_word) {
     const bool is_text = key->type == OT_KEY_TEXT || key->type == OT_KEY_PATH;
-    ot_node_print_yaml(is_text ? ot_node_text(out->arena, text) : ot_node_word(out->arena, text), 0,
+    const bool quoted = is_text && !ot_text_equal(text, "null");
+    ot_node_print_yaml(quoted ? ot_node_text(out->arena, text) : ot_node_word(out->arena, text), 0,
                        out);
     return;
   }
@@ -203,14 +211,15 @@ static void put_entry(const ot_key *key, ot_text_builder *out) {
 
 static void put_comment(const ot_key *key, bool sampled, ot_text_builder *out) {
   ot_text_appendf(out, "# %s", key->help);
-  if (key->type == OT_KEY_OBJECT) {
-    put_entry(key, out);
-  } else {
+  if (key->type != OT_KEY_OBJECT) {
     ot_text_appendf(out, "; %s", ot_key_range(key, out->arena));
+  } else if (key->shape != OT_SHAPE_ONE) {
+    put_entry(key, out);
   }
-  if (!key->fallback) {
+  const bool section = key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
+  if (!key->fallback && !section) {
     ot_text_put(out, "; needed");
-  } else if (sampled) {
+  } else if (sampled && !section) {
     const bool shown = key->fallback[0] != '\0';
     ot_text_appendf(out, "; default %s", shown ? key->fallback : "none");
   }

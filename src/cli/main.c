@@ -11,6 +11,8 @@
 #include "cli/verbs.h"
 
 static const ot_verb *const verbs[] = {
+    &ot_verb_config,
+    &ot_verb_presets,
     &ot_verb_doctor,
     NULL,
 };

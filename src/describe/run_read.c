@@ -2,6 +2,7 @@
 // Settings from and to trees: reads by the table, then fills in what follows from other values.
 #include <string.h>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "describe/run_keys.h"
 
@@ -35,6 +36,15 @@ static void derive_precision(ot_run_precision *p) {
   if (is_automatic((int)p->reduce)) p->reduce = wide;
 }
 
+// A tenth as a person would write it: 3e-5 of 3e-4, not 2.9999999999999997e-05.
+static double tenth(double value) {
+  char text[64];
+  double rounded = value / 10;
+  ot_number_print(text, sizeof text, rounded, 15);
+  OT_ASSERT(ot_number_parse(text, false, &rounded));
+  return rounded;
+}
+
 static void derive(ot_run *run) {
   if (run->data.sequence_length == 0) {
     const int64_t most = run->model.max_positions;
@@ -48,7 +58,7 @@ static void derive(ot_run *run) {
     const bool is_short = run->steps > 0 && run->steps < 10 * WARMUP_STEPS;
     run->learning_rate.warmup_steps = is_short ? run->steps / 10 : WARMUP_STEPS;
   }
-  if (run->learning_rate.min < 0) run->learning_rate.min = run->optimizer.lr / 10;
+  if (run->learning_rate.min < 0) run->learning_rate.min = tenth(run->optimizer.lr);
   derive_precision(&run->precision);
 }
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant presets`: the models and clusters whose numbers are built in, and one of them in full.
+#include <stdio.h>
+
+#include "base/json_writer.h"
+#include "base/text_builder.h"
+#include "cli/installed.h"
+#include "cli/verbs.h"
+#include "describe/model_keys.h"
+#include "device/heap.h"
+
+static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
+                      ot_model *model) {
+  return ot_config_load_model(name, request, arena, model, NULL);
+}
+
+static void write_model(const char *name, const ot_model *model, ot_json_writer *w) {
+  ot_json_object(w, NULL);
+  ot_json_text(w, "name", name);
+  ot_json_text(w, "model_type", model->model_type);
+  ot_json_integer(w, "parameters", ot_model_parameters(model));
+  ot_json_integer(w, "layers", model->num_layers);
+  ot_json_integer(w, "hidden_size", model->hidden_size);
+  ot_json_integer(w, "heads", model->num_heads);
+  ot_json_integer(w, "kv_heads", model->num_kv_heads);
+  ot_json_integer(w, "vocab_size", model->vocab_size);
+  ot_json_integer(w, "max_positions", model->max_positions);
+  ot_json_end(w);
+}
+
+static ot_status list_json(const ot_config_request *request, ot_arena *arena) {
+  const ot_preset_names models = ot_presets_list(&request->presets, OT_PRESET_MODEL, arena);
+  const ot_preset_names clusters = ot_presets_list(&request->presets, OT_PRESET_CLUSTER, arena);
+  ot_json_writer w = ot_json_begin(arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_array(&w, "models");
+  for (int64_t i = 0; i < models.count; i++) {
+    ot_model model;
+    OT_TRY(load(models.name[i], request, arena, &model));
+    write_model(models.name[i], &model, &w);
+  }
+  ot_json_end(&w);
+  ot_json_array(&w, "clusters");
+  for (int64_t i = 0; i < clusters.count; i++) ot_json_text(&w, NULL, clusters.name[i]);
+  ot_json_end(&w);
+  ot_json_end(&w);
+  puts(w.text);
+  return OT_OK;
+}
+
+static ot_status list_text(const ot_config_request *request, ot_arena *arena) {
+  const ot_preset_names models = ot_presets_list(&request->presets, OT_PRESET_MODEL, arena);
+  const ot_preset_names clusters = ot_presets_list(&request->presets, OT_PRESET_CLUSTER, arena);
+  printf("%-16s %-12s %15s %7s %7s %6s %9s %8s %9s\n", "model", "type", "parameters", "layers",
+         "hidden", "heads", "kv heads", "vocab", "positions");
+  for (int64_t i = 0; i < models.count; i++) {
+    ot_model m;
+    OT_TRY(load(models.name[i], request, arena, &m));
+    printf("%-16s %-12s %15lld %7lld %7lld %6lld %9lld %8lld %9lld\n", models.name[i], m.model_type,
+           (long long)ot_model_parameters(&m), (long long)m.num_layers, (long long)m.hidden_size,
+           (long long)m.num_heads, (long long)m.num_kv_heads, (long long)m.vocab_size,
+           (long long)m.max_positions);
+  }
+  if (clusters.count > 0) printf("\ncluster\n");
+  for (int64_t i = 0; i < clusters.count; i++) printf("%s\n", clusters.name[i]);
+  return OT_OK;
+}
+
+// One model with every key that its file leaves to a default.
+static ot_status show(const char *name, const ot_config_request *request, bool json,
+                      ot_arena *arena) {
+  ot_model model;
+  OT_TRY(load(name, request, arena, &model));
+  const ot_node *const keys = ot_model_write_config(&model, arena);
+  if (json) {
+    ot_json_writer w = ot_json_begin(arena, 2);
+    ot_json_object(&w, NULL);
+    ot_json_text(&w, "name", name);
+    ot_json_integer(&w, "parameters", ot_model_parameters(&model));
+    ot_node_write_json(keys, "config", &w);
+    ot_json_end(&w);
+    puts(w.text);
+    return OT_OK;
+  }
+  ot_text_builder text = {.arena = arena};
+  ot_text_appendf(&text, "# %s: %lld parameters\n", name, (long long)ot_model_parameters(&model));
+  ot_node_print_yaml(keys, 0, &text);
+  fputs(text.text, stdout);
+  return OT_OK;
+}
+
+static ot_status choose(const ot_options *options, ot_arena *arena) {
+  const ot_config_request request = {
+      .sets = ot_options_values(options, "set"),
+      .num_sets = ot_options_count(options, "set"),
+      .presets = ot_installed_presets(arena),
+  };
+  const char *const name = ot_options_argument(options, 0);
+  const bool json = ot_options_json(options);
+  if (name) return show(name, &request, json, arena);
+  return json ? list_json(&request, arena) : list_text(&request, arena);
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = choose(options, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {.name = "set",
+     .kind = OT_OPTION_SETTING,
+     .value = "model.KEY=VALUE",
+     .help = "override a key of the model"},
+};
+
+const ot_verb ot_verb_presets = {
+    .name = "presets",
+    .summary = "models and clusters that are built in",
+    .arguments = "[MODEL]",
+    .max_arguments = 1,
+    .details =
+        "Without MODEL: the list. With one (a preset, a HF config.json or a directory that\n"
+        "holds one): every key it means, in HF's spelling.",
+    .examples = "  orthant presets\n  orthant presets llama3-8b --json",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finding presets without configuration: the first folder that holds a name wins.
+#include "cli/installed.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "train/disk.h"
+
+enum { MAX_DIRECTORIES = 5 };
+
+// The directory of the running program, or null.
+static const char *program_directory(ot_arena *arena) {
+  char path[OT_PATH_BYTES];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length <= 0) return NULL;
+  path[length] = '\0';
+  char *const slash = strrchr(path, '/');
+  if (!slash) return NULL;
+  return ot_arena_text(arena, path, slash - path);
+}
+
+const char *ot_installed_user_directory(ot_arena *arena) {
+  const char *const config = getenv("XDG_CONFIG_HOME");
+  if (config && config[0] == '/') return ot_arena_format(arena, "%s/orthant", config);
+  const char *const home = getenv("HOME");
+  if (!home || home[0] != '/') return NULL;
+  return ot_arena_format(arena, "%s/.config/orthant", home);
+}
+
+static void add(const char **directories, int *count, const char *directory, ot_arena *arena) {
+  char *const real = directory ? realpath(directory, NULL) : NULL;
+  if (!real) return;
+  directories[(*count)++] = ot_arena_text(arena, real, ot_text_length(real));
+  free(real);
+}
+
+ot_presets ot_installed_presets(ot_arena *arena) {
+  const char **const directories = ot_arena_array(arena, MAX_DIRECTORIES, sizeof(char *));
+  int count = 0;
+  const char *const program = program_directory(arena);
+  if (program) {
+    add(directories, &count, ot_arena_format(arena, "%s/../presets", program), arena);
+    add(directories, &count, ot_arena_format(arena, "%s/../share/orthant/presets", program), arena);
+  }
+  add(directories, &count, OT_PRESETS_BUILD, arena);
+  add(directories, &count, OT_PRESETS_INSTALL, arena);
+  add(directories, &count, ot_installed_user_directory(arena), arena);
+  return (ot_presets){.directories = directories, .num_directories = count};
+}
