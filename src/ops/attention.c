@@ -20,9 +20,10 @@ static ot_status check_attributes(const char *op, const ot_op_attributes *a, int
   OT_CHECK(a->sequence_length > 0 && rows % a->sequence_length == 0, OT_BUG,
            "%s: %lld rows are not whole sequences of %lld", op, (long long)rows,
            (long long)a->sequence_length);
-  OT_CHECK(a->dropout == 0 || a->sequence_length <= 1 << 24, OT_BUG,
-           "%s: sequence_length is %lld, at most 16777216 with dropout", op,
-           (long long)a->sequence_length);
+  const bool counted = a->num_heads <= 1 << 8 && a->sequence_length <= 1 << 24;
+  OT_CHECK(a->dropout == 0 || counted, OT_BUG,
+           "%s: %lld heads and sequence_length %lld, at most 256 and 16777216 with dropout", op,
+           (long long)a->num_heads, (long long)a->sequence_length);
   return OT_OK;
 }
 

@@ -14,7 +14,7 @@
 //   like qkv. Each sum has one order, whatever the number of threads.
 // Dropout sets p_ij of (sequence b, head h) to 0 or p_ij / (1 - dropout) after the sum of lse. It
 // is dropped when word j % 4 of ot_rng_philox(seed, rng_stream, low, sample_ids[b]) is below
-// dropout * 2^32, with low = h * 2^48 + i * 2^24 + floor(j / 4): T is at most 2^24 then.
+// dropout * 2^32, with low = (h * 2^24 + i) * 2^32 + floor(j / 4): H <= 256 and T <= 2^24 then.
 // attributes: threads, sequence_length (T), num_heads, num_kv_heads, head_dim, window, scale,
 // dropout, seed, rng_stream.
 #pragma once
@@ -26,6 +26,8 @@ extern const ot_op_info ot_attention_grad_info;
 
 extern const ot_kernel_entry ot_attention_cpu_f32[];
 extern const ot_kernel_entry ot_attention_cpu_f64[];
+extern const ot_kernel_entry ot_attention_grad_cpu_f32[];
+extern const ot_kernel_entry ot_attention_grad_cpu_f64[];
 
 enum {
   OT_ATTENTION_QUERIES = 64,  // queries of a tile

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "ops/activation.h"
+#include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/head.h"
@@ -22,6 +23,8 @@ typedef struct kernel_tables {
 
 static const kernel_tables files[] = {
     {ot_activation_cpu_f32, ot_activation_cpu_f64},
+    {ot_attention_cpu_f32, ot_attention_cpu_f64},
+    {ot_attention_grad_cpu_f32, ot_attention_grad_cpu_f64},
     {ot_dropout_cpu_f32, ot_dropout_cpu_f64},
     {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
     {ot_embedding_cpu_f32, ot_embedding_cpu_f64},

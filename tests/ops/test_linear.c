@@ -98,7 +98,8 @@ static void gradient_kernels_agree_in_every_precision(void **state) {
   }
 }
 
-// Wider than one block of widened outputs (half a Mi elements), and large enough for several pieces.
+// Wider than one block of widened outputs (half a Mi elements), and large enough for several
+// pieces.
 static void blocks_and_pieces_join_without_a_seam(void **state) {
   (void)state;
   const shape s = {33, 512, 1030, true, true};

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention forward. A thread packs the keys and values of a key head once, then for each tile of
+// queries walks the tiles of keys: transposed scores, running maximum and sum for each query, and
+// o^T = o^T * exp(old maximum - new) + v^T p. Tiles that nothing sees are not computed; masks are
+// applied only where a tile has an edge.
+#include <math.h>
+#include <omp.h>
+
+#include "ops/attention_tile.h"
+#include "ops/vector_math.h"
+
+// A thread's slot of the workspace.
+typedef struct slot {
+  ot_real *keys, *values;  // [layout.keys][width]
+  ot_real *queries;        // [width][OT_QUERIES], scaled
+  ot_real *output;         // [width][OT_QUERIES]
+  ot_real *scores;         // [OT_KEYS][OT_QUERIES]
+} slot;
+
+typedef struct forward {
+  ot_attention p;
+  const ot_tensor *o;
+  ot_real *lse;
+  double *maxima;  // [units]
+} forward;
+
+// For each query of a tile.
+typedef struct running {
+  _Alignas(64) ot_real largest[OT_QUERIES];
+  _Alignas(64) ot_real sum[OT_QUERIES];
+  _Alignas(64) ot_real rescale[OT_QUERIES];  // of what was summed before the last tile of keys
+} running;
+
+static slot slot_of(const ot_attention *p, ot_real *workspace) {
+  slot s;
+  s.keys = workspace + omp_get_thread_num() * p->layout.slot;
+  s.values = s.keys + p->layout.keys * p->width;
+  s.queries = s.values + p->layout.keys * p->width;
+  s.output = s.queries + OT_QUERIES * p->width;
+  s.scores = s.output + OT_QUERIES * p->width;
+  return s;
+}
+
+static void pack_queries(const ot_attention *p, const ot_query_tile *q, const slot *s) {
+  const ot_head_rows from = {.tensor = p->qkv,
+                             .first = ot_qkv_element(p, q->b, q->first, q->h),
+                             .step = (p->H + 2 * p->G) * p->D,
+                             .n = q->n,
+                             .padded = OT_QUERIES};
+  ot_head_rows_pack(p, &from, s->output);
+  ot_tile_transpose(s->output, p->width, (ot_real)p->attributes->scale, s->queries);
+}
+
+// Turns scores [n][OT_QUERIES] into exp(score - largest so far).
+static void exponentiate(running *state, int64_t n, ot_real *restrict scores) {
+  ot_real largest[OT_QUERIES];
+  ot_real sum[OT_QUERIES];
+  ot_real base[OT_QUERIES];
+  for (int i = 0; i < OT_QUERIES; i++) largest[i] = state->largest[i];
+  for (int64_t j = 0; j < n; j++) {
+    const ot_real *const row = scores + j * OT_QUERIES;
+    for (int i = 0; i < OT_QUERIES; i++) largest[i] = row[i] > largest[i] ? row[i] : largest[i];
+  }
+  for (int i = 0; i < OT_QUERIES; i++) {
+    // Nothing seen yet: any finite base makes exp(-inf - base) zero.
+    base[i] = largest[i] > -(ot_real)INFINITY ? largest[i] : 0;
+    state->rescale[i] = OT_KERNEL(ot_exp)(state->largest[i] - base[i]);
+    state->largest[i] = largest[i];
+    sum[i] = 0;
+  }
+  for (int64_t j = 0; j < n; j++) {
+    ot_real *const row = scores + j * OT_QUERIES;
+    for (int i = 0; i < OT_QUERIES; i++) {
+      row[i] = OT_KERNEL(ot_exp)(row[i] - base[i]);
+      sum[i] += row[i];
+    }
+  }
+  for (int i = 0; i < OT_QUERIES; i++) {
+    state->sum[i] = state->sum[i] * state->rescale[i] + sum[i];
+  }
+}
+
+// output = output * rescale + values^T p
+static void add_values(const ot_tile_pair *pair, const slot *s, const ot_real *rescale) {
+  const ot_attention *const p = pair->p;
+  for (int i = 0; i < OT_QUERIES; i += OT_PANEL) {
+    const ot_key_range keys = ot_visible_keys(pair, i);
+    if (keys.begin >= keys.end) continue;
+    for (int64_t d = 0; d < p->D; d += OT_TILE_ROWS) {
+      const ot_register_tile tile = {.a = s->values + (pair->first + keys.begin) * p->width + d,
+                                     .a_row = 1,
+                                     .a_depth = p->width,
+                                     .b = s->scores + keys.begin * OT_QUERIES + i,
+                                     .b_stride = OT_QUERIES,
+                                     .c = s->output + d * OT_QUERIES + i,
+                                     .c_stride = OT_QUERIES,
+                                     .depth = keys.end - keys.begin};
+      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_SCALE, rescale + i);
+    }
+  }
+}
+
+static void write_output(const forward *f, const ot_query_tile *q, const slot *s,
+                         const running *state) {
+  const ot_attention *const p = &f->p;
+  ot_real factor[OT_QUERIES];
+  for (int i = 0; i < OT_QUERIES; i++) factor[i] = state->sum[i] > 0 ? 1 / state->sum[i] : 0;
+  ot_real *const rows = s->queries;
+  for (int64_t i = 0; i < q->n; i++) {
+    ot_real *const row = rows + i * p->width;
+    for (int64_t d = 0; d < p->D; d++) row[d] = s->output[d * OT_QUERIES + i] * factor[i];
+    ot_store_row(f->o->data, f->o->type.dtype, ot_output_element(p, q->b, q->first + i, q->h), row,
+                 p->D);
+    f->lse[(q->b * p->T + q->first + i) * p->H + q->h] =
+        state->largest[i] + OT_KERNEL(ot_log)(state->sum[i]);
+  }
+}
+
+// Returns the largest score.
+static ot_real run_tile(const forward *f, const ot_query_tile *q, const slot *s) {
+  const ot_attention *const p = &f->p;
+  running state;
+  for (int i = 0; i < OT_QUERIES; i++) {
+    state.largest[i] = -(ot_real)INFINITY;
+    state.sum[i] = 0;
+  }
+  pack_queries(p, q, s);
+  memset(s->output, 0, (size_t)(OT_QUERIES * p->width) * sizeof *s->output);
+  for (int64_t first = q->key_begin; first < q->key_end; first += OT_KEYS) {
+    const ot_tile_pair pair = ot_tile_pair_of(p, q, first);
+    ot_scores(&pair, s->keys + first * p->width, s->queries, s->scores);
+    if (pair.edge) ot_mask_scores(&pair, -(ot_real)INFINITY, s->scores);
+    exponentiate(&state, pair.n, s->scores);
+    if (p->attributes->dropout > 0) ot_drop_scores(&pair, s->scores);
+    add_values(&pair, s, state.rescale);
+  }
+  write_output(f, q, s, &state);
+  ot_real largest = -(ot_real)INFINITY;
+  for (int i = 0; i < OT_QUERIES; i++) {
+    largest = state.largest[i] > largest ? state.largest[i] : largest;
+  }
+  return largest;
+}
+
+static void run_unit(const forward *f, int64_t unit, ot_real *workspace) {
+  const ot_attention *const p = &f->p;
+  const ot_attention_unit u = ot_attention_unit_of(p, unit);
+  const slot s = slot_of(p, workspace);
+  ot_sequence_pack(p, u.b, p->H + u.g, s.keys);
+  ot_sequence_pack(p, u.b, p->H + p->G + u.g, s.values);
+  double largest = -INFINITY;
+  for (int64_t item = u.part; item < p->heads * p->tiles; item += p->layout.parts) {
+    const ot_query_tile q =
+        ot_query_tile_of(p, u.b, u.g * p->heads + item / p->tiles, item % p->tiles);
+    const double found = (double)run_tile(f, &q, &s);
+    largest = found > largest ? found : largest;
+  }
+  f->maxima[unit] = largest;
+}
+
+static void attention(const ot_kernel_call *call) {
+  const ot_attention p = ot_attention_of(call, OT_OP_ATTENTION, 0);
+  const forward f = {
+      .p = p,
+      .o = &call->out[0],
+      .lse = call->out[1].data,
+      .maxima = (double *)((ot_real *)call->workspace + p.layout.maxima),
+  };
+#pragma omp parallel for schedule(dynamic, 1) num_threads(call->attributes->threads)
+  for (int64_t unit = 0; unit < p.layout.units; unit++) run_unit(&f, unit, call->workspace);
+  double *const max_logit = call->out[2].data;
+  if (!max_logit) return;
+  for (int64_t unit = 0; unit < p.layout.units; unit++) {
+    if (f.maxima[unit] > *max_logit) *max_logit = f.maxima[unit];
+  }
+}
+
+const ot_kernel_entry OT_KERNEL(ot_attention_cpu)[] = {
+    {OT_OP_ATTENTION, attention},
+    {OT_OP_COUNT, NULL},
+};

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention backward (Dao et al. 2022, algorithm 4, queries outside). With p from lse and
+// delta_i = do_i . o_i:
+//   dv_j = sum_i p_ij do_i    dp_ij = do_i . v_j    ds_ij = p_ij (dp_ij - delta_i)
+//   dq_i = scale sum_j ds_ij k_j                    dk_j = scale sum_i ds_ij q_i
+// A unit owns dk and dv of its key head and adds tiles of queries in order. Few heads make few
+// units: then query tiles are dealt to several, each with dk and dv of its own, added in the units'
+// order.
+#include <omp.h>
+
+#include "ops/attention_tile.h"
+#include "ops/vector_math.h"
+
+// A thread's slot of the workspace.
+typedef struct slot {
+  ot_real *keys, *values, *dkeys, *dvalues;  // [layout.keys][width]
+  ot_real *queries, *outputs;                // [OT_QUERIES][width] scale * q, do
+  ot_real *queries_t, *outputs_t;            // [width][OT_QUERIES]
+  ot_real *dqueries_t;                       // [width][OT_QUERIES]
+  ot_real *p, *ds;                           // [OT_KEYS][OT_QUERIES]
+} slot;
+
+typedef struct backward {
+  ot_attention p;
+  const ot_tensor *doutput, *o, *dqkv;
+  const ot_real *lse;  // [R, H]
+  ot_real *workspace;
+} backward;
+
+// For each query of a tile.
+typedef struct per_query {
+  ot_real lse[OT_QUERIES];
+  ot_real delta[OT_QUERIES];
+} per_query;
+
+static ot_real *partial_of(const backward *f, int64_t unit) {
+  const ot_attention_layout *const layout = &f->p.layout;
+  return f->workspace + f->p.attributes->threads * layout->slot + unit * layout->partial;
+}
+
+static slot slot_of(const backward *f, int64_t unit) {
+  const ot_attention *const p = &f->p;
+  const int64_t sequence = p->layout.keys * p->width;
+  const int64_t tile = OT_QUERIES * p->width;
+  slot s;
+  s.keys = f->workspace + omp_get_thread_num() * p->layout.slot;
+  s.values = s.keys + sequence;
+  s.dkeys = s.values + sequence;
+  s.dvalues = s.dkeys + sequence;
+  s.queries = s.dvalues + sequence;
+  s.outputs = s.queries + tile;
+  s.queries_t = s.outputs + tile;
+  s.outputs_t = s.queries_t + tile;
+  s.dqueries_t = s.outputs_t + tile;
+  s.p = s.dqueries_t + tile;
+  s.ds = s.p + OT_KEYS * OT_QUERIES;
+  if (p->layout.parts > 1) {
+    s.dkeys = partial_of(f, unit);
+    s.dvalues = s.dkeys + sequence;
+  }
+  return s;
+}
+
+static void pack_tile(const backward *f, const ot_query_tile *q, const slot *s, per_query *each) {
+  const ot_attention *const p = &f->p;
+  const ot_real scale = (ot_real)p->attributes->scale;
+  ot_head_rows from = {.tensor = p->qkv,
+                       .first = ot_qkv_element(p, q->b, q->first, q->h),
+                       .step = (p->H + 2 * p->G) * p->D,
+                       .n = q->n,
+                       .padded = OT_QUERIES};
+  ot_head_rows_pack(p, &from, s->queries);
+  for (int64_t k = 0; k < OT_QUERIES * p->width; k++) s->queries[k] *= scale;
+  ot_tile_transpose(s->queries, p->width, 1, s->queries_t);
+  from = (ot_head_rows){.tensor = f->o,
+                        .first = ot_output_element(p, q->b, q->first, q->h),
+                        .step = p->H * p->D,
+                        .n = q->n,
+                        .padded = OT_QUERIES};
+  ot_real *const o = s->dqueries_t;
+  ot_head_rows_pack(p, &from, o);
+  from.tensor = f->doutput;
+  ot_head_rows_pack(p, &from, s->outputs);
+  ot_tile_transpose(s->outputs, p->width, 1, s->outputs_t);
+  for (int64_t i = 0; i < OT_QUERIES; i++) {
+    const bool given = i < q->n;
+    each->lse[i] = given ? f->lse[(q->b * p->T + q->first + i) * p->H + q->h] : 0;
+    ot_real sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t d = 0; d < p->width; d++)
+      sum += o[i * p->width + d] * s->outputs[i * p->width + d];
+    each->delta[i] = sum;
+  }
+}
+
+// p = exp(scores - lse), 0 where not seen.
+static void probabilities(const per_query *each, int64_t n, ot_real *restrict scores) {
+  for (int64_t j = 0; j < n; j++) {
+    ot_real *const row = scores + j * OT_QUERIES;
+    for (int i = 0; i < OT_QUERIES; i++) row[i] = OT_KERNEL(ot_exp)(row[i] - each->lse[i]);
+  }
+}
+
+// ds = p (dp - delta) in place of dp
+static void score_gradients(const per_query *each, int64_t n, const ot_real *restrict p,
+                            ot_real *restrict dp) {
+  for (int64_t k = 0; k < n * OT_QUERIES; k += OT_QUERIES) {
+    for (int i = 0; i < OT_QUERIES; i++) dp[k + i] = p[k + i] * (dp[k + i] - each->delta[i]);
+  }
+}
+
+// dqueries^T += keys^T ds
+static void add_query_gradients(const ot_tile_pair *pair, const slot *s) {
+  const ot_attention *const p = pair->p;
+  for (int i = 0; i < OT_QUERIES; i += OT_PANEL) {
+    const ot_key_range keys = ot_visible_keys(pair, i);
+    if (keys.begin >= keys.end) continue;
+    for (int64_t d = 0; d < p->D; d += OT_TILE_ROWS) {
+      const ot_register_tile tile = {.a = s->keys + (pair->first + keys.begin) * p->width + d,
+                                     .a_row = 1,
+                                     .a_depth = p->width,
+                                     .b = s->ds + keys.begin * OT_QUERIES + i,
+                                     .b_stride = OT_QUERIES,
+                                     .c = s->dqueries_t + d * OT_QUERIES + i,
+                                     .c_stride = OT_QUERIES,
+                                     .depth = keys.end - keys.begin};
+      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ADD, NULL);
+    }
+  }
+}
+
+// sums[j] += sum over queries of weights[j][i] rows[i], for the group of keys from `key` on.
+// Queries before the first of them or beyond the window of the last are known to have weight 0.
+static void add_key_group(const ot_tile_pair *pair, int64_t key, const ot_real *weights,
+                          const ot_real *rows, ot_real *sums) {
+  const ot_attention *const p = pair->p;
+  const int64_t first = pair->q->first;
+  const int64_t window = p->attributes->window;
+  const int64_t last = key + OT_TILE_ROWS - 1 + window - first;
+  const int64_t begin = key > first ? key - first : 0;
+  const int64_t end = window > 0 && last < OT_QUERIES ? last : OT_QUERIES;
+  const int64_t vectors = (p->D + OT_LANES - 1) / OT_LANES;
+  for (int64_t v = 0; v < vectors && begin < end; v += OT_TILE_VECTORS) {
+    const ot_register_tile tile = {.a = weights + begin,
+                                   .a_row = OT_QUERIES,
+                                   .a_depth = 1,
+                                   .b = rows + begin * p->width + v * OT_LANES,
+                                   .b_stride = p->width,
+                                   .c = sums + v * OT_LANES,
+                                   .c_stride = p->width,
+                                   .depth = end - begin};
+    if (v + 1 < vectors) {
+      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ADD, NULL);
+    } else {
+      ot_tile_multiply(&tile, 1, OT_TILE_ADD, NULL);
+    }
+  }
+}
+
+// The last group may have more keys than the sequence; what is added there is never read.
+static void add_key_gradients(const ot_tile_pair *pair, const slot *s) {
+  const int64_t width = pair->p->width;
+  for (int64_t j = 0; j < pair->n; j += OT_TILE_ROWS) {
+    const int64_t key = pair->first + j;
+    add_key_group(pair, key, s->p + j * OT_QUERIES, s->outputs, s->dvalues + key * width);
+    add_key_group(pair, key, s->ds + j * OT_QUERIES, s->queries, s->dkeys + key * width);
+  }
+}
+
+static void write_query_gradients(const backward *f, const ot_query_tile *q, const slot *s) {
+  const ot_attention *const p = &f->p;
+  const ot_real scale = (ot_real)p->attributes->scale;
+  ot_real *const row = s->queries;
+  for (int64_t i = 0; i < q->n; i++) {
+    for (int64_t d = 0; d < p->D; d++) row[d] = s->dqueries_t[d * OT_QUERIES + i] * scale;
+    ot_store_row(f->dqkv->data, f->dqkv->type.dtype, ot_qkv_element(p, q->b, q->first + i, q->h),
+                 row, p->D);
+  }
+}
+
+static void run_pair(const ot_tile_pair *pair, const slot *s, const per_query *each) {
+  const int64_t width = pair->p->width;
+  const bool drops = pair->p->attributes->dropout > 0;
+  ot_scores(pair, s->keys + pair->first * width, s->queries_t, s->p);
+  probabilities(each, pair->n, s->p);
+  if (pair->edge) ot_mask_scores(pair, 0, s->p);
+  ot_scores(pair, s->values + pair->first * width, s->outputs_t, s->ds);
+  if (drops) ot_drop_scores(pair, s->ds);
+  score_gradients(each, pair->n, s->p, s->ds);
+  if (pair->edge) ot_mask_scores(pair, 0, s->ds);
+  if (drops) ot_drop_scores(pair, s->p);
+  add_query_gradients(pair, s);
+  add_key_gradients(pair, s);
+}
+
+// Stores rows [T][width] of dk or dv into head `head` of dqkv.
+static void write_key_gradients(const backward *f, const ot_attention_unit *u, int64_t head,
+                                const ot_real *rows) {
+  const ot_attention *const p = &f->p;
+  for (int64_t t = 0; t < p->T; t++) {
+    ot_store_row(f->dqkv->data, f->dqkv->type.dtype, ot_qkv_element(p, u->b, t, head),
+                 rows + t * p->width, p->D);
+  }
+}
+
+static void run_unit(const backward *f, int64_t unit) {
+  const ot_attention *const p = &f->p;
+  const ot_attention_unit u = ot_attention_unit_of(p, unit);
+  const slot s = slot_of(f, unit);
+  const size_t bytes = (size_t)(p->layout.keys * p->width) * sizeof *s.dkeys;
+  ot_sequence_pack(p, u.b, p->H + u.g, s.keys);
+  ot_sequence_pack(p, u.b, p->H + p->G + u.g, s.values);
+  memset(s.dkeys, 0, bytes);
+  memset(s.dvalues, 0, bytes);
+  for (int64_t item = u.part; item < p->heads * p->tiles; item += p->layout.parts) {
+    const ot_query_tile q =
+        ot_query_tile_of(p, u.b, u.g * p->heads + item / p->tiles, item % p->tiles);
+    per_query each;
+    pack_tile(f, &q, &s, &each);
+    memset(s.dqueries_t, 0, (size_t)(OT_QUERIES * p->width) * sizeof *s.dqueries_t);
+    for (int64_t first = q.key_begin; first < q.key_end; first += OT_KEYS) {
+      const ot_tile_pair pair = ot_tile_pair_of(p, &q, first);
+      run_pair(&pair, &s, &each);
+    }
+    write_query_gradients(f, &q, &s);
+  }
+  if (p->layout.parts > 1) return;
+  write_key_gradients(f, &u, p->H + u.g, s.dkeys);
+  write_key_gradients(f, &u, p->H + p->G + u.g, s.dvalues);
+}
+
+// Adds the parts of one (sequence, key head) into its first part and stores it.
+static void join_parts(const backward *f, int64_t group) {
+  const ot_attention *const p = &f->p;
+  const int64_t first = group * p->layout.parts;
+  ot_real *const total = partial_of(f, first);
+  for (int64_t part = 1; part < p->layout.parts; part++) {
+    const ot_real *const more = partial_of(f, first + part);
+    for (int64_t k = 0; k < p->layout.partial; k++) total[k] += more[k];
+  }
+  const ot_attention_unit u = ot_attention_unit_of(p, first);
+  write_key_gradients(f, &u, p->H + u.g, total);
+  write_key_gradients(f, &u, p->H + p->G + u.g, total + p->layout.partial / 2);
+}
+
+static void attention_grad(const ot_kernel_call *call) {
+  const backward f = {.p = ot_attention_of(call, OT_OP_ATTENTION_GRAD, 1),
+                      .doutput = &call->in[0],
+                      .o = &call->in[4],
+                      .lse = call->in[5].data,
+                      .dqkv = &call->out[0],
+                      .workspace = call->workspace};
+  const int threads = call->attributes->threads;
+  const int64_t units = f.p.layout.units;
+  const int64_t parts = f.p.layout.parts;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t unit = 0; unit < units; unit++) run_unit(&f, unit);
+  if (parts == 1) return;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t group = 0; group < units / parts; group++) join_parts(&f, group);
+}
+
+const ot_kernel_entry OT_KERNEL(ot_attention_grad_cpu)[] = {
+    {OT_OP_ATTENTION_GRAD, attention_grad},
+    {OT_OP_COUNT, NULL},
+};

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attention's forward and backward kernels share: the problem as numbers, rows of heads copied
+// into tiles, and which keys a tile of queries sees. Scores are kept transposed, [key][query]: a
+// vector holds neighbouring queries, so maxima and sums over keys need no sums across lanes.
+#pragma once
+
+#include <string.h>
+
+#include "ops/attention.h"
+#include "ops/dropout_mask.h"
+#include "ops/kernel.h"
+#include "ops/register_tile.h"
+
+enum { OT_QUERIES = OT_ATTENTION_QUERIES, OT_KEYS = OT_ATTENTION_KEYS };
+
+typedef struct ot_attention {
+  const ot_op_attributes *attributes;
+  ot_attention_layout layout;
+  int64_t B, T, H, G, D;
+  int64_t width;  // layout.width, elements between packed rows
+  int64_t heads;  // H / G
+  int64_t tiles;  // tiles of queries of a sequence
+  const ot_tensor *qkv;
+  const int32_t *doc_start;   // [R] or null
+  const int64_t *sample_ids;  // [B] or null
+} ot_attention;
+
+// What a unit of work does: query tiles `part`, `part` + parts, ... of the heads of one key head.
+typedef struct ot_attention_unit {
+  int64_t b, g, part;
+} ot_attention_unit;
+
+// A tile of queries of one head.
+typedef struct ot_query_tile {
+  int64_t b, h;
+  int64_t first, n;                   // queries [first, first + n) of the sequence
+  int32_t low[OT_ATTENTION_QUERIES];  // query i sees keys low[i] .. high[i]; none when beyond n
+  int32_t high[OT_ATTENTION_QUERIES];
+  int64_t key_begin, key_end;  // keys that any query sees, begin down to a group of keys
+} ot_query_tile;
+
+// A tile of queries against a tile of keys.
+typedef struct ot_tile_pair {
+  const ot_attention *p;
+  const ot_query_tile *q;
+  int64_t first, n;  // keys
+  bool edge;         // some query does not see some key
+} ot_tile_pair;
+
+// Keys [begin, end), relative to the first of a tile.
+typedef struct ot_key_range {
+  int64_t begin, end;
+} ot_key_range;
+
+static inline ot_attention ot_attention_of(const ot_kernel_call *call, ot_op_kind kind, int first) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const qkv = &call->in[first];
+  const int64_t T = a->sequence_length;
+  ot_attention problem = {.attributes = a,
+                          .layout = ot_attention_layout_of(kind, a, &qkv->type),
+                          .B = qkv->type.dim[0] / T,
+                          .T = T,
+                          .H = a->num_heads,
+                          .G = a->num_kv_heads,
+                          .D = a->head_dim,
+                          .heads = a->num_heads / a->num_kv_heads,
+                          .tiles = (T + OT_QUERIES - 1) / OT_QUERIES,
+                          .qkv = qkv,
+                          .doc_start = call->in[first + 1].data,
+                          .sample_ids = call->in[first + 2].data};
+  problem.width = problem.layout.width;
+  return problem;
+}
+
+static inline ot_attention_unit ot_attention_unit_of(const ot_attention *p, int64_t unit) {
+  const int64_t group = unit / p->layout.parts;
+  return (ot_attention_unit){.b = group / p->G, .g = group % p->G, .part = unit % p->layout.parts};
+}
+
+// Elements of qkv before head `head` (0 .. H + 2G - 1) of token `t` of sequence `b`.
+static inline int64_t ot_qkv_element(const ot_attention *p, int64_t b, int64_t t, int64_t head) {
+  return ((b * p->T + t) * (p->H + 2 * p->G) + head) * p->D;
+}
+
+// Elements of o, or do, before head `h` of token `t` of sequence `b`.
+static inline int64_t ot_output_element(const ot_attention *p, int64_t b, int64_t t, int64_t h) {
+  return ((b * p->T + t) * p->H + h) * p->D;
+}
+
+// Rows of `n` tokens of one head as `rows` [rounded up to `padded`][width], zero beyond D and n.
+// `step` is the number of elements between tokens in the tensor.
+typedef struct ot_head_rows {
+  const ot_tensor *tensor;
+  int64_t first, step;
+  int64_t n, padded;
+} ot_head_rows;
+
+static inline void ot_head_rows_pack(const ot_attention *p, const ot_head_rows *from,
+                                     ot_real *restrict rows) {
+  for (int64_t t = 0; t < from->padded; t++) {
+    ot_real *const row = rows + t * p->width;
+    const int64_t given = t < from->n ? p->D : 0;
+    if (given > 0) {
+      ot_load_row(row, from->tensor->data, from->tensor->type.dtype, from->first + t * from->step,
+                  given);
+    }
+    memset(row + given, 0, (size_t)(p->width - given) * sizeof *row);
+  }
+}
+
+// All keys (head H + g) or values (head H + G + g) of a unit.
+static inline void ot_sequence_pack(const ot_attention *p, int64_t b, int64_t head, ot_real *rows) {
+  const ot_head_rows from = {.tensor = p->qkv,
+                             .first = ot_qkv_element(p, b, 0, head),
+                             .step = (p->H + 2 * p->G) * p->D,
+                             .n = p->T,
+                             .padded = p->layout.keys};
+  ot_head_rows_pack(p, &from, rows);
+}
+
+// to[column][row] = factor * from[row][column] for OT_QUERIES rows of width `width`.
+static inline void ot_tile_transpose(const ot_real *restrict from, int64_t width, ot_real factor,
+                                     ot_real *restrict to) {
+  for (int64_t c = 0; c < width; c++) {
+    for (int64_t r = 0; r < OT_QUERIES; r++) to[c * OT_QUERIES + r] = factor * from[r * width + c];
+  }
+}
+
+static inline ot_query_tile ot_query_tile_of(const ot_attention *p, int64_t b, int64_t h,
+                                             int64_t tile) {
+  ot_query_tile q = {.b = b, .h = h, .first = tile * OT_QUERIES};
+  q.n = p->T - q.first < OT_QUERIES ? p->T - q.first : OT_QUERIES;
+  const int64_t window = p->attributes->window > 0 ? p->attributes->window : p->T;
+  int64_t begin = q.first;
+  for (int64_t i = 0; i < OT_QUERIES; i++) {
+    const int64_t query = q.first + i;
+    const int64_t oldest = query - window + 1 > 0 ? query - window + 1 : 0;
+    const int64_t start = p->doc_start && i < q.n ? p->doc_start[b * p->T + query] : 0;
+    const int64_t low = start > oldest ? start : oldest;
+    q.low[i] = i < q.n ? (int32_t)low : INT32_MAX;
+    q.high[i] = i < q.n ? (int32_t)query : -1;
+    if (i < q.n && low < begin) begin = low;
+  }
+  q.key_begin = begin / OT_TILE_ROWS * OT_TILE_ROWS;
+  q.key_end = q.first + q.n;
+  return q;
+}
+
+// The tile of keys from `first` on.
+static inline ot_tile_pair ot_tile_pair_of(const ot_attention *p, const ot_query_tile *q,
+                                           int64_t first) {
+  ot_tile_pair pair = {.p = p, .q = q, .first = first};
+  pair.n = q->key_end - first < OT_KEYS ? q->key_end - first : OT_KEYS;
+  int32_t low = 0;
+  int32_t high = INT32_MAX;
+  for (int i = 0; i < OT_QUERIES; i++) {
+    low = q->low[i] > low ? q->low[i] : low;
+    high = q->high[i] < high ? q->high[i] : high;
+  }
+  pair.edge = low > first || high < first + pair.n - 1;
+  return pair;
+}
+
+// Queries whose vectors make one tile of registers.
+enum { OT_PANEL = OT_TILE_VECTORS * OT_LANES };
+
+// What some query of the panel from query `i` on may see.
+static inline ot_key_range ot_visible_keys(const ot_tile_pair *pair, int i) {
+  ot_key_range range = {0, pair->n};
+  if (!pair->edge) return range;
+  int32_t low = INT32_MAX;
+  int32_t high = -1;
+  for (int c = i; c < i + OT_PANEL; c++) {
+    low = pair->q->low[c] < low ? pair->q->low[c] : low;
+    high = pair->q->high[c] > high ? pair->q->high[c] : high;
+  }
+  if (low > pair->first) range.begin = low - pair->first;
+  if (high + 1 < pair->first + pair->n) range.end = high + 1 - pair->first;
+  return range;
+}
+
+// Puts `value` where a query does not see a key in scores [n][OT_QUERIES].
+static inline void ot_mask_scores(const ot_tile_pair *pair, ot_real value,
+                                  ot_real *restrict scores) {
+  const ot_query_tile *const q = pair->q;
+  for (int64_t j = 0; j < pair->n; j++) {
+    const int32_t key = (int32_t)(pair->first + j);
+    ot_real *const row = scores + j * OT_QUERIES;
+    for (int i = 0; i < OT_QUERIES; i++) {
+      row[i] = key >= q->low[i] && key <= q->high[i] ? row[i] : value;
+    }
+  }
+}
+
+// Multiplies values [n][OT_QUERIES] by the dropout mask: 0 or 1 / (1 - dropout).
+static inline void ot_drop_scores(const ot_tile_pair *pair, ot_real *restrict values) {
+  const ot_attention *const p = pair->p;
+  const ot_query_tile *const q = pair->q;
+  const uint32_t threshold = ot_dropout_threshold(p->attributes->dropout);
+  const ot_real factor = (ot_real)(1 / (1 - p->attributes->dropout));
+  const uint64_t key = ot_rng_key(p->attributes->seed, p->attributes->rng_stream);
+  const uint64_t sample = (uint64_t)p->sample_ids[q->b];
+  const uint32_t position = (uint32_t)((q->h << 24) + q->first);
+  uint32_t word[OT_QUERIES][4];
+  int64_t drawn = -1;
+  for (int64_t j = 0; j < pair->n; j++) {
+    const int64_t block = (pair->first + j) / 4;
+    const int64_t place = (pair->first + j) % 4;
+    if (block != drawn) {
+#pragma omp simd
+      for (int i = 0; i < OT_QUERIES; i++) {
+        const ot_dropout_row row = {key, sample, position + (uint32_t)i};
+        ot_dropout_block(&row, (uint32_t)block, word[i]);
+      }
+      drawn = block;
+    }
+    ot_real *const row = values + j * OT_QUERIES;
+    for (int i = 0; i < OT_QUERIES; i++) row[i] *= word[i][place] >= threshold ? factor : 0;
+  }
+}
+
+// scores[j][i] = rows[j] . columns[.][i] for the keys j of the tile that queries may see and
+// columns [width][OT_QUERIES]; other elements are left undefined. `rows` is the first key's row.
+static inline void ot_scores(const ot_tile_pair *pair, const ot_real *rows, const ot_real *columns,
+                             ot_real *scores) {
+  const ot_attention *const p = pair->p;
+  for (int i = 0; i < OT_QUERIES; i += OT_PANEL) {
+    const ot_key_range keys = ot_visible_keys(pair, i);
+    for (int64_t j = keys.begin / OT_TILE_ROWS * OT_TILE_ROWS; j < keys.end; j += OT_TILE_ROWS) {
+      const ot_register_tile tile = {.a = rows + j * p->width,
+                                     .a_row = p->width,
+                                     .a_depth = 1,
+                                     .b = columns + i,
+                                     .b_stride = OT_QUERIES,
+                                     .c = scores + j * OT_QUERIES + i,
+                                     .c_stride = OT_QUERIES,
+                                     .depth = p->D};
+      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ZERO, NULL);
+    }
+  }
+}
