@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/elementwise.h"
+#include "ops/largest.h"
 #include "ops/tiles.h"
 
 static void add_tile(const ot_kernel_call *call, int64_t first, int64_t n) {
@@ -20,16 +21,6 @@ static void add(const ot_kernel_call *call) {
   ot_for_tiles(call, ot_type_elements(&call->in[0].type), add_tile);
 }
 
-static ot_real largest_of(const ot_real *x, int64_t n) {
-  ot_real largest = 0;
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = 0; i < n; i++) {
-    const ot_real size = x[i] < 0 ? -x[i] : x[i];
-    largest = size > largest ? size : largest;
-  }
-  return largest;
-}
-
 static void absmax(const ot_kernel_call *call) {
   const int64_t elements = ot_type_elements(&call->in[0].type);
   double *const m = call->out[0].data;
@@ -40,7 +31,7 @@ static void absmax(const ot_kernel_call *call) {
   for (int64_t first = 0; first < elements; first += OT_TILE) {
     ot_real scratch[OT_TILE];
     const int64_t n = elements - first < OT_TILE ? elements - first : OT_TILE;
-    const ot_real size = largest_of(ot_tile_in(&call->in[0], first, n, scratch), n);
+    const ot_real size = ot_row_largest_size(ot_tile_in(&call->in[0], first, n, scratch), n);
     largest = size > largest ? size : largest;
   }
   if ((double)largest > *m) *m = (double)largest;

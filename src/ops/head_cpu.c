@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/head.h"
+#include "ops/largest.h"
 #include "ops/matrix.h"
 #include "ops/vector_math.h"
 #include "ops/view.h"
@@ -113,13 +114,6 @@ static void weight_gradient(const head *h, const chunk *rows, ot_view dw) {
 
 // ---- rows of logits ----
 
-static ot_real row_max(const ot_real *restrict row, int64_t n) {
-  ot_real largest = row[0];
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = 0; i < n; i++) largest = row[i] > largest ? row[i] : largest;
-  return largest;
-}
-
 // row = exp(row - largest); returns the sum, made by tiles.
 static double row_exponentials(ot_real *restrict row, int64_t n, ot_real largest) {
   double sum = 0;
@@ -160,7 +154,7 @@ static double row_loss(ot_real *restrict row, int64_t n, int32_t target, double 
     return 0;
   }
   const ot_real logit = row[target];
-  const ot_real largest = row_max(row, n);
+  const ot_real largest = ot_row_largest(row, n);
   const double sum = row_exponentials(row, n, largest);
   const ot_real factor = (ot_real)(inverse_tokens / sum);
   for (int64_t i = 0; i < n; i++) row[i] *= factor;
@@ -214,7 +208,7 @@ static void head_evaluate(const ot_kernel_call *call) {
     for (int64_t r = 0; r < rows.n; r++) {
       const ot_real *const row = h.logits + r * h.layout.stride;
       const int32_t target = h.targets[first + r];
-      const ot_real largest = row_max(row, h.V);
+      const ot_real largest = ot_row_largest(row, h.V);
       h.nats[r] = 0;
       if (target < 0) continue;
       h.nats[r] = nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
@@ -244,7 +238,7 @@ static void head_score(const ot_kernel_call *call) {
     for (int64_t r = 0; r < rows.n; r++) {
       const ot_real *const row = h.logits + r * h.layout.stride;
       const int32_t target = h.targets[first + r];
-      const ot_real largest = row_max(row, h.V);
+      const ot_real largest = ot_row_largest(row, h.V);
       greedy[first + r] = row_find(row, h.V, largest);
       logprob[first + r] = 0;
       if (target < 0) continue;
