@@ -277,7 +277,6 @@ static const ot_key model_keys[] = {
      .help = "layers before the first with a window",
      .variants = QWEN2 | QWEN3},
     {.name = "sliding_window_pattern",
-     .also = "_sliding_window_pattern",
      .type = OT_KEY_INTEGER,
      .offset = offsetof(ot_model_keys, sliding_window_pattern),
      .minimum = 1,
@@ -449,7 +448,7 @@ static const char inert[] =
     "decoder_start_token_id|task_specific_params|problem_type|attn_implementation|"
     "_attn_implementation|_attn_implementation_autoset|_attn_implementation_internal|"
     "gradient_checkpointing|summary_type|summary_use_proj|summary_activation|"
-    "summary_proj_to_labels|summary_first_dropout|n_ctx";
+    "summary_proj_to_labels|summary_first_dropout|n_ctx|_sliding_window_pattern";
 
 // What a family takes where the row's own default is another family's (transformers 5.23; 4.x is
 // the same but where a comment says otherwise).

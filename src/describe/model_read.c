@@ -112,21 +112,23 @@ static void fill_mathematics(reading *r) {
   out->initializer_range = keys->initializer_range;
 }
 
+// An id beyond the vocabulary names no token: a small model made from a family's defaults has one.
+static int64_t known_token(const ot_model_keys *keys, int64_t id) {
+  return id < keys->vocab_size ? id : -1;
+}
+
 static ot_status fill_tokens(reading *r) {
   const ot_model_keys *const keys = r->keys;
   ot_model *const out = r->out;
-  // A default of the family may lie beyond a small vocabulary; only what was given must not.
-  const bool bos_given = r->tree && given(r->tree, "bos_token_id");
-  const bool eos_given = r->tree && given(r->tree, "eos_token_id");
   out->dtype = (ot_dtype)keys->dtype;
-  out->bos_id = bos_given || keys->bos_id < keys->vocab_size ? keys->bos_id : -1;
-  out->pad_id = keys->pad_id;
+  out->bos_id = known_token(keys, keys->bos_id);
+  out->pad_id = known_token(keys, keys->pad_id);
   OT_CHECK(keys->num_eos <= OT_MAX_EOS, OT_USAGE,
            "model: eos_token_id has %lld entries; allowed: up to %d (%s)", (long long)keys->num_eos,
            OT_MAX_EOS, place(r, given(r->tree, "eos_token_id")));
   for (int64_t i = 0; i < keys->num_eos; i++) {
-    if (!eos_given && keys->eos_id[i] >= keys->vocab_size) continue;
-    out->eos_id[out->num_eos++] = keys->eos_id[i];
+    const int64_t id = known_token(keys, keys->eos_id[i]);
+    if (id >= 0) out->eos_id[out->num_eos++] = id;
   }
   return OT_OK;
 }

@@ -303,13 +303,11 @@ static void shapes_must_fit_each_other(void **state) {
   refuse("{\"model_type\": \"llama\", \"hidden_size\": 100, \"num_attention_heads\": 3}",
          "num_attention_heads=3 does not divide hidden_size=100", "head_dim");
   refuse("{\"model_type\": \"llama\", \"head_dim\": 33}", "head_dim=33", "even");
-  refuse("{\"model_type\": \"llama\", \"vocab_size\": 100, \"eos_token_id\": 100}",
-         "eos_token_id=100", "vocab_size=100");
   refuse("{\"model_type\": \"gpt2\", \"resid_pdrop\": 1.0}", "resid_pdrop", "below 1");
   refuse("{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", "num_hidden_layers: 0",
          "1 to 512");
   const ot_model small = accept("{\"model_type\": \"gpt2\", \"vocab_size\": 100}");
-  assert_int_equal(small.num_eos, 0);  // the default eos lies beyond this vocabulary
+  assert_int_equal(small.num_eos, 0);  // the family's eos lies beyond this vocabulary
   const ot_model odd = accept(
       "{\"model_type\": \"llama\", \"hidden_size\": 60, \"num_attention_heads\": 7, \"head_dim\":"
       " 10, \"num_key_value_heads\": null}");

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares how orthant and transformers read config.json, and what orthant writes.
+
+Each case is a small config.json: every family with all keys left to their defaults, public shapes,
+both spellings of rotary parameters, windows. transformers reads it; orthant reads it and prints what
+it means as a config.json; transformers reads that too. Both must mean the same. The presets must
+have as many parameters as transformers' own modules.
+
+  tools/check_model_defaults.py [build/orthant]      needs transformers and torch; not part of `check`
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ORTHANT = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "orthant")
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 8192}
+SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
+         "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
+CASES = [{"model_type": t} for t in
+         ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text")]
+CASES += [
+    {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
+    {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
+    {"model_type": "gpt2", "resid_pdrop": 0.0, "attn_pdrop": 0.2, "embd_pdrop": 0.3},
+    {"model_type": "llama", **SMALL, "tie_word_embeddings": True, "attention_bias": True,
+     "mlp_bias": True, "rope_theta": 5e5, "eos_token_id": [3, 4], "bos_token_id": None},
+    {"model_type": "llama", **SMALL, "max_position_embeddings": 131072, "rope_theta": 5e5,
+     "rope_scaling": LLAMA3},
+    {"model_type": "llama", **SMALL, "max_position_embeddings": 131072,
+     "rope_parameters": {**LLAMA3, "rope_theta": 5e5}},
+    {"model_type": "llama", **SMALL, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    {"model_type": "llama", **SMALL, "head_dim": 16, "num_key_value_heads": None},
+    {"model_type": "qwen2", **SMALL, "use_sliding_window": True, "sliding_window": 16,
+     "max_window_layers": 3},
+    {"model_type": "qwen3", **SMALL, "head_dim": 20, "use_sliding_window": True,
+     "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"] * 3
+     + ["full_attention"]},
+    {"model_type": "olmo2", **SMALL, "rope_theta": 5e5, "rms_norm_eps": 1e-6},
+    {"model_type": "mistral", **SMALL, "sliding_window": None},
+    {"model_type": "mistral", **SMALL, "sliding_window": 32},
+    {"model_type": "mistral", **SMALL, "sliding_window": 32,
+     "layer_types": ["sliding_attention"] * 4 + ["full_attention"] * 3},
+    {"model_type": "gemma3_text", **SMALL, "head_dim": 20, "sliding_window_pattern": 3,
+     "sliding_window": 16, "rope_theta": 2e6, "rope_local_base_freq": 3e4,
+     "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "query_pre_attn_scalar": 168},
+    {"model_type": "gemma3_text", **SMALL, "head_dim": 20, "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+]
+KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
+        "rms_norm_eps", "layer_norm_epsilon", "initializer_range", "tie_word_embeddings",
+        "attention_bias", "mlp_bias", "scale_attn_weights", "query_pre_attn_scalar",
+        "rope_parameters", "layer_types", "attention_dropout", "attn_pdrop", "embd_pdrop",
+        "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id"]
+ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
+
+
+def effective(config):
+    """What a configuration means to the modules, in one spelling."""
+    values = {key: getattr(config, key, None) for key in KEYS}
+    for key in ("hidden_act", "hidden_activation", "activation_function"):
+        if hasattr(config, key):
+            values["activation"] = ACTIVATIONS.get(getattr(config, key), getattr(config, key))
+    if config.model_type == "gpt2":
+        values["n_inner"] = config.n_inner or 4 * config.n_embd
+        values["rope_parameters"] = None
+    else:
+        values["head_dim"] = values["head_dim"] or config.hidden_size // config.num_attention_heads
+    window = getattr(config, "sliding_window", None)
+    types = values.pop("layer_types") or ["sliding_attention"] * config.num_hidden_layers
+    values["windows"] = [window if t == "sliding_attention" else None for t in types]
+    for rope in (values["rope_parameters"], *(values["rope_parameters"] or {}).values()):
+        if isinstance(rope, dict):
+            rope.pop("type", None)
+    values["vocab_beyond"] = None
+    for key in ("bos_token_id", "eos_token_id"):  # defaults of a family beyond a small vocabulary
+        ids = values[key] if isinstance(values[key], list) else [values[key]]
+        if any(i is not None and i >= config.vocab_size for i in ids):
+            values[key] = None
+    return values
+
+
+def through_orthant(path):
+    done = subprocess.run([ORTHANT, "presets", str(path), "--json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{path.read_text()}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def load(directory, config):
+    (directory / "config.json").write_text(json.dumps(config))
+    return AutoConfig.from_pretrained(directory)
+
+
+def compare(name, config, directory):
+    theirs = load(directory, config)
+    ours = load(directory, through_orthant(directory / "config.json")["config"])
+    a, b = effective(theirs), effective(ours)
+    wrong = [f"{key}: transformers {a[key]!r}, orthant {b[key]!r}" for key in a if a[key] != b.get(key)]
+    # What transformers itself writes must be read, too.
+    theirs.save_pretrained(directory)
+    again = effective(load(directory, through_orthant(directory / "config.json")["config"]))
+    wrong += [f"saved {key}: {a[key]!r}, orthant {again[key]!r}" for key in a if a[key] != again[key]]
+    print(("wrong " if wrong else "ok    ") + name + "".join("\n      " + w for w in wrong))
+    return len(wrong)
+
+
+def count(path):
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**json.loads(path.read_text())))
+    theirs = sum(p.numel() for p in model.parameters())
+    ours = through_orthant(path)["parameters"]
+    print(("ok    " if ours == theirs else "wrong ") + f"{path.stem}: {theirs} {ours}")
+    return ours != theirs
+
+
+def main():
+    wrong = 0
+    presets = sorted((ROOT / "presets" / "models").glob("*.json"))
+    with tempfile.TemporaryDirectory() as folder:
+        directory = pathlib.Path(folder)
+        for case in CASES:
+            wrong += compare(json.dumps(case), case, directory)
+        for path in presets:
+            wrong += compare(path.stem, json.loads(path.read_text()), directory)
+    for path in presets:
+        wrong += count(path)
+    print(f"{wrong} differences")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
