@@ -16,10 +16,12 @@ import sys
 import tempfile
 
 import torch
+import transformers
 from transformers import AutoConfig, AutoModelForCausalLM
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ORTHANT = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "orthant")
+TRANSFORMERS_4 = int(transformers.__version__.split(".")[0]) < 5
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8192}
@@ -65,6 +67,18 @@ KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden
 ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
 
 
+def old_rope(config):
+    """rope_parameters as transformers 5 would write what transformers 4 read."""
+    scaling = dict(getattr(config, "rope_scaling", None) or {})
+    one = {"rope_type": scaling.pop("rope_type", scaling.pop("type", "default")),
+           "rope_theta": config.rope_theta, **scaling}
+    one.pop("type", None)
+    if config.model_type != "gemma3_text":
+        return one
+    local = {"rope_type": "default", "rope_theta": config.rope_local_base_freq}
+    return {"full_attention": one, "sliding_attention": local}
+
+
 def effective(config):
     """What a configuration means to the modules, in one spelling."""
     values = {key: getattr(config, key, None) for key in KEYS}
@@ -76,13 +90,14 @@ def effective(config):
         values["rope_parameters"] = None
     else:
         values["head_dim"] = values["head_dim"] or config.hidden_size // config.num_attention_heads
+        if TRANSFORMERS_4:
+            values["rope_parameters"] = old_rope(config)
     window = getattr(config, "sliding_window", None)
     types = values.pop("layer_types") or ["sliding_attention"] * config.num_hidden_layers
     values["windows"] = [window if t == "sliding_attention" else None for t in types]
     for rope in (values["rope_parameters"], *(values["rope_parameters"] or {}).values()):
         if isinstance(rope, dict):
             rope.pop("type", None)
-    values["vocab_beyond"] = None
     for key in ("bos_token_id", "eos_token_id"):  # defaults of a family beyond a small vocabulary
         ids = values[key] if isinstance(values[key], list) else [values[key]]
         if any(i is not None and i >= config.vocab_size for i in ids):
@@ -130,6 +145,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder)
         for case in CASES:
+            if TRANSFORMERS_4 and "rope_parameters" in case:
+                continue  # it does not read them
             wrong += compare(json.dumps(case), case, directory)
         for path in presets:
             wrong += compare(path.stem, json.loads(path.read_text()), directory)

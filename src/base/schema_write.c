@@ -19,11 +19,14 @@ static ot_node *choice_node(ot_arena *arena, const char *choice) {
 // What a null stands for is written as null, unless it is an ordinary value of the key (a dropout
 // of 0 stays 0).
 static ot_node *word_or_null(ot_node *node, const ot_key *key) {
-  if (!key->null_text || !ot_text_equal(node->text, key->null_text)) return node;
-  const bool usual = key->fallback && ot_text_equal(key->fallback, "null");
+  if (!key->null_text) return node;
   double value = 0;
-  const bool number = ot_number_parse(node->text, false, &value);
-  if (usual || (number && value < key->minimum)) node->kind = OT_NODE_NULL;
+  double null_value = 1;
+  const bool number = ot_number_parse(node->text, false, &value) &&
+                      ot_number_parse(key->null_text, false, &null_value);
+  const bool same = number ? value == null_value : ot_text_equal(node->text, key->null_text);
+  const bool usual = key->fallback && ot_text_equal(key->fallback, "null");
+  if (same && (usual || (number && value < key->minimum))) node->kind = OT_NODE_NULL;
   return node;
 }
 
