@@ -94,6 +94,8 @@ const ot_region *ot_schedule_region(const ot_schedule *schedule, const char *nam
 
 // ---- cost ----
 
+const char *ot_task_name(const ot_task *task) { return ot_op_info_of(task->op)->name; }
+
 ot_cost ot_task_cost(const ot_task *task) {
   ot_op_types types;
   for (int i = 0; i < OT_MAX_INPUTS; i++) types.in[i] = task->in[i].type;

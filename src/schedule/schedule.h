@@ -198,6 +198,9 @@ const char *ot_lane_name(ot_lane lane);
 const char *ot_base_name(ot_base base);
 const char *ot_memory_class_name(ot_memory_class class);
 
+// Name of what a task does: its op's.
+const char *ot_task_name(const ot_task *task);
+
 // Cost of one task: matrix FLOPs, other FLOPs, bytes.
 ot_cost ot_task_cost(const ot_task *task);
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines are made in an arena that is emptied after each, and written whole.
+#include "train/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json_writer.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "device/heap.h"
+#include "train/disk.h"
+
+enum { LOSS_DIGITS = 17, NUMBER_BYTES = 32 };
+
+struct ot_metrics {
+  ot_heap heap;
+  ot_arena arena;
+  char path[OT_PATH_BYTES];
+  int file;        // -1 when closed
+  int64_t length;  // bytes of whole lines
+  ot_json_writer line;
+};
+
+// ---- what is there when a run goes on ----
+
+// The step of a line as this file's writer begins it; -1 for any other text.
+static int64_t step_of_line(const char *line) {
+  static const char start[] = "{\"step\":";
+  if (strncmp(line, start, sizeof start - 1) != 0) return -1;
+  char *end = NULL;
+  const long long step = strtoll(line + sizeof start - 1, &end, 10);
+  return *end == ',' || *end == '}' ? step : -1;
+}
+
+// Bytes of the lines that belong to the first `step` steps.
+static ot_status measure_kept(const char *path, FILE *file, int64_t step, int64_t *kept) {
+  char *line = NULL;
+  size_t capacity = 0;
+  *kept = 0;
+  for (ssize_t length; (length = getline(&line, &capacity, file)) > 0; *kept += length)
+    if (line[length - 1] != '\n' || step_of_line(line) > step) break;
+  free(line);
+  if (ferror(file)) return ot_disk_fail("read", path, errno);
+  return OT_OK;
+}
+
+static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
+  FILE *const file = fopen(metrics->path, "rb");
+  if (file == NULL) return ot_disk_fail("read", metrics->path, errno);
+  const ot_status status = measure_kept(metrics->path, file, step, &metrics->length);
+  fclose(file);
+  OT_TRY(status);
+  if (ftruncate(metrics->file, metrics->length) != 0)
+    return ot_disk_fail("cut", metrics->path, errno);
+  return ot_metrics_sync(metrics);
+}
+
+ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out) {
+  ot_metrics *metrics = calloc(1, sizeof *metrics);
+  OT_CHECK(metrics != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
+  metrics->arena = ot_heap_arena_create(&metrics->heap);
+  metrics->line = ot_json_begin(&metrics->arena, 0);
+  ot_text_format(metrics->path, sizeof metrics->path, "%s", path);
+  metrics->file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  ot_status status =
+      metrics->file < 0 ? ot_disk_fail("create", path, errno) : cut_later_lines(metrics, step);
+  if (status != OT_OK) ot_metrics_destroy(&metrics);
+  *out = metrics;
+  return status;
+}
+
+void ot_metrics_destroy(ot_metrics **metrics) {
+  if (*metrics == NULL) return;
+  if ((*metrics)->file >= 0) close((*metrics)->file);
+  ot_heap_release(&(*metrics)->heap);
+  free(*metrics);
+  *metrics = NULL;
+}
+
+// ---- lines ----
+
+static void print_loss(ot_json_writer *json, const char *key, double loss_nats) {
+  char text[NUMBER_BYTES];
+  if (isfinite(loss_nats))
+    ot_number_print(text, sizeof text, loss_nats, LOSS_DIGITS);
+  else
+    ot_text_format(text, sizeof text, "null");
+  ot_json_raw(json, key, text);
+}
+
+static void print_count(ot_json_writer *json, const char *key, int64_t count) {
+  if (count >= 0)
+    ot_json_integer(json, key, count);
+  else
+    ot_json_null(json, key);
+}
+
+static void print_exposed(ot_json_writer *json, const ot_metrics_exposed *exposed) {
+  ot_json_object(json, "exposed_seconds");
+  ot_json_real(json, "tp", exposed->tp_s);
+  ot_json_real(json, "cp", exposed->cp_s);
+  ot_json_real(json, "ep", exposed->ep_s);
+  ot_json_real(json, "pp", exposed->pp_s);
+  ot_json_real(json, "dp", exposed->dp_s);
+  ot_json_end(json);
+}
+
+// The writer keeps its text's memory from line to line.
+static ot_json_writer *begin_line(ot_metrics *metrics, int64_t step) {
+  metrics->line.length = 0;
+  metrics->line.filled = 0;
+  ot_json_object(&metrics->line, NULL);
+  ot_json_integer(&metrics->line, "step", step);
+  return &metrics->line;
+}
+
+static ot_status end_line(ot_metrics *metrics) {
+  ot_json_writer *const json = &metrics->line;
+  ot_json_end(json);
+  // The terminating zero becomes the end of the line.
+  json->text[json->length] = '\n';
+  const int64_t bytes = json->length + 1;
+  const ot_status status =
+      ot_disk_write_at(metrics->file, metrics->path, metrics->length, json->text, bytes);
+  json->text[json->length] = '\0';
+  if (status == OT_OK)
+    metrics->length += bytes;
+  else
+    (void)!ftruncate(metrics->file, metrics->length);
+  return status;
+}
+
+ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step) {
+  ot_json_writer *const json = begin_line(metrics, step->step);
+  print_loss(json, "loss", step->loss_nats);
+  ot_json_real(json, "grad_norm", step->gradient_norm);
+  ot_json_real(json, "lr", step->learning_rate);
+  print_count(json, "tokens", step->tokens);
+  ot_json_real(json, "step_seconds", step->step_s);
+  ot_json_real(json, "tokens_per_second", step->tokens_per_s);
+  ot_json_real(json, "mfu", step->mfu);
+  ot_json_real(json, "predicted_step_seconds", step->predicted_step_s);
+  print_exposed(json, &step->exposed);
+  ot_json_real(json, "bubble_fraction", step->bubble_fraction);
+  print_count(json, "memory_peak_bytes", step->memory_peak_bytes);
+  print_count(json, "memory_planned_bytes", step->memory_planned_bytes);
+  ot_json_real(json, "noise_scale_tokens", step->noise_scale_tokens);
+  for (int i = 0; i < step->num_health; i++)
+    ot_json_real(json, step->health[i].name, step->health[i].value);
+  return end_line(metrics);
+}
+
+ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
+                                      double loss_nats) {
+  enum { KEY_BYTES = 512 };
+  char key[KEY_BYTES];
+  const bool named = name != NULL && name[0] != '\0';
+  ot_text_format(key, sizeof key, named ? "val_loss/%s" : "val_loss", name);
+  print_loss(begin_line(metrics, step), key, loss_nats);
+  return end_line(metrics);
+}
+
+ot_status ot_metrics_sync(ot_metrics *metrics) {
+  if (fsync(metrics->file) != 0) return ot_disk_fail("sync", metrics->path, errno);
+  return OT_OK;
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts joined by two spaces, most important first.
+#include "train/status_line.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "base/text.h"
+
+enum { PART_BYTES = 64 };
+
+int64_t ot_duration_print(char *out, int64_t capacity, double seconds) {
+  const int64_t whole = (int64_t)(seconds + 0.5);
+  const long long days = whole / 86400, hours = whole / 3600 % 24;
+  const long long minutes = whole / 60 % 60, rest = whole % 60;
+  if (days > 0) return ot_text_format(out, capacity, "%lldd%02lldh", days, hours);
+  if (hours > 0) return ot_text_format(out, capacity, "%lldh%02lldm", hours, minutes);
+  if (minutes > 0) return ot_text_format(out, capacity, "%lldm%02llds", minutes, rest);
+  return ot_text_format(out, capacity, "%llds", rest);
+}
+
+int64_t ot_rate_print(char *out, int64_t capacity, double value) {
+  static const char *const units[] = {"", "k", "M", "G", "T"};
+  int unit = 0;
+  while (unit < 4 && value >= 999.5) {
+    value /= 1000;
+    unit++;
+  }
+  // Three digits: the rounding must not add a fourth.
+  const int decimals = value >= 99.95 || unit == 0 ? 0 : value >= 9.995 ? 1 : 2;
+  if (decimals == 0) return ot_text_format(out, capacity, "%.0f%s", value, units[unit]);
+  if (decimals == 1) return ot_text_format(out, capacity, "%.1f%s", value, units[unit]);
+  return ot_text_format(out, capacity, "%.2f%s", value, units[unit]);
+}
+
+// Appends a part when it fits; false when the line is full.
+static bool append_part(char *out, int64_t capacity, int64_t *length, const char *part) {
+  const char *const separator = *length > 0 ? "  " : "";
+  const int64_t added = ot_text_length(separator) + ot_text_length(part);
+  if (*length + added >= capacity) return false;
+  *length += ot_text_format(out + *length, capacity - *length, "%s%s", separator, part);
+  return true;
+}
+
+static void print_step(char *part, const ot_status_line *status) {
+  if (status->num_steps > 0)
+    ot_text_format(part, PART_BYTES, "step %lld/%lld %.1f%%", (long long)status->step,
+                   (long long)status->num_steps,
+                   100.0 * (double)status->step / (double)status->num_steps);
+  else
+    ot_text_format(part, PART_BYTES, "step %lld", (long long)status->step);
+}
+
+static void print_mfu(char *part, const ot_status_line *status) {
+  int64_t used = 0;
+  if (!isnan(status->mfu)) used = ot_text_format(part, PART_BYTES, "MFU %.1f%%", 100 * status->mfu);
+  if (used > 0 && !isnan(status->planned_mfu))
+    ot_text_format(part + used, PART_BYTES - used, " (plan %.1f%%)", 100 * status->planned_mfu);
+}
+
+// In the unit that suits the capacity, or the peak where that is unknown.
+static void print_memory(char *part, const ot_status_line *status) {
+  const double mebibyte = 1048576, gibibyte = 1073741824;
+  const double peak = (double)status->memory_peak_bytes;
+  const double capacity = (double)status->memory_capacity_bytes;
+  if (peak < 0) return;
+  const bool giga = (capacity > 0 ? capacity : peak) >= gibibyte;
+  const double unit = giga ? gibibyte : mebibyte;
+  const char *const name = giga ? "GiB" : "MiB";
+  if (capacity > 0)
+    ot_text_format(part, PART_BYTES, "peak %.1f/%.3g %s", peak / unit, capacity / unit, name);
+  else
+    ot_text_format(part, PART_BYTES, "peak %.1f %s", peak / unit, name);
+}
+
+int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *status,
+                             int columns) {
+  char parts[7][PART_BYTES] = {{0}};
+  print_step(parts[0], status);
+  if (!isnan(status->loss_nats))
+    ot_text_format(parts[1], PART_BYTES, "loss %.3f", status->loss_nats);
+  if (!isnan(status->gradient_norm))
+    ot_text_format(parts[2], PART_BYTES, "gnorm %.2f", status->gradient_norm);
+  if (!isnan(status->tokens_per_s)) {
+    char rate[PART_BYTES];
+    ot_rate_print(rate, sizeof rate, status->tokens_per_s);
+    ot_text_format(parts[3], PART_BYTES, "%s tok/s", rate);
+  }
+  print_mfu(parts[4], status);
+  print_memory(parts[5], status);
+  if (!isnan(status->remaining_s)) {
+    char left[PART_BYTES];
+    ot_duration_print(left, sizeof left, status->remaining_s);
+    ot_text_format(parts[6], PART_BYTES, "eta %s", left);
+  }
+  const int64_t room = columns > 0 && columns < capacity ? columns + 1 : capacity;
+  int64_t length = 0;
+  out[0] = '\0';
+  for (int i = 0; i < 7; i++)
+    if (parts[i][0] != '\0' && !append_part(out, room, &length, parts[i])) break;
+  return length;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The line that says how a run is going:
+//   step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  MFU 41.2% (plan 43.0%)  peak 61.3/80
+//   GiB  eta 3h12m
+// Only text: cli/ decides whether it is written over itself on a terminal or one below the other.
+#pragma once
+
+#include <stdint.h>
+
+// Unknown: NaN for reals, -1 for counts; what is unknown is left out.
+typedef struct ot_status_line {
+  int64_t step, num_steps;
+  double loss_nats;
+  double gradient_norm;
+  double tokens_per_s;
+  double mfu, planned_mfu;  // 0 to 1
+  int64_t memory_peak_bytes, memory_capacity_bytes;
+  double remaining_s;
+} ot_status_line;
+
+// Writes the line without its end. With `columns` > 0, parts from the right are left out until it
+// fits. Returns the length.
+int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *status,
+                             int columns);
+
+// "3h12m", "2d04h", "12m30s", "45s".
+int64_t ot_duration_print(char *out, int64_t capacity, double seconds);
+
+// "412k", "1.23M", "987", three digits.
+int64_t ot_rate_print(char *out, int64_t capacity, double value);

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events are written as they come, through zlib in both cases (it copies when not compressing).
+// Times are rounded to nanoseconds once, start and end apart, so that what touches still touches.
+#include "train/trace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/json_writer.h"
+#include "base/text.h"
+#include "device/heap.h"
+#include "train/disk.h"
+
+enum { FLUSH_BYTES = 1 << 16 };
+
+struct ot_trace {
+  ot_heap heap;
+  ot_arena arena;
+  char path[OT_PATH_BYTES], partial[OT_PATH_BYTES];
+  gzFile file;  // null when closed
+  ot_json_writer json;
+};
+
+static ot_status write_failed(const ot_trace *trace) {
+  int code = Z_OK;
+  if (trace->file != NULL) gzerror(trace->file, &code);
+  return ot_disk_fail("write", trace->path, code == Z_ERRNO && errno != 0 ? errno : EIO);
+}
+
+static ot_status flush(ot_trace *trace) {
+  ot_json_writer *const json = &trace->json;
+  if (json->length == 0) return OT_OK;
+  const int written = gzwrite(trace->file, json->text, (unsigned)json->length);
+  if (written != json->length) return write_failed(trace);
+  json->length = 0;
+  return OT_OK;
+}
+
+static ot_status flush_when_full(ot_trace *trace) {
+  return trace->json.length >= FLUSH_BYTES ? flush(trace) : OT_OK;
+}
+
+ot_status ot_trace_create(const char *path, ot_trace **out) {
+  ot_trace *trace = calloc(1, sizeof *trace);
+  OT_CHECK(trace != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
+  ot_text_format(trace->path, sizeof trace->path, "%s", path);
+  ot_text_format(trace->partial, sizeof trace->partial, "%s.partial", path);
+  trace->arena = ot_heap_arena_create(&trace->heap);
+  trace->json = ot_json_begin(&trace->arena, 0);
+  trace->file = gzopen(trace->partial, ot_text_ends_with(path, ".gz") ? "wb6" : "wbT");
+  const int error = errno;
+  *out = trace;
+  if (trace->file == NULL) {
+    ot_trace_destroy(out);
+    return ot_disk_fail("create", path, error);
+  }
+  ot_json_object(&trace->json, NULL);
+  ot_json_text(&trace->json, "displayTimeUnit", "ms");
+  ot_json_array(&trace->json, "traceEvents");
+  return OT_OK;
+}
+
+void ot_trace_destroy(ot_trace **trace) {
+  if (*trace == NULL) return;
+  if ((*trace)->file != NULL) {
+    gzclose((*trace)->file);
+    unlink((*trace)->partial);
+  }
+  ot_heap_release(&(*trace)->heap);
+  free(*trace);
+  *trace = NULL;
+}
+
+static ot_status write_name(ot_trace *trace, const char *kind, int pid, int tid, const char *name) {
+  ot_json_writer *const json = &trace->json;
+  ot_json_object(json, NULL);
+  ot_json_text(json, "name", kind);
+  ot_json_text(json, "ph", "M");
+  ot_json_integer(json, "pid", pid);
+  ot_json_integer(json, "tid", tid);
+  ot_json_object(json, "args");
+  ot_json_text(json, "name", name);
+  ot_json_end(json);
+  ot_json_end(json);
+  return flush_when_full(trace);
+}
+
+ot_status ot_trace_name_process(ot_trace *trace, int pid, const char *name) {
+  return write_name(trace, "process_name", pid, 0, name);
+}
+
+ot_status ot_trace_name_thread(ot_trace *trace, int pid, int tid, const char *name) {
+  return write_name(trace, "thread_name", pid, tid, name);
+}
+
+static int64_t nanoseconds(double seconds) {
+  return (int64_t)(seconds * 1e9 + (seconds < 0 ? -0.5 : 0.5));
+}
+
+// Microseconds with three decimals.
+static void write_time(ot_json_writer *json, const char *key, int64_t time_ns) {
+  char text[40];
+  const int64_t size = time_ns < 0 ? -time_ns : time_ns;
+  ot_text_format(text, sizeof text, "%s%lld.%03lld", time_ns < 0 ? "-" : "",
+                 (long long)(size / 1000), (long long)(size % 1000));
+  ot_json_raw(json, key, text);
+}
+
+ot_status ot_trace_write(ot_trace *trace, const ot_trace_event *event) {
+  const int64_t start_ns = nanoseconds(event->start_s), end_ns = nanoseconds(event->end_s);
+  ot_json_writer *const json = &trace->json;
+  ot_json_object(json, NULL);
+  ot_json_text(json, "name", event->name);
+  ot_json_text(json, "cat", event->category);
+  ot_json_text(json, "ph", "X");
+  write_time(json, "ts", start_ns);
+  write_time(json, "dur", end_ns - start_ns);
+  ot_json_integer(json, "pid", event->pid);
+  ot_json_integer(json, "tid", event->tid);
+  if (event->arguments != NULL) ot_json_raw(json, "args", event->arguments);
+  ot_json_end(json);
+  return flush_when_full(trace);
+}
+
+// ---- timelines ----
+
+// When the tasks of an entry ran.
+typedef struct entry_extent {
+  double start_s, end_s;  // 0, 0 before the first
+  bool seen, written;
+} entry_extent;
+
+typedef struct timeline_writer {
+  ot_trace *trace;
+  const ot_timeline *timeline;
+  const ot_schedule *schedule;
+  double offset_s;
+  entry_extent *extents;  // [num_entries]
+} timeline_writer;
+
+static void find_extents(const ot_timeline *timeline, entry_extent *extents) {
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    entry_extent *const extent = &extents[span->entry];
+    if (!extent->seen || span->start_s < extent->start_s) extent->start_s = span->start_s;
+    if (!extent->seen || span->end_s > extent->end_s) extent->end_s = span->end_s;
+    extent->seen = true;
+  }
+}
+
+static const ot_entry *entry_of(const timeline_writer *w, int32_t entry) {
+  return &w->schedule->orders[w->timeline->order].entries[entry];
+}
+
+static ot_status write_entry(const timeline_writer *w, int32_t index) {
+  enum { ARGUMENT_BYTES = 128 };
+  const ot_entry *const entry = entry_of(w, index);
+  entry_extent *const extent = &w->extents[index];
+  char arguments[ARGUMENT_BYTES];
+  ot_text_format(arguments, sizeof arguments, "{\"entry\":%d,\"block\":%d,\"micro_batch\":%d}",
+                 index, entry->block, entry->micro_batch);
+  extent->written = true;
+  const ot_trace_event event = {.name = w->schedule->segments[entry->segment].name,
+                                .category = ot_phase_name(entry->phase),
+                                .start_s = extent->start_s + w->offset_s,
+                                .end_s = extent->end_s + w->offset_s,
+                                .pid = w->timeline->rank,
+                                .tid = (int)entry->lane,
+                                .arguments = arguments};
+  return ot_trace_write(w->trace, &event);
+}
+
+static ot_status write_span(const timeline_writer *w, const ot_span *span) {
+  enum { ARGUMENT_BYTES = 192 };
+  const ot_entry *const entry = entry_of(w, span->entry);
+  const ot_task *const task = &w->schedule->segments[entry->segment].tasks[span->task];
+  char arguments[ARGUMENT_BYTES];
+  ot_text_format(
+      arguments, sizeof arguments,
+      "{\"entry\":%d,\"task\":%d,\"block\":%d,\"micro_batch\":%d,\"matrix_flops\":%.15g}",
+      span->entry, span->task, entry->block, entry->micro_batch, ot_task_cost(task).matrix_flops);
+  const ot_trace_event event = {.name = ot_task_name(task),
+                                .category = ot_phase_name(entry->phase),
+                                .start_s = span->start_s + w->offset_s,
+                                .end_s = span->end_s + w->offset_s,
+                                .pid = w->timeline->rank,
+                                .tid = (int)task->lane,
+                                .arguments = arguments};
+  return ot_trace_write(w->trace, &event);
+}
+
+static ot_status write_names(const timeline_writer *w) {
+  const int pid = w->timeline->rank;
+  char name[32];
+  ot_text_format(name, sizeof name, "rank %d", pid);
+  OT_TRY(ot_trace_name_process(w->trace, pid, name));
+  for (int lane = 0; lane < OT_LANES; lane++)
+    OT_TRY(ot_trace_name_thread(w->trace, pid, lane, ot_lane_name((ot_lane)lane)));
+  return OT_OK;
+}
+
+static ot_status write_spans(timeline_writer *w) {
+  find_extents(w->timeline, w->extents);
+  OT_TRY(write_names(w));
+  for (int64_t i = 0; i < w->timeline->num_spans; i++) {
+    const ot_span *const span = &w->timeline->spans[i];
+    if (!w->extents[span->entry].written) OT_TRY(write_entry(w, span->entry));
+    OT_TRY(write_span(w, span));
+  }
+  return OT_OK;
+}
+
+ot_status ot_trace_write_timeline(ot_trace *trace, const ot_timeline *timeline,
+                                  const ot_schedule *schedule, double offset_s) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const int num_entries = schedule->orders[timeline->order].num_entries;
+  timeline_writer w = {.trace = trace,
+                       .timeline = timeline,
+                       .schedule = schedule,
+                       .offset_s = offset_s,
+                       .extents = ot_arena_array(&arena, num_entries, sizeof *w.extents)};
+  const ot_status status = write_spans(&w);
+  ot_heap_release(&heap);
+  return status;
+}
+
+ot_status ot_trace_finish(ot_trace *trace) {
+  ot_json_end(&trace->json);
+  ot_json_end(&trace->json);
+  OT_TRY(flush(trace));
+  const int code = gzclose(trace->file);
+  trace->file = NULL;
+  if (code != Z_OK) {
+    unlink(trace->partial);
+    return ot_disk_fail("write", trace->path, code == Z_ERRNO && errno != 0 ? errno : EIO);
+  }
+  if (rename(trace->partial, trace->path) != 0)
+    return ot_disk_fail("rename into place", trace->path, errno);
+  return OT_OK;
+}
