@@ -63,7 +63,7 @@ static ot_status initialize_part(ot_instance *instance, int index, const ot_para
   return OT_OK;
 }
 
-static void zero_moments(ot_instance *instance) {
+void ot_instance_zero_moments(ot_instance *instance) {
   const ot_schedule *const schedule = ot_instance_schedule(instance);
   for (int i = 0; i < schedule->num_regions; i++) {
     const ot_region *const region = &schedule->regions[i];
@@ -79,7 +79,7 @@ ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed) {
       OT_TRY(initialize_part(instance, i, &graph->parameters[i].parts[k], seed));
     }
   }
-  zero_moments(instance);
+  ot_instance_zero_moments(instance);
   return OT_OK;
 }
 
@@ -108,6 +108,6 @@ ot_status ot_instance_reset_optimizer(ot_instance *instance) {
     }
     OT_TRY(widen(instance, i));
   }
-  zero_moments(instance);
+  ot_instance_zero_moments(instance);
   return OT_OK;
 }

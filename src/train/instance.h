@@ -77,6 +77,9 @@ ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed);
 // After weights were written: fills the master copies from them and zeroes the moments.
 ot_status ot_instance_reset_optimizer(ot_instance *instance);
 
+// Moments to zero, where there are any.
+void ot_instance_zero_moments(ot_instance *instance);
+
 // Loads one field of micro-batch `micro_batch` of the orders of `kind`; `data` as the field's type.
 void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch,
                             ot_batch_field field, const void *data);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run trains and validates on: its token shards behind one sampler, its tokenizer, and rows
+// of samples ready to be loaded.
+#pragma once
+
+#include "base/arena.h"
+#include "describe/run.h"
+
+// A micro-batch on the host: B sequences of T tokens, R = B*T.
+typedef struct ot_rows {
+  int64_t B, T;
+  int32_t *tokens;      // [R]
+  int32_t *targets;     // [R], -1 = masked
+  int32_t *positions;   // [R]
+  int32_t *doc_starts;  // [R]
+  int64_t *sample_ids;  // [B]
+  int64_t num_targets;  // unmasked
+} ot_rows;
+
+ot_status ot_rows_create(int64_t B, int64_t T, ot_rows *rows);
+void ot_rows_release(ot_rows *rows);
+
+typedef struct ot_feed ot_feed;
+
+// Opens every shard of the run and its tokenizer, and checks them against each other and the model.
+ot_status ot_feed_create(const ot_run *run, ot_feed **out);
+void ot_feed_destroy(ot_feed **feed);
+
+// Samples [first, first + B) of training, drawn for step `step`.
+ot_status ot_feed_train(ot_feed *feed, int64_t step, int64_t first, ot_rows *rows);
+
+// Rows of a validation set that its validation_tokens take.
+int64_t ot_feed_validation_rows(const ot_feed *feed, int set);
+
+// Rows [first, first + B) of a validation set; those behind its end are wholly masked.
+ot_status ot_feed_validation(ot_feed *feed, int set, int64_t first, ot_rows *rows);
+
+// Text of the run's tokenizer.json, or null.
+const char *ot_feed_tokenizer_json(const ot_feed *feed, int64_t *bytes);
+
+// The first sequence of `rows` as text with its ids, masked targets and document starts marked.
+ot_status ot_feed_decode(const ot_feed *feed, const ot_rows *rows, ot_arena *arena,
+                         const char **text);

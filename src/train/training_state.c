@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (weights in full precision).
+#include "train/training_state.h"
+
+#include "describe/model_keys.h"
+#include "train/weights.h"
+
+typedef struct state_kind {
+  const char *prefix;
+  ot_parameter_copy copy;
+} state_kind;
+
+static const state_kind kinds[] = {
+    {"m.", OT_COPY_MOMENT_1}, {"v.", OT_COPY_MOMENT_2}, {"master.", OT_COPY_MASTER}};
+enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
+
+// Everything that saving and loading both need.
+typedef struct state_view {
+  ot_arena *arena;
+  ot_instance *instance;
+  const ot_run *run;
+  ot_weight_map map;
+} state_view;
+
+static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena,
+                      state_view *out) {
+  const ot_graph *const graph = ot_instance_shape(instance);
+  *out = (state_view){.arena = arena, .instance = instance, .run = run};
+  return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
+}
+
+// Muon keeps no second moment: tensors of its matrices have none.
+static const bool *selected(const state_view *v, ot_parameter_copy copy) {
+  if (copy != OT_COPY_MOMENT_2 || v->run->optimizer.name != OT_OPTIMIZER_MUON) return NULL;
+  bool *const keep = ot_arena_array(v->arena, v->map.num_tensors + 1, sizeof *keep);
+  for (int i = 0; i < v->map.num_tensors; i++) {
+    const int parameter = v->map.tensors[i].pieces[0].parameter;
+    keep[i] = v->map.parameters[parameter].kind != OT_PARAMETER_MATRIX;
+  }
+  return keep;
+}
+
+static ot_weight_export export_of(const state_view *v, const char *prefix,
+                                  ot_parameter_copy copy) {
+  ot_weight_access *const access = ot_arena_take(v->arena, sizeof *access);
+  *access = ot_weight_access_of(v->arena, v->instance, copy);
+  return (ot_weight_export){.map = &v->map,
+                            .access = access,
+                            .prefix = prefix,
+                            .dtype = ot_instance_copy_dtype(v->instance, copy),
+                            .selected = selected(v, copy)};
+}
+
+// ---- save ----
+
+static ot_checkpoint_text json_text(ot_arena *arena, const char *name, const ot_node *node) {
+  ot_json_writer writer = ot_json_begin(arena, 2);
+  ot_node_write_json(node, NULL, &writer);
+  return (ot_checkpoint_text){.name = name, .text = writer.text, .bytes = writer.length};
+}
+
+static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena) {
+  const ot_run_parallel *const p = &request->run->parallel;
+  return (ot_manifest){
+      .step = request->position.step,
+      .config = json_text(arena, "", request->settings).text,
+      .mesh = {.pp = p->pp,
+               .vpp = p->vpp,
+               .dp_replicate = p->dp_replicate,
+               .dp_shard = 1,
+               .cp = p->cp,
+               .ep = p->ep,
+               .tp = p->tp,
+               .ranks = 1},
+      .next_sample = request->position.next_sample,
+      .tokens = request->position.tokens,
+  };
+}
+
+static ot_status save(state_view *v, const ot_state_request *request) {
+  const int n = v->map.num_tensors;
+  ot_tensor_source *const model = ot_arena_array(v->arena, n, sizeof *model);
+  ot_tensor_source *const optimizer = ot_arena_array(v->arena, NUM_KINDS * n, sizeof *optimizer);
+  int num_model = 0, num_optimizer = 0;
+  ot_weight_export *const weights = ot_arena_take(v->arena, sizeof *weights);
+  *weights = export_of(v, "", OT_COPY_WEIGHT);
+  ot_weight_sources_build(v->arena, weights, model, &num_model);
+  for (int i = 0; i < NUM_KINDS; i++) {
+    if (!ot_instance_has_copy(v->instance, kinds[i].copy)) continue;
+    ot_weight_export *const state = ot_arena_take(v->arena, sizeof *state);
+    *state = export_of(v, kinds[i].prefix, kinds[i].copy);
+    int count = 0;
+    ot_weight_sources_build(v->arena, state, optimizer + num_optimizer, &count);
+    num_optimizer += count;
+  }
+  const ot_manifest manifest = manifest_of(request, v->arena);
+  ot_checkpoint_text texts[2];
+  int num_texts = 0;
+  texts[num_texts++] = json_text(v->arena, "config.json",
+                                 ot_model_write_config(&request->run->model, v->arena));
+  if (request->tokenizer_json) {
+    texts[num_texts++] = (ot_checkpoint_text){
+        "tokenizer.json", request->tokenizer_json, request->tokenizer_bytes};
+  }
+  const ot_checkpoint_content content = {.num_model = num_model,
+                                         .model = model,
+                                         .num_optimizer = num_optimizer,
+                                         .optimizer = optimizer,
+                                         .num_texts = num_texts,
+                                         .texts = texts,
+                                         .manifest = &manifest};
+  return ot_checkpoint_write(request->path, &content);
+}
+
+ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  state_view v;
+  ot_status status = view(instance, request->run, &arena, &v);
+  if (status == OT_OK) status = save(&v, request);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- load ----
+
+static ot_status load(state_view *v, const char *path, ot_checkpoint *checkpoint,
+                      ot_position *position) {
+  const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
+  OT_CHECK(manifest, OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run", path);
+  OT_CHECK(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT,
+           "%s has no optimizer state", path);
+  ot_weight_access access = ot_weight_access_of(v->arena, v->instance, OT_COPY_WEIGHT);
+  const ot_weight_import into = {.map = &v->map, .access = &access, .num_access = 1};
+  ot_weight_notes notes;
+  OT_TRY(ot_weights_import(v->arena, &into, checkpoint, &notes));
+  ot_instance_zero_moments(v->instance);
+  for (int i = 0; i < NUM_KINDS; i++) {
+    if (!ot_instance_has_copy(v->instance, kinds[i].copy)) continue;
+    const ot_weight_export state = export_of(v, kinds[i].prefix, kinds[i].copy);
+    OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
+  }
+  OT_TRY(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER));
+  *position = (ot_position){.step = manifest->step,
+                            .next_sample = manifest->next_sample,
+                            .tokens = manifest->tokens};
+  return OT_OK;
+}
+
+ot_status ot_training_state_load(ot_instance *instance, const ot_run *run, const char *path,
+                                 ot_position *position) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  state_view v;
+  ot_checkpoint *checkpoint = NULL;
+  ot_status status = view(instance, run, &arena, &v);
+  if (status == OT_OK) status = ot_checkpoint_create(path, true, &checkpoint);
+  if (status == OT_OK) status = load(&v, path, checkpoint, position);
+  ot_checkpoint_destroy(&checkpoint);
+  ot_heap_release(&heap);
+  return status;
+}

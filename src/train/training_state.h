@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run as files: weights, optimizer state and position, saved as a checkpoint and read
+// back bit by bit.
+#pragma once
+
+#include "base/tree.h"
+#include "train/checkpoint.h"
+#include "train/instance.h"
+
+// Where a run stands between two steps.
+typedef struct ot_position {
+  int64_t step;         // completed steps
+  int64_t next_sample;  // global index of the first sample not yet trained on
+  int64_t tokens;       // trained on so far
+} ot_position;
+
+typedef struct ot_state_request {
+  const char *path;            // the checkpoint's directory
+  const ot_run *run;
+  const ot_node *settings;     // resolved configuration (ot_config_load)
+  const char *tokenizer_json;  // text, or null
+  int64_t tokenizer_bytes;
+  ot_position position;
+} ot_state_request;
+
+// Saves. Blocks until the checkpoint is complete.
+ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request);
+
+// Reads the checkpoint at `path` into `instance`, moments and master weights included; every tensor
+// is accounted for. `run` says which tensors have which state.
+ot_status ot_training_state_load(ot_instance *instance, const ot_run *run, const char *path,
+                                 ot_position *position);
