@@ -4,7 +4,7 @@
 
 #include "train/checkpoint_list.h"
 #include "train/config_file.h"
-#include "train/weights.h"
+#include "train/weights_instance.h"
 
 ot_status ot_model_files_open(const char *path, ot_arena *arena, ot_model_files *files) {
   *files = (ot_model_files){0};

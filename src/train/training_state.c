@@ -3,7 +3,7 @@
 #include "train/training_state.h"
 
 #include "describe/model_keys.h"
-#include "train/weights.h"
+#include "train/weights_instance.h"
 
 typedef struct state_kind {
   const char *prefix;
