@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant sample`: continues a prompt with a trained model.
+#include <stdio.h>
+
+#include "base/text.h"
+#include "cli/verbs.h"
+#include "train/encoder.h"
+#include "train/generate.h"
+#include "train/model_files.h"
+#include "train/tokenizer.h"
+
+typedef struct sampling {
+  const ot_options *options;
+  ot_arena *arena;
+  ot_model_files files;
+  ot_tokenizer *tokenizer;
+  ot_instance *instance;
+  ot_token_list prompt;
+  ot_token_list made;
+  bool stream;  // print tokens as they come
+} sampling;
+
+static ot_status encode_prompt(sampling *s) {
+  const char *const text = ot_options_text(s->options, "prompt");
+  ot_encoder *encoder = NULL;
+  OT_TRY(ot_encoder_create(s->tokenizer, &encoder));
+  ot_status status = ot_encoder_encode(encoder, text, ot_text_length(text), &s->prompt);
+  ot_encoder_destroy(&encoder);
+  OT_TRY(status);
+  // An empty prompt starts where documents start: behind the token that ends one.
+  const int32_t eos = ot_tokenizer_eos(s->tokenizer);
+  if (s->prompt.count == 0 && eos >= 0) return ot_token_list_append(&s->prompt, &eos, 1);
+  OT_CHECK(s->prompt.count > 0, OT_USAGE, "the prompt is empty (--prompt)");
+  return OT_OK;
+}
+
+static ot_status create_instance(sampling *s) {
+  const int64_t max_tokens = ot_options_integer(s->options, "max-tokens");
+  const int64_t positions = s->prompt.count + max_tokens;
+  const ot_model *const model = &s->files.model;
+  OT_CHECK(!model->learned_positions || positions <= model->max_positions, OT_USAGE,
+           "prompt and --max-tokens make %lld tokens, the model has positions for %lld",
+           (long long)positions, (long long)model->max_positions);
+  const ot_instance_request request = {
+      .modes = 1u << OT_MODE_PREFILL | 1u << OT_MODE_DECODE,
+      .micro_batch_size = 1,
+      .sequence_length = s->prompt.count > 1 ? s->prompt.count - 1 : 1,
+      .cache_positions = positions,
+      .compute = OT_F32,
+      .storage = OT_F32,
+      .threads = (int)ot_options_integer(s->options, "threads"),
+  };
+  return ot_model_files_instance(&s->files, &request, &s->instance);
+}
+
+static bool take(void *context, int32_t token) {
+  sampling *const s = context;
+  int64_t length = 0;
+  const uint8_t *const bytes = ot_tokenizer_bytes(s->tokenizer, token, &length);
+  if (ot_token_list_append(&s->made, &token, 1) != OT_OK) return false;
+  if (!s->stream) return true;
+  fwrite(bytes, 1, (size_t)length, stdout);
+  fflush(stdout);
+  return true;
+}
+
+static ot_status decode(const sampling *s, const ot_token_list *list, ot_buffer *text) {
+  return ot_tokenizer_decode(s->tokenizer, list->ids, list->count, text);
+}
+
+static ot_status print_json(const sampling *s) {
+  ot_buffer text = {0};
+  ot_status status = decode(s, &s->made, &text);
+  if (status == OT_OK) {
+    ot_json_writer w = ot_json_begin(s->arena, 2);
+    ot_json_object(&w, NULL);
+    ot_json_text(&w, "prompt", ot_options_text(s->options, "prompt"));
+    ot_json_text_bytes(&w, "text", (const char *)text.data, text.length);
+    ot_json_array(&w, "tokens");
+    for (int64_t i = 0; i < s->made.count; i++) ot_json_integer(&w, NULL, s->made.ids[i]);
+    ot_json_end(&w);
+    ot_json_end(&w);
+    puts(w.text);
+  }
+  ot_buffer_release(&text);
+  return status;
+}
+
+static ot_status sample(sampling *s) {
+  const char *const path = ot_options_argument(s->options, 0);
+  OT_TRY(ot_model_files_open(path, s->arena, &s->files));
+  const char *tokenizer = ot_options_text(s->options, "tokenizer");
+  if (!tokenizer) tokenizer = s->files.tokenizer;
+  OT_CHECK(tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer", path);
+  OT_TRY(ot_tokenizer_create(tokenizer, &s->tokenizer));
+  const int64_t vocab = ot_tokenizer_vocab_size(s->tokenizer);
+  OT_CHECK(vocab <= s->files.model.vocab_size, OT_USAGE,
+           "the tokenizer has %lld entries, the model only %lld", (long long)vocab,
+           (long long)s->files.model.vocab_size);
+  OT_TRY(encode_prompt(s));
+  OT_TRY(create_instance(s));
+  s->stream = !ot_options_json(s->options);
+  if (s->stream) fputs(ot_options_text(s->options, "prompt"), stdout);
+  const ot_generate_request request = {
+      .prompt = s->prompt.ids,
+      .num_prompt = s->prompt.count,
+      .max_tokens = ot_options_integer(s->options, "max-tokens"),
+      .temperature = ot_options_real(s->options, "temperature"),
+      .seed = (uint64_t)ot_options_integer(s->options, "seed"),
+      .stop = ot_tokenizer_eos(s->tokenizer),
+      .vocab_size = vocab,
+  };
+  OT_TRY(ot_generate(s->instance, &request, take, s));
+  if (!s->stream) return print_json(s);
+  putchar('\n');
+  return OT_OK;
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  sampling s = {.options = options, .arena = &arena};
+  const ot_status status = sample(&s);
+  ot_instance_destroy(&s.instance);
+  ot_tokenizer_destroy(&s.tokenizer);
+  ot_token_list_release(&s.prompt);
+  ot_token_list_release(&s.made);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {.name = "prompt",
+     .kind = OT_OPTION_TEXT,
+     .value = "TEXT",
+     .fallback = "",
+     .help = "text to continue; empty: the start of a document"},
+    {.name = "max-tokens",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "256",
+     .minimum = 1,
+     .maximum = 1 << 24,
+     .help = "most tokens made"},
+    {.name = "temperature",
+     .kind = OT_OPTION_REAL,
+     .value = "T",
+     .fallback = "0.8",
+     .help = "0 takes the most probable token each time"},
+    {.name = "seed",
+     .kind = OT_OPTION_INTEGER,
+     .value = "S",
+     .fallback = "1",
+     .help = "of the draws; the same seed gives the same text"},
+    {.name = "tokenizer",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "tokenizer.json or bytes, when the checkpoint has none"},
+    {.name = "threads",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 4096,
+     .help = "threads; 0 = all cores"},
+};
+
+const ot_verb ot_verb_sample = {
+    .name = "sample",
+    .summary = "continue a prompt with a trained model",
+    .arguments = "CHECKPOINT",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details = "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
+               "directory.",
+    .examples = "  orthant sample runs/demo --prompt \"#include <\" --max-tokens 200\n"
+                "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};
