@@ -2,6 +2,7 @@
 // `orthant sample`: continues a prompt with a trained model.
 #include <stdio.h>
 
+#include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "train/encoder.h"
