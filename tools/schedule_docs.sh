@@ -9,18 +9,22 @@ cd "$(dirname "$0")/.."
 # Rows "name | meaning" of enumeration $2 in file $1; $3 is the prefix to drop.
 rows() {
   awk -v name="$2" -v prefix="$3" '
+    function flush() {
+      if (word == "") return
+      gsub(/\|/, "\\|", text)
+      print "| `" tolower(word) "` | " text " |"
+      word = ""
+    }
     $0 ~ "^typedef enum " name " " { inside = 1; next }
     inside && /^}/ { exit }
     !inside { next }
-    /^ *\/\// && !/^  \/\/ [a-z_]*\.h/ { next }
-    /^  OT_/ {
-      split($0, part, "//")
-      word = part[1]; gsub(/[ ,]/, "", word); sub(prefix, "", word)
+    /^        +\/\// { text = text " " substr($0, index($0, "//") + 3); next }
+    { flush() }
+    /^  OT_/ && index($0, "//") > 0 {
+      word = $1; sub(",", "", word); sub(prefix, "", word)
       text = substr($0, index($0, "//") + 3)
-      if (index($0, "//") == 0 || word ~ /S$|COUNT$/ && text == "") next
-      gsub(/\|/, "\\|", text)
-      print "| `" tolower(word) "` | " text " |"
-    }' "$1"
+    }
+    END { flush() }' "$1"
 }
 
 table() {

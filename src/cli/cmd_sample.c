@@ -172,10 +172,12 @@ const ot_verb ot_verb_sample = {
     .arguments = "CHECKPOINT",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details = "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
-               "directory.",
-    .examples = "  orthant sample runs/demo --prompt \"#include <\" --max-tokens 200\n"
-                "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",
+    .details =
+        "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
+        "directory.",
+    .examples =
+        "  orthant sample runs/demo --prompt \"#include <\" --max-tokens 200\n"
+        "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

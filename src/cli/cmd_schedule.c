@@ -59,8 +59,9 @@ const ot_verb ot_verb_schedule = {
     .arguments = "RUN.yaml",
     .min_arguments = 1,
     .max_arguments = 1,
-    .details = "Regions of the arena, segments with their tasks, and the orders that play them,\n"
-               "checked as before a run. docs/schedule.md explains the words.",
+    .details =
+        "Regions of the arena, segments with their tasks, and the orders that play them,\n"
+        "checked as before a run. docs/schedule.md explains the words.",
     .examples = "  orthant schedule run.yaml --set parallel.recompute=full | less",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -25,21 +25,23 @@ static int add_output(ot_builder *builder, const char *name, int output, ot_tens
   return ot_program_add_value(builder->program, builder->arena, &value);
 }
 
-int ot_builder_op(ot_builder *builder, ot_op_kind kind, const ot_op_attributes *attributes,
-                  const char *name, const int *in, int num_in, const int *out) {
+int ot_builder_op(ot_builder *builder, const ot_op_description *description) {
   if (builder->status != OT_OK) return -1;
-  const ot_op_info *const info = ot_op_info_of(kind);
-  ot_op op = {.kind = kind, .part = OT_PART_FORWARD, .attributes = *attributes};
-  for (int i = 0; i < OT_MAX_INPUTS; i++) op.in[i] = i < num_in ? in[i] : -1;
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) op.out[i] = out ? out[i] : -1;
+  const ot_op_info *const info = ot_op_info_of(description->kind);
+  ot_op op = {
+      .kind = description->kind, .part = OT_PART_FORWARD, .attributes = *description->attributes};
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    op.in[i] = i < description->num_in ? description->in[i] : -1;
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) op.out[i] = description->out ? description->out[i] : -1;
   ot_op_types types;
   ot_program_types(builder->program, &op, &types);
-  builder->status = ot_op_infer(kind, attributes, &types);
+  builder->status = ot_op_infer(op.kind, &op.attributes, &types);
   if (builder->status != OT_OK) return -1;
   for (int i = 0; i < info->num_outputs; i++) {
     const bool given = ((info->accumulated_outputs | info->effect_outputs) >> i) & 1u;
     if (given || op.out[i] >= 0 || !ot_type_present(&types.out[i])) continue;
-    op.out[i] = add_output(builder, name, i, types.out[i]);
+    op.out[i] = add_output(builder, description->name, i, types.out[i]);
   }
   ot_program_add_op(builder->program, builder->arena, &op);
   return op.out[0];

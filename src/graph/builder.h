@@ -19,11 +19,19 @@ typedef struct ot_builder {
 // Attributes that every op of the graph shares: threads, compute, sequence length.
 ot_op_attributes ot_builder_attributes(const ot_builder *builder);
 
-// Appends an op with the inputs `in` [num_in] (-1 = absent) and returns the value of its output 0,
-// called `name`; further inferred outputs follow it. `out` (null, or [OT_MAX_OUTPUTS] of values or
-// -1) gives the outputs that are not inferred: accumulators and effects.
-int ot_builder_op(ot_builder *builder, ot_op_kind kind, const ot_op_attributes *attributes,
-                  const char *name, const int *in, int num_in, const int *out);
+// One op to append.
+typedef struct ot_op_description {
+  ot_op_kind kind;
+  const ot_op_attributes *attributes;
+  const char *name;  // of output 0
+  int num_in;
+  int in[OT_MAX_INPUTS];  // [num_in] values, -1 = absent
+  const int *out;         // null, or [OT_MAX_OUTPUTS]: the outputs that are not inferred
+                          // (accumulators and effects), -1 for the others
+} ot_op_description;
+
+// Appends the op and returns the value of its output 0; further inferred outputs follow it.
+int ot_builder_op(ot_builder *builder, const ot_op_description *description);
 
 // A value that comes from outside the block.
 int ot_builder_external(ot_builder *builder, ot_value_kind kind, int index, const char *name,

@@ -22,7 +22,8 @@ static int parameter(ot_builder *b, ot_role role, const char *name, const char *
                      ot_parameter made) {
   made.name = ot_arena_format(b->arena, "%s.%s", name, suffix);
   made.tied_to = -1;
-  ot_hf_parts(model_of(b), role, b->block->layer, suffix, b->arena, &made);
+  const ot_hf_request request = {model_of(b), role, b->block->layer, suffix};
+  ot_hf_parts(&request, b->arena, &made);
   return ot_builder_parameter(b, &made);
 }
 
@@ -75,10 +76,12 @@ static int norm(ot_builder *b, ot_role role, const char *name, int x) {
   const int weight = vector(b, role, name, "weight", model->hidden_size);
   const char *const output = ot_arena_format(b->arena, "%s.out", name);
   if (model->norm == OT_NORM_RMSNORM) {
-    return ot_builder_op(b, OT_OP_RMSNORM, &attributes, output, (int[]){x, weight}, 2, NULL);
+    return ot_builder_op(
+        b, &(ot_op_description){OT_OP_RMSNORM, &attributes, output, 2, {x, weight}, NULL});
   }
   const int bias = vector(b, role, name, "bias", model->hidden_size);
-  return ot_builder_op(b, OT_OP_LAYERNORM, &attributes, output, (int[]){x, weight, bias}, 3, NULL);
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_LAYERNORM, &attributes, output, 3, {x, weight, bias}, NULL});
 }
 
 typedef struct projection {
@@ -93,8 +96,12 @@ static int linear(ot_builder *b, int x, const projection *p) {
   const ot_op_attributes attributes = ot_builder_attributes(b);
   const int weight = matrix(b, p->role, p->name, p->rows, p->cols);
   const int bias = p->bias ? vector(b, p->role, p->name, "bias", p->rows) : -1;
-  return ot_builder_op(b, OT_OP_LINEAR, &attributes, ot_arena_format(b->arena, "%s.out", p->name),
-                       (int[]){x, weight, bias, p->residual}, 4, NULL);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_LINEAR,
+                                               &attributes,
+                                               ot_arena_format(b->arena, "%s.out", p->name),
+                                               4,
+                                               {x, weight, bias, p->residual},
+                                               NULL});
 }
 
 static uint64_t stream_of(const ot_builder *b, const char *name) {
@@ -108,8 +115,12 @@ static int dropout(ot_builder *b, const char *name, int x, double probability) {
   attributes.seed = b->graph->request.seed;
   attributes.rng_stream = stream_of(b, name);
   const int samples = ot_builder_batch(b, OT_BATCH_SAMPLE_IDS);
-  return ot_builder_op(b, OT_OP_DROPOUT, &attributes, ot_arena_format(b->arena, "%s.dropped", name),
-                       (int[]){x, samples}, 2, NULL);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_DROPOUT,
+                                               &attributes,
+                                               ot_arena_format(b->arena, "%s.dropped", name),
+                                               2,
+                                               {x, samples},
+                                               NULL});
 }
 
 // A branch's last projection joined to the residual stream `x`: in one op where nothing stands
@@ -125,8 +136,9 @@ static int join(ot_builder *b, int branch, int x, projection p, ot_role post_nor
   if (post) y = norm(b, post_norm, norm_name, y);
   y = dropout(b, p.name, y, model->residual_dropout);
   const ot_op_attributes attributes = ot_builder_attributes(b);
-  return ot_builder_op(b, OT_OP_ADD, &attributes, ot_arena_format(b->arena, "%s.sum", p.name),
-                       (int[]){y, x}, 2, NULL);
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_ADD, &attributes, ot_arena_format(b->arena, "%s.sum", p.name), 2, {y, x}, NULL});
 }
 
 // ---- attention ----
@@ -153,8 +165,9 @@ static int qk_norm(ot_builder *b, int qkv) {
   attributes.epsilon = model->norm_epsilon;
   attributes.norm_offset = model->norm_offset;
   attributes.norm_width = per_head ? D : 0;
-  return ot_builder_op(b, OT_OP_HEAD_NORM, &attributes, "attention.normed", (int[]){qkv, q, k}, 3,
-                       NULL);
+  return ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_HEAD_NORM, &attributes, "attention.normed", 3, {qkv, q, k}, NULL});
 }
 
 static int rope(ot_builder *b, int layer, int qkv) {
@@ -167,8 +180,9 @@ static int rope(ot_builder *b, int layer, int qkv) {
   ot_op_attributes attributes = head_attributes(b);
   attributes.rotary_dim = model->rotary_dim;
   const int positions = ot_builder_batch(b, OT_BATCH_POSITIONS);
-  return ot_builder_op(b, OT_OP_ROPE, &attributes, "attention.rotated",
-                       (int[]){qkv, positions, cos_sin}, 3, NULL);
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_ROPE, &attributes, "attention.rotated", 3, {qkv, positions, cos_sin}, NULL});
 }
 
 static void append_to_cache(ot_builder *b, int qkv, int *cache) {
@@ -183,8 +197,12 @@ static void append_to_cache(ot_builder *b, int qkv, int *cache) {
   *cache = ot_builder_external(b, OT_VALUE_CACHE, 0, "cache", type);
   const ot_op_attributes attributes = head_attributes(b);
   int out[OT_MAX_OUTPUTS] = {*cache, -1, -1, -1, -1};
-  ot_builder_op(b, OT_OP_APPEND_KV, &attributes, "cache",
-                (int[]){qkv, ot_builder_batch(b, OT_BATCH_LENGTHS)}, 2, out);
+  ot_builder_op(b, &(ot_op_description){OT_OP_APPEND_KV,
+                                        &attributes,
+                                        "cache",
+                                        2,
+                                        {qkv, ot_builder_batch(b, OT_BATCH_LENGTHS)},
+                                        out});
 }
 
 static int max_logit(ot_builder *b) {
@@ -203,8 +221,12 @@ static int attend(ot_builder *b, int layer, int qkv) {
   if (mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE) append_to_cache(b, qkv, &cache);
   if (mode == OT_MODE_DECODE) {
     const int lengths = ot_builder_batch(b, OT_BATCH_LENGTHS);
-    return ot_builder_op(b, OT_OP_ATTENTION_DECODE, &attributes, "attention.heads",
-                         (int[]){qkv, cache, lengths}, 3, NULL);
+    return ot_builder_op(b, &(ot_op_description){OT_OP_ATTENTION_DECODE,
+                                                 &attributes,
+                                                 "attention.heads",
+                                                 3,
+                                                 {qkv, cache, lengths},
+                                                 NULL});
   }
   if (training(b) && model->attention_dropout > 0) {
     attributes.dropout = model->attention_dropout;
@@ -214,7 +236,9 @@ static int attend(ot_builder *b, int layer, int qkv) {
   const int out[OT_MAX_OUTPUTS] = {-1, -1, max_logit(b), -1, -1};
   const int in[] = {qkv, ot_builder_batch(b, OT_BATCH_DOC_STARTS),
                     ot_builder_batch(b, OT_BATCH_SAMPLE_IDS)};
-  return ot_builder_op(b, OT_OP_ATTENTION, &attributes, "attention.heads", in, 3, out);
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_ATTENTION, &attributes, "attention.heads", 3, {in[0], in[1], in[2]}, out});
 }
 
 static int attention(ot_builder *b, int layer, int x) {
@@ -250,7 +274,8 @@ static int mlp(ot_builder *b, int x) {
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.activation = model->activation;
   const ot_op_kind kind = model->gated_mlp ? OT_OP_GLU : OT_OP_ACTIVATION;
-  const int active = ot_builder_op(b, kind, &attributes, "mlp.active", (int[]){wide}, 1, NULL);
+  const int active =
+      ot_builder_op(b, &(ot_op_description){kind, &attributes, "mlp.active", 1, {wide}, NULL});
   const projection down = {OT_ROLE_DOWN, "mlp.down", model->hidden_size, F, model->mlp_bias, -1};
   return join(b, active, x, down, OT_ROLE_MLP_POST_NORM);
 }
@@ -270,7 +295,7 @@ static void watch(ot_builder *b, int x) {
                                             "max_activation", one);
   const ot_op_attributes attributes = ot_builder_attributes(b);
   const int out[OT_MAX_OUTPUTS] = {statistic, -1, -1, -1, -1};
-  ot_builder_op(b, OT_OP_ABSMAX, &attributes, "max_activation", (int[]){x}, 1, out);
+  ot_builder_op(b, &(ot_op_description){OT_OP_ABSMAX, &attributes, "max_activation", 1, {x}, out});
 }
 
 static int block_input(ot_builder *b) {
@@ -288,7 +313,9 @@ void ot_decoder_embedding(ot_builder *b) {
     in[2] = ot_builder_batch(b, OT_BATCH_POSITIONS);
     in[3] = table(b, OT_ROLE_POSITIONS, "positions", model->max_positions);
   }
-  const int y = ot_builder_op(b, OT_OP_EMBEDDING, &attributes, "embedded", in, 4, NULL);
+  const int y = ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_EMBEDDING, &attributes, "embedded", 4, {in[0], in[1], in[2], in[3]}, NULL});
   b->program->output = dropout(b, "embedding", y, model->embedding_dropout);
   watch(b, b->program->output);
 }
@@ -319,7 +346,9 @@ static void loss(ot_builder *b, const ot_op_attributes *attributes, int x, int w
                     ot_builder_scalar(b, OT_SCALAR_INVERSE_TOKENS, "inverse_tokens")};
   const int out[OT_MAX_OUTPUTS] = {-1, accumulator, ot_builder_scalar(b, OT_SCALAR_LOSS, "loss"),
                                    -1, -1};
-  ot_builder_op(b, OT_OP_HEAD_LOSS, attributes, "d_final", in, 4, out);
+  ot_builder_op(b,
+                &(ot_op_description){
+                    OT_OP_HEAD_LOSS, attributes, "d_final", 4, {in[0], in[1], in[2], in[3]}, out});
 }
 
 static void evaluate(ot_builder *b, const ot_op_attributes *attributes, int x, int weight) {
@@ -327,7 +356,8 @@ static void evaluate(ot_builder *b, const ot_op_attributes *attributes, int x, i
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_scalar(b, OT_SCALAR_EVALUATE_LOSS, "evaluate_loss"),
       ot_builder_scalar(b, OT_SCALAR_EVALUATE_TOKENS, "evaluate_tokens"), -1, -1, -1};
-  ot_builder_op(b, OT_OP_HEAD_EVALUATE, attributes, "evaluate", in, 3, out);
+  ot_builder_op(b, &(ot_op_description){
+                       OT_OP_HEAD_EVALUATE, attributes, "evaluate", 3, {in[0], in[1], in[2]}, out});
 }
 
 static void score(ot_builder *b, const ot_op_attributes *attributes, int x, int weight) {
@@ -337,7 +367,8 @@ static void score(ot_builder *b, const ot_op_attributes *attributes, int x, int 
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_external(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
       ot_builder_external(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token), -1, -1, -1};
-  ot_builder_op(b, OT_OP_HEAD_SCORE, attributes, "score", in, 3, out);
+  ot_builder_op(b, &(ot_op_description){
+                       OT_OP_HEAD_SCORE, attributes, "score", 3, {in[0], in[1], in[2]}, out});
 }
 
 static void logits(ot_builder *b, const ot_op_attributes *attributes, int x, int weight) {
@@ -345,7 +376,8 @@ static void logits(ot_builder *b, const ot_op_attributes *attributes, int x, int
       .dtype = b->graph->request.compute, .rank = 2, .dim = {rows_of(b), model_of(b)->vocab_size}};
   const int out[OT_MAX_OUTPUTS] = {
       ot_builder_external(b, OT_VALUE_RESULT, OT_RESULT_LOGITS, "logits", type), -1, -1, -1, -1};
-  ot_builder_op(b, OT_OP_HEAD_LOGITS, attributes, "logits", (int[]){x, weight}, 2, out);
+  ot_builder_op(b,
+                &(ot_op_description){OT_OP_HEAD_LOGITS, attributes, "logits", 2, {x, weight}, out});
 }
 
 void ot_decoder_head(ot_builder *b, int embedding_parameter) {

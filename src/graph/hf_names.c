@@ -48,11 +48,11 @@ static const char *module_name(const ot_model *model, ot_role role) {
   return llama_names[role];
 }
 
-static const char *full_name(const ot_model *model, const char *module, int layer,
-                             const char *suffix, ot_arena *arena) {
-  if (layer < 0) return ot_arena_format(arena, "%s.%s", module, suffix);
-  const char *const prefix = model->family == OT_FAMILY_GPT2 ? "transformer.h" : "model.layers";
-  return ot_arena_format(arena, "%s.%d.%s.%s", prefix, layer, module, suffix);
+static const char *full_name(const ot_hf_request *request, const char *module, ot_arena *arena) {
+  if (request->layer < 0) return ot_arena_format(arena, "%s.%s", module, request->suffix);
+  const bool gpt2 = request->model->family == OT_FAMILY_GPT2;
+  const char *const prefix = gpt2 ? "transformer.h" : "model.layers";
+  return ot_arena_format(arena, "%s.%d.%s.%s", prefix, request->layer, module, request->suffix);
 }
 
 typedef struct slice {
@@ -80,8 +80,9 @@ static int slices_of(const ot_model *model, ot_role role, int64_t rows, slice *s
   return 1;
 }
 
-void ot_hf_parts(const ot_model *model, ot_role role, int layer, const char *suffix,
-                 ot_arena *arena, ot_parameter *parameter) {
+void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter) {
+  const ot_model *const model = request->model;
+  const ot_role role = request->role;
   enum { MAX_SLICES = 3 };
   slice slices[MAX_SLICES];
   const int count = slices_of(model, role, parameter->rows, slices);
@@ -93,7 +94,7 @@ void ot_hf_parts(const ot_model *model, ot_role role, int layer, const char *suf
     // Slices that share a name are pieces of one HF tensor.
     const bool shared = count > 1 && ot_text_equal(slices[0].module, slices[count - 1].module);
     parameter->parts[i] = (ot_parameter_part){
-        .hf_name = full_name(model, slices[i].module, layer, suffix, arena),
+        .hf_name = full_name(request, slices[i].module, arena),
         .first_row = row,
         .rows = slices[i].rows,
         .hf_first = shared ? row : 0,

@@ -25,7 +25,13 @@ typedef enum ot_role {
   OT_ROLES,
 } ot_role;
 
-// Fills `parts` and `num_parts` of the parameter in role `role` of layer `layer` (-1 outside
-// layers); `suffix` is "weight" or "bias". Rows and rank must be set.
-void ot_hf_parts(const ot_model *model, ot_role role, int layer, const char *suffix,
-                 ot_arena *arena, ot_parameter *parameter);
+// Which parameter.
+typedef struct ot_hf_request {
+  const ot_model *model;
+  ot_role role;
+  int layer;           // -1 outside layers
+  const char *suffix;  // "weight" or "bias"
+} ot_hf_request;
+
+// Fills `parts` and `num_parts` of `parameter`, whose rows and rank are set.
+void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter);

@@ -25,7 +25,8 @@ enum { OT_MAX_INPUTS = 10, OT_MAX_OUTPUTS = 5, OT_MAX_DIMS = 4, OT_MAX_VJP_STEPS
 // overwritten when attributes.accumulate is false and added to when it is true.
 typedef enum ot_op_kind {
   // embedding.h
-  OT_OP_EMBEDDING,       // tokens[R] i32, table[V,C], positions?[R] i32, position_table?[P,C] -> y[R,C]
+  OT_OP_EMBEDDING,       // tokens[R] i32, table[V,C], positions?[R] i32, position_table?[P,C]
+                         // -> y[R,C]
   OT_OP_EMBEDDING_GRAD,  // dy[R,C], tokens[R] -> acc dtable[V,C]   (also for the position table)
   // linear.h
   OT_OP_LINEAR,     // x[R,C], w[O,C], bias?[O], residual?[R,O] -> y[R,O] = x w^T + bias + residual
@@ -44,8 +45,10 @@ typedef enum ot_op_kind {
   OT_OP_ROPE_TABLE,  // -> table[P, rotary_dim/2, 2] compute dtype: cos, sin of position * frequency
   OT_OP_ROPE,        // qkv[R,Q], positions[R] i32, table[P,rotary_dim/2,2] -> y[R,Q]
   OT_OP_ROPE_GRAD,   // dy[R,Q], positions[R], table -> dx[R,Q]
-  // attention.h: causal, grouped queries, sliding window, documents; online softmax, no T x T tensor
-  OT_OP_ATTENTION,       // qkv[R,Q], doc_start[R] i32, sample_ids[B] i64 -> o[R,H*D], lse[R,H], effect max_logit[1] f64
+  // attention.h: causal, grouped queries, sliding window, documents; online softmax, no T x T
+  // tensor
+  OT_OP_ATTENTION,       // qkv[R,Q], doc_start[R] i32, sample_ids[B] i64
+                         // -> o[R,H*D], lse[R,H], effect max_logit[1] f64
   OT_OP_ATTENTION_GRAD,  // do[R,H*D], qkv, doc_start, sample_ids, o, lse -> dqkv[R,Q]
   // activation.h
   OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
@@ -60,22 +63,29 @@ typedef enum ot_op_kind {
   OT_OP_CAST,          // x -> y of another dtype
   OT_OP_ZERO,          // -> y = 0
   // head.h: final projection and cross-entropy, chunked over rows; logits never exist whole
-  OT_OP_HEAD_LOSS,      // x[R,C], w[V,C], targets[R] i32, inverse_tokens[1] f64 -> dx[R,C], acc dw[V,C], effect loss[1] f64
-  OT_OP_HEAD_EVALUATE,  // x[R,C], w[V,C], targets[R] -> effect loss_sum[1] f64, effect token_count[1] f64
+  OT_OP_HEAD_LOSS,      // x[R,C], w[V,C], targets[R] i32, inverse_tokens[1] f64
+                        // -> dx[R,C], acc dw[V,C], effect loss[1] f64
+  OT_OP_HEAD_EVALUATE,  // x[R,C], w[V,C], targets[R]
+                        // -> effect loss_sum[1] f64, effect token_count[1] f64
   OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R] -> logprob[R] f64, greedy[R] i32 (argmax id)
   OT_OP_HEAD_LOGITS,    // x[R,C], w[V,C] -> logits[R,V] compute dtype
   // decode.h: one new token per sequence against a KV cache
-  OT_OP_APPEND_KV,         // qkv[R,Q], length[B] i32 -> acc cache[B,P,2*G*D]: rows at length[b]..; R = B*n
-  OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32 -> o[B,H*D]   (length counts the new token's slot index)
+  OT_OP_APPEND_KV,         // qkv[R,Q], length[B] i32
+                           // -> acc cache[B,P,2*G*D]: rows at length[b]..; R = B*n
+  OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32
+                           // -> o[B,H*D]   (length counts the new token's slot index)
   // optimizer.h: n elements, flat
-  OT_OP_SUM_SQUARES,   // g[n] -> s[1] f64 (overwritten)
-  OT_OP_CLIP_FACTOR,   // s[k] f64 -> norm[1] f64, factor[1] f64 = clip > 0 ? min(1, clip/(norm+1e-6)) : 1
-  OT_OP_ADAMW,         // g[n], scalars[OT_STEP_SCALARS] f64 -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
-  OT_OP_MUON,          // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
+  OT_OP_SUM_SQUARES,  // g[n] -> s[1] f64 (overwritten)
+  OT_OP_CLIP_FACTOR,  // s[k] f64
+                      // -> norm[1] f64, factor[1] f64 = clip > 0 ? min(1, clip/(norm+1e-6)) : 1
+  OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
+                      // -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
+  OT_OP_MUON,         // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
   OT_OP_COUNT,
 } ot_op_kind;
 
-// Elements of the `scalars` operand of the optimizer ops, float64. Written by the loop before a step
+// Elements of the `scalars` operand of the optimizer ops, float64. Written by the loop before a
+// step
 // except CLIP_FACTOR, which OT_OP_CLIP_FACTOR writes.
 typedef enum ot_step_scalar {
   OT_SCALAR_LEARNING_RATE,    // of this step, before a group's factor
@@ -90,27 +100,28 @@ typedef enum ot_step_scalar {
   OT_STEP_SCALARS,
 } ot_step_scalar;
 
-// Everything that an op's meaning depends on beside its operands. Flat and plain, so that a task can
+// Everything that an op's meaning depends on beside its operands. Flat and plain, so that a task
+// can
 // be printed, hashed and compared; an op reads the fields that its header names, the rest are zero.
 typedef struct ot_op_attributes {
-  int threads;               // threads of the kernel, part of the plan [1..]
-  ot_dtype compute;          // OT_F32 or OT_F64: which kernel table runs it
-  bool accumulate;           // acc outputs: add (true) or overwrite (false)
-  int64_t sequence_length;   // T: rows per sequence of the micro-batch
-  int64_t num_heads;         // H
-  int64_t num_kv_heads;      // G, divides H
-  int64_t head_dim;          // D
-  int64_t window;            // keys visible to a query including itself; 0 = all
-  double scale;              // attention: multiplies q.k; embedding: multiplies y (0 means 1)
-  double epsilon;            // norms, adamw
-  double norm_offset;        // added to norm weights (gemma: 1)
-  int64_t norm_width;        // head_norm
+  int threads;              // threads of the kernel, part of the plan [1..]
+  ot_dtype compute;         // OT_F32 or OT_F64: which kernel table runs it
+  bool accumulate;          // acc outputs: add (true) or overwrite (false)
+  int64_t sequence_length;  // T: rows per sequence of the micro-batch
+  int64_t num_heads;        // H
+  int64_t num_kv_heads;     // G, divides H
+  int64_t head_dim;         // D
+  int64_t window;           // keys visible to a query including itself; 0 = all
+  double scale;             // attention: multiplies q.k; embedding: multiplies y (0 means 1)
+  double epsilon;           // norms, adamw
+  double norm_offset;       // added to norm weights (gemma: 1)
+  int64_t norm_width;       // head_norm
   ot_activation activation;
-  double dropout;            // probability to drop [0, 1)
-  uint64_t seed;             // with rng_stream keys the dropout mask
-  uint64_t rng_stream;       // hash of the tensor's name
-  int64_t chunk_rows;        // head ops: rows whose logits exist at once
-  int64_t rotary_dim;        // rope: leading dimensions of a head that rotate (even)
+  double dropout;       // probability to drop [0, 1)
+  uint64_t seed;        // with rng_stream keys the dropout mask
+  uint64_t rng_stream;  // hash of the tensor's name
+  int64_t chunk_rows;   // head ops: rows whose logits exist at once
+  int64_t rotary_dim;   // rope: leading dimensions of a head that rotate (even)
   ot_rope_type rope_type;
   double rope_theta, rope_factor, rope_low_frequency_factor, rope_high_frequency_factor;
   int64_t rope_original_positions;  // llama3 scaling
@@ -135,7 +146,8 @@ typedef struct ot_op_types {
 
 // What one execution costs on any machine.
 typedef struct ot_cost {
-  double matrix_flops;  // multiply-adds count 2; causal and windowed attention counts visible keys only
+  double matrix_flops;  // multiply-adds count 2; causal and windowed attention counts visible keys
+                        // only
   double other_flops;   // elementwise and reductions
   double bytes_read;
   double bytes_written;
@@ -178,18 +190,20 @@ typedef struct ot_vjp_step {
 typedef enum ot_op_class { OT_CLASS_PURE, OT_CLASS_SAVED, OT_CLASS_EFFECT } ot_op_class;
 
 typedef struct ot_op_info {
-  const char *name;             // printed in schedules, unique, lower case
+  const char *name;  // printed in schedules, unique, lower case
   int num_inputs, num_outputs;
-  uint32_t optional_inputs;     // bit i: input i may be absent
+  uint32_t optional_inputs;  // bit i: input i may be absent
   uint32_t optional_outputs;
-  uint32_t accumulated_outputs; // bit i: output i is "acc" (see attributes.accumulate)
-  uint32_t effect_outputs;      // bit i: output i is a step-level buffer
+  uint32_t accumulated_outputs;  // bit i: output i is "acc" (see attributes.accumulate)
+  uint32_t effect_outputs;       // bit i: output i is a step-level buffer
   ot_op_class class;
-  bool in_place;                // output 0 may share the storage of input 0
-  bool cheap;                   // elementwise or norm: selective recompute re-emits it
+  bool in_place;  // output 0 may share the storage of input 0
+  bool cheap;     // elementwise or norm: selective recompute re-emits it
 
-  // Fills the output types from the inputs; checks that the inputs fit each other. `statistic` types
-  // (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder gives (acc, effect).
+  // Fills the output types from the inputs; checks that the inputs fit each other. `statistic`
+  // types
+  // (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder gives (acc,
+  // effect).
   ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
   ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
   // Bytes of scratch the CPU kernel needs (may depend on attributes.threads). Null: none.

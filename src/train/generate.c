@@ -39,9 +39,17 @@ static ot_status prefill(ot_instance *instance, const ot_generate_request *reque
 
 // ---- decode ----
 
-// Runs `token` at `position`; fills `logits` [vocab_size].
-static ot_status decode(ot_instance *instance, int32_t token, int64_t position, void *raw,
-                        double *logits, int64_t vocab_size) {
+// Working memory of one generation.
+typedef struct generation {
+  ot_instance *instance;
+  const ot_generate_request *request;
+  void *raw;       // [vocabulary of the model] of the compute type
+  double *logits;  // [vocabulary of the model]
+} generation;
+
+// Runs `token` at `position`; fills the logits.
+static ot_status decode(const generation *g, int32_t token, int64_t position) {
+  ot_instance *const instance = g->instance;
   const int32_t at = (int32_t)position;
   const ot_graph_request *const shape = &ot_instance_graph(instance, OT_MODE_DECODE)->request;
   ot_instance_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_TOKENS, &token);
@@ -49,9 +57,9 @@ static ot_status decode(ot_instance *instance, int32_t token, int64_t position, 
   ot_instance_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_LENGTHS, &at);
   OT_TRY(ot_instance_run(instance, OT_MODE_DECODE, 0));
   const int64_t bytes = shape->model->vocab_size * ot_dtype_bytes(shape->compute);
-  ot_instance_read_result(instance, OT_MODE_DECODE, OT_RESULT_LOGITS, raw, bytes);
-  for (int64_t i = 0; i < vocab_size; i++) {
-    logits[i] = shape->compute == OT_F64 ? ((double *)raw)[i] : (double)((float *)raw)[i];
+  ot_instance_read_result(instance, OT_MODE_DECODE, OT_RESULT_LOGITS, g->raw, bytes);
+  for (int64_t i = 0; i < shape->model->vocab_size; i++) {
+    g->logits[i] = shape->compute == OT_F64 ? ((double *)g->raw)[i] : (double)((float *)g->raw)[i];
   }
   return OT_OK;
 }
@@ -78,16 +86,15 @@ static int32_t draw(double *logits, int64_t n, double temperature, double unifor
   return (int32_t)(n - 1);
 }
 
-static ot_status generate(ot_instance *instance, const ot_generate_request *request,
-                          ot_generate_sink sink, void *context, void *raw, double *logits) {
+static ot_status generate(const generation *g, ot_generate_sink sink, void *context) {
+  const ot_generate_request *const request = g->request;
   int32_t token = request->prompt[request->num_prompt - 1];
   for (int64_t i = 0; i < request->max_tokens; i++) {
-    const int64_t position = request->num_prompt - 1 + i;
-    OT_TRY(decode(instance, token, position, raw, logits, request->vocab_size));
+    OT_TRY(decode(g, token, request->num_prompt - 1 + i));
     const double uniform = ot_rng_uniform(request->seed, DRAW_STREAM, (uint64_t)i);
     token = request->temperature > 0
-                ? draw(logits, request->vocab_size, request->temperature, uniform)
-                : most_probable(logits, request->vocab_size);
+                ? draw(g->logits, request->vocab_size, request->temperature, uniform)
+                : most_probable(g->logits, request->vocab_size);
     if (token == request->stop || !sink(context, token)) return OT_OK;
   }
   return OT_OK;
@@ -103,15 +110,13 @@ ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
              request->prompt[i], (long long)vocab);
   }
   OT_TRY(prefill(instance, request));
-  void *const raw = malloc((size_t)vocab * sizeof(double));
-  double *const logits = malloc((size_t)vocab * sizeof *logits);
-  ot_status status = OT_OK;
-  if (!raw || !logits) {
-    status = ot_fail(OT_ENVIRONMENT, "generate: out of memory");
-  } else {
-    status = generate(instance, request, sink, context, raw, logits);
-  }
-  free(raw);
-  free(logits);
+  const generation g = {.instance = instance,
+                        .request = request,
+                        .raw = malloc((size_t)vocab * sizeof(double)),
+                        .logits = malloc((size_t)vocab * sizeof(double))};
+  const ot_status status = g.raw && g.logits ? generate(&g, sink, context)
+                                             : ot_fail(OT_ENVIRONMENT, "generate: out of memory");
+  free(g.raw);
+  free(g.logits);
   return status;
 }

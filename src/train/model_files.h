@@ -8,7 +8,7 @@
 #include "train/instance.h"
 
 typedef struct ot_model_files {
-  const char *path;       // of the checkpoint or HF directory
+  const char *path;  // of the checkpoint or HF directory
   ot_model model;
   const char *tokenizer;  // path of its tokenizer.json, or null
 } ot_model_files;

@@ -16,7 +16,7 @@ struct ot_trainer {
   const ot_node *settings;
   ot_instance *instance;
   ot_feed *feed;
-  ot_rows rows;            // of one micro-batch
+  ot_rows rows;  // of one micro-batch
   ot_position position;
   int64_t total_steps;
 };
@@ -142,8 +142,8 @@ static double set_scalars(ot_trainer *trainer, int64_t targets) {
 }
 
 static ot_status check_finite(const ot_step_report *report) {
-  OT_CHECK(isfinite(report->loss), OT_NUMERIC, "step %lld: the loss is %g",
-           (long long)report->step, report->loss);
+  OT_CHECK(isfinite(report->loss), OT_NUMERIC, "step %lld: the loss is %g", (long long)report->step,
+           report->loss);
   OT_CHECK(isfinite(report->gradient_norm), OT_NUMERIC, "step %lld: the gradient norm is %g",
            (long long)report->step, report->gradient_norm);
   return OT_OK;
@@ -229,8 +229,7 @@ const ot_timeline *ot_trainer_timeline(const ot_trainer *trainer) {
 // ---- health ----
 
 static void read_region(const ot_trainer *trainer, const char *name, double *to, int64_t count) {
-  const ot_region *const region =
-      ot_schedule_region(ot_instance_schedule(trainer->instance), name);
+  const ot_region *const region = ot_schedule_region(ot_instance_schedule(trainer->instance), name);
   ot_executor_read(ot_instance_executor(trainer->instance), region->offset, to, count * 8);
 }
 

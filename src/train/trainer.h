@@ -8,14 +8,14 @@
 typedef struct ot_trainer ot_trainer;
 
 typedef struct ot_step_report {
-  int64_t step;            // completed steps, this one included
-  int64_t tokens;          // trained on so far, this step included
-  int64_t step_tokens;     // of this step
-  double loss;             // mean nats per unmasked target
-  double gradient_norm;    // before clipping
+  int64_t step;          // completed steps, this one included
+  int64_t tokens;        // trained on so far, this step included
+  int64_t step_tokens;   // of this step
+  double loss;           // mean nats per unmasked target
+  double gradient_norm;  // before clipping
   double learning_rate;
-  double step_seconds;     // data and optimizer included
-  double model_flops;      // of the step (recompute not counted)
+  double step_seconds;  // data and optimizer included
+  double model_flops;   // of the step (recompute not counted)
 } ot_step_report;
 
 // One value of one tensor, layer or head for the health metrics.
@@ -27,11 +27,11 @@ typedef struct ot_health_value {
 // Per-layer health of the last step.
 typedef struct ot_health {
   int num_tensors;
-  ot_health_value *gradient_norm;    // [num_tensors] norm of each part's gradient
-  ot_health_value *update_ratio;     // [num_tensors] |update| / |weight|
+  ot_health_value *gradient_norm;  // [num_tensors] norm of each part's gradient
+  ot_health_value *update_ratio;   // [num_tensors] |update| / |weight|
   int num_blocks;
-  ot_health_value *max_activation;   // [num_blocks] largest |x| that left the block
-  ot_health_value *max_logit;        // [num_blocks] largest scaled attention logit, 0 outside layers
+  ot_health_value *max_activation;  // [num_blocks] largest |x| that left the block
+  ot_health_value *max_logit;       // [num_blocks] largest scaled attention logit, 0 outside layers
 } ot_health;
 
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or

@@ -22,8 +22,7 @@ typedef struct state_view {
   ot_weight_map map;
 } state_view;
 
-static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena,
-                      state_view *out) {
+static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena, state_view *out) {
   const ot_graph *const graph = ot_instance_shape(instance);
   *out = (state_view){.arena = arena, .instance = instance, .run = run};
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
@@ -40,8 +39,7 @@ static const bool *selected(const state_view *v, ot_parameter_copy copy) {
   return keep;
 }
 
-static ot_weight_export export_of(const state_view *v, const char *prefix,
-                                  ot_parameter_copy copy) {
+static ot_weight_export export_of(const state_view *v, const char *prefix, ot_parameter_copy copy) {
   ot_weight_access *const access = ot_arena_take(v->arena, sizeof *access);
   *access = ot_weight_access_of(v->arena, v->instance, copy);
   return (ot_weight_export){.map = &v->map,
@@ -96,11 +94,11 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   const ot_manifest manifest = manifest_of(request, v->arena);
   ot_checkpoint_text texts[2];
   int num_texts = 0;
-  texts[num_texts++] = json_text(v->arena, "config.json",
-                                 ot_model_write_config(&request->run->model, v->arena));
+  texts[num_texts++] =
+      json_text(v->arena, "config.json", ot_model_write_config(&request->run->model, v->arena));
   if (request->tokenizer_json) {
-    texts[num_texts++] = (ot_checkpoint_text){
-        "tokenizer.json", request->tokenizer_json, request->tokenizer_bytes};
+    texts[num_texts++] =
+        (ot_checkpoint_text){"tokenizer.json", request->tokenizer_json, request->tokenizer_bytes};
   }
   const ot_checkpoint_content content = {.num_model = num_model,
                                          .model = model,
@@ -141,9 +139,8 @@ static ot_status load(state_view *v, const char *path, ot_checkpoint *checkpoint
     OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
   }
   OT_TRY(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER));
-  *position = (ot_position){.step = manifest->step,
-                            .next_sample = manifest->next_sample,
-                            .tokens = manifest->tokens};
+  *position = (ot_position){
+      .step = manifest->step, .next_sample = manifest->next_sample, .tokens = manifest->tokens};
   return OT_OK;
 }
 

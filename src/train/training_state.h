@@ -15,7 +15,7 @@ typedef struct ot_position {
 } ot_position;
 
 typedef struct ot_state_request {
-  const char *path;            // the checkpoint's directory
+  const char *path;  // the checkpoint's directory
   const ot_run *run;
   const ot_node *settings;     // resolved configuration (ot_config_load)
   const char *tokenizer_json;  // text, or null

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. The compiled step against transformers + PyTorch, on random models of every
-// family: logits, loss, every gradient, weights after two steps. float64 within 1e-10 of the modules
-// without their float32 casts, float32 within 1e-5 of the modules as they are.
+// family: logits, loss, every gradient, weights after two steps. float64 within 1e-10 of the
+// modules without their float32 casts, float32 within 1e-5 of the modules as they are.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,8 +59,8 @@ static void float32_agrees_with_pytorch_within_1e_5(void **state) {
 
 static void configurations_of_transformers_4_mean_the_same(void **state) {
   (void)state;
-  const char *const cases[] = {"gpt2", "llama", "llama3.1", "llama-linear", "qwen3-sliding",
-                               "mistral", "gemma3"};
+  const char *const cases[] = {"gpt2",          "llama",   "llama3.1", "llama-linear",
+                               "qwen3-sliding", "mistral", "gemma3"};
   for (int i = 0; i < 7; i++) {
     parity_request request = plain(cases[i], OT_F64);
     request.config = "config_v4.json";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error of a tensor, everywhere in this project: max|a-b| / max(max|b|, 1e-3 x rms of all gradients).
+// Error of a tensor, everywhere in this project: max|a-b| / max(max|b|, 1e-3 x rms of all
+// gradients).
 #include "support/parity_case.h"
 
 #include <math.h>
@@ -16,9 +17,23 @@
 #include "train/tree_file.h"
 
 const char *const parity_cases[] = {
-    "gpt2",   "gpt2-packed", "gpt2-untied",  "llama",          "llama-packed",  "llama-tied-bias",
-    "llama3.1", "llama-linear", "qwen2-sliding", "qwen3", "qwen3-sliding", "qwen3-sliding-packed",
-    "olmo2",  "mistral",     "gemma3",       "gemma3-packed",  NULL,
+    "gpt2",
+    "gpt2-packed",
+    "gpt2-untied",
+    "llama",
+    "llama-packed",
+    "llama-tied-bias",
+    "llama3.1",
+    "llama-linear",
+    "qwen2-sliding",
+    "qwen3",
+    "qwen3-sliding",
+    "qwen3-sliding-packed",
+    "olmo2",
+    "mistral",
+    "gemma3",
+    "gemma3-packed",
+    NULL,
 };
 
 static void must(ot_status status) {
@@ -282,9 +297,8 @@ double parity_gradient_error(parity_case *c, const char *suffix, const char **wo
 }
 
 double parity_after_error(parity_case *c, const char **worst) {
-  const comparison how = {.copy = OT_COPY_WEIGHT,
-                          .prefix = "after.",
-                          .floor = 1e-3 * gradient_rms(c, "f64")};
+  const comparison how = {
+      .copy = OT_COPY_WEIGHT, .prefix = "after.", .floor = 1e-3 * gradient_rms(c, "f64")};
   return all_tensors_error(c, &how, worst);
 }
 

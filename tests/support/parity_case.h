@@ -8,14 +8,14 @@
 #include "train/safetensors.h"
 
 typedef struct parity_request {
-  const char *name;       // directory of the case
-  const char *config;     // "config.json" or "config_v4.json"
+  const char *name;    // directory of the case
+  const char *config;  // "config.json" or "config_v4.json"
   ot_dtype compute;
   ot_dtype storage;
   ot_recompute recompute;
   bool split_backward;
-  bool poison;            // with canaries of 64 bytes
-  int micro_batch_size;   // 2 (the whole batch) or 1
+  bool poison;           // with canaries of 64 bytes
+  int micro_batch_size;  // 2 (the whole batch) or 1
   int threads;
 } parity_request;
 
