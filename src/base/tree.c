@@ -34,7 +34,9 @@ ot_node *ot_node_real(ot_arena *arena, double value) {
   char text[64];
   const int64_t length = ot_number_print_shortest(text, sizeof text, value);
   bool whole = true;
-  for (int64_t i = 0; i < length; i++) whole &= text[i] == '-' || (text[i] >= '0' && text[i] <= '9');
+  for (int64_t i = 0; i < length; i++) {
+    if (text[i] != '-' && (text[i] < '0' || text[i] > '9')) whole = false;
+  }
   // Readers with types, such as Python, would take 8 for an integer.
   if (whole) ot_text_format(text + length, (int64_t)sizeof text - length, ".0");
   return ot_node_word(arena, text);

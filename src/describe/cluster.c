@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds between the values of a cluster, its text and hash.
+#include "describe/cluster.h"
+
+#include "base/text.h"
+
+static ot_status check_device(const ot_cluster *cluster) {
+  const ot_device_kind *const device = &cluster->device;
+  OT_CHECK(device->memory_bytes > 0 && device->memory_bytes_per_s > 0, OT_USAGE,
+           "cluster %s: the device's memory_bytes and memory_bytes_per_s must be above 0",
+           cluster->name);
+  double best = 0;
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) {
+    OT_CHECK(device->flops[i] >= 0, OT_USAGE, "cluster %s: flops of %s are negative", cluster->name,
+             ot_dtype_name((ot_dtype)i));
+    if (device->flops[i] > best) best = device->flops[i];
+  }
+  OT_CHECK(best > 0, OT_USAGE, "cluster %s: the device has no flops of any type", cluster->name);
+  return OT_OK;
+}
+
+static ot_status check_level(const ot_cluster *cluster, int i) {
+  const ot_link_level *const level = &cluster->level[i];
+  const int inner = i > 0 ? cluster->level[i - 1].size : 1;
+  OT_CHECK(level->size >= 1 && level->size % inner == 0, OT_USAGE,
+           "cluster %s: level %s joins %d devices, which is no multiple of the %d of the level "
+           "inside it",
+           cluster->name, level->name, level->size, inner);
+  OT_CHECK(level->bytes_per_s > 0 && level->latency_s >= 0, OT_USAGE,
+           "cluster %s: level %s needs bytes_per_s above 0 and latency_s of at least 0",
+           cluster->name, level->name);
+  return OT_OK;
+}
+
+ot_status ot_cluster_check(const ot_cluster *cluster) {
+  OT_CHECK(cluster->num_devices >= 1, OT_USAGE, "cluster %s: num_devices=%d; allowed: at least 1",
+           cluster->name, cluster->num_devices);
+  OT_CHECK(cluster->num_levels >= 0 && cluster->num_levels <= OT_MAX_LINK_LEVELS, OT_USAGE,
+           "cluster %s: %d levels of links; allowed: up to %d", cluster->name, cluster->num_levels,
+           OT_MAX_LINK_LEVELS);
+  OT_TRY(check_device(cluster));
+  for (int i = 0; i < cluster->num_levels; i++) OT_TRY(check_level(cluster, i));
+  const int reach = cluster->num_levels > 0 ? cluster->level[cluster->num_levels - 1].size : 1;
+  OT_CHECK(reach >= cluster->num_devices, OT_USAGE,
+           "cluster %s: the outermost level joins %d of %d devices", cluster->name, reach,
+           cluster->num_devices);
+  return OT_OK;
+}
+
+int ot_cluster_level(const ot_cluster *cluster, int device, int other) {
+  if (device == other) return -1;
+  int i = 0;
+  while (i + 1 < cluster->num_levels &&
+         device / cluster->level[i].size != other / cluster->level[i].size) {
+    i++;
+  }
+  return i;
+}
+
+int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity) {
+  const ot_device_kind *const device = &cluster->device;
+  int64_t length = ot_text_format(
+      out, capacity, "cluster %s: %d devices %s memory_bytes %lld memory_bytes_per_s %.17g\n",
+      cluster->name, cluster->num_devices, device->name, (long long)device->memory_bytes,
+      device->memory_bytes_per_s);
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) {
+    if (device->flops[i] == 0) continue;
+    length += ot_text_format(out + length, capacity - length, "flops %s %.17g\n",
+                             ot_dtype_name((ot_dtype)i), device->flops[i]);
+  }
+  for (int i = 0; i < cluster->num_levels; i++) {
+    const ot_link_level *const level = &cluster->level[i];
+    length += ot_text_format(out + length, capacity - length,
+                             "level %s size %d bytes_per_s %.17g latency_s %.17g\n", level->name,
+                             level->size, level->bytes_per_s, level->latency_s);
+  }
+  return length;
+}
+
+uint64_t ot_cluster_hash(const ot_cluster *cluster) {
+  char text[2048];
+  ot_cluster_print(cluster, text, sizeof text);
+  return ot_hash_text(OT_HASH_START, text);
+}

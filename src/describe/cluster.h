@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine that a run is planned for: devices of one kind and the links between them, as plain
+// values. Peak figures only; measured efficiencies and residuals come with the benchmarks.
+#pragma once
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+enum { OT_MAX_LINK_LEVELS = 6 };
+
+typedef struct ot_device_kind {
+  const char *name;              // "h100"
+  double flops[OT_DTYPE_COUNT];  // dense peak of matrix products per second by type; 0 = cannot
+  double memory_bytes_per_s;     // > 0
+  int64_t memory_bytes;          // usable by one rank, > 0
+} ot_device_kind;
+
+// One level of the network: devices in groups of `size` reach each other through it.
+typedef struct ot_link_level {
+  const char *name;    // "nvlink", "node", "rack"
+  int size;            // devices of a group; a multiple of the level before
+  double bytes_per_s;  // of one device, one direction, > 0
+  double latency_s;    // of one message, >= 0
+} ot_link_level;
+
+typedef struct ot_cluster {
+  const char *name;
+  int num_devices;  // >= 1
+  ot_device_kind device;
+  int num_levels;  // [0, OT_MAX_LINK_LEVELS]; innermost first, the last holds all devices
+  ot_link_level level[OT_MAX_LINK_LEVELS];
+} ot_cluster;
+
+ot_status ot_cluster_check(const ot_cluster *cluster);
+
+// Index of the innermost level that two devices share; -1 for a device and itself.
+int ot_cluster_level(const ot_cluster *cluster, int device, int other);
+
+int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity);
+uint64_t ot_cluster_hash(const ot_cluster *cluster);

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: backends=cpu
+// Clusters and engines: what is refused, which level two devices share, hashes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "describe/cluster.h"
+#include "describe/engine.h"
+
+static ot_cluster two_nodes(void) {
+  ot_cluster cluster = {
+      .name = "two",
+      .num_devices = 16,
+      .device = {.name = "h100", .memory_bytes_per_s = 3.35e12, .memory_bytes = 80000000000},
+      .num_levels = 2,
+      .level = {{"nvlink", 8, 450e9, 2e-6}, {"network", 16, 50e9, 5e-6}},
+  };
+  cluster.device.flops[OT_BF16] = 989e12;
+  return cluster;
+}
+
+static void devices_share_the_innermost_level(void **state) {
+  (void)state;
+  const ot_cluster cluster = two_nodes();
+  assert_int_equal(ot_cluster_check(&cluster), OT_OK);
+  assert_int_equal(ot_cluster_level(&cluster, 3, 3), -1);
+  assert_int_equal(ot_cluster_level(&cluster, 0, 7), 0);
+  assert_int_equal(ot_cluster_level(&cluster, 7, 8), 1);
+}
+
+static void impossible_clusters_are_refused(void **state) {
+  (void)state;
+  ot_cluster cluster = two_nodes();
+  cluster.level[1].size = 12;
+  assert_int_equal(ot_cluster_check(&cluster), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "no multiple of the 8"));
+  cluster = two_nodes();
+  cluster.num_devices = 17;
+  assert_int_equal(ot_cluster_check(&cluster), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "16 of 17"));
+  cluster = two_nodes();
+  cluster.device.flops[OT_BF16] = 0;
+  assert_int_equal(ot_cluster_check(&cluster), OT_USAGE);
+}
+
+static void hash_sees_every_figure(void **state) {
+  (void)state;
+  const ot_cluster a = two_nodes();
+  ot_cluster b = a;
+  b.level[1].latency_s = 6e-6;
+  assert_false(ot_cluster_hash(&a) == ot_cluster_hash(&b));
+  b = a;
+  b.device.flops[OT_F32] = 1;
+  assert_false(ot_cluster_hash(&a) == ot_cluster_hash(&b));
+}
+
+static void orthant_is_an_engine(void **state) {
+  (void)state;
+  assert_ptr_equal(ot_engine_find("orthant"), &ot_engine_orthant);
+  assert_null(ot_engine_find("nobody"));
+  assert_int_equal(ot_engine_check(&ot_engine_orthant), OT_OK);
+  ot_engine other = ot_engine_orthant;
+  other.loss_rows = 0;
+  assert_int_equal(ot_engine_check(&other), OT_USAGE);
+  assert_false(ot_engine_hash(&other) == ot_engine_hash(&ot_engine_orthant));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(devices_share_the_innermost_level),
+      cmocka_unit_test(impossible_clusters_are_refused),
+      cmocka_unit_test(hash_sees_every_figure),
+      cmocka_unit_test(orthant_is_an_engine),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
