@@ -2,11 +2,27 @@
 // `orthant doctor`: what this program runs on, for a person or a bug report.
 #include <stdio.h>
 
+#include "cli/machine_report.h"
 #include "cli/verbs.h"
+#include "device/heap.h"
+
+static void print_report(const ot_node *report, bool json, ot_arena *arena) {
+  if (json) {
+    ot_json_writer w = ot_json_begin(arena, 2);
+    ot_node_write_json(report, NULL, &w);
+    puts(w.text);
+    return;
+  }
+  ot_text_builder text = {.arena = arena};
+  ot_node_print_yaml(report, 0, &text);
+  fputs(text.text, stdout);
+}
 
 static ot_status run(const ot_options *options) {
-  (void)options;
-  printf("orthant %s\n", OT_VERSION);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  print_report(ot_machine_report(&arena), ot_options_json(options), &arena);
+  ot_heap_release(&heap);
   return OT_OK;
 }
 
@@ -14,5 +30,9 @@ const ot_verb ot_verb_doctor = {
     .name = "doctor",
     .summary = "versions, libraries and machine, for a bug report",
     .arguments = "",
+    .details =
+        "Nothing that identifies you or your data is collected beyond the names of this\n"
+        "directory and of the BLAS library.",
+    .json = true,
     .run = run,
 };

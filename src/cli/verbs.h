@@ -8,6 +8,7 @@
 extern const ot_verb ot_verb_config;
 extern const ot_verb ot_verb_presets;
 extern const ot_verb ot_verb_doctor;
+extern const ot_verb ot_verb_completion;
 
 // The verb called `name`, or null.
 const ot_verb *ot_verb_find(const char *name);
