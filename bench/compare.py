@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Paired comparison of bench/step with PyTorch (and llm.c, when LLMC_DIR is set): A B A B ...
+
+    PYTHON=/path/to/python-with-torch python3 bench/compare.py [--rounds 5] [4x1024 1x1024 4x64 16x256]
+
+For every shape (sequences x tokens) one PyTorch process is started and compiled once; it then waits.
+Each round runs `build/bench/step --json --batch B --sequence T --repeats K` (its own warm-up, then K
+steps) and then K steps in the PyTorch process, so that a slow moment of the machine meets both. The
+order within a round alternates. The table gives the median step of each side and the median, lowest
+and highest of the per-round ratios PyTorch / Orthant: above 1 is faster than PyTorch. Memory: peak
+resident bytes beyond parameters, gradients and two moments, of both, and ours as a share of PyTorch's
+(Python and libtorch themselves left out on PyTorch's side, nothing left out on ours).
+
+bench/step must print one JSON object, a list, or one object a line with at least batch_size,
+sequence_length, seconds_per_step, peak_bytes and state_bytes.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def objects(text):
+    """Every JSON object in a document, a list, or lines."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    found = found.get("configurations", [found]) if isinstance(found, dict) else found
+    return [entry for entry in found if "seconds_per_step" in entry]
+
+
+def run_ours(command, batch, sequence, repeats):
+    words = [*command.split(), "--batch", str(batch), "--sequence", str(sequence),
+             "--repeats", str(repeats)]
+    out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
+    for entry in objects(out):
+        if (entry["batch_size"], entry["sequence_length"]) == (batch, sequence):
+            return entry
+    sys.exit(f"error: no {batch} x {sequence} in the output of {' '.join(words)}")
+
+
+class PyTorch:
+    """One compiled model that takes a step whenever it is asked to."""
+
+    def __init__(self, batch, sequence, options):
+        python = os.environ.get("PYTHON", sys.executable)
+        self.process = subprocess.Popen(
+            [python, str(ROOT / "bench" / "pytorch_step.py"), "--serve", "--batch", str(batch),
+             "--sequence", str(sequence), *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self.process.stdout.readline().strip() != "ready":
+            sys.exit("error: PyTorch did not start (set PYTHON to a Python that has it)")
+
+    def steps(self, count):
+        times = []
+        for _ in range(count):
+            self.process.stdin.write("step\n")
+            self.process.stdin.flush()
+            times.append(json.loads(self.process.stdout.readline())["seconds"])
+        return statistics.median(times)
+
+    def finish(self):
+        self.process.stdin.close()
+        result = json.loads(self.process.stdout.readline())
+        self.process.wait()
+        return result
+
+
+def compare(batch, sequence, arguments):
+    torch = PyTorch(batch, sequence, arguments.pytorch.split())
+    ours, theirs, last = [], [], None
+    for i in range(arguments.rounds):
+        for side in ("ours", "theirs") if i % 2 == 0 else ("theirs", "ours"):
+            if side == "ours":
+                last = run_ours(arguments.ours, batch, sequence, arguments.repeats)
+                ours.append(last["seconds_per_step"])
+            else:
+                theirs.append(torch.steps(arguments.repeats))
+    return summary(f"{batch} x {sequence}", ours, theirs, last, torch.finish())
+
+
+def compare_llmc(arguments):
+    ours, theirs, last, other = [], [], None, None
+    for _ in range(arguments.rounds):
+        last = run_ours(arguments.ours, 4, 64, arguments.repeats)
+        ours.append(last["seconds_per_step"])
+        out = subprocess.run([str(ROOT / "bench" / "llmc_step.sh")], check=True, text=True,
+                             stdout=subprocess.PIPE, env=dict(os.environ, STEPS="2")).stdout
+        other = objects(out)[0]
+        theirs.append(other["seconds_per_step"])
+    return summary("4 x 64", ours, theirs, last, other)
+
+
+def summary(shape, ours, theirs, our_last, their_last):
+    ratios = [theirs[i] / ours[i] for i in range(len(ours))]
+    our_beyond = our_last["peak_bytes"] - our_last["state_bytes"]
+    their_beyond = their_last.get("beyond_tensors_bytes", their_last["beyond_bytes"])
+    return {"shape": shape, "other": their_last["program"] + " " + their_last.get("variant", ""),
+            "ours_seconds": statistics.median(ours), "other_seconds": statistics.median(theirs),
+            "ratio": statistics.median(ratios), "ratio_low": min(ratios), "ratio_high": max(ratios),
+            "ours_beyond_bytes": our_beyond, "other_beyond_bytes": their_beyond,
+            "memory_share": our_beyond / their_beyond, "rounds": len(ours)}
+
+
+def print_table(rows):
+    print(f"{'shape':>10} {'ours s':>8} {'other s':>8} {'ratio':>6} {'low':>6} {'high':>6}"
+          f" {'ours MB':>8} {'other MB':>8} {'share':>6}  other")
+    for r in rows:
+        print(f"{r['shape']:>10} {r['ours_seconds']:8.3f} {r['other_seconds']:8.3f}"
+              f" {r['ratio']:6.2f} {r['ratio_low']:6.2f} {r['ratio_high']:6.2f}"
+              f" {r['ours_beyond_bytes'] / 1e6:8.0f} {r['other_beyond_bytes'] / 1e6:8.0f}"
+              f" {r['memory_share']:6.0%}  {r['other']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shapes", nargs="*", default=["4x1024", "1x1024", "4x64", "16x256"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2, help="steps of each side in a round")
+    parser.add_argument("--ours", default="build/bench/step --json")
+    parser.add_argument("--pytorch", default="", help="options of pytorch_step.py, as one word")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    rows = []
+    for shape in arguments.shapes:
+        rows.append(compare(*map(int, shape.split("x")), arguments))
+    if os.environ.get("LLMC_DIR"):
+        rows.append(compare_llmc(arguments))
+    if arguments.json:
+        print(json.dumps(rows))
+    else:
+        print_table(rows)
+
+
+if __name__ == "__main__":
+    main()
