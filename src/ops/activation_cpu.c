@@ -35,9 +35,15 @@ typedef struct sigmoid {
 } sigmoid;
 
 static inline sigmoid sigmoid_of(ot_real z) {
-  // Beyond it exp(-z) would overflow; there s stays at exp(-limit) instead of falling to 0.
+  // Within the limits 2^exponent is a normal number; at the lower one s stays at exp(-limit)
+  // instead of falling to 0. In this order the comparisons are one instruction each and let NaN
+  // through.
   const ot_real limit = sizeof(ot_real) == sizeof(double) ? 700 : 87;
-  const ot_real e = OT_KERNEL(ot_exp)(z < -limit ? limit : -z);
+  const ot_real above = -limit > z ? -limit : z;
+  const ot_real within = limit < above ? limit : above;
+  const OT_KERNEL(ot_exp_parts) parts = OT_KERNEL(ot_exp_reduce)(-within);
+  const ot_real power = OT_KERNEL(ot_power_of_two)((int32_t)parts.exponent);
+  const ot_real e = power + power * parts.em1;
   const ot_real s = 1 / (1 + e);
   return (sigmoid){s, e * s};
 }
@@ -63,74 +69,77 @@ static inline ot_real relu_value(ot_real x) { return x > 0 ? x : 0; }
 
 static inline slope relu_slope_of(ot_real x) { return (slope){x > 0 ? x : 0, x > 0 ? 1 : 0}; }
 
-// y = f(x)
-static inline void values(ot_activation activation, const ot_real *x, ot_real *y, int64_t n) {
-  switch (activation) {
-    case OT_ACTIVATION_GELU:
+// ---- tiles: one loop from memory to memory, so that arithmetic hides the waiting ----
+
+typedef ot_real (*value_function)(ot_real x);
+typedef slope (*slope_function)(ot_real x);
+
+// Elements [0, n) of the operands of an op; `up` and `d_up` are of the gated forms alone.
+typedef struct tile {
+  const ot_real *dy, *x, *up;
+  ot_real *out, *d_up;
+  int64_t n;
+} tile;
+
+// The functions below are inlined with f known, which makes each a vector loop of its own.
+static inline void map_values(value_function f, const tile *t) {
+  const ot_real *const x = t->x;
+  ot_real *const out = t->out;
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = gelu_value(x[i]);
-      return;
-    case OT_ACTIVATION_GELU_TANH:
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = gelu_tanh_value(x[i]);
-      return;
-    case OT_ACTIVATION_SILU:
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = silu_value(x[i]);
-      return;
-    case OT_ACTIVATION_RELU:
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) y[i] = relu_value(x[i]);
-      return;
-  }
+  for (int64_t i = 0; i < t->n; i++) out[i] = f(x[i]);
 }
 
-// value = f(x), slope = f'(x)
-static inline void slopes(ot_activation activation, const ot_real *x, ot_real *value,
-                          ot_real *derivative, int64_t n) {
-  switch (activation) {
-    case OT_ACTIVATION_GELU:
+static inline void map_slopes(slope_function f, const tile *t) {
+  const ot_real *const dy = t->dy;
+  const ot_real *const x = t->x;
+  ot_real *const out = t->out;
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) {
-        const slope s = gelu_slope_of(x[i]);
-        value[i] = s.value;
-        derivative[i] = s.slope;
-      }
-      return;
-    case OT_ACTIVATION_GELU_TANH:
+  for (int64_t i = 0; i < t->n; i++) out[i] = dy[i] * f(x[i]).slope;
+}
+
+static inline void map_gated_values(value_function f, const tile *t) {
+  const ot_real *const gate = t->x;
+  const ot_real *const up = t->up;
+  ot_real *const out = t->out;
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) {
-        const slope s = gelu_tanh_slope_of(x[i]);
-        value[i] = s.value;
-        derivative[i] = s.slope;
-      }
-      return;
-    case OT_ACTIVATION_SILU:
+  for (int64_t i = 0; i < t->n; i++) out[i] = f(gate[i]) * up[i];
+}
+
+static inline void map_gated_slopes(slope_function f, const tile *t) {
+  const ot_real *const dy = t->dy;
+  const ot_real *const gate = t->x;
+  const ot_real *const up = t->up;
+  ot_real *const d_gate = t->out;
+  ot_real *const d_up = t->d_up;
 #pragma omp simd
-      for (int64_t i = 0; i < n; i++) {
-        const slope s = silu_slope_of(x[i]);
-        value[i] = s.value;
-        derivative[i] = s.slope;
-      }
-      return;
-    case OT_ACTIVATION_RELU:
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) {
-        const slope s = relu_slope_of(x[i]);
-        value[i] = s.value;
-        derivative[i] = s.slope;
-      }
-      return;
+  for (int64_t i = 0; i < t->n; i++) {
+    const slope s = f(gate[i]);
+    d_gate[i] = dy[i] * up[i] * s.slope;
+    d_up[i] = dy[i] * s.value;
   }
 }
 
 static void activation_tile(const ot_kernel_call *call, int64_t first, int64_t n) {
   ot_real x_scratch[OT_TILE];
   ot_real y_scratch[OT_TILE];
-  const ot_real *const x = ot_tile_in(&call->in[0], first, n, x_scratch);
-  ot_real *const y = ot_tile_out(&call->out[0], first, y_scratch);
-  values(call->attributes->activation, x, y, n);
-  ot_tile_done(&call->out[0], first, y, n);
+  const tile t = {.x = ot_tile_in(&call->in[0], first, n, x_scratch),
+                  .out = ot_tile_out(&call->out[0], first, y_scratch),
+                  .n = n};
+  switch (call->attributes->activation) {
+    case OT_ACTIVATION_GELU:
+      map_values(gelu_value, &t);
+      break;
+    case OT_ACTIVATION_GELU_TANH:
+      map_values(gelu_tanh_value, &t);
+      break;
+    case OT_ACTIVATION_SILU:
+      map_values(silu_value, &t);
+      break;
+    case OT_ACTIVATION_RELU:
+      map_values(relu_value, &t);
+      break;
+  }
+  ot_tile_done(&call->out[0], first, t.out, n);
 }
 
 static void activation(const ot_kernel_call *call) {
@@ -141,75 +150,108 @@ static void activation_grad_tile(const ot_kernel_call *call, int64_t first, int6
   ot_real dy_scratch[OT_TILE];
   ot_real x_scratch[OT_TILE];
   ot_real dx_scratch[OT_TILE];
-  ot_real value[OT_TILE];
-  ot_real derivative[OT_TILE];
-  const ot_real *const dy = ot_tile_in(&call->in[0], first, n, dy_scratch);
-  const ot_real *const x = ot_tile_in(&call->in[1], first, n, x_scratch);
-  ot_real *const dx = ot_tile_out(&call->out[0], first, dx_scratch);
-  slopes(call->attributes->activation, x, value, derivative, n);
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * derivative[i];
-  ot_tile_done(&call->out[0], first, dx, n);
+  const tile t = {.dy = ot_tile_in(&call->in[0], first, n, dy_scratch),
+                  .x = ot_tile_in(&call->in[1], first, n, x_scratch),
+                  .out = ot_tile_out(&call->out[0], first, dx_scratch),
+                  .n = n};
+  switch (call->attributes->activation) {
+    case OT_ACTIVATION_GELU:
+      map_slopes(gelu_slope_of, &t);
+      break;
+    case OT_ACTIVATION_GELU_TANH:
+      map_slopes(gelu_tanh_slope_of, &t);
+      break;
+    case OT_ACTIVATION_SILU:
+      map_slopes(silu_slope_of, &t);
+      break;
+    case OT_ACTIVATION_RELU:
+      map_slopes(relu_slope_of, &t);
+      break;
+  }
+  ot_tile_done(&call->out[0], first, t.out, n);
 }
 
 static void activation_grad(const ot_kernel_call *call) {
   ot_for_tiles(call, ot_type_elements(&call->in[0].type), activation_grad_tile);
 }
 
-static void glu_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
+// Columns [column, column + n) of row `row`.
+static void glu_tile(const ot_kernel_call *call, int64_t row, int64_t column, int64_t n) {
   ot_real scratch[3][OT_TILE];
-  ot_real value[OT_TILE];
   const ot_tensor *const y = &call->out[0];
-  for (int64_t c = 0; c < columns; c += OT_TILE) {
-    const int64_t n = columns - c < OT_TILE ? columns - c : OT_TILE;
-    const int64_t gate_first = row * 2 * columns + c;
-    const ot_real *const gate = ot_tile_in(&call->in[0], gate_first, n, scratch[0]);
-    const ot_real *const up = ot_tile_in(&call->in[0], gate_first + columns, n, scratch[1]);
-    ot_real *const to = ot_tile_out(y, row * columns + c, scratch[2]);
-    values(call->attributes->activation, gate, value, n);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = value[i] * up[i];
-    ot_tile_done(y, row * columns + c, to, n);
+  const int64_t columns = y->type.dim[1];
+  const int64_t gate = row * 2 * columns + column;
+  const tile t = {.x = ot_tile_in(&call->in[0], gate, n, scratch[0]),
+                  .up = ot_tile_in(&call->in[0], gate + columns, n, scratch[1]),
+                  .out = ot_tile_out(y, row * columns + column, scratch[2]),
+                  .n = n};
+  switch (call->attributes->activation) {
+    case OT_ACTIVATION_GELU:
+      map_gated_values(gelu_value, &t);
+      break;
+    case OT_ACTIVATION_GELU_TANH:
+      map_gated_values(gelu_tanh_value, &t);
+      break;
+    case OT_ACTIVATION_SILU:
+      map_gated_values(silu_value, &t);
+      break;
+    case OT_ACTIVATION_RELU:
+      map_gated_values(relu_value, &t);
+      break;
+  }
+  ot_tile_done(y, row * columns + column, t.out, n);
+}
+
+static void glu_grad_tile(const ot_kernel_call *call, int64_t row, int64_t column, int64_t n) {
+  ot_real scratch[5][OT_TILE];
+  const ot_tensor *const dx = &call->out[0];
+  const int64_t columns = call->in[0].type.dim[1];
+  const int64_t gate = row * 2 * columns + column;
+  const tile t = {.dy = ot_tile_in(&call->in[0], row * columns + column, n, scratch[0]),
+                  .x = ot_tile_in(&call->in[1], gate, n, scratch[1]),
+                  .up = ot_tile_in(&call->in[1], gate + columns, n, scratch[2]),
+                  .out = ot_tile_out(dx, gate, scratch[3]),
+                  .d_up = ot_tile_out(dx, gate + columns, scratch[4]),
+                  .n = n};
+  switch (call->attributes->activation) {
+    case OT_ACTIVATION_GELU:
+      map_gated_slopes(gelu_slope_of, &t);
+      break;
+    case OT_ACTIVATION_GELU_TANH:
+      map_gated_slopes(gelu_tanh_slope_of, &t);
+      break;
+    case OT_ACTIVATION_SILU:
+      map_gated_slopes(silu_slope_of, &t);
+      break;
+    case OT_ACTIVATION_RELU:
+      map_gated_slopes(relu_slope_of, &t);
+      break;
+  }
+  ot_tile_done(dx, gate, t.out, n);
+  ot_tile_done(dx, gate + columns, t.d_up, n);
+}
+
+typedef void (*row_tile_function)(const ot_kernel_call *call, int64_t row, int64_t column,
+                                  int64_t n);
+
+static void for_row_tiles(const ot_kernel_call *call, int64_t rows, int64_t columns,
+                          row_tile_function run) {
+#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+  for (int64_t row = 0; row < rows; row++) {
+    for (int64_t c = 0; c < columns; c += OT_TILE) {
+      run(call, row, c, columns - c < OT_TILE ? columns - c : OT_TILE);
+    }
   }
 }
 
 static void glu(const ot_kernel_call *call) {
-  const int64_t rows = call->out[0].type.dim[0];
-  const int64_t columns = call->out[0].type.dim[1];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
-  for (int64_t row = 0; row < rows; row++) glu_row(call, row, columns);
-}
-
-static void glu_grad_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
-  ot_real scratch[5][OT_TILE];
-  ot_real value[OT_TILE];
-  ot_real derivative[OT_TILE];
-  const ot_tensor *const dx = &call->out[0];
-  for (int64_t c = 0; c < columns; c += OT_TILE) {
-    const int64_t n = columns - c < OT_TILE ? columns - c : OT_TILE;
-    const int64_t gate_first = row * 2 * columns + c;
-    const int64_t up_first = gate_first + columns;
-    const ot_real *const dy = ot_tile_in(&call->in[0], row * columns + c, n, scratch[0]);
-    const ot_real *const gate = ot_tile_in(&call->in[1], gate_first, n, scratch[1]);
-    const ot_real *const up = ot_tile_in(&call->in[1], up_first, n, scratch[2]);
-    ot_real *const d_gate = ot_tile_out(dx, gate_first, scratch[3]);
-    ot_real *const d_up = ot_tile_out(dx, up_first, scratch[4]);
-    slopes(call->attributes->activation, gate, value, derivative, n);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-      d_gate[i] = dy[i] * up[i] * derivative[i];
-      d_up[i] = dy[i] * value[i];
-    }
-    ot_tile_done(dx, gate_first, d_gate, n);
-    ot_tile_done(dx, up_first, d_up, n);
-  }
+  const ot_tensor_type *const y = &call->out[0].type;
+  for_row_tiles(call, y->dim[0], y->dim[1], glu_tile);
 }
 
 static void glu_grad(const ot_kernel_call *call) {
-  const int64_t rows = call->in[0].type.dim[0];
-  const int64_t columns = call->in[0].type.dim[1];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
-  for (int64_t row = 0; row < rows; row++) glu_grad_row(call, row, columns);
+  const ot_tensor_type *const dy = &call->in[0].type;
+  for_row_tiles(call, dy->dim[0], dy->dim[1], glu_grad_tile);
 }
 
 const ot_kernel_entry OT_KERNEL(ot_activation_cpu)[] = {

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of every memory-bound operator beside a plain copy on the same threads, as bytes that the
+// op must touch (ot_op_cost) per second. Each op walks over several sets of operands, more than the
+// caches hold, in turns with the others; the best of the rounds counts.
+//   bench/elementwise [--rows R] [--columns C] [--threads N] [--rounds K] [--bf16] [--only OP]
+//                     [--json]
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/catalog.h"
+#include "ops/kernels.h"
+#include "ops/operands.h"
+
+enum { NUM_SETS = 4, HEAD_DIM = 64, VOCABULARY = 50257, MAX_ROUNDS = 1000 };
+
+typedef struct settings {
+  int64_t rows, columns;
+  int threads, rounds;
+  ot_dtype storage;
+  const char *only;  // name of one op, or null for all
+  bool json;
+} elementwise_settings;
+
+typedef struct subject {
+  const char *name;
+  ot_op_kind kind;
+  ot_op_attributes attributes;
+  ot_op_types types;
+  void *data[NUM_SETS][OT_MAX_INPUTS + OT_MAX_OUTPUTS];
+  void *workspace;
+  double best_s;
+} subject;
+
+static double now_s(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void *memory_of(int64_t bytes) {
+  void *const memory = aligned_alloc(64, (size_t)((bytes + 63) / 64 * 64));
+  if (!memory) {
+    fprintf(stderr, "error: no memory for %lld bytes\n", (long long)bytes);
+    exit(3);
+  }
+  return memory;
+}
+
+// Numbers of the size of activations; ids in range for every table.
+static void fill(const ot_tensor_type *type, void *data, int64_t bound) {
+  for (int64_t i = 0; i < ot_type_elements(type); i++) {
+    const double value = (double)(i * 2654435761u % 65536) / 16384 - 2 + 0x1p-10;
+    switch (type->dtype) {
+      case OT_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+      case OT_F64:
+        ((double *)data)[i] = 1e-3;
+        break;
+      case OT_BF16:
+        ((uint16_t *)data)[i] = ot_bf16_from_float((float)value);
+        break;
+      case OT_I32:
+        ((int32_t *)data)[i] = (int32_t)(i * 7919 % bound);
+        break;
+      default:
+        memset(data, 0, (size_t)ot_type_bytes(type));
+        return;
+    }
+  }
+}
+
+static void prepare(subject *s, int64_t bound) {
+  if (ot_op_infer(s->kind, &s->attributes, &s->types) != OT_OK) {
+    fprintf(stderr, "error: %s\n", ot_fail_message());
+    exit(70);
+  }
+  for (int set = 0; set < NUM_SETS; set++) {
+    for (int i = 0; i < OT_MAX_INPUTS + OT_MAX_OUTPUTS; i++) {
+      const ot_tensor_type *const type =
+          i < OT_MAX_INPUTS ? &s->types.in[i] : &s->types.out[i - OT_MAX_INPUTS];
+      if (!ot_type_present(type)) continue;
+      s->data[set][i] = memory_of(ot_type_bytes(type));
+      fill(type, s->data[set][i], bound);
+    }
+  }
+  s->workspace = memory_of(ot_op_workspace(s->kind, &s->attributes, &s->types) + 64);
+  s->best_s = 1e30;
+}
+
+static void run(subject *s, int set) {
+  ot_tensor in[OT_MAX_INPUTS] = {0};
+  ot_tensor out[OT_MAX_OUTPUTS] = {0};
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    in[i] = (ot_tensor){s->data[set][i], s->types.in[i]};
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    out[i] = (ot_tensor){s->data[set][OT_MAX_INPUTS + i], s->types.out[i]};
+  }
+  const ot_kernel_call call = {&s->attributes, in, out, s->workspace};
+  const ot_kernel kernel = ot_kernel_cpu(s->kind, s->attributes.compute);
+  const double start_s = now_s();
+  kernel(&call);
+  const double seconds = now_s() - start_s;
+  if (seconds < s->best_s) s->best_s = seconds;
+}
+
+static double copy_s(const subject *s, int from, int to) {
+  const char *const source = s->data[from][0];
+  char *const target = s->data[to][1];
+  const int64_t bytes = ot_type_bytes(&s->types.in[0]);
+  const int64_t piece = 1 << 16;
+  const double start_s = now_s();
+#pragma omp parallel for num_threads(s->attributes.threads) schedule(static)
+  for (int64_t first = 0; first < bytes; first += piece) {
+    const int64_t n = bytes - first < piece ? bytes - first : piece;
+    for (int64_t i = 0; i < n; i++) target[first + i] = source[first + i];
+  }
+  return now_s() - start_s;
+}
+
+static ot_op_attributes attributes_of(const elementwise_settings *settings) {
+  return (ot_op_attributes){.threads = settings->threads,
+                            .compute = OT_F32,
+                            .sequence_length = settings->rows,
+                            .num_heads = settings->columns / HEAD_DIM,
+                            .num_kv_heads = settings->columns / HEAD_DIM,
+                            .head_dim = HEAD_DIM,
+                            .norm_width = HEAD_DIM,
+                            .rotary_dim = HEAD_DIM,
+                            .epsilon = 1e-5,
+                            .dropout = 0.1,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .weight_decay = 0.1,
+                            .learning_rate_factor = 1};
+}
+
+// Every op of the table below, in the shapes of one layer.
+static int describe(const elementwise_settings *settings, subject *subjects) {
+  const ot_dtype dtype = settings->storage;
+  const int64_t rows = settings->rows;
+  const int64_t columns = settings->columns;
+  const ot_tensor_type x = ot_type_matrix(dtype, rows, columns);
+  const ot_tensor_type wide = ot_type_matrix(dtype, rows, 4 * columns);
+  const ot_tensor_type gated = ot_type_matrix(dtype, rows, 8 * columns);
+  const ot_tensor_type qkv = ot_type_matrix(dtype, rows, 3 * columns);
+  const ot_tensor_type w = ot_type_vector(dtype, columns);
+  const ot_tensor_type dw = ot_type_vector(OT_F32, columns);
+  const ot_tensor_type statistic = ot_type_vector(OT_F32, rows);
+  const ot_tensor_type head = ot_type_vector(dtype, HEAD_DIM);
+  const ot_tensor_type head_dw = ot_type_vector(OT_F32, HEAD_DIM);
+  const ot_tensor_type head_rstd = ot_type_matrix(OT_F32, rows, columns / HEAD_DIM * 2);
+  const ot_tensor_type ids = ot_type_vector(OT_I32, rows);
+  const ot_tensor_type samples = ot_type_vector(OT_I64, 1);
+  const ot_tensor_type table = {.dtype = OT_F32, .rank = 3, .dim = {rows, HEAD_DIM / 2, 2}};
+  const ot_tensor_type tokens = ot_type_matrix(dtype, VOCABULARY, columns);
+  const ot_tensor_type d_tokens = ot_type_matrix(OT_F32, VOCABULARY, columns);
+  const ot_tensor_type scalars = ot_type_vector(OT_F64, OT_STEP_SCALARS);
+  const ot_tensor_type weights = ot_type_vector(dtype, 8 * columns * columns);
+  const ot_tensor_type state = ot_type_vector(OT_F32, 8 * columns * columns);
+  const ot_tensor_type one = ot_type_vector(OT_F64, 1);
+  const ot_tensor_type two = ot_type_vector(OT_F64, 2);
+  const ot_tensor_type float32 = ot_type_matrix(OT_F32, rows, columns);
+  const ot_tensor_type bf16 = ot_type_matrix(OT_BF16, rows, columns);
+  const ot_tensor_type master = dtype == OT_BF16 ? state : (ot_tensor_type){0};
+  const subject all[] = {
+      {"add", OT_OP_ADD, .types = {.in = {x, x}}},
+      {"rmsnorm", OT_OP_RMSNORM, .types = {.in = {x, w}}},
+      {"rmsnorm_grad", OT_OP_RMSNORM_GRAD,
+       .types = {.in = {x, x, w, statistic, x}, .out = {{0}, dw}}},
+      {"layernorm", OT_OP_LAYERNORM, .types = {.in = {x, w, w}}},
+      {"layernorm_grad", OT_OP_LAYERNORM_GRAD,
+       .types = {.in = {x, x, w, statistic, statistic, x}, .out = {{0}, dw, dw}}},
+      {"head_norm", OT_OP_HEAD_NORM, .types = {.in = {qkv, head, head}}},
+      {"head_norm_grad", OT_OP_HEAD_NORM_GRAD,
+       .types = {.in = {qkv, qkv, head, head, head_rstd}, .out = {{0}, head_dw, head_dw}}},
+      {"rope", OT_OP_ROPE, .types = {.in = {qkv, ids, table}}},
+      {"rope_grad", OT_OP_ROPE_GRAD, .types = {.in = {qkv, ids, table}}},
+      {"gelu", OT_OP_ACTIVATION, .types = {.in = {wide}}},
+      {"gelu_grad", OT_OP_ACTIVATION_GRAD, .types = {.in = {wide, wide}}},
+      {"gelu_tanh", OT_OP_ACTIVATION, .attributes = {.activation = OT_ACTIVATION_GELU_TANH},
+       .types = {.in = {wide}}},
+      {"gelu_tanh_grad", OT_OP_ACTIVATION_GRAD,
+       .attributes = {.activation = OT_ACTIVATION_GELU_TANH}, .types = {.in = {wide, wide}}},
+      {"swiglu", OT_OP_GLU, .attributes = {.activation = OT_ACTIVATION_SILU},
+       .types = {.in = {gated}}},
+      {"swiglu_grad", OT_OP_GLU_GRAD, .attributes = {.activation = OT_ACTIVATION_SILU},
+       .types = {.in = {wide, gated}}},
+      {"dropout", OT_OP_DROPOUT, .types = {.in = {x, samples}}},
+      {"absmax", OT_OP_ABSMAX, .types = {.in = {x}, .out = {one}}},
+      {"cast to bf16", OT_OP_CAST, .types = {.in = {float32}, .out = {bf16}}},
+      {"cast to fp32", OT_OP_CAST, .types = {.in = {bf16}, .out = {float32}}},
+      {"zero", OT_OP_ZERO, .types = {.out = {x}}},
+      {"embedding", OT_OP_EMBEDDING, .types = {.in = {ids, tokens}}},
+      {"embedding_grad", OT_OP_EMBEDDING_GRAD, .types = {.in = {x, ids}, .out = {d_tokens}}},
+      {"sum_squares", OT_OP_SUM_SQUARES, .types = {.in = {state}}},
+      {"adamw", OT_OP_ADAMW,
+       .types = {.in = {state, scalars}, .out = {weights, state, state, master, two}}},
+  };
+  int count = 0;
+  for (int i = 0; i < (int)(sizeof all / sizeof all[0]); i++) {
+    if (settings->only && strcmp(settings->only, all[i].name) != 0 && i > 0) continue;
+    subject *const s = &subjects[count++];
+    *s = all[i];
+    s->attributes = attributes_of(settings);
+    s->attributes.activation = all[i].attributes.activation;
+    prepare(s, rows);
+  }
+  return count;
+}
+
+static bool read_settings(int argc, char **argv, elementwise_settings *settings) {
+  for (int i = 1; i < argc; i++) {
+    const bool value = i + 1 < argc;
+    if (strcmp(argv[i], "--json") == 0) {
+      settings->json = true;
+    } else if (strcmp(argv[i], "--bf16") == 0) {
+      settings->storage = OT_BF16;
+    } else if (strcmp(argv[i], "--only") == 0 && value) {
+      settings->only = argv[++i];
+    } else if (strcmp(argv[i], "--rows") == 0 && value) {
+      settings->rows = atoll(argv[++i]);
+    } else if (strcmp(argv[i], "--columns") == 0 && value) {
+      settings->columns = atoll(argv[++i]);
+    } else if (strcmp(argv[i], "--threads") == 0 && value) {
+      settings->threads = atoi(argv[++i]);
+    } else if (strcmp(argv[i], "--rounds") == 0 && value) {
+      settings->rounds = atoi(argv[++i]);
+    } else {
+      return false;
+    }
+  }
+  return settings->rows > 0 && settings->columns >= HEAD_DIM && settings->columns % HEAD_DIM == 0 &&
+         settings->threads > 0 && settings->rounds > 0 && settings->rounds <= MAX_ROUNDS;
+}
+
+static void print_row(const subject *s, double copy_bytes_per_s, bool json, bool last) {
+  const ot_cost cost = ot_op_cost(s->kind, &s->attributes, &s->types);
+  const double bytes_per_s = (cost.bytes_read + cost.bytes_written) / s->best_s;
+  if (json) {
+    printf("{\"op\":\"%s\",\"seconds\":%.4g,\"bytes_per_second\":%.4g,\"of_copy\":%.3g}%s\n",
+           s->name, s->best_s, bytes_per_s, bytes_per_s / copy_bytes_per_s, last ? "" : ",");
+  } else {
+    printf("%-16s %9.3f %9.2f %9.0f%%\n", s->name, 1e3 * s->best_s, 1e-9 * bytes_per_s,
+           100 * bytes_per_s / copy_bytes_per_s);
+  }
+}
+
+int main(int argc, char **argv) {
+  static subject subjects[64];
+  elementwise_settings settings = {
+      .rows = 4096, .columns = 768, .threads = 2, .rounds = 12, .storage = OT_F32};
+  if (!read_settings(argc, argv, &settings)) {
+    fprintf(stderr,
+            "usage: %s [--rows R] [--columns C, a multiple of 64] [--threads N] [--rounds K] "
+            "[--bf16] [--only OP] [--json]\n",
+            argv[0]);
+    return 2;
+  }
+  const int count = describe(&settings, subjects);
+  double copy_best_s = 1e30;
+  for (int round = 0; round < settings.rounds; round++) {
+    const double seconds = copy_s(&subjects[0], round % NUM_SETS, (round + 1) % NUM_SETS);
+    if (seconds < copy_best_s) copy_best_s = seconds;
+    for (int i = 0; i < count; i++) run(&subjects[i], round % NUM_SETS);
+  }
+  const double copied = 2 * (double)ot_type_bytes(&subjects[0].types.in[0]) / copy_best_s;
+  if (settings.json) {
+    printf(
+        "{\"rows\":%lld,\"columns\":%lld,\"threads\":%d,\"storage\":\"%s\","
+        "\"copy_bytes_per_second\":%.4g,\"ops\":[\n",
+        (long long)settings.rows, (long long)settings.columns, settings.threads,
+        ot_dtype_name(settings.storage), copied);
+  } else {
+    printf("%lld rows of %lld, %s, %d threads; a copy moves %.2f GB/s\n", (long long)settings.rows,
+           (long long)settings.columns, ot_dtype_name(settings.storage), settings.threads,
+           1e-9 * copied);
+    printf("%-16s %9s %9s %10s\n", "op", "ms", "GB/s", "of copy");
+  }
+  for (int i = 0; i < count; i++) {
+    print_row(&subjects[i], copied, settings.json, i + 1 == count);
+  }
+  if (settings.json) printf("]}\n");
+  return 0;
+}
