@@ -9,7 +9,7 @@
 #include "ops/vector_math.h"
 
 static const ot_real gelu_slope = (ot_real)1.59576912160573071176;  // 2 sqrt(2/pi)
-static const ot_real gelu_cubic = (ot_real)0.044715;
+static const ot_real gelu_cubic = (ot_real)(1.59576912160573071176 * 0.044715);
 static const ot_real half_root = (ot_real)0.70710678118654752440;    // 1 / sqrt 2
 static const ot_real normal_peak = (ot_real)0.39894228040143267794;  // 1 / sqrt(2 pi)
 
@@ -49,12 +49,12 @@ static inline sigmoid sigmoid_of(ot_real z) {
 }
 
 static inline ot_real gelu_tanh_value(ot_real x) {
-  return x * sigmoid_of(gelu_slope * (x + gelu_cubic * x * x * x)).value;
+  return x * sigmoid_of(x * (gelu_slope + gelu_cubic * x * x)).value;
 }
 
 static inline slope gelu_tanh_slope_of(ot_real x) {
-  const sigmoid s = sigmoid_of(gelu_slope * (x + gelu_cubic * x * x * x));
-  const ot_real inner = gelu_slope * (1 + 3 * gelu_cubic * x * x);
+  const sigmoid s = sigmoid_of(x * (gelu_slope + gelu_cubic * x * x));
+  const ot_real inner = gelu_slope + 3 * gelu_cubic * x * x;
   return (slope){x * s.value, s.value * (1 + x * s.rest * inner)};
 }
 

@@ -41,10 +41,17 @@ static ot_cost rmsnorm_grad_cost(const ot_op_attributes *attributes, const ot_op
   return ot_cost_of_traffic(&ot_rmsnorm_grad_info, attributes, types, 10 * elements);
 }
 
+// The weights widened, and `sums` rows of sums for each block of rows.
+static int64_t grad_workspace(const ot_op_attributes *attributes, const ot_op_types *types,
+                              int64_t sums) {
+  const ot_tensor_type *const dy = &types->in[0];
+  const int64_t rows = 1 + sums * ot_row_blocks(dy->dim[0]);
+  return rows * dy->dim[1] * ot_dtype_bytes(attributes->compute);
+}
+
 static int64_t rmsnorm_grad_workspace(const ot_op_attributes *attributes,
                                       const ot_op_types *types) {
-  const ot_tensor_type *const dy = &types->in[0];
-  return ot_row_blocks(dy->dim[0]) * dy->dim[1] * ot_dtype_bytes(attributes->compute);
+  return grad_workspace(attributes, types, 1);
 }
 
 static ot_status layernorm_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -89,7 +96,7 @@ static ot_cost layernorm_grad_cost(const ot_op_attributes *attributes, const ot_
 
 static int64_t layernorm_grad_workspace(const ot_op_attributes *attributes,
                                         const ot_op_types *types) {
-  return 2 * rmsnorm_grad_workspace(attributes, types);
+  return grad_workspace(attributes, types, 2);
 }
 
 const ot_op_info ot_rmsnorm_info = {
