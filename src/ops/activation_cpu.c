@@ -13,16 +13,19 @@ static const ot_real gelu_cubic = (ot_real)(1.59576912160573071176 * 0.044715);
 static const ot_real half_root = (ot_real)0.70710678118654752440;    // 1 / sqrt 2
 static const ot_real normal_peak = (ot_real)0.39894228040143267794;  // 1 / sqrt(2 pi)
 
+// The functions below are inlined whatever their size: only then do loops over them become vector
+// code with every compiler.
+
 // f(x) and f'(x).
 typedef struct slope {
   ot_real value, slope;
 } slope;
 
-static inline ot_real gelu_value(ot_real x) {
+__attribute__((always_inline)) static inline ot_real gelu_value(ot_real x) {
   return x * (ot_real)0.5 * (1 + OT_KERNEL(ot_erf)(x * half_root));
 }
 
-static inline slope gelu_slope_of(ot_real x) {
+__attribute__((always_inline)) static inline slope gelu_slope_of(ot_real x) {
   const ot_real below = (ot_real)0.5 * (1 + OT_KERNEL(ot_erf)(x * half_root));
   const ot_real density = normal_peak * OT_KERNEL(ot_exp)((ot_real)-0.5 * x * x);
   return (slope){x * below, below + x * density};
@@ -34,7 +37,7 @@ typedef struct sigmoid {
   ot_real value, rest;
 } sigmoid;
 
-static inline sigmoid sigmoid_of(ot_real z) {
+__attribute__((always_inline)) static inline sigmoid sigmoid_of(ot_real z) {
   // Within the limits 2^exponent is a normal number; at the lower one s stays at exp(-limit)
   // instead of falling to 0. In this order the comparisons are one instruction each and let NaN
   // through.
@@ -48,26 +51,30 @@ static inline sigmoid sigmoid_of(ot_real z) {
   return (sigmoid){s, e * s};
 }
 
-static inline ot_real gelu_tanh_value(ot_real x) {
+__attribute__((always_inline)) static inline ot_real gelu_tanh_value(ot_real x) {
   return x * sigmoid_of(x * (gelu_slope + gelu_cubic * x * x)).value;
 }
 
-static inline slope gelu_tanh_slope_of(ot_real x) {
+__attribute__((always_inline)) static inline slope gelu_tanh_slope_of(ot_real x) {
   const sigmoid s = sigmoid_of(x * (gelu_slope + gelu_cubic * x * x));
   const ot_real inner = gelu_slope + 3 * gelu_cubic * x * x;
   return (slope){x * s.value, s.value * (1 + x * s.rest * inner)};
 }
 
-static inline ot_real silu_value(ot_real x) { return x * sigmoid_of(x).value; }
+__attribute__((always_inline)) static inline ot_real silu_value(ot_real x) {
+  return x * sigmoid_of(x).value;
+}
 
-static inline slope silu_slope_of(ot_real x) {
+__attribute__((always_inline)) static inline slope silu_slope_of(ot_real x) {
   const sigmoid s = sigmoid_of(x);
   return (slope){x * s.value, s.value * (1 + x * s.rest)};
 }
 
-static inline ot_real relu_value(ot_real x) { return x > 0 ? x : 0; }
+__attribute__((always_inline)) static inline ot_real relu_value(ot_real x) { return x > 0 ? x : 0; }
 
-static inline slope relu_slope_of(ot_real x) { return (slope){x > 0 ? x : 0, x > 0 ? 1 : 0}; }
+__attribute__((always_inline)) static inline slope relu_slope_of(ot_real x) {
+  return (slope){x > 0 ? x : 0, x > 0 ? 1 : 0};
+}
 
 // ---- tiles: one loop from memory to memory, so that arithmetic hides the waiting ----
 

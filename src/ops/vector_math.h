@@ -179,8 +179,9 @@ static inline double ot_log_f64(double x) {
   return x == 0.0 ? -__builtin_inf() : ordered;
 }
 
+// Large enough that a compiler may want to call them, which would undo the vector code around them.
 // |x| < 1: x + x * P(x^2). Above: 1 - exp(Q(|x|)), Q fitted to log erfc with erfc as its weight.
-static inline float ot_erf_f32(float x) {
+__attribute__((always_inline)) static inline float ot_erf_f32(float x) {
   const float size = __builtin_fabsf(x);
   const float z = x * x;
   float p = 0x1.496a3p-14f;
@@ -203,7 +204,7 @@ static inline float ot_erf_f32(float x) {
   return __builtin_copysignf(size < 1.0f ? near : far, x);
 }
 
-static inline double ot_erf_f64(double x) {
+__attribute__((always_inline)) static inline double ot_erf_f64(double x) {
   const double size = __builtin_fabs(x);
   const double z = x * x;
   double p = -0x1.abae463d9e062p-31;

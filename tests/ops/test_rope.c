@@ -49,7 +49,7 @@ static void frequencies_agree_with_transformers(void **state) {
                                    .rope_type = OT_ROPE_LLAMA3,
                                    .rope_theta = 500000,
                                    .rope_factor = 8,
-                                   .rope_low_frequency_factor = 1,
+                                   .rope_low_frequency_factor = 1.5,
                                    .rope_high_frequency_factor = 4,
                                    .rope_original_positions = 256};
   const ot_op_attributes linear = {
