@@ -7,11 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json_writer.h"
 #include "base/text.h"
+#include "device/heap.h"
 #include "train/buffer.h"
 #include "train/content_hash.h"
 #include "train/disk.h"
-#include "train/json_file.h"
 #include "train/output_file.h"
 #include "train/shard_index.h"
 
@@ -164,34 +165,39 @@ static ot_status write_header(ot_shard_writer *w) {
   return ot_output_file_write_at(w->idx, 0, header, sizeof header);
 }
 
-static json_t *sources_to_json(const ot_shard_meta *meta) {
-  json_t *const list = json_array();
-  for (int64_t i = 0; list && i < meta->num_sources; i++) {
-    // A path that is not UTF-8 has no JSON text; it is left out.
-    json_array_append_new(list, json_string(meta->sources[i]));
-  }
-  return list;
+static void print_meta(const ot_shard_writer *w, const ot_shard_meta *meta, ot_json_writer *json) {
+  char hash[OT_CONTENT_HASH_BYTES];
+  ot_content_hash_print(w->bin_hash, hash);
+  ot_json_object(json, NULL);
+  ot_json_integer(json, "format", 1);
+  ot_json_text(json, "tool", "orthant " OT_VERSION);
+  ot_json_object(json, "tokenizer");
+  ot_json_text(json, "path", meta->tokenizer);
+  ot_json_text(json, "xxh3_128", meta->tokenizer_hash);
+  ot_json_end(json);
+  ot_json_integer(json, "vocab_size", meta->vocab_size);
+  ot_json_integer(json, "eod", meta->eod);
+  ot_json_text(json, "dtype", w->token_bytes == 2 ? "uint16" : "int32");
+  ot_json_integer(json, "documents", w->documents);
+  ot_json_integer(json, "tokens", w->tokens);
+  ot_json_integer(json, "text_bytes", meta->text_bytes);
+  ot_json_integer(json, "files", meta->num_files);
+  ot_json_array(json, "sources");
+  for (int64_t i = 0; i < meta->num_sources; i++) ot_json_text(json, NULL, meta->sources[i]);
+  ot_json_end(json);
+  ot_json_text(json, "bin_xxh3_128", hash);
+  ot_json_end(json);
 }
 
 static ot_status write_meta(const ot_shard_writer *w, const ot_shard_meta *meta) {
-  char hash[OT_CONTENT_HASH_BYTES];
-  ot_content_hash_print(w->bin_hash, hash);
-  json_t *const root =
-      json_pack("{s:i, s:s, s:{s:s*, s:s}, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o*, s:s}", "format",
-                1, "tool", "orthant " OT_VERSION, "tokenizer", "path", meta->tokenizer, "xxh3_128",
-                meta->tokenizer_hash, "vocab_size", (json_int_t)meta->vocab_size, "eod",
-                (json_int_t)meta->eod, "dtype", w->token_bytes == 2 ? "uint16" : "int32",
-                "documents", (json_int_t)w->documents, "tokens", (json_int_t)w->tokens,
-                "text_bytes", (json_int_t)meta->text_bytes, "files", (json_int_t)meta->num_files,
-                "sources", sources_to_json(meta), "bin_xxh3_128", hash);
-  char *const text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-  json_decref(root);
-  OT_CHECK(text, OT_ENVIRONMENT, "cannot describe %s in JSON: its tokenizer's path is not UTF-8",
-           w->prefix);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_json_writer json = ot_json_begin(&arena, 2);
+  print_meta(w, meta, &json);
   char path[OT_PATH_BYTES];
   ot_text_format(path, sizeof path, "%s.meta.json", w->prefix);
-  const ot_status status = ot_disk_replace(path, text, (int64_t)strlen(text));
-  free(text);
+  const ot_status status = ot_disk_replace(path, json.text, json.length);
+  ot_heap_release(&heap);
   return status;
 }
 

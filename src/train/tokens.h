@@ -52,7 +52,7 @@ const ot_tokens_about *ot_tokens_describe(const ot_tokens *tokens);
 ot_status ot_tokens_read(const ot_tokens *tokens, int64_t first, int64_t count, int32_t *ids);
 
 // Where documents begin within tokens (first, first + count), exclusive of both ends, in increasing
-// order: calls `sink` with each position. `ids` [count] are those tokens, as read.
+// order: calls `sink` with each position. `ids` [count - 1] are the first of those tokens, as read.
 typedef void (*ot_tokens_boundary_sink)(void *context, int64_t position);
 typedef struct ot_tokens_span {
   int64_t first, count;
@@ -65,6 +65,13 @@ ot_status ot_tokens_boundaries(const ot_tokens *tokens, const ot_tokens_span *sp
 // before it. OT_USAGE when there is no such document.
 ot_status ot_tokens_document(const ot_tokens *tokens, int64_t document, int64_t *first,
                              int64_t *count);
+
+// Calls `sink` for each document in order, until one call fails; without an .idx by reading all
+// tokens.
+typedef ot_status (*ot_tokens_document_sink)(void *context, int64_t document, int64_t first,
+                                             int64_t count);
+ot_status ot_tokens_each_document(const ot_tokens *tokens, ot_tokens_document_sink sink,
+                                  void *context);
 
 typedef struct ot_tokens_scan_result {
   int32_t max_id;     // -1 when there are no tokens

@@ -98,7 +98,7 @@ static ot_status check_documents(ot_tokens *t, const header *h) {
 }
 
 ot_status ot_tokens_read_index(ot_tokens *tokens) {
-  header h;
+  header h = {0};
   OT_TRY(read_header(tokens, &h));
   tokens->offset_table = OT_SHARD_HEADER_BYTES + 4 * h.sequences;
   tokens->document_table = tokens->offset_table + 8 * h.sequences;

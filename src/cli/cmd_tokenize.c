@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant tokenize`: text files to a token shard.
+#include <stdio.h>
+#include <time.h>
+
+#include "base/json_writer.h"
+#include "base/text.h"
+#include "cli/verbs.h"
+#include "device/heap.h"
+#include "train/tokenize.h"
+
+static double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void print_json(const ot_tokenize_request *request, const ot_tokenize_result *result,
+                       double seconds, ot_arena *arena) {
+  ot_json_writer json = ot_json_begin(arena, 0);
+  ot_json_object(&json, NULL);
+  ot_json_text(&json, "out", request->out);
+  ot_json_text(&json, "tokenizer", request->tokenizer);
+  ot_json_text(&json, "tokenizer_xxh3_128", result->tokenizer_hash);
+  ot_json_integer(&json, "vocab_size", result->vocab_size);
+  ot_json_integer(&json, "eod", result->eod);
+  ot_json_integer(&json, "files", result->files);
+  ot_json_integer(&json, "documents", result->documents);
+  ot_json_integer(&json, "tokens", result->tokens);
+  ot_json_integer(&json, "text_bytes", result->text_bytes);
+  ot_json_real(&json, "seconds", seconds);
+  ot_json_end(&json);
+  puts(json.text);
+}
+
+static void print_summary(const ot_tokenize_request *request, const ot_tokenize_result *result,
+                          double seconds) {
+  const double bytes = (double)result->text_bytes;
+  printf("%s.bin: %lld tokens in %lld documents from %lld files\n", request->out,
+         (long long)result->tokens, (long long)result->documents, (long long)result->files);
+  printf("%.0f bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n", bytes,
+         result->tokens > 0 ? bytes / (double)result->tokens : 0.0, seconds,
+         seconds > 0 ? bytes / seconds / 1e6 : 0.0);
+}
+
+static ot_status tokenize(const ot_options *options, ot_arena *arena) {
+  const int num_paths = ot_options_num_arguments(options);
+  const char **const paths = ot_arena_array(arena, num_paths, sizeof *paths);
+  for (int i = 0; i < num_paths; i++) paths[i] = ot_options_argument(options, i);
+  const ot_tokenize_request request = {
+      .tokenizer = ot_options_text(options, "tokenizer"),
+      .out = ot_options_text(options, "out"),
+      .paths = paths,
+      .num_paths = num_paths,
+      .key = ot_options_text(options, "key"),
+      .eod = ot_options_text(options, "eod"),
+      .no_eod = ot_options_flag(options, "no-eod"),
+      .num_threads = (int)ot_options_integer(options, "threads"),
+      .train_vocab = ot_options_integer(options, "train-vocab"),
+  };
+  OT_CHECK(!request.eod || !request.no_eod, OT_USAGE, "--eod and --no-eod contradict each other");
+  const double start = now_s();
+  ot_tokenize_result result;
+  OT_TRY(ot_tokenize_run(&request, &result));
+  const double seconds = now_s() - start;
+  if (request.train_vocab > result.vocab_size) {
+    fprintf(stderr, "note: the text has pairs for a vocabulary of %lld only\n",
+            (long long)result.vocab_size);
+  }
+  if (ot_options_json(options)) {
+    print_json(&request, &result, seconds, arena);
+  } else {
+    print_summary(&request, &result, seconds);
+  }
+  return OT_OK;
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = tokenize(options, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {.name = "tokenizer",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE|bytes",
+     .help = "tokenizer.json, a folder with one or with vocab.json and merges.txt, or bytes",
+     .required = true},
+    {.name = "out",
+     .kind = OT_OPTION_PATH,
+     .value = "PREFIX",
+     .help = "writes PREFIX.bin, PREFIX.idx and PREFIX.meta.json",
+     .required = true},
+    {.name = "train-vocab",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .help = "first train a byte-level BPE of N entries on the files, into --tokenizer",
+     .minimum = 257,
+     .maximum = 1 << 24},
+    {.name = "key",
+     .kind = OT_OPTION_TEXT,
+     .value = "KEY",
+     .fallback = "text",
+     .help = "key of the text in lines of .jsonl files"},
+    {.name = "eod",
+     .kind = OT_OPTION_TEXT,
+     .value = "TOKEN",
+     .help = "token that ends a document, where it is not the tokenizer's own"},
+    {.name = "no-eod", .kind = OT_OPTION_FLAG, .help = "append nothing to documents"},
+    {.name = "threads",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .help = "threads; the result does not depend on it [all processors]",
+     .minimum = 1,
+     .maximum = 4096},
+};
+
+const ot_verb ot_verb_tokenize = {
+    .name = "tokenize",
+    .summary = "text files to a token shard (Megatron .bin and .idx)",
+    .arguments = "FILE...",
+    .min_arguments = 1,
+    .max_arguments = -1,
+    .details =
+        "Each text FILE is one document; a .jsonl file has one a line; .gz and .zst are read;\n"
+        "a folder is walked in the order of names. Each document is followed once by the\n"
+        "end-of-document id; nothing is prepended.",
+    .examples =
+        "  orthant tokenize --tokenizer bytes --out data/train book.txt\n"
+        "  orthant tokenize --tokenizer bpe.json --train-vocab 4k --out data/c src/\n"
+        "  orthant tokenize --tokenizer gpt2/ --out data/web web.jsonl.zst",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};
