@@ -40,7 +40,10 @@ CORPUS = [
     "if (a && b) { x = y ? 1 : 0; }  /* a comment */   // and another\n\n\n\treturn x;\r\n",
 ]
 
-TEXTS = [
+# Words longer than what is merged by scanning; the second has no period.
+LONG_WORDS = ["thereturnmillersdaughternoise" * 14, "".join("aeinrsthdlou"[i * i * i % 4093 % 12] for i in range(900))]
+
+TEXTS = LONG_WORDS + [
     "", " ", "  ", "   x", "x   ", "\n", "\n\n", " \n", "\n ", "\r\n", "\t\tx", "a\r\n\r\n  b", " \t\n \t\n ",
     "Hello world", "Hello  world", "Hello\u00a0world", "don't DON'T Don'T it's IT'S we'll WE'LL 'tis 'S",
     "I'll've", "'", "''", "'re'", "don\u2019t", "x='s'", "\u017ftrange '\u017f '\u017f\u212a k\u212a",
