@@ -2,7 +2,7 @@
 // Trains a byte-level BPE on files and writes it as a tokenizer.json that HF tokenizers reads to
 // the same ids: GPT-2's pre-tokenizer, `<|endoftext|>` as the last id. The result depends on the
 // files and the size alone, not on threads. Of a document in several windows a piece at their
-// border may be counted twice.
+// border may be counted twice; <|endoftext|> in the text is not counted.
 #pragma once
 
 #include <stdint.h>
