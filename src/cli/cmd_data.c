@@ -128,8 +128,7 @@ static ot_status print_document(void *context, int64_t document, int64_t first, 
   s->ids.count = count;
   const int64_t eod = s->origin.found ? s->origin.eod : s->about->eod;
   const bool ended = count > 0 && eod >= 0 && s->ids.ids[count - 1] == eod;
-  const ot_status status =
-      ot_tokenizer_decode(s->tokenizer, s->ids.ids, count - ended, &s->text);
+  const ot_status status = ot_tokenizer_decode(s->tokenizer, s->ids.ids, count - ended, &s->text);
   if (status != OT_OK) {
     return ot_fail(status, "%s: document %lld: %s", s->about->bin_path, (long long)document,
                    ot_fail_message());

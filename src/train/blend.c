@@ -75,8 +75,8 @@ static void choose_shares(const double *weights, double sum, ot_blend *b) {
 }
 
 // The source of draw `t` in the period, where `taken` counts the draws before: of those whose count
-// would stay below their share of the draws plus one, the one that must come first to stay above its
-// share minus one.
+// would stay below their share of the draws plus one, the one that must come first to stay above
+// its share minus one.
 static int64_t choose_source(const ot_blend *b, int64_t t, const int32_t *taken) {
   int64_t best = -1;
   int64_t best_deadline = INT64_MAX;

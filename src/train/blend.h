@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interleaving of sources by weight as a pure function of the draw's index. Weights become whole
-// shares of a period (exact where a period of at most 65,536 draws makes them whole, else rounded to
-// it); the order within the period is that of earliest deadlines among sources that are due (Steiner
-// and Yeomans 1993), which keeps every source within one draw of its share at all times.
+// shares of a period (exact where a period of at most 65,536 draws makes them whole, else rounded
+// to it); the order within the period is that of earliest deadlines among sources that are due
+// (Steiner and Yeomans 1993), which keeps every source within one draw of its share at all times.
 #pragma once
 
 #include <stdint.h>

@@ -89,8 +89,8 @@ static ot_status find_source(ot_sampler *s, const ot_sampler_request *request, c
     return OT_OK;
   }
   ot_arena arena = ot_heap_arena_create(&s->heap);
-  s->sources = ot_arena_grow(&arena, s->sources, s->num_sources, &s->sources_capacity,
-                             sizeof *s->sources);
+  s->sources =
+      ot_arena_grow(&arena, s->sources, s->num_sources, &s->sources_capacity, sizeof *s->sources);
   *index = s->num_sources;
   source *const added = &s->sources[s->num_sources++];
   *added = (source){.path = ot_arena_text(&arena, path, (int64_t)strlen(path))};
@@ -190,8 +190,7 @@ void ot_sampler_locate(const ot_sampler *sampler, int64_t sample, ot_sample_plac
   if (!sampler->sequential) {
     place->epoch = k / from->windows;
     place->window = (int64_t)ot_rng_permute(sampler->seed, order_stream(index, place->epoch),
-                                            (uint64_t)(k % from->windows),
-                                            (uint64_t)from->windows);
+                                            (uint64_t)(k % from->windows), (uint64_t)from->windows);
   } else if (k >= from->windows) {
     place->first = from->num_tokens;
     return;
@@ -251,8 +250,7 @@ static ot_status fill_row(row *r, const ot_sample_place *place) {
     OT_TRY(ot_tokens_read(tokens, place->first + T, 1, &r->at.targets[T - 1]));
   }
   if (s->document_mask) {
-    const ot_tokens_span span = {
-        .first = place->first, .count = place->count, .ids = r->at.tokens};
+    const ot_tokens_span span = {.first = place->first, .count = place->count, .ids = r->at.tokens};
     OT_TRY(ot_tokens_boundaries(tokens, &span, begin_document, r));
   }
   fill_positions(r, inside);

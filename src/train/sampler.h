@@ -2,10 +2,10 @@
 // Training samples: row i of the run is a pure function of (seed, i), whatever ranks read it. There
 // are no index files and no state, so a run is resumed from one integer, the next sample.
 //
-// Sample i -> the mixture that holds at i -> a source and the draw's number k within it (blend.h) ->
-// epoch k / n and place k % n, where n windows of sequence_length tokens tile the source -> a window,
-// by a permutation keyed by (seed, source, epoch). A row is the window's tokens, and targets one
-// further on. Documents lie back to back in it.
+// Sample i -> the mixture that holds at i -> a source and the draw's number k within it (blend.h)
+// -> epoch k / n and place k % n, where n windows of sequence_length tokens tile the source -> a
+// window, by a permutation keyed by (seed, source, epoch). A row is the window's tokens, and
+// targets one further on. Documents lie back to back in it.
 #pragma once
 
 #include <stdbool.h>
@@ -35,8 +35,8 @@ typedef struct ot_sampler_request {
   int64_t eod;            // end-of-document id of formats without an index; -1: see tokens.h
 } ot_sampler_request;
 
-// Opens the sources. OT_ENVIRONMENT and OT_USAGE as of ot_tokens_create and ot_blend_create, and for
-// a source of fewer than 2 tokens.
+// Opens the sources. OT_ENVIRONMENT and OT_USAGE as of ot_tokens_create and ot_blend_create, and
+// for a source of fewer than 2 tokens.
 ot_status ot_sampler_create(const ot_sampler_request *request, ot_sampler **out);
 void ot_sampler_destroy(ot_sampler **sampler);
 
@@ -50,8 +50,8 @@ typedef struct ot_sample_rows {
 } ot_sample_rows;
 
 // Fills B rows with samples `samples` [B] and counts their targets that are not -1. Where a source
-// is shorter than a row (and at the end of a sequential one) the rest is padding: token 0, target -1,
-// seeing only itself. O(B * sequence_length). Blocks on files; allocates nothing.
+// is shorter than a row (and at the end of a sequential one) the rest is padding: token 0, target
+// -1, seeing only itself. O(B * sequence_length). Blocks on files; allocates nothing.
 ot_status ot_sampler_read(const ot_sampler *sampler, const int64_t *samples, int64_t B,
                           const ot_sample_rows *rows, int64_t *num_targets);
 

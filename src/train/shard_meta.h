@@ -15,8 +15,8 @@ typedef struct ot_shard_origin {
   const char *tokenizer;       // path, or "bytes"
   const char *tokenizer_hash;  // 32 hexadecimal digits
   int64_t vocab_size;
-  int64_t eod;         // id that ends each document, -1: none
-  int64_t text_bytes;  // of the text that was tokenized
+  int64_t eod;           // id that ends each document, -1: none
+  int64_t text_bytes;    // of the text that was tokenized
   const char *bin_hash;  // of PREFIX.bin
 } ot_shard_origin;
 

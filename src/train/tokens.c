@@ -37,7 +37,7 @@ static ot_status open_bin(ot_tokens *t) {
   return OT_OK;
 }
 
-static void set_type(ot_tokens *t, ot_shard_type type) {
+void ot_tokens_set_type(ot_tokens *t, ot_shard_type type) {
   t->type = type;
   switch (type) {
     case OT_SHARD_U8:
@@ -78,11 +78,6 @@ static ot_status open_megatron(ot_tokens *t) {
   t->idx = open(t->idx_path, O_RDONLY | O_CLOEXEC);
   if (t->idx < 0) return ot_disk_fail("read", t->idx_path, errno);
   OT_TRY(open_bin(t));
-  uint8_t type;
-  OT_TRY(ot_disk_read_at(t->idx, t->idx_path, OT_SHARD_TYPE_AT, &type, 1));
-  OT_CHECK((type >= OT_SHARD_U8 && type <= OT_SHARD_I64) || type == OT_SHARD_U16, OT_ENVIRONMENT,
-           "%s: byte 17: token type %d is not supported; allowed: 1 to 5 and 8", t->idx_path, type);
-  set_type(t, (ot_shard_type)type);
   return ot_tokens_read_index(t);
 }
 
@@ -101,7 +96,7 @@ static ot_status open_llmc(ot_tokens *t, const llmc_kind *kind, const int32_t he
   if (t->about.eod < 0) t->about.eod = kind->eod;
   OT_CHECK(header[1] == kind->version, OT_ENVIRONMENT, "%s: byte 4: version %d, expected %d",
            t->bin_path, header[1], kind->version);
-  set_type(t, kind->type);
+  ot_tokens_set_type(t, kind->type);
   const int64_t expected = LLMC_HEADER_BYTES + header[2] * t->about.token_bytes;
   OT_CHECK(header[2] >= 0 && t->bin_bytes == expected, OT_ENVIRONMENT,
            "%s: the header says %d tokens (%lld bytes), but the file has %lld bytes", t->bin_path,
@@ -113,7 +108,7 @@ static ot_status open_llmc(ot_tokens *t, const llmc_kind *kind, const int32_t he
 
 static ot_status open_headerless(ot_tokens *t) {
   t->about.format = OT_DATA_NANOGPT;
-  set_type(t, OT_SHARD_U16);
+  ot_tokens_set_type(t, OT_SHARD_U16);
   OT_CHECK(t->bin_bytes % 2 == 0, OT_ENVIRONMENT,
            "%s: %lld bytes are not a whole number of 16-bit tokens", t->bin_path,
            (long long)t->bin_bytes);
@@ -128,8 +123,9 @@ static ot_status open_without_index(ot_tokens *t, ot_data_format format) {
   const llmc_kind *const kind = read_llmc_header(t, header);
   if (kind) return open_llmc(t, kind, header);
   if (format == OT_DATA_LLMC) {
-    return ot_fail(OT_ENVIRONMENT, "%s: byte 0: not an llm.c token file (magic %d, expected %d or %d)",
-                   t->bin_path, header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
+    return ot_fail(OT_ENVIRONMENT,
+                   "%s: byte 0: not an llm.c token file (magic %d, expected %d or %d)", t->bin_path,
+                   header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
   }
   ot_fail(OT_ENVIRONMENT, "%s: no .idx beside it and no known magic number at byte 0", t->bin_path);
   return ot_fail_hint(OT_ENVIRONMENT,
@@ -139,8 +135,8 @@ static ot_status open_without_index(ot_tokens *t, ot_data_format format) {
 // From PREFIX, PREFIX.bin or PREFIX.idx to the paths of both files.
 static ot_status name_files(ot_tokens *t, const char *path) {
   const int64_t length = (int64_t)strlen(path);
-  OT_CHECK(length > 0 && length + 8 < OT_PATH_BYTES, OT_USAGE, "not a path of a token shard: \"%s\"",
-           path);
+  OT_CHECK(length > 0 && length + 8 < OT_PATH_BYTES, OT_USAGE,
+           "not a path of a token shard: \"%s\"", path);
   const bool has_suffix = ot_text_ends_with(path, ".bin") || ot_text_ends_with(path, ".idx");
   const int stem = (int)(has_suffix ? length - 4 : length);
   ot_text_format(t->bin_path, OT_PATH_BYTES, "%.*s.bin", stem, path);
@@ -161,8 +157,8 @@ static ot_status open_files(ot_tokens *t, const ot_tokens_request *request) {
             request->path);
     return ot_fail_hint(OT_ENVIRONMENT, "`orthant tokenize` makes one from text");
   }
-  const bool megatron = request->format == OT_DATA_MEGATRON ||
-                        (request->format == OT_DATA_AUTO && has_index);
+  const bool megatron =
+      request->format == OT_DATA_MEGATRON || (request->format == OT_DATA_AUTO && has_index);
   return megatron ? open_megatron(t) : open_without_index(t, request->format);
 }
 

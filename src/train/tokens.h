@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token shards to read from, whatever their format: Megatron's .bin with .idx, llm.c's .bin (GPT-2's
-// u16 and Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one long run of tokens with
-// documents in it: those of the .idx, else each ends with an end-of-document id.
+// Token shards to read from, whatever their format: Megatron's .bin with .idx, llm.c's .bin
+// (GPT-2's u16 and Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one long run of
+// tokens with documents in it: those of the .idx, else each ends with an end-of-document id.
 //
 // Files are read where they lie, by pread: nothing of their size is kept in memory, and one that
 // fails or shrinks is an error that says where, not a signal. Sizes, header and index are checked
@@ -28,15 +28,15 @@ typedef struct ot_tokens_request {
 } ot_tokens_request;
 
 typedef struct ot_tokens_about {
-  ot_data_format format;   // never OT_DATA_AUTO
-  const char *bin_path;    // file of the tokens
-  const char *idx_path;    // null where there is none
-  const char *dtype;       // "uint16", "int32", ...
-  int64_t token_bytes;     // bytes of one token
+  ot_data_format format;  // never OT_DATA_AUTO
+  const char *bin_path;   // file of the tokens
+  const char *idx_path;   // null where there is none
+  const char *dtype;      // "uint16", "int32", ...
+  int64_t token_bytes;    // bytes of one token
   int64_t tokens;
-  int64_t documents;       // of the .idx; -1: not known without reading all tokens
-  int64_t sequences;       // of the .idx; -1
-  int64_t eod;             // where there is no .idx: what ends a document; -1: nothing
+  int64_t documents;  // of the .idx; -1: not known without reading all tokens
+  int64_t sequences;  // of the .idx; -1
+  int64_t eod;        // where there is no .idx: what ends a document; -1: nothing
 } ot_tokens_about;
 
 // OT_ENVIRONMENT naming file and offset when a file is missing, truncated, of another kind, or its

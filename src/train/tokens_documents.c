@@ -106,8 +106,8 @@ static ot_status look_at(void *context, int64_t document, int64_t first, int64_t
 
 static ot_status check_document(const ot_tokens *t, int64_t document, int64_t documents) {
   OT_CHECK(document >= 0 && document < documents, OT_USAGE,
-           "%s has no document %lld; it has %lld, counted from 0", t->bin_path,
-           (long long)document, (long long)documents);
+           "%s has no document %lld; it has %lld, counted from 0", t->bin_path, (long long)document,
+           (long long)documents);
   return OT_OK;
 }
 

@@ -13,7 +13,7 @@ typedef struct header {
   int64_t bytes;      // of the file
 } header;
 
-static ot_status read_header(const ot_tokens *t, header *h) {
+static ot_status read_header(ot_tokens *t, header *h) {
   struct stat about;
   OT_CHECK(fstat(t->idx, &about) == 0 && S_ISREG(about.st_mode), OT_ENVIRONMENT,
            "not a regular file (%s)", t->idx_path);
@@ -31,6 +31,10 @@ static ot_status read_header(const ot_tokens *t, header *h) {
   memcpy(&entries, raw + OT_SHARD_DOCUMENTS_AT, 8);
   OT_CHECK(version == OT_SHARD_VERSION, OT_ENVIRONMENT, "%s: byte 9: version %llu, expected %d",
            t->idx_path, (unsigned long long)version, OT_SHARD_VERSION);
+  const uint8_t type = raw[OT_SHARD_TYPE_AT];
+  OT_CHECK((type >= OT_SHARD_U8 && type <= OT_SHARD_I64) || type == OT_SHARD_U16, OT_ENVIRONMENT,
+           "%s: byte 17: token type %d is not supported; allowed: 1 to 5 and 8", t->idx_path, type);
+  ot_tokens_set_type(t, (ot_shard_type)type);
   const uint64_t room = (uint64_t)(h->bytes - OT_SHARD_HEADER_BYTES);
   OT_CHECK(sequences <= room / 12 && entries <= room / 8 && entries >= 1 &&
                12 * sequences + 8 * entries == room,
@@ -58,17 +62,16 @@ static ot_status check_sequences(ot_tokens *t, const header *h) {
                (long long)(first + i), lengths[i]);
       OT_CHECK(offsets[i] == end, OT_ENVIRONMENT,
                "%s: byte %lld: sequence %lld begins at byte %lld of the tokens, expected %lld",
-               t->idx_path, (long long)(t->offset_table + 8 * (first + i)),
-               (long long)(first + i), (long long)offsets[i], (long long)end);
+               t->idx_path, (long long)(t->offset_table + 8 * (first + i)), (long long)(first + i),
+               (long long)offsets[i], (long long)end);
       end += lengths[i] * t->about.token_bytes;
       OT_CHECK(end <= t->bin_bytes, OT_ENVIRONMENT,
                "%s: truncated: %lld bytes, but the index has sequence %lld end at byte %lld",
                t->bin_path, (long long)t->bin_bytes, (long long)(first + i), (long long)end);
     }
   }
-  OT_CHECK(end == t->bin_bytes, OT_ENVIRONMENT,
-           "%s: %lld bytes, but the index accounts for %lld", t->bin_path, (long long)t->bin_bytes,
-           (long long)end);
+  OT_CHECK(end == t->bin_bytes, OT_ENVIRONMENT, "%s: %lld bytes, but the index accounts for %lld",
+           t->bin_path, (long long)t->bin_bytes, (long long)end);
   t->about.tokens = end / t->about.token_bytes;
   return OT_OK;
 }

@@ -2,8 +2,6 @@
 // Inside of a token shard, for the files that open one kind each.
 #pragma once
 
-#include <stdio.h>
-
 #include "train/disk.h"
 #include "train/shard_index.h"
 #include "train/tokens.h"
@@ -15,13 +13,16 @@ struct ot_tokens {
   int bin;  // descriptor, -1
   int idx;  // descriptor, -1
   int64_t bin_bytes;
-  int64_t data_start;      // byte of the first token in .bin
+  int64_t data_start;  // byte of the first token in .bin
   ot_shard_type type;
   int64_t vocab_size;      // 0: not known
   int64_t document_table;  // byte in .idx of the document table
   int64_t offset_table;    // byte in .idx of the byte offsets
   bool plain_documents;    // document d is sequence d
 };
+
+// Sets type, and name and size of it in `about`.
+void ot_tokens_set_type(ot_tokens *tokens, ot_shard_type type);
 
 // tokens_index.c: reads and checks the open .idx against .bin.
 ot_status ot_tokens_read_index(ot_tokens *tokens);

@@ -38,11 +38,8 @@ static void write_documents(const json_t *reference, const char *directory) {
 
 static void train(const char *directory, const char *out, int64_t vocab_size, int threads) {
   const char *const paths[] = {directory};
-  const ot_bpe_train_request request = {.paths = paths,
-                                        .num_paths = 1,
-                                        .vocab_size = vocab_size,
-                                        .num_threads = threads,
-                                        .out = out};
+  const ot_bpe_train_request request = {
+      .paths = paths, .num_paths = 1, .vocab_size = vocab_size, .num_threads = threads, .out = out};
   if (ot_bpe_train_run(&request) != OT_OK) fail_msg("%s", ot_fail_message());
 }
 

@@ -48,8 +48,7 @@ static ot_status tokenize(const char *const *names, int count, ot_tokenize_reque
     ot_text_format(copies[i], sizeof copies[i], "%s", scratch_path(directory, names[i]));
     paths[i] = copies[i];
   }
-  ot_text_format(out, sizeof out, "%s",
-                 scratch_path(directory, request.out ? request.out : "out"));
+  ot_text_format(out, sizeof out, "%s", scratch_path(directory, request.out ? request.out : "out"));
   request.out = out;
   request.paths = paths;
   request.num_paths = count;
@@ -92,10 +91,11 @@ static void writes_the_layout_that_megatron_reads(void **state) {
   // Two documents of 3 and 2 tokens of u16, as Megatron-LM's IndexedDataset writes them.
   static const uint8_t expected[82] = {
       0x4d, 0x4d, 0x49, 0x44, 0x49, 0x44, 0x58, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8,  // to type
-      2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,                             // counts
-      3, 0, 0, 0, 2, 0, 0, 0,                                                     // lengths
-      0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0,                             // offsets
-      0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};    // documents
+      2,    0,    0,    0,    0,    0,    0,    0, 3, 0, 0, 0, 0, 0, 0, 0,        // counts
+      3,    0,    0,    0,    2,    0,    0,    0,                                // lengths
+      0,    0,    0,    0,    0,    0,    0,    0, 6, 0, 0, 0, 0, 0, 0, 0,        // offsets
+      0,    0,    0,    0,    0,    0,    0,    0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0,
+      0,    0,    0,    0,    0,    0};  // documents
   int64_t bytes;
   char *index = scratch_read(scratch_path(directory, "m.idx"), &bytes);
   assert_int_equal(bytes, sizeof expected);
@@ -145,8 +145,9 @@ static void takes_documents_in_order_from_every_kind_of_file(void **state) {
   (void)state;
   put("z.txt", "last");
   put("empty.txt", "");
-  put("lines.jsonl", "{\"text\":\"one\",\"id\":1}\n\n{\"id\":2,\"text\":\"tw\\u00f6\\u0000\"}\n  \n"
-                     "{\"text\":\"\"}");
+  put("lines.jsonl",
+      "{\"text\":\"one\",\"id\":1}\n\n{\"id\":2,\"text\":\"tw\\u00f6\\u0000\"}\n  \n"
+      "{\"text\":\"\"}");
   write_gzip("a.txt.gz", "zipped");
   write_zstd("b.jsonl.zst", "{\"text\":\"four\"}\n{\"text\":\"five\"}\n");
   const char *const names[] = {"a.txt.gz", "lines.jsonl", "empty.txt", "b.jsonl.zst", "z.txt"};
@@ -245,18 +246,20 @@ static void says_what_is_wrong_with_the_input_and_leaves_nothing(void **state) {
   scratch_write(scratch_path(directory, "cut.txt.zst"), zst, bytes - 9);
   free(zst);
   static const char *const cases[][2] = {
-      {"bad.jsonl", "bad.jsonl:2"},        {"key.jsonl", "key.jsonl:2: no text under the key \"text\""},
-      {"twice.jsonl", "twice.jsonl:1"},    {"plain.txt.gz", "plain.txt.gz: not gzip data"},
-      {"cut.txt.gz", "cut.txt.gz"},        {"cut.txt.zst", "cut.txt.zst"},
+      {"bad.jsonl", "bad.jsonl:2"},
+      {"key.jsonl", "key.jsonl:2: no text under the key \"text\""},
+      {"twice.jsonl", "twice.jsonl:1"},
+      {"plain.txt.gz", "plain.txt.gz: not gzip data"},
+      {"cut.txt.gz", "cut.txt.gz"},
+      {"cut.txt.zst", "cut.txt.zst"},
       {"missing.txt", "missing.txt"},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {
     const char *const names[] = {"good.txt", cases[i][0]};
     ot_tokenize_result result;
     for (int threads = 1; threads <= 3; threads += 2) {
-      assert_int_equal(
-          tokenize(names, 2, (ot_tokenize_request){.num_threads = threads}, &result),
-          OT_ENVIRONMENT);
+      assert_int_equal(tokenize(names, 2, (ot_tokenize_request){.num_threads = threads}, &result),
+                       OT_ENVIRONMENT);
       assert_message_has(cases[i][1]);
     }
     assert_false(ot_disk_is_file(scratch_path(directory, "out.bin")));

@@ -39,7 +39,8 @@ static ot_encoder *encoder_of(const ot_tokenizer *tokenizer) {
 
 static json_t *read_cases(void) {
   json_error_t error;
-  json_t *const cases = json_load_file(fixture_path("tokenizers/cases.json"), JSON_ALLOW_NUL, &error);
+  json_t *const cases =
+      json_load_file(fixture_path("tokenizers/cases.json"), JSON_ALLOW_NUL, &error);
   assert_non_null(cases);
   return cases;
 }
@@ -177,9 +178,21 @@ static void assert_round_trip(const ot_tokenizer *tokenizer, ot_encoder *encoder
 
 // Byte `i` of text number `n`: parts of UTF-8 characters, ASCII, spaces and special tokens mixed.
 static int64_t make_bytes(uint64_t n, char *text, int64_t capacity) {
-  static const char *const parts[] = {"<|endoftext|>", "\xc3", "\xa9", "\xf0\x9f\x98\x80", "\xf0\x9f",
-                                      "\xed\xa0\x80",  "\xe2\x80\x99s", " ", "\n", "word", "\xff",
-                                      "\xc0\x80", "\xcc\x81", "'ll", "12345"};
+  static const char *const parts[] = {"<|endoftext|>",
+                                      "\xc3",
+                                      "\xa9",
+                                      "\xf0\x9f\x98\x80",
+                                      "\xf0\x9f",
+                                      "\xed\xa0\x80",
+                                      "\xe2\x80\x99s",
+                                      " ",
+                                      "\n",
+                                      "word",
+                                      "\xff",
+                                      "\xc0\x80",
+                                      "\xcc\x81",
+                                      "'ll",
+                                      "12345"};
   const int64_t num_parts = (int64_t)(1 + ot_rng_below(7, n, 0, 40));
   int64_t length = 0;
   for (int64_t i = 1; i <= num_parts; i++) {

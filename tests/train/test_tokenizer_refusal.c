@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. A tokenizer.json with anything that would change the ids and is not supported, or that
-// contradicts itself, is refused by name; patterns that mean something else in PCRE2 too.
+// run: alone. A tokenizer.json with anything that would change the ids and is not supported, or
+// that contradicts itself, is refused by name; patterns that mean something else in PCRE2 too.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,8 @@ static void refuses_what_would_change_the_ids_by_name(void **state) {
       {{"padding"}, "{\"strategy\":\"BatchLongest\"}", "padding"},
       {{"surprise"}, "1", "\"surprise\""},
       {{"normalizer"}, "{\"type\":\"NFKC\"}", "NFKC"},
-      {{"normalizer"}, "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"}]}",
+      {{"normalizer"},
+       "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"}]}",
        "Lowercase"},
       {{"pre_tokenizer"}, "null", "no ByteLevel"},
       {{"pre_tokenizer"}, "{\"type\":\"Metaspace\"}", "Metaspace"},
@@ -130,13 +131,20 @@ static void names_the_file_that_is_missing(void **state) {
 static void refuses_patterns_that_pcre2_would_read_otherwise(void **state) {
   (void)state;
   static const char *const patterns[][2] = {
-      {"\\h+", "an escape"},          {"\\bx", "an escape"},
-      {"[[:alpha:]]+", "class within"}, {"[a&&b]", "intersection"},
-      {"[a[bc]]", "class within"},    {"(?m:x)", "group or flag"},
-      {"\\p{N}{1,3}+", "{n,m}+"},     {"(*UCP)x", "verb"},
-      {"[^\\W]x", "\\W in a class"},  {"\\pLx", "without braces"},
-      {"x*", "empty text"},           {"\\p{Nonsense}", "does not compile"},
-      {"[]x]", "empty class"},        {"(?<name>x)", "named group"},
+      {"\\h+", "an escape"},
+      {"\\bx", "an escape"},
+      {"[[:alpha:]]+", "class within"},
+      {"[a&&b]", "intersection"},
+      {"[a[bc]]", "class within"},
+      {"(?m:x)", "group or flag"},
+      {"\\p{N}{1,3}+", "{n,m}+"},
+      {"(*UCP)x", "verb"},
+      {"[^\\W]x", "\\W in a class"},
+      {"\\pLx", "without braces"},
+      {"x*", "empty text"},
+      {"\\p{Nonsense}", "does not compile"},
+      {"[]x]", "empty class"},
+      {"(?<name>x)", "named group"},
   };
   for (int i = 0; i < OT_COUNT(patterns); i++) {
     ot_split_pattern *pattern;
