@@ -163,6 +163,15 @@ ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
   if (!model->learned_positions) {
     put(arena, map, "rope_parameters", rope_parameters(model, arena));
   }
+  if (model->family == OT_FAMILY_GPT2 && model->activation == OT_ACTIVATION_GELU_TANH) {
+    put(arena, map, "activation_function", ot_node_text(arena, "gelu_new"));
+  }
+  // transformers 5 takes only an integer here.
+  const int64_t scalar = (int64_t)query_scalar(model->attention_scale);
+  if (ot_node_child(map, "query_pre_attn_scalar") &&
+      (double)scalar == query_scalar(model->attention_scale)) {
+    put(arena, map, "query_pre_attn_scalar", ot_node_integer(arena, scalar));
+  }
   drop(map, "dtype");
   ot_node_put(arena, map, "torch_dtype", ot_node_text(arena, dtypes[model->dtype]));
   return map;
