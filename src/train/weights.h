@@ -51,14 +51,13 @@ typedef struct ot_weight_access {
   void *context;
 } ot_weight_access;
 
-// Memory to turn tensors in, sized for the largest piece of work.
+// Memory through which rows pass on their way, about a megabyte.
 typedef struct ot_weight_stage {
   const ot_weight_map *map;
   const ot_weight_access *access;
-  void *block;         // rows of a tensor, or all of it when HF stores it transposed
+  void *block;         // rows of a parameter
   int64_t block_rows;  // rows of any tensor that fit, at least 1
-  void *row;           // one row, or column, of the longest kind
-  int staged;          // transposed tensor that lies in `block`, or -1
+  void *row;           // one row, of any type
 } ot_weight_stage;
 
 // Keeps `map` and `access`.

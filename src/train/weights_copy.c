@@ -9,23 +9,17 @@
 
 enum { BLOCK_BYTES = 1 << 20 };
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 void ot_weight_stage_build(ot_arena *arena, const ot_weight_map *map,
                            const ot_weight_access *access, ot_weight_stage *stage) {
-  int64_t cols = 1, rows = 1, transposed = 0;
-  for (int i = 0; i < map->num_tensors; i++) {
-    const ot_weight_tensor *const tensor = &map->tensors[i];
-    cols = larger(cols, tensor->cols);
-    rows = larger(rows, tensor->rows);
-    if (tensor->transposed) transposed = larger(transposed, tensor->rows * tensor->cols);
-  }
+  int64_t cols = 1;
+  for (int i = 0; i < map->num_tensors; i++)
+    if (map->tensors[i].cols > cols) cols = map->tensors[i].cols;
   // fp64 is the widest type that an element passes through.
-  const int64_t width = ot_dtype_bytes(OT_F64);
-  *stage = (ot_weight_stage){.map = map, .access = access, .staged = -1};
-  stage->block_rows = larger(1, BLOCK_BYTES / (cols * width));
-  stage->block = ot_arena_array(arena, larger(transposed, stage->block_rows * cols), width);
-  stage->row = ot_arena_array(arena, larger(rows, cols), width);
+  const int64_t row_bytes = cols * ot_dtype_bytes(OT_F64);
+  *stage = (ot_weight_stage){.map = map, .access = access};
+  stage->block_rows = row_bytes < BLOCK_BYTES ? BLOCK_BYTES / row_bytes : 1;
+  stage->block = ot_arena_array(arena, stage->block_rows, row_bytes);
+  stage->row = ot_arena_take(arena, row_bytes);
 }
 
 // The piece that holds row `row` of `tensor`.
@@ -67,28 +61,31 @@ static void assemble_rows(ot_weight_stage *stage, const ot_weight_tensor *tensor
   }
 }
 
-// Element [i, j] of a matrix [_, stride] at `from`, for j of one column and i in [first, first +
-// n).
-static void gather_column(const char *from, int64_t stride, int64_t n, int64_t bytes, char *to) {
-  for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, from + i * stride * bytes, (size_t)bytes);
+static int64_t ceil_divide(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
+
+static void scatter(const char *from, int64_t count, int64_t bytes, char *to, int64_t stride) {
+  for (int64_t i = 0; i < count; i++)
+    memcpy(to + i * stride * bytes, from + i * bytes, (size_t)bytes);
 }
 
-// Elements of [cols, rows], from the staged [rows, cols].
+// Elements [first, first + count) of [cols, rows]: element i * rows + j is column i of our row j.
 static void assemble_columns(ot_weight_stage *stage, const ot_weight_tensor *tensor,
                              ot_safetensors_range range, ot_dtype dtype, char *out) {
-  if (stage->staged != range.tensor) read_rows(stage, tensor, 0, tensor->rows, stage->block);
-  stage->staged = range.tensor;
   const ot_dtype stored = stage->access->dtype;
-  const int64_t bytes = ot_dtype_bytes(stored);
-  for (int64_t done = 0; done < range.count;) {
-    const int64_t column = (range.first + done) / tensor->rows;
-    const int64_t row = (range.first + done) % tensor->rows;
-    const int64_t left = tensor->rows - row;
-    const int64_t count = left < range.count - done ? left : range.count - done;
-    const char *const from = (const char *)stage->block + (row * tensor->cols + column) * bytes;
-    gather_column(from, tensor->cols, count, bytes, stage->row);
-    ot_elements_convert(stored, stage->row, dtype, out + done * ot_dtype_bytes(dtype), count);
-    done += count;
+  const int64_t rows = tensor->rows, cols = tensor->cols, bytes = ot_dtype_bytes(dtype);
+  for (int64_t j = 0; j < rows; j++) {
+    const int64_t in_block = j % stage->block_rows;
+    const int64_t left = rows - j;
+    if (in_block == 0)
+      read_rows(stage, tensor, j, left < stage->block_rows ? left : stage->block_rows,
+                stage->block);
+    const int64_t begin = ceil_divide(range.first - j, rows);
+    const int64_t end = ceil_divide(range.first + range.count - j, rows);
+    if (begin >= end) continue;
+    const char *const from =
+        (const char *)stage->block + (in_block * cols + begin) * ot_dtype_bytes(stored);
+    ot_elements_convert(stored, from, dtype, stage->row, end - begin);
+    scatter(stage->row, end - begin, bytes, out + (begin * rows + j - range.first) * bytes, rows);
   }
 }
 
@@ -96,14 +93,10 @@ void ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range, ot_
                          void *out) {
   const ot_weight_tensor *const tensor = &stage->map->tensors[range.tensor];
   OT_ASSERT(range.first >= 0 && range.first + range.count <= tensor->rows * tensor->cols);
-  // What was staged may have changed since a first range was asked for.
-  if (range.first == 0) stage->staged = -1;
-  if (tensor->transposed) {
+  if (tensor->transposed)
     assemble_columns(stage, tensor, range, dtype, out);
-  } else {
-    stage->staged = -1;
+  else
     assemble_rows(stage, tensor, range, dtype, out);
-  }
 }
 
 // ---- sources ----

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files to parameters: first every tensor of the file is matched with one of the model, then each
 // is read once. Nothing is written before all names and shapes fit.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -126,27 +127,41 @@ static ot_status read_elements(const reading *r, int64_t first, int64_t count, o
   return ot_safetensors_read(ot_checkpoint_tensors(r->checkpoint, r->set), range, dtype, out);
 }
 
-static ot_status read_tensor(ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                             const reading *r) {
-  const ot_dtype dtype = stage->access->dtype;
+static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                              const reading *r) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
-  if (!tensor->transposed) {
-    for (int64_t row = 0; row < rows; row += stage->block_rows) {
-      const int64_t count = rows - row < stage->block_rows ? rows - row : stage->block_rows;
-      OT_TRY(read_elements(r, row * cols, count * cols, dtype, stage->block));
-      write_rows(stage, tensor, row, count, stage->block);
-    }
-    return OT_OK;
+  for (int64_t row = 0; row < rows; row += stage->block_rows) {
+    const int64_t count = rows - row < stage->block_rows ? rows - row : stage->block_rows;
+    OT_TRY(read_elements(r, row * cols, count * cols, stage->access->dtype, stage->block));
+    write_rows(stage, tensor, row, count, stage->block);
   }
-  OT_TRY(read_elements(r, 0, rows * cols, dtype, stage->block));
-  const int64_t bytes = ot_dtype_bytes(dtype);
+  return OT_OK;
+}
+
+// Rows of ours are columns of the file: the whole tensor is read to `whole` first.
+static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                                 const reading *r, char *whole) {
+  const int64_t rows = tensor->rows, cols = tensor->cols;
+  const int64_t bytes = ot_dtype_bytes(stage->access->dtype);
+  OT_TRY(read_elements(r, 0, rows * cols, stage->access->dtype, whole));
   for (int64_t row = 0; row < rows; row++) {
-    const char *const from = (const char *)stage->block + row * bytes;
+    const char *const from = whole + row * bytes;
     for (int64_t i = 0; i < cols; i++)
       memcpy((char *)stage->row + i * bytes, from + i * rows * bytes, (size_t)bytes);
     write_rows(stage, tensor, row, 1, stage->row);
   }
   return OT_OK;
+}
+
+static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                             const reading *r) {
+  if (!tensor->transposed) return read_rows_of(stage, tensor, r);
+  const size_t bytes = (size_t)(tensor->rows * tensor->cols * ot_dtype_bytes(stage->access->dtype));
+  char *const whole = malloc(bytes);
+  OT_CHECK(whole != NULL, OT_ENVIRONMENT, "out of memory for tensor %s", tensor->name);
+  const ot_status status = read_columns_of(stage, tensor, r, whole);
+  free(whole);
+  return status;
 }
 
 // A file may repeat the embedding as head; another content would be lost by tying.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: alone. Event files against records made by TensorFlow's own writer, byte for byte, and the
+// run: alone. Event files against records made by TensorBoard's own writer, byte for byte, and the
 // published check value of CRC-32C.
 #include <dirent.h>
 #include <math.h>
