@@ -31,7 +31,7 @@ extern const ot_kernel_entry ot_attention_grad_cpu_f64[];
 
 enum {
   OT_ATTENTION_QUERIES = 64,  // queries of a tile
-  OT_ATTENTION_KEYS = 64,     // keys of a tile
+  OT_ATTENTION_KEYS = 128,    // keys of a tile
 };
 
 // How the work is cut and where its workspace lies, in elements of the compute type. A unit is one

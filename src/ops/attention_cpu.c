@@ -12,9 +12,9 @@
 // A thread's slot of the workspace.
 typedef struct slot {
   ot_real *keys, *values;  // [layout.keys][width]
-  ot_real *queries;        // [width][OT_QUERIES], scaled
-  ot_real *output;         // [width][OT_QUERIES]
-  ot_real *scores;         // [OT_KEYS][OT_QUERIES]
+  ot_real *queries;        // [panel][width][OT_PANEL], scaled
+  ot_real *output;         // [panel][width][OT_PANEL]
+  ot_real *scores;         // [OT_KEYS][OT_PANEL]
 } slot;
 
 typedef struct forward {
@@ -48,55 +48,47 @@ static void pack_queries(const ot_attention *p, const ot_query_tile *q, const sl
                              .n = q->n,
                              .padded = OT_QUERIES};
   ot_head_rows_pack(p, &from, s->output);
-  ot_tile_transpose(s->output, p->width, (ot_real)p->attributes->scale, s->queries);
+  ot_panels_transpose(s->output, p->width, (ot_real)p->attributes->scale, s->queries);
 }
 
-// Turns scores [n][OT_QUERIES] into exp(score - largest so far).
-static void exponentiate(running *state, int64_t n, ot_real *restrict scores) {
-  ot_real largest[OT_QUERIES];
-  ot_real sum[OT_QUERIES];
-  ot_real base[OT_QUERIES];
-  for (int i = 0; i < OT_QUERIES; i++) largest[i] = state->largest[i];
+// Turns scores [n][OT_PANEL] of the queries from `first` on into exp(score - largest so far).
+static void exponentiate(running *state, int first, int64_t n, ot_real *restrict scores) {
+  ot_real *const rescale = state->rescale + first;
+  ot_real largest[OT_PANEL];
+  ot_real sum[OT_PANEL];
+  ot_real base[OT_PANEL];
+  for (int i = 0; i < OT_PANEL; i++) largest[i] = state->largest[first + i];
   for (int64_t j = 0; j < n; j++) {
-    const ot_real *const row = scores + j * OT_QUERIES;
-    for (int i = 0; i < OT_QUERIES; i++) largest[i] = row[i] > largest[i] ? row[i] : largest[i];
+    const ot_real *const row = scores + j * OT_PANEL;
+    for (int i = 0; i < OT_PANEL; i++) largest[i] = row[i] > largest[i] ? row[i] : largest[i];
   }
-  for (int i = 0; i < OT_QUERIES; i++) {
+  for (int i = 0; i < OT_PANEL; i++) {
     // Nothing seen yet: any finite base makes exp(-inf - base) zero.
     base[i] = largest[i] > -(ot_real)INFINITY ? largest[i] : 0;
-    state->rescale[i] = OT_KERNEL(ot_exp)(state->largest[i] - base[i]);
-    state->largest[i] = largest[i];
+    rescale[i] = OT_KERNEL(ot_exp_nonpositive)(state->largest[first + i] - base[i]);
+    state->largest[first + i] = largest[i];
     sum[i] = 0;
   }
   for (int64_t j = 0; j < n; j++) {
-    ot_real *const row = scores + j * OT_QUERIES;
-    for (int i = 0; i < OT_QUERIES; i++) {
-      row[i] = OT_KERNEL(ot_exp)(row[i] - base[i]);
+    ot_real *const row = scores + j * OT_PANEL;
+    for (int i = 0; i < OT_PANEL; i++) {
+      row[i] = OT_KERNEL(ot_exp_nonpositive)(row[i] - base[i]);
       sum[i] += row[i];
     }
   }
-  for (int i = 0; i < OT_QUERIES; i++) {
-    state->sum[i] = state->sum[i] * state->rescale[i] + sum[i];
+  for (int i = 0; i < OT_PANEL; i++) {
+    state->sum[first + i] = state->sum[first + i] * rescale[i] + sum[i];
   }
 }
 
-// output = output * rescale + values^T p
-static void add_values(const ot_tile_pair *pair, const slot *s, const ot_real *rescale) {
-  const ot_attention *const p = pair->p;
-  for (int i = 0; i < OT_QUERIES; i += OT_PANEL) {
-    const ot_key_range keys = ot_visible_keys(pair, i);
-    if (keys.begin >= keys.end) continue;
-    for (int64_t d = 0; d < p->D; d += OT_TILE_ROWS) {
-      const ot_register_tile tile = {.a = s->values + (pair->first + keys.begin) * p->width + d,
-                                     .a_row = 1,
-                                     .a_depth = p->width,
-                                     .b = s->scores + keys.begin * OT_QUERIES + i,
-                                     .b_stride = OT_QUERIES,
-                                     .c = s->output + d * OT_QUERIES + i,
-                                     .c_stride = OT_QUERIES,
-                                     .depth = keys.end - keys.begin};
-      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_SCALE, rescale + i);
-    }
+// The rows that write_output will write: each lies in another page.
+static void prefetch_output(const forward *f, const ot_query_tile *q) {
+  const ot_attention *const p = &f->p;
+  const int64_t size = ot_dtype_bytes(f->o->type.dtype);
+  for (int64_t i = 0; i < q->n; i++) {
+    const char *const row =
+        (const char *)f->o->data + ot_output_element(p, q->b, q->first + i, q->h) * size;
+    for (int64_t byte = 0; byte < p->D * size; byte += 64) __builtin_prefetch(row + byte, 1);
   }
 }
 
@@ -104,16 +96,30 @@ static void write_output(const forward *f, const ot_query_tile *q, const slot *s
                          const running *state) {
   const ot_attention *const p = &f->p;
   ot_real factor[OT_QUERIES];
-  for (int i = 0; i < OT_QUERIES; i++) factor[i] = state->sum[i] > 0 ? 1 / state->sum[i] : 0;
-  ot_real *const rows = s->queries;
+  ot_real lse[OT_QUERIES];
+  for (int i = 0; i < OT_QUERIES; i++) {
+    factor[i] = state->sum[i] > 0 ? 1 / state->sum[i] : 0;
+    lse[i] = state->largest[i] + OT_KERNEL(ot_log)(state->sum[i]);
+  }
+  ot_real *const row = s->queries;
   for (int64_t i = 0; i < q->n; i++) {
-    ot_real *const row = rows + i * p->width;
-    for (int64_t d = 0; d < p->D; d++) row[d] = s->output[d * OT_QUERIES + i] * factor[i];
+    const ot_real *const column = s->output + i / OT_PANEL * OT_PANEL * p->width + i % OT_PANEL;
+    for (int64_t d = 0; d < p->D; d++) row[d] = column[d * OT_PANEL] * factor[i];
     ot_store_row(f->o->data, f->o->type.dtype, ot_output_element(p, q->b, q->first + i, q->h), row,
                  p->D);
-    f->lse[(q->b * p->T + q->first + i) * p->H + q->h] =
-        state->largest[i] + OT_KERNEL(ot_log)(state->sum[i]);
+    f->lse[(q->b * p->T + q->first + i) * p->H + q->h] = lse[i];
   }
+}
+
+static void run_panel(const ot_tile_pair *pair, int first, const slot *s, running *state) {
+  const ot_attention *const p = pair->p;
+  const ot_panel_scores scores = {s->scores, OT_PANEL, first};
+  ot_scores(pair, s->keys + pair->first * p->width, s->queries, scores);
+  if (pair->edge) ot_mask_scores(pair, scores, -(ot_real)INFINITY);
+  exponentiate(state, first, pair->n, s->scores);
+  if (p->attributes->dropout > 0) ot_drop_scores(pair, scores);
+  // output = output * rescale + values^T p
+  ot_add_rows(pair, s->values + pair->first * p->width, scores, s->output, state->rescale + first);
 }
 
 // Returns the largest score.
@@ -125,14 +131,11 @@ static ot_real run_tile(const forward *f, const ot_query_tile *q, const slot *s)
     state.sum[i] = 0;
   }
   pack_queries(p, q, s);
+  prefetch_output(f, q);
   memset(s->output, 0, (size_t)(OT_QUERIES * p->width) * sizeof *s->output);
   for (int64_t first = q->key_begin; first < q->key_end; first += OT_KEYS) {
     const ot_tile_pair pair = ot_tile_pair_of(p, q, first);
-    ot_scores(&pair, s->keys + first * p->width, s->queries, s->scores);
-    if (pair.edge) ot_mask_scores(&pair, -(ot_real)INFINITY, s->scores);
-    exponentiate(&state, pair.n, s->scores);
-    if (p->attributes->dropout > 0) ot_drop_scores(&pair, s->scores);
-    add_values(&pair, s, state.rescale);
+    for (int i = 0; i < OT_QUERIES; i += OT_PANEL) run_panel(&pair, i, s, &state);
   }
   write_output(f, q, s, &state);
   ot_real largest = -(ot_real)INFINITY;

@@ -15,8 +15,8 @@
 typedef struct slot {
   ot_real *keys, *values, *dkeys, *dvalues;  // [layout.keys][width]
   ot_real *queries, *outputs;                // [OT_QUERIES][width] scale * q, do
-  ot_real *queries_t, *outputs_t;            // [width][OT_QUERIES]
-  ot_real *dqueries_t;                       // [width][OT_QUERIES]
+  ot_real *queries_t, *outputs_t;            // [panel][width][OT_PANEL]
+  ot_real *dqueries_t;                       // [panel][width][OT_PANEL]
   ot_real *p, *ds;                           // [OT_KEYS][OT_QUERIES]
 } slot;
 
@@ -71,7 +71,7 @@ static void pack_tile(const backward *f, const ot_query_tile *q, const slot *s, 
                        .padded = OT_QUERIES};
   ot_head_rows_pack(p, &from, s->queries);
   for (int64_t k = 0; k < OT_QUERIES * p->width; k++) s->queries[k] *= scale;
-  ot_tile_transpose(s->queries, p->width, 1, s->queries_t);
+  ot_panels_transpose(s->queries, p->width, 1, s->queries_t);
   from = (ot_head_rows){.tensor = f->o,
                         .first = ot_output_element(p, q->b, q->first, q->h),
                         .step = p->H * p->D,
@@ -81,7 +81,7 @@ static void pack_tile(const backward *f, const ot_query_tile *q, const slot *s, 
   ot_head_rows_pack(p, &from, o);
   from.tensor = f->doutput;
   ot_head_rows_pack(p, &from, s->outputs);
-  ot_tile_transpose(s->outputs, p->width, 1, s->outputs_t);
+  ot_panels_transpose(s->outputs, p->width, 1, s->outputs_t);
   for (int64_t i = 0; i < OT_QUERIES; i++) {
     const bool given = i < q->n;
     each->lse[i] = given ? f->lse[(q->b * p->T + q->first + i) * p->H + q->h] : 0;
@@ -93,39 +93,23 @@ static void pack_tile(const backward *f, const ot_query_tile *q, const slot *s, 
   }
 }
 
-// p = exp(scores - lse), 0 where not seen.
-static void probabilities(const per_query *each, int64_t n, ot_real *restrict scores) {
+// p = exp(scores - lse)
+static void probabilities(const per_query *each, int64_t n, ot_panel_scores scores) {
+  const ot_real *const lse = each->lse + scores.first;
   for (int64_t j = 0; j < n; j++) {
-    ot_real *const row = scores + j * OT_QUERIES;
-    for (int i = 0; i < OT_QUERIES; i++) row[i] = OT_KERNEL(ot_exp)(row[i] - each->lse[i]);
+    ot_real *const row = scores.data + j * scores.stride;
+    for (int i = 0; i < OT_PANEL; i++) row[i] = OT_KERNEL(ot_exp_nonpositive)(row[i] - lse[i]);
   }
 }
 
 // ds = p (dp - delta) in place of dp
-static void score_gradients(const per_query *each, int64_t n, const ot_real *restrict p,
-                            ot_real *restrict dp) {
-  for (int64_t k = 0; k < n * OT_QUERIES; k += OT_QUERIES) {
-    for (int i = 0; i < OT_QUERIES; i++) dp[k + i] = p[k + i] * (dp[k + i] - each->delta[i]);
-  }
-}
-
-// dqueries^T += keys^T ds
-static void add_query_gradients(const ot_tile_pair *pair, const slot *s) {
-  const ot_attention *const p = pair->p;
-  for (int i = 0; i < OT_QUERIES; i += OT_PANEL) {
-    const ot_key_range keys = ot_visible_keys(pair, i);
-    if (keys.begin >= keys.end) continue;
-    for (int64_t d = 0; d < p->D; d += OT_TILE_ROWS) {
-      const ot_register_tile tile = {.a = s->keys + (pair->first + keys.begin) * p->width + d,
-                                     .a_row = 1,
-                                     .a_depth = p->width,
-                                     .b = s->ds + keys.begin * OT_QUERIES + i,
-                                     .b_stride = OT_QUERIES,
-                                     .c = s->dqueries_t + d * OT_QUERIES + i,
-                                     .c_stride = OT_QUERIES,
-                                     .depth = keys.end - keys.begin};
-      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ADD, NULL);
-    }
+static void score_gradients(const per_query *each, int64_t n, ot_panel_scores p,
+                            ot_panel_scores dp) {
+  const ot_real *const delta = each->delta + p.first;
+  for (int64_t j = 0; j < n; j++) {
+    const ot_real *const weight = p.data + j * p.stride;
+    ot_real *const row = dp.data + j * dp.stride;
+    for (int i = 0; i < OT_PANEL; i++) row[i] = weight[i] * (row[i] - delta[i]);
   }
 }
 
@@ -172,25 +156,28 @@ static void write_query_gradients(const backward *f, const ot_query_tile *q, con
   const ot_real scale = (ot_real)p->attributes->scale;
   ot_real *const row = s->queries;
   for (int64_t i = 0; i < q->n; i++) {
-    for (int64_t d = 0; d < p->D; d++) row[d] = s->dqueries_t[d * OT_QUERIES + i] * scale;
+    const ot_real *const column = s->dqueries_t + i / OT_PANEL * OT_PANEL * p->width + i % OT_PANEL;
+    for (int64_t d = 0; d < p->D; d++) row[d] = column[d * OT_PANEL] * scale;
     ot_store_row(f->dqkv->data, f->dqkv->type.dtype, ot_qkv_element(p, q->b, q->first + i, q->h),
                  row, p->D);
   }
 }
 
-static void run_pair(const ot_tile_pair *pair, const slot *s, const per_query *each) {
+// p and ds of a panel, and what it adds to dq.
+static void run_panel(const ot_tile_pair *pair, int first, const slot *s, const per_query *each) {
   const int64_t width = pair->p->width;
   const bool drops = pair->p->attributes->dropout > 0;
-  ot_scores(pair, s->keys + pair->first * width, s->queries_t, s->p);
-  probabilities(each, pair->n, s->p);
-  if (pair->edge) ot_mask_scores(pair, 0, s->p);
-  ot_scores(pair, s->values + pair->first * width, s->outputs_t, s->ds);
-  if (drops) ot_drop_scores(pair, s->ds);
-  score_gradients(each, pair->n, s->p, s->ds);
-  if (pair->edge) ot_mask_scores(pair, 0, s->ds);
-  if (drops) ot_drop_scores(pair, s->p);
-  add_query_gradients(pair, s);
-  add_key_gradients(pair, s);
+  const ot_panel_scores p = {s->p + first, OT_QUERIES, first};
+  const ot_panel_scores ds = {s->ds + first, OT_QUERIES, first};
+  ot_scores(pair, s->keys + pair->first * width, s->queries_t, p);
+  probabilities(each, pair->n, p);
+  if (pair->edge) ot_mask_scores(pair, p, 0);
+  ot_scores(pair, s->values + pair->first * width, s->outputs_t, ds);
+  if (drops) ot_drop_scores(pair, ds);
+  score_gradients(each, pair->n, p, ds);
+  if (pair->edge) ot_mask_scores(pair, ds, 0);
+  if (drops) ot_drop_scores(pair, p);
+  ot_add_rows(pair, s->keys + pair->first * width, ds, s->dqueries_t, NULL);
 }
 
 // Stores rows [T][width] of dk or dv into head `head` of dqkv.
@@ -220,7 +207,8 @@ static void run_unit(const backward *f, int64_t unit) {
     memset(s.dqueries_t, 0, (size_t)(OT_QUERIES * p->width) * sizeof *s.dqueries_t);
     for (int64_t first = q.key_begin; first < q.key_end; first += OT_KEYS) {
       const ot_tile_pair pair = ot_tile_pair_of(p, &q, first);
-      run_pair(&pair, &s, &each);
+      for (int i = 0; i < OT_QUERIES; i += OT_PANEL) run_panel(&pair, i, &s, &each);
+      add_key_gradients(&pair, &s);
     }
     write_query_gradients(f, &q, &s);
   }

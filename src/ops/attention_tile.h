@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What attention's forward and backward kernels share: the problem as numbers, rows of heads copied
 // into tiles, and which keys a tile of queries sees. Scores are kept transposed, [key][query]: a
-// vector holds neighbouring queries, so maxima and sums over keys need no sums across lanes.
+// vector holds neighbouring queries, so maxima and sums over keys need no sums across lanes. The
+// queries of a tile are taken in panels of as many as a tile of registers has columns; what is
+// transposed is stored panel by panel, [panel][row][OT_PANEL], so that a panel is contiguous.
 #pragma once
 
+#include <assert.h>
 #include <string.h>
 
 #include "ops/attention.h"
@@ -11,7 +14,13 @@
 #include "ops/kernel.h"
 #include "ops/register_tile.h"
 
-enum { OT_QUERIES = OT_ATTENTION_QUERIES, OT_KEYS = OT_ATTENTION_KEYS };
+enum {
+  OT_QUERIES = OT_ATTENTION_QUERIES,
+  OT_KEYS = OT_ATTENTION_KEYS,
+  OT_PANEL = OT_TILE_VECTORS * OT_LANES,
+  OT_PREFETCH_ROWS = 8,  // rows of a head ahead: each lies in another page
+};
+static_assert(OT_QUERIES % OT_PANEL == 0, "whole panels");
 
 typedef struct ot_attention {
   const ot_op_attributes *attributes;
@@ -95,11 +104,20 @@ typedef struct ot_head_rows {
   int64_t n, padded;
 } ot_head_rows;
 
+static inline void ot_head_rows_prefetch(const ot_attention *p, const ot_head_rows *from,
+                                         int64_t t) {
+  if (t >= from->n) return;
+  const int64_t size = ot_dtype_bytes(from->tensor->type.dtype);
+  const char *const row = (const char *)from->tensor->data + (from->first + t * from->step) * size;
+  for (int64_t byte = 0; byte < p->D * size; byte += 64) __builtin_prefetch(row + byte);
+}
+
 static inline void ot_head_rows_pack(const ot_attention *p, const ot_head_rows *from,
                                      ot_real *restrict rows) {
   for (int64_t t = 0; t < from->padded; t++) {
     ot_real *const row = rows + t * p->width;
     const int64_t given = t < from->n ? p->D : 0;
+    ot_head_rows_prefetch(p, from, t + OT_PREFETCH_ROWS);
     if (given > 0) {
       ot_load_row(row, from->tensor->data, from->tensor->type.dtype, from->first + t * from->step,
                   given);
@@ -118,11 +136,14 @@ static inline void ot_sequence_pack(const ot_attention *p, int64_t b, int64_t he
   ot_head_rows_pack(p, &from, rows);
 }
 
-// to[column][row] = factor * from[row][column] for OT_QUERIES rows of width `width`.
-static inline void ot_tile_transpose(const ot_real *restrict from, int64_t width, ot_real factor,
-                                     ot_real *restrict to) {
-  for (int64_t c = 0; c < width; c++) {
-    for (int64_t r = 0; r < OT_QUERIES; r++) to[c * OT_QUERIES + r] = factor * from[r * width + c];
+// to[panel][column][query of panel] = factor * from[query][column] for OT_QUERIES rows of `width`.
+static inline void ot_panels_transpose(const ot_real *restrict from, int64_t width, ot_real factor,
+                                       ot_real *restrict to) {
+  for (int64_t i = 0; i < OT_QUERIES; i += OT_PANEL) {
+    for (int64_t c = 0; c < width; c++) {
+      ot_real *const column = to + i * width + c * OT_PANEL;
+      for (int64_t r = 0; r < OT_PANEL; r++) column[r] = factor * from[(i + r) * width + c];
+    }
   }
 }
 
@@ -161,10 +182,7 @@ static inline ot_tile_pair ot_tile_pair_of(const ot_attention *p, const ot_query
   return pair;
 }
 
-// Queries whose vectors make one tile of registers.
-enum { OT_PANEL = OT_TILE_VECTORS * OT_LANES };
-
-// What some query of the panel from query `i` on may see.
+// What some query of the panel from query `i` of the tile on may see.
 static inline ot_key_range ot_visible_keys(const ot_tile_pair *pair, int i) {
   ot_key_range range = {0, pair->n};
   if (!pair->edge) return range;
@@ -179,63 +197,90 @@ static inline ot_key_range ot_visible_keys(const ot_tile_pair *pair, int i) {
   return range;
 }
 
-// Puts `value` where a query does not see a key in scores [n][OT_QUERIES].
-static inline void ot_mask_scores(const ot_tile_pair *pair, ot_real value,
-                                  ot_real *restrict scores) {
-  const ot_query_tile *const q = pair->q;
+// Scores of a panel: the one of query `i` of the tile's panel from query `first` on and key `j` of
+// the tile's keys is at data[j * stride + i - first].
+typedef struct ot_panel_scores {
+  ot_real *data;
+  int64_t stride;
+  int first;
+} ot_panel_scores;
+
+// Puts `value` where a query does not see a key.
+static inline void ot_mask_scores(const ot_tile_pair *pair, ot_panel_scores scores, ot_real value) {
+  const int32_t *const low = pair->q->low + scores.first;
+  const int32_t *const high = pair->q->high + scores.first;
   for (int64_t j = 0; j < pair->n; j++) {
     const int32_t key = (int32_t)(pair->first + j);
-    ot_real *const row = scores + j * OT_QUERIES;
-    for (int i = 0; i < OT_QUERIES; i++) {
-      row[i] = key >= q->low[i] && key <= q->high[i] ? row[i] : value;
-    }
+    ot_real *const row = scores.data + j * scores.stride;
+    for (int i = 0; i < OT_PANEL; i++) row[i] = key >= low[i] && key <= high[i] ? row[i] : value;
   }
 }
 
-// Multiplies values [n][OT_QUERIES] by the dropout mask: 0 or 1 / (1 - dropout).
-static inline void ot_drop_scores(const ot_tile_pair *pair, ot_real *restrict values) {
+// Multiplies by the dropout mask: 0 or 1 / (1 - dropout).
+static inline void ot_drop_scores(const ot_tile_pair *pair, ot_panel_scores scores) {
   const ot_attention *const p = pair->p;
   const ot_query_tile *const q = pair->q;
   const uint32_t threshold = ot_dropout_threshold(p->attributes->dropout);
   const ot_real factor = (ot_real)(1 / (1 - p->attributes->dropout));
   const uint64_t key = ot_rng_key(p->attributes->seed, p->attributes->rng_stream);
   const uint64_t sample = (uint64_t)p->sample_ids[q->b];
-  const uint32_t position = (uint32_t)((q->h << 24) + q->first);
-  uint32_t word[OT_QUERIES][4];
+  const uint32_t position = (uint32_t)((q->h << 24) + q->first + scores.first);
+  uint32_t word[OT_PANEL][4];
   int64_t drawn = -1;
   for (int64_t j = 0; j < pair->n; j++) {
     const int64_t block = (pair->first + j) / 4;
     const int64_t place = (pair->first + j) % 4;
     if (block != drawn) {
 #pragma omp simd
-      for (int i = 0; i < OT_QUERIES; i++) {
+      for (int i = 0; i < OT_PANEL; i++) {
         const ot_dropout_row row = {key, sample, position + (uint32_t)i};
         ot_dropout_block(&row, (uint32_t)block, word[i]);
       }
       drawn = block;
     }
-    ot_real *const row = values + j * OT_QUERIES;
-    for (int i = 0; i < OT_QUERIES; i++) row[i] *= word[i][place] >= threshold ? factor : 0;
+    ot_real *const row = scores.data + j * scores.stride;
+    for (int i = 0; i < OT_PANEL; i++) row[i] *= word[i][place] >= threshold ? factor : 0;
   }
 }
 
-// scores[j][i] = rows[j] . columns[.][i] for the keys j of the tile that queries may see and
-// columns [width][OT_QUERIES]; other elements are left undefined. `rows` is the first key's row.
+// scores of key j and query i = rows[j] . columns of i, for the keys that the panel may see; others
+// are left undefined. `rows` [.][width] from the tile's first key on, columns
+// [panel][width][OT_PANEL].
 static inline void ot_scores(const ot_tile_pair *pair, const ot_real *rows, const ot_real *columns,
-                             ot_real *scores) {
+                             ot_panel_scores scores) {
   const ot_attention *const p = pair->p;
-  for (int i = 0; i < OT_QUERIES; i += OT_PANEL) {
-    const ot_key_range keys = ot_visible_keys(pair, i);
-    for (int64_t j = keys.begin / OT_TILE_ROWS * OT_TILE_ROWS; j < keys.end; j += OT_TILE_ROWS) {
-      const ot_register_tile tile = {.a = rows + j * p->width,
-                                     .a_row = p->width,
-                                     .a_depth = 1,
-                                     .b = columns + i,
-                                     .b_stride = OT_QUERIES,
-                                     .c = scores + j * OT_QUERIES + i,
-                                     .c_stride = OT_QUERIES,
-                                     .depth = p->D};
-      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ZERO, NULL);
-    }
+  const ot_key_range keys = ot_visible_keys(pair, scores.first);
+  for (int64_t j = keys.begin / OT_TILE_ROWS * OT_TILE_ROWS; j < keys.end; j += OT_TILE_ROWS) {
+    const ot_register_tile tile = {.a = rows + j * p->width,
+                                   .a_row = p->width,
+                                   .a_depth = 1,
+                                   .b = columns + scores.first * p->width,
+                                   .b_stride = OT_PANEL,
+                                   .c = scores.data + j * scores.stride,
+                                   .c_stride = scores.stride,
+                                   .depth = p->D};
+    ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ZERO, NULL);
+  }
+}
+
+// sums[panel][d][i] = start + sum over visible keys j of rows[j][d] * scores of (j, i). `rows` is
+// [.][width] from the tile's first key on; `scale` [OT_PANEL] as in ot_tile_multiply.
+static inline __attribute__((always_inline)) void ot_add_rows(const ot_tile_pair *pair,
+                                                              const ot_real *rows,
+                                                              ot_panel_scores scores, ot_real *sums,
+                                                              const ot_real *scale) {
+  const ot_attention *const p = pair->p;
+  const ot_key_range keys = ot_visible_keys(pair, scores.first);
+  if (keys.begin >= keys.end) return;
+  for (int64_t d = 0; d < p->D; d += OT_TILE_ROWS) {
+    const ot_register_tile tile = {.a = rows + keys.begin * p->width + d,
+                                   .a_row = 1,
+                                   .a_depth = p->width,
+                                   .b = scores.data + keys.begin * scores.stride,
+                                   .b_stride = scores.stride,
+                                   .c = sums + scores.first * p->width + d * OT_PANEL,
+                                   .c_stride = OT_PANEL,
+                                   .depth = keys.end - keys.begin};
+    ot_tile_multiply(&tile, OT_TILE_VECTORS, scale ? OT_TILE_SCALE : OT_TILE_ADD, scale);
   }
 }

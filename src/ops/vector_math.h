@@ -113,6 +113,22 @@ static inline double ot_exp_f64(double x) {
          ot_power_of_two_f64((int32_t)parts.exponent - half);
 }
 
+// exp(x) for x <= 0, cheaper: results below the normal numbers are 0. True up to 88 (708); nothing
+// is promised above.
+static inline float ot_exp_nonpositive_f32(float x) {
+  const ot_exp_parts_f32 parts = ot_exp_reduce_f32(x);
+  const uint32_t bits = (uint32_t)ot_bits_f32(1.0f + parts.em1);
+  const float value = ot_from_bits_f32((int32_t)(bits + ((uint32_t)parts.exponent << 23)));
+  return x < -87.0f ? 0.0f : value;
+}
+
+static inline double ot_exp_nonpositive_f64(double x) {
+  const ot_exp_parts_f64 parts = ot_exp_reduce_f64(x);
+  const uint64_t bits = (uint64_t)ot_bits_f64(1.0 + parts.em1);
+  const double value = ot_from_bits_f64((int64_t)(bits + ((uint64_t)parts.exponent << 52)));
+  return x < -708.0 ? 0.0 : value;
+}
+
 // tanh |x| = -e / (2 + e) with e = exp(-2 |x|) - 1; 2^n - 1 is exact.
 static inline float ot_tanh_f32(float x) {
   const float size = __builtin_fabsf(x);

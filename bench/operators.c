@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rates of the operators that make matrix products, on the shapes of GPT-2 124M, beside the rate of
+// the bare products of the same shapes through the same BLAS.
+// usage: operators [THREADS [TOKENS [REPEATS]]]   (2, 4096, 7; sequences of 1024 tokens)
+// "wall" is the median of the repeats; "cpu" is by the processor time of all threads, which other
+// programs on the machine disturb less. GFLOP/s count the products only (visible keys in
+// attention).
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/catalog.h"
+#include "ops/kernels.h"
+#include "ops/matrix.h"
+#include "ops/operands.h"
+
+enum { MAX_REPEATS = 101, HEADS = 12, HEAD_DIM = 64, CHANNELS = 768, VOCABULARY = 50257 };
+
+typedef struct rate {
+  double wall_s, cpu_s;
+} rate;
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a;
+  const double y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double seconds(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *filled(int64_t bytes) {
+  float *const data = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64);
+  if (!data) exit(3);
+  for (int64_t i = 0; i < bytes / 4; i++) {
+    data[i] = (float)((i * 2654435761u >> 7) % 1000) * 1e-3f - 0.5f;
+  }
+  return data;
+}
+
+// Median seconds of `repeats` runs after one that warms up.
+static rate measure(void (*run)(void *), void *context, int repeats) {
+  double wall[MAX_REPEATS], cpu[MAX_REPEATS];
+  run(context);
+  for (int i = 0; i < repeats; i++) {
+    const double wall_start = seconds(CLOCK_MONOTONIC);
+    const double cpu_start = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    run(context);
+    wall[i] = seconds(CLOCK_MONOTONIC) - wall_start;
+    cpu[i] = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_start;
+  }
+  qsort(wall, (size_t)repeats, sizeof *wall, compare);
+  qsort(cpu, (size_t)repeats, sizeof *cpu, compare);
+  return (rate){wall[repeats / 2], cpu[repeats / 2]};
+}
+
+// ---- bare products ----
+
+typedef struct products {
+  ot_product product[3];
+  int count, threads;
+} products;
+
+static void run_products(void *context) {
+  const products *const p = context;
+  for (int i = 0; i < p->count; i++) ot_matrix_multiply_f32(&p->product[i], p->threads);
+}
+
+// y = x w^T, dx = dy w or dw = dy^T x with x [R, C], w [O, C]; `form` is 'y', 'x' or 'w'.
+static ot_product product_of(char form, int64_t R, int64_t C, int64_t O, float *memory) {
+  ot_product p = {.alpha = 1, .a = {.data = memory}, .b = {.data = memory}, .c = NULL};
+  p.rows = form == 'w' ? O : R;
+  p.columns = form == 'y' ? O : C;
+  p.depth = form == 'y' ? C : form == 'x' ? O : R;
+  p.a.transposed = form == 'w';
+  p.a.stride = form == 'w' ? O : p.depth;
+  p.b.transposed = form == 'y';
+  p.b.stride = C;
+  p.c_stride = p.columns;
+  return p;
+}
+
+// ---- operators ----
+
+typedef struct op_run {
+  ot_op_kind kind;
+  ot_op_attributes attributes;
+  ot_op_types types;
+  ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
+  void *workspace;
+} op_run;
+
+static void run_op(void *context) {
+  op_run *const o = context;
+  const ot_kernel_call call = {&o->attributes, o->in, o->out, o->workspace};
+  ot_kernel_cpu(o->kind, OT_F32)(&call);
+}
+
+static void create_op(op_run *o) {
+  if (ot_op_infer(o->kind, &o->attributes, &o->types) != OT_OK) {
+    fprintf(stderr, "%s\n", ot_fail_message());
+    exit(70);
+  }
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    o->in[i].type = o->types.in[i];
+    if (!ot_type_present(&o->types.in[i])) continue;
+    o->in[i].data = filled(ot_type_bytes(&o->types.in[i]));
+    if (ot_dtype_is_real(o->types.in[i].dtype)) continue;
+    memset(o->in[i].data, 0, (size_t)ot_type_bytes(&o->types.in[i]));
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    o->out[i].type = o->types.out[i];
+    if (ot_type_present(&o->types.out[i])) o->out[i].data = filled(ot_type_bytes(&o->types.out[i]));
+  }
+  o->workspace = filled(ot_op_workspace(o->kind, &o->attributes, &o->types));
+}
+
+static void destroy_op(op_run *o) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) free(o->in[i].data);
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) free(o->out[i].data);
+  free(o->workspace);
+}
+
+typedef struct settings {
+  int threads, repeats;
+  int64_t tokens;
+} settings;
+
+// One line: the op, and the products it should be compared with.
+static void report(const char *name, op_run *o, const products *bare, const settings *s) {
+  create_op(o);
+  const double flops = ot_op_cost(o->kind, &o->attributes, &o->types).matrix_flops;
+  const rate op = measure(run_op, o, s->repeats);
+  destroy_op(o);
+  double bare_flops = 0;
+  int64_t largest = 0;
+  products p = *bare;
+  for (int i = 0; i < p.count; i++) {
+    const ot_product *const q = &p.product[i];
+    bare_flops += 2.0 * (double)q->rows * (double)q->columns * (double)q->depth;
+    const int64_t sizes[] = {q->rows * q->depth, q->depth * q->columns, q->rows * q->columns};
+    for (int k = 0; k < 3; k++) largest = sizes[k] > largest ? sizes[k] : largest;
+  }
+  float *const a = filled(4 * largest), *const b = filled(4 * largest),
+               *const c = filled(4 * largest);
+  for (int i = 0; i < p.count; i++) {
+    p.product[i].a.data = a;
+    p.product[i].b.data = b;
+    p.product[i].c = c;
+  }
+  const rate blas = measure(run_products, &p, s->repeats);
+  free(a);
+  free(b);
+  free(c);
+  const double giga = 1e-9;
+  printf("%-28s %9.2f %8.1f %8.1f %8.1f %8.1f %7.3f %7.3f\n", name, op.wall_s * 1e3,
+         flops / op.wall_s * giga, bare_flops / blas.wall_s * giga, flops / op.cpu_s * giga,
+         bare_flops / blas.cpu_s * giga, flops / bare_flops * blas.wall_s / op.wall_s,
+         flops / bare_flops * blas.cpu_s / op.cpu_s);
+  fflush(stdout);
+}
+
+static void report_linear(const char *name, int64_t C, int64_t O, bool residual,
+                          const settings *s) {
+  const int64_t R = s->tokens;
+  const ot_op_attributes attributes = {.threads = s->threads, .compute = OT_F32};
+  const ot_tensor_type none = {0};
+  op_run y = {
+      .kind = OT_OP_LINEAR,
+      .attributes = attributes,
+      .types = {.in = {ot_type_matrix(OT_F32, R, C), ot_type_matrix(OT_F32, O, C),
+                       ot_type_vector(OT_F32, O), residual ? ot_type_matrix(OT_F32, R, O) : none}}};
+  op_run dx = {.kind = OT_OP_LINEAR_DX,
+               .attributes = attributes,
+               .types = {.in = {ot_type_matrix(OT_F32, R, O), ot_type_matrix(OT_F32, O, C)}}};
+  op_run dw = {.kind = OT_OP_LINEAR_DW,
+               .attributes = attributes,
+               .types = {.in = {ot_type_matrix(OT_F32, R, O), ot_type_matrix(OT_F32, R, C)},
+                         .out = {ot_type_matrix(OT_F32, O, C), ot_type_vector(OT_F32, O)}}};
+  op_run *const ops[] = {&y, &dx, &dw};
+  const char *const suffixes[] = {"", " dx", " dw, dbias"};
+  for (int i = 0; i < 3; i++) {
+    char label[64];
+    snprintf(label, sizeof label, "%s%s", name, suffixes[i]);
+    const products bare = {
+        .product = {product_of("yxw"[i], R, C, O, NULL)}, .count = 1, .threads = s->threads};
+    report(label, ops[i], &bare, s);
+  }
+}
+
+static void report_attention(const settings *s) {
+  const int64_t R = s->tokens;
+  const int64_t T = R < 1024 ? R : 1024;
+  const ot_op_attributes attributes = {.threads = s->threads,
+                                       .compute = OT_F32,
+                                       .sequence_length = T,
+                                       .num_heads = HEADS,
+                                       .num_kv_heads = HEADS,
+                                       .head_dim = HEAD_DIM,
+                                       .scale = 0.125};
+  const ot_tensor_type qkv = ot_type_matrix(OT_F32, R, 3 * CHANNELS);
+  const ot_tensor_type o = ot_type_matrix(OT_F32, R, CHANNELS);
+  op_run forward = {.kind = OT_OP_ATTENTION, .attributes = attributes, .types = {.in = {qkv}}};
+  forward.types.in[1] = ot_type_vector(OT_I32, R);
+  forward.types.out[2] = ot_type_vector(OT_F64, 1);
+  op_run backward = {
+      .kind = OT_OP_ATTENTION_GRAD,
+      .attributes = attributes,
+      .types = {
+          .in = {o, qkv, ot_type_vector(OT_I32, R), {0}, o, ot_type_matrix(OT_F32, R, HEADS)}}};
+  const products bare = {
+      .product = {product_of('y', R, CHANNELS, CHANNELS, NULL)}, .count = 1, .threads = s->threads};
+  report("attention", &forward, &bare, s);
+  report("attention_grad", &backward, &bare, s);
+}
+
+static void report_head(const settings *s) {
+  const int64_t R = s->tokens;
+  const int64_t chunk = R < 640 ? R : 640;
+  op_run o = {.kind = OT_OP_HEAD_LOSS,
+              .attributes = {.threads = s->threads, .compute = OT_F32},
+              .types = {.in = {ot_type_matrix(OT_F32, R, CHANNELS),
+                               ot_type_matrix(OT_F32, VOCABULARY, CHANNELS),
+                               ot_type_vector(OT_I32, R), ot_type_vector(OT_F64, 1)},
+                        .out = {[1] = ot_type_matrix(OT_F32, VOCABULARY, CHANNELS),
+                                [2] = ot_type_vector(OT_F64, 1)}}};
+  const products bare = {.product = {product_of('y', chunk, CHANNELS, VOCABULARY, NULL),
+                                     product_of('x', chunk, CHANNELS, VOCABULARY, NULL),
+                                     product_of('w', chunk, CHANNELS, VOCABULARY, NULL)},
+                         .count = 3,
+                         .threads = s->threads};
+  report("head_loss", &o, &bare, s);
+}
+
+int main(int argc, char **argv) {
+  settings s = {.threads = argc > 1 ? atoi(argv[1]) : 2,
+                .tokens = argc > 2 ? atoi(argv[2]) : 4096,
+                .repeats = argc > 3 ? atoi(argv[3]) : 7};
+  if (s.threads < 1 || s.tokens < 1 || s.repeats < 1 || s.repeats > MAX_REPEATS) {
+    fprintf(stderr, "usage: operators [THREADS [TOKENS [REPEATS]]]\n");
+    return 2;
+  }
+  printf("%lld tokens, %d threads, median of %d\n", (long long)s.tokens, s.threads, s.repeats);
+  printf("%-28s %9s %8s %8s %8s %8s %7s %7s\n", "", "wall ms", "GFLOP/s", "BLAS", "cpu: op", "BLAS",
+         "wall", "cpu");
+  report_attention(&s);
+  report_linear("qkv 768 -> 2304", CHANNELS, 3 * CHANNELS, false, &s);
+  report_linear("out 768 -> 768 + residual", CHANNELS, CHANNELS, true, &s);
+  report_linear("up 768 -> 3072", CHANNELS, 4 * CHANNELS, false, &s);
+  report_linear("down 3072 -> 768 + residual", 4 * CHANNELS, CHANNELS, true, &s);
+  report_head(&s);
+  return 0;
+}
