@@ -99,6 +99,22 @@ static void sigmoid_is_accurate_where_exp_does_not_overflow(void **state) {
   assert_true(ot_sigmoid_f64(-INFINITY) == 0 && ot_sigmoid_f64(INFINITY) == 1);
 }
 
+static void exp_of_nonpositive_numbers_is_exp_or_zero(void **state) {
+  (void)state;
+  for (int i = 0; i < 200000; i++) {
+    const float narrow = (float)i * -0x1.cp-10f;
+    const float found = ot_exp_nonpositive_f32(narrow);
+    const long double want = narrow < -87 ? 0 : expl((long double)narrow);
+    assert_true(error_ulp((long double)found, want, 24, -149) <= 1.05);
+    const double wide = i * -0x1.dp-8;
+    const double found_wide = ot_exp_nonpositive_f64(wide);
+    const long double want_wide = wide < -708 ? 0 : expl((long double)wide);
+    assert_true(error_ulp((long double)found_wide, want_wide, 53, -1074) <= 1.05);
+  }
+  assert_true(ot_exp_nonpositive_f32(-INFINITY) == 0 && ot_exp_nonpositive_f64(-INFINITY) == 0);
+  assert_true(isnan(ot_exp_nonpositive_f32(NAN)) && isnan(ot_exp_nonpositive_f64(NAN)));
+}
+
 static void special_values_are_as_documented(void **state) {
   (void)state;
   assert_true(ot_exp_f32(0) == 1 && ot_exp_f64(0) == 1);
@@ -123,6 +139,7 @@ int main(void) {
       cmocka_unit_test(float_functions_stay_within_their_stated_error),
       cmocka_unit_test(double_functions_stay_within_their_stated_error),
       cmocka_unit_test(sigmoid_is_accurate_where_exp_does_not_overflow),
+      cmocka_unit_test(exp_of_nonpositive_numbers_is_exp_or_zero),
       cmocka_unit_test(special_values_are_as_documented),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
