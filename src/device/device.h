@@ -11,9 +11,9 @@
 typedef struct ot_device ot_device;
 typedef struct ot_stream ot_stream;
 
-typedef enum ot_device_kind { OT_DEVICE_CPU } ot_device_kind;
+typedef enum ot_backend { OT_BACKEND_CPU } ot_backend;
 
-ot_status ot_device_create(ot_device_kind kind, ot_device **device);
+ot_status ot_device_create(ot_backend kind, ot_device **device);
 void ot_device_destroy(ot_device **device);
 
 // One block of device memory, 64-byte aligned, contents undefined, pages untouched until used.

@@ -9,14 +9,14 @@
 #include "device/device.h"
 
 struct ot_device {
-  ot_device_kind kind;
+  ot_backend kind;
 };
 
 struct ot_stream {
   ot_device *device;
 };
 
-ot_status ot_device_create(ot_device_kind kind, ot_device **device) {
+ot_status ot_device_create(ot_backend kind, ot_device **device) {
   *device = calloc(1, sizeof **device);
   OT_CHECK(*device, OT_ENVIRONMENT, "device: out of memory");
   (*device)->kind = kind;

@@ -63,7 +63,7 @@ static ot_status run_setup(ot_executor *executor) {
 
 static ot_status create(ot_executor *executor) {
   const ot_schedule *const schedule = executor->schedule;
-  OT_TRY(ot_device_create(OT_DEVICE_CPU, &executor->device));
+  OT_TRY(ot_device_create(OT_BACKEND_CPU, &executor->device));
   for (int i = 0; i < OT_LANES; i++) {
     OT_TRY(ot_stream_create(executor->device, &executor->stream[i]));
   }

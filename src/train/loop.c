@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop itself; what surrounds it (directory, resuming) is in loop_start.c.
+#include "train/loop.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+
+#include "base/text.h"
+#include "train/checkpoint_list.h"
+#include "train/loop_start.h"
+#include "train/metrics.h"
+#include "train/stop_signal.h"
+#include "train/tensorboard.h"
+#include "train/trace.h"
+
+typedef struct loop {
+  const ot_loop_request *request;
+  const ot_run *run;
+  ot_arena *arena;
+  ot_loop_start start;
+  ot_metrics *metrics;
+  ot_tensorboard *tensorboard;
+  ot_trace *trace;
+  double begin_s;        // clock when the first step of this process began
+  int64_t begin_step;
+  double trace_begin_s;
+  int64_t saved_step;    // newest checkpoint of this run, -1 before there is one
+} loop;
+
+// ---- reports ----
+
+static double peak_rss_bytes(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return (double)usage.ru_maxrss * 1024;
+}
+
+static double mfu_of(const loop *l, const ot_step_report *report) {
+  return l->request->peak_flops > 0
+             ? report->model_flops / report->step_seconds / l->request->peak_flops
+             : NAN;
+}
+
+static int health_metrics(loop *l, ot_arena *arena, const ot_metric **metrics) {
+  ot_health h;
+  ot_trainer_health(l->start.trainer, arena, &h);
+  const struct {
+    const char *prefix;
+    int count;
+    const ot_health_value *values;
+  } groups[] = {{"gradient_norm", h.num_tensors, h.gradient_norm},
+                {"update_ratio", h.num_tensors, h.update_ratio},
+                {"max_activation", h.num_blocks, h.max_activation},
+                {"max_attention_logit", h.num_blocks, h.max_logit}};
+  ot_metric *const made =
+      ot_arena_array(arena, 2 * (h.num_tensors + h.num_blocks) + 1, sizeof *made);
+  int count = 0;
+  for (int g = 0; g < OT_COUNT(groups); g++) {
+    for (int i = 0; i < groups[g].count; i++) {
+      made[count++] = (ot_metric){
+          ot_arena_format(arena, "%s/%s", groups[g].prefix, groups[g].values[i].name),
+          groups[g].values[i].value};
+    }
+  }
+  *metrics = made;
+  return count;
+}
+
+static ot_status write_metrics(loop *l, const ot_step_report *report) {
+  const ot_run_log *const log = &l->run->log;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_metric *health = NULL;
+  const bool healthy = log->health_every > 0 && report->step % log->health_every == 0;
+  const int num_health = healthy ? health_metrics(l, &arena, &health) : 0;
+  const ot_schedule *const schedule =
+      ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  const ot_metrics_step line = {
+      .step = report->step,
+      .loss_nats = report->loss,
+      .gradient_norm = report->gradient_norm,
+      .learning_rate = report->learning_rate,
+      .tokens = report->tokens,
+      .step_s = report->step_seconds,
+      .tokens_per_s = (double)report->step_tokens / report->step_seconds,
+      .mfu = mfu_of(l, report),
+      .predicted_step_s = NAN,
+      // One rank communicates with nobody.
+      .exposed = {0, 0, 0, 0, 0},
+      .bubble_fraction = 0,
+      .memory_peak_bytes = (int64_t)peak_rss_bytes(),
+      .memory_planned_bytes = schedule->bill.peak_bytes,
+      .noise_scale_tokens = NAN,
+      .num_health = num_health,
+      .health = health,
+  };
+  ot_status status = ot_metrics_write_step(l->metrics, &line);
+  if (status == OT_OK && l->tensorboard) {
+    status = ot_tensorboard_write_step(l->tensorboard, &line);
+  }
+  ot_heap_release(&heap);
+  return status;
+}
+
+static void say_status(loop *l, const ot_step_report *report) {
+  const int64_t total = ot_trainer_total_steps(l->start.trainer);
+  const double elapsed_s = ot_device_now_s() - l->begin_s;
+  const double per_step_s = elapsed_s / (double)(report->step - l->begin_step);
+  const ot_status_line status = {
+      .step = report->step,
+      .num_steps = total,
+      .loss_nats = report->loss,
+      .gradient_norm = report->gradient_norm,
+      .tokens_per_s = (double)report->step_tokens / report->step_seconds,
+      .mfu = mfu_of(l, report),
+      .planned_mfu = NAN,
+      .memory_peak_bytes = (int64_t)peak_rss_bytes(),
+      .memory_capacity_bytes = -1,
+      .remaining_s = per_step_s * (double)(total - report->step),
+  };
+  const ot_loop_event event = {.kind = OT_LOOP_STATUS, .status = &status};
+  l->request->sink(l->request->context, &event);
+}
+
+// ---- validation and checkpoints ----
+
+static ot_status validate(loop *l, int64_t step) {
+  for (int i = 0; i < (int)l->run->data.num_validation; i++) {
+    const char *const name = l->run->data.validation[i].name;
+    double loss;
+    OT_TRY(ot_trainer_validate(l->start.trainer, i, &loss));
+    OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
+    if (l->tensorboard) {
+      const ot_metric metric = {name[0] ? ot_arena_format(l->arena, "validation/%s", name)
+                                        : "validation/loss",
+                                loss};
+      OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
+    }
+    const ot_loop_event event = {
+        .kind = OT_LOOP_VALIDATION, .name = name, .step = step, .loss = loss};
+    l->request->sink(l->request->context, &event);
+  }
+  return OT_OK;
+}
+
+static ot_status save(loop *l) {
+  const int64_t step = ot_trainer_position(l->start.trainer).step;
+  if (step == l->saved_step) return OT_OK;
+  const char *const directory = ot_run_directory_checkpoints(l->start.directory);
+  OT_TRY(ot_metrics_sync(l->metrics));
+  OT_TRY(ot_trainer_save(l->start.trainer, ot_checkpoint_path(l->arena, directory, step)));
+  l->saved_step = step;
+  return ot_checkpoint_prune(l->arena, directory, l->run->checkpoint.keep);
+}
+
+// ---- traces ----
+
+static bool traces(const loop *l, int64_t step) {
+  const ot_loop_request *const request = l->request;
+  if (!request->trace_path) return false;
+  if (request->trace_to == 0) return step == l->begin_step + 3;
+  return step >= request->trace_from && step <= request->trace_to;
+}
+
+static ot_status write_trace(loop *l, double step_start_s) {
+  if (!l->trace) {
+    OT_TRY(ot_trace_create(l->request->trace_path, &l->trace));
+    l->trace_begin_s = step_start_s;
+  }
+  const ot_schedule *const schedule =
+      ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  return ot_trace_write_timeline(l->trace, ot_trainer_timeline(l->start.trainer), schedule,
+                                 step_start_s - l->trace_begin_s);
+}
+
+// ---- the loop ----
+
+static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+static ot_status step_once(loop *l) {
+  const int64_t next = ot_trainer_position(l->start.trainer).step + 1;
+  const int64_t total = ot_trainer_total_steps(l->start.trainer);
+  const bool traced = traces(l, next);
+  ot_step_report report;
+  ot_trainer_set_trace(l->start.trainer, traced);
+  const double step_start_s = ot_device_now_s();
+  OT_TRY(ot_trainer_step(l->start.trainer, &report));
+  if (traced) OT_TRY(write_trace(l, step_start_s));
+  OT_TRY(write_metrics(l, &report));
+  const bool last = report.step == total;
+  if (last || is_due(report.step, l->run->log.every)) say_status(l, &report);
+  if (last || is_due(report.step, l->run->data.validation_every)) {
+    OT_TRY(validate(l, report.step));
+  }
+  if (last || is_due(report.step, l->run->checkpoint.every)) OT_TRY(save(l));
+  return OT_OK;
+}
+
+static ot_status run_steps(loop *l) {
+  const int64_t total = ot_trainer_total_steps(l->start.trainer);
+  l->begin_s = ot_device_now_s();
+  l->begin_step = ot_trainer_position(l->start.trainer).step;
+  if (l->begin_step == 0) OT_TRY(validate(l, 0));
+  while (ot_trainer_position(l->start.trainer).step < total) {
+    OT_TRY(step_once(l));
+    if (!ot_stop_signal_seen()) continue;
+    if (ot_trainer_position(l->start.trainer).step == total) break;
+    OT_TRY(save(l));
+    return ot_fail(OT_STOPPED, "stopped by a signal after step %ld; start the same command again "
+                   "to go on", ot_trainer_position(l->start.trainer).step);
+  }
+  return l->trace ? ot_trace_finish(l->trace) : OT_OK;
+}
+
+static ot_status open_logs(loop *l) {
+  const int64_t step = ot_trainer_position(l->start.trainer).step;
+  OT_TRY(ot_metrics_create(ot_run_directory_metrics(l->start.directory), step, &l->metrics));
+  if (!l->run->log.tensorboard) return OT_OK;
+  return ot_tensorboard_create(ot_run_directory_tensorboard(l->start.directory), step,
+                               &l->tensorboard);
+}
+
+static ot_status run_loop(loop *l) {
+  OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
+  if (l->start.finished) return OT_OK;
+  l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
+  OT_TRY(open_logs(l));
+  ot_stop_signal_install();
+  return run_steps(l);
+}
+
+ot_status ot_loop_run(const ot_loop_request *request) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  loop l = {.request = request, .run = request->run, .arena = &arena};
+  const ot_status status = run_loop(&l);
+  ot_trace_destroy(&l.trace);
+  ot_tensorboard_destroy(&l.tensorboard);
+  ot_metrics_destroy(&l.metrics);
+  ot_loop_start_close(&l.start);
+  ot_heap_release(&heap);
+  return status;
+}

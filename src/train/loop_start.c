@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which checkpoint, whether it fits, and the resolved configuration beside it.
+#include "train/loop_start.h"
+
+#include <stdarg.h>
+
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "describe/run_keys.h"
+#include "train/checkpoint_list.h"
+#include "train/disk.h"
+#include "train/tree_file.h"
+
+void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
+  char text[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  ot_text_format_list(text, sizeof text, format, arguments);
+  va_end(arguments);
+  const ot_loop_event event = {.kind = OT_LOOP_NOTE, .text = text};
+  request->sink(request->context, &event);
+}
+
+// ---- where to go on from ----
+
+static ot_status find_newest(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
+                             const char **path) {
+  ot_checkpoint_found found;
+  OT_TRY(ot_checkpoint_newest(arena, ot_run_directory_checkpoints(start->directory), &found));
+  if (found.num_damaged > 0) {
+    ot_loop_note(request, "passing over %d damaged checkpoint%s (%s)", found.num_damaged,
+                 found.num_damaged == 1 ? "" : "s", found.damage);
+  }
+  *path = found.path;
+  start->resumed_here = found.path != NULL;
+  return OT_OK;
+}
+
+static ot_status find_state(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
+                            const char **path) {
+  const ot_run_directory_state state = ot_run_directory_found(start->directory);
+  const char *const output = request->run->output;
+  *path = NULL;
+  OT_CHECK(state != OT_RUN_FOREIGN, OT_USAGE,
+           "%s holds files that are not those of a run (output)", output);
+  switch (request->resume) {
+    case OT_RESUME_AUTO: return find_newest(request, start, arena, path);
+    case OT_RESUME_NEVER:
+      OT_CHECK(state == OT_RUN_EMPTY, OT_USAGE, "%s holds a run already (output, --resume never)",
+               output);
+      return OT_OK;
+    case OT_RESUME_FROM: {
+      OT_TRY(find_newest(request, start, arena, path));
+      if (*path) return OT_OK;
+      char *resolved = NULL;
+      OT_TRY(ot_checkpoint_resolve(arena, request->resume_path, &resolved));
+      *path = resolved;
+      return OT_OK;
+    }
+  }
+  OT_UNREACHABLE();
+}
+
+// Settings that a resumed run must keep; what differs is listed.
+static ot_status compare_settings(const ot_loop_request *request, const char *path,
+                                  ot_arena *arena) {
+  ot_manifest manifest;
+  OT_TRY(ot_checkpoint_check(arena, path, false, &manifest));
+  const ot_tree_origin origin = {.name = path};
+  ot_node *old = NULL;
+  OT_TRY(ot_tree_parse_json(&origin, manifest.config, ot_text_length(manifest.config), arena, &old));
+  ot_text_builder differences = {.arena = arena};
+  const int count = ot_run_compare(old, request->settings, &differences);
+  if (count == 0) return OT_OK;
+  ot_fail(OT_USAGE, "%d setting%s not those of %s:\n%s", count, count == 1 ? " is" : "s are", path,
+          ot_text_builder_text(&differences));
+  return ot_fail_hint(OT_USAGE, "give them with --set to change them on purpose, or train into "
+                                "another output");
+}
+
+// ---- beginning ----
+
+static ot_status write_config(const ot_loop_request *request, const ot_loop_start *start,
+                              ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  ot_node_print_yaml(request->settings, 0, &text);
+  return ot_disk_replace(ot_run_directory_config(start->directory), ot_text_builder_text(&text),
+                         text.length);
+}
+
+static void say_start(const ot_loop_request *request, const ot_loop_start *start) {
+  const ot_run *const run = request->run;
+  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(start->trainer));
+  ot_loop_note(request, "%s: %ld parameters, %s, %d threads, %.4g GB planned",
+               run->model.model_type, ot_model_parameters(&run->model),
+               ot_dtype_name(run->precision.compute), schedule->threads,
+               (double)schedule->bill.peak_bytes * 1e-9);
+}
+
+static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
+  const char *path = NULL;
+  OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
+  OT_TRY(find_state(request, start, arena, &path));
+  if (path) OT_TRY(compare_settings(request, path, arena));
+  OT_TRY(ot_trainer_create(request->run, request->settings, &start->trainer));
+  if (path) OT_TRY(ot_trainer_resume(start->trainer, path));
+  const ot_position position = ot_trainer_position(start->trainer);
+  start->finished = position.step >= ot_trainer_total_steps(start->trainer);
+  if (start->finished) {
+    ot_loop_note(request, "%s is finished: %ld steps, %ld tokens", request->run->output,
+                 position.step, position.tokens);
+    return OT_OK;
+  }
+  say_start(request, start);
+  if (path) ot_loop_note(request, "going on from %s", path);
+  return write_config(request, start, arena);
+}
+
+static ot_status show_batch(const ot_loop_request *request, ot_arena *arena,
+                            ot_loop_start *start) {
+  const char *text = NULL;
+  if (!request->show_batch) return OT_OK;
+  OT_TRY(ot_trainer_show_batch(start->trainer, arena, &text));
+  const ot_loop_event event = {.kind = OT_LOOP_NOTE, .text = text};
+  request->sink(request->context, &event);
+  return OT_OK;
+}
+
+ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena,
+                             ot_loop_start *start) {
+  OT_TRY(open_run(request, arena, start));
+  return start->finished ? OT_OK : show_batch(request, arena, start);
+}
+
+void ot_loop_start_close(ot_loop_start *start) {
+  ot_trainer_destroy(&start->trainer);
+  ot_run_directory_destroy(&start->directory);
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a run begins: its directory is locked, the state it goes on from is found and compared with
+// the settings, the trainer is made. Private to the loop.
+#pragma once
+
+#include "train/loop.h"
+#include "train/run_directory.h"
+
+typedef struct ot_loop_start {
+  ot_run_directory *directory;
+  ot_trainer *trainer;
+  bool finished;      // all steps were done before: there is nothing to do
+  bool resumed_here;  // the state is that of a checkpoint in this directory
+} ot_loop_start;
+
+ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena,
+                             ot_loop_start *start);
+void ot_loop_start_close(ot_loop_start *start);
+
+void ot_loop_note(const ot_loop_request *request, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
