@@ -26,8 +26,8 @@ typedef struct ot_feed ot_feed;
 ot_status ot_feed_create(const ot_run *run, ot_feed **out);
 void ot_feed_destroy(ot_feed **feed);
 
-// Samples [first, first + B) of training, drawn for step `step`.
-ot_status ot_feed_train(ot_feed *feed, int64_t step, int64_t first, ot_rows *rows);
+// Samples [first, first + B) of training.
+ot_status ot_feed_train(ot_feed *feed, int64_t first, ot_rows *rows);
 
 // Rows of a validation set that its validation_tokens take.
 int64_t ot_feed_validation_rows(const ot_feed *feed, int set);

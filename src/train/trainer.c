@@ -118,7 +118,7 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, int64_t *targ
   *targets = 0;
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + m * B;
-    OT_TRY(ot_feed_train(trainer->feed, trainer->position.step, first, &trainer->rows));
+    OT_TRY(ot_feed_train(trainer->feed, first, &trainer->rows));
     *targets += trainer->rows.num_targets;
     load_rows(trainer, OT_MODE_TRAIN, m);
   }
@@ -273,7 +273,6 @@ void ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *he
 }
 
 ot_status ot_trainer_show_batch(ot_trainer *trainer, ot_arena *arena, const char **text) {
-  const ot_position *const position = &trainer->position;
-  OT_TRY(ot_feed_train(trainer->feed, position->step, position->next_sample, &trainer->rows));
+  OT_TRY(ot_feed_train(trainer->feed, trainer->position.next_sample, &trainer->rows));
   return ot_feed_decode(trainer->feed, &trainer->rows, arena, text);
 }
