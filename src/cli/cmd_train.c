@@ -12,8 +12,8 @@
 #include "train/loop.h"
 
 typedef struct talk {
-  bool terminal;      // the status line is written over itself
-  bool line_is_open;  // a status line stands without its end
+  bool terminal;         // the status line is written over itself
+  bool line_is_open;     // a status line stands without its end
   ot_json_writer *json;  // collects validation losses, or null
   double last_status_s;
 } talk;
@@ -45,7 +45,9 @@ static void say_status(talk *t, const ot_status_line *status) {
 static void hear(void *context, const ot_loop_event *event) {
   talk *const t = context;
   switch (event->kind) {
-    case OT_LOOP_STATUS: say_status(t, event->status); return;
+    case OT_LOOP_STATUS:
+      say_status(t, event->status);
+      return;
     case OT_LOOP_NOTE:
       end_line(t);
       fprintf(stderr, "%s\n", event->text);
@@ -74,8 +76,8 @@ static ot_status read_trace(const char *text, ot_arena *arena, ot_loop_request *
   request->trace_from = strtoll(colon + 1, &end, 10);
   const bool range = end != colon + 1 && *end == '-';
   if (range) request->trace_to = strtoll(end + 1, &end, 10);
-  const bool fits = range && *end == '\0' && request->trace_from >= 1 &&
-                    request->trace_to >= request->trace_from;
+  const bool fits =
+      range && *end == '\0' && request->trace_from >= 1 && request->trace_to >= request->trace_from;
   OT_CHECK(fits, OT_USAGE, "--trace takes FILE or FILE:FROM-TO with steps from 1, not %s", text);
   request->trace_path = ot_arena_text(arena, text, colon - text);
   return OT_OK;
@@ -90,8 +92,7 @@ static void read_resume(const char *text, ot_loop_request *request) {
 
 // Ranks come from --ranks or a launcher; what is not built yet is refused, never ignored.
 static ot_status check_ranks(const ot_options *options) {
-  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
-                                      "SLURM_STEP_NUM_TASKS"};
+  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
   const int64_t ranks = ot_options_integer(options, "ranks");
   OT_CHECK(ranks == 1, OT_ENVIRONMENT, "--ranks %lld: this build trains on one rank",
            (long long)ranks);
@@ -109,8 +110,9 @@ static ot_status check_degrees(const ot_run *run) {
   const struct {
     const char *name;
     int degree;
-  } degrees[] = {{"tp", p->tp}, {"pp", p->pp}, {"vpp", p->vpp}, {"cp", p->cp},
-                 {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp}, {"dp_replicate", p->dp_replicate}};
+  } degrees[] = {
+      {"tp", p->tp}, {"pp", p->pp},   {"vpp", p->vpp}, {"cp", p->cp},
+      {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp},   {"dp_replicate", p->dp_replicate}};
   for (int i = 0; i < OT_COUNT(degrees); i++) {
     OT_CHECK(degrees[i].degree <= 1, OT_RANKS, "parallel: %s=%d needs %d ranks, there is 1",
              degrees[i].name, degrees[i].degree, degrees[i].degree);
@@ -197,9 +199,10 @@ const ot_verb ot_verb_train = {
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
         "SIGTERM, SIGUSR1 or the first Ctrl-C: finish the step, save, exit 75; the same command\n"
         "goes on from there, bit for bit.",
-    .examples = "  orthant train run.yaml\n"
-                "  orthant train run.yaml --dry-run\n"
-                "  orthant train run.yaml --set optimizer.lr=1e-3 --trace step.json:10-12",
+    .examples =
+        "  orthant train run.yaml\n"
+        "  orthant train run.yaml --dry-run\n"
+        "  orthant train run.yaml --set optimizer.lr=1e-3 --trace step.json:10-12",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

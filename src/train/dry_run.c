@@ -19,8 +19,7 @@ static int64_t memory_of_machine(void) {
   return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void say_bill(const ot_loop_request *request, const ot_schedule *schedule,
-                     ot_arena *arena) {
+static void say_bill(const ot_loop_request *request, const ot_schedule *schedule, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     const int64_t bytes = schedule->bill.class_bytes[i];
@@ -57,8 +56,8 @@ static ot_status check_disk(const ot_loop_request *request, const ot_schedule *s
   OT_TRY(ot_disk_free_bytes(path, &free_bytes));
   const int64_t needed = checkpoint_bytes(schedule);
   OT_CHECK(free_bytes > needed, OT_ENVIRONMENT,
-           "a checkpoint takes %s, the disk of %s has %s free (output)",
-           gigabytes(arena, needed), path, gigabytes(arena, free_bytes));
+           "a checkpoint takes %s, the disk of %s has %s free (output)", gigabytes(arena, needed),
+           path, gigabytes(arena, free_bytes));
   ot_loop_note(request, "a checkpoint takes %s; free where the run goes: %s",
                gigabytes(arena, needed), gigabytes(arena, free_bytes));
   return OT_OK;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sampler for training, one for each validation set; the tokenizer says which id ends documents.
+// One sampler for training, one for each validation set; the tokenizer says which id ends
+// documents.
 #include "train/feed.h"
 
 #include <stdlib.h>
@@ -13,9 +14,9 @@
 
 struct ot_feed {
   const ot_run *run;
-  ot_tokenizer *tokenizer;      // null when the run names none
+  ot_tokenizer *tokenizer;  // null when the run names none
   ot_sampler *train;
-  ot_sampler **validation;      // [run->data.num_validation]
+  ot_sampler **validation;  // [run->data.num_validation]
 };
 
 // ---- rows ----

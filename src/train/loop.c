@@ -22,10 +22,10 @@ typedef struct loop {
   ot_metrics *metrics;
   ot_tensorboard *tensorboard;
   ot_trace *trace;
-  double begin_s;        // clock when the first step of this process began
+  double begin_s;  // clock when the first step of this process began
   int64_t begin_step;
   double trace_begin_s;
-  int64_t saved_step;    // newest checkpoint of this run, -1 before there is one
+  int64_t saved_step;  // newest checkpoint of this run, -1 before there is one
 } loop;
 
 // ---- reports ----
@@ -58,9 +58,9 @@ static int health_metrics(loop *l, ot_arena *arena, const ot_metric **metrics) {
   int count = 0;
   for (int g = 0; g < OT_COUNT(groups); g++) {
     for (int i = 0; i < groups[g].count; i++) {
-      made[count++] = (ot_metric){
-          ot_arena_format(arena, "%s/%s", groups[g].prefix, groups[g].values[i].name),
-          groups[g].values[i].value};
+      made[count++] =
+          (ot_metric){ot_arena_format(arena, "%s/%s", groups[g].prefix, groups[g].values[i].name),
+                      groups[g].values[i].value};
     }
   }
   *metrics = made;
@@ -74,8 +74,7 @@ static ot_status write_metrics(loop *l, const ot_step_report *report) {
   const ot_metric *health = NULL;
   const bool healthy = log->health_every > 0 && report->step % log->health_every == 0;
   const int num_health = healthy ? health_metrics(l, &arena, &health) : 0;
-  const ot_schedule *const schedule =
-      ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
   const ot_metrics_step line = {
       .step = report->step,
       .loss_nats = report->loss,
@@ -132,9 +131,8 @@ static ot_status validate(loop *l, int64_t step) {
     OT_TRY(ot_trainer_validate(l->start.trainer, i, &loss));
     OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
     if (l->tensorboard) {
-      const ot_metric metric = {name[0] ? ot_arena_format(l->arena, "validation/%s", name)
-                                        : "validation/loss",
-                                loss};
+      const ot_metric metric = {
+          name[0] ? ot_arena_format(l->arena, "validation/%s", name) : "validation/loss", loss};
       OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
     }
     const ot_loop_event event = {
@@ -168,8 +166,7 @@ static ot_status write_trace(loop *l, double step_start_s) {
     OT_TRY(ot_trace_create(l->request->trace_path, &l->trace));
     l->trace_begin_s = step_start_s;
   }
-  const ot_schedule *const schedule =
-      ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
   return ot_trace_write_timeline(l->trace, ot_trainer_timeline(l->start.trainer), schedule,
                                  step_start_s - l->trace_begin_s);
 }
@@ -207,8 +204,10 @@ static ot_status run_steps(loop *l) {
     if (!ot_stop_signal_seen()) continue;
     if (ot_trainer_position(l->start.trainer).step == total) break;
     OT_TRY(save(l));
-    return ot_fail(OT_STOPPED, "stopped by a signal after step %ld; start the same command again "
-                   "to go on", ot_trainer_position(l->start.trainer).step);
+    return ot_fail(OT_STOPPED,
+                   "stopped by a signal after step %ld; start the same command again "
+                   "to go on",
+                   ot_trainer_position(l->start.trainer).step);
   }
   return l->trace ? ot_trace_finish(l->trace) : OT_OK;
 }

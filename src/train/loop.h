@@ -16,24 +16,24 @@ typedef enum ot_loop_event_kind {
 
 typedef struct ot_loop_event {
   ot_loop_event_kind kind;
-  const char *text;               // note
-  const ot_status_line *status;   // status
-  const char *name;               // validation: of the set, "" for the unnamed one
-  int64_t step;                   // validation
-  double loss;                    // validation, nats
+  const char *text;              // note
+  const ot_status_line *status;  // status
+  const char *name;              // validation: of the set, "" for the unnamed one
+  int64_t step;                  // validation
+  double loss;                   // validation, nats
 } ot_loop_event;
 
 typedef void (*ot_loop_sink)(void *context, const ot_loop_event *event);
 
 typedef struct ot_loop_request {
   const ot_run *run;
-  const ot_node *settings;   // resolved, of ot_config_load
+  const ot_node *settings;  // resolved, of ot_config_load
   ot_resume resume;
-  const char *resume_path;   // of OT_RESUME_FROM: a checkpoint or a run directory
-  bool show_batch;           // decode the first batch, as a note
-  const char *trace_path;    // Chrome trace of the steps below, or null
+  const char *resume_path;       // of OT_RESUME_FROM: a checkpoint or a run directory
+  bool show_batch;               // decode the first batch, as a note
+  const char *trace_path;        // Chrome trace of the steps below, or null
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
-  double peak_flops;         // of the machine for MFU; 0 = not known
+  double peak_flops;             // of the machine for MFU; 0 = not known
   ot_loop_sink sink;
   void *context;
 } ot_loop_request;
@@ -41,5 +41,6 @@ typedef struct ot_loop_request {
 // Trains to the end, or until asked to stop: then OT_STOPPED after a complete checkpoint. Blocks.
 ot_status ot_loop_run(const ot_loop_request *request);
 
-// Says what a run would take (bill of memory, sizes, data), as notes; trains nothing, writes nothing.
+// Says what a run would take (bill of memory, sizes, data), as notes; trains nothing, writes
+// nothing.
 ot_status ot_loop_dry_run(const ot_loop_request *request);

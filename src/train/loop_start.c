@@ -41,10 +41,11 @@ static ot_status find_state(const ot_loop_request *request, ot_loop_start *start
   const ot_run_directory_state state = ot_run_directory_found(start->directory);
   const char *const output = request->run->output;
   *path = NULL;
-  OT_CHECK(state != OT_RUN_FOREIGN, OT_USAGE,
-           "%s holds files that are not those of a run (output)", output);
+  OT_CHECK(state != OT_RUN_FOREIGN, OT_USAGE, "%s holds files that are not those of a run (output)",
+           output);
   switch (request->resume) {
-    case OT_RESUME_AUTO: return find_newest(request, start, arena, path);
+    case OT_RESUME_AUTO:
+      return find_newest(request, start, arena, path);
     case OT_RESUME_NEVER:
       OT_CHECK(state == OT_RUN_EMPTY, OT_USAGE, "%s holds a run already (output, --resume never)",
                output);
@@ -68,14 +69,16 @@ static ot_status compare_settings(const ot_loop_request *request, const char *pa
   OT_TRY(ot_checkpoint_check(arena, path, false, &manifest));
   const ot_tree_origin origin = {.name = path};
   ot_node *old = NULL;
-  OT_TRY(ot_tree_parse_json(&origin, manifest.config, ot_text_length(manifest.config), arena, &old));
+  OT_TRY(
+      ot_tree_parse_json(&origin, manifest.config, ot_text_length(manifest.config), arena, &old));
   ot_text_builder differences = {.arena = arena};
   const int count = ot_run_compare(old, request->settings, &differences);
   if (count == 0) return OT_OK;
   ot_fail(OT_USAGE, "%d setting%s not those of %s:\n%s", count, count == 1 ? " is" : "s are", path,
           ot_text_builder_text(&differences));
-  return ot_fail_hint(OT_USAGE, "give them with --set to change them on purpose, or train into "
-                                "another output");
+  return ot_fail_hint(OT_USAGE,
+                      "give them with --set to change them on purpose, or train into "
+                      "another output");
 }
 
 // ---- beginning ----
@@ -116,8 +119,7 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   return write_config(request, start, arena);
 }
 
-static ot_status show_batch(const ot_loop_request *request, ot_arena *arena,
-                            ot_loop_start *start) {
+static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   const char *text = NULL;
   if (!request->show_batch) return OT_OK;
   OT_TRY(ot_trainer_show_batch(start->trainer, arena, &text));

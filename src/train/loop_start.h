@@ -13,8 +13,7 @@ typedef struct ot_loop_start {
   bool resumed_here;  // the state is that of a checkpoint in this directory
 } ot_loop_start;
 
-ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena,
-                             ot_loop_start *start);
+ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);
 void ot_loop_start_close(ot_loop_start *start);
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...)

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant score`: log-probabilities of the texts of a JSONL file, a line for a line.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "cli/verbs.h"
+#include "train/encoder.h"
+#include "train/json_file.h"
+#include "train/model_files.h"
+#include "train/score.h"
+#include "train/tokenizer.h"
+
+// One line of input: its tokens, and the first whose probability was asked for.
+typedef struct item {
+  ot_token_list tokens;
+  int64_t first;
+} item;
+
+typedef struct scoring {
+  const ot_options *options;
+  ot_arena *arena;
+  const char *path;  // of the JSONL file
+  ot_model_files files;
+  ot_tokenizer *tokenizer;  // null when the checkpoint has none; only {"tokens"} works then
+  ot_encoder *encoder;
+  ot_instance *instance;
+  item *items;
+  int64_t num_items, items_capacity;
+  double *logprobs;  // [longest]
+  bool *greedy;      // [longest]
+} scoring;
+
+// ---- input ----
+
+static ot_status append_text(scoring *s, int64_t line, const json_t *text, item *to) {
+  OT_CHECK(json_is_string(text), OT_USAGE, "%s:%ld: a text is not a string", s->path, line);
+  OT_CHECK(s->encoder, OT_USAGE, "%s:%ld: text needs a tokenizer, and %s has none; use --tokenizer",
+           s->path, line, s->files.path);
+  return ot_encoder_encode(s->encoder, json_string_value(text), (int64_t)json_string_length(text),
+                           &to->tokens);
+}
+
+static ot_status append_ids(scoring *s, int64_t line, const json_t *ids, item *to) {
+  OT_CHECK(json_is_array(ids), OT_USAGE, "%s:%ld: tokens is not a list", s->path, line);
+  for (size_t i = 0; i < json_array_size(ids); i++) {
+    const json_t *const id = json_array_get(ids, i);
+    const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+    OT_CHECK(value >= 0 && value < s->files.model.vocab_size, OT_USAGE,
+             "%s:%ld: tokens[%d] is not an id from 0 to %ld", s->path, line, (int)i,
+             s->files.model.vocab_size - 1);
+    const int32_t token = (int32_t)value;
+    OT_TRY(ot_token_list_append(&to->tokens, &token, 1));
+  }
+  return OT_OK;
+}
+
+static ot_status read_object(scoring *s, int64_t line, const json_t *object, item *to) {
+  OT_CHECK(json_is_object(object), OT_USAGE, "%s:%ld: not a JSON object", s->path, line);
+  const json_t *const text = json_object_get(object, "text");
+  const json_t *const context = json_object_get(object, "context");
+  const json_t *const continuation = json_object_get(object, "continuation");
+  const json_t *const tokens = json_object_get(object, "tokens");
+  to->first = 1;
+  if (text) {
+    OT_TRY(append_text(s, line, text, to));
+  } else if (context && continuation) {
+    OT_TRY(append_text(s, line, context, to));
+    to->first = to->tokens.count > 0 ? to->tokens.count : 1;
+    OT_TRY(append_text(s, line, continuation, to));
+  } else if (tokens) {
+    OT_TRY(append_ids(s, line, tokens, to));
+  } else {
+    return ot_fail(OT_USAGE,
+                   "%s:%ld: needs \"text\", \"context\" and \"continuation\", or "
+                   "\"tokens\"",
+                   s->path, line);
+  }
+  const ot_model *const model = &s->files.model;
+  OT_CHECK(to->tokens.count > 0, OT_USAGE, "%s:%ld: no tokens to score", s->path, line);
+  OT_CHECK(to->tokens.count <= model->max_positions, OT_USAGE,
+           "%s:%ld: %ld tokens, the model has positions for %ld", s->path, line, to->tokens.count,
+           model->max_positions);
+  return OT_OK;
+}
+
+static ot_status read_line(scoring *s, int64_t line, const char *text, int64_t length) {
+  json_t *object = NULL;
+  s->items = ot_arena_grow(s->arena, s->items, s->num_items, &s->items_capacity, sizeof *s->items);
+  item *const to = &s->items[s->num_items++];
+  *to = (item){0};
+  const char *const name = ot_arena_format(s->arena, "%s:%ld", s->path, line);
+  OT_TRY(ot_json_parse(name, text, length, &object));
+  const ot_status status = read_object(s, line, object, to);
+  json_decref(object);
+  return status;
+}
+
+static ot_status read_file(scoring *s) {
+  FILE *const file = fopen(s->path, "r");
+  OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", s->path, strerror(errno));
+  char *text = NULL;
+  size_t capacity = 0;
+  ot_status status = OT_OK;
+  for (int64_t line = 1; status == OT_OK; line++) {
+    const ssize_t length = getline(&text, &capacity, file);
+    if (length < 0) break;
+    if (strspn(text, " \t\r\n") == (size_t)length) continue;
+    status = read_line(s, line, text, length);
+  }
+  free(text);
+  fclose(file);
+  return status;
+}
+
+// ---- output ----
+
+static void print_item(const scoring *s, const item *it) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_json_writer w = ot_json_begin(&arena, 0);
+  double sum = 0;
+  bool greedy = true;
+  ot_json_object(&w, NULL);
+  ot_json_array(&w, "tokens");
+  for (int64_t i = it->first; i < it->tokens.count; i++) {
+    ot_json_integer(&w, NULL, it->tokens.ids[i]);
+  }
+  ot_json_end(&w);
+  ot_json_array(&w, "logprobs");
+  for (int64_t i = it->first; i < it->tokens.count; i++) {
+    ot_json_real(&w, NULL, s->logprobs[i]);
+    sum += s->logprobs[i];
+    greedy = greedy && s->greedy[i];
+  }
+  ot_json_end(&w);
+  ot_json_real(&w, "sum", sum);
+  ot_json_boolean(&w, "greedy", greedy);
+  ot_json_end(&w);
+  puts(w.text);
+  ot_heap_release(&heap);
+}
+
+static ot_status score_items(scoring *s) {
+  int64_t longest = 1;
+  for (int64_t i = 0; i < s->num_items; i++) {
+    if (s->items[i].tokens.count > longest) longest = s->items[i].tokens.count;
+  }
+  const ot_instance_request request = {
+      .modes = 1u << OT_MODE_SCORE,
+      .micro_batch_size = 1,
+      .sequence_length = longest,
+      .compute = OT_F32,
+      .storage = OT_F32,
+      .threads = (int)ot_options_integer(s->options, "threads"),
+  };
+  OT_TRY(ot_model_files_instance(&s->files, &request, &s->instance));
+  s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
+  s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
+  for (int64_t i = 0; i < s->num_items; i++) {
+    const ot_score_request one = {.tokens = s->items[i].tokens.ids,
+                                  .count = s->items[i].tokens.count};
+    OT_TRY(ot_score(s->instance, &one, s->logprobs, s->greedy));
+    print_item(s, &s->items[i]);
+  }
+  return OT_OK;
+}
+
+static ot_status score(scoring *s) {
+  OT_TRY(ot_model_files_open(ot_options_argument(s->options, 0), s->arena, &s->files));
+  const char *tokenizer = ot_options_text(s->options, "tokenizer");
+  if (!tokenizer) tokenizer = s->files.tokenizer;
+  if (tokenizer) {
+    OT_TRY(ot_tokenizer_create(tokenizer, &s->tokenizer));
+    OT_TRY(ot_encoder_create(s->tokenizer, &s->encoder));
+  }
+  OT_TRY(read_file(s));
+  return score_items(s);
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  scoring s = {.options = options, .arena = &arena, .path = ot_options_argument(options, 1)};
+  const ot_status status = score(&s);
+  for (int64_t i = 0; i < s.num_items; i++) ot_token_list_release(&s.items[i].tokens);
+  ot_instance_destroy(&s.instance);
+  ot_encoder_destroy(&s.encoder);
+  ot_tokenizer_destroy(&s.tokenizer);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {.name = "tokenizer",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "tokenizer.json or bytes, when the checkpoint has none"},
+    {.name = "threads",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 4096,
+     .help = "threads; 0 = all cores"},
+};
+
+const ot_verb ot_verb_score = {
+    .name = "score",
+    .summary = "log-probabilities of given texts",
+    .arguments = "CHECKPOINT FILE.jsonl",
+    .min_arguments = 2,
+    .max_arguments = 2,
+    .details =
+        "Lines {\"text\"}, {\"context\", \"continuation\"} or {\"tokens\": [..]} in; lines\n"
+        "{\"tokens\", \"logprobs\", \"sum\", \"greedy\"} out, in the same order. The first token "
+        "of a\n"
+        "text has nothing before it and is not scored; of a continuation all are.",
+    .examples = "  orthant score runs/demo questions.jsonl > scores.jsonl",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};
