@@ -288,7 +288,7 @@ static void mutated_shards_never_crash(void **state) {
     const char name[2] = {files[which][0], '\0'};
     // The headers decide; llm.c's is 1,024 bytes of which 12 matter.
     const uint64_t span = which == 2 ? 16 : (uint64_t)bytes;
-    for (uint64_t n = 0; n < 1500; n++) {
+    for (uint64_t n = 0; n < 1000; n++) {
       memcpy(data, base, (size_t)bytes);
       const uint64_t changes = ot_rng_below(5, n, 0, 4);
       for (uint64_t k = 1; k <= changes; k++) {
@@ -303,7 +303,7 @@ static void mutated_shards_never_crash(void **state) {
     free(base);
     free(data);
   }
-  assert_in_range(accepted, 500, 4000);
+  assert_in_range(accepted, 300, 2700);
 }
 
 int main(void) {
