@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/fixtures/tokenizers: small tokenizers with the pre-tokenizers of the families that
-Orthant reads, and what HF `tokenizers` makes of texts that are hard to split.
+Orthant reads, and what HF `tokenizers` makes of texts that are hard to split: ids, and the pieces before the BPE.
 
     python tools/make_tokenizer_fixtures.py        (needs: pip install tokenizers)
 
 Each tokenizer is trained here on a few lines, because its split patterns, normalizer and added tokens
-are what is compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...]]}}.
+are what is compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...], ...]},
+"pieces": {NAME: [[bytes, ...], ...]}}, a list for each text.
 bpe_trainer.json: a corpus and the merges that HF's BpeTrainer learns from it.
 """
 import json
@@ -53,12 +54,12 @@ TEXTS = LONG_WORDS + [
     "naïve café", "nai\u0308ve cafe\u0301", "e\u0301\u0301 >\u0338 =\u0338 \u0301x", "\u212b \u2126 \u1e9b\u0323 q\u0307\u0323 \uf900 \u0340",
     "ñ n\u0303 N\u0303o", "\u1100\u1161\u11a8 각 \uac00\u11a8", "\u0915\u093c \u0958", "Größe STRASSE straße ﬁ ﬆ Ǆ ǅ ʰ ª",
     "привет мир", "Ελλάδα ΟΔΟΣ", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "你好，世界！今天是2024年。", "こんにちは世界カタカナ。",
-    "안녕하세요 세계", "😀😃 👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 ☺️ 🇫🇷", "𝒜𝓑 𝟘𝟙𝟚 𐍈 𠜎", "a\u200bb a\u200db a\u2060b \ufeffx", "a\u180eb \u180e x",
+    "안녕하세요 세계", "😀😃 👩\u200d👩\u200d👧 🏳\ufe0f\u200d🌈 ☺️ 🇫🇷", "𝒜𝓑 𝟘𝟙𝟚 𐍈 𠜎", "a\u200bb a\u200db a\u2060b \ufeffx", "a\u180eb \u180e x", "  \u180ex", "   \u180e ",
     "\u2000\u2001x\u2002 \u2003", "\u2028x\u2029y\u0085z\u000bw\u000cv", "\u3000全角\u3000 空白", "\x00\x01\x1f\x7f", "tab\tsep\tvals\n", "a" * 70,
     "ab" * 120, " " * 40 + "x", "\n" * 9 + "x", "= " * 20, "the" * 60, "-" * 33 + ">", "\u0301" * 5, "ﷺ ﷽", "a\u0300\u0301b",
     "<|endoftext|>", "a<|endoftext|>b", "a <|endoftext|> b", "<|endoftext|><|endoftext|>", "<|endoftext", "<<|endoftext|>>", "<|endof<|endoftext|>text|>",
     "hi <mask> there", "hi   <mask>   there", "<mask>x<mask>", "\n<mask>\n", "word", "a word here", "awords sword word.", "word_ word1 1word éword word-word",
-    "CAFÉ cafe\u0301 café", "  <strip>  x", "x <strip>\n\n<strip> y", "<ab><abc><abcd> <abc", "<ab><strip> <mask>", "<mask>\u0338 <ab\u0338>",
+    "CAFÉ cafe\u0301 café", "  <strip>  x", "x <strip>\n\n<strip> y", "<ab><abc><abcd> <abc", "<ab><strip> <mask>", "<a<ab<abc<abcd>", "<mask>\u0338 <ab\u0338>",
     "line one\n  line two\n\n    indented\n\ttabbed\n", "int main(void) {\n\treturn 0;\n}\n", "The miller's daughter doesn't mind.\nThey'll say so.",
 ]
 
@@ -67,7 +68,7 @@ ADDED = [
     AddedToken("<strip>", rstrip=True, lstrip=True, normalized=False, special=False),
     AddedToken("word", single_word=True, normalized=True, special=False),
     AddedToken("café", normalized=True, special=False),
-    AddedToken("<ab>", normalized=False), AddedToken("<abc>", normalized=False), AddedToken("<abcd>", normalized=True),
+    AddedToken("<a", normalized=False), AddedToken("<ab>", normalized=False), AddedToken("<abc>", normalized=False), AddedToken("<abcd>", normalized=True),
 ]
 
 
@@ -105,6 +106,14 @@ def with_whole_pieces(tokenizer, pieces):
     return Tokenizer.from_str(json.dumps(text))
 
 
+def pieces(tokenizer, text):
+    """Bytes of each piece; of texts with added tokens, which are cut before, nothing."""
+    if "<|endoftext|>" in text or "<mask>" in text:
+        return []
+    normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+    return [len(piece) for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+
+
 def write(name, value):
     with open(os.path.join(OUT, name), "w", encoding="utf-8") as file:
         json.dump(value, file, ensure_ascii=True, separators=(",", ":"))
@@ -129,7 +138,7 @@ def main():
         "o200k": train(sequence([split(O200K, "removed", True), byte_level(False)])),
         "words": train(sequence([split(r"\w+|[^\w\s]+|\s+"), byte_level(False)])),
     }
-    cases = {"made_by": "tokenizers " + __version__, "texts": TEXTS, "ids": {}}
+    cases = {"made_by": "tokenizers " + __version__, "texts": TEXTS, "ids": {}, "pieces": {}}
     for name, tokenizer in made.items():
         text = json.loads(tokenizer.to_str())
         if name == "starcoder":  # the older spelling of merges
@@ -137,6 +146,8 @@ def main():
         write(name + ".json", text)
         again = Tokenizer.from_str(json.dumps(text))
         cases["ids"][name] = [again.encode(t, add_special_tokens=False).ids for t in TEXTS]
+        if not name.endswith("added"):
+            cases["pieces"][name] = [pieces(again, t) for t in TEXTS]
     write("cases.json", cases)
 
     bare = Tokenizer(models.BPE())

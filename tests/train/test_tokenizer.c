@@ -96,6 +96,43 @@ static void gives_the_ids_of_hf_tokenizers_for_every_family(void **state) {
   json_decref(cases);
 }
 
+static ot_status note_piece(void *context, const uint8_t *piece, int64_t length) {
+  (void)piece;
+  const int32_t narrow = (int32_t)length;
+  return ot_token_list_append(context, &narrow, 1);
+}
+
+// Small vocabularies hide most borders between pieces, so the pieces are compared as well.
+static void splits_text_as_hf_tokenizers_do(void **state) {
+  (void)state;
+  json_t *const cases = read_cases();
+  const json_t *const texts = json_object_get(cases, "texts");
+  const char *name;
+  json_t *expected;
+  json_object_foreach(json_object_get(cases, "pieces"), name, expected) {
+    ot_tokenizer *tokenizer = open_fixture(name);
+    ot_encoder *encoder = encoder_of(tokenizer);
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+      const json_t *const text = json_array_get(texts, i);
+      const int64_t length = (int64_t)json_string_length(text);
+      if (json_array_size(json_array_get(expected, i)) == 0) continue;
+      const ot_text_window whole = {.text = (const uint8_t *)json_string_value(text),
+                                    .length = length,
+                                    .stop = length,
+                                    .final = true};
+      ot_token_list lengths = {0};
+      bool reached;
+      assert_int_equal(ot_encoder_split_window(encoder, &whole, note_piece, &lengths, &reached),
+                       OT_OK);
+      assert_ids(name, json_string_value(text), json_array_get(expected, i), &lengths);
+      ot_token_list_release(&lengths);
+    }
+    ot_encoder_destroy(&encoder);
+    ot_tokenizer_destroy(&tokenizer);
+  }
+  json_decref(cases);
+}
+
 // Writes the fixture gpt2.json as the two files that GPT-2 was published in.
 static void write_gpt2_pair(const char *directory) {
   json_error_t error;
@@ -335,6 +372,7 @@ static void tokens_that_look_back_forbid_windows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gives_the_ids_of_hf_tokenizers_for_every_family),
+      cmocka_unit_test(splits_text_as_hf_tokenizers_do),
       cmocka_unit_test(reads_vocab_json_with_merges_txt_as_the_same_tokenizer),
       cmocka_unit_test(counts_the_gpt2_tokens_of_tinyshakespeare),
       cmocka_unit_test(returns_every_byte_string),
