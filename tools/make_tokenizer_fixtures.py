@@ -48,7 +48,7 @@ TEXTS = LONG_WORDS + [
     "", " ", "  ", "   x", "x   ", "\n", "\n\n", " \n", "\n ", "\r\n", "\t\tx", "a\r\n\r\n  b", " \t\n \t\n ",
     "Hello world", "Hello  world", "Hello\u00a0world", "don't DON'T Don'T it's IT'S we'll WE'LL 'tis 'S",
     "I'll've", "'", "''", "'re'", "don\u2019t", "x='s'", "\u017ftrange '\u017f '\u017f\u212a k\u212a",
-    "1", "12", "123", "1234", "12345678901", "3.14159", "1,000,000", "v2.0b1", "½ ² ③ Ⅷ ١٢٣٤ 一二三 १२३४",
+    "\xb9\u6564X", "'\xbe<CEY", "+ \xbc\u014e%", "1", "12", "123", "1234", "12345678901", "3.14159", "1,000,000", "v2.0b1", "½ ² ③ Ⅷ ١٢٣٤ 一二三 १२३४",
     "a1b22c333d4444", "foo_bar fooBar FooBAR XMLHttp2Go __init__", "x+=1;y-=2;z**=3!=4", "...!!!???\n\n???", "a.\nb;\n\nc",
     "!@#$%^&*()_+-=[]{}|;':\",./<>?`~", "<!-- x --> </div>\r\n</p>", "http://example.org/a?b=c&d=%20#e",
     "naïve café", "nai\u0308ve cafe\u0301", "e\u0301\u0301 >\u0338 =\u0338 \u0301x", "\u212b \u2126 \u1e9b\u0323 q\u0307\u0323 \uf900 \u0340",

@@ -15,6 +15,9 @@ static const char other_than_space_class[] =
 static const char word_class[] =
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-"
     "\\x{1f169}\\x{1f170}-\\x{1f189}";
+// Outside of classes, by Oniguruma's table for characters below 256: superscripts and fractions
+// too.
+static const char more_word_class[] = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 static const char general_categories[] =
     " Any C Cc Cf Cn Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm"
     " So Z Zl Zp Zs Alphabetic Uppercase Lowercase White_Space Emoji ";
@@ -81,6 +84,14 @@ static ot_status translate_property(translation *t) {
   return ot_buffer_append_text(t->out, "}");
 }
 
+static ot_status translate_word(translation *t, bool inverted) {
+  if (t->in_class) return inverted ? refuse(t, "\\W in a class") : replace(t, 2, word_class);
+  OT_TRY(replace(t, 2, inverted ? "[^" : "["));
+  OT_TRY(ot_buffer_append_text(t->out, word_class));
+  OT_TRY(ot_buffer_append_text(t->out, more_word_class));
+  return ot_buffer_append_text(t->out, "]");
+}
+
 static ot_status translate_code_point(translation *t) {
   for (int i = 2; i < 6; i++) {
     const char digit = peek(t, i);
@@ -104,9 +115,9 @@ static ot_status translate_escape(translation *t) {
     case 'S':
       return replace_by_class(t, t->in_class ? other_than_space_class : space_class, true);
     case 'w':
-      return replace_by_class(t, word_class, false);
+      return translate_word(t, false);
     case 'W':
-      return t->in_class ? refuse(t, "\\W in a class") : replace_by_class(t, word_class, true);
+      return translate_word(t, true);
     case 'p':
     case 'P':
       return translate_property(t);
