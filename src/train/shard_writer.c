@@ -15,6 +15,7 @@
 #include "train/disk.h"
 #include "train/output_file.h"
 #include "train/shard_index.h"
+#include "train/split_pattern.h"
 
 enum { BLOCK = 4096, SEQUENCE_TOKENS_MAX = 1 << 30 };
 
@@ -167,13 +168,16 @@ static ot_status write_header(ot_shard_writer *w) {
 
 static void print_meta(const ot_shard_writer *w, const ot_shard_meta *meta, ot_json_writer *json) {
   char hash[OT_CONTENT_HASH_BYTES];
+  char unicode[OT_UNICODE_VERSION_CHARS];
   ot_content_hash_print(w->bin_hash, hash);
+  ot_split_unicode_version(unicode);
   ot_json_object(json, NULL);
   ot_json_integer(json, "format", 1);
   ot_json_text(json, "tool", "orthant " OT_VERSION);
   ot_json_object(json, "tokenizer");
   ot_json_text(json, "path", meta->tokenizer);
   ot_json_text(json, "xxh3_128", meta->tokenizer_hash);
+  ot_json_text(json, "unicode", unicode);
   ot_json_end(json);
   ot_json_integer(json, "vocab_size", meta->vocab_size);
   ot_json_integer(json, "eod", meta->eod);

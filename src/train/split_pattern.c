@@ -139,3 +139,10 @@ ot_status ot_split_pattern_next(const ot_split_pattern *pattern, ot_split_matche
   };
   return OT_OK;
 }
+
+void ot_split_unicode_version(char version[OT_UNICODE_VERSION_CHARS]) {
+  version[0] = '\0';
+  // The length that PCRE2 asks for is that of a version number, far below the room.
+  if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > OT_UNICODE_VERSION_CHARS) return;
+  pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version);
+}

@@ -48,6 +48,10 @@ ot_status ot_split_pattern_next(const ot_split_pattern *pattern, ot_split_matche
                                 const ot_split_subject *subject, int64_t from,
                                 ot_split_match *match);
 
+// The version of the Unicode tables that patterns use, as "14.0.0".
+enum { OT_UNICODE_VERSION_CHARS = 24 };
+void ot_split_unicode_version(char version[OT_UNICODE_VERSION_CHARS]);
+
 // Appends `regex` [length], in Oniguruma's syntax, in PCRE2's to `out` (see split_pattern.c);
 // `looks_back` is set when it has an anchor. OT_USAGE naming what is not supported.
 ot_status ot_split_syntax_translate(const char *regex, int64_t length, ot_buffer *out,
