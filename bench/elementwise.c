@@ -138,6 +138,21 @@ static ot_op_attributes attributes_of(const elementwise_settings *settings) {
                             .learning_rate_factor = 1};
 }
 
+// Prepares those of `all` that were asked for; the first stays, because the copy uses its memory.
+static int choose(const elementwise_settings *settings, const subject *all, int num_all,
+                  subject *subjects) {
+  int count = 0;
+  for (int i = 0; i < num_all; i++) {
+    if (settings->only && strcmp(settings->only, all[i].name) != 0 && i > 0) continue;
+    subject *const s = &subjects[count++];
+    *s = all[i];
+    s->attributes = attributes_of(settings);
+    s->attributes.activation = all[i].attributes.activation;
+    prepare(s, settings->rows);
+  }
+  return count;
+}
+
 // Every op of the table below, in the shapes of one layer.
 static int describe(const elementwise_settings *settings, subject *subjects) {
   const ot_dtype dtype = settings->storage;
@@ -200,16 +215,7 @@ static int describe(const elementwise_settings *settings, subject *subjects) {
       {"adamw", OT_OP_ADAMW,
        .types = {.in = {state, scalars}, .out = {weights, state, state, master, two}}},
   };
-  int count = 0;
-  for (int i = 0; i < (int)(sizeof all / sizeof all[0]); i++) {
-    if (settings->only && strcmp(settings->only, all[i].name) != 0 && i > 0) continue;
-    subject *const s = &subjects[count++];
-    *s = all[i];
-    s->attributes = attributes_of(settings);
-    s->attributes.activation = all[i].attributes.activation;
-    prepare(s, rows);
-  }
-  return count;
+  return choose(settings, all, (int)(sizeof all / sizeof all[0]), subjects);
 }
 
 static bool read_settings(int argc, char **argv, elementwise_settings *settings) {

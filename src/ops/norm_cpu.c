@@ -153,9 +153,20 @@ typedef struct row_means {
   ot_real g, gh;
 } row_means;
 
+// One tile of a row: what it reads, what it adds to and what it writes.
+typedef struct grad_tile {
+  const ot_real *dy, *x, *w;
+  const ot_real *partial;  // zeros where there is none
+  ot_real *dx, *dw, *db;
+  int64_t n;
+} grad_tile;
+
 // Adds the sums of g and of g * (x - mean) over n columns, two of each side by side.
-static inline void add_row_sums(const ot_real *dy, const ot_real *x, const ot_real *w, int64_t n,
-                                ot_real mean, row_means *sums) {
+static inline void add_row_sums(const grad_tile *t, ot_real mean, row_means *sums) {
+  const ot_real *const dy = t->dy;
+  const ot_real *const x = t->x;
+  const ot_real *const w = t->w;
+  const int64_t n = t->n;
   const int64_t half = n / 2;
   const ot_real *const dy_far = dy + half;
   const ot_real *const x_far = x + half;
@@ -187,22 +198,16 @@ static row_means row_means_of(const norm_grad *grad, int64_t row) {
   row_means sums = {0};
   for (int64_t c = 0; c < grad->columns; c += OT_TILE) {
     const int64_t n = tile_size(c, grad->columns);
-    const ot_real *const dy = ot_tile_in(grad->dy, first + c, n, dy_scratch);
-    const ot_real *const x = ot_tile_in(grad->x, first + c, n, x_scratch);
-    add_row_sums(dy, x, grad->weights + c, n, mean, &sums);
+    const grad_tile t = {.dy = ot_tile_in(grad->dy, first + c, n, dy_scratch),
+                         .x = ot_tile_in(grad->x, first + c, n, x_scratch),
+                         .w = grad->weights + c,
+                         .n = n};
+    add_row_sums(&t, mean, &sums);
   }
   const ot_real columns = (ot_real)grad->columns;
   return (row_means){.g = grad->mean ? sums.g / columns : 0,
                      .gh = sums.gh * grad->rstd[row] / columns};
 }
-
-// One tile of a row: what it reads, what it adds to and what it writes.
-typedef struct grad_tile {
-  const ot_real *dy, *x, *w;
-  const ot_real *partial;  // zeros where there is none
-  ot_real *dx, *dw, *db;
-  int64_t n;
-} grad_tile;
 
 // dx = rstd * (dy * w - g - h * gh) + partial, dw += dy * h
 static inline void rmsnorm_grad_tile(const grad_tile *t, ot_real rstd, row_means means) {

@@ -159,18 +159,20 @@ static void gradients_are_those_of_the_forward_kernels(void **state) {
   }
 }
 
+// float32: sums of up to 2051 terms, which a build without vector code adds one by one; their
+// rounding grows with the root of the number, to 2e-6.
 static void precisions_and_threads_agree(void **state) {
   (void)state;
   for (int s = 1; s < NUM_SHAPES; s++) {
     ot_case c = rmsnorm_case(shapes[s]);
-    ot_case_check_precisions(&c, 1e-6, 4e-3);
+    ot_case_check_precisions(&c, 2e-6, 4e-3);
     ot_case_run(&c);
     ot_case g = grad_case(&c, OT_OP_RMSNORM_GRAD);
     ot_case_check_precisions(&g, 2e-6, 4e-3);
     ot_case_destroy(&g);
     ot_case_destroy(&c);
     c = layernorm_case(shapes[s], true);
-    ot_case_check_precisions(&c, 1e-6, 4e-3);
+    ot_case_check_precisions(&c, 2e-6, 4e-3);
     ot_case_run(&c);
     g = grad_case(&c, OT_OP_LAYERNORM_GRAD);
     ot_case_check_precisions(&g, 2e-6, 4e-3);
