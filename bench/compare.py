@@ -2,18 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paired comparison of bench/step with PyTorch (and llm.c, when LLMC_DIR is set): A B A B ...
 
-    PYTHON=/path/to/python-with-torch python3 bench/compare.py [--rounds 5] [4x1024 1x1024 4x64 16x256]
+    PYTHON=PYTHON_WITH_TORCH python3 bench/compare.py [--rounds 5] [4x1024 1x1024 4x64 16x256]
 
-For every shape (sequences x tokens) one PyTorch process is started and compiled once; it then waits.
-Each round runs `build/bench/step --json --batch B --sequence T --repeats K` (its own warm-up, then K
-steps) and then K steps in the PyTorch process, so that a slow moment of the machine meets both. The
-order within a round alternates. The table gives the median step of each side and the median, lowest
-and highest of the per-round ratios PyTorch / Orthant: above 1 is faster than PyTorch. Memory: peak
-resident bytes beyond parameters, gradients and two moments, of both, and ours as a share of PyTorch's
-(Python and libtorch themselves left out on PyTorch's side, nothing left out on ours).
+For every shape (sequences x tokens) one PyTorch process is started, compiles once, then waits.
+Each round runs `build/bench/step --json` (its own warm-up, then --repeats steps) and as many steps
+in the PyTorch process, so that a slow moment of the machine meets both; the order within a round
+alternates. The table gives the median step of each side and the median, lowest and highest of the
+ratios per round, other / ours: above 1 ours is faster.
 
-bench/step must print one JSON object, a list, or one object a line with at least batch_size,
-sequence_length, seconds_per_step, peak_bytes and state_bytes.
+Memory is what goes beyond 16 bytes a parameter (weights, gradients, two moments) for both: ours is
+the arena, which holds every tensor; PyTorch's is the peak resident size of the timed steps less
+what the process has when only PyTorch is imported; llm.c's is its peak resident size.
 """
 
 import argparse
@@ -27,24 +26,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def objects(text):
-    """Every JSON object in a document, a list, or lines."""
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError:
-        found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    found = found.get("configurations", [found]) if isinstance(found, dict) else found
-    return [entry for entry in found if "seconds_per_step" in entry]
-
-
 def run_ours(command, batch, sequence, repeats):
     words = [*command.split(), "--batch", str(batch), "--sequence", str(sequence),
              "--repeats", str(repeats)]
     out = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
-    for entry in objects(out):
-        if (entry["batch_size"], entry["sequence_length"]) == (batch, sequence):
-            return entry
-    sys.exit(f"error: no {batch} x {sequence} in the output of {' '.join(words)}")
+    entry = json.loads(out)
+    if (entry["batch"], entry["sequence"]) != (batch, sequence):
+        sys.exit(f"error: {' '.join(words)} measured another shape")
+    return entry
 
 
 class PyTorch:
@@ -94,14 +83,14 @@ def compare_llmc(arguments):
         ours.append(last["seconds_per_step"])
         out = subprocess.run([str(ROOT / "bench" / "llmc_step.sh")], check=True, text=True,
                              stdout=subprocess.PIPE, env=dict(os.environ, STEPS="2")).stdout
-        other = objects(out)[0]
+        other = json.loads(out)
         theirs.append(other["seconds_per_step"])
     return summary("4 x 64", ours, theirs, last, other)
 
 
 def summary(shape, ours, theirs, our_last, their_last):
     ratios = [theirs[i] / ours[i] for i in range(len(ours))]
-    our_beyond = our_last["peak_bytes"] - our_last["state_bytes"]
+    our_beyond = our_last["arena_bytes"] - their_last["state_bytes"]
     their_beyond = their_last.get("beyond_tensors_bytes", their_last["beyond_bytes"])
     return {"shape": shape, "other": their_last["program"] + " " + their_last.get("variant", ""),
             "ours_seconds": statistics.median(ours), "other_seconds": statistics.median(theirs),

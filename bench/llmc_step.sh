@@ -5,9 +5,9 @@
 #
 #   LLMC_DIR=~/llm.c [STEPS=5] [THREADS=2] [CC=gcc] bench/llmc_step.sh
 #
-# Builds train_gpt2 there with llm.c's own Makefile, writes a checkpoint with random weights and random
-# tokens in llm.c's formats (version 3: padded vocabulary) into a temporary folder, and reads the
-# milliseconds that the program prints for each step; the first step, which allocates, is left out.
+# Builds train_gpt2 there with llm.c's own Makefile, writes a checkpoint with random weights and
+# random tokens in llm.c's formats (version 3: padded vocabulary) into a temporary folder, and reads
+# the milliseconds that the program prints for each step; the first, which allocates, is left out.
 # Batch and length are fixed in llm.c's main: B=4, T=64. Prints one JSON object like
 # bench/pytorch_step.py.
 set -eu
@@ -35,7 +35,8 @@ with open("gpt2_124M.bin", "wb") as file:
     for count, value in [
             (P * C, None), (T * C, None), (L * C, 1), (L * C, 0), (L * 3 * C * C, None),
             (L * 3 * C, 0), (L * C * C, None), (L * C, 0), (L * C, 1), (L * C, 0),
-            (L * 4 * C * C, None), (L * 4 * C, 0), (L * 4 * C * C, None), (L * C, 0), (C, 1), (C, 0)]:
+            (L * 4 * C * C, None), (L * 4 * C, 0), (L * 4 * C * C, None), (L * C, 0),
+            (C, 1), (C, 0)]:
         write(file, count, value)
 os.makedirs("dev/data/tinyshakespeare")
 for name in "train", "val":
