@@ -193,13 +193,12 @@ static const char *section_with(const ot_schema *schema, const char *name) {
 
 ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
                             const char *name, const char *place) {
+  const char *const colon = path[0] == '\0' ? "" : ": ";
   if (variant != 0 && ot_schema_find(schema, 0, name)) {
-    ot_fail(OT_USAGE, "%s: the key \"%s\" belongs to another kind of %s (%s)", path, name,
+    ot_fail(OT_USAGE, "%s%sthe key \"%s\" belongs to another kind of %s (%s)", path, colon, name,
             schema->name, place);
-  } else if (path[0] == '\0') {
-    ot_fail(OT_USAGE, "unknown key \"%s\" (%s)", name, place);
   } else {
-    ot_fail(OT_USAGE, "%s: unknown key \"%s\" (%s)", path, name, place);
+    ot_fail(OT_USAGE, "%s%sunknown key \"%s\" (%s)", path, colon, name, place);
   }
   const char *nearest = NULL;
   const int64_t third = ot_text_length(name) / 3 + 1;

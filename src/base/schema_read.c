@@ -77,8 +77,6 @@ static ot_status read_whole(const reader *r, const ot_key *key, const ot_node *n
 static ot_status read_real(const reader *r, const ot_key *key, const ot_node *node, void *out) {
   double value;
   if (!ot_number_parse(node->text, false, &value)) return wrong_type(r, key, node);
-  OT_CHECK(value - value == 0, OT_USAGE, "%s: %s is too large for a double (%s)", r->path,
-           node->text, place_of(r, node));
   OT_TRY(check_range(r, key, value, node));
   memcpy(out, &value, sizeof value);
   return OT_OK;

@@ -4,6 +4,7 @@
 #include <libfyaml.h>
 #include <stdio.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/text.h"
 #include "train/tree_file.h"
@@ -12,8 +13,9 @@ typedef struct builder {
   const ot_tree_origin *origin;
   ot_arena *arena;
   struct fy_parser *parser;
-  ot_node *open[OT_TREE_DEPTH_MAX];    // collections being filled
-  const char *key[OT_TREE_DEPTH_MAX];  // of a map: the key whose value comes next, or null
+  ot_node *open[OT_TREE_DEPTH_MAX];            // collections being filled
+  const char *key[OT_TREE_DEPTH_MAX];          // of a map: the key whose value comes next, or null
+  struct fy_mark key_mark[OT_TREE_DEPTH_MAX];  // where it stands
   int64_t children[OT_TREE_DEPTH_MAX];
   int depth;
   int documents;
@@ -28,13 +30,20 @@ static ot_status fail_at(const builder *b, const struct fy_mark *mark, const cha
 
 static const struct fy_mark *mark_of(struct fy_event *event) { return fy_event_start_mark(event); }
 
+// libfyaml's mark of a quoted text is past its quote.
+static bool is_quoted(struct fy_event *event) {
+  if (event->type != FYET_SCALAR) return false;
+  const enum fy_scalar_style style = fy_token_scalar_style(event->scalar.value);
+  return style == FYSS_SINGLE_QUOTED || style == FYSS_DOUBLE_QUOTED;
+}
+
 static ot_node *create(builder *b, struct fy_event *event, ot_node_kind kind) {
   ot_node *const node = ot_node_create(b->arena, kind);
   const struct fy_mark *const mark = mark_of(event);
   node->source = b->origin->name;
   node->directory = b->origin->directory;
   node->line = mark ? mark->line + 1 : 0;
-  node->column = mark ? mark->column + 1 : 0;
+  node->column = mark ? mark->column + (is_quoted(event) ? 0 : 1) : 0;
   return node;
 }
 
@@ -52,8 +61,11 @@ static ot_status place(builder *b, struct fy_event *event, ot_node *node) {
     return OT_OK;
   }
   if (!b->key[top]) return fail_at(b, mark_of(event), "a key must be plain text");
-  // A value without text of its own (`key:`) has no place but its key's.
-  if (node->line == 0) node->line = parent->line;
+  if (node->column == 0) {
+    // A value without text (`key:`) has no place but its key's.
+    node->line = b->key_mark[top].line + 1;
+    node->column = b->key_mark[top].column + 1;
+  }
   ot_node_put(b->arena, parent, b->key[top], node);
   b->key[top] = NULL;
   return OT_OK;
@@ -71,6 +83,7 @@ static ot_status take_key(builder *b, struct fy_event *event, const char *text) 
     return fail_at(b, mark_of(event), "more than 5000 keys in one map");
   }
   b->key[top] = text;
+  if (mark_of(event)) b->key_mark[top] = *mark_of(event);
   return OT_OK;
 }
 
@@ -157,15 +170,20 @@ static ot_status build(builder *b, struct fy_diag *diagnostics) {
   return OT_OK;
 }
 
-// libfyaml takes control characters that YAML 1.2 (5.1) forbids.
+// libfyaml takes control characters that YAML 1.2 (5.1) forbids, and ends a plain text at a byte
+// that is not UTF-8 without a word.
 static ot_status check_characters(const ot_tree_origin *origin, const char *text, int64_t bytes) {
   int line = 1;
   int column = 1;
-  for (int64_t i = 0; i < bytes; i++, column++) {
+  for (int64_t i = 0; i < bytes; column++) {
     const unsigned char c = (unsigned char)text[i];
     const bool control = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
-    OT_CHECK(!control, OT_USAGE, "not valid YAML: byte 0x%02x is not text (%s:%d:%d)", c,
-             origin->name, line, column);
+    utf8proc_int32_t point;
+    const utf8proc_ssize_t width =
+        utf8proc_iterate((const utf8proc_uint8_t *)text + i, bytes - i, &point);
+    OT_CHECK(!control && width > 0, OT_USAGE, "not valid YAML: byte 0x%02x is not text (%s:%d:%d)",
+             c, origin->name, line, column);
+    i += width;
     if (c != '\n') continue;
     line++;
     column = 0;
