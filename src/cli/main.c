@@ -16,6 +16,7 @@ static const ot_verb *const verbs[] = {
     &ot_verb_data,
     &ot_verb_sample,
     &ot_verb_score,
+    &ot_verb_convert,
     &ot_verb_schedule,
     &ot_verb_config,
     &ot_verb_presets,

@@ -93,6 +93,12 @@ typedef struct ot_weight_notes {
   bool tied_head;       // the file repeats a tied head; it was equal
 } ot_weight_notes;
 
+// Finds the model tensors of `checkpoint` that are those of `map`: source [map->num_tensors]
+// receives their indices in the files. Fails as ot_weights_import does, and reads nothing but a
+// repeated head.
+ot_status ot_weights_match(ot_arena *arena, const ot_weight_map *map, ot_checkpoint *checkpoint,
+                           int *source, ot_weight_notes *notes);
+
 typedef struct ot_weight_import {
   const ot_weight_map *map;
   const ot_weight_access *access;  // [num_access]: each gets all weights (storage, then master)

@@ -79,7 +79,6 @@ static ot_status check_missing(const import *in) {
 }
 
 static ot_status match_all(import *in, ot_weight_notes *notes) {
-  in->source = ot_arena_array(in->arena, in->map->num_tensors, sizeof *in->source);
   for (int i = 0; i < in->map->num_tensors; i++) in->source[i] = -1;
   ot_name_list ignored = ot_name_list_create(in->arena);
   ot_name_list unexpected = ot_name_list_create(in->arena);
@@ -197,14 +196,25 @@ static ot_status read_all(const import *in, const ot_weight_access *access, bool
   return OT_OK;
 }
 
+static ot_status match(import *in, ot_weight_notes *notes) {
+  *notes = (ot_weight_notes){0};
+  in->tensors = ot_checkpoint_tensors(in->checkpoint, OT_CHECKPOINT_MODEL);
+  in->path = ot_safetensors_file_path(in->tensors, 0);
+  OT_TRY(match_all(in, notes));
+  return check_tied_head(in);
+}
+
+ot_status ot_weights_match(ot_arena *arena, const ot_weight_map *map, ot_checkpoint *checkpoint,
+                           int *source, ot_weight_notes *notes) {
+import in = {.arena = arena, .map = map, .checkpoint = checkpoint, .source = source, .tied_head = - 1 };
+  return match(&in, notes);
+}
+
 ot_status ot_weights_import(ot_arena *arena, const ot_weight_import *into,
                             ot_checkpoint *checkpoint, ot_weight_notes *notes) {
 import in = {.arena = arena, .map = into->map, .checkpoint = checkpoint, .tied_head = - 1 };
-  in.tensors = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_MODEL);
-  in.path = ot_safetensors_file_path(in.tensors, 0);
-  *notes = (ot_weight_notes){0};
-  OT_TRY(match_all(&in, notes));
-  OT_TRY(check_tied_head(&in));
+  in.source = ot_arena_array(arena, into->map->num_tensors, sizeof *in.source);
+  OT_TRY(match(&in, notes));
   for (int i = 0; i < into->num_access; i++) OT_TRY(read_all(&in, &into->access[i], i == 0));
   return ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL);
 }

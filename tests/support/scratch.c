@@ -25,9 +25,10 @@ void scratch_create(char path[SCRATCH_BYTES]) {
 void scratch_destroy(const char *path) { assert_int_equal(ot_disk_remove(path), OT_OK); }
 
 static char *path_slot(void) {
-  static char paths[8][OT_PATH_BYTES];
+  enum { SLOTS = 64 };
+  static char paths[SLOTS][OT_PATH_BYTES];
   static int next;
-  next = (next + 1) % 8;
+  next = (next + 1) % SLOTS;
   return paths[next];
 }
 

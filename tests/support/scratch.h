@@ -12,7 +12,7 @@ void scratch_create(char path[SCRATCH_BYTES]);
 // Removes it with all it holds.
 void scratch_destroy(const char *path);
 
-// "DIRECTORY/NAME" in static storage, good for the next seven calls.
+// "DIRECTORY/NAME" in static storage, good for the next 63 calls.
 const char *scratch_path(const char *directory, const char *name);
 
 // The path of a file under tests/fixtures, in the same storage.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant convert`: HF directory to checkpoint and back.
+#include <stdio.h>
+
+#include "base/json_writer.h"
+#include "cli/verbs.h"
+#include "device/heap.h"
+#include "train/convert.h"
+
+static void print_json(const ot_convert_report *report, const char *to, ot_arena *arena) {
+  ot_json_writer w = ot_json_begin(arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_text(&w, "from", report->from);
+  ot_json_text(&w, "to", to);
+  ot_json_text(&w, "made", report->to_hf ? "hf" : "checkpoint");
+  ot_json_integer(&w, "tensors", report->num_tensors);
+  ot_json_integer(&w, "bytes", report->bytes);
+  ot_json_boolean(&w, "from_master", report->from_master);
+  ot_json_integer(&w, "left_out_tensors", report->num_left_out);
+  ot_json_integer(&w, "left_out_bytes", report->left_out_bytes);
+  ot_json_integer(&w, "ignored_buffers", report->notes.num_ignored);
+  ot_json_boolean(&w, "tied_head_repeated", report->notes.tied_head);
+  ot_json_end(&w);
+  puts(w.text);
+}
+
+static void print_text(const ot_convert_report *report, const char *to) {
+  printf("%s: %s with %d tensors, %lld bytes, all of %s accounted for\n", to,
+         report->to_hf ? "HF directory" : "checkpoint", report->num_tensors,
+         (long long)report->bytes, report->from);
+  if (report->from_master) fprintf(stderr, "weights come from the full-precision copies\n");
+  if (report->num_left_out > 0)
+    fprintf(stderr, "left out: %d tensors of the optimizer, %lld bytes\n", report->num_left_out,
+            (long long)report->left_out_bytes);
+  if (report->notes.num_ignored > 0)
+    fprintf(stderr, "left out: %d buffers that no model needs (%s)\n", report->notes.num_ignored,
+            report->notes.ignored);
+  if (report->notes.tied_head)
+    fprintf(stderr, "left out: lm_head.weight, equal to the embedding that the head shares\n");
+}
+
+static ot_status convert(const ot_options *options, ot_arena *arena) {
+  static const ot_dtype dtypes[] = {OT_BF16, OT_F32};
+  const ot_convert_request request = {
+      .from = ot_options_argument(options, 0),
+      .to = ot_options_argument(options, 1),
+      .dtype =
+          ot_options_given(options, "dtype") ? &dtypes[ot_options_choice(options, "dtype")] : NULL,
+      .shard_bytes = ot_options_integer(options, "shard-size"),
+  };
+  ot_convert_report report;
+  OT_TRY(ot_convert(arena, &request, &report));
+  if (ot_options_json(options))
+    print_json(&report, request.to, arena);
+  else
+    print_text(&report, request.to);
+  return OT_OK;
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = convert(options, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {.name = "dtype",
+     .kind = OT_OPTION_CHOICE,
+     .value = "bf16|fp32",
+     .help = "type of the tensors made; each as it is when not given"},
+    {.name = "shard-size",
+     .kind = OT_OPTION_INTEGER,
+     .value = "BYTES",
+     .fallback = "50G",
+     .minimum = 1,
+     .maximum = INT64_MAX,
+     .help = "most bytes of tensors in a file"},
+};
+
+const ot_verb ot_verb_convert = {
+    .name = "convert",
+    .summary = "HF directory to checkpoint and back",
+    .arguments = "IN OUT",
+    .min_arguments = 2,
+    .max_arguments = 2,
+    .details =
+        "IN is an HF directory, a checkpoint or a run directory (its newest checkpoint); OUT\n"
+        "must not exist. A checkpoint becomes an HF directory that transformers, vLLM and\n"
+        "llama.cpp's converter load, without the optimizer's state; an HF directory becomes a\n"
+        "checkpoint of step 0. Every tensor and byte is accounted for: one that is missing,\n"
+        "that the model has no place for, or of another shape is an error that names it.\n"
+        "With --dtype fp32 full-precision copies are taken where the checkpoint has them.",
+    .examples =
+        "  orthant convert runs/demo exported --dtype bf16\n"
+        "  orthant convert gpt2_directory checkpoint",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};

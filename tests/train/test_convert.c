@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. HF directories to checkpoints and back, on the models that transformers wrote
+// (fixtures/parity): the tensor file that comes back has the bytes of the first.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/heap.h"
+#include "support/scratch.h"
+#include "train/convert.h"
+#include "train/disk.h"
+
+typedef struct fixture {
+  char directory[SCRATCH_BYTES];
+  ot_heap heap;
+  ot_arena arena;
+} fixture;
+
+static int set_up(void **state) {
+  fixture *const f = calloc(1, sizeof *f);
+  scratch_create(f->directory);
+  f->arena = ot_heap_arena_create(&f->heap);
+  *state = f;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  fixture *const f = *state;
+  scratch_destroy(f->directory);
+  ot_heap_release(&f->heap);
+  free(f);
+  return 0;
+}
+
+static const char *case_path(const char *name) {
+  char path[SCRATCH_BYTES];
+  snprintf(path, sizeof path, "parity/%s", name);
+  return fixture_path(path);
+}
+
+static ot_convert_report convert(fixture *f, const char *from, const char *to,
+                                 const ot_dtype *dtype) {
+  const ot_convert_request request = {.from = from, .to = to, .dtype = dtype};
+  ot_convert_report report;
+  if (ot_convert(&f->arena, &request, &report) != OT_OK) fail_msg("%s", ot_fail_message());
+  return report;
+}
+
+static void comes_back_with_the_same_bytes(void **state) {
+  fixture *const f = *state;
+  static const char *const names[] = {"gpt2", "llama", "llama-tied-bias", "gemma3", "olmo2"};
+  for (int i = 0; i < 5; i++) {
+    const char *const checkpoint = scratch_path(f->directory, "checkpoint");
+    const char *const back = scratch_path(f->directory, "back");
+    const ot_convert_report there = convert(f, case_path(names[i]), checkpoint, NULL);
+    assert_false(there.to_hf);
+    assert_true(ot_disk_is_file(scratch_path(checkpoint, "manifest.json")));
+    const ot_convert_report again = convert(f, checkpoint, back, NULL);
+    assert_true(again.to_hf);
+    assert_int_equal(again.bytes, there.bytes);
+    assert_false(ot_disk_is_file(scratch_path(back, "manifest.json")));
+    assert_files_equal(scratch_path(back, "model.safetensors"),
+                       scratch_path(case_path(names[i]), "model.safetensors"));
+    assert_files_equal(scratch_path(back, "config.json"), scratch_path(checkpoint, "config.json"));
+    assert_int_equal(ot_disk_remove(checkpoint), OT_OK);
+    assert_int_equal(ot_disk_remove(back), OT_OK);
+  }
+}
+
+static void changes_the_type_and_says_so_in_the_config(void **state) {
+  fixture *const f = *state;
+  const ot_dtype dtype = OT_BF16;
+  const char *const narrow = scratch_path(f->directory, "narrow");
+  convert(f, case_path("llama"), narrow, &dtype);
+  ot_safetensors *wide_set = NULL, *narrow_set = NULL;
+  assert_int_equal(ot_safetensors_create(case_path("llama"), "model", &wide_set), OT_OK);
+  assert_int_equal(ot_safetensors_create(narrow, "model", &narrow_set), OT_OK);
+  assert_int_equal(ot_safetensors_count(narrow_set), ot_safetensors_count(wide_set));
+  for (int i = 0; i < ot_safetensors_count(wide_set); i++) {
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(wide_set, i);
+    assert_int_equal(ot_safetensors_tensor_at(narrow_set, i)->type, OT_SAFETENSORS_BF16);
+    const float *const values = ot_safetensors_data(wide_set, i);
+    const uint16_t *const bits = ot_safetensors_data(narrow_set, i);
+    for (int64_t j = 0; j < tensor->elements; j++)
+      assert_int_equal(bits[j], ot_bf16_from_float(values[j]));
+  }
+  ot_safetensors_destroy(&wide_set);
+  ot_safetensors_destroy(&narrow_set);
+  int64_t bytes;
+  char *const config = scratch_read(scratch_path(narrow, "config.json"), &bytes);
+  config[bytes - 1] = '\0';
+  assert_non_null(strstr(config, "\"torch_dtype\": \"bfloat16\""));
+  free(config);
+}
+
+// A checkpoint of the llama case with bf16 weights, m.* and, when asked for, master.*.
+static void make_training_checkpoint(fixture *f, const char *path, bool masters) {
+  ot_safetensors *set = NULL;
+  assert_int_equal(ot_safetensors_create(case_path("llama"), "model", &set), OT_OK);
+  const int n = ot_safetensors_count(set);
+  ot_tensor_source *const model = ot_arena_array(&f->arena, n, sizeof *model);
+  ot_tensor_source *const optimizer = ot_arena_array(&f->arena, 2 * n, sizeof *optimizer);
+  for (int i = 0; i < n; i++) {
+    const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
+    uint16_t *const bits = ot_arena_array(&f->arena, t->elements, sizeof *bits);
+    const float *const values = ot_safetensors_data(set, i);
+    for (int64_t j = 0; j < t->elements; j++) bits[j] = ot_bf16_from_float(values[j]);
+    model[i] = (ot_tensor_source){.name = t->name,
+                                  .dtype = OT_BF16,
+                                  .rank = t->rank,
+                                  .dim = {t->dim[0], t->dim[1]},
+                                  .data = bits};
+    optimizer[i] = model[i];
+    optimizer[i].name = ot_arena_format(&f->arena, "m.%s", t->name);
+    optimizer[n + i] = model[i];
+    optimizer[n + i].name = ot_arena_format(&f->arena, "master.%s", t->name);
+    optimizer[n + i].dtype = OT_F32;
+    optimizer[n + i].data = values;
+  }
+  int64_t bytes;
+  char *const config = scratch_read(scratch_path(case_path("llama"), "config.json"), &bytes);
+  const ot_checkpoint_text text = {"config.json", config, bytes};
+  const ot_manifest manifest = {.step = 3, .config = "{}", .mesh = {1, 1, 1, 1, 1, 1, 1, 1}};
+  const ot_checkpoint_content content = {.num_model = n,
+                                         .model = model,
+                                         .num_optimizer = masters ? 2 * n : n,
+                                         .optimizer = optimizer,
+                                         .num_texts = 1,
+                                         .texts = &text,
+                                         .manifest = &manifest};
+  if (ot_checkpoint_write(path, &content) != OT_OK) fail_msg("%s", ot_fail_message());
+  free(config);
+  ot_safetensors_destroy(&set);
+}
+
+static void takes_full_precision_copies_for_fp32(void **state) {
+  fixture *const f = *state;
+  const char *const checkpoint = scratch_path(f->directory, "c");
+  const char *const back = scratch_path(f->directory, "back");
+  const ot_dtype dtype = OT_F32;
+  make_training_checkpoint(f, checkpoint, true);
+  ot_convert_report report = convert(f, checkpoint, back, &dtype);
+  assert_true(report.from_master);
+  assert_int_equal(report.num_left_out, report.num_tensors);
+  assert_files_equal(scratch_path(back, "model.safetensors"),
+                     scratch_path(case_path("llama"), "model.safetensors"));
+  assert_int_equal(ot_disk_remove(back), OT_OK);
+  report = convert(f, checkpoint, back, NULL);
+  assert_false(report.from_master);
+  assert_int_equal(report.num_left_out, 2 * report.num_tensors);
+  assert_files_equal(scratch_path(back, "model.safetensors"),
+                     scratch_path(checkpoint, "model.safetensors"));
+  assert_int_equal(ot_disk_remove(back), OT_OK);
+  make_training_checkpoint(f, checkpoint, false);
+  report = convert(f, checkpoint, back, &dtype);
+  assert_false(report.from_master);
+}
+
+static void refuses_what_it_cannot_account_for(void **state) {
+  fixture *const f = *state;
+  ot_convert_report report;
+  ot_convert_request request = {.from = case_path("llama"), .to = f->directory};
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_USAGE);
+  assert_message_has("the directory to make is there already");
+  // The weights of one model under the config.json of another.
+  const char *const mixed = scratch_path(f->directory, "mixed");
+  assert_int_equal(ot_disk_make_directory(mixed), OT_OK);
+  int64_t bytes;
+  char *data = scratch_read(scratch_path(case_path("llama"), "config.json"), &bytes);
+  scratch_write(scratch_path(mixed, "config.json"), data, bytes);
+  free(data);
+  data = scratch_read(scratch_path(case_path("qwen3"), "model.safetensors"), &bytes);
+  scratch_write(scratch_path(mixed, "model.safetensors"), data, bytes);
+  free(data);
+  request = (ot_convert_request){.from = mixed, .to = scratch_path(f->directory, "out")};
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
+  assert_false(ot_disk_is_directory(request.to));
+  request.from = scratch_path(f->directory, "absent");
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
+  assert_message_has("there is no checkpoint, run or HF directory of this name");
+}
+
+static void copies_the_files_of_the_tokenizer(void **state) {
+  fixture *const f = *state;
+  const char *const from = scratch_path(f->directory, "from");
+  const char *const to = scratch_path(f->directory, "to");
+  assert_int_equal(ot_disk_make_directory(from), OT_OK);
+  static const char *const names[] = {"config.json", "model.safetensors"};
+  for (int i = 0; i < 2; i++) {
+    int64_t bytes;
+    char *const data = scratch_read(scratch_path(case_path("llama"), names[i]), &bytes);
+    scratch_write(scratch_path(from, names[i]), data, bytes);
+    free(data);
+  }
+  // Not one that this program can run: it goes along as it is.
+  static const char tokenizer[] = "{\"model\":{\"type\":\"Unigram\"}}";
+  scratch_write(scratch_path(from, "tokenizer.json"), tokenizer, sizeof tokenizer - 1);
+  convert(f, from, to, NULL);
+  assert_files_equal(scratch_path(to, "tokenizer.json"), scratch_path(from, "tokenizer.json"));
+  assert_true(ot_disk_is_file(scratch_path(to, "generation_config.json")));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(comes_back_with_the_same_bytes, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(changes_the_type_and_says_so_in_the_config, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(takes_full_precision_copies_for_fp32, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(refuses_what_it_cannot_account_for, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(copies_the_files_of_the_tokenizer, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
