@@ -51,23 +51,25 @@ ot_status ot_disk_free_bytes(const char *path, int64_t *bytes) {
   return OT_OK;
 }
 
-static ot_status read_open(ot_arena *arena, int file, const char *path, int64_t limit, char **text,
-                           int64_t *bytes) {
+ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes) {
   struct stat info;
   if (fstat(file, &info) != 0) return ot_disk_fail("read", path, errno);
   OT_CHECK(S_ISREG(info.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", path);
   OT_CHECK(info.st_size <= limit, OT_ENVIRONMENT, "%lld bytes where at most %lld are taken (%s)",
            (long long)info.st_size, (long long)limit, path);
   *bytes = info.st_size;
-  *text = ot_arena_take(arena, *bytes + 1);
-  return ot_disk_read_at(file, path, 0, *text, *bytes);
+  return OT_OK;
 }
 
 ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
                        int64_t *bytes) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return ot_disk_fail("read", path, errno);
-  const ot_status status = read_open(arena, file, path, limit, text, bytes);
+  ot_status status = ot_disk_size(file, path, limit, bytes);
+  if (status == OT_OK) {
+    *text = ot_arena_take(arena, *bytes + 1);
+    status = ot_disk_read_at(file, path, 0, *text, *bytes);
+  }
   close(file);
   return status;
 }

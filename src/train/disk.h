@@ -29,6 +29,9 @@ bool ot_disk_is_directory(const char *path);
 // Bytes that an unprivileged user may still write on the file system of `path`.
 ot_status ot_disk_free_bytes(const char *path, int64_t *bytes);
 
+// The size of an open regular file; more than `limit` bytes is an error.
+ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes);
+
 // The whole file with a terminating zero in `arena`; larger than `limit` bytes is an error.
 ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
                        int64_t *bytes);

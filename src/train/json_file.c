@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "train/disk.h"
@@ -20,16 +19,13 @@ ot_status ot_json_parse(const char *name, const char *text, int64_t bytes, json_
 }
 
 static ot_status load_open(int file, const char *path, int64_t limit, json_t **root) {
-  struct stat info;
-  if (fstat(file, &info) != 0) return ot_disk_fail("read", path, errno);
-  OT_CHECK(S_ISREG(info.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", path);
-  OT_CHECK(info.st_size <= limit, OT_ENVIRONMENT, "%lld bytes where at most %lld are taken (%s)",
-           (long long)info.st_size, (long long)limit, path);
-  char *const text = malloc((size_t)info.st_size + 1);
-  OT_CHECK(text != NULL, OT_ENVIRONMENT, "out of memory for %lld bytes (%s)",
-           (long long)info.st_size, path);
-  ot_status status = ot_disk_read_at(file, path, 0, text, info.st_size);
-  if (status == OT_OK) status = ot_json_parse(path, text, info.st_size, root);
+  int64_t bytes = 0;
+  OT_TRY(ot_disk_size(file, path, limit, &bytes));
+  char *const text = malloc((size_t)bytes + 1);
+  OT_CHECK(text != NULL, OT_ENVIRONMENT, "out of memory for %lld bytes (%s)", (long long)bytes,
+           path);
+  ot_status status = ot_disk_read_at(file, path, 0, text, bytes);
+  if (status == OT_OK) status = ot_json_parse(path, text, bytes, root);
   free(text);
   return status;
 }

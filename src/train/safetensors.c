@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -38,11 +37,8 @@ struct ot_safetensors {
 static ot_status open_file(ot_arena *arena, tensor_file *file) {
   file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
   if (file->descriptor < 0) return ot_disk_fail("read", file->path, errno);
-  struct stat info;
-  if (fstat(file->descriptor, &info) != 0) return ot_disk_fail("read", file->path, errno);
-  OT_CHECK(S_ISREG(info.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", file->path);
-  OT_CHECK(info.st_size > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
-  file->bytes = info.st_size;
+  OT_TRY(ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes));
+  OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
   void *const map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
   if (map == MAP_FAILED) return ot_disk_fail("map", file->path, errno);
   file->map = map;

@@ -8,7 +8,7 @@
 #include "train/name_list.h"
 #include "train/weights.h"
 
-typedef struct import {
+typedef struct matching {
   ot_arena *arena;
   const ot_weight_map *map;
   ot_checkpoint *checkpoint;
@@ -16,7 +16,7 @@ typedef struct import {
   const char *path;               // of its first file, for messages
   int *source;                    // [map->num_tensors] index in the file, -1: not found
   int tied_head;                  // index in the file of a repeated tied head, or -1
-} import;
+} matching;
 
 // ---- matching ----
 
@@ -38,7 +38,7 @@ static ot_status check_shape(ot_arena *arena, const char *path, const ot_weight_
   return ot_fail_hint(OT_ENVIRONMENT, "is config.json that of these weights?");
 }
 
-static ot_status match_tensor(import *in, int index, ot_name_list *ignored,
+static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
                               ot_name_list *unexpected) {
   const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(in->tensors, index);
   const int tensor = ot_weight_map_find(in->map, found->name);
@@ -62,7 +62,7 @@ static ot_status match_tensor(import *in, int index, ot_name_list *ignored,
   return OT_OK;
 }
 
-static ot_status check_missing(const import *in) {
+static ot_status check_missing(const matching *in) {
   ot_name_list missing = ot_name_list_create(in->arena);
   bool head = false;
   for (int i = 0; i < in->map->num_tensors; i++) {
@@ -78,7 +78,7 @@ static ot_status check_missing(const import *in) {
   return OT_ENVIRONMENT;
 }
 
-static ot_status match_all(import *in, ot_weight_notes *notes) {
+static ot_status match_all(matching *in, ot_weight_notes *notes) {
   for (int i = 0; i < in->map->num_tensors; i++) in->source[i] = -1;
   ot_name_list ignored = ot_name_list_create(in->arena);
   ot_name_list unexpected = ot_name_list_create(in->arena);
@@ -164,7 +164,7 @@ static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tenso
 }
 
 // A file may repeat the embedding as head; another content would be lost by tying.
-static ot_status check_tied_head(const import *in) {
+static ot_status check_tied_head(const matching *in) {
   enum { BLOCK = 4096 };
   if (in->tied_head < 0) return OT_OK;
   const int embedding = in->source[in->map->tied_tensor];
@@ -186,7 +186,7 @@ static ot_status check_tied_head(const import *in) {
   return OT_OK;
 }
 
-static ot_status read_all(const import *in, const ot_weight_access *access, bool counted) {
+static ot_status read_all(const matching *in, const ot_weight_access *access, bool counted) {
   ot_weight_stage stage;
   ot_weight_stage_build(in->arena, in->map, access, &stage);
   for (int i = 0; i < in->map->num_tensors; i++) {
@@ -196,7 +196,7 @@ static ot_status read_all(const import *in, const ot_weight_access *access, bool
   return OT_OK;
 }
 
-static ot_status match(import *in, ot_weight_notes *notes) {
+static ot_status match(matching *in, ot_weight_notes *notes) {
   *notes = (ot_weight_notes){0};
   in->tensors = ot_checkpoint_tensors(in->checkpoint, OT_CHECKPOINT_MODEL);
   in->path = ot_safetensors_file_path(in->tensors, 0);
@@ -206,13 +206,14 @@ static ot_status match(import *in, ot_weight_notes *notes) {
 
 ot_status ot_weights_match(ot_arena *arena, const ot_weight_map *map, ot_checkpoint *checkpoint,
                            int *source, ot_weight_notes *notes) {
-import in = {.arena = arena, .map = map, .checkpoint = checkpoint, .source = source, .tied_head = - 1 };
+  matching in = {
+      .arena = arena, .map = map, .checkpoint = checkpoint, .source = source, .tied_head = -1};
   return match(&in, notes);
 }
 
 ot_status ot_weights_import(ot_arena *arena, const ot_weight_import *into,
                             ot_checkpoint *checkpoint, ot_weight_notes *notes) {
-import in = {.arena = arena, .map = into->map, .checkpoint = checkpoint, .tied_head = - 1 };
+  matching in = {.arena = arena, .map = into->map, .checkpoint = checkpoint, .tied_head = -1};
   in.source = ot_arena_array(arena, into->map->num_tensors, sizeof *in.source);
   OT_TRY(match(&in, notes));
   for (int i = 0; i < into->num_access; i++) OT_TRY(read_all(&in, &into->access[i], i == 0));
