@@ -87,11 +87,11 @@ const ot_verb ot_verb_convert = {
     .max_arguments = 2,
     .details =
         "IN is an HF directory, a checkpoint or a run directory (its newest checkpoint); OUT\n"
-        "must not exist. A checkpoint becomes an HF directory that transformers, vLLM and\n"
-        "llama.cpp's converter load, without the optimizer's state; an HF directory becomes a\n"
-        "checkpoint of step 0. Every tensor and byte is accounted for: one that is missing,\n"
-        "that the model has no place for, or of another shape is an error that names it.\n"
-        "With --dtype fp32 full-precision copies are taken where the checkpoint has them.",
+        "must not exist. A checkpoint becomes an HF directory, which transformers loads, without\n"
+        "the optimizer's state; an HF directory becomes a checkpoint of step 0. Every\n"
+        "tensor and byte is accounted for: one that is missing, that the model has no place\n"
+        "for, or of another shape is an error that names it. With --dtype fp32 full-precision\n"
+        "copies are taken where the checkpoint has them.",
     .examples =
         "  orthant convert runs/demo exported --dtype bf16\n"
         "  orthant convert gpt2_directory checkpoint",
