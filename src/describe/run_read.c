@@ -180,10 +180,29 @@ static const char *text_of(const ot_node *node, ot_arena *arena) {
   return text.text;
 }
 
+// Numbers are compared as numbers: a JSON writer may spell 0.1 with 17 digits.
+static bool same_scalar(const ot_node *a, const ot_node *b) {
+  if (ot_text_equal(a->text, b->text)) return true;
+  double x = 0, y = 0;
+  return ot_number_parse(a->text, false, &x) && ot_number_parse(b->text, false, &y) && x == y;
+}
+
+static bool same_value(const ot_node *a, const ot_node *b) {
+  if (!a || !b || a->kind != b->kind) return false;
+  if (a->kind == OT_NODE_SCALAR) return same_scalar(a, b);
+  const ot_node *x = a->first;
+  const ot_node *y = b->first;
+  for (; x && y; x = x->next, y = y->next) {
+    const bool same_key = !x->key || !y->key || ot_text_equal(x->key, y->key);
+    if (!same_key || !same_value(x, y)) return false;
+  }
+  return !x && !y;
+}
+
 static void compare_leaf(comparison *c, const ot_node *old, const ot_node *new) {
   const char *const before = text_of(old, c->out->arena);
   const char *const after = text_of(new, c->out->arena);
-  if (ot_text_equal(before, after) || (new &&may_change(new))) return;
+  if (same_value(old, new) || (new &&may_change(new))) return;
   ot_text_appendf(c->out, "%s: %.200s -> %.200s\n", c->path, before, after);
   c->count++;
 }
