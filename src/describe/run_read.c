@@ -174,7 +174,13 @@ static bool may_change(const ot_node *node) {
 
 static const char *text_of(const ot_node *node, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
+  double number = 0;
   if (!node) return "absent";
+  if (node->kind == OT_NODE_SCALAR && ot_number_parse(node->text, false, &number)) {
+    char shortest[32];
+    ot_number_print_shortest(shortest, sizeof shortest, number);
+    return ot_arena_format(arena, "%s", shortest);
+  }
   ot_node_print_yaml(node, 0, &text);
   text.text[text.length - 1] = '\0';  // its line break
   return text.text;

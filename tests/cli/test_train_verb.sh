@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. The whole way as a user goes it: tokenize, train, stop, resume, score, sample. Two
+# runs, recompute, and resuming at any step must give the same bits.
+set -euo pipefail
+orthant=${1:?usage: test_train_verb.sh ORTHANT}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source_dir=$PWD
+cd "$work"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
+  local code=$1 words=$2 got=0
+  shift 2
+  "$@" >out.txt 2>err.txt || got=$?
+  [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
+  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
+}
+losses() { sed -n 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
+
+mkdir text
+cp "$source_dir"/src/graph/*.h "$source_dir"/src/schedule/*.h text/
+"$orthant" tokenize --tokenizer bytes --out train text >/dev/null
+"$orthant" tokenize --tokenizer bytes --out valid "$source_dir"/src/base/text.h >/dev/null
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 24, intermediate_size: 40, num_hidden_layers: 2,
+  num_attention_heads: 3, num_key_value_heads: 1, max_position_embeddings: 64, tie_word_embeddings: true}
+data: {train: train, validation: valid, validation_tokens: 512, tokenizer: bytes, sequence_length: 48}
+batch: {global_batch_size: 6, micro_batch_size: 2}
+optimizer: {lr: 3e-3}
+steps: 6
+learning_rate: {warmup_steps: 2, min: 1e-4}
+checkpoint: {every: 1, keep: 0}
+log: {health_every: 2}
+threads: 2
+output: a
+YAML
+
+"$orthant" train run.yaml 2>talk.txt
+[ "$(losses a/metrics.jsonl | wc -l)" = 6 ] || fail "metrics.jsonl has not one line a step"
+grep -q '"step":0,"val_loss"' a/metrics.jsonl || fail "no validation before the first step"
+grep -q 'update_ratio/model.layers.0.self_attn.q_proj.weight' a/metrics.jsonl || fail "no health"
+for k in 1 2 3 4 5 6; do [ -f "a/checkpoints/step-0000000$k/manifest.json" ] || fail "no step $k"; done
+
+# The same run again, and with everything recomputed.
+"$orthant" train run.yaml --set output=b 2>/dev/null
+"$orthant" train run.yaml --set output=c --set parallel.recompute=full 2>/dev/null
+"$orthant" train run.yaml --set output=d --set parallel.recompute=[selective,full] 2>/dev/null
+for other in b c d; do
+  diff <(losses a/metrics.jsonl) <(losses $other/metrics.jsonl) || fail "run $other has other losses"
+  for file in model optimizer; do
+    cmp a/checkpoints/step-00000006/$file.safetensors $other/checkpoints/step-00000006/$file.safetensors
+  done
+done
+
+# Resuming after each step.
+for k in 1 2 3 4 5; do
+  mkdir -p r$k/checkpoints
+  cp -r a/checkpoints/step-0000000$k r$k/checkpoints/
+  head -n $((k + 1)) a/metrics.jsonl >r$k/metrics.jsonl
+  "$orthant" train run.yaml --set output=r$k 2>/dev/null
+  diff <(losses a/metrics.jsonl) <(losses r$k/metrics.jsonl) || fail "resumed at $k: other losses"
+  cmp a/checkpoints/step-00000006/optimizer.safetensors r$k/checkpoints/step-00000006/optimizer.safetensors
+done
+
+# A signal: a complete checkpoint, exit 75, and the same command goes on.
+"$orthant" train run.yaml --set output=s --set steps=2000 --set checkpoint.every=0 2>/dev/null &
+pid=$!
+for _ in $(seq 200); do [ -s s/metrics.jsonl ] && [ "$(wc -l <s/metrics.jsonl)" -gt 2 ] && break; sleep 0.05; done
+kill -USR1 $pid
+got=0; wait $pid || got=$?
+[ "$got" = 75 ] || fail "a signal gave $got, expected 75"
+ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
+
+# What must be refused, and how.
+expect 0 "is finished: 6 steps" "$orthant" train run.yaml
+sed 's/3e-3/4e-3/' run.yaml >other.yaml
+expect 2 "optimizer.lr: 0.003 -> 0.004" "$orthant" train other.yaml
+expect 0 "is finished" "$orthant" train run.yaml --set optimizer.lr=4e-3
+expect 2 "did you mean" "$orthant" train run.yaml --set optimiser.lr=1
+expect 2 "holds a run already" "$orthant" train run.yaml --resume never
+expect 2 "not those of a run" "$orthant" train run.yaml --set output=text
+expect 2 "vocab_size=200" "$orthant" train run.yaml --set output=x --set model.vocab_size=200
+expect 3 "cannot open" "$orthant" train run.yaml --set output=x --set data.train=missing
+head -c 100 train.bin >cut.bin; cp train.idx cut.idx
+expect 3 "cut.bin" "$orthant" train run.yaml --set output=x --set data.train=cut
+expect 4 "the launcher started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml
+expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
+[ ! -e y ] || fail "a dry run wrote files"
+
+# Using what was trained.
+echo '{"text":"typedef struct"}' >q.jsonl
+"$orthant" score a q.jsonl >score.json
+grep -q '"logprobs":\[-' score.json || fail "no scores"
+"$orthant" sample a --prompt "typedef" --max-tokens 20 --seed 3 >one.txt
+"$orthant" sample a --prompt "typedef" --max-tokens 20 --seed 3 >two.txt
+cmp one.txt two.txt
+"$orthant" schedule run.yaml >schedule.txt
+grep -q "^order step micro_batches=3" schedule.txt || fail "no step order"
+"$orthant" train run.yaml --set output=t --trace trace.json:2-3 2>/dev/null
+grep -q '"linear"' trace.json || fail "no linear task in the trace"
+"$orthant" train run.yaml --set output=u --set steps=1 --show-batch 2>&1 | grep -q "sample 0: " || fail "no batch shown"
+echo "all passed"
