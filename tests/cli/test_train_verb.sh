@@ -82,7 +82,7 @@ expect 2 "did you mean" "$orthant" train run.yaml --set optimiser.lr=1
 expect 2 "holds a run already" "$orthant" train run.yaml --resume never
 expect 2 "not those of a run" "$orthant" train run.yaml --set output=text
 expect 2 "vocab_size=200" "$orthant" train run.yaml --set output=x --set model.vocab_size=200
-expect 3 "cannot open" "$orthant" train run.yaml --set output=x --set data.train=missing
+expect 3 "missing.bin does not exist" "$orthant" train run.yaml --set output=x --set data.train=missing
 head -c 100 train.bin >cut.bin; cp train.idx cut.idx
 expect 3 "cut.bin" "$orthant" train run.yaml --set output=x --set data.train=cut
 expect 4 "the launcher started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml
