@@ -89,7 +89,9 @@ static ot_cost attention_cost(const ot_op_attributes *attributes, const ot_op_ty
 
 // Five products: scores again, dp, dq, dk, dv.
 static ot_cost attention_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return cost_of(&ot_attention_grad_info, attributes, types, 5);
+  ot_cost cost = cost_of(&ot_attention_grad_info, attributes, types, 5);
+  cost.repeated_flops = cost.matrix_flops / 5;
+  return cost;
 }
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }

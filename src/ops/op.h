@@ -151,6 +151,8 @@ typedef struct ot_cost {
   double other_flops;   // elementwise and reductions
   double bytes_read;
   double bytes_written;
+  double repeated_flops;  // part of matrix_flops: forward products made again by a gradient
+                          // (attention scores); work, but no model FLOPs
 } ot_cost;
 
 // ---- Vector-Jacobian products ----

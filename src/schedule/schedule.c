@@ -103,10 +103,12 @@ ot_cost ot_task_cost(const ot_task *task) {
   return ot_op_cost(task->op, &task->attributes, &types);
 }
 
-static double segment_flops(const ot_segment *segment) {
+static double segment_flops(const ot_segment *segment, bool model_only) {
   double flops = 0;
-  for (int i = 0; i < segment->num_tasks; i++)
-    flops += ot_task_cost(&segment->tasks[i]).matrix_flops;
+  for (int i = 0; i < segment->num_tasks; i++) {
+    const ot_cost cost = ot_task_cost(&segment->tasks[i]);
+    flops += cost.matrix_flops - (model_only ? cost.repeated_flops : 0);
+  }
   return flops;
 }
 
@@ -121,7 +123,7 @@ double ot_order_flops(const ot_schedule *schedule, int order, bool model_only) {
   for (int i = 0; i < played->num_entries; i++) {
     const ot_entry *const entry = &played->entries[i];
     if (model_only && !is_model_phase(entry->phase)) continue;
-    flops += segment_flops(&schedule->segments[entry->segment]);
+    flops += segment_flops(&schedule->segments[entry->segment], model_only);
   }
   return flops;
 }

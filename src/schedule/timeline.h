@@ -33,7 +33,7 @@ typedef struct ot_timeline_summary {
   double idle_s;           // total_s - compute_s
   double bubble_fraction;  // idle_s / total_s
   double matrix_flops;     // of all tasks, recompute included
-  double model_flops;      // of F, I and W tasks only: what MFU counts
+  double model_flops;      // 3 x forward: what MFU counts, see ot_order_flops
   double exposed_s;        // union of other lanes' spans outside the compute lane's
 } ot_timeline_summary;
 
