@@ -243,7 +243,7 @@ typedef void (*row_tile_function)(const ot_kernel_call *call, int64_t row, int64
 
 static void for_row_tiles(const ot_kernel_call *call, int64_t rows, int64_t columns,
                           row_tile_function run) {
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) {
     for (int64_t c = 0; c < columns; c += OT_TILE) {
       run(call, row, c, columns - c < OT_TILE ? columns - c : OT_TILE);

@@ -34,7 +34,7 @@ static void drop_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
 static void dropout(const ot_kernel_call *call) {
   const int64_t rows = call->in[0].type.dim[0];
   const int64_t columns = call->in[0].type.dim[1];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) drop_row(call, row, columns);
 }
 

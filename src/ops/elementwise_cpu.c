@@ -25,8 +25,8 @@ static void absmax(const ot_kernel_call *call) {
   const int64_t elements = ot_type_elements(&call->in[0].type);
   double *const m = call->out[0].data;
   ot_real largest = 0;
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static) \
-    reduction(max                                                                \
+#pragma omp parallel for num_threads(ot_threads_for(call, elements)) schedule(static) \
+    reduction(max                                                                     \
               : largest)
   for (int64_t first = 0; first < elements; first += OT_TILE) {
     ot_real scratch[OT_TILE];

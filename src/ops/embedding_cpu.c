@@ -42,7 +42,7 @@ static void gather_row(const ot_kernel_call *call, int64_t row, int64_t columns)
 static void embedding(const ot_kernel_call *call) {
   const int64_t rows = call->out[0].type.dim[0];
   const int64_t columns = call->out[0].type.dim[1];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) gather_row(call, row, columns);
 }
 
@@ -65,7 +65,8 @@ static void scatter_columns(const ot_kernel_call *call, int64_t begin, int64_t e
   }
 }
 
-static void clear(void *data, int64_t bytes, int threads) {
+static void clear(const ot_kernel_call *call, void *data, int64_t bytes) {
+  const int threads = ot_threads_for(call, bytes / 4);
   const int64_t piece = 1 << 20;
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t first = 0; first < bytes; first += piece) {
@@ -74,12 +75,12 @@ static void clear(void *data, int64_t bytes, int threads) {
 }
 
 static void embedding_grad(const ot_kernel_call *call) {
-  const int threads = call->attributes->threads;
+  const int threads = ot_threads_for(call, ot_type_elements(&call->in[0].type));
   const int64_t columns = call->in[0].type.dim[1];
   const int64_t lines = (columns + LINE - 1) / LINE;
   const int64_t slices = lines < threads ? lines : threads;
   const ot_tensor *const table = &call->out[0];
-  if (!call->attributes->accumulate) clear(table->data, ot_type_bytes(&table->type), threads);
+  if (!call->attributes->accumulate) clear(call, table->data, ot_type_bytes(&table->type));
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t i = 0; i < slices; i++) {
     const int64_t begin = ot_block_begin(lines, slices, i) * LINE;

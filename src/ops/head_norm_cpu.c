@@ -89,7 +89,7 @@ static void norm_group(const head_call *head, const head_part *part, int64_t row
 
 static void head_norm(const ot_kernel_call *call) {
   const head_call head = head_call_of(call, &call->in[1], &call->in[2]);
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
   for (int64_t row = 0; row < head.rows; row++) {
     for (int p = 0; p < 2; p++) {
       for (int64_t g = 0; g < head.part[p].groups; g++) norm_group(&head, &head.part[p], row, g);
@@ -165,7 +165,7 @@ static void head_norm_grad(const ot_kernel_call *call) {
   const head_call head = head_call_of(call, &call->in[2], &call->in[3]);
   const int64_t blocks = ot_row_blocks(head.rows);
   const int64_t q_width = head.part[0].width;
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) grad_block(&head, blocks, block);
   for (int p = 0; p < 2; p++) {
     if (!call->out[1 + p].data) continue;
@@ -175,7 +175,7 @@ static void head_norm_grad(const ot_kernel_call *call) {
                                 .n = head.part[p].width,
                                 .out = call->out[1 + p].data,
                                 .accumulate = call->attributes->accumulate};
-    ot_block_sums_add(&sums, call->attributes->threads);
+    ot_block_sums_add(call, &sums);
   }
 }
 

@@ -33,7 +33,7 @@ static muon_call muon_call_of(const ot_kernel_call *call) {
   char *const base = call->workspace;
   return (muon_call){
       .call = call,
-      .threads = call->attributes->threads,
+      .threads = ot_threads_for(call, rows * columns),
       .rows = rows,
       .columns = columns,
       .elements = rows * columns,

@@ -100,7 +100,7 @@ static void rmsnorm_row(const ot_kernel_call *call, int64_t row, int64_t columns
 static void rmsnorm(const ot_kernel_call *call) {
   const int64_t rows = call->in[0].type.dim[0];
   const int64_t columns = call->in[0].type.dim[1];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) rmsnorm_row(call, row, columns);
 }
 
@@ -130,7 +130,7 @@ static void layernorm_row(const ot_kernel_call *call, int64_t row, int64_t colum
 static void layernorm(const ot_kernel_call *call) {
   const int64_t rows = call->in[0].type.dim[0];
   const int64_t columns = call->in[0].type.dim[1];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) layernorm_row(call, row, columns);
 }
 
@@ -301,12 +301,13 @@ static void add_parts(const norm_grad *grad, const ot_real *parts, const ot_tens
                               .n = grad->columns,
                               .out = out->data,
                               .accumulate = attributes->accumulate};
-  ot_block_sums_add(&sums, attributes->threads);
+  ot_block_sums_add(grad->call, &sums);
 }
 
 static void run_grad(norm_grad *grad) {
   const ot_kernel_call *const call = grad->call;
   const ot_real offset = (ot_real)call->attributes->norm_offset;
+  const int threads = ot_threads_for(call, ot_type_elements(&grad->dy->type));
   grad->rows = grad->dy->type.dim[0];
   grad->columns = grad->dy->type.dim[1];
   grad->blocks = ot_row_blocks(grad->rows);
@@ -315,7 +316,7 @@ static void run_grad(norm_grad *grad) {
   if (grad->mean) grad->db_parts = grad->dw_parts + grad->blocks * grad->columns;
   ot_load_row(grad->weights, grad->w->data, grad->w->type.dtype, 0, grad->columns);
   for (int64_t i = 0; i < grad->columns && offset != 0; i++) grad->weights[i] += offset;
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t block = 0; block < grad->blocks; block++) grad_block(grad, block);
   add_parts(grad, grad->dw_parts, &call->out[1]);
   if (grad->mean) add_parts(grad, grad->db_parts, &call->out[2]);

@@ -25,7 +25,7 @@ static void sum_squares(const ot_kernel_call *call) {
   const int64_t elements = ot_type_elements(&call->in[0].type);
   const int64_t blocks = ot_flat_blocks(elements);
   double *const sums = call->workspace;
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, elements)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
     sums[block] = block_sum_squares(&call->in[0], ot_block_begin(elements, blocks, block),
                                     ot_block_begin(elements, blocks, block + 1));
@@ -133,7 +133,7 @@ static void adamw(const ot_kernel_call *call) {
   const int64_t elements = ot_type_elements(&call->in[0].type);
   const int64_t blocks = ot_flat_blocks(elements);
   ot_update_sums *const sums = call->workspace;
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, elements)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
     sums[block] = adamw_block(&step, ot_block_begin(elements, blocks, block),
                               ot_block_begin(elements, blocks, block + 1));

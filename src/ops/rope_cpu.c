@@ -16,7 +16,7 @@ static void table_pairs(const ot_kernel_call *call, const double *frequency, int
   const int64_t positions = call->out[0].type.dim[0];
   const int64_t pairs = call->out[0].type.dim[1];
   ot_real *const table = call->out[0].data;
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, positions *n)) schedule(static)
   for (int64_t position = 0; position < positions; position++) {
     ot_real *const row = table + (position * pairs + first) * 2;
     for (int64_t i = 0; i < n; i++) {
@@ -119,7 +119,8 @@ static void rotate_row(const ot_kernel_call *call, int64_t row, ot_real sign) {
 
 static void rotate(const ot_kernel_call *call, ot_real sign) {
   const int64_t rows = call->in[0].type.dim[0];
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+  const int threads = ot_threads_for(call, ot_type_elements(&call->in[0].type));
+#pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t row = 0; row < rows; row++) rotate_row(call, row, sign);
 }
 

@@ -9,12 +9,20 @@
 #include "ops/kernel.h"
 #include "ops/real.h"
 
+// Fewer elements than this are done by one thread: waking others takes longer.
+enum { OT_ALONE_ELEMENTS = 16384 };
+
+// The threads worth waking for work on so many elements.
+static inline int ot_threads_for(const ot_kernel_call *call, int64_t elements) {
+  return elements < OT_ALONE_ELEMENTS ? 1 : call->attributes->threads;
+}
+
 // Does elements [first, first + n) of an elementwise op, n <= OT_TILE.
 typedef void (*ot_tile_function)(const ot_kernel_call *call, int64_t first, int64_t n);
 
 static inline void ot_for_tiles(const ot_kernel_call *call, int64_t elements,
                                 ot_tile_function run) {
-#pragma omp parallel for num_threads(call->attributes->threads) schedule(static)
+#pragma omp parallel for num_threads(ot_threads_for(call, elements)) schedule(static)
   for (int64_t first = 0; first < elements; first += OT_TILE) {
     run(call, first, elements - first < OT_TILE ? elements - first : OT_TILE);
   }
@@ -70,8 +78,9 @@ static inline void ot_block_sums_columns(const ot_block_sums *sums, int64_t firs
   for (int64_t i = 0; i < n; i++) out[i] += total[i];
 }
 
-static inline void ot_block_sums_add(const ot_block_sums *sums, int threads) {
+static inline void ot_block_sums_add(const ot_kernel_call *call, const ot_block_sums *sums) {
   const int64_t width = OT_SUM_COLUMNS;
+  const int threads = ot_threads_for(call, sums->n * sums->blocks);
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t first = 0; first < sums->n; first += width) {
     ot_block_sums_columns(sums, first, sums->n - first < width ? sums->n - first : width);

@@ -17,7 +17,7 @@ typedef struct shape {
 
 static const shape shapes[] = {
     {1, 1, 1, 0, 0},   {7, 5, 3, 4, 0},       {33, 10, 130, 0, 11.5},
-    {9, 3, 17, 20, 1}, {5, 40, 2050, 300, 0},
+    {9, 3, 17, 20, 1}, {5, 40, 2050, 300, 0}, {200, 30, 100, 50, 0},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };

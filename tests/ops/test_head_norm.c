@@ -19,8 +19,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, false},  {5, 3, 1, 7, false},  {5, 3, 1, 7, true},
-    {70, 4, 2, 24, true}, {3, 9, 3, 130, true}, {37, 6, 2, 64, false},
+    {1, 1, 1, 1, false},  {5, 3, 1, 7, false},   {5, 3, 1, 7, true},   {70, 4, 2, 24, true},
+    {3, 9, 3, 130, true}, {37, 6, 2, 64, false}, {41, 5, 2, 64, true},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };

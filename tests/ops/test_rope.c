@@ -18,7 +18,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 2, 2}, {5, 3, 1, 6, 6}, {9, 4, 2, 10, 4}, {33, 6, 2, 64, 64}, {3, 2, 1, 1100, 1090},
+    {1, 1, 1, 2, 2},    {5, 3, 1, 6, 6},       {9, 4, 2, 10, 4},
+    {33, 6, 2, 64, 64}, {3, 2, 1, 1100, 1090}, {50, 4, 2, 64, 48},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], POSITIONS = 40 };
