@@ -57,7 +57,7 @@ typedef struct ot_weight_stage {
   const ot_weight_access *access;
   void *block;         // rows of a parameter
   int64_t block_rows;  // rows of any tensor that fit, at least 1
-  void *row;           // one row, of any type
+  void *turned;        // as `block`, for tensors that HF stores transposed
 } ot_weight_stage;
 
 // Keeps `map` and `access`.

@@ -7,7 +7,7 @@
 #include "train/elements.h"
 #include "train/weights.h"
 
-enum { BLOCK_BYTES = 1 << 20 };
+enum { BLOCK_BYTES = 1 << 20, TILE_COLUMNS = 32 };
 
 void ot_weight_stage_build(ot_arena *arena, const ot_weight_map *map,
                            const ot_weight_access *access, ot_weight_stage *stage) {
@@ -19,7 +19,7 @@ void ot_weight_stage_build(ot_arena *arena, const ot_weight_map *map,
   *stage = (ot_weight_stage){.map = map, .access = access};
   stage->block_rows = row_bytes < BLOCK_BYTES ? BLOCK_BYTES / row_bytes : 1;
   stage->block = ot_arena_array(arena, stage->block_rows, row_bytes);
-  stage->row = ot_arena_take(arena, row_bytes);
+  stage->turned = ot_arena_array(arena, stage->block_rows, row_bytes);
 }
 
 // The piece that holds row `row` of `tensor`.
@@ -64,28 +64,61 @@ static void assemble_rows(ot_weight_stage *stage, const ot_weight_tensor *tensor
 static int64_t ceil_divide(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
 
 static void scatter(const char *from, int64_t count, int64_t bytes, char *to, int64_t stride) {
-  for (int64_t i = 0; i < count; i++)
-    memcpy(to + i * stride * bytes, from + i * bytes, (size_t)bytes);
+  switch (bytes) {
+    case 2:
+      for (int64_t i = 0; i < count; i++) memcpy(to + i * stride * 2, from + i * 2, 2);
+      return;
+    case 4:
+      for (int64_t i = 0; i < count; i++) memcpy(to + i * stride * 4, from + i * 4, 4);
+      return;
+    default:
+      for (int64_t i = 0; i < count; i++)
+        memcpy(to + i * stride * bytes, from + i * bytes, (size_t)bytes);
+  }
 }
 
-// Elements [first, first + count) of [cols, rows]: element i * rows + j is column i of our row j.
+// A tensor of [cols, rows]: its element i * rows + j is column i of our row j.
+typedef struct turned_range {
+  int64_t rows, cols;
+  int64_t first, end;  // elements
+  int64_t bytes;       // of an element
+  char *out;           // of element `first`
+} turned_range;
+
+// Writes columns [begin, end) of row j, which lie at `row`, as far as they are in the range.
+static void turn_row(const turned_range *range, int64_t j, const char *row, int64_t begin,
+                     int64_t end) {
+  const int64_t low = ceil_divide(range->first - j, range->rows);
+  const int64_t high = ceil_divide(range->end - j, range->rows);
+  const int64_t from = begin > low ? begin : low;
+  const int64_t to = end < high ? end : high;
+  if (from >= to) return;
+  scatter(row + from * range->bytes, to - from, range->bytes,
+          range->out + (from * range->rows + j - range->first) * range->bytes, range->rows);
+}
+
+// Some columns at a time, so that the lines they are written to stay in the cache from row to row.
+static void turn_rows(const turned_range *range, int64_t first_row, int64_t rows,
+                      const char *block) {
+  for (int64_t column = 0; column < range->cols; column += TILE_COLUMNS) {
+    const int64_t end = column + TILE_COLUMNS < range->cols ? column + TILE_COLUMNS : range->cols;
+    for (int64_t row = 0; row < rows; row++)
+      turn_row(range, first_row + row, block + row * range->cols * range->bytes, column, end);
+  }
+}
+
 static void assemble_columns(ot_weight_stage *stage, const ot_weight_tensor *tensor,
                              ot_safetensors_range range, ot_dtype dtype, char *out) {
-  const ot_dtype stored = stage->access->dtype;
-  const int64_t rows = tensor->rows, cols = tensor->cols, bytes = ot_dtype_bytes(dtype);
-  for (int64_t j = 0; j < rows; j++) {
-    const int64_t in_block = j % stage->block_rows;
-    const int64_t left = rows - j;
-    if (in_block == 0)
-      read_rows(stage, tensor, j, left < stage->block_rows ? left : stage->block_rows,
-                stage->block);
-    const int64_t begin = ceil_divide(range.first - j, rows);
-    const int64_t end = ceil_divide(range.first + range.count - j, rows);
-    if (begin >= end) continue;
-    const char *const from =
-        (const char *)stage->block + (in_block * cols + begin) * ot_dtype_bytes(stored);
-    ot_elements_convert(stored, from, dtype, stage->row, end - begin);
-    scatter(stage->row, end - begin, bytes, out + (begin * rows + j - range.first) * bytes, rows);
+  const turned_range turned = {tensor->rows,          tensor->cols,
+                               range.first,           range.first + range.count,
+                               ot_dtype_bytes(dtype), out};
+  for (int64_t row = 0; row < tensor->rows; row += stage->block_rows) {
+    const int64_t left = tensor->rows - row;
+    const int64_t rows = left < stage->block_rows ? left : stage->block_rows;
+    read_rows(stage, tensor, row, rows, stage->block);
+    ot_elements_convert(stage->access->dtype, stage->block, dtype, stage->turned,
+                        rows * tensor->cols);
+    turn_rows(&turned, row, rows, stage->turned);
   }
 }
 

@@ -146,8 +146,8 @@ static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_t
   for (int64_t row = 0; row < rows; row++) {
     const char *const from = whole + row * bytes;
     for (int64_t i = 0; i < cols; i++)
-      memcpy((char *)stage->row + i * bytes, from + i * rows * bytes, (size_t)bytes);
-    write_rows(stage, tensor, row, 1, stage->row);
+      memcpy((char *)stage->turned + i * bytes, from + i * rows * bytes, (size_t)bytes);
+    write_rows(stage, tensor, row, 1, stage->turned);
   }
   return OT_OK;
 }
