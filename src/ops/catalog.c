@@ -17,7 +17,6 @@
 #include "ops/optimizer.h"
 #include "ops/rope.h"
 
-// NULL: the operator is not described yet.
 static const ot_op_info *const rows[] = {
     [OT_OP_EMBEDDING] = &ot_embedding_info,
     [OT_OP_EMBEDDING_GRAD] = &ot_embedding_grad_info,

@@ -20,7 +20,7 @@ typedef struct ot_kernel_call {
 
 typedef void (*ot_kernel)(const ot_kernel_call *call);
 
-// One row of the table that each *_cpu.c file exports, once per compute type, ended by a null `run`.
+// One row of the table that each *_cpu.c file exports, once per compute type; a null `run` ends it.
 typedef struct ot_kernel_entry {
   ot_op_kind kind;
   ot_kernel run;
