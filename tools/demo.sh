@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The main job on real text that every machine with a compiler has: the C headers under /usr/include.
+# Trains a byte-level BPE and a small Llama-shaped model for about three minutes, then shows what it
+# learned. Every step is a public verb, echoed as it runs.
+#   tools/demo.sh [SECONDS]      seconds of training by the clock [180]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+seconds=${1:-${DEMO_SECONDS:-180}}
+orthant=${ORTHANT:-build/orthant}
+run=${DEMO_DIR:-runs/demo}
+text_bytes=$((24 * 1000 * 1000))
+headers=/usr/include
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+[ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
+do_() { printf '$ %s\n' "$*"; "$@"; }
+json() { sed -n 's/.*"'"$2"'":\(-\{0,1\}[0-9.e+-]*\).*/\1/p' "$1"; }
+
+[ -x "$orthant" ] || { echo "error: $orthant is not built (run make first)" >&2; exit 3; }
+rm -rf "$run"
+mkdir -p "$run/text/train" "$run/text/held-out"
+
+# ---- the text: regular .h files in the order of their content hash, duplicates once, at most 24 MB;
+# a file whose hash falls into one of twenty is held out ----
+say "Text: C headers under $headers"
+find "$headers" -type f -name '*.h' -print0 | xargs -0 sha256sum | LC_ALL=C sort |
+  awk -v limit="$text_bytes" -v run="$run" '
+    { hash = $1; file = substr($0, 67) }
+    hash == last { next }
+    {
+      last = hash
+      quoted = file; gsub(/\047/, "\047\\\047\047", quoted)
+      command = "stat -c %s \047" quoted "\047"; command | getline size; close(command)
+      if (total + size > limit) next
+      total += size
+      part = index("0123456789abcdef", substr(hash, 63, 1)) - 1
+      part = part * 16 + index("0123456789abcdef", substr(hash, 64, 1)) - 1
+      kind = part % 20 == 0 ? "held-out" : "train"
+      printf "%s%c%s/text/%s/%s.h%c", file, 0, run, kind, hash, 0
+    }' | xargs -0 -n 2 cp --
+for kind in train held-out; do
+  printf '%-9s %6d files %10d bytes\n' "$kind" "$(find "$run/text/$kind" -type f | wc -l)" \
+    "$(cat "$run/text/$kind"/*.h | wc -c)"
+done
+
+say "Tokenizer and tokens"
+do_ "$orthant" tokenize --train-vocab 4096 --tokenizer "$run/tokenizer.json" --out "$run/train" "$run/text/train"
+do_ "$orthant" tokenize --tokenizer "$run/tokenizer.json" --out "$run/held-out" "$run/text/held-out"
+
+cat >"$run/run.yaml" <<YAML
+# A Llama-shaped model of about three million parameters.
+model:
+  model_type: llama
+  vocab_size: 4096
+  hidden_size: 192
+  intermediate_size: 512
+  num_hidden_layers: 5
+  num_attention_heads: 6
+  num_key_value_heads: 2
+  max_position_embeddings: 1024
+  tie_word_embeddings: true
+data:
+  train: train
+  validation: held-out
+  tokenizer: tokenizer.json
+  sequence_length: 256
+  validation_tokens: 64k
+batch: {global_batch_size: 16, micro_batch_size: 16}
+optimizer: {lr: 3e-3, weight_decay: 0.1}
+learning_rate: {warmup_steps: 40, decay: cosine, min: 1e-4}
+checkpoint: {every: 0}
+log: {every: 10, health_every: 50}
+steps: 10
+output: run
+YAML
+
+# ---- how fast is this machine? A few steps say, and the run is as long as the clock allows ----
+say "Ten steps to see how fast this machine is"
+do_ "$orthant" train "$run/run.yaml" --set "output=$run/probe" --set data.validation={}
+rate=$(tail -n 6 "$run/probe/metrics.jsonl" | sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' |
+  sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
+tokens=$(awk -v r="$rate" -v s="$seconds" 'BEGIN { printf "%d", r * s }')
+printf '%.0f tokens a second: %d tokens take %s seconds\n' "$rate" "$tokens" "$seconds"
+
+say "Training"
+do_ "$orthant" train "$run/run.yaml" --set steps=0 --set "tokens=$tokens"
+
+# ---- what came out ----
+say "Result"
+metrics=$run/run/metrics.jsonl
+before=$(grep val_loss "$metrics" | head -n 1 | sed 's/.*"val_loss":\([0-9.]*\).*/\1/')
+after=$(grep val_loss "$metrics" | tail -n 1 | sed 's/.*"val_loss":\([0-9.]*\).*/\1/')
+held_bytes=$(cat "$run/text/held-out"/*.h | wc -c)
+held_tokens=$("$orthant" data inspect "$run/held-out" --json | sed -n 's/.*"tokens": *\([0-9]*\).*/\1/p' | head -n 1)
+xz_bytes=$(cat "$run/text/held-out"/*.h | xz -9 --format=xz | wc -c)
+awk -v b="$before" -v a="$after" -v n="$held_bytes" -v t="$held_tokens" -v x="$xz_bytes" 'BEGIN {
+  printf "validation loss, nats a token    before %.3f   after %.3f\n", b, a
+  per_byte = t / n / log(2)
+  printf "bits per byte of held-out text   before %.3f   after %.3f   xz -9 %.3f\n", b * per_byte, a * per_byte, 8 * x / n
+  print  "(the size of the model itself is not counted, and after three minutes it may lose to xz)"
+}'
+say "A sample of the C it writes now"
+do_ "$orthant" sample "$run/run" --prompt "#include <" --max-tokens 160 --temperature 0.7
+say "The run is in $run/run (config.yaml, metrics.jsonl, tensorboard/, checkpoints/)"
