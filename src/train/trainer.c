@@ -34,9 +34,30 @@ static ot_status add_count(int64_t global_batch, const ot_run *run, int *counts,
   return OT_OK;
 }
 
+// Storage types this back end has: anything else is refused, never rounded to something near.
+static ot_status check_precision(const ot_run_precision *precision) {
+  const ot_dtype wide = precision->compute == OT_F64 ? OT_F64 : OT_F32;
+  const struct {
+    const char *key;
+    ot_dtype type;
+  } kept[] = {{"gradients", precision->gradients},
+              {"master", precision->master},
+              {"moments", precision->moments}};
+  OT_CHECK(precision->params == wide || precision->params == OT_BF16, OT_ENVIRONMENT,
+           "precision: params=%s is not there on this back end (try %s or bf16)",
+           ot_dtype_name(precision->params), ot_dtype_name(wide));
+  for (int i = 0; i < OT_COUNT(kept); i++) {
+    OT_CHECK(kept[i].type == wide, OT_ENVIRONMENT,
+             "precision: %s=%s is not there on this back end (try %s)", kept[i].key,
+             ot_dtype_name(kept[i].type), ot_dtype_name(wide));
+  }
+  return OT_OK;
+}
+
 ot_status ot_trainer_request(const ot_run *run, int *micro_batches, int capacity,
                              ot_instance_request *request) {
   int num = 0;
+  OT_TRY(check_precision(&run->precision));
   OT_TRY(add_count(run->batch.global_batch_size, run, micro_batches, capacity, &num));
   for (int64_t i = 0; i < run->batch.num_ramp; i++) {
     const int64_t size = run->batch.ramp[i].global_batch_size;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. What a step takes from the system: no allocation at all after the first, and no
+// more resident memory than the arena, the constants below and 2 %.
+#ifdef __SANITIZE_ADDRESS__
+// The sanitizer brings an allocator of its own.
+int main(void) { return 77; }
+#else
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/tiny_model.h"
+#include "train/instance.h"
+
+enum {
+  STEPS = 6,
+  // What is resident beside the arena once a step has run: the BLAS's packing buffers (one for each
+  // thread), thread stacks, code.
+  CONSTANT_BYTES = 96 << 20,
+};
+
+// ---- every allocation of the process is counted while `counting` is on ----
+
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+
+static atomic_int counting;
+static atomic_long allocations;
+
+static void count(void) {
+  if (atomic_load(&counting)) atomic_fetch_add(&allocations, 1);
+}
+
+void *malloc(size_t bytes) {
+  count();
+  return __libc_malloc(bytes);
+}
+
+void *calloc(size_t number, size_t bytes) {
+  count();
+  return __libc_calloc(number, bytes);
+}
+
+void *realloc(void *memory, size_t bytes) {
+  count();
+  return __libc_realloc(memory, bytes);
+}
+
+// ---- a model whose arena is large enough for 2 % of it to mean something ----
+
+static int64_t resident_bytes(void) {
+  long pages = 0, resident = 0;
+  FILE *const file = fopen("/proc/self/statm", "r");
+  if (!file) skip();
+  const int read = fscanf(file, "%ld %ld", &pages, &resident);
+  fclose(file);
+  assert_int_equal(read, 2);
+  return (int64_t)resident * sysconf(_SC_PAGESIZE);
+}
+
+static ot_model wide_llama(void) {
+  ot_model model = tiny_llama();
+  model.hidden_size = 192;
+  model.intermediate_size = 512;
+  model.num_heads = 6;
+  model.num_kv_heads = 2;
+  model.head_dim = 32;
+  model.rotary_dim = 32;
+  model.vocab_size = 8003;
+  model.max_positions = 512;
+  return model;
+}
+
+static ot_instance *create(const ot_model *model, const ot_run *run) {
+  static const int one = 1;
+  const ot_instance_request request = {.model = model,
+                                       .run = run,
+                                       .modes = 1u << OT_MODE_TRAIN | 1u << OT_MODE_EVALUATE,
+                                       .micro_batch_size = 4,
+                                       .sequence_length = 512,
+                                       .compute = OT_F32,
+                                       .storage = OT_F32,
+                                       .threads = 2,
+                                       .micro_batches = &one,
+                                       .num_micro_batches = 1};
+  ot_instance *instance = NULL;
+  if (ot_instance_create(&request, &instance) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(ot_instance_initialize(instance, 1), OT_OK);
+  ot_executor *const executor = ot_instance_executor(instance);
+  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_TOKENS, 1.0 / 2048);
+  const ot_region *const batch = ot_schedule_region(ot_instance_schedule(instance), "batch");
+  ot_executor_fill(executor, batch->offset, 0, batch->bytes);
+  return instance;
+}
+
+static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
+  (void)state;
+  const ot_model model = wide_llama();
+  const ot_run run = tiny_run(&model);
+  const int64_t before = resident_bytes();
+  ot_instance *instance = create(&model, &run);
+  const int64_t planned = ot_instance_schedule(instance)->bill.peak_bytes;
+  assert_int_equal(ot_instance_run(instance, OT_MODE_TRAIN, 1), OT_OK);
+  const int64_t after_one = resident_bytes();
+  atomic_store(&counting, 1);
+  for (int i = 1; i < STEPS; i++) {
+    assert_int_equal(ot_instance_run(instance, OT_MODE_TRAIN, 1), OT_OK);
+  }
+  atomic_store(&counting, 0);
+  const int64_t after_all = resident_bytes();
+  printf("planned %.1f MB, resident %.1f MB after one step, %.1f MB after %d; allocations %ld\n",
+         (double)planned * 1e-6, (double)(after_one - before) * 1e-6,
+         (double)(after_all - before) * 1e-6, STEPS, atomic_load(&allocations));
+  assert_int_equal(atomic_load(&allocations), 0);
+  assert_true((double)(after_one - before) <= 1.02 * (double)planned + CONSTANT_BYTES);
+  // Whole pages may come late: a step touches the same memory as the one before it.
+  assert_true(after_all - after_one <= 1 << 20);
+  ot_instance_destroy(&instance);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_step_allocates_nothing_and_stays_within_its_plan),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+#endif
