@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: backends=cpu
+// Run files with model files, presets and --set: precedence, origins, relative paths, values that
+// follow from others, what a resumed run must keep.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "describe/run_keys.h"
+#include "device/heap.h"
+#include "support/scratch.h"
+#include "train/config_file.h"
+#include "train/disk.h"
+
+static ot_heap heap;
+static ot_arena arena;
+static char directory[SCRATCH_BYTES];
+static const char *const preset_directories[] = {OT_SOURCE_DIR "/presets"};
+static const ot_presets presets = {preset_directories, 1};
+
+static int begin(void **state) {
+  (void)state;
+  arena = ot_heap_arena_create(&heap);
+  scratch_create(directory);
+  char *const real = realpath(directory, NULL);
+  ot_text_format(directory, sizeof directory, "%s", real);
+  free(real);
+  return 0;
+}
+
+static int finish(void **state) {
+  (void)state;
+  ot_heap_release(&heap);
+  scratch_destroy(directory);
+  return 0;
+}
+
+static const char *write_file(const char *name, const char *text) {
+  const char *const path = ot_disk_join(&arena, directory, name);
+  assert_int_equal(ot_disk_replace(path, text, ot_text_length(text)), OT_OK);
+  return path;
+}
+
+static ot_status load(const char *text, const char *const *sets, int num_sets, ot_config *config) {
+  const ot_config_request request = {
+      .path = write_file("run.yaml", text), .sets = sets, .num_sets = num_sets, .presets = presets};
+  return ot_config_load(&request, &arena, config);
+}
+
+static ot_config accept(const char *text, const char *const *sets, int num_sets) {
+  ot_config config;
+  if (load(text, sets, num_sets, &config) != OT_OK) fail_msg("%s", ot_fail_message());
+  return config;
+}
+
+static void refuse(const char *text, const char *set, const char *part) {
+  ot_config config;
+  assert_int_equal(load(text, &set, set ? 1 : 0, &config), OT_USAGE);
+  assert_message_has(part);
+}
+
+static void expect_place(const ot_config *config, const char *path, const char *place) {
+  const ot_node *const node = ot_node_find(config->settings, path);
+  assert_non_null(node);
+  const char *text = ot_node_place(&arena, node);
+  if (ot_text_starts_with(text, directory)) text += ot_text_length(directory) + 1;
+  if (!ot_text_equal(text, place)) fail_msg("%s comes from %s, not %s", path, text, place);
+}
+
+static void later_sources_win_and_origins_say_so(void **state) {
+  (void)state;
+  write_file("config.json",
+             "{\"model_type\": \"llama\",\n \"hidden_size\": 64, \"num_attention_heads\": 4,\n"
+             " \"num_hidden_layers\": 2}");
+  const char *const sets[] = {"model.num_hidden_layers=3",
+                              "optimizer.lr=1e-3",
+                              "data.train=[a, {path: /b, weight: 2}]",
+                              "data.train.0.weight=5",
+                              "batch.micro_batch_size=2",
+                              "batch.micro_batch_size=4"};
+  const ot_config config = accept(
+      "model: config.json\nsteps: 10\noptimizer:\n  lr: 2e-3\n"
+      "  betas: [0.8, 0.99]\n",
+      sets, OT_COUNT(sets));
+  const ot_run *const run = &config.run;
+  assert_int_equal(run->model.hidden_size, 64);
+  assert_int_equal(run->model.num_layers, 3);
+  assert_true(run->optimizer.lr == 1e-3 && run->optimizer.betas[0] == 0.8);
+  assert_int_equal(run->data.num_train, 2);
+  assert_true(run->data.train[0].weight == 5 && run->data.train[1].weight == 2);
+  assert_int_equal(run->batch.micro_batch_size, 4);
+  expect_place(&config, "model.hidden_size", "config.json:2:17");
+  expect_place(&config, "model.num_hidden_layers", "--set model.num_hidden_layers");
+  expect_place(&config, "model.head_dim", "default of llama");
+  expect_place(&config, "optimizer.lr", "--set optimizer.lr");
+  expect_place(&config, "optimizer.betas", "run.yaml:5:10");
+  expect_place(&config, "optimizer.eps", "default");
+  expect_place(&config, "learning_rate.min", "follows optimizer.lr");
+  assert_true(run->learning_rate.min == 1e-4);
+}
+
+static void relative_paths_start_from_their_file(void **state) {
+  (void)state;
+  assert_int_equal(ot_disk_make_directory(ot_disk_join(&arena, directory, "sub")), OT_OK);
+  const char *const path =
+      write_file("sub/my.run.yaml",
+                 "model: gpt2\ndata: {train: d/x, tokenizer: ./t.json, validation: {v: /abs}}\n");
+  const char *const set = "init=w";
+  const ot_config_request request = {.path = path, .sets = &set, .num_sets = 1, .presets = presets};
+  ot_config config;
+  assert_int_equal(ot_config_load(&request, &arena, &config), OT_OK);
+  const ot_run *const run = &config.run;
+  assert_string_equal(run->data.train[0].path, ot_disk_join(&arena, directory, "sub/d/x"));
+  assert_string_equal(run->data.tokenizer, ot_disk_join(&arena, directory, "sub/t.json"));
+  assert_string_equal(run->data.validation[0].path, "/abs");
+  assert_string_equal(run->output, ot_disk_join(&arena, directory, "sub/runs/my.run"));
+  char *const here = getcwd(NULL, 0);
+  assert_string_equal(run->init, ot_disk_join(&arena, here, "w"));
+  free(here);
+}
+
+static void words_are_not_paths(void **state) {
+  (void)state;
+  const ot_config config = accept("model: gpt2\ninit: random\ndata: {tokenizer: bytes}\n", NULL, 0);
+  assert_string_equal(config.run.init, "random");
+  assert_string_equal(config.run.data.tokenizer, "bytes");
+}
+
+static void a_model_may_be_a_preset_a_file_a_directory_or_keys(void **state) {
+  (void)state;
+  assert_string_equal(accept("model: llama3-8b", NULL, 0).run.model_source, "llama3-8b");
+  assert_int_equal(ot_disk_make_directory(ot_disk_join(&arena, directory, "m")), OT_OK);
+  write_file("m/config.json", "{\"model_type\": \"qwen3\", \"hidden_size\": 32}");
+  assert_int_equal(accept("model: m", NULL, 0).run.model.hidden_size, 32);
+  assert_int_equal(accept("model: m/config.json", NULL, 0).run.model.family, OT_FAMILY_QWEN3);
+  assert_int_equal(accept("model: {model_type: gpt2, n_layer: 3}", NULL, 0).run.model.num_layers,
+                   3);
+  const char *const set = "model=gpt2-xl";
+  assert_int_equal(accept("model: gpt2", &set, 1).run.model.num_layers, 48);
+  const char *const map = "model={model_type: gpt2, n_layer: 5}";
+  assert_int_equal(accept("model: gpt2", &map, 1).run.model.num_layers, 5);
+}
+
+static void a_model_that_is_nowhere_is_refused_with_the_nearest(void **state) {
+  (void)state;
+  refuse("model: llama3-8", NULL, "no preset and no file is called \"llama3-8\"");
+  assert_string_equal(ot_fail_hint_text(), "did you mean the preset llama3-8b?");
+  ot_config config;
+  assert_int_equal(load("model: ./nothing.json", NULL, 0, &config), OT_ENVIRONMENT);
+  assert_message_has("run.yaml:1:8");
+  refuse("steps: 5", NULL, "model is needed");
+  refuse("model: [a]", NULL, "model: not a map of HF keys");
+}
+
+static void unknown_model_keys_pass_on_the_users_word_only(void **state) {
+  (void)state;
+  static const char text[] =
+      "model: {model_type: llama, logits_scaling: 8, rope_scaling: {factor: 2,"
+      " rope_type: linear, beta_fast: 3}}";
+  refuse(text, NULL, "model: unknown key \"logits_scaling\"");
+  assert_non_null(strstr(ot_fail_hint_text(), "--set model.logits_scaling=ignore"));
+  refuse(text, "model.logits_scaling=ignore", "model.rope_scaling: unknown key \"beta_fast\"");
+  const char *const sets[] = {"model.logits_scaling=ignore", "model.rope_scaling.beta_fast=ignore"};
+  const ot_config config = accept(text, sets, 2);
+  assert_true(config.run.model.rope.factor == 2);
+}
+
+static void mistakes_name_their_place(void **state) {
+  (void)state;
+  refuse("model: gpt2\nsteps: -1", NULL, "steps: -1 is out of range; allowed: at least 0 steps (");
+  assert_message_has("run.yaml:2:8)");
+  refuse("model: gpt2", "steps=-1", "(--set steps)");
+  refuse("model: gpt2", "step=1", "unknown key \"step\" (--set step)");
+  refuse("model: gpt2", "optimizer.betas=[1", "--set optimizer.betas");
+  refuse("model: gpt2", "steps", "not KEY=VALUE");
+  refuse("model: gpt2\nsteps: 5\ntokens: 5", NULL, "steps=5 and tokens=5 are both given");
+  refuse("model: gpt2\nbatch: {global_batch_size: 6, micro_batch_size: 4}", NULL,
+         "micro_batch_size=4 does not divide global_batch_size=6");
+  refuse("model: gpt2\ndata: {sequence_length: 2048}", NULL, "position table of 1024");
+  refuse("model: gpt2\nparallel: {tp: 5}", NULL,
+         "tp=5 does not divide num_attention_heads=12 (try 4)");
+  refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL, "needs pipeline: interleaved");
+  refuse("model: gpt2\nparallel: {recompute: [full, none]}", NULL, "2 entries");
+  refuse("model: gpt2\nprecision: {compute: fp64, master: fp32}", NULL, "master=fp32");
+  refuse("model: gpt2\nlearning_rate: {min: 1}", NULL, "above the peak");
+  refuse("model: gpt2\nbatch: {ramp: [{global_batch_size: 1}]}", NULL, "from_step or from_tokens");
+  refuse("model: gpt2\noptimizer: {groups: [{pattern: a, lr: 1, lr_factor: 2}]}", NULL, "not both");
+}
+
+static void data_types_follow_compute(void **state) {
+  (void)state;
+  const ot_run_precision bf16 =
+      accept("model: gpt2\nprecision: {compute: bfloat16}", NULL, 0).run.precision;
+  assert_int_equal(bf16.params, OT_BF16);
+  assert_int_equal(bf16.master, OT_F32);
+  assert_int_equal(bf16.reduce, OT_F32);
+  const ot_run_precision fp64 =
+      accept("model: gpt2\nprecision: {compute: fp64}", NULL, 0).run.precision;
+  assert_true(fp64.params == OT_F64 && fp64.gradients == OT_F64 && fp64.moments == OT_F64);
+  ot_config config;
+  assert_int_equal(load("model: gpt2\nprecision: {compute: fp8}", NULL, 0, &config),
+                   OT_ENVIRONMENT);
+}
+
+static void other_values_follow_too(void **state) {
+  (void)state;
+  const ot_run a = accept("model: gpt2\nsteps: 50\nparallel: {zero: 2}", NULL, 0).run;
+  assert_int_equal(a.data.sequence_length, 1024);
+  assert_int_equal(a.parallel.accumulate, OT_ACCUMULATE_SHARDED);
+  assert_int_equal(a.learning_rate.warmup_steps, 5);
+  assert_true(a.learning_rate.min == 3e-5);
+  const ot_run b =
+      accept("model: llama3-8b\ntokens: 15T\nparallel: {accumulate: whole, zero: 3}", NULL, 0).run;
+  assert_int_equal(b.data.sequence_length, 4096);
+  assert_int_equal(b.parallel.accumulate, OT_ACCUMULATE_WHOLE);
+  assert_int_equal(b.learning_rate.warmup_steps, 100);
+  assert_int_equal(b.tokens, 15000000000000);
+  assert_int_equal(ot_run_recompute(&b, 7), OT_RECOMPUTE_NONE);
+}
+
+static void batch_ramps_along_the_run(void **state) {
+  (void)state;
+  const ot_run run = accept(
+                         "model: gpt2\nbatch: {global_batch_size: 8, ramp: [{from_step: 10,"
+                         " global_batch_size: 16}, {from_step: 20, global_batch_size: 32}]}",
+                         NULL, 0)
+                         .run;
+  assert_int_equal(ot_run_global_batch(&run, 9, 0), 8);
+  assert_int_equal(ot_run_global_batch(&run, 10, 0), 16);
+  assert_int_equal(ot_run_global_batch(&run, 1000, 0), 32);
+}
+
+static void training_needs_data_and_a_length(void **state) {
+  (void)state;
+  ot_run run = accept("model: gpt2\nsteps: 5", NULL, 0).run;
+  assert_int_equal(ot_run_check_training(&run), OT_USAGE);
+  assert_message_has("data.train is needed");
+  run = accept("model: gpt2\ndata: {train: a}", NULL, 0).run;
+  assert_int_equal(ot_run_check_training(&run), OT_USAGE);
+  assert_message_has("steps or tokens");
+}
+
+static const char *yaml_of(const ot_node *tree) {
+  ot_text_builder text = {.arena = &arena};
+  ot_node_print_yaml(tree, 0, &text);
+  return ot_text_builder_text(&text);
+}
+
+static void resolved_settings_read_back_the_same(void **state) {
+  (void)state;
+  const ot_config config = accept(
+      "model: gemma3-1b\ndata: {train: [a, b], validation: {x: y}, mixtures: [{from_step: 5, train:"
+      " c}]}\nparallel: {recompute: full}\naudit: {checks: [drift]}\noptimizer: {groups: [{pattern:"
+      " '*bias', weight_decay: 0}]}\ntokens: 1M\n",
+      NULL, 0);
+  const char *const text = yaml_of(config.settings);
+  const ot_config again = accept(text, NULL, 0);
+  assert_string_equal(yaml_of(again.settings), text);
+  assert_true(ot_run_hash(&config.run, &arena) == ot_run_hash(&again.run, &arena));
+  assert_true(ot_model_hash(&config.run.model) == ot_model_hash(&again.run.model));
+}
+
+static void the_example_means_the_defaults(void **state) {
+  (void)state;
+  static const char *const samples[] = {"model", "gpt2", "steps", "1000", NULL};
+  ot_text_builder example = {.arena = &arena};
+  ot_schema_example(&ot_run_schema, samples, &example);
+  const ot_config from_example = accept(example.text, NULL, 0);
+  const ot_config defaults = accept("model: gpt2\nsteps: 1000", NULL, 0);
+  assert_string_equal(yaml_of(from_example.settings), yaml_of(defaults.settings));
+}
+
+static int differences(const char *old, const char *new, const char *const *sets, int num_sets,
+                       const char **listed) {
+  const ot_config before = accept(old, NULL, 0);
+  const ot_config after = accept(new, sets, num_sets);
+  ot_text_builder out = {.arena = &arena};
+  const int count = ot_run_compare(before.settings, after.settings, &out);
+  *listed = ot_text_builder_text(&out);
+  return count;
+}
+
+static void a_resumed_run_may_change_only_some_keys(void **state) {
+  (void)state;
+  const char *text;
+  assert_int_equal(differences("model: gpt2\nsteps: 50",
+                               "model: gpt2\nsteps: 90\nparallel: {pp: 2}\n"
+                               "output: x\ncheckpoint: {every: 1}\nbatch: {micro_batch_size: 2}\n"
+                               "threads: 2\nlog: {every: 5}",
+                               NULL, 0, &text),
+                   0);
+  assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2\nseed: 2\noptimizer: {lr: 1.0}",
+                               NULL, 0, &text),
+                   2);
+  assert_string_equal(text, "optimizer.lr: 0.0003 -> 1.0\nseed: 1 -> 2\n");
+  const char *const sets[] = {"seed=2"};
+  assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2", sets, 1, &text), 0);
+  assert_int_equal(differences("model: gpt2", "model: gpt2-xl", NULL, 0, &text), 4);
+}
+
+static void presets_are_found_and_listed(void **state) {
+  (void)state;
+  const ot_preset_names names = ot_presets_list(&presets, OT_PRESET_MODEL, &arena);
+  assert_in_range(names.count, 20, 200);
+  for (int64_t i = 0; i < names.count; i++) {
+    assert_non_null(ot_presets_find(&presets, OT_PRESET_MODEL, names.name[i], &arena));
+  }
+  assert_null(ot_presets_find(&presets, OT_PRESET_MODEL, "../models/gpt2", &arena));
+  assert_null(ot_presets_find(&presets, OT_PRESET_MODEL, "", &arena));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(later_sources_win_and_origins_say_so),
+      cmocka_unit_test(relative_paths_start_from_their_file),
+      cmocka_unit_test(words_are_not_paths),
+      cmocka_unit_test(a_model_may_be_a_preset_a_file_a_directory_or_keys),
+      cmocka_unit_test(a_model_that_is_nowhere_is_refused_with_the_nearest),
+      cmocka_unit_test(unknown_model_keys_pass_on_the_users_word_only),
+      cmocka_unit_test(mistakes_name_their_place),
+      cmocka_unit_test(data_types_follow_compute),
+      cmocka_unit_test(other_values_follow_too),
+      cmocka_unit_test(batch_ramps_along_the_run),
+      cmocka_unit_test(training_needs_data_and_a_length),
+      cmocka_unit_test(resolved_settings_read_back_the_same),
+      cmocka_unit_test(the_example_means_the_defaults),
+      cmocka_unit_test(a_resumed_run_may_change_only_some_keys),
+      cmocka_unit_test(presets_are_found_and_listed),
+  };
+  return cmocka_run_group_tests(tests, begin, finish);
+}
