@@ -208,7 +208,7 @@ static bool same_value(const ot_node *a, const ot_node *b) {
 static void compare_leaf(comparison *c, const ot_node *old, const ot_node *new) {
   const char *const before = text_of(old, c->out->arena);
   const char *const after = text_of(new, c->out->arena);
-  if (same_value(old, new) || (new &&may_change(new))) return;
+  if (same_value(old, new) || (new && may_change(new))) return;
   ot_text_appendf(c->out, "%s: %.200s -> %.200s\n", c->path, before, after);
   c->count++;
 }

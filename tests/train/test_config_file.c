@@ -296,10 +296,10 @@ static void a_resumed_run_may_change_only_some_keys(void **state) {
                                "threads: 2\nlog: {every: 5}",
                                NULL, 0, &text),
                    0);
-  assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2\nseed: 2\noptimizer: {lr: 1.0}",
+  assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2\nseed: 2\noptimizer: {lr: 0.5}",
                                NULL, 0, &text),
                    2);
-  assert_string_equal(text, "optimizer.lr: 0.0003 -> 1.0\nseed: 1 -> 2\n");
+  assert_string_equal(text, "optimizer.lr: 0.0003 -> 0.5\nseed: 1 -> 2\n");
   const char *const sets[] = {"seed=2"};
   assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2", sets, 1, &text), 0);
   assert_int_equal(differences("model: gpt2", "model: gpt2-xl", NULL, 0, &text), 4);
