@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training step as data: builds the schedule of a model and prices its memory and FLOPs, with no
+// device, no file and no memory taken.
+//   examples/03_schedule          (built by make; prints a table)
+#include <stdio.h>
+
+#include "train/instance.h"
+
+int main(void) {
+  const ot_model model = {.family = OT_FAMILY_GPT2,
+                          .model_type = "gpt2",
+                          .vocab_size = 50257,
+                          .hidden_size = 768,
+                          .intermediate_size = 3072,
+                          .num_layers = 12,
+                          .num_heads = 12,
+                          .num_kv_heads = 12,
+                          .head_dim = 64,
+                          .max_positions = 1024,
+                          .activation = OT_ACTIVATION_GELU_TANH,
+                          .qkv_bias = true,
+                          .output_bias = true,
+                          .mlp_bias = true,
+                          .tie_word_embeddings = true,
+                          .norm_epsilon = 1e-5,
+                          .embedding_scale = 1,
+                          .attention_scale = 0.125,
+                          .learned_positions = true,
+                          .initializer_range = 0.02};
+  const int micro_batches = 1;
+  printf("%-10s %12s %12s %14s\n", "recompute", "peak MB", "model TFLOP", "with recompute");
+  for (int policy = 0; policy < 3; policy++) {
+    ot_recompute recompute = (ot_recompute)policy;
+    const ot_run run = {.parallel = {.recompute = &recompute, .num_recompute = 1},
+                        .optimizer = {.lr = 1e-3, .betas = {0.9, 0.95}, .clip = 1}};
+    const ot_instance_request request = {.model = &model,
+                                         .run = &run,
+                                         .modes = 1u << OT_MODE_TRAIN,
+                                         .micro_batch_size = 4,
+                                         .sequence_length = 1024,
+                                         .threads = 2,
+                                         .micro_batches = &micro_batches,
+                                         .num_micro_batches = 1};
+    ot_heap heap = {0};
+    ot_arena arena = ot_heap_arena_create(&heap);
+    ot_graph graphs[OT_MODES];
+    ot_schedule schedule;
+    if (ot_instance_plan(&request, &arena, graphs, &schedule) != OT_OK) return 1;
+    const int step = ot_schedule_find_order(&schedule, OT_ORDER_STEP, 0);
+    static const char *const names[] = {"none", "selective", "full"};
+    printf("%-10s %12.1f %12.3f %14.3f\n", names[policy], (double)schedule.arena_bytes * 1e-6,
+           ot_order_flops(&schedule, step, true) * 1e-12,
+           ot_order_flops(&schedule, step, false) * 1e-12);
+    ot_heap_release(&heap);
+  }
+  return 0;
+}

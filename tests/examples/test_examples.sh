@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. Every example runs and says what its header promises.
+set -euo pipefail
+orthant=${1:?usage: test_examples.sh ORTHANT}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+examples/01_train.sh "$orthant" "$work/one" >"$work/01.txt" 2>&1 || { cat "$work/01.txt"; exit 1; }
+grep -q "^step 30/30" "$work/01.txt"
+examples/02_resume.sh "$orthant" >"$work/02.txt" 2>&1 || { cat "$work/02.txt"; exit 1; }
+grep -q "^the same bits" "$work/02.txt"
+"$(dirname "$orthant")/examples/03_schedule" >"$work/03.txt"
+grep -q "^selective" "$work/03.txt"
+echo "all passed"
