@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Schedules of tiny models against the texts in tests/golden, so that whoever
+// reviews a change sees what it does to a schedule. When a text differs, the new one is written to
+// BUILD/golden/NAME.txt; `tools/accept_golden.sh BUILD` makes it the golden one.
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "support/tiny_plan.h"
+
+enum { MAX_BYTES = 60000, MAX_SHOWN = 200 };
+
+// The text of the file, or null; to be freed.
+static char *read_golden(const char *path) {
+  FILE *const file = fopen(path, "rb");
+  if (!file) return NULL;
+  char *const text = calloc(1, MAX_BYTES + 1);
+  assert_non_null(text);
+  assert_true(fread(text, 1, MAX_BYTES, file) < MAX_BYTES);
+  fclose(file);
+  return text;
+}
+
+static void write_new(const char *path, const char *text) {
+  assert_true(mkdir(OT_BUILD_DIR "/golden", 0777) == 0 || errno == EEXIST);
+  FILE *const file = fopen(path, "wb");
+  if (!file) fail_msg("%s: %s", path, strerror(errno));
+  assert_true(fputs(text, file) >= 0);
+  assert_int_equal(fclose(file), 0);
+}
+
+// Moves both texts to the first line that differs and returns its number. The head line differs
+// whenever anything does (it holds the hash), so it counts only when the rest is equal.
+static int first_difference(const char **golden, const char **now) {
+  const char *a = strchr(*golden, '\n'), *b = strchr(*now, '\n');
+  if (!a || !b || strcmp(a, b) == 0) return 1;
+  int line = 1;
+  for (; *a && *a == *b; a++, b++) {
+    if (*a != '\n') continue;
+    line++;
+    *golden = a + 1;
+    *now = b + 1;
+  }
+  return line;
+}
+
+static int length_shown(const char *line) {
+  const size_t length = strcspn(line, "\n");
+  return length < MAX_SHOWN ? (int)length : MAX_SHOWN;
+}
+
+static void compare(const char *name, const char *text) {
+  char golden_path[1024], new_path[1024];
+  snprintf(golden_path, sizeof golden_path, "%s/tests/golden/%s.txt", OT_SOURCE_DIR, name);
+  snprintf(new_path, sizeof new_path, "%s/golden/%s.txt", OT_BUILD_DIR, name);
+  assert_true(strlen(text) < MAX_BYTES);
+  char *const golden = read_golden(golden_path);
+  if (golden && strcmp(golden, text) == 0) {
+    remove(new_path);
+    free(golden);
+    return;
+  }
+  write_new(new_path, text);
+  const char *then = golden ? golden : "";
+  const char *now = text;
+  const int line = first_difference(&then, &now);
+  fail_msg(
+      "%s.txt, line %d\n  golden: %.*s\n  now:    %.*s\nIf that is meant: "
+      "tools/accept_golden.sh " OT_BUILD_DIR ", and look at the diff",
+      name, line, length_shown(then), then, length_shown(now), now);
+}
+
+static void expect_golden(const char *name, const ot_model *model, const tiny_request *request) {
+  tiny_plan plan;
+  tiny_plan_create(model, request, &plan);
+  const char *const text = ot_schedule_print(&plan.schedule, &plan.arena);
+  tiny_plan again;
+  tiny_plan_create(model, request, &again);
+  assert_string_equal(text, ot_schedule_print(&again.schedule, &again.arena));
+  tiny_plan_destroy(&again);
+  compare(name, text);
+  tiny_plan_destroy(&plan);
+}
+
+static void llama_with_selective_recompute_is_scheduled_as_ever(void **state) {
+  (void)state;
+  const ot_model model = tiny_llama();
+  expect_golden("llama_selective", &model,
+                &(tiny_request){.recompute = OT_RECOMPUTE_SELECTIVE, .micro_batches = 2});
+}
+
+static void tied_gpt2_is_scheduled_as_ever(void **state) {
+  (void)state;
+  const ot_model model = tiny_gpt2();
+  expect_golden("gpt2_tied", &model, &(tiny_request){.micro_batches = 2});
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(llama_with_selective_recompute_is_scheduled_as_ever),
+      cmocka_unit_test(tied_gpt2_is_scheduled_as_ever),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
