@@ -20,36 +20,38 @@ static inline uint32_t ot_dropout_threshold(double probability) {
   return (uint32_t)(probability * 4294967296.0);
 }
 
-// The four words of block `index` (c / 4), at word[4 * i].
-static inline void ot_dropout_block(const ot_dropout_row *row, uint32_t index, uint32_t *word) {
-  uint32_t key0 = (uint32_t)row->key;
-  uint32_t key1 = (uint32_t)(row->key >> 32);
-  uint32_t c0 = index;
-  uint32_t c1 = row->position;
-  uint32_t c2 = (uint32_t)row->sample;
-  uint32_t c3 = (uint32_t)(row->sample >> 32);
+// The four words of block `index` (c / 4), at word[0..3]. Each word lies in the lower half of 64
+// bits, whose upper half is ignored: so the products of a round need no shuffling of lanes.
+static inline void ot_dropout_block(const ot_dropout_row *row, uint64_t index, uint32_t *word) {
+  const uint64_t low = 0xffffffffu;
+  uint64_t key0 = row->key & low;
+  uint64_t key1 = row->key >> 32;
+  uint64_t c0 = index;
+  uint64_t c1 = row->position;
+  uint64_t c2 = row->sample & low;
+  uint64_t c3 = row->sample >> 32;
   for (int round = 0; round < 10; round++) {
-    const uint64_t product0 = (uint64_t)0xd2511f53u * c0;
-    const uint64_t product1 = (uint64_t)0xcd9e8d57u * c2;
-    c0 = (uint32_t)(product1 >> 32) ^ c1 ^ key0;
-    c1 = (uint32_t)product1;
-    c2 = (uint32_t)(product0 >> 32) ^ c3 ^ key1;
-    c3 = (uint32_t)product0;
+    const uint64_t product0 = (c0 & low) * 0xd2511f53u;
+    const uint64_t product1 = (c2 & low) * 0xcd9e8d57u;
+    c0 = product1 >> 32 ^ c1 ^ key0;
+    c1 = product1;
+    c2 = product0 >> 32 ^ c3 ^ key1;
+    c3 = product0;
     key0 += 0x9e3779b9u;
     key1 += 0xbb67ae85u;
   }
-  word[0] = c0;
-  word[1] = c1;
-  word[2] = c2;
-  word[3] = c3;
+  word[0] = (uint32_t)c0;
+  word[1] = (uint32_t)c1;
+  word[2] = (uint32_t)c2;
+  word[3] = (uint32_t)c3;
 }
 
 // The words of columns [column, column + n) into `word`, which has room for n rounded up to 4;
 // `column` is a multiple of 4.
 static inline void ot_dropout_words(const ot_dropout_row *row, int64_t column, int64_t n,
                                     uint32_t *word) {
-  const uint32_t index = (uint32_t)(column / 4);
+  const uint64_t index = (uint64_t)(column / 4);
   const int64_t blocks = (n + 3) / 4;
 #pragma omp simd
-  for (int64_t i = 0; i < blocks; i++) ot_dropout_block(row, index + (uint32_t)i, word + 4 * i);
+  for (int64_t i = 0; i < blocks; i++) ot_dropout_block(row, index + (uint64_t)i, word + 4 * i);
 }
