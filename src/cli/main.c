@@ -11,24 +11,19 @@
 #include "cli/verbs.h"
 
 static const ot_verb *const verbs[] = {
-    &ot_verb_train,
-    &ot_verb_tokenize,
-    &ot_verb_data,
-    &ot_verb_sample,
-    &ot_verb_score,
-    &ot_verb_convert,
-    &ot_verb_schedule,
-    &ot_verb_config,
-    &ot_verb_presets,
-    &ot_verb_doctor,
-    &ot_verb_completion,
-    NULL,
+    &ot_verb_train,   &ot_verb_tokenize, &ot_verb_data,       &ot_verb_sample,
+    &ot_verb_score,   &ot_verb_convert,  &ot_verb_schedule,   &ot_verb_config,
+    &ot_verb_presets, &ot_verb_doctor,   &ot_verb_completion, NULL,
 };
 
 static const char examples[] =
     "examples:\n"
-    "  orthant help doctor   help of one verb\n"
-    "  orthant doctor        what this program runs on\n";
+    "  orthant tokenize --tokenizer bytes --out data/train book.txt   text to token files\n"
+    "  orthant config --example > run.yaml                            every setting of a run\n"
+    "  orthant train run.yaml --dry-run                               check all, train nothing\n"
+    "  orthant train run.yaml                                         train, or go on\n"
+    "  orthant sample runs/run --prompt \"Once\"                       what it writes\n"
+    "  orthant help train                                             help of one verb\n";
 
 const ot_verb *const *ot_verb_list(void) { return verbs; }
 

@@ -77,13 +77,13 @@ static void take_place(const ot_node *from, ot_node *to) {
   to->column = from->column;
 }
 
-// Rotary parameters given in the new spelling are written in the old one.
+// Rotary parameters given in the now spelling are written in the old one.
 static void place_rope(const ot_node *given, ot_node *model) {
-  const ot_node *const new = ot_node_child(given, "rope_parameters");
-  if (!new) return;
+  const ot_node *const now = ot_node_child(given, "rope_parameters");
+  if (!now) return;
   static const char *const old[] = {"rope_theta", "rope_local_base_freq", "rope_scaling"};
   for (int i = 0; i < OT_COUNT(old); i++) {
-    if (!ot_node_child(given, old[i])) take_place(new, ot_node_child(model, old[i]));
+    if (!ot_node_child(given, old[i])) take_place(now, ot_node_child(model, old[i]));
   }
 }
 
@@ -205,16 +205,16 @@ static bool same_value(const ot_node *a, const ot_node *b) {
   return !x && !y;
 }
 
-static void compare_leaf(comparison *c, const ot_node *old, const ot_node *new) {
+static void compare_leaf(comparison *c, const ot_node *old, const ot_node *now) {
   const char *const before = text_of(old, c->out->arena);
-  const char *const after = text_of(new, c->out->arena);
-  if (same_value(old, new) || (new && may_change(new))) return;
+  const char *const after = text_of(now, c->out->arena);
+  if (same_value(old, now) || (now && may_change(now))) return;
   ot_text_appendf(c->out, "%s: %.200s -> %.200s\n", c->path, before, after);
   c->count++;
 }
 
-static void compare_maps(comparison *c, const ot_node *old, const ot_node *new, int64_t length) {
-  for (const ot_node *child = new->first; child; child = child->next) {
+static void compare_maps(comparison *c, const ot_node *old, const ot_node *now, int64_t length) {
+  for (const ot_node *child = now->first; child; child = child->next) {
     const ot_node *const other = ot_node_child(old, child->key);
     ot_text_format(c->path + length, PATH_BYTES - length, length > 0 ? ".%s" : "%s", child->key);
     if (!is_free(c)) {

@@ -166,6 +166,20 @@ static void name_output(const loader *l, ot_run *run) {
   run->output = ot_arena_format(l->arena, "%s/runs/%s", directory, name);
 }
 
+static void replace_text(const ot_node *settings, const char *key, const char *text) {
+  ot_node *const node = ot_node_child(settings, key);
+  node->kind = OT_NODE_SCALAR;
+  node->quoted = true;
+  node->text = text;
+}
+
+// A cluster is a preset's name unless it looks like a file.
+static void resolve_cluster(const loader *l, ot_run *run) {
+  const ot_node *const node = ot_node_child(l->settings.tree, "cluster");
+  const bool file = strchr(run->cluster, '/') || ot_text_ends_with(run->cluster, ".yaml");
+  if (node && file) run->cluster = absolute(l, node);
+}
+
 ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out) {
   loader l;
   OT_TRY(begin(&l, request, arena));
@@ -182,14 +196,10 @@ ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_c
   OT_TRY(apply_sets(&l, false));
   OT_TRY(ot_run_read(l.settings.tree, arena, &out->run, &out->settings));
   out->run.model_source = l.model_source;
-  const bool named = out->run.output[0] == '\0';
   name_output(&l, &out->run);
-  if (named) {
-    ot_node *const node = ot_node_child(out->settings, "output");
-    node->kind = OT_NODE_SCALAR;
-    node->quoted = true;
-    node->text = out->run.output;
-  }
+  replace_text(out->settings, "output", out->run.output);
+  resolve_cluster(&l, &out->run);
+  replace_text(out->settings, "cluster", out->run.cluster);
   return OT_OK;
 }
 

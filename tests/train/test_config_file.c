@@ -109,9 +109,9 @@ static void later_sources_win_and_origins_say_so(void **state) {
 static void relative_paths_start_from_their_file(void **state) {
   (void)state;
   assert_int_equal(ot_disk_make_directory(ot_disk_join(&arena, directory, "sub")), OT_OK);
-  const char *const path =
-      write_file("sub/my.run.yaml",
-                 "model: gpt2\ndata: {train: d/x, tokenizer: ./t.json, validation: {v: /abs}}\n");
+  const char *const path = write_file("sub/my.run.yaml",
+                                      "model: gpt2\ndata: {train: d/x, tokenizer: ./t.json, "
+                                      "validation: {v: /abs}}\ncluster: c.yaml\n");
   const char *const set = "init=w";
   const ot_config_request request = {.path = path, .sets = &set, .num_sets = 1, .presets = presets};
   ot_config config;
@@ -120,6 +120,7 @@ static void relative_paths_start_from_their_file(void **state) {
   assert_string_equal(run->data.train[0].path, ot_disk_join(&arena, directory, "sub/d/x"));
   assert_string_equal(run->data.tokenizer, ot_disk_join(&arena, directory, "sub/t.json"));
   assert_string_equal(run->data.validation[0].path, "/abs");
+  assert_string_equal(run->cluster, ot_disk_join(&arena, directory, "sub/c.yaml"));
   assert_string_equal(run->output, ot_disk_join(&arena, directory, "sub/runs/my.run"));
   char *const here = getcwd(NULL, 0);
   assert_string_equal(run->init, ot_disk_join(&arena, here, "w"));
@@ -131,6 +132,7 @@ static void words_are_not_paths(void **state) {
   const ot_config config = accept("model: gpt2\ninit: random\ndata: {tokenizer: bytes}\n", NULL, 0);
   assert_string_equal(config.run.init, "random");
   assert_string_equal(config.run.data.tokenizer, "bytes");
+  assert_string_equal(config.run.cluster, "this-machine");
 }
 
 static void a_model_may_be_a_preset_a_file_a_directory_or_keys(void **state) {
