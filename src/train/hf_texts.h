@@ -16,6 +16,7 @@ typedef struct ot_hf_texts {
 } ot_hf_texts;
 
 // Texts for `model` with weights of `dtype`; those of the tokenizer only when `tokenizer` is not
-// null, which must outlive them. To be built once for a run: tokenizers are large.
+// null, which must outlive them; then ids of tokens that it does not add are left out, and
+// documents end as its own do. To be built once for a run: tokenizers are large.
 ot_status ot_hf_texts_build(ot_arena *arena, const ot_model *model, ot_dtype dtype,
                             const ot_tokenizer *tokenizer, ot_hf_texts *out);

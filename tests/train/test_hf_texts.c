@@ -125,6 +125,7 @@ static void names_special_tokens_that_the_tokenizer_has(void **state) {
   f->model.num_eos = 2;
   f->model.eos_id[0] = 35;
   f->model.eos_id[1] = 257;
+  f->model.vocab_size = 300;
   ot_tokenizer *tokenizer = make_tokenizer(257);
   assert_int_equal(ot_hf_texts_build(&f->arena, &f->model, OT_F32, tokenizer, &f->texts), OT_OK);
   assert_int_equal(f->texts.count, 4);
@@ -135,9 +136,31 @@ static void names_special_tokens_that_the_tokenizer_has(void **state) {
   json_t *const root = json_of(f, "tokenizer_config.json");
   assert_string_equal(json_string_value(json_object_get(root, "eos_token")), "<|end|>");
   assert_null(json_object_get(root, "bos_token"));
+  assert_string_equal(text_of(f, "generation_config.json")->text,
+                      "{\n  \"eos_token_id\": 257\n}\n");
   assert_int_equal(json_integer_value(json_object_get(root, "model_max_length")),
                    f->model.max_positions);
   json_decref(root);
+  ot_tokenizer_destroy(&tokenizer);
+}
+
+// The bytes tokenizer adds no token; its documents end with 256.
+static void ends_documents_as_the_tokenizer_does(void **state) {
+  fixture *const f = *state;
+  load_model(f, "llama");
+  f->model.vocab_size = 300;
+  f->model.bos_id = 1;
+  f->model.num_eos = 1;
+  f->model.eos_id[0] = 2;
+  ot_tokenizer *tokenizer = NULL;
+  assert_int_equal(ot_tokenizer_create("bytes", &tokenizer), OT_OK);
+  assert_int_equal(ot_hf_texts_build(&f->arena, &f->model, OT_F32, tokenizer, &f->texts), OT_OK);
+  json_t *const root = json_of(f, "config.json");
+  assert_true(json_is_null(json_object_get(root, "bos_token_id")));
+  assert_int_equal(json_integer_value(json_object_get(root, "eos_token_id")), 256);
+  json_decref(root);
+  assert_string_equal(text_of(f, "generation_config.json")->text,
+                      "{\n  \"eos_token_id\": 256\n}\n");
   ot_tokenizer_destroy(&tokenizer);
 }
 
@@ -148,6 +171,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(writes_ids_of_the_model, set_up, tear_down),
       cmocka_unit_test_setup_teardown(names_special_tokens_that_the_tokenizer_has, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(ends_documents_as_the_tokenizer_does, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
