@@ -2,7 +2,7 @@
 // Speed of every memory-bound operator beside a plain copy on the same threads, as bytes that the
 // op must touch (ot_op_cost) per second. Each op walks over several sets of operands, more than the
 // caches hold, in turns with the others; the best of the rounds counts.
-//   bench/elementwise [--rows R] [--columns C] [--threads N] [--rounds K] [--bf16] [--only OP]
+//   bench/memory_bound [--rows R] [--columns C] [--threads N] [--rounds K] [--bf16] [--only OP]
 //                     [--json]
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ typedef struct settings {
   ot_dtype storage;
   const char *only;  // name of one op, or null for all
   bool json;
-} elementwise_settings;
+} memory_bound_settings;
 
 typedef struct subject {
   const char *name;
@@ -121,7 +121,7 @@ static double copy_s(const subject *s, int from, int to) {
   return now_s() - start_s;
 }
 
-static ot_op_attributes attributes_of(const elementwise_settings *settings) {
+static ot_op_attributes attributes_of(const memory_bound_settings *settings) {
   return (ot_op_attributes){.threads = settings->threads,
                             .compute = OT_F32,
                             .sequence_length = settings->rows,
@@ -139,7 +139,7 @@ static ot_op_attributes attributes_of(const elementwise_settings *settings) {
 }
 
 // Prepares those of `all` that were asked for; the first stays, because the copy uses its memory.
-static int choose(const elementwise_settings *settings, const subject *all, int num_all,
+static int choose(const memory_bound_settings *settings, const subject *all, int num_all,
                   subject *subjects) {
   int count = 0;
   for (int i = 0; i < num_all; i++) {
@@ -154,7 +154,7 @@ static int choose(const elementwise_settings *settings, const subject *all, int 
 }
 
 // Every op of the table below, in the shapes of one layer.
-static int describe(const elementwise_settings *settings, subject *subjects) {
+static int describe(const memory_bound_settings *settings, subject *subjects) {
   const ot_dtype dtype = settings->storage;
   const int64_t rows = settings->rows;
   const int64_t columns = settings->columns;
@@ -218,7 +218,7 @@ static int describe(const elementwise_settings *settings, subject *subjects) {
   return choose(settings, all, (int)(sizeof all / sizeof all[0]), subjects);
 }
 
-static bool read_settings(int argc, char **argv, elementwise_settings *settings) {
+static bool read_settings(int argc, char **argv, memory_bound_settings *settings) {
   for (int i = 1; i < argc; i++) {
     const bool value = i + 1 < argc;
     if (strcmp(argv[i], "--json") == 0) {
@@ -257,7 +257,7 @@ static void print_row(const subject *s, double copy_bytes_per_s, bool json, bool
 
 int main(int argc, char **argv) {
   static subject subjects[64];
-  elementwise_settings settings = {
+  memory_bound_settings settings = {
       .rows = 4096, .columns = 768, .threads = 2, .rounds = 12, .storage = OT_F32};
   if (!read_settings(argc, argv, &settings)) {
     fprintf(stderr,
