@@ -22,7 +22,7 @@ static const char examples[] =
     "  orthant config --example > run.yaml                            every setting of a run\n"
     "  orthant train run.yaml --dry-run                               check all, train nothing\n"
     "  orthant train run.yaml                                         train, or go on\n"
-    "  orthant sample runs/run --prompt \"Once\"                       what it writes\n"
+    "  orthant sample runs/run --prompt \"Once\"                        what it writes\n"
     "  orthant help train                                             help of one verb\n";
 
 const ot_verb *const *ot_verb_list(void) { return verbs; }
