@@ -417,6 +417,9 @@ static void what_is_written_reads_back(void **state) {
   assert_string_equal(again.spares[1].path, "/garage/r");
   assert_non_null(strstr(text, "limit: null\n"));
   assert_non_null(strstr(text, "automatic: auto\n"));
+  const car plain = accept("length: 5");
+  assert_non_null(
+      strstr(yaml_of(ot_schema_write(&schema, SMALL, &plain, &arena)), "title: null\n"));
 }
 
 static void places_follow_the_values(void **state) {

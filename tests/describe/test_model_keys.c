@@ -132,6 +132,24 @@ static void a_model_written_as_keys_reads_back_the_same(void **state) {
   }
 }
 
+static void exports_say_what_other_readers_need(void **state) {
+  (void)state;
+  const ot_model qwen = load_preset("qwen3-8b");
+  const ot_model mistral = load_preset("mistral-7b");
+  const ot_model gpt2 = load_preset("gpt2");
+  const ot_node *tree = ot_model_write_config(&qwen, &arena);
+  assert_int_equal(ot_node_count(ot_node_child(tree, "layer_types")), 36);
+  assert_string_equal(ot_node_find(tree, "rope_parameters.rope_theta")->text, "1000000.0");
+  assert_string_equal(ot_node_find(tree, "architectures.0")->text, "Qwen3ForCausalLM");
+  assert_string_equal(ot_node_find(tree, "torch_dtype")->text, "bfloat16");
+  tree = ot_model_write_config(&mistral, &arena);
+  assert_null(ot_node_child(tree, "layer_types"));
+  assert_string_equal(ot_node_child(tree, "sliding_window")->text, "4096");
+  tree = ot_model_write_config(&gpt2, &arena);
+  assert_string_equal(ot_node_child(tree, "n_embd")->text, "768");
+  assert_null(ot_node_child(tree, "rope_parameters"));
+}
+
 static void hash_tells_models_apart(void **state) {
   (void)state;
   const ot_model a = load_preset("llama3-8b");
@@ -187,6 +205,10 @@ static void reads_rotary_parameters_of_both_majors(void **state) {
       "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
   assert_true(linear.rope.type == OT_ROPE_LINEAR && linear.rope.factor == 2 &&
               linear.rope.theta == 10000);
+  const ot_model inside = accept(
+      "{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2,"
+      " \"rope_theta\": 777}}");
+  assert_true(inside.rope.theta == 777);
   const ot_model gemma = accept(
       "{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\":"
       " \"linear\", \"factor\": 8, \"rope_theta\": 2e6}, \"sliding_attention\":"
@@ -319,6 +341,7 @@ int main(void) {
       cmocka_unit_test(presets_have_the_published_number_of_parameters),
       cmocka_unit_test(presets_have_no_dropout),
       cmocka_unit_test(a_model_written_as_keys_reads_back_the_same),
+      cmocka_unit_test(exports_say_what_other_readers_need),
       cmocka_unit_test(hash_tells_models_apart),
       cmocka_unit_test(families_fix_what_no_key_says),
       cmocka_unit_test(gemma_has_five_local_layers_for_a_global_one),
