@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares BLAS libraries on the matrix products of a GPT-2 124M step (docs/blas.md).
+// usage: blas THREADS REPEATS LIBRARY...      for example: blas 2 7 /usr/lib/.../libopenblas.so.0
+// Each library is loaded apart and measured in two ways, taking turns: "own", its own threads on
+// the whole product, and "cut", one serial call for each of our threads on a band of rows, as
+// src/ops/matrix_cpu.c does it. GFLOP/s by the wall (median), then by processor time, which other
+// programs disturb less: per thread, and waiting counts. A library needs cblas_sgemm or dnnl_sgemm.
+#include <dlfcn.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_LIBRARIES = 8, MAX_REPEATS = 101, NUM_MODES = 2, ROW_UNIT = 16, CHUNK_ROWS = 640 };
+enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
+
+typedef void (*cblas_function)(int order, int form_a, int form_b, int rows, int columns, int depth,
+                               float alpha, const float *a, int a_stride, const float *b,
+                               int b_stride, float beta, float *c, int c_stride);
+typedef int (*dnnl_function)(char form_a, char form_b, int64_t rows, int64_t columns, int64_t depth,
+                             float alpha, const float *a, int64_t a_stride, const float *b,
+                             int64_t b_stride, float beta, float *c, int64_t c_stride);
+
+typedef struct library {
+  const char *name;
+  cblas_function cblas;
+  dnnl_function dnnl;
+  void (*set_threads)(int threads);           // OpenBLAS
+  void (*set_threads_wide)(int64_t threads);  // BLIS
+} library;
+
+// c = a b with the forms of y = x w^T ('y'), dx = dy w ('x') and dw = dy^T x ('w').
+typedef struct product {
+  char form;
+  int rows, columns, depth;
+} product;
+
+typedef struct operands {
+  float *a, *b, *c;
+} operands;
+
+typedef struct sample {
+  double wall_s[MAX_REPEATS], cpu_s[MAX_REPEATS];
+} sample;
+
+static double seconds(clockid_t clock) {
+  struct timespec t;
+  clock_gettime(clock, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static library library_open(const char *path) {
+  library l = {.name = path};
+  void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (!handle) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(3);
+  }
+  *(void **)&l.cblas = dlsym(handle, "cblas_sgemm");
+  *(void **)&l.dnnl = dlsym(handle, "dnnl_sgemm");
+  *(void **)&l.set_threads = dlsym(handle, "openblas_set_num_threads");
+  *(void **)&l.set_threads_wide = dlsym(handle, "bli_thread_set_num_threads");
+  if (!l.cblas && !l.dnnl) {
+    fprintf(stderr, "%s has neither cblas_sgemm nor dnnl_sgemm\n", path);
+    exit(2);
+  }
+  return l;
+}
+
+static void threads_set(const library *l, int threads) {
+  if (l->set_threads) l->set_threads(threads);
+  if (l->set_threads_wide) l->set_threads_wide(threads);
+  omp_set_num_threads(threads);
+}
+
+static void multiply(const library *l, const product *p, operands o) {
+  const int a_stride = p->form == 'w' ? p->rows : p->depth;
+  const int b_stride = p->form == 'y' ? p->depth : p->columns;
+  if (l->cblas) {
+    l->cblas(ROW_MAJOR, p->form == 'w' ? TRANSPOSE : NO_TRANSPOSE,
+             p->form == 'y' ? TRANSPOSE : NO_TRANSPOSE, p->rows, p->columns, p->depth, 1, o.a,
+             a_stride, o.b, b_stride, 0, o.c, p->columns);
+  } else {
+    l->dnnl(p->form == 'w' ? 'T' : 'N', p->form == 'y' ? 'T' : 'N', p->rows, p->columns, p->depth,
+            1, o.a, a_stride, o.b, b_stride, 0, o.c, p->columns);
+  }
+}
+
+// Rows [begin, end) of c, as a product whose strides are those of the whole.
+static void multiply_band(const library *l, const product *p, operands o, int begin, int end) {
+  const int a_stride = p->form == 'w' ? p->rows : p->depth;
+  const int b_stride = p->form == 'y' ? p->depth : p->columns;
+  const float *const a = p->form == 'w' ? o.a + begin : o.a + (int64_t)begin * a_stride;
+  float *const c = o.c + (int64_t)begin * p->columns;
+  if (l->cblas) {
+    l->cblas(ROW_MAJOR, p->form == 'w' ? TRANSPOSE : NO_TRANSPOSE,
+             p->form == 'y' ? TRANSPOSE : NO_TRANSPOSE, end - begin, p->columns, p->depth, 1, a,
+             a_stride, o.b, b_stride, 0, c, p->columns);
+  } else {
+    l->dnnl(p->form == 'w' ? 'T' : 'N', p->form == 'y' ? 'T' : 'N', end - begin, p->columns,
+            p->depth, 1, a, a_stride, o.b, b_stride, 0, c, p->columns);
+  }
+}
+
+static void multiply_cut(const library *l, const product *p, operands o, int threads) {
+  const int units = (p->rows + ROW_UNIT - 1) / ROW_UNIT;
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+  for (int i = 0; i < threads; i++) {
+    const int begin = units * i / threads * ROW_UNIT;
+    const int end = units * (i + 1) / threads * ROW_UNIT;
+    multiply_band(l, p, o, begin, end < p->rows ? end : p->rows);
+  }
+}
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a;
+  const double y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+  qsort(values, (size_t)n, sizeof *values, compare);
+  return values[n / 2];
+}
+
+typedef struct settings {
+  int threads, repeats, num_libraries;
+  library libraries[MAX_LIBRARIES];
+  operands memory;
+} settings;
+
+static void measure(const settings *s, const product *p, int library_index, int mode, sample *times,
+                    int repeat) {
+  const library *const l = &s->libraries[library_index];
+  threads_set(l, mode == 0 ? s->threads : 1);
+  const double wall = seconds(CLOCK_MONOTONIC);
+  const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  if (mode == 0) {
+    multiply(l, p, s->memory);
+  } else {
+    multiply_cut(l, p, s->memory, s->threads);
+  }
+  times->wall_s[repeat] = seconds(CLOCK_MONOTONIC) - wall;
+  times->cpu_s[repeat] = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+}
+
+static void report(const settings *s, const product *p) {
+  static sample times[MAX_LIBRARIES][NUM_MODES];
+  for (int r = -1; r < s->repeats; r++) {
+    for (int i = 0; i < s->num_libraries * NUM_MODES; i++) {
+      const int l = i / NUM_MODES, mode = i % NUM_MODES;
+      measure(s, p, l, mode, &times[l][mode], r < 0 ? 0 : r);
+    }
+  }
+  const double giga = 2e-9 * p->rows * p->columns * p->depth;
+  printf("%s %6d x %6d x %6d ",
+         p->form == 'y'   ? "y "
+         : p->form == 'x' ? "dx"
+                          : "dw",
+         p->rows, p->columns, p->depth);
+  for (int i = 0; i < s->num_libraries * NUM_MODES; i++) {
+    printf(" %6.0f", giga / median(times[i / NUM_MODES][i % NUM_MODES].wall_s, s->repeats));
+  }
+  printf("  |");
+  for (int i = 0; i < s->num_libraries * NUM_MODES; i++) {
+    printf(" %6.1f", giga / median(times[i / NUM_MODES][i % NUM_MODES].cpu_s, s->repeats));
+  }
+  printf("\n");
+  fflush(stdout);
+}
+
+static float *filled(int64_t n) {
+  float *const data = aligned_alloc(64, (size_t)(4 * n + 63) / 64 * 64);
+  if (!data) exit(3);
+  for (int64_t i = 0; i < n; i++) data[i] = (float)(i * 2654435761u >> 7 & 1023) / 1024 - 0.5f;
+  return data;
+}
+
+int main(int argc, char **argv) {
+  static const int widths[][2] = {{2304, 768}, {768, 768}, {3072, 768}, {768, 3072}, {50257, 768}};
+  static settings s;
+  if (argc < 4 || argc - 3 > MAX_LIBRARIES) {
+    fprintf(stderr, "usage: blas THREADS REPEATS LIBRARY...  (at most %d)\n", MAX_LIBRARIES);
+    return 2;
+  }
+  s.threads = atoi(argv[1]);
+  s.repeats = atoi(argv[2]);
+  if (s.threads < 1 || s.repeats < 1 || s.repeats > MAX_REPEATS) return 2;
+  for (int i = 3; i < argc; i++) {
+    s.libraries[s.num_libraries] = library_open(argv[i]);
+    printf("%d: %s\n", ++s.num_libraries, argv[i]);
+  }
+  const int64_t largest = (int64_t)50257 * 1024;
+  s.memory = (operands){filled(largest), filled(largest), filled(largest)};
+  printf("%-26s GFLOP/s by the wall, then by processor time; own and cut of each library\n", "");
+  for (int tokens = 4096; tokens >= 1024; tokens /= 4) {
+    for (int i = 0; i < 15; i++) {
+      const int O = widths[i / 3][0], C = widths[i / 3][1];
+      const int R = O == 50257 ? CHUNK_ROWS : tokens;
+      if (O == 50257 && tokens == 1024) continue;
+      const product forms[] = {{'y', R, O, C}, {'x', R, C, O}, {'w', O, C, R}};
+      report(&s, &forms[i % 3]);
+    }
+  }
+  return 0;
+}
