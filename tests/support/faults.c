@@ -27,6 +27,37 @@ int faults_count(void) { return calls; }
 
 void faults_short_writes(long bytes) { write_limit = bytes; }
 
+enum { EVENTS_MAX = 4096 };
+static faults_event events[EVENTS_MAX];
+static int num_events;
+static bool watching;
+
+void faults_watch(void) {
+  num_events = 0;
+  watching = true;
+}
+
+const faults_event *faults_events(int *count) {
+  watching = false;
+  *count = num_events;
+  return events;
+}
+
+static void note(faults_kind kind, const char *path) {
+  if (!watching || num_events == EVENTS_MAX) return;
+  faults_event *const event = &events[num_events++];
+  event->kind = kind;
+  snprintf(event->path, sizeof event->path, "%s", path);
+}
+
+static void note_file(faults_kind kind, int file) {
+  char link[64], path[512];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  path[length > 0 ? length : 0] = '\0';
+  note(kind, path);
+}
+
 static bool fails(void) {
   if (++calls != failing_call) return false;
   if (failing_error == 0) _exit(0);
@@ -53,19 +84,24 @@ int open(const char *path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  return fails() ? -1 : real(path, flags, mode);
+  if (fails()) return -1;
+  if ((flags & O_CREAT) != 0) note(FAULTS_CREATE, path);
+  return real(path, flags, mode);
 }
 
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) {
   REAL(write_function, "pwrite");
   if (fails()) return -1;
+  note_file(FAULTS_WRITE, file);
   const size_t part = write_limit > 0 && bytes > (size_t)write_limit ? (size_t)write_limit : bytes;
   return real(file, data, part, offset);
 }
 
 int fsync(int file) {
   REAL(file_function, "fsync");
-  return fails() ? -1 : real(file);
+  if (fails()) return -1;
+  note_file(FAULTS_SYNC, file);
+  return real(file);
 }
 
 // The descriptor is gone even when close reports an error.
@@ -81,13 +117,17 @@ int close(int file) {
 
 int rename(const char *from, const char *to) {
   REAL(rename_function, "rename");
-  return fails() ? -1 : real(from, to);
+  if (fails()) return -1;
+  note(FAULTS_RENAME, from);
+  return real(from, to);
 }
 
 int renameat2(int from_directory, const char *from, int to_directory, const char *to,
               unsigned flags) {
   REAL(rename_at_function, "renameat2");
-  return fails() ? -1 : real(from_directory, from, to_directory, to, flags);
+  if (fails()) return -1;
+  note(FAULTS_RENAME, from);
+  return real(from_directory, from, to_directory, to, flags);
 }
 
 int mkdir(const char *path, mode_t mode) {

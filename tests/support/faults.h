@@ -16,3 +16,15 @@ int faults_count(void);
 
 // Every pwrite writes at most `bytes` (0: no limit).
 void faults_short_writes(long bytes);
+
+// What a call did to a file or directory, in the order of the calls since faults_watch.
+typedef enum faults_kind { FAULTS_CREATE, FAULTS_WRITE, FAULTS_SYNC, FAULTS_RENAME } faults_kind;
+typedef struct faults_event {
+  faults_kind kind;
+  char path[512];  // of FAULTS_RENAME: the old name
+} faults_event;
+
+// Starts a record of at most 4096 events; later ones are dropped.
+void faults_watch(void);
+// The record, and how many events it has. Ends it.
+const faults_event *faults_events(int *count);

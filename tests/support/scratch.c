@@ -20,6 +20,10 @@ void scratch_create(char path[SCRATCH_BYTES]) {
   if (root == NULL) root = ot_disk_is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
   snprintf(path, SCRATCH_BYTES, "%s/ot-test-XXXXXX", root);
   assert_non_null(mkdtemp(path));
+  char *const resolved = realpath(path, NULL);
+  assert_non_null(resolved);
+  snprintf(path, SCRATCH_BYTES, "%s", resolved);
+  free(resolved);
 }
 
 void scratch_destroy(const char *path) { assert_int_equal(ot_disk_remove(path), OT_OK); }

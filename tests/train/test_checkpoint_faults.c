@@ -199,11 +199,57 @@ static void survives_a_crash_at_every_call(void **state) {
   assert_true(found_old > 20 && found_new > 4);
 }
 
+// ---- what a power cut would leave ----
+
+// True when `path` is synced between event `from` and event `to`.
+static bool is_synced(const faults_event *events, int from, int to, const char *path) {
+  for (int i = from; i < to; i++)
+    if (events[i].kind == FAULTS_SYNC && strcmp(events[i].path, path) == 0) return true;
+  return false;
+}
+
+static int find_rename(const faults_event *events, int count) {
+  for (int i = 0; i < count; i++)
+    if (events[i].kind == FAULTS_RENAME && strstr(events[i].path, ".partial") != NULL) return i;
+  fail_msg("no rename");
+  return -1;
+}
+
+// The kernel may lose whatever was not synced: contents before the name that makes them count,
+// names in the new directory before that directory's own, and that one before anything is removed.
+static void syncs_contents_names_and_the_rename_in_this_order(void **state) {
+  const fixture *const f = *state;
+  start_over(f);
+  faults_watch();
+  assert_int_equal(save(f, 2, 2), OT_OK);
+  int count;
+  const faults_event *const events = faults_events(&count);
+  const int renamed = find_rename(events, count);
+  char partial[SCRATCH_BYTES + 64];
+  snprintf(partial, sizeof partial, "%s/.step-00000002.partial", f->checkpoints);
+  assert_string_equal(events[renamed].path, partial);
+  int written = 0, last_create = 0;
+  for (int i = 0; i < renamed; i++) {
+    if (events[i].kind == FAULTS_CREATE) last_create = i;
+    if (events[i].kind != FAULTS_WRITE) continue;
+    written++;
+    if (!is_synced(events, i, renamed, events[i].path)) fail_msg("%s not synced", events[i].path);
+  }
+  assert_true(written >= 8);
+  assert_true(is_synced(events, last_create, renamed, partial));
+  int removal = renamed + 1;
+  while (removal < count && events[removal].kind != FAULTS_RENAME) removal++;
+  assert_true(removal < count);  // the old checkpoint going
+  assert_true(is_synced(events, renamed, removal, f->checkpoints));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(keeps_the_old_one_when_any_call_fails, set_up, tear_down),
       cmocka_unit_test_setup_teardown(frees_the_space_of_a_failed_save, set_up, tear_down),
       cmocka_unit_test_setup_teardown(survives_a_crash_at_every_call, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(syncs_contents_names_and_the_rename_in_this_order, set_up,
+                                      tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
