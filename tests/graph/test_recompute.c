@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. What each policy keeps and emits again: by name for a llama layer, by rule for
+// every program of the tiny models. That recompute changes no bit is for test_bits to say.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "graph/recompute.h"
+#include "ops/catalog.h"
+#include "support/tiny_plan.h"
+
+enum { NUM_MODELS = 4, POLICIES = 3 };
+
+static ot_model model_of(int index) {
+  if (index == 0) return tiny_gpt2();
+  if (index == 1) return tiny_llama();
+  if (index == 2) return tiny_gemma();
+  ot_model model = tiny_gpt2();
+  model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0.1;
+  return model;
+}
+
+// A program and the set of each policy.
+typedef struct subject {
+  const ot_program *program;
+  bool is_layer;
+  ot_recompute_set sets[POLICIES];
+} subject;
+
+typedef void (*subject_visitor)(const subject *s);
+
+static void for_each_program(subject_visitor visit) {
+  for (int m = 0; m < NUM_MODELS; m++) {
+    const ot_model model = model_of(m);
+    tiny_plan plan;
+    tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
+    const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
+    for (int i = 0; i < graph->num_blocks; i++) {
+      subject s = {.program = &graph->programs[graph->blocks[i].program],
+                   .is_layer = graph->blocks[i].layer >= 0};
+      for (int policy = 0; policy < POLICIES; policy++) {
+        ot_recompute_build(s.program, (ot_recompute)policy, &plan.arena, &s.sets[policy]);
+      }
+      visit(&s);
+    }
+    tiny_plan_destroy(&plan);
+  }
+}
+
+static int64_t kept_bytes(const ot_program *program, const ot_recompute_set *set) {
+  int64_t bytes = 0;
+  for (int i = 0; i < program->num_values; i++) {
+    if (set->kept[i]) bytes += ot_type_bytes(&program->values[i].type);
+  }
+  return bytes;
+}
+
+// ---- by name ----
+
+// True when `name` is one of the words of `list`.
+static bool is_listed(const char *list, const char *name) {
+  const int64_t length = ot_text_length(name);
+  for (const char *at = list; (at = ot_text_find(at, name)) != NULL; at++) {
+    const bool starts = at == list || at[-1] == ' ';
+    if (starts && (at[length] == ' ' || at[length] == 0)) return true;
+  }
+  return false;
+}
+
+static int count_words(const char *list) {
+  int words = *list ? 1 : 0;
+  for (; *list; list++) words += *list == ' ';
+  return words;
+}
+
+static void expect_kept(const ot_program *program, const ot_recompute_set *set, const char *list) {
+  int kept = 0;
+  for (int i = 0; i < program->num_values; i++) {
+    const char *const name = program->values[i].name;
+    const bool listed = program->values[i].kind == OT_VALUE_ACTIVATION && is_listed(list, name);
+    if (set->kept[i] != listed) fail_msg("%s: kept %d, listed %d", name, set->kept[i], listed);
+    kept += set->kept[i];
+  }
+  assert_int_equal(kept, count_words(list));
+}
+
+static void expect_emitted(const ot_program *program, const ot_recompute_set *set,
+                           const char *list) {
+  for (int i = 0; i < program->num_ops; i++) {
+    if (program->ops[i].part != OT_PART_FORWARD) continue;
+    const char *const name = program->values[program->ops[i].out[0]].name;
+    const bool listed = is_listed(list, name);
+    if (set->emitted[i] != listed) {
+      fail_msg("%s: emitted %d, listed %d", name, set->emitted[i], listed);
+    }
+  }
+  assert_int_equal(set->num_emitted, count_words(list));
+}
+
+// Products need their input, norms theirs and 1/rms, attention q|k|v after rotation, its output and
+// log-sum-exp, the gated activation both halves.
+static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
+  (void)state;
+  tiny_plan plan;
+  const ot_model model = tiny_llama();
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
+  const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
+  const ot_program *const layer = &graph->programs[graph->blocks[1].program];
+  ot_recompute_set set;
+  ot_recompute_build(layer, OT_RECOMPUTE_NONE, &plan.arena, &set);
+  expect_kept(layer, &set,
+              "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
+              "attention.heads.1 attention.output.out mlp_norm.out mlp_norm.out.1 mlp.gate_up.out "
+              "mlp.active");
+  expect_emitted(layer, &set, "");
+
+  ot_recompute_build(layer, OT_RECOMPUTE_SELECTIVE, &plan.arena, &set);
+  expect_kept(layer, &set,
+              "attention.rotated attention.heads attention.heads.1 attention.output.out "
+              "mlp.gate_up.out");
+  expect_emitted(layer, &set, "attention_norm.out mlp_norm.out mlp.active");
+
+  // All of the forward but its last product, which no gradient reads.
+  ot_recompute_build(layer, OT_RECOMPUTE_FULL, &plan.arena, &set);
+  expect_kept(layer, &set, "");
+  expect_emitted(layer, &set,
+                 "attention_norm.out attention.qkv.out attention.rotated attention.heads "
+                 "attention.output.out mlp_norm.out mlp.gate_up.out mlp.active");
+  tiny_plan_destroy(&plan);
+}
+
+// ---- by rule ----
+
+static bool is_activation(const ot_program *program, int value) {
+  return value >= 0 && program->values[value].kind == OT_VALUE_ACTIVATION;
+}
+
+static void expect_inputs(const ot_program *program, const ot_op *op, const bool *there) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    if (!is_activation(program, op->in[i]) || there[op->in[i]]) continue;
+    fail_msg("%s reads %s, which is neither kept nor made again", ot_op_info_of(op->kind)->name,
+             program->values[op->in[i]].name);
+  }
+}
+
+enum { MAX_VALUES = 256 };
+
+// Runs what is emitted again and then the backward over the set of values that are there.
+static void expect_enough(const subject *s) {
+  const ot_program *const program = s->program;
+  assert_true(program->num_values <= MAX_VALUES);
+  for (int policy = 0; policy < POLICIES; policy++) {
+    bool there[MAX_VALUES] = {false};
+    for (int i = 0; i < program->num_values; i++) there[i] = s->sets[policy].kept[i];
+    for (int i = 0; i < program->num_ops; i++) {
+      const ot_op *const op = &program->ops[i];
+      const bool forward = op->part == OT_PART_FORWARD;
+      if (forward && !s->sets[policy].emitted[i]) continue;
+      expect_inputs(program, op, there);
+      for (int k = 0; forward && k < OT_MAX_OUTPUTS; k++) {
+        if (op->out[k] >= 0) there[op->out[k]] = true;
+      }
+    }
+  }
+}
+
+static void the_backward_finds_every_value_it_reads(void **state) {
+  (void)state;
+  for_each_program(expect_enough);
+}
+
+// True when an op that runs after the forward reads `value`.
+static bool is_read(const ot_program *program, const ot_recompute_set *set, int value) {
+  for (int i = 0; i < program->num_ops; i++) {
+    if (program->ops[i].part == OT_PART_FORWARD && !set->emitted[i]) continue;
+    for (int k = 0; k < OT_MAX_INPUTS; k++) {
+      if (program->ops[i].in[k] == value) return true;
+    }
+  }
+  return false;
+}
+
+static void expect_no_waste(const subject *s) {
+  const ot_program *const program = s->program;
+  for (int policy = 0; policy < POLICIES; policy++) {
+    const ot_recompute_set *const set = &s->sets[policy];
+    for (int i = 0; i < program->num_values; i++) {
+      if (set->kept[i] && !is_read(program, set, i)) {
+        fail_msg("policy %d keeps %s for nobody", policy, program->values[i].name);
+      }
+    }
+    for (int i = 0; i < program->num_ops; i++) {
+      bool wanted = !set->emitted[i];
+      for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+        const int value = program->ops[i].out[k];
+        wanted = wanted || (value >= 0 && !set->kept[value] && is_read(program, set, value));
+      }
+      if (!wanted) fail_msg("policy %d emits op %d for nobody", policy, i);
+    }
+  }
+}
+
+static void nothing_is_kept_or_emitted_for_nobody(void **state) {
+  (void)state;
+  for_each_program(expect_no_waste);
+}
+
+static void expect_rules(const subject *s) {
+  const ot_program *const program = s->program;
+  const ot_recompute_set *const none = &s->sets[OT_RECOMPUTE_NONE];
+  const ot_recompute_set *const selective = &s->sets[OT_RECOMPUTE_SELECTIVE];
+  assert_int_equal(none->num_emitted, 0);
+  for (int policy = 0; policy < POLICIES; policy++) {
+    int emitted = 0;
+    for (int i = 0; i < program->num_ops; i++) {
+      if (!s->sets[policy].emitted[i]) continue;
+      const ot_op_info *const info = ot_op_info_of(program->ops[i].kind);
+      assert_int_equal(program->ops[i].part, OT_PART_FORWARD);
+      assert_int_equal(info->class, OT_CLASS_PURE);
+      if (policy == OT_RECOMPUTE_SELECTIVE) assert_true(info->cheap);
+      emitted++;
+    }
+    assert_int_equal(s->sets[policy].num_emitted, emitted);
+  }
+  for (int i = 0; i < program->num_values; i++) {
+    if (selective->kept[i]) assert_true(none->kept[i]);
+  }
+}
+
+static void policies_emit_only_what_they_may(void **state) {
+  (void)state;
+  for_each_program(expect_rules);
+}
+
+static const ot_op *producer_of(const ot_program *program, int value) {
+  for (int i = 0; i < program->num_ops; i++) {
+    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+      if (program->ops[i].out[k] == value) return &program->ops[i];
+    }
+  }
+  return NULL;
+}
+
+static void expect_only_saved_outputs(const subject *s) {
+  const ot_recompute_set *const full = &s->sets[OT_RECOMPUTE_FULL];
+  int kept = 0;
+  for (int i = 0; i < s->program->num_values; i++) {
+    if (!full->kept[i]) continue;
+    assert_int_equal(ot_op_info_of(producer_of(s->program, i)->kind)->class, OT_CLASS_SAVED);
+    kept++;
+  }
+  const bool head = s->program->output < 0;
+  assert_int_equal(kept, head ? 1 : 0);  // the gradient that the head's forward has made
+}
+
+static void full_recompute_keeps_outputs_of_saved_ops_only(void **state) {
+  (void)state;
+  for_each_program(expect_only_saved_outputs);
+}
+
+static void expect_less_memory(const subject *s) {
+  if (!s->is_layer) return;
+  const int64_t none = kept_bytes(s->program, &s->sets[OT_RECOMPUTE_NONE]);
+  const int64_t selective = kept_bytes(s->program, &s->sets[OT_RECOMPUTE_SELECTIVE]);
+  const int64_t full = kept_bytes(s->program, &s->sets[OT_RECOMPUTE_FULL]);
+  assert_true(none > selective);
+  assert_true(selective > full);
+  assert_int_equal(full, 0);
+}
+
+static void layers_keep_less_from_policy_to_policy(void **state) {
+  (void)state;
+  for_each_program(expect_less_memory);
+}
+
+// What is decided here is what the arena has room for.
+static void slots_shrink_from_policy_to_policy(void **state) {
+  (void)state;
+  for (int m = 0; m < NUM_MODELS; m++) {
+    const ot_model model = model_of(m);
+    int64_t slots[POLICIES];
+    for (int policy = 0; policy < POLICIES; policy++) {
+      tiny_plan plan;
+      tiny_plan_create(
+          &model, &(tiny_request){.recompute = (ot_recompute)policy, .micro_batches = 2}, &plan);
+      slots[policy] = ot_schedule_region(&plan.schedule, "slot.layers.0")->bytes;
+      tiny_plan_destroy(&plan);
+    }
+    assert_true(slots[OT_RECOMPUTE_NONE] > slots[OT_RECOMPUTE_SELECTIVE]);
+    assert_true(slots[OT_RECOMPUTE_SELECTIVE] > slots[OT_RECOMPUTE_FULL]);
+    assert_int_equal(slots[OT_RECOMPUTE_FULL], 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_llama_layer_keeps_what_its_gradients_read),
+      cmocka_unit_test(the_backward_finds_every_value_it_reads),
+      cmocka_unit_test(nothing_is_kept_or_emitted_for_nobody),
+      cmocka_unit_test(policies_emit_only_what_they_may),
+      cmocka_unit_test(full_recompute_keeps_outputs_of_saved_ops_only),
+      cmocka_unit_test(layers_keep_less_from_policy_to_policy),
+      cmocka_unit_test(slots_shrink_from_policy_to_policy),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
