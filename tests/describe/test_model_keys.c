@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "device/heap.h"
+#include "support/preset_sizes.h"
 #include "train/tree_file.h"
 
 static ot_heap heap;
@@ -61,51 +62,21 @@ static ot_model load_preset(const char *name) {
   return model;
 }
 
-// Trainable elements as published, or as counted by transformers 5.23 on the public configuration.
-static const struct {
-  const char *name;
-  int64_t parameters;
-} presets[] = {
-    {"gpt2", 124439808},
-    {"gpt2-medium", 354823168},
-    {"gpt2-large", 774030080},
-    {"gpt2-xl", 1557611200},
-    {"gpt3-175b", 174604259328},
-    {"llama2-7b", 6738415616},
-    {"llama2-13b", 13015864320},
-    {"llama2-70b", 68976648192},
-    {"llama3-8b", 8030261248},
-    {"llama3-70b", 70553706496},
-    {"llama3.1-8b", 8030261248},
-    {"llama3.1-70b", 70553706496},
-    {"llama3.1-405b", 405853388800},
-    {"qwen3-0.6b", 596049920},
-    {"qwen3-1.7b", 1720574976},
-    {"qwen3-4b", 4022468096},
-    {"qwen3-8b", 8190735360},
-    {"qwen3-14b", 14768307200},
-    {"qwen3-32b", 32762123264},
-    {"olmo2-7b", 7298617344},
-    {"olmo2-13b", 13716198400},
-    {"mistral-7b", 7241732096},
-    {"gemma3-1b", 999885952},
-};
-
 static void presets_have_the_published_number_of_parameters(void **state) {
   (void)state;
-  for (int i = 0; i < OT_COUNT(presets); i++) {
-    const ot_model model = load_preset(presets[i].name);
+  for (int i = 0; i < preset_count; i++) {
+    const ot_model model = load_preset(preset_sizes[i].name);
     const int64_t counted = ot_model_parameters(&model);
-    if (counted != presets[i].parameters) {
-      fail_msg("%s: %lld", presets[i].name, (long long)counted);
+    if (counted != preset_sizes[i].parameters) {
+      fail_msg("%s: %lld", preset_sizes[i].name, (long long)counted);
     }
   }
 }
 
 static void presets_have_no_dropout(void **state) {
   (void)state;
-  for (int i = 0; i < OT_COUNT(presets); i++) {
-    const ot_model model = load_preset(presets[i].name);
+  for (int i = 0; i < preset_count; i++) {
+    const ot_model model = load_preset(preset_sizes[i].name);
     assert_true(model.attention_dropout == 0 && model.residual_dropout == 0 &&
                 model.embedding_dropout == 0);
   }
@@ -113,13 +84,13 @@ static void presets_have_no_dropout(void **state) {
 
 static void a_model_written_as_keys_reads_back_the_same(void **state) {
   (void)state;
-  for (int i = 0; i < OT_COUNT(presets); i++) {
-    const ot_model model = load_preset(presets[i].name);
+  for (int i = 0; i < preset_count; i++) {
+    const ot_model model = load_preset(preset_sizes[i].name);
     ot_model again;
     ot_model exported;
     assert_int_equal(ot_model_read(ot_model_write(&model, &arena), &arena, &again), OT_OK);
     if (ot_model_read(ot_model_write_config(&model, &arena), &arena, &exported) != OT_OK) {
-      fail_msg("%s: %s", presets[i].name, ot_fail_message());
+      fail_msg("%s: %s", preset_sizes[i].name, ot_fail_message());
     }
     char a[8192];
     char b[8192];

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures.
+#include "support/preset_sizes.h"
+
+const preset_size preset_sizes[] = {
+    {"gpt2", 124439808},
+    {"gpt2-medium", 354823168},
+    {"gpt2-large", 774030080},
+    {"gpt2-xl", 1557611200},
+    {"gpt3-175b", 174604259328},
+    {"llama2-7b", 6738415616},
+    {"llama2-13b", 13015864320},
+    {"llama2-70b", 68976648192},
+    {"llama3-8b", 8030261248},
+    {"llama3-70b", 70553706496},
+    {"llama3.1-8b", 8030261248},
+    {"llama3.1-70b", 70553706496},
+    {"llama3.1-405b", 405853388800},
+    {"qwen3-0.6b", 596049920},
+    {"qwen3-1.7b", 1720574976},
+    {"qwen3-4b", 4022468096},
+    {"qwen3-8b", 8190735360},
+    {"qwen3-14b", 14768307200},
+    {"qwen3-32b", 32762123264},
+    {"olmo2-7b", 7298617344},
+    {"olmo2-13b", 13716198400},
+    {"mistral-7b", 7241732096},
+    {"gemma3-1b", 999885952},
+};
+
+const int preset_count = sizeof preset_sizes / sizeof preset_sizes[0];
