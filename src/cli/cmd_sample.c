@@ -4,17 +4,14 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "cli/model_options.h"
 #include "cli/verbs.h"
-#include "train/encoder.h"
 #include "train/generate.h"
-#include "train/model_files.h"
-#include "train/tokenizer.h"
 
 typedef struct sampling {
   const ot_options *options;
   ot_arena *arena;
-  ot_model_files files;
-  ot_tokenizer *tokenizer;
+  ot_opened_model model;
   ot_instance *instance;
   ot_token_list prompt;
   ot_token_list made;
@@ -23,13 +20,9 @@ typedef struct sampling {
 
 static ot_status encode_prompt(sampling *s) {
   const char *const text = ot_options_text(s->options, "prompt");
-  ot_encoder *encoder = NULL;
-  OT_TRY(ot_encoder_create(s->tokenizer, &encoder));
-  ot_status status = ot_encoder_encode(encoder, text, ot_text_length(text), &s->prompt);
-  ot_encoder_destroy(&encoder);
-  OT_TRY(status);
+  OT_TRY(ot_encoder_encode(s->model.encoder, text, ot_text_length(text), &s->prompt));
   // An empty prompt starts where documents start: behind the token that ends one.
-  const int32_t eos = ot_tokenizer_eos(s->tokenizer);
+  const int32_t eos = ot_tokenizer_eos(s->model.tokenizer);
   if (s->prompt.count == 0 && eos >= 0) return ot_token_list_append(&s->prompt, &eos, 1);
   OT_CHECK(s->prompt.count > 0, OT_USAGE, "the prompt is empty (--prompt)");
   return OT_OK;
@@ -38,7 +31,7 @@ static ot_status encode_prompt(sampling *s) {
 static ot_status create_instance(sampling *s) {
   const int64_t max_tokens = ot_options_integer(s->options, "max-tokens");
   const int64_t positions = s->prompt.count + max_tokens;
-  const ot_model *const model = &s->files.model;
+  const ot_model *const model = &s->model.files.model;
   OT_CHECK(!model->learned_positions || positions <= model->max_positions, OT_USAGE,
            "prompt and --max-tokens make %lld tokens, the model has positions for %lld",
            (long long)positions, (long long)model->max_positions);
@@ -51,13 +44,13 @@ static ot_status create_instance(sampling *s) {
       .storage = OT_F32,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  return ot_model_files_instance(&s->files, &request, &s->instance);
+  return ot_model_files_instance(&s->model.files, &request, &s->instance);
 }
 
 static bool take(void *context, int32_t token) {
   sampling *const s = context;
   int64_t length = 0;
-  const uint8_t *const bytes = ot_tokenizer_bytes(s->tokenizer, token, &length);
+  const uint8_t *const bytes = ot_tokenizer_bytes(s->model.tokenizer, token, &length);
   if (ot_token_list_append(&s->made, &token, 1) != OT_OK) return false;
   if (!s->stream) return true;
   fwrite(bytes, 1, (size_t)length, stdout);
@@ -66,7 +59,7 @@ static bool take(void *context, int32_t token) {
 }
 
 static ot_status decode(const sampling *s, const ot_token_list *list, ot_buffer *text) {
-  return ot_tokenizer_decode(s->tokenizer, list->ids, list->count, text);
+  return ot_tokenizer_decode(s->model.tokenizer, list->ids, list->count, text);
 }
 
 static ot_status print_json(const sampling *s) {
@@ -88,16 +81,9 @@ static ot_status print_json(const sampling *s) {
 }
 
 static ot_status sample(sampling *s) {
-  const char *const path = ot_options_argument(s->options, 0);
-  OT_TRY(ot_model_files_open(path, s->arena, &s->files));
-  const char *tokenizer = ot_options_text(s->options, "tokenizer");
-  if (!tokenizer) tokenizer = s->files.tokenizer;
-  OT_CHECK(tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer", path);
-  OT_TRY(ot_tokenizer_create(tokenizer, &s->tokenizer));
-  const int64_t vocab = ot_tokenizer_vocab_size(s->tokenizer);
-  OT_CHECK(vocab <= s->files.model.vocab_size, OT_USAGE,
-           "the tokenizer has %lld entries, the model only %lld", (long long)vocab,
-           (long long)s->files.model.vocab_size);
+  OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
+  OT_CHECK(s->model.tokenizer, OT_USAGE, "%s holds no tokenizer.json; name one with --tokenizer",
+           s->model.files.path);
   OT_TRY(encode_prompt(s));
   OT_TRY(create_instance(s));
   s->stream = !ot_options_json(s->options);
@@ -108,8 +94,8 @@ static ot_status sample(sampling *s) {
       .max_tokens = ot_options_integer(s->options, "max-tokens"),
       .temperature = ot_options_real(s->options, "temperature"),
       .seed = (uint64_t)ot_options_integer(s->options, "seed"),
-      .stop = ot_tokenizer_eos(s->tokenizer),
-      .vocab_size = vocab,
+      .stop = ot_tokenizer_eos(s->model.tokenizer),
+      .vocab_size = ot_tokenizer_vocab_size(s->model.tokenizer),
   };
   OT_TRY(ot_generate(s->instance, &request, take, s));
   if (!s->stream) return print_json(s);
@@ -123,7 +109,7 @@ static ot_status run(const ot_options *options) {
   sampling s = {.options = options, .arena = &arena};
   const ot_status status = sample(&s);
   ot_instance_destroy(&s.instance);
-  ot_tokenizer_destroy(&s.tokenizer);
+  ot_opened_model_release(&s.model);
   ot_token_list_release(&s.prompt);
   ot_token_list_release(&s.made);
   ot_heap_release(&heap);

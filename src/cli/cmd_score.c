@@ -6,12 +6,10 @@
 #include <string.h>
 
 #include "base/json_writer.h"
+#include "cli/model_options.h"
 #include "cli/verbs.h"
-#include "train/encoder.h"
 #include "train/json_file.h"
-#include "train/model_files.h"
 #include "train/score.h"
-#include "train/tokenizer.h"
 
 // One line of input: its tokens, and the first whose probability was asked for.
 typedef struct item {
@@ -22,10 +20,8 @@ typedef struct item {
 typedef struct scoring {
   const ot_options *options;
   ot_arena *arena;
-  const char *path;  // of the JSONL file
-  ot_model_files files;
-  ot_tokenizer *tokenizer;  // null when the checkpoint has none; only {"tokens"} works then
-  ot_encoder *encoder;
+  const char *path;       // of the JSONL file
+  ot_opened_model model;  // without a tokenizer only {"tokens"} works
   ot_instance *instance;
   item *items;
   int64_t num_items, items_capacity;
@@ -37,10 +33,11 @@ typedef struct scoring {
 
 static ot_status append_text(scoring *s, int64_t line, const json_t *text, item *to) {
   OT_CHECK(json_is_string(text), OT_USAGE, "%s:%ld: a text is not a string", s->path, line);
-  OT_CHECK(s->encoder, OT_USAGE, "%s:%ld: text needs a tokenizer, and %s has none; use --tokenizer",
-           s->path, line, s->files.path);
-  return ot_encoder_encode(s->encoder, json_string_value(text), (int64_t)json_string_length(text),
-                           &to->tokens);
+  OT_CHECK(s->model.encoder, OT_USAGE,
+           "%s:%ld: text needs a tokenizer, and %s has none; use --tokenizer", s->path, line,
+           s->model.files.path);
+  return ot_encoder_encode(s->model.encoder, json_string_value(text),
+                           (int64_t)json_string_length(text), &to->tokens);
 }
 
 static ot_status append_ids(scoring *s, int64_t line, const json_t *ids, item *to) {
@@ -48,9 +45,9 @@ static ot_status append_ids(scoring *s, int64_t line, const json_t *ids, item *t
   for (size_t i = 0; i < json_array_size(ids); i++) {
     const json_t *const id = json_array_get(ids, i);
     const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
-    OT_CHECK(value >= 0 && value < s->files.model.vocab_size, OT_USAGE,
+    OT_CHECK(value >= 0 && value < s->model.files.model.vocab_size, OT_USAGE,
              "%s:%ld: tokens[%d] is not an id from 0 to %ld", s->path, line, (int)i,
-             s->files.model.vocab_size - 1);
+             s->model.files.model.vocab_size - 1);
     const int32_t token = (int32_t)value;
     OT_TRY(ot_token_list_append(&to->tokens, &token, 1));
   }
@@ -78,7 +75,7 @@ static ot_status read_object(scoring *s, int64_t line, const json_t *object, ite
                    "\"tokens\"",
                    s->path, line);
   }
-  const ot_model *const model = &s->files.model;
+  const ot_model *const model = &s->model.files.model;
   OT_CHECK(to->tokens.count > 0, OT_USAGE, "%s:%ld: no tokens to score", s->path, line);
   OT_CHECK(to->tokens.count <= model->max_positions, OT_USAGE,
            "%s:%ld: %ld tokens, the model has positions for %ld", s->path, line, to->tokens.count,
@@ -156,7 +153,7 @@ static ot_status score_items(scoring *s) {
       .storage = OT_F32,
       .threads = (int)ot_options_integer(s->options, "threads"),
   };
-  OT_TRY(ot_model_files_instance(&s->files, &request, &s->instance));
+  OT_TRY(ot_model_files_instance(&s->model.files, &request, &s->instance));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
   for (int64_t i = 0; i < s->num_items; i++) {
@@ -169,13 +166,7 @@ static ot_status score_items(scoring *s) {
 }
 
 static ot_status score(scoring *s) {
-  OT_TRY(ot_model_files_open(ot_options_argument(s->options, 0), s->arena, &s->files));
-  const char *tokenizer = ot_options_text(s->options, "tokenizer");
-  if (!tokenizer) tokenizer = s->files.tokenizer;
-  if (tokenizer) {
-    OT_TRY(ot_tokenizer_create(tokenizer, &s->tokenizer));
-    OT_TRY(ot_encoder_create(s->tokenizer, &s->encoder));
-  }
+  OT_TRY(ot_model_options_open(s->options, s->arena, &s->model));
   OT_TRY(read_file(s));
   return score_items(s);
 }
@@ -187,8 +178,7 @@ static ot_status run(const ot_options *options) {
   const ot_status status = score(&s);
   for (int64_t i = 0; i < s.num_items; i++) ot_token_list_release(&s.items[i].tokens);
   ot_instance_destroy(&s.instance);
-  ot_encoder_destroy(&s.encoder);
-  ot_tokenizer_destroy(&s.tokenizer);
+  ot_opened_model_release(&s.model);
   ot_heap_release(&heap);
   return status;
 }

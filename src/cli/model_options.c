@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trained model from the command line.
+#include "cli/model_options.h"
+
+ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
+                                ot_opened_model *model) {
+  OT_TRY(ot_model_files_open(ot_options_argument(options, 0), arena, &model->files));
+  const char *const named = ot_options_text(options, "tokenizer");
+  const char *const path = named ? named : model->files.tokenizer;
+  if (!path) return OT_OK;
+  OT_TRY(ot_tokenizer_create(path, &model->tokenizer));
+  const int64_t vocab = ot_tokenizer_vocab_size(model->tokenizer);
+  OT_CHECK(vocab <= model->files.model.vocab_size, OT_USAGE,
+           "the tokenizer has %ld entries, the model only %ld (%s)", vocab,
+           model->files.model.vocab_size, path);
+  return ot_encoder_create(model->tokenizer, &model->encoder);
+}
+
+void ot_opened_model_release(ot_opened_model *model) {
+  ot_encoder_destroy(&model->encoder);
+  ot_tokenizer_destroy(&model->tokenizer);
+}
