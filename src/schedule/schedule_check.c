@@ -132,9 +132,23 @@ static ot_status check_range(checker *c, const ot_access *access) {
   return OT_OK;
 }
 
+// An entry may wait for an earlier one only, and segments and lanes must be there.
+static ot_status check_entries(const ot_schedule *schedule, const ot_order *order) {
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_entry *const entry = &order->entries[i];
+    OT_CHECK(entry->wait < i, OT_BUG, "schedule: entry %d waits for entry %d, which comes later", i,
+             entry->wait);
+    OT_CHECK(entry->segment >= 0 && entry->segment < schedule->num_segments, OT_BUG,
+             "schedule: entry %d plays segment %d of %d", i, entry->segment,
+             schedule->num_segments);
+  }
+  return OT_OK;
+}
+
 static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *arena) {
   checker c = {.schedule = schedule, .order = &schedule->orders[order], .arena = arena};
   ot_access_list list;
+  OT_TRY(check_entries(schedule, c.order));
   ot_access_list_build(schedule, order, arena, &list);
   int64_t next = 0;
   for (int64_t i = 0; i < list.count; i = next) {

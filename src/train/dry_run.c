@@ -81,6 +81,7 @@ static ot_status dry_run(const ot_loop_request *request, ot_arena *arena) {
   ot_instance_request wanted;
   ot_graph graphs[OT_MODES];
   ot_schedule schedule;
+  OT_TRY(ot_run_check_training(run));
   OT_TRY(ot_trainer_request(run, counts, MAX_COUNTS, &wanted));
   OT_TRY(ot_instance_plan(&wanted, arena, graphs, &schedule));
   OT_TRY(ot_schedule_check(&schedule, arena));

@@ -10,7 +10,6 @@
 #include "base/text_builder.h"
 #include "train/learning_rate.h"
 #include "train/sampler.h"
-#include "train/tokenizer.h"
 
 struct ot_feed {
   const ot_run *run;
@@ -169,10 +168,7 @@ ot_status ot_feed_validation(ot_feed *feed, int set, int64_t first, ot_rows *row
   return OT_OK;
 }
 
-const char *ot_feed_tokenizer_json(const ot_feed *feed, int64_t *bytes) {
-  *bytes = 0;
-  return feed->tokenizer ? ot_tokenizer_json(feed->tokenizer, bytes) : NULL;
-}
+const ot_tokenizer *ot_feed_tokenizer(const ot_feed *feed) { return feed->tokenizer; }
 
 // ---- for people ----
 

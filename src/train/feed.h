@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "describe/run.h"
+#include "train/tokenizer.h"
 
 // A micro-batch on the host: B sequences of T tokens, R = B*T.
 typedef struct ot_rows {
@@ -35,8 +36,8 @@ int64_t ot_feed_validation_rows(const ot_feed *feed, int set);
 // Rows [first, first + B) of a validation set; those behind its end are wholly masked.
 ot_status ot_feed_validation(ot_feed *feed, int set, int64_t first, ot_rows *rows);
 
-// Text of the run's tokenizer.json, or null.
-const char *ot_feed_tokenizer_json(const ot_feed *feed, int64_t *bytes);
+// The run's tokenizer, or null. Valid until destroy.
+const ot_tokenizer *ot_feed_tokenizer(const ot_feed *feed);
 
 // The first sequence of `rows` as text with its ids, masked targets and document starts marked.
 ot_status ot_feed_decode(const ot_feed *feed, const ot_rows *rows, ot_arena *arena,

@@ -85,6 +85,7 @@ static ot_status create(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
   int counts[MAX_COUNTS];
   ot_instance_request request;
+  OT_TRY(ot_run_check_training(run));
   OT_TRY(ot_trainer_request(run, counts, MAX_COUNTS, &request));
   OT_TRY(ot_feed_create(run, &trainer->feed));
   OT_TRY(ot_rows_create(run->batch.micro_batch_size, run->data.sequence_length, &trainer->rows));
@@ -221,11 +222,11 @@ ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
 // ---- state ----
 
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
-  ot_state_request request = {.path = path,
-                              .run = trainer->run,
-                              .settings = trainer->settings,
-                              .position = trainer->position};
-  request.tokenizer_json = ot_feed_tokenizer_json(trainer->feed, &request.tokenizer_bytes);
+  const ot_state_request request = {.path = path,
+                                    .run = trainer->run,
+                                    .settings = trainer->settings,
+                                    .tokenizer = ot_feed_tokenizer(trainer->feed),
+                                    .position = trainer->position};
   return ot_training_state_save(trainer->instance, &request);
 }
 

@@ -2,7 +2,7 @@
 // Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (weights in full precision).
 #include "train/training_state.h"
 
-#include "describe/model_keys.h"
+#include "train/hf_texts.h"
 #include "train/weights_instance.h"
 
 typedef struct state_kind {
@@ -51,17 +51,17 @@ static ot_weight_export export_of(const state_view *v, const char *prefix, ot_pa
 
 // ---- save ----
 
-static ot_checkpoint_text json_text(ot_arena *arena, const char *name, const ot_node *node) {
+static const char *json_text(ot_arena *arena, const ot_node *node) {
   ot_json_writer writer = ot_json_begin(arena, 2);
   ot_node_write_json(node, NULL, &writer);
-  return (ot_checkpoint_text){.name = name, .text = writer.text, .bytes = writer.length};
+  return writer.text;
 }
 
 static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena) {
   const ot_run_parallel *const p = &request->run->parallel;
   return (ot_manifest){
       .step = request->position.step,
-      .config = json_text(arena, "", request->settings).text,
+      .config = json_text(arena, request->settings),
       .mesh = {.pp = p->pp,
                .vpp = p->vpp,
                .dp_replicate = p->dp_replicate,
@@ -92,20 +92,15 @@ static ot_status save(state_view *v, const ot_state_request *request) {
     num_optimizer += count;
   }
   const ot_manifest manifest = manifest_of(request, v->arena);
-  ot_checkpoint_text texts[2];
-  int num_texts = 0;
-  texts[num_texts++] =
-      json_text(v->arena, "config.json", ot_model_write_config(&request->run->model, v->arena));
-  if (request->tokenizer_json) {
-    texts[num_texts++] =
-        (ot_checkpoint_text){"tokenizer.json", request->tokenizer_json, request->tokenizer_bytes};
-  }
+  ot_hf_texts texts;
+  OT_TRY(ot_hf_texts_build(v->arena, &request->run->model, weights->dtype, request->tokenizer,
+                           &texts));
   const ot_checkpoint_content content = {.num_model = num_model,
                                          .model = model,
                                          .num_optimizer = num_optimizer,
                                          .optimizer = optimizer,
-                                         .num_texts = num_texts,
-                                         .texts = texts,
+                                         .num_texts = texts.count,
+                                         .texts = texts.text,
                                          .manifest = &manifest};
   return ot_checkpoint_write(request->path, &content);
 }

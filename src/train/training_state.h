@@ -6,6 +6,7 @@
 #include "base/tree.h"
 #include "train/checkpoint.h"
 #include "train/instance.h"
+#include "train/tokenizer.h"
 
 // Where a run stands between two steps.
 typedef struct ot_position {
@@ -17,9 +18,8 @@ typedef struct ot_position {
 typedef struct ot_state_request {
   const char *path;  // the checkpoint's directory
   const ot_run *run;
-  const ot_node *settings;     // resolved configuration (ot_config_load)
-  const char *tokenizer_json;  // text, or null
-  int64_t tokenizer_bytes;
+  const ot_node *settings;        // resolved configuration (ot_config_load)
+  const ot_tokenizer *tokenizer;  // or null
   ot_position position;
 } ot_state_request;
 

@@ -109,6 +109,16 @@ static void rejects_a_buffer_outside_the_arena(void **state) {
   tiny_plan_destroy(&plan);
 }
 
+static void rejects_an_entry_that_waits_for_a_later_one(void **state) {
+  (void)state;
+  tiny_plan plan;
+  const ot_model model = tiny_llama();
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
+  find_entry(&plan, OT_PHASE_FORWARD, 1, 0)->wait = 1000;
+  expect_refusal(&plan, "which comes later");
+  tiny_plan_destroy(&plan);
+}
+
 // Moves every transient base of every entry in turn onto a wrong, but mapped, place.
 static void rejects_every_shifted_base(void **state) {
   (void)state;
@@ -150,6 +160,7 @@ int main(void) {
       cmocka_unit_test(rejects_an_order_without_its_forward),
       cmocka_unit_test(rejects_micro_batches_that_add_out_of_order),
       cmocka_unit_test(rejects_a_buffer_outside_the_arena),
+      cmocka_unit_test(rejects_an_entry_that_waits_for_a_later_one),
       cmocka_unit_test(rejects_every_shifted_base),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
