@@ -54,6 +54,16 @@ for other in b c d; do
   done
 done
 
+# Dropout masks depend on the sample and the element only: not on recompute, not on the micro-batch.
+dropout="model={model_type: gpt2, vocab_size: 257, n_embd: 24, n_layer: 2, n_head: 3, n_positions: 64, resid_pdrop: 0.1, attn_pdrop: 0.1, embd_pdrop: 0.1}"
+"$orthant" train run.yaml --set output=e --set "$dropout" 2>/dev/null
+"$orthant" train run.yaml --set output=f --set "$dropout" --set parallel.recompute=full 2>/dev/null
+"$orthant" train run.yaml --set output=g --set "$dropout" --set batch.micro_batch_size=3 2>/dev/null
+cmp e/checkpoints/step-00000006/model.safetensors f/checkpoints/step-00000006/model.safetensors
+near=$(paste <(losses e/metrics.jsonl) <(losses g/metrics.jsonl) |
+  awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4) bad = 1 } END { print bad ? "no" : "yes" }')
+[ "$near" = yes ] || fail "dropout depends on the micro-batch size"
+
 # Resuming after each step.
 for k in 1 2 3 4 5; do
   mkdir -p r$k/checkpoints
