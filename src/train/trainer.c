@@ -54,10 +54,20 @@ static ot_status check_precision(const ot_run_precision *precision) {
   return OT_OK;
 }
 
+// What the settings can say and this build cannot do yet.
+static ot_status check_supported(const ot_run *run) {
+  OT_CHECK(
+      run->audit.every == 0 && run->audit.num_checks == 0, OT_ENVIRONMENT,
+      "audit: this build trains without audits (leave audit.every at 0 and audit.checks empty)");
+  OT_CHECK(!run->checkpoint.async, OT_ENVIRONMENT,
+           "checkpoint: async=true is not there in this build (try false)");
+  return check_precision(&run->precision);
+}
+
 ot_status ot_trainer_request(const ot_run *run, int *micro_batches, int capacity,
                              ot_instance_request *request) {
   int num = 0;
-  OT_TRY(check_precision(&run->precision));
+  OT_TRY(check_supported(run));
   OT_TRY(add_count(run->batch.global_batch_size, run, micro_batches, capacity, &num));
   for (int64_t i = 0; i < run->batch.num_ramp; i++) {
     const int64_t size = run->batch.ramp[i].global_batch_size;
