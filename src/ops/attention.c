@@ -8,7 +8,7 @@ enum {
   KEY_UNIT = 8,
   VECTOR_BYTES = 64,
   UNITS_A_THREAD = 4,        // forward: units for each thread, so that the last one waits little
-  BACKWARD_UNITS_LEAST = 16  // backward: a property of the shape alone, since parts join in order
+  BACKWARD_UNITS_LEAST = 8  // backward: a property of the shape alone, since parts join in order
 };
 
 static ot_status check_attributes(const char *op, const ot_op_attributes *a, int64_t rows) {
