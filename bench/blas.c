@@ -131,9 +131,10 @@ typedef struct settings {
   operands memory;
 } settings;
 
-static void measure(const settings *s, const product *p, int library_index, int mode, sample *times,
-                    int repeat) {
-  const library *const l = &s->libraries[library_index];
+// Way `way` of the settings: library way / NUM_MODES, own (0) or cut (1).
+static void measure(const settings *s, const product *p, int way, sample *times, int repeat) {
+  const int mode = way % NUM_MODES;
+  const library *const l = &s->libraries[way / NUM_MODES];
   threads_set(l, mode == 0 ? s->threads : 1);
   const double wall = seconds(CLOCK_MONOTONIC);
   const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -150,8 +151,7 @@ static void report(const settings *s, const product *p) {
   static sample times[MAX_LIBRARIES][NUM_MODES];
   for (int r = -1; r < s->repeats; r++) {
     for (int i = 0; i < s->num_libraries * NUM_MODES; i++) {
-      const int l = i / NUM_MODES, mode = i % NUM_MODES;
-      measure(s, p, l, mode, &times[l][mode], r < 0 ? 0 : r);
+      measure(s, p, i, &times[i / NUM_MODES][i % NUM_MODES], r < 0 ? 0 : r);
     }
   }
   const double giga = 2e-9 * p->rows * p->columns * p->depth;

@@ -7,7 +7,7 @@
 enum {
   KEY_UNIT = 8,
   VECTOR_BYTES = 64,
-  UNITS_A_THREAD = 4,        // forward: units for each thread, so that the last one waits little
+  UNITS_A_THREAD = 4,       // forward: units for each thread, so that the last one waits little
   BACKWARD_UNITS_LEAST = 8  // backward: a property of the shape alone, since parts join in order
 };
 
