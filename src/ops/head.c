@@ -5,7 +5,7 @@
 #include "ops/operands.h"
 
 enum {
-  LOGITS_ELEMENTS = 1 << 25,  // of a chunk, when it is chosen here
+  LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
   LEAST_CHUNK_ROWS = 64,
   BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
   BLOCK_UNIT = 64,
