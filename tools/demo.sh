@@ -67,7 +67,7 @@ data:
   tokenizer: tokenizer.json
   sequence_length: 256
   validation_tokens: 64k
-batch: {global_batch_size: 16, micro_batch_size: 16}
+batch: {global_batch_size: 8, micro_batch_size: 8}
 optimizer: {lr: 3e-3, weight_decay: 0.1}
 learning_rate: {warmup_steps: 40, decay: cosine, min: 1e-4}
 checkpoint: {every: 0}
