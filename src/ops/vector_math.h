@@ -63,7 +63,8 @@ static inline ot_exp_parts_f32 ot_exp_reduce_f32(float x) {
   q = q * r + 0x1.555674p-5f;
   q = q * r + 0x1.5554bp-3f;
   q = q * r + 0x1.fffffep-2f;
-  return (ot_exp_parts_f32){.exponent = ot_bits_f32(shifted) - 0x4b400000, .em1 = r + r * r * q};
+  return (ot_exp_parts_f32){.exponent = (int32_t)((uint32_t)ot_bits_f32(shifted) - 0x4b400000u),
+                            .em1 = r + r * r * q};
 }
 
 static inline ot_exp_parts_f64 ot_exp_reduce_f64(double x) {
@@ -81,8 +82,9 @@ static inline ot_exp_parts_f64 ot_exp_reduce_f64(double x) {
   q = q * r + 0x1.55555555522b3p-5;
   q = q * r + 0x1.5555555555539p-3;
   q = q * r + 0x1.0000000000005p-1;
-  return (ot_exp_parts_f64){.exponent = ot_bits_f64(shifted) - 0x4338000000000000,
-                            .em1 = r + r * r * q};
+  return (ot_exp_parts_f64){
+      .exponent = (int64_t)((uint64_t)ot_bits_f64(shifted) - 0x4338000000000000u),
+      .em1 = r + r * r * q};
 }
 
 // 2^exponent for the exponents of normal numbers.
@@ -156,7 +158,7 @@ static inline double ot_sigmoid_f64(double x) { return 1.0 / (1.0 + ot_exp_f64(-
 static inline float ot_log_f32(float x) {
   const int denormal = x < 0x1p-126f;
   const int32_t bits = ot_bits_f32(denormal ? x * 0x1p23f : x);
-  const int32_t exponent = (bits - 0x3f3504f3) >> 23;
+  const int32_t exponent = (int32_t)((uint32_t)bits - 0x3f3504f3u) >> 23;
   const float f = ot_from_bits_f32((int32_t)((uint32_t)bits - ((uint32_t)exponent << 23))) - 1.0f;
   const float n = (float)(exponent - (denormal ? 23 : 0));
   const float s = f / (2.0f + f);
@@ -174,7 +176,7 @@ static inline double ot_log_f64(double x) {
   const int denormal = x < 0x1p-1022;
   const int64_t bits = ot_bits_f64(denormal ? x * 0x1p52 : x);
   // From the upper word alone: 64-bit arithmetic shifts are rare in vector units.
-  const int32_t exponent = ((int32_t)((uint64_t)bits >> 32) - 0x3fe6a09e) >> 20;
+  const int32_t exponent = (int32_t)((uint32_t)((uint64_t)bits >> 32) - 0x3fe6a09eu) >> 20;
   const double f =
       ot_from_bits_f64((int64_t)((uint64_t)bits - ((uint64_t)(int64_t)exponent << 52))) - 1.0;
   const double n = (double)(exponent - (denormal ? 52 : 0));
