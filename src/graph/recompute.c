@@ -32,8 +32,9 @@ static bool any_output(const ot_op *op, const bool *marked) {
   return false;
 }
 
-// A cheap op is worth emitting again when that makes nothing else to be kept: the backward reads its
-// inputs in any case. Chains of cheap ops are not followed: their first input would be kept instead.
+// A cheap op is worth emitting again when that makes nothing else to be kept: the backward reads
+// its inputs in any case. Chains of cheap ops are not followed: their first input would be kept
+// instead.
 static bool worth_emitting(const ot_program *program, const ot_op *op, const bool *needed) {
   return ot_op_info_of(op->kind)->cheap && inputs_there(program, op, needed);
 }
