@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ops/catalog.h"
+#include "ops/operands.h"
 
 enum { BUCKET_ALIGNMENT = 32 };  // elements; 64 bytes or more for every storage type
 
@@ -65,7 +66,7 @@ int ot_builder_batch(ot_builder *builder, ot_batch_field field) {
 }
 
 int ot_builder_scalar(ot_builder *builder, ot_step_scalar scalar, const char *name) {
-  const ot_tensor_type one = {.dtype = OT_F64, .rank = 1, .dim = {1}};
+  const ot_tensor_type one = ot_type_vector(OT_F64, 1);
   return ot_builder_external(builder, OT_VALUE_SCALAR, (int)scalar, name, one);
 }
 

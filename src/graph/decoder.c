@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "graph/differentiate.h"
 #include "graph/hf_names.h"
+#include "ops/operands.h"
 
 static const ot_model *model_of(const ot_builder *b) { return b->graph->request.model; }
 
@@ -207,7 +208,7 @@ static void append_to_cache(ot_builder *b, int qkv, int *cache) {
 
 static int max_logit(ot_builder *b) {
   if (!training(b)) return -1;
-  const ot_tensor_type one = {.dtype = OT_F64, .rank = 1, .dim = {1}};
+  const ot_tensor_type one = ot_type_vector(OT_F64, 1);
   return ot_builder_external(b, OT_VALUE_STATISTIC, OT_STATISTIC_MAX_LOGIT, "max_logit", one);
 }
 
@@ -290,7 +291,7 @@ static ot_tensor_type hidden_type(const ot_builder *b) {
 // The largest |x| that leaves the block, for the health metrics of training.
 static void watch(ot_builder *b, int x) {
   if (!training(b)) return;
-  const ot_tensor_type one = {.dtype = OT_F64, .rank = 1, .dim = {1}};
+  const ot_tensor_type one = ot_type_vector(OT_F64, 1);
   const int statistic = ot_builder_external(b, OT_VALUE_STATISTIC, OT_STATISTIC_MAX_ACTIVATION,
                                             "max_activation", one);
   const ot_op_attributes attributes = ot_builder_attributes(b);

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ops/catalog.h"
+#include "ops/operands.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
 
@@ -25,10 +26,6 @@ int ot_update_first_part(const ot_graph *graph, int block) {
 }
 
 // ---- tasks ----
-
-static ot_tensor_type f64_type(int64_t n) {
-  return (ot_tensor_type){.dtype = OT_F64, .rank = 1, .dim = {n}};
-}
 
 static ot_operand at(ot_base base, int64_t offset, ot_tensor_type type) {
   return (ot_operand){.base = base, .value = -1, .offset = offset, .type = type};
@@ -65,7 +62,7 @@ static void append(ot_segment *segment, ot_task *task) {
 static void append_zero(const ot_graph *graph, ot_base base, int64_t offset, int64_t n,
                         ot_segment *segment) {
   ot_task task = plain_task(graph, OT_OP_ZERO);
-  task.out[0] = at(base, offset, f64_type(n));
+  task.out[0] = at(base, offset, ot_type_vector(OT_F64, n));
   append(segment, &task);
 }
 
@@ -95,10 +92,6 @@ void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment
   segment->hash = ot_segment_hash(segment);
 }
 
-static ot_tensor_type flat_type(ot_dtype dtype, int64_t n) {
-  return (ot_tensor_type){.dtype = dtype, .rank = 1, .dim = {n}};
-}
-
 void ot_update_tie(const ot_graph *graph, int user, ot_arena *arena, ot_segment *segment) {
   const ot_block *const block = &graph->blocks[user];
   const ot_dtype dtype = graph->request.compute;
@@ -107,7 +100,7 @@ void ot_update_tie(const ot_graph *graph, int user, ot_arena *arena, ot_segment 
     const ot_parameter *const use = &graph->parameters[block->first_parameter + i];
     if (use->tied_to < 0) continue;
     const ot_parameter *const owner = &graph->parameters[use->tied_to];
-    const ot_tensor_type type = flat_type(dtype, ot_parameter_elements(use));
+    const ot_tensor_type type = ot_type_vector(dtype, ot_parameter_elements(use));
     ot_task task = plain_task(graph, OT_OP_ADD);
     task.in[0] = at(OT_BASE_GRADIENT, owner->offset * ot_dtype_bytes(dtype), type);
     task.in[1] = at(OT_BASE_TIED_GRADIENT, use->offset * ot_dtype_bytes(dtype), type);
@@ -155,9 +148,9 @@ static void append_norm(const part_view *view, void *context) {
   update_context *const c = context;
   const ot_dtype dtype = c->graph->request.compute;
   ot_task task = plain_task(c->graph, OT_OP_SUM_SQUARES);
-  task.in[0] =
-      at(OT_BASE_GRADIENT, view->element * ot_dtype_bytes(dtype), flat_type(dtype, view->elements));
-  task.out[0] = at(OT_BASE_SQUARES, view->index * 8, f64_type(1));
+  task.in[0] = at(OT_BASE_GRADIENT, view->element * ot_dtype_bytes(dtype),
+                  ot_type_vector(dtype, view->elements));
+  task.out[0] = at(OT_BASE_SQUARES, view->index * 8, ot_type_vector(OT_F64, 1));
   append(c->segment, &task);
 }
 
@@ -173,9 +166,10 @@ void ot_update_clip(const ot_graph *graph, double clip, ot_arena *arena, ot_segm
   begin(segment, "clip", OT_PHASE_CLIP, 1, arena);
   ot_task task = plain_task(graph, OT_OP_CLIP_FACTOR);
   task.attributes.clip = clip;
-  task.in[0] = at(OT_BASE_SQUARES, 0, f64_type(ot_update_first_part(graph, graph->num_blocks)));
-  task.out[0] = at(OT_BASE_SCALAR, OT_SCALAR_GRADIENT_NORM * 8, f64_type(1));
-  task.out[1] = at(OT_BASE_SCALAR, OT_SCALAR_CLIP_FACTOR * 8, f64_type(1));
+  task.in[0] = at(OT_BASE_SQUARES, 0,
+                  ot_type_vector(OT_F64, ot_update_first_part(graph, graph->num_blocks)));
+  task.out[0] = at(OT_BASE_SCALAR, OT_SCALAR_GRADIENT_NORM * 8, ot_type_vector(OT_F64, 1));
+  task.out[1] = at(OT_BASE_SCALAR, OT_SCALAR_CLIP_FACTOR * 8, ot_type_vector(OT_F64, 1));
   append(segment, &task);
   segment->hash = ot_segment_hash(segment);
 }
@@ -218,22 +212,21 @@ static void append_update(const part_view *view, void *context) {
   task.attributes.beta2 = muon ? 0 : run->optimizer.betas[1];
   set_rates(run, view, &task.attributes);
 
-  ot_tensor_type type = flat_type(compute, view->elements);
+  ot_tensor_type type = ot_type_vector(compute, view->elements);
   if (muon) {
-    type = (ot_tensor_type){
-        .dtype = compute, .rank = 2, .dim = {view->part->rows, view->parameter->cols}};
+    type = ot_type_matrix(compute, view->part->rows, view->parameter->cols);
   }
   ot_tensor_type weight_type = type;
   weight_type.dtype = storage;
   const int64_t wide = view->element * ot_dtype_bytes(compute);
   int out = 0;
   task.in[0] = at(OT_BASE_GRADIENT, wide, type);
-  task.in[1] = at(OT_BASE_SCALAR, 0, f64_type(OT_STEP_SCALARS));
+  task.in[1] = at(OT_BASE_SCALAR, 0, ot_type_vector(OT_F64, OT_STEP_SCALARS));
   task.out[out++] = at(OT_BASE_WEIGHT, view->element * ot_dtype_bytes(storage), weight_type);
   task.out[out++] = at(OT_BASE_MOMENT_1, wide, type);
   if (!muon) task.out[out++] = at(OT_BASE_MOMENT_2, wide, type);
   if (storage != compute) task.out[out] = at(OT_BASE_MASTER, wide, type);
-  task.out[out + 1] = at(OT_BASE_UPDATES, view->index * 16, f64_type(2));
+  task.out[out + 1] = at(OT_BASE_UPDATES, view->index * 16, ot_type_vector(OT_F64, 2));
   append(c->segment, &task);
 }
 
