@@ -12,3 +12,28 @@ typedef enum ot_activation {
 
 // How HF's rope_type turns head_dim and theta into frequencies.
 typedef enum ot_rope_type { OT_ROPE_DEFAULT, OT_ROPE_LINEAR, OT_ROPE_LLAMA3 } ot_rope_type;
+
+// Who takes part in a communication: the groups of ranks that a step needs. A rank is in one group
+// of each kind; groups that would hold it alone are not made. Two kinds may have the same members:
+// what runs beside each other must not share a group, or its calls could pass each other.
+typedef enum ot_group_kind {
+  OT_GROUP_WORLD,        // all ranks
+  OT_GROUP_TENSOR,       // tp: activations inside a block
+  OT_GROUP_CONTEXT,      // cp: keys and values inside a block
+  OT_GROUP_STAGES,       // pp: activations and their gradients between stages
+  OT_GROUP_GATHER,       // dp_shard: weights on their way to ranks that lack them
+  OT_GROUP_SHARD,        // dp_shard (dp_replicate when there is none): gradients
+  OT_GROUP_CONTEXT_SUM,  // cp: gradients
+  OT_GROUP_REPLICATE,    // dp_replicate across shard domains: gradients of pieces
+  OT_GROUP_TENSOR_SUM,   // tp: gradients of parameters that all of tp use
+  OT_GROUP_KV_SUM,       // ranks of tp that hold copies of one kv head: their gradients
+  OT_GROUP_TIED,         // first and last stage: gradients of a tied embedding
+  OT_GROUP_TOKENS,       // cp x dp: all who train on different tokens
+  OT_GROUP_KINDS,
+} ot_group_kind;
+
+// How attention sees a sequence that is cut over the ranks of cp.
+typedef enum ot_context_parallel {
+  OT_CONTEXT_RING,     // keys and values travel around; zig-zag pieces r and 2c-1-r
+  OT_CONTEXT_ULYSSES,  // all-to-all to whole sequences of some heads; contiguous pieces
+} ot_context_parallel;

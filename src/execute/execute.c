@@ -139,6 +139,9 @@ static void run_task(const ot_executor *executor, const ot_entry *entry, int ind
     case OT_TASK_COMPUTE:
       run_compute(executor, entry, index);
       return;
+    case OT_TASK_COLLECTIVE:
+    case OT_TASK_SEND:
+    case OT_TASK_RECEIVE:
     case OT_TASK_KINDS:
       break;
   }

@@ -18,6 +18,13 @@ typedef enum ot_mode {
   OT_MODES,
 } ot_mode;
 
+// Which part of each block a rank works on. All zero: the whole of it.
+typedef struct ot_split {
+  int tp, tp_index;  // heads, MLP columns, vocabulary; between them rows of the micro-batch
+  int cp, cp_index;  // pieces of each sequence
+  ot_context_parallel context;
+} ot_split;
+
 // What is built.
 typedef struct ot_graph_request {
   const ot_model *model;  // kept; must outlive the graph
@@ -30,6 +37,7 @@ typedef struct ot_graph_request {
   int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
   int threads;               // of each kernel
   uint64_t seed;             // of dropout
+  ot_split split;
 } ot_graph_request;
 
 typedef struct ot_block {

@@ -99,7 +99,10 @@ void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *pa
         .rows = slices[i].rows,
         .hf_first = shared ? row : 0,
         .hf_rows = shared ? parameter->rows : slices[i].rows,
+        .hf_cols = parameter->cols,
         .transposed = conv1d && parameter->rank == 2,
+        .sum_group = -1,
+        .counted = true,
     };
     row += slices[i].rows;
   }

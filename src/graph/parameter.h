@@ -17,12 +17,19 @@ typedef enum ot_parameter_kind {
 typedef enum ot_initial { OT_INITIAL_NORMAL, OT_INITIAL_ZERO, OT_INITIAL_ONE } ot_initial;
 
 // One slice: rows [first_row, first_row + rows) of the parameter are the entries
-// [hf_first, hf_first + rows) along the output dimension, of size hf_rows, of tensor `hf_name`.
+// [hf_first, hf_first + rows) along the output dimension, of size hf_rows, of tensor `hf_name`, and
+// of those the columns [hf_first_col, hf_first_col + cols of the parameter) of hf_cols. Where a
+// tensor is split over tp, a rank's parameter holds its rows or its columns only.
 typedef struct ot_parameter_part {
   const char *hf_name;
   int64_t first_row, rows;
   int64_t hf_first, hf_rows;
+  int64_t hf_first_col, hf_cols;
   bool transposed;  // HF stores [in, out] (GPT-2's Conv1D); never for vectors
+  int sum_group;    // ot_group_kind whose ranks hold copies of this part and use them on different
+                    // values, so that its gradient is a sum over them; -1: none (data and context
+                    // parallel ranks aside, over which every gradient is a sum)
+  bool counted;     // this rank counts the part (norms, files): the first that holds the copy
 } ot_parameter_part;
 
 typedef struct ot_parameter {
@@ -30,7 +37,7 @@ typedef struct ot_parameter {
   int block;           // index of the block whose bucket holds it
   int64_t offset;      // elements from the start of the bucket; a multiple of 32
   int rank;            // 1 or 2
-  int64_t rows, cols;  // cols = 1 for vectors
+  int64_t rows, cols;  // of this rank; cols = 1 for vectors
   ot_parameter_kind kind;
   ot_initial initial;
   double initial_std;  // of OT_INITIAL_NORMAL

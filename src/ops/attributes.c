@@ -51,6 +51,18 @@ static const attribute_field fields[] = {
     {"beta1", FIELD_DOUBLE, offsetof(ot_op_attributes, beta1)},
     {"beta2", FIELD_DOUBLE, offsetof(ot_op_attributes, beta2)},
     {"clip", FIELD_DOUBLE, offsetof(ot_op_attributes, clip)},
+    {"group", FIELD_INT, offsetof(ot_op_attributes, group)},
+    {"group_size", FIELD_INT, offsetof(ot_op_attributes, group_size)},
+    {"group_index", FIELD_INT, offsetof(ot_op_attributes, group_index)},
+    {"peer", FIELD_INT, offsetof(ot_op_attributes, peer)},
+    {"tag", FIELD_INT, offsetof(ot_op_attributes, tag)},
+    {"sum_on_wire", FIELD_BOOL, offsetof(ot_op_attributes, sum_on_wire)},
+    {"context_size", FIELD_INT, offsetof(ot_op_attributes, context_size)},
+    {"context_index", FIELD_INT, offsetof(ot_op_attributes, context_index)},
+    {"key_index", FIELD_INT, offsetof(ot_op_attributes, key_index)},
+    {"first_row", FIELD_INT64, offsetof(ot_op_attributes, first_row)},
+    {"first_head", FIELD_INT64, offsetof(ot_op_attributes, first_head)},
+    {"first_vocab", FIELD_INT64, offsetof(ot_op_attributes, first_vocab)},
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };

@@ -7,6 +7,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention.h"
+#include "ops/collective.h"
 #include "ops/decode.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
@@ -54,6 +55,13 @@ static const ot_op_info *const rows[] = {
     [OT_OP_CLIP_FACTOR] = &ot_clip_factor_info,
     [OT_OP_ADAMW] = &ot_adamw_info,
     [OT_OP_MUON] = &ot_muon_info,
+    [OT_OP_ALL_GATHER] = &ot_all_gather_info,
+    [OT_OP_REDUCE_SCATTER] = &ot_reduce_scatter_info,
+    [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,
+    [OT_OP_ALL_TO_ALL] = &ot_all_to_all_info,
+    [OT_OP_SHIFT] = &ot_shift_info,
+    [OT_OP_SEND] = &ot_send_info,
+    [OT_OP_RECEIVE] = &ot_receive_info,
 };
 static_assert(sizeof rows / sizeof rows[0] == OT_OP_COUNT, "one row for each op kind");
 

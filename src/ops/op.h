@@ -81,6 +81,14 @@ typedef enum ot_op_kind {
   OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
                       // -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
   OT_OP_MUON,         // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
+  // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
+  OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
+  OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
+  OT_OP_ALL_REDUCE,      // x -> y: the sum over ranks                     (in place)
+  OT_OP_ALL_TO_ALL,      // x[k,...] -> y[k,...]: y[j] = block group_index of rank j's x
+  OT_OP_SHIFT,           // x -> y: x of the rank before, around the group
+  OT_OP_SEND,            // x ->    to rank `peer` of the group
+  OT_OP_RECEIVE,         // -> y    from rank `peer` of the group
   OT_OP_COUNT,
 } ot_op_kind;
 
@@ -129,6 +137,19 @@ typedef struct ot_op_attributes {
   double weight_decay;              // decoupled, times the learning rate
   double beta1, beta2;              // adamw; muon: beta1 is its momentum
   double clip;                      // 0 = off
+  // Communication: which group, how large, and where this rank is in it.
+  ot_group_kind group;
+  int group_size, group_index;
+  int peer;          // send, receive: index in the group
+  int tag;           // send, receive: tells messages between two ranks apart
+  bool sum_on_wire;  // reductions round each partial sum to the type that travels
+  // What part of the whole this rank works on; zero on one rank.
+  int context_size;     // cp: the sequence is cut over so many ranks (0 and 1: whole)
+  int context_index;    // piece of the queries, or of all rows
+  int key_index;        // attention_block: piece of the keys and values
+  int64_t first_row;    // of the rows in the micro-batch of this rank of cp (dropout)
+  int64_t first_head;   // of the query heads in all heads (attention dropout)
+  int64_t first_vocab;  // embedding, head: id of the first row of the table
 } ot_op_attributes;
 
 // Shape and type of one operand. rank 0 marks an absent optional operand.

@@ -17,6 +17,7 @@ bool ot_base_is_defined(ot_base base) {
   switch (base) {
     case OT_BASE_WEIGHT:
     case OT_BASE_TIED:
+    case OT_BASE_WEIGHT_PIECE:
     case OT_BASE_MOMENT_1:
     case OT_BASE_MOMENT_2:
     case OT_BASE_MASTER:
@@ -27,8 +28,11 @@ bool ot_base_is_defined(ot_base base) {
       return true;
     case OT_BASE_NONE:
     case OT_BASE_GRADIENT:
+    case OT_BASE_GRADIENT_PIECE:
     case OT_BASE_TIED_GRADIENT:
     case OT_BASE_SLOT:
+    case OT_BASE_SLOT_LONG:
+    case OT_BASE_SLOT_WEIGHT:
     case OT_BASE_INPUT:
     case OT_BASE_OUTPUT:
     case OT_BASE_D_OUTPUT:
@@ -61,6 +65,8 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
       key[3] = 0;
       break;
     case OT_BASE_SLOT:
+    case OT_BASE_SLOT_LONG:
+    case OT_BASE_SLOT_WEIGHT:
       break;
     case OT_BASE_SCRATCH:
       key[0] += entry->phase == OT_PHASE_FORWARD ? OT_BASES : 0;
@@ -70,6 +76,8 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
     case OT_BASE_TIED:
     case OT_BASE_GRADIENT:
     case OT_BASE_TIED_GRADIENT:
+    case OT_BASE_WEIGHT_PIECE:
+    case OT_BASE_GRADIENT_PIECE:
     case OT_BASE_MOMENT_1:
     case OT_BASE_MOMENT_2:
     case OT_BASE_MASTER:

@@ -91,9 +91,9 @@ ot_entry *ot_build_add_entry(ot_build *b, ot_order *order, int segment, int bloc
                       .lane = OT_LANE_COMPUTE,
                       .segment = segment,
                       .block = block,
-                      .micro_batch = -1,
-                      .wait = -1};
+                      .micro_batch = -1};
   for (int i = 0; i < OT_BASES; i++) entry->base[i] = -1;
+  for (int i = 0; i < OT_LANES; i++) entry->wait[i] = -1;
   entry->base[OT_BASE_SCALAR] = b->scalars;
   entry->base[OT_BASE_CONSTANT] = b->constants;
   return entry;

@@ -10,23 +10,28 @@
 #include "ops/catalog.h"
 
 static const char *const phase_names[] = {
-    [OT_PHASE_SETUP] = "setup", [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
-    [OT_PHASE_RECOMPUTE] = "R", [OT_PHASE_INPUT] = "I",       [OT_PHASE_WEIGHT] = "W",
-    [OT_PHASE_BACKWARD] = "B",  [OT_PHASE_TIE] = "tie",       [OT_PHASE_NORM] = "norm",
-    [OT_PHASE_CLIP] = "clip",   [OT_PHASE_UPDATE] = "update",
+    [OT_PHASE_SETUP] = "setup",   [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
+    [OT_PHASE_RECOMPUTE] = "R",   [OT_PHASE_INPUT] = "I",       [OT_PHASE_WEIGHT] = "W",
+    [OT_PHASE_BACKWARD] = "B",    [OT_PHASE_TIE] = "tie",       [OT_PHASE_NORM] = "norm",
+    [OT_PHASE_CLIP] = "clip",     [OT_PHASE_UPDATE] = "update", [OT_PHASE_GATHER] = "gather",
+    [OT_PHASE_REDUCE] = "reduce", [OT_PHASE_SEND] = "send",     [OT_PHASE_RECEIVE] = "receive",
 };
 static_assert(sizeof phase_names / sizeof phase_names[0] == OT_PHASES, "one name each");
 
 static const char *const base_names[] = {
     [OT_BASE_NONE] = "-",
     [OT_BASE_WEIGHT] = "weight",
+    [OT_BASE_WEIGHT_PIECE] = "weight_piece",
     [OT_BASE_TIED] = "tied",
     [OT_BASE_GRADIENT] = "gradient",
+    [OT_BASE_GRADIENT_PIECE] = "gradient_piece",
     [OT_BASE_TIED_GRADIENT] = "tied_gradient",
     [OT_BASE_MOMENT_1] = "moment_1",
     [OT_BASE_MOMENT_2] = "moment_2",
     [OT_BASE_MASTER] = "master",
     [OT_BASE_SLOT] = "slot",
+    [OT_BASE_SLOT_LONG] = "slot_long",
+    [OT_BASE_SLOT_WEIGHT] = "slot_weight",
     [OT_BASE_INPUT] = "input",
     [OT_BASE_OUTPUT] = "output",
     [OT_BASE_D_OUTPUT] = "d_output",
@@ -48,7 +53,7 @@ const char *ot_phase_name(ot_phase phase) { return phase_names[phase]; }
 const char *ot_base_name(ot_base base) { return base_names[base]; }
 
 const char *ot_lane_name(ot_lane lane) {
-  static const char *const names[] = {"compute", "gather", "reduce", "pipeline"};
+  static const char *const names[] = {"compute", "tensor", "gather", "reduce", "pipeline"};
   static_assert(sizeof names / sizeof names[0] == OT_LANES, "one name each");
   return names[lane];
 }
@@ -141,9 +146,9 @@ uint64_t ot_schedule_hash(const ot_schedule *schedule) {
     const ot_order *const order = &schedule->orders[i];
     for (int k = 0; k < order->num_entries; k++) {
       const ot_entry *const entry = &order->entries[k];
-      const int64_t fields[] = {entry->segment, entry->lane, entry->block, entry->micro_batch,
-                                entry->wait};
+      const int64_t fields[] = {entry->segment, entry->lane, entry->block, entry->micro_batch};
       hash = ot_hash_bytes(hash, fields, sizeof fields);
+      hash = ot_hash_bytes(hash, entry->wait, sizeof entry->wait);
       hash = ot_hash_bytes(hash, entry->base, sizeof entry->base);
     }
   }
@@ -176,6 +181,8 @@ static void print_task(const ot_task *task, ot_text_builder *text) {
                     (long long)task->workspace_bytes);
   }
   ot_attributes_print(&task->attributes, text);
+  if (task->lane != OT_LANE_COMPUTE) ot_text_appendf(text, " lane=%s", ot_lane_name(task->lane));
+  if (task->wait >= 0) ot_text_appendf(text, " wait=%d", task->wait);
   ot_text_appendf(text, "\n");
 }
 
@@ -184,7 +191,9 @@ static void print_entry(const ot_schedule *schedule, const ot_entry *entry, ot_t
                   schedule->segments[entry->segment].name);
   if (entry->block >= 0) ot_text_appendf(text, " block=%d", entry->block);
   if (entry->micro_batch >= 0) ot_text_appendf(text, " micro_batch=%d", entry->micro_batch);
-  if (entry->wait >= 0) ot_text_appendf(text, " wait=%d", entry->wait);
+  for (int i = 0; i < OT_LANES; i++) {
+    if (entry->wait[i] >= 0) ot_text_appendf(text, " wait=%d", entry->wait[i]);
+  }
   for (int i = 0; i < OT_BASES; i++) {
     if (entry->base[i] < 0) continue;
     ot_text_appendf(text, " %s=%lld", base_names[i], (long long)entry->base[i]);

@@ -23,13 +23,20 @@
 
 // What a task does. Both interpreters switch over this enumeration without `default`.
 typedef enum ot_task_kind {
-  OT_TASK_COMPUTE,  // run kernel `op` on the operands
+  OT_TASK_COMPUTE,     // run kernel `op` on the operands
+  OT_TASK_COLLECTIVE,  // carry out communication `op` with all ranks of its group
+  OT_TASK_SEND,        // hand in[0] to rank `peer` of the group
+  OT_TASK_RECEIVE,     // take out[0] from rank `peer` of the group
   OT_TASK_KINDS,
 } ot_task_kind;
 
-// Tasks of one lane run in order; lanes run beside each other.
+// Lanes run beside each other. The tasks of a lane start in order and run one after the other, but
+// for the pipeline lane, whose sends and receives are under way together and end as they can.
+// An entry runs on its lane; a task of a compute entry may stand on the tensor lane, where it is
+// started when the entry comes to it, and ended by the first task that waits for it.
 typedef enum ot_lane {
   OT_LANE_COMPUTE,   // kernels
+  OT_LANE_TENSOR,    // collectives inside a block (tp, cp), between the kernels around them
   OT_LANE_GATHER,    // weights on their way to ranks that lack them
   OT_LANE_REDUCE,    // gradients on their way to their owners
   OT_LANE_PIPELINE,  // activations and their gradients between stages
@@ -48,33 +55,41 @@ typedef enum ot_phase {
   OT_PHASE_NORM,       // squared gradient norms, part by part
   OT_PHASE_CLIP,       // the norm and the clip factor
   OT_PHASE_UPDATE,     // optimizer
+  OT_PHASE_GATHER,     // a bucket of weights is put together
+  OT_PHASE_REDUCE,     // a bucket of gradients is summed over ranks
+  OT_PHASE_SEND,       // what crosses a cut of the pipeline leaves
+  OT_PHASE_RECEIVE,    // and comes
   OT_PHASES,
 } ot_phase;
 
 // What an operand's offset counts from; an entry says where each is in the arena.
 typedef enum ot_base {
-  OT_BASE_NONE,           // absent operand
-  OT_BASE_WEIGHT,         // bucket of the block's weights
-  OT_BASE_TIED,           // bucket that holds a tied weight
-  OT_BASE_GRADIENT,       // bucket of the block's accumulators
-  OT_BASE_TIED_GRADIENT,  // bucket that holds the accumulator of a tied use
-  OT_BASE_MOMENT_1,       // first moments (momentum)
-  OT_BASE_MOMENT_2,       // second moments
-  OT_BASE_MASTER,         // full-precision copy of the weights
-  OT_BASE_SLOT,           // what the backward of (block, micro-batch) finds kept
-  OT_BASE_INPUT,          // activation that enters the block
-  OT_BASE_OUTPUT,         // activation that leaves it
-  OT_BASE_D_OUTPUT,       // gradient that enters the block backwards
-  OT_BASE_D_INPUT,        // gradient that leaves it
-  OT_BASE_SCRATCH,        // transients of one segment (or of R and what follows it)
-  OT_BASE_BATCH,          // fields of the micro-batch
-  OT_BASE_CONSTANT,       // tables
-  OT_BASE_SCALAR,         // ot_step_scalar, float64
-  OT_BASE_STATISTIC,      // ot_block_statistic of the block, float64
-  OT_BASE_SQUARES,        // squared gradient norm of each part of the block, float64
-  OT_BASE_UPDATES,        // squared update and weight norm of each part of the block, float64 pairs
-  OT_BASE_CACHE,          // key-value cache of the block
-  OT_BASE_RESULT,         // what score and decode hand out
+  OT_BASE_NONE,            // absent operand
+  OT_BASE_WEIGHT,          // bucket of the block's weights, whole
+  OT_BASE_WEIGHT_PIECE,    // this rank's piece of it
+  OT_BASE_TIED,            // bucket that holds a tied weight
+  OT_BASE_GRADIENT,        // bucket of the block's accumulators
+  OT_BASE_GRADIENT_PIECE,  // this rank's piece of the sum over ranks
+  OT_BASE_TIED_GRADIENT,   // accumulator of a tied use, a bucket of the shape of the owner's
+  OT_BASE_MOMENT_1,        // first moments (momentum)
+  OT_BASE_MOMENT_2,        // second moments
+  OT_BASE_MASTER,          // full-precision copy of the weights
+  OT_BASE_SLOT,            // what F of (block, micro-batch) keeps to the end of I
+  OT_BASE_SLOT_LONG,       // what F keeps to the end of W
+  OT_BASE_SLOT_WEIGHT,     // what I keeps for W
+  OT_BASE_INPUT,           // activation that enters the block
+  OT_BASE_OUTPUT,          // activation that leaves it
+  OT_BASE_D_OUTPUT,        // gradient that enters the block backwards
+  OT_BASE_D_INPUT,         // gradient that leaves it
+  OT_BASE_SCRATCH,         // transients of one segment (or of R and what follows it)
+  OT_BASE_BATCH,           // fields of the micro-batch
+  OT_BASE_CONSTANT,        // tables
+  OT_BASE_SCALAR,          // ot_step_scalar, float64
+  OT_BASE_STATISTIC,       // ot_block_statistic of the block, float64
+  OT_BASE_SQUARES,         // squared gradient norm of each part of the block, float64
+  OT_BASE_UPDATES,  // squared update and weight norm of each part of the block, float64 pairs
+  OT_BASE_CACHE,    // key-value cache of the block
+  OT_BASE_RESULT,   // what score and decode hand out
   OT_BASES,
 } ot_base;
 
@@ -94,6 +109,8 @@ typedef struct ot_task {
   ot_operand out[OT_MAX_OUTPUTS];
   int64_t workspace;  // bytes from OT_BASE_SCRATCH
   int64_t workspace_bytes;
+  int wait;  // earlier task of the segment, on another lane, that must be done first, or -1; tasks
+             // of that lane before it are done then, too
 } ot_task;
 
 typedef struct ot_segment {
@@ -111,7 +128,8 @@ typedef struct ot_entry {
   int segment;
   int block;               // -1 for the whole step
   int micro_batch;         // -1 for the whole step
-  int wait;                // entry on another lane that must be done first, or -1
+  int wait[OT_LANES];      // by lane: entry that must be done first, or -1; with it, all earlier
+                           // entries of its lane (pipeline: that one alone)
   int64_t base[OT_BASES];  // bytes from the start of the arena; -1 where nothing is bound
 } ot_entry;
 
@@ -158,7 +176,16 @@ typedef struct ot_memory_bill {
   int64_t peak_bytes;  // arena
 } ot_memory_bill;
 
+// The ranks that a communication of this rank is among.
+typedef struct ot_group {
+  int size;    // 0 where the schedule has no such group
+  int index;   // of this rank
+  int *ranks;  // [size] world ranks, ascending
+} ot_group;
+
 struct ot_schedule {
+  int rank, ranks;  // of the world
+  ot_group group[OT_GROUP_KINDS];
   int threads;  // of each kernel
   ot_dtype compute;
   int num_segments;

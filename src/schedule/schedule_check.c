@@ -136,8 +136,10 @@ static ot_status check_range(checker *c, const ot_access *access) {
 static ot_status check_entries(const ot_schedule *schedule, const ot_order *order) {
   for (int i = 0; i < order->num_entries; i++) {
     const ot_entry *const entry = &order->entries[i];
-    OT_CHECK(entry->wait < i, OT_BUG, "schedule: entry %d waits for entry %d, which comes later", i,
-             entry->wait);
+    for (int lane = 0; lane < OT_LANES; lane++) {
+      OT_CHECK(entry->wait[lane] < i, OT_BUG,
+               "schedule: entry %d waits for entry %d, which comes later", i, entry->wait[lane]);
+    }
     OT_CHECK(entry->segment >= 0 && entry->segment < schedule->num_segments, OT_BUG,
              "schedule: entry %d plays segment %d of %d", i, entry->segment,
              schedule->num_segments);

@@ -134,6 +134,10 @@ static bool belongs(const ot_segment_request *request, int op) {
     case OT_PHASE_NORM:
     case OT_PHASE_CLIP:
     case OT_PHASE_UPDATE:
+    case OT_PHASE_GATHER:
+    case OT_PHASE_REDUCE:
+    case OT_PHASE_SEND:
+    case OT_PHASE_RECEIVE:
     case OT_PHASES:
       break;
   }
@@ -157,7 +161,8 @@ static ot_task lower(lowering *l, int index) {
   const ot_op *const op = &l->program->ops[index];
   const ot_op_info *const info = ot_op_info_of(op->kind);
   const bool again = l->request->phase == OT_PHASE_RECOMPUTE;
-  ot_task task = {.kind = OT_TASK_COMPUTE, .op = op->kind, .attributes = op->attributes};
+  ot_task task = {
+      .kind = OT_TASK_COMPUTE, .op = op->kind, .attributes = op->attributes, .wait = -1};
   for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i] = operand(l, op->in[i]);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     const bool dropped = again && ((info->effect_outputs >> i) & 1u);
@@ -215,8 +220,8 @@ uint64_t ot_segment_hash(const ot_segment *segment) {
   hash = ot_hash_bytes(hash, head, sizeof head);
   for (int t = 0; t < segment->num_tasks; t++) {
     const ot_task *const task = &segment->tasks[t];
-    const int64_t fields[] = {task->kind, task->lane, task->op, task->workspace,
-                              task->workspace_bytes};
+    const int64_t fields[] = {
+        task->kind, task->lane, task->op, task->workspace, task->workspace_bytes, task->wait};
     hash = ot_hash_bytes(hash, fields, sizeof fields);
     hash = ot_attributes_hash(hash, &task->attributes);
     for (int i = 0; i < OT_MAX_INPUTS; i++) hash = hash_operand(hash, &task->in[i]);

@@ -35,6 +35,7 @@ static ot_task plain_task(const ot_graph *graph, ot_op_kind op) {
   ot_task task = {
       .kind = OT_TASK_COMPUTE,
       .op = op,
+      .wait = -1,
       .attributes = {.threads = graph->request.threads, .compute = graph->request.compute}};
   for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i].value = -1;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) task.out[i].value = -1;

@@ -72,8 +72,10 @@ static ot_status create(simulator *s, int order) {
   s->price_s = ot_arena_array(s->arena, schedule->num_segments + 1, sizeof *s->price_s);
   for (int i = 0; i < played->num_entries; i++) {
     const ot_entry *const entry = &played->entries[i];
-    OT_CHECK(entry->wait < i, OT_BUG, "schedule: entry %d waits for entry %d, which comes later", i,
-             entry->wait);
+    for (int lane = 0; lane < OT_LANES; lane++) {
+      OT_CHECK(entry->wait[lane] < i, OT_BUG,
+               "schedule: entry %d waits for entry %d, which comes later", i, entry->wait[lane]);
+    }
     OT_TRY(bind_segment(s, entry->segment));
   }
   create_timeline(s, order);
@@ -91,6 +93,9 @@ static void run_task(simulator *s, const ot_entry *entry, int index) {
     case OT_TASK_COMPUTE:
       run_compute(s, entry, index);
       return;
+    case OT_TASK_COLLECTIVE:
+    case OT_TASK_SEND:
+    case OT_TASK_RECEIVE:
     case OT_TASK_KINDS:
       break;
   }
@@ -104,8 +109,10 @@ static void record(ot_timeline *timeline, ot_span span) {
 static void run_entry(simulator *s, int index, const ot_entry *entry) {
   const ot_segment *const segment = &s->schedule->segments[entry->segment];
   double *const clock_s = &s->clock_s[entry->lane];
-  const double ready_s = entry->wait >= 0 ? s->end_s[entry->wait] : 0;
-  if (*clock_s < ready_s) *clock_s = ready_s;
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    const double ready_s = entry->wait[lane] >= 0 ? s->end_s[entry->wait[lane]] : 0;
+    if (*clock_s < ready_s) *clock_s = ready_s;
+  }
   for (int i = 0; i < segment->num_tasks; i++) {
     const double before_s = *clock_s;
     run_task(s, entry, i);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "ops/catalog.h"
+#include "ops/collective.h"
 #include "ops/kernels.h"
 #include "ops/operands.h"
 
@@ -17,7 +18,8 @@ static void every_kind_has_a_row_of_its_own(void **state) {
   for (int kind = 0; kind < OT_OP_COUNT; kind++) {
     const ot_op_info *const info = ot_op_info_of((ot_op_kind)kind);
     assert_true(info->num_inputs >= 0 && info->num_inputs <= OT_MAX_INPUTS);
-    assert_true(info->num_outputs > 0 && info->num_outputs <= OT_MAX_OUTPUTS);
+    assert_true(info->num_inputs + info->num_outputs > 0);
+    assert_true(info->num_outputs >= 0 && info->num_outputs <= OT_MAX_OUTPUTS);
     for (const char *c = info->name; *c; c++) assert_true((*c >= 'a' && *c <= 'z') || *c == '_');
     for (int other = 0; other < kind; other++) {
       const ot_op_info *const earlier = ot_op_info_of((ot_op_kind)other);
@@ -30,6 +32,10 @@ static void every_kind_has_a_kernel_for_both_compute_types(void **state) {
   (void)state;
   for (int kind = 0; kind < OT_OP_COUNT; kind++) {
     const char *const name = ot_op_info_of((ot_op_kind)kind)->name;
+    if (ot_op_communicates((ot_op_kind)kind)) {
+      assert_null(ot_kernel_cpu((ot_op_kind)kind, OT_F32));
+      continue;
+    }
     if (!ot_kernel_cpu((ot_op_kind)kind, OT_F32)) fail_msg("%s has no float32 kernel", name);
     if (!ot_kernel_cpu((ot_op_kind)kind, OT_F64)) fail_msg("%s has no float64 kernel", name);
   }
@@ -70,7 +76,9 @@ static void check_step(const ot_op_info *info, const ot_vjp_step *step) {
     const ot_ref ref = step->out[i];
     if (ref.kind == OT_REF_NONE) continue;
     const bool adds = op && (op->accumulated_outputs >> i & 1) != 0;
-    if (!exists(info, ref) || !written(ref) || adds != (ref.kind == OT_REF_ACCUMULATOR)) {
+    const bool either = op && ot_op_communicates(step->op);
+    if (!exists(info, ref) || !written(ref) ||
+        (!either && adds != (ref.kind == OT_REF_ACCUMULATOR))) {
       fail_msg("%s: output %d of a step of its gradient", info->name, i);
     }
   }

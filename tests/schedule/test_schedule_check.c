@@ -114,7 +114,7 @@ static void rejects_an_entry_that_waits_for_a_later_one(void **state) {
   tiny_plan plan;
   const ot_model model = tiny_llama();
   tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
-  find_entry(&plan, OT_PHASE_FORWARD, 1, 0)->wait = 1000;
+  find_entry(&plan, OT_PHASE_FORWARD, 1, 0)->wait[OT_LANE_GATHER] = 1000;
   expect_refusal(&plan, "which comes later");
   tiny_plan_destroy(&plan);
 }

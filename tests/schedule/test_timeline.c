@@ -23,7 +23,8 @@ static ot_timeline_summary summarize(const bar *bars, int count, double total_s)
   ot_entry entries[MAX_BARS] = {{0}};
   ot_span spans[MAX_BARS];
   for (int i = 0; i < count; i++) {
-    entries[i] = (ot_entry){.lane = bars[i].lane, .wait = -1};
+    entries[i] = (ot_entry){.lane = bars[i].lane};
+    for (int lane = 0; lane < OT_LANES; lane++) entries[i].wait[lane] = -1;
     spans[i] = (ot_span){.entry = i, .start_s = bars[i].start_s, .end_s = bars[i].end_s};
   }
   ot_segment segment = {.name = "nothing"};

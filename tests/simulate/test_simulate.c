@@ -237,18 +237,26 @@ static void expect_entry(const paper *p, int entry, double start_s, double end_s
 // compute           [1         ][3     ]                [5             ][8 ]
 // reduce                        [4                     ][7                     ]
 // pipeline  [6                     ]
+// Waits for entry `wait` of lane `on`; for nothing when `wait` is -1.
+static ot_entry entry_of(ot_lane lane, int segment, ot_lane on, int wait) {
+  ot_entry entry = {.lane = lane, .segment = segment};
+  for (int i = 0; i < OT_LANES; i++) entry.wait[i] = -1;
+  entry.wait[on] = wait;
+  return entry;
+}
+
 static void lanes_run_beside_each_other_and_wait(void **state) {
   (void)state;
   ot_entry entries[] = {
-      {.lane = OT_LANE_GATHER, .segment = 1, .wait = -1},    // 0: 0 to 2
-      {.lane = OT_LANE_COMPUTE, .segment = 2, .wait = 0},    // 1: 2 to 5
-      {.lane = OT_LANE_GATHER, .segment = 3, .wait = -1},    // 2: 2 to 6
-      {.lane = OT_LANE_COMPUTE, .segment = 1, .wait = 0},    // 3: 5 to 7, lane busy until 5
-      {.lane = OT_LANE_REDUCE, .segment = 5, .wait = 1},     // 4: 5 to 11
-      {.lane = OT_LANE_COMPUTE, .segment = 3, .wait = 4},    // 5: 11 to 15
-      {.lane = OT_LANE_PIPELINE, .segment = 5, .wait = -1},  // 6: 0 to 6
-      {.lane = OT_LANE_REDUCE, .segment = 5, .wait = 3},     // 7: 11 to 17, lane busy until 11
-      {.lane = OT_LANE_COMPUTE, .segment = 0, .wait = 2},    // 8: 15 to 16
+      entry_of(OT_LANE_GATHER, 1, OT_LANE_COMPUTE, -1),    // 0: 0 to 2
+      entry_of(OT_LANE_COMPUTE, 2, OT_LANE_GATHER, 0),     // 1: 2 to 5
+      entry_of(OT_LANE_GATHER, 3, OT_LANE_COMPUTE, -1),    // 2: 2 to 6
+      entry_of(OT_LANE_COMPUTE, 1, OT_LANE_GATHER, 0),     // 3: 5 to 7, lane busy until 5
+      entry_of(OT_LANE_REDUCE, 5, OT_LANE_COMPUTE, 1),     // 4: 5 to 11
+      entry_of(OT_LANE_COMPUTE, 3, OT_LANE_REDUCE, 4),     // 5: 11 to 15
+      entry_of(OT_LANE_PIPELINE, 5, OT_LANE_COMPUTE, -1),  // 6: 0 to 6
+      entry_of(OT_LANE_REDUCE, 5, OT_LANE_COMPUTE, 3),     // 7: 11 to 17, lane busy until 11
+      entry_of(OT_LANE_COMPUTE, 0, OT_LANE_GATHER, 2),     // 8: 15 to 16
   };
   paper p;
   assert_int_equal(play_by_hand(&p, entries, OT_COUNT(entries)), OT_OK);
@@ -272,11 +280,12 @@ static void lanes_run_beside_each_other_and_wait(void **state) {
 
 static void an_entry_cannot_wait_for_a_later_one(void **state) {
   (void)state;
-  ot_entry entries[] = {{.lane = OT_LANE_COMPUTE, .wait = 1}, {.lane = OT_LANE_GATHER, .wait = -1}};
+  ot_entry entries[] = {entry_of(OT_LANE_COMPUTE, 0, OT_LANE_GATHER, 1),
+                        entry_of(OT_LANE_GATHER, 0, OT_LANE_GATHER, -1)};
   paper p;
   assert_int_equal(play_by_hand(&p, entries, 2), OT_BUG);
   assert_non_null(strstr(ot_fail_message(), "entry 0 waits for entry 1"));
-  entries[0].wait = 0;
+  entries[0].wait[OT_LANE_GATHER] = 0;
   ot_heap_release(&p.heap);
   assert_int_equal(play_by_hand(&p, entries, 2), OT_BUG);
   ot_heap_release(&p.heap);

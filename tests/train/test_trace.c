@@ -86,9 +86,21 @@ static ot_task tasks[] = {
 static ot_segment segments[] = {{.name = "layer_0.F", .num_tasks = 2, .tasks = tasks},
                                 {.name = "update", .num_tasks = 1, .tasks = tasks}};
 static ot_entry entries[] = {
-    {.phase = OT_PHASE_FORWARD, .segment = 0, .block = 1, .micro_batch = 0, .wait = -1},
-    {.phase = OT_PHASE_FORWARD, .segment = 0, .block = 2, .micro_batch = 0, .wait = -1},
-    {.phase = OT_PHASE_UPDATE, .segment = 1, .block = -1, .micro_batch = -1, .wait = -1},
+    {.phase = OT_PHASE_FORWARD,
+     .segment = 0,
+     .block = 1,
+     .micro_batch = 0,
+     .wait = {-1, -1, -1, -1, -1}},
+    {.phase = OT_PHASE_FORWARD,
+     .segment = 0,
+     .block = 2,
+     .micro_batch = 0,
+     .wait = {-1, -1, -1, -1, -1}},
+    {.phase = OT_PHASE_UPDATE,
+     .segment = 1,
+     .block = -1,
+     .micro_batch = -1,
+     .wait = {-1, -1, -1, -1, -1}},
 };
 
 static void nests_tasks_in_their_segments(void **state) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks, groups of ranks, and what they say to each other. One contract, several back ends (threads
+// of this process, MPI), one conformance suite (tests/comm).
+//
+// A rank holds one ot_comm: its end of the world and of every group it is in. Calls are started and
+// make progress on their own, beside compute, until they are done; waiting for one helps it along.
+// Nothing is allocated between create and destroy: staging memory is the caller's (`workspace`).
+//
+// Sums are exact in the sense that matters here: each element is added over ranks in rank order, in
+// the type `sum`, whatever the back end, the number of threads or the time of arrival.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/choices.h"
+#include "base/dtype.h"
+#include "base/status.h"
+
+typedef struct ot_comm ot_comm;
+
+// ---- worlds ----
+
+// What a rank runs. `comm` is its end of the world, without groups but OT_GROUP_WORLD.
+typedef ot_status (*ot_rank_main)(ot_comm *comm, void *context);
+
+// Runs `main` on `ranks` threads of this process, each with an end of one world, and waits for all.
+// The first rank that fails ends the calls of the others (they return OT_RANKS); its status and
+// message are what this returns, with "rank R: " before it. One rank runs on the calling thread.
+// Blocks.
+ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context);
+
+// True when this process was started by an MPI launcher (the variables of Open MPI, MPICH's PMI and
+// Slurm say so) and how many processes that launcher says there are. Local.
+bool ot_comm_launched(int *ranks);
+
+// Joins the processes of MPI_COMM_WORLD, runs `main`, finalises. OT_RANKS when the launcher's size
+// and MPI's differ, OT_ENVIRONMENT when this build has no MPI. When a rank fails, its message is
+// printed by whoever called this on that rank, and all processes end: see ot_comm_abort. Blocks.
+ot_status ot_comm_run_mpi(ot_rank_main main, void *context);
+
+// True when this program was built with MPI.
+bool ot_comm_has_mpi(void);
+
+int ot_comm_rank(const ot_comm *comm);
+int ot_comm_size(const ot_comm *comm);
+// Name of the machine that the rank is on.
+const char *ot_comm_host(const ot_comm *comm);
+// Ranks of the world that share this rank's machine, itself included.
+int ot_comm_local_size(const ot_comm *comm);
+
+// Ends the job: calls of all ranks fail from now on. With MPI the other processes are ended within
+// seconds; `status` is the exit code. For a rank that failed and cannot return to its caller first.
+void ot_comm_abort(ot_comm *comm, ot_status status);
+
+// ---- groups ----
+
+// Makes group `kind` of the world ranks `ranks` [size >= 2], ascending, this rank among them.
+// Collective over the members; all ranks of the world make their groups in the order of kinds.
+ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size);
+
+// Ranks in the group of `kind`; 1 where there is none.
+int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind);
+
+// ---- calls ----
+
+typedef enum ot_comm_kind {
+  OT_COMM_ALL_GATHER,  // receive [size * count] = send [count] of all, in the order of the group
+  OT_COMM_REDUCE_SCATTER,  // receive [count] = sum over ranks of block `index` of send [size *
+                           // count]
+  OT_COMM_ALL_REDUCE,      // receive [count] = sum over ranks of send [count]
+  OT_COMM_ALL_TO_ALL,      // block j of receive [size * count] = block `index` of rank j's send
+  OT_COMM_SHIFT,           // receive [count] = send [count] of rank index-1 (around the group)
+  OT_COMM_SEND,            // send [count] to rank `peer`
+  OT_COMM_RECEIVE,         // receive [count] from rank `peer`
+  OT_COMM_BARRIER,         // nothing but waiting for each other
+  OT_COMM_KINDS,
+} ot_comm_kind;
+
+// One communication. Memory stays the call's until it is done. In place is allowed where block
+// `index` is meant: all_gather with send = receive + index * count, reduce_scatter with receive =
+// send + index * count, all_reduce with send = receive.
+typedef struct ot_comm_call {
+  ot_comm_kind kind;
+  ot_group_kind group;
+  int peer;  // send, receive: index in the group
+  int tag;   // send, receive: which message; [0, 32767]
+  const void *send;
+  void *receive;
+  int64_t count;     // elements, see ot_comm_kind
+  ot_dtype dtype;    // of what travels; fp32, fp64, bf16, i32, i64
+  ot_dtype sum;      // reductions: type of the sum; reduce_scatter: also of `receive`. fp32 or fp64
+                     // for bf16, else equal to dtype
+  bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
+  bool accumulate;   // reduce_scatter: receive += the sum, added last
+  void *workspace;   // [ot_comm_workspace] bytes
+  const char *name;  // for messages: what waits; kept until done
+} ot_comm_call;
+
+// Staging bytes that `call` needs, whatever the back end: reductions and nothing else.
+//   reduce_scatter  size * count elements of dtype
+//   all_reduce      size * ceil(count / size) elements of dtype
+int64_t ot_comm_workspace(const ot_comm_call *call, int group_size);
+
+// A call under way. An open struct so that it can live in whoever started it; must not move.
+typedef struct ot_comm_request {
+  ot_comm_call call;
+  int64_t sequence;  // number of the call in its group (or between the two ranks), from 1
+  struct ot_comm_request *next;
+  int phase;  // private to the back end from here on
+  int pending;
+  int64_t private_words[24];
+} ot_comm_request;
+
+// Starts `call`. Collective over the group (send, receive: the two ranks): members start the calls
+// of a group in one order. Does not block. `request` is in use until done.
+void ot_comm_start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request);
+
+// True when the call is done, its memory free again. Does not block.
+bool ot_comm_done(ot_comm *comm, ot_comm_request *request);
+
+// Waits until it is done. OT_RANKS, naming what did not come and from which rank, when another rank
+// has failed, when every rank waits and nothing can move (a deadlock, told at once by threads), or
+// when ot_comm_set_patience ran out. Blocks.
+ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request);
+
+// Start and wait. Blocks.
+ot_status ot_comm_run(ot_comm *comm, const ot_comm_call *call);
+
+// A thread of this rank is about to block on another thread of the rank (`waits`), or goes on. With
+// this, and nothing else, back ends can tell a deadlock from a long kernel: a rank counts as
+// waiting when all of its threads that could start a call do.
+void ot_comm_set_waiting(ot_comm *comm, bool waits);
+// Another thread of this rank may start calls from now on (`more`), or no longer will.
+void ot_comm_add_thread(ot_comm *comm, bool more);
+
+// Seconds after which a wait gives up, naming the rank, the call and its sequence number that never
+// came; 0 = never (the default).
+void ot_comm_set_patience(ot_comm *comm, double seconds);
+
+// Bytes that this rank has put on the wire since create, by group and kind: (size-1)/size of the
+// whole for all_gather, reduce_scatter and all_to_all, twice that for all_reduce, the whole for
+// shift and send. Counted when a call is started.
+double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind);
+
+// ---- agreement ----
+
+// All ranks return the same: OT_OK when `status` is OT_OK everywhere, else the status and message
+// of the lowest rank that failed ("rank R on HOST: ..."). Collective over the world. Blocks.
+ot_status ot_comm_agree(ot_comm *comm, ot_status status);
+
+// OT_RANKS, naming the ranks that differ and `what`, unless `value` is equal on all ranks of the
+// group. Collective over the group. Blocks.
+ot_status ot_comm_check_equal(ot_comm *comm, ot_group_kind group, uint64_t value, const char *what);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Most groups are an axis of the mesh.
+#include "describe/groups.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+static const struct {
+  const char *name;
+  ot_axis axis;
+} kinds[] = {
+    [OT_GROUP_WORLD] = {"world", OT_AXIS_COUNT},
+    [OT_GROUP_TENSOR] = {"tensor", OT_AXIS_TP},
+    [OT_GROUP_CONTEXT] = {"context", OT_AXIS_CP},
+    [OT_GROUP_STAGES] = {"stages", OT_AXIS_PP},
+    [OT_GROUP_GATHER] = {"gather", OT_AXIS_DP_SHARD},
+    [OT_GROUP_SHARD] = {"shard", OT_AXIS_DP_SHARD},
+    [OT_GROUP_CONTEXT_SUM] = {"context_sum", OT_AXIS_CP},
+    [OT_GROUP_REPLICATE] = {"replicate", OT_AXIS_DP_REPLICATE},
+    [OT_GROUP_TENSOR_SUM] = {"tensor_sum", OT_AXIS_TP},
+    [OT_GROUP_KV_SUM] = {"kv_sum", OT_AXIS_TP},
+    [OT_GROUP_TIED] = {"tied", OT_AXIS_PP},
+    [OT_GROUP_TOKENS] = {"tokens", OT_AXIS_DP_SHARD},
+};
+static_assert(OT_COUNT(kinds) == OT_GROUP_KINDS, "one row each");
+
+const char *ot_group_name(ot_group_kind kind) { return kinds[kind].name; }
+
+ot_axis ot_group_axis(ot_group_kind kind) { return kinds[kind].axis; }
+
+static int run_of_ranks(int first, int stride, int size, int *out) {
+  for (int i = 0; i < size; i++) out[i] = first + i * stride;
+  return size;
+}
+
+// tp ranks i*n .. i*n + n-1 hold copies of one kv head when there are n times more of them.
+static int kv_ranks(const ot_mesh *mesh, int64_t num_kv_heads, int rank, int *out) {
+  const int tp = mesh->degree[OT_AXIS_TP];
+  const int copies = tp > num_kv_heads ? tp / (int)num_kv_heads : 1;
+  return run_of_ranks(rank - rank % tp % copies, 1, copies, out);
+}
+
+// All ranks of the stage that share the rank's position in tp.
+static int token_ranks(const ot_mesh *mesh, int rank, int *out) {
+  const int tp = mesh->degree[OT_AXIS_TP];
+  const int stage = mesh->ranks / mesh->degree[OT_AXIS_PP];
+  return run_of_ranks(rank / stage * stage + rank % tp, tp, stage / tp, out);
+}
+
+static int tied_ranks(const ot_mesh *mesh, int rank, int *out) {
+  const int pp = mesh->degree[OT_AXIS_PP];
+  const int stage = ot_mesh_coordinate(mesh, rank, OT_AXIS_PP);
+  const int stride = mesh->ranks / pp;
+  if (pp == 1 || (stage != 0 && stage != pp - 1)) return run_of_ranks(rank, 1, 1, out);
+  return run_of_ranks(rank % stride, stride * (pp - 1), 2, out);
+}
+
+static int axis_ranks(const ot_mesh *mesh, ot_axis axis, int rank, int *out) {
+  ot_mesh_group(mesh, rank, axis, out);
+  return mesh->degree[axis];
+}
+
+int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads, int rank,
+                   int *out) {
+  const bool sharded = mesh->degree[OT_AXIS_DP_SHARD] > 1;
+  switch (kind) {
+    case OT_GROUP_WORLD:
+      return run_of_ranks(0, 1, mesh->ranks, out);
+    case OT_GROUP_TENSOR:
+    case OT_GROUP_CONTEXT:
+    case OT_GROUP_STAGES:
+    case OT_GROUP_GATHER:
+    case OT_GROUP_CONTEXT_SUM:
+    case OT_GROUP_TENSOR_SUM:
+      return axis_ranks(mesh, kinds[kind].axis, rank, out);
+    case OT_GROUP_SHARD:
+      return axis_ranks(mesh, sharded ? OT_AXIS_DP_SHARD : OT_AXIS_DP_REPLICATE, rank, out);
+    case OT_GROUP_REPLICATE:
+      if (!sharded) return run_of_ranks(rank, 1, 1, out);
+      return axis_ranks(mesh, OT_AXIS_DP_REPLICATE, rank, out);
+    case OT_GROUP_KV_SUM:
+      return kv_ranks(mesh, num_kv_heads, rank, out);
+    case OT_GROUP_TIED:
+      return tied_ranks(mesh, rank, out);
+    case OT_GROUP_TOKENS:
+      return token_ranks(mesh, rank, out);
+    case OT_GROUP_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+int ot_group_index(const int *ranks, int size, int rank) {
+  for (int i = 0; i < size; i++) {
+    if (ranks[i] == rank) return i;
+  }
+  OT_UNREACHABLE();
+}

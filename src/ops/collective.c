@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, staging and transposes of communication.
+#include "ops/collective.h"
+
+#include "ops/operands.h"
+
+static ot_status check_group(const char *op, const ot_op_attributes *a) {
+  OT_CHECK(a->group_size >= 2, OT_BUG, "%s: a group of %d", op, a->group_size);
+  OT_CHECK(a->group_index >= 0 && a->group_index < a->group_size, OT_BUG, "%s: rank %d of %d", op,
+           a->group_index, a->group_size);
+  return OT_OK;
+}
+
+static ot_status check_blocks(const char *op, const ot_op_attributes *a, const ot_tensor_type *x) {
+  OT_TRY(check_group(op, a));
+  OT_CHECK(x->dim[0] % a->group_size == 0, OT_BUG, "%s: %lld rows over %d ranks", op,
+           (long long)x->dim[0], a->group_size);
+  return OT_OK;
+}
+
+static ot_status all_gather_infer(const ot_op_attributes *a, ot_op_types *types) {
+  OT_TRY(check_group("all_gather", a));
+  types->out[0] = types->in[0];
+  types->out[0].dim[0] *= a->group_size;
+  return OT_OK;
+}
+
+static ot_status reduce_scatter_infer(const ot_op_attributes *a, ot_op_types *types) {
+  OT_TRY(check_blocks("reduce_scatter", a, &types->in[0]));
+  ot_tensor_type made = types->in[0];
+  made.dim[0] /= a->group_size;
+  if (ot_type_present(&types->out[0])) made.dtype = types->out[0].dtype;
+  types->out[0] = made;
+  return OT_OK;
+}
+
+static ot_status all_to_all_infer(const ot_op_attributes *a, ot_op_types *types) {
+  OT_TRY(check_blocks("all_to_all", a, &types->in[0]));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_status same_infer(const ot_op_attributes *a, ot_op_types *types) {
+  OT_TRY(check_group("collective", a));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_status send_infer(const ot_op_attributes *a, ot_op_types *types) {
+  (void)types;
+  return check_group("send", a);
+}
+
+static ot_status receive_infer(const ot_op_attributes *a, ot_op_types *types) {
+  (void)types;
+  return check_group("receive", a);
+}
+
+// Blocks of the others on their way to a sum: exchange, then add in rank order.
+static int64_t exchanged_bytes(const ot_op_attributes *a, const ot_op_types *types) {
+  (void)a;
+  return ot_type_bytes(&types->in[0]);
+}
+
+// As a reduce_scatter of the padded vector: one block more.
+static int64_t all_reduce_bytes(const ot_op_attributes *a, const ot_op_types *types) {
+  const int64_t n = ot_type_elements(&types->in[0]);
+  const int64_t block = (n + a->group_size - 1) / a->group_size;
+  return block * a->group_size * ot_dtype_bytes(types->in[0].dtype);
+}
+
+static ot_cost traffic(const ot_op_info *info, const ot_op_attributes *a,
+                       const ot_op_types *types) {
+  return ot_cost_of_traffic(info, a, types, 0);
+}
+
+static ot_cost all_gather_cost(const ot_op_attributes *a, const ot_op_types *types) {
+  return traffic(&ot_all_gather_info, a, types);
+}
+
+static ot_cost reduce_scatter_cost(const ot_op_attributes *a, const ot_op_types *types) {
+  ot_cost cost = traffic(&ot_reduce_scatter_info, a, types);
+  cost.other_flops = (double)ot_type_elements(&types->in[0]);
+  return cost;
+}
+
+static ot_cost all_reduce_cost(const ot_op_attributes *a, const ot_op_types *types) {
+  ot_cost cost = traffic(&ot_all_reduce_info, a, types);
+  cost.other_flops = (double)ot_type_elements(&types->in[0]);
+  return cost;
+}
+
+static ot_cost all_to_all_cost(const ot_op_attributes *a, const ot_op_types *types) {
+  return traffic(&ot_all_to_all_info, a, types);
+}
+
+static ot_cost shift_cost(const ot_op_attributes *a, const ot_op_types *types) {
+  return traffic(&ot_shift_info, a, types);
+}
+
+const ot_op_info ot_all_gather_info = {
+    .name = "all_gather",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .infer = all_gather_infer,
+    .cost = all_gather_cost,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_REDUCE_SCATTER,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_reduce_scatter_info = {
+    .name = "reduce_scatter",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .accumulated_outputs = 1u << 0,
+    .infer = reduce_scatter_infer,
+    .cost = reduce_scatter_cost,
+    .workspace = exchanged_bytes,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_ALL_GATHER,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_all_reduce_info = {
+    .name = "all_reduce",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .in_place = true,
+    .infer = same_infer,
+    .cost = all_reduce_cost,
+    .workspace = all_reduce_bytes,
+};
+
+const ot_op_info ot_all_to_all_info = {
+    .name = "all_to_all",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .infer = all_to_all_infer,
+    .cost = all_to_all_cost,
+    .num_vjp_steps = 1,
+    .vjp = {{.op = OT_OP_ALL_TO_ALL,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}},
+             .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_shift_info = {
+    .name = "shift",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .infer = same_infer,
+    .cost = shift_cost,
+};
+
+const ot_op_info ot_send_info = {
+    .name = "send", .num_inputs = 1, .num_outputs = 0, .infer = send_infer};
+
+const ot_op_info ot_receive_info = {
+    .name = "receive", .num_inputs = 0, .num_outputs = 1, .infer = receive_infer};
+
+bool ot_op_communicates(ot_op_kind kind) {
+  return kind >= OT_OP_ALL_GATHER && kind <= OT_OP_RECEIVE;
+}
+
+double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
+                                const ot_op_types *types) {
+  const double others = (double)(attributes->group_size - 1) / attributes->group_size;
+  const double in = (double)ot_type_bytes(&types->in[0]);
+  const double out = (double)ot_type_bytes(&types->out[0]);
+  if (kind == OT_OP_ALL_GATHER) return others * out;
+  if (kind == OT_OP_REDUCE_SCATTER || kind == OT_OP_ALL_TO_ALL) return others * in;
+  if (kind == OT_OP_ALL_REDUCE) return 2 * others * in;
+  return kind == OT_OP_SHIFT || kind == OT_OP_SEND ? in : 0;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communication as operators: shapes, transposes and staging memory. They have no kernels: the
+// executor hands them to comm/ (comm/comm.h has the semantics), the simulator prices their bytes on
+// links. With k = attributes.group_size:
+//
+//   all_gather      x [r, ...] -> y [k*r, ...]      transpose: reduce_scatter
+//   reduce_scatter  x [k*r, ...] -> acc y [r, ...]  transpose: all_gather; y may be of a wider
+//   type:
+//                   sums are made in y's type, in rank order, unless attributes.sum_on_wire
+//   all_reduce      x -> y, equal types             the transpose of P -> I is a retype
+//   all_to_all      x [k*r, ...] -> y [k*r, ...]    its own transpose
+//   shift           x -> y                          transposed by the composite that uses it
+//   send, receive   at the cuts of a pipeline
+#pragma once
+
+#include "ops/op.h"
+
+extern const ot_op_info ot_all_gather_info;
+extern const ot_op_info ot_reduce_scatter_info;
+extern const ot_op_info ot_all_reduce_info;
+extern const ot_op_info ot_all_to_all_info;
+extern const ot_op_info ot_shift_info;
+extern const ot_op_info ot_send_info;
+extern const ot_op_info ot_receive_info;
+
+// True for the kinds of this file.
+bool ot_op_communicates(ot_op_kind kind);
+
+// Bytes that this rank puts on the wire: (k-1)/k of the whole for all_gather, reduce_scatter and
+// all_to_all, twice that for all_reduce, the whole for shift and send, 0 for receive.
+double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
+                                const ot_op_types *types);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order each stage of a pipeline runs its forwards and backwards: lists of actions, from
+// formulas (docs name the papers), or from a file. Nothing here knows blocks, memory or messages.
+#pragma once
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "describe/run.h"
+
+typedef enum ot_action_kind {
+  OT_ACTION_FORWARD,   // F
+  OT_ACTION_INPUT,     // I: gradients of inputs ("B" in papers that split the backward)
+  OT_ACTION_WEIGHT,    // W: gradients of weights
+  OT_ACTION_BACKWARD,  // I and W at once
+} ot_action_kind;
+
+typedef struct ot_action {
+  ot_action_kind kind;
+  int chunk;  // of the whole model, [0, num_chunks)
+  int micro_batch;
+} ot_action;
+
+typedef struct ot_pipeline_order {
+  int num_ranks, num_chunks, micro_batches;
+  const int *rank_of;   // [num_chunks] as ot_stages
+  bool split;           // I and W apart
+  int *num_actions;     // [num_ranks]
+  ot_action **actions;  // [num_ranks][num_actions]
+} ot_pipeline_order;
+
+typedef struct ot_pipeline_request {
+  ot_pipeline kind;
+  int num_ranks, num_chunks, micro_batches;
+  const int *rank_of;  // kept
+  const char *csv;     // text of a compute order file, or null; then `kind` is not looked at
+} ot_pipeline_request;
+
+// Builds and checks. OT_USAGE where a schedule does not go with the number of micro-batches or
+// chunks, naming the nearest that do.
+ot_status ot_pipeline_order_build(const ot_pipeline_request *request, ot_arena *arena,
+                                  ot_pipeline_order *out);
+
+// Every action of every (chunk, micro-batch) once and on its rank; F, I and W of a chunk by
+// micro-batch; no circle of waiting between ranks. Names the first action that breaks a rule.
+ot_status ot_pipeline_order_check(const ot_pipeline_order *order, ot_arena *arena);

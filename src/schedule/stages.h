@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks each stage of a pipeline holds. The blocks of a model, in order, are cut into
+// num_ranks * vpp chunks; chunk c stands on stage rank_of[c]: c mod pp (looped), or, for zb-v, down
+// and back up (chunk c and chunk 2pp-1-c share a rank).
+#pragma once
+
+#include "describe/run.h"
+#include "graph/graph.h"
+
+typedef struct ot_stages {
+  int num_ranks;           // pp
+  int num_chunks;          // pp * vpp
+  const int *first_block;  // [num_chunks + 1] chunk c holds blocks [first_block[c], [c + 1])
+  const int *rank_of;      // [num_chunks] stage
+} ot_stages;
+
+// Cuts by parallel->layout when it is given, else by cost: contiguous chunks whose most expensive
+// rank is as cheap as can be (forward and backward FLOPs of the programs of `graph`, which must be
+// in train mode; embedding and head count). OT_USAGE naming what does not fit and what would.
+ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
+                          ot_stages *out);
+
+// The chunk that holds `block`.
+int ot_stages_chunk(const ot_stages *stages, int block);
+
+// Chunk `index` of stage `rank`, in the order of the model.
+int ot_stages_chunk_of(const ot_stages *stages, int rank, int index);
