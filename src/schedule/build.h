@@ -3,8 +3,10 @@
 // segments each block needs, and the orders that play them. All modes share the weights.
 #pragma once
 
+#include "describe/mesh.h"
 #include "describe/run.h"
 #include "schedule/schedule.h"
+#include "schedule/stages.h"
 
 typedef struct ot_schedule_request {
   const ot_graph *graphs[OT_MODES];  // by mode; null where the mode is not needed
@@ -12,8 +14,12 @@ typedef struct ot_schedule_request {
   const int
       *micro_batches;  // [num_micro_batches] numbers of micro-batches a step may have, distinct
   int num_micro_batches;
-  bool split_backward;  // I and W as segments of their own, in place of B
-  int64_t guard_bytes;  // free bytes behind buffers; 0 outside tests
+  bool split_backward;      // I and W as segments of their own, in place of B
+  const ot_mesh *mesh;      // null: one rank
+  int rank;                 // of the mesh; the graphs must be built with its split
+  const ot_stages *stages;  // null: one stage holds every block
+  const char *order_csv;    // text of a compute order file, or null: run->parallel.pipeline
+  int64_t guard_bytes;      // free bytes behind buffers; 0 outside tests
 } ot_schedule_request;
 
 ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,

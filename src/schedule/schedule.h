@@ -19,6 +19,7 @@
 #include "base/arena.h"
 #include "graph/graph.h"
 #include "ops/op.h"
+#include "schedule/buckets.h"
 #include "schedule/timeline.h"
 
 // What a task does. Both interpreters switch over this enumeration without `default`.
@@ -195,7 +196,10 @@ struct ot_schedule {
   int num_regions;
   ot_region *regions;  // [num_regions], by offset within persistent, then by order
   int num_blocks;
-  int num_parts;        // of all parameters, in parameter order: length of squares and updates
+  ot_bucket *buckets;   // [num_blocks] what this rank holds of each block
+  int num_parts;        // of all parameters, in parameter order
+  int slots_per_part;   // squares has so many entries for each part, updates twice as many: one for
+                        // each rank of tp, times one for each piece
   int64_t guard_bytes;  // free bytes behind each buffer, for canaries in tests
   int64_t arena_bytes;
   ot_memory_bill bill;

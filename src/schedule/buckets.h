@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buckets: the parameters of a block as one flat padded vector, and which part of each of its
+// copies (weights, gradients, moments, master) this rank's arena holds. ZeRO cuts a bucket into as
+// many equal contiguous pieces as there are ranks in OT_GROUP_SHARD; rank i of the group owns piece
+// i.
+#pragma once
+
+#include "graph/graph.h"
+
+typedef enum ot_bucket_copy {
+  OT_BUCKET_WEIGHT,    // in the storage type
+  OT_BUCKET_GRADIENT,  // in the compute type, as are the rest; sum over all ranks after a step
+  OT_BUCKET_MOMENT_1,
+  OT_BUCKET_MOMENT_2,
+  OT_BUCKET_MASTER,
+  OT_BUCKET_COPIES,
+} ot_bucket_copy;
+
+// Elements [first, first + count) of the bucket, at `offset` bytes of the arena; count 0: nothing.
+typedef struct ot_bucket_range {
+  int64_t offset, first, count;
+} ot_bucket_range;
+
+typedef struct ot_bucket {
+  int64_t elements;                     // padded: pieces * piece_elements
+  int64_t piece_first, piece_elements;  // of this rank
+  bool counted;  // false for the copy of a tied embedding on the last stage: the first stage counts
+                 // and saves it
+  ot_bucket_range copy[OT_BUCKET_COPIES];
+} ot_bucket;
+
+// Elements of the bucket of `block`, equal on all ranks of tp (which may hold different parts of
+// the vocabulary) and divisible into `pieces` of whole cache lines.
+int64_t ot_bucket_elements(const ot_graph *graph, int block, int pieces);
