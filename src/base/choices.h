@@ -37,3 +37,6 @@ typedef enum ot_context_parallel {
   OT_CONTEXT_RING,     // keys and values travel around; zig-zag pieces r and 2c-1-r
   OT_CONTEXT_ULYSSES,  // all-to-all to whole sequences of some heads; contiguous pieces
 } ot_context_parallel;
+
+// Factors of the ranks of a stage (describe/mesh.h), and so placements of a value.
+enum { OT_MAX_ATOMS = 8 };

@@ -11,10 +11,9 @@
 
 #include <stdint.h>
 
+#include "base/choices.h"
 #include "base/status.h"
 #include "describe/run.h"
-
-enum { OT_MAX_ATOMS = 8 };
 
 typedef enum ot_axis {
   // dense view, fastest first

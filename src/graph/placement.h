@@ -7,9 +7,8 @@
 
 #include <stdbool.h>
 
+#include "base/choices.h"
 #include "base/status.h"
-
-enum { OT_MAX_ATOMS = 8 };
 
 typedef enum ot_placement_kind {
   OT_INVARIANT,   // I: same value on all ranks, and its gradient is the same on all
