@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of attention.
+// Shapes, cost, workspace and VJP of attention, on whole sequences and in blocks of a ring.
 #include "ops/attention.h"
 
 #include "ops/operands.h"
+#include "ops/zigzag.h"
 
 enum {
   KEY_UNIT = 8,
@@ -20,85 +21,207 @@ static ot_status check_attributes(const char *op, const ot_op_attributes *a, int
   OT_CHECK(a->sequence_length > 0 && rows % a->sequence_length == 0, OT_BUG,
            "%s: %lld rows are not whole sequences of %lld", op, (long long)rows,
            (long long)a->sequence_length);
-  const bool counted = a->num_heads <= 1 << 8 && a->sequence_length <= 1 << 24;
+  const int64_t ranks = a->context_size > 1 ? a->context_size : 1;
+  const int64_t heads = a->first_head + a->num_heads;
+  const bool counted = heads <= 1 << 8 && a->sequence_length * ranks <= 1 << 24;
   OT_CHECK(a->dropout == 0 || counted, OT_BUG,
            "%s: %lld heads and sequence_length %lld, at most 256 and 16777216 with dropout", op,
-           (long long)a->num_heads, (long long)a->sequence_length);
+           (long long)heads, (long long)(a->sequence_length * ranks));
   return OT_OK;
 }
 
-// qkv, doc_start and sample_ids, which are inputs `first` and the two after it.
-static ot_status check_shared(const char *op, const ot_op_attributes *a, const ot_op_types *types,
-                              int first) {
+static ot_status check_qkv(const char *op, const ot_op_attributes *a, const ot_tensor_type *qkv) {
   const int64_t width = (a->num_heads + 2 * a->num_kv_heads) * a->head_dim;
-  const ot_tensor_type *const in = types->in + first;
-  OT_TRY(ot_operand_check(&in[0], (ot_expected){op, "qkv", OT_ANY_REAL, 2, {0, width}}));
-  const int64_t R = in[0].dim[0];
-  OT_TRY(check_attributes(op, a, R));
-  OT_TRY(ot_operand_check_optional(&in[1], (ot_expected){op, "doc_start", OT_I32, 1, {R}}));
+  OT_TRY(ot_operand_check(qkv, (ot_expected){op, "qkv", OT_ANY_REAL, 2, {0, width}}));
+  return check_attributes(op, a, qkv->dim[0]);
+}
+
+// doc_start and sample_ids of R rows.
+static ot_status check_batch(const char *op, const ot_op_attributes *a, const ot_tensor_type *in,
+                             int64_t R) {
+  OT_TRY(ot_operand_check_optional(&in[0], (ot_expected){op, "doc_start", OT_I32, 1, {R}}));
   const int64_t B = R / a->sequence_length;
   const ot_expected ids = {op, "sample_ids", OT_I64, 1, {B}};
-  return a->dropout > 0 ? ot_operand_check(&in[2], ids) : ot_operand_check_optional(&in[2], ids);
+  return a->dropout > 0 ? ot_operand_check(&in[1], ids) : ot_operand_check_optional(&in[1], ids);
 }
 
 static ot_status attention_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "attention";
-  OT_TRY(check_shared(op, attributes, types, 0));
-  OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "max_logit", OT_F64, 1, {1}}));
+  OT_TRY(check_qkv(op, attributes, &types->in[0]));
   const int64_t R = types->in[0].dim[0];
+  OT_TRY(check_batch(op, attributes, &types->in[1], R));
+  OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "max_logit", OT_F64, 1, {1}}));
   types->out[0] =
       ot_type_matrix(types->in[0].dtype, R, attributes->num_heads * attributes->head_dim);
   types->out[1] = ot_type_matrix(attributes->compute, R, attributes->num_heads);
   return OT_OK;
 }
 
+// do, and o and lse that are inputs `saved` and the one after it.
+static ot_status check_outputs(const char *op, const ot_op_attributes *a, const ot_op_types *types,
+                               int saved) {
+  const int64_t R = types->in[1].dim[0];
+  const int64_t H = a->num_heads;
+  const int64_t width = H * a->head_dim;
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "do", OT_ANY_REAL, 2, {R, width}}));
+  OT_TRY(ot_operand_check(&types->in[saved], (ot_expected){op, "o", OT_ANY_REAL, 2, {R, width}}));
+  return ot_operand_check(&types->in[saved + 1],
+                          (ot_expected){op, "lse", (int)a->compute, 2, {R, H}});
+}
+
 static ot_status attention_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "attention_grad";
-  OT_TRY(check_shared(op, attributes, types, 1));
-  const int64_t R = types->in[1].dim[0];
-  const int64_t H = attributes->num_heads;
-  const int64_t width = H * attributes->head_dim;
-  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "do", OT_ANY_REAL, 2, {R, width}}));
-  OT_TRY(ot_operand_check(&types->in[4], (ot_expected){op, "o", OT_ANY_REAL, 2, {R, width}}));
-  OT_TRY(ot_operand_check(&types->in[5],
-                          (ot_expected){op, "lse", (int)attributes->compute, 2, {R, H}}));
+  OT_TRY(check_qkv(op, attributes, &types->in[1]));
+  OT_TRY(check_batch(op, attributes, &types->in[2], types->in[1].dim[0]));
+  OT_TRY(check_outputs(op, attributes, types, 4));
   types->out[0] = types->in[1];
   return OT_OK;
 }
 
-// Pairs (query, key) of one sequence that are visible to a head; documents are not known here.
-static double visible_pairs(const ot_op_attributes *a) {
-  const double T = (double)a->sequence_length;
-  const bool windowed = a->window > 0 && a->window < a->sequence_length;
-  const double W = windowed ? (double)a->window : T;
-  return W * (W + 1) / 2 + (T - W) * W;
+// The pieces, and kv beside qkv.
+static ot_status check_block(const char *op, const ot_op_attributes *a, const ot_tensor_type *qkv,
+                             const ot_tensor_type *kv) {
+  const int c = a->context_size > 1 ? a->context_size : 1;
+  OT_TRY(check_qkv(op, a, qkv));
+  OT_CHECK(c == 1 || a->sequence_length % 2 == 0, OT_BUG,
+           "%s: %lld rows of a sequence on each of %d ranks, must be even", op,
+           (long long)a->sequence_length, c);
+  OT_CHECK(a->context_index >= 0 && a->context_index < c && a->key_index >= 0 && a->key_index < c,
+           OT_BUG, "%s: queries of piece %d and keys of piece %d of %d", op, a->context_index,
+           a->key_index, c);
+  const int64_t width = 2 * a->num_kv_heads * a->head_dim;
+  return ot_operand_check(kv, (ot_expected){op, "kv", (int)qkv->dtype, 2, {qkv->dim[0], width}});
 }
 
-static ot_cost cost_of(const ot_op_info *info, const ot_op_attributes *a, const ot_op_types *types,
-                       int products) {
+static ot_status attention_block_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "attention_block";
+  const ot_tensor_type *const in = types->in;
+  const int compute = (int)attributes->compute;
+  OT_TRY(check_block(op, attributes, &in[0], &in[1]));
+  const int64_t R = in[0].dim[0];
+  const int64_t H = attributes->num_heads;
+  const int64_t width = H * attributes->head_dim;
+  OT_TRY(check_batch(op, attributes, &in[2], R));
+  OT_CHECK(ot_type_present(&in[4]) == ot_type_present(&in[5]), OT_BUG,
+           "attention_block: one of o_before and lse_before is absent, must be both or neither");
+  OT_TRY(ot_operand_check_optional(&in[4], (ot_expected){op, "o_before", compute, 2, {R, width}}));
+  OT_TRY(ot_operand_check_optional(&in[5], (ot_expected){op, "lse_before", compute, 2, {R, H}}));
+  OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "max_logit", OT_F64, 1, {1}}));
+  types->out[0] = ot_type_matrix(attributes->compute, R, width);
+  types->out[1] = ot_type_matrix(attributes->compute, R, H);
+  return OT_OK;
+}
+
+static ot_status attention_block_grad_infer(const ot_op_attributes *attributes,
+                                            ot_op_types *types) {
+  const char *const op = "attention_block_grad";
+  const ot_tensor_type *const in = types->in;
+  const int compute = (int)attributes->compute;
+  OT_TRY(check_block(op, attributes, &in[1], &in[2]));
+  const int64_t R = in[1].dim[0];
+  const int64_t q = attributes->num_heads * attributes->head_dim;
+  const int64_t kv = 2 * attributes->num_kv_heads * attributes->head_dim;
+  OT_TRY(check_batch(op, attributes, &in[3], R));
+  OT_TRY(check_outputs(op, attributes, types, 5));
+  OT_TRY(ot_operand_check_optional(&in[7], (ot_expected){op, "dq_before", compute, 2, {R, q}}));
+  OT_TRY(ot_operand_check_optional(&in[8], (ot_expected){op, "dkv_before", compute, 2, {R, kv}}));
+  types->out[0] = ot_type_matrix(attributes->compute, R, q);
+  types->out[1] = ot_type_matrix(attributes->compute, R, kv);
+  return OT_OK;
+}
+
+// Of two runs of `rows` rows, the queries `apart` places after the keys: the pairs whose distance
+// is below `distance`, the query before the key by less than `rows`.
+static int64_t pairs_nearer(int64_t rows, int64_t apart, int64_t distance) {
+  // Distance apart + e has rows - |e| pairs; the sum for e from 1 - rows up to `last`.
+  const int64_t last = distance - apart - 1 < rows - 1 ? distance - apart - 1 : rows - 1;
+  if (last <= -rows) return 0;
+  if (last < 0) return (last + rows) * (last + rows + 1) / 2;
+  return rows * (rows + 1) / 2 + rows * last - last * (last + 1) / 2;
+}
+
+// Pairs (query, key) of one sequence that are visible to a head; documents are not known here.
+static double visible_pairs(const ot_op_attributes *a, const ot_places *queries,
+                            const ot_places *keys) {
+  const int64_t rows = queries->half;
+  const int runs = queries->half < queries->rows ? 2 : 1;
+  int64_t pairs = 0;
+  for (int i = 0; i < runs; i++) {
+    for (int j = 0; j < runs; j++) {
+      const int64_t apart = queries->start[i] - keys->start[j];
+      const int64_t all = apart + rows;
+      const int64_t end = a->window > 0 && a->window < all ? a->window : all;
+      pairs += pairs_nearer(rows, apart, end) - pairs_nearer(rows, apart, 0);
+    }
+  }
+  return (double)pairs;
+}
+
+// An op's matrix products over the visible pairs of these rows.
+typedef struct work {
+  const ot_op_info *info;
+  ot_places queries, keys;
+  int products;
+} work;
+
+static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_types *types) {
   const double B = (double)(types->out[0].dim[0] / a->sequence_length);
-  const double pairs = B * (double)a->num_heads * visible_pairs(a);
-  ot_cost cost = ot_cost_of_traffic(info, a, types, 6 * pairs);
-  cost.matrix_flops = 2 * products * pairs * (double)a->head_dim;
+  const double pairs = B * (double)a->num_heads * visible_pairs(a, &w->queries, &w->keys);
+  ot_cost cost = ot_cost_of_traffic(w->info, a, types, 6 * pairs);
+  cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
+  return cost;
+}
+
+static ot_cost whole_cost(const ot_op_info *info, const ot_op_attributes *a,
+                          const ot_op_types *types, int products) {
+  const ot_places places = ot_places_whole(a->sequence_length);
+  return cost_of(&(work){info, places, places, products}, a, types);
+}
+
+// Of qkv, which is input `qkv`, a block reads the q part alone.
+static ot_cost block_cost(const work *w, const ot_op_attributes *a, const ot_op_types *types,
+                          int qkv) {
+  work placed = *w;
+  placed.queries = ot_places_of(a->sequence_length, a->context_size, a->context_index);
+  placed.keys = ot_places_of(a->sequence_length, a->context_size, a->key_index);
+  ot_cost cost = cost_of(&placed, a, types);
+  cost.bytes_read -= (double)ot_type_bytes(&types->in[qkv + 1]);
   return cost;
 }
 
 static ot_cost attention_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return cost_of(&ot_attention_info, attributes, types, 2);
+  return whole_cost(&ot_attention_info, attributes, types, 2);
 }
 
 // Five products: scores again, dp, dq, dk, dv.
 static ot_cost attention_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  ot_cost cost = cost_of(&ot_attention_grad_info, attributes, types, 5);
+  ot_cost cost = whole_cost(&ot_attention_grad_info, attributes, types, 5);
   cost.repeated_flops = cost.matrix_flops / 5;
   return cost;
+}
+
+static ot_cost attention_block_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const work w = {.info = &ot_attention_block_info, .products = 2};
+  return block_cost(&w, attributes, types, 0);
+}
+
+static ot_cost attention_block_grad_cost(const ot_op_attributes *attributes,
+                                         const ot_op_types *types) {
+  const work w = {.info = &ot_attention_block_grad_info, .products = 5};
+  ot_cost cost = block_cost(&w, attributes, types, 1);
+  cost.repeated_flops = cost.matrix_flops / 5;
+  return cost;
+}
+
+bool ot_attention_is_block(ot_op_kind kind) {
+  return kind == OT_OP_ATTENTION_BLOCK || kind == OT_OP_ATTENTION_BLOCK_GRAD;
 }
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 ot_attention_layout ot_attention_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                            const ot_tensor_type *qkv) {
-  const bool backward = kind == OT_OP_ATTENTION_GRAD;
+  const bool backward = kind == OT_OP_ATTENTION_GRAD || kind == OT_OP_ATTENTION_BLOCK_GRAD;
   const int64_t T = attributes->sequence_length;
   const int64_t groups = qkv->dim[0] / T * attributes->num_kv_heads;
   const int64_t tiles = (T + OT_ATTENTION_QUERIES - 1) / OT_ATTENTION_QUERIES *
@@ -124,15 +247,29 @@ ot_attention_layout ot_attention_layout_of(ot_op_kind kind, const ot_op_attribut
   return layout;
 }
 
-static int64_t attention_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return ot_attention_layout_of(OT_OP_ATTENTION, attributes, &types->in[0]).elements *
+static int64_t workspace_of(ot_op_kind kind, const ot_op_attributes *attributes,
+                            const ot_tensor_type *qkv) {
+  return ot_attention_layout_of(kind, attributes, qkv).elements *
          ot_dtype_bytes(attributes->compute);
+}
+
+static int64_t attention_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(OT_OP_ATTENTION, attributes, &types->in[0]);
 }
 
 static int64_t attention_grad_workspace(const ot_op_attributes *attributes,
                                         const ot_op_types *types) {
-  return ot_attention_layout_of(OT_OP_ATTENTION_GRAD, attributes, &types->in[1]).elements *
-         ot_dtype_bytes(attributes->compute);
+  return workspace_of(OT_OP_ATTENTION_GRAD, attributes, &types->in[1]);
+}
+
+static int64_t attention_block_workspace(const ot_op_attributes *attributes,
+                                         const ot_op_types *types) {
+  return workspace_of(OT_OP_ATTENTION_BLOCK, attributes, &types->in[0]);
+}
+
+static int64_t attention_block_grad_workspace(const ot_op_attributes *attributes,
+                                              const ot_op_types *types) {
+  return workspace_of(OT_OP_ATTENTION_BLOCK_GRAD, attributes, &types->in[1]);
 }
 
 const ot_op_info ot_attention_info = {
@@ -167,4 +304,28 @@ const ot_op_info ot_attention_grad_info = {
     .infer = attention_grad_infer,
     .cost = attention_grad_cost,
     .workspace = attention_grad_workspace,
+};
+
+const ot_op_info ot_attention_block_info = {
+    .name = "attention_block",
+    .num_inputs = 6,
+    .num_outputs = 3,
+    .optional_inputs = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5,
+    .optional_outputs = 1u << 2,
+    .effect_outputs = 1u << 2,
+    .class = OT_CLASS_PURE,
+    .infer = attention_block_infer,
+    .cost = attention_block_cost,
+    .workspace = attention_block_workspace,
+};
+
+const ot_op_info ot_attention_block_grad_info = {
+    .name = "attention_block_grad",
+    .num_inputs = 9,
+    .num_outputs = 2,
+    .optional_inputs = 1u << 3 | 1u << 4 | 1u << 7 | 1u << 8,
+    .class = OT_CLASS_PURE,
+    .infer = attention_block_grad_infer,
+    .cost = attention_block_grad_cost,
+    .workspace = attention_block_grad_workspace,
 };

@@ -10,19 +10,38 @@
 //   o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij), max_logit = max(max_logit, max s_ij)
 //   qkv [R, (H + 2G) D] real, doc_start? [R] int32 (absent: 0), sample_ids? [B] int64 (read when
 //   dropout > 0) -> o [R, H D] stored like qkv, lse [R, H] compute type, max_logit? [1] f64
+//   On several ranks of context parallelism each has the whole sequence for this op (Ulysses).
 // OT_OP_ATTENTION_GRAD: the gradient of o with respect to qkv, from do, o and lse; dqkv is stored
 //   like qkv. Each sum has one order, whatever the number of threads.
+//
+// OT_OP_ATTENTION_BLOCK: one step of ring attention (Liu et al. 2023). This rank has the queries of
+//   piece context_index of a zig-zag cut over context_size ranks (zigzag.h), sequence_length rows
+//   of each sequence, and meets the keys and values of piece key_index: kv [R, 2GD], k|v of each
+//   row. i and j above, window and doc_start count places in the whole sequence. The block is
+//   joined to what came before, o and lse of other blocks (Milakov and Gimelshein 2018), with
+//   weights w = exp(lse_before - lse): o = w o_before + (1 - w) o_block. A row that sees nothing of
+//   the block keeps its o and lse to the bit; one that has seen nothing so far has o = 0, lse =
+//   -inf. qkv [R, Q] real (its q part is read), kv stored alike, doc_start?, sample_ids?, o_before?
+//   [R, HD] and lse_before? [R, H] compute type, both or neither -> o [R, HD] compute type, lse,
+//   max_logit?
+// OT_OP_ATTENTION_BLOCK_GRAD: what a block adds to the gradients, with o and lse of all blocks:
+//   dq = dq_before + ..., dkv = dkv_before + ..., compute type, the befores optional (zero); do and
+//   o [R, HD] real of any type. Blocks may be added in any order; each order has its own bits.
+//
 // Dropout sets p_ij of (sequence b, head h) to 0 or p_ij / (1 - dropout) after the sum of lse. It
 // is dropped when word j % 4 of ot_rng_philox(seed, rng_stream, low, sample_ids[b]) is below
-// dropout * 2^32, with low = (h * 2^24 + i) * 2^32 + floor(j / 4): H <= 256 and T <= 2^24 then.
+// dropout * 2^32, with low = ((first_head + h) * 2^24 + i) * 2^32 + floor(j / 4), i and j places in
+// the whole sequence: at most 256 heads of all ranks and 2^24 places then.
 // attributes: threads, sequence_length (T), num_heads, num_kv_heads, head_dim, window, scale,
-// dropout, seed, rng_stream.
+// dropout, seed, rng_stream, first_head; blocks also context_size, context_index, key_index.
 #pragma once
 
 #include "ops/kernel.h"
 
 extern const ot_op_info ot_attention_info;
 extern const ot_op_info ot_attention_grad_info;
+extern const ot_op_info ot_attention_block_info;
+extern const ot_op_info ot_attention_block_grad_info;
 
 extern const ot_kernel_entry ot_attention_cpu_f32[];
 extern const ot_kernel_entry ot_attention_cpu_f64[];
@@ -33,6 +52,9 @@ enum {
   OT_ATTENTION_QUERIES = 64,  // queries of a tile
   OT_ATTENTION_KEYS = 128,    // keys of a tile
 };
+
+// True for the kinds that meet the keys of another tensor.
+bool ot_attention_is_block(ot_op_kind kind);
 
 // How the work is cut and where its workspace lies, in elements of the compute type. A unit is one
 // part of the query tiles of the heads that share a key head; a thread takes units and has one
@@ -48,5 +70,6 @@ typedef struct ot_attention_layout {
   int64_t elements;  // of the whole workspace
 } ot_attention_layout;
 
+// The layout of an attention op of any of the four kinds.
 ot_attention_layout ot_attention_layout_of(ot_op_kind kind, const ot_op_attributes *attributes,
                                            const ot_tensor_type *qkv);

@@ -8,6 +8,7 @@
 #include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/collective.h"
+#include "ops/context.h"
 #include "ops/decode.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
@@ -55,6 +56,14 @@ static const ot_op_info *const rows[] = {
     [OT_OP_CLIP_FACTOR] = &ot_clip_factor_info,
     [OT_OP_ADAMW] = &ot_adamw_info,
     [OT_OP_MUON] = &ot_muon_info,
+    [OT_OP_ATTENTION_BLOCK] = &ot_attention_block_info,
+    [OT_OP_ATTENTION_BLOCK_GRAD] = &ot_attention_block_grad_info,
+    [OT_OP_KV_SLICE] = &ot_kv_slice_info,
+    [OT_OP_QKV_JOIN] = &ot_qkv_join_info,
+    [OT_OP_HEADS_SCATTER] = &ot_heads_scatter_info,
+    [OT_OP_HEADS_GATHER] = &ot_heads_gather_info,
+    [OT_OP_SEQUENCE_JOIN] = &ot_sequence_join_info,
+    [OT_OP_SEQUENCE_SPLIT] = &ot_sequence_split_info,
     [OT_OP_ALL_GATHER] = &ot_all_gather_info,
     [OT_OP_REDUCE_SCATTER] = &ot_reduce_scatter_info,
     [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,

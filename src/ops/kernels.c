@@ -7,6 +7,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 #include "ops/decode.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
@@ -26,6 +27,7 @@ static const kernel_tables files[] = {
     {ot_activation_cpu_f32, ot_activation_cpu_f64},
     {ot_attention_cpu_f32, ot_attention_cpu_f64},
     {ot_attention_grad_cpu_f32, ot_attention_grad_cpu_f64},
+    {ot_context_cpu_f32, ot_context_cpu_f64},
     {ot_dropout_cpu_f32, ot_dropout_cpu_f64},
     {ot_decode_cpu_f32, ot_decode_cpu_f64},
     {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},

@@ -81,6 +81,20 @@ typedef enum ot_op_kind {
   OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
                       // -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
   OT_OP_MUON,         // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
+  // attention.h: one step of a ring over the ranks of attributes.context_size; R rows of each rank
+  OT_OP_ATTENTION_BLOCK,       // qkv[R,Q], kv[R,2*G*D], doc_start?[R], sample_ids?[B],
+                               // o_before?[R,H*D], lse_before?[R,H]
+                               // -> o[R,H*D] compute dtype, lse[R,H], effect max_logit[1] f64
+  OT_OP_ATTENTION_BLOCK_GRAD,  // do[R,H*D], qkv, kv, doc_start?, sample_ids?, o, lse,
+                               // dq_before?[R,H*D], dkv_before?[R,2*G*D]
+                               // -> dq[R,H*D], dkv[R,2*G*D] compute dtype
+  // context.h: copies between the layouts of context parallelism, c = context_size
+  OT_OP_KV_SLICE,        // qkv[R,Q] -> kv[R,2*G*D]: its k|v part
+  OT_OP_QKV_JOIN,        // dq[R,H*D], dkv[R,2*G*D] -> dqkv[R,Q], narrowed
+  OT_OP_HEADS_SCATTER,   // x[R,W] -> y[c*R,W/c]: block j = the heads of rank j
+  OT_OP_HEADS_GATHER,    // y[c*R,W/c] -> x[R,W]
+  OT_OP_SEQUENCE_JOIN,   // z[c*R,...] rows rank by rank -> y[c*R,...] sequence by sequence
+  OT_OP_SEQUENCE_SPLIT,  // y[c*R,...] -> z[c*R,...]
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
   OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
   OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
