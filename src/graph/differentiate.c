@@ -106,7 +106,7 @@ static bool step_applies(backward *b, const ot_op *op, const ot_vjp_step *step) 
     if (!optional && resolve(b, op, step->in[i]) < 0) return false;
   }
   const ot_ref first = step->out[0];
-  return op->in[first.index] >= 0;
+  return first.kind == OT_REF_NONE || op->in[first.index] >= 0;
 }
 
 static void emit_pass(backward *b, const ot_op *op, const ot_vjp_step *step) {

@@ -63,6 +63,7 @@ static const attribute_field fields[] = {
     {"first_row", FIELD_INT64, offsetof(ot_op_attributes, first_row)},
     {"first_head", FIELD_INT64, offsetof(ot_op_attributes, first_head)},
     {"first_vocab", FIELD_INT64, offsetof(ot_op_attributes, first_vocab)},
+    {"context", FIELD_INT, offsetof(ot_op_attributes, context)},
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };

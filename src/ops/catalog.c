@@ -14,6 +14,7 @@
 #include "ops/embedding.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
+#include "ops/head_parts.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
@@ -22,6 +23,7 @@
 static const ot_op_info *const rows[] = {
     [OT_OP_EMBEDDING] = &ot_embedding_info,
     [OT_OP_EMBEDDING_GRAD] = &ot_embedding_grad_info,
+    [OT_OP_POSITION_GRAD] = &ot_position_grad_info,
     [OT_OP_LINEAR] = &ot_linear_info,
     [OT_OP_LINEAR_DX] = &ot_linear_dx_info,
     [OT_OP_LINEAR_DW] = &ot_linear_dw_info,
@@ -41,15 +43,22 @@ static const ot_op_info *const rows[] = {
     [OT_OP_GLU] = &ot_glu_info,
     [OT_OP_GLU_GRAD] = &ot_glu_grad_info,
     [OT_OP_ADD] = &ot_add_info,
+    [OT_OP_BIAS] = &ot_bias_info,
     [OT_OP_DROPOUT] = &ot_dropout_info,
     [OT_OP_DROPOUT_GRAD] = &ot_dropout_grad_info,
     [OT_OP_ABSMAX] = &ot_absmax_info,
     [OT_OP_CAST] = &ot_cast_info,
     [OT_OP_ZERO] = &ot_zero_info,
+    [OT_OP_INVERSE] = &ot_inverse_info,
     [OT_OP_HEAD_LOSS] = &ot_head_loss_info,
     [OT_OP_HEAD_EVALUATE] = &ot_head_evaluate_info,
     [OT_OP_HEAD_SCORE] = &ot_head_score_info,
     [OT_OP_HEAD_LOGITS] = &ot_head_logits_info,
+    [OT_OP_HEAD_STATISTICS] = &ot_head_statistics_info,
+    [OT_OP_HEAD_DLOGITS] = &ot_head_dlogits_info,
+    [OT_OP_HEAD_GRADIENT] = &ot_head_gradient_info,
+    [OT_OP_HEAD_GRADIENT_LAST] = &ot_head_gradient_last_info,
+    [OT_OP_HEAD_COUNT] = &ot_head_count_info,
     [OT_OP_APPEND_KV] = &ot_append_kv_info,
     [OT_OP_ATTENTION_DECODE] = &ot_attention_decode_info,
     [OT_OP_SUM_SQUARES] = &ot_sum_squares_info,

@@ -5,17 +5,19 @@
 
 #include "ops/dropout_mask.h"
 #include "ops/elementwise.h"
+#include "ops/sequence_place.h"
 #include "ops/tiles.h"
 
 static void drop_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
   ot_real scratch[2][OT_TILE];
   uint32_t word[OT_TILE];
   const ot_op_attributes *const attributes = call->attributes;
-  const int64_t sample = ((const int64_t *)call->in[1].data)[row / attributes->sequence_length];
+  const int64_t place = attributes->first_row + row;  // in B * T
+  const int64_t sample = ((const int64_t *)call->in[1].data)[place / attributes->sequence_length];
   const ot_dropout_row mask = {
       .key = ot_rng_key(attributes->seed, attributes->rng_stream),
       .sample = (uint64_t)sample,
-      .position = (uint32_t)(row % attributes->sequence_length),
+      .position = (uint32_t)ot_sequence_place(attributes, place % attributes->sequence_length),
   };
   const uint32_t threshold = ot_dropout_threshold(attributes->dropout);
   const ot_real factor = (ot_real)(1 / (1 - attributes->dropout));

@@ -23,17 +23,51 @@ static ot_cost add_cost(const ot_op_attributes *attributes, const ot_op_types *t
   return ot_cost_of_traffic(&ot_add_info, attributes, types, elements);
 }
 
-static ot_status check_dropout(const char *op, const char *first,
-                               const ot_op_attributes *attributes, ot_op_types *types) {
+static ot_status bias_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  const char *const op = "bias";
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t R = types->in[0].dim[0];
+  const int64_t C = types->in[0].dim[1];
+  OT_TRY(ot_operand_check_optional(&types->in[1], (ot_expected){op, "bias", OT_ANY_REAL, 1, {C}}));
+  OT_TRY(ot_operand_check_optional(&types->in[2],
+                                   (ot_expected){op, "residual", OT_ANY_REAL, 2, {R, C}}));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_cost bias_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const int additions = ot_type_present(&types->in[1]) + ot_type_present(&types->in[2]);
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_bias_info, attributes, types, additions * elements);
+}
+
+// ---- dropout ----
+
+static ot_status check_context(const char *op, const ot_op_attributes *a) {
+  if (a->context_size <= 1) return OT_OK;
+  OT_CHECK(a->context_index >= 0 && a->context_index < a->context_size, OT_BUG,
+           "%s: piece %d of %d", op, a->context_index, a->context_size);
+  OT_CHECK(a->context != OT_CONTEXT_RING || a->sequence_length % 2 == 0, OT_BUG,
+           "%s: %lld rows of a sequence are not two pieces of equal length", op,
+           (long long)a->sequence_length);
+  return OT_OK;
+}
+
+// All of B sequences, or a run of rows of them where the op is the part of a rank.
+static ot_status check_dropout(const char *op, const char *first, const ot_op_attributes *a,
+                               ot_op_types *types) {
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, first, OT_ANY_REAL, 2, {0, 0}}));
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "sample_ids", OT_I64, 1, {0}}));
   const int64_t rows = types->in[0].dim[0];
-  const int64_t length = attributes->sequence_length;
-  OT_CHECK(length > 0 && rows % length == 0, OT_BUG,
-           "%s: %lld rows are not whole sequences of %lld", op, (long long)rows, (long long)length);
-  OT_CHECK(attributes->dropout >= 0 && attributes->dropout < 1, OT_BUG,
-           "%s: probability is %g, expected [0, 1)", op, attributes->dropout);
-  OT_TRY(
-      ot_operand_check(&types->in[1], (ot_expected){op, "sample_ids", OT_I64, 1, {rows / length}}));
+  const int64_t samples = types->in[1].dim[0];
+  const int64_t length = a->sequence_length;
+  OT_CHECK(length > 0 && a->first_row >= 0 && a->first_row + rows <= samples * length, OT_BUG,
+           "%s: rows %lld to %lld of %lld sequences of %lld", op, (long long)a->first_row,
+           (long long)(a->first_row + rows), (long long)samples, (long long)length);
+  OT_CHECK(a->dropout >= 0 && a->dropout < 1, OT_BUG, "%s: probability is %g, expected [0, 1)", op,
+           a->dropout);
+  OT_TRY(check_context(op, a));
   types->out[0] = types->in[0];
   return OT_OK;
 }
@@ -61,6 +95,17 @@ static ot_cost cast_cost(const ot_op_attributes *attributes, const ot_op_types *
   return ot_cost_of_traffic(&ot_cast_info, attributes, types, elements);
 }
 
+static ot_status inverse_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){"inverse", "n", OT_F64, 1, {1}}));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_cost inverse_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return ot_cost_of_traffic(&ot_inverse_info, attributes, types, 1);
+}
+
 static ot_cost zero_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   return ot_cost_of_traffic(&ot_zero_info, attributes, types, 0);
 }
@@ -76,6 +121,24 @@ const ot_op_info ot_add_info = {
     .num_vjp_steps = 2,
     .vjp = {{.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 0}}},
             {.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 1}}}},
+};
+
+const ot_op_info ot_bias_info = {
+    .name = "bias",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .optional_inputs = 1u << 1 | 1u << 2,
+    .in_place = true,
+    .cheap = true,
+    .infer = bias_infer,
+    .cost = bias_cost,
+    .num_vjp_steps = 3,
+    .vjp = {{.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 0}}},
+            {.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 2}}},
+            {.op = OT_OP_LINEAR_DW,
+             .phase = OT_VJP_WEIGHT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_DOUTPUT, 0}},
+             .out = {{OT_REF_NONE, 0}, {OT_REF_ACCUMULATOR, 1}}}},
 };
 
 const ot_op_info ot_dropout_info = {
@@ -128,4 +191,13 @@ const ot_op_info ot_zero_info = {
     .name = "zero",
     .num_outputs = 1,
     .cost = zero_cost,
+};
+
+const ot_op_info ot_inverse_info = {
+    .name = "inverse",
+    .num_inputs = 1,
+    .num_outputs = 1,
+    .in_place = true,
+    .infer = inverse_infer,
+    .cost = inverse_cost,
 };

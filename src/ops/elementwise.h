@@ -2,11 +2,15 @@
 // The small ops: sums of branches, dropout, maxima for the metrics, conversions, clearing.
 //
 // OT_OP_ADD      a, b real of equal shapes, any rank -> y = a + b stored like a; may be a.
-// OT_OP_DROPOUT  x [R, C] real, sample_ids [B] i64, R = B * attributes.sequence_length -> y, may be
-// x
+// OT_OP_BIAS     x [R, C], bias? [C], residual? [R, C] real -> y = x + (residual + bias) stored
+// like
+//   x; may be x. What linear adds to its product, in the same order, where the product is first
+//   summed over ranks.
+// OT_OP_DROPOUT  x [R, C] real, sample_ids [B] i64 -> y, may be x
 //   y = x / (1 - p) where kept, 0 where dropped, p = attributes.dropout (Srivastava et al. 2014,
-//   inverted). Row r is position t = r % sequence_length of sample s = sample_ids[r /
-//   sequence_length]; column c is kept when word c % 4 of
+//   inverted). With T = attributes.sequence_length, row r is row q = first_row + r of B * T, so row
+//   q % T of sample s = sample_ids[q / T], whose place t in the sequence ot_sequence_place gives;
+//   column c is kept when word c % 4 of
 //     ot_rng_philox(seed, rng_stream, counter_low = t << 32 | c / 4, counter_high = s)
 //   is at least p * 2^32 (rounded down). So a mask depends on which sample, where and which column,
 //   never on batch shape, layout, threads or what was drawn before.
@@ -15,16 +19,19 @@
 // OT_OP_CAST     x real -> y of the dtype and shape that the builder gives, rounded once to nearest
 //   even (float64 to bf16: through float32).
 // OT_OP_ZERO     -> y = 0, any dtype and shape.
+// OT_OP_INVERSE  n [1] f64 -> y [1] f64 = n > 0 ? 1 / n : 0; may be n.
 #pragma once
 
 #include "ops/kernel.h"
 
 extern const ot_op_info ot_add_info;
+extern const ot_op_info ot_bias_info;
 extern const ot_op_info ot_dropout_info;
 extern const ot_op_info ot_dropout_grad_info;
 extern const ot_op_info ot_absmax_info;
 extern const ot_op_info ot_cast_info;
 extern const ot_op_info ot_zero_info;
+extern const ot_op_info ot_inverse_info;
 
 extern const ot_kernel_entry ot_elementwise_cpu_f32[];
 extern const ot_kernel_entry ot_elementwise_cpu_f64[];

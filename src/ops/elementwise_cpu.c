@@ -21,6 +21,50 @@ static void add(const ot_kernel_call *call) {
   ot_for_tiles(call, ot_type_elements(&call->in[0].type), add_tile);
 }
 
+// What linear puts where its product goes: residual + bias, either of which may be absent.
+static const ot_real *addend_tile(const ot_kernel_call *call, int64_t row, int64_t column,
+                                  int64_t n, ot_real scratch[3][OT_TILE]) {
+  const ot_tensor *const bias = &call->in[1];
+  const ot_tensor *const residual = &call->in[2];
+  const int64_t first = row * call->in[0].type.dim[1] + column;
+  if (!bias->data) return residual->data ? ot_tile_in(residual, first, n, scratch[0]) : NULL;
+  const ot_real *const b = ot_tile_in(bias, column, n, scratch[1]);
+  if (!residual->data) return b;
+  const ot_real *const r = ot_tile_in(residual, first, n, scratch[0]);
+  ot_real *const sum = scratch[2];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) sum[i] = r[i] + b[i];
+  return sum;
+}
+
+static void bias_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
+  ot_real scratch[3][OT_TILE];
+  ot_real x_scratch[OT_TILE];
+  ot_real y_scratch[OT_TILE];
+  for (int64_t c = 0; c < columns; c += OT_TILE) {
+    const int64_t n = columns - c < OT_TILE ? columns - c : OT_TILE;
+    const int64_t first = row * columns + c;
+    const ot_real *const addend = addend_tile(call, row, c, n, scratch);
+    const ot_real *const x = ot_tile_in(&call->in[0], first, n, x_scratch);
+    ot_real *const y = ot_tile_out(&call->out[0], first, y_scratch);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = addend ? x[i] + addend[i] : x[i];
+    ot_tile_done(&call->out[0], first, y, n);
+  }
+}
+
+static void bias(const ot_kernel_call *call) {
+  const int64_t rows = call->in[0].type.dim[0];
+  const int64_t columns = call->in[0].type.dim[1];
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
+  for (int64_t row = 0; row < rows; row++) bias_row(call, row, columns);
+}
+
+static void inverse(const ot_kernel_call *call) {
+  const double n = *(const double *)call->in[0].data;
+  *(double *)call->out[0].data = n > 0 ? 1 / n : 0;
+}
+
 static void absmax(const ot_kernel_call *call) {
   const int64_t elements = ot_type_elements(&call->in[0].type);
   double *const m = call->out[0].data;
@@ -96,6 +140,6 @@ static void zero(const ot_kernel_call *call) {
 }
 
 const ot_kernel_entry OT_KERNEL(ot_elementwise_cpu)[] = {
-    {OT_OP_ADD, add},   {OT_OP_ABSMAX, absmax}, {OT_OP_CAST, cast},
-    {OT_OP_ZERO, zero}, {OT_OP_COUNT, NULL},
+    {OT_OP_ADD, add},   {OT_OP_BIAS, bias},       {OT_OP_ABSMAX, absmax}, {OT_OP_CAST, cast},
+    {OT_OP_ZERO, zero}, {OT_OP_INVERSE, inverse}, {OT_OP_COUNT, NULL},
 };

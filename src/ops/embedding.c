@@ -25,10 +25,14 @@ static ot_status embedding_infer(const ot_op_attributes *attributes, ot_op_types
   return OT_OK;
 }
 
+// The share of the rows that a shard has, taken as equal.
+static double share_of(const ot_op_attributes *attributes) {
+  return attributes->group_size > 1 ? 1.0 / attributes->group_size : 1.0;
+}
+
 // Of the tables only the rows looked up are read.
 static ot_cost embedding_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  (void)attributes;
-  const double elements = (double)ot_type_elements(&types->out[0]);
+  const double elements = (double)ot_type_elements(&types->out[0]) * share_of(attributes);
   const bool positions = ot_type_present(&types->in[2]);
   const int64_t position_bytes = positions ? ot_dtype_bytes(types->in[3].dtype) : 0;
   return (ot_cost){
@@ -39,25 +43,43 @@ static ot_cost embedding_cost(const ot_op_attributes *attributes, const ot_op_ty
   };
 }
 
-static ot_status embedding_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
-  (void)attributes;
-  const char *const op = "embedding_grad";
+static ot_status check_rows(const char *op, const char *ids, ot_op_types *types) {
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
   const int64_t rows = types->in[0].dim[0];
-  return ot_operand_check(&types->in[1], (ot_expected){op, "tokens", OT_I32, 1, {rows}});
+  return ot_operand_check(&types->in[1], (ot_expected){op, ids, OT_I32, 1, {rows}});
 }
 
-// The rows of dy are added into rows of the table, which is written whole first when it is not
-// accumulated.
-static ot_cost embedding_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const double elements = (double)ot_type_elements(&types->in[0]);
+static ot_status embedding_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  return check_rows("embedding_grad", "tokens", types);
+}
+
+static ot_status position_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  (void)attributes;
+  return check_rows("position_grad", "positions", types);
+}
+
+// A share of the rows of dy is added into rows of the table, which is written whole first when it
+// is not accumulated.
+static ot_cost scatter_cost(const ot_op_attributes *attributes, const ot_op_types *types,
+                            double share) {
+  const double elements = (double)ot_type_elements(&types->in[0]) * share;
   const double touched = elements * (double)ot_dtype_bytes(types->out[0].dtype);
   const double cleared = attributes->accumulate ? 0 : (double)ot_type_bytes(&types->out[0]);
   return (ot_cost){
       .other_flops = 2 * elements,
-      .bytes_read = (double)(ot_type_bytes(&types->in[0]) + ot_type_bytes(&types->in[1])) + touched,
+      .bytes_read = (double)ot_type_bytes(&types->in[0]) * share +
+                    (double)ot_type_bytes(&types->in[1]) + touched,
       .bytes_written = touched + cleared,
   };
+}
+
+static ot_cost embedding_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return scatter_cost(attributes, types, share_of(attributes));
+}
+
+static ot_cost position_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return scatter_cost(attributes, types, 1);
 }
 
 const ot_op_info ot_embedding_info = {
@@ -72,7 +94,7 @@ const ot_op_info ot_embedding_info = {
              .phase = OT_VJP_WEIGHT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}},
              .out = {{OT_REF_ACCUMULATOR, 1}}},
-            {.op = OT_OP_EMBEDDING_GRAD,
+            {.op = OT_OP_POSITION_GRAD,
              .phase = OT_VJP_WEIGHT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 2}},
              .out = {{OT_REF_ACCUMULATOR, 3}}}},
@@ -85,4 +107,13 @@ const ot_op_info ot_embedding_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = embedding_grad_infer,
     .cost = embedding_grad_cost,
+};
+
+const ot_op_info ot_position_grad_info = {
+    .name = "position_grad",
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .accumulated_outputs = 1u << 0,
+    .infer = position_grad_infer,
+    .cost = position_grad_cost,
 };

@@ -14,13 +14,37 @@ static ot_real factor_of(const ot_kernel_call *call) {
   return scale == 0 ? 1 : (ot_real)scale;
 }
 
+// The ids of a table: `count` from `first` on.
+typedef struct window {
+  int64_t first, count;
+} window;
+
+static window window_of(const ot_kernel_call *call, const ot_tensor *table) {
+  const ot_op_attributes *const attributes = call->attributes;
+  if (attributes->group_size <= 1) return (window){0, INT64_MAX};
+  return (window){attributes->first_vocab, table->type.dim[0]};
+}
+
+static bool holds(window ids, int64_t id) { return id >= ids.first && id - ids.first < ids.count; }
+
+static void clear_row(const ot_tensor *y, int64_t row, int64_t columns) {
+  const int64_t bytes = columns * ot_dtype_bytes(y->type.dtype);
+  memset((char *)y->data + row * bytes, 0, (size_t)bytes);
+}
+
 static void gather_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
   ot_real token_scratch[OT_TILE];
   ot_real position_scratch[OT_TILE];
   ot_real out_scratch[OT_TILE];
   const ot_tensor *const y = &call->out[0];
   const int32_t *const positions = call->in[2].data;
-  const int64_t token_first = ((const int32_t *)call->in[0].data)[row] * columns;
+  const window ids = window_of(call, &call->in[1]);
+  const int64_t token = ((const int32_t *)call->in[0].data)[row];
+  if (!holds(ids, token)) {
+    clear_row(y, row, columns);
+    return;
+  }
+  const int64_t token_first = (token - ids.first) * columns;
   const int64_t position_first = positions ? positions[row] * columns : 0;
   const ot_real factor = factor_of(call);
   for (int64_t c = 0; c < columns; c += OT_TILE) {
@@ -47,7 +71,7 @@ static void embedding(const ot_kernel_call *call) {
 }
 
 // Adds columns [begin, end) of every row of dy, in order, to the table.
-static void scatter_columns(const ot_kernel_call *call, int64_t begin, int64_t end) {
+static void scatter_columns(const ot_kernel_call *call, window ids, int64_t begin, int64_t end) {
   ot_real scratch[OT_TILE];
   const ot_tensor *const dy = &call->in[0];
   const int32_t *const tokens = call->in[1].data;
@@ -55,7 +79,8 @@ static void scatter_columns(const ot_kernel_call *call, int64_t begin, int64_t e
   const int64_t columns = dy->type.dim[1];
   const ot_real factor = factor_of(call);
   for (int64_t row = 0; row < rows; row++) {
-    ot_real *const to = (ot_real *)call->out[0].data + tokens[row] * columns;
+    if (!holds(ids, tokens[row])) continue;
+    ot_real *const to = (ot_real *)call->out[0].data + (tokens[row] - ids.first) * columns;
     for (int64_t c = begin; c < end; c += OT_TILE) {
       const int64_t n = end - c < OT_TILE ? end - c : OT_TILE;
       const ot_real *const from = ot_tile_in(dy, row * columns + c, n, scratch);
@@ -74,7 +99,7 @@ static void clear(const ot_kernel_call *call, void *data, int64_t bytes) {
   }
 }
 
-static void embedding_grad(const ot_kernel_call *call) {
+static void add_rows(const ot_kernel_call *call, window ids) {
   const int threads = ot_threads_for(call, ot_type_elements(&call->in[0].type));
   const int64_t columns = call->in[0].type.dim[1];
   const int64_t lines = (columns + LINE - 1) / LINE;
@@ -85,12 +110,19 @@ static void embedding_grad(const ot_kernel_call *call) {
   for (int64_t i = 0; i < slices; i++) {
     const int64_t begin = ot_block_begin(lines, slices, i) * LINE;
     const int64_t end = ot_block_begin(lines, slices, i + 1) * LINE;
-    scatter_columns(call, begin, end < columns ? end : columns);
+    scatter_columns(call, ids, begin, end < columns ? end : columns);
   }
 }
+
+static void embedding_grad(const ot_kernel_call *call) {
+  add_rows(call, window_of(call, &call->out[0]));
+}
+
+static void position_grad(const ot_kernel_call *call) { add_rows(call, (window){0, INT64_MAX}); }
 
 const ot_kernel_entry OT_KERNEL(ot_embedding_cpu)[] = {
     {OT_OP_EMBEDDING, embedding},
     {OT_OP_EMBEDDING_GRAD, embedding_grad},
+    {OT_OP_POSITION_GRAD, position_grad},
     {OT_OP_COUNT, NULL},
 };

@@ -71,6 +71,12 @@ static int64_t chosen_chunk(int64_t V) {
   return rows > LEAST_CHUNK_ROWS ? rows : LEAST_CHUNK_ROWS;
 }
 
+int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary) {
+  const int64_t wanted =
+      attributes->chunk_rows > 0 ? attributes->chunk_rows : chosen_chunk(vocabulary);
+  return wanted < rows ? wanted : rows;
+}
+
 static int64_t chosen_block(int64_t C) {
   const int64_t rows = BLOCK_ELEMENTS / C / BLOCK_UNIT * BLOCK_UNIT;
   return rows > BLOCK_UNIT ? rows : BLOCK_UNIT;
@@ -90,8 +96,7 @@ ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attrib
   const int64_t C = types->in[0].dim[1];
   const int64_t V = types->in[1].dim[0];
   const bool whole = kind == OT_OP_HEAD_LOGITS;
-  const int64_t rows = attributes->chunk_rows > 0 ? attributes->chunk_rows : chosen_chunk(V);
-  const int64_t chunk = rows < R && !whole ? rows : R;
+  const int64_t chunk = whole ? R : ot_head_chunk_rows(attributes, R, V);
   const bool widens_w = types->in[1].dtype != compute;
   const int64_t block = widens_w && chosen_block(C) < V ? chosen_block(C) : V;
   const bool widens_x = types->in[0].dtype != compute;

@@ -27,6 +27,11 @@ extern const ot_op_info ot_head_logits_info;
 extern const ot_kernel_entry ot_head_cpu_f32[];
 extern const ot_kernel_entry ot_head_cpu_f64[];
 
+// Rows of a chunk when `rows` rows meet `vocabulary` rows of w: attributes.chunk_rows or, where
+// that is 0, as many as keep the logits in bounds; at most `rows`. Ranks that share a vocabulary
+// give the largest of their shares, and so choose alike.
+int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary);
+
 // The workspace, in elements of the compute type; -1 for a part that is not needed.
 typedef struct ot_head_layout {
   int64_t chunk;   // rows whose logits exist at once

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "ops/head.h"
+#include "ops/head_rows.h"
 #include "ops/largest.h"
 #include "ops/matrix.h"
-#include "ops/vector_math.h"
 #include "ops/view.h"
 
 typedef struct head {
@@ -114,22 +114,6 @@ static void weight_gradient(const head *h, const chunk *rows, ot_view dw) {
 
 // ---- rows of logits ----
 
-// row = exp(row - largest); returns the sum, made by tiles.
-static double row_exponentials(ot_real *restrict row, int64_t n, ot_real largest) {
-  double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += OT_TILE) {
-    const int64_t end = n - begin < OT_TILE ? n : begin + OT_TILE;
-    ot_real tile = 0;
-#pragma omp simd reduction(+ : tile)
-    for (int64_t i = begin; i < end; i++) {
-      row[i] = OT_KERNEL(ot_exp)(row[i] - largest);
-      tile += row[i];
-    }
-    sum += (double)tile;
-  }
-  return sum;
-}
-
 static double row_sum_of_exponentials(const ot_real *restrict row, int64_t n, ot_real largest) {
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += OT_TILE) {
@@ -142,11 +126,6 @@ static double row_sum_of_exponentials(const ot_real *restrict row, int64_t n, ot
   return sum;
 }
 
-// log(sum exp) - logit, all relative to the largest logit.
-static double nats_of(ot_real logit, ot_real largest, double sum) {
-  return ot_log_f64(sum) + ((double)largest - (double)logit);
-}
-
 // Replaces a row of logits by its gradient; returns its nats.
 static double row_loss(ot_real *restrict row, int64_t n, int32_t target, double inverse_tokens) {
   if (target < 0) {
@@ -155,11 +134,11 @@ static double row_loss(ot_real *restrict row, int64_t n, int32_t target, double 
   }
   const ot_real logit = row[target];
   const ot_real largest = ot_row_largest(row, n);
-  const double sum = row_exponentials(row, n, largest);
+  const double sum = ot_row_exponentials(row, n, largest);
   const ot_real factor = (ot_real)(inverse_tokens / sum);
   for (int64_t i = 0; i < n; i++) row[i] *= factor;
   row[target] -= (ot_real)inverse_tokens;
-  return nats_of(logit, largest, sum);
+  return ot_nats_of(logit, largest, sum);
 }
 
 // Adds the nats of the chunk to `total` in the order of the rows.
@@ -211,7 +190,7 @@ static void head_evaluate(const ot_kernel_call *call) {
       const ot_real largest = ot_row_largest(row, h.V);
       h.nats[r] = 0;
       if (target < 0) continue;
-      h.nats[r] = nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
+      h.nats[r] = ot_nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
     }
     total = add_nats(&h, &rows, total);
     for (int64_t r = 0; r < rows.n; r++) count += h.targets[first + r] >= 0;
@@ -243,7 +222,7 @@ static void head_score(const ot_kernel_call *call) {
       logprob[first + r] = 0;
       if (target < 0) continue;
       logprob[first + r] =
-          -nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
+          -ot_nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "ops/embedding.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
+#include "ops/head_parts.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
@@ -34,6 +35,7 @@ static const kernel_tables files[] = {
     {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
     {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
+    {ot_head_parts_cpu_f32, ot_head_parts_cpu_f64},
     {ot_linear_cpu_f32, ot_linear_cpu_f64},
     {ot_muon_cpu_f32, ot_muon_cpu_f64},
     {ot_norm_cpu_f32, ot_norm_cpu_f64},

@@ -79,7 +79,11 @@ static ot_cost linear_dw_cost(const ot_op_attributes *attributes, const ot_op_ty
   const bool has_bias = ot_type_present(&types->out[1]);
   const double additions = has_bias ? (double)ot_type_elements(&types->in[0]) : 0;
   ot_cost cost = ot_cost_of_traffic(&ot_linear_dw_info, attributes, types, additions);
-  cost.matrix_flops = multiply_flops(types, 0);
+  if (ot_type_present(&types->out[0])) {
+    cost.matrix_flops = multiply_flops(types, 0);
+  } else {
+    cost.bytes_read -= (double)ot_type_bytes(&types->in[1]);
+  }
   return cost;
 }
 
@@ -96,8 +100,9 @@ ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *row
   const int64_t R = rows->dim[0];
   const int64_t C = rows->dim[1];
   const int64_t O = outputs->dim[1];
-  const bool widens_w = w->rank > 0 && w->dtype != compute;
-  const bool widens_outputs = outputs->dtype != compute;
+  const bool multiplies = ot_type_present(w);
+  const bool widens_w = multiplies && w->dtype != compute;
+  const bool widens_outputs = multiplies && outputs->dtype != compute;
   int64_t block = O;
   if (widens_w || widens_outputs) {
     const int64_t wanted = BLOCK_ELEMENTS / C / BLOCK_UNIT * BLOCK_UNIT;
@@ -106,7 +111,7 @@ ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *row
   }
   ot_linear_layout layout = {.block = block, .w = -1, .wide = -1, .tall = -1, .sums = -1};
   if (widens_w) layout.w = take(&layout, block * C);
-  if (rows->dtype != compute) layout.wide = take(&layout, R * C);
+  if (multiplies && rows->dtype != compute) layout.wide = take(&layout, R * C);
   if (widens_outputs) layout.tall = take(&layout, R * block);
   if (has_bias_gradient) layout.sums = take(&layout, ot_row_blocks(R) * O);
   return layout;

@@ -31,8 +31,8 @@ typedef struct ot_linear_layout {
   int64_t elements;
 } ot_linear_layout;
 
-// `rows` is the [R, C] operand, `outputs` the [R, O] one, `w` the [O, C] one; `has_bias_gradient`
-// asks for `sums`.
+// `rows` is the [R, C] operand, `outputs` the [R, O] one, `w` the [O, C] one, absent (rank 0) when
+// there is no product to make, only dbias; `has_bias_gradient` asks for `sums`.
 ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *rows,
                                      const ot_tensor_type *outputs, const ot_tensor_type *w,
                                      bool has_bias_gradient);

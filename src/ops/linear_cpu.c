@@ -177,8 +177,10 @@ static void linear_dw(const ot_kernel_call *call) {
   const ot_tensor *const dy = &call->in[0];
   const ot_tensor *const x = &call->in[1];
   const int64_t R = x->type.dim[0], C = x->type.dim[1], O = dy->type.dim[1];
+  const ot_tensor_type absent = {0};
   const ot_linear_layout layout = ot_linear_layout_of(
-      OT_REAL_DTYPE, &x->type, &dy->type, &call->out[0].type, call->out[1].data != NULL);
+      OT_REAL_DTYPE, &x->type, &dy->type, call->out[0].data ? &call->out[0].type : &absent,
+      call->out[1].data != NULL);
   if (call->out[0].data) {
     const ot_view xs = ot_view_read(x, (ot_region){0, R, 0, C}, ot_scratch_at(call, layout.wide),
                                     call->attributes->threads);

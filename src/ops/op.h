@@ -27,7 +27,8 @@ typedef enum ot_op_kind {
   // embedding.h
   OT_OP_EMBEDDING,       // tokens[R] i32, table[V,C], positions?[R] i32, position_table?[P,C]
                          // -> y[R,C]
-  OT_OP_EMBEDDING_GRAD,  // dy[R,C], tokens[R] -> acc dtable[V,C]   (also for the position table)
+  OT_OP_EMBEDDING_GRAD,  // dy[R,C], tokens[R] -> acc dtable[V,C]
+  OT_OP_POSITION_GRAD,   // dy[R,C], positions[R] -> acc dposition_table[P,C]
   // linear.h
   OT_OP_LINEAR,     // x[R,C], w[O,C], bias?[O], residual?[R,O] -> y[R,O] = x w^T + bias + residual
   OT_OP_LINEAR_DX,  // dy[R,O], w[O,C], partial?[R,C] -> dx[R,C] = dy w + partial
@@ -57,11 +58,14 @@ typedef enum ot_op_kind {
   OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F] -> dx[R,2F]
   // elementwise.h
   OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
+  OT_OP_BIAS,          // x[R,C], bias?[C], residual?[R,C] -> y[R,C] = x + (residual + bias)
+                       // (in place of x)
   OT_OP_DROPOUT,       // x[R,C], positions_in_batch: none, sample_ids[B] i64 -> y[R,C]   (in place)
   OT_OP_DROPOUT_GRAD,  // dy[R,C], sample_ids[B] -> dx[R,C]                (in place)
   OT_OP_ABSMAX,        // x[R,C] -> effect m[1] f64 = max(m, max|x|)
   OT_OP_CAST,          // x -> y of another dtype
   OT_OP_ZERO,          // -> y = 0
+  OT_OP_INVERSE,       // n[1] f64 -> y[1] f64 = n > 0 ? 1/n : 0
   // head.h: final projection and cross-entropy, chunked over rows; logits never exist whole
   OT_OP_HEAD_LOSS,      // x[R,C], w[V,C], targets[R] i32, inverse_tokens[1] f64
                         // -> dx[R,C], acc dw[V,C], effect loss[1] f64
@@ -69,13 +73,24 @@ typedef enum ot_op_kind {
                         // -> effect loss_sum[1] f64, effect token_count[1] f64
   OT_OP_HEAD_SCORE,     // x[R,C], w[V,C], targets[R] -> logprob[R] f64, greedy[R] i32 (argmax id)
   OT_OP_HEAD_LOGITS,    // x[R,C], w[V,C] -> logits[R,V] compute dtype
+  // head_parts.h: head_loss and head_evaluate on rows [first_row, first_row + chunk_rows = r) with
+  // the rows [first_vocab, first_vocab + V) of w, one of k = group_size shards
+  OT_OP_HEAD_STATISTICS,     // x[R,C], w[V,C], targets[R]
+                             // -> e[r,V] compute dtype = exp(logit - max), statistics[r,3] f64
+  OT_OP_HEAD_DLOGITS,        // e[r,V], all_statistics[k*r,3] f64, targets[R], inverse_tokens[1] f64
+                             // -> dlogits[r,V] (in place), effect loss[1] f64
+  OT_OP_HEAD_GRADIENT,       // dx_before?[R,C], dlogits[r,V], x[R,C], w[V,C]
+                             // -> dx[R,C] (in place), acc? dw[V,C]
+  OT_OP_HEAD_GRADIENT_LAST,  // as head_gradient, for the last chunk: dx is the gradient of x
+  OT_OP_HEAD_COUNT,          // all_statistics[k*r,3] f64, targets[R]
+                             // -> effect loss_sum[1] f64, effect token_count[1] f64
   // decode.h: one new token per sequence against a KV cache
   OT_OP_APPEND_KV,         // qkv[R,Q], length[B] i32
                            // -> acc cache[B,P,2*G*D]: rows at length[b]..; R = B*n
   OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32
                            // -> o[B,H*D]   (length counts the new token's slot index)
   // optimizer.h: n elements, flat
-  OT_OP_SUM_SQUARES,  // g[n] -> s[1] f64 (overwritten)
+  OT_OP_SUM_SQUARES,  // g[n] -> acc s[1] f64 = sum of g^2
   OT_OP_CLIP_FACTOR,  // s[k] f64
                       // -> norm[1] f64, factor[1] f64 = clip > 0 ? min(1, clip/(norm+1e-6)) : 1
   OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
@@ -119,6 +134,9 @@ typedef enum ot_step_scalar {
   OT_SCALAR_LOSS,             // mean nats per unmasked target of the step
   OT_SCALAR_EVALUATE_LOSS,    // sum of nats, evaluation
   OT_SCALAR_EVALUATE_TOKENS,  // targets counted, evaluation
+  OT_SCALAR_TARGETS,          // unmasked targets of this rank, then of the step
+  OT_SCALAR_LOCAL_SQUARES,    // sum over ranks and reductions of the squared norm of what is
+                              // reduced, for the gradient noise scale
   OT_STEP_SCALARS,
 } ot_step_scalar;
 
@@ -161,9 +179,11 @@ typedef struct ot_op_attributes {
   int context_size;     // cp: the sequence is cut over so many ranks (0 and 1: whole)
   int context_index;    // piece of the queries, or of all rows
   int key_index;        // attention_block: piece of the keys and values
-  int64_t first_row;    // of the rows in the micro-batch of this rank of cp (dropout)
+  int64_t first_row;    // of x in the micro-batch of this rank of cp (dropout); of a chunk in x
+                        // (head parts)
   int64_t first_head;   // of the query heads in all heads (attention dropout)
   int64_t first_vocab;  // embedding, head: id of the first row of the table
+  ot_context_parallel context;  // which pieces of a sequence the ranks of cp have
 } ot_op_attributes;
 
 // Shape and type of one operand. rank 0 marks an absent optional operand.

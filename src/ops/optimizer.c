@@ -120,6 +120,7 @@ const ot_op_info ot_sum_squares_info = {
     .name = "sum_squares",
     .num_inputs = 1,
     .num_outputs = 1,
+    .accumulated_outputs = 1u << 0,
     .infer = sum_squares_infer,
     .cost = sum_squares_cost,
     .workspace = sum_squares_workspace,

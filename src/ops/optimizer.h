@@ -3,7 +3,7 @@
 // type, scalars and sums over tensors in float64, summed by blocks (blocks.h), so that no bit
 // depends on the threads.
 //
-// OT_OP_SUM_SQUARES  g, any shape -> s[1] f64 = sum of g^2, overwritten
+// OT_OP_SUM_SQUARES  g, any shape -> acc s[1] f64 = sum of g^2
 // OT_OP_CLIP_FACTOR  s [k] f64 -> norm[1] f64 = sqrt(s_0 + s_1 + ... in order),
 //                    factor[1] f64 = clip > 0 ? min(1, clip / (norm + 1e-6)) : 1
 // OT_OP_ADAMW, over n elements, with f = scalars[CLIP_FACTOR], c1 and c2 = scalars[CORRECTION_1,

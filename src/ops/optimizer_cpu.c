@@ -32,7 +32,8 @@ static void sum_squares(const ot_kernel_call *call) {
   }
   double total = 0;
   for (int64_t block = 0; block < blocks; block++) total += sums[block];
-  *(double *)call->out[0].data = total;
+  double *const s = call->out[0].data;
+  *s = call->attributes->accumulate ? *s + total : total;
 }
 
 static void clip_factor(const ot_kernel_call *call) {

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, cost, workspace and VJP of the head in parts.
+#include "ops/head_parts.h"
+
+#include "ops/linear.h"
+#include "ops/operands.h"
+
+// What head_loss does to a logit, divided among the ops.
+enum { STATISTICS_FLOPS = 9, DLOGITS_FLOPS = 3, NATS_FLOPS = 30 };
+
+int64_t ot_head_shards(const ot_op_attributes *attributes) {
+  return attributes->group_size > 1 ? attributes->group_size : 1;
+}
+
+// ---- shapes ----
+
+static ot_status check_chunk(const char *op, const ot_op_attributes *a, int64_t R) {
+  OT_CHECK(a->chunk_rows > 0 && a->first_row >= 0 && a->first_row + a->chunk_rows <= R, OT_BUG,
+           "%s: chunk of %lld rows from row %lld of %lld", op, (long long)a->chunk_rows,
+           (long long)a->first_row, (long long)R);
+  return OT_OK;
+}
+
+static ot_status check_scalar(const char *op, const char *name, const ot_tensor_type *type) {
+  return ot_operand_check(type, (ot_expected){op, name, OT_F64, 1, {1}});
+}
+
+// Everybody's statistics at input `index`, targets behind them.
+static ot_status check_statistics(const char *op, const ot_op_attributes *a,
+                                  const ot_op_types *types, int index) {
+  const int64_t rows = ot_head_shards(a) * a->chunk_rows;
+  OT_TRY(ot_operand_check(&types->in[index + 1], (ot_expected){op, "targets", OT_I32, 1, {0}}));
+  OT_TRY(check_chunk(op, a, types->in[index + 1].dim[0]));
+  return ot_operand_check(
+      &types->in[index],
+      (ot_expected){op, "all_statistics", OT_F64, 2, {rows, OT_HEAD_STATISTICS}});
+}
+
+static ot_status head_statistics_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_statistics";
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t R = types->in[0].dim[0];
+  const int64_t C = types->in[0].dim[1];
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}}));
+  OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "targets", OT_I32, 1, {R}}));
+  OT_TRY(check_chunk(op, attributes, R));
+  const int64_t rows = attributes->chunk_rows;
+  types->out[0] = ot_type_matrix(attributes->compute, rows, types->in[1].dim[0]);
+  types->out[1] = ot_type_matrix(OT_F64, rows, OT_HEAD_STATISTICS);
+  return OT_OK;
+}
+
+static ot_status head_dlogits_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_dlogits";
+  const int64_t rows = attributes->chunk_rows;
+  const int shards = (int)ot_head_shards(attributes);
+  OT_CHECK(attributes->group_index >= 0 && attributes->group_index < shards, OT_BUG,
+           "%s: shard %d of %d", op, attributes->group_index, shards);
+  OT_TRY(check_statistics(op, attributes, types, 1));
+  OT_TRY(ot_operand_check(&types->in[0],
+                          (ot_expected){op, "e", (int)attributes->compute, 2, {rows, 0}}));
+  OT_TRY(check_scalar(op, "inverse_tokens", &types->in[3]));
+  OT_TRY(check_scalar(op, "loss", &types->out[1]));
+  types->out[0] = types->in[0];
+  return OT_OK;
+}
+
+static ot_status head_gradient_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_gradient";
+  const int64_t rows = attributes->chunk_rows;
+  OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t R = types->in[2].dim[0];
+  const int64_t C = types->in[2].dim[1];
+  OT_TRY(check_chunk(op, attributes, R));
+  OT_TRY(ot_operand_check(&types->in[3], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}}));
+  const int64_t V = types->in[3].dim[0];
+  OT_TRY(ot_operand_check(&types->in[1],
+                          (ot_expected){op, "dlogits", (int)attributes->compute, 2, {rows, V}}));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[0], (ot_expected){op, "dx_before", (int)types->in[2].dtype, 2, {R, C}}));
+  OT_CHECK(attributes->first_row == 0 || ot_type_present(&types->in[0]), OT_BUG,
+           "%s: dx_before is absent, but %lld rows lie before the chunk", op,
+           (long long)attributes->first_row);
+  OT_TRY(
+      ot_operand_check_optional(&types->out[1], (ot_expected){op, "dw", OT_ANY_REAL, 2, {V, C}}));
+  types->out[0] = types->in[2];
+  return OT_OK;
+}
+
+static ot_status head_count_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_count";
+  OT_TRY(check_statistics(op, attributes, types, 0));
+  OT_TRY(check_scalar(op, "loss_sum", &types->out[0]));
+  return check_scalar(op, "token_count", &types->out[1]);
+}
+
+// ---- workspace: that of the products that the kernels make (linear.h) ----
+
+static ot_tensor_type rows_of(const ot_op_attributes *attributes, const ot_tensor_type *x) {
+  return ot_type_matrix(x->dtype, attributes->chunk_rows, x->dim[1]);
+}
+
+static int64_t head_statistics_workspace(const ot_op_attributes *attributes,
+                                         const ot_op_types *types) {
+  const ot_op_types product = {.in = {rows_of(attributes, &types->in[0]), types->in[1]},
+                               .out = {types->out[0]}};
+  return ot_linear_info.workspace(attributes, &product);
+}
+
+static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
+                                       const ot_op_types *types) {
+  const ot_tensor_type x = rows_of(attributes, &types->in[2]);
+  const ot_op_types dx = {.in = {types->in[1], types->in[3]}, .out = {x}};
+  const ot_op_types dw = {.in = {types->in[1], x}, .out = {types->out[1]}};
+  const int64_t dx_bytes = ot_linear_dx_info.workspace(attributes, &dx);
+  const int64_t dw_bytes = ot_linear_dw_info.workspace(attributes, &dw);
+  return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
+}
+
+// Nats of the rows.
+static int64_t nats_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  (void)types;
+  return attributes->chunk_rows * 8;
+}
+
+// ---- cost ----
+
+static double row_bytes(const ot_op_attributes *attributes, const ot_tensor_type *type) {
+  return (double)attributes->chunk_rows * (double)type->dim[1] *
+         (double)ot_dtype_bytes(type->dtype);
+}
+
+// Logits are written by the product, read and written again by the pass over rows.
+static ot_cost head_statistics_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double logits = (double)ot_type_elements(&types->out[0]);
+  const double e_bytes = (double)ot_type_bytes(&types->out[0]);
+  return (ot_cost){
+      .matrix_flops = 2 * logits * (double)types->in[0].dim[1],
+      .other_flops = STATISTICS_FLOPS * logits,
+      .bytes_read = row_bytes(attributes, &types->in[0]) + (double)ot_type_bytes(&types->in[1]) +
+                    (double)attributes->chunk_rows * 4 + e_bytes,
+      .bytes_written = 2 * e_bytes + (double)ot_type_bytes(&types->out[1]),
+  };
+}
+
+static ot_cost head_dlogits_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double logits = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_head_dlogits_info, attributes, types, DLOGITS_FLOPS * logits);
+}
+
+static ot_cost head_gradient_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double logits = (double)ot_type_elements(&types->in[1]);
+  const double dlogits_bytes = (double)ot_type_bytes(&types->in[1]);
+  const double x_bytes = row_bytes(attributes, &types->in[2]);
+  const double w_bytes = (double)ot_type_bytes(&types->in[3]);
+  const double dw_bytes = (double)ot_type_bytes(&types->out[1]);
+  ot_cost cost = {
+      .matrix_flops = 2 * logits * (double)types->in[2].dim[1],
+      .bytes_read = dlogits_bytes + w_bytes,
+      .bytes_written = x_bytes,
+  };
+  if (dw_bytes == 0) return cost;
+  cost.matrix_flops *= 2;
+  cost.bytes_read += dlogits_bytes + x_bytes + (attributes->accumulate ? dw_bytes : 0);
+  cost.bytes_written += dw_bytes;
+  return cost;
+}
+
+static ot_cost head_count_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double flops = NATS_FLOPS * (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_head_count_info, attributes, types, flops);
+}
+
+// ---- rows of the catalog ----
+
+const ot_op_info ot_head_statistics_info = {
+    .name = "head_statistics",
+    .num_inputs = 3,
+    .num_outputs = 2,
+    .class = OT_CLASS_PURE,
+    .infer = head_statistics_infer,
+    .cost = head_statistics_cost,
+    .workspace = head_statistics_workspace,
+};
+
+const ot_op_info ot_head_dlogits_info = {
+    .name = "head_dlogits",
+    .num_inputs = 4,
+    .num_outputs = 2,
+    .effect_outputs = 1u << 1,
+    .class = OT_CLASS_SAVED,
+    .in_place = true,
+    .infer = head_dlogits_infer,
+    .cost = head_dlogits_cost,
+    .workspace = nats_workspace,
+};
+
+const ot_op_info ot_head_gradient_info = {
+    .name = "head_gradient",
+    .num_inputs = 4,
+    .num_outputs = 2,
+    .optional_inputs = 1u << 0,
+    .optional_outputs = 1u << 1,
+    .accumulated_outputs = 1u << 1,
+    .class = OT_CLASS_SAVED,
+    .in_place = true,
+    .infer = head_gradient_infer,
+    .cost = head_gradient_cost,
+    .workspace = head_gradient_workspace,
+};
+
+const ot_op_info ot_head_gradient_last_info = {
+    .name = "head_gradient_last",
+    .num_inputs = 4,
+    .num_outputs = 2,
+    .optional_inputs = 1u << 0,
+    .optional_outputs = 1u << 1,
+    .accumulated_outputs = 1u << 1,
+    .class = OT_CLASS_SAVED,
+    .in_place = true,
+    .infer = head_gradient_infer,
+    .cost = head_gradient_cost,
+    .workspace = head_gradient_workspace,
+    .num_vjp_steps = 1,
+    .vjp = {{.pass = true,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_OUTPUT, 0}},
+             .out = {{OT_REF_DINPUT, 2}}}},
+};
+
+const ot_op_info ot_head_count_info = {
+    .name = "head_count",
+    .num_inputs = 2,
+    .num_outputs = 2,
+    .effect_outputs = 1u << 0 | 1u << 1,
+    .class = OT_CLASS_EFFECT,
+    .infer = head_count_infer,
+    .cost = head_count_cost,
+};
