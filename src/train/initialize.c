@@ -1,36 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial weights: counter-based, keyed by HF tensor name and element index, so that no layout and
-// no order of parameters changes them.
-#include <stdlib.h>
-
+// Initial weights: counter-based, keyed by HF tensor name and the element's place in that tensor,
+// so that no layout, no order of parameters and no number of ranks changes them. What is made is
+// what this rank holds, a block of elements at a time.
 #include "base/rng.h"
 #include "base/text.h"
 #include "train/instance.h"
 
-// Index of element (row, col) of a part in its HF tensor.
-static uint64_t hf_index(const ot_parameter *parameter, const ot_parameter_part *part, int64_t row,
-                         int64_t col) {
-  const int64_t out = part->hf_first + row;
-  return (uint64_t)(part->transposed ? col * part->hf_rows + out : out * parameter->cols + col);
+enum { BLOCK = 4096 };  // elements
+
+// Elements [first, end) of a bucket.
+typedef struct range {
+  int64_t first, end;
+} range;
+
+static range intersect(range a, range b) {
+  return (range){a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
 
-static void fill_part(const ot_parameter *parameter, const ot_parameter_part *part, uint64_t seed,
-                      double *values) {
+static range held(const ot_instance *instance, int block, ot_parameter_copy copy) {
+  const ot_bucket_range r = ot_instance_held(instance, block, copy);
+  return (range){r.first, r.first + r.count};
+}
+
+// Index of element (row, col) of a part in its HF tensor.
+static uint64_t hf_index(const ot_parameter_part *part, int64_t row, int64_t col) {
+  const int64_t out = part->hf_first + row;
+  const int64_t in = part->hf_first_col + col;
+  return (uint64_t)(part->transposed ? in * part->hf_rows + out : out * part->hf_cols + in);
+}
+
+// Elements of a part that lie at `at` of the bucket.
+static void fill(const ot_parameter *parameter, const ot_parameter_part *part, uint64_t seed,
+                 range at, double *values) {
   const uint64_t stream = ot_hash_text(OT_HASH_START, part->hf_name);
-#pragma omp parallel for
-  for (int64_t row = 0; row < part->rows; row++) {
-    for (int64_t col = 0; col < parameter->cols; col++) {
-      const uint64_t index = hf_index(parameter, part, row, col);
-      const double x = parameter->initial == OT_INITIAL_ONE    ? 1
-                       : parameter->initial == OT_INITIAL_ZERO ? 0
-                                                               : ot_rng_normal(seed, stream, index);
-      const bool normal = parameter->initial == OT_INITIAL_NORMAL;
-      values[row * parameter->cols + col] = normal ? parameter->initial_std * x : x;
-    }
+  const int64_t begin = parameter->offset + part->first_row * parameter->cols;
+  const bool normal = parameter->initial == OT_INITIAL_NORMAL;
+  const double constant = parameter->initial == OT_INITIAL_ONE ? 1 : 0;
+  for (int64_t i = at.first; i < at.end; i++) {
+    const int64_t row = (i - begin) / parameter->cols, col = (i - begin) % parameter->cols;
+    values[i - at.first] =
+        normal ? parameter->initial_std * ot_rng_normal(seed, stream, hf_index(part, row, col))
+               : constant;
   }
 }
 
-// Converts [n] doubles to `dtype` in place of `to`.
+// Converts [n] doubles to `dtype`.
 static void convert(const double *values, int64_t n, ot_dtype dtype, void *to) {
   for (int64_t i = 0; i < n; i++) {
     if (dtype == OT_F64) ((double *)to)[i] = values[i];
@@ -39,28 +53,38 @@ static void convert(const double *values, int64_t n, ot_dtype dtype, void *to) {
   }
 }
 
-static void write_part(ot_instance *instance, int index, const ot_parameter_part *part,
-                       const double *values, void *buffer) {
-  const int64_t n = part->rows * ot_instance_shape(instance)->parameters[index].cols;
-  const ot_parameter_copy copies[] = {OT_COPY_WEIGHT, OT_COPY_MASTER};
-  for (int i = 0; i < 2; i++) {
-    if (!ot_instance_has_copy(instance, copies[i])) continue;
-    const ot_parameter_rows range = {index, copies[i], part->first_row, part->rows};
-    convert(values, n, ot_instance_copy_dtype(instance, copies[i]), buffer);
-    ot_instance_write(instance, &range, buffer);
+// Makes elements `at` of the bucket, at most BLOCK, and stores them in every copy that has them.
+static void make(ot_instance *instance, int index, const ot_parameter_part *part, uint64_t seed,
+                 range at) {
+  static const ot_parameter_copy copies[] = {OT_COPY_WEIGHT, OT_COPY_MASTER};
+  const ot_parameter *const parameter = &ot_instance_shape(instance)->parameters[index];
+  double values[BLOCK], stored[BLOCK];
+  fill(parameter, part, seed, at, values);
+  for (int i = 0; i < OT_COUNT(copies); i++) {
+    const ot_bucket_range there = ot_instance_held(instance, parameter->block, copies[i]);
+    const range mine = intersect(at, held(instance, parameter->block, copies[i]));
+    if (mine.first >= mine.end) continue;
+    const ot_dtype dtype = ot_instance_copy_dtype(instance, copies[i]);
+    const int64_t size = ot_dtype_bytes(dtype), n = mine.end - mine.first;
+    convert(values + (mine.first - at.first), n, dtype, stored);
+    ot_executor_write(ot_instance_executor(instance),
+                      there.offset + (mine.first - there.first) * size, stored, n * size);
   }
 }
 
-static ot_status initialize_part(ot_instance *instance, int index, const ot_parameter_part *part,
-                                 uint64_t seed) {
+static void initialize_part(ot_instance *instance, int index, const ot_parameter_part *part,
+                            uint64_t seed) {
   const ot_parameter *const parameter = &ot_instance_shape(instance)->parameters[index];
-  const size_t n = (size_t)(part->rows * parameter->cols);
-  double *const values = malloc(2 * n * sizeof *values);
-  OT_CHECK(values, OT_ENVIRONMENT, "initialisation of %s: out of memory", part->hf_name);
-  fill_part(parameter, part, seed, values);
-  write_part(instance, index, part, values, values + n);
-  free(values);
-  return OT_OK;
+  const int threads = ot_instance_shape(instance)->request.threads;
+  const int64_t begin = parameter->offset + part->first_row * parameter->cols;
+  // Master copies are held where weights are, so these say what is to be made.
+  const range all = intersect((range){begin, begin + part->rows * parameter->cols},
+                              held(instance, parameter->block, OT_COPY_WEIGHT));
+#pragma omp parallel for num_threads(threads)
+  for (int64_t first = all.first; first < all.end; first += BLOCK) {
+    const int64_t end = first + BLOCK < all.end ? first + BLOCK : all.end;
+    make(instance, index, part, seed, (range){first, end});
+  }
 }
 
 void ot_instance_zero_moments(ot_instance *instance) {
@@ -76,7 +100,7 @@ ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed) {
   const ot_graph *const graph = ot_instance_shape(instance);
   for (int i = 0; i < graph->num_parameters; i++) {
     for (int k = 0; k < graph->parameters[i].num_parts; k++) {
-      OT_TRY(initialize_part(instance, i, &graph->parameters[i].parts[k], seed));
+      initialize_part(instance, i, &graph->parameters[i].parts[k], seed);
     }
   }
   ot_instance_zero_moments(instance);
@@ -85,29 +109,23 @@ ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed) {
 
 // ---- after a load ----
 
-static ot_status widen(ot_instance *instance, int index) {
-  const ot_parameter *const parameter = &ot_instance_shape(instance)->parameters[index];
-  const int64_t n = ot_parameter_elements(parameter);
-  uint16_t *const narrow = malloc((size_t)n * (sizeof(uint16_t) + sizeof(float)) + sizeof(float));
-  OT_CHECK(narrow, OT_ENVIRONMENT, "master weights of %s: out of memory", parameter->name);
-  float *const wide = (float *)(void *)(narrow + (n + n % 2));
-  const ot_parameter_rows from = {index, OT_COPY_WEIGHT, 0, parameter->rows};
-  const ot_parameter_rows to = {index, OT_COPY_MASTER, 0, parameter->rows};
-  ot_instance_read(instance, &from, narrow);
-  for (int64_t i = 0; i < n; i++) wide[i] = ot_bf16_to_float(narrow[i]);
-  ot_instance_write(instance, &to, wide);
-  free(narrow);
-  return OT_OK;
+static void widen(ot_instance *instance, int block) {
+  ot_executor *const executor = ot_instance_executor(instance);
+  const ot_bucket_range from = ot_instance_held(instance, block, OT_COPY_WEIGHT);
+  const ot_bucket_range to = ot_instance_held(instance, block, OT_COPY_MASTER);
+  uint16_t narrow[BLOCK];
+  float wide[BLOCK];
+  for (int64_t done = 0; done < to.count; done += BLOCK) {
+    const int64_t n = to.count - done < BLOCK ? to.count - done : BLOCK;
+    const int64_t skipped = to.first - from.first + done;
+    ot_executor_read(executor, from.offset + skipped * 2, narrow, n * 2);
+    for (int64_t i = 0; i < n; i++) wide[i] = ot_bf16_to_float(narrow[i]);
+    ot_executor_write(executor, to.offset + done * 4, wide, n * 4);
+  }
 }
 
 ot_status ot_instance_reset_optimizer(ot_instance *instance) {
-  const ot_graph *const graph = ot_instance_shape(instance);
-  for (int i = 0; i < graph->num_parameters; i++) {
-    if (graph->parameters[i].tied_to >= 0 || !ot_instance_has_copy(instance, OT_COPY_MASTER)) {
-      continue;
-    }
-    OT_TRY(widen(instance, i));
-  }
+  for (int i = 0; i < ot_instance_shape(instance)->num_blocks; i++) widen(instance, i);
   ot_instance_zero_moments(instance);
   return OT_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a request to memory, and the addresses of parameters in it.
+// From a request to memory.
 #include "train/instance.h"
 
 #include <sched.h>
@@ -7,17 +7,7 @@
 
 #include "base/text.h"
 #include "schedule/segment.h"
-
-struct ot_instance {
-  ot_model model;
-  unsigned modes;
-  ot_heap heap;
-  ot_graph graphs[OT_MODES];
-  const ot_graph *shape;
-  ot_schedule schedule;
-  ot_executor *executor;
-  int64_t *bucket[OT_COPY_MASTER + 1];  // [num_blocks] arena offset of each copy's bucket
-};
+#include "train/instance_state.h"
 
 int ot_instance_cores(void) {
   cpu_set_t set;
@@ -29,8 +19,21 @@ int ot_instance_cores(void) {
 
 // ---- planning ----
 
-static ot_status build_graph(const ot_instance_request *request, ot_mode mode, ot_arena *arena,
-                             ot_graph *graph) {
+static int degree_of(const ot_mesh *mesh, ot_axis axis) { return mesh ? mesh->degree[axis] : 1; }
+
+static ot_split split_of(const ot_instance_request *request) {
+  const ot_mesh *const mesh = request->mesh;
+  if (!mesh) return (ot_split){0};
+  return (ot_split){
+      .tp = mesh->degree[OT_AXIS_TP],
+      .tp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_TP),
+      .cp = mesh->degree[OT_AXIS_CP],
+      .cp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP),
+  };
+}
+
+static ot_status build_graph(const ot_instance_request *request, ot_mode mode, ot_split split,
+                             ot_arena *arena, ot_graph *graph) {
   const bool decode = mode == OT_MODE_DECODE;
   const ot_graph_request wanted = {
       .model = request->model,
@@ -43,6 +46,7 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
       .head_chunk_rows = request->head_chunk_rows,
       .threads = request->threads > 0 ? request->threads : ot_instance_cores(),
       .seed = request->seed,
+      .split = split,
   };
   return ot_graph_build(&wanted, arena, graph);
 }
@@ -54,11 +58,13 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
       .micro_batches = request->micro_batches,
       .num_micro_batches = request->num_micro_batches,
       .split_backward = request->split_backward,
+      .mesh = request->mesh,
+      .rank = request->rank,
       .guard_bytes = request->guard_bytes,
   };
   for (int mode = 0; mode < OT_MODES; mode++) {
     if (!((request->modes >> mode) & 1u)) continue;
-    OT_TRY(build_graph(request, (ot_mode)mode, arena, &graphs[mode]));
+    OT_TRY(build_graph(request, (ot_mode)mode, split_of(request), arena, &graphs[mode]));
     wanted.graphs[mode] = &graphs[mode];
   }
   return ot_schedule_build(&wanted, arena, schedule);
@@ -66,32 +72,51 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
 
 // ---- create ----
 
+// What is held, by the names of the regions.
 static void find_buckets(ot_instance *instance, ot_arena *arena) {
   static const char *const names[] = {"weights", "gradients", "moment_1", "moment_2", "master"};
   const ot_schedule *const schedule = &instance->schedule;
-  for (int copy = 0; copy <= OT_COPY_MASTER; copy++) {
-    int64_t *const offsets = ot_arena_array(arena, schedule->num_blocks, sizeof *offsets);
-    instance->bucket[copy] = offsets;
-    for (int b = 0; b < schedule->num_blocks; b++) {
-      offsets[b] = -1;
-      const char *const name =
-          ot_arena_format(arena, "%s.%s", names[copy], instance->shape->blocks[b].name);
+  ot_bucket *const buckets = ot_arena_array(arena, schedule->num_blocks, sizeof *buckets);
+  instance->buckets = buckets;
+  for (int b = 0; b < schedule->num_blocks; b++) {
+    const ot_block *const block = &instance->shape->blocks[b];
+    buckets[b] = (ot_bucket){.elements = block->weight_elements, .counted = true};
+    for (int copy = 0; copy < OT_BUCKET_COPIES; copy++) {
+      const char *const name = ot_arena_format(arena, "%s.%s", names[copy], block->name);
       for (int i = 0; i < schedule->num_regions; i++) {
-        if (!ot_text_equal(schedule->regions[i].name, name)) continue;
-        offsets[b] = schedule->regions[i].offset;
-        break;
+        const ot_region *const region = &schedule->regions[i];
+        if (!ot_text_equal(region->name, name)) continue;
+        buckets[b].copy[copy] =
+            (ot_bucket_range){.offset = region->offset, .count = block->weight_elements};
       }
     }
   }
 }
 
-static ot_status create(ot_instance *instance, const ot_instance_request *request) {
-  instance->model = *request->model;
-  instance->modes = request->modes;
-  ot_arena arena = ot_heap_arena_create(&instance->heap);
-  ot_instance_request own = *request;
-  own.model = &instance->model;
-  OT_TRY(ot_instance_plan(&own, &arena, instance->graphs, &instance->schedule));
+// The first of the ranks that hold the same elements counts them.
+static void find_place(ot_instance *instance, const ot_instance_request *request) {
+  const ot_mesh *const mesh = request->mesh;
+  const bool sharded = degree_of(mesh, OT_AXIS_DP_SHARD) > 1;
+  const bool first_cp = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP) == 0;
+  const bool first_shard = !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_SHARD) == 0;
+  const bool first_copy =
+      !mesh || ot_mesh_coordinate(mesh, request->rank, OT_AXIS_DP_REPLICATE) == 0;
+  instance->counts_pieces = first_cp && (first_copy || !sharded);
+  instance->counts_buckets = first_cp && first_shard && first_copy;
+}
+
+// Parameters of the whole model; the operators are of no use, so they are built in the smallest
+// mode.
+static ot_status find_whole(ot_instance *instance, const ot_instance_request *request,
+                            ot_arena *arena) {
+  instance->whole = instance->shape;
+  if (degree_of(request->mesh, OT_AXIS_TP) == 1) return OT_OK;
+  instance->whole = &instance->whole_graph;
+  return build_graph(request, OT_MODE_LOGITS, (ot_split){0}, arena, &instance->whole_graph);
+}
+
+static ot_status plan(ot_instance *instance, const ot_instance_request *request, ot_arena *arena) {
+  OT_TRY(ot_instance_plan(request, arena, instance->graphs, &instance->schedule));
   ot_heap scratch = {0};
   ot_arena check_arena = ot_heap_arena_create(&scratch);
   const ot_status checked = ot_schedule_check(&instance->schedule, &check_arena);
@@ -103,7 +128,20 @@ static ot_status create(ot_instance *instance, const ot_instance_request *reques
     }
   }
   OT_ASSERT(instance->shape != NULL);
-  find_buckets(instance, &arena);
+  OT_TRY(find_whole(instance, request, arena));
+  instance->buckets = instance->schedule.buckets;
+  if (!instance->buckets) find_buckets(instance, arena);
+  find_place(instance, request);
+  return OT_OK;
+}
+
+static ot_status create(ot_instance *instance, const ot_instance_request *request) {
+  instance->model = *request->model;
+  instance->modes = request->modes;
+  ot_arena arena = ot_heap_arena_create(&instance->heap);
+  ot_instance_request own = *request;
+  own.model = &instance->model;
+  OT_TRY(plan(instance, &own, &arena));
   const ot_executor_options options = {.poison = request->poison};
   return ot_executor_create(&instance->schedule, &options, &instance->executor);
 }
@@ -135,39 +173,7 @@ const ot_graph *ot_instance_graph(const ot_instance *instance, ot_mode mode) {
 
 const ot_graph *ot_instance_shape(const ot_instance *instance) { return instance->shape; }
 
-// ---- parameters ----
-
-bool ot_instance_has_copy(const ot_instance *instance, ot_parameter_copy copy) {
-  return instance->bucket[copy][0] >= 0;
-}
-
-ot_dtype ot_instance_copy_dtype(const ot_instance *instance, ot_parameter_copy copy) {
-  const ot_graph_request *const request = &instance->shape->request;
-  return copy == OT_COPY_WEIGHT ? request->storage : request->compute;
-}
-
-static int64_t rows_offset(const ot_instance *instance, const ot_parameter_rows *range,
-                           int64_t *bytes) {
-  const ot_parameter *const parameter = &instance->shape->parameters[range->parameter];
-  const int64_t size = ot_dtype_bytes(ot_instance_copy_dtype(instance, range->copy));
-  const int64_t bucket = instance->bucket[range->copy][parameter->block];
-  OT_ASSERT(bucket >= 0);
-  OT_ASSERT(range->first_row >= 0 && range->first_row + range->rows <= parameter->rows);
-  *bytes = range->rows * parameter->cols * size;
-  return bucket + (parameter->offset + range->first_row * parameter->cols) * size;
-}
-
-void ot_instance_read(const ot_instance *instance, const ot_parameter_rows *range, void *to) {
-  int64_t bytes;
-  const int64_t offset = rows_offset(instance, range, &bytes);
-  ot_executor_read(instance->executor, offset, to, bytes);
-}
-
-void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, const void *from) {
-  int64_t bytes;
-  const int64_t offset = rows_offset(instance, range, &bytes);
-  ot_executor_write(instance->executor, offset, from, bytes);
-}
+const ot_graph *ot_instance_whole(const ot_instance *instance) { return instance->whole; }
 
 // ---- batches ----
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model in memory, ready to run: the graphs of the modes asked for, their schedule, an executor.
 // Training, scoring, sampling and the audits all start from one of these; the weights in it are
-// reached by parameter, whatever the layout of the arena.
+// reached by parameter of the whole model, whatever this rank holds of it and wherever that lies.
 #pragma once
 
+#include "comm/comm.h"
 #include "device/heap.h"
 #include "execute/execute.h"
 #include "schedule/build.h"
@@ -25,10 +26,13 @@ typedef struct ot_instance_request {
   int num_micro_batches;
   bool split_backward, poison;
   int64_t guard_bytes;
+  const ot_mesh *mesh;  // null: one rank
+  int rank;             // of the mesh
+  ot_comm *comm;        // world of the mesh, without its groups; null: one rank. Kept
 } ot_instance_request;
 
 // Builds and checks the schedule, takes the memory. Weights are undefined until initialised or
-// written. OT_ENVIRONMENT when there is not enough memory.
+// written. OT_ENVIRONMENT when there is not enough memory. Collective over the world.
 ot_status ot_instance_create(const ot_instance_request *request, ot_instance **out);
 void ot_instance_destroy(ot_instance **instance);
 
@@ -41,10 +45,12 @@ const ot_schedule *ot_instance_schedule(const ot_instance *instance);
 ot_executor *ot_instance_executor(ot_instance *instance);
 // Graph of a mode that was asked for.
 const ot_graph *ot_instance_graph(const ot_instance *instance, ot_mode mode);
-// Any graph: parameters are the same in all, but prefill has no head.
+// Any graph of this rank: parameters are the same in all, but prefill has no head.
 const ot_graph *ot_instance_shape(const ot_instance *instance);
+// A graph of the whole model, which rows of parameters are addressed by: the same on all ranks.
+const ot_graph *ot_instance_whole(const ot_instance *instance);
 
-// What a parameter has in the arena.
+// What a parameter has in the arena: the same order as ot_bucket_copy.
 typedef enum ot_parameter_copy {
   OT_COPY_WEIGHT,    // in the storage type
   OT_COPY_GRADIENT,  // in the compute type, as are the rest
@@ -59,15 +65,22 @@ bool ot_instance_has_copy(const ot_instance *instance, ot_parameter_copy copy);
 // Element type of a copy.
 ot_dtype ot_instance_copy_dtype(const ot_instance *instance, ot_parameter_copy copy);
 
-// Reads or writes rows [first_row, first_row + rows) of parameter `index`, contiguous, in the
-// copy's own type.
+// What this rank holds of the bucket of `block`; count 0: nothing.
+ot_bucket_range ot_instance_held(const ot_instance *instance, int block, ot_parameter_copy copy);
+
+// Rows [first_row, first_row + rows) of parameter `parameter` of the whole model, contiguous, in
+// the copy's own type.
 typedef struct ot_parameter_rows {
   int parameter;
   ot_parameter_copy copy;
   int64_t first_row, rows;
 } ot_parameter_rows;
 
-void ot_instance_read(const ot_instance *instance, const ot_parameter_rows *range, void *to);
+// Puts the rows together, each element from the rank that counts it, on all ranks; `to` may be null
+// where they are of no use. Not during a step. Collective over the world. Blocks.
+ot_status ot_instance_read(ot_instance *instance, const ot_parameter_rows *range, void *to);
+
+// Takes out of the rows what this rank holds; all ranks are to be given the same.
 void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, const void *from);
 
 // Sets weights (and master copies) to their random initial values, moments to zero. Element i of

@@ -22,7 +22,7 @@ ot_status ot_model_files_open(const char *path, ot_arena *arena, ot_model_files 
 }
 
 static ot_status import(ot_instance *instance, ot_checkpoint *checkpoint, ot_arena *arena) {
-  const ot_graph *const graph = ot_instance_shape(instance);
+  const ot_graph *const graph = ot_instance_whole(instance);
   ot_weight_map map;
   OT_TRY(ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &map));
   ot_weight_access access[2];

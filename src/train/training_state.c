@@ -23,7 +23,7 @@ typedef struct state_view {
 } state_view;
 
 static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena, state_view *out) {
-  const ot_graph *const graph = ot_instance_shape(instance);
+  const ot_graph *const graph = ot_instance_whole(instance);
   *out = (state_view){.arena = arena, .instance = instance, .run = run};
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
 }

@@ -43,10 +43,10 @@ ot_status ot_weight_map_build(ot_arena *arena, const ot_parameter *parameters, i
 int ot_weight_map_find(const ot_weight_map *map, const char *name);
 
 // Where one kind of value (weights, a moment, master copies) of all parameters is: whole rows of a
-// parameter, contiguous, of `dtype`.
+// parameter, contiguous, of `dtype`. Reading may need other ranks, and so fail.
 typedef struct ot_weight_access {
   ot_dtype dtype;
-  void (*read)(void *context, const ot_weight_piece *rows, void *to);
+  ot_status (*read)(void *context, const ot_weight_piece *rows, void *to);
   void (*write)(void *context, const ot_weight_piece *rows, const void *from);
   void *context;
 } ot_weight_access;
@@ -66,8 +66,8 @@ void ot_weight_stage_build(ot_arena *arena, const ot_weight_map *map,
 
 // Writes elements [range.first, + range.count) of tensor `range.tensor`, in HF's order, as `dtype`,
 // to `out` [range.count].
-void ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range, ot_dtype dtype,
-                         void *out);
+ot_status ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range, ot_dtype dtype,
+                              void *out);
 
 // ---- saving ----
 

@@ -29,22 +29,23 @@ static const ot_weight_piece *piece_of(const ot_weight_tensor *tensor, int64_t r
   return piece;
 }
 
-static void read_rows(const ot_weight_stage *stage, const ot_weight_tensor *tensor, int64_t row,
-                      int64_t rows, void *to) {
+static ot_status read_rows(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                           int64_t row, int64_t rows, void *to) {
   const int64_t row_bytes = tensor->cols * ot_dtype_bytes(stage->access->dtype);
   for (int64_t done = 0; done < rows;) {
     const ot_weight_piece *const piece = piece_of(tensor, row + done);
     const int64_t skipped = row + done - piece->hf_first;
     const int64_t left = rows - done < piece->rows - skipped ? rows - done : piece->rows - skipped;
     const ot_weight_piece part = {piece->parameter, piece->first_row + skipped, left, row + done};
-    stage->access->read(stage->access->context, &part, (char *)to + done * row_bytes);
+    OT_TRY(stage->access->read(stage->access->context, &part, (char *)to + done * row_bytes));
     done += left;
   }
+  return OT_OK;
 }
 
 // Elements [first, first + count) of row-major [rows, cols].
-static void assemble_rows(ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                          ot_safetensors_range range, ot_dtype dtype, char *out) {
+static ot_status assemble_rows(ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                               ot_safetensors_range range, ot_dtype dtype, char *out) {
   const ot_dtype stored = stage->access->dtype;
   const int64_t cols = tensor->cols;
   for (int64_t done = 0; done < range.count;) {
@@ -52,13 +53,14 @@ static void assemble_rows(ot_weight_stage *stage, const ot_weight_tensor *tensor
     const int64_t skipped = (range.first + done) % cols;
     const int64_t wanted = (skipped + range.count - done + cols - 1) / cols;
     const int64_t rows = wanted < stage->block_rows ? wanted : stage->block_rows;
-    read_rows(stage, tensor, row, rows, stage->block);
+    OT_TRY(read_rows(stage, tensor, row, rows, stage->block));
     const int64_t there = rows * cols - skipped;
     const int64_t count = there < range.count - done ? there : range.count - done;
     ot_elements_convert(stored, (char *)stage->block + skipped * ot_dtype_bytes(stored), dtype,
                         out + done * ot_dtype_bytes(dtype), count);
     done += count;
   }
+  return OT_OK;
 }
 
 static int64_t ceil_divide(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
@@ -107,29 +109,28 @@ static void turn_rows(const turned_range *range, int64_t first_row, int64_t rows
   }
 }
 
-static void assemble_columns(ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                             ot_safetensors_range range, ot_dtype dtype, char *out) {
+static ot_status assemble_columns(ot_weight_stage *stage, const ot_weight_tensor *tensor,
+                                  ot_safetensors_range range, ot_dtype dtype, char *out) {
   const turned_range turned = {tensor->rows,          tensor->cols,
                                range.first,           range.first + range.count,
                                ot_dtype_bytes(dtype), out};
   for (int64_t row = 0; row < tensor->rows; row += stage->block_rows) {
     const int64_t left = tensor->rows - row;
     const int64_t rows = left < stage->block_rows ? left : stage->block_rows;
-    read_rows(stage, tensor, row, rows, stage->block);
+    OT_TRY(read_rows(stage, tensor, row, rows, stage->block));
     ot_elements_convert(stage->access->dtype, stage->block, dtype, stage->turned,
                         rows * tensor->cols);
     turn_rows(&turned, row, rows, stage->turned);
   }
+  return OT_OK;
 }
 
-void ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range, ot_dtype dtype,
-                         void *out) {
+ot_status ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range, ot_dtype dtype,
+                              void *out) {
   const ot_weight_tensor *const tensor = &stage->map->tensors[range.tensor];
   OT_ASSERT(range.first >= 0 && range.first + range.count <= tensor->rows * tensor->cols);
-  if (tensor->transposed)
-    assemble_columns(stage, tensor, range, dtype, out);
-  else
-    assemble_rows(stage, tensor, range, dtype, out);
+  if (tensor->transposed) return assemble_columns(stage, tensor, range, dtype, out);
+  return assemble_rows(stage, tensor, range, dtype, out);
 }
 
 // ---- sources ----
@@ -142,8 +143,8 @@ typedef struct source_context {
 
 static ot_status fill_source(void *context, int64_t first, int64_t count, void *out) {
   const source_context *const c = context;
-  ot_weights_assemble(c->stage, (ot_safetensors_range){c->tensor, first, count}, c->dtype, out);
-  return OT_OK;
+  return ot_weights_assemble(c->stage, (ot_safetensors_range){c->tensor, first, count}, c->dtype,
+                             out);
 }
 
 void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,

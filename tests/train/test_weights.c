@@ -48,10 +48,11 @@ static char *rows_at(const memory *m, const ot_weight_piece *rows, int64_t *byte
   return (char *)m->f->values[rows->parameter] + rows->first_row * row_bytes;
 }
 
-static void read_memory(void *context, const ot_weight_piece *rows, void *to) {
+static ot_status read_memory(void *context, const ot_weight_piece *rows, void *to) {
   int64_t bytes;
   const char *const from = rows_at(context, rows, &bytes);
   memcpy(to, from, (size_t)bytes);
+  return OT_OK;
 }
 
 static void write_memory(void *context, const ot_weight_piece *rows, const void *from) {
@@ -239,8 +240,8 @@ static void assembles_any_range(void **state) {
     for (int64_t step = 1; step < elements; step = step * 3 + 1) {
       for (int64_t first = 0; first < elements; first += step) {
         const int64_t count = elements - first < step ? elements - first : step;
-        ot_weights_assemble(&stage, (ot_safetensors_range){tensor, first, count}, OT_F32,
-                            out + first);
+        const ot_safetensors_range range = {tensor, first, count};
+        assert_int_equal(ot_weights_assemble(&stage, range, OT_F32, out + first), OT_OK);
       }
       assert_memory_equal(out, expected, (size_t)elements * sizeof *out);
     }

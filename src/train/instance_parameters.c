@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of parameters between callers, who speak of the whole model, and the buckets of this rank.
+#include <assert.h>
+#include <string.h>
+
+#include "train/instance_state.h"
+#include "train/slices.h"
+
+static_assert((int)OT_COPY_WEIGHT == (int)OT_BUCKET_WEIGHT &&
+                  (int)OT_COPY_MASTER == (int)OT_BUCKET_MASTER,
+              "one order of copies");
+
+bool ot_instance_has_copy(const ot_instance *instance, ot_parameter_copy copy) {
+  for (int i = 0; i < instance->schedule.num_blocks; i++) {
+    if (instance->buckets[i].copy[copy].count > 0) return true;
+  }
+  return false;
+}
+
+ot_dtype ot_instance_copy_dtype(const ot_instance *instance, ot_parameter_copy copy) {
+  const ot_graph_request *const request = &instance->shape->request;
+  return copy == OT_COPY_WEIGHT ? request->storage : request->compute;
+}
+
+ot_bucket_range ot_instance_held(const ot_instance *instance, int block, ot_parameter_copy copy) {
+  return instance->buckets[block].copy[copy];
+}
+
+// A copy of slices between the arena and `memory`, whose first element is element `first` of the
+// parameter.
+typedef struct transfer {
+  ot_executor *executor;
+  ot_bucket_range held;
+  int64_t size;  // bytes of an element
+  int64_t first;
+  char *to;          // null: write
+  const char *from;  // null: read
+} transfer;
+
+static void copy_slice(void *context, const ot_slice *slice) {
+  const transfer *const t = context;
+  const int64_t offset = t->held.offset + (slice->bucket - t->held.first) * t->size;
+  const int64_t place = (slice->whole - t->first) * t->size;
+  const int64_t bytes = slice->count * t->size;
+  if (t->to) {
+    ot_executor_read(t->executor, offset, t->to + place, bytes);
+  } else {
+    ot_executor_write(t->executor, offset, t->from + place, bytes);
+  }
+}
+
+// Elements [t->first, t->first + count) of parameter `range->parameter`.
+static void copy_elements(const ot_instance *instance, const ot_parameter_rows *range, transfer *t,
+                          int64_t count) {
+  const ot_parameter *const local = &instance->shape->parameters[range->parameter];
+  const ot_bucket *const bucket = &instance->buckets[local->block];
+  t->executor = instance->executor;
+  t->held = bucket->copy[range->copy];
+  t->size = ot_dtype_bytes(ot_instance_copy_dtype(instance, range->copy));
+  const bool whole = t->held.count >= bucket->elements;
+  const bool mine = bucket->counted && (whole ? instance->counts_buckets : instance->counts_pieces);
+  if (t->to && !mine) return;
+  const ot_slice_request request = {.whole = &instance->whole->parameters[range->parameter],
+                                    .local = local,
+                                    .first = t->first,
+                                    .count = count,
+                                    .held_first = t->held.first,
+                                    .held_count = t->held.count,
+                                    .counted = t->to != NULL};
+  ot_slices_visit(&request, copy_slice, t);
+}
+
+static int64_t first_element(const ot_instance *instance, const ot_parameter_rows *range,
+                             int64_t *count) {
+  const ot_parameter *const whole = &instance->whole->parameters[range->parameter];
+  OT_ASSERT(range->first_row >= 0 && range->first_row + range->rows <= whole->rows);
+  *count = range->rows * whole->cols;
+  return range->first_row * whole->cols;
+}
+
+ot_status ot_instance_read(ot_instance *instance, const ot_parameter_rows *range, void *to) {
+  int64_t count;
+  const int64_t first = first_element(instance, range, &count);
+  transfer t = {.first = first, .to = to};
+  copy_elements(instance, range, &t, count);
+  return OT_OK;
+}
+
+void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, const void *from) {
+  int64_t count;
+  const int64_t first = first_element(instance, range, &count);
+  transfer t = {.first = first, .from = from};
+  copy_elements(instance, range, &t, count);
+}
