@@ -2,15 +2,15 @@
 // The small ops: sums of branches, dropout, maxima for the metrics, conversions, clearing.
 //
 // OT_OP_ADD      a, b real of equal shapes, any rank -> y = a + b stored like a; may be a.
-// OT_OP_BIAS     x [R, C], bias? [C], residual? [R, C] real -> y = x + (residual + bias) stored
-// like
-//   x; may be x. What linear adds to its product, in the same order, where the product is first
-//   summed over ranks.
+// OT_OP_BIAS     x [R, C], bias? [C], residual? [R, C] real -> y = x + (residual + bias); may be x.
+//   y is stored like x. What linear adds to its product, in the same order, where the product is
+//   first summed over ranks.
 // OT_OP_DROPOUT  x [R, C] real, sample_ids [B] i64 -> y, may be x
 //   y = x / (1 - p) where kept, 0 where dropped, p = attributes.dropout (Srivastava et al. 2014,
 //   inverted). With T = attributes.sequence_length, row r is row q = first_row + r of B * T, so row
-//   q % T of sample s = sample_ids[q / T], whose place t in the sequence ot_sequence_place gives;
-//   column c is kept when word c % 4 of
+//   q % T of sample s = sample_ids[q / T]. Its place t in the sequence is q % T or, with
+//   context_size > 1, the place of that row of piece context_index: zig-zag for a ring (zigzag.h),
+//   context_index * T + q % T for Ulysses. Column c is kept when word c % 4 of
 //     ot_rng_philox(seed, rng_stream, counter_low = t << 32 | c / 4, counter_high = s)
 //   is at least p * 2^32 (rounded down). So a mask depends on which sample, where and which column,
 //   never on batch shape, layout, threads or what was drawn before.

@@ -289,6 +289,38 @@ static void two_uses_in_a_block_share_an_accumulator(void **state) {
   ot_heap_release(&h.heap);
 }
 
+// y = bias(x, b, residual): both values get dy itself, and only b's accumulator costs an op.
+static void a_bias_alone_has_one_weight_op(void **state) {
+  (void)state;
+  for (int with_bias = 0; with_bias < 2; with_bias++) {
+    hand_program h = {.program = {.name = "bias", .output = -1, .d_output = -1, .d_input = -1}};
+    h.arena = ot_heap_arena_create(&h.heap);
+    const int x = h.program.input = add_value(&h, "x", OT_VALUE_INPUT);
+    const int b = with_bias ? add_value(&h, "b", OT_VALUE_PARAMETER) : -1;
+    const int product = add_op(&h, OT_OP_ACTIVATION, x, -1, "product");
+    h.program.output = add_op(&h, OT_OP_BIAS, product, b, "y");
+    h.program.ops[1].in[2] = x;
+    assert_int_equal(ot_program_differentiate(&h.program, &h.arena), OT_OK);
+    int weight_ops = 0;
+    for (int i = 2; i < h.program.num_ops; i++) {
+      const ot_op *const op = &h.program.ops[i];
+      if (op->kind == OT_OP_ACTIVATION_GRAD) assert_int_equal(op->in[0], h.program.d_output);
+      if (op->kind == OT_OP_ADD) assert_int_equal(op->in[0], h.program.d_output);
+      if (op->part != OT_PART_WEIGHT) continue;
+      weight_ops++;
+      assert_int_equal(op->kind, OT_OP_LINEAR_DW);
+      assert_int_equal(op->in[0], h.program.d_output);
+      assert_int_equal(op->in[1], h.program.d_output);
+      assert_int_equal(op->out[0], -1);
+      assert_int_equal(op->out[1], ot_program_accumulator(&h.program, &h.arena, b, OT_F32));
+    }
+    assert_int_equal(weight_ops, with_bias);
+    // dy for the residual, the gradient of the product, their sum.
+    assert_int_equal(h.program.num_ops, 2 + 2 + with_bias);
+    ot_heap_release(&h.heap);
+  }
+}
+
 static void a_program_that_forgets_its_input_is_refused(void **state) {
   (void)state;
   hand_program h = {.program = {.name = "deaf", .output = -1, .d_output = -1, .d_input = -1}};
@@ -310,6 +342,7 @@ int main(void) {
       cmocka_unit_test(residual_gradients_are_summed_by_the_ops_that_make_them),
       cmocka_unit_test(uses_without_a_partial_sum_are_added_last_first),
       cmocka_unit_test(two_uses_in_a_block_share_an_accumulator),
+      cmocka_unit_test(a_bias_alone_has_one_weight_op),
       cmocka_unit_test(a_program_that_forgets_its_input_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,80 @@ static void both_summands_get_the_gradient(void **state) {
   ot_case_destroy(&c);
 }
 
+// ---- bias ----
+
+static ot_case bias_case(int64_t rows, int64_t columns, bool bias, bool residual) {
+  const ot_tensor_type type = ot_type_matrix(OT_F64, rows, columns);
+  ot_case c = {
+      .kind = OT_OP_BIAS, .attributes = {.threads = 2, .compute = OT_F64}, .types = {.in = {type}}};
+  if (bias) c.types.in[1] = ot_type_vector(OT_F64, columns);
+  if (residual) c.types.in[2] = type;
+  ot_case_create(&c);
+  return c;
+}
+
+static void adds_bias_and_residual_to_a_sum(void **state) {
+  (void)state;
+  static const int64_t columns[] = {1, 7, 2050};
+  for (int n = 0; n < 12; n++) {
+    const int64_t C = columns[n / 4];
+    const bool has_bias = n % 2 != 0;
+    const bool has_residual = n / 2 % 2 != 0;
+    ot_case c = bias_case(9, C, has_bias, has_residual);
+    double *const y = calloc((size_t)(9 * C), sizeof *y);
+    for (int64_t i = 0; i < 9 * C; i++) {
+      const double b = has_bias ? ot_case_get(&c.in[1], i % C) : 0;
+      const double r = has_residual ? ot_case_get(&c.in[2], i) : 0;
+      y[i] = ot_case_get(&c.in[0], i) + (r + b);
+    }
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 0, "y");
+    ot_case_run_in_place(&c);
+    ot_case_expect(&c.out[0], y, 0, "y in place");
+    ot_case_check_precisions(&c, 1e-7, 4e-3);
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+// A product of one rank and what follows it must not depend on whether they are one op.
+static void bias_after_a_product_has_the_bits_of_linear(void **state) {
+  (void)state;
+  const int64_t R = 5, C = 3, O = 300;
+  ot_case fused = {.kind = OT_OP_LINEAR,
+                   .attributes = {.threads = 2, .compute = OT_F32},
+                   .types = {.in = {ot_type_matrix(OT_F32, R, C), ot_type_matrix(OT_F32, O, C),
+                                    ot_type_vector(OT_F32, O), ot_type_matrix(OT_F32, R, O)}}};
+  ot_case_create(&fused);
+  ot_case product = fused;
+  product.types.in[2] = product.types.in[3] = (ot_tensor_type){0};
+  ot_case_create(&product);
+  ot_case_run(&fused);
+  ot_case_run(&product);
+  ot_case c = {.kind = OT_OP_BIAS,
+               .attributes = fused.attributes,
+               .types = {.in = {fused.types.out[0], fused.types.in[2], fused.types.in[3]}}};
+  ot_case_create(&c);
+  const ot_tensor *const from[] = {&product.out[0], &fused.in[2], &fused.in[3]};
+  for (int i = 0; i < 3; i++) {
+    memcpy(c.in[i].data, from[i]->data, (size_t)ot_type_bytes(&from[i]->type));
+  }
+  ot_case_run(&c);
+  assert_memory_equal(c.out[0].data, fused.out[0].data, (size_t)ot_type_bytes(&c.types.out[0]));
+  ot_case_destroy(&c);
+  ot_case_destroy(&product);
+  ot_case_destroy(&fused);
+}
+
+static void bias_hands_its_gradient_to_all_three(void **state) {
+  (void)state;
+  for (int n = 0; n < 4; n++) {
+    ot_case c = bias_case(37, 4, n % 2 != 0, n / 2 != 0);
+    ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&c);
+  }
+}
+
 // ---- dropout ----
 
 enum { SEQUENCE = 5, SAMPLES = 3 };
@@ -116,6 +190,100 @@ static void dropout_gradient_uses_the_same_mask(void **state) {
   ot_case c = dropout_case(OT_OP_DROPOUT, 3, 0.5);
   ot_case_check_gradients(&c, 1e-3, 1e-10);
   ot_case_destroy(&c);
+}
+
+// A rank's part of a dropout on BATCH sequences of `length` rows.
+typedef struct part {
+  ot_context_parallel context;
+  int context_size, context_index;
+  int64_t first_row, rows;  // of the rows of the rank's pieces, all sequences
+} part;
+
+enum { BATCH = 2, LONG = 24, WIDTH = 9 };
+
+static ot_case part_case(ot_op_kind kind, part p) {
+  const int pieces = p.context_size > 1 ? p.context_size : 1;
+  ot_case c = {
+      .kind = kind,
+      .attributes = {.threads = 2,
+                     .compute = OT_F64,
+                     .sequence_length = LONG / pieces,
+                     .dropout = 0.5,
+                     .seed = 5,
+                     .rng_stream = 77,
+                     .first_row = p.first_row,
+                     .context = p.context,
+                     .context_size = p.context_size,
+                     .context_index = p.context_index},
+      .types = {.in = {ot_type_matrix(OT_F64, p.rows, WIDTH), ot_type_vector(OT_I64, BATCH)}}};
+  ot_case_create(&c);
+  for (int b = 0; b < BATCH; b++) ((int64_t *)c.in[1].data)[b] = sample_ids[b];
+  for (int64_t e = 0; e < p.rows * WIDTH; e++) ot_case_set(&c.in[0], e, 1);
+  ot_case_run(&c);
+  return c;
+}
+
+// Place in its sequence of row `i` of a rank's rows of it, from the order of the pieces.
+static int64_t place_of(part p, int64_t i) {
+  if (p.context_size <= 1) return i;
+  if (p.context == OT_CONTEXT_ULYSSES) return p.context_index * (LONG / p.context_size) + i;
+  const int64_t piece = LONG / (2 * p.context_size);
+  const int64_t mirrored = 2 * p.context_size - 1 - p.context_index;
+  return i < piece ? p.context_index * piece + i : mirrored * piece + i - piece;
+}
+
+static void expect_part_of_mask(const ot_case *whole, part p) {
+  const int64_t length = p.context_size > 1 ? LONG / p.context_size : LONG;
+  static const ot_op_kind kinds[] = {OT_OP_DROPOUT, OT_OP_DROPOUT_GRAD};
+  for (int n = 0; n < 2; n++) {
+    ot_case c = part_case(kinds[n], p);
+    for (int64_t e = 0; e < p.rows * WIDTH; e++) {
+      const int64_t row = p.first_row + e / WIDTH;
+      const int64_t whole_row = row / length * LONG + place_of(p, row % length);
+      const double expected = ot_case_get(&whole->out[0], whole_row * WIDTH + e % WIDTH);
+      if (ot_case_get(&c.out[0], e) == expected) continue;
+      fail_msg("context %d, piece %d of %d, row %d + %d: another mask", (int)p.context,
+               p.context_index, p.context_size, (int)p.first_row, (int)(e / WIDTH));
+    }
+    ot_case_destroy(&c);
+  }
+}
+
+static void expect_parts_of_mask(const ot_case *whole, int tp, int cp) {
+  const int64_t rows = BATCH * LONG / cp;
+  for (int n = 0; n < 2 * cp * tp; n++) {
+    const int i = n / (2 * cp);
+    const int64_t first = rows * i / tp;
+    expect_part_of_mask(whole, (part){.context = n % 2 ? OT_CONTEXT_ULYSSES : OT_CONTEXT_RING,
+                                      .context_size = cp,
+                                      .context_index = n / 2 % cp,
+                                      .first_row = first,
+                                      .rows = rows * (i + 1) / tp - first});
+  }
+}
+
+// tp cuts rows, across sequences where it must; cp cuts sequences, in two ways.
+static void a_mask_does_not_depend_on_how_rows_are_cut(void **state) {
+  (void)state;
+  ot_case whole = part_case(OT_OP_DROPOUT, (part){.rows = BATCH * LONG});
+  for (int n = 0; n < 16; n++) expect_parts_of_mask(&whole, n / 4 + 1, n % 4 + 1);
+  ot_case_destroy(&whole);
+}
+
+static void dropout_refuses_rows_that_no_sequence_has(void **state) {
+  (void)state;
+  ot_op_types types = {.in = {ot_type_matrix(OT_F32, 9, 4), ot_type_vector(OT_I64, 2)}};
+  ot_op_attributes attributes = {.threads = 1, .compute = OT_F32, .sequence_length = 6};
+  assert_int_equal(ot_op_infer(OT_OP_DROPOUT, &attributes, &types), OT_OK);
+  attributes.first_row = 4;
+  assert_int_equal(ot_op_infer(OT_OP_DROPOUT, &attributes, &types), OT_BUG);
+  assert_string_equal(ot_fail_message(), "dropout: rows 4 to 13 of 2 sequences of 6");
+  attributes.first_row = 0;
+  attributes.sequence_length = 5;
+  attributes.context_size = 2;
+  assert_int_equal(ot_op_infer(OT_OP_DROPOUT, &attributes, &types), OT_BUG);
+  assert_string_equal(ot_fail_message(),
+                      "dropout: 5 rows of a sequence are not two pieces of equal length");
 }
 
 // ---- maxima, conversions, clearing ----
@@ -211,18 +379,42 @@ static void zero_clears_every_byte(void **state) {
   }
 }
 
+static void inverts_a_count_and_keeps_zero(void **state) {
+  (void)state;
+  static const double n[] = {0, 1, 3, 4096};
+  for (int i = 0; i < 4; i++) {
+    ot_case c = {.kind = OT_OP_INVERSE,
+                 .attributes = {.threads = 1, .compute = i % 2 ? OT_F32 : OT_F64},
+                 .types = {.in = {ot_type_vector(OT_F64, 1)}}};
+    ot_case_create(&c);
+    ot_case_set(&c.in[0], 0, n[i]);
+    const double expected = n[i] > 0 ? 1 / n[i] : 0;
+    ot_case_run(&c);
+    assert_true(ot_case_get(&c.out[0], 0) == expected);
+    ot_case_run_in_place(&c);
+    assert_true(ot_case_get(&c.out[0], 0) == expected);
+    ot_case_destroy(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adds_apart_and_in_place),
       cmocka_unit_test(both_summands_get_the_gradient),
+      cmocka_unit_test(adds_bias_and_residual_to_a_sum),
+      cmocka_unit_test(bias_after_a_product_has_the_bits_of_linear),
+      cmocka_unit_test(bias_hands_its_gradient_to_all_three),
       cmocka_unit_test(drops_what_the_generator_says),
       cmocka_unit_test(dropout_keeps_the_mean_and_the_share),
       cmocka_unit_test(dropout_gradient_uses_the_same_mask),
+      cmocka_unit_test(a_mask_does_not_depend_on_how_rows_are_cut),
+      cmocka_unit_test(dropout_refuses_rows_that_no_sequence_has),
       cmocka_unit_test(absmax_keeps_the_largest_so_far),
       cmocka_unit_test(casts_round_once_whatever_the_compute_type),
       cmocka_unit_test(rounds_bf16_ties_to_even),
       cmocka_unit_test(cast_back_is_the_gradient),
       cmocka_unit_test(zero_clears_every_byte),
+      cmocka_unit_test(inverts_a_count_and_keeps_zero),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

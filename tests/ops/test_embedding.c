@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -110,6 +111,115 @@ static void gradients_reach_both_tables(void **state) {
   }
 }
 
+// ---- shards of the vocabulary ----
+
+// What shard `i` of `k` of `whole` gives: its part of the table, and all else.
+static ot_case shard_case(const ot_case *whole, shape s, int i, int k) {
+  const int64_t first = s.vocabulary * i / k;
+  ot_case c = *whole;
+  c.attributes.group_size = k;
+  c.attributes.first_vocab = first;
+  c.types.in[1].dim[0] = s.vocabulary * (i + 1) / k - first;
+  memset(c.types.out, 0, sizeof c.types.out);
+  ot_case_create(&c);
+  for (int in = 0; in < 4; in++) {
+    const int64_t skipped = in == 1 ? first * s.columns : 0;
+    for (int64_t e = 0; e < ot_type_elements(&c.types.in[in]); e++) {
+      ot_case_set(&c.in[in], e, ot_case_get(&whole->in[in], skipped + e));
+    }
+  }
+  return c;
+}
+
+static void one_shard_gives_each_row_and_the_others_zero(void **state) {
+  (void)state;
+  for (int n = 0; n < 3 * NUM_SHAPES; n++) {
+    const shape s = shapes[n / 3];
+    const int k = n % 3 + 1;
+    if (s.vocabulary < k) continue;
+    const int64_t elements = s.rows * s.columns;
+    ot_case whole = embedding_case(s);
+    ot_case_run(&whole);
+    double *const sum = calloc((size_t)elements, sizeof *sum);
+    int *const givers = calloc((size_t)s.rows, sizeof *givers);
+    for (int i = 0; i < k; i++) {
+      ot_case c = shard_case(&whole, s, i, k);
+      ot_case_run(&c);
+      ot_case_check_precisions(&c, 1e-7, 4e-3);
+      for (int64_t e = 0; e < elements; e++) sum[e] += ot_case_get(&c.out[0], e);
+      for (int64_t r = 0; r < s.rows; r++) {
+        givers[r] += ot_case_get(&c.out[0], r * s.columns) != 0;
+      }
+      ot_case_destroy(&c);
+    }
+    ot_case_expect(&whole.out[0], sum, 0, "sum of shards");
+    for (int64_t r = 0; r < s.rows; r++) assert_true(givers[r] <= 1);
+    free(sum);
+    free(givers);
+    ot_case_destroy(&whole);
+  }
+}
+
+static void a_shard_takes_the_gradient_of_its_own_ids(void **state) {
+  (void)state;
+  for (int n = 0; n < 3 * NUM_SHAPES; n++) {
+    const shape s = shapes[n / 3];
+    const int k = n % 3 + 1;
+    if (s.vocabulary < k) continue;
+    ot_case whole = grad_case(s);
+    ot_case_run(&whole);
+    for (int i = 0; i < k; i++) {
+      const int64_t first = s.vocabulary * i / k;
+      ot_case c = whole;
+      c.attributes.group_size = k;
+      c.attributes.first_vocab = first;
+      c.types.out[0].dim[0] = s.vocabulary * (i + 1) / k - first;
+      ot_case_create(&c);
+      set_ids(&c.in[1], s.vocabulary, 3);
+      ot_case_run(&c);
+      // The same rows in the same order: the same bits.
+      assert_memory_equal(c.out[0].data, (double *)whole.out[0].data + first * s.columns,
+                          (size_t)ot_type_bytes(&c.types.out[0]));
+      ot_case_destroy(&c);
+    }
+    ot_case_destroy(&whole);
+  }
+}
+
+// Of the table's shard; positions count in every shard, whatever the tokens.
+static void the_position_gradient_is_whole_in_every_shard(void **state) {
+  (void)state;
+  const shape s = {7, 5, 3, 4, 0};
+  const ot_vjp_step *const step = &ot_op_info_of(OT_OP_EMBEDDING)->vjp[1];
+  assert_int_equal(step->op, OT_OP_POSITION_GRAD);
+  ot_case c = {
+      .kind = step->op,
+      .attributes = {.threads = 1, .compute = OT_F64, .group_size = 2, .first_vocab = 3},
+      .types = {.in = {ot_type_matrix(OT_F64, s.rows, s.columns), ot_type_vector(OT_I32, s.rows)},
+                .out = {ot_type_matrix(OT_F64, s.positions, s.columns)}}};
+  ot_case_create(&c);
+  set_ids(&c.in[1], s.positions, 5);
+  ot_case_run(&c);
+  double expected[4 * 3] = {0};
+  for (int64_t e = 0; e < s.rows * s.columns; e++) {
+    const int64_t position = (int64_t)ot_case_get(&c.in[1], e / s.columns);
+    expected[position * s.columns + e % s.columns] += ot_case_get(&c.in[0], e);
+  }
+  ot_case_expect(&c.out[0], expected, 1e-15, "dposition_table");
+  ot_case_destroy(&c);
+}
+
+static void a_shard_is_priced_at_its_share(void **state) {
+  (void)state;
+  ot_op_attributes attributes = {.threads = 1, .compute = OT_F32};
+  ot_op_types types = {.in = {ot_type_vector(OT_I32, 8), ot_type_matrix(OT_F32, 9, 6)},
+                       .out = {ot_type_matrix(OT_F32, 8, 6)}};
+  assert_true(ot_op_cost(OT_OP_EMBEDDING, &attributes, &types).bytes_read == 8 * 4 + 8 * 6 * 4);
+  attributes.group_size = 4;
+  const ot_cost cost = ot_op_cost(OT_OP_EMBEDDING, &attributes, &types);
+  assert_true(cost.bytes_read == 8 * 4 + 2 * 6 * 4 && cost.bytes_written == 8 * 6 * 4);
+}
+
 static void refuses_a_scale_together_with_positions(void **state) {
   (void)state;
   ot_op_types types = {.in = {ot_type_vector(OT_I32, 4), ot_type_matrix(OT_F32, 9, 6),
@@ -141,6 +251,10 @@ int main(void) {
       cmocka_unit_test(gathers_rows_of_both_tables),
       cmocka_unit_test(adds_rows_into_the_table_in_their_order),
       cmocka_unit_test(gradients_reach_both_tables),
+      cmocka_unit_test(one_shard_gives_each_row_and_the_others_zero),
+      cmocka_unit_test(a_shard_takes_the_gradient_of_its_own_ids),
+      cmocka_unit_test(the_position_gradient_is_whole_in_every_shard),
+      cmocka_unit_test(a_shard_is_priced_at_its_share),
       cmocka_unit_test(refuses_a_scale_together_with_positions),
       cmocka_unit_test(stores_the_rows_as_the_builder_asks),
   };

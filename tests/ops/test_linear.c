@@ -118,6 +118,29 @@ static void blocks_and_pieces_join_without_a_seam(void **state) {
   }
 }
 
+static void bias_gradient_alone_makes_no_product(void **state) {
+  (void)state;
+  const shape s = {75, 6, 90, true, false};
+  ot_case both = gradient_case(OT_OP_LINEAR_DW, s);
+  ot_case alone = both;
+  alone.types.in[1] = alone.types.in[0];
+  alone.types.out[0] = (ot_tensor_type){0};
+  ot_case_create(&both);
+  ot_case_create(&alone);
+  ot_case_run(&both);
+  ot_case_run(&alone);
+  assert_memory_equal(alone.out[1].data, both.out[1].data, 90 * sizeof(double));
+  ot_case_check_precisions(&alone, 2e-6, 4e-3);
+  const ot_cost cost = ot_op_cost(OT_OP_LINEAR_DW, &alone.attributes, &alone.types);
+  assert_true(cost.matrix_flops == 0 && cost.bytes_read == 75 * 90 * 8);
+  // Widening is for products: bf16 operands need no more than float64 ones.
+  const int64_t bytes = ot_op_workspace(OT_OP_LINEAR_DW, &alone.attributes, &alone.types);
+  alone.types.in[0].dtype = alone.types.in[1].dtype = OT_BF16;
+  assert_int_equal(ot_op_workspace(OT_OP_LINEAR_DW, &alone.attributes, &alone.types), bytes);
+  ot_case_destroy(&alone);
+  ot_case_destroy(&both);
+}
+
 static void rejects_weights_of_another_width(void **state) {
   (void)state;
   const ot_op_attributes attributes = {.threads = 1, .compute = OT_F32};
@@ -147,6 +170,7 @@ int main(void) {
       cmocka_unit_test(gradients_are_those_of_the_output),
       cmocka_unit_test(gradient_kernels_agree_in_every_precision),
       cmocka_unit_test(blocks_and_pieces_join_without_a_seam),
+      cmocka_unit_test(bias_gradient_alone_makes_no_product),
       cmocka_unit_test(rejects_weights_of_another_width),
       cmocka_unit_test(cost_counts_two_operations_for_each_multiply_add),
   };

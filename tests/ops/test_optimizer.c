@@ -36,6 +36,21 @@ static void sums_squares_over_many_blocks(void **state) {
   }
 }
 
+static void sums_of_squares_are_added_when_asked(void **state) {
+  (void)state;
+  ot_case c = sum_squares_case(40000);
+  ot_case_run(&c);
+  const double once = ot_case_get(&c.out[0], 0);
+  c.attributes.accumulate = true;
+  ot_case_run(&c);
+  const double twice = 2 * once;
+  ot_case_expect(&c.out[0], &twice, 0, "s");
+  c.attributes.accumulate = false;
+  ot_case_run(&c);
+  ot_case_expect(&c.out[0], &once, 0, "s");
+  ot_case_destroy(&c);
+}
+
 static void expect_clip(double clip, const double *expected_norm, const double *expected_factor) {
   ot_case c = {.kind = OT_OP_CLIP_FACTOR,
                .attributes = {.threads = 1, .compute = OT_F32, .clip = clip},
@@ -197,6 +212,7 @@ static void runs_without_statistics(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_squares_over_many_blocks),
+      cmocka_unit_test(sums_of_squares_are_added_when_asked),
       cmocka_unit_test(clips_only_what_is_longer),
       cmocka_unit_test(adamw_agrees_with_torch),
       cmocka_unit_test(parameter_is_the_rounded_master),
