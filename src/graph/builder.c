@@ -81,11 +81,10 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter) {
   ot_parameter made = *parameter;
   made.name = ot_arena_format(builder->arena, "%s.%s", block->name, parameter->name);
   made.block = (int)(block - graph->blocks);
-  made.offset = block->gradient_elements;
+  made.offset =
+      made.tied_to < 0 ? block->weight_elements : graph->parameters[made.tied_to].offset;
   const int64_t elements = pad(ot_parameter_elements(&made));
-  // Tied uses come last in a bucket, so that the accumulators before them lie as the weights do.
-  OT_ASSERT(made.tied_to >= 0 || block->gradient_elements == block->weight_elements);
-  block->gradient_elements += elements;
+  // A tied use takes no room: it reads its owner's weights and adds up in a bucket of that shape.
   if (made.tied_to < 0) block->weight_elements += elements;
 
   graph->parameters = ot_arena_grow(builder->arena, graph->parameters, graph->num_parameters,

@@ -46,8 +46,7 @@ typedef struct ot_block {
   int program;          // index in graph->programs
   int first_parameter;  // in graph->parameters
   int num_parameters;
-  int64_t weight_elements;    // of the bucket of weights, padded
-  int64_t gradient_elements;  // of the bucket of accumulators: weights, then tied uses
+  int64_t weight_elements;    // of the bucket, each parameter padded; tied uses take no room
 } ot_block;
 
 // A table made once, before the first step, by one op without inputs.

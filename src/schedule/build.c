@@ -3,6 +3,7 @@
 // a backward by order_forward.c.
 #include "schedule/build.h"
 
+#include "describe/groups.h"
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
@@ -16,25 +17,92 @@ static int64_t bucket(ot_build *b, ot_memory_class class, const char *what, int 
   return ot_region_persistent(&b->map, class, bytes, name);
 }
 
+static void place_weights(ot_build *b, int block) {
+  ot_bucket *const made = &b->schedule->buckets[block];
+  const int64_t size = ot_dtype_bytes(b->shape->request.storage);
+  ot_bucket_range *const range = &made->copy[OT_BUCKET_WEIGHT];
+  if (b->gathers) {
+    *range = (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements};
+    b->pieces[block] = range->offset =
+        bucket(b, OT_MEMORY_WEIGHTS, "piece", block, range->count * size);
+    return;
+  }
+  *range = (ot_bucket_range){.count = made->elements};
+  b->weights[block] = range->offset =
+      bucket(b, OT_MEMORY_WEIGHTS, "weights", block, range->count * size);
+  b->pieces[block] = b->weights[block] + made->piece_first * size;
+}
+
+static void place_gradients(ot_build *b, int block) {
+  ot_bucket *const made = &b->schedule->buckets[block];
+  const int64_t size = ot_dtype_bytes(b->shape->request.compute);
+  ot_bucket_range *const range = &made->copy[OT_BUCKET_GRADIENT];
+  const ot_bucket_range piece = {.first = made->piece_first, .count = made->piece_elements};
+  if (b->eachtime && b->shards) {
+    *range = piece;
+    b->gradient_pieces[block] = range->offset =
+        bucket(b, OT_MEMORY_GRADIENTS, "gradient_piece", block, range->count * size);
+    return;
+  }
+  b->gradients[block] =
+      bucket(b, OT_MEMORY_GRADIENTS, "gradients", block, made->elements * size);
+  b->gradient_pieces[block] = b->gradients[block] + made->piece_first * size;
+  *range = b->shards ? piece : (ot_bucket_range){.count = made->elements};
+  range->offset = b->gradients[block] + range->first * size;
+}
+
+static int64_t place_state(ot_build *b, int block, ot_bucket_copy copy, const char *name) {
+  ot_bucket *const made = &b->schedule->buckets[block];
+  ot_bucket_range *const range = &made->copy[copy];
+  *range = b->shards ? (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements}
+                     : (ot_bucket_range){.count = made->elements};
+  range->offset = bucket(b, OT_MEMORY_OPTIMIZER, name, block,
+                         range->count * ot_dtype_bytes(b->shape->request.compute));
+  return range->offset;
+}
+
+// The tied use adds up apart from its owner, where both are on this rank.
+static void place_tied(ot_build *b) {
+  if (b->tied_user < 0) return;
+  b->tied_gradients = b->gradients[b->tied_block];
+  b->tied_piece = b->gradient_pieces[b->tied_block];
+  if (!b->runs[b->tied_block]) return;
+  const ot_bucket *const owner = &b->schedule->buckets[b->tied_block];
+  const int64_t size = ot_dtype_bytes(b->shape->request.compute);
+  if (b->eachtime) {
+    b->tied_piece = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS,
+                                         owner->piece_elements * size, "tied_piece");
+    return;
+  }
+  b->tied_gradients = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->elements * size,
+                                           "tied_gradients");
+  b->tied_piece = b->tied_gradients + owner->piece_first * size;
+}
+
 static void place_buckets(ot_build *b) {
-  const ot_graph *const train = b->request->graphs[OT_MODE_TRAIN];
-  const int64_t wide = ot_dtype_bytes(b->shape->request.compute);
-  const int64_t narrow = ot_dtype_bytes(b->shape->request.storage);
-  const bool master = wide != narrow;
+  const bool train = b->request->graphs[OT_MODE_TRAIN] != NULL;
+  const ot_graph_request *const r = &b->shape->request;
   const int n = b->shape->num_blocks;
+  const ot_group *const group = &b->schedule->group[OT_GROUP_SHARD];
+  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
   for (int i = 0; i < n; i++) {
-    const ot_block *const block = &b->shape->blocks[i];
-    b->weights[i] = bucket(b, OT_MEMORY_WEIGHTS, "weights", i, block->weight_elements * narrow);
+    if (!b->held[i]) continue;
+    ot_bucket *const made = &b->schedule->buckets[i];
+    made->elements = ot_bucket_elements(b->shape, i, pieces);
+    made->piece_elements = made->elements / pieces;
+    made->piece_first = pieces > 1 ? group->index * made->piece_elements : 0;
+    made->counted = b->runs[i];
+    place_weights(b, i);
   }
   for (int i = 0; train && i < n; i++) {
-    const ot_block *const block = &b->shape->blocks[i];
-    const int64_t bytes = block->weight_elements * wide;
-    b->gradients[i] =
-        bucket(b, OT_MEMORY_GRADIENTS, "gradients", i, block->gradient_elements * wide);
-    b->moment_1[i] = bucket(b, OT_MEMORY_OPTIMIZER, "moment_1", i, bytes);
-    b->moment_2[i] = bucket(b, OT_MEMORY_OPTIMIZER, "moment_2", i, bytes);
-    b->master[i] = master ? bucket(b, OT_MEMORY_OPTIMIZER, "master", i, bytes) : -1;
+    if (!b->held[i]) continue;
+    place_gradients(b, i);
+    b->moment_1[i] = place_state(b, i, OT_BUCKET_MOMENT_1, "moment_1");
+    b->moment_2[i] = place_state(b, i, OT_BUCKET_MOMENT_2, "moment_2");
+    b->master[i] =
+        r->storage != r->compute ? place_state(b, i, OT_BUCKET_MASTER, "master") : -1;
   }
+  if (train) place_tied(b);
 }
 
 static int64_t buffer(ot_build *b, const char *name, int64_t bytes) {
@@ -61,13 +129,22 @@ static void place_buffers(ot_build *b) {
   const ot_graph *const cached = decode ? decode : b->request->graphs[OT_MODE_PREFILL];
   b->scalars = buffer(b, "scalars", OT_STEP_SCALARS * 8);
   b->statistics = buffer(b, "statistics", (int64_t)n * OT_BLOCK_STATISTICS * 8);
-  b->squares = buffer(b, "squares", (int64_t)b->schedule->num_parts * 8);
-  b->updates = buffer(b, "updates", (int64_t)b->schedule->num_parts * 16);
+  const int64_t slots = (int64_t)b->schedule->num_parts * b->schedule->slots_per_part;
+  b->squares = buffer(b, "squares", slots * 8);
+  b->updates = buffer(b, "updates", slots * 16);
   b->constants = buffer(b, "constants", constant_bytes(b->shape));
   for (int i = 0; i < n; i++) b->caches[i] = -1;
   for (int i = 1; cached && i <= (int)cached->request.model->num_layers; i++) {
     b->caches[i] = buffer(b, ot_arena_format(b->arena, "cache.%d", i - 1), cache_bytes(cached));
   }
+}
+
+int64_t ot_build_hidden_bytes(const ot_graph *graph) {
+  const ot_graph_request *const r = &graph->request;
+  const ot_split *const split = &r->split;
+  const int64_t parts = (int64_t)(split->tp > 1 ? split->tp : 1) * (split->cp > 1 ? split->cp : 1);
+  return r->micro_batch_size * r->sequence_length / parts * r->model->hidden_size *
+         ot_dtype_bytes(r->storage);
 }
 
 // ---- segments ----
@@ -114,14 +191,10 @@ void ot_build_bind_block(const ot_build *b, ot_entry *entry) {
   entry->base[OT_BASE_WEIGHT] = b->weights[block];
   entry->base[OT_BASE_CACHE] = b->caches[block];
   entry->base[OT_BASE_STATISTIC] = b->statistics + (int64_t)block * OT_BLOCK_STATISTICS * 8;
-  const ot_block *const shape = &b->shape->blocks[block];
-  for (int i = 0; i < shape->num_parameters; i++) {
-    const int tied_to = b->shape->parameters[shape->first_parameter + i].tied_to;
-    if (tied_to >= 0) {
-      entry->base[OT_BASE_TIED] = b->weights[b->shape->parameters[tied_to].block];
-    }
-  }
-  if (b->request->graphs[OT_MODE_TRAIN]) entry->base[OT_BASE_GRADIENT] = b->gradients[block];
+  entry->base[OT_BASE_GRADIENT] = b->gradients[block];
+  if (block != b->tied_user) return;
+  entry->base[OT_BASE_TIED] = b->weights[b->tied_block];
+  entry->base[OT_BASE_TIED_GRADIENT] = b->tied_gradients;
 }
 
 // ---- the whole ----
@@ -140,16 +213,97 @@ static int64_t *offsets(ot_build *b) {
   return array;
 }
 
+// ---- this rank among the others ----
+
+int ot_build_group_size(const ot_build *b, ot_group_kind kind) {
+  return b->schedule->group[kind].size > 1 ? b->schedule->group[kind].size : 1;
+}
+
+static void find_groups(ot_build *b) {
+  const ot_mesh *const mesh = b->request->mesh;
+  b->schedule->ranks = 1;
+  if (!mesh) return;
+  const ot_model *const model = b->shape->request.model;
+  b->schedule->rank = b->request->rank;
+  b->schedule->ranks = mesh->ranks;
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
+    if (kind == OT_GROUP_TIED && !model->tie_word_embeddings) continue;
+    int *const ranks = ot_arena_array(b->arena, mesh->ranks, sizeof(int));
+    const int size =
+        ot_group_ranks(mesh, (ot_group_kind)kind, model->num_kv_heads, b->request->rank, ranks);
+    if (size < 2) continue;
+    b->schedule->group[kind] =
+        (ot_group){.size = size,
+                   .index = ot_group_index(ranks, size, b->request->rank),
+                   .ranks = ranks};
+  }
+}
+
+static void find_stages(ot_build *b) {
+  static const int one_rank[] = {0};
+  const int n = b->shape->num_blocks;
+  if (b->request->stages) {
+    b->stages = *b->request->stages;
+  } else {
+    int *const first = ot_arena_array(b->arena, 2, sizeof(int));
+    first[1] = n;
+    b->stages = (ot_stages){
+        .num_ranks = 1, .num_chunks = 1, .first_block = first, .rank_of = one_rank};
+  }
+  const ot_group *const stages = &b->schedule->group[OT_GROUP_STAGES];
+  b->stage = stages->size > 1 ? stages->index : 0;
+  for (int chunk = 0; chunk < b->stages.num_chunks; chunk++) {
+    const bool mine = b->stages.rank_of[chunk] == b->stage;
+    for (int i = b->stages.first_block[chunk]; i < b->stages.first_block[chunk + 1]; i++) {
+      if (i < n) b->runs[i] = b->held[i] = mine;
+    }
+  }
+}
+
+static void find_tied(ot_build *b) {
+  const ot_stages *const stages = &b->stages;
+  if (stages->rank_of[stages->num_chunks - 1] == stages->rank_of[0]) {
+    b->schedule->group[OT_GROUP_TIED] = (ot_group){0};
+  }
+  b->tied_block = b->tied_user = -1;
+  b->tied_gradients = b->tied_piece = -1;
+  for (int i = 0; i < b->shape->num_parameters; i++) {
+    const ot_parameter *const use = &b->shape->parameters[i];
+    if (use->tied_to < 0 || !b->runs[use->block]) continue;
+    b->tied_user = use->block;
+    b->tied_block = b->shape->parameters[use->tied_to].block;
+    b->held[b->tied_block] = true;
+  }
+}
+
 static void begin(ot_build *b) {
   ot_schedule *const schedule = b->schedule;
+  const int n = b->shape->num_blocks;
   *schedule = (ot_schedule){.threads = b->shape->request.threads,
                             .compute = b->shape->request.compute,
-                            .num_blocks = b->shape->num_blocks,
-                            .num_parts = ot_update_first_part(b->shape, b->shape->num_blocks),
+                            .num_blocks = n,
+                            .num_parts = ot_update_first_part(b->shape, n),
                             .guard_bytes = b->request->guard_bytes};
   b->map = (ot_region_map){.schedule = schedule, .arena = b->arena};
+  b->runs = ot_arena_array(b->arena, n, sizeof(bool));
+  b->held = ot_arena_array(b->arena, n, sizeof(bool));
+  schedule->buckets = ot_arena_array(b->arena, n, sizeof *schedule->buckets);
+  find_groups(b);
+  find_stages(b);
+  find_tied(b);
+  const ot_run *const run = b->request->run;
+  const int shard = b->request->mesh ? b->request->mesh->degree[OT_AXIS_DP_SHARD] : 1;
+  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
+  b->shards = run && run->parallel.zero >= 1 && shard > 1;
+  b->gathers = b->shards && run->parallel.zero == 3;
+  b->eachtime = run && pieces > 1 && run->parallel.accumulate == OT_ACCUMULATE_SHARDED;
+  schedule->slots_per_part = ot_build_group_size(b, OT_GROUP_TENSOR) * pieces;
+  const ot_segment nothing = {.name = "wait", .phase = OT_PHASE_SEND};
+  if (ot_build_group_size(b, OT_GROUP_STAGES) > 1) b->nothing = ot_build_add_segment(b, &nothing);
   b->weights = offsets(b);
+  b->pieces = offsets(b);
   b->gradients = offsets(b);
+  b->gradient_pieces = offsets(b);
   b->moment_1 = offsets(b);
   b->moment_2 = offsets(b);
   b->master = offsets(b);
@@ -196,7 +350,7 @@ ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
     const ot_graph *const graph = request->graphs[mode];
     if (!graph) continue;
     if (mode == OT_MODE_TRAIN) {
-      ot_build_step_orders(&b);
+      OT_TRY(ot_build_step_orders(&b));
     } else {
       ot_build_forward_order(&b, ot_order_of_mode((ot_mode)mode), graph);
     }

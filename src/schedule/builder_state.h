@@ -12,8 +12,22 @@ typedef struct ot_build {
   ot_schedule *schedule;
   ot_region_map map;
   int64_t segments_capacity, orders_capacity, entries_capacity;
+  ot_stages stages;  // the request's, or one that holds every block
+  int stage;         // of this rank
+  bool *runs;        // [num_blocks] blocks that this rank computes
+  bool *held;        // [num_blocks] blocks whose weights it holds: those, and on the last stage the
+                     // embedding that its head is tied to
+  bool shards;       // optimizer state is cut over OT_GROUP_SHARD (ZeRO 1 to 3)
+  bool gathers;      // weights are, too (ZeRO 3)
+  bool eachtime;     // gradients are summed over OT_GROUP_SHARD after each micro-batch
+  int tied_block;    // block whose parameter the head is tied to, or -1
+  int tied_user;     // the head, or -1
+  int nothing;       // a segment without tasks, for entries that only wait; pipelines only
   // Arena offsets by block, -1 where there is none.
-  int64_t *weights, *gradients, *moment_1, *moment_2, *master, *caches;
+  int64_t *weights;  // whole buckets
+  int64_t *pieces;   // this rank's piece of the weights; in the whole bucket where that is kept
+  int64_t *gradients, *gradient_pieces, *moment_1, *moment_2, *master, *caches;
+  int64_t tied_gradients, tied_piece;  // of the use, where the owner is on this rank, too
   // Arena offsets of step-level buffers.
   int64_t scalars, statistics, squares, updates, constants;
 } ot_build;
@@ -31,8 +45,14 @@ ot_entry *ot_build_add_entry(ot_build *b, ot_order *order, int segment, int bloc
 // Binds weights, accumulators, statistics and cache of the entry's block.
 void ot_build_bind_block(const ot_build *b, ot_entry *entry);
 
+// Ranks in a group of this rank, 1 where there is none.
+int ot_build_group_size(const ot_build *b, ot_group_kind kind);
+
+// Bytes of the activation between blocks.
+int64_t ot_build_hidden_bytes(const ot_graph *graph);
+
 // All step orders of the request (order_step.c).
-void ot_build_step_orders(ot_build *b);
+ot_status ot_build_step_orders(ot_build *b);
 
 // The order of a mode without a backward (order_forward.c).
 void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *graph);

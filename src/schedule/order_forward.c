@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders without a backward: one micro-batch through all blocks, activations in two buffers that
-// change roles from block to block.
+// Orders without a backward: one micro-batch through all blocks of this rank, activations in two
+// buffers that change roles from block to block. On a pipeline each chunk receives what it reads and
+// sends what it makes; ZeRO 3 gathers buckets as they are needed.
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
+#include "schedule/step_plan.h"
+#include "schedule/reduce.h"
+#include "schedule/tasks.h"
 #include "schedule/update.h"
+
+typedef struct forward_builder {
+  ot_build *b;
+  const ot_graph *graph;
+  ot_order_kind kind;
+  ot_order *order;
+  ot_step_plan plan;
+  int *segments;          // [num_blocks]
+  int64_t batch, result, scratch;
+  int64_t hand[2];
+  int64_t *gathered;      // [num_gathers] offset of each use
+  int *gather_entry;      // [num_gathers]
+  int gathers;            // issued so far
+  int compute;            // last entry of the compute lane
+} forward_builder;
 
 static ot_segment forward_segment(ot_build *b, const ot_graph *graph, int block) {
   ot_storage storage;
@@ -19,44 +38,158 @@ static ot_segment forward_segment(ot_build *b, const ot_graph *graph, int block)
   return segment;
 }
 
+// ---- regions ----
+
+static int64_t region(forward_builder *f, ot_memory_class class, int64_t bytes, const char *name) {
+  return ot_region_transient(&f->b->map, class, f->kind, bytes, name);
+}
+
+// Buckets of one size share a ring.
+static void place_gathered(forward_builder *f) {
+  const ot_build *const b = f->b;
+  const ot_step_plan *const plan = &f->plan;
+  const int64_t size = ot_dtype_bytes(f->graph->request.storage);
+  f->gathered = ot_arena_array(b->arena, plan->num_gathers + 1, sizeof(int64_t));
+  f->gather_entry = ot_arena_array(b->arena, plan->num_gathers + 1, sizeof(int));
+  for (int i = 0; i < plan->num_gathers; i++) f->gathered[i] = -1;
+  for (int i = 0; i < plan->num_gathers; i++) {
+    if (f->gathered[i] >= 0) continue;
+    const int64_t elements = b->schedule->buckets[plan->gathers[i].block].elements;
+    const int64_t stride = ot_align(elements * size) + ot_align(b->schedule->guard_bytes);
+    const int places = ot_step_places(b, plan->gathers, plan->num_gathers, elements);
+    const int64_t ring =
+        region(f, OT_MEMORY_GATHERED, (places - 1) * stride + elements * size,
+               ot_arena_format(b->arena, "gathered.%s",
+                               f->graph->blocks[plan->gathers[i].block].name));
+    for (int k = i; k < plan->num_gathers; k++) {
+      if (b->schedule->buckets[plan->gathers[k].block].elements != elements) continue;
+      f->gathered[k] = ring + plan->gathers[k].place * stride;
+    }
+  }
+}
+
+static void place_regions(forward_builder *f, int64_t scratch_bytes) {
+  const ot_graph *const graph = f->graph;
+  const int64_t hidden = ot_build_hidden_bytes(graph);
+  ot_region_begin_order(&f->b->map);
+  f->batch = region(f, OT_MEMORY_BUFFERS, ot_segment_batch_bytes(graph), "batch");
+  f->result = region(f, OT_MEMORY_BUFFERS, ot_segment_result_bytes(graph), "result");
+  place_gathered(f);
+  f->hand[0] = region(f, OT_MEMORY_ACTIVATIONS, hidden, "activation.0");
+  f->hand[1] = region(f, OT_MEMORY_ACTIVATIONS, hidden, "activation.1");
+  f->scratch = region(f, OT_MEMORY_BUFFERS, scratch_bytes, "scratch");
+}
+
+// ---- entries ----
+
+static ot_entry *add_entry(forward_builder *f, int segment, int block, ot_lane lane) {
+  ot_entry *const entry = ot_build_add_entry(f->b, f->order, segment, block);
+  entry->lane = lane;
+  entry->base[OT_BASE_SCRATCH] = f->scratch;
+  if (lane == OT_LANE_COMPUTE) {
+    f->compute = f->order->num_entries - 1;
+  } else {
+    entry->wait[OT_LANE_COMPUTE] = f->compute;
+  }
+  return entry;
+}
+
+static void add_gathers(forward_builder *f, int item) {
+  ot_build *const b = f->b;
+  for (; f->gathers < f->plan.num_gathers; f->gathers++) {
+    const ot_step_use *const use = &f->plan.gathers[f->gathers];
+    if (use->issue != item) return;
+    const ot_reduce_request request = {
+        .graph = f->graph, .schedule = b->schedule, .block = use->block};
+    ot_segment segment;
+    ot_reduce_gather(&request, b->arena, &segment);
+    ot_entry *const entry =
+        add_entry(f, ot_build_add_segment(b, &segment), use->block, OT_LANE_GATHER);
+    entry->base[OT_BASE_WEIGHT_PIECE] = b->pieces[use->block];
+    entry->base[OT_BASE_WEIGHT] = f->gathered[f->gathers];
+    f->gather_entry[f->gathers] = f->order->num_entries - 1;
+  }
+}
+
+// A message at the cut between two chunks; returns its entry.
+static int add_message(forward_builder *f, ot_op_kind op, int peer_chunk, int64_t at) {
+  ot_build *const b = f->b;
+  const int64_t elements =
+      ot_build_hidden_bytes(f->graph) / ot_dtype_bytes(f->graph->request.storage);
+  const ot_message message = {.graph = f->graph,
+                              .op = op,
+                              .peer = b->stages.rank_of[peer_chunk],
+                              .tag = 0,
+                              .elements = elements};
+  ot_segment segment;
+  ot_tasks_message(&message, b->schedule, b->arena, &segment);
+  ot_entry *const entry =
+      add_entry(f, ot_build_add_segment(b, &segment), -1, OT_LANE_PIPELINE);
+  entry->base[op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT] = at;
+  return f->order->num_entries - 1;
+}
+
+static void bind_gathered(forward_builder *f, const ot_step_item *item, ot_entry *entry) {
+  if (item->gather >= 0) {
+    entry->base[OT_BASE_WEIGHT] = f->gathered[item->gather];
+    entry->wait[OT_LANE_GATHER] = f->gather_entry[item->gather];
+  }
+  if (item->tied_gather < 0) return;
+  entry->base[OT_BASE_TIED] = f->gathered[item->tied_gather];
+  if (f->gather_entry[item->tied_gather] > entry->wait[OT_LANE_GATHER]) {
+    entry->wait[OT_LANE_GATHER] = f->gather_entry[item->tied_gather];
+  }
+}
+
+static bool is_mine(const forward_builder *f, int chunk) {
+  const ot_stages *const stages = &f->b->stages;
+  return chunk >= 0 && chunk < stages->num_chunks && stages->rank_of[chunk] == f->b->stage;
+}
+
+static void add_item(forward_builder *f, int index) {
+  const ot_step_item *const item = &f->plan.items[index];
+  const ot_stages *const stages = &f->b->stages;
+  const int block = item->block;
+  const bool first = block == stages->first_block[item->chunk];
+  const bool last = block == stages->first_block[item->chunk + 1] - 1;
+  int awaited = -1;
+  add_gathers(f, index);
+  if (first && item->chunk > 0 && !is_mine(f, item->chunk - 1)) {
+    awaited = add_message(f, OT_OP_RECEIVE, item->chunk - 1, f->hand[block % 2]);
+  }
+  ot_entry *const entry = add_entry(f, f->segments[block], block, OT_LANE_COMPUTE);
+  ot_build_bind_block(f->b, entry);
+  bind_gathered(f, item, entry);
+  entry->micro_batch = 0;
+  entry->wait[OT_LANE_PIPELINE] = awaited;
+  entry->base[OT_BASE_BATCH] = f->batch;
+  entry->base[OT_BASE_RESULT] = f->result;
+  entry->base[OT_BASE_INPUT] = block > 0 ? f->hand[block % 2] : -1;
+  entry->base[OT_BASE_OUTPUT] = f->hand[(block + 1) % 2];
+  if (!last || item->chunk + 1 == stages->num_chunks || is_mine(f, item->chunk + 1)) return;
+  const int sent = add_message(f, OT_OP_SEND, item->chunk + 1, f->hand[(block + 1) % 2]);
+  // The next chunk of this rank uses the buffers again.
+  ot_entry *const wait = add_entry(f, f->b->nothing, -1, OT_LANE_COMPUTE);
+  wait->wait[OT_LANE_PIPELINE] = sent;
+}
+
 void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *graph) {
-  const int n = graph->num_blocks;
-  const ot_graph_request *const r = &graph->request;
-  const int64_t hidden =
-      r->micro_batch_size * r->sequence_length * r->model->hidden_size * ot_dtype_bytes(r->storage);
-  int *const segments = ot_arena_array(b->arena, n, sizeof(int));
+  forward_builder f = {.b = b, .graph = graph, .kind = kind, .compute = -1};
   int64_t scratch_bytes = 0;
-  for (int i = 0; i < n; i++) {
-    const ot_segment segment = forward_segment(b, graph, i);
-    segments[i] = ot_build_add_segment(b, &segment);
+  f.segments = ot_arena_array(b->arena, graph->num_blocks, sizeof(int));
+  ot_step_plan_forward(b, &f.plan);
+  for (int i = 0; i < f.plan.num_items; i++) {
+    const int block = f.plan.items[i].block;
+    const ot_segment segment = forward_segment(b, graph, block);
+    f.segments[block] = ot_build_add_segment(b, &segment);
     if (segment.scratch_bytes > scratch_bytes) scratch_bytes = segment.scratch_bytes;
   }
-  ot_region_begin_order(&b->map);
-  ot_region_map *const map = &b->map;
-  const int64_t batch =
-      ot_region_transient(map, OT_MEMORY_BUFFERS, kind, ot_segment_batch_bytes(graph), "batch");
-  const int64_t result =
-      ot_region_transient(map, OT_MEMORY_BUFFERS, kind, ot_segment_result_bytes(graph), "result");
-  const int64_t hand[2] = {
-      ot_region_transient(map, OT_MEMORY_ACTIVATIONS, kind, hidden, "activation.0"),
-      ot_region_transient(map, OT_MEMORY_ACTIVATIONS, kind, hidden, "activation.1")};
-  const int64_t scratch =
-      ot_region_transient(map, OT_MEMORY_BUFFERS, kind, scratch_bytes, "scratch");
-
-  ot_order *const order = ot_build_add_order(b, kind, 1);
-  if (r->mode == OT_MODE_EVALUATE) {
+  place_regions(&f, scratch_bytes);
+  f.order = ot_build_add_order(b, kind, 1);
+  if (graph->request.mode == OT_MODE_EVALUATE) {
     ot_segment zero;
-    ot_update_begin(graph, b->arena, &zero);
-    ot_build_add_entry(b, order, ot_build_add_segment(b, &zero), -1);
+    ot_update_begin_evaluation(graph, b->arena, &zero);
+    add_entry(&f, ot_build_add_segment(b, &zero), -1, OT_LANE_COMPUTE);
   }
-  for (int i = 0; i < n; i++) {
-    ot_entry *const entry = ot_build_add_entry(b, order, segments[i], i);
-    ot_build_bind_block(b, entry);
-    entry->micro_batch = 0;
-    entry->base[OT_BASE_BATCH] = batch;
-    entry->base[OT_BASE_RESULT] = result;
-    entry->base[OT_BASE_INPUT] = i > 0 ? hand[i % 2] : -1;
-    entry->base[OT_BASE_OUTPUT] = hand[(i + 1) % 2];
-    entry->base[OT_BASE_SCRATCH] = scratch;
-  }
+  for (int i = 0; i < f.plan.num_items; i++) add_item(&f, i);
 }

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of a rank that holds every block: micro-batch by micro-batch, forward through
-// the blocks and back, then tied sums, the norm, clipping and the optimizer. With one stage every
-// pipeline order is this one.
+// The training step of one rank: the plan's items become entries on the compute lane, and around
+// them stand gathers before first readers, messages at the cuts of the pipeline, reductions behind
+// last writers; then tied sums, the norm, clipping, the optimizer and the new weights.
+//
+// What an entry waits for is what other lanes must have done; everything earlier on the compute lane
+// is done anyway.
 #include "schedule/builder_state.h"
-#include "schedule/layout.h"
+#include "schedule/frame.h"
+#include "schedule/reduce.h"
 #include "schedule/segment.h"
+#include "schedule/step_memory.h"
+#include "schedule/tasks.h"
 #include "schedule/update.h"
 
 // Segments of one block; -1 where a phase has no tasks.
 typedef struct block_segments {
-  int forward[2];  // [first micro-batch, later]
+  int forward[2];  // [first to add to the accumulators, later]
   int recompute;
   int backward[2];  // B, or I when split
   int weight[2];    // W when split
-  int norm, update;
+  int norm, update, gather, spread;
+  int reduce[2][2];  // [adds to the piece][last]
 } block_segments;
 
 typedef struct step_builder {
@@ -21,13 +28,29 @@ typedef struct step_builder {
   const ot_graph *graph;
   ot_storage *storage;       // [num_blocks]
   block_segments *segments;  // [num_blocks]
-  int64_t scratch_bytes;
-  // Arena offsets of the step's regions.
-  int64_t batch, batch_bytes, scratch;
-  int64_t *slot;      // [num_blocks]
-  int64_t *boundary;  // [num_blocks] activation that enters the block
-  int64_t hand[2];    // gradients on their way back
+  block_segments tied;       // reductions of the bucket of the head's use of a tied embedding
+  int tie;                   // adds uses up: here, or over OT_GROUP_TIED
+  int64_t scratch_bytes, staging_bytes;
+  ot_step_plan *plans;  // [num_plans]
+  int num_plans;
+  ot_step_memory memory;
 } step_builder;
+
+// Where an order stands while its entries are written.
+typedef struct emission {
+  step_builder *s;
+  const ot_step_plan *plan;
+  ot_order *order;
+  int compute;  // last entry of the compute lane
+  int gathers;  // gathers issued so far
+  int *gather_entry, *sum_entry, *tied_sum_entry;  // entry of each use, -1
+  int *receive_entry[2];  // [local chunk * micro_batches + m]: forward, backward; -1
+  int *received[2];       // [num_chunks] micro-batches whose receive was started
+  int sends[2];           // sent so far: forward, backward
+  int send_entry[2][2];   // [direction][place]
+  int *reduced;           // [num_blocks] entry after which the block's gradient is complete, or -1
+  int tied_reduced;
+} emission;
 
 // ---- segments ----
 
@@ -40,7 +63,8 @@ static ot_recompute policy_of(const step_builder *s, int block) {
 static void build_storage(step_builder *s, int block) {
   const ot_block *const blocks = s->graph->blocks;
   for (int i = 0; i < block; i++) {
-    if (blocks[i].program != blocks[block].program || policy_of(s, i) != policy_of(s, block)) {
+    if (!s->b->runs[i] || blocks[i].program != blocks[block].program ||
+        policy_of(s, i) != policy_of(s, block)) {
       continue;
     }
     s->storage[block] = s->storage[i];
@@ -48,14 +72,14 @@ static void build_storage(step_builder *s, int block) {
   }
   const ot_storage_request request = {.program = &s->graph->programs[blocks[block].program],
                                       .recompute = policy_of(s, block),
-                                      .split = s->b->request->split_backward,
+                                      .split = s->plans[0].split,
                                       .guard_bytes = s->b->request->guard_bytes};
   ot_storage_build(&request, s->b->arena, &s->storage[block]);
 }
 
-static int add(step_builder *s, const ot_segment *segment) {
+static int add(step_builder *s, const ot_segment *segment, int64_t *scratch_bytes) {
   if (segment->num_tasks == 0) return -1;
-  if (segment->scratch_bytes > s->scratch_bytes) s->scratch_bytes = segment->scratch_bytes;
+  if (segment->scratch_bytes > *scratch_bytes) *scratch_bytes = segment->scratch_bytes;
   return ot_build_add_segment(s->b, segment);
 }
 
@@ -67,11 +91,11 @@ static int phase_segment(step_builder *s, int block, ot_phase phase, bool first)
                                       .first = first};
   ot_segment segment;
   ot_segment_build(&request, s->b->arena, &segment);
-  return add(s, &segment);
+  return add(s, &segment, &s->scratch_bytes);
 }
 
-static void build_segments(step_builder *s, int block) {
-  const bool split = s->b->request->split_backward;
+static void build_phases(step_builder *s, int block) {
+  const bool split = s->plans[0].split;
   const ot_phase back = split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD;
   block_segments *const made = &s->segments[block];
   made->recompute = phase_segment(s, block, OT_PHASE_RECOMPUTE, false);
@@ -80,144 +104,540 @@ static void build_segments(step_builder *s, int block) {
     made->backward[later] = phase_segment(s, block, back, later == 0);
     made->weight[later] = split ? phase_segment(s, block, OT_PHASE_WEIGHT, later == 0) : -1;
   }
+}
+
+static ot_reduce_request reduce_request(const step_builder *s, int block, bool tied_use) {
+  return (ot_reduce_request){.graph = s->graph,
+                             .schedule = s->b->schedule,
+                             .precision = &s->b->request->run->precision,
+                             .block = block,
+                             .tied_use = tied_use};
+}
+
+static void build_reductions(step_builder *s, const ot_reduce_request *request,
+                             block_segments *made) {
   ot_segment segment;
-  ot_update_norm(s->graph, block, s->b->arena, &segment);
-  made->norm = add(s, &segment);
-  ot_update_apply(s->graph, s->b->request->run, block, s->b->arena, &segment);
-  made->update = add(s, &segment);
-}
-
-// ---- regions ----
-
-static int64_t transient(step_builder *s, ot_memory_class class, int64_t bytes, const char *name) {
-  return ot_region_transient(&s->b->map, class, OT_ORDER_STEP, bytes, name);
-}
-
-static int64_t hidden_bytes(const ot_graph *graph) {
-  const ot_graph_request *const r = &graph->request;
-  return r->micro_batch_size * r->sequence_length * r->model->hidden_size *
-         ot_dtype_bytes(r->storage);
-}
-
-// Scratch, whose last bytes a kernel need not touch, comes before what is always written whole, so
-// that the highest byte touched is the planned peak.
-static void place_regions(step_builder *s, int max_micro_batches) {
-  ot_build *const b = s->b;
-  const int64_t hidden = hidden_bytes(s->graph);
-  ot_region_begin_order(&b->map);
-  s->batch_bytes = ot_segment_batch_bytes(s->graph);
-  s->batch = transient(s, OT_MEMORY_BUFFERS, s->batch_bytes * max_micro_batches, "batch");
-  s->scratch = transient(s, OT_MEMORY_BUFFERS, s->scratch_bytes, "scratch");
-  for (int i = 0; i < s->graph->num_blocks; i++) {
-    const char *const name = s->graph->blocks[i].name;
-    s->boundary[i] = i == 0 ? -1
-                            : transient(s, OT_MEMORY_ACTIVATIONS, hidden,
-                                        ot_arena_format(b->arena, "input.%s", name));
-    s->slot[i] = transient(s, OT_MEMORY_ACTIVATIONS, s->storage[i].slot_bytes,
-                           ot_arena_format(b->arena, "slot.%s", name));
+  for (int i = 0; i < 4; i++) {
+    ot_reduce_build(request, i / 2 == 1, i % 2 == 1, s->b->arena, &segment);
+    made->reduce[i / 2][i % 2] = add(s, &segment, &s->staging_bytes);
   }
-  s->hand[0] = transient(s, OT_MEMORY_ACTIVATIONS, hidden, "gradient.0");
-  s->hand[1] = transient(s, OT_MEMORY_ACTIVATIONS, hidden, "gradient.1");
+}
+
+// The first rank of those that hold the same piece of the same parts.
+static bool counts_norms(const ot_build *b) {
+  const ot_group *const group = b->schedule->group;
+  return group[OT_GROUP_CONTEXT_SUM].index == 0 && group[OT_GROUP_REPLICATE].index == 0;
+}
+
+// What the rank updates (piece), or, for norms, what it counts.
+static ot_update_view view_of(const step_builder *s, int block, bool piece) {
+  const ot_build *const b = s->b;
+  const ot_bucket *const bucket = &b->schedule->buckets[block];
+  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
+  const ot_group *const group = b->schedule->group;
+  const int slot = group[OT_GROUP_TENSOR].index * pieces + group[OT_GROUP_SHARD].index;
+  return (ot_update_view){.graph = s->graph,
+                          .block = block,
+                          .first = piece ? bucket->piece_first : 0,
+                          .count = piece ? bucket->piece_elements : bucket->elements,
+                          .slots = b->schedule->slots_per_part,
+                          .slot = slot,
+                          .tied_only = !bucket->counted};
+}
+
+static void build_updates(step_builder *s, int block) {
+  ot_build *const b = s->b;
+  block_segments *const made = &s->segments[block];
+  ot_segment segment;
+  ot_update_view counted = view_of(s, block, true);
+  counted.counted_only = true;
+  made->norm = made->spread = made->gather = -1;
+  if (b->runs[block] && counts_norms(b)) {
+    ot_update_norm(&counted, b->arena, &segment);
+    made->norm = add(s, &segment, &s->scratch_bytes);
+  }
+  const ot_update_view whole = view_of(s, block, b->shards);
+  ot_update_apply(&whole, b->request->run, b->arena, &segment);
+  made->update = add(s, &segment, &s->scratch_bytes);
+  const ot_reduce_request request = reduce_request(s, block, false);
+  if (ot_build_group_size(b, OT_GROUP_SHARD) > 1 && !b->shards) {
+    ot_reduce_spread(&request, b->arena, &segment);
+    made->spread = add(s, &segment, &s->staging_bytes);
+  }
+  if (b->shards) {
+    ot_reduce_gather(&request, b->arena, &segment);
+    made->gather = add(s, &segment, &s->staging_bytes);
+  }
+}
+
+static void build_tie(step_builder *s) {
+  ot_build *const b = s->b;
+  s->tie = -1;
+  if (b->schedule->group[OT_GROUP_TIED].size > 1 && b->held[0]) {
+    // The owner is a parameter of the first block; the last stage holds a copy of its bucket.
+    const ot_reduce_request request = reduce_request(s, 0, true);
+    const ot_update_view view = view_of(s, 0, true);
+    int64_t first = 0, count = 0;
+    for (int i = 0; i < s->graph->num_parameters; i++) {
+      if (s->graph->parameters[i].tied_to < 0) continue;
+      ot_update_tied_range(&view, s->graph->parameters[i].block, &first, &count);
+    }
+    ot_segment segment;
+    ot_reduce_tied(&request, first, count, b->arena, &segment);
+    s->tie = add(s, &segment, &s->staging_bytes);
+    return;
+  }
+  if (b->tied_user < 0) return;
+  const ot_update_view view = view_of(s, b->tied_block, true);
+  ot_segment segment;
+  ot_update_tie(&view, b->tied_user, b->arena, &segment);
+  s->tie = add(s, &segment, &s->scratch_bytes);
+}
+
+static void build_segments(step_builder *s) {
+  ot_build *const b = s->b;
+  for (int i = 0; i < s->graph->num_blocks; i++) {
+    if (b->runs[i]) build_storage(s, i);
+    if (b->runs[i]) build_phases(s, i);
+    if (!b->held[i]) continue;
+    const ot_reduce_request request = reduce_request(s, i, false);
+    build_reductions(s, &request, &s->segments[i]);
+    build_updates(s, i);
+  }
+  if (b->tied_user >= 0) {
+    const ot_reduce_request request = reduce_request(s, b->tied_block, true);
+    build_reductions(s, &request, &s->tied);
+  }
+  build_tie(s);
 }
 
 // ---- entries ----
 
-static void add_phase(step_builder *s, ot_order *order, int segment, int block, int micro_batch) {
-  if (segment < 0) return;
-  const int n = s->graph->num_blocks;
-  ot_entry *const entry = ot_build_add_entry(s->b, order, segment, block);
-  ot_build_bind_block(s->b, entry);
-  entry->micro_batch = micro_batch;
-  entry->base[OT_BASE_BATCH] = s->batch + micro_batch * s->batch_bytes;
-  entry->base[OT_BASE_SLOT] = s->slot[block];
-  entry->base[OT_BASE_INPUT] = s->boundary[block];
-  entry->base[OT_BASE_OUTPUT] = block + 1 < n ? s->boundary[block + 1] : -1;
-  entry->base[OT_BASE_D_OUTPUT] = block + 1 < n ? s->hand[(block + 1) % 2] : -1;
-  entry->base[OT_BASE_D_INPUT] = block > 0 ? s->hand[block % 2] : -1;
-  entry->base[OT_BASE_SCRATCH] = s->scratch;
+static int64_t place(const ot_step_buffers *buffers, int index) {
+  return buffers->offset < 0 ? -1 : buffers->offset + index * buffers->stride;
 }
 
-static void add_micro_batch(step_builder *s, ot_order *order, int micro_batch) {
-  const int later = micro_batch > 0 ? 1 : 0;
-  for (int i = 0; i < s->graph->num_blocks; i++) {
-    add_phase(s, order, s->segments[i].forward[later], i, micro_batch);
+static ot_entry *add_entry(emission *e, int segment, int block, ot_lane lane) {
+  ot_entry *const entry = ot_build_add_entry(e->s->b, e->order, segment, block);
+  entry->lane = lane;
+  if (lane == OT_LANE_COMPUTE) {
+    e->compute = e->order->num_entries - 1;
+    entry->base[OT_BASE_SCRATCH] = e->s->memory.scratch;
+  } else {
+    entry->wait[OT_LANE_COMPUTE] = e->compute;
+    entry->base[OT_BASE_SCRATCH] = e->s->memory.staging;
   }
-  for (int i = s->graph->num_blocks - 1; i >= 0; i--) {
-    const block_segments *const made = &s->segments[i];
-    add_phase(s, order, made->recompute, i, micro_batch);
-    add_phase(s, order, made->backward[later], i, micro_batch);
-    add_phase(s, order, made->weight[later], i, micro_batch);
-  }
-}
-
-// Step-level work on one block, or on all (block -1).
-static ot_entry *add_step(step_builder *s, ot_order *order, int segment, int block) {
-  ot_build *const b = s->b;
-  ot_entry *const entry = ot_build_add_entry(b, order, segment, block);
-  const int first = block < 0 ? 0 : ot_update_first_part(s->graph, block);
-  entry->base[OT_BASE_SQUARES] = b->squares + first * 8;
-  entry->base[OT_BASE_UPDATES] = b->updates + first * 16;
-  entry->base[OT_BASE_SCRATCH] = s->scratch;
-  entry->base[OT_BASE_STATISTIC] = b->statistics;
-  if (block < 0) return entry;
-  entry->base[OT_BASE_WEIGHT] = b->weights[block];
-  entry->base[OT_BASE_GRADIENT] = b->gradients[block];
-  entry->base[OT_BASE_MOMENT_1] = b->moment_1[block];
-  entry->base[OT_BASE_MOMENT_2] = b->moment_2[block];
-  entry->base[OT_BASE_MASTER] = b->master[block];
   return entry;
 }
 
-static void add_tied(step_builder *s, ot_order *order) {
-  for (int i = 0; i < s->graph->num_parameters; i++) {
-    const ot_parameter *const use = &s->graph->parameters[i];
-    if (use->tied_to < 0) continue;
-    ot_segment segment;
-    ot_update_tie(s->graph, use->block, s->b->arena, &segment);
-    const int owner = s->graph->parameters[use->tied_to].block;
-    ot_entry *const entry = add_step(s, order, add(s, &segment), owner);
-    entry->base[OT_BASE_TIED_GRADIENT] = s->b->gradients[use->block];
+static int last_entry(const emission *e) { return e->order->num_entries - 1; }
+
+static void wait_for(ot_entry *entry, ot_lane lane, int other) {
+  if (other > entry->wait[lane]) entry->wait[lane] = other;
+}
+
+static int ring_place(const emission *e, ot_step_ring ring, int chunk, int micro_batch) {
+  const int local = ot_step_local_chunk(e->s->b, chunk);
+  return e->plan->ring[ring][local * e->plan->micro_batches + micro_batch].place;
+}
+
+static bool is_mine(const emission *e, int chunk) {
+  const ot_stages *const stages = &e->s->b->stages;
+  return chunk >= 0 && chunk < stages->num_chunks && stages->rank_of[chunk] == e->s->b->stage;
+}
+
+// ---- messages ----
+
+static void add_message(emission *e, ot_op_kind op, int peer_chunk, int64_t at, int tag) {
+  ot_build *const b = e->s->b;
+  const ot_message message = {
+      .graph = e->s->graph,
+      .op = op,
+      .peer = b->stages.rank_of[peer_chunk],
+      .tag = tag,
+      .elements = ot_build_hidden_bytes(e->s->graph) /
+                  ot_dtype_bytes(e->s->graph->request.storage)};
+  ot_segment segment;
+  ot_tasks_message(&message, b->schedule, b->arena, &segment);
+  ot_entry *const entry =
+      add_entry(e, ot_build_add_segment(b, &segment), -1, OT_LANE_PIPELINE);
+  entry->base[op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT] = at;
+}
+
+// Messages of chunk c: its output is 2c, the gradient of its input 2c + 1.
+static int tag_of(int chunk, bool backward) { return 2 * chunk + (backward ? 1 : 0); }
+
+// Starts the receives of what enters `chunk` that are awaited from item `index` on.
+static void add_chunk_receives(emission *e, int chunk, bool backward, int index) {
+  const ot_stages *const stages = &e->s->b->stages;
+  const ot_step_plan *const plan = e->plan;
+  const ot_step_memory *const memory = &e->s->memory;
+  const int from = backward ? chunk + 1 : chunk - 1;
+  if (!is_mine(e, chunk) || is_mine(e, from) || from < 0 || from >= stages->num_chunks) return;
+  const int block = backward ? stages->first_block[chunk + 1] - 1 : stages->first_block[chunk];
+  const ot_step_buffers *const at = backward ? &memory->d_output[block] : &memory->input[block];
+  const int local = ot_step_local_chunk(e->s->b, chunk) * plan->micro_batches;
+  const ot_ring_use *const uses = &plan->ring[backward ? OT_RING_D_OUTPUT : OT_RING_INPUT][local];
+  int *const next = &e->received[backward][chunk];
+  for (; *next < plan->micro_batches && uses[*next].first == index; ++*next) {
+    add_message(e, OT_OP_RECEIVE, from, place(at, uses[*next].place), tag_of(from, backward));
+    e->order->entries[last_entry(e)].micro_batch = *next;
+    e->receive_entry[backward][local + *next] = last_entry(e);
   }
 }
 
-static void add_update(step_builder *s, ot_order *order) {
-  const int n = s->graph->num_blocks;
+static void add_receives(emission *e, int index) {
+  for (int chunk = 0; chunk < e->s->b->stages.num_chunks; chunk++) {
+    add_chunk_receives(e, chunk, false, index);
+    add_chunk_receives(e, chunk, true, index);
+  }
+}
+
+// ---- items ----
+
+// Where the last block of a chunk puts what it makes: the next chunk's input when that is here, a
+// message otherwise. The same backwards.
+static int64_t chunk_output(emission *e, const ot_step_item *item, bool backward) {
+  const ot_stages *const stages = &e->s->b->stages;
+  const int other = backward ? item->chunk - 1 : item->chunk + 1;
+  if (other < 0 || other >= stages->num_chunks) return -1;
+  const ot_step_memory *const m = &e->s->memory;
+  const ot_step_ring ring = backward ? OT_RING_D_OUTPUT : OT_RING_INPUT;
+  if (is_mine(e, other)) {
+    const int block = backward ? stages->first_block[other + 1] - 1 : stages->first_block[other];
+    const ot_step_buffers *const at = backward ? &m->d_output[block] : &m->input[block];
+    return place(at, ring_place(e, ring, other, item->micro_batch));
+  }
+  return backward ? m->back[e->sends[1] % 2] : m->send[e->sends[0] % 2];
+}
+
+static int64_t d_output_of(const emission *e, const ot_step_item *item, int block) {
+  const ot_step_memory *const m = &e->s->memory;
+  if (m->d_output[block].offset >= 0) {
+    return place(&m->d_output[block],
+                 ring_place(e, m->d_output_ring[block], item->chunk, item->micro_batch));
+  }
+  return e->s->graph->programs[e->s->graph->blocks[block].program].d_output < 0
+             ? -1
+             : m->hand[(block + 1) % 2];
+}
+
+static void bind_activations(emission *e, const ot_step_item *item, ot_entry *entry) {
+  static const ot_base bases[] = {OT_BASE_SLOT, OT_BASE_SLOT_LONG, OT_BASE_SLOT_WEIGHT};
+  static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
+  const ot_step_memory *const m = &e->s->memory;
+  const ot_stages *const stages = &e->s->b->stages;
+  const int block = item->block;
+  const bool first = block == stages->first_block[item->chunk];
+  const bool last = block == stages->first_block[item->chunk + 1] - 1;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) {
+    entry->base[bases[i]] =
+        place(&m->slot[i][block], ring_place(e, rings[i], item->chunk, item->micro_batch));
+  }
+  entry->base[OT_BASE_INPUT] = place(
+      &m->input[block], ring_place(e, m->input_ring[block], item->chunk, item->micro_batch));
+  if (item->phase == OT_PHASE_FORWARD) {
+    entry->base[OT_BASE_OUTPUT] =
+        last ? chunk_output(e, item, false)
+             : place(&m->input[block + 1], ring_place(e, m->input_ring[block + 1], item->chunk,
+                                                      item->micro_batch));
+    return;
+  }
+  entry->base[OT_BASE_D_OUTPUT] = d_output_of(e, item, block);
+  if (item->phase == OT_PHASE_WEIGHT) return;
+  entry->base[OT_BASE_D_INPUT] =
+      first ? chunk_output(e, item, true) : d_output_of(e, item, block - 1);
+}
+
+static void bind_buckets(emission *e, const ot_step_item *item, ot_entry *entry) {
+  const ot_build *const b = e->s->b;
+  const ot_step_memory *const m = &e->s->memory;
+  ot_build_bind_block(b, entry);
+  if (item->gather >= 0) {
+    entry->base[OT_BASE_WEIGHT] =
+        place(&m->gathered[item->block], e->plan->gathers[item->gather].place);
+    wait_for(entry, OT_LANE_GATHER, e->gather_entry[item->gather]);
+  }
+  if (item->tied_gather >= 0) {
+    entry->base[OT_BASE_TIED] =
+        place(&m->gathered[b->tied_block], e->plan->gathers[item->tied_gather].place);
+    wait_for(entry, OT_LANE_GATHER, e->gather_entry[item->tied_gather]);
+  }
+  if (item->sum >= 0) {
+    const ot_step_use *const use = &e->plan->sums[item->sum];
+    entry->base[OT_BASE_GRADIENT] = place(&m->sums[item->block], use->place);
+    if (use->previous >= 0) wait_for(entry, OT_LANE_REDUCE, e->sum_entry[use->previous]);
+  }
+  if (item->tied_sum >= 0) {
+    const ot_step_use *const use = &e->plan->tied_sums[item->tied_sum];
+    entry->base[OT_BASE_TIED_GRADIENT] = place(&m->tied_sums, use->place);
+    if (use->previous >= 0) wait_for(entry, OT_LANE_REDUCE, e->tied_sum_entry[use->previous]);
+  }
+}
+
+// The receive that the item reads, and the send whose buffer it writes again. Of an entry only one
+// can be waited for on the pipeline lane; the other goes to an entry of its own before it.
+static void find_messages(const emission *e, const ot_step_item *item, int *receive, int *send) {
+  const ot_stages *const stages = &e->s->b->stages;
+  const bool backward = item->phase != OT_PHASE_FORWARD;
+  const bool enters = backward ? item->block == stages->first_block[item->chunk + 1] - 1
+                               : item->block == stages->first_block[item->chunk];
+  const bool leaves = backward ? item->block == stages->first_block[item->chunk]
+                               : item->block == stages->first_block[item->chunk + 1] - 1;
+  const int other = backward ? item->chunk - 1 : item->chunk + 1;
+  const int local = ot_step_local_chunk(e->s->b, item->chunk) * e->plan->micro_batches;
+  *receive = enters ? e->receive_entry[backward][local + item->micro_batch] : -1;
+  *send = -1;
+  if (item->phase == OT_PHASE_WEIGHT || !leaves || is_mine(e, other)) return;
+  if (other < 0 || other >= stages->num_chunks) return;
+  *send = e->send_entry[backward][e->sends[backward] % 2];
+}
+
+static void add_segment_entry(emission *e, const ot_step_item *item, int segment) {
+  if (segment < 0) return;
+  int receive = -1, send = -1;
+  const bool again = e->s->b->schedule->segments[segment].phase == OT_PHASE_RECOMPUTE;
+  if (!again) find_messages(e, item, &receive, &send);
+  if (receive >= 0 && send >= 0) {
+    ot_entry *const entry = add_entry(e, e->s->b->nothing, -1, OT_LANE_COMPUTE);
+    entry->wait[OT_LANE_PIPELINE] = send;
+    send = -1;
+  }
+  ot_entry *const entry = add_entry(e, segment, item->block, OT_LANE_COMPUTE);
+  entry->micro_batch = item->micro_batch;
+  entry->base[OT_BASE_BATCH] =
+      e->s->memory.batch + item->micro_batch * e->s->memory.batch_bytes;
+  bind_activations(e, item, entry);
+  bind_buckets(e, item, entry);
+  entry->wait[OT_LANE_PIPELINE] = receive >= 0 ? receive : send;
+}
+
+static void add_gathers(emission *e, int index) {
+  const ot_build *const b = e->s->b;
+  for (; e->gathers < e->plan->num_gathers; e->gathers++) {
+    const ot_step_use *const use = &e->plan->gathers[e->gathers];
+    if (use->issue != index) return;
+    ot_entry *const entry =
+        add_entry(e, e->s->segments[use->block].gather, use->block, OT_LANE_GATHER);
+    entry->base[OT_BASE_WEIGHT_PIECE] = b->pieces[use->block];
+    entry->base[OT_BASE_WEIGHT] = place(&e->s->memory.gathered[use->block], use->place);
+    e->gather_entry[e->gathers] = last_entry(e);
+  }
+}
+
+// ---- reductions ----
+
+// Starts the sum of a bucket; returns its entry, or -1.
+static int add_reduction(emission *e, int segment, int block, int64_t whole, int64_t piece) {
+  if (segment < 0) return -1;
+  ot_entry *const entry = add_entry(e, segment, block, OT_LANE_REDUCE);
+  entry->base[OT_BASE_GRADIENT] = whole;
+  entry->base[OT_BASE_GRADIENT_PIECE] = piece;
+  return last_entry(e);
+}
+
+// True for the block whose gradient is complete only when the other use of its parameter is added.
+static bool is_tied_owner(const ot_build *b, int block) {
+  const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
+  return block == b->tied_block || (remote && block == 0);
+}
+
+static void spread(emission *e, int block) {
+  const ot_build *const b = e->s->b;
+  const int entry = add_reduction(e, e->s->segments[block].spread, block, b->gradients[block],
+                                  b->gradient_pieces[block]);
+  if (entry >= 0) e->reduced[block] = entry;
+}
+
+static void reduce_block(emission *e, const ot_step_item *item, bool last) {
+  const ot_build *const b = e->s->b;
+  const int block = item->block;
+  const bool adds = b->eachtime && item->micro_batch > 0;
+  const int64_t whole = item->sum >= 0 ? place(&e->s->memory.sums[block],
+                                               e->plan->sums[item->sum].place)
+                                       : b->gradients[block];
+  const int entry = add_reduction(e, e->s->segments[block].reduce[adds][last], block, whole,
+                                  b->gradient_pieces[block]);
+  if (item->sum >= 0) e->sum_entry[item->sum] = entry;
+  if (entry >= 0) e->reduced[block] = entry;
+  if (last && !is_tied_owner(b, block) && e->s->segments[block].spread >= 0) spread(e, block);
+}
+
+static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
+  const ot_build *const b = e->s->b;
+  const bool adds = b->eachtime && item->micro_batch > 0;
+  const int64_t whole = item->tied_sum >= 0
+                            ? place(&e->s->memory.tied_sums, e->plan->tied_sums[item->tied_sum].place)
+                            : b->tied_gradients;
+  const int entry = add_reduction(e, e->s->tied.reduce[adds][last], b->tied_block, whole,
+                                  b->tied_piece);
+  if (item->tied_sum >= 0) e->tied_sum_entry[item->tied_sum] = entry;
+  if (entry >= 0) e->tied_reduced = entry;
+  if (entry >= 0 && !b->runs[b->tied_block]) e->reduced[b->tied_block] = entry;
+}
+
+// After the last writer of a bucket of gradients: in this micro-batch, or in the step.
+static void add_reductions(emission *e, const ot_step_item *item) {
+  const ot_phase end = e->plan->split ? OT_PHASE_WEIGHT : OT_PHASE_BACKWARD;
+  if (item->phase != end) return;
+  const bool last = item->micro_batch == e->plan->micro_batches - 1;
+  if (!last && !e->s->b->eachtime) return;
+  if (item->block == e->s->b->tied_user) reduce_tied(e, item, last);
+  reduce_block(e, item, last);
+}
+
+static void add_send(emission *e, const ot_step_item *item) {
+  const ot_stages *const stages = &e->s->b->stages;
+  const bool backward = item->phase != OT_PHASE_FORWARD;
+  const int edge = backward ? stages->first_block[item->chunk]
+                            : stages->first_block[item->chunk + 1] - 1;
+  const int other = backward ? item->chunk - 1 : item->chunk + 1;
+  if (item->phase == OT_PHASE_WEIGHT || item->block != edge || is_mine(e, other)) return;
+  if (other < 0 || other >= stages->num_chunks) return;
+  add_message(e, OT_OP_SEND, other, chunk_output(e, item, backward),
+              tag_of(item->chunk, backward));
+  e->order->entries[last_entry(e)].micro_batch = item->micro_batch;
+  e->send_entry[backward][e->sends[backward]++ % 2] = last_entry(e);
+}
+
+static void add_item(emission *e, int index) {
+  const ot_step_item *const item = &e->plan->items[index];
+  const block_segments *const made = &e->s->segments[item->block];
+  const int later = !e->s->b->eachtime && item->micro_batch > 0 ? 1 : 0;
+  add_gathers(e, index);
+  add_receives(e, index);
+  switch (item->phase) {
+    case OT_PHASE_FORWARD:
+      add_segment_entry(e, item, made->forward[later]);
+      break;
+    case OT_PHASE_WEIGHT:
+      add_segment_entry(e, item, made->weight[later]);
+      break;
+    default:
+      add_segment_entry(e, item, made->recompute);
+      add_segment_entry(e, item, made->backward[later]);
+      break;
+  }
+  add_send(e, item);
+  add_reductions(e, item);
+}
+
+// ---- the end of the step ----
+
+static ot_entry *add_step(emission *e, int segment, int block) {
+  const ot_build *const b = e->s->b;
+  ot_entry *const entry = add_entry(e, segment, block, OT_LANE_COMPUTE);
+  const int64_t first =
+      block < 0 ? 0
+                : (int64_t)ot_update_first_part(e->s->graph, block) * b->schedule->slots_per_part;
+  entry->base[OT_BASE_SQUARES] = b->squares + first * 8;
+  entry->base[OT_BASE_UPDATES] = b->updates + first * 16;
+  entry->base[OT_BASE_STATISTIC] = b->statistics;
+  if (block < 0) return entry;
+  entry->base[OT_BASE_WEIGHT_PIECE] = b->shards ? b->pieces[block] : b->weights[block];
+  const bool piece = b->shards || entry->phase == OT_PHASE_NORM;
+  entry->base[OT_BASE_GRADIENT_PIECE] = piece ? b->gradient_pieces[block] : b->gradients[block];
+  entry->base[OT_BASE_MOMENT_1] = b->moment_1[block];
+  entry->base[OT_BASE_MOMENT_2] = b->moment_2[block];
+  entry->base[OT_BASE_MASTER] = b->master[block];
+  if (e->reduced[block] >= 0) wait_for(entry, OT_LANE_REDUCE, e->reduced[block]);
+  return entry;
+}
+
+// The two uses of a tied embedding: on the lane that completed them.
+static void add_tied(emission *e) {
+  const ot_build *const b = e->s->b;
+  const int owner = b->tied_block >= 0 ? b->tied_block : 0;
+  if (e->s->tie >= 0) {
+    const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
+    const bool lane = remote || e->tied_reduced >= 0 || e->reduced[owner] >= 0;
+    ot_entry *const entry =
+        add_entry(e, e->s->tie, owner, lane ? OT_LANE_REDUCE : OT_LANE_COMPUTE);
+    entry->base[OT_BASE_GRADIENT_PIECE] = b->gradient_pieces[owner];
+    entry->base[OT_BASE_TIED_GRADIENT] = b->tied_piece;
+    if (lane) e->reduced[owner] = last_entry(e);
+  }
+  if (is_tied_owner(b, owner) && e->s->segments[owner].spread >= 0) spread(e, owner);
+}
+
+static void add_update(emission *e) {
+  ot_build *const b = e->s->b;
+  const int n = e->s->graph->num_blocks;
   ot_segment clip;
-  ot_update_clip(s->graph, s->b->request->run->optimizer.clip, s->b->arena, &clip);
-  add_tied(s, order);
-  for (int i = 0; i < n; i++) {
-    if (s->segments[i].norm >= 0) add_step(s, order, s->segments[i].norm, i);
+  ot_frame_clip(e->s->graph, b->schedule, b->request->run->optimizer.clip, b->arena, &clip);
+  add_tied(e);
+  for (int i = n - 1; i >= 0; i--) {
+    if (b->held[i] && e->s->segments[i].norm >= 0) add_step(e, e->s->segments[i].norm, i);
   }
-  add_step(s, order, add(s, &clip), -1);
+  ot_entry *const entry = add_step(e, ot_build_add_segment(b, &clip), -1);
   for (int i = 0; i < n; i++) {
-    if (s->segments[i].update >= 0) add_step(s, order, s->segments[i].update, i);
+    if (b->held[i]) wait_for(entry, OT_LANE_REDUCE, e->reduced[i]);
+  }
+  for (int i = 0; i < n; i++) {
+    if (!b->held[i] || e->s->segments[i].update < 0) continue;
+    add_step(e, e->s->segments[i].update, i);
+  }
+  for (int i = 0; i < n && b->shards && !b->gathers; i++) {
+    if (!b->held[i]) continue;
+    ot_entry *const gather = add_entry(e, e->s->segments[i].gather, i, OT_LANE_GATHER);
+    gather->base[OT_BASE_WEIGHT_PIECE] = b->pieces[i];
+    gather->base[OT_BASE_WEIGHT] = b->weights[i];
   }
 }
 
-void ot_build_step_orders(ot_build *b) {
+// ---- orders ----
+
+static int *entries_of(const emission *e, int64_t count) {
+  int *const entries = ot_arena_array(e->s->b->arena, count + 1, sizeof(int));
+  for (int64_t i = 0; i < count; i++) entries[i] = -1;
+  return entries;
+}
+
+static void add_order(step_builder *s, const ot_step_plan *plan, const ot_segment *begin) {
+  ot_build *const b = s->b;
+  emission e = {.s = s, .plan = plan, .compute = -1, .tied_reduced = -1,
+                .send_entry = {{-1, -1}, {-1, -1}}};
+  e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->micro_batches);
+  e.gather_entry = entries_of(&e, plan->num_gathers);
+  e.sum_entry = entries_of(&e, plan->num_sums);
+  e.tied_sum_entry = entries_of(&e, plan->num_tied_sums);
+  e.reduced = entries_of(&e, s->graph->num_blocks);
+  const int64_t kept =
+      (int64_t)ot_step_local_chunk(b, b->stages.num_chunks) * plan->micro_batches;
+  for (int i = 0; i < 2; i++) {
+    e.receive_entry[i] = entries_of(&e, kept);
+    e.received[i] = ot_arena_array(b->arena, b->stages.num_chunks, sizeof(int));
+  }
+  add_step(&e, ot_build_add_segment(b, begin), -1);
+  for (int i = 0; i < plan->num_items; i++) add_item(&e, i);
+  add_update(&e);
+}
+
+ot_status ot_build_step_orders(ot_build *b) {
   const ot_graph *const graph = b->request->graphs[OT_MODE_TRAIN];
   const int n = graph->num_blocks;
-  step_builder s = {.b = b, .graph = graph};
+  step_builder s = {.b = b, .graph = graph, .num_plans = b->request->num_micro_batches};
   s.storage = ot_arena_array(b->arena, n, sizeof *s.storage);
   s.segments = ot_arena_array(b->arena, n, sizeof *s.segments);
-  s.slot = ot_arena_array(b->arena, n, sizeof(int64_t));
-  s.boundary = ot_arena_array(b->arena, n, sizeof(int64_t));
-  for (int i = 0; i < n; i++) build_storage(&s, i);
-  for (int i = 0; i < n; i++) build_segments(&s, i);
-  int max_micro_batches = 1;
-  for (int i = 0; i < b->request->num_micro_batches; i++) {
-    const int count = b->request->micro_batches[i];
-    if (count > max_micro_batches) max_micro_batches = count;
+  s.plans = ot_arena_array(b->arena, s.num_plans + 1, sizeof *s.plans);
+  for (int i = 0; i < s.num_plans; i++) {
+    OT_TRY(ot_step_plan_build(b, b->request->micro_batches[i], &s.plans[i]));
   }
-  place_regions(&s, max_micro_batches);
-
-  ot_segment zero;
-  ot_update_begin(graph, b->arena, &zero);
-  const int begin = ot_build_add_segment(b, &zero);
-  for (int i = 0; i < b->request->num_micro_batches; i++) {
-    ot_order *const order = ot_build_add_order(b, OT_ORDER_STEP, b->request->micro_batches[i]);
-    add_step(&s, order, begin, -1);
-    for (int m = 0; m < order->micro_batches; m++) add_micro_batch(&s, order, m);
-    add_update(&s, order);
-  }
+  build_segments(&s);
+  ot_segment begin;
+  ot_frame_begin(graph, b->schedule, b->arena, &begin);
+  ot_segment clip;
+  ot_frame_clip(graph, b->schedule, b->request->run->optimizer.clip, b->arena, &clip);
+  if (begin.scratch_bytes > s.scratch_bytes) s.scratch_bytes = begin.scratch_bytes;
+  if (clip.scratch_bytes > s.scratch_bytes) s.scratch_bytes = clip.scratch_bytes;
+  const ot_step_memory_request request = {.build = b,
+                                          .graph = graph,
+                                          .storage = s.storage,
+                                          .plans = s.plans,
+                                          .num_plans = s.num_plans,
+                                          .scratch_bytes = s.scratch_bytes,
+                                          .staging_bytes = s.staging_bytes};
+  ot_step_memory_build(&request, &s.memory);
+  for (int i = 0; i < s.num_plans; i++) add_order(&s, &s.plans[i], &begin);
+  return OT_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/text_builder.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
+#include "ops/collective.h"
 
 static const char *const phase_names[] = {
     [OT_PHASE_SETUP] = "setup",   [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
@@ -98,6 +99,12 @@ const ot_region *ot_schedule_region(const ot_schedule *schedule, const char *nam
 }
 
 // ---- cost ----
+
+ot_task_kind ot_task_kind_of(ot_op_kind op) {
+  if (op == OT_OP_SEND) return OT_TASK_SEND;
+  if (op == OT_OP_RECEIVE) return OT_TASK_RECEIVE;
+  return ot_op_communicates(op) ? OT_TASK_COLLECTIVE : OT_TASK_COMPUTE;
+}
 
 const char *ot_task_name(const ot_task *task) { return ot_op_info_of(task->op)->name; }
 

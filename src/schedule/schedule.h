@@ -229,6 +229,9 @@ const char *ot_lane_name(ot_lane lane);
 const char *ot_base_name(ot_base base);
 const char *ot_memory_class_name(ot_memory_class class);
 
+// What kind of task an op makes.
+ot_task_kind ot_task_kind_of(ot_op_kind op);
+
 // Name of what a task does: its op's.
 const char *ot_task_name(const ot_task *task);
 

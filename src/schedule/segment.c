@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
+#include "ops/collective.h"
 #include "schedule/layout.h"
 
 // ---- step-level layouts that depend on the graph only ----
@@ -72,6 +73,15 @@ static ot_place weight_place(const lowering *l, const ot_value *value) {
                     parameter->offset * ot_dtype_bytes(value->type.dtype)};
 }
 
+// A tied use adds into a bucket of the shape of its owner's.
+static ot_place accumulator_place(const lowering *l, const ot_value *value) {
+  const ot_parameter *parameter = parameter_of(l, value->index);
+  const bool tied = parameter->tied_to >= 0;
+  if (tied) parameter = &l->request->graph->parameters[parameter->tied_to];
+  return (ot_place){tied ? OT_BASE_TIED_GRADIENT : OT_BASE_GRADIENT,
+                    parameter->offset * ot_dtype_bytes(value->type.dtype)};
+}
+
 static ot_place place_of(const lowering *l, int index) {
   const ot_value *const value = &l->program->values[index];
   const ot_graph *const graph = l->request->graph;
@@ -84,8 +94,7 @@ static ot_place place_of(const lowering *l, int index) {
     case OT_VALUE_PARAMETER:
       return weight_place(l, value);
     case OT_VALUE_ACCUMULATOR:
-      return (ot_place){OT_BASE_GRADIENT,
-                        parameter_of(l, value->index)->offset * ot_dtype_bytes(value->type.dtype)};
+      return accumulator_place(l, value);
     case OT_VALUE_BATCH:
       return (ot_place){OT_BASE_BATCH,
                         ot_segment_batch_offset(graph, (ot_batch_field)value->index)};
@@ -115,38 +124,9 @@ static ot_operand operand(const lowering *l, int value) {
 
 // ---- tasks ----
 
-static bool belongs(const ot_segment_request *request, int op) {
-  const ot_part part = request->storage->program->ops[op].part;
-  switch (request->phase) {
-    case OT_PHASE_FORWARD:
-      return part == OT_PART_FORWARD;
-    case OT_PHASE_RECOMPUTE:
-      return request->storage->set.emitted[op];
-    case OT_PHASE_INPUT:
-      return part == OT_PART_INPUT;
-    case OT_PHASE_WEIGHT:
-      return part == OT_PART_WEIGHT;
-    case OT_PHASE_BACKWARD:
-      return part != OT_PART_FORWARD;
-    case OT_PHASE_SETUP:
-    case OT_PHASE_BEGIN:
-    case OT_PHASE_TIE:
-    case OT_PHASE_NORM:
-    case OT_PHASE_CLIP:
-    case OT_PHASE_UPDATE:
-    case OT_PHASE_GATHER:
-    case OT_PHASE_REDUCE:
-    case OT_PHASE_SEND:
-    case OT_PHASE_RECEIVE:
-    case OT_PHASES:
-      break;
-  }
-  OT_UNREACHABLE();
-}
-
 // The first op that gives to an accumulator in the first micro-batch overwrites it.
 static bool accumulates(lowering *l, const ot_op *op) {
-  bool adds = true;
+  bool adds = false;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     if (op->out[i] < 0) continue;
     const ot_value *const value = &l->program->values[op->out[i]];
@@ -162,7 +142,8 @@ static ot_task lower(lowering *l, int index) {
   const ot_op_info *const info = ot_op_info_of(op->kind);
   const bool again = l->request->phase == OT_PHASE_RECOMPUTE;
   ot_task task = {
-      .kind = OT_TASK_COMPUTE, .op = op->kind, .attributes = op->attributes, .wait = -1};
+      .kind = ot_task_kind_of(op->kind), .op = op->kind, .attributes = op->attributes, .wait = -1};
+  task.lane = task.kind == OT_TASK_COMPUTE ? OT_LANE_COMPUTE : OT_LANE_TENSOR;
   for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i] = operand(l, op->in[i]);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     const bool dropped = again && ((info->effect_outputs >> i) & 1u);
@@ -176,15 +157,30 @@ static ot_task lower(lowering *l, int index) {
   return task;
 }
 
-static int64_t scratch_of(const ot_segment_request *request) {
-  const ot_scratch_group group = request->phase == OT_PHASE_FORWARD  ? OT_GROUP_FORWARD
-                                 : request->phase == OT_PHASE_WEIGHT ? OT_GROUP_WEIGHT
-                                                                     : OT_GROUP_BACKWARD;
-  return request->storage->scratch_bytes[group];
+// Makes task `index` wait for the last collective of the segment that it reads or overwrites.
+static void set_wait(const ot_segment *segment, const int *ops, const ot_program *program,
+                     int index) {
+  ot_task *const task = &segment->tasks[index];
+  const ot_op *const op = &program->ops[ops[index]];
+  for (int k = 0; k < index; k++) {
+    if (segment->tasks[k].lane != OT_LANE_TENSOR) continue;
+    const ot_op *const earlier = &program->ops[ops[k]];
+    for (int i = 0; i < OT_MAX_INPUTS; i++) {
+      for (int o = 0; o < OT_MAX_OUTPUTS; o++) {
+        if (op->in[i] >= 0 && op->in[i] == earlier->out[o]) task->wait = k;
+      }
+    }
+  }
+}
+
+static ot_scratch_group scratch_group_of(ot_phase phase) {
+  if (phase == OT_PHASE_FORWARD) return OT_SCRATCH_FORWARD;
+  return phase == OT_PHASE_WEIGHT ? OT_SCRATCH_WEIGHT : OT_SCRATCH_BACKWARD;
 }
 
 void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_segment *segment) {
-  const ot_program *const program = request->storage->program;
+  const ot_storage *const storage = request->storage;
+  const ot_program *const program = storage->program;
   const ot_block *const block = &request->graph->blocks[request->block];
   lowering l = {
       .request = request,
@@ -197,10 +193,14 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
                               request->first ? ".first" : ""),
       .phase = request->phase,
       .tasks = ot_arena_array(arena, program->num_ops + 1, sizeof(ot_task)),
-      .scratch_bytes = scratch_of(request),
+      .scratch_bytes = storage->scratch_bytes[scratch_group_of(request->phase)],
   };
-  for (int i = 0; i < program->num_ops; i++) {
-    if (belongs(request, i)) segment->tasks[segment->num_tasks++] = lower(&l, i);
+  int *const ops = ot_arena_array(arena, program->num_ops + 1, sizeof(int));
+  for (int i = 0; i < storage->num_runs; i++) {
+    if (storage->runs[i].phase != request->phase) continue;
+    ops[segment->num_tasks] = storage->runs[i].op;
+    segment->tasks[segment->num_tasks] = lower(&l, storage->runs[i].op);
+    set_wait(segment, ops, program, segment->num_tasks++);
   }
   segment->hash = ot_segment_hash(segment);
 }

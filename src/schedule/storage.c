@@ -4,14 +4,8 @@
 #include "schedule/storage.h"
 
 #include "ops/catalog.h"
+#include "ops/collective.h"
 #include "schedule/layout.h"
-
-// One op of one segment, in the order in which they run.
-typedef struct run {
-  int op;
-  ot_side side;
-  ot_scratch_group group;
-} run;
 
 // Life of one instance; those that share storage are chained to a root.
 typedef struct life {
@@ -27,35 +21,92 @@ typedef struct storage_builder {
   const ot_program *program;
   ot_arena *arena;
   int64_t guard_bytes;
-  run *runs;
+  ot_storage_run *runs;
   int num_runs;
   life *lives;  // [2 * num_values]
 } storage_builder;
 
 // ---- runs ----
 
-static void add_run(storage_builder *b, int op, ot_side side, ot_scratch_group group) {
-  b->runs[b->num_runs++] = (run){op, side, group};
+static void add_run(storage_builder *b, int op, ot_phase phase, ot_scratch_group group) {
+  const ot_side side = phase == OT_PHASE_FORWARD ? OT_SIDE_FORWARD : OT_SIDE_BACKWARD;
+  b->runs[b->num_runs] = (ot_storage_run){op, phase, side, group, b->num_runs};
+  b->num_runs++;
+}
+
+static bool reads_output_of(const ot_program *program, int reader, int writer) {
+  const ot_op *const r = &program->ops[reader];
+  const ot_op *const w = &program->ops[writer];
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+      if (r->in[i] >= 0 && r->in[i] == w->out[k]) return true;
+    }
+  }
+  return false;
+}
+
+// Moves the collectives among the runs from `first` on up to just behind what they read, and behind
+// other collectives: all ranks start them in one order.
+static void hoist(storage_builder *b, int first) {
+  const ot_program *const program = b->program;
+  for (int i = first; i < b->num_runs; i++) {
+    const ot_storage_run moved = b->runs[i];
+    if (!ot_op_communicates(program->ops[moved.op].kind)) continue;
+    int at = i;
+    while (at > first && !reads_output_of(program, moved.op, b->runs[at - 1].op) &&
+           !ot_op_communicates(program->ops[b->runs[at - 1].op].kind)) {
+      b->runs[at] = b->runs[at - 1];
+      at--;
+    }
+    b->runs[at] = moved;
+  }
+}
+
+// A collective ends where its first reader starts, at the latest with its segment.
+static void find_ends(storage_builder *b, int first) {
+  for (int i = first; i < b->num_runs; i++) {
+    b->runs[i].end = i;
+    if (!ot_op_communicates(b->program->ops[b->runs[i].op].kind)) continue;
+    int end = i + 1;
+    while (end < b->num_runs && !reads_output_of(b->program, b->runs[end].op, b->runs[i].op)) end++;
+    b->runs[i].end = end < b->num_runs ? end : b->num_runs - 1;
+  }
+}
+
+static bool is_in(const storage_builder *b, int op, ot_phase phase) {
+  const ot_part part = b->program->ops[op].part;
+  switch (phase) {
+    case OT_PHASE_FORWARD:
+      return part == OT_PART_FORWARD;
+    case OT_PHASE_RECOMPUTE:
+      return b->storage->set.emitted[op];
+    case OT_PHASE_INPUT:
+      return part == OT_PART_INPUT;
+    case OT_PHASE_WEIGHT:
+      return part == OT_PART_WEIGHT;
+    default:
+      return part != OT_PART_FORWARD;
+  }
+}
+
+static void list_phase(storage_builder *b, ot_phase phase, ot_scratch_group group) {
+  const int first = b->num_runs;
+  for (int i = 0; i < b->program->num_ops; i++) {
+    if (is_in(b, i, phase)) add_run(b, i, phase, group);
+  }
+  hoist(b, first);
+  find_ends(b, first);
 }
 
 static void list_runs(storage_builder *b) {
-  const ot_program *const program = b->program;
   const bool split = b->storage->split;
-  b->runs = ot_arena_array(b->arena, 2 * program->num_ops + 1, sizeof(run));
-  for (int i = 0; i < program->num_ops; i++) {
-    if (program->ops[i].part == OT_PART_FORWARD) add_run(b, i, OT_SIDE_FORWARD, OT_GROUP_FORWARD);
-  }
-  for (int i = 0; i < program->num_ops; i++) {
-    if (b->storage->set.emitted[i]) add_run(b, i, OT_SIDE_BACKWARD, OT_GROUP_BACKWARD);
-  }
-  for (int i = 0; i < program->num_ops; i++) {
-    const ot_part part = program->ops[i].part;
-    if (part == OT_PART_FORWARD || (split && part == OT_PART_WEIGHT)) continue;
-    add_run(b, i, OT_SIDE_BACKWARD, OT_GROUP_BACKWARD);
-  }
-  for (int i = 0; split && i < program->num_ops; i++) {
-    if (program->ops[i].part == OT_PART_WEIGHT) add_run(b, i, OT_SIDE_BACKWARD, OT_GROUP_WEIGHT);
-  }
+  b->runs = ot_arena_array(b->arena, 2 * b->program->num_ops + 1, sizeof *b->runs);
+  list_phase(b, OT_PHASE_FORWARD, OT_SCRATCH_FORWARD);
+  list_phase(b, OT_PHASE_RECOMPUTE, OT_SCRATCH_BACKWARD);
+  list_phase(b, split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD, OT_SCRATCH_BACKWARD);
+  if (split) list_phase(b, OT_PHASE_WEIGHT, OT_SCRATCH_WEIGHT);
+  b->storage->runs = b->runs;
+  b->storage->num_runs = b->num_runs;
 }
 
 // ---- instances ----
@@ -88,7 +139,7 @@ static int instance_of(const ot_storage *storage, int value, ot_side side) {
   return 2 * value + 1;
 }
 
-static void touch(storage_builder *b, int value, const run *r, int time) {
+static void touch(storage_builder *b, int value, const ot_storage_run *r, int time) {
   if (value < 0 || !is_internal(b->program, value)) return;
   const int instance = instance_of(b->storage, value, r->side);
   life *const l = &b->lives[instance];
@@ -98,7 +149,7 @@ static void touch(storage_builder *b, int value, const run *r, int time) {
                 .first = time,
                 .bytes = ot_type_bytes(&b->program->values[value].type)};
   }
-  l->last = time;
+  if (r->end > l->last) l->last = r->end;
   l->groups |= 1u << r->group;
 }
 
@@ -120,7 +171,7 @@ static int root_of(const storage_builder *b, int instance) {
 
 // Lets output 0 of an in-place op take the storage of input 0 when nobody reads that input later.
 static void share(storage_builder *b, int time) {
-  const run *const r = &b->runs[time];
+  const ot_storage_run *const r = &b->runs[time];
   const ot_op *const op = &b->program->ops[r->op];
   if (!ot_op_info_of(op->kind)->in_place || op->in[0] < 0 || op->out[0] < 0) return;
   if (!is_internal(b->program, op->in[0]) || !is_internal(b->program, op->out[0])) return;
@@ -138,15 +189,25 @@ static void share(storage_builder *b, int time) {
 
 static bool in_one_group(unsigned groups) { return (groups & (groups - 1)) == 0; }
 
+static ot_slot_class class_of(unsigned groups) {
+  if ((groups >> OT_SCRATCH_WEIGHT & 1u) == 0) return OT_SLOT_SHORT;
+  return groups >> OT_SCRATCH_FORWARD & 1u ? OT_SLOT_LONG : OT_SLOT_WEIGHT;
+}
+
 static void place_slots(storage_builder *b, ot_place *places) {
-  int64_t top = 0;
+  static const ot_base bases[] = {
+      [OT_SLOT_SHORT] = OT_BASE_SLOT,
+      [OT_SLOT_LONG] = OT_BASE_SLOT_LONG,
+      [OT_SLOT_WEIGHT] = OT_BASE_SLOT_WEIGHT,
+  };
   for (int i = 0; i < 2 * b->program->num_values; i++) {
     const life *const l = &b->lives[i];
     if (!l->used || l->root != i || in_one_group(l->groups)) continue;
-    places[i] = (ot_place){OT_BASE_SLOT, top};
-    top += ot_align(l->bytes) + ot_align(b->guard_bytes);
+    const ot_slot_class class = class_of(l->groups);
+    int64_t *const top = &b->storage->slot_bytes[class];
+    places[i] = (ot_place){bases[class], *top};
+    *top += ot_align(l->bytes) + ot_align(b->guard_bytes);
   }
-  b->storage->slot_bytes = top;
 }
 
 static int64_t workspace_of(const storage_builder *b, int op) {
@@ -172,14 +233,14 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
     if (b->runs[t].group != group) continue;
     owner[count] = t;
     intervals[count++] =
-        (ot_interval){.bytes = workspace_of(b, b->runs[t].op), .first = t, .last = t};
+        (ot_interval){.bytes = workspace_of(b, b->runs[t].op), .first = t, .last = b->runs[t].end};
   }
   b->storage->scratch_bytes[group] = ot_layout_best_fit(intervals, count, b->guard_bytes, b->arena);
   for (int i = 0; i < num_values; i++) {
     places[owner[i]] = (ot_place){OT_BASE_SCRATCH, intervals[i].offset};
   }
   for (int i = num_values; i < count; i++) {
-    const run *const r = &b->runs[owner[i]];
+    const ot_storage_run *const r = &b->runs[owner[i]];
     b->storage->workspace[r->side][r->op] = intervals[i].offset;
   }
 }
@@ -206,7 +267,7 @@ void ot_storage_build(const ot_storage_request *request, ot_arena *arena, ot_sto
     storage->workspace[side] = ot_arena_array(arena, program->num_ops + 1, sizeof(int64_t));
   }
   place_slots(&b, places);
-  for (int group = 0; group < OT_GROUPS; group++) place_scratch(&b, group, places);
+  for (int group = 0; group < OT_SCRATCH_GROUPS; group++) place_scratch(&b, group, places);
   for (int v = 0; v < program->num_values; v++) {
     for (int side = 0; side < OT_SIDES; side++) {
       const int instance = instance_of(storage, v, side);

@@ -3,10 +3,9 @@
 #include "schedule/update.h"
 
 #include "base/text.h"
-#include "ops/catalog.h"
 #include "ops/operands.h"
 #include "schedule/layout.h"
-#include "schedule/segment.h"
+#include "schedule/tasks.h"
 
 // ---- parts ----
 
@@ -25,160 +24,144 @@ int ot_update_first_part(const ot_graph *graph, int block) {
   return parts;
 }
 
-// ---- tasks ----
+// ---- tables and evaluations ----
 
-static ot_operand at(ot_base base, int64_t offset, ot_tensor_type type) {
-  return (ot_operand){.base = base, .value = -1, .offset = offset, .type = type};
-}
-
-static ot_task plain_task(const ot_graph *graph, ot_op_kind op) {
-  ot_task task = {
-      .kind = OT_TASK_COMPUTE,
-      .op = op,
-      .wait = -1,
-      .attributes = {.threads = graph->request.threads, .compute = graph->request.compute}};
-  for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i].value = -1;
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) task.out[i].value = -1;
-  return task;
-}
-
-static void begin(ot_segment *segment, const char *name, ot_phase phase, int max_tasks,
-                  ot_arena *arena) {
-  *segment = (ot_segment){
-      .name = name, .phase = phase, .tasks = ot_arena_array(arena, max_tasks + 1, sizeof(ot_task))};
-}
-
-// Sizes the workspace of `task`, which has scratch to itself, and appends it.
-static void append(ot_segment *segment, ot_task *task) {
-  ot_op_types types;
-  for (int i = 0; i < OT_MAX_INPUTS; i++) types.in[i] = task->in[i].type;
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) types.out[i] = task->out[i].type;
-  task->workspace_bytes = ot_op_workspace(task->op, &task->attributes, &types);
-  if (task->workspace_bytes > segment->scratch_bytes) {
-    segment->scratch_bytes = task->workspace_bytes;
-  }
-  segment->tasks[segment->num_tasks++] = *task;
-}
-
-static void append_zero(const ot_graph *graph, ot_base base, int64_t offset, int64_t n,
-                        ot_segment *segment) {
-  ot_task task = plain_task(graph, OT_OP_ZERO);
-  task.out[0] = at(base, offset, ot_type_vector(OT_F64, n));
-  append(segment, &task);
-}
-
-void ot_update_begin(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
-  begin(segment, "begin", OT_PHASE_BEGIN, 3, arena);
-  if (graph->request.mode == OT_MODE_TRAIN) {
-    append_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
-    append_zero(graph, OT_BASE_STATISTIC, 0, (int64_t)graph->num_blocks * OT_BLOCK_STATISTICS,
-                segment);
-  } else {
-    append_zero(graph, OT_BASE_SCALAR, OT_SCALAR_EVALUATE_LOSS * 8, 2, segment);
-  }
-  segment->hash = ot_segment_hash(segment);
+void ot_update_begin_evaluation(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
+  ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 1, arena);
+  ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_EVALUATE_LOSS * 8, 2, segment);
+  ot_tasks_end(segment);
 }
 
 void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
-  begin(segment, "setup", OT_PHASE_SETUP, OT_MAX_CONSTANTS, arena);
+  ot_tasks_begin(segment, "setup", OT_PHASE_SETUP, OT_MAX_CONSTANTS, arena);
   int64_t offset = 0;
   for (int i = 0; i < graph->num_constants; i++) {
     const ot_constant *const constant = &graph->constants[i];
-    ot_task task = plain_task(graph, constant->op);
+    ot_task task = ot_task_of(graph, constant->op);
     task.attributes = constant->attributes;
-    task.out[0] = at(OT_BASE_CONSTANT, offset, constant->type);
-    append(segment, &task);
+    task.out[0] = ot_operand_at(OT_BASE_CONSTANT, offset, constant->type);
+    ot_tasks_append(segment, &task, 0);
     offset += ot_align(ot_type_bytes(&constant->type));
   }
-  segment->hash = ot_segment_hash(segment);
+  ot_tasks_end(segment);
 }
 
-void ot_update_tie(const ot_graph *graph, int user, ot_arena *arena, ot_segment *segment) {
+// ---- tied uses ----
+
+static const ot_parameter *tied_use(const ot_graph *graph, int user) {
   const ot_block *const block = &graph->blocks[user];
-  const ot_dtype dtype = graph->request.compute;
-  begin(segment, "tie", OT_PHASE_TIE, block->num_parameters, arena);
   for (int i = 0; i < block->num_parameters; i++) {
     const ot_parameter *const use = &graph->parameters[block->first_parameter + i];
-    if (use->tied_to < 0) continue;
-    const ot_parameter *const owner = &graph->parameters[use->tied_to];
-    const ot_tensor_type type = ot_type_vector(dtype, ot_parameter_elements(use));
-    ot_task task = plain_task(graph, OT_OP_ADD);
-    task.in[0] = at(OT_BASE_GRADIENT, owner->offset * ot_dtype_bytes(dtype), type);
-    task.in[1] = at(OT_BASE_TIED_GRADIENT, use->offset * ot_dtype_bytes(dtype), type);
-    task.out[0] = task.in[0];
-    append(segment, &task);
+    if (use->tied_to >= 0) return use;
   }
-  segment->hash = ot_segment_hash(segment);
+  OT_UNREACHABLE();
 }
 
-// One part of a parameter, for the loops below.
+// Cuts [first, first + count) to the elements of the view; both counted from its start afterwards.
+static void cut(const ot_update_view *view, int64_t *first, int64_t *count) {
+  const int64_t begin = *first > view->first ? *first : view->first;
+  const int64_t end = *first + *count;
+  const int64_t limit = end < view->first + view->count ? end : view->first + view->count;
+  *first = begin - view->first;
+  *count = limit > begin ? limit - begin : 0;
+}
+
+void ot_update_tied_range(const ot_update_view *view, int user, int64_t *first, int64_t *count) {
+  const ot_parameter *const use = tied_use(view->graph, user);
+  const ot_parameter *const owner = &view->graph->parameters[use->tied_to];
+  *first = owner->offset;
+  *count = ot_parameter_elements(owner);
+  cut(view, first, count);
+}
+
+void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_segment *segment) {
+  const ot_dtype dtype = view->graph->request.compute;
+  int64_t first, count;
+  ot_update_tied_range(view, user, &first, &count);
+  ot_tasks_begin(segment, "tie", OT_PHASE_TIE, 1, arena);
+  if (count > 0) {
+    ot_task task = ot_task_of(view->graph, OT_OP_ADD);
+    task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, dtype, first, count);
+    task.in[1] = ot_operand_vector(OT_BASE_TIED_GRADIENT, dtype, first, count);
+    task.out[0] = task.in[0];
+    ot_tasks_append(segment, &task, 0);
+  }
+  ot_tasks_end(segment);
+}
+
+// ---- parts ----
+
+// The elements of one part that the view holds, for the loops below.
 typedef struct part_view {
   const ot_parameter *parameter;
   const ot_parameter_part *part;
-  int index;        // within the block
-  int64_t element;  // first element in the bucket
-  int64_t elements;
+  int index;      // within the block
+  int64_t first;  // element, counted from the start of the view
+  int64_t count;
 } part_view;
 
-typedef void (*part_visitor)(const part_view *view, void *context);
-
-static void for_each_part(const ot_graph *graph, int block, part_visitor visit, void *context) {
-  const ot_block *const b = &graph->blocks[block];
-  int index = 0;
-  for (int i = 0; i < b->num_parameters; i++) {
-    const ot_parameter *const parameter = &graph->parameters[b->first_parameter + i];
-    for (int k = 0; k < parameter->num_parts; k++) {
-      const ot_parameter_part *const part = &parameter->parts[k];
-      const part_view view = {.parameter = parameter,
-                              .part = part,
-                              .index = index++,
-                              .element = parameter->offset + part->first_row * parameter->cols,
-                              .elements = part->rows * parameter->cols};
-      visit(&view, context);
-    }
-  }
-}
-
 typedef struct update_context {
-  const ot_graph *graph;
+  const ot_update_view *view;
   const ot_run *run;
   ot_segment *segment;
 } update_context;
 
-static void append_norm(const part_view *view, void *context) {
-  update_context *const c = context;
-  const ot_dtype dtype = c->graph->request.compute;
-  ot_task task = plain_task(c->graph, OT_OP_SUM_SQUARES);
-  task.in[0] = at(OT_BASE_GRADIENT, view->element * ot_dtype_bytes(dtype),
-                  ot_type_vector(dtype, view->elements));
-  task.out[0] = at(OT_BASE_SQUARES, view->index * 8, ot_type_vector(OT_F64, 1));
-  append(c->segment, &task);
+typedef void (*part_visitor)(const part_view *part, const update_context *context);
+
+static bool is_tied_to(const ot_graph *graph, const ot_parameter *parameter) {
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const int tied_to = graph->parameters[i].tied_to;
+    if (tied_to >= 0 && &graph->parameters[tied_to] == parameter) return true;
+  }
+  return false;
 }
 
-void ot_update_norm(const ot_graph *graph, int block, ot_arena *arena, ot_segment *segment) {
-  begin(segment, ot_arena_format(arena, "norm.%s", graph->blocks[block].name), OT_PHASE_NORM,
-        ot_update_parts(graph, block), arena);
-  update_context context = {.graph = graph, .segment = segment};
-  for_each_part(graph, block, append_norm, &context);
-  segment->hash = ot_segment_hash(segment);
+static void for_each_part(part_visitor visit, const update_context *context) {
+  const ot_update_view *const view = context->view;
+  const ot_block *const b = &view->graph->blocks[view->block];
+  int index = 0;
+  for (int i = 0; i < b->num_parameters; i++) {
+    const ot_parameter *const parameter = &view->graph->parameters[b->first_parameter + i];
+    const bool skipped = view->tied_only && !is_tied_to(view->graph, parameter);
+    for (int k = 0; k < parameter->num_parts; k++) {
+      const ot_parameter_part *const part = &parameter->parts[k];
+      part_view p = {.parameter = parameter,
+                     .part = part,
+                     .index = index++,
+                     .first = parameter->offset + part->first_row * parameter->cols,
+                     .count = part->rows * parameter->cols};
+      cut(view, &p.first, &p.count);
+      if (skipped || p.count == 0 || (view->counted_only && !part->counted)) continue;
+      visit(&p, context);
+    }
+  }
 }
 
-void ot_update_clip(const ot_graph *graph, double clip, ot_arena *arena, ot_segment *segment) {
-  begin(segment, "clip", OT_PHASE_CLIP, 1, arena);
-  ot_task task = plain_task(graph, OT_OP_CLIP_FACTOR);
-  task.attributes.clip = clip;
-  task.in[0] = at(OT_BASE_SQUARES, 0,
-                  ot_type_vector(OT_F64, ot_update_first_part(graph, graph->num_blocks)));
-  task.out[0] = at(OT_BASE_SCALAR, OT_SCALAR_GRADIENT_NORM * 8, ot_type_vector(OT_F64, 1));
-  task.out[1] = at(OT_BASE_SCALAR, OT_SCALAR_CLIP_FACTOR * 8, ot_type_vector(OT_F64, 1));
-  append(segment, &task);
-  segment->hash = ot_segment_hash(segment);
+static int64_t slot_of(const part_view *p, const ot_update_view *view) {
+  return (int64_t)p->index * view->slots + view->slot;
+}
+
+static void append_norm(const part_view *p, const update_context *c) {
+  const ot_dtype dtype = c->view->graph->request.compute;
+  ot_task task = ot_task_of(c->view->graph, OT_OP_SUM_SQUARES);
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, dtype, p->first, p->count);
+  task.out[0] = ot_operand_vector(OT_BASE_SQUARES, OT_F64, slot_of(p, c->view), 1);
+  ot_tasks_append(c->segment, &task, 0);
+}
+
+void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *segment) {
+  const update_context context = {.view = view, .segment = segment};
+  ot_tasks_begin(segment,
+                 ot_arena_format(arena, "norm.%s", view->graph->blocks[view->block].name),
+                 OT_PHASE_NORM, ot_update_parts(view->graph, view->block), arena);
+  for_each_part(append_norm, &context);
+  ot_tasks_end(segment);
 }
 
 // ---- optimizer ----
 
-static bool uses_muon(const ot_run *run, const part_view *view) {
-  return run->optimizer.name == OT_OPTIMIZER_MUON && view->parameter->kind == OT_PARAMETER_MATRIX;
+static bool uses_muon(const ot_run *run, const part_view *v) {
+  return run->optimizer.name == OT_OPTIMIZER_MUON && v->parameter->kind == OT_PARAMETER_MATRIX;
 }
 
 static const ot_optimizer_group *group_of(const ot_run *run, const char *name) {
@@ -189,11 +172,11 @@ static const ot_optimizer_group *group_of(const ot_run *run, const char *name) {
 }
 
 // Learning rate and decay of a part: the optimizer's, changed by its kind and by its group.
-static void set_rates(const ot_run *run, const part_view *view, ot_op_attributes *attributes) {
+static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *attributes) {
   const ot_run_optimizer *const o = &run->optimizer;
-  const ot_optimizer_group *const group = group_of(run, view->part->hf_name);
-  const bool decays = view->parameter->kind != OT_PARAMETER_VECTOR;
-  const bool other_rate = o->name == OT_OPTIMIZER_MUON && !uses_muon(run, view) && o->adamw_lr > 0;
+  const ot_optimizer_group *const group = group_of(run, v->part->hf_name);
+  const bool decays = v->parameter->kind != OT_PARAMETER_VECTOR;
+  const bool other_rate = o->name == OT_OPTIMIZER_MUON && !uses_muon(run, v) && o->adamw_lr > 0;
   attributes->weight_decay = decays ? o->weight_decay : 0;
   attributes->learning_rate_factor = other_rate ? o->adamw_lr / o->lr : 1;
   if (!group) return;
@@ -201,41 +184,43 @@ static void set_rates(const ot_run *run, const part_view *view, ot_op_attributes
   attributes->learning_rate_factor *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
 }
 
-static void append_update(const part_view *view, void *context) {
-  update_context *const c = context;
+// Muon takes whole matrices only: its runs are not cut into pieces (describe/run.c).
+static ot_tensor_type type_of(const part_view *p, bool muon, ot_dtype dtype) {
+  return muon ? ot_type_matrix(dtype, p->part->rows, p->parameter->cols)
+              : ot_type_vector(dtype, p->count);
+}
+
+static void append_update(const part_view *p, const update_context *c) {
   const ot_run *const run = c->run;
-  const bool muon = uses_muon(run, view);
-  const ot_dtype compute = c->graph->request.compute;
-  const ot_dtype storage = c->graph->request.storage;
-  ot_task task = plain_task(c->graph, muon ? OT_OP_MUON : OT_OP_ADAMW);
+  const bool muon = uses_muon(run, p);
+  const ot_dtype compute = c->view->graph->request.compute;
+  const ot_dtype storage = c->view->graph->request.storage;
+  ot_task task = ot_task_of(c->view->graph, muon ? OT_OP_MUON : OT_OP_ADAMW);
   task.attributes.epsilon = run->optimizer.eps;
   task.attributes.beta1 = muon ? run->optimizer.momentum : run->optimizer.betas[0];
   task.attributes.beta2 = muon ? 0 : run->optimizer.betas[1];
-  set_rates(run, view, &task.attributes);
+  set_rates(run, p, &task.attributes);
 
-  ot_tensor_type type = ot_type_vector(compute, view->elements);
-  if (muon) {
-    type = ot_type_matrix(compute, view->part->rows, view->parameter->cols);
-  }
-  ot_tensor_type weight_type = type;
-  weight_type.dtype = storage;
-  const int64_t wide = view->element * ot_dtype_bytes(compute);
+  const ot_tensor_type type = type_of(p, muon, compute);
+  const int64_t wide = p->first * ot_dtype_bytes(compute);
   int out = 0;
-  task.in[0] = at(OT_BASE_GRADIENT, wide, type);
-  task.in[1] = at(OT_BASE_SCALAR, 0, ot_type_vector(OT_F64, OT_STEP_SCALARS));
-  task.out[out++] = at(OT_BASE_WEIGHT, view->element * ot_dtype_bytes(storage), weight_type);
-  task.out[out++] = at(OT_BASE_MOMENT_1, wide, type);
-  if (!muon) task.out[out++] = at(OT_BASE_MOMENT_2, wide, type);
-  if (storage != compute) task.out[out] = at(OT_BASE_MASTER, wide, type);
-  task.out[out + 1] = at(OT_BASE_UPDATES, view->index * 16, ot_type_vector(OT_F64, 2));
-  append(c->segment, &task);
+  task.in[0] = ot_operand_at(OT_BASE_GRADIENT_PIECE, wide, type);
+  task.in[1] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, 0, OT_STEP_SCALARS);
+  task.out[out++] = ot_operand_at(OT_BASE_WEIGHT_PIECE, p->first * ot_dtype_bytes(storage),
+                                  type_of(p, muon, storage));
+  task.out[out++] = ot_operand_at(OT_BASE_MOMENT_1, wide, type);
+  if (!muon) task.out[out++] = ot_operand_at(OT_BASE_MOMENT_2, wide, type);
+  if (storage != compute) task.out[out] = ot_operand_at(OT_BASE_MASTER, wide, type);
+  task.out[out + 1] = ot_operand_vector(OT_BASE_UPDATES, OT_F64, 2 * slot_of(p, c->view), 2);
+  ot_tasks_append(c->segment, &task, 0);
 }
 
-void ot_update_apply(const ot_graph *graph, const ot_run *run, int block, ot_arena *arena,
+void ot_update_apply(const ot_update_view *view, const ot_run *run, ot_arena *arena,
                      ot_segment *segment) {
-  begin(segment, ot_arena_format(arena, "update.%s", graph->blocks[block].name), OT_PHASE_UPDATE,
-        ot_update_parts(graph, block), arena);
-  update_context context = {.graph = graph, .run = run, .segment = segment};
-  for_each_part(graph, block, append_update, &context);
-  segment->hash = ot_segment_hash(segment);
+  const update_context context = {.view = view, .run = run, .segment = segment};
+  ot_tasks_begin(segment,
+                 ot_arena_format(arena, "update.%s", view->graph->blocks[view->block].name),
+                 OT_PHASE_UPDATE, ot_update_parts(view->graph, view->block), arena);
+  for_each_part(append_update, &context);
+  ot_tasks_end(segment);
 }

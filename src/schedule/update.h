@@ -7,22 +7,38 @@
 #include "describe/run.h"
 #include "schedule/schedule.h"
 
-// Parts of the parameters of `block`, and of all blocks before it: offsets of squares and updates.
+// Which elements of a block's bucket a rank works on, and where in `squares` and `updates` its sums
+// go: each part has `slots` entries, this rank's is number `slot`.
+typedef struct ot_update_view {
+  const ot_graph *graph;
+  int block;
+  int64_t first, count;  // elements of the bucket; offsets of operands count from `first`
+  int slots, slot;
+  bool counted_only;  // leaves out parts that another rank counts
+  bool tied_only;     // leaves out all parameters but the one that a head is tied to
+} ot_update_view;
+
+// Parts of the parameters of `block`, and of all blocks before it.
 int ot_update_parts(const ot_graph *graph, int block);
 int ot_update_first_part(const ot_graph *graph, int block);
 
-// Zeroes what a step (or an evaluation) accumulates: losses, and the statistics of all blocks.
-void ot_update_begin(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
+// Zeroes what an evaluation accumulates.
+void ot_update_begin_evaluation(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
 
 // Fills the tables. No segment is needed when the graph has none (num_tasks 0).
 void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
 
-// Adds the accumulators of tied uses in `user` to those of the parameters they are tied to.
-void ot_update_tie(const ot_graph *graph, int user, ot_arena *arena, ot_segment *segment);
+// Adds the accumulators of the tied uses in block `user` (OT_BASE_TIED_GRADIENT) to those of their
+// owner (OT_BASE_GRADIENT_PIECE), over the elements of `view`, which is of the owner's block.
+void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_segment *segment);
 
-void ot_update_norm(const ot_graph *graph, int block, ot_arena *arena, ot_segment *segment);
+// The elements of the parameter that a use in block `user` is tied to, within `view`: first and
+// count from view->first; count 0 when the view holds none.
+void ot_update_tied_range(const ot_update_view *view, int user, int64_t *first, int64_t *count);
 
-void ot_update_clip(const ot_graph *graph, double clip, ot_arena *arena, ot_segment *segment);
+// Squared norms of the gradient (OT_BASE_GRADIENT_PIECE), part by part.
+void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *segment);
 
-void ot_update_apply(const ot_graph *graph, const ot_run *run, int block, ot_arena *arena,
+// Optimizer: weights (OT_BASE_WEIGHT_PIECE) and state from the gradient.
+void ot_update_apply(const ot_update_view *view, const ot_run *run, ot_arena *arena,
                      ot_segment *segment);

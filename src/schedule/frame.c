@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Step-level sums over all ranks.
+#include "schedule/frame.h"
+
+#include "ops/operands.h"
+#include "schedule/tasks.h"
+
+static int64_t squares_of(const ot_schedule *schedule) {
+  return (int64_t)schedule->num_parts * schedule->slots_per_part;
+}
+
+static ot_operand scalar(ot_step_scalar index) {
+  return ot_operand_vector(OT_BASE_SCALAR, OT_F64, index, 1);
+}
+
+void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
+                    ot_segment *segment) {
+  ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 6, arena);
+  ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
+  ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOCAL_SQUARES * 8, 1, segment);
+  ot_tasks_zero(graph, OT_BASE_STATISTIC, 0, (int64_t)graph->num_blocks * OT_BLOCK_STATISTICS,
+                segment);
+  if (schedule->ranks > 1) {
+    ot_tasks_zero(graph, OT_BASE_SQUARES, 0, squares_of(schedule), segment);
+  }
+  if (schedule->group[OT_GROUP_TOKENS].size > 1) {
+    ot_tasks_all_reduce(graph, schedule, OT_GROUP_TOKENS, scalar(OT_SCALAR_TARGETS), segment);
+  }
+  ot_task inverse = ot_task_of(graph, OT_OP_INVERSE);
+  inverse.in[0] = scalar(OT_SCALAR_TARGETS);
+  inverse.out[0] = scalar(OT_SCALAR_INVERSE_TOKENS);
+  ot_tasks_append(segment, &inverse, 0);
+  ot_tasks_end(segment);
+}
+
+// Every rank of tp has summed the same losses; the first one's count.
+static void gather_losses(const ot_graph *graph, const ot_schedule *schedule,
+                          ot_segment *segment) {
+  if (schedule->group[OT_GROUP_TENSOR].size > 1 && schedule->group[OT_GROUP_TENSOR].index > 0) {
+    ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
+  }
+  ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOSS), segment);
+  ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOCAL_SQUARES), segment);
+}
+
+void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double clip,
+                   ot_arena *arena, ot_segment *segment) {
+  const ot_operand squares =
+      ot_operand_vector(OT_BASE_SQUARES, OT_F64, 0, squares_of(schedule));
+  ot_tasks_begin(segment, "clip", OT_PHASE_CLIP, 5, arena);
+  if (schedule->ranks > 1) {
+    ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, squares, segment);
+    gather_losses(graph, schedule, segment);
+  }
+  ot_task task = ot_task_of(graph, OT_OP_CLIP_FACTOR);
+  task.attributes.clip = clip;
+  task.in[0] = squares;
+  task.out[0] = scalar(OT_SCALAR_GRADIENT_NORM);
+  task.out[1] = scalar(OT_SCALAR_CLIP_FACTOR);
+  ot_tasks_append(segment, &task, 0);
+  ot_tasks_end(segment);
+}

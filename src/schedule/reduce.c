@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions and gathers of one bucket.
+#include "schedule/reduce.h"
+
+#include "ops/operands.h"
+#include "schedule/layout.h"
+#include "schedule/tasks.h"
+
+static const ot_bucket *bucket_of(const ot_reduce_request *r) {
+  return &r->schedule->buckets[r->block];
+}
+
+static bool among(const ot_reduce_request *r, ot_group_kind kind) {
+  return r->schedule->group[kind].size > 1;
+}
+
+static void begin(const ot_reduce_request *r, const char *what, ot_phase phase, ot_arena *arena,
+                  ot_segment *segment) {
+  const int max_tasks = 8 + 2 * r->graph->blocks[r->block].num_parameters * 4;
+  const char *const use = r->tied_use ? "tied" : r->graph->blocks[r->block].name;
+  ot_tasks_begin(segment, ot_arena_format(arena, "%s.%s", what, use), phase, max_tasks, arena);
+}
+
+// ---- over OT_GROUP_SHARD ----
+
+// |g|^2 of what this rank alone has found, for the gradient noise scale; parameters that tp holds
+// copies of are left out: their gradients are whole only after another sum.
+static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) {
+  const ot_block *const block = &r->graph->blocks[r->block];
+  for (int i = 0; i < block->num_parameters; i++) {
+    const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
+    if (p->tied_to >= 0 || p->parts[0].sum_group >= 0 || r->tied_use) continue;
+    ot_task task = ot_task_of(r->graph, OT_OP_SUM_SQUARES);
+    task.attributes.accumulate = true;
+    task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, r->graph->request.compute, p->offset,
+                                   ot_parameter_elements(p));
+    task.out[0] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_LOCAL_SQUARES, 1);
+    ot_tasks_append(segment, &task, 0);
+  }
+}
+
+static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) {
+  const ot_bucket *const bucket = bucket_of(r);
+  const ot_dtype compute = r->graph->request.compute;
+  const ot_dtype wire = r->precision->reduce == OT_BF16 ? OT_BF16 : compute;
+  ot_operand payload = ot_operand_vector(OT_BASE_GRADIENT, compute, 0, bucket->elements);
+  int64_t staged = 0;
+  if (wire != compute) {
+    ot_task cast = ot_task_of(r->graph, OT_OP_CAST);
+    cast.in[0] = payload;
+    payload = ot_operand_vector(OT_BASE_SCRATCH, wire, 0, bucket->elements);
+    cast.out[0] = payload;
+    ot_tasks_append(segment, &cast, 0);
+    staged = ot_align(bucket->elements * ot_dtype_bytes(wire));
+  }
+  ot_task sum = ot_task_of(r->graph, OT_OP_REDUCE_SCATTER);
+  ot_task_set_group(&sum, r->schedule, OT_GROUP_SHARD);
+  sum.attributes.accumulate = adds;
+  sum.attributes.sum_on_wire = r->precision->sum == OT_SUM_WIRE;
+  sum.in[0] = payload;
+  sum.out[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, 0, bucket->piece_elements);
+  ot_tasks_append(segment, &sum, staged);
+}
+
+// ---- over the other groups ----
+
+static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t first,
+                       int64_t count, ot_segment *segment) {
+  const ot_dtype compute = r->graph->request.compute;
+  ot_tasks_all_reduce(r->graph, r->schedule, kind,
+                      ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, first, count), segment);
+}
+
+// Elements [begin, end) of the bucket, cut to the piece and summed over `kind`.
+static void sum_range(const ot_reduce_request *r, ot_group_kind kind, int64_t begin, int64_t end,
+                      ot_segment *segment) {
+  const ot_bucket *const bucket = bucket_of(r);
+  const int64_t limit = bucket->piece_first + bucket->piece_elements;
+  const int64_t from = begin > bucket->piece_first ? begin : bucket->piece_first;
+  const int64_t to = end < limit ? end : limit;
+  if (from < to) all_reduce(r, kind, from - bucket->piece_first, to - from, segment);
+}
+
+// Parts that ranks of tp hold copies of and use on different rows or heads; neighbours go together.
+static void sum_copies(const ot_reduce_request *r, ot_group_kind kind, ot_segment *segment) {
+  enum { GAP = 32 };
+  const ot_block *const block = &r->graph->blocks[r->block];
+  int64_t begin = 0, end = -GAP;
+  for (int i = 0; i < block->num_parameters; i++) {
+    const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
+    for (int k = 0; k < p->num_parts; k++) {
+      const ot_parameter_part *const part = &p->parts[k];
+      if (part->sum_group != (int)kind) continue;
+      const int64_t first = p->offset + part->first_row * p->cols;
+      if (first >= end + GAP) {
+        if (end > begin) sum_range(r, kind, begin, end, segment);
+        begin = first;
+      }
+      end = first + part->rows * p->cols;
+    }
+  }
+  if (end > begin) sum_range(r, kind, begin, end, segment);
+}
+
+void ot_reduce_build(const ot_reduce_request *request, bool adds, bool last, ot_arena *arena,
+                     ot_segment *segment) {
+  const ot_reduce_request *const r = request;
+  const int64_t piece = bucket_of(r)->piece_elements;
+  begin(r, last ? "reduce" : "reduce_part", OT_PHASE_REDUCE, arena, segment);
+  if (among(r, OT_GROUP_SHARD)) {
+    note_local_squares(r, segment);
+    scatter(r, adds, segment);
+  }
+  if (last && among(r, OT_GROUP_CONTEXT_SUM)) all_reduce(r, OT_GROUP_CONTEXT_SUM, 0, piece, segment);
+  if (last && among(r, OT_GROUP_REPLICATE)) all_reduce(r, OT_GROUP_REPLICATE, 0, piece, segment);
+  if (r->tied_use) last = false;
+  if (last && among(r, OT_GROUP_TENSOR_SUM)) sum_copies(r, OT_GROUP_TENSOR_SUM, segment);
+  if (last && among(r, OT_GROUP_KV_SUM)) sum_copies(r, OT_GROUP_KV_SUM, segment);
+  ot_tasks_end(segment);
+}
+
+void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t count,
+                    ot_arena *arena, ot_segment *segment) {
+  begin(request, "reduce_uses", OT_PHASE_REDUCE, arena, segment);
+  if (count > 0) all_reduce(request, OT_GROUP_TIED, first, count, segment);
+  ot_tasks_end(segment);
+}
+
+// ---- gathers ----
+
+void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
+  const ot_bucket *const bucket = bucket_of(request);
+  const ot_dtype compute = request->graph->request.compute;
+  begin(request, "spread", OT_PHASE_REDUCE, arena, segment);
+  ot_task task = ot_task_of(request->graph, OT_OP_ALL_GATHER);
+  ot_task_set_group(&task, request->schedule, OT_GROUP_SHARD);
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, 0, bucket->piece_elements);
+  task.out[0] = ot_operand_vector(OT_BASE_GRADIENT, compute, 0, bucket->elements);
+  ot_tasks_append(segment, &task, 0);
+  ot_tasks_end(segment);
+}
+
+void ot_reduce_gather(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
+  const ot_bucket *const bucket = bucket_of(request);
+  const ot_dtype storage = request->graph->request.storage;
+  begin(request, "gather", OT_PHASE_GATHER, arena, segment);
+  ot_task task = ot_task_of(request->graph, OT_OP_ALL_GATHER);
+  ot_task_set_group(&task, request->schedule, OT_GROUP_GATHER);
+  task.in[0] = ot_operand_vector(OT_BASE_WEIGHT_PIECE, storage, 0, bucket->piece_elements);
+  task.out[0] = ot_operand_vector(OT_BASE_WEIGHT, storage, 0, bucket->elements);
+  ot_tasks_append(segment, &task, 0);
+  ot_tasks_end(segment);
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Regions of a step.
+#include "schedule/step_memory.h"
+
+#include "schedule/layout.h"
+#include "schedule/segment.h"
+
+static int64_t region(const ot_step_memory_request *r, ot_memory_class class, int64_t bytes,
+                      const char *name) {
+  return ot_region_transient(&r->build->map, class, OT_ORDER_STEP, bytes, name);
+}
+
+static const char *named(const ot_step_memory_request *r, const char *what, int block) {
+  return ot_arena_format(r->build->arena, "%s.%s", what, r->graph->blocks[block].name);
+}
+
+// `count` buffers of `bytes`.
+static ot_step_buffers buffers(const ot_step_memory_request *r, ot_memory_class class,
+                               int64_t bytes, int count, const char *name) {
+  const int64_t stride = ot_align(bytes) + ot_align(r->build->schedule->guard_bytes);
+  if (count == 0) return (ot_step_buffers){.offset = -1};
+  const int64_t whole = (count - 1) * stride + bytes;
+  return (ot_step_buffers){.offset = region(r, class, whole, name), .stride = stride};
+}
+
+// Buffers that the chunk needs of a ring, in the most demanding plan.
+static int ring_size(const ot_step_memory_request *r, ot_step_ring ring, int chunk) {
+  const int local = ot_step_local_chunk(r->build, chunk);
+  int size = 0;
+  for (int i = 0; i < r->num_plans; i++) {
+    const int needed = r->plans[i].ring_size[ring][local];
+    if (needed > size) size = needed;
+  }
+  return size;
+}
+
+static const ot_program *program_of(const ot_step_memory_request *r, int block) {
+  return &r->graph->programs[r->graph->blocks[block].program];
+}
+
+static bool weights_read(const ot_program *program, int value) {
+  for (int i = 0; i < program->num_ops; i++) {
+    if (program->ops[i].part != OT_PART_WEIGHT) continue;
+    for (int k = 0; k < OT_MAX_INPUTS; k++) {
+      if (program->ops[i].in[k] == value) return true;
+    }
+  }
+  return false;
+}
+
+static void place_block(const ot_step_memory_request *r, int block, ot_step_memory *m) {
+  static const char *const names[] = {"slot", "slot_long", "slot_weight"};
+  static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
+  const ot_stages *const stages = &r->build->stages;
+  const int chunk = ot_stages_chunk(stages, block);
+  const ot_program *const program = program_of(r, block);
+  const int64_t hidden = ot_build_hidden_bytes(r->graph);
+  const bool split = r->plans[0].split;
+  const bool first = block == stages->first_block[chunk];
+  const bool last = block == stages->first_block[chunk + 1] - 1;
+  const bool kept = weights_read(program, program->input);
+  m->input[block] = m->d_output[block] = (ot_step_buffers){.offset = -1};
+  m->input_ring[block] = first ? OT_RING_INPUT : kept ? OT_RING_LONG : OT_RING_SHORT;
+  m->d_output_ring[block] = last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT;
+  if (program->input >= 0) {
+    m->input[block] = buffers(r, OT_MEMORY_ACTIVATIONS, hidden,
+                              ring_size(r, m->input_ring[block], chunk), named(r, "input", block));
+  }
+  for (int class = 0; class < OT_SLOT_CLASSES; class++) {
+    const int64_t bytes = r->storage[block].slot_bytes[class];
+    if (bytes == 0) continue;
+    m->slot[class][block] = buffers(r, OT_MEMORY_ACTIVATIONS, bytes,
+                                    ring_size(r, rings[class], chunk), named(r, names[class], block));
+  }
+  if (program->d_output >= 0 && (last || split)) {
+    m->d_output[block] =
+        buffers(r, OT_MEMORY_ACTIVATIONS, hidden, ring_size(r, m->d_output_ring[block], chunk),
+                named(r, "gradient", block));
+  }
+}
+
+// The ring of the block's size of bucket: made once, shared by blocks of that size.
+static ot_step_buffers shared_ring(const ot_step_memory_request *r, int block,
+                                   const ot_step_buffers *made, bool gathered) {
+  const ot_build *const b = r->build;
+  const int64_t elements = b->schedule->buckets[block].elements;
+  for (int i = 0; i < block; i++) {
+    if (b->held[i] && b->schedule->buckets[i].elements == elements && made[i].offset >= 0) {
+      return made[i];
+    }
+  }
+  int places = 0;
+  for (int i = 0; i < r->num_plans; i++) {
+    const ot_step_plan *const p = &r->plans[i];
+    const int needed = gathered ? ot_step_places(b, p->gathers, p->num_gathers, elements)
+                                : ot_step_places(b, p->sums, p->num_sums, elements);
+    if (needed > places) places = needed;
+  }
+  const ot_graph_request *const g = &r->graph->request;
+  return gathered ? buffers(r, OT_MEMORY_GATHERED, elements * ot_dtype_bytes(g->storage), places,
+                            named(r, "gathered", block))
+                  : buffers(r, OT_MEMORY_GRADIENTS, elements * ot_dtype_bytes(g->compute), places,
+                            named(r, "gradient_part", block));
+}
+
+static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
+  const ot_build *const b = r->build;
+  for (int i = 0; i < r->graph->num_blocks; i++) {
+    if (!b->held[i]) continue;
+    if (b->gathers) m->gathered[i] = shared_ring(r, i, m->gathered, true);
+    if (b->eachtime && b->runs[i]) m->sums[i] = shared_ring(r, i, m->sums, false);
+  }
+  if (!b->eachtime || b->tied_user < 0) return;
+  const int64_t elements = b->schedule->buckets[b->tied_block].elements;
+  int places = 0;
+  for (int i = 0; i < r->num_plans; i++) {
+    const ot_step_plan *const p = &r->plans[i];
+    const int needed = ot_step_places(b, p->tied_sums, p->num_tied_sums, elements);
+    if (needed > places) places = needed;
+  }
+  m->tied_sums = buffers(r, OT_MEMORY_GRADIENTS,
+                         elements * ot_dtype_bytes(r->graph->request.compute), places,
+                         "gradient_part.tied");
+}
+
+static void place_messages(const ot_step_memory_request *r, ot_step_memory *m) {
+  static const char *const forward[] = {"send.0", "send.1"};
+  static const char *const backward[] = {"send_gradient.0", "send_gradient.1"};
+  const int64_t hidden = ot_build_hidden_bytes(r->graph);
+  if (ot_build_group_size(r->build, OT_GROUP_STAGES) < 2) return;
+  for (int i = 0; i < 2; i++) {
+    m->send[i] = region(r, OT_MEMORY_BUFFERS, hidden, forward[i]);
+    m->back[i] = region(r, OT_MEMORY_BUFFERS, hidden, backward[i]);
+  }
+}
+
+static ot_step_buffers *none(const ot_step_memory_request *r) {
+  const int n = r->graph->num_blocks;
+  ot_step_buffers *const made = ot_arena_array(r->build->arena, n, sizeof *made);
+  for (int i = 0; i < n; i++) made[i].offset = -1;
+  return made;
+}
+
+// Scratch, whose last bytes a kernel need not touch, comes before what is always written whole, so
+// that the highest byte touched is the planned peak.
+void ot_step_memory_build(const ot_step_memory_request *request, ot_step_memory *memory) {
+  const ot_step_memory_request *const r = request;
+  ot_build *const b = r->build;
+  const int n = r->graph->num_blocks;
+  int most = 1;
+  for (int i = 0; i < r->num_plans; i++) {
+    if (r->plans[i].micro_batches > most) most = r->plans[i].micro_batches;
+  }
+  *memory = (ot_step_memory){.input = none(r),
+                             .d_output = none(r),
+                             .gathered = none(r),
+                             .sums = none(r),
+                             .tied_sums = {.offset = -1}};
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) memory->slot[i] = none(r);
+  memory->input_ring = ot_arena_array(b->arena, n, sizeof(ot_step_ring));
+  memory->d_output_ring = ot_arena_array(b->arena, n, sizeof(ot_step_ring));
+  ot_region_begin_order(&b->map);
+  memory->batch_bytes = ot_segment_batch_bytes(r->graph);
+  memory->batch = region(r, OT_MEMORY_BUFFERS, memory->batch_bytes * most, "batch");
+  memory->scratch = region(r, OT_MEMORY_BUFFERS, r->scratch_bytes, "scratch");
+  if (r->staging_bytes > 0) {
+    memory->staging = region(r, OT_MEMORY_BUFFERS, r->staging_bytes, "staging");
+  }
+  place_messages(r, memory);
+  place_buckets(r, memory);
+  for (int i = 0; i < n; i++) {
+    if (b->runs[i]) place_block(r, i, memory);
+  }
+  memory->hand[0] = memory->hand[1] = -1;
+  if (r->plans[0].split) return;
+  memory->hand[0] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), "gradient.0");
+  memory->hand[1] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), "gradient.1");
+}
