@@ -196,8 +196,7 @@ static void set_scalars(ot_instance *instance, const settings *s) {
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_TOKENS,
-                         1.0 / ((double)s->batch * s->sequence));
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)s->batch * s->sequence);
 }
 
 static bool is_forward_backward(ot_phase phase) {

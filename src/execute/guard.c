@@ -29,7 +29,8 @@ struct ot_guard {
 
 static bool is_transient(const ot_access *access) {
   return !ot_base_is_defined(access->base) && access->base != OT_BASE_RESULT &&
-         access->base != OT_BASE_GRADIENT && access->base != OT_BASE_TIED_GRADIENT &&
+         access->base != OT_BASE_GRADIENT && access->base != OT_BASE_GRADIENT_PIECE &&
+         access->base != OT_BASE_TIED_GRADIENT &&
          access->base != OT_BASE_STATISTIC && access->base != OT_BASE_SQUARES &&
          access->base != OT_BASE_UPDATES;
 }

@@ -81,8 +81,7 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter) {
   ot_parameter made = *parameter;
   made.name = ot_arena_format(builder->arena, "%s.%s", block->name, parameter->name);
   made.block = (int)(block - graph->blocks);
-  made.offset =
-      made.tied_to < 0 ? block->weight_elements : graph->parameters[made.tied_to].offset;
+  made.offset = made.tied_to < 0 ? block->weight_elements : graph->parameters[made.tied_to].offset;
   const int64_t elements = pad(ot_parameter_elements(&made));
   // A tied use takes no room: it reads its owner's weights and adds up in a bucket of that shape.
   if (made.tied_to < 0) block->weight_elements += elements;

@@ -71,12 +71,16 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
     case OT_BASE_SCRATCH:
       key[0] += entry->phase == OT_PHASE_FORWARD ? OT_BASES : 0;
       break;
-    case OT_BASE_NONE:
     case OT_BASE_WEIGHT:
-    case OT_BASE_TIED:
+    case OT_BASE_WEIGHT_PIECE:
+    case OT_BASE_TIED:  // the owner is a parameter of the first block
+      key[0] = OT_BASE_WEIGHT;
+      key[1] = operand->base == OT_BASE_TIED ? 0 : entry->block;
+      key[2] = key[3] = 0;
+      break;
+    case OT_BASE_NONE:
     case OT_BASE_GRADIENT:
     case OT_BASE_TIED_GRADIENT:
-    case OT_BASE_WEIGHT_PIECE:
     case OT_BASE_GRADIENT_PIECE:
     case OT_BASE_MOMENT_1:
     case OT_BASE_MOMENT_2:

@@ -44,8 +44,7 @@ static void place_gradients(ot_build *b, int block) {
         bucket(b, OT_MEMORY_GRADIENTS, "gradient_piece", block, range->count * size);
     return;
   }
-  b->gradients[block] =
-      bucket(b, OT_MEMORY_GRADIENTS, "gradients", block, made->elements * size);
+  b->gradients[block] = bucket(b, OT_MEMORY_GRADIENTS, "gradients", block, made->elements * size);
   b->gradient_pieces[block] = b->gradients[block] + made->piece_first * size;
   *range = b->shards ? piece : (ot_bucket_range){.count = made->elements};
   range->offset = b->gradients[block] + range->first * size;
@@ -70,12 +69,12 @@ static void place_tied(ot_build *b) {
   const ot_bucket *const owner = &b->schedule->buckets[b->tied_block];
   const int64_t size = ot_dtype_bytes(b->shape->request.compute);
   if (b->eachtime) {
-    b->tied_piece = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS,
-                                         owner->piece_elements * size, "tied_piece");
+    b->tied_piece = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->piece_elements * size,
+                                         "tied_piece");
     return;
   }
-  b->tied_gradients = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->elements * size,
-                                           "tied_gradients");
+  b->tied_gradients =
+      ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->elements * size, "tied_gradients");
   b->tied_piece = b->tied_gradients + owner->piece_first * size;
 }
 
@@ -99,8 +98,7 @@ static void place_buckets(ot_build *b) {
     place_gradients(b, i);
     b->moment_1[i] = place_state(b, i, OT_BUCKET_MOMENT_1, "moment_1");
     b->moment_2[i] = place_state(b, i, OT_BUCKET_MOMENT_2, "moment_2");
-    b->master[i] =
-        r->storage != r->compute ? place_state(b, i, OT_BUCKET_MASTER, "master") : -1;
+    b->master[i] = r->storage != r->compute ? place_state(b, i, OT_BUCKET_MASTER, "master") : -1;
   }
   if (train) place_tied(b);
 }
@@ -232,10 +230,8 @@ static void find_groups(ot_build *b) {
     const int size =
         ot_group_ranks(mesh, (ot_group_kind)kind, model->num_kv_heads, b->request->rank, ranks);
     if (size < 2) continue;
-    b->schedule->group[kind] =
-        (ot_group){.size = size,
-                   .index = ot_group_index(ranks, size, b->request->rank),
-                   .ranks = ranks};
+    b->schedule->group[kind] = (ot_group){
+        .size = size, .index = ot_group_index(ranks, size, b->request->rank), .ranks = ranks};
   }
 }
 
@@ -247,8 +243,8 @@ static void find_stages(ot_build *b) {
   } else {
     int *const first = ot_arena_array(b->arena, 2, sizeof(int));
     first[1] = n;
-    b->stages = (ot_stages){
-        .num_ranks = 1, .num_chunks = 1, .first_block = first, .rank_of = one_rank};
+    b->stages =
+        (ot_stages){.num_ranks = 1, .num_chunks = 1, .first_block = first, .rank_of = one_rank};
   }
   const ot_group *const stages = &b->schedule->group[OT_GROUP_STAGES];
   b->stage = stages->size > 1 ? stages->index : 0;

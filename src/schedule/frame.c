@@ -34,8 +34,7 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
 }
 
 // Every rank of tp has summed the same losses; the first one's count.
-static void gather_losses(const ot_graph *graph, const ot_schedule *schedule,
-                          ot_segment *segment) {
+static void gather_losses(const ot_graph *graph, const ot_schedule *schedule, ot_segment *segment) {
   if (schedule->group[OT_GROUP_TENSOR].size > 1 && schedule->group[OT_GROUP_TENSOR].index > 0) {
     ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
   }
@@ -43,10 +42,9 @@ static void gather_losses(const ot_graph *graph, const ot_schedule *schedule,
   ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOCAL_SQUARES), segment);
 }
 
-void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double clip,
-                   ot_arena *arena, ot_segment *segment) {
-  const ot_operand squares =
-      ot_operand_vector(OT_BASE_SQUARES, OT_F64, 0, squares_of(schedule));
+void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double clip, ot_arena *arena,
+                   ot_segment *segment) {
+  const ot_operand squares = ot_operand_vector(OT_BASE_SQUARES, OT_F64, 0, squares_of(schedule));
   ot_tasks_begin(segment, "clip", OT_PHASE_CLIP, 5, arena);
   if (schedule->ranks > 1) {
     ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, squares, segment);

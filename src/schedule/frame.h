@@ -10,7 +10,8 @@
 void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
                     ot_segment *segment);
 
-// Brings squares and loss of all ranks together, in rank order, and makes norm and clip factor. Bits
-// do not depend on who held what: each entry of squares is made by one rank, the others have zero.
-void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double clip,
-                   ot_arena *arena, ot_segment *segment);
+// Brings squares and loss of all ranks together, in rank order, and makes norm and clip factor.
+// Bits do not depend on who held what: each entry of squares is made by one rank, the others have
+// zero.
+void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double clip, ot_arena *arena,
+                   ot_segment *segment);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orders without a backward: one micro-batch through all blocks of this rank, activations in two
-// buffers that change roles from block to block. On a pipeline each chunk receives what it reads and
-// sends what it makes; ZeRO 3 gathers buckets as they are needed.
+// buffers that change roles from block to block. On a pipeline each chunk receives what it reads
+// and sends what it makes; ZeRO 3 gathers buckets as they are needed.
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
+#include "schedule/reduce.h"
 #include "schedule/segment.h"
 #include "schedule/step_plan.h"
-#include "schedule/reduce.h"
 #include "schedule/tasks.h"
 #include "schedule/update.h"
 
@@ -16,13 +16,13 @@ typedef struct forward_builder {
   ot_order_kind kind;
   ot_order *order;
   ot_step_plan plan;
-  int *segments;          // [num_blocks]
+  int *segments;  // [num_blocks]
   int64_t batch, result, scratch;
   int64_t hand[2];
-  int64_t *gathered;      // [num_gathers] offset of each use
-  int *gather_entry;      // [num_gathers]
-  int gathers;            // issued so far
-  int compute;            // last entry of the compute lane
+  int64_t *gathered;  // [num_gathers] offset of each use
+  int *gather_entry;  // [num_gathers]
+  int gathers;        // issued so far
+  int compute;        // last entry of the compute lane
 } forward_builder;
 
 static ot_segment forward_segment(ot_build *b, const ot_graph *graph, int block) {
@@ -57,10 +57,9 @@ static void place_gathered(forward_builder *f) {
     const int64_t elements = b->schedule->buckets[plan->gathers[i].block].elements;
     const int64_t stride = ot_align(elements * size) + ot_align(b->schedule->guard_bytes);
     const int places = ot_step_places(b, plan->gathers, plan->num_gathers, elements);
-    const int64_t ring =
-        region(f, OT_MEMORY_GATHERED, (places - 1) * stride + elements * size,
-               ot_arena_format(b->arena, "gathered.%s",
-                               f->graph->blocks[plan->gathers[i].block].name));
+    const int64_t ring = region(
+        f, OT_MEMORY_GATHERED, (places - 1) * stride + elements * size,
+        ot_arena_format(b->arena, "gathered.%s", f->graph->blocks[plan->gathers[i].block].name));
     for (int k = i; k < plan->num_gathers; k++) {
       if (b->schedule->buckets[plan->gathers[k].block].elements != elements) continue;
       f->gathered[k] = ring + plan->gathers[k].place * stride;
@@ -111,21 +110,23 @@ static void add_gathers(forward_builder *f, int item) {
   }
 }
 
-// A message at the cut between two chunks; returns its entry.
-static int add_message(forward_builder *f, ot_op_kind op, int peer_chunk, int64_t at) {
+// The message behind or before `block`, at the edge of its chunk; returns its entry.
+static int add_message(forward_builder *f, ot_op_kind op, int block, int64_t at) {
   ot_build *const b = f->b;
-  const int64_t elements =
-      ot_build_hidden_bytes(f->graph) / ot_dtype_bytes(f->graph->request.storage);
-  const ot_message message = {.graph = f->graph,
-                              .op = op,
-                              .peer = b->stages.rank_of[peer_chunk],
-                              .tag = 0,
-                              .elements = elements};
+  const int chunk = ot_stages_chunk(&b->stages, block);
+  const int64_t bytes = ot_build_hidden_bytes(f->graph);
+  const ot_message message = {
+      .graph = f->graph,
+      .op = op,
+      .base = op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT,
+      .peer = b->stages.rank_of[op == OT_OP_SEND ? chunk + 1 : chunk - 1],
+      .elements = bytes / ot_dtype_bytes(f->graph->request.storage),
+  };
   ot_segment segment;
   ot_tasks_message(&message, b->schedule, b->arena, &segment);
-  ot_entry *const entry =
-      add_entry(f, ot_build_add_segment(b, &segment), -1, OT_LANE_PIPELINE);
-  entry->base[op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT] = at;
+  ot_entry *const entry = add_entry(f, ot_build_add_segment(b, &segment), block, OT_LANE_PIPELINE);
+  entry->micro_batch = 0;
+  entry->base[message.base] = at;
   return f->order->num_entries - 1;
 }
 
@@ -155,7 +156,7 @@ static void add_item(forward_builder *f, int index) {
   int awaited = -1;
   add_gathers(f, index);
   if (first && item->chunk > 0 && !is_mine(f, item->chunk - 1)) {
-    awaited = add_message(f, OT_OP_RECEIVE, item->chunk - 1, f->hand[block % 2]);
+    awaited = add_message(f, OT_OP_RECEIVE, block, f->hand[block % 2]);
   }
   ot_entry *const entry = add_entry(f, f->segments[block], block, OT_LANE_COMPUTE);
   ot_build_bind_block(f->b, entry);
@@ -167,7 +168,7 @@ static void add_item(forward_builder *f, int index) {
   entry->base[OT_BASE_INPUT] = block > 0 ? f->hand[block % 2] : -1;
   entry->base[OT_BASE_OUTPUT] = f->hand[(block + 1) % 2];
   if (!last || item->chunk + 1 == stages->num_chunks || is_mine(f, item->chunk + 1)) return;
-  const int sent = add_message(f, OT_OP_SEND, item->chunk + 1, f->hand[(block + 1) % 2]);
+  const int sent = add_message(f, OT_OP_SEND, block, f->hand[(block + 1) % 2]);
   // The next chunk of this rank uses the buffers again.
   ot_entry *const wait = add_entry(f, f->b->nothing, -1, OT_LANE_COMPUTE);
   wait->wait[OT_LANE_PIPELINE] = sent;

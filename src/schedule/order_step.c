@@ -3,46 +3,21 @@
 // them stand gathers before first readers, messages at the cuts of the pipeline, reductions behind
 // last writers; then tied sums, the norm, clipping, the optimizer and the new weights.
 //
-// What an entry waits for is what other lanes must have done; everything earlier on the compute lane
-// is done anyway.
+// What an entry waits for is what other lanes must have done; everything earlier on the compute
+// lane is done anyway.
 #include "schedule/builder_state.h"
 #include "schedule/frame.h"
-#include "schedule/reduce.h"
-#include "schedule/segment.h"
-#include "schedule/step_memory.h"
+#include "schedule/step_segments.h"
 #include "schedule/tasks.h"
 #include "schedule/update.h"
 
-// Segments of one block; -1 where a phase has no tasks.
-typedef struct block_segments {
-  int forward[2];  // [first to add to the accumulators, later]
-  int recompute;
-  int backward[2];  // B, or I when split
-  int weight[2];    // W when split
-  int norm, update, gather, spread;
-  int reduce[2][2];  // [adds to the piece][last]
-} block_segments;
-
-typedef struct step_builder {
-  ot_build *b;
-  const ot_graph *graph;
-  ot_storage *storage;       // [num_blocks]
-  block_segments *segments;  // [num_blocks]
-  block_segments tied;       // reductions of the bucket of the head's use of a tied embedding
-  int tie;                   // adds uses up: here, or over OT_GROUP_TIED
-  int64_t scratch_bytes, staging_bytes;
-  ot_step_plan *plans;  // [num_plans]
-  int num_plans;
-  ot_step_memory memory;
-} step_builder;
-
 // Where an order stands while its entries are written.
 typedef struct emission {
-  step_builder *s;
+  ot_step_builder *s;
   const ot_step_plan *plan;
   ot_order *order;
-  int compute;  // last entry of the compute lane
-  int gathers;  // gathers issued so far
+  int compute;                                     // last entry of the compute lane
+  int gathers;                                     // gathers issued so far
   int *gather_entry, *sum_entry, *tied_sum_entry;  // entry of each use, -1
   int *receive_entry[2];  // [local chunk * micro_batches + m]: forward, backward; -1
   int *received[2];       // [num_chunks] micro-batches whose receive was started
@@ -51,165 +26,6 @@ typedef struct emission {
   int *reduced;           // [num_blocks] entry after which the block's gradient is complete, or -1
   int tied_reduced;
 } emission;
-
-// ---- segments ----
-
-static ot_recompute policy_of(const step_builder *s, int block) {
-  const int layer = s->graph->blocks[block].layer;
-  return layer < 0 ? OT_RECOMPUTE_NONE : ot_run_recompute(s->b->request->run, layer);
-}
-
-// Storage of a block: that of an earlier block with the same program and policy, or its own.
-static void build_storage(step_builder *s, int block) {
-  const ot_block *const blocks = s->graph->blocks;
-  for (int i = 0; i < block; i++) {
-    if (!s->b->runs[i] || blocks[i].program != blocks[block].program ||
-        policy_of(s, i) != policy_of(s, block)) {
-      continue;
-    }
-    s->storage[block] = s->storage[i];
-    return;
-  }
-  const ot_storage_request request = {.program = &s->graph->programs[blocks[block].program],
-                                      .recompute = policy_of(s, block),
-                                      .split = s->plans[0].split,
-                                      .guard_bytes = s->b->request->guard_bytes};
-  ot_storage_build(&request, s->b->arena, &s->storage[block]);
-}
-
-static int add(step_builder *s, const ot_segment *segment, int64_t *scratch_bytes) {
-  if (segment->num_tasks == 0) return -1;
-  if (segment->scratch_bytes > *scratch_bytes) *scratch_bytes = segment->scratch_bytes;
-  return ot_build_add_segment(s->b, segment);
-}
-
-static int phase_segment(step_builder *s, int block, ot_phase phase, bool first) {
-  const ot_segment_request request = {.graph = s->graph,
-                                      .storage = &s->storage[block],
-                                      .block = block,
-                                      .phase = phase,
-                                      .first = first};
-  ot_segment segment;
-  ot_segment_build(&request, s->b->arena, &segment);
-  return add(s, &segment, &s->scratch_bytes);
-}
-
-static void build_phases(step_builder *s, int block) {
-  const bool split = s->plans[0].split;
-  const ot_phase back = split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD;
-  block_segments *const made = &s->segments[block];
-  made->recompute = phase_segment(s, block, OT_PHASE_RECOMPUTE, false);
-  for (int later = 0; later < 2; later++) {
-    made->forward[later] = phase_segment(s, block, OT_PHASE_FORWARD, later == 0);
-    made->backward[later] = phase_segment(s, block, back, later == 0);
-    made->weight[later] = split ? phase_segment(s, block, OT_PHASE_WEIGHT, later == 0) : -1;
-  }
-}
-
-static ot_reduce_request reduce_request(const step_builder *s, int block, bool tied_use) {
-  return (ot_reduce_request){.graph = s->graph,
-                             .schedule = s->b->schedule,
-                             .precision = &s->b->request->run->precision,
-                             .block = block,
-                             .tied_use = tied_use};
-}
-
-static void build_reductions(step_builder *s, const ot_reduce_request *request,
-                             block_segments *made) {
-  ot_segment segment;
-  for (int i = 0; i < 4; i++) {
-    ot_reduce_build(request, i / 2 == 1, i % 2 == 1, s->b->arena, &segment);
-    made->reduce[i / 2][i % 2] = add(s, &segment, &s->staging_bytes);
-  }
-}
-
-// The first rank of those that hold the same piece of the same parts.
-static bool counts_norms(const ot_build *b) {
-  const ot_group *const group = b->schedule->group;
-  return group[OT_GROUP_CONTEXT_SUM].index == 0 && group[OT_GROUP_REPLICATE].index == 0;
-}
-
-// What the rank updates (piece), or, for norms, what it counts.
-static ot_update_view view_of(const step_builder *s, int block, bool piece) {
-  const ot_build *const b = s->b;
-  const ot_bucket *const bucket = &b->schedule->buckets[block];
-  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
-  const ot_group *const group = b->schedule->group;
-  const int slot = group[OT_GROUP_TENSOR].index * pieces + group[OT_GROUP_SHARD].index;
-  return (ot_update_view){.graph = s->graph,
-                          .block = block,
-                          .first = piece ? bucket->piece_first : 0,
-                          .count = piece ? bucket->piece_elements : bucket->elements,
-                          .slots = b->schedule->slots_per_part,
-                          .slot = slot,
-                          .tied_only = !bucket->counted};
-}
-
-static void build_updates(step_builder *s, int block) {
-  ot_build *const b = s->b;
-  block_segments *const made = &s->segments[block];
-  ot_segment segment;
-  ot_update_view counted = view_of(s, block, true);
-  counted.counted_only = true;
-  made->norm = made->spread = made->gather = -1;
-  if (b->runs[block] && counts_norms(b)) {
-    ot_update_norm(&counted, b->arena, &segment);
-    made->norm = add(s, &segment, &s->scratch_bytes);
-  }
-  const ot_update_view whole = view_of(s, block, b->shards);
-  ot_update_apply(&whole, b->request->run, b->arena, &segment);
-  made->update = add(s, &segment, &s->scratch_bytes);
-  const ot_reduce_request request = reduce_request(s, block, false);
-  if (ot_build_group_size(b, OT_GROUP_SHARD) > 1 && !b->shards) {
-    ot_reduce_spread(&request, b->arena, &segment);
-    made->spread = add(s, &segment, &s->staging_bytes);
-  }
-  if (b->shards) {
-    ot_reduce_gather(&request, b->arena, &segment);
-    made->gather = add(s, &segment, &s->staging_bytes);
-  }
-}
-
-static void build_tie(step_builder *s) {
-  ot_build *const b = s->b;
-  s->tie = -1;
-  if (b->schedule->group[OT_GROUP_TIED].size > 1 && b->held[0]) {
-    // The owner is a parameter of the first block; the last stage holds a copy of its bucket.
-    const ot_reduce_request request = reduce_request(s, 0, true);
-    const ot_update_view view = view_of(s, 0, true);
-    int64_t first = 0, count = 0;
-    for (int i = 0; i < s->graph->num_parameters; i++) {
-      if (s->graph->parameters[i].tied_to < 0) continue;
-      ot_update_tied_range(&view, s->graph->parameters[i].block, &first, &count);
-    }
-    ot_segment segment;
-    ot_reduce_tied(&request, first, count, b->arena, &segment);
-    s->tie = add(s, &segment, &s->staging_bytes);
-    return;
-  }
-  if (b->tied_user < 0) return;
-  const ot_update_view view = view_of(s, b->tied_block, true);
-  ot_segment segment;
-  ot_update_tie(&view, b->tied_user, b->arena, &segment);
-  s->tie = add(s, &segment, &s->scratch_bytes);
-}
-
-static void build_segments(step_builder *s) {
-  ot_build *const b = s->b;
-  for (int i = 0; i < s->graph->num_blocks; i++) {
-    if (b->runs[i]) build_storage(s, i);
-    if (b->runs[i]) build_phases(s, i);
-    if (!b->held[i]) continue;
-    const ot_reduce_request request = reduce_request(s, i, false);
-    build_reductions(s, &request, &s->segments[i]);
-    build_updates(s, i);
-  }
-  if (b->tied_user >= 0) {
-    const ot_reduce_request request = reduce_request(s, b->tied_block, true);
-    build_reductions(s, &request, &s->tied);
-  }
-  build_tie(s);
-}
 
 // ---- entries ----
 
@@ -248,24 +64,40 @@ static bool is_mine(const emission *e, int chunk) {
 
 // ---- messages ----
 
-static void add_message(emission *e, ot_op_kind op, int peer_chunk, int64_t at, int tag) {
+// Messages of chunk c: its output is 2c, the gradient of its input 2c + 1.
+static int tag_of(int chunk, bool backward) { return 2 * chunk + (backward ? 1 : 0); }
+
+// A message at the edge of a chunk.
+typedef struct edge_message {
+  ot_op_kind op;
+  int block, micro_batch;  // the block at the edge
+  int peer_chunk;
+  bool backward;
+  int64_t at;
+} edge_message;
+
+static void add_message(emission *e, const edge_message *m) {
+  static const ot_base bases[2][2] = {{OT_BASE_INPUT, OT_BASE_D_OUTPUT},
+                                      {OT_BASE_OUTPUT, OT_BASE_D_INPUT}};
   ot_build *const b = e->s->b;
+  const bool sends = m->op == OT_OP_SEND;
+  const int chunk = sends ? ot_stages_chunk(&b->stages, m->block) : m->peer_chunk;
+  const int64_t bytes = ot_build_hidden_bytes(e->s->graph);
   const ot_message message = {
       .graph = e->s->graph,
-      .op = op,
-      .peer = b->stages.rank_of[peer_chunk],
-      .tag = tag,
-      .elements = ot_build_hidden_bytes(e->s->graph) /
-                  ot_dtype_bytes(e->s->graph->request.storage)};
+      .op = m->op,
+      .base = bases[sends][m->backward],
+      .peer = b->stages.rank_of[m->peer_chunk],
+      .tag = tag_of(chunk, m->backward),
+      .elements = bytes / ot_dtype_bytes(e->s->graph->request.storage),
+  };
   ot_segment segment;
   ot_tasks_message(&message, b->schedule, b->arena, &segment);
   ot_entry *const entry =
-      add_entry(e, ot_build_add_segment(b, &segment), -1, OT_LANE_PIPELINE);
-  entry->base[op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT] = at;
+      add_entry(e, ot_build_add_segment(b, &segment), m->block, OT_LANE_PIPELINE);
+  entry->micro_batch = m->micro_batch;
+  entry->base[message.base] = m->at;
 }
-
-// Messages of chunk c: its output is 2c, the gradient of its input 2c + 1.
-static int tag_of(int chunk, bool backward) { return 2 * chunk + (backward ? 1 : 0); }
 
 // Starts the receives of what enters `chunk` that are awaited from item `index` on.
 static void add_chunk_receives(emission *e, int chunk, bool backward, int index) {
@@ -280,8 +112,12 @@ static void add_chunk_receives(emission *e, int chunk, bool backward, int index)
   const ot_ring_use *const uses = &plan->ring[backward ? OT_RING_D_OUTPUT : OT_RING_INPUT][local];
   int *const next = &e->received[backward][chunk];
   for (; *next < plan->micro_batches && uses[*next].first == index; ++*next) {
-    add_message(e, OT_OP_RECEIVE, from, place(at, uses[*next].place), tag_of(from, backward));
-    e->order->entries[last_entry(e)].micro_batch = *next;
+    add_message(e, &(edge_message){.op = OT_OP_RECEIVE,
+                                   .block = block,
+                                   .micro_batch = *next,
+                                   .peer_chunk = from,
+                                   .backward = backward,
+                                   .at = place(at, uses[*next].place)});
     e->receive_entry[backward][local + *next] = last_entry(e);
   }
 }
@@ -334,13 +170,13 @@ static void bind_activations(emission *e, const ot_step_item *item, ot_entry *en
     entry->base[bases[i]] =
         place(&m->slot[i][block], ring_place(e, rings[i], item->chunk, item->micro_batch));
   }
-  entry->base[OT_BASE_INPUT] = place(
-      &m->input[block], ring_place(e, m->input_ring[block], item->chunk, item->micro_batch));
+  entry->base[OT_BASE_INPUT] =
+      place(&m->input[block], ring_place(e, m->input_ring[block], item->chunk, item->micro_batch));
   if (item->phase == OT_PHASE_FORWARD) {
     entry->base[OT_BASE_OUTPUT] =
         last ? chunk_output(e, item, false)
-             : place(&m->input[block + 1], ring_place(e, m->input_ring[block + 1], item->chunk,
-                                                      item->micro_batch));
+             : place(&m->input[block + 1],
+                     ring_place(e, m->input_ring[block + 1], item->chunk, item->micro_batch));
     return;
   }
   entry->base[OT_BASE_D_OUTPUT] = d_output_of(e, item, block);
@@ -405,8 +241,7 @@ static void add_segment_entry(emission *e, const ot_step_item *item, int segment
   }
   ot_entry *const entry = add_entry(e, segment, item->block, OT_LANE_COMPUTE);
   entry->micro_batch = item->micro_batch;
-  entry->base[OT_BASE_BATCH] =
-      e->s->memory.batch + item->micro_batch * e->s->memory.batch_bytes;
+  entry->base[OT_BASE_BATCH] = e->s->memory.batch + item->micro_batch * e->s->memory.batch_bytes;
   bind_activations(e, item, entry);
   bind_buckets(e, item, entry);
   entry->wait[OT_LANE_PIPELINE] = receive >= 0 ? receive : send;
@@ -453,9 +288,9 @@ static void reduce_block(emission *e, const ot_step_item *item, bool last) {
   const ot_build *const b = e->s->b;
   const int block = item->block;
   const bool adds = b->eachtime && item->micro_batch > 0;
-  const int64_t whole = item->sum >= 0 ? place(&e->s->memory.sums[block],
-                                               e->plan->sums[item->sum].place)
-                                       : b->gradients[block];
+  const int64_t whole = item->sum >= 0
+                            ? place(&e->s->memory.sums[block], e->plan->sums[item->sum].place)
+                            : b->gradients[block];
   const int entry = add_reduction(e, e->s->segments[block].reduce[adds][last], block, whole,
                                   b->gradient_pieces[block]);
   if (item->sum >= 0) e->sum_entry[item->sum] = entry;
@@ -466,11 +301,11 @@ static void reduce_block(emission *e, const ot_step_item *item, bool last) {
 static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
   const ot_build *const b = e->s->b;
   const bool adds = b->eachtime && item->micro_batch > 0;
-  const int64_t whole = item->tied_sum >= 0
-                            ? place(&e->s->memory.tied_sums, e->plan->tied_sums[item->tied_sum].place)
-                            : b->tied_gradients;
-  const int entry = add_reduction(e, e->s->tied.reduce[adds][last], b->tied_block, whole,
-                                  b->tied_piece);
+  const int64_t whole =
+      item->tied_sum >= 0 ? place(&e->s->memory.tied_sums, e->plan->tied_sums[item->tied_sum].place)
+                          : b->tied_gradients;
+  const int entry =
+      add_reduction(e, e->s->tied.reduce[adds][last], b->tied_block, whole, b->tied_piece);
   if (item->tied_sum >= 0) e->tied_sum_entry[item->tied_sum] = entry;
   if (entry >= 0) e->tied_reduced = entry;
   if (entry >= 0 && !b->runs[b->tied_block]) e->reduced[b->tied_block] = entry;
@@ -489,20 +324,23 @@ static void add_reductions(emission *e, const ot_step_item *item) {
 static void add_send(emission *e, const ot_step_item *item) {
   const ot_stages *const stages = &e->s->b->stages;
   const bool backward = item->phase != OT_PHASE_FORWARD;
-  const int edge = backward ? stages->first_block[item->chunk]
-                            : stages->first_block[item->chunk + 1] - 1;
+  const int edge =
+      backward ? stages->first_block[item->chunk] : stages->first_block[item->chunk + 1] - 1;
   const int other = backward ? item->chunk - 1 : item->chunk + 1;
   if (item->phase == OT_PHASE_WEIGHT || item->block != edge || is_mine(e, other)) return;
   if (other < 0 || other >= stages->num_chunks) return;
-  add_message(e, OT_OP_SEND, other, chunk_output(e, item, backward),
-              tag_of(item->chunk, backward));
-  e->order->entries[last_entry(e)].micro_batch = item->micro_batch;
+  add_message(e, &(edge_message){.op = OT_OP_SEND,
+                                 .block = item->block,
+                                 .micro_batch = item->micro_batch,
+                                 .peer_chunk = other,
+                                 .backward = backward,
+                                 .at = chunk_output(e, item, backward)});
   e->send_entry[backward][e->sends[backward]++ % 2] = last_entry(e);
 }
 
 static void add_item(emission *e, int index) {
   const ot_step_item *const item = &e->plan->items[index];
-  const block_segments *const made = &e->s->segments[item->block];
+  const ot_block_segments *const made = &e->s->segments[item->block];
   const int later = !e->s->b->eachtime && item->micro_batch > 0 ? 1 : 0;
   add_gathers(e, index);
   add_receives(e, index);
@@ -551,8 +389,7 @@ static void add_tied(emission *e) {
   if (e->s->tie >= 0) {
     const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
     const bool lane = remote || e->tied_reduced >= 0 || e->reduced[owner] >= 0;
-    ot_entry *const entry =
-        add_entry(e, e->s->tie, owner, lane ? OT_LANE_REDUCE : OT_LANE_COMPUTE);
+    ot_entry *const entry = add_entry(e, e->s->tie, owner, lane ? OT_LANE_REDUCE : OT_LANE_COMPUTE);
     entry->base[OT_BASE_GRADIENT_PIECE] = b->gradient_pieces[owner];
     entry->base[OT_BASE_TIED_GRADIENT] = b->tied_piece;
     if (lane) e->reduced[owner] = last_entry(e);
@@ -593,17 +430,16 @@ static int *entries_of(const emission *e, int64_t count) {
   return entries;
 }
 
-static void add_order(step_builder *s, const ot_step_plan *plan, const ot_segment *begin) {
+static void add_order(ot_step_builder *s, const ot_step_plan *plan, const ot_segment *begin) {
   ot_build *const b = s->b;
-  emission e = {.s = s, .plan = plan, .compute = -1, .tied_reduced = -1,
-                .send_entry = {{-1, -1}, {-1, -1}}};
+  emission e = {
+      .s = s, .plan = plan, .compute = -1, .tied_reduced = -1, .send_entry = {{-1, -1}, {-1, -1}}};
   e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->micro_batches);
   e.gather_entry = entries_of(&e, plan->num_gathers);
   e.sum_entry = entries_of(&e, plan->num_sums);
   e.tied_sum_entry = entries_of(&e, plan->num_tied_sums);
   e.reduced = entries_of(&e, s->graph->num_blocks);
-  const int64_t kept =
-      (int64_t)ot_step_local_chunk(b, b->stages.num_chunks) * plan->micro_batches;
+  const int64_t kept = (int64_t)ot_step_local_chunk(b, b->stages.num_chunks) * plan->micro_batches;
   for (int i = 0; i < 2; i++) {
     e.receive_entry[i] = entries_of(&e, kept);
     e.received[i] = ot_arena_array(b->arena, b->stages.num_chunks, sizeof(int));
@@ -615,15 +451,12 @@ static void add_order(step_builder *s, const ot_step_plan *plan, const ot_segmen
 
 ot_status ot_build_step_orders(ot_build *b) {
   const ot_graph *const graph = b->request->graphs[OT_MODE_TRAIN];
-  const int n = graph->num_blocks;
-  step_builder s = {.b = b, .graph = graph, .num_plans = b->request->num_micro_batches};
-  s.storage = ot_arena_array(b->arena, n, sizeof *s.storage);
-  s.segments = ot_arena_array(b->arena, n, sizeof *s.segments);
+  ot_step_builder s = {.b = b, .graph = graph, .num_plans = b->request->num_micro_batches};
   s.plans = ot_arena_array(b->arena, s.num_plans + 1, sizeof *s.plans);
   for (int i = 0; i < s.num_plans; i++) {
     OT_TRY(ot_step_plan_build(b, b->request->micro_batches[i], &s.plans[i]));
   }
-  build_segments(&s);
+  ot_step_segments_build(&s);
   ot_segment begin;
   ot_frame_begin(graph, b->schedule, b->arena, &begin);
   ot_segment clip;

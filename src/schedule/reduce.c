@@ -64,8 +64,8 @@ static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) 
 
 // ---- over the other groups ----
 
-static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t first,
-                       int64_t count, ot_segment *segment) {
+static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t first, int64_t count,
+                       ot_segment *segment) {
   const ot_dtype compute = r->graph->request.compute;
   ot_tasks_all_reduce(r->graph, r->schedule, kind,
                       ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, first, count), segment);
@@ -111,7 +111,8 @@ void ot_reduce_build(const ot_reduce_request *request, bool adds, bool last, ot_
     note_local_squares(r, segment);
     scatter(r, adds, segment);
   }
-  if (last && among(r, OT_GROUP_CONTEXT_SUM)) all_reduce(r, OT_GROUP_CONTEXT_SUM, 0, piece, segment);
+  if (last && among(r, OT_GROUP_CONTEXT_SUM))
+    all_reduce(r, OT_GROUP_CONTEXT_SUM, 0, piece, segment);
   if (last && among(r, OT_GROUP_REPLICATE)) all_reduce(r, OT_GROUP_REPLICATE, 0, piece, segment);
   if (r->tied_use) last = false;
   if (last && among(r, OT_GROUP_TENSOR_SUM)) sum_copies(r, OT_GROUP_TENSOR_SUM, segment);
@@ -119,8 +120,8 @@ void ot_reduce_build(const ot_reduce_request *request, bool adds, bool last, ot_
   ot_tasks_end(segment);
 }
 
-void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t count,
-                    ot_arena *arena, ot_segment *segment) {
+void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t count, ot_arena *arena,
+                    ot_segment *segment) {
   begin(request, "reduce_uses", OT_PHASE_REDUCE, arena, segment);
   if (count > 0) all_reduce(request, OT_GROUP_TIED, first, count, segment);
   ot_tasks_end(segment);

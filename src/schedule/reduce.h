@@ -11,9 +11,9 @@ typedef struct ot_reduce_request {
   const ot_graph *graph;
   const ot_schedule *schedule;  // groups and buckets
   const ot_run_precision *precision;
-  int block;        // whose bucket
-  bool tied_use;    // the bucket of the head's use of a tied embedding: only that part means
-                    // anything
+  int block;      // whose bucket
+  bool tied_use;  // the bucket of the head's use of a tied embedding: only that part means
+                  // anything
 } ot_reduce_request;
 
 // Sums OT_BASE_GRADIENT (the whole bucket, of one micro-batch or of all) over OT_GROUP_SHARD into
@@ -24,8 +24,8 @@ void ot_reduce_build(const ot_reduce_request *request, bool adds, bool last, ot_
 
 // Sums the elements [first, first + count) of OT_BASE_GRADIENT_PIECE over the first and the last
 // stage, which hold the two uses of a tied embedding.
-void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t count,
-                    ot_arena *arena, ot_segment *segment);
+void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t count, ot_arena *arena,
+                    ot_segment *segment);
 
 // Gathers the pieces of the gradient (OT_BASE_GRADIENT_PIECE, in place in OT_BASE_GRADIENT).
 void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of equal size that are used in turn: which of them each use gets, so that no two uses that
-// overlap in time share one, and as few as can be are needed (interval colouring: greedy by start is
-// optimal).
+// Buffers of equal size that are used in turn: which of them each use gets, so that no two uses
+// that overlap in time share one, and as few as can be are needed (interval colouring: greedy by
+// start is optimal).
 #pragma once
 
 #include <stdint.h>

@@ -66,11 +66,12 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
     m->input[block] = buffers(r, OT_MEMORY_ACTIVATIONS, hidden,
                               ring_size(r, m->input_ring[block], chunk), named(r, "input", block));
   }
-  for (int class = 0; class < OT_SLOT_CLASSES; class++) {
+  for (int class = 0; class < OT_SLOT_CLASSES; class ++) {
     const int64_t bytes = r->storage[block].slot_bytes[class];
     if (bytes == 0) continue;
-    m->slot[class][block] = buffers(r, OT_MEMORY_ACTIVATIONS, bytes,
-                                    ring_size(r, rings[class], chunk), named(r, names[class], block));
+    m->slot[class][block] =
+        buffers(r, OT_MEMORY_ACTIVATIONS, bytes, ring_size(r, rings[class], chunk),
+                named(r, names[class], block));
   }
   if (program->d_output >= 0 && (last || split)) {
     m->d_output[block] =
@@ -118,9 +119,9 @@ static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
     const int needed = ot_step_places(b, p->tied_sums, p->num_tied_sums, elements);
     if (needed > places) places = needed;
   }
-  m->tied_sums = buffers(r, OT_MEMORY_GRADIENTS,
-                         elements * ot_dtype_bytes(r->graph->request.compute), places,
-                         "gradient_part.tied");
+  m->tied_sums =
+      buffers(r, OT_MEMORY_GRADIENTS, elements * ot_dtype_bytes(r->graph->request.compute), places,
+              "gradient_part.tied");
 }
 
 static void place_messages(const ot_step_memory_request *r, ot_step_memory *m) {

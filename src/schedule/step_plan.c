@@ -142,8 +142,8 @@ static void plan_rings(ot_build *b, ot_step_plan *plan) {
     for (int m = 0; m < plan->micro_batches; m++) plan_micro_batch(b, plan, chunk, m);
     const int local = ot_step_local_chunk(b, chunk);
     for (int r = 0; r < OT_RINGS; r++) {
-      plan->ring_size[r][local] = ot_ring_assign(
-          &plan->ring[r][local * plan->micro_batches], plan->micro_batches, 1, b->arena);
+      plan->ring_size[r][local] = ot_ring_assign(&plan->ring[r][local * plan->micro_batches],
+                                                 plan->micro_batches, 1, b->arena);
     }
   }
 }

@@ -2,7 +2,8 @@
 // A step of one rank before it becomes entries: its work in order (items), and which of the buffers
 // that are used in turn each piece of work gets. Private to schedule/.
 //
-//   actions (chunk by chunk)  ->  items (block by block)  ->  uses of buffers, as intervals of items
+//   actions (chunk by chunk)  ->  items (block by block)  ->  uses of buffers, as intervals of
+//   items
 //                                                          ->  places in rings (rings.h)
 //
 // What leaves or comes on other lanes has intervals, too: a message is received from the action
@@ -16,7 +17,7 @@
 typedef struct ot_step_item {
   ot_phase phase;  // FORWARD, BACKWARD, INPUT (the last two with their recompute) or WEIGHT
   int chunk, block, micro_batch;
-  int action;           // of the rank's list
+  int action;               // of the rank's list
   int gather, tied_gather;  // use of ot_step_plan.gathers that it reads, or -1
   int sum;                  // use of ot_step_plan.sums that it writes to, or -1
   int tied_sum;             // the same of tied_sums
@@ -35,8 +36,8 @@ typedef enum ot_step_ring {
 // A bucket gathered for some items, or a bucket of gradients that is summed apart.
 typedef struct ot_step_use {
   int block, micro_batch;
-  int issue;          // item before which a gather is issued
-  int first, last;    // items that read or write it
+  int issue;            // item before which a gather is issued
+  int first, last;      // items that read or write it
   int place, previous;  // in the ring of its size, the use that had the place before
 } ot_step_use;
 
@@ -46,8 +47,8 @@ typedef struct ot_step_plan {
   int num_items;
   ot_step_item *items;
   int num_actions;
-  ot_action *actions;  // of this rank
-  int *first_item;     // [num_actions + 1]
+  ot_action *actions;           // of this rank
+  int *first_item;              // [num_actions + 1]
   ot_ring_use *ring[OT_RINGS];  // [num_local * micro_batches]
   int *ring_size[OT_RINGS];     // [num_local]
   int num_gathers, num_sums, num_tied_sums;

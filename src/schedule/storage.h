@@ -46,7 +46,7 @@ typedef struct ot_place {
 typedef struct ot_storage {
   const ot_program *program;
   ot_recompute_set set;
-  bool split;                    // I and W are segments of their own
+  bool split;  // I and W are segments of their own
   int num_runs;
   ot_storage_run *runs;          // [num_runs] F, R, I and W in the order in which they run
   ot_place *place[OT_SIDES];     // [num_values] instance of a value made by F, and by the backward

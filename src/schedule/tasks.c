@@ -75,8 +75,12 @@ void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot
   task.attributes.peer = message->peer;
   task.attributes.tag = message->tag;
   const ot_dtype storage = message->graph->request.storage;
-  if (sends) task.in[0] = ot_operand_vector(OT_BASE_OUTPUT, storage, 0, message->elements);
-  if (!sends) task.out[0] = ot_operand_vector(OT_BASE_INPUT, storage, 0, message->elements);
+  const ot_operand operand = ot_operand_vector(message->base, storage, 0, message->elements);
+  if (sends) {
+    task.in[0] = operand;
+  } else {
+    task.out[0] = operand;
+  }
   ot_tasks_begin(segment, sends ? "send" : "receive", sends ? OT_PHASE_SEND : OT_PHASE_RECEIVE, 1,
                  arena);
   ot_tasks_append(segment, &task, 0);

@@ -34,8 +34,9 @@ void ot_tasks_all_reduce(const ot_graph *graph, const ot_schedule *schedule, ot_
 // What crosses a cut of the pipeline.
 typedef struct ot_message {
   const ot_graph *graph;
-  ot_op_kind op;     // send (from OT_BASE_OUTPUT) or receive (to OT_BASE_INPUT)
-  int peer;          // stage
+  ot_op_kind op;  // send or receive
+  ot_base base;   // what of the block at the cut: output or d_input leave, input or d_output come
+  int peer;       // stage
   int tag;
   int64_t elements;  // of the storage type
 } ot_message;

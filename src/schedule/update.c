@@ -151,8 +151,7 @@ static void append_norm(const part_view *p, const update_context *c) {
 
 void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *segment) {
   const update_context context = {.view = view, .segment = segment};
-  ot_tasks_begin(segment,
-                 ot_arena_format(arena, "norm.%s", view->graph->blocks[view->block].name),
+  ot_tasks_begin(segment, ot_arena_format(arena, "norm.%s", view->graph->blocks[view->block].name),
                  OT_PHASE_NORM, ot_update_parts(view->graph, view->block), arena);
   for_each_part(append_norm, &context);
   ot_tasks_end(segment);

@@ -168,8 +168,7 @@ static double set_scalars(ot_trainer *trainer, int64_t targets) {
                          1 / (1 - ot_pow(run->optimizer.betas[0], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2,
                          1 / (1 - ot_pow(run->optimizer.betas[1], t)));
-  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_TOKENS,
-                         targets > 0 ? 1.0 / (double)targets : 0);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets);
   return rate;
 }
 

@@ -99,7 +99,7 @@ static ot_instance *create(const ot_model *model, const ot_run *run) {
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_TOKENS, 1.0 / 2048);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, 2048);
   const ot_region *const batch = ot_schedule_region(ot_instance_schedule(instance), "batch");
   ot_executor_fill(executor, batch->offset, 0, batch->bytes);
   return instance;

@@ -130,12 +130,12 @@ static void load_batches(parity_case *c, ot_mode mode) {
   }
 }
 
-static double inverse_tokens(parity_case *c) {
+static int64_t counted_targets(parity_case *c) {
   int64_t count;
   const int32_t *const targets = integers(c, "targets", &count);
   int64_t counted = 0;
   for (int64_t i = 0; i < count; i++) counted += targets[i] >= 0;
-  return 1.0 / (double)counted;
+  return counted;
 }
 
 // ---- life ----
@@ -196,7 +196,7 @@ void parity_step(parity_case *c, int step) {
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, o->lr);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1 / (1 - pow(o->betas[0], step)));
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1 / (1 - pow(o->betas[1], step)));
-  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_TOKENS, inverse_tokens(c));
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)counted_targets(c));
   must(ot_instance_run(c->instance, OT_MODE_TRAIN, c->micro_batches));
 }
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Phases of programs, reductions, updates and the sum of tied uses as segments; equal blocks share
+// theirs.
+#include "schedule/step_segments.h"
+
+#include "schedule/reduce.h"
+#include "schedule/segment.h"
+#include "schedule/update.h"
+
+// ---- of programs ----
+
+static ot_recompute policy_of(const ot_step_builder *s, int block) {
+  const int layer = s->graph->blocks[block].layer;
+  return layer < 0 ? OT_RECOMPUTE_NONE : ot_run_recompute(s->b->request->run, layer);
+}
+
+// Storage of a block: that of an earlier block with the same program and policy, or its own.
+static void build_storage(ot_step_builder *s, int block) {
+  const ot_block *const blocks = s->graph->blocks;
+  for (int i = 0; i < block; i++) {
+    if (!s->b->runs[i] || blocks[i].program != blocks[block].program ||
+        policy_of(s, i) != policy_of(s, block)) {
+      continue;
+    }
+    s->storage[block] = s->storage[i];
+    return;
+  }
+  const ot_storage_request request = {.program = &s->graph->programs[blocks[block].program],
+                                      .recompute = policy_of(s, block),
+                                      .split = s->plans[0].split,
+                                      .guard_bytes = s->b->request->guard_bytes};
+  ot_storage_build(&request, s->b->arena, &s->storage[block]);
+}
+
+static int add(ot_step_builder *s, const ot_segment *segment, int64_t *scratch_bytes) {
+  if (segment->num_tasks == 0) return -1;
+  if (segment->scratch_bytes > *scratch_bytes) *scratch_bytes = segment->scratch_bytes;
+  return ot_build_add_segment(s->b, segment);
+}
+
+static int phase_segment(ot_step_builder *s, int block, ot_phase phase, bool first) {
+  const ot_segment_request request = {.graph = s->graph,
+                                      .storage = &s->storage[block],
+                                      .block = block,
+                                      .phase = phase,
+                                      .first = first};
+  ot_segment segment;
+  ot_segment_build(&request, s->b->arena, &segment);
+  return add(s, &segment, &s->scratch_bytes);
+}
+
+static void build_phases(ot_step_builder *s, int block) {
+  const bool split = s->plans[0].split;
+  const ot_phase back = split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD;
+  ot_block_segments *const made = &s->segments[block];
+  made->recompute = phase_segment(s, block, OT_PHASE_RECOMPUTE, false);
+  for (int later = 0; later < 2; later++) {
+    made->forward[later] = phase_segment(s, block, OT_PHASE_FORWARD, later == 0);
+    made->backward[later] = phase_segment(s, block, back, later == 0);
+    made->weight[later] = split ? phase_segment(s, block, OT_PHASE_WEIGHT, later == 0) : -1;
+  }
+}
+
+static ot_reduce_request reduce_request(const ot_step_builder *s, int block, bool tied_use) {
+  return (ot_reduce_request){.graph = s->graph,
+                             .schedule = s->b->schedule,
+                             .precision = &s->b->request->run->precision,
+                             .block = block,
+                             .tied_use = tied_use};
+}
+
+static void build_reductions(ot_step_builder *s, const ot_reduce_request *request,
+                             ot_block_segments *made) {
+  ot_segment segment;
+  for (int i = 0; i < 4; i++) {
+    ot_reduce_build(request, i / 2 == 1, i % 2 == 1, s->b->arena, &segment);
+    made->reduce[i / 2][i % 2] = add(s, &segment, &s->staging_bytes);
+  }
+}
+
+// The first rank of those that hold the same piece of the same parts.
+static bool counts_norms(const ot_build *b) {
+  const ot_group *const group = b->schedule->group;
+  return group[OT_GROUP_CONTEXT_SUM].index == 0 && group[OT_GROUP_REPLICATE].index == 0;
+}
+
+// What the rank updates (piece), or, for norms, what it counts.
+static ot_update_view view_of(const ot_step_builder *s, int block, bool piece) {
+  const ot_build *const b = s->b;
+  const ot_bucket *const bucket = &b->schedule->buckets[block];
+  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
+  const ot_group *const group = b->schedule->group;
+  const int slot = group[OT_GROUP_TENSOR].index * pieces + group[OT_GROUP_SHARD].index;
+  return (ot_update_view){.graph = s->graph,
+                          .block = block,
+                          .first = piece ? bucket->piece_first : 0,
+                          .count = piece ? bucket->piece_elements : bucket->elements,
+                          .slots = b->schedule->slots_per_part,
+                          .slot = slot,
+                          .tied_only = !bucket->counted};
+}
+
+static void build_updates(ot_step_builder *s, int block) {
+  ot_build *const b = s->b;
+  ot_block_segments *const made = &s->segments[block];
+  ot_segment segment;
+  ot_update_view counted = view_of(s, block, true);
+  counted.counted_only = true;
+  made->norm = made->spread = made->gather = -1;
+  if (b->runs[block] && counts_norms(b)) {
+    ot_update_norm(&counted, b->arena, &segment);
+    made->norm = add(s, &segment, &s->scratch_bytes);
+  }
+  const ot_update_view whole = view_of(s, block, b->shards);
+  ot_update_apply(&whole, b->request->run, b->arena, &segment);
+  made->update = add(s, &segment, &s->scratch_bytes);
+  const ot_reduce_request request = reduce_request(s, block, false);
+  if (ot_build_group_size(b, OT_GROUP_SHARD) > 1 && !b->shards) {
+    ot_reduce_spread(&request, b->arena, &segment);
+    made->spread = add(s, &segment, &s->staging_bytes);
+  }
+  if (b->shards) {
+    ot_reduce_gather(&request, b->arena, &segment);
+    made->gather = add(s, &segment, &s->staging_bytes);
+  }
+}
+
+static void build_tie(ot_step_builder *s) {
+  ot_build *const b = s->b;
+  s->tie = -1;
+  if (b->schedule->group[OT_GROUP_TIED].size > 1 && b->held[0]) {
+    // The owner is a parameter of the first block; the last stage holds a copy of its bucket.
+    const ot_reduce_request request = reduce_request(s, 0, true);
+    const ot_update_view view = view_of(s, 0, true);
+    int64_t first = 0, count = 0;
+    for (int i = 0; i < s->graph->num_parameters; i++) {
+      if (s->graph->parameters[i].tied_to < 0) continue;
+      ot_update_tied_range(&view, s->graph->parameters[i].block, &first, &count);
+    }
+    ot_segment segment;
+    ot_reduce_tied(&request, first, count, b->arena, &segment);
+    s->tie = add(s, &segment, &s->staging_bytes);
+    return;
+  }
+  if (b->tied_user < 0) return;
+  const ot_update_view view = view_of(s, b->tied_block, true);
+  ot_segment segment;
+  ot_update_tie(&view, b->tied_user, b->arena, &segment);
+  s->tie = add(s, &segment, &s->scratch_bytes);
+}
+
+void ot_step_segments_build(ot_step_builder *s) {
+  ot_build *const b = s->b;
+  const int n = s->graph->num_blocks;
+  s->storage = ot_arena_array(b->arena, n, sizeof *s->storage);
+  s->segments = ot_arena_array(b->arena, n, sizeof *s->segments);
+  for (int i = 0; i < n; i++) {
+    if (b->runs[i]) build_storage(s, i);
+    if (b->runs[i]) build_phases(s, i);
+    if (!b->held[i]) continue;
+    const ot_reduce_request request = reduce_request(s, i, false);
+    build_reductions(s, &request, &s->segments[i]);
+    build_updates(s, i);
+  }
+  if (b->tied_user >= 0) {
+    const ot_reduce_request request = reduce_request(s, b->tied_block, true);
+    build_reductions(s, &request, &s->tied);
+  }
+  build_tie(s);
+}
