@@ -68,7 +68,7 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
   }
   for (int class = 0; class < OT_SLOT_CLASSES; class ++) {
     const int64_t bytes = r->storage[block].slot_bytes[class];
-    if (bytes == 0) continue;
+    if (bytes == 0 && class != OT_SLOT_SHORT) continue;
     m->slot[class][block] =
         buffers(r, OT_MEMORY_ACTIVATIONS, bytes, ring_size(r, rings[class], chunk),
                 named(r, names[class], block));

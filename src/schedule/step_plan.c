@@ -277,7 +277,7 @@ ot_status ot_step_plan_build(ot_build *b, int micro_batches, ot_step_plan *plan)
   return OT_OK;
 }
 
-void ot_step_plan_forward(ot_build *b, ot_step_plan *plan) {
+void ot_step_plan_forward(ot_build *b, int num_blocks, ot_step_plan *plan) {
   const ot_stages *const stages = &b->stages;
   *plan = (ot_step_plan){.micro_batches = 1};
   plan->items = ot_arena_array(b->arena, b->shape->num_blocks + 1, sizeof *plan->items);
@@ -286,6 +286,9 @@ void ot_step_plan_forward(ot_build *b, ot_step_plan *plan) {
     if (!is_mine(b, chunk)) continue;
     plan->actions[plan->num_actions] = (ot_action){OT_ACTION_FORWARD, chunk, 0};
     add_action(b, plan, &plan->actions[plan->num_actions++]);
+  }
+  while (plan->num_items > 0 && plan->items[plan->num_items - 1].block >= num_blocks) {
+    plan->num_items--;
   }
   plan_gathers(b, plan);
 }

@@ -107,8 +107,7 @@ static void parameters_of_all_modes_agree(void **state) {
   }
 }
 
-// Places in a bucket: in order, apart, on whole vectors; uses of a tied weight last, so that the
-// accumulators before them lie as the weights do.
+// Places in a bucket: in order, apart, on whole vectors; a tied use has its owner's place.
 static void buckets_hold_their_parameters_apart(void **state) {
   (void)state;
   const ot_model models[] = {tiny_gpt2(), tiny_llama(), tiny_gemma()};
@@ -121,10 +120,8 @@ static void buckets_hold_their_parameters_apart(void **state) {
         const ot_parameter *const p = &graph.parameters[block->first_parameter + i];
         assert_int_equal(p->block, b);
         assert_true(ot_graph_parameter(&graph, p->name) == p);
-        if (p->tied_to >= 0) {
-          assert_int_equal(p->offset, graph.parameters[p->tied_to].offset);
-          continue;
-        }
+        if (p->tied_to >= 0) assert_int_equal(p->offset, graph.parameters[p->tied_to].offset);
+        if (p->tied_to >= 0) continue;
         assert_true(p->offset >= reached && p->offset < reached + 32 && p->offset % 32 == 0);
         reached = p->offset + ot_parameter_elements(p);
       }
