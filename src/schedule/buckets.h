@@ -21,12 +21,22 @@ typedef struct ot_bucket_range {
   int64_t offset, first, count;
 } ot_bucket_range;
 
+// A sum over ranks that the gradient of elements [first, first + count) needs before it is used:
+// the transpose of what makes the parameter known to ranks that use it on different values.
+typedef struct ot_bucket_sum {
+  ot_group_kind group;
+  int64_t first, count;
+  bool each_micro_batch;  // made after each micro-batch, not once
+} ot_bucket_sum;
+
 typedef struct ot_bucket {
   int64_t elements;                     // padded: pieces * piece_elements
   int64_t piece_first, piece_elements;  // of this rank
   bool counted;  // false for the copy of a tied embedding on the last stage: the first stage counts
                  // and saves it
   ot_bucket_range copy[OT_BUCKET_COPIES];
+  int num_sums;
+  ot_bucket_sum *sums;  // [num_sums]
 } ot_bucket;
 
 // Elements of the bucket of `block`, equal on all ranks of tp (which may hold different parts of

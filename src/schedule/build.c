@@ -78,6 +78,43 @@ static void place_tied(ot_build *b) {
   b->tied_piece = b->tied_gradients + owner->piece_first * size;
 }
 
+static void need(ot_build *b, ot_bucket *bucket, ot_group_kind group, int64_t first,
+                 int64_t count) {
+  if (ot_build_group_size(b, group) < 2) return;
+  bucket->sums[bucket->num_sums++] =
+      (ot_bucket_sum){.group = group,
+                      .first = first,
+                      .count = count,
+                      .each_micro_batch = b->eachtime && group == OT_GROUP_SHARD};
+}
+
+// What each gradient is a sum over, from the placements alone: micro-batches differ over dp and cp,
+// parts say where tp uses copies, and a tied parameter has uses on two stages.
+static void list_sums(ot_build *b, int block) {
+  ot_bucket *const bucket = &b->schedule->buckets[block];
+  const ot_block *const shape = &b->shape->blocks[block];
+  const int parts = ot_update_parts(b->shape, block);
+  bucket->sums = ot_arena_array(b->arena, 4 + 2 * parts, sizeof *bucket->sums);
+  if (b->runs[block]) {
+    need(b, bucket, OT_GROUP_SHARD, 0, bucket->elements);
+    need(b, bucket, OT_GROUP_CONTEXT_SUM, 0, bucket->elements);
+    need(b, bucket, OT_GROUP_REPLICATE, 0, bucket->elements);
+  }
+  for (int i = 0; i < shape->num_parameters; i++) {
+    const int index = shape->first_parameter + i;
+    const ot_parameter *const p = &b->shape->parameters[index];
+    for (int k = 0; b->runs[block] && k < p->num_parts; k++) {
+      const ot_parameter_part *const part = &p->parts[k];
+      if (part->sum_group < 0) continue;
+      need(b, bucket, (ot_group_kind)part->sum_group, p->offset + part->first_row * p->cols,
+           part->rows * p->cols);
+    }
+    if (ot_update_is_tied_to(b->shape, p)) {
+      need(b, bucket, OT_GROUP_TIED, p->offset, ot_parameter_elements(p));
+    }
+  }
+}
+
 static void place_buckets(ot_build *b) {
   const bool train = b->request->graphs[OT_MODE_TRAIN] != NULL;
   const ot_graph_request *const r = &b->shape->request;
@@ -96,6 +133,7 @@ static void place_buckets(ot_build *b) {
   for (int i = 0; train && i < n; i++) {
     if (!b->held[i]) continue;
     place_gradients(b, i);
+    list_sums(b, i);
     b->moment_1[i] = place_state(b, i, OT_BUCKET_MOMENT_1, "moment_1");
     b->moment_2[i] = place_state(b, i, OT_BUCKET_MOMENT_2, "moment_2");
     b->master[i] = r->storage != r->compute ? place_state(b, i, OT_BUCKET_MASTER, "master") : -1;

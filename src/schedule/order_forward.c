@@ -178,7 +178,7 @@ void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *gra
   forward_builder f = {.b = b, .graph = graph, .kind = kind, .compute = -1};
   int64_t scratch_bytes = 0;
   f.segments = ot_arena_array(b->arena, graph->num_blocks, sizeof(int));
-  ot_step_plan_forward(b, graph->num_blocks, &f.plan);
+  ot_step_plan_forward(b, graph, &f.plan);
   for (int i = 0; i < f.plan.num_items; i++) {
     const int block = f.plan.items[i].block;
     const ot_segment segment = forward_segment(b, graph, block);

@@ -6,6 +6,8 @@
 #include "ops/catalog.h"
 #include "schedule/access.h"
 #include "schedule/schedule.h"
+#include "schedule/schedule_races.h"
+#include "schedule/schedule_sums.h"
 
 // Bytes [begin, end) hold `tensor`; ranges are sorted and do not overlap.
 typedef struct owned {
@@ -185,7 +187,8 @@ static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *a
       if (list.accesses[k].kind != OT_ACCESS_READ) check_write(&c, &list.accesses[k]);
     }
   }
-  return OT_OK;
+  OT_TRY(ot_schedule_check_sums(schedule, order, arena));
+  return ot_schedule_check_races(schedule, order, &list, arena);
 }
 
 ot_status ot_schedule_check(const ot_schedule *schedule, ot_arena *arena) {

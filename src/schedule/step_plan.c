@@ -2,7 +2,7 @@
 // From the pipeline's actions to items, and the colouring of what they use.
 #include "schedule/step_plan.h"
 
-#include "base/sort.h"
+#include "graph/recompute.h"
 
 int ot_step_local_chunk(const ot_build *b, int chunk) {
   int local = 0;
@@ -203,14 +203,61 @@ static int gather_for(ot_build *b, ot_step_plan *plan, int item, int block) {
   return plan->num_gathers++;
 }
 
-static void plan_gathers(ot_build *b, ot_step_plan *plan) {
+// Which buckets a phase of a block reads.
+typedef struct bucket_reads {
+  bool own, tied;
+} bucket_reads;
+
+static bool runs_in(const ot_recompute_set *set, const ot_program *program, int op,
+                    ot_phase phase) {
+  const ot_part part = program->ops[op].part;
+  switch (phase) {
+    case OT_PHASE_FORWARD:
+      return part == OT_PART_FORWARD;
+    case OT_PHASE_INPUT:
+      return part == OT_PART_INPUT || set->emitted[op];
+    case OT_PHASE_WEIGHT:
+      return part == OT_PART_WEIGHT;
+    default:
+      return part != OT_PART_FORWARD || set->emitted[op];
+  }
+}
+
+static bucket_reads reads_of(const ot_build *b, const ot_graph *graph, int block, ot_phase phase) {
+  const ot_program *const program = &graph->programs[graph->blocks[block].program];
+  const int layer = graph->blocks[block].layer;
+  const ot_recompute policy =
+      layer < 0 || !b->request->run ? OT_RECOMPUTE_NONE : ot_run_recompute(b->request->run, layer);
+  ot_recompute_set set;
+  ot_recompute_build(program, policy, b->arena, &set);
+  bucket_reads reads = {0};
+  for (int i = 0; i < program->num_ops; i++) {
+    if (!runs_in(&set, program, i, phase)) continue;
+    for (int k = 0; k < OT_MAX_INPUTS; k++) {
+      const int value = program->ops[i].in[k];
+      if (value < 0 || program->values[value].kind != OT_VALUE_PARAMETER) continue;
+      const int index = graph->blocks[block].first_parameter + program->values[value].index;
+      const bool tied = graph->parameters[index].tied_to >= 0;
+      reads.own = reads.own || !tied;
+      reads.tied = reads.tied || tied;
+    }
+  }
+  return reads;
+}
+
+static void plan_gathers(ot_build *b, const ot_graph *graph, ot_step_plan *plan) {
   plan->gathers = ot_arena_array(b->arena, 2 * (int64_t)plan->num_items + 1, sizeof(ot_step_use));
   if (!b->gathers) return;
+  bucket_reads *const reads =
+      ot_arena_array(b->arena, (int64_t)graph->num_blocks * OT_PHASES, sizeof *reads);
+  for (int i = 0; i < graph->num_blocks * OT_PHASES; i++) {
+    if (b->runs[i / OT_PHASES]) reads[i] = reads_of(b, graph, i / OT_PHASES, i % OT_PHASES);
+  }
   for (int i = 0; i < plan->num_items; i++) {
     ot_step_item *const item = &plan->items[i];
-    if (item->phase == OT_PHASE_WEIGHT) continue;
-    item->gather = gather_for(b, plan, i, item->block);
-    if (item->block == b->tied_user) item->tied_gather = gather_for(b, plan, i, b->tied_block);
+    const bucket_reads *const r = &reads[item->block * OT_PHASES + item->phase];
+    if (r->own) item->gather = gather_for(b, plan, i, item->block);
+    if (r->tied) item->tied_gather = gather_for(b, plan, i, b->tied_block);
   }
   const int ahead = b->request->run->parallel.prefetch;
   for (int i = 0; i < plan->num_gathers; i++) {
@@ -272,12 +319,12 @@ ot_status ot_step_plan_build(ot_build *b, int micro_batches, ot_step_plan *plan)
   *plan = (ot_step_plan){.micro_batches = micro_batches};
   OT_TRY(list_items(b, plan));
   plan_rings(b, plan);
-  plan_gathers(b, plan);
+  plan_gathers(b, b->request->graphs[OT_MODE_TRAIN], plan);
   plan_sums(b, plan);
   return OT_OK;
 }
 
-void ot_step_plan_forward(ot_build *b, int num_blocks, ot_step_plan *plan) {
+void ot_step_plan_forward(ot_build *b, const ot_graph *graph, ot_step_plan *plan) {
   const ot_stages *const stages = &b->stages;
   *plan = (ot_step_plan){.micro_batches = 1};
   plan->items = ot_arena_array(b->arena, b->shape->num_blocks + 1, sizeof *plan->items);
@@ -287,8 +334,8 @@ void ot_step_plan_forward(ot_build *b, int num_blocks, ot_step_plan *plan) {
     plan->actions[plan->num_actions] = (ot_action){OT_ACTION_FORWARD, chunk, 0};
     add_action(b, plan, &plan->actions[plan->num_actions++]);
   }
-  while (plan->num_items > 0 && plan->items[plan->num_items - 1].block >= num_blocks) {
+  while (plan->num_items > 0 && plan->items[plan->num_items - 1].block >= graph->num_blocks) {
     plan->num_items--;
   }
-  plan_gathers(b, plan);
+  plan_gathers(b, graph, plan);
 }

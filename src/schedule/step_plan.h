@@ -58,8 +58,9 @@ typedef struct ot_step_plan {
 // Plans a step of `micro_batches`. OT_USAGE as ot_pipeline_order_build.
 ot_status ot_step_plan_build(ot_build *b, int micro_batches, ot_step_plan *plan);
 
-// Plans one forward of the blocks of this rank below `num_blocks`: items and gathers, nothing else.
-void ot_step_plan_forward(ot_build *b, int num_blocks, ot_step_plan *plan);
+// Plans one forward of the blocks of `graph` that are on this rank: items and gathers, nothing
+// else.
+void ot_step_plan_forward(ot_build *b, const ot_graph *graph, ot_step_plan *plan);
 
 // Number of the chunk among those of this rank.
 int ot_step_local_chunk(const ot_build *b, int chunk);

@@ -108,7 +108,7 @@ typedef struct update_context {
 
 typedef void (*part_visitor)(const part_view *part, const update_context *context);
 
-static bool is_tied_to(const ot_graph *graph, const ot_parameter *parameter) {
+bool ot_update_is_tied_to(const ot_graph *graph, const ot_parameter *parameter) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const int tied_to = graph->parameters[i].tied_to;
     if (tied_to >= 0 && &graph->parameters[tied_to] == parameter) return true;
@@ -122,7 +122,7 @@ static void for_each_part(part_visitor visit, const update_context *context) {
   int index = 0;
   for (int i = 0; i < b->num_parameters; i++) {
     const ot_parameter *const parameter = &view->graph->parameters[b->first_parameter + i];
-    const bool skipped = view->tied_only && !is_tied_to(view->graph, parameter);
+    const bool skipped = view->tied_only && !ot_update_is_tied_to(view->graph, parameter);
     for (int k = 0; k < parameter->num_parts; k++) {
       const ot_parameter_part *const part = &parameter->parts[k];
       part_view p = {.parameter = parameter,

@@ -22,6 +22,9 @@ typedef struct ot_update_view {
 int ot_update_parts(const ot_graph *graph, int block);
 int ot_update_first_part(const ot_graph *graph, int block);
 
+// True for the parameter that a head is tied to.
+bool ot_update_is_tied_to(const ot_graph *graph, const ot_parameter *parameter);
+
 // Zeroes what an evaluation accumulates.
 void ot_update_begin_evaluation(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
 

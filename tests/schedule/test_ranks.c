@@ -215,7 +215,63 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
   }
 }
 
+// ---- waits ----
+
+// An earlier entry of the compute lane has waited for the same, or for a later one of that lane.
+static bool is_covered(const ot_order *order, int entry, int lane) {
+  const int wait = order->entries[entry].wait[lane];
+  for (int i = 0; i < entry; i++) {
+    const ot_entry *const earlier = &order->entries[i];
+    if (earlier->lane != OT_LANE_COMPUTE) continue;
+    if (lane == OT_LANE_PIPELINE ? earlier->wait[lane] == wait : earlier->wait[lane] >= wait) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void delete_each_wait(planned *p, int *caught, int *total) {
+  const ot_schedule *const schedule = &p->schedule[0];
+  const ot_order *const order =
+      &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
+  for (int i = 0; i < order->num_entries; i++) {
+    for (int lane = 0; lane < OT_LANES; lane++) {
+      ot_entry *const entry = &order->entries[i];
+      const int wait = entry->wait[lane];
+      if (wait < 0 || entry->lane != OT_LANE_COMPUTE || is_covered(order, i, lane)) continue;
+      entry->wait[lane] = -1;
+      ot_heap heap = {0};
+      ot_arena arena = ot_heap_arena_create(&heap);
+      *caught += ot_schedule_check(schedule, &arena) != OT_OK;
+      ++*total;
+      ot_heap_release(&heap);
+      entry->wait[lane] = wait;
+    }
+  }
+}
+
+static void every_wait_is_needed_and_missed(void **state) {
+  (void)state;
+  const rank_case cases[] = {
+      {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
+      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
+      {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
+  };
+  const ot_model model = tiny_gpt2();
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    planned p;
+    int caught = 0, total = 0;
+    plan_all(&p, &model, &cases[i]);
+    delete_each_wait(&p, &caught, &total);
+    ot_heap_release(&p.heap);
+    if (caught < total || total == 0) fail_msg("case %d: %d of %d caught", i, caught, total);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_of_every_rank_fit_each_other)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(schedules_of_every_rank_fit_each_other),
+      cmocka_unit_test(every_wait_is_needed_and_missed),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
