@@ -35,7 +35,13 @@ typedef struct ot_pipeline_request {
   const char *csv;     // text of a compute order file, or null; then `kind` is not looked at
 } ot_pipeline_request;
 
-// Builds and checks. OT_USAGE where a schedule does not go with the number of micro-batches or
+// A compute order file has a line for each rank, of entries set apart by commas: chunk, F, I, W or
+// B, micro-batch (2F0, 1I3), or nothing, for a bubble. Where some rank has I or W, a B stands for I
+// and W right after one another. torch.distributed.pipelining writes and reads such files.
+
+// Builds and checks. GPipe, 1F1B and interleaved run I and W at once, the zb orders apart. One rank
+// runs any number of chunks: each micro-batch forward and back before the next one (gpipe: all
+// forwards first). OT_USAGE where a schedule does not go with the number of micro-batches or
 // chunks, naming the nearest that do.
 ot_status ot_pipeline_order_build(const ot_pipeline_request *request, ot_arena *arena,
                                   ot_pipeline_order *out);
@@ -43,3 +49,13 @@ ot_status ot_pipeline_order_build(const ot_pipeline_request *request, ot_arena *
 // Every action of every (chunk, micro-batch) once and on its rank; F, I and W of a chunk by
 // micro-batch; no circle of waiting between ranks. Names the first action that breaks a rule.
 ot_status ot_pipeline_order_check(const ot_pipeline_order *order, ot_arena *arena);
+
+// The order as such a file, without bubbles.
+const char *ot_pipeline_order_print(const ot_pipeline_order *order, ot_arena *arena);
+
+// F, I, W or B.
+char ot_action_letter(ot_action_kind kind);
+
+// What must be done before `action` can run, whatever its rank did before: at most two actions.
+// Returns how many.
+int ot_action_needs(const ot_pipeline_order *order, const ot_action *action, ot_action needs[2]);

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. Makespans, bubbles and memory of the published orders against the figures and closed
+// forms of their papers. Times are in units of one phase of a full stage.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "describe/pipeline_rules.h"
+#include "schedule/order_price.h"
+#include "support/pipelines.h"
+
+typedef struct phase_costs {
+  double f, i, w;  // of a full stage
+  double message;
+  bool blocks;
+} phase_costs;
+
+static const phase_costs even = {.f = 1, .i = 1, .w = 1};
+
+static void assert_near(double got, double want) {
+  const double off = got > want ? got - want : want - got;
+  if (off > 1e-9) fail_msg("%.17g is not %.17g", got, want);
+}
+
+typedef struct played {
+  double makespan;
+  double idle;  // most of any rank
+  double gap;   // most of any rank between its first and last action
+  int peak, first_peak, least_peak;
+} played;
+
+static played play(const pipeline_shape *shape, const phase_costs *cost) {
+  pipeline_case made;
+  pipeline_case_create(shape, &made);
+  double costs[3][PIPELINE_MAX_CHUNKS];
+  for (int c = 0; c < made.order.num_chunks; c++) {
+    costs[0][c] = cost->f / shape->v;
+    costs[1][c] = cost->i / shape->v;
+    costs[2][c] = cost->w / shape->v;
+  }
+  const ot_order_costs by_chunk = {costs[0], costs[1], costs[2], cost->message, cost->blocks};
+  ot_order_price price;
+  ot_order_price_build(&made.order, &by_chunk, &made.arena, &price);
+  played out = {.makespan = price.makespan, .first_peak = price.ranks[0].peak_chunks};
+  out.least_peak = out.first_peak;
+  for (int r = 0; r < shape->p; r++) {
+    const ot_rank_price *const rank = &price.ranks[r];
+    const double gap = rank->end - rank->start - rank->busy;
+    assert_near(rank->busy, (cost->f + cost->i + cost->w) * shape->m);
+    if (rank->idle > out.idle) out.idle = rank->idle;
+    if (gap > out.gap) out.gap = gap;
+    if (rank->peak_chunks > out.peak) out.peak = rank->peak_chunks;
+    if (rank->peak_chunks < out.least_peak) out.least_peak = rank->peak_chunks;
+  }
+  pipeline_case_destroy(&made);
+  return out;
+}
+
+typedef struct table_cell {
+  double makespan, idle;
+  int peak;
+} table_cell;
+
+// Columns: 1f1b, interleaved with 2 and 4 chunks, zb-h1, zb-h2, zb-v.
+static const struct {
+  ot_pipeline kind;
+  int v;
+} columns[] = {{OT_PIPELINE_1F1B, 1},  {OT_PIPELINE_INTERLEAVED, 2}, {OT_PIPELINE_INTERLEAVED, 4},
+               {OT_PIPELINE_ZB_H1, 1}, {OT_PIPELINE_ZB_H2, 1},       {OT_PIPELINE_ZB_V, 2}};
+
+static const struct {
+  int p, m;
+  table_cell cell[OT_COUNT(columns)];
+} table[] = {
+    {2, 4, {{15, 3, 2}, {13.5, 1.5, 5}, {12.75, .75, 9}, {13, 1, 2}, {13, 1, 3}, {12.5, .5, 4}}},
+    {4,
+     8,
+     {{33, 9, 4}, {28.5, 4.5, 11}, {26.25, 2.25, 19}, {27, 3, 4}, {27, 3, 7}, {25.5, 1.5, 8}}},
+    {4,
+     16,
+     {{57, 9, 4}, {52.5, 4.5, 11}, {50.25, 2.25, 19}, {51, 3, 4}, {51, 3, 7}, {49.5, 1.5, 8}}},
+    {8,
+     16,
+     {{69, 21, 8}, {58.5, 10.5, 23}, {53.25, 5.25, 39}, {55, 7, 8}, {55, 7, 15}, {51.5, 3.5, 16}}},
+    {8,
+     32,
+     {{117, 21, 8},
+      {106.5, 10.5, 23},
+      {101.25, 5.25, 39},
+      {103, 7, 8},
+      {103, 7, 15},
+      {99.5, 3.5, 16}}},
+    {16,
+     64,
+     {{237, 45, 16},
+      {214.5, 22.5, 47},
+      {203.25, 11.25, 79},
+      {207, 15, 16},
+      {207, 15, 31},
+      {199.5, 7.5, 32}}},
+};
+
+static void equal_phases_give_the_published_figures(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(table); i++) {
+    for (int k = 0; k < OT_COUNT(columns); k++) {
+      const pipeline_shape shape = {columns[k].kind, table[i].p, columns[k].v, table[i].m, NULL};
+      const played got = play(&shape, &even);
+      const table_cell *const want = &table[i].cell[k];
+      assert_near(got.makespan, want->makespan);
+      assert_near(got.idle, want->idle);
+      assert_int_equal(got.peak, want->peak);
+    }
+  }
+}
+
+static void zero_bubble_orders_have_no_gaps_when_phases_are_equal(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(table); i++) {
+    const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, table[i].p, 1, table[i].m, NULL};
+    const pipeline_shape v = {OT_PIPELINE_ZB_V, table[i].p, 2, table[i].m, NULL};
+    assert_near(play(&h2, &even).gap, 0);
+    assert_near(play(&v, &even).gap, 0);
+  }
+}
+
+// (p-1)(F+B-W) and (p-1)(F+B-2W) between a rank's first and last action.
+static void unequal_phases_give_the_published_bubbles(void **state) {
+  (void)state;
+  const phase_costs uneven = {.f = 1, .i = 1.2, .w = .8};
+  const pipeline_shape h1 = {OT_PIPELINE_ZB_H1, 4, 1, 16, NULL};
+  const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, 4, 1, 16, NULL};
+  const pipeline_shape v = {OT_PIPELINE_ZB_V, 4, 2, 16, NULL};
+  assert_near(play(&h1, &uneven).gap, 4.2);
+  assert_near(play(&h2, &uneven).gap, 1.8);
+  assert_near(play(&v, &uneven).gap, 1.2);
+}
+
+static void messages_cost_what_they_delay(void **state) {
+  (void)state;
+  const phase_costs slow = {.f = 1, .i = 1, .w = 1, .message = .1};
+  const pipeline_shape shapes[] = {{OT_PIPELINE_1F1B, 8, 1, 32, NULL},
+                                   {OT_PIPELINE_INTERLEAVED, 8, 2, 32, NULL},
+                                   {OT_PIPELINE_ZB_H1, 8, 1, 32, NULL},
+                                   {OT_PIPELINE_ZB_V, 8, 2, 32, NULL}};
+  const double want[] = {123.8, 109.5, 105.8, 102.8};
+  for (int i = 0; i < OT_COUNT(shapes); i++) {
+    assert_near(play(&shapes[i], &slow).makespan, want[i]);
+  }
+}
+
+// p = 2, m = 1: two forwards, two backwards, and one message each way.
+static void a_sender_that_stands_still_starts_later(void **state) {
+  (void)state;
+  const phase_costs blocks = {.f = 1, .i = 1, .w = 1, .message = .5, .blocks = true};
+  const phase_costs flies = {.f = 1, .i = 1, .w = 1, .message = .5};
+  const pipeline_shape one = {OT_PIPELINE_ZB_H1, 2, 1, 1, NULL};
+  // F0 at 1, F1 at 2.5, I1 at 3.5, I0 from 4, then W0 at 6; W1 is done before that either way.
+  assert_near(play(&one, &flies).makespan, 6);
+  assert_near(play(&one, &blocks).makespan, 6);
+  const pipeline_shape two = {OT_PIPELINE_GPIPE, 2, 1, 2, NULL};
+  // The second forward of stage 0 waits for the first to have left.
+  assert_near(play(&two, &flies).makespan, 10);
+  assert_near(play(&two, &blocks).makespan, 11);
+}
+
+static double closed_form(ot_pipeline kind, int p, int m, int v) {
+  switch (kind) {
+    case OT_PIPELINE_GPIPE:
+    case OT_PIPELINE_1F1B:
+      return 3.0 * (m + p - 1);
+    case OT_PIPELINE_INTERLEAVED:
+      return 3.0 * m + 3.0 * (p - 1) / v;
+    case OT_PIPELINE_ZB_H1:
+    case OT_PIPELINE_ZB_H2:
+      return 3.0 * m + (p - 1);
+    case OT_PIPELINE_ZB_V:
+      return 3.0 * m + (p - 1) / 2.0;
+  }
+  return -1;
+}
+
+// Most chunks held by the first rank once the pipeline is full.
+static int closed_peak(ot_pipeline kind, int p, int m, int v) {
+  switch (kind) {
+    case OT_PIPELINE_GPIPE:
+      return m;
+    case OT_PIPELINE_1F1B:
+    case OT_PIPELINE_ZB_H1:
+      return p;
+    case OT_PIPELINE_INTERLEAVED:
+      return (v - 1) * p + 2 * (p - 1) + 1;
+    case OT_PIPELINE_ZB_H2:
+      return 2 * p - 1;
+    case OT_PIPELINE_ZB_V:
+      return 2 * p;
+  }
+  return -1;
+}
+
+static void closed_forms_hold_for_full_pipelines(void **state) {
+  (void)state;
+  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+    for (int p = 1; p <= 6; p++) {
+      for (int m = 2 * p; m <= 4 * p; m += p) {
+        const int v = pipeline_chunks((ot_pipeline)kind);
+        const pipeline_shape shape = {(ot_pipeline)kind, p, v, m, NULL};
+        const played got = play(&shape, &even);
+        assert_near(got.makespan, closed_form((ot_pipeline)kind, p, m, v));
+        assert_int_equal(got.peak, closed_peak((ot_pipeline)kind, p, m, v));
+      }
+    }
+  }
+}
+
+static void zero_bubble_h_holds_equally_much_on_all_ranks(void **state) {
+  (void)state;
+  const pipeline_shape h1 = {OT_PIPELINE_ZB_H1, 8, 1, 32, NULL};
+  const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, 8, 1, 32, NULL};
+  assert_int_equal(play(&h1, &even).least_peak, 8);
+  assert_int_equal(play(&h2, &even).least_peak, 15);
+  const pipeline_shape one = {OT_PIPELINE_1F1B, 8, 1, 32, NULL};
+  assert_int_equal(play(&one, &even).least_peak, 1);
+}
+
+static void few_micro_batches_never_take_longer_than_gpipe(void **state) {
+  (void)state;
+  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+    for (int p = 1; p <= 6; p++) {
+      for (int m = 1; m < 2 * p; m++) {
+        const int v = pipeline_chunks((ot_pipeline)kind);
+        if (kind == OT_PIPELINE_INTERLEAVED && ot_pipeline_round(p, m) == 0) continue;
+        const pipeline_shape shape = {(ot_pipeline)kind, p, v, m, NULL};
+        const double makespan = play(&shape, &even).makespan;
+        assert_true(makespan <= 3.0 * (m + p - 1) + 1e-9);
+        assert_true(makespan >= 3.0 * m);
+      }
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(equal_phases_give_the_published_figures),
+      cmocka_unit_test(zero_bubble_orders_have_no_gaps_when_phases_are_equal),
+      cmocka_unit_test(unequal_phases_give_the_published_bubbles),
+      cmocka_unit_test(messages_cost_what_they_delay),
+      cmocka_unit_test(a_sender_that_stands_still_starts_later),
+      cmocka_unit_test(closed_forms_hold_for_full_pipelines),
+      cmocka_unit_test(zero_bubble_h_holds_equally_much_on_all_ranks),
+      cmocka_unit_test(few_micro_batches_never_take_longer_than_gpipe),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
