@@ -8,7 +8,10 @@ ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel
   int *const first = ot_arena_array(arena, chunks + 1, sizeof(int));
   int *const rank_of = ot_arena_array(arena, chunks, sizeof(int));
   for (int c = 0; c <= chunks; c++) first[c] = graph->num_blocks * c / chunks;
-  for (int c = 0; c < chunks; c++) rank_of[c] = c % parallel->pp;
+  const bool back_up = parallel->pipeline == OT_PIPELINE_ZB_V;
+  for (int c = 0; c < chunks; c++) {
+    rank_of[c] = back_up && c >= parallel->pp ? chunks - 1 - c : c % parallel->pp;
+  }
   *out = (ot_stages){parallel->pp, chunks, first, rank_of};
   return OT_OK;
 }

@@ -206,6 +206,10 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
       {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
       {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, true},
       {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
+      {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H1, true},
+      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, true},
+      {2, 2, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_INTERLEAVED, true},
+      {2, 2, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_V, true},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {
     const ot_model gpt2 = tiny_gpt2();
