@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enumerations that both the description of a model and the operators speak: kept here so that
-// neither room includes the other.
+// Enumerations that several rooms speak (the description of a model, the operators, communication):
+// kept here so that none of them includes another.
 #pragma once
 
 typedef enum ot_activation {
@@ -31,6 +31,9 @@ typedef enum ot_group_kind {
   OT_GROUP_TOKENS,       // cp x dp: all who train on different tokens
   OT_GROUP_KINDS,
 } ot_group_kind;
+
+// "world", "tensor", ...
+const char *ot_group_name(ot_group_kind kind);
 
 // How attention sees a sequence that is cut over the ranks of cp.
 typedef enum ot_context_parallel {

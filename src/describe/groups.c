@@ -5,28 +5,17 @@
 #include <assert.h>
 #include <stdbool.h>
 
-static const struct {
-  const char *name;
-  ot_axis axis;
-} kinds[] = {
-    [OT_GROUP_WORLD] = {"world", OT_AXIS_COUNT},
-    [OT_GROUP_TENSOR] = {"tensor", OT_AXIS_TP},
-    [OT_GROUP_CONTEXT] = {"context", OT_AXIS_CP},
-    [OT_GROUP_STAGES] = {"stages", OT_AXIS_PP},
-    [OT_GROUP_GATHER] = {"gather", OT_AXIS_DP_SHARD},
-    [OT_GROUP_SHARD] = {"shard", OT_AXIS_DP_SHARD},
-    [OT_GROUP_CONTEXT_SUM] = {"context_sum", OT_AXIS_CP},
-    [OT_GROUP_REPLICATE] = {"replicate", OT_AXIS_DP_REPLICATE},
-    [OT_GROUP_TENSOR_SUM] = {"tensor_sum", OT_AXIS_TP},
-    [OT_GROUP_KV_SUM] = {"kv_sum", OT_AXIS_TP},
-    [OT_GROUP_TIED] = {"tied", OT_AXIS_PP},
-    [OT_GROUP_TOKENS] = {"tokens", OT_AXIS_DP_SHARD},
+static const ot_axis axes[] = {
+    [OT_GROUP_WORLD] = OT_AXIS_COUNT,     [OT_GROUP_TENSOR] = OT_AXIS_TP,
+    [OT_GROUP_CONTEXT] = OT_AXIS_CP,      [OT_GROUP_STAGES] = OT_AXIS_PP,
+    [OT_GROUP_GATHER] = OT_AXIS_DP_SHARD, [OT_GROUP_SHARD] = OT_AXIS_DP_SHARD,
+    [OT_GROUP_CONTEXT_SUM] = OT_AXIS_CP,  [OT_GROUP_REPLICATE] = OT_AXIS_DP_REPLICATE,
+    [OT_GROUP_TENSOR_SUM] = OT_AXIS_TP,   [OT_GROUP_KV_SUM] = OT_AXIS_TP,
+    [OT_GROUP_TIED] = OT_AXIS_PP,         [OT_GROUP_TOKENS] = OT_AXIS_DP_SHARD,
 };
-static_assert(OT_COUNT(kinds) == OT_GROUP_KINDS, "one row each");
+static_assert(OT_COUNT(axes) == OT_GROUP_KINDS, "one each");
 
-const char *ot_group_name(ot_group_kind kind) { return kinds[kind].name; }
-
-ot_axis ot_group_axis(ot_group_kind kind) { return kinds[kind].axis; }
+ot_axis ot_group_axis(ot_group_kind kind) { return axes[kind]; }
 
 static int run_of_ranks(int first, int stride, int size, int *out) {
   for (int i = 0; i < size; i++) out[i] = first + i * stride;
@@ -72,7 +61,7 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
     case OT_GROUP_GATHER:
     case OT_GROUP_CONTEXT_SUM:
     case OT_GROUP_TENSOR_SUM:
-      return axis_ranks(mesh, kinds[kind].axis, rank, out);
+      return axis_ranks(mesh, axes[kind], rank, out);
     case OT_GROUP_SHARD:
       return axis_ranks(mesh, sharded ? OT_AXIS_DP_SHARD : OT_AXIS_DP_REPLICATE, rank, out);
     case OT_GROUP_REPLICATE:

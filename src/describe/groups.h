@@ -17,6 +17,3 @@ int ot_group_index(const int *ranks, int size, int rank);
 
 // The axis that time spent in a group of `kind` is counted under; OT_AXIS_COUNT for the world.
 ot_axis ot_group_axis(ot_group_kind kind);
-
-// "world", "tensor", ...
-const char *ot_group_name(ot_group_kind kind);
