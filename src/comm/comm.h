@@ -24,10 +24,13 @@ typedef struct ot_comm ot_comm;
 // What a rank runs. `comm` is its end of the world, without groups but OT_GROUP_WORLD.
 typedef ot_status (*ot_rank_main)(ot_comm *comm, void *context);
 
+// OT_FINDINGS and OT_STOPPED are no failures here: they are how a main that has done its work ends.
+
 // Runs `main` on `ranks` threads of this process, each with an end of one world, and waits for all.
 // The first rank that fails ends the calls of the others (they return OT_RANKS); its status and
-// message are what this returns, with "rank R: " before it. One rank runs on the calling thread.
-// Blocks.
+// message are what this returns, with "rank R: " before a message that names no rank. Without a
+// failure, it is the status of the lowest rank that returned another than OT_OK. Rank 0 runs on the
+// calling thread; one rank alone is a call of `main`. Blocks.
 ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context);
 
 // True when this process was started by an MPI launcher (the variables of Open MPI, MPICH's PMI and
@@ -49,8 +52,10 @@ const char *ot_comm_host(const ot_comm *comm);
 // Ranks of the world that share this rank's machine, itself included.
 int ot_comm_local_size(const ot_comm *comm);
 
-// Ends the job: calls of all ranks fail from now on. With MPI the other processes are ended within
-// seconds; `status` is the exit code. For a rank that failed and cannot return to its caller first.
+// Ends the job: calls of all ranks fail from now on, with this thread's message, and none of them
+// touches memory of this rank when this returns. For a rank that fails while its calls are under
+// way, before it gives their memory back. With MPI the processes are ended; `status` is the exit
+// code, and this does not return.
 void ot_comm_abort(ot_comm *comm, ot_status status);
 
 // ---- groups ----
@@ -71,7 +76,7 @@ typedef enum ot_comm_kind {
   OT_COMM_ALL_REDUCE,      // receive [count] = sum over ranks of send [count]
   OT_COMM_ALL_TO_ALL,      // block j of receive [size * count] = block `index` of rank j's send
   OT_COMM_SHIFT,           // receive [count] = send [count] of rank index-1 (around the group)
-  OT_COMM_SEND,            // send [count] to rank `peer`
+  OT_COMM_SEND,            // send [count] to rank `peer`; may last until that rank receives
   OT_COMM_RECEIVE,         // receive [count] from rank `peer`
   OT_COMM_BARRIER,         // nothing but waiting for each other
   OT_COMM_KINDS,
@@ -97,7 +102,8 @@ typedef struct ot_comm_call {
   const char *name;  // for messages: what waits; kept until done
 } ot_comm_call;
 
-// Staging bytes that `call` needs, whatever the back end: reductions and nothing else.
+// Staging bytes that `call` needs, whatever the back end: reductions and nothing else. Aligned
+// to 8.
 //   reduce_scatter  size * count elements of dtype
 //   all_reduce      size * ceil(count / size) elements of dtype
 int64_t ot_comm_workspace(const ot_comm_call *call, int group_size);
@@ -120,8 +126,10 @@ void ot_comm_start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *req
 bool ot_comm_done(ot_comm *comm, ot_comm_request *request);
 
 // Waits until it is done. OT_RANKS, naming what did not come and from which rank, when another rank
-// has failed, when every rank waits and nothing can move (a deadlock, told at once by threads), or
-// when ot_comm_set_patience ran out. Blocks.
+// has failed, when a rank that must come has ended or every rank waits and nothing can move (a
+// deadlock; told by threads, at once), when members' calls differ, or when ot_comm_set_patience ran
+// out. After a failure no memory of this rank's calls is touched any more. One thread waits for a
+// request. Blocks.
 ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request);
 
 // Start and wait. Blocks.
@@ -129,9 +137,11 @@ ot_status ot_comm_run(ot_comm *comm, const ot_comm_call *call);
 
 // A thread of this rank is about to block on another thread of the rank (`waits`), or goes on. With
 // this, and nothing else, back ends can tell a deadlock from a long kernel: a rank counts as
-// waiting when all of its threads that could start a call do.
+// waiting when all of its threads that could start a call do. While some thread has said so, a
+// deadlock is believed after a second in which nothing happened, not at once.
 void ot_comm_set_waiting(ot_comm *comm, bool waits);
-// Another thread of this rank may start calls from now on (`more`), or no longer will.
+// Another thread of this rank may start calls from now on (`more`), or no longer will. Said before
+// the thread begins. A rank has one thread at first: that of its main.
 void ot_comm_add_thread(ot_comm *comm, bool more);
 
 // Seconds after which a wait gives up, naming the rank, the call and its sequence number that never

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agreements, made of the calls that every back end has: values are gathered, and the message of a
+// failing rank is the sum of its text and of nothing from the others.
+#include <string.h>
+
+#include "base/text.h"
+#include "comm/comm_parts.h"
+
+enum { HINT_BYTES = 512, MESSAGE_BYTES = 4 * OT_AGREEMENT_WORDS - HINT_BYTES };
+
+// What a rank says of its failure; travels as 32-bit words.
+typedef union {
+  struct {
+    char message[MESSAGE_BYTES], hint[HINT_BYTES];
+  } text;
+  int32_t words[OT_AGREEMENT_WORDS];
+} failure_words;
+
+// comm->gathered [size of the group] = `value` of each member.
+static ot_status gather(ot_comm *comm, ot_group_kind group, int64_t value, const char *name) {
+  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_ALL_GATHER,
+                                           .group = group,
+                                           .send = &value,
+                                           .receive = comm->gathered,
+                                           .count = 1,
+                                           .dtype = OT_I64,
+                                           .name = name});
+}
+
+// All ranks fail with what rank `speaker` failed with.
+static ot_status share_failure(ot_comm *comm, int speaker, ot_status status) {
+  failure_words own = {0}, all = {0};
+  if (comm->rank == speaker) {
+    ot_text_format(own.text.message, MESSAGE_BYTES, "rank %d on %s: %s", speaker, comm->host,
+                   ot_fail_message());
+    ot_text_format(own.text.hint, HINT_BYTES, "%s", ot_fail_hint_text());
+  }
+  const ot_comm_call call = {.kind = OT_COMM_ALL_REDUCE,
+                             .group = OT_GROUP_WORLD,
+                             .send = own.words,
+                             .receive = all.words,
+                             .count = OT_AGREEMENT_WORDS,
+                             .dtype = OT_I32,
+                             .sum = OT_I32,
+                             .workspace = comm->scratch,
+                             .name = "agreement on a failure"};
+  OT_TRY(ot_comm_run(comm, &call));
+  comm->agreed = true;
+  ot_fail(status, "%s", all.text.message);
+  return all.text.hint[0] ? ot_fail_hint(status, "%s", all.text.hint) : status;
+}
+
+ot_status ot_comm_agree(ot_comm *comm, ot_status status) {
+  if (comm->size == 1) return status;
+  // What this rank failed with survives in its thread's text: a call that succeeds leaves it alone.
+  OT_TRY(gather(comm, OT_GROUP_WORLD, status, "agreement"));
+  for (int rank = 0; rank < comm->size; rank++) {
+    if (comm->gathered[rank] != OT_OK) {
+      return share_failure(comm, rank, (ot_status)comm->gathered[rank]);
+    }
+  }
+  return OT_OK;
+}
+
+// ---- equal values ----
+
+typedef struct {
+  const int64_t *values;
+  int64_t value;
+} having;
+
+static bool has_value(const void *context, int index) {
+  const having *const wanted = context;
+  return wanted->values[index] == wanted->value;
+}
+
+static bool has_other(const void *context, int index) { return !has_value(context, index); }
+
+// How many of `values` [size] are `value`.
+static int count_value(const int64_t *values, int size, int64_t value) {
+  int count = 0;
+  for (int i = 0; i < size; i++) count += values[i] == value;
+  return count;
+}
+
+// The value that most have, the first of equals.
+static int64_t common_value(const int64_t *values, int size) {
+  int best = 0;
+  for (int i = 1; i < size; i++) {
+    if (count_value(values, size, values[i]) > count_value(values, size, values[best])) best = i;
+  }
+  return values[best];
+}
+
+ot_status ot_comm_check_equal(ot_comm *comm, ot_group_kind kind, uint64_t value, const char *what) {
+  const ot_comm_group *const group = &comm->groups[kind];
+  if (group->size < 2) return OT_OK;
+  OT_TRY(gather(comm, kind, (int64_t)value, what));
+  having common = {comm->gathered, (int64_t)value};
+  if (count_value(comm->gathered, group->size, (int64_t)value) == group->size) return OT_OK;
+  common.value = common_value(comm->gathered, group->size);
+  char text[1024];
+  ot_comm_text out = {text, sizeof text, 0};
+  ot_comm_say_ranks(&out, group->ranks, group->size, has_other, &common);
+  ot_comm_say(&out, " of group %s: %s differs from that of ", ot_group_name(kind), what);
+  ot_comm_say_ranks(&out, group->ranks, group->size, has_value, &common);
+  comm->agreed = kind == OT_GROUP_WORLD;
+  return ot_fail(OT_RANKS, "%s", text);
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over ranks, the same on every back end: element by element, in rank order, in one type. What
+// was sent lies somewhere in this process (a rank's own memory, another thread's, or a workspace).
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+// target = (((x_0 + x_1) + x_2) + ...), x_r being elements of source r.
+typedef struct ot_comm_sum {
+  const void *const *sources;  // [num_sources] arrays of dtype, in rank order
+  int num_sources;             // >= 1
+  int64_t source_offset;       // elements to skip in each source
+  void *const *targets;        // [num_targets] all get the sum; may be among the sources
+  int num_targets;             // >= 1
+  int64_t target_offset;       // elements to skip in each target
+  int64_t count;               // elements
+  ot_dtype dtype;              // of the sources: fp32, fp64, bf16, i32, i64
+  ot_dtype sum;                // type of the additions: dtype; fp32 or fp64 for bf16
+  ot_dtype target;             // of the targets: dtype or sum
+  bool round;                  // each partial sum is rounded to dtype
+  bool accumulate;             // target = target + the sum; `target` is `sum`
+} ot_comm_sum;
+
+void ot_comm_sum_run(const ot_comm_sum *job);
