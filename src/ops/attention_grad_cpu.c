@@ -5,7 +5,7 @@
 //   dq_i = scale sum_j ds_ij k_j                    dk_j = scale sum_i ds_ij q_i
 // A unit owns dk and dv of its key head and adds tiles of queries in order. Few heads make few
 // units: then query tiles are dealt to several, each with dk and dv of its own, added in the units'
-// order.
+// order. A block of a ring is the same with the keys of another piece, added to what came before.
 #include <omp.h>
 
 #include "ops/attention_tile.h"
@@ -20,10 +20,17 @@ typedef struct slot {
   ot_real *p, *ds;                           // [OT_KEYS][OT_QUERIES]
 } slot;
 
+// Where gradients of heads go, and what is added to them.
+typedef struct gradient {
+  ot_heads to;
+  const ot_real *before;  // as `to`, of the compute type, or null
+} gradient;
+
 typedef struct backward {
   ot_attention p;
-  const ot_tensor *doutput, *o, *dqkv;
-  const ot_real *lse;  // [R, H]
+  ot_heads doutput, o;
+  gradient dqueries, dkeys;  // of dkeys, head G + g is of the values
+  const ot_real *lse;        // [R, H]
   ot_real *workspace;
 } backward;
 
@@ -64,23 +71,12 @@ static slot slot_of(const backward *f, int64_t unit) {
 static void pack_tile(const backward *f, const ot_query_tile *q, const slot *s, per_query *each) {
   const ot_attention *const p = &f->p;
   const ot_real scale = (ot_real)p->attributes->scale;
-  ot_head_rows from = {.tensor = p->qkv,
-                       .first = ot_qkv_element(p, q->b, q->first, q->h),
-                       .step = (p->H + 2 * p->G) * p->D,
-                       .n = q->n,
-                       .padded = OT_QUERIES};
-  ot_head_rows_pack(p, &from, s->queries);
+  ot_tile_pack(p, &p->queries, q, s->queries);
   for (int64_t k = 0; k < OT_QUERIES * p->width; k++) s->queries[k] *= scale;
   ot_panels_transpose(s->queries, p->width, 1, s->queries_t);
-  from = (ot_head_rows){.tensor = f->o,
-                        .first = ot_output_element(p, q->b, q->first, q->h),
-                        .step = p->H * p->D,
-                        .n = q->n,
-                        .padded = OT_QUERIES};
   ot_real *const o = s->dqueries_t;
-  ot_head_rows_pack(p, &from, o);
-  from.tensor = f->doutput;
-  ot_head_rows_pack(p, &from, s->outputs);
+  ot_tile_pack(p, &f->o, q, o);
+  ot_tile_pack(p, &f->doutput, q, s->outputs);
   ot_panels_transpose(s->outputs, p->width, 1, s->outputs_t);
   for (int64_t i = 0; i < OT_QUERIES; i++) {
     const bool given = i < q->n;
@@ -114,15 +110,18 @@ static void score_gradients(const per_query *each, int64_t n, ot_panel_scores p,
 }
 
 // sums[j] += sum over queries of weights[j][i] rows[i], for the group of keys from `key` on.
-// Queries before the first of them or beyond the window of the last are known to have weight 0.
+// Queries before the first of them or beyond the window of the last have weight 0.
 static void add_key_group(const ot_tile_pair *pair, int64_t key, const ot_real *weights,
                           const ot_real *rows, ot_real *sums) {
   const ot_attention *const p = pair->p;
   const int64_t first = pair->q->first;
   const int64_t window = p->attributes->window;
-  const int64_t last = key + OT_TILE_ROWS - 1 + window - first;
-  const int64_t begin = key > first ? key - first : 0;
-  const int64_t end = window > 0 && last < OT_QUERIES ? last : OT_QUERIES;
+  const int64_t oldest = ot_place(&p->key_places, key);
+  const int64_t newest = ot_place(&p->key_places, key + OT_TILE_ROWS - 1);
+  const int64_t before = ot_rows_before(&p->query_places, oldest);
+  const int64_t seeing = ot_rows_before(&p->query_places, newest + window) - first;
+  const int64_t begin = before > first ? before - first : 0;
+  const int64_t end = window > 0 && seeing < OT_QUERIES ? seeing : OT_QUERIES;
   const int64_t vectors = (p->D + OT_LANES - 1) / OT_LANES;
   for (int64_t v = 0; v < vectors && begin < end; v += OT_TILE_VECTORS) {
     const ot_register_tile tile = {.a = weights + begin,
@@ -151,6 +150,16 @@ static void add_key_gradients(const ot_tile_pair *pair, const slot *s) {
   }
 }
 
+// Stores `row` [D], which it spoils, as head `head` of token `t`.
+static void write_gradient(const backward *f, const gradient *g, const int64_t *at, ot_real *row) {
+  const ot_attention *const p = &f->p;
+  const int64_t first = ot_head_element(p, &g->to, at[0], at[1], at[2]);
+  if (g->before) {
+    for (int64_t d = 0; d < p->D; d++) row[d] += g->before[first + d];
+  }
+  ot_store_row(g->to.tensor->data, g->to.tensor->type.dtype, first, row, p->D);
+}
+
 static void write_query_gradients(const backward *f, const ot_query_tile *q, const slot *s) {
   const ot_attention *const p = &f->p;
   const ot_real scale = (ot_real)p->attributes->scale;
@@ -158,8 +167,7 @@ static void write_query_gradients(const backward *f, const ot_query_tile *q, con
   for (int64_t i = 0; i < q->n; i++) {
     const ot_real *const column = s->dqueries_t + i / OT_PANEL * OT_PANEL * p->width + i % OT_PANEL;
     for (int64_t d = 0; d < p->D; d++) row[d] = column[d * OT_PANEL] * scale;
-    ot_store_row(f->dqkv->data, f->dqkv->type.dtype, ot_qkv_element(p, q->b, q->first + i, q->h),
-                 row, p->D);
+    write_gradient(f, &f->dqueries, (int64_t[]){q->b, q->first + i, q->h}, row);
   }
 }
 
@@ -180,13 +188,11 @@ static void run_panel(const ot_tile_pair *pair, int first, const slot *s, const 
   ot_add_rows(pair, s->keys + pair->first * width, ds, s->dqueries_t, NULL);
 }
 
-// Stores rows [T][width] of dk or dv into head `head` of dqkv.
-static void write_key_gradients(const backward *f, const ot_attention_unit *u, int64_t head,
-                                const ot_real *rows) {
+// Stores rows [T][width], which it spoils, of dk (head g) or dv (head G + g).
+static void write_key_gradients(const backward *f, int64_t b, int64_t head, ot_real *rows) {
   const ot_attention *const p = &f->p;
   for (int64_t t = 0; t < p->T; t++) {
-    ot_store_row(f->dqkv->data, f->dqkv->type.dtype, ot_qkv_element(p, u->b, t, head),
-                 rows + t * p->width, p->D);
+    write_gradient(f, &f->dkeys, (int64_t[]){b, t, head}, rows + t * p->width);
   }
 }
 
@@ -195,15 +201,15 @@ static void run_unit(const backward *f, int64_t unit) {
   const ot_attention_unit u = ot_attention_unit_of(p, unit);
   const slot s = slot_of(f, unit);
   const size_t bytes = (size_t)(p->layout.keys * p->width) * sizeof *s.dkeys;
-  ot_sequence_pack(p, u.b, p->H + u.g, s.keys);
-  ot_sequence_pack(p, u.b, p->H + p->G + u.g, s.values);
+  ot_sequence_pack(p, u.b, u.g, s.keys);
+  ot_sequence_pack(p, u.b, p->G + u.g, s.values);
   memset(s.dkeys, 0, bytes);
   memset(s.dvalues, 0, bytes);
   for (int64_t item = u.part; item < p->heads * p->tiles; item += p->layout.parts) {
     const ot_query_tile q =
         ot_query_tile_of(p, u.b, u.g * p->heads + item / p->tiles, item % p->tiles);
     per_query each;
-    pack_tile(f, &q, &s, &each);
+    if (q.key_begin < q.key_end) pack_tile(f, &q, &s, &each);
     memset(s.dqueries_t, 0, (size_t)(OT_QUERIES * p->width) * sizeof *s.dqueries_t);
     for (int64_t first = q.key_begin; first < q.key_end; first += OT_KEYS) {
       const ot_tile_pair pair = ot_tile_pair_of(p, &q, first);
@@ -213,8 +219,8 @@ static void run_unit(const backward *f, int64_t unit) {
     write_query_gradients(f, &q, &s);
   }
   if (p->layout.parts > 1) return;
-  write_key_gradients(f, &u, p->H + u.g, s.dkeys);
-  write_key_gradients(f, &u, p->H + p->G + u.g, s.dvalues);
+  write_key_gradients(f, u.b, u.g, s.dkeys);
+  write_key_gradients(f, u.b, p->G + u.g, s.dvalues);
 }
 
 // Adds the parts of one (sequence, key head) into its first part and stores it.
@@ -227,28 +233,47 @@ static void join_parts(const backward *f, int64_t group) {
     for (int64_t k = 0; k < p->layout.partial; k++) total[k] += more[k];
   }
   const ot_attention_unit u = ot_attention_unit_of(p, first);
-  write_key_gradients(f, &u, p->H + u.g, total);
-  write_key_gradients(f, &u, p->H + p->G + u.g, total + p->layout.partial / 2);
+  write_key_gradients(f, u.b, u.g, total);
+  write_key_gradients(f, u.b, p->G + u.g, total + p->layout.partial / 2);
+}
+
+static void run(const backward *f) {
+  const int threads = f->p.attributes->threads;
+  const int64_t units = f->p.layout.units;
+  const int64_t parts = f->p.layout.parts;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t unit = 0; unit < units; unit++) run_unit(f, unit);
+  if (parts == 1) return;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t group = 0; group < units / parts; group++) join_parts(f, group);
+}
+
+// o and lse are inputs `saved` and the one after it.
+static backward backward_of(const ot_kernel_call *call, ot_op_kind kind, int saved) {
+  backward f = {.p = ot_attention_of(call, kind, 1),
+                .lse = call->in[saved + 1].data,
+                .workspace = call->workspace};
+  f.doutput = (ot_heads){&call->in[0], f.p.H, 0};
+  f.o = (ot_heads){&call->in[saved], f.p.H, 0};
+  return f;
 }
 
 static void attention_grad(const ot_kernel_call *call) {
-  const backward f = {.p = ot_attention_of(call, OT_OP_ATTENTION_GRAD, 1),
-                      .doutput = &call->in[0],
-                      .o = &call->in[4],
-                      .lse = call->in[5].data,
-                      .dqkv = &call->out[0],
-                      .workspace = call->workspace};
-  const int threads = call->attributes->threads;
-  const int64_t units = f.p.layout.units;
-  const int64_t parts = f.p.layout.parts;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (int64_t unit = 0; unit < units; unit++) run_unit(&f, unit);
-  if (parts == 1) return;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (int64_t group = 0; group < units / parts; group++) join_parts(&f, group);
+  backward f = backward_of(call, OT_OP_ATTENTION_GRAD, 4);
+  f.dqueries.to = (ot_heads){&call->out[0], f.p.H + 2 * f.p.G, 0};
+  f.dkeys.to = (ot_heads){&call->out[0], f.p.H + 2 * f.p.G, f.p.H};
+  run(&f);
+}
+
+static void attention_block_grad(const ot_kernel_call *call) {
+  backward f = backward_of(call, OT_OP_ATTENTION_BLOCK_GRAD, 5);
+  f.dqueries = (gradient){{&call->out[0], f.p.H, 0}, call->in[7].data};
+  f.dkeys = (gradient){{&call->out[1], 2 * f.p.G, 0}, call->in[8].data};
+  run(&f);
 }
 
 const ot_kernel_entry OT_KERNEL(ot_attention_grad_cpu)[] = {
     {OT_OP_ATTENTION_GRAD, attention_grad},
+    {OT_OP_ATTENTION_BLOCK_GRAD, attention_block_grad},
     {OT_OP_COUNT, NULL},
 };

@@ -13,6 +13,7 @@
 #include "ops/dropout_mask.h"
 #include "ops/kernel.h"
 #include "ops/register_tile.h"
+#include "ops/zigzag.h"
 
 enum {
   OT_QUERIES = OT_ATTENTION_QUERIES,
@@ -22,16 +23,24 @@ enum {
 };
 static_assert(OT_QUERIES % OT_PANEL == 0, "whole panels");
 
+// Heads of D elements in the rows of a tensor: those from `first` on, of `row` in a row.
+typedef struct ot_heads {
+  const ot_tensor *tensor;
+  int64_t row, first;
+} ot_heads;
+
 typedef struct ot_attention {
   const ot_op_attributes *attributes;
   ot_attention_layout layout;
   int64_t B, T, H, G, D;
-  int64_t width;  // layout.width, elements between packed rows
-  int64_t heads;  // H / G
-  int64_t tiles;  // tiles of queries of a sequence
-  const ot_tensor *qkv;
-  const int32_t *doc_start;   // [R] or null
-  const int64_t *sample_ids;  // [B] or null
+  int64_t width;           // layout.width, elements between packed rows
+  int64_t heads;           // H / G
+  int64_t tiles;           // tiles of queries of a sequence
+  ot_heads queries, keys;  // of keys, head G + g has the values of key head g
+  ot_places query_places, key_places;
+  int64_t key_begin, key_end;  // keys that some query may see by their places, whole groups
+  const int32_t *doc_start;    // [R] or null
+  const int64_t *sample_ids;   // [B] or null
 } ot_attention;
 
 // What a unit of work does: query tiles `part`, `part` + parts, ... of the heads of one key head.
@@ -43,9 +52,9 @@ typedef struct ot_attention_unit {
 typedef struct ot_query_tile {
   int64_t b, h;
   int64_t first, n;                   // queries [first, first + n) of the sequence
-  int32_t low[OT_ATTENTION_QUERIES];  // query i sees keys low[i] .. high[i]; none when beyond n
+  int32_t low[OT_ATTENTION_QUERIES];  // query i sees keys low[i] .. high[i]; none when low > high
   int32_t high[OT_ATTENTION_QUERIES];
-  int64_t key_begin, key_end;  // keys that any query sees, begin down to a group of keys
+  int64_t key_begin, key_end;  // keys that any query sees, whole groups; begin >= end when none
 } ot_query_tile;
 
 // A tile of queries against a tile of keys.
@@ -61,24 +70,55 @@ typedef struct ot_key_range {
   int64_t begin, end;
 } ot_key_range;
 
+// Down or up to a whole group of keys, of which the last may be cut by the end of the sequence.
+static inline int64_t ot_group_begin(int64_t key) { return key / OT_TILE_ROWS * OT_TILE_ROWS; }
+
+static inline int64_t ot_group_end(const ot_attention *p, int64_t end) {
+  const int64_t whole = ot_group_begin(end + OT_TILE_ROWS - 1);
+  return whole < p->T ? whole : p->T;
+}
+
+// The first key that the query at `place` may see, and the one after the last.
+static inline int64_t ot_first_key(const ot_attention *p, int64_t place, int64_t doc_start) {
+  const int64_t window = p->attributes->window;
+  const int64_t oldest = window > 0 ? place - window + 1 : 0;
+  return ot_rows_before(&p->key_places, doc_start > oldest ? doc_start : oldest);
+}
+
+static inline int64_t ot_after_last_key(const ot_attention *p, int64_t place) {
+  return ot_rows_before(&p->key_places, place + 1);
+}
+
+// The problem of a call whose inputs from `first` on are qkv, kv in blocks, doc_start, sample_ids.
 static inline ot_attention ot_attention_of(const ot_kernel_call *call, ot_op_kind kind, int first) {
   const ot_op_attributes *const a = call->attributes;
+  const bool block = ot_attention_is_block(kind);
+  const int context_size = block ? a->context_size : 1;
   const ot_tensor *const qkv = &call->in[first];
+  const ot_tensor *const batch = block ? qkv + 2 : qkv + 1;
   const int64_t T = a->sequence_length;
-  ot_attention problem = {.attributes = a,
-                          .layout = ot_attention_layout_of(kind, a, &qkv->type),
-                          .B = qkv->type.dim[0] / T,
-                          .T = T,
-                          .H = a->num_heads,
-                          .G = a->num_kv_heads,
-                          .D = a->head_dim,
-                          .heads = a->num_heads / a->num_kv_heads,
-                          .tiles = (T + OT_QUERIES - 1) / OT_QUERIES,
-                          .qkv = qkv,
-                          .doc_start = call->in[first + 1].data,
-                          .sample_ids = call->in[first + 2].data};
-  problem.width = problem.layout.width;
-  return problem;
+  const int64_t H = a->num_heads;
+  const int64_t G = a->num_kv_heads;
+  ot_attention p = {.attributes = a,
+                    .layout = ot_attention_layout_of(kind, a, &qkv->type),
+                    .B = qkv->type.dim[0] / T,
+                    .T = T,
+                    .H = H,
+                    .G = G,
+                    .D = a->head_dim,
+                    .heads = H / G,
+                    .tiles = (T + OT_QUERIES - 1) / OT_QUERIES,
+                    .queries = {qkv, H + 2 * G, 0},
+                    .keys = {qkv, H + 2 * G, H},
+                    .query_places = ot_places_of(T, context_size, a->context_index),
+                    .key_places = ot_places_of(T, context_size, a->key_index),
+                    .doc_start = batch[0].data,
+                    .sample_ids = batch[1].data};
+  if (block) p.keys = (ot_heads){qkv + 1, 2 * G, 0};
+  p.width = p.layout.width;
+  p.key_begin = ot_group_begin(ot_first_key(&p, ot_place(&p.query_places, 0), 0));
+  p.key_end = ot_group_end(&p, ot_after_last_key(&p, ot_place(&p.query_places, T - 1)));
+  return p;
 }
 
 static inline ot_attention_unit ot_attention_unit_of(const ot_attention *p, int64_t unit) {
@@ -86,14 +126,10 @@ static inline ot_attention_unit ot_attention_unit_of(const ot_attention *p, int6
   return (ot_attention_unit){.b = group / p->G, .g = group % p->G, .part = unit % p->layout.parts};
 }
 
-// Elements of qkv before head `head` (0 .. H + 2G - 1) of token `t` of sequence `b`.
-static inline int64_t ot_qkv_element(const ot_attention *p, int64_t b, int64_t t, int64_t head) {
-  return ((b * p->T + t) * (p->H + 2 * p->G) + head) * p->D;
-}
-
-// Elements of o, or do, before head `h` of token `t` of sequence `b`.
-static inline int64_t ot_output_element(const ot_attention *p, int64_t b, int64_t t, int64_t h) {
-  return ((b * p->T + t) * p->H + h) * p->D;
+// Elements before head `head` (from heads->first on) of token `t` of sequence `b`.
+static inline int64_t ot_head_element(const ot_attention *p, const ot_heads *heads, int64_t b,
+                                      int64_t t, int64_t head) {
+  return ((b * p->T + t) * heads->row + heads->first + head) * p->D;
 }
 
 // Rows of `n` tokens of one head as `rows` [rounded up to `padded`][width], zero beyond D and n.
@@ -126,14 +162,28 @@ static inline void ot_head_rows_pack(const ot_attention *p, const ot_head_rows *
   }
 }
 
-// All keys (head H + g) or values (head H + G + g) of a unit.
-static inline void ot_sequence_pack(const ot_attention *p, int64_t b, int64_t head, ot_real *rows) {
-  const ot_head_rows from = {.tensor = p->qkv,
-                             .first = ot_qkv_element(p, b, 0, head),
-                             .step = (p->H + 2 * p->G) * p->D,
-                             .n = p->T,
-                             .padded = p->layout.keys};
+// The queries of a tile, or what lies in a tensor as they do: [OT_QUERIES][width].
+static inline void ot_tile_pack(const ot_attention *p, const ot_heads *heads,
+                                const ot_query_tile *q, ot_real *rows) {
+  const ot_head_rows from = {.tensor = heads->tensor,
+                             .first = ot_head_element(p, heads, q->b, q->first, q->h),
+                             .step = heads->row * p->D,
+                             .n = q->n,
+                             .padded = OT_QUERIES};
   ot_head_rows_pack(p, &from, rows);
+}
+
+// The keys (head g) or values (head G + g) of a unit that some query may see, at their rows of
+// `rows` [layout.keys][width]; the others are left undefined.
+static inline void ot_sequence_pack(const ot_attention *p, int64_t b, int64_t head, ot_real *rows) {
+  if (p->key_begin >= p->key_end) return;
+  const int64_t end = p->key_end < p->T ? p->key_end : p->layout.keys;
+  const ot_head_rows from = {.tensor = p->keys.tensor,
+                             .first = ot_head_element(p, &p->keys, b, p->key_begin, head),
+                             .step = p->keys.row * p->D,
+                             .n = p->key_end - p->key_begin,
+                             .padded = end - p->key_begin};
+  ot_head_rows_pack(p, &from, rows + p->key_begin * p->width);
 }
 
 // to[panel][column][query of panel] = factor * from[query][column] for OT_QUERIES rows of `width`.
@@ -151,19 +201,21 @@ static inline ot_query_tile ot_query_tile_of(const ot_attention *p, int64_t b, i
                                              int64_t tile) {
   ot_query_tile q = {.b = b, .h = h, .first = tile * OT_QUERIES};
   q.n = p->T - q.first < OT_QUERIES ? p->T - q.first : OT_QUERIES;
-  const int64_t window = p->attributes->window > 0 ? p->attributes->window : p->T;
-  int64_t begin = q.first;
+  int64_t begin = p->T;
+  int64_t end = 0;
   for (int64_t i = 0; i < OT_QUERIES; i++) {
-    const int64_t query = q.first + i;
-    const int64_t oldest = query - window + 1 > 0 ? query - window + 1 : 0;
-    const int64_t start = p->doc_start && i < q.n ? p->doc_start[b * p->T + query] : 0;
-    const int64_t low = start > oldest ? start : oldest;
-    q.low[i] = i < q.n ? (int32_t)low : INT32_MAX;
-    q.high[i] = i < q.n ? (int32_t)query : -1;
-    if (i < q.n && low < begin) begin = low;
+    const int64_t place = ot_place(&p->query_places, q.first + i);
+    const int64_t start = p->doc_start && i < q.n ? p->doc_start[b * p->T + q.first + i] : 0;
+    const int64_t low = ot_first_key(p, place, start);
+    const int64_t high = ot_after_last_key(p, place);
+    const bool sees = i < q.n && low < high;
+    q.low[i] = sees ? (int32_t)low : INT32_MAX;
+    q.high[i] = sees ? (int32_t)(high - 1) : -1;
+    begin = sees && low < begin ? low : begin;
+    end = sees && high > end ? high : end;
   }
-  q.key_begin = begin / OT_TILE_ROWS * OT_TILE_ROWS;
-  q.key_end = q.first + q.n;
+  q.key_begin = ot_group_begin(begin);
+  q.key_end = ot_group_end(p, end);
   return q;
 }
 
@@ -224,16 +276,22 @@ static inline void ot_drop_scores(const ot_tile_pair *pair, ot_panel_scores scor
   const ot_real factor = (ot_real)(1 / (1 - p->attributes->dropout));
   const uint64_t key = ot_rng_key(p->attributes->seed, p->attributes->rng_stream);
   const uint64_t sample = (uint64_t)p->sample_ids[q->b];
-  const uint32_t position = (uint32_t)((q->h << 24) + q->first + scores.first);
+  const int64_t head = p->attributes->first_head + q->h;
+  uint32_t position[OT_PANEL];
+  for (int i = 0; i < OT_PANEL; i++) {
+    const int64_t place = ot_place(&p->query_places, q->first + scores.first + i);
+    position[i] = (uint32_t)((head << 24) + place);
+  }
   uint32_t word[OT_PANEL][4];
   int64_t drawn = -1;
   for (int64_t j = 0; j < pair->n; j++) {
-    const int64_t block = (pair->first + j) / 4;
-    const int64_t place = (pair->first + j) % 4;
+    const int64_t key_place = ot_place(&p->key_places, pair->first + j);
+    const int64_t block = key_place / 4;
+    const int64_t place = key_place % 4;
     if (block != drawn) {
 #pragma omp simd
       for (int i = 0; i < OT_PANEL; i++) {
-        const ot_dropout_row row = {key, sample, position + (uint32_t)i};
+        const ot_dropout_row row = {key, sample, position[i]};
         ot_dropout_block(&row, (uint32_t)block, word[i]);
       }
       drawn = block;

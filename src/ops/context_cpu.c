@@ -40,44 +40,44 @@ static void qkv_join(const ot_kernel_call *call) {
 
 // ---- heads ----
 
-// Bytes of the q, k and v parts of a row; a share of it has a c-th of each.
+// Bytes of the q, k and v parts of a row of all heads; a share of it has a part of each.
 typedef struct head_parts {
-  int64_t bytes[3];
-  int64_t row;
+  int64_t bytes[3], row;
+  int ranks;
+  bool scatter;  // from all heads to shares, or back
 } head_parts;
 
-static head_parts head_parts_of(const ot_kernel_call *call) {
+static head_parts head_parts_of(const ot_kernel_call *call, bool scatter) {
   const ot_op_attributes *const a = call->attributes;
   const int64_t head = bytes_of(&call->in[0], a->head_dim);
-  head_parts parts = {{a->num_heads * head, a->num_kv_heads * head, a->num_kv_heads * head}, 0};
-  for (int i = 0; i < 3; i++) parts.row += parts.bytes[i];
-  return parts;
+  const int64_t q = a->num_heads * head;
+  const int64_t kv = a->num_kv_heads * head;
+  return (head_parts){{q, kv, kv}, q + 2 * kv, a->context_size, scatter};
 }
 
-// A row of all heads and its share `rank` of `ranks`, one copied to the other.
-static void copy_share(const head_parts *parts, int rank, int ranks, char *whole, char *share,
-                       bool scatter) {
+// A row of all heads and the share of `rank` in it, one copied to the other.
+static void copy_share(const head_parts *parts, int rank, char *whole, char *share) {
   for (int i = 0; i < 3; i++) {
-    const int64_t bytes = parts->bytes[i] / ranks;
+    const int64_t bytes = parts->bytes[i] / parts->ranks;
     char *const place = whole + rank * bytes;
-    memcpy(scatter ? share : place, scatter ? place : share, (size_t)bytes);
+    memcpy(parts->scatter ? share : place, parts->scatter ? place : share, (size_t)bytes);
     whole += parts->bytes[i];
     share += bytes;
   }
 }
 
 static void exchange_heads(const ot_kernel_call *call, bool scatter) {
-  const head_parts parts = head_parts_of(call);
-  const int ranks = call->attributes->context_size;
+  const head_parts parts = head_parts_of(call, scatter);
   const ot_tensor *const whole = scatter ? &call->in[0] : &call->out[0];
   const ot_tensor *const shares = scatter ? &call->out[0] : &call->in[0];
   const int64_t rows = whole->type.dim[0];
+  const int64_t share_row = parts.row / parts.ranks;
   const int threads = ot_threads_for(call, ot_type_elements(&whole->type));
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t row = 0; row < rows; row++) {
-    for (int rank = 0; rank < ranks; rank++) {
-      copy_share(&parts, rank, ranks, (char *)whole->data + row * parts.row,
-                 (char *)shares->data + (rank * rows + row) * (parts.row / ranks), scatter);
+    for (int rank = 0; rank < parts.ranks; rank++) {
+      copy_share(&parts, rank, (char *)whole->data + row * parts.row,
+                 (char *)shares->data + (rank * rows + row) * share_row);
     }
   }
 }

@@ -39,7 +39,8 @@ static ot_op_attributes attributes_of(shape s) {
                             .scale = 0.5,
                             .dropout = s.dropout,
                             .seed = 11,
-                            .rng_stream = 5};
+                            .rng_stream = 5,
+                            .first_head = 9};
 }
 
 static ot_case attention_case(shape s) {
@@ -84,7 +85,7 @@ static bool sees(const ot_case *c, shape s, int64_t b, int64_t i, int64_t j) {
 // What dropout makes of p of query `at` = {sequence, head, query} and key j.
 static double keep_factor(const ot_case *c, shape s, const int64_t *at, int64_t j) {
   if (s.dropout == 0) return 1;
-  const int64_t b = at[0], h = at[1], i = at[2];
+  const int64_t b = at[0], h = at[1] + c->attributes.first_head, i = at[2];
   const uint64_t low = ((uint64_t)h << 24 | (uint64_t)i) << 32 | (uint64_t)(j / 4);
   const ot_rng_block block = ot_rng_philox(c->attributes.seed, c->attributes.rng_stream, low,
                                            (uint64_t)ot_case_get(&c->in[2], b));

@@ -36,7 +36,6 @@ static void every_kind_has_a_kernel_for_both_compute_types(void **state) {
       assert_null(ot_kernel_cpu((ot_op_kind)kind, OT_F32));
       continue;
     }
-    if (kind == OT_OP_ATTENTION_BLOCK || kind == OT_OP_ATTENTION_BLOCK_GRAD) continue;
     if (!ot_kernel_cpu((ot_op_kind)kind, OT_F32)) fail_msg("%s has no float32 kernel", name);
     if (!ot_kernel_cpu((ot_op_kind)kind, OT_F64)) fail_msg("%s has no float64 kernel", name);
   }
