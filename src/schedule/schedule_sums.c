@@ -41,9 +41,9 @@ static ot_status check_range(const sums *s, int block, const ot_bucket_sum *need
   }
   OT_CHECK(times == wanted, OT_BUG,
            "schedule: elements [%lld, %lld) of the gradient of block %d are summed %d times over "
-           "group %d, not %d",
+           "group %s, not %d",
            (long long)needed->first, (long long)(needed->first + needed->count), block, times,
-           (int)needed->group, wanted);
+           ot_group_name(needed->group), wanted);
   return OT_OK;
 }
 

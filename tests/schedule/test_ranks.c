@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: serial. Schedules of every rank of a mesh: each passes the check, sends meet receives,
-// members of a group call the same collectives in the same order, and pieces cover every bucket.
+// run: serial. Schedules of every rank of a mesh: each passes the check, all fit each other,
+// misfits are found, and pieces cover every bucket.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "describe/mesh.h"
-#include "ops/collective.h"
+#include "schedule/schedule_match.h"
 #include "support/tiny_model.h"
 #include "train/instance.h"
 
 enum { MAX_RANKS = 16, MICRO_BATCHES = 4 };
 
-typedef struct rank_case {
+typedef struct rank_layout {
   int pp, vpp, replicate, shard, cp, tp, zero;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
   bool reshard;
-} rank_case;
+} rank_layout;
 
 typedef struct planned {
   ot_heap heap;
@@ -72,7 +72,7 @@ static void plan_rank(planned *p, int rank) {
   must(ot_schedule_check(&p->schedule[rank], &p->arena));
 }
 
-static void plan_all(planned *p, const ot_model *model, const rank_case *c) {
+static void plan_all(planned *p, const ot_model *model, const rank_layout *c) {
   *p = (planned){.model = *model};
   p->arena = ot_heap_arena_create(&p->heap);
   p->run = tiny_run(model);
@@ -93,79 +93,10 @@ static void plan_all(planned *p, const ot_model *model, const rank_case *c) {
   for (int rank = 0; rank < p->mesh.ranks; rank++) plan_rank(p, rank);
 }
 
-// ---- what the ranks say to each other ----
-
-typedef struct word {
-  ot_op_kind op;
-  int64_t elements;
-  int from, to, tag;
-} word;
-
-// The calls of `rank` on `kind` in their order; those of sends and receives with ends and tag.
-static int list_calls(const ot_schedule *schedule, int order, ot_group_kind kind, word *words) {
-  const ot_order *const played = &schedule->orders[order];
-  int count = 0;
-  for (int i = 0; i < played->num_entries; i++) {
-    const ot_segment *const segment = &schedule->segments[played->entries[i].segment];
-    for (int t = 0; t < segment->num_tasks; t++) {
-      const ot_task *const task = &segment->tasks[t];
-      if (!ot_op_communicates(task->op) || task->attributes.group != kind) continue;
-      const bool sends = task->op == OT_OP_SEND;
-      const int me = task->attributes.group_index, peer = task->attributes.peer;
-      const int64_t elements = task->op == OT_OP_RECEIVE ? ot_type_elements(&task->out[0].type)
-                                                         : ot_type_elements(&task->in[0].type);
-      words[count++] =
-          (word){task->op, elements, sends ? me : peer, sends ? peer : me, task->attributes.tag};
-    }
-  }
-  return count;
-}
-
-enum { MAX_WORDS = 20000 };
-
-static void check_group(const planned *p, int order, const ot_group *group, ot_group_kind kind) {
-  static word mine[MAX_WORDS], other[MAX_WORDS];
-  const int count = list_calls(&p->schedule[group->ranks[0]], order, kind, mine);
-  for (int i = 1; i < group->size; i++) {
-    assert_int_equal(list_calls(&p->schedule[group->ranks[i]], order, kind, other), count);
-    for (int k = 0; k < count; k++) {
-      assert_int_equal(mine[k].op, other[k].op);
-      assert_int_equal(mine[k].elements, other[k].elements);
-    }
-  }
-}
-
-static void check_collectives(const planned *p, int order) {
-  for (int rank = 0; rank < p->mesh.ranks; rank++) {
-    for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
-      const ot_group *const group = &p->schedule[rank].group[kind];
-      if (kind == OT_GROUP_STAGES || group->size < 2 || group->index > 0) continue;
-      check_group(p, order, group, (ot_group_kind)kind);
-    }
-  }
-}
-
-static void check_messages(const planned *p, int order) {
-  static word mine[MAX_WORDS], other[MAX_WORDS];
-  for (int rank = 0; rank < p->mesh.ranks; rank++) {
-    const ot_group *const group = &p->schedule[rank].group[OT_GROUP_STAGES];
-    if (group->size < 2) continue;
-    const int count = list_calls(&p->schedule[rank], order, OT_GROUP_STAGES, mine);
-    for (int i = 0; i < count; i++) {
-      if (mine[i].op != OT_OP_SEND) continue;
-      int sent = 0, received = 0;
-      for (int k = 0; k < count; k++) {
-        sent += mine[k].op == OT_OP_SEND && mine[k].to == mine[i].to && mine[k].tag == mine[i].tag;
-      }
-      const int calls =
-          list_calls(&p->schedule[group->ranks[mine[i].to]], order, OT_GROUP_STAGES, other);
-      for (int k = 0; k < calls; k++) {
-        received += other[k].op == OT_OP_RECEIVE && other[k].from == group->index &&
-                    other[k].tag == mine[i].tag && other[k].elements == mine[i].elements;
-      }
-      assert_int_equal(sent, received);
-    }
-  }
+static ot_status match_all(planned *p) {
+  const ot_schedule *schedules[MAX_RANKS];
+  for (int rank = 0; rank < p->mesh.ranks; rank++) schedules[rank] = &p->schedule[rank];
+  return ot_schedules_match(schedules, p->mesh.ranks, &p->arena);
 }
 
 static void check_pieces(const planned *p) {
@@ -182,20 +113,17 @@ static void check_pieces(const planned *p) {
   }
 }
 
-static void check_case(const ot_model *model, const rank_case *c) {
+static void check_case(const ot_model *model, const rank_layout *c) {
   planned p;
   plan_all(&p, model, c);
-  for (int order = 0; order < p.schedule[0].num_orders; order++) {
-    check_collectives(&p, order);
-    check_messages(&p, order);
-  }
+  must(match_all(&p));
   check_pieces(&p);
   ot_heap_release(&p.heap);
 }
 
 static void schedules_of_every_rank_fit_each_other(void **state) {
   (void)state;
-  const rank_case cases[] = {
+  const rank_layout cases[] = {
       {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
       {1, 1, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
       {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
@@ -217,6 +145,77 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
     check_case(&gpt2, &cases[i]);
     check_case(&llama, &cases[i]);
   }
+}
+
+// ---- misfits ----
+
+// Changes the first task of rank 1 with `op`, and expects a message that has `part`.
+static void expect_misfit(planned *p, ot_op_kind op, void (*change)(ot_task *), const char *part) {
+  ot_schedule *const schedule = &p->schedule[1];
+  for (int i = 0; i < schedule->num_segments; i++) {
+    for (int t = 0; t < schedule->segments[i].num_tasks; t++) {
+      ot_task *const task = &schedule->segments[i].tasks[t];
+      if (task->op != op) continue;
+      const ot_task before = *task;
+      change(task);
+      assert_int_equal(match_all(p), OT_BUG);
+      if (!strstr(ot_fail_message(), part)) fail_msg("%s", ot_fail_message());
+      *task = before;
+      return;
+    }
+  }
+  fail_msg("no such task");
+}
+
+static void drop(ot_task *task) { task->op = OT_OP_ZERO; }
+static void shorten(ot_task *task) { task->in[0].type.dim[0] -= 32; }
+static void shorten_receive(ot_task *task) { task->out[0].type.dim[0] -= 8; }
+static void add_up(ot_task *task) { task->attributes.accumulate = !task->attributes.accumulate; }
+static void tag_other(ot_task *task) { task->attributes.tag++; }
+static void join_others(ot_task *task) { task->attributes.group = OT_GROUP_CONTEXT; }
+
+static void schedules_that_do_not_fit_are_found(void **state) {
+  (void)state;
+  const rank_layout layout = {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true};
+  const ot_model model = tiny_gpt2();
+  planned p;
+  plan_all(&p, &model, &layout);
+  must(match_all(&p));
+  expect_misfit(&p, OT_OP_REDUCE_SCATTER, drop, "rank 1");
+  expect_misfit(&p, OT_OP_ALL_REDUCE, drop, "rank 1");
+  expect_misfit(&p, OT_OP_ALL_GATHER, shorten, "elements");
+  expect_misfit(&p, OT_OP_REDUCE_SCATTER, shorten, "elements");
+  expect_misfit(&p, OT_OP_REDUCE_SCATTER, add_up, "but rank 1");
+  expect_misfit(&p, OT_OP_REDUCE_SCATTER, join_others, "rank 0 of 0");
+  expect_misfit(&p, OT_OP_SEND, drop, "rank 1 calls nothing more");
+  expect_misfit(&p, OT_OP_RECEIVE, drop, "rank 1 calls nothing more");
+  expect_misfit(&p, OT_OP_RECEIVE, shorten_receive, "receive of");
+  expect_misfit(&p, OT_OP_SEND, tag_other, "tag");
+  must(match_all(&p));
+  ot_heap_release(&p.heap);
+}
+
+static void messages_of_other_micro_batches_are_found(void **state) {
+  (void)state;
+  const rank_layout layout = {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true};
+  const ot_model model = tiny_gpt2();
+  planned p;
+  plan_all(&p, &model, &layout);
+  ot_schedule *const schedule = &p.schedule[1];
+  const int step = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  ot_entry *sent[2] = {NULL, NULL};
+  for (int i = schedule->orders[step].num_entries - 1; i >= 0; i--) {
+    ot_entry *const entry = &schedule->orders[step].entries[i];
+    if (entry->phase != OT_PHASE_SEND || entry->lane != OT_LANE_PIPELINE) continue;
+    sent[1] = sent[0];
+    sent[0] = entry;
+  }
+  assert_non_null(sent[1]);
+  sent[0]->micro_batch = 1;
+  sent[1]->micro_batch = 0;
+  assert_int_equal(match_all(&p), OT_BUG);
+  if (!strstr(ot_fail_message(), "of micro-batch")) fail_msg("%s", ot_fail_message());
+  ot_heap_release(&p.heap);
 }
 
 // ---- waits ----
@@ -256,7 +255,7 @@ static void delete_each_wait(planned *p, int *caught, int *total) {
 
 static void every_wait_is_needed_and_missed(void **state) {
   (void)state;
-  const rank_case cases[] = {
+  const rank_layout cases[] = {
       {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
       {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
       {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
@@ -275,6 +274,8 @@ static void every_wait_is_needed_and_missed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_of_every_rank_fit_each_other),
+      cmocka_unit_test(schedules_that_do_not_fit_are_found),
+      cmocka_unit_test(messages_of_other_micro_batches_are_found),
       cmocka_unit_test(every_wait_is_needed_and_missed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
