@@ -20,27 +20,6 @@ struct ot_feed {
 
 // ---- rows ----
 
-ot_status ot_rows_create(int64_t B, int64_t T, ot_rows *rows) {
-  const size_t n = (size_t)(B * T);
-  *rows = (ot_rows){.B = B, .T = T};
-  rows->tokens = calloc(4 * n, sizeof *rows->tokens);
-  rows->sample_ids = calloc((size_t)B, sizeof *rows->sample_ids);
-  if (!rows->tokens || !rows->sample_ids) {
-    ot_rows_release(rows);
-    return ot_fail(OT_ENVIRONMENT, "out of memory for a micro-batch of %ld tokens", B * T);
-  }
-  rows->targets = rows->tokens + n;
-  rows->positions = rows->tokens + 2 * n;
-  rows->doc_starts = rows->tokens + 3 * n;
-  return OT_OK;
-}
-
-void ot_rows_release(ot_rows *rows) {
-  free(rows->tokens);
-  free(rows->sample_ids);
-  *rows = (ot_rows){0};
-}
-
 static ot_status read_rows(const ot_sampler *sampler, int64_t first, ot_rows *rows) {
   for (int64_t b = 0; b < rows->B; b++) rows->sample_ids[b] = first + b;
   const ot_sample_rows to = {.tokens = rows->tokens,
@@ -144,6 +123,23 @@ void ot_feed_destroy(ot_feed **feed) {
 }
 
 // ---- use ----
+
+static uint64_t hash_sources(uint64_t hash, const ot_sampler *sampler) {
+  for (int64_t i = 0; i < ot_sampler_num_sources(sampler); i++) {
+    const ot_sampler_source source = ot_sampler_source_at(sampler, i);
+    hash = ot_hash_text(hash, source.path);
+    hash = ot_hash_bytes(hash, &source.tokens, sizeof source.tokens);
+  }
+  return hash;
+}
+
+uint64_t ot_feed_hash(const ot_feed *feed) {
+  uint64_t hash = hash_sources(OT_HASH_START, feed->train);
+  for (int64_t i = 0; i < feed->run->data.num_validation; i++) {
+    hash = hash_sources(hash, feed->validation[i]);
+  }
+  return hash;
+}
 
 ot_status ot_feed_train(ot_feed *feed, int64_t first, ot_rows *rows) {
   return read_rows(feed->train, first, rows);

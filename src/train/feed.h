@@ -5,27 +5,17 @@
 
 #include "base/arena.h"
 #include "describe/run.h"
+#include "train/rows.h"
 #include "train/tokenizer.h"
-
-// A micro-batch on the host: B sequences of T tokens, R = B*T.
-typedef struct ot_rows {
-  int64_t B, T;
-  int32_t *tokens;      // [R]
-  int32_t *targets;     // [R], -1 = masked
-  int32_t *positions;   // [R]
-  int32_t *doc_starts;  // [R]
-  int64_t *sample_ids;  // [B]
-  int64_t num_targets;  // unmasked
-} ot_rows;
-
-ot_status ot_rows_create(int64_t B, int64_t T, ot_rows *rows);
-void ot_rows_release(ot_rows *rows);
 
 typedef struct ot_feed ot_feed;
 
 // Opens every shard of the run and its tokenizer, and checks them against each other and the model.
 ot_status ot_feed_create(const ot_run *run, ot_feed **out);
 void ot_feed_destroy(ot_feed **feed);
+
+// Of names and sizes of the sources: ranks that do not see the same data differ in it.
+uint64_t ot_feed_hash(const ot_feed *feed);
 
 // Samples [first, first + B) of training.
 ot_status ot_feed_train(ot_feed *feed, int64_t first, ot_rows *rows);
