@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How every tensor and every block of a model fared in the last step, put together from all ranks.
+#pragma once
+
+#include "train/instance.h"
+
+// One value of one tensor, layer or head.
+typedef struct ot_health_value {
+  const char *name;  // HF tensor name, or name of the block
+  double value;
+} ot_health_value;
+
+typedef struct ot_health {
+  int num_tensors;
+  ot_health_value *gradient_norm;  // [num_tensors] norm of each part's gradient
+  ot_health_value *update_ratio;   // [num_tensors] |update| / |weight|
+  int num_blocks;
+  ot_health_value *max_activation;  // [num_blocks] largest |x| that left the block
+  ot_health_value *max_logit;       // [num_blocks] largest scaled attention logit, 0 outside layers
+} ot_health;
+
+// Reads it after a step; arrays live in `arena`. `comm` is null on one rank. Collective over the
+// world. Blocks.
+ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health);

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything but agreement goes through one exchange of a few words.
+#include "train/team.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "train/exchange.h"
+#include "train/instance.h"
+
+struct ot_team {
+  ot_comm *comm;  // null: one rank
+  int rank, size;
+  ot_mesh mesh;
+  ot_exchange *exchange;
+  int64_t *collected;  // [size]
+  int sharing;         // ranks that share this one's cores, itself included
+};
+
+// ---- create ----
+
+// Which cores of which machine.
+static uint64_t cores_hash(const ot_comm *comm) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  (void)sched_getaffinity(0, sizeof set, &set);
+  return ot_hash_bytes(ot_hash_text(OT_HASH_START, ot_comm_host(comm)), &set, sizeof set);
+}
+
+static ot_status count_sharing(ot_team *team) {
+  const int64_t mine = (int64_t)cores_hash(team->comm);
+  OT_TRY(ot_team_collect(team, mine, team->collected));
+  team->sharing = 0;
+  for (int i = 0; i < team->size; i++) team->sharing += team->collected[i] == mine;
+  return OT_OK;
+}
+
+static ot_status create(ot_team *team, const ot_run_parallel *parallel) {
+  OT_TRY(ot_mesh_build(parallel, team->size, &team->mesh));
+  const int64_t text_words = OT_TEAM_TEXT / (int64_t)sizeof(int64_t);
+  OT_TRY(ot_exchange_create(team->comm, team->size > text_words ? team->size : text_words,
+                            &team->exchange));
+  team->collected = calloc((size_t)team->size, sizeof *team->collected);
+  OT_CHECK(team->collected, OT_ENVIRONMENT, "out of memory");
+  return OT_OK;
+}
+
+ot_status ot_team_create(const ot_run_parallel *parallel, ot_comm *comm, ot_team **out) {
+  ot_team *team = calloc(1, sizeof *team);
+  ot_status status = OT_OK;
+  if (team) {
+    *team = (ot_team){.comm = comm, .size = 1, .sharing = 1};
+    if (comm) team->rank = ot_comm_rank(comm);
+    if (comm) team->size = ot_comm_size(comm);
+    status = create(team, parallel);
+  } else {
+    status = ot_fail(OT_ENVIRONMENT, "out of memory");
+  }
+  if (comm) status = ot_comm_agree(comm, status);
+  if (status == OT_OK && comm) status = count_sharing(team);
+  if (status != OT_OK) ot_team_destroy(&team);
+  *out = team;
+  return status;
+}
+
+void ot_team_destroy(ot_team **team) {
+  if (!team || !*team) return;
+  ot_exchange_destroy(&(*team)->exchange);
+  free((*team)->collected);
+  free(*team);
+  *team = NULL;
+}
+
+// ---- the place of this rank ----
+
+int ot_team_rank(const ot_team *team) { return team ? team->rank : 0; }
+
+int ot_team_size(const ot_team *team) { return team ? team->size : 1; }
+
+ot_comm *ot_team_comm(const ot_team *team) { return team ? team->comm : NULL; }
+
+const ot_mesh *ot_team_mesh(const ot_team *team) { return team ? &team->mesh : NULL; }
+
+int ot_team_index(const ot_team *team, ot_axis axis) {
+  return team ? ot_mesh_coordinate(&team->mesh, team->rank, axis) : 0;
+}
+
+int ot_team_degree(const ot_team *team, ot_axis axis) { return team ? team->mesh.degree[axis] : 1; }
+
+int ot_team_data_index(const ot_team *team) {
+  const int shards = ot_team_degree(team, OT_AXIS_DP_SHARD);
+  return ot_team_index(team, OT_AXIS_DP_REPLICATE) * shards + ot_team_index(team, OT_AXIS_DP_SHARD);
+}
+
+int ot_team_data_degree(const ot_team *team) {
+  return ot_team_degree(team, OT_AXIS_DP_REPLICATE) * ot_team_degree(team, OT_AXIS_DP_SHARD);
+}
+
+int ot_team_threads(const ot_team *team) {
+  const int threads = ot_instance_cores() / (team ? team->sharing : 1);
+  return threads > 1 ? threads : 1;
+}
+
+int64_t ot_team_process(const ot_team *team) {
+  const pid_t process = getpid();
+  const char *const host = team && team->comm ? ot_comm_host(team->comm) : "";
+  return (int64_t)ot_hash_bytes(ot_hash_text(OT_HASH_START, host), &process, sizeof process);
+}
+
+bool ot_team_leads(const ot_team *team) { return ot_team_rank(team) == 0; }
+
+// ---- agreement ----
+
+ot_status ot_team_agree(ot_team *team, ot_status status) {
+  return team && team->comm ? ot_comm_agree(team->comm, status) : status;
+}
+
+ot_status ot_team_check_equal(ot_team *team, uint64_t value, const char *what) {
+  if (!team || team->size == 1) return OT_OK;
+  return ot_comm_check_equal(team->comm, OT_GROUP_WORLD, value, what);
+}
+
+// ---- words ----
+
+ot_status ot_team_share(ot_team *team, char *text) {
+  if (!team || team->size == 1) return OT_OK;
+  char *const words = (char *)ot_exchange_words(team->exchange);
+  memset(words, 0, OT_TEAM_TEXT);
+  if (team->rank == 0) ot_text_format(words, OT_TEAM_TEXT, "%s", text);
+  OT_TRY(ot_exchange_merge(team->exchange, OT_TEAM_TEXT / (int64_t)sizeof(int64_t)));
+  memcpy(text, words, OT_TEAM_TEXT);
+  return OT_OK;
+}
+
+ot_status ot_team_sum(ot_team *team, double *values, int count) {
+  OT_ASSERT(count <= OT_TEAM_VALUES);
+  if (!team || team->size == 1) return OT_OK;
+  const size_t bytes = (size_t)count * sizeof *values;
+  memcpy(ot_exchange_words(team->exchange), values, bytes);
+  OT_TRY(ot_exchange_sum(team->exchange, count));
+  memcpy(values, ot_exchange_words(team->exchange), bytes);
+  return OT_OK;
+}
+
+ot_status ot_team_collect(ot_team *team, int64_t mine, int64_t *all) {
+  all[0] = mine;
+  if (!team || team->size == 1) return OT_OK;
+  const size_t bytes = (size_t)team->size * sizeof *all;
+  int64_t *const words = ot_exchange_words(team->exchange);
+  memset(words, 0, bytes);
+  words[team->rank] = mine;
+  OT_TRY(ot_exchange_merge(team->exchange, team->size));
+  memcpy(all, words, bytes);
+  return OT_OK;
+}

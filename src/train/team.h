@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a run and this one's place among them: where it stands in the mesh, what it shares
+// its machine with, and what ranks tell each other between steps. A null team is one rank, for
+// which nothing here fails or waits.
+#pragma once
+
+#include "comm/comm.h"
+#include "describe/mesh.h"
+
+typedef struct ot_team ot_team;
+
+// Splits the ranks of `comm` (kept; null: one rank) as `parallel` says. OT_RANKS and OT_USAGE as
+// ot_mesh_build. Collective over the world.
+ot_status ot_team_create(const ot_run_parallel *parallel, ot_comm *comm, ot_team **out);
+void ot_team_destroy(ot_team **team);
+
+int ot_team_rank(const ot_team *team);
+int ot_team_size(const ot_team *team);
+ot_comm *ot_team_comm(const ot_team *team);
+const ot_mesh *ot_team_mesh(const ot_team *team);  // null: one rank
+
+// Position along an axis of the mesh, and its degree.
+int ot_team_index(const ot_team *team, ot_axis axis);
+int ot_team_degree(const ot_team *team, ot_axis axis);
+// The same along dp_replicate x dp_shard.
+int ot_team_data_index(const ot_team *team);
+int ot_team_data_degree(const ot_team *team);
+
+// Cores for each rank of those that this one shares its cores with, at least 1.
+int ot_team_threads(const ot_team *team);
+
+// A number that ranks of one process have in common, and no others.
+int64_t ot_team_process(const ot_team *team);
+
+// True on the rank that writes files and speaks.
+bool ot_team_leads(const ot_team *team);
+
+// All return OT_OK when `status` is OT_OK everywhere, else the status and message of the lowest
+// rank that failed. To be called after whatever may fail on one rank alone, before the next
+// collective. Collective over the world. Blocks.
+ot_status ot_team_agree(ot_team *team, ot_status status);
+
+// OT_RANKS, naming the ranks that differ, unless all have the same. Collective over the world.
+ot_status ot_team_check_equal(ot_team *team, uint64_t value, const char *what);
+
+// The leader's text, to at most OT_TEAM_TEXT - 1 bytes, on all. Collective over the world. Blocks.
+enum { OT_TEAM_TEXT = 4096 };
+ot_status ot_team_share(ot_team *team, char *text);
+
+// Sums `values` [count <= OT_TEAM_VALUES] over the ranks, in rank order, on all. Collective over
+// the world. Blocks; allocates nothing.
+enum { OT_TEAM_VALUES = 16 };
+ot_status ot_team_sum(ot_team *team, double *values, int count);
+
+// all[r] = `mine` of rank r, [size]. Collective over the world. Blocks; allocates nothing.
+ot_status ot_team_collect(ot_team *team, int64_t mine, int64_t *all);
