@@ -6,16 +6,16 @@
 #include "cli/verbs.h"
 #include "train/trainer.h"
 
-enum { MAX_COUNTS = 64 };
-
 static ot_status show(const ot_options *options, ot_arena *arena) {
   ot_config config;
   OT_TRY(ot_run_options_load(options, arena, &config));
-  const int64_t rank = ot_options_integer(options, "rank");
-  OT_CHECK(rank == 0, OT_USAGE, "rank %lld of a run on one rank (--rank)", (long long)rank);
-  int counts[MAX_COUNTS];
-  ot_instance_request request;
-  OT_TRY(ot_trainer_request(&config.run, counts, MAX_COUNTS, &request));
+  const int rank = (int)ot_options_integer(options, "rank");
+  const int ranks = (int)ot_options_integer(options, "ranks");
+  OT_CHECK(rank < ranks, OT_USAGE, "--rank %d: ranks are 0 to %d (--ranks)", rank, ranks - 1);
+  ot_mesh mesh;
+  OT_TRY(ot_mesh_build(&config.run.parallel, ranks, &mesh));
+  ot_instance_request request = {.mesh = &mesh, .rank = rank};
+  OT_TRY(ot_trainer_request(&config.run, arena, &request));
   request.split_backward = ot_options_flag(options, "split-backward");
   ot_graph graphs[OT_MODES];
   ot_schedule schedule;
@@ -40,7 +40,20 @@ static ot_status run(const ot_options *options) {
 }
 
 static const ot_option rows[] = {
-    {.name = "rank", .kind = OT_OPTION_INTEGER, .value = "R", .fallback = "0", .help = "the rank"},
+    {.name = "rank",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 1 << 20,
+     .help = "the rank"},
+    {.name = "ranks",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "1",
+     .minimum = 1,
+     .maximum = 1 << 20,
+     .help = "ranks of the run; none are started"},
     {.name = "programs",
      .kind = OT_OPTION_FLAG,
      .help = "print the programs of the blocks (forward and derived backward) instead"},
@@ -62,7 +75,9 @@ const ot_verb ot_verb_schedule = {
     .details =
         "Regions of the arena, segments with their tasks, and the orders that play them,\n"
         "checked as before a run. docs/schedule.md explains the words.",
-    .examples = "  orthant schedule run.yaml --set parallel.recompute=full | less",
+    .examples =
+        "  orthant schedule run.yaml --set parallel.recompute=full | less\n"
+        "  orthant schedule run.yaml --ranks 8 --rank 3 --set parallel.tp=2",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .run = run,

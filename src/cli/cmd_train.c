@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/json_writer.h"
+#include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "train/loop.h"
@@ -90,70 +91,109 @@ static void read_resume(const char *text, ot_loop_request *request) {
                                                  : OT_RESUME_FROM;
 }
 
-// Ranks come from --ranks or a launcher; what is not built yet is refused, never ignored.
-static ot_status check_ranks(const ot_options *options) {
-  static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-  const int64_t ranks = ot_options_integer(options, "ranks");
-  OT_CHECK(ranks == 1, OT_ENVIRONMENT, "--ranks %lld: this build trains on one rank",
-           (long long)ranks);
-  for (int i = 0; i < 3; i++) {
-    const char *const value = getenv(sizes[i]);
-    OT_CHECK(!value || strcmp(value, "1") == 0, OT_RANKS,
-             "the launcher started %s processes (%s), this build trains on one rank", value,
-             sizes[i]);
-  }
-  return OT_OK;
-}
-
-static ot_status check_degrees(const ot_run *run) {
-  const ot_run_parallel *const p = &run->parallel;
-  const struct {
-    const char *name;
-    int degree;
-  } degrees[] = {
-      {"tp", p->tp}, {"pp", p->pp},   {"vpp", p->vpp}, {"cp", p->cp},
-      {"ep", p->ep}, {"etp", p->etp}, {"dp", p->dp},   {"dp_replicate", p->dp_replicate}};
-  for (int i = 0; i < OT_COUNT(degrees); i++) {
-    OT_CHECK(degrees[i].degree <= 1, OT_RANKS, "parallel: %s=%d needs %d ranks, there is 1",
-             degrees[i].name, degrees[i].degree, degrees[i].degree);
-  }
-  return OT_OK;
-}
-
-static ot_status train(const ot_options *options, ot_arena *arena, talk *t) {
+// What the ranks of a process share.
+typedef struct training {
+  const ot_options *options;
+  ot_arena *arena;
+  talk talk;
   ot_config config;
-  OT_TRY(check_ranks(options));
-  OT_TRY(ot_run_options_load(options, arena, &config));
-  OT_TRY(check_degrees(&config.run));
-  ot_loop_request request = {
-      .run = &config.run,
-      .settings = config.settings,
-      .show_batch = ot_options_flag(options, "show-batch"),
+  bool processes;  // ranks are processes of a launcher
+  ot_mesh mesh;
+  ot_loop_request request;  // but for the team
+  bool leads;               // the rank that speaks is of this process
+} training;
+
+static ot_status prepare(void *context, int ranks) {
+  training *const t = context;
+  OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
+  OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks, &t->mesh));
+  ot_instance_request one_rank = {.mesh = &t->mesh};
+  OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
+  t->request = (ot_loop_request){
+      .run = &t->config.run,
+      .settings = t->config.settings,
+      .show_batch = ot_options_flag(t->options, "show-batch"),
       .sink = hear,
-      .context = t,
+      .context = &t->talk,
   };
-  read_resume(ot_options_text(options, "resume"), &request);
-  const char *const trace = ot_options_text(options, "trace");
-  if (trace) OT_TRY(read_trace(trace, arena, &request));
-  if (ot_options_flag(options, "dry-run")) return ot_loop_dry_run(&request);
+  read_resume(ot_options_text(t->options, "resume"), &t->request);
+  const char *const trace = ot_options_text(t->options, "trace");
+  return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;
+}
+
+static ot_status train_rank(ot_comm *comm, void *context) {
+  training *const t = context;
+  ot_loop_request request = t->request;
+  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
+  const bool leads = ot_team_leads(request.team);
   const ot_status status = ot_loop_run(&request);
-  end_line(t);
-  OT_TRY(status);
-  fprintf(stderr, "done: %s\n", config.run.output);
+  ot_team_destroy(&request.team);
+  if (leads) {
+    t->leads = true;
+    end_line(&t->talk);
+    if (status == OT_OK) fprintf(stderr, "done: %s\n", t->config.run.output);
+  }
+  // All ranks stop together; one says so.
+  if (status == OT_STOPPED && !leads) return ot_fail(OT_STOPPED, "%s", "");
+  return status;
+}
+
+// ---- dry runs ----
+
+static void print_word(const char *word) {
+  const bool plain = word[strcspn(word, " \t\n\"'\\$`*?[]{}()<>|&;#!~")] == '\0';
+  fprintf(stderr, plain ? " %s" : " '%s'", word);
+}
+
+static void print_command(const training *t) {
+  fprintf(stderr, "orthant train");
+  print_word(ot_options_argument(t->options, 0));
+  for (int i = 0; i < ot_options_count(t->options, "set"); i++) {
+    fprintf(stderr, " --set");
+    print_word(ot_options_values(t->options, "set")[i]);
+  }
+}
+
+static ot_status check(const training *t, int local_ranks) {
+  const ot_dry_run how = {.mesh = &t->mesh, .local_ranks = local_ranks};
+  const int ranks = t->mesh.ranks;
+  OT_TRY(ot_loop_dry_run(&t->request, &how));
+  fprintf(stderr, "to start it: ");
+  if (t->processes) fprintf(stderr, "mpirun -n %d ", ranks);
+  print_command(t);
+  if (!t->processes && ranks > 1) fprintf(stderr, " --ranks %d", ranks);
+  fputc('\n', stderr);
   return OT_OK;
+}
+
+static ot_status check_process(ot_comm *comm, void *context) {
+  const bool leads = ot_comm_rank(comm) == 0;
+  return ot_comm_agree(comm, leads ? check(context, ot_comm_local_size(comm)) : OT_OK);
+}
+
+static ot_status train(training *t) {
+  int ranks;
+  OT_TRY(ot_ranks_count(t->options, &ranks, &t->processes));
+  const bool dry = ot_options_flag(t->options, "dry-run");
+  const ot_ranks_verb verb = {prepare, dry ? check_process : train_rank, t};
+  if (!dry || t->processes) return ot_ranks_run(t->options, &verb);
+  OT_TRY(prepare(t, ranks));
+  return check(t, ranks);
 }
 
 static ot_status run(const ot_options *options) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_json_writer json = ot_json_begin(&arena, 2);
-  talk t = {.terminal = isatty(STDERR_FILENO), .json = ot_options_json(options) ? &json : NULL};
-  if (t.json) {
+  training t = {.options = options, .arena = &arena};
+  t.talk =
+      (talk){.terminal = isatty(STDERR_FILENO), .json = ot_options_json(options) ? &json : NULL};
+  if (t.talk.json) {
     ot_json_object(&json, NULL);
     ot_json_array(&json, "validation");
   }
-  const ot_status status = train(options, &arena, &t);
-  if (t.json && status == OT_OK) {
+  const ot_status status = train(&t);
+  if (t.talk.json && t.leads && status == OT_OK) {
     ot_json_end(&json);
     ot_json_end(&json);
     puts(json.text);
@@ -169,7 +209,7 @@ static const ot_option rows[] = {
      .fallback = "1",
      .minimum = 1,
      .maximum = 1 << 20,
-     .help = "ranks as threads of this process"},
+     .help = "ranks as threads of this process (without a launcher)"},
     {.name = "set",
      .kind = OT_OPTION_SETTING,
      .value = "KEY=VALUE",
@@ -198,10 +238,14 @@ const ot_verb ot_verb_train = {
     .details =
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
         "SIGTERM, SIGUSR1 or the first Ctrl-C: finish the step, save, exit 75; the same command\n"
-        "goes on from there, bit for bit.",
+        "goes on from there, bit for bit.\n"
+        "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` says how they\n"
+        "split the work. A run may go on with other ranks and another split.",
     .examples =
         "  orthant train run.yaml\n"
         "  orthant train run.yaml --dry-run\n"
+        "  orthant train run.yaml --ranks 4 --set parallel.tp=2\n"
+        "  mpirun -n 16 orthant train run.yaml\n"
         "  orthant train run.yaml --set optimizer.lr=1e-3 --trace step.json:10-12",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything that a run checks before its first step, and its bill of memory, without taking the
-// memory or writing a file.
+// memory or writing a file. Ranks that differ only along dp and cp have equal schedules, so one of
+// each stage and tp rank is planned, and the bill is that of the most loaded.
 #include <unistd.h>
 
 #include "base/text_builder.h"
@@ -8,8 +9,6 @@
 #include "train/feed.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
-
-enum { MAX_COUNTS = 64 };
 
 static const char *gigabytes(ot_arena *arena, int64_t bytes) {
   return ot_arena_format(arena, "%.2f GB", (double)bytes * 1e-9);
@@ -19,7 +18,51 @@ static int64_t memory_of_machine(void) {
   return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void say_bill(const ot_loop_request *request, const ot_schedule *schedule, ot_arena *arena) {
+// One rank as it is planned.
+typedef struct planned {
+  int rank;
+  ot_graph graphs[OT_MODES];
+  ot_schedule schedule;
+  double model_flops;  // of the first step
+} planned;
+
+static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, ot_arena *arena, planned *p) {
+  const int shared = ot_instance_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
+  ot_instance_request wanted = {.mesh = how->mesh, .rank = p->rank};
+  OT_TRY(ot_trainer_request(run, arena, &wanted));
+  if (wanted.threads == 0) wanted.threads = shared > 1 ? shared : 1;
+  OT_TRY(ot_instance_plan(&wanted, arena, p->graphs, &p->schedule));
+  OT_TRY(ot_schedule_check(&p->schedule, arena));
+  const int order = ot_schedule_find_order(&p->schedule, OT_ORDER_STEP, 0);
+  p->model_flops = ot_order_flops(&p->schedule, order, true);
+  return OT_OK;
+}
+
+// Plans every kind of rank: `most` becomes the one with the largest arena, and `flops` those of all
+// ranks together.
+static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *arena,
+                            planned *most, double *flops) {
+  const ot_mesh *const mesh = how->mesh;
+  const int tp = mesh->degree[OT_AXIS_TP], kinds = tp * mesh->degree[OT_AXIS_PP];
+  int64_t peak = -1;
+  *flops = 0;
+  for (int i = 0; i < kinds; i++) {
+    const int coordinates[4] = {i % tp};
+    planned p = {.rank = ot_mesh_rank(mesh, coordinates, i / tp)};
+    ot_heap heap = {0};
+    ot_arena scratch = ot_heap_arena_create(&heap);
+    const ot_status status = plan_rank(run, how, &scratch, &p);
+    ot_heap_release(&heap);
+    OT_TRY(status);
+    *flops += p.model_flops * (mesh->ranks / kinds);
+    if (p.schedule.bill.peak_bytes > peak) most->rank = p.rank;
+    if (p.schedule.bill.peak_bytes > peak) peak = p.schedule.bill.peak_bytes;
+  }
+  return plan_rank(run, how, arena, most);
+}
+
+static void say_bill(const ot_loop_request *request, const planned *p, ot_arena *arena) {
+  const ot_schedule *const schedule = &p->schedule;
   ot_text_builder text = {.arena = arena};
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     const int64_t bytes = schedule->bill.class_bytes[i];
@@ -27,19 +70,20 @@ static void say_bill(const ot_loop_request *request, const ot_schedule *schedule
     ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
                     gigabytes(arena, bytes));
   }
-  ot_loop_note(request, "memory of one rank, to the byte:\n%s  %-12s %14s (%ld bytes)",
-               ot_text_builder_text(&text), "peak", gigabytes(arena, schedule->bill.peak_bytes),
-               schedule->bill.peak_bytes);
+  const char *const which = ot_arena_format(arena, " (rank %d, which has most)", p->rank);
+  ot_loop_note(request, "memory of one rank%s, to the byte:\n%s  %-12s %14s (%ld bytes)",
+               schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
+               gigabytes(arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
 
-// A checkpoint holds weights, moments and, where they are apart, master weights.
-static int64_t checkpoint_bytes(const ot_schedule *schedule) {
-  return schedule->bill.class_bytes[OT_MEMORY_WEIGHTS] +
-         schedule->bill.class_bytes[OT_MEMORY_OPTIMIZER];
+// A checkpoint holds weights, moments and, where they are apart, master weights, of all ranks once.
+static int64_t checkpoint_bytes(const ot_run *run) {
+  const int64_t narrow = ot_dtype_bytes(run->precision.params);
+  const int64_t wide = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
+  return ot_model_parameters(&run->model) * (narrow + 2 * wide + (narrow != wide ? wide : 0));
 }
 
-static ot_status check_disk(const ot_loop_request *request, const ot_schedule *schedule,
-                            ot_arena *arena) {
+static ot_status check_disk(const ot_loop_request *request, ot_arena *arena) {
   const char *path = request->run->output;
   while (!ot_disk_is_directory(path)) {
     char *const parent = ot_arena_format(arena, "%s", path);
@@ -54,7 +98,7 @@ static ot_status check_disk(const ot_loop_request *request, const ot_schedule *s
   }
   int64_t free_bytes = 0;
   OT_TRY(ot_disk_free_bytes(path, &free_bytes));
-  const int64_t needed = checkpoint_bytes(schedule);
+  const int64_t needed = checkpoint_bytes(request->run);
   OT_CHECK(free_bytes > needed, OT_ENVIRONMENT,
            "a checkpoint takes %s, the disk of %s has %s free (output)", gigabytes(arena, needed),
            path, gigabytes(arena, free_bytes));
@@ -63,45 +107,50 @@ static ot_status check_disk(const ot_loop_request *request, const ot_schedule *s
   return OT_OK;
 }
 
-static void say_length(const ot_loop_request *request, const ot_schedule *schedule) {
+static void say_length(const ot_loop_request *request, const planned *p, double flops) {
   const ot_run *const run = request->run;
-  const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  const int order = ot_schedule_find_order(&p->schedule, OT_ORDER_STEP, 0);
   const int64_t steps = ot_run_total_steps(run);
   ot_loop_note(request,
-               "%ld steps, %ld tokens; first step: %ld sequences of %ld in %d micro-batches, "
+               "%ld steps, %ld tokens; first step: %ld sequences of %ld in %d micro-batches%s, "
                "%.4g model TFLOP",
                steps, ot_run_tokens_after(run, steps), run->batch.global_batch_size,
-               run->data.sequence_length, schedule->orders[order].micro_batches,
-               ot_order_flops(schedule, order, true) * 1e-12);
+               run->data.sequence_length, p->schedule.orders[order].micro_batches,
+               p->schedule.ranks > 1 ? " a rank" : "", flops * 1e-12);
 }
 
-static ot_status dry_run(const ot_loop_request *request, ot_arena *arena) {
+static ot_status check_memory(const ot_dry_run *how, const planned *p, ot_arena *arena) {
+  const int64_t needed =
+      p->schedule.bill.peak_bytes * (how->local_ranks > 1 ? how->local_ranks : 1);
+  OT_CHECK(needed < memory_of_machine(), OT_ENVIRONMENT, "the run needs %s, this machine has %s",
+           gigabytes(arena, needed), gigabytes(arena, memory_of_machine()));
+  return OT_OK;
+}
+
+static ot_status dry_run(const ot_loop_request *request, const ot_dry_run *how, ot_arena *arena) {
   const ot_run *const run = request->run;
-  int counts[MAX_COUNTS];
-  ot_instance_request wanted;
-  ot_graph graphs[OT_MODES];
-  ot_schedule schedule;
-  OT_TRY(ot_run_check_training(run));
-  OT_TRY(ot_trainer_request(run, counts, MAX_COUNTS, &wanted));
-  OT_TRY(ot_instance_plan(&wanted, arena, graphs, &schedule));
-  OT_TRY(ot_schedule_check(&schedule, arena));
+  planned most = {0};
+  double flops;
   ot_feed *feed = NULL;
+  OT_TRY(ot_run_check_training(run));
+  OT_TRY(plan_ranks(run, how, arena, &most, &flops));
   OT_TRY(ot_feed_create(run, &feed));
   ot_feed_destroy(&feed);
   ot_loop_note(request, "%s: %ld parameters", run->model.model_type,
                ot_model_parameters(&run->model));
-  say_bill(request, &schedule, arena);
-  say_length(request, &schedule);
-  OT_CHECK(schedule.bill.peak_bytes < memory_of_machine(), OT_ENVIRONMENT,
-           "the run needs %s, this machine has %s", gigabytes(arena, schedule.bill.peak_bytes),
-           gigabytes(arena, memory_of_machine()));
-  return check_disk(request, &schedule, arena);
+  if (how->mesh->ranks > 1) {
+    ot_loop_note(request, "%s", ot_loop_shape(how->mesh, arena));
+  }
+  say_bill(request, &most, arena);
+  say_length(request, &most, flops);
+  OT_TRY(check_memory(how, &most, arena));
+  return check_disk(request, arena);
 }
 
-ot_status ot_loop_dry_run(const ot_loop_request *request) {
+ot_status ot_loop_dry_run(const ot_loop_request *request, const ot_dry_run *how) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = dry_run(request, &arena);
+  const ot_status status = dry_run(request, how, &arena);
   ot_heap_release(&heap);
   return status;
 }

@@ -17,6 +17,8 @@ int ot_instance_cores(void) {
   return cores > 0 ? cores : 1;
 }
 
+enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte
+
 // ---- planning ----
 
 static int degree_of(const ot_mesh *mesh, ot_axis axis) { return mesh ? mesh->degree[axis] : 1; }
@@ -51,6 +53,14 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
   return ot_graph_build(&wanted, arena, graph);
 }
 
+// Every rank must cut the model alike, so it is priced as if it were whole.
+static ot_status cut_stages(const ot_instance_request *request, ot_arena *arena,
+                            ot_stages *stages) {
+  ot_graph whole;
+  OT_TRY(build_graph(request, OT_MODE_TRAIN, (ot_split){0}, arena, &whole));
+  return ot_stages_build(&whole, &request->run->parallel, arena, stages);
+}
+
 ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, ot_graph *graphs,
                            ot_schedule *schedule) {
   ot_schedule_request wanted = {
@@ -60,8 +70,14 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
       .split_backward = request->split_backward,
       .mesh = request->mesh,
       .rank = request->rank,
+      .order_csv = request->order_csv,
       .guard_bytes = request->guard_bytes,
   };
+  ot_stages stages;
+  if (request->run && degree_of(request->mesh, OT_AXIS_PP) > 1) {
+    OT_TRY(cut_stages(request, arena, &stages));
+    wanted.stages = &stages;
+  }
   for (int mode = 0; mode < OT_MODES; mode++) {
     if (!((request->modes >> mode) & 1u)) continue;
     OT_TRY(build_graph(request, (ot_mode)mode, split_of(request), arena, &graphs[mode]));
@@ -71,27 +87,6 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
 }
 
 // ---- create ----
-
-// What is held, by the names of the regions.
-static void find_buckets(ot_instance *instance, ot_arena *arena) {
-  static const char *const names[] = {"weights", "gradients", "moment_1", "moment_2", "master"};
-  const ot_schedule *const schedule = &instance->schedule;
-  ot_bucket *const buckets = ot_arena_array(arena, schedule->num_blocks, sizeof *buckets);
-  instance->buckets = buckets;
-  for (int b = 0; b < schedule->num_blocks; b++) {
-    const ot_block *const block = &instance->shape->blocks[b];
-    buckets[b] = (ot_bucket){.elements = block->weight_elements, .counted = true};
-    for (int copy = 0; copy < OT_BUCKET_COPIES; copy++) {
-      const char *const name = ot_arena_format(arena, "%s.%s", names[copy], block->name);
-      for (int i = 0; i < schedule->num_regions; i++) {
-        const ot_region *const region = &schedule->regions[i];
-        if (!ot_text_equal(region->name, name)) continue;
-        buckets[b].copy[copy] =
-            (ot_bucket_range){.offset = region->offset, .count = block->weight_elements};
-      }
-    }
-  }
-}
 
 // The first of the ranks that hold the same elements counts them.
 static void find_place(ot_instance *instance, const ot_instance_request *request) {
@@ -129,8 +124,6 @@ static ot_status plan(ot_instance *instance, const ot_instance_request *request,
   }
   OT_ASSERT(instance->shape != NULL);
   OT_TRY(find_whole(instance, request, arena));
-  instance->buckets = instance->schedule.buckets;
-  if (!instance->buckets) find_buckets(instance, arena);
   find_place(instance, request);
   return OT_OK;
 }
@@ -142,21 +135,27 @@ static ot_status create(ot_instance *instance, const ot_instance_request *reques
   ot_instance_request own = *request;
   own.model = &instance->model;
   OT_TRY(plan(instance, &own, &arena));
+  if (request->comm && ot_comm_size(request->comm) > 1) {
+    OT_TRY(ot_exchange_create(request->comm, EXCHANGE_WORDS, &instance->exchange));
+  }
   const ot_executor_options options = {.poison = request->poison};
   return ot_executor_create(&instance->schedule, &options, &instance->executor);
 }
 
 ot_status ot_instance_create(const ot_instance_request *request, ot_instance **out) {
-  *out = calloc(1, sizeof **out);
-  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory");
-  const ot_status status = create(*out, request);
-  if (status != OT_OK) ot_instance_destroy(out);
+  ot_instance *instance = calloc(1, sizeof *instance);
+  ot_status status =
+      instance ? create(instance, request) : ot_fail(OT_ENVIRONMENT, "out of memory");
+  if (request->comm) status = ot_comm_agree(request->comm, status);
+  if (status != OT_OK) ot_instance_destroy(&instance);
+  *out = instance;
   return status;
 }
 
 void ot_instance_destroy(ot_instance **instance) {
   if (!instance || !*instance) return;
   ot_executor_destroy(&(*instance)->executor);
+  ot_exchange_destroy(&(*instance)->exchange);
   ot_heap_release(&(*instance)->heap);
   free(*instance);
   *instance = NULL;

@@ -24,6 +24,7 @@ typedef struct ot_instance_request {
   uint64_t seed;
   const int *micro_batches;  // [num_micro_batches] as ot_schedule_request
   int num_micro_batches;
+  const char *order_csv;  // text of a compute order file, or null
   bool split_backward, poison;
   int64_t guard_bytes;
   const ot_mesh *mesh;  // null: one rank
@@ -79,6 +80,13 @@ typedef struct ot_parameter_rows {
 // Puts the rows together, each element from the rank that counts it, on all ranks; `to` may be null
 // where they are of no use. Not during a step. Collective over the world. Blocks.
 ot_status ot_instance_read(ot_instance *instance, const ot_parameter_rows *range, void *to);
+
+// The same, where only rank 0 knows what is to be read (it saves): it calls ot_instance_lead_read
+// as often as it wants and then, whatever happened, ot_instance_dismiss; the other ranks meanwhile
+// call ot_instance_serve once, which returns then. Blocks.
+ot_status ot_instance_lead_read(ot_instance *instance, const ot_parameter_rows *range, void *to);
+ot_status ot_instance_dismiss(ot_instance *instance);
+ot_status ot_instance_serve(ot_instance *instance);
 
 // Takes out of the rows what this rank holds; all ranks are to be given the same.
 void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, const void *from);

@@ -12,7 +12,7 @@ static_assert((int)OT_COPY_WEIGHT == (int)OT_BUCKET_WEIGHT &&
 
 bool ot_instance_has_copy(const ot_instance *instance, ot_parameter_copy copy) {
   for (int i = 0; i < instance->schedule.num_blocks; i++) {
-    if (instance->buckets[i].copy[copy].count > 0) return true;
+    if (instance->schedule.buckets[i].copy[copy].count > 0) return true;
   }
   return false;
 }
@@ -23,7 +23,7 @@ ot_dtype ot_instance_copy_dtype(const ot_instance *instance, ot_parameter_copy c
 }
 
 ot_bucket_range ot_instance_held(const ot_instance *instance, int block, ot_parameter_copy copy) {
-  return instance->buckets[block].copy[copy];
+  return instance->schedule.buckets[block].copy[copy];
 }
 
 // A copy of slices between the arena and `memory`, whose first element is element `first` of the
@@ -53,7 +53,7 @@ static void copy_slice(void *context, const ot_slice *slice) {
 static void copy_elements(const ot_instance *instance, const ot_parameter_rows *range, transfer *t,
                           int64_t count) {
   const ot_parameter *const local = &instance->shape->parameters[range->parameter];
-  const ot_bucket *const bucket = &instance->buckets[local->block];
+  const ot_bucket *const bucket = &instance->schedule.buckets[local->block];
   t->executor = instance->executor;
   t->held = bucket->copy[range->copy];
   t->size = ot_dtype_bytes(ot_instance_copy_dtype(instance, range->copy));
@@ -78,13 +78,77 @@ static int64_t first_element(const ot_instance *instance, const ot_parameter_row
   return range->first_row * whole->cols;
 }
 
+// Elements [first, first + count), with those that this rank counts filled in.
+static void collect(const ot_instance *instance, const ot_parameter_rows *range, int64_t first,
+                    int64_t count, char *to) {
+  transfer t = {.first = first, .to = to};
+  copy_elements(instance, range, &t, count);
+}
+
 ot_status ot_instance_read(ot_instance *instance, const ot_parameter_rows *range, void *to) {
   int64_t count;
   const int64_t first = first_element(instance, range, &count);
-  transfer t = {.first = first, .to = to};
-  copy_elements(instance, range, &t, count);
+  const int64_t size = ot_dtype_bytes(ot_instance_copy_dtype(instance, range->copy));
+  if (!instance->exchange) {
+    collect(instance, range, first, count, to);
+    return OT_OK;
+  }
+  const int64_t word = sizeof(int64_t);
+  char *const words = (char *)ot_exchange_words(instance->exchange);
+  const int64_t most = ot_exchange_capacity(instance->exchange) * word / size;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t n = count - done < most ? count - done : most;
+    const int64_t num_words = (n * size + word - 1) / word;
+    memset(words, 0, (size_t)(num_words * word));
+    collect(instance, range, first + done, n, words);
+    OT_TRY(ot_exchange_merge(instance->exchange, num_words));
+    if (to) memcpy((char *)to + done * size, words, (size_t)(n * size));
+  }
   return OT_OK;
 }
+
+// ---- reads that rank 0 leads ----
+
+// What is announced: words of zeros dismiss.
+enum { READS, PARAMETER, COPY, FIRST_ROW, ROWS, ANNOUNCED_WORDS };
+
+static ot_status announce(ot_instance *instance, const ot_parameter_rows *range) {
+  int64_t *const words = ot_exchange_words(instance->exchange);
+  memset(words, 0, ANNOUNCED_WORDS * sizeof *words);
+  if (range) {
+    words[READS] = 1;
+    words[PARAMETER] = range->parameter;
+    words[COPY] = range->copy;
+    words[FIRST_ROW] = range->first_row;
+    words[ROWS] = range->rows;
+  }
+  return ot_exchange_merge(instance->exchange, ANNOUNCED_WORDS);
+}
+
+ot_status ot_instance_lead_read(ot_instance *instance, const ot_parameter_rows *range, void *to) {
+  if (instance->exchange) OT_TRY(announce(instance, range));
+  return ot_instance_read(instance, range, to);
+}
+
+ot_status ot_instance_dismiss(ot_instance *instance) {
+  return instance->exchange ? announce(instance, NULL) : OT_OK;
+}
+
+ot_status ot_instance_serve(ot_instance *instance) {
+  while (instance->exchange) {
+    OT_TRY(announce(instance, NULL));
+    const int64_t *const words = ot_exchange_words(instance->exchange);
+    if (!words[READS]) break;
+    const ot_parameter_rows range = {.parameter = (int)words[PARAMETER],
+                                     .copy = (ot_parameter_copy)words[COPY],
+                                     .first_row = words[FIRST_ROW],
+                                     .rows = words[ROWS]};
+    OT_TRY(ot_instance_read(instance, &range, NULL));
+  }
+  return OT_OK;
+}
+
+// ---- writing ----
 
 void ot_instance_write(ot_instance *instance, const ot_parameter_rows *range, const void *from) {
   int64_t count;

@@ -2,6 +2,7 @@
 // What an instance is made of. Private to instance.c and instance_parameters.c.
 #pragma once
 
+#include "train/exchange.h"
 #include "train/instance.h"
 
 struct ot_instance {
@@ -13,10 +14,8 @@ struct ot_instance {
   const ot_graph *whole;  // shape, or whole_graph where this rank has a part of each block
   ot_graph whole_graph;
   ot_schedule schedule;
-  const ot_bucket *buckets;  // [num_blocks]
-  bool counts_pieces;        // first of the ranks that hold the same piece of buckets
-  bool counts_buckets;       // first of the ranks that hold the same buckets whole
-  ot_comm *comm;             // null: one rank
-  char *staging;             // [STAGING_BYTES] and the workspace of its sum; null on one rank
+  bool counts_pieces;     // first of the ranks that hold the same piece of buckets
+  bool counts_buckets;    // first of the ranks that hold the same buckets whole
+  ot_exchange *exchange;  // null: one rank
   ot_executor *executor;
 };

@@ -25,8 +25,23 @@ typedef struct loop {
   double begin_s;  // clock when the first step of this process began
   int64_t begin_step;
   double trace_begin_s;
-  int64_t saved_step;  // newest checkpoint of this run, -1 before there is one
+  int64_t saved_step;     // newest checkpoint of this run, -1 before there is one
+  int64_t planned_bytes;  // of all ranks of this process
 } loop;
+
+// What a step was like on all ranks.
+typedef struct step_sums {
+  bool stop;  // one of them was asked to
+  ot_metrics_exposed exposed;
+  double bubble_fraction;
+} step_sums;
+
+static bool leads(const loop *l) { return ot_team_leads(l->request->team); }
+
+// `status` is that of the leader: nobody goes on unless it could do its part.
+static ot_status agree(loop *l, ot_status status) {
+  return ot_team_agree(l->request->team, status);
+}
 
 // ---- reports ----
 
@@ -42,9 +57,10 @@ static double mfu_of(const loop *l, const ot_step_report *report) {
              : NAN;
 }
 
-static int health_metrics(loop *l, ot_arena *arena, const ot_metric **metrics) {
+// The health of every layer, as further keys of the line of a step.
+static ot_status health_metrics(loop *l, ot_arena *arena, ot_metrics_step *line) {
   ot_health h;
-  ot_trainer_health(l->start.trainer, arena, &h);
+  OT_TRY(ot_trainer_health(l->start.trainer, arena, &h));
   const struct {
     const char *prefix;
     int count;
@@ -55,27 +71,19 @@ static int health_metrics(loop *l, ot_arena *arena, const ot_metric **metrics) {
                 {"max_attention_logit", h.num_blocks, h.max_logit}};
   ot_metric *const made =
       ot_arena_array(arena, 2 * (h.num_tensors + h.num_blocks) + 1, sizeof *made);
-  int count = 0;
   for (int g = 0; g < OT_COUNT(groups); g++) {
     for (int i = 0; i < groups[g].count; i++) {
-      made[count++] =
+      made[line->num_health++] =
           (ot_metric){ot_arena_format(arena, "%s/%s", groups[g].prefix, groups[g].values[i].name),
                       groups[g].values[i].value};
     }
   }
-  *metrics = made;
-  return count;
+  line->health = made;
+  return OT_OK;
 }
 
-static ot_status write_metrics(loop *l, const ot_step_report *report) {
-  const ot_run_log *const log = &l->run->log;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_metric *health = NULL;
-  const bool healthy = log->health_every > 0 && report->step % log->health_every == 0;
-  const int num_health = healthy ? health_metrics(l, &arena, &health) : 0;
-  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
-  const ot_metrics_step line = {
+static ot_metrics_step line_of(const loop *l, const ot_step_report *report, const step_sums *sums) {
+  return (ot_metrics_step){
       .step = report->step,
       .loss_nats = report->loss,
       .gradient_norm = report->gradient_norm,
@@ -85,21 +93,17 @@ static ot_status write_metrics(loop *l, const ot_step_report *report) {
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
       .mfu = mfu_of(l, report),
       .predicted_step_s = NAN,
-      // One rank communicates with nobody.
-      .exposed = {0, 0, 0, 0, 0},
-      .bubble_fraction = 0,
+      .exposed = sums->exposed,
+      .bubble_fraction = sums->bubble_fraction,
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
-      .memory_planned_bytes = schedule->bill.peak_bytes,
+      .memory_planned_bytes = l->planned_bytes,
       .noise_scale_tokens = NAN,
-      .num_health = num_health,
-      .health = health,
   };
-  ot_status status = ot_metrics_write_step(l->metrics, &line);
-  if (status == OT_OK && l->tensorboard) {
-    status = ot_tensorboard_write_step(l->tensorboard, &line);
-  }
-  ot_heap_release(&heap);
-  return status;
+}
+
+static ot_status write_metrics(loop *l, const ot_metrics_step *line) {
+  OT_TRY(ot_metrics_write_step(l->metrics, line));
+  return l->tensorboard ? ot_tensorboard_write_step(l->tensorboard, line) : OT_OK;
 }
 
 static void say_status(loop *l, const ot_step_report *report) {
@@ -124,20 +128,25 @@ static void say_status(loop *l, const ot_step_report *report) {
 
 // ---- validation and checkpoints ----
 
+static ot_status report_validation(loop *l, int64_t step, const char *name, double loss) {
+  OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
+  if (l->tensorboard) {
+    const ot_metric metric = {
+        name[0] ? ot_arena_format(l->arena, "validation/%s", name) : "validation/loss", loss};
+    OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
+  }
+  const ot_loop_event event = {
+      .kind = OT_LOOP_VALIDATION, .name = name, .step = step, .loss = loss};
+  l->request->sink(l->request->context, &event);
+  return OT_OK;
+}
+
 static ot_status validate(loop *l, int64_t step) {
   for (int i = 0; i < (int)l->run->data.num_validation; i++) {
     const char *const name = l->run->data.validation[i].name;
     double loss;
     OT_TRY(ot_trainer_validate(l->start.trainer, i, &loss));
-    OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
-    if (l->tensorboard) {
-      const ot_metric metric = {
-          name[0] ? ot_arena_format(l->arena, "validation/%s", name) : "validation/loss", loss};
-      OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
-    }
-    const ot_loop_event event = {
-        .kind = OT_LOOP_VALIDATION, .name = name, .step = step, .loss = loss};
-    l->request->sink(l->request->context, &event);
+    OT_TRY(agree(l, leads(l) ? report_validation(l, step, name, loss) : OT_OK));
   }
   return OT_OK;
 }
@@ -145,11 +154,16 @@ static ot_status validate(loop *l, int64_t step) {
 static ot_status save(loop *l) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
   if (step == l->saved_step) return OT_OK;
-  const char *const directory = ot_run_directory_checkpoints(l->start.directory);
-  OT_TRY(ot_metrics_sync(l->metrics));
-  OT_TRY(ot_trainer_save(l->start.trainer, ot_checkpoint_path(l->arena, directory, step)));
+  const char *directory = NULL, *path = NULL;
+  if (leads(l)) {
+    directory = ot_run_directory_checkpoints(l->start.directory);
+    path = ot_checkpoint_path(l->arena, directory, step);
+  }
+  OT_TRY(agree(l, leads(l) ? ot_metrics_sync(l->metrics) : OT_OK));
+  OT_TRY(ot_trainer_save(l->start.trainer, path));
   l->saved_step = step;
-  return ot_checkpoint_prune(l->arena, directory, l->run->checkpoint.keep);
+  const int64_t keep = l->run->checkpoint.keep;
+  return agree(l, leads(l) ? ot_checkpoint_prune(l->arena, directory, keep) : OT_OK);
 }
 
 // ---- traces ----
@@ -175,33 +189,70 @@ static ot_status write_trace(loop *l, double step_start_s) {
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-static ot_status step_once(loop *l) {
+// What one rank alone knows, of all.
+static ot_status sum_step(loop *l, step_sums *sums) {
+  double values[] = {ot_stop_signal_seen(), 0, 0, 0, 0, 0, 0};
+  OT_TRY(ot_team_sum(l->request->team, values, OT_COUNT(values)));
+  const double ranks = ot_team_size(l->request->team);
+  *sums = (step_sums){.stop = values[0] > 0,
+                      .exposed = {.tp_s = values[1] / ranks,
+                                  .cp_s = values[2] / ranks,
+                                  .ep_s = values[3] / ranks,
+                                  .pp_s = values[4] / ranks,
+                                  .dp_s = values[5] / ranks},
+                      .bubble_fraction = values[6] / ranks};
+  return OT_OK;
+}
+
+// Health is put together by all ranks; files and the status line are the leader's part.
+static ot_status report_step(loop *l, const ot_step_report *report, const step_sums *sums,
+                             ot_arena *arena) {
+  const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
+  ot_metrics_step line = line_of(l, report, sums);
+  if (is_due(report->step, l->run->log.health_every)) OT_TRY(health_metrics(l, arena, &line));
+  OT_TRY(agree(l, leads(l) ? write_metrics(l, &line) : OT_OK));
+  if (leads(l) && (last || is_due(report->step, l->run->log.every))) say_status(l, report);
+  return OT_OK;
+}
+
+static ot_status report(loop *l, const ot_step_report *step, const step_sums *sums) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = report_step(l, step, sums, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static ot_status step_once(loop *l, bool *stop) {
   const int64_t next = ot_trainer_position(l->start.trainer).step + 1;
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   const bool traced = traces(l, next);
-  ot_step_report report;
+  ot_step_report step;
+  step_sums sums;
   ot_trainer_set_trace(l->start.trainer, traced);
   const double step_start_s = ot_device_now_s();
-  OT_TRY(ot_trainer_step(l->start.trainer, &report));
-  if (traced) OT_TRY(write_trace(l, step_start_s));
-  OT_TRY(write_metrics(l, &report));
-  const bool last = report.step == total;
-  if (last || is_due(report.step, l->run->log.every)) say_status(l, &report);
-  if (last || is_due(report.step, l->run->data.validation_every)) {
-    OT_TRY(validate(l, report.step));
+  OT_TRY(ot_trainer_step(l->start.trainer, &step));
+  OT_TRY(sum_step(l, &sums));
+  if (traced) OT_TRY(agree(l, leads(l) ? write_trace(l, step_start_s) : OT_OK));
+  OT_TRY(report(l, &step, &sums));
+  const bool last = step.step == total;
+  if (last || is_due(step.step, l->run->data.validation_every)) {
+    OT_TRY(validate(l, step.step));
   }
-  if (last || is_due(report.step, l->run->checkpoint.every)) OT_TRY(save(l));
+  if (last || is_due(step.step, l->run->checkpoint.every)) OT_TRY(save(l));
+  *stop = sums.stop;
   return OT_OK;
 }
 
 static ot_status run_steps(loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
+  bool stop = false;
   l->begin_s = ot_device_now_s();
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
   while (ot_trainer_position(l->start.trainer).step < total) {
-    OT_TRY(step_once(l));
-    if (!ot_stop_signal_seen()) continue;
+    OT_TRY(step_once(l, &stop));
+    if (!stop) continue;
     if (ot_trainer_position(l->start.trainer).step == total) break;
     OT_TRY(save(l));
     return ot_fail(OT_STOPPED,
@@ -209,7 +260,7 @@ static ot_status run_steps(loop *l) {
                    "to go on",
                    ot_trainer_position(l->start.trainer).step);
   }
-  return l->trace ? ot_trace_finish(l->trace) : OT_OK;
+  return agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
 }
 
 static ot_status open_logs(loop *l) {
@@ -220,11 +271,27 @@ static ot_status open_logs(loop *l) {
                                &l->tensorboard);
 }
 
+// The resident memory of a process is that of all its ranks, so the plan of all is put beside it.
+static ot_status sum_planned(loop *l) {
+  ot_team *const team = l->request->team;
+  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  const int size = ot_team_size(team);
+  int64_t *const process = ot_arena_array(l->arena, size, sizeof *process);
+  int64_t *const planned = ot_arena_array(l->arena, size, sizeof *planned);
+  OT_TRY(ot_team_collect(team, ot_team_process(team), process));
+  OT_TRY(ot_team_collect(team, schedule->bill.peak_bytes, planned));
+  for (int i = 0; i < size; i++) {
+    if (process[i] == process[ot_team_rank(team)]) l->planned_bytes += planned[i];
+  }
+  return OT_OK;
+}
+
 static ot_status run_loop(loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
   l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
-  OT_TRY(open_logs(l));
+  OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
+  OT_TRY(sum_planned(l));
   ot_stop_signal_install();
   return run_steps(l);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole run: its directory and lock, resuming, steps, metrics, validation, checkpoints, signals.
-// Everything it has to say goes to a sink; it prints nothing.
+// Everything it has to say goes to a sink; it prints nothing. Every rank runs the loop; the leader
+// of the team alone touches the run directory and speaks.
 #pragma once
 
 #include "train/status_line.h"
@@ -34,13 +35,21 @@ typedef struct ot_loop_request {
   const char *trace_path;        // Chrome trace of the steps below, or null
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
   double peak_flops;             // of the machine for MFU; 0 = not known
+  ot_team *team;                 // null: one rank
   ot_loop_sink sink;
   void *context;
 } ot_loop_request;
 
-// Trains to the end, or until asked to stop: then OT_STOPPED after a complete checkpoint. Blocks.
+// Trains to the end, or until one rank is asked to stop: then OT_STOPPED after a complete
+// checkpoint. Collective over the world. Blocks.
 ot_status ot_loop_run(const ot_loop_request *request);
 
+// The ranks that a dry run plans for.
+typedef struct ot_dry_run {
+  const ot_mesh *mesh;
+  int local_ranks;  // of them on this machine
+} ot_dry_run;
+
 // Says what a run would take (bill of memory, sizes, data), as notes; trains nothing, writes
-// nothing.
-ot_status ot_loop_dry_run(const ot_loop_request *request);
+// nothing. For one rank to call.
+ot_status ot_loop_dry_run(const ot_loop_request *request, const ot_dry_run *how);

@@ -13,12 +13,29 @@
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
   char text[4096];
+  if (!ot_team_leads(request->team)) return;
   va_list arguments;
   va_start(arguments, format);
   ot_text_format_list(text, sizeof text, format, arguments);
   va_end(arguments);
   const ot_loop_event event = {.kind = OT_LOOP_NOTE, .text = text};
   request->sink(request->context, &event);
+}
+
+const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena) {
+  static const ot_axis axes[] = {OT_AXIS_PP, OT_AXIS_DP_REPLICATE, OT_AXIS_DP_SHARD, OT_AXIS_CP,
+                                 OT_AXIS_TP, OT_AXIS_EP,           OT_AXIS_ETP};
+  ot_text_builder text = {.arena = arena};
+  ot_text_appendf(&text, "%d ranks (", mesh->ranks);
+  const char *separator = "";
+  for (int i = 0; i < OT_COUNT(axes); i++) {
+    const int degree = mesh->degree[axes[i]];
+    if (degree == 1) continue;
+    ot_text_appendf(&text, "%s%s %d", separator, ot_axis_name(axes[i]), degree);
+    separator = " x ";
+  }
+  ot_text_appendf(&text, ")");
+  return ot_text_builder_text(&text);
 }
 
 // ---- where to go on from ----
@@ -91,22 +108,57 @@ static ot_status write_config(const ot_loop_request *request, const ot_loop_star
                          text.length);
 }
 
-static void say_start(const ot_loop_request *request, const ot_loop_start *start) {
+static void say_start(const ot_loop_request *request, const ot_loop_start *start, ot_arena *arena) {
   const ot_run *const run = request->run;
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(start->trainer));
-  ot_loop_note(request, "%s: %ld parameters, %s, %d threads, %.4g GB planned",
-               run->model.model_type, ot_model_parameters(&run->model),
-               ot_dtype_name(run->precision.compute), schedule->threads,
-               (double)schedule->bill.peak_bytes * 1e-9);
+  const bool many = schedule->ranks > 1;
+  ot_loop_note(
+      request, "%s: %ld parameters, %s%s%s, %d threads%s, %.4g GB planned%s", run->model.model_type,
+      ot_model_parameters(&run->model), ot_dtype_name(run->precision.compute), many ? ", " : "",
+      many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,
+      many ? " each" : "", (double)schedule->bill.peak_bytes * 1e-9, many ? " on rank 0" : "");
+}
+
+// What one rank does for all before there is a trainer. `path` is left empty for a new run.
+static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
+                                ot_loop_start *start, char *path) {
+  const char *found = NULL;
+  OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
+  OT_TRY(find_state(request, start, arena, &found));
+  if (!found) return OT_OK;
+  OT_CHECK(ot_text_length(found) < OT_TEAM_TEXT, OT_ENVIRONMENT, "a path is too long (%s)", found);
+  ot_text_format(path, OT_TEAM_TEXT, "%s", found);
+  return compare_settings(request, found, arena);
+}
+
+// Ranks that read other settings, or think of another world, must not begin.
+static ot_status check_same_run(const ot_loop_request *request, ot_arena *arena) {
+  uint64_t hash = ot_run_hash(request->run, arena);
+  if (ot_team_mesh(request->team)) {
+    const uint64_t shape = ot_mesh_hash(ot_team_mesh(request->team));
+    hash = ot_hash_bytes(hash, &shape, sizeof shape);
+  }
+  return ot_team_check_equal(request->team, hash, "the settings of the run");
+}
+
+static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start,
+                            char *path) {
+  ot_team *const team = request->team;
+  OT_TRY(check_same_run(request, arena));
+  const bool leads = ot_team_leads(team);
+  OT_TRY(ot_team_agree(team, leads ? open_directory(request, arena, start, path) : OT_OK));
+  OT_TRY(ot_team_share(team, path));
+  double here = start->resumed_here;
+  OT_TRY(ot_team_sum(team, &here, 1));
+  start->resumed_here = here > 0;
+  return OT_OK;
 }
 
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
-  const char *path = NULL;
-  OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
-  OT_TRY(find_state(request, start, arena, &path));
-  if (path) OT_TRY(compare_settings(request, path, arena));
-  OT_TRY(ot_trainer_create(request->run, request->settings, &start->trainer));
-  if (path) OT_TRY(ot_trainer_resume(start->trainer, path));
+  char path[OT_TEAM_TEXT] = "";
+  OT_TRY(find_start(request, arena, start, path));
+  OT_TRY(ot_trainer_create(request->run, request->settings, request->team, &start->trainer));
+  if (path[0] != '\0') OT_TRY(ot_trainer_resume(start->trainer, path));
   const ot_position position = ot_trainer_position(start->trainer);
   start->finished = position.step >= ot_trainer_total_steps(start->trainer);
   if (start->finished) {
@@ -114,15 +166,19 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
                  position.step, position.tokens);
     return OT_OK;
   }
-  say_start(request, start);
-  if (path) ot_loop_note(request, "going on from %s", path);
-  return write_config(request, start, arena);
+  say_start(request, start, arena);
+  if (path[0] != '\0') ot_loop_note(request, "going on from %s", path);
+  const bool leads = ot_team_leads(request->team);
+  return ot_team_agree(request->team, leads ? write_config(request, start, arena) : OT_OK);
 }
 
 static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   const char *text = NULL;
   if (!request->show_batch) return OT_OK;
-  OT_TRY(ot_trainer_show_batch(start->trainer, arena, &text));
+  ot_status status = OT_OK;
+  if (ot_team_leads(request->team)) status = ot_trainer_show_batch(start->trainer, arena, &text);
+  OT_TRY(ot_team_agree(request->team, status));
+  if (!text) return OT_OK;
   const ot_loop_event event = {.kind = OT_LOOP_NOTE, .text = text};
   request->sink(request->context, &event);
   return OT_OK;

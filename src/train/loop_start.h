@@ -7,7 +7,7 @@
 #include "train/run_directory.h"
 
 typedef struct ot_loop_start {
-  ot_run_directory *directory;
+  ot_run_directory *directory;  // of the leader; null on other ranks
   ot_trainer *trainer;
   bool finished;      // all steps were done before: there is nothing to do
   bool resumed_here;  // the state is that of a checkpoint in this directory
@@ -16,5 +16,9 @@ typedef struct ot_loop_start {
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);
 void ot_loop_start_close(ot_loop_start *start);
 
+// "8 ranks (pp 2 x dp_shard 2 x tp 2)", in `arena`.
+const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);
+
+// A sentence for the user, from the leader.
 void ot_loop_note(const ot_loop_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

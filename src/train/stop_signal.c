@@ -3,9 +3,10 @@
 #include "train/stop_signal.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
-static volatile sig_atomic_t seen;
+static atomic_int seen;  // lock-free, so a handler may write what ranks in other threads read
 
 static void handle(int number) {
   if (number == SIGINT && seen) {

@@ -7,6 +7,7 @@
 
 #include "base/math.h"
 #include "base/text.h"
+#include "train/disk.h"
 #include "train/feed.h"
 #include "train/learning_rate.h"
 #include "train/model_files.h"
@@ -14,23 +15,57 @@
 struct ot_trainer {
   const ot_run *run;
   const ot_node *settings;
+  ot_team *team;  // null: one rank
   ot_instance *instance;
   ot_feed *feed;
-  ot_rows rows;  // of one micro-batch
+  ot_rows rows;  // of one micro-batch, whole sequences
+  ot_rows part;  // this rank's pieces of them, with cp > 1
   ot_position position;
   int64_t total_steps;
 };
 
 // ---- create ----
 
-static ot_status add_count(int64_t global_batch, const ot_run *run, int *counts, int capacity,
-                           int *num) {
-  const int count = (int)(global_batch / run->batch.micro_batch_size);
-  for (int i = 0; i < *num; i++) {
+// Sequences that all ranks take in one micro-batch.
+static int64_t round_of(const ot_run *run, const ot_mesh *mesh) {
+  const int replicas = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
+  const int shards = mesh ? mesh->degree[OT_AXIS_DP_SHARD] : 1;
+  return run->batch.micro_batch_size * replicas * shards;
+}
+
+// Adds the number of micro-batches of a step to `request` unless it is there.
+static ot_status add_count(ot_instance_request *request, const ot_run *run, int64_t global_batch,
+                           int *counts) {
+  const int64_t round = round_of(run, request->mesh);
+  const int count = (int)(global_batch / round);
+  OT_CHECK(global_batch % round == 0, OT_USAGE,
+           "batch: global_batch_size=%lld is not a multiple of micro_batch_size x dp = %lld",
+           (long long)global_batch, (long long)round);
+  for (int i = 0; i < request->num_micro_batches; i++) {
     if (counts[i] == count) return OT_OK;
   }
-  OT_CHECK(*num < capacity, OT_USAGE, "batch.ramp: more than %d different batch sizes", capacity);
-  counts[(*num)++] = count;
+  counts[request->num_micro_batches++] = count;
+  return OT_OK;
+}
+
+static ot_status count_micro_batches(const ot_run *run, ot_arena *arena,
+                                     ot_instance_request *request) {
+  int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
+  request->micro_batches = counts;
+  OT_TRY(add_count(request, run, run->batch.global_batch_size, counts));
+  for (int64_t i = 0; i < run->batch.num_ramp; i++) {
+    OT_TRY(add_count(request, run, run->batch.ramp[i].global_batch_size, counts));
+  }
+  return OT_OK;
+}
+
+static ot_status read_order(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
+  enum { ORDER_BYTES_MAX = 1 << 26 };
+  if (!run->parallel.order_csv || run->parallel.order_csv[0] == '\0') return OT_OK;
+  char *text = NULL;
+  int64_t bytes = 0;
+  OT_TRY(ot_disk_read(arena, run->parallel.order_csv, ORDER_BYTES_MAX, &text, &bytes));
+  request->order_csv = text;
   return OT_OK;
 }
 
@@ -64,15 +99,8 @@ static ot_status check_supported(const ot_run *run) {
   return check_precision(&run->precision);
 }
 
-ot_status ot_trainer_request(const ot_run *run, int *micro_batches, int capacity,
-                             ot_instance_request *request) {
-  int num = 0;
+ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
   OT_TRY(check_supported(run));
-  OT_TRY(add_count(run->batch.global_batch_size, run, micro_batches, capacity, &num));
-  for (int64_t i = 0; i < run->batch.num_ramp; i++) {
-    const int64_t size = run->batch.ramp[i].global_batch_size;
-    OT_TRY(add_count(size, run, micro_batches, capacity, &num));
-  }
   const bool validates = run->data.num_validation > 0;
   *request = (ot_instance_request){
       .model = &run->model,
@@ -84,42 +112,71 @@ ot_status ot_trainer_request(const ot_run *run, int *micro_batches, int capacity
       .storage = run->precision.params,
       .threads = run->threads,
       .seed = (uint64_t)run->seed,
-      .micro_batches = micro_batches,
-      .num_micro_batches = num,
+      .mesh = request->mesh,
+      .rank = request->rank,
+      .comm = request->comm,
   };
-  return OT_OK;
+  OT_TRY(count_micro_batches(run, arena, request));
+  return read_order(run, arena, request);
 }
 
-static ot_status create(ot_trainer *trainer) {
-  enum { MAX_COUNTS = 64 };
+static ot_status open_data(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
-  int counts[MAX_COUNTS];
-  ot_instance_request request;
+  const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
+  const int cp = ot_team_degree(trainer->team, OT_AXIS_CP);
   OT_TRY(ot_run_check_training(run));
-  OT_TRY(ot_trainer_request(run, counts, MAX_COUNTS, &request));
   OT_TRY(ot_feed_create(run, &trainer->feed));
-  OT_TRY(ot_rows_create(run->batch.micro_batch_size, run->data.sequence_length, &trainer->rows));
-  OT_TRY(ot_instance_create(&request, &trainer->instance));
-  trainer->total_steps = ot_run_total_steps(run);
-  if (ot_text_equal(run->init, "random")) {
-    return ot_instance_initialize(trainer->instance, (uint64_t)run->seed);
-  }
+  OT_TRY(ot_rows_create(B, T, &trainer->rows));
+  return cp > 1 ? ot_rows_create(B, T / cp, &trainer->part) : OT_OK;
+}
+
+static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
+  ot_team *const team = trainer->team;
+  ot_instance_request request = {
+      .mesh = ot_team_mesh(team), .rank = ot_team_rank(team), .comm = ot_team_comm(team)};
+  OT_TRY(ot_team_agree(team, ot_trainer_request(trainer->run, arena, &request)));
+  if (request.threads == 0) request.threads = ot_team_threads(team);
+  return ot_instance_create(&request, &trainer->instance);
+}
+
+static ot_status load_weights(ot_trainer *trainer) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_model_files files;
-  ot_status status = ot_model_files_open(run->init, &arena, &files);
+  ot_status status = ot_model_files_open(trainer->run->init, &arena, &files);
   if (status == OT_OK) status = ot_instance_load_weights(trainer->instance, files.path);
   ot_heap_release(&heap);
   return status;
 }
 
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_trainer **out) {
-  *out = calloc(1, sizeof **out);
-  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory");
-  (*out)->run = run;
-  (*out)->settings = settings;
-  const ot_status status = create(*out);
-  if (status != OT_OK) ot_trainer_destroy(out);
+static ot_status set_weights(ot_trainer *trainer) {
+  const ot_run *const run = trainer->run;
+  if (!ot_text_equal(run->init, "random")) return load_weights(trainer);
+  return ot_instance_initialize(trainer->instance, (uint64_t)run->seed);
+}
+
+static ot_status create(ot_trainer *trainer) {
+  OT_TRY(ot_team_agree(trainer->team, open_data(trainer)));
+  OT_TRY(ot_team_check_equal(trainer->team, ot_feed_hash(trainer->feed), "the training data"));
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status taken = take_memory(trainer, &arena);
+  ot_heap_release(&heap);
+  OT_TRY(taken);
+  trainer->total_steps = ot_run_total_steps(trainer->run);
+  return ot_team_agree(trainer->team, set_weights(trainer));
+}
+
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
+                            ot_trainer **out) {
+  ot_trainer *trainer = calloc(1, sizeof *trainer);
+  OT_TRY(ot_team_agree(team, trainer ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  trainer->run = run;
+  trainer->settings = settings;
+  trainer->team = team;
+  const ot_status status = create(trainer);
+  if (status != OT_OK) ot_trainer_destroy(&trainer);
+  *out = trainer;
   return status;
 }
 
@@ -128,31 +185,41 @@ void ot_trainer_destroy(ot_trainer **trainer) {
   ot_instance_destroy(&(*trainer)->instance);
   ot_feed_destroy(&(*trainer)->feed);
   ot_rows_release(&(*trainer)->rows);
+  ot_rows_release(&(*trainer)->part);
   free(*trainer);
   *trainer = NULL;
 }
 
 // ---- step ----
 
-static void load_rows(ot_trainer *trainer, ot_mode mode, int micro_batch) {
-  const ot_rows *const rows = &trainer->rows;
+// Loads what this rank trains on of trainer->rows; returns the number of its unmasked targets.
+static int64_t load_rows(ot_trainer *trainer, ot_mode mode, int micro_batch) {
   ot_instance *const instance = trainer->instance;
+  const ot_rows *rows = &trainer->rows;
+  const ot_rows_piece piece = {.size = ot_team_degree(trainer->team, OT_AXIS_CP),
+                               .index = ot_team_index(trainer->team, OT_AXIS_CP),
+                               .context = ot_instance_shape(instance)->request.split.context};
+  if (piece.size > 1) {
+    ot_rows_cut(rows, &piece, &trainer->part);
+    rows = &trainer->part;
+  }
   ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, rows->tokens);
   ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, rows->targets);
   ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, rows->positions);
   ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, rows->doc_starts);
   ot_instance_load_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
+  return rows->num_targets;
 }
 
-// Loads the samples of one step; the number of unmasked targets among them in `targets`.
+// Loads this rank's samples of one step; the number of unmasked targets among them in `targets`.
 static ot_status load_step(ot_trainer *trainer, int micro_batches, int64_t *targets) {
   const int64_t B = trainer->run->batch.micro_batch_size;
+  const int dp = ot_team_data_degree(trainer->team), d = ot_team_data_index(trainer->team);
   *targets = 0;
   for (int m = 0; m < micro_batches; m++) {
-    const int64_t first = trainer->position.next_sample + m * B;
+    const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(ot_feed_train(trainer->feed, first, &trainer->rows));
-    *targets += trainer->rows.num_targets;
-    load_rows(trainer, OT_MODE_TRAIN, m);
+    *targets += load_rows(trainer, OT_MODE_TRAIN, m);
   }
   return OT_OK;
 }
@@ -185,9 +252,9 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_position *const position = &trainer->position;
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
-  const int micro_batches = (int)(global / run->batch.micro_batch_size);
+  const int micro_batches = (int)(global / round_of(run, ot_team_mesh(trainer->team)));
   int64_t targets;
-  OT_TRY(load_step(trainer, micro_batches, &targets));
+  OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
   const double rate = set_scalars(trainer, targets);
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
 
@@ -208,39 +275,65 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .model_flops = ot_order_flops(
           schedule, ot_schedule_find_order(schedule, OT_ORDER_STEP, micro_batches), true),
   };
-  return check_finite(report);
+  return ot_team_agree(trainer->team, check_finite(report));
 }
 
 // ---- validation ----
 
-ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
+// The rank that has the head's loss of its rows; those of tp have the same.
+static bool has_loss(const ot_trainer *trainer) {
+  const int head = ot_instance_shape(trainer->instance)->num_blocks - 1;
+  return ot_team_index(trainer->team, OT_AXIS_TP) == 0 &&
+         ot_instance_held(trainer->instance, head, OT_COPY_WEIGHT).count > 0;
+}
+
+// Micro-batch `first` of a set and the ones that other ranks take beside it: sums of this rank.
+static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *sums) {
   const ot_executor *const executor = ot_instance_executor(trainer->instance);
+  const int64_t mine = first + ot_team_data_index(trainer->team) * trainer->rows.B;
+  OT_TRY(
+      ot_team_agree(trainer->team, ot_feed_validation(trainer->feed, set, mine, &trainer->rows)));
+  load_rows(trainer, OT_MODE_EVALUATE, 0);
+  OT_TRY(ot_instance_run(trainer->instance, OT_MODE_EVALUATE, 0));
+  if (!has_loss(trainer)) return OT_OK;
+  sums[0] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
+  sums[1] += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
+  return OT_OK;
+}
+
+ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss) {
   const int64_t rows = ot_feed_validation_rows(trainer->feed, set);
-  double nats = 0, tokens = 0;
-  for (int64_t first = 0; first < rows; first += trainer->run->batch.micro_batch_size) {
-    OT_TRY(ot_feed_validation(trainer->feed, set, first, &trainer->rows));
-    load_rows(trainer, OT_MODE_EVALUATE, 0);
-    OT_TRY(ot_instance_run(trainer->instance, OT_MODE_EVALUATE, 0));
-    nats += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
-    tokens += ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
+  const int64_t round = round_of(trainer->run, ot_team_mesh(trainer->team));
+  double sums[2] = {0, 0};  // nats, targets
+  for (int64_t first = 0; first < rows; first += round) {
+    OT_TRY(evaluate(trainer, set, first, sums));
   }
-  *loss = tokens > 0 ? nats / tokens : NAN;
+  OT_TRY(ot_team_sum(trainer->team, sums, 2));
+  *loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
   return OT_OK;
 }
 
 // ---- state ----
 
+static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
+  return (ot_state_request){.path = path,
+                            .run = trainer->run,
+                            .settings = trainer->settings,
+                            .tokenizer = ot_feed_tokenizer(trainer->feed),
+                            .position = trainer->position,
+                            .team = trainer->team};
+}
+
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
-  const ot_state_request request = {.path = path,
-                                    .run = trainer->run,
-                                    .settings = trainer->settings,
-                                    .tokenizer = ot_feed_tokenizer(trainer->feed),
-                                    .position = trainer->position};
+  const ot_state_request request = state_of(trainer, path);
   return ot_training_state_save(trainer->instance, &request);
 }
 
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
-  return ot_training_state_load(trainer->instance, trainer->run, path, &trainer->position);
+  ot_state_request request = state_of(trainer, path);
+  OT_TRY(ot_training_state_load(trainer->instance, &request));
+  trainer->position = request.position;
+  return OT_OK;
 }
 
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
@@ -257,50 +350,8 @@ const ot_timeline *ot_trainer_timeline(const ot_trainer *trainer) {
   return ot_executor_timeline(ot_instance_executor(trainer->instance));
 }
 
-// ---- health ----
-
-static void read_region(const ot_trainer *trainer, const char *name, double *to, int64_t count) {
-  const ot_region *const region = ot_schedule_region(ot_instance_schedule(trainer->instance), name);
-  ot_executor_read(ot_instance_executor(trainer->instance), region->offset, to, count * 8);
-}
-
-static double ratio_of(double squares, double of_squares) {
-  return of_squares > 0 ? sqrt(squares / of_squares) : 0;
-}
-
-void ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health) {
-  const ot_graph *const graph = ot_instance_shape(trainer->instance);
-  const int parts = ot_instance_schedule(trainer->instance)->num_parts;
-  const int blocks = graph->num_blocks;
-  double *const squares = ot_arena_array(arena, parts, sizeof *squares);
-  double *const updates = ot_arena_array(arena, 2 * parts, sizeof *updates);
-  double *const maxima = ot_arena_array(arena, blocks * OT_BLOCK_STATISTICS, sizeof *maxima);
-  read_region(trainer, "squares", squares, parts);
-  read_region(trainer, "updates", updates, 2 * parts);
-  read_region(trainer, "statistics", maxima, (int64_t)blocks * OT_BLOCK_STATISTICS);
-  *health = (ot_health){
-      .num_tensors = parts,
-      .gradient_norm = ot_arena_array(arena, parts, sizeof(ot_health_value)),
-      .update_ratio = ot_arena_array(arena, parts, sizeof(ot_health_value)),
-      .num_blocks = blocks,
-      .max_activation = ot_arena_array(arena, blocks, sizeof(ot_health_value)),
-      .max_logit = ot_arena_array(arena, blocks, sizeof(ot_health_value)),
-  };
-  int part = 0;
-  for (int i = 0; i < graph->num_parameters; i++) {
-    for (int k = 0; k < graph->parameters[i].num_parts; k++, part++) {
-      const char *const name = graph->parameters[i].parts[k].hf_name;
-      health->gradient_norm[part] = (ot_health_value){name, sqrt(squares[part])};
-      health->update_ratio[part] =
-          (ot_health_value){name, ratio_of(updates[2 * part], updates[2 * part + 1])};
-    }
-  }
-  for (int i = 0; i < blocks; i++) {
-    const double *const m = maxima + (int64_t)i * OT_BLOCK_STATISTICS;
-    const char *const name = graph->blocks[i].name;
-    health->max_activation[i] = (ot_health_value){name, m[OT_STATISTIC_MAX_ACTIVATION]};
-    health->max_logit[i] = (ot_health_value){name, m[OT_STATISTIC_MAX_LOGIT]};
-  }
+ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health) {
+  return ot_health_read(trainer->instance, ot_team_comm(trainer->team), arena, health);
 }
 
 ot_status ot_trainer_show_batch(ot_trainer *trainer, ot_arena *arena, const char **text) {

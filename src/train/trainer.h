@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training run in memory: data, model, optimizer state, position. Steps are taken one by one by
-// whoever drives it (train/loop.c, tests, audits).
+// One training run in memory, on one of its ranks: data, model, optimizer state, position. Steps
+// are taken one by one by whoever drives it (train/loop.c, tests, audits). What follows is
+// collective over the world but for the questions (position, total_steps, instance, timeline,
+// show_batch), and fails on all ranks or on none.
 #pragma once
 
+#include "train/health.h"
 #include "train/training_state.h"
 
 typedef struct ot_trainer ot_trainer;
@@ -18,31 +21,16 @@ typedef struct ot_step_report {
   double model_flops;   // of the step (recompute not counted)
 } ot_step_report;
 
-// One value of one tensor, layer or head for the health metrics.
-typedef struct ot_health_value {
-  const char *name;  // HF tensor name, or name of the block
-  double value;
-} ot_health_value;
-
-// Per-layer health of the last step.
-typedef struct ot_health {
-  int num_tensors;
-  ot_health_value *gradient_norm;  // [num_tensors] norm of each part's gradient
-  ot_health_value *update_ratio;   // [num_tensors] |update| / |weight|
-  int num_blocks;
-  ot_health_value *max_activation;  // [num_blocks] largest |x| that left the block
-  ot_health_value *max_logit;       // [num_blocks] largest scaled attention logit, 0 outside layers
-} ot_health;
-
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or
-// from run->init). Keeps `run` and `settings` until destroy.
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_trainer **out);
+// from run->init). Keeps `run`, `settings` and `team` (null: one rank) until destroy.
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
+                            ot_trainer **out);
 void ot_trainer_destroy(ot_trainer **trainer);
 
-// The requests that a run's memory follows from; for a dry run and `orthant schedule`.
-// `micro_batches` [*num, at most capacity] receives the accumulation counts of the batch ramp.
-ot_status ot_trainer_request(const ot_run *run, int *micro_batches, int capacity,
-                             ot_instance_request *request);
+// The request that the memory of a rank follows from; for a dry run and `orthant schedule`, too.
+// mesh, rank and comm of `request` say which rank, and are kept; the rest is filled in, lists in
+// `arena`.
+ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request);
 
 // Takes one step. OT_NUMERIC, naming the step, when loss or gradient norm is not finite.
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report);
@@ -60,8 +48,8 @@ ot_position ot_trainer_position(const ot_trainer *trainer);
 int64_t ot_trainer_total_steps(const ot_trainer *trainer);
 const ot_instance *ot_trainer_instance(const ot_trainer *trainer);
 
-// Arrays live in `arena`.
-void ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);
+// Of the last step; arrays live in `arena`.
+ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);
 
 // Timeline of the last step; null unless tracing was on.
 void ot_trainer_set_trace(ot_trainer *trainer, bool on);

@@ -58,18 +58,19 @@ static const char *json_text(ot_arena *arena, const ot_node *node) {
 }
 
 static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena) {
-  const ot_run_parallel *const p = &request->run->parallel;
+  const ot_team *const team = request->team;
+  const int vpp = request->run->parallel.vpp;
   return (ot_manifest){
       .step = request->position.step,
       .config = json_text(arena, request->settings),
-      .mesh = {.pp = p->pp,
-               .vpp = p->vpp,
-               .dp_replicate = p->dp_replicate,
-               .dp_shard = 1,
-               .cp = p->cp,
-               .ep = p->ep,
-               .tp = p->tp,
-               .ranks = 1},
+      .mesh = {.pp = ot_team_degree(team, OT_AXIS_PP),
+               .vpp = vpp > 1 ? vpp : 1,
+               .dp_replicate = ot_team_degree(team, OT_AXIS_DP_REPLICATE),
+               .dp_shard = ot_team_degree(team, OT_AXIS_DP_SHARD),
+               .cp = ot_team_degree(team, OT_AXIS_CP),
+               .ep = ot_team_degree(team, OT_AXIS_EP),
+               .tp = ot_team_degree(team, OT_AXIS_TP),
+               .ranks = ot_team_size(team)},
       .next_sample = request->position.next_sample,
       .tokens = request->position.tokens,
   };
@@ -105,20 +106,28 @@ static ot_status save(state_view *v, const ot_state_request *request) {
   return ot_checkpoint_write(request->path, &content);
 }
 
-ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request) {
+static ot_status lead(ot_instance *instance, const ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
   ot_status status = view(instance, request->run, &arena, &v);
   if (status == OT_OK) status = save(&v, request);
   ot_heap_release(&heap);
+  if (status == OT_OK) return ot_instance_dismiss(instance);
+  (void)ot_instance_dismiss(instance);
   return status;
+}
+
+ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request) {
+  const ot_status status =
+      ot_team_leads(request->team) ? lead(instance, request) : ot_instance_serve(instance);
+  return ot_team_agree(request->team, status);
 }
 
 // ---- load ----
 
-static ot_status load(state_view *v, const char *path, ot_checkpoint *checkpoint,
-                      ot_position *position) {
+static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request *request) {
+  const char *const path = request->path;
   const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
   OT_CHECK(manifest, OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run", path);
   OT_CHECK(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT,
@@ -134,21 +143,22 @@ static ot_status load(state_view *v, const char *path, ot_checkpoint *checkpoint
     OT_TRY(ot_weights_restore(v->arena, &state, checkpoint));
   }
   OT_TRY(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER));
-  *position = (ot_position){
+  request->position = (ot_position){
       .step = manifest->step, .next_sample = manifest->next_sample, .tokens = manifest->tokens};
   return OT_OK;
 }
 
-ot_status ot_training_state_load(ot_instance *instance, const ot_run *run, const char *path,
-                                 ot_position *position) {
+ot_status ot_training_state_load(ot_instance *instance, ot_state_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   state_view v;
   ot_checkpoint *checkpoint = NULL;
-  ot_status status = view(instance, run, &arena, &v);
-  if (status == OT_OK) status = ot_checkpoint_create(path, true, &checkpoint);
-  if (status == OT_OK) status = load(&v, path, checkpoint, position);
+  ot_status status = view(instance, request->run, &arena, &v);
+  // One rank reads the files once more for their hashes.
+  const bool verify = ot_team_leads(request->team);
+  if (status == OT_OK) status = ot_checkpoint_create(request->path, verify, &checkpoint);
+  if (status == OT_OK) status = load(&v, checkpoint, request);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
-  return status;
+  return ot_team_agree(request->team, status);
 }

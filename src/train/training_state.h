@@ -6,6 +6,7 @@
 #include "base/tree.h"
 #include "train/checkpoint.h"
 #include "train/instance.h"
+#include "train/team.h"
 #include "train/tokenizer.h"
 
 // Where a run stands between two steps.
@@ -21,12 +22,14 @@ typedef struct ot_state_request {
   const ot_node *settings;        // resolved configuration (ot_config_load)
   const ot_tokenizer *tokenizer;  // or null
   ot_position position;
+  ot_team *team;  // null: one rank
 } ot_state_request;
 
-// Saves. Blocks until the checkpoint is complete.
+// Saves; the leader of the team writes. Collective over the world. Blocks until the checkpoint is
+// complete.
 ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request);
 
-// Reads the checkpoint at `path` into `instance`, moments and master weights included; every tensor
-// is accounted for. `run` says which tensors have which state.
-ot_status ot_training_state_load(ot_instance *instance, const ot_run *run, const char *path,
-                                 ot_position *position);
+// Reads the checkpoint at `request->path` into `instance`, moments and master weights included;
+// every tensor is accounted for. request->run says which tensors have which state, its position
+// receives that of the checkpoint. Any mesh reads what any other saved. Collective over the world.
+ot_status ot_training_state_load(ot_instance *instance, ot_state_request *request);

@@ -10,7 +10,7 @@ typedef struct instance_copy {
 static ot_status read_copy(void *context, const ot_weight_piece *rows, void *to) {
   const instance_copy *const c = context;
   const ot_parameter_rows range = {rows->parameter, c->copy, rows->first_row, rows->rows};
-  return ot_instance_read(c->instance, &range, to);
+  return ot_instance_lead_read(c->instance, &range, to);
 }
 
 static void write_copy(void *context, const ot_weight_piece *rows, const void *from) {

@@ -5,6 +5,7 @@
 #include "train/instance.h"
 #include "train/weights.h"
 
-// `copy` of all parameters of `instance`, which must outlive it; lives in `arena`.
+// `copy` of all parameters of `instance`, which must outlive it; lives in `arena`. Many ranks: all
+// write, and read where rank 0 leads (ot_instance_lead_read).
 ot_weight_access ot_weight_access_of(ot_arena *arena, ot_instance *instance,
                                      ot_parameter_copy copy);
