@@ -1,23 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
-// Even cuts.
+// Costs of blocks from their programs, the cut itself elsewhere (stage_cut.h, stage_layout.h).
 #include "schedule/stages.h"
+
+#include "base/text.h"
+#include "describe/pipeline_rules.h"
+#include "graph/recompute.h"
+#include "ops/catalog.h"
+#include "schedule/stage_cut.h"
+#include "schedule/stage_layout.h"
+
+// ---- costs ----
+
+static double op_flops(const ot_program *program, int op) {
+  ot_op_types types;
+  ot_program_types(program, &program->ops[op], &types);
+  return ot_op_cost(program->ops[op].kind, &program->ops[op].attributes, &types).matrix_flops;
+}
+
+static ot_recompute policy_of(const ot_run_parallel *parallel, int layer) {
+  if (layer < 0 || parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;
+  return parallel->recompute[parallel->num_recompute == 1 ? 0 : layer];
+}
+
+// Matrix FLOPs of a block's forward and backward, and of what is made again between them.
+static double block_flops(const ot_graph *graph, int block, const ot_run_parallel *parallel,
+                          ot_arena *arena) {
+  const ot_program *const program = &graph->programs[graph->blocks[block].program];
+  ot_recompute_set set;
+  ot_recompute_build(program, policy_of(parallel, graph->blocks[block].layer), arena, &set);
+  double flops = 0;
+  for (int i = 0; i < program->num_ops; i++) {
+    flops += op_flops(program, i) * (set.emitted[i] ? 2 : 1);
+  }
+  return flops;
+}
+
+// All ranks must cut alike, though their parts of the vocabulary, or of the sequence, may not cost
+// the same: costs are those of the first.
+static ot_status first_part(const ot_graph *graph, ot_arena *arena, const ot_graph **out) {
+  *out = graph;
+  if (graph->request.split.tp_index == 0 && graph->request.split.cp_index == 0) return OT_OK;
+  ot_graph_request request = graph->request;
+  request.split.tp_index = 0;
+  request.split.cp_index = 0;
+  ot_graph *const made = ot_arena_take(arena, sizeof *made);
+  *out = made;
+  return ot_graph_build(&request, arena, made);
+}
+
+static ot_status cut_by_cost(const ot_graph *graph, const ot_run_parallel *parallel,
+                             const ot_cut_request *chunks, ot_arena *arena, int *first) {
+  OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
+  const ot_graph *part;
+  OT_TRY(first_part(graph, arena, &part));
+  double *const cost = ot_arena_array(arena, part->num_blocks, sizeof *cost);
+  for (int i = 0; i < part->num_blocks; i++) cost[i] = block_flops(part, i, parallel, arena);
+  ot_cut_request request = *chunks;
+  request.num_blocks = part->num_blocks;
+  request.cost = cost;
+  ot_stage_cut(&request, arena, first);
+  return OT_OK;
+}
+
+// ---- stages ----
+
+// Looped, or for zb-v down the stages and back up.
+static const int *place_chunks(const ot_run_parallel *parallel, int chunks, ot_arena *arena) {
+  const int p = parallel->pp;
+  int *const rank_of = ot_arena_array(arena, chunks, sizeof *rank_of);
+  for (int c = 0; c < chunks; c++) {
+    const bool up = parallel->pipeline == OT_PIPELINE_ZB_V && c / p % 2 == 1;
+    rank_of[c] = up ? p - 1 - c % p : c % p;
+  }
+  return rank_of;
+}
 
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out) {
-  const int chunks = parallel->pp * parallel->vpp;
-  int *const first = ot_arena_array(arena, chunks + 1, sizeof(int));
-  int *const rank_of = ot_arena_array(arena, chunks, sizeof(int));
-  for (int c = 0; c <= chunks; c++) first[c] = graph->num_blocks * c / chunks;
-  const bool back_up = parallel->pipeline == OT_PIPELINE_ZB_V;
-  for (int c = 0; c < chunks; c++) {
-    rank_of[c] = back_up && c >= parallel->pp ? chunks - 1 - c : c % parallel->pp;
+  const int per_stage = ot_pipeline_chunks(parallel->pipeline, parallel->pp, parallel->vpp);
+  const int64_t chunks = (int64_t)parallel->pp * per_stage;
+  OT_CHECK(chunks <= graph->num_blocks, OT_USAGE,
+           "parallel: pp=%d with %d chunks a stage is more than the model's %d blocks (its layers, "
+           "the embedding and the head)",
+           parallel->pp, per_stage, graph->num_blocks);
+  int *const first = ot_arena_array(arena, chunks + 1, sizeof *first);
+  *out = (ot_stages){.num_ranks = parallel->pp,
+                     .num_chunks = (int)chunks,
+                     .first_block = first,
+                     .rank_of = place_chunks(parallel, (int)chunks, arena)};
+  if (parallel->layout && parallel->layout[0] != '\0') {
+    return ot_stage_layout_read(parallel->layout, graph->num_blocks - 2, (int)chunks, first);
   }
-  *out = (ot_stages){parallel->pp, chunks, first, rank_of};
-  return OT_OK;
+  const ot_cut_request request = {
+      .num_ranks = out->num_ranks, .num_chunks = out->num_chunks, .rank_of = out->rank_of};
+  return cut_by_cost(graph, parallel, &request, arena, first);
 }
 
 int ot_stages_chunk(const ot_stages *stages, int block) {
   int chunk = 0;
   while (stages->first_block[chunk + 1] <= block) chunk++;
   return chunk;
+}
+
+int ot_stages_chunk_of(const ot_stages *stages, int rank, int index) {
+  for (int c = 0; c < stages->num_chunks; c++) {
+    if (stages->rank_of[c] == rank && index-- == 0) return c;
+  }
+  OT_UNREACHABLE();
 }

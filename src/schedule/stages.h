@@ -9,14 +9,16 @@
 
 typedef struct ot_stages {
   int num_ranks;           // pp
-  int num_chunks;          // pp * vpp
+  int num_chunks;          // pp * chunks a stage
   const int *first_block;  // [num_chunks + 1] chunk c holds blocks [first_block[c], [c + 1])
   const int *rank_of;      // [num_chunks] stage
 } ot_stages;
 
-// Cuts by parallel->layout when it is given, else by cost: contiguous chunks whose most expensive
-// rank is as cheap as can be (forward and backward FLOPs of the programs of `graph`, which must be
-// in train mode; embedding and head count). OT_USAGE naming what does not fit and what would.
+// Cuts by parallel->layout (stage_layout.h) when it is given, else by cost: contiguous chunks whose
+// most expensive rank is as cheap as can be (matrix FLOPs of forward, backward and recompute of the
+// programs of `graph`, which must be in train mode; embedding and head count). zb-v has two chunks
+// a stage whatever vpp says (ot_pipeline_chunks). Every rank of the mesh gets the same cut from its
+// own graph. OT_USAGE naming what does not fit and what would.
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out);
 
