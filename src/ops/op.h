@@ -135,6 +135,8 @@ typedef enum ot_step_scalar {
   OT_SCALAR_EVALUATE_LOSS,    // sum of nats, evaluation
   OT_SCALAR_EVALUATE_TOKENS,  // targets counted, evaluation
   OT_SCALAR_TARGETS,          // unmasked targets of this rank, then of the step
+  OT_SCALAR_TARGET_SQUARES,   // squares of the targets behind each of the gradients that are summed
+                              // over ranks: of this rank, then of the step
   OT_SCALAR_LOCAL_SQUARES,    // sum over ranks and reductions of the squared norm of what is
                               // reduced, for the gradient noise scale
   OT_STEP_SCALARS,

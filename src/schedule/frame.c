@@ -24,7 +24,9 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
     ot_tasks_zero(graph, OT_BASE_SQUARES, 0, squares_of(schedule), segment);
   }
   if (schedule->group[OT_GROUP_TOKENS].size > 1) {
-    ot_tasks_all_reduce(graph, schedule, OT_GROUP_TOKENS, scalar(OT_SCALAR_TARGETS), segment);
+    // Targets and their squares stand side by side.
+    ot_tasks_all_reduce(graph, schedule, OT_GROUP_TOKENS,
+                        ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_TARGETS, 2), segment);
   }
   ot_task inverse = ot_task_of(graph, OT_OP_INVERSE);
   inverse.in[0] = scalar(OT_SCALAR_TARGETS);

@@ -5,6 +5,7 @@
 #include "ops/operands.h"
 #include "schedule/layout.h"
 #include "schedule/tasks.h"
+#include "schedule/update.h"
 
 static const ot_bucket *bucket_of(const ot_reduce_request *r) {
   return &r->schedule->buckets[r->block];
@@ -23,19 +24,36 @@ static void begin(const ot_reduce_request *r, const char *what, ot_phase phase, 
 
 // ---- over OT_GROUP_SHARD ----
 
-// |g|^2 of what this rank alone has found, for the gradient noise scale; parameters that tp holds
-// copies of are left out: their gradients are whole only after another sum.
+bool ot_reduce_notes(const ot_graph *graph, const ot_parameter *parameter, int part) {
+  return parameter->parts[part].sum_group < 0 && !ot_update_is_tied_to(graph, parameter);
+}
+
+static void note_rows(const ot_reduce_request *r, const ot_parameter *p, int64_t first_row,
+                      int64_t rows, ot_segment *segment) {
+  ot_task task = ot_task_of(r->graph, OT_OP_SUM_SQUARES);
+  task.attributes.accumulate = true;
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, r->graph->request.compute,
+                                 p->offset + first_row * p->cols, rows * p->cols);
+  task.out[0] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_LOCAL_SQUARES, 1);
+  ot_tasks_append(segment, &task, 0);
+}
+
+// |g|^2 of what this rank alone has found, for the gradient noise scale; parts that lie beside each
+// other go together.
 static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) {
   const ot_block *const block = &r->graph->blocks[r->block];
-  for (int i = 0; i < block->num_parameters; i++) {
+  for (int i = 0; i < block->num_parameters && !r->tied_use; i++) {
     const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
-    if (p->tied_to >= 0 || p->parts[0].sum_group >= 0 || r->tied_use) continue;
-    ot_task task = ot_task_of(r->graph, OT_OP_SUM_SQUARES);
-    task.attributes.accumulate = true;
-    task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, r->graph->request.compute, p->offset,
-                                   ot_parameter_elements(p));
-    task.out[0] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_LOCAL_SQUARES, 1);
-    ot_tasks_append(segment, &task, 0);
+    int64_t first = 0, rows = 0;
+    for (int k = 0; k < p->num_parts; k++) {
+      const bool noted = ot_reduce_notes(r->graph, p, k);
+      if (noted && rows == 0) first = p->parts[k].first_row;
+      if (noted) rows += p->parts[k].rows;
+      const bool ends = !noted || k == p->num_parts - 1;
+      if (!ends || rows == 0) continue;
+      note_rows(r, p, first, rows, segment);
+      rows = 0;
+    }
   }
 }
 

@@ -16,6 +16,11 @@ typedef struct ot_reduce_request {
                   // anything
 } ot_reduce_request;
 
+// True for the parts of parameters whose squares are added up in OT_SCALAR_LOCAL_SQUARES before the
+// sum over OT_GROUP_SHARD: not those that tp holds copies of (their gradients are whole only after
+// another sum), and not a parameter that a head is tied to (its two uses add up in two buckets).
+bool ot_reduce_notes(const ot_graph *graph, const ot_parameter *parameter, int part);
+
 // Sums OT_BASE_GRADIENT (the whole bucket, of one micro-batch or of all) over OT_GROUP_SHARD into
 // OT_BASE_GRADIENT_PIECE, adding to it when `adds`. With `last` the piece is then complete: summed
 // over all groups that hold parts of it. A segment without tasks when there is nothing to sum.

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Estimates, then where they are read from. With shares w_k of the targets (all 1/K when small
+// batches are equal) a small batch's part of the gradient, w_k g_k, has the expected square
+// w_k^2 |G|^2 + w_k tr(Sigma)/B; summed over k and solved with E|g_B|^2 = |G|^2 + tr(Sigma)/B.
+#include "train/noise_scale.h"
+
+#include <math.h>
+
+#include "base/math.h"
+#include "schedule/reduce.h"
+
+// Forgets a step by half within 69 steps.
+static const double DECAY = 0.99;
+
+void ot_noise_average_add(ot_noise_average *average, const ot_noise_sample *sample) {
+  const double rest = 1 - sample->share_squares;
+  if (!(rest > 0)) return;
+  const double gradient = (sample->whole_squares - sample->local_squares) / rest;
+  const double noise =
+      (sample->local_squares - sample->share_squares * sample->whole_squares) / rest;
+  const double variance = noise * sample->targets;
+  if (!isfinite(gradient) || !isfinite(variance)) return;
+  average->steps++;
+  // Dividing a moving average by 1 - DECAY^steps makes it an average of what was added.
+  const double weight = (1 - DECAY) / (1 - ot_pow(DECAY, (double)average->steps));
+  average->gradient_squares += weight * (gradient - average->gradient_squares);
+  average->variance += weight * (variance - average->variance);
+}
+
+double ot_noise_average_tokens(const ot_noise_average *average) {
+  if (!(average->gradient_squares > 0) || !(average->variance > 0)) return NAN;
+  return average->variance / average->gradient_squares;
+}
+
+// ---- of a step ----
+
+// Sums of the parts that are noted before the sum over ranks; `squares` [parts * slots].
+static double noted_squares(const ot_graph *graph, const double *squares, int slots) {
+  double sum = 0;
+  int64_t part = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    for (int k = 0; k < p->num_parts; k++, part++) {
+      if (!ot_reduce_notes(graph, p, k)) continue;
+      for (int s = 0; s < slots; s++) sum += squares[part * slots + s];
+    }
+  }
+  return sum;
+}
+
+static double read_whole_squares(ot_instance *instance) {
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  const ot_region *const region = ot_schedule_region(schedule, "squares");
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  double *const squares = ot_arena_array(&arena, region->bytes + 1, 1);
+  ot_executor_read(ot_instance_executor(instance), region->offset, squares, region->bytes);
+  const double sum = noted_squares(ot_instance_shape(instance), squares, schedule->slots_per_part);
+  ot_heap_release(&heap);
+  return sum;
+}
+
+bool ot_noise_sample_read(ot_instance *instance, ot_noise_sample *sample) {
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  const ot_executor *const executor = ot_instance_executor(instance);
+  if (schedule->group[OT_GROUP_SHARD].size < 2) return false;
+  if (schedule->group[OT_GROUP_CONTEXT_SUM].size > 1) return false;
+  const double targets = ot_executor_scalar(executor, OT_SCALAR_TARGETS);
+  if (!(targets > 0)) return false;
+  *sample = (ot_noise_sample){
+      .whole_squares = read_whole_squares(instance),
+      .local_squares = ot_executor_scalar(executor, OT_SCALAR_LOCAL_SQUARES),
+      .targets = targets,
+      .share_squares = ot_executor_scalar(executor, OT_SCALAR_TARGET_SQUARES) / (targets * targets),
+  };
+  return true;
+}
+
+double ot_noise_target_squares(const ot_run *run, const int64_t *targets, int count) {
+  const bool each = run->parallel.accumulate == OT_ACCUMULATE_SHARDED;
+  double sum = 0, squares = 0;
+  for (int i = 0; i < count; i++) {
+    sum += (double)targets[i];
+    squares += (double)targets[i] * (double)targets[i];
+  }
+  return each ? squares : sum * sum;
+}
