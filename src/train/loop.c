@@ -97,7 +97,7 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
       .bubble_fraction = sums->bubble_fraction,
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
       .memory_planned_bytes = l->planned_bytes,
-      .noise_scale_tokens = NAN,
+      .noise_scale_tokens = report->noise_scale_tokens,
   };
 }
 

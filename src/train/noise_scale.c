@@ -76,12 +76,7 @@ bool ot_noise_sample_read(ot_instance *instance, ot_noise_sample *sample) {
   return true;
 }
 
-double ot_noise_target_squares(const ot_run *run, const int64_t *targets, int count) {
-  const bool each = run->parallel.accumulate == OT_ACCUMULATE_SHARDED;
-  double sum = 0, squares = 0;
-  for (int i = 0; i < count; i++) {
-    sum += (double)targets[i];
-    squares += (double)targets[i] * (double)targets[i];
-  }
-  return each ? squares : sum * sum;
+double ot_noise_target_squares(const ot_run *run, const ot_noise_targets *targets) {
+  if (run->parallel.accumulate == OT_ACCUMULATE_SHARDED) return targets->squares;
+  return (double)targets->sum * (double)targets->sum;
 }

@@ -37,7 +37,12 @@ double ot_noise_average_tokens(const ot_noise_average *average);
 // the gradient of pieces of sequences and not of sequences.
 bool ot_noise_sample_read(ot_instance *instance, ot_noise_sample *sample);
 
-// The value of OT_SCALAR_TARGET_SQUARES for a rank whose micro-batches have `targets` [count]
-// unmasked targets: the small batch is a micro-batch when gradients are summed over ranks after
-// each, else all micro-batches of the rank.
-double ot_noise_target_squares(const ot_run *run, const int64_t *targets, int count);
+// Unmasked targets of a rank's micro-batches.
+typedef struct ot_noise_targets {
+  int64_t sum;
+  double squares;  // sum of the square of each micro-batch's
+} ot_noise_targets;
+
+// The value of OT_SCALAR_TARGET_SQUARES for a rank: the small batch is a micro-batch when gradients
+// are summed over ranks after each, else all micro-batches of the rank.
+double ot_noise_target_squares(const ot_run *run, const ot_noise_targets *targets);

@@ -11,6 +11,7 @@
 #include "train/feed.h"
 #include "train/learning_rate.h"
 #include "train/model_files.h"
+#include "train/noise_scale.h"
 
 struct ot_trainer {
   const ot_run *run;
@@ -22,6 +23,7 @@ struct ot_trainer {
   ot_rows part;  // this rank's pieces of them, with cp > 1
   ot_position position;
   int64_t total_steps;
+  ot_noise_average noise;  // of the steps of this process
 };
 
 // ---- create ----
@@ -211,20 +213,22 @@ static int64_t load_rows(ot_trainer *trainer, ot_mode mode, int micro_batch) {
   return rows->num_targets;
 }
 
-// Loads this rank's samples of one step; the number of unmasked targets among them in `targets`.
-static ot_status load_step(ot_trainer *trainer, int micro_batches, int64_t *targets) {
+// Loads this rank's samples of one step and counts the unmasked targets among them.
+static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targets *targets) {
   const int64_t B = trainer->run->batch.micro_batch_size;
   const int dp = ot_team_data_degree(trainer->team), d = ot_team_data_index(trainer->team);
-  *targets = 0;
+  *targets = (ot_noise_targets){0};
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(ot_feed_train(trainer->feed, first, &trainer->rows));
-    *targets += load_rows(trainer, OT_MODE_TRAIN, m);
+    const int64_t count = load_rows(trainer, OT_MODE_TRAIN, m);
+    targets->sum += count;
+    targets->squares += (double)count * (double)count;
   }
   return OT_OK;
 }
 
-static double set_scalars(ot_trainer *trainer, int64_t targets) {
+static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets) {
   const ot_run *const run = trainer->run;
   ot_executor *const executor = ot_instance_executor(trainer->instance);
   const ot_progress progress = ot_run_progress(run, trainer->position.step);
@@ -235,7 +239,8 @@ static double set_scalars(ot_trainer *trainer, int64_t targets) {
                          1 / (1 - ot_pow(run->optimizer.betas[0], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2,
                          1 / (1 - ot_pow(run->optimizer.betas[1], t)));
-  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets->sum);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, ot_noise_target_squares(run, targets));
   return rate;
 }
 
@@ -253,11 +258,15 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
   const int micro_batches = (int)(global / round_of(run, ot_team_mesh(trainer->team)));
-  int64_t targets;
+  ot_noise_targets targets;
   OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
-  const double rate = set_scalars(trainer, targets);
+  const double rate = set_scalars(trainer, &targets);
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
 
+  ot_noise_sample noise;
+  if (ot_noise_sample_read(trainer->instance, &noise)) {
+    ot_noise_average_add(&trainer->noise, &noise);
+  }
   const ot_executor *const executor = ot_instance_executor(trainer->instance);
   const ot_schedule *const schedule = ot_instance_schedule(trainer->instance);
   const int64_t step_tokens = global * run->data.sequence_length;
@@ -271,6 +280,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .loss = ot_executor_scalar(executor, OT_SCALAR_LOSS),
       .gradient_norm = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM),
       .learning_rate = rate,
+      .noise_scale_tokens = ot_noise_average_tokens(&trainer->noise),
       .step_seconds = ot_device_now_s() - start_s,
       .model_flops = ot_order_flops(
           schedule, ot_schedule_find_order(schedule, OT_ORDER_STEP, micro_batches), true),

@@ -17,8 +17,9 @@ typedef struct ot_step_report {
   double loss;           // mean nats per unmasked target
   double gradient_norm;  // before clipping
   double learning_rate;
-  double step_seconds;  // data and optimizer included
-  double model_flops;   // of the step (recompute not counted)
+  double noise_scale_tokens;  // averaged over the steps of this process; NAN where it is not known
+  double step_seconds;        // data and optimizer included
+  double model_flops;         // of the step (recompute not counted)
 } ot_step_report;
 
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or

@@ -139,11 +139,11 @@ static void squares_are_of_ranks_or_of_micro_batches(void **state) {
   (void)state;
   const ot_model model = tiny_llama();
   ot_run run = tiny_run(&model);
-  const int64_t targets[] = {3, 5};
+  const ot_noise_targets targets = {.sum = 3 + 5, .squares = 9 + 25};
   run.parallel.accumulate = OT_ACCUMULATE_WHOLE;
-  must_be(ot_noise_target_squares(&run, targets, 2), 64, 0);
+  must_be(ot_noise_target_squares(&run, &targets), 64, 0);
   run.parallel.accumulate = OT_ACCUMULATE_SHARDED;
-  must_be(ot_noise_target_squares(&run, targets, 2), 34, 0);
+  must_be(ot_noise_target_squares(&run, &targets), 34, 0);
 }
 
 // ---- the schedule ----
