@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/choices.h"
 #include "base/dtype.h"
 #include "base/status.h"
 #include "describe/model.h"
@@ -89,6 +90,7 @@ typedef struct ot_run_parallel {
   int tp, pp, vpp, cp, ep, etp;
   int dp;  // dp_replicate x dp_shard; 0 = what the ranks leave
   int dp_replicate;
+  ot_context_parallel context;
   int zero;                  // [0, 3]
   ot_accumulate accumulate;  // default whole at zero 0 and 1, sharded at 2 and 3
   ot_pipeline pipeline;

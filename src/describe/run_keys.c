@@ -8,6 +8,7 @@
 static const char *const accumulates[] = {"whole", "sharded", NULL};
 static const char *const pipelines[] = {"gpipe", "1f1b", "interleaved", "zb-h1",
                                         "zb-h2", "zb-v", NULL};
+static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", "muon", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
@@ -77,6 +78,12 @@ static const ot_key parallel_keys[] = {
      .maximum = 1 << 20,
      .fallback = "1",
      .help = "context parallel degree"},
+    {.name = "context",
+     .type = OT_KEY_CHOICE,
+     .offset = offsetof(ot_run_parallel, context),
+     .fallback = "ring",
+     .help = "attention over cp: keys travel (ring) or heads are traded (ulysses)",
+     .choices = contexts},
     {.name = "ep",
      .type = OT_KEY_INT,
      .offset = offsetof(ot_run_parallel, ep),

@@ -31,6 +31,7 @@ static ot_split split_of(const ot_instance_request *request) {
       .tp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_TP),
       .cp = mesh->degree[OT_AXIS_CP],
       .cp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP),
+      .context = request->run ? request->run->parallel.context : OT_CONTEXT_RING,
   };
 }
 
