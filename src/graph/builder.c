@@ -2,90 +2,187 @@
 // Values, ops and parameters of a block under construction.
 #include "graph/builder.h"
 
-#include "base/text.h"
-#include "ops/catalog.h"
 #include "ops/operands.h"
 
 enum { BUCKET_ALIGNMENT = 32 };  // elements; 64 bytes or more for every storage type
+
+static const ot_placement invariant = {OT_INVARIANT, 0};
+static const ot_placement replicated = {OT_REPLICATED, 0};
+static const ot_placement varying = {OT_VARYING, 0};
+static const ot_placement partial = {OT_PARTIAL, 0};
+static const ot_placement by_rows = {OT_SHARDED, 0};
+static const ot_placement by_columns = {OT_SHARDED, 1};
 
 ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
   const ot_graph_request *const request = &builder->graph->request;
   return (ot_op_attributes){
       .threads = request->threads,
       .compute = request->compute,
-      .sequence_length = request->sequence_length,
+      .sequence_length = builder->graph->share.length,
   };
 }
 
-static int add_output(ot_builder *builder, const char *name, int output, ot_tensor_type type) {
-  const ot_value value = {
-      .name = output == 0 ? name : ot_arena_format(builder->arena, "%s.%d", name, output),
-      .kind = OT_VALUE_ACTIVATION,
-      .type = type,
-  };
-  return ot_program_add_value(builder->program, builder->arena, &value);
+void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
+                          ot_op_attributes *attributes) {
+  const ot_share *const share = &builder->graph->share;
+  const bool tensor = group == OT_GROUP_TENSOR;
+  OT_ASSERT(tensor || group == OT_GROUP_CONTEXT);
+  const int size = tensor ? share->tp : share->cp;
+  if (size == 1) return;
+  attributes->group = group;
+  attributes->group_size = size;
+  attributes->group_index = tensor ? share->tp_index : share->cp_index;
+}
+
+void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attributes) {
+  const ot_share *const share = &builder->graph->share;
+  if (share->cp == 1) return;
+  attributes->context_size = share->cp;
+  attributes->context_index = share->cp_index;
+  attributes->context = builder->graph->request.split.context;
 }
 
 int ot_builder_op(ot_builder *builder, const ot_op_description *description) {
   if (builder->status != OT_OK) return -1;
-  const ot_op_info *const info = ot_op_info_of(description->kind);
-  ot_op op = {
-      .kind = description->kind, .part = OT_PART_FORWARD, .attributes = *description->attributes};
-  for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    op.in[i] = i < description->num_in ? description->in[i] : -1;
-  }
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) op.out[i] = description->out ? description->out[i] : -1;
-  ot_op_types types;
-  ot_program_types(builder->program, &op, &types);
-  builder->status = ot_op_infer(op.kind, &op.attributes, &types);
-  if (builder->status != OT_OK) return -1;
-  for (int i = 0; i < info->num_outputs; i++) {
-    const bool given = ((info->accumulated_outputs | info->effect_outputs) >> i) & 1u;
-    if (given || op.out[i] >= 0 || !ot_type_present(&types.out[i])) continue;
-    op.out[i] = add_output(builder, description->name, i, types.out[i]);
-  }
-  ot_program_add_op(builder->program, builder->arena, &op);
-  return op.out[0];
+  ot_op made;
+  builder->status =
+      ot_program_emit(builder->program, builder->arena, OT_PART_FORWARD, description, &made);
+  return builder->status == OT_OK ? made.out[0] : -1;
 }
 
-int ot_builder_external(ot_builder *builder, ot_value_kind kind, int index, const char *name,
-                        ot_tensor_type type) {
+// ---- values from outside ----
+
+int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives lives) {
   ot_program *const program = builder->program;
   for (int i = 0; i < program->num_values; i++) {
-    if (program->values[i].kind == kind && program->values[i].index == index) return i;
+    const ot_value *const other = &program->values[i];
+    const bool same = other->kind == value->kind && other->index == value->index;
+    if (same && other->first == value->first) return i;
   }
-  const ot_value value = {.name = name, .kind = kind, .type = type, .index = index};
-  return ot_program_add_value(program, builder->arena, &value);
+  const ot_share *const share = &builder->graph->share;
+  ot_value made = *value;
+  made.placement[OT_PLACED_TP] = share->tp > 1 ? lives.tensor : invariant;
+  made.placement[OT_PLACED_CP] = share->cp > 1 ? lives.context : invariant;
+  made.placement[OT_PLACED_DP] = lives.data;
+  return ot_program_add_value(program, builder->arena, &made);
+}
+
+int ot_builder_input(ot_builder *builder) {
+  const ot_graph *const graph = builder->graph;
+  const ot_value value = {.name = "x",
+                          .kind = OT_VALUE_INPUT,
+                          .type = ot_type_matrix(graph->request.storage, graph->share.own_rows,
+                                                 graph->request.model->hidden_size)};
+  builder->program->input =
+      ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying});
+  return builder->program->input;
+}
+
+int ot_builder_constant(ot_builder *builder, int index, const char *name) {
+  const ot_value value = {.name = name,
+                          .kind = OT_VALUE_CONSTANT,
+                          .index = index,
+                          .type = builder->graph->constants[index].type};
+  return ot_builder_external(builder, &value, (ot_lives){invariant, invariant, invariant});
+}
+
+int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const char *name,
+                   ot_tensor_type type) {
+  const ot_value value = {.name = name, .kind = kind, .index = index, .type = type};
+  return ot_builder_external(builder, &value, (ot_lives){invariant, invariant, varying});
+}
+
+static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {
+  static const char *const names[OT_BATCH_FIELDS] = {"tokens",     "targets",    "positions",
+                                                     "doc_starts", "sample_ids", "lengths"};
+  return (ot_value){.name = names[field],
+                    .kind = OT_VALUE_BATCH,
+                    .index = (int)field,
+                    .type = ot_graph_batch_type(builder->graph, field)};
 }
 
 int ot_builder_batch(ot_builder *builder, ot_batch_field field) {
-  static const char *const names[OT_BATCH_FIELDS] = {"tokens",     "targets",    "positions",
-                                                     "doc_starts", "sample_ids", "lengths"};
-  return ot_builder_external(builder, OT_VALUE_BATCH, (int)field, names[field],
-                             ot_graph_batch_type(builder->graph, field));
+  const ot_value value = batch_value(builder, field);
+  const bool whole = field == OT_BATCH_DOC_STARTS && builder->graph->share.ulysses;
+  const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
+  const ot_placement context = whole || per_sequence ? invariant : by_rows;
+  return ot_builder_external(builder, &value, (ot_lives){invariant, context, varying});
 }
 
-int ot_builder_scalar(ot_builder *builder, ot_step_scalar scalar, const char *name) {
-  const ot_tensor_type one = ot_type_vector(OT_F64, 1);
-  return ot_builder_external(builder, OT_VALUE_SCALAR, (int)scalar, name, one);
+int ot_builder_batch_rows(ot_builder *builder, ot_batch_field field, int64_t first, int64_t rows) {
+  ot_value value = batch_value(builder, field);
+  value.name = ot_arena_format(builder->arena, "%s.own", value.name);
+  value.first = first;
+  value.type.dim[0] = rows;
+  return ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying});
 }
+
+static int scalar(ot_builder *builder, ot_step_scalar index, const char *name, ot_lives lives) {
+  const ot_value value = {.name = name,
+                          .kind = OT_VALUE_SCALAR,
+                          .index = (int)index,
+                          .type = ot_type_vector(OT_F64, 1)};
+  return ot_builder_external(builder, &value, lives);
+}
+
+int ot_builder_sum(ot_builder *builder, ot_step_scalar index, const char *name) {
+  return scalar(builder, index, name, (ot_lives){invariant, partial, partial});
+}
+
+int ot_builder_scalar(ot_builder *builder, ot_step_scalar index, const char *name) {
+  return scalar(builder, index, name, (ot_lives){invariant, invariant, invariant});
+}
+
+int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, const char *name) {
+  const ot_value value = {.name = name,
+                          .kind = OT_VALUE_STATISTIC,
+                          .index = (int)statistic,
+                          .type = ot_type_vector(OT_F64, 1)};
+  return ot_builder_external(builder, &value, (ot_lives){varying, varying, varying});
+}
+
+// ---- collectives over tp ----
+
+static int over_tensor(ot_builder *builder, ot_op_kind kind, int x, const char *name) {
+  if (builder->graph->share.tp == 1) return x;
+  ot_op_attributes attributes = ot_builder_attributes(builder);
+  ot_builder_set_group(builder, OT_GROUP_TENSOR, &attributes);
+  return ot_builder_op(builder, &(ot_op_description){kind, &attributes, name, 1, {x}, NULL});
+}
+
+int ot_builder_gather(ot_builder *builder, int x, const char *name) {
+  return over_tensor(builder, OT_OP_ALL_GATHER, x, name);
+}
+
+int ot_builder_scatter(ot_builder *builder, int x, const char *name) {
+  return over_tensor(builder, OT_OP_REDUCE_SCATTER, x, name);
+}
+
+// ---- parameters ----
 
 static int64_t pad(int64_t elements) {
   return (elements + BUCKET_ALIGNMENT - 1) / BUCKET_ALIGNMENT * BUCKET_ALIGNMENT;
 }
 
-int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter) {
+static ot_placement tensor_placement(ot_cut cut) {
+  switch (cut) {
+    case OT_CUT_NONE:
+      return replicated;
+    case OT_CUT_ROWS:
+      return by_rows;
+    case OT_CUT_COLUMNS:
+      return by_columns;
+  }
+  OT_UNREACHABLE();
+}
+
+int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_cut cut) {
   ot_graph *const graph = builder->graph;
   ot_block *const block = builder->block;
   const int index = block->num_parameters;
   ot_parameter made = *parameter;
   made.name = ot_arena_format(builder->arena, "%s.%s", block->name, parameter->name);
   made.block = (int)(block - graph->blocks);
-  made.offset = made.tied_to < 0 ? block->weight_elements : graph->parameters[made.tied_to].offset;
-  const int64_t elements = pad(ot_parameter_elements(&made));
-  // A tied use takes no room: it reads its owner's weights and adds up in a bucket of that shape.
-  if (made.tied_to < 0) block->weight_elements += elements;
-
   graph->parameters = ot_arena_grow(builder->arena, graph->parameters, graph->num_parameters,
                                     &builder->parameters_capacity, sizeof *graph->parameters);
   graph->parameters[graph->num_parameters++] = made;
@@ -98,5 +195,36 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter) {
                .rank = parameter->rank,
                .dim = {parameter->rows, parameter->rank > 1 ? parameter->cols : 0}},
   };
-  return ot_program_add_value(builder->program, builder->arena, &value);
+  // Entered as I; what the ranks use on values of their own is R from the start.
+  return ot_builder_external(builder, &value,
+                             (ot_lives){tensor_placement(cut), replicated, replicated});
+}
+
+static bool summed_over_tensor(const ot_parameter *parameter) {
+  return parameter->num_parts > 0 && parameter->parts[0].sum_group == OT_GROUP_TENSOR_SUM;
+}
+
+// Lays the parameters of the block for which the question is answered so behind `top`.
+static int64_t lay(ot_builder *builder, bool summed, int64_t top) {
+  const ot_block *const block = builder->block;
+  for (int i = 0; i < block->num_parameters; i++) {
+    ot_parameter *const parameter = &builder->graph->parameters[block->first_parameter + i];
+    if (parameter->tied_to >= 0 || summed_over_tensor(parameter) != summed) continue;
+    parameter->offset = top;
+    top += pad(ot_parameter_elements(parameter));
+  }
+  return top;
+}
+
+void ot_builder_place_parameters(ot_builder *builder) {
+  ot_graph *const graph = builder->graph;
+  ot_block *const block = builder->block;
+  block->summed_elements = lay(builder, true, 0);
+  block->weight_elements = lay(builder, false, block->summed_elements);
+  // A tied use takes no room: it reads its owner's weights and adds up in a bucket of that shape.
+  for (int i = 0; i < block->num_parameters; i++) {
+    ot_parameter *const parameter = &graph->parameters[block->first_parameter + i];
+    if (parameter->tied_to < 0) continue;
+    parameter->offset = graph->parameters[parameter->tied_to].offset;
+  }
 }

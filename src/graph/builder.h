@@ -5,7 +5,9 @@
 // reads straight down.
 #pragma once
 
+#include "graph/emit.h"
 #include "graph/graph.h"
+#include "graph/hf_names.h"
 
 typedef struct ot_builder {
   ot_graph *graph;
@@ -16,29 +18,61 @@ typedef struct ot_builder {
   ot_status status;
 } ot_builder;
 
-// Attributes that every op of the graph shares: threads, compute, sequence length.
+// Attributes that every op of the graph shares: threads, compute, rows of each sequence.
 ot_op_attributes ot_builder_attributes(const ot_builder *builder);
 
-// One op to append.
-typedef struct ot_op_description {
-  ot_op_kind kind;
-  const ot_op_attributes *attributes;
-  const char *name;  // of output 0
-  int num_in;
-  int in[OT_MAX_INPUTS];  // [num_in] values, -1 = absent
-  const int *out;         // null, or [OT_MAX_OUTPUTS]: the outputs that are not inferred
-                          // (accumulators and effects), -1 for the others
-} ot_op_description;
+// Adds the ranks of `group` (tensor or context) and this one's place among them; nothing where it
+// is alone.
+void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
+                          ot_op_attributes *attributes);
+
+// Adds which pieces of each sequence this rank has.
+void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attributes);
 
 // Appends the op and returns the value of its output 0; further inferred outputs follow it.
 int ot_builder_op(ot_builder *builder, const ot_op_description *description);
 
+// As a value that lives on the ranks of tp as `tensor`, on those of cp as `context` and on those of
+// dp as `data` says; an axis along which nothing is split has I.
+typedef struct ot_lives {
+  ot_placement tensor, context, data;
+} ot_lives;
+
 // A value that comes from outside the block.
-int ot_builder_external(ot_builder *builder, ot_value_kind kind, int index, const char *name,
-                        ot_tensor_type type);
+int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives lives);
+
+// The hidden rows that enter the block [own_rows, C]; they leave it likewise.
+int ot_builder_input(ot_builder *builder);
+
+// A constant of the graph, the same everywhere.
+int ot_builder_constant(ot_builder *builder, int index, const char *name);
+
+// A cache or result, of this rank's own samples.
+int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const char *name,
+                   ot_tensor_type type);
+
+// A batch field, or `rows` of its entries from `first` on.
 int ot_builder_batch(ot_builder *builder, ot_batch_field field);
+int ot_builder_batch_rows(ot_builder *builder, ot_batch_field field, int64_t first, int64_t rows);
+
+// A sum over the step, by every rank of cp and dp of its own part.
+int ot_builder_sum(ot_builder *builder, ot_step_scalar scalar, const char *name);
+
+// A number that is known everywhere.
 int ot_builder_scalar(ot_builder *builder, ot_step_scalar scalar, const char *name);
 
+// A maximum over what each rank has.
+int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, const char *name);
+
+// Collectives over the ranks of tp; on one rank they return `x`. Entering a tensor-parallel region:
+// all rows of x; leaving it: the rows of this rank of the sum of x.
+int ot_builder_gather(ot_builder *builder, int x, const char *name);
+int ot_builder_scatter(ot_builder *builder, int x, const char *name);
+
 // Registers `parameter` (block, offset and name completed here: `parameter->name` is local, as
-// "attention.qkv.weight") and returns its value.
-int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter);
+// "attention.qkv.weight"), which the ranks of tp divide by `cut`, and returns its value.
+int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_cut cut);
+
+// Gives the parameters of the block their places in its bucket: first those that are summed over
+// tp, so that they are one range, then the others, each in the order of registration.
+void ot_builder_place_parameters(ot_builder *builder);

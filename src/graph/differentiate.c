@@ -9,6 +9,8 @@ typedef struct backward {
   ot_program *program;
   ot_arena *arena;
   int *gradient;  // [num forward values] value that holds the gradient so far, or -1
+  int *again;     // [num forward values] the value gathered again, or -1
+  int num_forward_ops;
 } backward;
 
 static bool wants_gradient(const ot_value *value) {
@@ -23,7 +25,7 @@ static int gradient_like(backward *b, int value) {
       .type = source->type,
       .index = value,
   };
-  for (int i = 0; i < OT_MAX_ATOMS; i++) {
+  for (int i = 0; i < OT_PLACED_AXES; i++) {
     gradient.placement[i] = ot_placement_dual(source->placement[i]);
   }
   return ot_program_add_value(b->program, b->arena, &gradient);
@@ -42,7 +44,7 @@ int ot_program_accumulator(ot_program *program, ot_arena *arena, int parameter, 
       .index = source->index,
   };
   accumulator.type.dtype = dtype;
-  for (int i = 0; i < OT_MAX_ATOMS; i++) {
+  for (int i = 0; i < OT_PLACED_AXES; i++) {
     accumulator.placement[i] = ot_placement_dual(source->placement[i]);
   }
   return ot_program_add_value(program, arena, &accumulator);
@@ -109,6 +111,34 @@ static bool step_applies(backward *b, const ot_op *op, const ot_vjp_step *step) 
   return first.kind == OT_REF_NONE || op->in[first.index] >= 0;
 }
 
+// The forward op that gathered `value` over tp, or null.
+static const ot_op *gather_of(const backward *b, int value) {
+  for (int i = 0; i < b->num_forward_ops; i++) {
+    const ot_op *const op = &b->program->ops[i];
+    const bool gathers = op->kind == OT_OP_ALL_GATHER && op->attributes.group == OT_GROUP_TENSOR;
+    if (gathers && op->out[0] == value) return op;
+  }
+  return NULL;
+}
+
+// What the gradient of a weight reads for `value`. Gathered rows are not kept for it but gathered
+// again, whatever is recomputed otherwise: kept are the rows of this rank (Korthikanti et al. 2022,
+// sec. 4.2.2).
+static int weight_operand(backward *b, int value) {
+  if (value < 0 || !gather_of(b, value)) return value;
+  if (b->again[value] >= 0) return b->again[value];
+  ot_op again = *gather_of(b, value);
+  ot_value made = b->program->values[value];
+  made.name = ot_arena_format(b->arena, "%s.again", made.name);
+  made.kind = OT_VALUE_GRADIENT;
+  made.index = value;
+  again.part = OT_PART_WEIGHT;
+  again.out[0] = ot_program_add_value(b->program, b->arena, &made);
+  ot_program_add_op(b->program, b->arena, &again);
+  b->again[value] = again.out[0];
+  return again.out[0];
+}
+
 static void emit_pass(backward *b, const ot_op *op, const ot_vjp_step *step) {
   const int made = resolve(b, op, step->in[0]);
   const int input = op->in[step->out[0].index];
@@ -133,6 +163,9 @@ static void emit_step(backward *b, const ot_op *forward, const ot_vjp_step *step
     wanted = wanted || made.out[i] >= 0;
   }
   if (!wanted) return;
+  for (int i = 0; i < OT_MAX_INPUTS && made.part == OT_PART_WEIGHT; i++) {
+    made.in[i] = weight_operand(b, made.in[i]);
+  }
   ot_program_add_op(b->program, b->arena, &made);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     if (step->out[i].kind != OT_REF_DINPUT || made.out[i] < 0) continue;
@@ -160,8 +193,10 @@ ot_status ot_program_differentiate(ot_program *program, ot_arena *arena) {
       .program = program,
       .arena = arena,
       .gradient = ot_arena_array(arena, num_values, sizeof(int)),
+      .again = ot_arena_array(arena, num_values, sizeof(int)),
+      .num_forward_ops = num_ops,
   };
-  for (int i = 0; i < num_values; i++) b.gradient[i] = -1;
+  for (int i = 0; i < num_values; i++) b.gradient[i] = b.again[i] = -1;
   if (program->output >= 0) {
     program->d_output = gradient_like(&b, program->output);
     b.gradient[program->output] = program->d_output;

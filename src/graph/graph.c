@@ -6,14 +6,17 @@
 #include "graph/builder.h"
 #include "graph/decoder.h"
 #include "graph/differentiate.h"
+#include "graph/expand.h"
 
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) {
+  const ot_share *const share = &graph->share;
   const int64_t sequences = graph->request.micro_batch_size;
   const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
+  const bool whole = field == OT_BATCH_DOC_STARTS && share->ulysses;
   return (ot_tensor_type){
       .dtype = field == OT_BATCH_SAMPLE_IDS ? OT_I64 : OT_I32,
       .rank = 1,
-      .dim = {per_sequence ? sequences : sequences * graph->request.sequence_length},
+      .dim = {per_sequence ? sequences : share->rows * (whole ? share->cp : 1)},
   };
 }
 
@@ -73,20 +76,39 @@ static void begin_block(ot_builder *builder, int index, const char *name, int la
   *block =
       (ot_block){.name = name, .layer = layer, .first_parameter = builder->graph->num_parameters};
   builder->block = block;
-  *builder->program = (ot_program){.input = -1, .output = -1, .d_input = -1, .d_output = -1};
+  *builder->program =
+      (ot_program){.name = name, .input = -1, .output = -1, .d_input = -1, .d_output = -1};
 }
 
-// Differentiates the block just written and gives it an equal program made earlier, if there is
-// one.
+// What the ranks of tp use on values of their own is summed over them, and nothing else is.
+static ot_status check_sums(const ot_graph *graph, const ot_block *block,
+                            const ot_program *program) {
+  for (int i = 0; i < program->num_values; i++) {
+    const ot_value *const value = &program->values[i];
+    if (value->kind != OT_VALUE_PARAMETER) continue;
+    const ot_parameter *const p = &graph->parameters[block->first_parameter + value->index];
+    const bool retyped = value->placement[OT_PLACED_TP].kind == OT_REPLICATED;
+    for (int k = 0; k < p->num_parts; k++) {
+      OT_CHECK(retyped == (p->parts[k].sum_group == OT_GROUP_TENSOR_SUM), OT_BUG,
+               "graph: %s is %s on tp, but its gradient is %ssummed over tp", p->name,
+               ot_placement_name(value->placement[OT_PLACED_TP]), retyped ? "not " : "");
+    }
+  }
+  return OT_OK;
+}
+
+// Differentiates and expands the block just written and gives it an equal program made earlier, if
+// there is one.
 static ot_status end_block(ot_builder *builder) {
   OT_TRY(builder->status);
   ot_graph *const graph = builder->graph;
   ot_program *const program = builder->program;
+  ot_builder_place_parameters(builder);
   if (graph->request.mode == OT_MODE_TRAIN) {
     OT_TRY(ot_program_differentiate(program, builder->arena));
-  } else {
-    OT_TRY(ot_program_check(program));
   }
+  OT_TRY(ot_program_expand(program, builder->arena));
+  OT_TRY(check_sums(graph, builder->block, program));
   const uint64_t hash = ot_program_hash(program);
   for (int i = 0; i < graph->num_programs; i++) {
     if (ot_program_hash(&graph->programs[i]) != hash) continue;
@@ -105,6 +127,7 @@ ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_gr
   const int layers = (int)request->model->num_layers;
   const bool has_head = request->mode != OT_MODE_PREFILL;
   *graph = (ot_graph){.request = *request, .num_blocks = layers + 1 + (has_head ? 1 : 0)};
+  OT_TRY(ot_share_build(request, &graph->share));
   graph->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *graph->blocks);
   graph->programs = ot_arena_array(arena, graph->num_blocks, sizeof *graph->programs);
   build_constants(graph);

@@ -1,44 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model as a chain of blocks (embedding, one a layer, head), each with a program, for one mode
 // and one micro-batch shape. Parameters come out the same, in the same order and place, in every
-// mode. Pass order: build -> place -> differentiate; recompute and order belong to the schedule.
+// mode. Pass order: build, placed as it is written -> differentiate -> expand; recompute and order
+// belong to the schedule.
 #pragma once
 
-#include "describe/model.h"
+#include "graph/graph_request.h"
 #include "graph/parameter.h"
 #include "graph/program.h"
-
-typedef enum ot_mode {
-  OT_MODE_TRAIN,     // loss and gradients
-  OT_MODE_EVALUATE,  // sum of nats and number of targets
-  OT_MODE_SCORE,     // log-probability of each target and the greedy choice
-  OT_MODE_LOGITS,    // logits of every row
-  OT_MODE_PREFILL,   // fills the key-value cache; no head
-  OT_MODE_DECODE,    // one token a sequence against the cache, to logits
-  OT_MODES,
-} ot_mode;
-
-// Which part of each block a rank works on. All zero: the whole of it.
-typedef struct ot_split {
-  int tp, tp_index;  // heads, MLP columns, vocabulary; between them rows of the micro-batch
-  int cp, cp_index;  // pieces of each sequence
-  ot_context_parallel context;
-} ot_split;
-
-// What is built.
-typedef struct ot_graph_request {
-  const ot_model *model;  // kept; must outlive the graph
-  ot_mode mode;
-  int64_t micro_batch_size;  // B >= 1
-  int64_t sequence_length;   // T >= 1; 1 in decode
-  int64_t cache_positions;   // P of the key-value cache; prefill and decode only
-  ot_dtype compute;          // OT_F32 or OT_F64
-  ot_dtype storage;          // of weights and activations: compute, or OT_BF16
-  int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
-  int threads;               // of each kernel
-  uint64_t seed;             // of dropout
-  ot_split split;
-} ot_graph_request;
+#include "graph/share.h"
 
 typedef struct ot_block {
   const char *name;     // "embedding", "layers.3", "head"
@@ -46,7 +16,9 @@ typedef struct ot_block {
   int program;          // index in graph->programs
   int first_parameter;  // in graph->parameters
   int num_parameters;
-  int64_t weight_elements;    // of the bucket, each parameter padded; tied uses take no room
+  int64_t weight_elements;  // of the bucket, each parameter padded; tied uses take no room
+  int64_t summed_elements;  // the first of them: parameters whose gradients are sums over
+                            // OT_GROUP_TENSOR_SUM; the others come after them
 } ot_block;
 
 // A table made once, before the first step, by one op without inputs.
@@ -60,6 +32,7 @@ enum { OT_MAX_CONSTANTS = 2 };
 
 typedef struct ot_graph {
   ot_graph_request request;
+  ot_share share;  // what part of it this rank holds
   int num_blocks;
   ot_block *blocks;  // [num_blocks], each reading the output of the one before
   int num_programs;
@@ -70,7 +43,9 @@ typedef struct ot_graph {
   ot_constant constants[OT_MAX_CONSTANTS];
 } ot_graph;
 
-// Builds the graph of `request` in `arena`, differentiated in train mode.
+// Builds the graph of `request` in `arena`, differentiated in train mode. OT_USAGE when the model
+// or the micro-batch cannot be split so, naming degrees that work; OT_ENVIRONMENT for a mode that
+// runs on one rank only.
 ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph);
 
 // Shape of a batch field for this graph's micro-batch.

@@ -55,55 +55,145 @@ static const char *full_name(const ot_hf_request *request, const char *module, o
   return ot_arena_format(arena, "%s.%d.%s.%s", prefix, request->layer, module, request->suffix);
 }
 
+ot_cut ot_role_cut(ot_role role, bool vector) {
+  switch (role) {
+    case OT_ROLE_EMBEDDING:
+    case OT_ROLE_QKV:
+    case OT_ROLE_GATE_UP:
+    case OT_ROLE_HEAD:
+      return OT_CUT_ROWS;
+    case OT_ROLE_ATTENTION_OUTPUT:
+    case OT_ROLE_DOWN:
+      return vector ? OT_CUT_NONE : OT_CUT_COLUMNS;
+    case OT_ROLE_POSITIONS:
+    case OT_ROLE_ATTENTION_NORM:
+    case OT_ROLE_Q_NORM:
+    case OT_ROLE_K_NORM:
+    case OT_ROLE_ATTENTION_POST_NORM:
+    case OT_ROLE_MLP_NORM:
+    case OT_ROLE_MLP_POST_NORM:
+    case OT_ROLE_FINAL_NORM:
+      return OT_CUT_NONE;
+    case OT_ROLES:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// A run of rows of a parameter: what this rank holds, and where that is in the whole matrix.
 typedef struct slice {
   const char *module;
-  int64_t rows;
+  int64_t rows;   // held
+  int64_t first;  // of them in the matrix
+  int64_t whole;  // rows of the matrix
+  int copies;     // ranks of tp with the same rows
 } slice;
 
-// The matrices inside a fused parameter, or one slice of all rows.
-static int slices_of(const ot_model *model, ot_role role, int64_t rows, slice *slices) {
-  const int64_t kv = model->num_kv_heads * model->head_dim;
+enum { MAX_SLICES = 3 };
+
+static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
+  const ot_model *const model = request->model;
+  const ot_share *const share = request->share;
   const bool gpt2 = model->family == OT_FAMILY_GPT2;
-  if (role == OT_ROLE_QKV) {
-    slices[0] = (slice){gpt2 ? "attn.c_attn" : "self_attn.q_proj", rows - 2 * kv};
-    slices[1] = (slice){gpt2 ? "attn.c_attn" : "self_attn.k_proj", kv};
-    slices[2] = (slice){gpt2 ? "attn.c_attn" : "self_attn.v_proj", kv};
-    return 3;
+  const int64_t D = model->head_dim;
+  slices[0] = (slice){.module = gpt2 ? "attn.c_attn" : "self_attn.q_proj",
+                      .rows = share->heads * D,
+                      .first = share->first_head * D,
+                      .whole = model->num_heads * D,
+                      .copies = 1};
+  slices[1] = (slice){.module = gpt2 ? "attn.c_attn" : "self_attn.k_proj",
+                      .rows = share->kv_heads * D,
+                      .first = share->first_kv_head * D,
+                      .whole = model->num_kv_heads * D,
+                      .copies = share->kv_copies};
+  slices[2] = slices[1];
+  if (!gpt2) slices[2].module = "self_attn.v_proj";
+  return 3;
+}
+
+static slice slice_of_columns(const ot_hf_request *request, const char *module) {
+  const ot_share *const share = request->share;
+  return (slice){.module = module,
+                 .rows = share->columns,
+                 .first = share->first_column,
+                 .whole = request->model->intermediate_size,
+                 .copies = 1};
+}
+
+static int slices_of_up(const ot_hf_request *request, slice *slices) {
+  const bool gated = request->model->gated_mlp;
+  const bool gpt2 = request->model->family == OT_FAMILY_GPT2;
+  if (gated) slices[0] = slice_of_columns(request, "mlp.gate_proj");
+  slices[gated ? 1 : 0] = slice_of_columns(
+      request, gpt2 ? module_name(request->model, OT_ROLE_GATE_UP) : "mlp.up_proj");
+  return gated ? 2 : 1;
+}
+
+// The matrices inside a fused parameter, or one slice of all rows.
+static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices) {
+  const ot_role role = request->role;
+  if (role == OT_ROLE_QKV) return slices_of_qkv(request, slices);
+  if (role == OT_ROLE_GATE_UP) return slices_of_up(request, slices);
+  slices[0] = (slice){
+      .module = module_name(request->model, role), .rows = rows, .whole = rows, .copies = 1};
+  if (role == OT_ROLE_EMBEDDING || role == OT_ROLE_HEAD) {
+    slices[0].first = request->share->first_vocab;
+    slices[0].whole = request->model->vocab_size;
   }
-  if (role == OT_ROLE_GATE_UP && model->gated_mlp) {
-    slices[0] = (slice){"mlp.gate_proj", rows / 2};
-    slices[1] = (slice){"mlp.up_proj", rows / 2};
-    return 2;
-  }
-  const bool up = role == OT_ROLE_GATE_UP && !gpt2;
-  slices[0] = (slice){up ? "mlp.up_proj" : module_name(model, role), rows};
   return 1;
 }
 
+// Rows or columns [first, first + held) of `whole`, for a parameter's input dimension.
+static void set_columns(const ot_hf_request *request, const ot_parameter *parameter,
+                        ot_parameter_part *part) {
+  const ot_share *const share = request->share;
+  part->hf_cols = parameter->cols;
+  if (parameter->rank == 1 || ot_role_cut(request->role, false) != OT_CUT_COLUMNS) return;
+  const int64_t D = request->model->head_dim;
+  const bool attention = request->role == OT_ROLE_ATTENTION_OUTPUT;
+  part->hf_first_col = attention ? share->first_head * D : share->first_column;
+  part->hf_cols = attention ? request->model->num_heads * D : request->model->intermediate_size;
+}
+
+// Who else holds the part and must add its gradient, and whether this rank stands for them.
+static void set_sum(const ot_hf_request *request, bool vector, int copies,
+                    ot_parameter_part *part) {
+  const ot_share *const share = request->share;
+  part->sum_group = -1;
+  part->counted = true;
+  if (share->tp > 1 && ot_role_cut(request->role, vector) == OT_CUT_NONE) {
+    part->sum_group = OT_GROUP_TENSOR_SUM;
+    part->counted = share->tp_index == 0;
+  } else if (copies > 1) {
+    part->sum_group = OT_GROUP_KV_SUM;
+    part->counted = share->tp_index % copies == 0;
+  }
+}
+
 void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter) {
-  const ot_model *const model = request->model;
-  const ot_role role = request->role;
-  enum { MAX_SLICES = 3 };
   slice slices[MAX_SLICES];
-  const int count = slices_of(model, role, parameter->rows, slices);
-  const bool conv1d = model->family == OT_FAMILY_GPT2 && is_linear(role);
+  const int count = slices_of(request, parameter->rows, slices);
+  const bool conv1d = request->model->family == OT_FAMILY_GPT2 && is_linear(request->role);
+  // Slices that share a name are pieces of one HF tensor.
+  const bool fused = count > 1 && ot_text_equal(slices[0].module, slices[count - 1].module);
+  int64_t row = 0, begin = 0, all = 0;
+  for (int i = 0; i < count; i++) all += slices[i].whole;
   parameter->num_parts = count;
   parameter->parts = ot_arena_array(arena, count, sizeof *parameter->parts);
-  int64_t row = 0;
   for (int i = 0; i < count; i++) {
-    // Slices that share a name are pieces of one HF tensor.
-    const bool shared = count > 1 && ot_text_equal(slices[0].module, slices[count - 1].module);
-    parameter->parts[i] = (ot_parameter_part){
+    ot_parameter_part *const part = &parameter->parts[i];
+    *part = (ot_parameter_part){
         .hf_name = full_name(request, slices[i].module, arena),
         .first_row = row,
         .rows = slices[i].rows,
-        .hf_first = shared ? row : 0,
-        .hf_rows = shared ? parameter->rows : slices[i].rows,
-        .hf_cols = parameter->cols,
+        .hf_first = (fused ? begin : 0) + slices[i].first,
+        .hf_rows = fused ? all : slices[i].whole,
         .transposed = conv1d && parameter->rank == 2,
-        .sum_group = -1,
-        .counted = true,
     };
+    set_columns(request, parameter, part);
+    set_sum(request, parameter->rank == 1, slices[i].copies, part);
     row += slices[i].rows;
+    begin += slices[i].whole;
   }
+  OT_ASSERT(row == parameter->rows);
 }

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "describe/model.h"
 #include "graph/parameter.h"
+#include "graph/share.h"
 
 // The role of a parameter in its block.
 typedef enum ot_role {
@@ -25,13 +26,25 @@ typedef enum ot_role {
   OT_ROLES,
 } ot_role;
 
+// How the ranks of tp divide a parameter.
+typedef enum ot_cut {
+  OT_CUT_NONE,     // each holds all of it and uses it on rows or heads of its own
+  OT_CUT_ROWS,     // outputs of the ranks lie side by side
+  OT_CUT_COLUMNS,  // outputs of the ranks add up
+} ot_cut;
+
 // Which parameter.
 typedef struct ot_hf_request {
   const ot_model *model;
+  const ot_share *share;
   ot_role role;
   int layer;           // -1 outside layers
   const char *suffix;  // "weight" or "bias"
 } ot_hf_request;
 
-// Fills `parts` and `num_parts` of `parameter`, whose rows and rank are set.
+// How tp divides the weights (`vector` false) or the biases of `role`.
+ot_cut ot_role_cut(ot_role role, bool vector);
+
+// Fills `parts` and `num_parts` of `parameter`, whose rows, cols and rank are set to those that the
+// share has.
 void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter);

@@ -65,6 +65,13 @@ bool ot_placement_equal(ot_placement a, ot_placement b) {
   return a.kind == b.kind && a.dim == b.dim;
 }
 
+const char *ot_placed_axis_name(ot_placed_axis axis) {
+  static const char *const names[] = {
+      [OT_PLACED_TP] = "tp", [OT_PLACED_CP] = "cp", [OT_PLACED_DP] = "dp"};
+  static_assert(sizeof names / sizeof names[0] == OT_PLACED_AXES, "one name each");
+  return names[axis];
+}
+
 const char *ot_placement_name(ot_placement placement) {
   static const char *const sharded[] = {"S0", "S1", "S2", "S3"};
   static const char *const names[] = {

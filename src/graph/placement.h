@@ -7,8 +7,17 @@
 
 #include <stdbool.h>
 
-#include "base/choices.h"
 #include "base/status.h"
+
+// What a placement is kept for. In dense programs the atoms of an axis (describe/mesh.h) always
+// agree, so there is one placement for each axis that splits a micro-batch or tells ranks with
+// different micro-batches apart; experts, who cut the axes elsewhere, will need one for each atom.
+typedef enum ot_placed_axis {
+  OT_PLACED_TP,
+  OT_PLACED_CP,
+  OT_PLACED_DP,  // shards and replicas alike; of any degree, so it is always checked
+  OT_PLACED_AXES,
+} ot_placed_axis;
 
 typedef enum ot_placement_kind {
   OT_INVARIANT,   // I: same value on all ranks, and its gradient is the same on all
@@ -41,6 +50,9 @@ typedef enum ot_conversion {
 ot_placement ot_placement_dual(ot_placement placement);
 
 bool ot_placement_equal(ot_placement a, ot_placement b);
+
+// "tp", "cp", "dp".
+const char *ot_placed_axis_name(ot_placed_axis axis);
 
 // "I", "R", "S0", "V", "P", "F".
 const char *ot_placement_name(ot_placement placement);

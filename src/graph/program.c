@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "graph/place.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
 
@@ -73,15 +74,15 @@ static ot_status check_outputs(const ot_program *program, const ot_op *op, bool 
 }
 
 ot_status ot_program_check(const ot_program *program) {
-  enum { MAX_VALUES = 4096 };
-  bool written[MAX_VALUES] = {false};
-  OT_CHECK(program->num_values <= MAX_VALUES, OT_BUG, "program %s: %d values, at most %d",
-           program->name, program->num_values, (int)MAX_VALUES);
+  bool written[OT_MAX_PROGRAM_VALUES] = {false};
+  OT_CHECK(program->num_values <= OT_MAX_PROGRAM_VALUES, OT_BUG,
+           "program %s: %d values, at most %d", program->name, program->num_values,
+           (int)OT_MAX_PROGRAM_VALUES);
   for (int i = 0; i < program->num_ops; i++) {
     OT_TRY(check_inputs(program, &program->ops[i], written));
     OT_TRY(check_outputs(program, &program->ops[i], written));
   }
-  return OT_OK;
+  return ot_place_check(program);
 }
 
 // ---- hash and print ----
@@ -96,7 +97,7 @@ uint64_t ot_program_hash(const ot_program *program) {
   uint64_t hash = OT_HASH_START;
   for (int i = 0; i < program->num_values; i++) {
     const ot_value *const value = &program->values[i];
-    const int32_t fields[] = {(int32_t)value->kind, value->index};
+    const int64_t fields[] = {value->kind, value->index, value->first};
     hash = ot_hash_text(hash_type(ot_hash_bytes(hash, fields, sizeof fields), &value->type),
                         value->name);
   }

@@ -18,16 +18,19 @@ typedef enum ot_value_kind {
   OT_VALUE_STATISTIC,    // index = ot_block_statistic; one float64 per block
   OT_VALUE_CACHE,        // key-value cache of the block
   OT_VALUE_RESULT,       // index = ot_result; what score, prefill and decode hand out
-  OT_VALUE_GRADIENT,     // gradient of an input or activation
+  OT_VALUE_GRADIENT,     // made by a backward op: the gradient of value `index`, something on the
+                         // way to it, or that value gathered again for the gradient of a weight
   OT_VALUE_ACCUMULATOR,  // gradient of parameter `index`
 } ot_value_kind;
 
-// What the sampler loads for each micro-batch, by every stage. B sequences of T tokens, R = B*T.
+// What the sampler loads for each micro-batch, by every stage. B sequences of T tokens; R = B*T, or
+// B*T/cp rows of this rank of cp: its pieces of each sequence, in the order of their places.
 typedef enum ot_batch_field {
   OT_BATCH_TOKENS,      // [R] i32
   OT_BATCH_TARGETS,     // [R] i32, < 0 masked
   OT_BATCH_POSITIONS,   // [R] i32, restart at document starts when documents are masked
-  OT_BATCH_DOC_STARTS,  // [R] i32, index within the sequence of the first token of the document
+  OT_BATCH_DOC_STARTS,  // [R] i32, index within the whole sequence of the first token of the
+                        // document; under Ulysses [B*T], of all rows of each sequence
   OT_BATCH_SAMPLE_IDS,  // [B] i64, global index of the sample
   OT_BATCH_LENGTHS,     // [B] i32, decode: tokens already in the cache
   OT_BATCH_FIELDS,
@@ -50,8 +53,9 @@ typedef struct ot_value {
   const char *name;
   ot_value_kind kind;
   ot_tensor_type type;
-  int index;                             // by kind, see above
-  ot_placement placement[OT_MAX_ATOMS];  // one per mesh atom
+  int index;      // by kind, see above
+  int64_t first;  // OT_VALUE_BATCH: elements of the field before these (a slice of its rows)
+  ot_placement placement[OT_PLACED_AXES];
 } ot_value;
 
 // The part of a step an op belongs to.
@@ -64,6 +68,8 @@ typedef struct ot_op {
   int in[OT_MAX_INPUTS];    // value, or -1
   int out[OT_MAX_OUTPUTS];  // value, or -1
 } ot_op;
+
+enum { OT_MAX_PROGRAM_VALUES = 4096 };
 
 typedef struct ot_program {
   const char *name;  // "embedding", "layer", "layer.window", "head", ...
@@ -87,8 +93,8 @@ int ot_program_add_op(ot_program *program, ot_arena *arena, const ot_op *op);
 // Operand types of `op`, absent operands with rank 0.
 void ot_program_types(const ot_program *program, const ot_op *op, ot_op_types *types);
 
-// Every value is written once before it is read, required operands are present, types fit what the
-// catalog infers, effects go to step-level values. Names the op that fails.
+// Every value is written once before it is read, required operands are present, effects go to
+// step-level values, placements follow from one another (place.h). Names the op that fails.
 ot_status ot_program_check(const ot_program *program);
 
 // Two programs with the same hash run the same ops on values of the same types.

@@ -97,7 +97,8 @@ static ot_place place_of(const lowering *l, int index) {
       return accumulator_place(l, value);
     case OT_VALUE_BATCH:
       return (ot_place){OT_BASE_BATCH,
-                        ot_segment_batch_offset(graph, (ot_batch_field)value->index)};
+                        ot_segment_batch_offset(graph, (ot_batch_field)value->index) +
+                            value->first * ot_dtype_bytes(value->type.dtype)};
     case OT_VALUE_CONSTANT:
       return (ot_place){OT_BASE_CONSTANT,
                         value->index == 0 ? 0 : ot_align(ot_type_bytes(&graph->constants[0].type))};

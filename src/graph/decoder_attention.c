@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention branch: packed q|k|v, their norms and rotation, attention, output projection. A
+// sequence that is cut over cp is seen whole in one of two ways: keys and values travel around a
+// ring (Liu et al. 2023; attention over a group, which expand.h takes apart), or the ranks exchange
+// pieces of the sequence for shares of the heads (Ulysses: Jacobs et al. 2023).
+#include "graph/decoder_parts.h"
+#include "ops/operands.h"
+
+static ot_op_attributes head_attributes(const ot_builder *b) {
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.num_heads = ot_share_of(b)->heads;
+  attributes.num_kv_heads = ot_share_of(b)->kv_heads;
+  attributes.head_dim = ot_model_of(b)->head_dim;
+  return attributes;
+}
+
+static int qk_norm(ot_builder *b, int qkv) {
+  const ot_model *const model = ot_model_of(b);
+  if (model->qk_norm == OT_QK_NORM_NONE) return qkv;
+  const bool per_head = model->qk_norm == OT_QK_NORM_HEAD;
+  const int64_t D = model->head_dim;
+  const int64_t q_width = per_head ? D : model->num_heads * D;
+  const int64_t k_width = per_head ? D : model->num_kv_heads * D;
+  const int q = ot_decoder_vector(b, OT_ROLE_Q_NORM, "attention.q_norm", "weight", q_width);
+  const int k = ot_decoder_vector(b, OT_ROLE_K_NORM, "attention.k_norm", "weight", k_width);
+  ot_op_attributes attributes = head_attributes(b);
+  attributes.epsilon = model->norm_epsilon;
+  attributes.norm_offset = model->norm_offset;
+  attributes.norm_width = per_head ? D : 0;
+  return ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_HEAD_NORM, &attributes, "attention.normed", 3, {qkv, q, k}, NULL});
+}
+
+static int rope(ot_builder *b, int layer, int qkv) {
+  const ot_model *const model = ot_model_of(b);
+  if (model->rotary_dim == 0) return qkv;
+  // With one rope for all layers there is one table.
+  const int constant = model->window[layer] > 0 ? b->graph->num_constants - 1 : 0;
+  const int cos_sin = ot_builder_constant(b, constant, "rope");
+  ot_op_attributes attributes = head_attributes(b);
+  attributes.rotary_dim = model->rotary_dim;
+  const int positions = ot_builder_batch(b, OT_BATCH_POSITIONS);
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_ROPE, &attributes, "attention.rotated", 3, {qkv, positions, cos_sin}, NULL});
+}
+
+// ---- against a cache ----
+
+static void append_to_cache(ot_builder *b, int qkv, int *cache) {
+  const ot_graph_request *const request = &b->graph->request;
+  const ot_op_attributes attributes = head_attributes(b);
+  const ot_tensor_type type = {
+      .dtype = request->storage,
+      .rank = 3,
+      .dim = {request->micro_batch_size, request->cache_positions,
+              2 * attributes.num_kv_heads * attributes.head_dim},
+  };
+  *cache = ot_builder_own(b, OT_VALUE_CACHE, 0, "cache", type);
+  int out[OT_MAX_OUTPUTS] = {*cache, -1, -1, -1, -1};
+  ot_builder_op(b, &(ot_op_description){OT_OP_APPEND_KV,
+                                        &attributes,
+                                        "cache",
+                                        2,
+                                        {qkv, ot_builder_batch(b, OT_BATCH_LENGTHS)},
+                                        out});
+}
+
+static int attend_to_cache(ot_builder *b, int qkv, int cache, const ot_op_attributes *attributes) {
+  const int lengths = ot_builder_batch(b, OT_BATCH_LENGTHS);
+  return ot_builder_op(
+      b,
+      &(ot_op_description){
+          OT_OP_ATTENTION_DECODE, attributes, "attention.heads", 3, {qkv, cache, lengths}, NULL});
+}
+
+// ---- over the rows of a micro-batch ----
+
+static ot_op_attributes attention_attributes(const ot_builder *b, int layer) {
+  const ot_model *const model = ot_model_of(b);
+  ot_op_attributes attributes = head_attributes(b);
+  attributes.window = model->window[layer];
+  attributes.scale = model->attention_scale;
+  attributes.first_head = ot_share_of(b)->first_head;
+  if (ot_builder_trains(b) && model->attention_dropout > 0) {
+    attributes.dropout = model->attention_dropout;
+    attributes.seed = b->graph->request.seed;
+    attributes.rng_stream = ot_decoder_stream(b, "attention");
+  }
+  return attributes;
+}
+
+static int max_logit(ot_builder *b) {
+  if (!ot_builder_trains(b)) return -1;
+  return ot_builder_statistic(b, OT_STATISTIC_MAX_LOGIT, "max_logit");
+}
+
+static int attend(ot_builder *b, int qkv, const ot_op_attributes *attributes) {
+  const int out[OT_MAX_OUTPUTS] = {-1, -1, max_logit(b), -1, -1};
+  const int in[] = {qkv, ot_builder_batch(b, OT_BATCH_DOC_STARTS),
+                    ot_builder_batch(b, OT_BATCH_SAMPLE_IDS)};
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_ATTENTION, attributes, "attention.heads", 3, {in[0], in[1], in[2]}, out});
+}
+
+static int attend_by_ring(ot_builder *b, int qkv, ot_op_attributes attributes) {
+  ot_builder_set_context(b, &attributes);
+  ot_builder_set_group(b, OT_GROUP_CONTEXT, &attributes);
+  return attend(b, qkv, &attributes);
+}
+
+static int rearrange(ot_builder *b, ot_op_kind kind, const ot_op_attributes *attributes, int x,
+                     const char *name) {
+  return ot_builder_op(b, &(ot_op_description){kind, attributes, name, 1, {x}, NULL});
+}
+
+static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attributes) {
+  const ot_share *const share = ot_share_of(b);
+  ot_op_attributes copies = head_attributes(b);
+  ot_op_attributes exchange = ot_builder_attributes(b);
+  ot_builder_set_context(b, &copies);
+  ot_builder_set_group(b, OT_GROUP_CONTEXT, &exchange);
+  attributes.num_heads /= share->cp;
+  attributes.num_kv_heads /= share->cp;
+  attributes.first_head += share->cp_index * attributes.num_heads;
+  attributes.sequence_length *= share->cp;
+
+  int x = rearrange(b, OT_OP_HEADS_SCATTER, &copies, qkv, "attention.shares");
+  x = rearrange(b, OT_OP_ALL_TO_ALL, &exchange, x, "attention.pieces");
+  x = rearrange(b, OT_OP_SEQUENCE_JOIN, &copies, x, "attention.sequences");
+  x = attend(b, x, &attributes);
+  copies.num_kv_heads = 0;  // heads alone from here on
+  x = rearrange(b, OT_OP_SEQUENCE_SPLIT, &copies, x, "attention.head_pieces");
+  x = rearrange(b, OT_OP_ALL_TO_ALL, &exchange, x, "attention.head_shares");
+  return rearrange(b, OT_OP_HEADS_GATHER, &copies, x, "attention.all_heads");
+}
+
+static int heads(ot_builder *b, int layer, int qkv) {
+  const ot_share *const share = ot_share_of(b);
+  const ot_mode mode = b->graph->request.mode;
+  const ot_op_attributes attributes = attention_attributes(b, layer);
+  int cache = -1;
+  if (mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE) append_to_cache(b, qkv, &cache);
+  if (mode == OT_MODE_DECODE) return attend_to_cache(b, qkv, cache, &attributes);
+  if (share->cp == 1) return attend(b, qkv, &attributes);
+  return share->ulysses ? attend_by_exchange(b, qkv, attributes)
+                        : attend_by_ring(b, qkv, attributes);
+}
+
+int ot_decoder_attention(ot_builder *b, int layer, int x) {
+  const ot_model *const model = ot_model_of(b);
+  const ot_share *const share = ot_share_of(b);
+  const int64_t q_width = share->heads * model->head_dim;
+  const int64_t kv_width = share->kv_heads * model->head_dim;
+  const int normed = model->norm_placement == OT_NORM_POST
+                         ? x
+                         : ot_decoder_norm(b, OT_ROLE_ATTENTION_NORM, "attention_norm", x);
+  const ot_projection qkv = {OT_ROLE_QKV,        "attention.qkv", q_width + 2 * kv_width,
+                             model->hidden_size, model->qkv_bias, -1};
+  const int packed = rope(b, layer, qk_norm(b, ot_decoder_into(b, normed, &qkv)));
+  const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
+                                model->hidden_size,       q_width,
+                                model->output_bias,       -1};
+  return ot_decoder_join(b, heads(b, layer, packed), x, output, OT_ROLE_ATTENTION_POST_NORM);
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The head in each mode. Where the vocabulary is cut over tp, the ranks tell each other three
+// numbers for each row of a chunk (ops/head_parts.h); else one op does all of it (ops/head.h).
+#include "graph/decoder.h"
+#include "graph/decoder_parts.h"
+#include "graph/differentiate.h"
+#include "ops/head.h"
+#include "ops/operands.h"
+
+// What is projected.
+typedef struct head {
+  int x;       // [R, C] normalised
+  int weight;  // [V, C]
+  ot_op_attributes attributes;
+} head;
+
+// The head's weight: its own, or a use of the embedding with an accumulator of its own.
+static int head_weight(ot_builder *b, int embedding_parameter) {
+  const ot_model *const model = ot_model_of(b);
+  const int64_t rows = ot_share_of(b)->vocab;
+  if (!model->tie_word_embeddings) return ot_decoder_table(b, OT_ROLE_HEAD, "output", rows);
+  const ot_parameter tied = {.name = "output.weight",
+                             .rank = 2,
+                             .rows = rows,
+                             .cols = model->hidden_size,
+                             .kind = OT_PARAMETER_EMBEDDING,
+                             .tied_to = embedding_parameter};
+  return ot_builder_parameter(b, &tied, ot_role_cut(OT_ROLE_HEAD, false));
+}
+
+static int weight_accumulator(ot_builder *b, const head *h) {
+  return ot_program_accumulator(b->program, b->arena, h->weight, b->graph->request.compute);
+}
+
+// ---- a vocabulary over several ranks ----
+
+// Of the chunk that the attributes say.
+static const char *chunk_name(ot_builder *b, const head *h, const char *name) {
+  return ot_arena_format(b->arena, "%s.%lld", name, (long long)h->attributes.first_row);
+}
+
+// e and, of every rank, the statistics of the chunk that the attributes say.
+static void chunk_statistics(ot_builder *b, const head *h, int *e, int *all) {
+  const int targets = ot_builder_batch(b, OT_BATCH_TARGETS);
+  ot_op made;
+  *e = *all = -1;
+  if (b->status != OT_OK) return;
+  b->status = ot_program_emit(b->program, b->arena, OT_PART_FORWARD,
+                              &(ot_op_description){OT_OP_HEAD_STATISTICS,
+                                                   &h->attributes,
+                                                   chunk_name(b, h, "exponentials"),
+                                                   3,
+                                                   {h->x, h->weight, targets},
+                                                   NULL},
+                              &made);
+  if (b->status != OT_OK) return;
+  *e = made.out[0];
+  *all = ot_builder_gather(b, made.out[1], chunk_name(b, h, "statistics"));
+}
+
+// The gradient of x with the rows of one more chunk.
+static int chunk_loss(ot_builder *b, const head *h, int dx_before, bool last) {
+  int e, all;
+  chunk_statistics(b, h, &e, &all);
+  const int targets = ot_builder_batch(b, OT_BATCH_TARGETS);
+  const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_TOKENS, "inverse_tokens");
+  const int loss[OT_MAX_OUTPUTS] = {-1, ot_builder_sum(b, OT_SCALAR_LOSS, "loss"), -1, -1, -1};
+  const int dlogits = ot_builder_op(b, &(ot_op_description){OT_OP_HEAD_DLOGITS,
+                                                            &h->attributes,
+                                                            chunk_name(b, h, "d_logits"),
+                                                            4,
+                                                            {e, all, targets, inverse},
+                                                            loss});
+  const int dw[OT_MAX_OUTPUTS] = {-1, weight_accumulator(b, h), -1, -1, -1};
+  return ot_builder_op(b,
+                       &(ot_op_description){last ? OT_OP_HEAD_GRADIENT_LAST : OT_OP_HEAD_GRADIENT,
+                                            &h->attributes,
+                                            last ? "d_final" : chunk_name(b, h, "d_final"),
+                                            4,
+                                            {dx_before, dlogits, h->x, h->weight},
+                                            dw});
+}
+
+static void chunk_count(ot_builder *b, const head *h) {
+  int e, all;
+  chunk_statistics(b, h, &e, &all);
+  const int out[OT_MAX_OUTPUTS] = {ot_builder_sum(b, OT_SCALAR_EVALUATE_LOSS, "evaluate_loss"),
+                                   ot_builder_sum(b, OT_SCALAR_EVALUATE_TOKENS, "evaluate_tokens"),
+                                   -1, -1, -1};
+  ot_builder_op(b, &(ot_op_description){OT_OP_HEAD_COUNT,
+                                        &h->attributes,
+                                        "evaluate",
+                                        2,
+                                        {all, ot_builder_batch(b, OT_BATCH_TARGETS)},
+                                        out});
+}
+
+// Chunks are as many rows on every rank, whatever its part of the vocabulary.
+static void by_chunks(ot_builder *b, const head *whole) {
+  const ot_share *const share = ot_share_of(b);
+  const int64_t rows = ot_head_chunk_rows(&whole->attributes, share->rows, share->widest_vocab);
+  head h = *whole;
+  ot_builder_set_group(b, OT_GROUP_TENSOR, &h.attributes);
+  h.attributes.first_vocab = share->first_vocab;
+  int dx = -1;
+  for (int64_t first = 0; first < share->rows; first += rows) {
+    const bool last = first + rows >= share->rows;
+    h.attributes.first_row = first;
+    h.attributes.chunk_rows = last ? share->rows - first : rows;
+    if (ot_builder_trains(b)) {
+      dx = chunk_loss(b, &h, dx, last);
+    } else {
+      chunk_count(b, &h);
+    }
+  }
+}
+
+// ---- the whole vocabulary ----
+
+static void loss(ot_builder *b, const head *h) {
+  const int accumulator = weight_accumulator(b, h);
+  const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS),
+                    ot_builder_scalar(b, OT_SCALAR_INVERSE_TOKENS, "inverse_tokens")};
+  const int out[OT_MAX_OUTPUTS] = {-1, accumulator, ot_builder_sum(b, OT_SCALAR_LOSS, "loss"), -1,
+                                   -1};
+  ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_HEAD_LOSS, &h->attributes, "d_final", 4, {in[0], in[1], in[2], in[3]}, out});
+}
+
+static void evaluate(ot_builder *b, const head *h) {
+  const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS)};
+  const int out[OT_MAX_OUTPUTS] = {ot_builder_sum(b, OT_SCALAR_EVALUATE_LOSS, "evaluate_loss"),
+                                   ot_builder_sum(b, OT_SCALAR_EVALUATE_TOKENS, "evaluate_tokens"),
+                                   -1, -1, -1};
+  ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_HEAD_EVALUATE, &h->attributes, "evaluate", 3, {in[0], in[1], in[2]}, out});
+}
+
+static void score(ot_builder *b, const head *h) {
+  const int64_t rows = ot_share_of(b)->rows;
+  const ot_tensor_type real = ot_type_vector(OT_F64, rows);
+  const ot_tensor_type token = ot_type_vector(OT_I32, rows);
+  const int in[] = {h->x, h->weight, ot_builder_batch(b, OT_BATCH_TARGETS)};
+  const int out[OT_MAX_OUTPUTS] = {
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGPROBS, "logprobs", real),
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_GREEDY, "greedy", token), -1, -1, -1};
+  ot_builder_op(b, &(ot_op_description){
+                       OT_OP_HEAD_SCORE, &h->attributes, "score", 3, {in[0], in[1], in[2]}, out});
+}
+
+static void logits(ot_builder *b, const head *h) {
+  const ot_tensor_type type =
+      ot_type_matrix(b->graph->request.compute, ot_share_of(b)->rows, ot_model_of(b)->vocab_size);
+  const int out[OT_MAX_OUTPUTS] = {
+      ot_builder_own(b, OT_VALUE_RESULT, OT_RESULT_LOGITS, "logits", type), -1, -1, -1, -1};
+  ot_builder_op(b, &(ot_op_description){
+                       OT_OP_HEAD_LOGITS, &h->attributes, "logits", 2, {h->x, h->weight}, out});
+}
+
+void ot_decoder_head(ot_builder *b, int embedding_parameter) {
+  const ot_mode mode = b->graph->request.mode;
+  head h = {.attributes = ot_builder_attributes(b)};
+  const int normed = ot_decoder_norm(b, OT_ROLE_FINAL_NORM, "final_norm", ot_builder_input(b));
+  h.x = ot_builder_gather(b, normed, "output.in");
+  h.weight = head_weight(b, embedding_parameter);
+  h.attributes.chunk_rows = b->graph->request.head_chunk_rows;
+  if (ot_share_of(b)->tp > 1) {
+    by_chunks(b, &h);
+    return;
+  }
+  switch (mode) {
+    case OT_MODE_TRAIN:
+      loss(b, &h);
+      return;
+    case OT_MODE_EVALUATE:
+      evaluate(b, &h);
+      return;
+    case OT_MODE_SCORE:
+      score(b, &h);
+      return;
+    case OT_MODE_PREFILL:
+      return;
+    case OT_MODE_LOGITS:
+    case OT_MODE_DECODE:
+      logits(b, &h);
+      return;
+    case OT_MODES:
+      break;
+  }
+  OT_UNREACHABLE();
+}

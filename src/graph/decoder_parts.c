@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters, norms, projections and dropout as the ranks of tp share them. A projection into a
+// tensor-parallel region gathers rows and makes columns of this rank; one onto the residual stream
+// makes sums over the ranks, each of which takes its rows of them and does alone what comes after
+// (Korthikanti et al. 2022). On one rank biases and residual sums ride on the matrix products.
+#include "graph/decoder_parts.h"
+
+#include "base/math.h"
+#include "base/text.h"
+
+bool ot_builder_trains(const ot_builder *b) { return b->graph->request.mode == OT_MODE_TRAIN; }
+
+// ---- parameters ----
+
+static int parameter(ot_builder *b, ot_role role, const char *name, const char *suffix,
+                     ot_parameter made) {
+  made.name = ot_arena_format(b->arena, "%s.%s", name, suffix);
+  made.tied_to = -1;
+  const ot_hf_request request = {.model = ot_model_of(b),
+                                 .share = ot_share_of(b),
+                                 .role = role,
+                                 .layer = b->block->layer,
+                                 .suffix = suffix};
+  ot_hf_parts(&request, b->arena, &made);
+  return ot_builder_parameter(b, &made, ot_role_cut(role, made.rank == 1));
+}
+
+// GPT-2 scales the projections that end on the residual stream by 1/sqrt(2L) (Radford et al. 2019).
+static double initial_std(const ot_builder *b, ot_role role) {
+  const ot_model *const model = ot_model_of(b);
+  const bool onto_residual = role == OT_ROLE_ATTENTION_OUTPUT || role == OT_ROLE_DOWN;
+  const bool scaled = model->family == OT_FAMILY_GPT2 && onto_residual;
+  return model->initializer_range / (scaled ? ot_sqrt(2.0 * (double)model->num_layers) : 1.0);
+}
+
+int ot_decoder_matrix(ot_builder *b, ot_role role, const char *name, int64_t rows, int64_t cols) {
+  const ot_parameter made = {.rank = 2,
+                             .rows = rows,
+                             .cols = cols,
+                             .kind = OT_PARAMETER_MATRIX,
+                             .initial = OT_INITIAL_NORMAL,
+                             .initial_std = initial_std(b, role)};
+  return parameter(b, role, name, "weight", made);
+}
+
+int ot_decoder_table(ot_builder *b, ot_role role, const char *name, int64_t rows) {
+  const ot_parameter made = {.rank = 2,
+                             .rows = rows,
+                             .cols = ot_model_of(b)->hidden_size,
+                             .kind = OT_PARAMETER_EMBEDDING,
+                             .initial = OT_INITIAL_NORMAL,
+                             .initial_std = ot_model_of(b)->initializer_range};
+  return parameter(b, role, name, "weight", made);
+}
+
+int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char *suffix,
+                      int64_t rows) {
+  const bool weight = ot_text_equal(suffix, "weight");
+  const bool ones = weight && ot_model_of(b)->norm_offset == 0;
+  const ot_parameter made = {.rank = 1,
+                             .rows = rows,
+                             .cols = 1,
+                             .kind = OT_PARAMETER_VECTOR,
+                             .initial = ones ? OT_INITIAL_ONE : OT_INITIAL_ZERO};
+  return parameter(b, role, name, suffix, made);
+}
+
+// ---- norm and dropout ----
+
+int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x) {
+  const ot_model *const model = ot_model_of(b);
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.epsilon = model->norm_epsilon;
+  attributes.norm_offset = model->norm_offset;
+  const int weight = ot_decoder_vector(b, role, name, "weight", model->hidden_size);
+  const char *const output = ot_arena_format(b->arena, "%s.out", name);
+  if (model->norm == OT_NORM_RMSNORM) {
+    return ot_builder_op(
+        b, &(ot_op_description){OT_OP_RMSNORM, &attributes, output, 2, {x, weight}, NULL});
+  }
+  const int bias = ot_decoder_vector(b, role, name, "bias", model->hidden_size);
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_LAYERNORM, &attributes, output, 3, {x, weight, bias}, NULL});
+}
+
+uint64_t ot_decoder_stream(const ot_builder *b, const char *name) {
+  return ot_hash_text(ot_hash_text(OT_HASH_START, b->block->name), name);
+}
+
+int ot_decoder_dropout(ot_builder *b, const char *name, int x, double probability) {
+  if (probability == 0 || !ot_builder_trains(b)) return x;
+  const ot_share *const share = ot_share_of(b);
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.dropout = probability;
+  attributes.seed = b->graph->request.seed;
+  attributes.rng_stream = ot_decoder_stream(b, name);
+  attributes.first_row = share->first_row;
+  ot_builder_set_context(b, &attributes);
+  const int samples = ot_builder_batch(b, OT_BATCH_SAMPLE_IDS);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_DROPOUT,
+                                               &attributes,
+                                               ot_arena_format(b->arena, "%s.dropped", name),
+                                               2,
+                                               {x, samples},
+                                               NULL});
+}
+
+// ---- projections ----
+
+static const char *made_of(ot_builder *b, const ot_projection *p, const char *what) {
+  return ot_arena_format(b->arena, "%s.%s", p->name, what);
+}
+
+// x times the weight of `p`, with `bias` and `residual` added where they are given.
+static int multiply(ot_builder *b, const char *name, const int in[4]) {
+  const ot_op_attributes attributes = ot_builder_attributes(b);
+  return ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_LINEAR, &attributes, name, 4, {in[0], in[1], in[2], in[3]}, NULL});
+}
+
+int ot_decoder_into(ot_builder *b, int x, const ot_projection *p) {
+  const int rows = ot_builder_gather(b, x, made_of(b, p, "in"));
+  const int weight = ot_decoder_matrix(b, p->role, p->name, p->rows, p->cols);
+  const int bias = p->bias ? ot_decoder_vector(b, p->role, p->name, "bias", p->rows) : -1;
+  return multiply(b, made_of(b, p, "out"), (int[]){rows, weight, bias, -1});
+}
+
+// The sum with bias and residual, which are added once, by the rank that has the rows.
+static int add_after_sum(ot_builder *b, const ot_projection *p, int sum, int bias) {
+  const ot_op_attributes attributes = ot_builder_attributes(b);
+  if (bias < 0 && p->residual < 0) return sum;
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_BIAS, &attributes, made_of(b, p, "out"), 3, {sum, bias, p->residual}, NULL});
+}
+
+int ot_decoder_onto(ot_builder *b, int x, const ot_projection *p) {
+  const bool alone = ot_share_of(b)->tp == 1;
+  const int weight = ot_decoder_matrix(b, p->role, p->name, p->rows, p->cols);
+  const int bias = p->bias ? ot_decoder_vector(b, p->role, p->name, "bias", p->rows) : -1;
+  if (alone) return multiply(b, made_of(b, p, "out"), (int[]){x, weight, bias, p->residual});
+  const int part = multiply(b, made_of(b, p, "part"), (int[]){x, weight, -1, -1});
+  return add_after_sum(b, p, ot_builder_scatter(b, part, made_of(b, p, "rows")), bias);
+}
+
+int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role post_norm) {
+  const ot_model *const model = ot_model_of(b);
+  const bool post = model->norm_placement != OT_NORM_PRE;
+  const bool drops = model->residual_dropout > 0 && ot_builder_trains(b);
+  p.residual = post || drops ? -1 : x;
+  int y = ot_decoder_onto(b, branch, &p);
+  if (p.residual >= 0) return y;
+  const char *const norm_name = ot_arena_format(b->arena, "%s_post_norm", p.name);
+  if (post) y = ot_decoder_norm(b, post_norm, norm_name, y);
+  y = ot_decoder_dropout(b, p.name, y, model->residual_dropout);
+  const ot_op_attributes attributes = ot_builder_attributes(b);
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_ADD, &attributes, made_of(b, &p, "sum"), 2, {y, x}, NULL});
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the blocks of a decoder are written with. Private to graph/decoder*.c.
+#pragma once
+
+#include "graph/builder.h"
+
+static inline const ot_model *ot_model_of(const ot_builder *b) { return b->graph->request.model; }
+
+static inline const ot_share *ot_share_of(const ot_builder *b) { return &b->graph->share; }
+
+bool ot_builder_trains(const ot_builder *b);
+
+// ---- parameters; rows and columns are those of this rank ----
+
+int ot_decoder_matrix(ot_builder *b, ot_role role, const char *name, int64_t rows, int64_t cols);
+
+// An embedding: `rows` of hidden_size.
+int ot_decoder_table(ot_builder *b, ot_role role, const char *name, int64_t rows);
+
+// `suffix` is "weight" or "bias".
+int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char *suffix,
+                      int64_t rows);
+
+// ---- ops ----
+
+int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x);
+
+// A key of the dropout masks of the tensor called `name` in this block.
+uint64_t ot_decoder_stream(const ot_builder *b, const char *name);
+
+// x [own_rows, C] with some elements dropped; x itself outside training.
+int ot_decoder_dropout(ot_builder *b, const char *name, int x, double probability);
+
+typedef struct ot_projection {
+  ot_role role;
+  const char *name;
+  int64_t rows, cols;  // of this rank
+  bool bias;
+  int residual;  // value added to the product, or -1; of a projection onto the residual stream
+} ot_projection;
+
+// x [own_rows, C] -> [R, rows]: outputs of this rank for all rows.
+int ot_decoder_into(ot_builder *b, int x, const ot_projection *p);
+
+// x [R, cols], this rank's part of what is summed over -> [own_rows, C] of the whole sum.
+int ot_decoder_onto(ot_builder *b, int x, const ot_projection *p);
+
+// A branch's last projection joined to the residual stream `x`: in one op where nothing stands
+// between, else projection, norm, dropout, sum.
+int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role post_norm);
+
+// The attention branch of a layer.
+int ot_decoder_attention(ot_builder *b, int layer, int x);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ring, forward and backward.
+#include "graph/expand.h"
+
+#include "graph/emit.h"
+#include "graph/place.h"
+
+typedef struct expansion {
+  ot_program *program;
+  ot_arena *arena;
+  ot_op op;          // the composite
+  const char *name;  // of its output
+  ot_op_attributes plain, travel;
+  int keys;  // those that are here now
+  ot_status status;
+} expansion;
+
+bool ot_op_is_composite(const ot_op *op) {
+  const bool attention = op->kind == OT_OP_ATTENTION || op->kind == OT_OP_ATTENTION_GRAD;
+  return attention && op->attributes.group_size > 1;
+}
+
+static int emit(expansion *e, const ot_op_description *description, ot_op *made) {
+  if (e->status != OT_OK) return -1;
+  e->status = ot_program_emit(e->program, e->arena, e->op.part, description, made);
+  return e->status == OT_OK ? made->out[0] : -1;
+}
+
+static const char *step_name(const expansion *e, const char *what, int step) {
+  return ot_arena_format(e->arena, "%s.%s.%d", e->name, what, step);
+}
+
+static void begin(expansion *e, int qkv) {
+  ot_op made;
+  const int value = e->op.out[0];
+  e->name = e->program->values[value].name;
+  e->plain = e->op.attributes;
+  e->plain.group = (ot_group_kind)0;
+  e->plain.group_size = e->plain.group_index = 0;
+  e->travel = (ot_op_attributes){.threads = e->plain.threads,
+                                 .compute = e->plain.compute,
+                                 .sequence_length = e->plain.sequence_length,
+                                 .group = e->op.attributes.group,
+                                 .group_size = e->op.attributes.group_size,
+                                 .group_index = e->op.attributes.group_index};
+  e->keys = emit(
+      e, &(ot_op_description){OT_OP_KV_SLICE, &e->plain, step_name(e, "keys", 0), 1, {qkv}, NULL},
+      &made);
+}
+
+static int shift(expansion *e, const char *what, int step, int x) {
+  ot_op made;
+  return emit(e,
+              &(ot_op_description){OT_OP_SHIFT, &e->travel, step_name(e, what, step), 1, {x}, NULL},
+              &made);
+}
+
+// Attributes of the block that is met after `hops`.
+static ot_op_attributes block_attributes(const expansion *e, int hops) {
+  ot_op_attributes attributes = e->plain;
+  const int c = attributes.context_size;
+  attributes.key_index = (attributes.context_index + c - hops) % c;
+  return attributes;
+}
+
+// ---- forward ----
+
+static void expand_attention(expansion *e) {
+  const ot_op *const op = &e->op;
+  const int c = op->attributes.context_size;
+  const ot_dtype stored = e->program->values[op->out[0]].type.dtype;
+  const bool narrows = stored != op->attributes.compute;
+  ot_op block = {.out = {-1, -1}};
+  begin(e, op->in[0]);
+  for (int j = 0; j < c && e->status == OT_OK; j++) {
+    const int next = j + 1 < c ? shift(e, "keys", j + 1, e->keys) : -1;
+    const ot_op_attributes attributes = block_attributes(e, j);
+    const bool last = j + 1 == c;
+    const int out[OT_MAX_OUTPUTS] = {last && !narrows ? op->out[0] : -1, last ? op->out[1] : -1,
+                                     op->out[2], -1, -1};
+    emit(
+        e,
+        &(ot_op_description){OT_OP_ATTENTION_BLOCK,
+                             &attributes,
+                             step_name(e, "block", j),
+                             6,
+                             {op->in[0], e->keys, op->in[1], op->in[2], block.out[0], block.out[1]},
+                             out},
+        &block);
+    e->keys = next;
+  }
+  if (!narrows) return;
+  const int out[OT_MAX_OUTPUTS] = {op->out[0], -1, -1, -1, -1};
+  ot_op made;
+  emit(e, &(ot_op_description){OT_OP_CAST, &e->plain, e->name, 1, {block.out[0]}, out}, &made);
+}
+
+// ---- backward ----
+
+static void expand_attention_grad(expansion *e) {
+  const ot_op *const op = &e->op;
+  const int c = op->attributes.context_size;
+  const int *const in = op->in;  // do, qkv, doc_start, sample_ids, o, lse
+  ot_op block = {.out = {-1, -1}};
+  begin(e, in[1]);
+  for (int j = 0; j < c && e->status == OT_OK; j++) {
+    const int next = j + 1 < c ? shift(e, "keys", j + 1, e->keys) : -1;
+    const int dkv = j > 0 ? shift(e, "d_keys", j, block.out[1]) : -1;
+    const ot_op_attributes attributes = block_attributes(e, j);
+    emit(
+        e,
+        &(ot_op_description){OT_OP_ATTENTION_BLOCK_GRAD,
+                             &attributes,
+                             step_name(e, "block", j),
+                             9,
+                             {in[0], in[1], e->keys, in[2], in[3], in[4], in[5], block.out[0], dkv},
+                             NULL},
+        &block);
+    e->keys = next;
+  }
+  const int home = shift(e, "d_keys", c, block.out[1]);
+  ot_op made;
+  emit(e,
+       &(ot_op_description){OT_OP_QKV_JOIN, &e->plain, e->name, 2, {block.out[0], home}, op->out},
+       &made);
+}
+
+ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
+  const ot_op *const ops = program->ops;
+  const int num_ops = program->num_ops;
+  program->ops = NULL;
+  program->num_ops = 0;
+  program->ops_capacity = 0;
+  for (int i = 0; i < num_ops; i++) {
+    if (!ot_op_is_composite(&ops[i])) {
+      ot_program_add_op(program, arena, &ops[i]);
+      continue;
+    }
+    expansion e = {.program = program, .arena = arena, .op = ops[i]};
+    if (ops[i].kind == OT_OP_ATTENTION) {
+      expand_attention(&e);
+    } else {
+      expand_attention_grad(&e);
+    }
+    OT_TRY(e.status);
+  }
+  return ot_program_check(program);
+}

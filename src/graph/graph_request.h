@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a graph is built for: the model, the mode, the shape of a micro-batch, the types, and which
+// part of the work this rank has.
+#pragma once
+
+#include "base/choices.h"
+#include "describe/model.h"
+
+typedef enum ot_mode {
+  OT_MODE_TRAIN,     // loss and gradients
+  OT_MODE_EVALUATE,  // sum of nats and number of targets
+  OT_MODE_SCORE,     // log-probability of each target and the greedy choice
+  OT_MODE_LOGITS,    // logits of every row
+  OT_MODE_PREFILL,   // fills the key-value cache; no head
+  OT_MODE_DECODE,    // one token a sequence against the cache, to logits
+  OT_MODES,
+} ot_mode;
+
+// Which part of each block a rank works on. Degrees of zero or one: the whole of it.
+typedef struct ot_split {
+  int tp, tp_index;  // heads, MLP columns, vocabulary; between them rows of the micro-batch
+  int cp, cp_index;  // pieces of each sequence
+  ot_context_parallel context;
+} ot_split;
+
+// What is built.
+typedef struct ot_graph_request {
+  const ot_model *model;  // kept; must outlive the graph
+  ot_mode mode;
+  int64_t micro_batch_size;  // B >= 1
+  int64_t sequence_length;   // T >= 1 of the whole sequence, on any split; 1 in decode
+  int64_t cache_positions;   // P of the key-value cache; prefill and decode only
+  ot_dtype compute;          // OT_F32 or OT_F64
+  ot_dtype storage;          // of weights and activations: compute, or OT_BF16
+  int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
+  int threads;               // of each kernel
+  uint64_t seed;             // of dropout
+  ot_split split;
+} ot_graph_request;

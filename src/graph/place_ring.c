@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over the ops that counts hops and blocks for each value.
+#include "graph/place_ring.h"
+
+#include "ops/catalog.h"
+
+// What is known of a value: where it is from and what has gone into it.
+typedef struct travel {
+  int hops;  // of the keys, or of gradients of keys
+  int met;   // blocks that a sum has, 0 when it is whole; of gradients of keys also when it is
+} travel;
+
+typedef struct ring {
+  const ot_program *program;
+  travel travels[OT_MAX_PROGRAM_VALUES];
+} ring;
+
+static travel of(const ring *r, int value) { return value < 0 ? (travel){0} : r->travels[value]; }
+
+static void set(ring *r, int value, travel t) {
+  if (value >= 0) r->travels[value] = t;
+}
+
+static const char *name_of(const ring *r, int value) { return r->program->values[value].name; }
+
+// The keys that a block meets as number `met` must be those of the rank so many before.
+static ot_status check_keys(const ring *r, const ot_op *op, int keys, int met) {
+  const ot_op_attributes *const a = &op->attributes;
+  const int hops = of(r, keys).hops;
+  OT_CHECK(a->context_size > 1 && hops < a->context_size, OT_BUG,
+           "program %s: op %s reads %s after %d hops around %d ranks", r->program->name,
+           ot_op_info_of(op->kind)->name, name_of(r, keys), hops, a->context_size);
+  const int from = (a->context_index + a->context_size - hops) % a->context_size;
+  OT_CHECK(from == a->key_index, OT_BUG,
+           "program %s: op %s takes %s for the keys of rank %d, but they are those of rank %d",
+           r->program->name, ot_op_info_of(op->kind)->name, name_of(r, keys), a->key_index, from);
+  OT_CHECK(hops == met, OT_BUG,
+           "program %s: op %s meets %s as block %d, but they have made %d hops", r->program->name,
+           ot_op_info_of(op->kind)->name, name_of(r, keys), met, hops);
+  return OT_OK;
+}
+
+// A sum that has all blocks is an ordinary value.
+static travel with_one_more(const ot_op *op, travel before) {
+  const int met = before.met + 1;
+  return (travel){.met = met < op->attributes.context_size ? met : 0};
+}
+
+static ot_status check_whole(const ring *r, const ot_op *op, int value) {
+  OT_CHECK(of(r, value).met == 0, OT_BUG,
+           "program %s: op %s reads %s, which has met %d blocks only", r->program->name,
+           ot_op_info_of(op->kind)->name, name_of(r, value), of(r, value).met);
+  return OT_OK;
+}
+
+static ot_status visit_block(ring *r, const ot_op *op) {
+  enum { KEYS = 1, O_BEFORE = 4, LSE_BEFORE = 5 };
+  const travel before = of(r, op->in[O_BEFORE]);
+  OT_TRY(check_keys(r, op, op->in[KEYS], before.met));
+  OT_CHECK(of(r, op->in[LSE_BEFORE]).met == before.met, OT_BUG,
+           "program %s: op %s joins %s and %s of different steps", r->program->name,
+           ot_op_info_of(op->kind)->name, name_of(r, op->in[O_BEFORE]),
+           name_of(r, op->in[LSE_BEFORE]));
+  set(r, op->out[0], with_one_more(op, before));
+  set(r, op->out[1], with_one_more(op, before));
+  return OT_OK;
+}
+
+static ot_status visit_block_grad(ring *r, const ot_op *op) {
+  enum { KEYS = 2, O = 5, LSE = 6, DQ_BEFORE = 7, DKV_BEFORE = 8 };
+  const travel keys = of(r, op->in[KEYS]);
+  const travel dq = of(r, op->in[DQ_BEFORE]);
+  const travel dkv = of(r, op->in[DKV_BEFORE]);
+  OT_TRY(check_whole(r, op, op->in[O]));
+  OT_TRY(check_whole(r, op, op->in[LSE]));
+  OT_TRY(check_keys(r, op, op->in[KEYS], dq.met));
+  OT_CHECK(dkv.hops == keys.hops && dkv.met == keys.hops, OT_BUG,
+           "program %s: op %s adds to gradients of keys after %d hops and %d blocks, the keys have "
+           "made %d",
+           r->program->name, ot_op_info_of(op->kind)->name, dkv.hops, dkv.met, keys.hops);
+  set(r, op->out[0], with_one_more(op, dq));
+  set(r, op->out[1], (travel){.hops = keys.hops, .met = dkv.met + 1});
+  return OT_OK;
+}
+
+static ot_status visit_join(ring *r, const ot_op *op) {
+  const travel dkv = of(r, op->in[1]);
+  const int size = op->attributes.context_size;
+  OT_TRY(check_whole(r, op, op->in[0]));
+  OT_CHECK(dkv.met == size && dkv.hops == size, OT_BUG,
+           "program %s: %s has made %d hops and met %d blocks, it must make and meet %d",
+           r->program->name, name_of(r, op->in[1]), dkv.hops, dkv.met, size);
+  return OT_OK;
+}
+
+static ot_status visit(ring *r, const ot_op *op) {
+  switch (op->kind) {
+    case OT_OP_ATTENTION_BLOCK:
+      return visit_block(r, op);
+    case OT_OP_ATTENTION_BLOCK_GRAD:
+      return visit_block_grad(r, op);
+    case OT_OP_QKV_JOIN:
+      return visit_join(r, op);
+    case OT_OP_SHIFT: {
+      const travel t = of(r, op->in[0]);
+      set(r, op->out[0], (travel){.hops = t.hops + 1, .met = t.met});
+      return OT_OK;
+    }
+    default:
+      break;
+  }
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    if (op->in[i] >= 0) OT_TRY(check_whole(r, op, op->in[i]));
+  }
+  return OT_OK;
+}
+
+ot_status ot_place_ring_check(const ot_program *program) {
+  ring r = {.program = program};
+  for (int i = 0; i < program->num_ops; i++) OT_TRY(visit(&r, &program->ops[i]));
+  return OT_OK;
+}

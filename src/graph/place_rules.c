@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row set for each op kind. The usual rows: V, samples of a rank's own (data parallel); 0, rows
+// of a rank's own (between tensor-parallel regions, or pieces of sequences), both with parameters
+// R, whose gradients are P; 1, heads or columns of a rank's own.
+#include "graph/place_rules.h"
+
+#include <assert.h>
+
+static const ot_place_rule rules[] = {
+    // A table cut by its rows gives the rows it has and zeros for the others.
+    [OT_OP_EMBEDDING] = {.rows = {"VRVR>V", "0R0R>0", "I0..>P"}},
+    [OT_OP_EMBEDDING_GRAD] = {.rows = {"VV>P", "00>P", "RI>0"}},
+    [OT_OP_POSITION_GRAD] = {.rows = {"VV>P", "00>P"}},
+    // Cut outputs give cut columns; a cut contraction gives partial sums, added to by nothing else.
+    [OT_OP_LINEAR] = {.rows = {"VRRV>V", "0RR0>0", "R001>1", "11.P>P"}},
+    [OT_OP_LINEAR_DX] = {.rows = {"VRV>V", "0R0>0", "10P>P", "R11>1"}},
+    [OT_OP_LINEAR_DW] = {.rows = {"VV>PP", "00>PP", "1R>00", "R1>1."}},
+    [OT_OP_RMSNORM] = {.rows = {"VR>VV", "0R>00"}},
+    [OT_OP_RMSNORM_GRAD] = {.rows = {"VVRVV>VP", "00R00>0P"}},
+    [OT_OP_LAYERNORM] = {.rows = {"VRR>VVV", "0RR>000"}},
+    [OT_OP_LAYERNORM_GRAD] = {.rows = {"VVRVVV>VPP", "00R000>0PP"}},
+    [OT_OP_HEAD_NORM] = {.rows = {"VRR>VV", "0RR>00", "1RR>11"}},
+    [OT_OP_HEAD_NORM_GRAD] = {.rows = {"VVRRV>VPP", "00RR0>0PP", "11RR1>1PP"}},
+    [OT_OP_ROPE_TABLE] = {.rows = {NULL}},
+    [OT_OP_ROPE] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
+    [OT_OP_ROPE_GRAD] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
+    // Alone it must see whole sequences; over the ranks of cp it is a ring (expand.h).
+    [OT_OP_ATTENTION] = {.rows = {"VVV>VVV", "1II>11V"}, .own = {"00I>00V"}},
+    [OT_OP_ATTENTION_GRAD] = {.rows = {"VVVVVV>V", "11II11>1"}, .own = {"000I00>0"}},
+    [OT_OP_ACTIVATION] = {.rows = {"V>V", "0>0", "1>1"}},
+    [OT_OP_ACTIVATION_GRAD] = {.rows = {"VV>V", "00>0", "11>1"}},
+    [OT_OP_GLU] = {.rows = {"V>V", "0>0", "1>1"}},
+    [OT_OP_GLU_GRAD] = {.rows = {"VV>V", "00>0", "11>1"}},
+    [OT_OP_ADD] = {.rows = {"VV>V", "00>0", "11>1", "PP>P"}},
+    [OT_OP_BIAS] = {.rows = {"VRV>V", "0R0>0"}},
+    [OT_OP_DROPOUT] = {.rows = {"VV>V", "0I>0"}},
+    [OT_OP_DROPOUT_GRAD] = {.rows = {"VV>V", "0I>0"}},
+    [OT_OP_ABSMAX] = {.rows = {"V>V", "0>V", "1>V"}},
+    [OT_OP_CAST] = {.rows = {"V>V", "0>0", "1>1"}},
+    [OT_OP_ZERO] = {.rows = {NULL}},
+    [OT_OP_INVERSE] = {.rows = {NULL}},
+    [OT_OP_HEAD_LOSS] = {.rows = {"VRVI>VPP", "0R0I>0PP"}},
+    [OT_OP_HEAD_EVALUATE] = {.rows = {"VRV>PP", "0R0>PP"}},
+    [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VV"}},
+    [OT_OP_HEAD_LOGITS] = {.rows = {"VR>V"}},
+    // A cut vocabulary: logits are cut, statistics one block a rank, dx a part of a sum; once all
+    // ranks have all statistics, each knows the same loss.
+    [OT_OP_HEAD_STATISTICS] = {.rows = {"VRV>VV", "0R0>00", "R0I>10"}},
+    [OT_OP_HEAD_DLOGITS] = {.rows = {"VVVI>VP", "000I>0P", "1RII>1I"}},
+    [OT_OP_HEAD_GRADIENT] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
+    [OT_OP_HEAD_GRADIENT_LAST] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
+    [OT_OP_HEAD_COUNT] = {.rows = {"VV>PP", "00>PP", "RI>II"}},
+    [OT_OP_APPEND_KV] = {.rows = {"VV>V"}},
+    [OT_OP_ATTENTION_DECODE] = {.rows = {"VVV>V"}},
+    [OT_OP_SUM_SQUARES] = {.rows = {NULL}},
+    [OT_OP_CLIP_FACTOR] = {.rows = {NULL}},
+    [OT_OP_ADAMW] = {.rows = {NULL}},
+    [OT_OP_MUON] = {.rows = {NULL}},
+    // One step of a ring: V are the keys of some rank, place_ring.h says which.
+    [OT_OP_ATTENTION_BLOCK] = {.rows = {"VVVVVV>VVV", "11II11>11V", "0V0I00>00V"}},
+    [OT_OP_ATTENTION_BLOCK_GRAD] = {.rows = {"VVVVVVVVV>VV", "111II1111>11", "00V0I000V>0V"}},
+    [OT_OP_KV_SLICE] = {.rows = {"V>V", "1>1", "0>V"}},
+    [OT_OP_QKV_JOIN] = {.rows = {"VV>V", "11>1", "0V>0"}},
+    // Between rows of all heads and all rows of some heads lies an all_to_all: 0 before, 1 behind.
+    [OT_OP_HEADS_SCATTER] = {.rows = {"V>V", "0>0", "1>1"}},
+    [OT_OP_HEADS_GATHER] = {.rows = {"V>V", "0>0", "1>1"}},
+    [OT_OP_SEQUENCE_JOIN] = {.rows = {"V>V", "1>1"}},
+    [OT_OP_SEQUENCE_SPLIT] = {.rows = {"V>V", "1>1"}},
+    [OT_OP_ALL_GATHER] = {.passes = true, .own = {"0>R"}},
+    [OT_OP_REDUCE_SCATTER] = {.passes = true, .own = {"P>0"}},
+    [OT_OP_ALL_REDUCE] = {.passes = true, .own = {"P>R"}},
+    [OT_OP_ALL_TO_ALL] = {.passes = true, .own = {"0>1", "1>0"}},
+    [OT_OP_SHIFT] = {.passes = true, .own = {"V>V"}},
+    [OT_OP_SEND] = {.passes = true},
+    [OT_OP_RECEIVE] = {.passes = true},
+};
+static_assert(sizeof rules / sizeof rules[0] == OT_OP_COUNT, "one row set for each op kind");
+
+const ot_place_rule *ot_place_rule_of(ot_op_kind kind) {
+  OT_ASSERT(kind >= 0 && kind < OT_OP_COUNT);
+  return &rules[kind];
+}
+
+ot_placed_axis ot_place_own_axis(ot_op_kind kind, const ot_op_attributes *attributes) {
+  if (rules[kind].own[0] == NULL || attributes->group_size < 2) return OT_PLACED_AXES;
+  switch (attributes->group) {
+    case OT_GROUP_TENSOR:
+      return OT_PLACED_TP;
+    case OT_GROUP_CONTEXT:
+      return OT_PLACED_CP;
+    default:
+      return OT_PLACED_AXES;
+  }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each divisor is checked by a function of its own, which also finds the degrees to suggest.
+#include "graph/share.h"
+
+#include "base/text.h"
+
+enum { MAX_SUGGESTED = 12, SUGGESTION_BYTES = 160 };
+
+static int degree_of(int asked) { return asked > 1 ? asked : 1; }
+
+static int64_t rows_of(const ot_graph_request *r) {
+  return r->micro_batch_size * r->sequence_length / degree_of(r->split.cp);
+}
+
+// ---- what fits ----
+
+// Every rank has as many heads, and those of a kv head together or copies of it.
+static bool heads_fit(const ot_graph_request *r, int64_t tp) {
+  const int64_t kv = r->model->num_kv_heads;
+  return r->model->num_heads % tp == 0 && (kv % tp == 0 || tp % kv == 0);
+}
+
+static bool tp_fits(const ot_graph_request *r, int64_t tp) {
+  const ot_model *const model = r->model;
+  if (tp > 1 && model->qk_norm == OT_QK_NORM_ROW) return false;
+  return heads_fit(r, tp) && model->intermediate_size % tp == 0 && rows_of(r) % tp == 0 &&
+         model->vocab_size >= tp;
+}
+
+static bool length_fits(const ot_graph_request *r, int64_t cp) {
+  const bool ring = r->split.context == OT_CONTEXT_RING && cp > 1;
+  return r->sequence_length % (ring ? 2 * cp : cp) == 0;
+}
+
+// Ulysses cuts the heads of a rank of tp.
+static bool heads_exchange(const ot_graph_request *r, int64_t cp) {
+  if (r->split.context != OT_CONTEXT_ULYSSES) return true;
+  const int tp = degree_of(r->split.tp);
+  return r->model->num_heads % (tp * cp) == 0 && r->model->num_kv_heads % (tp * cp) == 0;
+}
+
+static bool cp_fits(const ot_graph_request *r, int64_t cp) {
+  return length_fits(r, cp) && heads_exchange(r, cp);
+}
+
+typedef bool (*fits)(const ot_graph_request *request, int64_t degree);
+
+// Adds "AXIS degrees that work: 1, 2, 4" of those up to `most`.
+static ot_status suggest(const ot_graph_request *r, const char *axis, fits works, int64_t most) {
+  char list[SUGGESTION_BYTES] = "";
+  int64_t length = 0;
+  int count = 0;
+  for (int64_t degree = 1; degree <= most && count < MAX_SUGGESTED; degree++) {
+    if (!works(r, degree)) continue;
+    length += ot_text_format(list + length, SUGGESTION_BYTES - length, "%s%lld",
+                             count++ == 0 ? "" : ", ", (long long)degree);
+  }
+  if (count == 0) return OT_USAGE;
+  return ot_fail_hint(OT_USAGE, "%s degrees that work: %s", axis, list);
+}
+
+// ---- refusals ----
+
+static ot_status check_mode(const ot_graph_request *r) {
+  static const char *const names[OT_MODES] = {"train",  "evaluate", "score",
+                                              "logits", "prefill",  "decode"};
+  const int tp = degree_of(r->split.tp);
+  const int cp = degree_of(r->split.cp);
+  const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE;
+  if (tp * cp == 1 || splits) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "graph: mode %s runs on one rank, not on tp=%d x cp=%d", names[r->mode],
+          tp, cp);
+  return ot_fail_hint(OT_ENVIRONMENT, "try tp=1 and cp=1");
+}
+
+static ot_status refuse_tp(const ot_graph_request *r) {
+  return suggest(r, "tp", tp_fits, r->model->num_heads);
+}
+
+static ot_status check_heads(const ot_graph_request *r) {
+  const ot_model *const model = r->model;
+  const int tp = r->split.tp;
+  if (model->num_heads % tp != 0) {
+    ot_fail(OT_USAGE, "graph: tp=%d does not divide num_attention_heads=%lld", tp,
+            (long long)model->num_heads);
+    return refuse_tp(r);
+  }
+  if (!heads_fit(r, tp)) {
+    ot_fail(OT_USAGE, "graph: of tp=%d and num_key_value_heads=%lld neither divides the other", tp,
+            (long long)model->num_kv_heads);
+    return refuse_tp(r);
+  }
+  if (model->qk_norm == OT_QK_NORM_ROW) {
+    ot_fail(OT_USAGE, "graph: tp=%d would cut the rows over which model_type %s normalises q and k",
+            tp, model->model_type);
+    return refuse_tp(r);
+  }
+  return OT_OK;
+}
+
+static ot_status check_tensor(const ot_graph_request *r) {
+  const ot_model *const model = r->model;
+  const int tp = degree_of(r->split.tp);
+  if (tp == 1) return OT_OK;
+  OT_TRY(check_heads(r));
+  if (model->intermediate_size % tp != 0) {
+    ot_fail(OT_USAGE, "graph: tp=%d does not divide intermediate_size=%lld", tp,
+            (long long)model->intermediate_size);
+    return refuse_tp(r);
+  }
+  if (model->vocab_size < tp) {
+    ot_fail(OT_USAGE, "graph: tp=%d is more than vocab_size=%lld", tp,
+            (long long)model->vocab_size);
+    return refuse_tp(r);
+  }
+  if (rows_of(r) % tp != 0) {
+    ot_fail(OT_USAGE,
+            "graph: tp=%d does not divide the %lld rows of a micro-batch (micro_batch_size=%lld x "
+            "sequence_length=%lld / cp=%d)",
+            tp, (long long)rows_of(r), (long long)r->micro_batch_size,
+            (long long)r->sequence_length, degree_of(r->split.cp));
+    return refuse_tp(r);
+  }
+  return OT_OK;
+}
+
+static ot_status check_context(const ot_graph_request *r) {
+  const int cp = degree_of(r->split.cp);
+  const bool ring = r->split.context == OT_CONTEXT_RING;
+  if (cp == 1) return OT_OK;
+  if (!length_fits(r, cp)) {
+    ot_fail(OT_USAGE,
+            "graph: cp=%d cuts sequence_length=%lld into %d pieces, which do not come "
+            "out even",
+            cp, (long long)r->sequence_length, ring ? 2 * cp : cp);
+    return suggest(r, "cp", cp_fits, r->sequence_length);
+  }
+  if (!heads_exchange(r, cp)) {
+    ot_fail(OT_USAGE,
+            "graph: ulysses over cp=%d needs num_attention_heads=%lld and num_key_value_heads=%lld "
+            "to be multiples of tp=%d x cp",
+            cp, (long long)r->model->num_heads, (long long)r->model->num_kv_heads,
+            degree_of(r->split.tp));
+    return suggest(r, "cp", cp_fits, r->model->num_kv_heads);
+  }
+  return OT_OK;
+}
+
+// ---- the division ----
+
+static int64_t part_begin(int64_t whole, int parts, int index) { return whole * index / parts; }
+
+ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
+  const ot_model *const model = request->model;
+  const ot_split *const split = &request->split;
+  OT_TRY(check_mode(request));
+  OT_TRY(check_context(request));
+  OT_TRY(check_tensor(request));
+  ot_share s = {.tp = degree_of(split->tp),
+                .tp_index = split->tp_index,
+                .cp = degree_of(split->cp),
+                .cp_index = split->cp_index,
+                .rows = rows_of(request)};
+  OT_ASSERT(s.tp_index >= 0 && s.tp_index < s.tp && s.cp_index >= 0 && s.cp_index < s.cp);
+  s.ulysses = s.cp > 1 && split->context == OT_CONTEXT_ULYSSES;
+  s.length = request->sequence_length / s.cp;
+  s.own_rows = s.rows / s.tp;
+  s.first_row = s.own_rows * s.tp_index;
+  s.heads = model->num_heads / s.tp;
+  s.first_head = s.heads * s.tp_index;
+  s.kv_copies = s.tp > model->num_kv_heads ? s.tp / (int)model->num_kv_heads : 1;
+  s.kv_heads = model->num_kv_heads * s.kv_copies / s.tp;
+  s.first_kv_head = s.tp_index / s.kv_copies * s.kv_heads;
+  s.columns = model->intermediate_size / s.tp;
+  s.first_column = s.columns * s.tp_index;
+  s.first_vocab = part_begin(model->vocab_size, s.tp, s.tp_index);
+  s.vocab = part_begin(model->vocab_size, s.tp, s.tp_index + 1) - s.first_vocab;
+  s.widest_vocab = (model->vocab_size + s.tp - 1) / s.tp;
+  *share = s;
+  return OT_OK;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank holds of a model that is split over tp (Shoeybi et al. 2019; rows between the
+// regions: Korthikanti et al. 2022) and cp: heads, MLP columns, vocabulary and rows. The only place
+// that divides them; builders read it off.
+#pragma once
+
+#include "graph/graph_request.h"
+
+typedef struct ot_share {
+  int tp, tp_index, cp, cp_index;   // degrees >= 1
+  bool ulysses;                     // cp > 1, and attention sees whole sequences
+  int64_t length;                   // t: rows of each sequence on this rank of cp
+  int64_t rows;                     // R = B * t
+  int64_t own_rows, first_row;      // of the R, those between the tensor-parallel regions: R / tp
+  int64_t heads, first_head;        // of H
+  int64_t kv_heads, first_kv_head;  // of G
+  int kv_copies;                    // ranks of tp with the same kv head; they follow one another
+  int64_t columns, first_column;    // of the MLP's F
+  int64_t vocab, first_vocab;       // of V: [V*i/tp, V*(i+1)/tp)
+  int64_t widest_vocab;             // the largest `vocab` of all ranks of tp
+} ot_share;
+
+// Divides, or says OT_USAGE with the value that cannot be divided and the degrees that work, and
+// OT_ENVIRONMENT for a mode that runs on one rank only.
+ot_status ot_share_build(const ot_graph_request *request, ot_share *share);
