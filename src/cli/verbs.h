@@ -14,6 +14,7 @@ extern const ot_verb ot_verb_convert;
 extern const ot_verb ot_verb_schedule;
 extern const ot_verb ot_verb_config;
 extern const ot_verb ot_verb_presets;
+extern const ot_verb ot_verb_bench;
 extern const ot_verb ot_verb_doctor;
 extern const ot_verb ot_verb_completion;
 

@@ -13,7 +13,9 @@ enum { OT_MAX_LINK_LEVELS = 6 };
 typedef struct ot_device_kind {
   const char *name;              // "h100"
   double flops[OT_DTYPE_COUNT];  // dense peak of matrix products per second by type; 0 = cannot
+  double other_flops_per_s;      // elementwise work and reductions; 0 = not known
   double memory_bytes_per_s;     // > 0
+  double launch_s;               // host time of one task
   int64_t memory_bytes;          // usable by one rank, > 0
 } ot_device_kind;
 

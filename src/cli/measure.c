@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each figure is the best of several tries: what the machine can do, not what it did while
+// something else ran. All ranks work at once, as they do in a run.
+#include "cli/measure.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "device/device.h"
+#include "ops/catalog.h"
+#include "ops/kernels.h"
+#include "ops/operands.h"
+
+enum { TRIES = 7, MATRIX = 768, STREAM = 1 << 23, CACHED = 1 << 15, LINK = 1 << 22 };
+
+typedef struct measurement {
+  int threads;
+  double matrix[2];  // seconds of one product, float and double
+  double stream, cached;
+  double link, latency;  // seconds of one message of LINK floats, and of one float
+} measurement;
+
+// ---- kernels ----
+
+typedef struct subject {
+  ot_op_kind op;
+  ot_dtype dtype;
+  ot_tensor_type in[2], out;
+  int num_in;
+} subject;
+
+static ot_status time_kernel(const subject *s, int threads, double *best_s) {
+  ot_op_attributes attributes = {
+      .threads = threads, .compute = s->dtype, .activation = OT_ACTIVATION_GELU_TANH};
+  ot_op_types types = {.in = {s->in[0], s->in[1]}, .out = {s->out}};
+  ot_tensor in[OT_MAX_INPUTS] = {{0}}, out[OT_MAX_OUTPUTS] = {{0}};
+  const int64_t workspace = ot_op_workspace(s->op, &attributes, &types);
+  void *blocks[4] = {calloc(1, (size_t)workspace + 64), calloc(1, (size_t)ot_type_bytes(&s->out)),
+                     NULL, NULL};
+  out[0] = (ot_tensor){.data = blocks[1], .type = s->out};
+  bool enough = blocks[0] && blocks[1];
+  for (int i = 0; i < s->num_in; i++) {
+    blocks[2 + i] = calloc(1, (size_t)ot_type_bytes(&s->in[i]));
+    in[i] = (ot_tensor){.data = blocks[2 + i], .type = s->in[i]};
+    enough = enough && blocks[2 + i];
+  }
+  const ot_kernel_call call = {
+      .attributes = &attributes, .in = in, .out = out, .workspace = blocks[0]};
+  *best_s = 1e30;
+  for (int i = 0; enough && i < TRIES; i++) {
+    const double start_s = ot_device_now_s();
+    ot_kernel_cpu(s->op, s->dtype)(&call);
+    const double seconds = ot_device_now_s() - start_s;
+    if (i > 0 && seconds < *best_s) *best_s = seconds;
+  }
+  for (int i = 0; i < 4; i++) free(blocks[i]);
+  OT_CHECK(enough, OT_ENVIRONMENT, "bench: out of memory");
+  return OT_OK;
+}
+
+static ot_status time_kernels(measurement *m) {
+  for (int wide = 0; wide < 2; wide++) {
+    const ot_dtype dtype = wide ? OT_F64 : OT_F32;
+    const ot_tensor_type square = ot_type_matrix(dtype, MATRIX, MATRIX);
+    const subject product = {OT_OP_LINEAR, dtype, {square, square}, square, 2};
+    OT_TRY(time_kernel(&product, m->threads, &m->matrix[wide]));
+  }
+  const ot_tensor_type large = ot_type_matrix(OT_F32, STREAM / 1024, 1024);
+  const subject stream = {OT_OP_ADD, OT_F32, {large, large}, large, 2};
+  OT_TRY(time_kernel(&stream, m->threads, &m->stream));
+  const ot_tensor_type small = ot_type_matrix(OT_F32, CACHED / 1024, 1024);
+  const subject cached = {OT_OP_ACTIVATION, OT_F32, {small}, small, 1};
+  return time_kernel(&cached, m->threads, &m->cached);
+}
+
+// ---- links ----
+
+static ot_status time_message(ot_comm *comm, float *buffer, int64_t count, double *best_s) {
+  const bool sends = ot_comm_rank(comm) == 0;
+  const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
+  const ot_comm_call there = {.kind = sends ? OT_COMM_SEND : OT_COMM_RECEIVE,
+                              .group = OT_GROUP_WORLD,
+                              .peer = sends ? 1 : 0,
+                              .send = buffer,
+                              .receive = buffer,
+                              .count = count,
+                              .dtype = OT_F32,
+                              .name = "there"};
+  ot_comm_call back = there;
+  back.kind = sends ? OT_COMM_RECEIVE : OT_COMM_SEND;
+  *best_s = 1e30;
+  for (int i = 0; i < TRIES; i++) {
+    OT_TRY(ot_comm_run(comm, &meet));
+    const double start_s = ot_device_now_s();
+    OT_TRY(ot_comm_run(comm, &there));
+    OT_TRY(ot_comm_run(comm, &back));
+    const double seconds = (ot_device_now_s() - start_s) / 2;
+    if (i > 0 && seconds < *best_s) *best_s = seconds;
+  }
+  return OT_OK;
+}
+
+static ot_status time_link(ot_comm *comm, measurement *m) {
+  if (ot_comm_size(comm) != 2) return OT_OK;
+  float *const buffer = calloc(LINK, sizeof *buffer);
+  OT_CHECK(buffer, OT_ENVIRONMENT, "bench: out of memory");
+  ot_status status = time_message(comm, buffer, 1, &m->latency);
+  if (status == OT_OK) status = time_message(comm, buffer, LINK, &m->link);
+  free(buffer);
+  return status;
+}
+
+// ---- all ranks at once ----
+
+static ot_status rank_kernels(ot_comm *comm, void *context) {
+  measurement own = *(measurement *)context;
+  OT_TRY(time_kernels(&own));
+  if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
+  return OT_OK;
+}
+
+static ot_status rank_link(ot_comm *comm, void *context) {
+  measurement own = *(measurement *)context;
+  OT_TRY(time_link(comm, &own));
+  if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
+  return OT_OK;
+}
+
+ot_status ot_measure_machine(int ranks, int threads, ot_cluster *out) {
+  measurement m = {.threads = threads};
+  OT_TRY(ot_comm_run_threads(ranks, rank_kernels, &m));
+  OT_TRY(ot_comm_run_threads(2, rank_link, &m));
+  const double flops = 2.0 * MATRIX * MATRIX * MATRIX;
+  const ot_tensor_type small = ot_type_matrix(OT_F32, CACHED / 1024, 1024);
+  const ot_op_attributes attributes = {.threads = threads, .compute = OT_F32};
+  const ot_op_types types = {.in = {small}, .out = {small}};
+  const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
+  *out = (ot_cluster){
+      .name = "this-machine",
+      .num_devices = ranks,
+      .device = {.name = "cpu",
+                 .flops = {[OT_F32] = flops / m.matrix[0], [OT_F64] = flops / m.matrix[1]},
+                 .other_flops_per_s =
+                     ot_op_cost(OT_OP_ACTIVATION, &attributes, &types).other_flops / m.cached,
+                 .memory_bytes_per_s = 3.0 * STREAM * 4 / m.stream,
+                 .memory_bytes = (int64_t)(memory / ranks)},
+  };
+  if (ranks < 2) return OT_OK;
+  out->num_levels = 1;
+  out->level[0] = (ot_link_level){.name = "memory",
+                                  .size = ranks,
+                                  .bytes_per_s = LINK * 4.0 / (m.link - m.latency),
+                                  .latency_s = m.latency};
+  return OT_OK;
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of a cluster file: devices and links with their units and ranges.
+#pragma once
+
+#include "base/schema.h"
+#include "describe/cluster.h"
+
+extern const ot_schema ot_cluster_schema;
+
+// Reads `tree` (null: an error) into `out` and checks it; text lives in `arena`.
+ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out);
+
+// The same as a tree to be written.
+ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena);
