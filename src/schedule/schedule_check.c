@@ -84,7 +84,8 @@ static void check_write(checker *c, const ot_access *access) {
 static ot_status check_read(checker *c, const ot_access *access) {
   // Buckets of gradients are padded between parameters with what nobody writes.
   const ot_phase phase = c->order->entries[access->entry].phase;
-  const bool padded = access->base == OT_BASE_GRADIENT && phase == OT_PHASE_REDUCE;
+  const bool gradient = access->base == OT_BASE_GRADIENT || access->base == OT_BASE_GRADIENT_PIECE;
+  const bool padded = gradient && phase == OT_PHASE_REDUCE;
   const bool defined = padded || ot_base_is_defined(access->base);
   int64_t reached = access->begin;
   for (int64_t i = first_behind(c, access->begin); reached < access->end; i++) {

@@ -138,10 +138,19 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
       {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, true},
       {2, 2, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_INTERLEAVED, true},
       {2, 2, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_V, true},
+      {1, 1, 1, 1, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
+      {1, 1, 1, 1, 2, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
+      {1, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
+      {1, 1, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
+      {2, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_H1, true},
+      {2, 2, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, true},
+      {1, 1, 2, 2, 2, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {
-    const ot_model gpt2 = tiny_gpt2();
-    const ot_model llama = tiny_llama();
+    ot_model gpt2 = tiny_gpt2();
+    ot_model llama = tiny_llama();
+    gpt2.num_heads = gpt2.num_kv_heads = llama.num_heads = 4;
+    gpt2.hidden_size = llama.hidden_size = 32;
     check_case(&gpt2, &cases[i]);
     check_case(&llama, &cases[i]);
   }
