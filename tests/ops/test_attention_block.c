@@ -262,10 +262,16 @@ static void destroy_ring(ring *g) {
   ot_case_destroy(&g->whole_grad);
 }
 
-static ring ring_of(shape s, ot_dtype compute, ot_dtype storage) {
+// The whole run on one rank, and its pieces on every rank.
+static ring pieces_of(shape s, ot_dtype compute, ot_dtype storage) {
   ring g = {.s = s, .compute = compute, .storage = storage, .whole = whole_case(s)};
-  g.whole_grad = whole_grad_case(&g.whole);
   slice_pieces(&g);
+  return g;
+}
+
+static ring ring_of(shape s, ot_dtype compute, ot_dtype storage) {
+  ring g = pieces_of(s, compute, storage);
+  g.whole_grad = whole_grad_case(&g.whole);
   run_forward(&g);
   run_backward(&g);
   return g;
@@ -331,8 +337,8 @@ static void a_ring_of_bf16_is_as_near_as_one_rank(void **state) {
 
 static void blocks_give_the_same_bits_on_any_number_of_threads(void **state) {
   (void)state;
-  const shape few[] = {shapes[6], shapes[8], shapes[4]};
-  for (int k = 0; k < 3; k++) {
+  const shape few[] = {shapes[6], shapes[8]};
+  for (int k = 0; k < 2; k++) {
     ring g = ring_of(few[k], OT_F64, OT_F64);
     for (int rank = 0; rank < g.s.c; rank += g.s.c - 1) {
       for (int step = 0; step < 2; step++) {
@@ -348,19 +354,48 @@ static void blocks_give_the_same_bits_on_any_number_of_threads(void **state) {
 static void the_order_of_blocks_does_not_matter(void **state) {
   (void)state;
   for (int k = 0; k < NUM_SHAPES; k++) {
-    ring g = ring_of(shapes[k], OT_F64, OT_F64);
+    ring g = pieces_of(shapes[k], OT_F64, OT_F64);
     const int last = g.s.c - 1;
     for (int rank = 0; rank < g.s.c; rank++) {
-      for (int step = 0; step < g.s.c; step++) ot_case_destroy(&g.block[rank][step]);
-      for (int step = last; step >= 0; step--) {
-        run_block(&g, rank, held_at(&g, rank, step),
-                  step < last ? &g.block[rank][last - step - 1] : NULL,
-                  &g.block[rank][last - step]);
+      for (int step = 0; step < g.s.c; step++) {
+        run_block(&g, rank, held_at(&g, rank, last - step),
+                  step > 0 ? &g.block[rank][step - 1] : NULL, &g.block[rank][step]);
       }
     }
     expect_forward(&g, 1e-13);
     destroy_ring(&g);
   }
+}
+
+static void expect_same_outputs(const ot_case *found, const ot_case *expected) {
+  for (int i = 0; i < 3; i++) {
+    assert_memory_equal(found->out[i].data, expected->out[i].data,
+                        (size_t)ot_type_bytes(&expected->out[i].type));
+  }
+}
+
+static void expect_all(const ot_tensor *tensor, double value) {
+  for (int64_t i = 0; i < ot_type_elements(&tensor->type); i++) {
+    assert_true(ot_case_get(tensor, i) == value);
+  }
+}
+
+// The other rank's block, of which nothing is seen: alone, after this rank's own, and before it.
+static void hide_other_block(const ring *g, int rank) {
+  ot_case hidden, own, after, before;
+  run_block(g, rank, 1 - rank, NULL, &hidden);
+  expect_all(&hidden.out[0], 0);
+  expect_all(&hidden.out[1], -INFINITY);
+  expect_all(&hidden.out[2], -INFINITY);
+  run_block(g, rank, rank, NULL, &own);
+  run_block(g, rank, 1 - rank, &own, &after);
+  run_block(g, rank, rank, &hidden, &before);
+  expect_same_outputs(&after, &own);
+  expect_same_outputs(&before, &own);
+  ot_case_destroy(&hidden);
+  ot_case_destroy(&own);
+  ot_case_destroy(&after);
+  ot_case_destroy(&before);
 }
 
 static void a_block_out_of_sight_changes_no_bit(void **state) {
@@ -370,44 +405,15 @@ static void a_block_out_of_sight_changes_no_bit(void **state) {
     ring g = {.s = s, .compute = OT_F32, .storage = OT_F32, .whole = whole_case(s)};
     for (int64_t t = 0; documents && t < s.T; t++) ot_case_set(&g.whole.in[1], t, (double)t);
     slice_pieces(&g);
-    ot_case hidden, own, after;
-    for (int rank = 0; rank < 2; rank++) {
-      run_block(&g, rank, 1 - rank, NULL, &hidden);
-      for (int64_t i = 0; i < ot_type_elements(&hidden.out[0].type); i++) {
-        assert_true(ot_case_get(&hidden.out[0], i) == 0);
-      }
-      for (int64_t i = 0; i < ot_type_elements(&hidden.out[1].type); i++) {
-        assert_true(ot_case_get(&hidden.out[1], i) == -INFINITY);
-      }
-      assert_true(ot_case_get(&hidden.out[2], 0) == -INFINITY);
-      run_block(&g, rank, rank, NULL, &own);
-      run_block(&g, rank, 1 - rank, &own, &after);
-      for (int i = 0; i < 3; i++) {
-        assert_memory_equal(after.out[i].data, own.out[i].data,
-                            (size_t)ot_type_bytes(&own.out[i].type));
-      }
-      ot_case_destroy(&after);
-      run_block(&g, rank, rank, &hidden, &after);
-      for (int i = 0; i < 3; i++) {
-        assert_memory_equal(after.out[i].data, own.out[i].data,
-                            (size_t)ot_type_bytes(&own.out[i].type));
-      }
-      ot_case_destroy(&after);
-      ot_case_destroy(&own);
-      ot_case_destroy(&hidden);
-    }
-    for (int rank = 0; rank < 2; rank++) ot_case_destroy(&g.slice[rank]);
-    ot_case_destroy(&g.whole);
+    for (int rank = 0; rank < 2; rank++) hide_other_block(&g, rank);
+    destroy_ring(&g);
   }
 }
 
 static void a_block_on_one_rank_has_the_bits_of_attention(void **state) {
   (void)state;
   ring g = ring_of(shapes[0], OT_F64, OT_F64);
-  for (int i = 0; i < 3; i++) {
-    assert_memory_equal(g.block[0][0].out[i].data, g.whole.out[i].data,
-                        (size_t)ot_type_bytes(&g.whole.out[i].type));
-  }
+  expect_same_outputs(&g.block[0][0], &g.whole);
   destroy_ring(&g);
 }
 
