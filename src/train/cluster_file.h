@@ -7,8 +7,8 @@
 #include "train/config_file.h"
 
 // Reads the cluster called `name`: a path (with a slash or .yaml) or a preset; lives in `arena`.
-// `found` is false, and nothing is read, when "this-machine" was never measured. Else OT_USAGE as of
-// ot_cluster_read, OT_ENVIRONMENT when there is no such file.
+// `found` is false, and nothing is read, when "this-machine" was never measured. Else OT_USAGE as
+// of ot_cluster_read, OT_ENVIRONMENT when there is no such file.
 ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
                                ot_cluster *out, bool *found);
 
