@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "graph/recompute.h"
 #include "ops/catalog.h"
+#include "support/split_model.h"
 #include "support/tiny_plan.h"
 
 enum { NUM_MODELS = 4, POLICIES = 3 };
@@ -33,22 +34,42 @@ typedef struct subject {
 
 typedef void (*subject_visitor)(const subject *s);
 
+static void visit_graph(const ot_graph *graph, ot_arena *arena, subject_visitor visit) {
+  for (int i = 0; i < graph->num_blocks; i++) {
+    subject s = {.program = &graph->programs[graph->blocks[i].program],
+                 .is_layer = graph->blocks[i].layer >= 0};
+    for (int policy = 0; policy < POLICIES; policy++) {
+      ot_recompute_build(s.program, (ot_recompute)policy, arena, &s.sets[policy]);
+    }
+    visit(&s);
+  }
+}
+
 static void for_each_program(subject_visitor visit) {
   for (int m = 0; m < NUM_MODELS; m++) {
     const ot_model model = model_of(m);
     tiny_plan plan;
     tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
-    const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
-    for (int i = 0; i < graph->num_blocks; i++) {
-      subject s = {.program = &graph->programs[graph->blocks[i].program],
-                   .is_layer = graph->blocks[i].layer >= 0};
-      for (int policy = 0; policy < POLICIES; policy++) {
-        ot_recompute_build(s.program, (ot_recompute)policy, &plan.arena, &s.sets[policy]);
-      }
-      visit(&s);
-    }
+    visit_graph(&plan.graphs[OT_MODE_TRAIN], &plan.arena, visit);
     tiny_plan_destroy(&plan);
   }
+}
+
+static void for_each_split_program(subject_visitor visit) {
+  const ot_model models[] = {split_gpt2(4), split_llama(4, 4), split_gemma(4, 4)};
+  const ot_split splits[] = {{.tp = 2},
+                             {.cp = 4, .context = OT_CONTEXT_RING},
+                             {.cp = 2, .context = OT_CONTEXT_ULYSSES},
+                             {.tp = 2, .cp = 2, .context = OT_CONTEXT_RING}};
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  for (int m = 0; m < OT_COUNT(models); m++) {
+    for (int i = 0; i < OT_COUNT(splits); i++) {
+      const ot_graph graph = split_graph(&models[m], OT_MODE_TRAIN, splits[i], &arena);
+      visit_graph(&graph, &arena, visit);
+    }
+  }
+  ot_heap_release(&heap);
 }
 
 static int64_t kept_bytes(const ot_program *program, const ot_recompute_set *set) {
@@ -133,6 +154,64 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   tiny_plan_destroy(&plan);
 }
 
+// The layer of rank 0 of a split of a llama, and its set.
+static const ot_program *split_layer(ot_split split, ot_recompute policy, ot_arena *arena,
+                                     ot_recompute_set *set) {
+  ot_model *const model = ot_arena_take(arena, sizeof *model);
+  *model = split_llama(4, 2);
+  const ot_graph graph = split_graph(model, OT_MODE_TRAIN, split, arena);
+  const ot_program *const layer = &graph.programs[graph.blocks[1].program];
+  ot_recompute_build(layer, policy, arena, set);
+  return layer;
+}
+
+// Of what is gathered over tp only the own rows are kept: the gradients of weights gather again.
+static void gathered_rows_are_not_kept(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_recompute_set set;
+  const ot_split split = {.tp = 2};
+  const ot_program *layer = split_layer(split, OT_RECOMPUTE_NONE, &arena, &set);
+  expect_kept(layer, &set,
+              "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
+              "attention.heads.1 attention.output.out mlp_norm.out mlp_norm.out.1 mlp.gate_up.out "
+              "mlp.active");
+  expect_emitted(layer, &set, "");
+  layer = split_layer(split, OT_RECOMPUTE_SELECTIVE, &arena, &set);
+  expect_emitted(layer, &set, "attention_norm.out mlp_norm.out mlp.active");
+  layer = split_layer(split, OT_RECOMPUTE_FULL, &arena, &set);
+  expect_kept(layer, &set, "");
+  expect_emitted(layer, &set,
+                 "attention_norm.out attention.qkv.in attention.qkv.out attention.rotated "
+                 "attention.heads attention.output.part attention.output.rows attention.output.out "
+                 "mlp_norm.out mlp.gate_up.in mlp.gate_up.out mlp.active");
+  ot_heap_release(&heap);
+}
+
+// Keys travel again for the gradient in any case; for the forward only when all of it runs again.
+static void a_ring_is_emitted_again_under_full_recompute_only(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_recompute_set set;
+  const ot_split split = {.cp = 2, .context = OT_CONTEXT_RING};
+  const ot_program *layer = split_layer(split, OT_RECOMPUTE_NONE, &arena, &set);
+  expect_kept(layer, &set,
+              "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
+              "attention.heads.1 attention.output.out mlp_norm.out mlp_norm.out.1 mlp.gate_up.out "
+              "mlp.active");
+  layer = split_layer(split, OT_RECOMPUTE_SELECTIVE, &arena, &set);
+  expect_emitted(layer, &set, "attention_norm.out mlp_norm.out mlp.active");
+  layer = split_layer(split, OT_RECOMPUTE_FULL, &arena, &set);
+  expect_kept(layer, &set, "");
+  expect_emitted(layer, &set,
+                 "attention_norm.out attention.qkv.out attention.rotated attention.heads.keys.0 "
+                 "attention.heads.keys.1 attention.heads.block.0 attention.heads "
+                 "attention.output.out mlp_norm.out mlp.gate_up.out mlp.active");
+  ot_heap_release(&heap);
+}
+
 // ---- by rule ----
 
 static bool is_activation(const ot_program *program, int value) {
@@ -171,6 +250,7 @@ static void expect_enough(const subject *s) {
 static void the_backward_finds_every_value_it_reads(void **state) {
   (void)state;
   for_each_program(expect_enough);
+  for_each_split_program(expect_enough);
 }
 
 // True when an op that runs after the forward reads `value`.
@@ -207,6 +287,7 @@ static void expect_no_waste(const subject *s) {
 static void nothing_is_kept_or_emitted_for_nobody(void **state) {
   (void)state;
   for_each_program(expect_no_waste);
+  for_each_split_program(expect_no_waste);
 }
 
 static void expect_rules(const subject *s) {
@@ -299,6 +380,8 @@ static void slots_shrink_from_policy_to_policy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_llama_layer_keeps_what_its_gradients_read),
+      cmocka_unit_test(gathered_rows_are_not_kept),
+      cmocka_unit_test(a_ring_is_emitted_again_under_full_recompute_only),
       cmocka_unit_test(the_backward_finds_every_value_it_reads),
       cmocka_unit_test(nothing_is_kept_or_emitted_for_nobody),
       cmocka_unit_test(policies_emit_only_what_they_may),
