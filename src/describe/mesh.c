@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 
 enum { DENSE_AXES = 4, EXPERT_AXES = 3, MAX_RANKS = 1 << 24 };
 
@@ -157,7 +158,7 @@ ot_status ot_mesh_build(const ot_run_parallel *parallel, int ranks, ot_mesh *out
   const int replicate = parallel->zero == 0 ? dp : parallel->dp_replicate;
   OT_CHECK(dp % replicate == 0, OT_RANKS, "mesh: dp_replicate=%d does not divide dp=%d of %d ranks",
            replicate, dp, ranks);
-  *out = (ot_mesh){.vpp = parallel->vpp};
+  *out = (ot_mesh){.vpp = ot_pipeline_chunks(parallel->pipeline, parallel->pp, parallel->vpp)};
   out->degree[OT_AXIS_TP] = parallel->tp;
   out->degree[OT_AXIS_CP] = parallel->cp;
   out->degree[OT_AXIS_DP_SHARD] = dp / replicate;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds between the settings of a run, and the values that change along it.
+// What holds between the settings of a run, and the values that change along it. Degrees of
+// parallelism: parallel_check.c.
 #include "describe/run.h"
 
 #include <stddef.h>
 
-#include "base/text.h"
+#include "describe/parallel_check.h"
 
 // ---- Check ----
 
@@ -55,37 +56,6 @@ static ot_status check_data(const ot_run *run) {
   return OT_OK;
 }
 
-// A divisor of `n` near `wanted`, for messages.
-static int64_t divisor_near(int64_t n, int64_t wanted) {
-  int64_t i = wanted < n ? wanted : n;
-  while (n % i != 0) i--;
-  return i;
-}
-
-static ot_status check_divides(const char *key, int value, const char *what, int64_t n) {
-  OT_CHECK(n % value == 0, OT_USAGE, "parallel: %s=%d does not divide %s=%lld (try %lld)", key,
-           value, what, (long long)n, (long long)divisor_near(n, value));
-  return OT_OK;
-}
-
-static ot_status check_parallel(const ot_run *run) {
-  const ot_run_parallel *const p = &run->parallel;
-  OT_TRY(check_divides("tp", p->tp, "num_attention_heads", run->model.num_heads));
-  OT_CHECK((int64_t)p->pp * p->vpp <= run->model.num_layers, OT_USAGE,
-           "parallel: pp=%d times vpp=%d is more than num_hidden_layers=%lld", p->pp, p->vpp,
-           (long long)run->model.num_layers);
-  OT_CHECK(p->dp == 0 || p->dp % p->dp_replicate == 0, OT_USAGE,
-           "parallel: dp_replicate=%d does not divide dp=%d", p->dp_replicate, p->dp);
-  const bool looped = p->pipeline == OT_PIPELINE_INTERLEAVED || p->pipeline == OT_PIPELINE_ZB_V;
-  OT_CHECK(p->vpp == 1 || looped, OT_USAGE, "parallel: vpp=%d needs pipeline: interleaved or zb-v",
-           p->vpp);
-  const bool one_each = p->num_recompute == run->model.num_layers;
-  OT_CHECK(p->num_recompute == 1 || one_each, OT_USAGE,
-           "parallel.recompute has %lld entries; needed: one, or one for each of %lld layers",
-           (long long)p->num_recompute, (long long)run->model.num_layers);
-  return OT_OK;
-}
-
 static ot_status check_optimizer(const ot_run *run) {
   for (int64_t i = 0; i < run->optimizer.num_groups; i++) {
     const ot_optimizer_group *const group = &run->optimizer.groups[i];
@@ -125,7 +95,7 @@ ot_status ot_run_check(const ot_run *run) {
   OT_TRY(ot_model_check(&run->model));
   OT_TRY(check_data(run));
   OT_TRY(check_batch(run));
-  OT_TRY(check_parallel(run));
+  OT_TRY(ot_parallel_check(run));
   OT_TRY(check_optimizer(run));
   OT_TRY(check_length(run));
   return check_precision(run);

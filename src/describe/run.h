@@ -90,16 +90,17 @@ typedef struct ot_run_parallel {
   int tp, pp, vpp, cp, ep, etp;
   int dp;  // dp_replicate x dp_shard; 0 = what the ranks leave
   int dp_replicate;
-  ot_context_parallel context;
-  int zero;                  // [0, 3]
-  ot_accumulate accumulate;  // default whole at zero 0 and 1, sharded at 2 and 3
+  ot_context_parallel context;  // how cp cuts sequences
+  int zero;                     // [0, 3]
+  ot_accumulate accumulate;     // default whole at zero 0 and 1, sharded at 2 and 3
   ot_pipeline pipeline;
   ot_recompute *recompute;  // one entry for all layers, or one a layer (ot_run_recompute)
   int64_t num_recompute;
-  const char *layout;     // explicit stages, "" = even
-  const char *order_csv;  // compute order file, "" = none
-  int prefetch;           // blocks gathered ahead of use
-  bool reshard;           // release gathered parameters after each use
+  const char *layout;       // explicit stages (schedule/stage_layout.h), "" = cut by cost
+  const char *order_csv;    // compute order file, "" = none
+  int prefetch;             // blocks gathered ahead of use
+  bool reshard;             // release gathered parameters after each use
+  double watchdog_seconds;  // a rank that others wait for so long is named; 0 = never
 } ot_run_parallel;
 
 typedef enum ot_optimizer_name { OT_OPTIMIZER_ADAMW, OT_OPTIMIZER_MUON } ot_optimizer_name;
@@ -205,6 +206,11 @@ typedef struct ot_run {
 // Checks the values together, model included (not both steps and tokens, micro batches divide the
 // global batch, ...). OT_USAGE naming keys, values and what would fit.
 ot_status ot_run_check(const ot_run *run);
+
+// Checks what depends on the number of ranks: that the degrees multiply to it, and that each global
+// batch of the run is whole micro-batches on every rank of dp, as many as the pipeline order runs.
+// OT_RANKS, OT_USAGE or (what is not there yet) OT_ENVIRONMENT, naming the nearest that fit.
+ot_status ot_run_check_ranks(const ot_run *run, int ranks);
 
 // Checks that what training needs beyond that is there: data, and a length in steps or tokens.
 ot_status ot_run_check_training(const ot_run *run);

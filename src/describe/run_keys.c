@@ -5,10 +5,10 @@
 
 #include "base/text.h"
 
+static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const accumulates[] = {"whole", "sharded", NULL};
 static const char *const pipelines[] = {"gpipe", "1f1b", "interleaved", "zb-h1",
                                         "zb-h2", "zb-v", NULL};
-static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", "muon", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
@@ -142,7 +142,7 @@ static const ot_key parallel_keys[] = {
      .offset = offsetof(ot_run_parallel, layout),
      .fallback = "null",
      .null_text = "",
-     .help = "explicit layers of the stages; null: even"},
+     .help = "explicit stages, as in Et*11|t*12|t*11L; null: cut by cost"},
     {.name = "order_csv",
      .type = OT_KEY_PATH,
      .offset = offsetof(ot_run_parallel, order_csv),
@@ -161,6 +161,13 @@ static const ot_key parallel_keys[] = {
      .offset = offsetof(ot_run_parallel, reshard),
      .fallback = "true",
      .help = "gathered weights are released after use"},
+    {.name = "watchdog_seconds",
+     .type = OT_KEY_REAL,
+     .offset = offsetof(ot_run_parallel, watchdog_seconds),
+     .maximum = OT_NO_MAXIMUM,
+     .fallback = "600",
+     .unit = "seconds",
+     .help = "a rank that others wait for so long is named and the run ends; 0: never"},
 };
 static const ot_schema parallel = {.name = "parallel section",
                                    .keys = parallel_keys,

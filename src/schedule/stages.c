@@ -35,31 +35,15 @@ static double block_flops(const ot_graph *graph, int block, const ot_run_paralle
   return flops;
 }
 
-// All ranks must cut alike, though their parts of the vocabulary, or of the sequence, may not cost
-// the same: costs are those of the first.
-static ot_status first_part(const ot_graph *graph, ot_arena *arena, const ot_graph **out) {
-  *out = graph;
-  if (graph->request.split.tp_index == 0 && graph->request.split.cp_index == 0) return OT_OK;
-  ot_graph_request request = graph->request;
-  request.split.tp_index = 0;
-  request.split.cp_index = 0;
-  ot_graph *const made = ot_arena_take(arena, sizeof *made);
-  *out = made;
-  return ot_graph_build(&request, arena, made);
-}
-
-static ot_status cut_by_cost(const ot_graph *graph, const ot_run_parallel *parallel,
+static void cut_by_cost(const ot_graph *graph, const ot_run_parallel *parallel,
                              const ot_cut_request *chunks, ot_arena *arena, int *first) {
   OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
-  const ot_graph *part;
-  OT_TRY(first_part(graph, arena, &part));
-  double *const cost = ot_arena_array(arena, part->num_blocks, sizeof *cost);
-  for (int i = 0; i < part->num_blocks; i++) cost[i] = block_flops(part, i, parallel, arena);
+  double *const cost = ot_arena_array(arena, graph->num_blocks, sizeof *cost);
+  for (int i = 0; i < graph->num_blocks; i++) cost[i] = block_flops(graph, i, parallel, arena);
   ot_cut_request request = *chunks;
-  request.num_blocks = part->num_blocks;
+  request.num_blocks = graph->num_blocks;
   request.cost = cost;
   ot_stage_cut(&request, arena, first);
-  return OT_OK;
 }
 
 // ---- stages ----
@@ -93,7 +77,8 @@ ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel
   }
   const ot_cut_request request = {
       .num_ranks = out->num_ranks, .num_chunks = out->num_chunks, .rank_of = out->rank_of};
-  return cut_by_cost(graph, parallel, &request, arena, first);
+  cut_by_cost(graph, parallel, &request, arena, first);
+  return OT_OK;
 }
 
 int ot_stages_chunk(const ot_stages *stages, int block) {

@@ -16,9 +16,9 @@ typedef struct ot_stages {
 
 // Cuts by parallel->layout (stage_layout.h) when it is given, else by cost: contiguous chunks whose
 // most expensive rank is as cheap as can be (matrix FLOPs of forward, backward and recompute of the
-// programs of `graph`, which must be in train mode; embedding and head count). zb-v has two chunks
-// a stage whatever vpp says (ot_pipeline_chunks). Every rank of the mesh gets the same cut from its
-// own graph. OT_USAGE naming what does not fit and what would.
+// programs of `graph`, which must be in train mode; embedding and head count). All ranks must cut
+// alike, so they give the graph of the whole model, not that of their parts. zb-v has two chunks a
+// stage whatever vpp says (ot_pipeline_chunks). OT_USAGE naming what does not fit and what would.
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out);
 

@@ -103,6 +103,7 @@ static ot_status check_supported(const ot_run *run) {
 
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
   OT_TRY(check_supported(run));
+  OT_TRY(ot_run_check_ranks(run, request->mesh ? request->mesh->ranks : 1));
   const bool validates = run->data.num_validation > 0;
   *request = (ot_instance_request){
       .model = &run->model,

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -154,15 +153,14 @@ static void stage_case_create(stage_case *out, int layers) {
   out->run.parallel.vpp = 1;
 }
 
-static ot_status stage_case_build(stage_case *c, ot_split split, int64_t sequence_length) {
+static ot_status stage_case_build(stage_case *c, int64_t sequence_length) {
   const ot_graph_request request = {.model = &c->model,
                                     .mode = OT_MODE_TRAIN,
                                     .micro_batch_size = 1,
                                     .sequence_length = sequence_length,
                                     .compute = OT_F32,
                                     .storage = OT_F32,
-                                    .threads = 1,
-                                    .split = split};
+                                    .threads = 1};
   assert_int_equal(ot_graph_build(&request, &c->arena, &c->graph), OT_OK);
   return ot_stages_build(&c->graph, &c->run.parallel, &c->arena, &c->stages);
 }
@@ -178,10 +176,10 @@ static void a_large_head_leaves_its_rank_fewer_layers(void **state) {
   stage_case c;
   stage_case_create(&c, 16);
   c.model.vocab_size = 8;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_cut(&c, (int[]){0, 5, 9, 13, 18});
   c.model.vocab_size = 2000;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_int_equal(c.stages.first_block[3], 17);
   ot_heap_release(&c.heap);
 }
@@ -194,7 +192,7 @@ static void global_layers_count_for_more_than_windowed_ones(void **state) {
   c.run.parallel.pp = 2;
   c.model.vocab_size = 8;
   for (int i = 0; i < 8; i++) c.model.window[i] = i < 6 ? 4 : 0;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 512), OT_OK);
+  assert_int_equal(stage_case_build(&c, 512), OT_OK);
   assert_true(c.stages.first_block[1] > 5);
   ot_heap_release(&c.heap);
 }
@@ -207,12 +205,12 @@ static void recompute_counts_for_the_layers_that_do_it(void **state) {
                          OT_RECOMPUTE_NONE, OT_RECOMPUTE_NONE, OT_RECOMPUTE_NONE};
   c.run.parallel.pp = 2;
   c.model.vocab_size = 8;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_cut(&c, (int[]){0, 5, 9});
   // 4/3 for each of the first four: 4 against 4/3 + 3, not 5 1/3 against 3.
   c.run.parallel.recompute = each;
   c.run.parallel.num_recompute = 7;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_cut(&c, (int[]){0, 4, 9});
   ot_heap_release(&c.heap);
 }
@@ -223,13 +221,13 @@ static void chunks_stand_in_a_loop_or_fold_back(void **state) {
   stage_case_create(&c, 10);
   c.run.parallel.pipeline = OT_PIPELINE_INTERLEAVED;
   c.run.parallel.vpp = 2;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_int_equal(c.stages.num_chunks, 8);
   for (int k = 0; k < 8; k++) assert_int_equal(c.stages.rank_of[k], k % 4);
   assert_int_equal(ot_stages_chunk_of(&c.stages, 1, 1), 5);
   c.run.parallel.pipeline = OT_PIPELINE_ZB_V;
   c.run.parallel.vpp = 1;
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_int_equal(c.stages.num_chunks, 8);
   const int folded[] = {0, 1, 2, 3, 3, 2, 1, 0};
   for (int k = 0; k < 8; k++) assert_int_equal(c.stages.rank_of[k], folded[k]);
@@ -241,28 +239,11 @@ static void chunks_stand_in_a_loop_or_fold_back(void **state) {
   ot_heap_release(&c.heap);
 }
 
-static void every_rank_of_a_mesh_cuts_alike(void **state) {
-  (void)state;
-  stage_case c;
-  stage_case_create(&c, 9);
-  c.model.vocab_size = 257;  // 129 and 128 rows
-  int first[5];
-  for (int i = 0; i < 4; i++) {
-    const ot_split split = {.tp = 2, .tp_index = i % 2, .cp = 2, .cp_index = i / 2};
-    c.model.num_heads = 6;
-    c.model.num_kv_heads = 2;
-    assert_int_equal(stage_case_build(&c, split, 16), OT_OK);
-    if (i == 0) memcpy(first, c.stages.first_block, sizeof first);
-    assert_cut(&c, first);
-  }
-  ot_heap_release(&c.heap);
-}
-
 static void more_chunks_than_blocks_are_refused(void **state) {
   (void)state;
   stage_case c;
   stage_case_create(&c, 1);
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_USAGE);
+  assert_int_equal(stage_case_build(&c, 8), OT_USAGE);
   assert_message_has("pp=4");
   assert_message_has("3 blocks");
   ot_heap_release(&c.heap);
@@ -275,10 +256,10 @@ static void layouts_are_cut_as_they_say(void **state) {
   stage_case c;
   stage_case_create(&c, 10);
   c.run.parallel.layout = "Et*3 | t*4|ttt|L";
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_cut(&c, (int[]){0, 4, 8, 11, 12});
   c.run.parallel.layout = "E|t*1t*2|t*7|L";
-  assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_OK);
+  assert_int_equal(stage_case_build(&c, 8), OT_OK);
   assert_cut(&c, (int[]){0, 1, 4, 11, 12});
   ot_heap_release(&c.heap);
 }
@@ -307,7 +288,7 @@ static void layouts_that_do_not_fit_are_refused_with_their_place(void **state) {
   stage_case_create(&c, 10);
   for (int i = 0; i < OT_COUNT(bad); i++) {
     c.run.parallel.layout = bad[i].layout;
-    assert_int_equal(stage_case_build(&c, (ot_split){0}, 8), OT_USAGE);
+    assert_int_equal(stage_case_build(&c, 8), OT_USAGE);
     assert_message_has(bad[i].part);
   }
   ot_heap_release(&c.heap);
@@ -322,7 +303,6 @@ int main(void) {
       cmocka_unit_test(global_layers_count_for_more_than_windowed_ones),
       cmocka_unit_test(recompute_counts_for_the_layers_that_do_it),
       cmocka_unit_test(chunks_stand_in_a_loop_or_fold_back),
-      cmocka_unit_test(every_rank_of_a_mesh_cuts_alike),
       cmocka_unit_test(more_chunks_than_blocks_are_refused),
       cmocka_unit_test(layouts_are_cut_as_they_say),
       cmocka_unit_test(layouts_that_do_not_fit_are_refused_with_their_place),

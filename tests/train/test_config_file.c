@@ -187,8 +187,9 @@ static void mistakes_name_their_place(void **state) {
          "micro_batch_size=4 does not divide global_batch_size=6");
   refuse("model: gpt2\ndata: {sequence_length: 2048}", NULL, "position table of 1024");
   refuse("model: gpt2\nparallel: {tp: 5}", NULL,
-         "tp=5 does not divide num_attention_heads=12 (try 4)");
-  refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL, "needs pipeline: interleaved");
+         "tp=5 does not divide num_attention_heads=12 (try tp=4)");
+  refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL,
+         "runs one chunk a stage (try vpp=1, or pipeline=interleaved)");
   refuse("model: gpt2\nparallel: {recompute: [full, none]}", NULL, "2 entries");
   refuse("model: gpt2\nprecision: {compute: fp64, master: fp32}", NULL, "master=fp32");
   refuse("model: gpt2\nlearning_rate: {min: 1}", NULL, "above the peak");
