@@ -36,7 +36,7 @@ static double block_flops(const ot_graph *graph, int block, const ot_run_paralle
 }
 
 static void cut_by_cost(const ot_graph *graph, const ot_run_parallel *parallel,
-                             const ot_cut_request *chunks, ot_arena *arena, int *first) {
+                        const ot_cut_request *chunks, ot_arena *arena, int *first) {
   OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
   double *const cost = ot_arena_array(arena, graph->num_blocks, sizeof *cost);
   for (int i = 0; i < graph->num_blocks; i++) cost[i] = block_flops(graph, i, parallel, arena);

@@ -36,29 +36,22 @@ static int64_t round_of(const ot_run *run, const ot_mesh *mesh) {
 }
 
 // Adds the number of micro-batches of a step to `request` unless it is there.
-static ot_status add_count(ot_instance_request *request, const ot_run *run, int64_t global_batch,
-                           int *counts) {
-  const int64_t round = round_of(run, request->mesh);
-  const int count = (int)(global_batch / round);
-  OT_CHECK(global_batch % round == 0, OT_USAGE,
-           "batch: global_batch_size=%lld is not a multiple of micro_batch_size x dp = %lld",
-           (long long)global_batch, (long long)round);
+static void add_count(ot_instance_request *request, const ot_run *run, int64_t global_batch,
+                      int *counts) {
+  const int count = (int)(global_batch / round_of(run, request->mesh));
   for (int i = 0; i < request->num_micro_batches; i++) {
-    if (counts[i] == count) return OT_OK;
+    if (counts[i] == count) return;
   }
   counts[request->num_micro_batches++] = count;
-  return OT_OK;
 }
 
-static ot_status count_micro_batches(const ot_run *run, ot_arena *arena,
-                                     ot_instance_request *request) {
+static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
   int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
   request->micro_batches = counts;
-  OT_TRY(add_count(request, run, run->batch.global_batch_size, counts));
+  add_count(request, run, run->batch.global_batch_size, counts);
   for (int64_t i = 0; i < run->batch.num_ramp; i++) {
-    OT_TRY(add_count(request, run, run->batch.ramp[i].global_batch_size, counts));
+    add_count(request, run, run->batch.ramp[i].global_batch_size, counts);
   }
-  return OT_OK;
 }
 
 static ot_status read_order(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
@@ -119,7 +112,7 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_req
       .rank = request->rank,
       .comm = request->comm,
   };
-  OT_TRY(count_micro_batches(run, arena, request));
+  count_micro_batches(run, arena, request);
   return read_order(run, arena, request);
 }
 
