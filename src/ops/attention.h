@@ -10,7 +10,8 @@
 //   o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij), max_logit = max(max_logit, max s_ij)
 //   qkv [R, (H + 2G) D] real, doc_start? [R] int32 (absent: 0), sample_ids? [B] int64 (read when
 //   dropout > 0) -> o [R, H D] stored like qkv, lse [R, H] compute type, max_logit? [1] f64
-//   On several ranks of context parallelism each has the whole sequence for this op (Ulysses).
+//   On several ranks of context parallelism each has the whole sequence for this op (Ulysses); over
+//   a group (attributes.group_size > 1) it stands for a ring, which graph/expand.h takes apart.
 // OT_OP_ATTENTION_GRAD: the gradient of o with respect to qkv, from do, o and lse; dqkv is stored
 //   like qkv. Each sum has one order, whatever the number of threads.
 //
