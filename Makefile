@@ -2,11 +2,13 @@
 # A thin face over CMake presets: `make help` lists the targets. Each target first sees to what it
 # needs (tools/dependencies.sh). Variables a user may give:
 #   CC=clang  BLAS=/path/libcblas.so  BLAS_INCLUDE=/path  ARCH=x86-64-v3  PREFIX=/where  JOBS=2
+#   MPI=/path/mpicc (with a new build/) or MPI=none
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
-export BLAS
+export BLAS MPI
 
 options := $(if $(filter command environment,$(origin CC)),-DCMAKE_C_COMPILER=$(CC)) \
   $(if $(BLAS),-DOT_BLAS_LIBRARY=$(BLAS)) \
+  -DOT_MPI=$(if $(filter none,$(MPI)),OFF,AUTO $(if $(MPI),-DMPI_C_COMPILER=$(MPI))) \
   $(if $(BLAS_INCLUDE),-DOT_CBLAS_INCLUDE=$(BLAS_INCLUDE)) \
   $(if $(filter undefined,$(origin ARCH)),,-DOT_ARCH=$(ARCH))
 
@@ -18,24 +20,24 @@ test = ctest --preset $(1) -j $(JOBS)
 .PHONY: all help demo check check-full torture bench page lint format install clean
 
 all:  ## build/orthant and the benchmark programs build/bench/*
-	@tools/dependencies.sh build
+	@tools/dependencies.sh build optional:mpi
 	@$(call build,cpu)
 
 help:  ## this list
 	@awk -F ':  ## ' '/^[a-z-]+:  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:  ## trains a small model on the C headers of this machine, in minutes
-	@tools/dependencies.sh build demo
+	@tools/dependencies.sh build optional:mpi demo
 	@$(call build,cpu)
 	@tools/demo.sh
 
 check:  ## builds, then all tests and the lint
-	@tools/dependencies.sh build test
+	@tools/dependencies.sh build optional:mpi test
 	@$(call build,cpu)
 	@$(call test,cpu)
 
 check-full:  ## check, then the formatter, a second compiler and the sanitizers
-	@tools/dependencies.sh build test format clang
+	@tools/dependencies.sh build optional:mpi test format clang
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	@$(call build,clang)
 	@$(call test,clang)
@@ -48,7 +50,7 @@ torture:  ## crashes, full disks and lost ranks while training (not there yet)
 	@echo 'error: there is no torture run yet: nothing was tested' >&2; exit 3
 
 bench:  ## runs every benchmark program
-	@tools/dependencies.sh build
+	@tools/dependencies.sh build optional:mpi
 	@$(call build,cpu)
 	@for program in build/bench/*; do echo "== $$program"; $$program || exit $$?; done
 
@@ -56,7 +58,7 @@ page:  ## the interactive planner page (not there yet)
 	@echo 'error: there is no planner page yet: nothing was built' >&2; exit 3
 
 lint:  ## rooms, sizes, banned calls and the purity of the planning half
-	@tools/dependencies.sh build
+	@tools/dependencies.sh build optional:mpi
 	@mkdir -p build && { $(call configure,cpu); } && cmake --build --preset plan -j $(JOBS)
 	@tools/lint
 
@@ -65,7 +67,7 @@ format:  ## rewrites the sources as .clang-format says
 	@clang-format-14 -i $$(git ls-files '*.c' '*.h')
 
 install:  ## into PREFIX (default /usr/local)
-	@tools/dependencies.sh build
+	@tools/dependencies.sh build optional:mpi
 	@$(call build,cpu,-DCMAKE_INSTALL_PREFIX=$(abspath $(or $(PREFIX),/usr/local)))
 	@cmake --install build
 

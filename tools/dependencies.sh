@@ -3,8 +3,10 @@
 # Makes sure that what a target needs is there:  tools/dependencies.sh GROUP...
 # One table says what is needed, how to see whether it is there, and what three package managers call
 # it. Where everything is there, nothing is printed and nothing needs root. What is missing is
-# installed on Debian and its kin (as root, or through sudo); elsewhere the packages are named.
+# installed on Debian and its kin (as root, or through sudo); elsewhere the packages are named. Without
+# what a group written as optional:GROUP needs, things go on.
 #   BLAS=/path/to/library.so   takes that CBLAS library instead of looking for OpenBLAS
+#   MPI=/path/to/mpicc         takes that MPI; MPI=none: there shall be none
 set -euo pipefail
 
 # group | what it is for | how it is found | apt | dnf | brew
@@ -22,6 +24,7 @@ build  | checksums             | pkg:libxxhash         | libxxhash-dev     | xxh
 build  | .zst files            | pkg:libzstd           | libzstd-dev       | libzstd-devel      | zstd
 build  | .gz files             | pkg:zlib              | zlib1g-dev        | zlib-devel         | zlib
 build  | cores and caches      | pkg:hwloc             | libhwloc-dev      | hwloc-devel        | hwloc
+mpi    | MPI                   | mpi:                  | libopenmpi-dev openmpi-bin | openmpi-devel  | open-mpi
 test   | unit tests            | pkg:cmocka            | libcmocka-dev     | libcmocka-devel    | cmocka
 demo   | xz to compare with    | command:xz            | xz-utils          | xz                 | xz
 format | the code formatter    | command:clang-format-14 | clang-format-14 | clang-tools-extra  | clang-format@14
@@ -41,6 +44,12 @@ has_header() {  # COMPILER HEADER
 
 has_blas() { [ -n "${BLAS:-}" ] || pkg-config --exists openblas 2>/dev/null || has_header $1; }
 
+# Any family will do; Fedora keeps its compilers out of PATH.
+has_mpi() {
+  [ -n "${MPI:-}" ] || command -v mpicc || command -v mpicc.mpich || command -v mpicc.openmpi ||
+    compgen -G '/usr/lib64/*/bin/mpicc'
+} >/dev/null
+
 is_there() {
   case $1 in
     command:*) command -v "${1#*:}" >/dev/null ;;
@@ -48,6 +57,7 @@ is_there() {
     cmake:*) cmake_at_least "${1#*:}" ;;
     header:*) has_header ${1#*:} ;;
     blas:*) has_blas "${1#*:}" ;;
+    mpi:*) has_mpi ;;
   esac
 }
 
@@ -98,20 +108,35 @@ install_with_apt() {
   apt_get update && apt_get install -y --no-install-recommends $apt
 }
 
-wanted="$*"
-look
-[ -n "$missing" ] || exit 0
-echo "dependencies: missing: $missing" >&2
-if command -v apt-get >/dev/null && root=$(as_root); then
-  install_with_apt || echo "dependencies: apt-get did not install everything" >&2
+# Sees to the groups in `wanted`. Fails, with `missing` set, when something is still not there.
+provide() {
   look
-  [ -n "$missing" ] || exit 0
-fi
-cat >&2 <<END
+  [ -n "$missing" ] || return 0
+  echo "dependencies: missing: $missing" >&2
+  if command -v apt-get >/dev/null && root=$(as_root); then
+    install_with_apt || echo "dependencies: apt-get did not install everything" >&2
+    look
+  fi
+  [ -z "$missing" ]
+}
+
+required='' optional=''
+for group; do
+  case $group in
+    optional:*) optional+=" ${group#*:}" ;;
+    *) required+=" $group" ;;
+  esac
+done
+wanted=$required
+if ! provide; then
+  cat >&2 <<END
 error: these are needed and not there: $missing
 help: install them and run the same command again
   Debian, Ubuntu:  apt-get install$apt
   Fedora, RHEL:    dnf install$dnf
   macOS:           brew install$brew
 END
-exit 3
+  exit 3
+fi
+wanted=$optional
+provide || echo "dependencies: going on without $missing (apt-get install$apt)" >&2

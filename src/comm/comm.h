@@ -37,9 +37,11 @@ ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context);
 // Slurm say so) and how many processes that launcher says there are. Local.
 bool ot_comm_launched(int *ranks);
 
-// Joins the processes of MPI_COMM_WORLD, runs `main`, finalises. OT_RANKS when the launcher's size
-// and MPI's differ, OT_ENVIRONMENT when this build has no MPI. When a rank fails, its message is
-// printed by whoever called this on that rank, and all processes end: see ot_comm_abort. Blocks.
+// Joins the processes of MPI_COMM_WORLD, runs `main`, leaves. OT_RANKS when the launcher's size and
+// MPI's differ, OT_ENVIRONMENT when this build has no MPI. At most once in a process. The caller
+// prints the message, unless it is empty: then another rank prints what has to be said. When `main`
+// failed otherwise than by ot_comm_agree, all processes of the job end when this one exits (by
+// return from the program's main or by exit), with its status. Blocks.
 ot_status ot_comm_run_mpi(ot_rank_main main, void *context);
 
 // True when this program was built with MPI.

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: test_comm_mpi.sh build/orthant. Ranks as processes: the conformance suite on 2 to 4 of them,
+# over TCP alone, and the ways to fail: all processes end within seconds, with one message.
+set -uo pipefail
+program=${RANKS_PROGRAM:-$(dirname "$1")/tests/test_comm_ranks}
+[ -x "$program" ] || { echo "skipped: no $program"; exit 77; }
+. tests/support/mpi_launch.sh "$program"
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+failures=0
+
+complain() {  # WHAT
+  echo "FAILED: $1"
+  sed 's/^/  | /' "$output"
+  failures=$((failures + 1))
+}
+
+# Runs a command and expects exit code CODE and, of the lines "error: ...", exactly one that matches
+# PATTERN (none when it is empty).
+expect() {  # CODE PATTERN COMMAND...
+  local code=$1 pattern=$2 errors start=$SECONDS
+  shift 2
+  "$@" >"$output" 2>&1
+  local got=$?
+  errors=$(grep -c '^error: ' "$output")
+  [ "$code" = any ] || [ $got = "$code" ] || complain "exit code $got, not $code: $*"
+  [ "$errors" = "${pattern:+1}" ] || [ "$errors:$pattern" = 0: ] ||
+    complain "$errors lines 'error:' of: $*"
+  [ -z "$pattern" ] || grep -q "^error: .*$pattern" "$output" || complain "no '$pattern' from: $*"
+  [ $((SECONDS - start)) -lt 20 ] || complain "took $((SECONDS - start)) s: $*"
+}
+
+for ranks in 2 3 4; do
+  expect 0 '' "${launch[@]}" -n $ranks "$program"
+done
+expect 0 '' env OMPI_MCA_btl=self,tcp "${launch[@]}" -n 3 "$program"
+expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails
+expect 4 "rank [01] waits in 'patient' (barrier 2 of group world, ranks 0-2) for rank 2, which has" \
+  "${launch[@]}" -n 3 "$program" late
+expect 4 "rank . waits in 'circle' (receive 1 from rank ., tag 0, of group world" \
+  "${launch[@]}" -n 3 "$program" all_late
+expect 5 'rank 2 on .*: the loss is not a number' "${launch[@]}" -n 3 "$program" agrees
+expect 5 '' "${launch[@]}" -n 3 "$program" aborts
+expect 4 "ranks differ in 'uneven' (all_gather 1 of group world" \
+  "${launch[@]}" -n 3 "$program" differs
+expect 75 'stopped by a signal' "${launch[@]}" -n 3 "$program" stops
+# The launcher tells that itself.
+expect any '' "${launch[@]}" -n 3 "$program" killed
+# Sizes that differ: as when one family's launcher starts the other's program.
+expect 4 'started 3 processes, but MPI sees 1' env OMPI_COMM_WORLD_SIZE=3 "$program"
+expect 4 'started 2 processes, but MPI sees 1' env SLURM_STEP_NUM_TASKS=2 "$program"
+expect 4 '' env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 "$program"
+expect 0 '' env SLURM_NTASKS=2 "$program"
+
+[ $failures = 0 ] || exit 1
+echo "passed with $family ($launcher)"

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: test_mpi_families.sh. The same tests with every MPI family on this machine that the build did
+# not take: what they need of the library is compiled with that family's compiler.
+set -uo pipefail
+. tests/support/mpi_launch.sh "$(dirname "$1")/tests/test_comm_ranks"
+taken=$family
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+tried=0
+for other in openmpi mpich; do
+  [ $other != "$taken" ] && command -v mpicc.$other >/dev/null || continue
+  tried=$((tried + 1))
+  mpicc.$other -std=c17 -O1 -D_GNU_SOURCE -DOT_MPI=1 -Isrc -Itests -o "$folder/test_comm_ranks" \
+    src/comm/*.c src/base/*.c src/device/*.c tests/support/comm_*.c tests/comm/test_comm_ranks.c \
+    -lpthread -lm || exit 1
+  RANKS_PROGRAM=$folder/test_comm_ranks bash tests/comm/test_comm_mpi.sh || exit 1
+done
+[ $tried -gt 0 ] || { echo "skipped: no MPI family but $taken"; exit 77; }

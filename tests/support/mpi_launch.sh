@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by test scripts: sets `launch` to a command that starts processes of the MPI family that
+# PROGRAM is linked with ("${launch[@]}" -n 4 PROGRAM ...), more than there are cores if need be and
+# as root if need be. Leaves the script with 77 (skipped) where that cannot be.
+#   . tests/support/mpi_launch.sh PROGRAM
+mpi_family() {
+  case $(ldd "$1" 2>/dev/null) in
+    *libmpich*) echo mpich ;;
+    *libmpi.so*) echo openmpi ;;
+  esac
+}
+
+mpi_launcher() {  # FAMILY
+  local name version
+  for name in "mpirun.$1" "mpiexec.$1" mpirun mpiexec; do
+    version=$("$name" --version 2>/dev/null) || continue
+    case $1:$version in
+      openmpi:*'Open MPI'* | openmpi:*OpenRTE* | mpich:*HYDRA*) echo "$name"; return ;;
+    esac
+  done
+}
+
+family=$(mpi_family "$1")
+[ -n "$family" ] || { echo "skipped: $1 is built without MPI"; exit 77; }
+launcher=$(mpi_launcher "$family")
+[ -n "$launcher" ] || { echo "skipped: no mpirun of $family"; exit 77; }
+launch=(timeout 60 "$launcher")
+[ "$family" = mpich ] || launch+=(--oversubscribe)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
