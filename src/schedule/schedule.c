@@ -106,6 +106,11 @@ ot_task_kind ot_task_kind_of(ot_op_kind op) {
   return ot_op_communicates(op) ? OT_TASK_COLLECTIVE : OT_TASK_COMPUTE;
 }
 
+ot_lane ot_task_lane(const ot_entry *entry, const ot_task *task) {
+  const bool beside = entry->lane == OT_LANE_COMPUTE && task->lane == OT_LANE_TENSOR;
+  return beside ? OT_LANE_TENSOR : entry->lane;
+}
+
 const char *ot_task_name(const ot_task *task) { return ot_op_info_of(task->op)->name; }
 
 ot_cost ot_task_cost(const ot_task *task) {

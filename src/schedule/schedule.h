@@ -232,6 +232,9 @@ const char *ot_memory_class_name(ot_memory_class class);
 // What kind of task an op makes.
 ot_task_kind ot_task_kind_of(ot_op_kind op);
 
+// The lane that a task of `entry` runs on: the entry's, but for tensor tasks of compute entries.
+ot_lane ot_task_lane(const ot_entry *entry, const ot_task *task);
+
 // Name of what a task does: its op's.
 const char *ot_task_name(const ot_task *task);
 

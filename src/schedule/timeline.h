@@ -9,12 +9,13 @@
 
 typedef struct ot_schedule ot_schedule;
 
-// One task's run.
+// One task's run: of a communication, from its start until it was seen done.
 typedef struct ot_span {
   int32_t entry;  // index in the order
   int32_t task;   // index in the entry's segment
   double start_s;
   double end_s;
+  int32_t lane;  // ot_lane that it ran on
 } ot_span;
 
 typedef struct ot_timeline {

@@ -110,8 +110,11 @@ static void nests_tasks_in_their_segments(void **state) {
   ot_order order = {.kind = OT_ORDER_STEP, .num_entries = 3, .entries = entries};
   const ot_schedule schedule = {
       .num_segments = 2, .segments = segments, .num_orders = 1, .orders = &order};
-  ot_span spans[] = {
-      {0, 0, 0.0, 0.1}, {0, 1, 0.1, 0.3}, {1, 0, 0.3, 0.4}, {1, 1, 0.4, 0.6}, {2, 0, 0.6, 0.7}};
+  ot_span spans[] = {{0, 0, 0.0, 0.1, 0},
+                     {0, 1, 0.1, 0.3, 0},
+                     {1, 0, 0.3, 0.4, 0},
+                     {1, 1, 0.4, 0.6, 0},
+                     {2, 0, 0.6, 0.7, 0}};
   const ot_timeline timeline = {.rank = 5, .num_spans = 5, .spans = spans, .total_s = 0.7};
   const char *const path = scratch_path(directory, "step.json");
   ot_trace *trace = NULL;
