@@ -1,59 +1,278 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks an order and, in each entry, the tasks of its segment. Kernels are looked up once, at
-// create; operands become pointers by adding the entry's bases.
+// create; operands become pointers by adding the entry's bases. Entries of the gather and reduce
+// lanes are walked in the same way, by the threads of lanes.h.
 #include "execute/execute.h"
 
 #include <stdlib.h>
 
-#include "base/dtype.h"
+#include "device/heap.h"
+#include "execute/bind.h"
+#include "execute/failure.h"
 #include "execute/guard.h"
-#include "ops/catalog.h"
-#include "ops/kernels.h"
+#include "execute/lanes.h"
+#include "execute/mailbox.h"
+#include "execute/recorder.h"
+
+// The collective of the tensor lane that is under way.
+typedef struct tensor_call {
+  bool under_way;
+  int entry, task;
+  int64_t span;
+  ot_comm_request request;
+} tensor_call;
 
 struct ot_executor {
   const ot_schedule *schedule;
   ot_executor_options options;
   ot_device *device;
   ot_stream *stream[OT_LANES];
-  char *memory;        // [schedule->arena_bytes]
-  ot_kernel **kernel;  // [num_segments][num_tasks]
-  ot_guard *guard;     // with options.poison
+  char *memory;  // [schedule->arena_bytes]
+  ot_heap heap;  // of everything else
+  ot_bound_task **bound;
+  ot_lanes *lanes;  // null when no order needs it
+  ot_mailbox mailbox;
+  tensor_call tensor;
+  ot_comm_request request[OT_LANES];  // of a collective that its lane waits for
+  ot_guard *guard;                    // with options.poison
+  ot_recorder recorder;
   ot_timeline timeline;
-  int64_t scalars;  // offset in the arena
+  const ot_order *order;  // being played
+  int64_t scalars;        // offset in the arena
 };
+
+// A task of the order being played.
+typedef struct place {
+  int entry, task;
+} place;
+
+static const ot_entry *entry_at(const ot_executor *executor, place at) {
+  return &executor->order->entries[at.entry];
+}
+
+static const ot_task *task_at(const ot_executor *executor, place at) {
+  return &executor->schedule->segments[entry_at(executor, at)->segment].tasks[at.task];
+}
+
+static const ot_bound_task *bound_at(const ot_executor *executor, place at) {
+  return &executor->bound[entry_at(executor, at)->segment][at.task];
+}
+
+// ---- run: tasks ----
+
+static ot_tensor tensor_at(const ot_executor *executor, const ot_entry *entry,
+                           const ot_operand *operand) {
+  if (operand->base == OT_BASE_NONE) return (ot_tensor){0};
+  const int64_t base = entry->base[operand->base];
+  OT_ASSERT(base >= 0);
+  return (ot_tensor){.data = executor->memory + base + operand->offset, .type = operand->type};
+}
+
+static void run_compute(ot_executor *executor, place at) {
+  const ot_entry *const entry = entry_at(executor, at);
+  const ot_task *const task = task_at(executor, at);
+  ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
+  for (int i = 0; i < OT_MAX_INPUTS; i++) in[i] = tensor_at(executor, entry, &task->in[i]);
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) out[i] = tensor_at(executor, entry, &task->out[i]);
+  const int64_t scratch = entry->base[OT_BASE_SCRATCH];
+  const ot_kernel_call call = {
+      .attributes = &task->attributes,
+      .in = in,
+      .out = out,
+      .workspace = task->workspace_bytes > 0 ? executor->memory + scratch + task->workspace : NULL,
+  };
+  const int64_t span = ot_recorder_open(&executor->recorder, entry->lane, at.entry, at.task);
+  bound_at(executor, at)->kernel(&call);
+  ot_recorder_close(&executor->recorder, entry->lane, span);
+}
+
+// Puts the entry and the task before the message of a failed communication.
+static ot_status explain(const ot_executor *executor, place at, ot_status status) {
+  if (status == OT_OK) return OT_OK;
+  const ot_entry *const entry = entry_at(executor, at);
+  ot_failure failure = {OT_OK};
+  ot_failure_take(&failure, status);
+  ot_fail(status, "entry %d (%s, block %d, micro-batch %d), task %d (%s): %s", at.entry,
+          executor->schedule->segments[entry->segment].name, entry->block, entry->micro_batch,
+          at.task, ot_task_name(task_at(executor, at)), failure.message);
+  return failure.hint[0] != '\0' ? ot_fail_hint(status, "%s", failure.hint) : status;
+}
+
+static ot_comm_call call_at(const ot_executor *executor, place at) {
+  return ot_bind_call(entry_at(executor, at), task_at(executor, at), executor->memory,
+                      bound_at(executor, at)->name);
+}
+
+// Ends the collective of the tensor lane, if one is under way.
+static ot_status end_tensor(ot_executor *executor) {
+  tensor_call *const t = &executor->tensor;
+  if (!t->under_way) return OT_OK;
+  t->under_way = false;
+  const ot_status status = ot_comm_wait(executor->options.comm, &t->request);
+  ot_recorder_close(&executor->recorder, OT_LANE_TENSOR, t->span);
+  return explain(executor, (place){t->entry, t->task}, status);
+}
+
+static ot_status start_tensor(ot_executor *executor, place at) {
+  tensor_call *const t = &executor->tensor;
+  OT_TRY(end_tensor(executor));
+  const ot_comm_call call = call_at(executor, at);
+  t->under_way = true;
+  t->entry = at.entry;
+  t->task = at.task;
+  t->span = ot_recorder_open(&executor->recorder, OT_LANE_TENSOR, at.entry, at.task);
+  ot_comm_start(executor->options.comm, &call, &t->request);
+  return executor->options.overlap ? OT_OK : end_tensor(executor);
+}
+
+static ot_status run_collective(ot_executor *executor, place at) {
+  const ot_lane lane = ot_task_lane(entry_at(executor, at), task_at(executor, at));
+  if (lane == OT_LANE_TENSOR) return start_tensor(executor, at);
+  const ot_comm_call call = call_at(executor, at);
+  const int64_t span = ot_recorder_open(&executor->recorder, lane, at.entry, at.task);
+  ot_comm_start(executor->options.comm, &call, &executor->request[lane]);
+  const ot_status status = ot_comm_wait(executor->options.comm, &executor->request[lane]);
+  ot_recorder_close(&executor->recorder, lane, span);
+  return explain(executor, at, status);
+}
+
+static void start_message(ot_executor *executor, place at) {
+  const ot_comm_call call = call_at(executor, at);
+  ot_mailbox_start(&executor->mailbox, at.entry, at.task, &call);
+}
+
+static ot_status run_task(ot_executor *executor, place at) {
+  switch (task_at(executor, at)->kind) {
+    case OT_TASK_COMPUTE:
+      run_compute(executor, at);
+      return OT_OK;
+    case OT_TASK_COLLECTIVE:
+      return run_collective(executor, at);
+    case OT_TASK_SEND:
+    case OT_TASK_RECEIVE:
+      start_message(executor, at);
+      return OT_OK;
+    case OT_TASK_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// Lets the tasks of an entry run. Of waits between its tasks only those for the tensor lane are not
+// kept by the order of the list.
+static ot_status run_entry(ot_executor *executor, int entry) {
+  const int segment = executor->order->entries[entry].segment;
+  const bool walks = executor->order->entries[entry].lane == OT_LANE_COMPUTE;
+  for (int i = 0; i < executor->schedule->segments[segment].num_tasks; i++) {
+    const place at = {entry, i};
+    const bool waits =
+        walks && executor->tensor.under_way && executor->tensor.task <= task_at(executor, at)->wait;
+    if (waits) OT_TRY(end_tensor(executor));
+    OT_TRY(run_task(executor, at));
+  }
+  return walks ? end_tensor(executor) : OT_OK;
+}
+
+// ---- run: entries ----
+
+static ot_status wait_for_message(ot_executor *executor, int entry) {
+  const ot_status status = ot_mailbox_wait(&executor->mailbox, entry);
+  OT_TRY(explain(executor, (place){entry, 0}, status));
+  const bool held = executor->guard && ot_guard_holds(executor->guard, entry);
+  return held ? ot_guard_after(executor->guard, entry) : OT_OK;
+}
+
+// Waits on lane `self` for what `entry` waits for on the lanes that have threads.
+static ot_status wait_for_lanes(ot_executor *executor, ot_lane self, const ot_entry *entry) {
+  static const ot_lane beside[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
+  for (int i = 0; i < OT_COUNT(beside); i++) {
+    const int other = entry->wait[beside[i]];
+    if (other < 0 || beside[i] == self) continue;
+    OT_TRY(ot_lanes_wait(executor->lanes, self, beside[i], other));
+  }
+  return OT_OK;
+}
+
+static ot_status run_on_lane(void *context, ot_lane lane, int entry) {
+  ot_executor *const executor = context;
+  OT_TRY(wait_for_lanes(executor, lane, &executor->order->entries[entry]));
+  return run_entry(executor, entry);
+}
+
+static ot_status push(ot_executor *executor, int index, ot_lane lane) {
+  ot_lanes_push(executor->lanes, lane, index);
+  if (executor->options.overlap) return OT_OK;
+  OT_TRY(ot_lanes_wait(executor->lanes, OT_LANE_COMPUTE, lane, index));
+  return executor->guard ? ot_guard_after(executor->guard, index) : OT_OK;
+}
+
+// Earlier compute entries are done, since this thread has run them.
+static ot_status walk_entry(ot_executor *executor, int index) {
+  const ot_entry *const entry = &executor->order->entries[index];
+  const int message = entry->wait[OT_LANE_PIPELINE];
+  if (message >= 0) OT_TRY(wait_for_message(executor, message));
+  if (entry->lane == OT_LANE_GATHER || entry->lane == OT_LANE_REDUCE) {
+    return push(executor, index, entry->lane);
+  }
+  OT_TRY(wait_for_lanes(executor, OT_LANE_COMPUTE, entry));
+  OT_TRY(run_entry(executor, index));
+  if (executor->recorder.on) ot_mailbox_poll(&executor->mailbox);
+  if (!executor->guard) return OT_OK;
+  if (entry->lane == OT_LANE_COMPUTE) return ot_guard_after(executor->guard, index);
+  ot_guard_hold(executor->guard, index);
+  return OT_OK;
+}
+
+static ot_status walk(ot_executor *executor) {
+  for (int i = 0; i < executor->order->num_entries; i++) OT_TRY(walk_entry(executor, i));
+  return OT_OK;
+}
+
+// Waits for all that is under way, failed or not: it holds memory of the executor.
+static ot_status finish(ot_executor *executor, ot_status status) {
+  ot_failure first = {OT_OK};
+  ot_failure_take(&first, status);
+  if (status != OT_OK && executor->lanes) ot_lanes_drop(executor->lanes, status);
+  // The others cannot know of a failure that no communication has met.
+  if (status == OT_BUG && executor->options.comm) ot_comm_abort(executor->options.comm, status);
+  ot_failure_take(&first, end_tensor(executor));
+  const ot_status messages = ot_mailbox_finish(&executor->mailbox);
+  ot_failure_take(&first, explain(executor, (place){executor->mailbox.failed, 0}, messages));
+  if (executor->lanes) ot_failure_take(&first, ot_lanes_finish(executor->lanes));
+  return ot_failure_repeat(&first);
+}
+
+ot_status ot_executor_run(ot_executor *executor, int order) {
+  executor->order = &executor->schedule->orders[order];
+  executor->timeline.order = order;
+  ot_recorder_begin(&executor->recorder, executor->options.trace);
+  ot_mailbox_begin(&executor->mailbox);
+  if (executor->lanes) ot_lanes_begin(executor->lanes);
+  if (executor->guard) ot_guard_begin(executor->guard, order);
+  const ot_status status = walk(executor);
+  OT_TRY(finish(executor, status));
+  ot_stream_synchronize(executor->stream[OT_LANE_COMPUTE]);
+  ot_recorder_finish(&executor->recorder, &executor->timeline);
+  return OT_OK;
+}
 
 // ---- create ----
 
-static ot_status bind_segment(const ot_segment *segment, ot_kernel **kernels) {
-  *kernels = calloc((size_t)segment->num_tasks + 1, sizeof **kernels);
-  OT_CHECK(*kernels, OT_ENVIRONMENT, "executor: out of memory");
-  for (int i = 0; i < segment->num_tasks; i++) {
-    const ot_task *const task = &segment->tasks[i];
-    (*kernels)[i] = ot_kernel_cpu(task->op, task->attributes.compute);
-    OT_CHECK((*kernels)[i], OT_ENVIRONMENT, "executor: no %s kernel for op %s on this device",
-             ot_dtype_name(task->attributes.compute), ot_op_info_of(task->op)->name);
-  }
-  return OT_OK;
-}
-
-static int64_t longest_order(const ot_schedule *schedule) {
-  int64_t longest = 0;
+static ot_status create_lanes(ot_executor *executor) {
+  const ot_schedule *const schedule = executor->schedule;
+  ot_lanes_options options = {
+      .comm = executor->options.comm, .run = run_on_lane, .context = executor};
   for (int i = 0; i < schedule->num_orders; i++) {
-    int64_t tasks = 0;
+    int64_t entries[OT_LANES] = {0};
     for (int k = 0; k < schedule->orders[i].num_entries; k++) {
-      tasks += schedule->segments[schedule->orders[i].entries[k].segment].num_tasks;
+      entries[schedule->orders[i].entries[k].lane]++;
     }
-    if (tasks > longest) longest = tasks;
+    for (int lane = OT_LANE_GATHER; lane <= OT_LANE_REDUCE; lane++) {
+      if (entries[lane] > options.capacity[lane]) options.capacity[lane] = entries[lane];
+    }
   }
-  return longest;
-}
-
-static ot_status create_timeline(ot_executor *executor) {
-  ot_timeline *const timeline = &executor->timeline;
-  timeline->capacity = longest_order(executor->schedule);
-  timeline->spans = calloc((size_t)timeline->capacity + 1, sizeof *timeline->spans);
-  OT_CHECK(timeline->spans, OT_ENVIRONMENT, "executor: out of memory");
-  return OT_OK;
+  const bool needed = options.capacity[OT_LANE_GATHER] + options.capacity[OT_LANE_REDUCE] > 0;
+  return needed ? ot_lanes_create(&options, &executor->lanes) : OT_OK;
 }
 
 static ot_status run_setup(ot_executor *executor) {
@@ -67,17 +286,18 @@ static ot_status create(ot_executor *executor) {
   for (int i = 0; i < OT_LANES; i++) {
     OT_TRY(ot_stream_create(executor->device, &executor->stream[i]));
   }
-  executor->kernel = calloc((size_t)schedule->num_segments + 1, sizeof *executor->kernel);
-  OT_CHECK(executor->kernel, OT_ENVIRONMENT, "executor: out of memory");
-  for (int i = 0; i < schedule->num_segments; i++) {
-    OT_TRY(bind_segment(&schedule->segments[i], &executor->kernel[i]));
-  }
-  OT_TRY(create_timeline(executor));
+  ot_arena arena = ot_heap_arena_create(&executor->heap);
+  OT_TRY(ot_bind(schedule, executor->options.comm, &arena, &executor->bound));
+  ot_recorder_create(schedule, &arena, &executor->recorder, &executor->timeline);
+  ot_mailbox_create(schedule, executor->options.comm, &executor->recorder, &arena,
+                    &executor->mailbox);
+  OT_TRY(create_lanes(executor));
   void *memory = NULL;
   OT_TRY(ot_device_allocate(executor->device, schedule->arena_bytes, &memory));
   executor->memory = memory;
   executor->scalars = ot_schedule_region(schedule, "scalars")->offset;
   if (executor->options.poison) {
+    executor->options.overlap = false;
     OT_TRY(ot_guard_create(schedule, executor->memory, &executor->guard));
   }
   return run_setup(executor);
@@ -97,89 +317,15 @@ ot_status ot_executor_create(const ot_schedule *schedule, const ot_executor_opti
 void ot_executor_destroy(ot_executor **executor) {
   if (!executor || !*executor) return;
   ot_executor *const e = *executor;
+  ot_lanes_destroy(&e->lanes);
   void *memory = e->memory;
   if (e->device) ot_device_release(e->device, &memory, e->schedule->arena_bytes);
-  for (int i = 0; e->kernel && i < e->schedule->num_segments; i++) free(e->kernel[i]);
-  free(e->kernel);
-  free(e->timeline.spans);
   ot_guard_destroy(&e->guard);
+  ot_heap_release(&e->heap);
   for (int i = 0; i < OT_LANES; i++) ot_stream_destroy(&e->stream[i]);
   ot_device_destroy(&e->device);
   free(e);
   *executor = NULL;
-}
-
-// ---- run ----
-
-static ot_tensor tensor_at(const ot_executor *executor, const ot_entry *entry,
-                           const ot_operand *operand) {
-  if (operand->base == OT_BASE_NONE) return (ot_tensor){0};
-  const int64_t base = entry->base[operand->base];
-  OT_ASSERT(base >= 0);
-  return (ot_tensor){.data = executor->memory + base + operand->offset, .type = operand->type};
-}
-
-static void run_compute(const ot_executor *executor, const ot_entry *entry, int index) {
-  const ot_task *const task = &executor->schedule->segments[entry->segment].tasks[index];
-  ot_tensor in[OT_MAX_INPUTS], out[OT_MAX_OUTPUTS];
-  for (int i = 0; i < OT_MAX_INPUTS; i++) in[i] = tensor_at(executor, entry, &task->in[i]);
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) out[i] = tensor_at(executor, entry, &task->out[i]);
-  const int64_t scratch = entry->base[OT_BASE_SCRATCH];
-  const ot_kernel_call call = {
-      .attributes = &task->attributes,
-      .in = in,
-      .out = out,
-      .workspace = task->workspace_bytes > 0 ? executor->memory + scratch + task->workspace : NULL,
-  };
-  executor->kernel[entry->segment][index](&call);
-}
-
-static void run_task(const ot_executor *executor, const ot_entry *entry, int index) {
-  switch (executor->schedule->segments[entry->segment].tasks[index].kind) {
-    case OT_TASK_COMPUTE:
-      run_compute(executor, entry, index);
-      return;
-    case OT_TASK_COLLECTIVE:
-    case OT_TASK_SEND:
-    case OT_TASK_RECEIVE:
-    case OT_TASK_KINDS:
-      break;
-  }
-  OT_UNREACHABLE();
-}
-
-static void record(ot_timeline *timeline, ot_span span) {
-  if (timeline->num_spans < timeline->capacity) timeline->spans[timeline->num_spans++] = span;
-}
-
-static void run_entry(ot_executor *executor, int index, const ot_entry *entry, double start_s) {
-  const ot_segment *const segment = &executor->schedule->segments[entry->segment];
-  double before_s = executor->options.trace ? ot_device_now_s() : 0;
-  for (int i = 0; i < segment->num_tasks; i++) {
-    run_task(executor, entry, i);
-    if (!executor->options.trace) continue;
-    const double after_s = ot_device_now_s();
-    record(
-        &executor->timeline,
-        (ot_span){
-            .entry = index, .task = i, .start_s = before_s - start_s, .end_s = after_s - start_s});
-    before_s = after_s;
-  }
-}
-
-ot_status ot_executor_run(ot_executor *executor, int order) {
-  const ot_order *const played = &executor->schedule->orders[order];
-  executor->timeline.order = order;
-  executor->timeline.num_spans = 0;
-  const double start_s = ot_device_now_s();
-  if (executor->guard) ot_guard_begin(executor->guard, order);
-  for (int i = 0; i < played->num_entries; i++) {
-    run_entry(executor, i, &played->entries[i], start_s);
-    if (executor->guard) OT_TRY(ot_guard_after(executor->guard, i));
-  }
-  ot_stream_synchronize(executor->stream[OT_LANE_COMPUTE]);
-  executor->timeline.total_s = ot_device_now_s() - start_s;
-  return OT_OK;
 }
 
 // ---- host access ----

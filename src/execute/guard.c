@@ -15,6 +15,7 @@ enum { PATTERN = 0xFF };  // NaN in every floating type, -1 in every integer
 typedef struct guarded_order {
   ot_access_list list;
   bool *dies;  // [list.count] nobody reads these bytes after the access's entry
+  bool *held;  // [num_entries] a message of the entry is under way
 } guarded_order;
 
 struct ot_guard {
@@ -30,9 +31,8 @@ struct ot_guard {
 static bool is_transient(const ot_access *access) {
   return !ot_base_is_defined(access->base) && access->base != OT_BASE_RESULT &&
          access->base != OT_BASE_GRADIENT && access->base != OT_BASE_GRADIENT_PIECE &&
-         access->base != OT_BASE_TIED_GRADIENT &&
-         access->base != OT_BASE_STATISTIC && access->base != OT_BASE_SQUARES &&
-         access->base != OT_BASE_UPDATES;
+         access->base != OT_BASE_TIED_GRADIENT && access->base != OT_BASE_STATISTIC &&
+         access->base != OT_BASE_SQUARES && access->base != OT_BASE_UPDATES;
 }
 
 // True when the next later entry that touches any byte of the access only writes it, or none does.
@@ -54,6 +54,7 @@ static void build_order(ot_guard *guard, int order, ot_arena *arena) {
   guarded_order *const made = &guard->orders[order];
   ot_access_list_build(guard->schedule, order, arena, &made->list);
   made->dies = ot_arena_array(arena, made->list.count + 1, sizeof(bool));
+  made->held = ot_arena_array(arena, guard->schedule->orders[order].num_entries + 1, sizeof(bool));
   for (int64_t i = 0; i < made->list.count; i++) {
     const ot_access *const access = &made->list.accesses[i];
     memset(guard->covered + access->begin, 1, (size_t)(access->end - access->begin));
@@ -99,6 +100,9 @@ void ot_guard_destroy(ot_guard **guard) {
 void ot_guard_begin(ot_guard *guard, int order) {
   guard->order = order;
   const ot_schedule *const schedule = guard->schedule;
+  for (int i = 0; i < schedule->orders[order].num_entries; i++) {
+    guard->orders[order].held[i] = false;
+  }
   for (int i = 0; i < schedule->num_regions; i++) {
     const ot_region *const region = &schedule->regions[i];
     const bool mine = region->order == (int)schedule->orders[order].kind;
@@ -124,12 +128,29 @@ static ot_status check_canaries(const ot_guard *guard, int entry) {
   return OT_OK;
 }
 
+// True when a message that is under way reads or writes some of these bytes.
+static bool is_held(const guarded_order *order, const ot_access *access) {
+  for (int64_t i = 0; i < order->list.count; i++) {
+    const ot_access *const other = &order->list.accesses[i];
+    if (!order->held[other->entry]) continue;
+    if (other->begin < access->end && access->begin < other->end) return true;
+  }
+  return false;
+}
+
+void ot_guard_hold(ot_guard *guard, int index) { guard->orders[guard->order].held[index] = true; }
+
+bool ot_guard_holds(const ot_guard *guard, int index) {
+  return guard->orders[guard->order].held[index];
+}
+
 ot_status ot_guard_after(ot_guard *guard, int index) {
   const guarded_order *const order = &guard->orders[guard->order];
+  order->held[index] = false;
   update_touched(guard);
   for (int64_t i = 0; i < order->list.count; i++) {
     const ot_access *const access = &order->list.accesses[i];
-    if (access->entry != index || !order->dies[i]) continue;
+    if (access->entry != index || !order->dies[i] || is_held(order, access)) continue;
     memset(guard->memory + access->begin, PATTERN, (size_t)(access->end - access->begin));
   }
   return check_canaries(guard, index);

@@ -15,6 +15,11 @@ void ot_guard_destroy(ot_guard **guard);
 // Before an order: fills everything that is not persistent, except the batch that the host loaded.
 void ot_guard_begin(ot_guard *guard, int order);
 
+// Messages of entry `index` are under way: what they read or write is left alone until
+// ot_guard_after says that they are done. ot_guard_holds: they still are.
+void ot_guard_hold(ot_guard *guard, int index);
+bool ot_guard_holds(const ot_guard *guard, int index);
+
 // After entry `index`: re-fills what died, checks the canaries. OT_BUG names the entry that wrote
 // where it must not.
 ot_status ot_guard_after(ot_guard *guard, int index);

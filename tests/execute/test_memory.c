@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. What a step takes from the system: no allocation at all after the first, and no
-// more resident memory than the arena, the constants below and 2 %.
+// run: any machine. What a step takes from the system: no allocation at all after the first, on one
+// rank and on many, and no more resident memory than the arena, the constants below and 2 %.
 #ifdef __SANITIZE_ADDRESS__
 // The sanitizer brings an allocator of its own.
 int main(void) { return 77; }
@@ -17,6 +17,7 @@ int main(void) { return 77; }
 
 #include <cmocka.h>
 
+#include "support/hand_made.h"
 #include "support/tiny_model.h"
 #include "train/instance.h"
 
@@ -130,8 +131,64 @@ static void a_step_allocates_nothing_and_stays_within_its_plan(void **state) {
   ot_instance_destroy(&instance);
 }
 
+// ---- on many ranks ----
+
+enum { WARM = 2, PLAYED = 8 };
+
+// Everything that lanes, messages and collectives may need memory for.
+static ot_status write_all_lanes(hand_made *h, const void *context) {
+  (void)context;
+  const int rank = h->schedule.rank, ranks = h->schedule.ranks;
+  int gather = -1, receive = -1;
+  for (int i = 0; i < 6; i++) {
+    const int compute = hand_entry(h, OT_LANE_COMPUTE, "compute");
+    hand_wait(h, compute, gather);
+    hand_wait(h, compute, receive);
+    hand_all_reduce(h, compute, OT_GROUP_TENSOR, 0, 10);
+    hand_on_tensor_lane(h, compute);
+    hand_add(h, compute, 1, 2, 11);
+    const int send = hand_entry(h, OT_LANE_PIPELINE, "send");
+    hand_send(h, send, 11, (rank + 1) % ranks, i);
+    receive = hand_entry(h, OT_LANE_PIPELINE, "receive");
+    hand_receive(h, receive, 20 + i, (rank + ranks - 1) % ranks, i);
+    gather = hand_entry(h, OT_LANE_GATHER, "gather");
+    hand_all_reduce(h, gather, OT_GROUP_GATHER, 3, 30 + i);
+    const int reduce = hand_entry(h, OT_LANE_REDUCE, "reduce");
+    hand_wait(h, reduce, compute);
+    hand_add(h, reduce, 10, 11, 40);
+    hand_all_reduce(h, reduce, OT_GROUP_SHARD, 40, 40);
+  }
+  return OT_OK;
+}
+
+// Counts between two barriers: when all ranks have run a few times, and when all have ended.
+static ot_status count_between_barriers(ot_comm *comm, int time) {
+  if (time != WARM && time != PLAYED) return OT_OK;
+  const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
+  OT_TRY(ot_comm_run(comm, &meet));
+  atomic_store(&counting, time == WARM);
+  return OT_OK;
+}
+
+static void ranks_allocate_nothing_while_they_run(void **state) {
+  (void)state;
+  for (int ranks = 2; ranks <= HAND_MAX_RANKS; ranks++) {
+    hand_game *const game = calloc(1, sizeof *game);
+    game->ranks = ranks;
+    game->overlap = true;
+    game->times = PLAYED;
+    game->write = write_all_lanes;
+    game->before = count_between_barriers;
+    atomic_store(&allocations, 0);
+    hand_play_well(game);
+    assert_int_equal(atomic_load(&allocations), 0);
+    free(game);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranks_allocate_nothing_while_they_run),
       cmocka_unit_test(a_step_allocates_nothing_and_stays_within_its_plan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

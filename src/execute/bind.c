@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// From tasks to kernels and calls.
+#include "execute/bind.h"
+
+#include "base/dtype.h"
+#include "ops/catalog.h"
+#include "ops/kernels.h"
+
+// ---- communication as calls ----
+
+static ot_comm_kind call_kind(ot_op_kind op) {
+  static const ot_comm_kind kinds[] = {
+      [OT_OP_ALL_GATHER - OT_OP_ALL_GATHER] = OT_COMM_ALL_GATHER,
+      [OT_OP_REDUCE_SCATTER - OT_OP_ALL_GATHER] = OT_COMM_REDUCE_SCATTER,
+      [OT_OP_ALL_REDUCE - OT_OP_ALL_GATHER] = OT_COMM_ALL_REDUCE,
+      [OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER] = OT_COMM_ALL_TO_ALL,
+      [OT_OP_SHIFT - OT_OP_ALL_GATHER] = OT_COMM_SHIFT,
+      [OT_OP_SEND - OT_OP_ALL_GATHER] = OT_COMM_SEND,
+      [OT_OP_RECEIVE - OT_OP_ALL_GATHER] = OT_COMM_RECEIVE,
+  };
+  return kinds[op - OT_OP_ALL_GATHER];
+}
+
+// The type in which a reduction adds: its result's, or where that is narrow the compute type.
+static ot_dtype sum_type(const ot_task *task) {
+  const ot_dtype made = task->out[0].type.dtype;
+  return made == OT_BF16 ? task->attributes.compute : made;
+}
+
+// Elements as comm.h counts them: of one block where the call has blocks.
+static int64_t call_count(ot_comm_kind kind, const ot_task *task) {
+  const bool received = kind == OT_COMM_RECEIVE;
+  const int64_t all = ot_type_elements(received ? &task->out[0].type : &task->in[0].type);
+  const bool blocks = kind == OT_COMM_REDUCE_SCATTER || kind == OT_COMM_ALL_TO_ALL;
+  return blocks ? all / task->attributes.group_size : all;
+}
+
+// The call without its memory.
+static ot_comm_call describe(const ot_task *task, const char *name) {
+  const ot_comm_kind kind = call_kind(task->op);
+  const bool received = kind == OT_COMM_RECEIVE;
+  return (ot_comm_call){
+      .kind = kind,
+      .group = task->attributes.group,
+      .peer = task->attributes.peer,
+      .tag = task->attributes.tag,
+      .count = call_count(kind, task),
+      .dtype = received ? task->out[0].type.dtype : task->in[0].type.dtype,
+      .sum = sum_type(task),
+      .sum_on_wire = task->attributes.sum_on_wire,
+      .accumulate = kind == OT_COMM_REDUCE_SCATTER && task->attributes.accumulate,
+      .name = name,
+  };
+}
+
+static void *at(const ot_entry *entry, const ot_operand *operand, char *memory) {
+  if (operand->base == OT_BASE_NONE) return NULL;
+  OT_ASSERT(entry->base[operand->base] >= 0);
+  return memory + entry->base[operand->base] + operand->offset;
+}
+
+ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memory,
+                          const char *name) {
+  ot_comm_call call = describe(task, name);
+  call.send = at(entry, &task->in[0], memory);
+  call.receive = at(entry, &task->out[0], memory);
+  if (task->workspace_bytes > 0) {
+    call.workspace = memory + entry->base[OT_BASE_SCRATCH] + task->workspace;
+  }
+  return call;
+}
+
+// ---- segments ----
+
+static ot_status bind_kernel(const ot_task *task, ot_bound_task *bound) {
+  bound->kernel = ot_kernel_cpu(task->op, task->attributes.compute);
+  OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: no %s kernel for op %s on this device",
+           ot_dtype_name(task->attributes.compute), ot_task_name(task));
+  return OT_OK;
+}
+
+static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char *name) {
+  const ot_op_attributes *const a = &task->attributes;
+  OT_CHECK(comm, OT_RANKS, "executor: %s is among %d ranks, and there is no communicator", name,
+           a->group_size);
+  const int size = ot_comm_group_size(comm, a->group);
+  OT_CHECK(size == a->group_size, OT_RANKS, "executor: %s is among %d ranks, its group has %d",
+           name, a->group_size, size);
+  const ot_comm_call call = describe(task, name);
+  const int64_t needed = ot_comm_workspace(&call, size);
+  OT_CHECK(task->workspace_bytes >= needed, OT_BUG, "schedule: %s needs %lld bytes, it has %lld",
+           name, (long long)needed, (long long)task->workspace_bytes);
+  OT_CHECK(call.kind != OT_COMM_REDUCE_SCATTER || task->out[0].type.dtype == call.sum, OT_BUG,
+           "schedule: %s adds in %s and cannot hand out %s", name, ot_dtype_name(call.sum),
+           ot_dtype_name(task->out[0].type.dtype));
+  const bool message = task->kind != OT_TASK_COLLECTIVE;
+  OT_CHECK(!message || (a->peer >= 0 && a->peer < size && a->peer != a->group_index), OT_BUG,
+           "schedule: %s is with rank %d of %d", name, a->peer, size);
+  return OT_OK;
+}
+
+static ot_status bind_segment(const ot_segment *segment, const ot_comm *comm, ot_arena *arena,
+                              ot_bound_task **bound) {
+  *bound = ot_arena_array(arena, segment->num_tasks + 1, sizeof **bound);
+  for (int i = 0; i < segment->num_tasks; i++) {
+    const ot_task *const task = &segment->tasks[i];
+    if (task->kind == OT_TASK_COMPUTE) {
+      OT_TRY(bind_kernel(task, &(*bound)[i]));
+      continue;
+    }
+    (*bound)[i].name = ot_arena_format(arena, "%s/%s", segment->name, ot_task_name(task));
+    OT_TRY(bind_call(task, comm, (*bound)[i].name));
+  }
+  return OT_OK;
+}
+
+// ---- orders ----
+
+static ot_status check_waits(const ot_order *order, int index) {
+  const ot_entry *const entry = &order->entries[index];
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    const int other = entry->wait[lane];
+    OT_CHECK(other < index, OT_BUG, "schedule: entry %d waits for entry %d, which comes later",
+             index, other);
+    OT_CHECK(other < 0 || order->entries[other].lane == (ot_lane)lane, OT_BUG,
+             "schedule: entry %d waits on lane %s for entry %d, which is on another", index,
+             ot_lane_name((ot_lane)lane), other);
+  }
+  return OT_OK;
+}
+
+static ot_status check_entry(const ot_schedule *schedule, const ot_order *order, int index) {
+  const ot_entry *const entry = &order->entries[index];
+  const ot_segment *const segment = &schedule->segments[entry->segment];
+  OT_CHECK(entry->lane != OT_LANE_TENSOR, OT_BUG, "schedule: entry %d (%s) is on lane tensor",
+           index, segment->name);
+  for (int i = 0; i < segment->num_tasks; i++) {
+    const ot_task_kind kind = segment->tasks[i].kind;
+    const bool message = kind == OT_TASK_SEND || kind == OT_TASK_RECEIVE;
+    OT_CHECK(message == (entry->lane == OT_LANE_PIPELINE), OT_BUG,
+             "schedule: entry %d (%s): %s on lane %s", index, segment->name,
+             ot_task_name(&segment->tasks[i]), ot_lane_name(entry->lane));
+  }
+  return check_waits(order, index);
+}
+
+ot_status ot_bind(const ot_schedule *schedule, const ot_comm *comm, ot_arena *arena,
+                  ot_bound_task ***bound) {
+  *bound = ot_arena_array(arena, schedule->num_segments + 1, sizeof **bound);
+  for (int i = 0; i < schedule->num_segments; i++) {
+    OT_TRY(bind_segment(&schedule->segments[i], comm, arena, &(*bound)[i]));
+  }
+  for (int i = 0; i < schedule->num_orders; i++) {
+    const ot_order *const order = &schedule->orders[i];
+    for (int k = 0; k < order->num_entries; k++) OT_TRY(check_entry(schedule, order, k));
+  }
+  return OT_OK;
+}

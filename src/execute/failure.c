@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts are copied: they are short and failures are rare.
+#include "execute/failure.h"
+
+#include "base/text.h"
+
+void ot_failure_take(ot_failure *failure, ot_status status) {
+  if (status == OT_OK || failure->status != OT_OK) return;
+  failure->status = status;
+  ot_text_format(failure->message, OT_FAILURE_BYTES, "%s", ot_fail_message());
+  ot_text_format(failure->hint, OT_FAILURE_BYTES, "%s", ot_fail_hint_text());
+}
+
+ot_status ot_failure_repeat(const ot_failure *failure) {
+  if (failure->status == OT_OK) return OT_OK;
+  ot_fail(failure->status, "%s", failure->message);
+  if (failure->hint[0] != '\0') ot_fail_hint(failure->status, "%s", failure->hint);
+  return failure->status;
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A failure kept apart from the thread that met it, whose text the next call may replace: the first
+// of several that belong together is the one worth telling.
+#pragma once
+
+#include "base/status.h"
+
+enum { OT_FAILURE_BYTES = 2048 };
+
+typedef struct ot_failure {
+  ot_status status;  // OT_OK: none
+  char message[OT_FAILURE_BYTES], hint[OT_FAILURE_BYTES];
+} ot_failure;
+
+// Keeps `status` with this thread's message, if it is a failure and the first.
+void ot_failure_take(ot_failure *failure, ot_status status);
+
+// Makes it the failure of this thread and returns its status, OT_OK when there is none.
+ot_status ot_failure_repeat(const ot_failure *failure);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks must agree on before they run: the world, the members of each group, and the list of
+// collectives that each group carries out, in order. Addresses are each rank's own business.
+#include "base/text.h"
+#include "execute/execute.h"
+
+static ot_status check_world(const ot_schedule *schedule, const ot_comm *comm) {
+  OT_CHECK(schedule->ranks == ot_comm_size(comm) && schedule->rank == ot_comm_rank(comm), OT_RANKS,
+           "the schedule is that of rank %d of %d, the communicator's that of rank %d of %d",
+           schedule->rank, schedule->ranks, ot_comm_rank(comm), ot_comm_size(comm));
+  return OT_OK;
+}
+
+// True where the group has been made already, for another schedule.
+static bool is_made(const ot_comm *comm, ot_group_kind kind) {
+  return kind == OT_GROUP_WORLD || ot_comm_group_size(comm, kind) > 1;
+}
+
+static ot_status check_made(const ot_schedule *schedule, const ot_comm *comm) {
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
+    const int size = schedule->group[kind].size;
+    if (size < 2 || !is_made(comm, (ot_group_kind)kind)) continue;
+    const int made = ot_comm_group_size(comm, (ot_group_kind)kind);
+    OT_CHECK(made == size, OT_RANKS, "group %d has %d ranks, the schedule's %d", kind, made, size);
+  }
+  return OT_OK;
+}
+
+// ---- what a group carries out ----
+
+static uint64_t hash_task(uint64_t hash, const ot_task *task) {
+  const int64_t fields[] = {
+      task->op,
+      ot_type_elements(&task->in[0].type),
+      task->in[0].type.dtype,
+      ot_type_elements(&task->out[0].type),
+      task->out[0].type.dtype,
+      task->attributes.sum_on_wire,
+  };
+  return ot_hash_bytes(hash, fields, sizeof fields);
+}
+
+static uint64_t hash_order(const ot_schedule *schedule, const ot_order *order, ot_group_kind kind) {
+  const int64_t head[] = {order->kind, order->micro_batches};
+  uint64_t hash = ot_hash_bytes(OT_HASH_START, head, sizeof head);
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_segment *const segment = &schedule->segments[order->entries[i].segment];
+    for (int k = 0; k < segment->num_tasks; k++) {
+      const ot_task *const task = &segment->tasks[k];
+      const bool counts = task->kind == OT_TASK_COLLECTIVE && task->attributes.group == kind;
+      if (counts) hash = hash_task(hash, task);
+    }
+  }
+  return hash;
+}
+
+static uint64_t hash_group(const ot_schedule *schedule, ot_group_kind kind) {
+  const ot_group *const group = &schedule->group[kind];
+  uint64_t hash = ot_hash_bytes(OT_HASH_START, &group->size, sizeof group->size);
+  for (int i = 0; i < group->size; i++) {
+    hash = ot_hash_bytes(hash, &group->ranks[i], sizeof group->ranks[i]);
+  }
+  for (int i = 0; i < schedule->num_orders; i++) {
+    const uint64_t order = hash_order(schedule, &schedule->orders[i], kind);
+    hash = ot_hash_bytes(hash, &order, sizeof order);
+  }
+  return hash;
+}
+
+ot_status ot_executor_join(const ot_schedule *schedule, ot_comm *comm) {
+  ot_status local = check_world(schedule, comm);
+  if (local == OT_OK) local = check_made(schedule, comm);
+  OT_TRY(ot_comm_agree(comm, local));
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
+    const ot_group *const group = &schedule->group[kind];
+    if (group->size < 2 || is_made(comm, (ot_group_kind)kind)) continue;
+    OT_TRY(ot_comm_add_group(comm, (ot_group_kind)kind, group->ranks, group->size));
+  }
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
+    if (schedule->group[kind].size < 2) continue;
+    const uint64_t hash = hash_group(schedule, (ot_group_kind)kind);
+    OT_TRY(ot_comm_check_equal(comm, (ot_group_kind)kind, hash, "the list of its collectives"));
+  }
+  return OT_OK;
+}
