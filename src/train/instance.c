@@ -129,27 +129,35 @@ static ot_status plan(ot_instance *instance, const ot_instance_request *request,
   return OT_OK;
 }
 
+static ot_status create_executor(ot_instance *instance, const ot_instance_request *request) {
+  const ot_executor_options options = {
+      .comm = request->comm, .overlap = !request->serial, .poison = request->poison};
+  return ot_executor_create(&instance->schedule, &options, &instance->executor);
+}
+
+// Whatever one rank alone can fail at is agreed on before the ranks speak to each other again.
 static ot_status create(ot_instance *instance, const ot_instance_request *request) {
+  ot_comm *const comm = request->comm;
+  if (!instance) return ot_fail(OT_ENVIRONMENT, "out of memory");
   instance->model = *request->model;
   instance->modes = request->modes;
   ot_arena arena = ot_heap_arena_create(&instance->heap);
   ot_instance_request own = *request;
   own.model = &instance->model;
-  OT_TRY(plan(instance, &own, &arena));
-  if (request->comm && ot_comm_size(request->comm) > 1) {
-    OT_TRY(ot_exchange_create(request->comm, EXCHANGE_WORDS, &instance->exchange));
+  ot_status status = plan(instance, &own, &arena);
+  if (!comm || ot_comm_size(comm) == 1) {
+    return status == OT_OK ? create_executor(instance, request) : status;
   }
-  const ot_executor_options options = {.poison = request->poison};
-  return ot_executor_create(&instance->schedule, &options, &instance->executor);
+  if (status == OT_OK) status = ot_exchange_create(comm, EXCHANGE_WORDS, &instance->exchange);
+  OT_TRY(ot_comm_agree(comm, status));
+  OT_TRY(ot_executor_join(&instance->schedule, comm));
+  return ot_comm_agree(comm, create_executor(instance, request));
 }
 
 ot_status ot_instance_create(const ot_instance_request *request, ot_instance **out) {
-  ot_instance *instance = calloc(1, sizeof *instance);
-  ot_status status =
-      instance ? create(instance, request) : ot_fail(OT_ENVIRONMENT, "out of memory");
-  if (request->comm) status = ot_comm_agree(request->comm, status);
-  if (status != OT_OK) ot_instance_destroy(&instance);
-  *out = instance;
+  *out = calloc(1, sizeof **out);
+  const ot_status status = create(*out, request);
+  if (status != OT_OK) ot_instance_destroy(out);
   return status;
 }
 

@@ -29,7 +29,8 @@ typedef struct ot_instance_request {
   int64_t guard_bytes;
   const ot_mesh *mesh;  // null: one rank
   int rank;             // of the mesh
-  ot_comm *comm;        // world of the mesh, without its groups; null: one rank. Kept
+  ot_comm *comm;        // world of the mesh, null: one rank. Kept
+  bool serial;          // nothing runs beside anything else; same bits
 } ot_instance_request;
 
 // Builds and checks the schedule, takes the memory. Weights are undefined until initialised or

@@ -12,7 +12,7 @@
 #include "train/metrics.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
-#include "train/trace.h"
+#include "train/trace_ranks.h"
 
 typedef struct loop {
   const ot_loop_request *request;
@@ -175,14 +175,21 @@ static bool traces(const loop *l, int64_t step) {
   return step >= request->trace_from && step <= request->trace_to;
 }
 
-static ot_status write_trace(loop *l, double step_start_s) {
-  if (!l->trace) {
-    OT_TRY(ot_trace_create(l->request->trace_path, &l->trace));
-    l->trace_begin_s = step_start_s;
-  }
-  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
-  return ot_trace_write_timeline(l->trace, ot_trainer_timeline(l->start.trainer), schedule,
-                                 step_start_s - l->trace_begin_s);
+static ot_status open_trace(loop *l, double start_s) {
+  if (l->trace || !leads(l)) return OT_OK;
+  l->trace_begin_s = start_s;
+  return ot_trace_create(l->request->trace_path, &l->trace);
+}
+
+static ot_status write_trace(loop *l, const ot_step_report *step) {
+  OT_TRY(agree(l, open_trace(l, step->start_s)));
+  const ot_trace_step what = {
+      .run = l->run,
+      .timeline = ot_trainer_timeline(l->start.trainer),
+      .schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer)),
+      .start_s = step->start_s,
+      .zero_s = l->trace_begin_s};
+  return ot_trace_write_ranks(l->trace, l->request->team, &what);
 }
 
 // ---- the loop ----
@@ -230,10 +237,9 @@ static ot_status step_once(loop *l, bool *stop) {
   ot_step_report step;
   step_sums sums;
   ot_trainer_set_trace(l->start.trainer, traced);
-  const double step_start_s = ot_device_now_s();
   OT_TRY(ot_trainer_step(l->start.trainer, &step));
   OT_TRY(sum_step(l, &sums));
-  if (traced) OT_TRY(agree(l, leads(l) ? write_trace(l, step_start_s) : OT_OK));
+  if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
   const bool last = step.step == total;
   if (last || is_due(step.step, l->run->data.validation_every)) {

@@ -104,10 +104,14 @@ int ot_team_threads(const ot_team *team) {
   return threads > 1 ? threads : 1;
 }
 
+int64_t ot_team_machine(const ot_team *team) {
+  const char *const host = team && team->comm ? ot_comm_host(team->comm) : "";
+  return (int64_t)ot_hash_text(OT_HASH_START, host);
+}
+
 int64_t ot_team_process(const ot_team *team) {
   const pid_t process = getpid();
-  const char *const host = team && team->comm ? ot_comm_host(team->comm) : "";
-  return (int64_t)ot_hash_bytes(ot_hash_text(OT_HASH_START, host), &process, sizeof process);
+  return (int64_t)ot_hash_bytes((uint64_t)ot_team_machine(team), &process, sizeof process);
 }
 
 bool ot_team_leads(const ot_team *team) { return ot_team_rank(team) == 0; }

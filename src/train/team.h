@@ -29,7 +29,8 @@ int ot_team_data_degree(const ot_team *team);
 // Cores for each rank of those that this one shares its cores with, at least 1.
 int ot_team_threads(const ot_team *team);
 
-// A number that ranks of one process have in common, and no others.
+// Numbers that ranks of one machine, and of one process, have in common, and no others.
+int64_t ot_team_machine(const ot_team *team);
 int64_t ot_team_process(const ot_team *team);
 
 // True on the rank that writes files and speaks.

@@ -255,6 +255,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_noise_targets targets;
   OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
   const double rate = set_scalars(trainer, &targets);
+  const double order_start_s = ot_device_now_s();
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
 
   ot_noise_sample noise;
@@ -278,6 +279,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .step_seconds = ot_device_now_s() - start_s,
       .model_flops = ot_order_flops(
           schedule, ot_schedule_find_order(schedule, OT_ORDER_STEP, micro_batches), true),
+      .start_s = order_start_s,
   };
   return ot_team_agree(trainer->team, check_finite(report));
 }

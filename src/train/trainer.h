@@ -19,7 +19,8 @@ typedef struct ot_step_report {
   double learning_rate;
   double noise_scale_tokens;  // averaged over the steps of this process; NAN where it is not known
   double step_seconds;        // data and optimizer included
-  double model_flops;         // of the step (recompute not counted)
+  double model_flops;         // of this rank in the step (recompute not counted)
+  double start_s;             // clock of this rank when its order began
 } ot_step_report;
 
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or

@@ -95,7 +95,7 @@ expect 2 "vocab_size=200" "$orthant" train run.yaml --set output=x --set model.v
 expect 3 "missing.bin does not exist" "$orthant" train run.yaml --set output=x --set data.train=missing
 head -c 100 train.bin >cut.bin; cp train.idx cut.idx
 expect 3 "cut.bin" "$orthant" train run.yaml --set output=x --set data.train=cut
-expect 4 "the launcher started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml
+expect 4 "started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml
 expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
 [ ! -e y ] || fail "a dry run wrote files"
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank after the other hands its spans over.
+#include "train/trace_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/exchange.h"
+#include "train/trainer.h"
+
+enum { CHUNK_WORDS = 1 << 15 };
+
+// What the leader knows of every rank.
+typedef struct roll_call {
+  int64_t *machine;    // [size]
+  int64_t *num_spans;  // [size]
+  double *start_s;     // [size] when the order began, by the leader's clock
+} roll_call;
+
+static ot_status collect_real(ot_team *team, double mine, double *all) {
+  int64_t bits;
+  memcpy(&bits, &mine, sizeof bits);
+  return ot_team_collect(team, bits, (int64_t *)all);
+}
+
+static ot_status call_roll(ot_team *team, const ot_trace_step *step, ot_arena *arena,
+                           roll_call *roll) {
+  const int size = ot_team_size(team);
+  roll->machine = ot_arena_array(arena, size, sizeof(int64_t));
+  roll->num_spans = ot_arena_array(arena, size, sizeof(int64_t));
+  roll->start_s = ot_arena_array(arena, size, sizeof(double));
+  double *const age_s = ot_arena_array(arena, size, sizeof(double));
+  OT_TRY(ot_team_collect(team, ot_team_machine(team), roll->machine));
+  // All leave that exchange at about the same moment, whatever their clocks say.
+  const double now_s = ot_device_now_s();
+  OT_TRY(ot_team_collect(team, step->timeline->num_spans, roll->num_spans));
+  OT_TRY(collect_real(team, step->start_s, roll->start_s));
+  OT_TRY(collect_real(team, now_s - step->start_s, age_s));
+  for (int i = 0; i < size; i++) {
+    if (roll->machine[i] != roll->machine[0]) roll->start_s[i] = now_s - age_s[i];
+  }
+  return OT_OK;
+}
+
+typedef struct relay {
+  ot_team *team;
+  ot_exchange *exchange;
+  const ot_timeline *mine;
+} relay;
+
+// The `count` spans of rank `owner`, to `spans` on the leader (null elsewhere).
+static ot_status hand_over(const relay *r, int owner, int64_t count, ot_span *spans) {
+  char *const words = (char *)ot_exchange_words(r->exchange);
+  const int64_t word = sizeof(int64_t), chunk = CHUNK_WORDS * word;
+  const int64_t bytes = count * (int64_t)sizeof *spans;
+  for (int64_t done = 0; done < bytes; done += chunk) {
+    const int64_t n = bytes - done < chunk ? bytes - done : chunk;
+    memset(words, 0, (size_t)chunk);
+    if (ot_team_rank(r->team) == owner) {
+      memcpy(words, (const char *)r->mine->spans + done, (size_t)n);
+    }
+    OT_TRY(ot_exchange_merge(r->exchange, (n + word - 1) / word));
+    if (spans) memcpy((char *)spans + done, words, (size_t)n);
+  }
+  return OT_OK;
+}
+
+static ot_status write_rank(ot_trace *trace, const ot_trace_step *step, const ot_mesh *mesh,
+                            ot_timeline *timeline, double offset_s) {
+  if (!mesh || timeline->rank == step->schedule->rank) {
+    return ot_trace_write_timeline(trace, timeline, step->schedule, offset_s);
+  }
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_graph graphs[OT_MODES];
+  ot_schedule schedule;
+  ot_instance_request request = {.mesh = mesh, .rank = timeline->rank};
+  ot_status status = ot_trainer_request(step->run, &arena, &request);
+  request.threads = step->schedule->threads;
+  if (status == OT_OK) status = ot_instance_plan(&request, &arena, graphs, &schedule);
+  if (status == OT_OK) status = ot_trace_write_timeline(trace, timeline, &schedule, offset_s);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// `failed` is what the leader could not do; it goes on taking what the others hand over.
+static ot_status write_all(ot_trace *trace, const relay *r, const ot_trace_step *step,
+                           ot_status *failed) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  roll_call roll;
+  ot_status status = call_roll(r->team, step, &arena, &roll);
+  for (int rank = 0; rank < ot_team_size(r->team) && status == OT_OK; rank++) {
+    const int64_t count = roll.num_spans[rank];
+    ot_timeline timeline = *step->timeline;
+    timeline.rank = rank;
+    timeline.num_spans = count;
+    timeline.spans = trace ? ot_arena_array(&arena, count + 1, sizeof(ot_span)) : NULL;
+    status = hand_over(r, rank, count, timeline.spans);
+    if (!trace || status != OT_OK || *failed != OT_OK) continue;
+    const double offset_s = roll.start_s[rank] - step->zero_s;
+    *failed = write_rank(trace, step, ot_team_mesh(r->team), &timeline, offset_s);
+  }
+  ot_heap_release(&heap);
+  return status;
+}
+
+ot_status ot_trace_write_ranks(ot_trace *trace, ot_team *team, const ot_trace_step *step) {
+  relay r = {.team = team, .mine = step->timeline};
+  ot_status failed = OT_OK;
+  if (ot_team_size(team) == 1) {
+    return ot_trace_write_timeline(trace, step->timeline, step->schedule,
+                                   step->start_s - step->zero_s);
+  }
+  OT_TRY(ot_team_agree(team, ot_exchange_create(ot_team_comm(team), CHUNK_WORDS, &r.exchange)));
+  const ot_status status = write_all(trace, &r, step, &failed);
+  ot_exchange_destroy(&r.exchange);
+  OT_TRY(status);
+  return ot_team_agree(team, failed);
+}
