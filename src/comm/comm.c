@@ -73,6 +73,8 @@ const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 
 int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
 
+void ot_comm_fail(ot_comm *comm, ot_status status) { comm->backend->fail(comm, status); }
+
 void ot_comm_abort(ot_comm *comm, ot_status status) { comm->backend->abort(comm, status); }
 
 ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {

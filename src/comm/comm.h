@@ -54,10 +54,14 @@ const char *ot_comm_host(const ot_comm *comm);
 // Ranks of the world that share this rank's machine, itself included.
 int ot_comm_local_size(const ot_comm *comm);
 
-// Ends the job: calls of all ranks fail from now on, with this thread's message, and none of them
-// touches memory of this rank when this returns. For a rank that fails while its calls are under
-// way, before it gives their memory back. With MPI the processes are ended; `status` is the exit
-// code, and this does not return.
+// This rank has failed with `status` and this thread's message: waits of all its threads, and with
+// threads those of all ranks, end with OT_RANKS from now on, and none of its calls touches memory
+// any more when this returns. For a rank that fails while calls are under way, before it gives
+// their memory back and returns to its caller. Repeated calls have no effect.
+void ot_comm_fail(ot_comm *comm, ot_status status);
+
+// Ends the job at once: ot_comm_fail, and with MPI the end of all processes, this one included,
+// with exit code `status`. For a rank that cannot return to its caller.
 void ot_comm_abort(ot_comm *comm, ot_status status);
 
 // ---- groups ----

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes: joining and leaving an MPI job, its groups, and who tells a failure. When
-// ranks fail by themselves, the lowest of those that fail at about the same time tells the user,
-// the others keep still, and MPI_Abort ends all at that process' exit, after its message.
+// Ranks as processes: joining and leaving an MPI job, and its groups. How calls move:
+// comm_mpi_exchange.c and comm_mpi_progress.c; how a job fails: comm_mpi_failure.c.
 #include "comm/comm_mpi.h"
 
 #include <stdlib.h>
@@ -9,12 +8,9 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "device/device.h"
 
-static const double election_s = 0.2;  // for failures of other ranks to be heard of
-static const double mercy_s = 5.0;     // for the launcher to end a process that keeps still
-static const double courtesy_s = 0.3;  // for rank 0 to print: launchers end the job at the first
-                                       // process that returns another code than 0
+// For rank 0 to print: launchers end the job at the first process that returns another code than 0.
+static const double courtesy_s = 0.3;
 
 ot_status ot_mpi_fail(int code, const char *call) {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -97,18 +93,6 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, 
   return status;
 }
 
-// ---- failing ----
-
-// MPI is the process' own, and so is what ends it.
-static int abort_code;
-
-static void abort_at_exit(void) { MPI_Abort(MPI_COMM_WORLD, abort_code); }
-
-static void abort_world(ot_comm *comm, ot_status status) {
-  (void)comm;
-  MPI_Abort(MPI_COMM_WORLD, status);
-}
-
 // Deadlocks are told by patience alone: whose threads wait matters to nobody here.
 static void set_waiting(ot_comm *comm, bool waits) { (void)comm, (void)waits; }
 
@@ -119,63 +103,9 @@ static const ot_comm_backend backend = {
     .wait = ot_mpi_wait,
     .set_waiting = set_waiting,
     .add_thread = set_waiting,
-    .abort = abort_world,
+    .fail = ot_mpi_fail_rank,
+    .abort = ot_mpi_abort,
 };
-
-static void nap(double seconds) {
-  const struct timespec time = {.tv_sec = (time_t)seconds,
-                                .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-  nanosleep(&time, NULL);
-}
-
-// Without the communicator for it (a failure at the very beginning, likely everywhere) it is rank
-// 0. Tells all other ranks that this one has failed, and listens for a while whether a lower one
-// has. True when this is the rank that tells the user.
-static bool is_elected(ot_mpi_end *end, const int32_t *news) {
-  if (end->control == MPI_COMM_NULL) return end->comm.rank == 0;
-  for (int rank = 0; rank < end->comm.size; rank++) {
-    MPI_Request sent;
-    if (rank == end->comm.rank) continue;
-    // Never completed: the process is about to end.
-    if (MPI_Isend(news, 2, MPI_INT32_T, rank, 0, end->control, &sent) != MPI_SUCCESS) break;
-    MPI_Request_free(&sent);
-  }
-  const double until = ot_device_now_s() + election_s;
-  while (ot_device_now_s() < until) {
-    int came = 0;
-    if (MPI_Test(&end->news, &came, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
-    if (!came) {
-      nap(1e-3);
-      continue;
-    }
-    if (end->news_in[0] < end->comm.rank) return false;
-    MPI_Irecv(end->news_in, 2, MPI_INT32_T, MPI_ANY_SOURCE, 0, end->control, &end->news);
-  }
-  return true;
-}
-
-// This rank has failed by itself. Returns its status, with the message that the user is to see on
-// one rank and none on the others.
-static ot_status end_failed(ot_mpi_end *end, ot_status status) {
-  static int32_t news[2];
-  news[0] = end->comm.rank;
-  news[1] = status;
-  ot_comm_failure failure;
-  ot_comm_failure_take(&failure, status);
-  // What is seen of a process that was killed: its launcher ends the job, and says why.
-  if (end->broken) nap(mercy_s);
-  if (end->muted || !is_elected(end, news)) {
-    nap(mercy_s);
-    failure.message[0] = failure.hint[0] = '\0';
-    ot_fail(status, "%s", "");
-  } else if (!ot_text_starts_with(failure.message, "rank")) {
-    ot_fail(status, "rank %d on %s: %s", end->comm.rank, end->comm.host, failure.message);
-  }
-  if (failure.hint[0]) ot_fail_hint(status, "%s", failure.hint);
-  abort_code = status;
-  if (end->comm.size > 1) atexit(abort_at_exit);
-  return status;
-}
 
 // ---- the life of a rank ----
 
@@ -233,7 +163,7 @@ static ot_status make_world(ot_mpi_end *end) {
   if (size == 1) return OT_OK;
   OT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &end->control));
   OT_TRY_MPI(MPI_Comm_set_errhandler(end->control, MPI_ERRORS_RETURN));
-  OT_TRY_MPI(MPI_Irecv(end->news_in, 2, MPI_INT32_T, MPI_ANY_SOURCE, 0, end->control, &end->news));
+  OT_TRY_MPI(MPI_Irecv(&end->news_in, 1, MPI_INT32_T, MPI_ANY_SOURCE, 0, end->control, &end->news));
   int *const all = calloc((size_t)size, sizeof *all);
   OT_CHECK(all, OT_ENVIRONMENT, "comm: out of memory for %d ranks", size);
   for (int i = 0; i < size; i++) all[i] = i;
@@ -312,7 +242,7 @@ static ot_status run_inside(ot_rank_main main, void *context, bool *together) {
   if (status == OT_OK) status = make_world(end);
   if (status == OT_OK) status = run_main(end, main, context);
   *together = ends_together(end, status);
-  if (!*together) return end_failed(end, status);
+  if (!*together) return ot_mpi_end_failed(end, status);
   leave(end);
   if (rank > 0 && status != OT_OK) ot_fail(status, "%s", "");
   end_destroy(end);
@@ -333,6 +263,6 @@ ot_status ot_comm_mpi_run(ot_rank_main main, void *context) {
                     MPI_THREAD_SERIALIZED);
   if (!together) return status;
   const int code = MPI_Finalize();
-  if (status != OT_OK && !ot_fail_message()[0]) nap(courtesy_s);
+  if (status != OT_OK && !ot_fail_message()[0]) ot_mpi_nap(courtesy_s);
   return code == MPI_SUCCESS || status != OT_OK ? status : ot_mpi_fail(code, "MPI_Finalize");
 }

@@ -77,7 +77,8 @@ typedef struct ot_mpi_end {
   _Atomic int queued;      // how many
   ot_comm_request *came;   // to be added
   _Atomic bool failed;     // all waits end
-  bool muted;              // another rank tells the failure
+  bool muted;              // another rank tells the user of the failure
+  bool settling, settled;  // see ot_mpi_settle
   bool broken;             // MPI itself failed: perhaps a process is dead
   char why[2048];          // what waits say
   // The leader's.
@@ -88,7 +89,7 @@ typedef struct ot_mpi_end {
   MPI_Status *statuses;       // [2 * size]
   MPI_Comm control;           // for the news that a rank has failed
   MPI_Request news;           // a receive from any rank
-  int32_t news_in[2];         // rank, status
+  int32_t news_in, news_out;  // the rank that failed
 } ot_mpi_end;
 
 static inline ot_mpi_part *ot_mpi_part_of(ot_comm_request *request) {
@@ -137,3 +138,17 @@ void ot_mpi_lead(ot_mpi_end *end);
 void ot_mpi_let_go(ot_mpi_end *end);
 // All waits end with OT_RANKS and `why`.
 void ot_mpi_fail_all(ot_mpi_end *end, const char *why);
+
+// ---- comm_mpi_failure.c: what a rank does that has failed ----
+
+// The world has failed: finds out which rank is to tell the user. MPI is not called any more when
+// this returns, so memory of calls may be given back. Blocks, for a fraction of a second.
+void ot_mpi_settle(ot_mpi_end *end);
+// The backend's fail and abort.
+void ot_mpi_fail_rank(ot_comm *comm, ot_status status);
+void ot_mpi_abort(ot_comm *comm, ot_status status);
+// This rank's main has failed otherwise than by agreement. Returns `status`, with a message on the
+// rank that tells the user and without on others, and makes the process end the job when it exits.
+ot_status ot_mpi_end_failed(ot_mpi_end *end, ot_status status);
+// Sleeps.
+void ot_mpi_nap(double seconds);

@@ -200,7 +200,7 @@ static ot_status test_news(ot_mpi_end *end) {
   OT_TRY_MPI(MPI_Test(&end->news, &came, MPI_STATUS_IGNORE));
   if (!came) return OT_OK;
   end->muted = true;
-  return ot_fail(OT_RANKS, "rank %d has failed", end->news_in[0]);
+  return ot_fail(OT_RANKS, "rank %d has failed", end->news_in);
 }
 
 static ot_status progress(ot_mpi_end *end, bool *moved) {
@@ -387,6 +387,7 @@ ot_status ot_mpi_wait(ot_comm *comm, ot_comm_request *request) {
   }
   pthread_mutex_unlock(&end->lock);
   if (ot_mpi_phase(request) == OT_MPI_DONE) return OT_OK;
+  ot_mpi_settle(end);
   return ot_fail(OT_RANKS, "%s", end->why);
 }
 

@@ -16,6 +16,7 @@ typedef struct ot_comm_backend {
   ot_status (*wait)(ot_comm *comm, ot_comm_request *request);
   void (*set_waiting)(ot_comm *comm, bool waits);
   void (*add_thread)(ot_comm *comm, bool more);
+  void (*fail)(ot_comm *comm, ot_status status);
   void (*abort)(ot_comm *comm, ot_status status);
 } ot_comm_backend;
 

@@ -111,7 +111,7 @@ static void fail_rank(ot_thread_end *end, ot_status status) {
   ot_thread_fail_world(world, why);
 }
 
-static void abort_world(ot_comm *comm, ot_status status) {
+static void fail(ot_comm *comm, ot_status status) {
   ot_thread_end *const end = (ot_thread_end *)comm;
   pthread_mutex_lock(&end->world->lock);
   fail_rank(end, status);
@@ -126,7 +126,8 @@ static const ot_comm_backend backend = {
     .wait = ot_thread_wait,
     .set_waiting = ot_thread_set_waiting,
     .add_thread = ot_thread_add_thread,
-    .abort = abort_world,
+    .fail = fail,
+    .abort = fail,
 };
 
 // ---- the life of a rank ----

@@ -36,6 +36,7 @@ for ranks in 2 3 4; do
 done
 expect 0 '' env OMPI_MCA_btl=self,tcp "${launch[@]}" -n 3 "$program"
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails
+expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_call
 expect 4 "rank [01] waits in 'patient' (barrier 2 of group world, ranks 0-2) for rank 2, which has" \
   "${launch[@]}" -n 3 "$program" late
 expect 4 "rank . waits in 'circle' (receive 1 from rank ., tag 0, of group world" \

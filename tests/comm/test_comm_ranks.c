@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone (a world of one process), or by test_comm_mpi.sh under an MPI launcher. Ranks as
 // processes: the conformance suite, and with an argument one way to fail.
-//   test_comm_ranks [fails|late|all_late|killed|agrees|aborts|differs|stops]
+//   test_comm_ranks [fails|fails_in_call|late|all_late|killed|agrees|aborts|differs|stops]
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,6 +56,32 @@ static ot_status all_late(ot_comm *comm, void *context) {
                                            .name = "circle"});
 }
 
+// As above, with a call under way whose memory is given back before main returns.
+static ot_status fails_in_call(ot_comm *comm, void *context) {
+  (void)context;
+  enum { COUNT = 1 << 20 };
+  float *const memory = calloc((size_t)COUNT * 9, sizeof *memory);
+  ot_comm_request request;
+  OT_TRY(barrier(comm, "together"));
+  const ot_comm_call call = {.kind = OT_COMM_ALL_GATHER,
+                             .send = memory,
+                             .count = COUNT,
+                             .receive = memory + COUNT,
+                             .name = "under way"};
+  ot_comm_start(comm, &call, &request);
+  ot_status status = OT_OK;
+  if (ot_comm_rank(comm) == ot_comm_size(comm) - 1) {
+    status = ot_fail(OT_ENVIRONMENT, "cannot read the shard");
+    ot_comm_fail(comm, status);
+    free(memory);
+    return status;
+  }
+  status = ot_comm_wait(comm, &request);
+  if (status == OT_OK) status = barrier(comm, "alone");
+  free(memory);
+  return status;
+}
+
 static ot_status killed(ot_comm *comm, void *context) {
   (void)context;
   OT_TRY(barrier(comm, "together"));
@@ -95,9 +122,16 @@ static ot_status stops(ot_comm *comm, void *context) {
 static const struct {
   const char *name;
   ot_rank_main main;
-} mains[] = {{"suite", comm_suite_main}, {"fails", fails},     {"late", late},
-             {"all_late", all_late},     {"killed", killed},   {"agrees", agrees},
-             {"aborts", aborts},         {"differs", differs}, {"stops", stops}};
+} mains[] = {{"suite", comm_suite_main},
+             {"fails", fails},
+             {"fails_in_call", fails_in_call},
+             {"late", late},
+             {"all_late", all_late},
+             {"killed", killed},
+             {"agrees", agrees},
+             {"aborts", aborts},
+             {"differs", differs},
+             {"stops", stops}};
 
 int main(int count, char **arguments) {
   if (!ot_comm_has_mpi()) return SKIPPED;
