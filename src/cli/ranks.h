@@ -14,10 +14,11 @@ typedef struct ot_ranks_verb {
   void *context;  // of both; shared by the ranks of a process
 } ot_ranks_verb;
 
-// How many ranks there are, and whether they are processes of a launcher: OT_RANKS where --ranks
-// says other than that.
+// How many ranks there are by --ranks or a launcher, and whether they are processes of a launcher.
+// OT_RANKS where a launcher cannot be answered.
 ot_status ot_ranks_count(const ot_options *options, int *ranks, bool *processes);
 
-// Prepares and runs on all of them. A failure is printed once: what is returned has a message on
+// Prepares and runs on all of them; OT_RANKS where --ranks says other than the launcher, before
+// anything else. A failure is printed once: what is returned has a message on
 // the process that is to print it, and no text elsewhere. Blocks.
 ot_status ot_ranks_run(const ot_options *options, const ot_ranks_verb *verb);
