@@ -1,82 +1,214 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reading of a timeline. Exposed time is an interval union against the compute lane, never a
-// sum of durations. Spans of a lane come in order of their start, which the walk relies on; between
-// lanes nothing is said about their order.
+// One reading of a timeline: a sweep over what is no compute, by start, with a window on compute
+// that follows it. Spans of a lane come in order of their start and of their entries, which the
+// sweep relies on; between lanes nothing is said about their order.
 #include "schedule/timeline.h"
 
+#include <assert.h>
 #include <stddef.h>
 
+#include "describe/groups.h"
 #include "schedule/schedule.h"
 
-// A timeline read lane by lane.
+// The spans of a timeline, sorted out.
+typedef enum stream {
+  STREAM_COMPUTE,  // kernels of the compute lane
+  STREAM_BLOCK,    // collectives of the compute lane
+  STREAM_TENSOR,
+  STREAM_GATHER,
+  STREAM_REDUCE,
+  STREAM_MESSAGE,
+  STREAMS,
+} stream;
+
+// Time in which something is under way that is no compute.
+typedef struct interval {
+  double start_s, end_s;
+  const ot_task *task;
+  bool message;  // of the compute lane's waiting for a message
+} interval;
+
 typedef struct reader {
   const ot_timeline *timeline;
   const ot_schedule *schedule;
-  int64_t next[OT_LANES];  // span that each lane is at; num_spans when it has no more
+  const ot_order *order;
+  int64_t next[STREAMS];  // span that each stream is at; num_spans when it has no more
+  // Waits for messages, entry by entry of the compute lane.
+  int64_t span;      // of the compute and tensor lanes, the first of entry `entry` or later
+  int entry;         // next to be looked at
+  double through_s;  // end of what ran on these lanes before it
+  int64_t message;   // a span of the pipeline lane near those looked at last
+  int64_t rest;      // behind the last entry: the next message that may still be under way
 } reader;
 
-static ot_lane lane_of(const reader *r, int64_t span) {
-  const ot_order *const order = &r->schedule->orders[r->timeline->order];
-  return order->entries[r->timeline->spans[span].entry].lane;
+static const ot_span *span_at(const reader *r, int64_t span) { return &r->timeline->spans[span]; }
+
+static const ot_task *task_of(const reader *r, const ot_span *span) {
+  const ot_entry *const entry = &r->order->entries[span->entry];
+  return &r->schedule->segments[entry->segment].tasks[span->task];
 }
 
-// Moves `lane` to its first span at or after `from`.
-static void move(reader *r, ot_lane lane, int64_t from) {
+static stream stream_of(const reader *r, const ot_span *span) {
+  switch ((ot_lane)span->lane) {
+    case OT_LANE_COMPUTE:
+      return task_of(r, span)->kind == OT_TASK_COMPUTE ? STREAM_COMPUTE : STREAM_BLOCK;
+    case OT_LANE_TENSOR:
+      return STREAM_TENSOR;
+    case OT_LANE_GATHER:
+      return STREAM_GATHER;
+    case OT_LANE_REDUCE:
+      return STREAM_REDUCE;
+    case OT_LANE_PIPELINE:
+      return STREAM_MESSAGE;
+    case OT_LANES:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// Moves a stream to its first span at or after `from`.
+static void move(reader *r, stream s, int64_t from) {
   int64_t i = from;
-  while (i < r->timeline->num_spans && lane_of(r, i) != lane) i++;
-  r->next[lane] = i;
+  while (i < r->timeline->num_spans && stream_of(r, span_at(r, i)) != s) i++;
+  r->next[s] = i;
 }
 
 static reader reader_of(const ot_timeline *timeline, const ot_schedule *schedule) {
-  reader r = {.timeline = timeline, .schedule = schedule};
-  for (int lane = 0; lane < OT_LANES; lane++) move(&r, (ot_lane)lane, 0);
+  reader r = {
+      .timeline = timeline, .schedule = schedule, .order = &schedule->orders[timeline->order]};
+  for (int s = 0; s < STREAMS; s++) move(&r, (stream)s, 0);
+  r.message = r.rest = r.next[STREAM_MESSAGE];
   return r;
 }
 
-// Takes the next span of `lane`, null after the last.
-static const ot_span *take(reader *r, ot_lane lane) {
-  const int64_t at = r->next[lane];
-  if (at >= r->timeline->num_spans) return NULL;
-  move(r, lane, at + 1);
-  return &r->timeline->spans[at];
+// The span that a stream is at, null behind the last.
+static const ot_span *head(const reader *r, stream s) {
+  return r->next[s] < r->timeline->num_spans ? span_at(r, r->next[s]) : NULL;
 }
 
-// The same over all lanes but compute: spans by their start, whatever their order in the timeline.
-static const ot_span *take_other(reader *r) {
-  const ot_span *const spans = r->timeline->spans;
-  ot_lane first = OT_LANE_COMPUTE;
-  for (int lane = OT_LANE_COMPUTE + 1; lane < OT_LANES; lane++) {
-    const int64_t at = r->next[lane];
-    if (at >= r->timeline->num_spans) continue;
-    const bool earlier =
-        first == OT_LANE_COMPUTE || spans[at].start_s < spans[r->next[first]].start_s;
-    if (earlier) first = (ot_lane)lane;
+static void skip(reader *r, stream s) { move(r, s, r->next[s] + 1); }
+
+// ---- waits for messages ----
+
+// The first span of the message `entry`; num_spans when it has none. Looks from where it looked
+// last: waits come nearly in the order of the messages.
+static int64_t find_message(reader *r, int entry) {
+  const int64_t count = r->timeline->num_spans;
+  int64_t at = r->message;
+  for (int64_t i = at < count ? at : count - 1; i >= 0; i--) {
+    const ot_span *const span = span_at(r, i);
+    if (span->lane != OT_LANE_PIPELINE) continue;
+    if (span->entry < entry) break;
+    at = i;
   }
-  return first == OT_LANE_COMPUTE ? NULL : take(r, first);
+  while (at < count && (span_at(r, at)->lane != OT_LANE_PIPELINE || span_at(r, at)->entry < entry))
+    at++;
+  if (at < count) r->message = at;
+  return at < count && span_at(r, at)->entry == entry ? at : count;
 }
 
-static double compute_union(reader r) {
+static double message_end(const reader *r, int64_t first) {
+  double end = 0;
+  for (int64_t i = first; i < r->timeline->num_spans; i++) {
+    const ot_span *const span = span_at(r, i);
+    if (span->lane != OT_LANE_PIPELINE) continue;
+    if (span->entry != span_at(r, first)->entry) break;
+    if (span->end_s > end) end = span->end_s;
+  }
+  return end;
+}
+
+// Passes the spans of the compute and tensor lanes of entries before `entry`.
+static void pass_entries(reader *r, int entry) {
+  for (; r->span < r->timeline->num_spans; r->span++) {
+    const ot_span *const span = span_at(r, r->span);
+    if (span->lane != OT_LANE_COMPUTE && span->lane != OT_LANE_TENSOR) continue;
+    if (span->entry >= entry) return;
+    if (span->end_s > r->through_s) r->through_s = span->end_s;
+  }
+}
+
+// The wait of compute entry `r->entry` for its message, if it has one that takes time.
+static bool wait_of_entry(reader *r, interval *wait) {
+  const ot_entry *const entry = &r->order->entries[r->entry];
+  pass_entries(r, r->entry);
+  const int64_t message = find_message(r, entry->wait[OT_LANE_PIPELINE]);
+  if (message == r->timeline->num_spans) return false;
+  *wait = (interval){.start_s = r->through_s,
+                     .end_s = message_end(r, message),
+                     .task = task_of(r, span_at(r, message)),
+                     .message = true};
+  if (wait->end_s <= r->through_s) return false;
+  r->through_s = wait->end_s;
+  return true;
+}
+
+// The next wait by its start; false behind the last.
+static bool next_wait(reader *r, interval *wait) {
+  const int64_t count = r->timeline->num_spans;
+  for (; r->entry < r->order->num_entries; r->entry++) {
+    const ot_entry *const entry = &r->order->entries[r->entry];
+    if (entry->lane != OT_LANE_COMPUTE || entry->wait[OT_LANE_PIPELINE] < 0) continue;
+    if (!wait_of_entry(r, wait)) continue;
+    r->entry++;
+    return true;
+  }
+  pass_entries(r, r->entry);
+  for (; r->rest < count; r->rest++) {
+    const ot_span *const span = span_at(r, r->rest);
+    if (span->lane != OT_LANE_PIPELINE || span->end_s <= r->through_s) continue;
+    *wait = (interval){r->through_s, span->end_s, task_of(r, span), true};
+    r->rest++;
+    return true;
+  }
+  return false;
+}
+
+// ---- unions ----
+
+typedef struct sweep {
+  reader r;
+  bool waits;  // `wait` is the next one
+  interval wait;
+  double last_s;  // end of the last forward or backward task
+  // How far each union reaches.
+  double all_s, busy_s, axis_s[OT_TIMELINE_AXES], op_s[OT_TIMELINE_AXES][OT_TIMELINE_OPS];
+  ot_timeline_summary sum;
+  double busy_sum_s;  // of what is no message, outside compute, up to last_s
+} sweep;
+
+static bool is_forward_or_backward(ot_phase phase) {
+  return phase == OT_PHASE_FORWARD || phase == OT_PHASE_RECOMPUTE || phase == OT_PHASE_INPUT ||
+         phase == OT_PHASE_WEIGHT || phase == OT_PHASE_BACKWARD;
+}
+
+static double last_forward_or_backward(const reader *r) {
+  double last = 0;
+  for (int64_t i = 0; i < r->timeline->num_spans; i++) {
+    const ot_span *const span = span_at(r, i);
+    const bool counts = is_forward_or_backward(r->order->entries[span->entry].phase);
+    if (counts && span->end_s > last) last = span->end_s;
+  }
+  return last;
+}
+
+// Union of kernels of the compute lane up to `limit`.
+static double compute_union(reader r, double limit) {
   double sum = 0, reached = 0;
-  for (const ot_span *span = take(&r, OT_LANE_COMPUTE); span; span = take(&r, OT_LANE_COMPUTE)) {
+  for (const ot_span *span; (span = head(&r, STREAM_COMPUTE)); skip(&r, STREAM_COMPUTE)) {
     const double start = span->start_s > reached ? span->start_s : reached;
-    if (span->end_s > start) sum += span->end_s - start;
-    if (span->end_s > reached) reached = span->end_s;
+    const double end = span->end_s < limit ? span->end_s : limit;
+    if (end > start) sum += end - start;
+    if (end > reached) reached = end;
   }
   return sum;
 }
 
-// Part of [start, end) that no compute span covers. Compute spans that end before `start` are left
-// behind in `r`, so that ranges must be asked for by their start.
-static double uncovered(reader *r, double start, double end) {
-  const ot_timeline *const timeline = r->timeline;
+// Part of [start, end) that no kernel covers, of those that the reader has not left behind.
+static double uncovered(reader r, double start, double end) {
   double sum = 0;
-  while (r->next[OT_LANE_COMPUTE] < timeline->num_spans &&
-         timeline->spans[r->next[OT_LANE_COMPUTE]].end_s <= start) {
-    take(r, OT_LANE_COMPUTE);
-  }
-  reader ahead = *r;
-  for (const ot_span *span = take(&ahead, OT_LANE_COMPUTE); span && start < end;
-       span = take(&ahead, OT_LANE_COMPUTE)) {
+  for (const ot_span *span; start < end && (span = head(&r, STREAM_COMPUTE));
+       skip(&r, STREAM_COMPUTE)) {
     if (span->start_s >= end) break;
     if (span->end_s <= start) continue;
     if (span->start_s > start) sum += span->start_s - start;
@@ -85,27 +217,94 @@ static double uncovered(reader *r, double start, double end) {
   return start < end ? sum + end - start : sum;
 }
 
-static double exposed_union(reader r) {
-  double sum = 0, reached = 0;
-  for (const ot_span *span = take_other(&r); span; span = take_other(&r)) {
-    const double start = span->start_s > reached ? span->start_s : reached;
-    if (span->end_s > start) sum += uncovered(&r, start, span->end_s);
-    if (span->end_s > reached) reached = span->end_s;
+// Adds [start, end) to a union that reaches up to `reached`.
+static void unite(const sweep *s, const interval *i, double limit, double *reached, double *sum) {
+  const double start = i->start_s > *reached ? i->start_s : *reached;
+  const double end = i->end_s < limit ? i->end_s : limit;
+  if (end <= start) return;
+  *sum += uncovered(s->r, start, end);
+  *reached = end;
+}
+
+static ot_timeline_axis axis_of(ot_group_kind group) {
+  switch (ot_group_axis(group)) {
+    case OT_AXIS_TP:
+    case OT_AXIS_ETP:
+      return OT_TIMELINE_TP;
+    case OT_AXIS_CP:
+      return OT_TIMELINE_CP;
+    case OT_AXIS_EP:
+      return OT_TIMELINE_EP;
+    case OT_AXIS_PP:
+      return OT_TIMELINE_PP;
+    case OT_AXIS_DP_SHARD:
+    case OT_AXIS_DP_REPLICATE:
+    case OT_AXIS_EDP:
+      return OT_TIMELINE_DP;
+    case OT_AXIS_COUNT:
+      return OT_TIMELINE_WORLD;
   }
-  return sum;
+  OT_UNREACHABLE();
+}
+
+static void take_interval(sweep *s, const interval *i) {
+  const double end = s->sum.total_s;
+  // What is behind the sweep needs to be looked at no more.
+  for (const ot_span *span; (span = head(&s->r, STREAM_COMPUTE)) && span->end_s <= i->start_s;) {
+    skip(&s->r, STREAM_COMPUTE);
+  }
+  unite(s, i, end, &s->all_s, &s->sum.exposed_s);
+  if (!i->message) unite(s, i, s->last_s, &s->busy_s, &s->busy_sum_s);
+  if (i->task->kind == OT_TASK_COMPUTE) return;
+  const ot_timeline_axis axis = axis_of(i->task->attributes.group);
+  const int op = i->task->op - OT_OP_ALL_GATHER;
+  OT_ASSERT(op >= 0 && op < OT_TIMELINE_OPS);
+  unite(s, i, end, &s->axis_s[axis], &s->sum.exposed_axis_s[axis]);
+  unite(s, i, end, &s->op_s[axis][op], &s->sum.exposed_op_s[axis][op]);
+}
+
+// The next interval by its start; false behind the last.
+static bool next_interval(sweep *s, interval *next) {
+  stream first = STREAM_COMPUTE;
+  for (int i = STREAM_BLOCK; i <= STREAM_REDUCE; i++) {
+    const ot_span *const span = head(&s->r, (stream)i);
+    const bool earlier =
+        span && (first == STREAM_COMPUTE || span->start_s < head(&s->r, first)->start_s);
+    if (earlier) first = (stream)i;
+  }
+  const ot_span *const span = first == STREAM_COMPUTE ? NULL : head(&s->r, first);
+  if (s->waits && (!span || s->wait.start_s < span->start_s)) {
+    *next = s->wait;
+    s->waits = next_wait(&s->r, &s->wait);
+    return true;
+  }
+  if (!span) return false;
+  *next = (interval){span->start_s, span->end_s, task_of(&s->r, span), false};
+  skip(&s->r, first);
+  return true;
 }
 
 ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline,
                                           const ot_schedule *schedule) {
-  const reader r = reader_of(timeline, schedule);
-  ot_timeline_summary summary = {
-      .total_s = timeline->total_s,
-      .compute_s = compute_union(r),
-      .matrix_flops = ot_order_flops(schedule, timeline->order, false),
-      .model_flops = ot_order_flops(schedule, timeline->order, true),
-      .exposed_s = exposed_union(r),
-  };
-  summary.idle_s = summary.total_s - summary.compute_s;
-  summary.bubble_fraction = summary.total_s > 0 ? summary.idle_s / summary.total_s : 0;
-  return summary;
+  static_assert(OT_OP_RECEIVE - OT_OP_ALL_GATHER + 1 == OT_TIMELINE_OPS, "communication ops");
+  sweep s = {.r = reader_of(timeline, schedule)};
+  s.last_s = last_forward_or_backward(&s.r);
+  s.sum.total_s = timeline->total_s;
+  s.sum.compute_s = compute_union(s.r, timeline->total_s);
+  const double before_last_s = compute_union(s.r, s.last_s);
+  s.waits = next_wait(&s.r, &s.wait);
+  for (interval next; next_interval(&s, &next);) take_interval(&s, &next);
+  s.sum.idle_s = s.sum.total_s - s.sum.compute_s;
+  const double bubble_s = s.last_s - before_last_s - s.busy_sum_s;
+  s.sum.bubble_s = bubble_s > 0 ? bubble_s : 0;  // sums round
+  s.sum.bubble_fraction = s.sum.total_s > 0 ? s.sum.bubble_s / s.sum.total_s : 0;
+  s.sum.matrix_flops = ot_order_flops(schedule, timeline->order, false);
+  s.sum.model_flops = ot_order_flops(schedule, timeline->order, true);
+  return s.sum;
+}
+
+const char *ot_timeline_axis_name(ot_timeline_axis axis) {
+  static const char *const names[] = {"tp", "cp", "ep", "pp", "dp", "world"};
+  static_assert(sizeof names / sizeof names[0] == OT_TIMELINE_AXES, "one name each");
+  return names[axis];
 }

@@ -116,8 +116,11 @@ static void run_entry(simulator *s, int index, const ot_entry *entry) {
   for (int i = 0; i < segment->num_tasks; i++) {
     const double before_s = *clock_s;
     run_task(s, entry, i);
-    record(s->timeline,
-           (ot_span){.entry = index, .task = i, .start_s = before_s, .end_s = *clock_s});
+    record(s->timeline, (ot_span){.entry = index,
+                                  .task = i,
+                                  .start_s = before_s,
+                                  .end_s = *clock_s,
+                                  .lane = (int32_t)entry->lane});
   }
   s->end_s[index] = *clock_s;
 }

@@ -138,21 +138,26 @@ typedef struct timeline_writer {
   const ot_timeline *timeline;
   const ot_schedule *schedule;
   double offset_s;
-  entry_extent *extents;  // [num_entries]
+  entry_extent *extents;  // [num_entries] on the entry's own lane
+  // Messages under way together stand in rows below each other.
+  ot_arena *arena;
+  double *row_end_s;  // [num_rows] end of the last message of each
+  int64_t num_rows, row_capacity;
 } timeline_writer;
 
-static void find_extents(const ot_timeline *timeline, entry_extent *extents) {
-  for (int64_t i = 0; i < timeline->num_spans; i++) {
-    const ot_span *const span = &timeline->spans[i];
-    entry_extent *const extent = &extents[span->entry];
+static const ot_entry *entry_of(const timeline_writer *w, int32_t entry) {
+  return &w->schedule->orders[w->timeline->order].entries[entry];
+}
+
+static void find_extents(timeline_writer *w) {
+  for (int64_t i = 0; i < w->timeline->num_spans; i++) {
+    const ot_span *const span = &w->timeline->spans[i];
+    if (span->lane != (int32_t)entry_of(w, span->entry)->lane) continue;
+    entry_extent *const extent = &w->extents[span->entry];
     if (!extent->seen || span->start_s < extent->start_s) extent->start_s = span->start_s;
     if (!extent->seen || span->end_s > extent->end_s) extent->end_s = span->end_s;
     extent->seen = true;
   }
-}
-
-static const ot_entry *entry_of(const timeline_writer *w, int32_t entry) {
-  return &w->schedule->orders[w->timeline->order].entries[entry];
 }
 
 static ot_status write_entry(const timeline_writer *w, int32_t index) {
@@ -173,7 +178,7 @@ static ot_status write_entry(const timeline_writer *w, int32_t index) {
   return ot_trace_write(w->trace, &event);
 }
 
-static ot_status write_span(const timeline_writer *w, const ot_span *span) {
+static ot_status write_span(const timeline_writer *w, const ot_span *span, int tid) {
   enum { ARGUMENT_BYTES = 192 };
   const ot_entry *const entry = entry_of(w, span->entry);
   const ot_task *const task = &w->schedule->segments[entry->segment].tasks[span->task];
@@ -187,9 +192,27 @@ static ot_status write_span(const timeline_writer *w, const ot_span *span) {
                                 .start_s = span->start_s + w->offset_s,
                                 .end_s = span->end_s + w->offset_s,
                                 .pid = w->timeline->rank,
-                                .tid = (int)task->lane,
+                                .tid = tid,
                                 .arguments = arguments};
   return ot_trace_write(w->trace, &event);
+}
+
+// The row of a message: the first that is free at its start. Row 0 is the lane's own; the others
+// are behind the lanes.
+static ot_status take_row(timeline_writer *w, const ot_span *span, int *tid) {
+  int64_t row = 0;
+  while (row < w->num_rows && w->row_end_s[row] > span->start_s) row++;
+  *tid = row == 0 ? OT_LANE_PIPELINE : OT_LANES + (int)row - 1;
+  const bool made = row == w->num_rows;
+  if (made) {
+    w->row_end_s = ot_arena_grow(w->arena, w->row_end_s, w->num_rows++, &w->row_capacity,
+                                 sizeof *w->row_end_s);
+  }
+  w->row_end_s[row] = span->end_s;
+  if (!made || row == 0) return OT_OK;
+  char name[32];
+  ot_text_format(name, sizeof name, "%s %d", ot_lane_name(OT_LANE_PIPELINE), (int)row + 1);
+  return ot_trace_name_thread(w->trace, w->timeline->rank, *tid, name);
 }
 
 static ot_status write_names(const timeline_writer *w) {
@@ -203,12 +226,17 @@ static ot_status write_names(const timeline_writer *w) {
 }
 
 static ot_status write_spans(timeline_writer *w) {
-  find_extents(w->timeline, w->extents);
+  find_extents(w);
   OT_TRY(write_names(w));
   for (int64_t i = 0; i < w->timeline->num_spans; i++) {
     const ot_span *const span = &w->timeline->spans[i];
-    if (!w->extents[span->entry].written) OT_TRY(write_entry(w, span->entry));
-    OT_TRY(write_span(w, span));
+    int tid = span->lane;
+    if (tid == OT_LANE_PIPELINE) {
+      OT_TRY(take_row(w, span, &tid));
+    } else if (tid != OT_LANE_TENSOR && !w->extents[span->entry].written) {
+      OT_TRY(write_entry(w, span->entry));
+    }
+    OT_TRY(write_span(w, span, tid));
   }
   return OT_OK;
 }
@@ -222,7 +250,8 @@ ot_status ot_trace_write_timeline(ot_trace *trace, const ot_timeline *timeline,
                        .timeline = timeline,
                        .schedule = schedule,
                        .offset_s = offset_s,
-                       .extents = ot_arena_array(&arena, num_entries, sizeof *w.extents)};
+                       .extents = ot_arena_array(&arena, num_entries, sizeof *w.extents),
+                       .arena = &arena};
   const ot_status status = write_spans(&w);
   ot_heap_release(&heap);
   return status;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chrome trace JSON (opens in Perfetto and chrome://tracing): pid = rank, tid = lane, one complete
-// event a task inside one for its segment. A predicted and a measured timeline come out in the same
-// shape, so that they load side by side. A path that ends in .gz is compressed; viewers read both.
+// event a task inside one for its segment; tensor collectives stand alone on their lane, messages
+// that are under way together in rows of their own. A predicted and a measured timeline come out in
+// the same shape, so that they load side by side. A path that ends in .gz is compressed; viewers
+// read both.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -168,10 +168,63 @@ static void leaves_nothing_without_a_finish(void **state) {
   scratch_destroy(directory);
 }
 
+// A tensor collective reaches over the end of its kernel, and two messages cross: nothing of that
+// nests, so each has a row of its own.
+static void what_overlaps_stands_in_rows_of_its_own(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  scratch_create(directory);
+  ot_task parts[] = {{.op = OT_OP_ALL_REDUCE, .kind = OT_TASK_COLLECTIVE, .lane = OT_LANE_TENSOR},
+                     {.op = OT_OP_ADD},
+                     {.op = OT_OP_SEND, .kind = OT_TASK_SEND, .lane = OT_LANE_PIPELINE}};
+  ot_segment shapes[] = {{.name = "layer_0.B", .num_tasks = 2, .tasks = parts},
+                         {.name = "send", .num_tasks = 1, .tasks = &parts[2]}};
+  ot_entry list[] = {{.segment = 0, .lane = OT_LANE_COMPUTE},
+                     {.segment = 1, .lane = OT_LANE_PIPELINE},
+                     {.segment = 1, .lane = OT_LANE_PIPELINE},
+                     {.segment = 1, .lane = OT_LANE_PIPELINE}};
+  ot_order order = {.kind = OT_ORDER_STEP, .num_entries = 4, .entries = list};
+  const ot_schedule schedule = {
+      .num_segments = 2, .segments = shapes, .num_orders = 1, .orders = &order};
+  ot_span spans[] = {{0, 0, 0.0, 0.3, OT_LANE_TENSOR},
+                     {0, 1, 0.0, 0.2, OT_LANE_COMPUTE},
+                     {1, 0, 0.1, 0.5, OT_LANE_PIPELINE},
+                     {2, 0, 0.2, 0.6, OT_LANE_PIPELINE},
+                     {3, 0, 0.5, 0.7, OT_LANE_PIPELINE}};
+  const ot_timeline timeline = {.num_spans = 5, .spans = spans, .total_s = 0.7};
+  const char *const path = scratch_path(directory, "lanes.json");
+  ot_trace *trace = NULL;
+  assert_int_equal(ot_trace_create(path, &trace), OT_OK);
+  assert_int_equal(ot_trace_write_timeline(trace, &timeline, &schedule, 0), OT_OK);
+  assert_int_equal(ot_trace_finish(trace), OT_OK);
+  ot_trace_destroy(&trace);
+  json_t *const root = load(path);
+  const json_t *const events = json_object_get(root, "traceEvents");
+  static const struct {
+    const char *name;
+    int tid;
+  } expected[] = {{"all_reduce", OT_LANE_TENSOR}, {"layer_0.B", OT_LANE_COMPUTE},
+                  {"add", OT_LANE_COMPUTE},       {"send", OT_LANE_PIPELINE},
+                  {"thread_name", OT_LANES},      {"send", OT_LANES},
+                  {"send", OT_LANE_PIPELINE}};
+  const size_t first = 1 + OT_LANES;
+  assert_int_equal(json_array_size(events), first + OT_COUNT(expected));
+  for (size_t i = 0; i < OT_COUNT(expected); i++) {
+    const json_t *const event = json_array_get(events, first + i);
+    assert_string_equal(text_of(event, "name"), expected[i].name);
+    assert_true(number_of(event, "tid") == expected[i].tid);
+  }
+  // The bar of the entry is that of its kernels.
+  assert_true(number_of(json_array_get(events, first + 1), "dur") == 0.2e6);
+  json_decref(root);
+  scratch_destroy(directory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(writes_events_that_viewers_read),
       cmocka_unit_test(nests_tasks_in_their_segments),
+      cmocka_unit_test(what_overlaps_stands_in_rows_of_its_own),
       cmocka_unit_test(leaves_nothing_without_a_finish),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
