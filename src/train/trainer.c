@@ -346,7 +346,7 @@ ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->pos
 
 int64_t ot_trainer_total_steps(const ot_trainer *trainer) { return trainer->total_steps; }
 
-const ot_instance *ot_trainer_instance(const ot_trainer *trainer) { return trainer->instance; }
+ot_instance *ot_trainer_instance(const ot_trainer *trainer) { return trainer->instance; }
 
 void ot_trainer_set_trace(ot_trainer *trainer, bool on) {
   ot_executor_set_trace(ot_instance_executor(trainer->instance), on);

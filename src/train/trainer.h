@@ -48,7 +48,7 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);
 int64_t ot_trainer_total_steps(const ot_trainer *trainer);
-const ot_instance *ot_trainer_instance(const ot_trainer *trainer);
+ot_instance *ot_trainer_instance(const ot_trainer *trainer);
 
 // Of the last step; arrays live in `arena`.
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);

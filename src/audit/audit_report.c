@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports as JSON and as text.
+#include "audit/audit_report.h"
+
+#include "base/status.h"
+#include "base/text_builder.h"
+
+const char *ot_verdict_name(ot_verdict verdict) {
+  static const char *const names[] = {
+      [OT_VERDICT_CLEAN] = "clean",
+      [OT_VERDICT_FINDING] = "finding",
+      [OT_VERDICT_INCONCLUSIVE] = "inconclusive",
+  };
+  return names[verdict];
+}
+
+void ot_audit_report_add(ot_audit_report *report, const ot_finding *finding, ot_arena *arena) {
+  report->findings = ot_arena_grow(arena, report->findings, report->num_findings, &report->capacity,
+                                   sizeof *report->findings);
+  report->findings[report->num_findings++] = *finding;
+  report->verdict = OT_VERDICT_FINDING;
+}
+
+static void write_finding(const ot_finding *finding, ot_json_writer *json) {
+  ot_json_object(json, NULL);
+  ot_json_text(json, "what", finding->what);
+  ot_json_text(json, "where", finding->where);
+  ot_json_text(json, "evidence", finding->evidence);
+  ot_json_text(json, "advice", finding->advice);
+  if (finding->details) ot_json_raw(json, "details", finding->details);
+  ot_json_end(json);
+}
+
+void ot_audit_report_write(const ot_audit_report *report, ot_json_writer *json, const char *key) {
+  ot_json_object(json, key);
+  ot_json_text(json, "audit", report->audit);
+  ot_json_text(json, "verdict", ot_verdict_name(report->verdict));
+  ot_json_text(json, "summary", report->summary);
+  ot_json_array(json, "findings");
+  for (int i = 0; i < report->num_findings; i++) write_finding(&report->findings[i], json);
+  ot_json_end(json);
+  if (report->figures) ot_json_raw(json, "figures", report->figures);
+  ot_json_end(json);
+}
+
+const char *ot_audit_report_print(const ot_audit_report *report, ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  ot_text_appendf(&text, "%s: %s\n", report->audit, ot_verdict_name(report->verdict));
+  if (report->summary) ot_text_appendf(&text, "  %s\n", report->summary);
+  if (report->table) ot_text_put(&text, report->table);
+  for (int i = 0; i < report->num_findings; i++) {
+    const ot_finding *const finding = &report->findings[i];
+    ot_text_appendf(&text, "finding %d: %s  %s\n  %s\n", i + 1, finding->what, finding->where,
+                    finding->evidence);
+    if (finding->advice) ot_text_appendf(&text, "  try: %s\n", finding->advice);
+  }
+  return ot_text_builder_text(&text);
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// From buckets, scalars and batches to units.
+#include "audit/replica_units.h"
+
+#include <xxhash.h>
+
+#include "base/text.h"
+#include "schedule/segment.h"
+
+// ---- names ----
+
+bool ot_unit_kind_is_state(ot_unit_kind kind) {
+  return kind != OT_UNIT_GRADIENT && kind != OT_UNIT_SCALAR && kind != OT_UNIT_BATCH;
+}
+
+const char *ot_unit_kind_name(ot_unit_kind kind) {
+  static const char *const names[OT_UNIT_KINDS] = {
+      [OT_UNIT_WEIGHT] = "weights",         [OT_UNIT_GRADIENT] = "gradients",
+      [OT_UNIT_MOMENT_1] = "first moments", [OT_UNIT_MOMENT_2] = "second moments",
+      [OT_UNIT_MASTER] = "master weights",  [OT_UNIT_SCALAR] = "scalars",
+      [OT_UNIT_BATCH] = "batches",          [OT_UNIT_WORD] = "counters",
+  };
+  return names[kind];
+}
+
+// Scalars that every rank has the same of after a step.
+static const struct {
+  ot_step_scalar scalar;
+  const char *name;
+} scalars[] = {
+    {OT_SCALAR_LEARNING_RATE, "learning rate"},
+    {OT_SCALAR_CLIP_FACTOR, "clip factor"},
+    {OT_SCALAR_CORRECTION_1, "bias correction of first moments"},
+    {OT_SCALAR_CORRECTION_2, "bias correction of second moments"},
+    {OT_SCALAR_INVERSE_TOKENS, "1 / targets of the step"},
+    {OT_SCALAR_GRADIENT_NORM, "gradient norm"},
+    {OT_SCALAR_LOSS, "loss"},
+    {OT_SCALAR_TARGETS, "targets of the step"},
+    {OT_SCALAR_TARGET_SQUARES, "squares of targets"},
+    {OT_SCALAR_LOCAL_SQUARES, "squares of local gradients"},
+};
+
+static const char *const field_names[OT_BATCH_FIELDS] = {
+    [OT_BATCH_TOKENS] = "tokens",
+    [OT_BATCH_TARGETS] = "targets",
+    [OT_BATCH_POSITIONS] = "positions",
+    [OT_BATCH_DOC_STARTS] = "document starts",
+    [OT_BATCH_SAMPLE_IDS] = "sample numbers",
+    [OT_BATCH_LENGTHS] = "lengths",
+};
+
+static const char *const word_names[OT_REPLICA_WORDS] = {
+    [OT_WORD_SEED] = "seed",
+    [OT_WORD_STEP] = "step",
+    [OT_WORD_NEXT_SAMPLE] = "next sample",
+    [OT_WORD_TOKENS] = "tokens trained on",
+};
+
+static const char *scalar_name(int scalar) {
+  for (int i = 0; i < OT_COUNT(scalars); i++) {
+    if ((int)scalars[i].scalar == scalar) return scalars[i].name;
+  }
+  OT_UNREACHABLE();
+}
+
+static const char *part_name(const ot_graph *graph, int index) {
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    if (index < p->num_parts) return p->parts[index].hf_name;
+    index -= p->num_parts;
+  }
+  OT_UNREACHABLE();
+}
+
+const char *ot_unit_name(const ot_instance *instance, ot_unit_kind kind, int index) {
+  switch (kind) {
+    case OT_UNIT_SCALAR:
+      return scalar_name(index);
+    case OT_UNIT_BATCH:
+      return field_names[index];
+    case OT_UNIT_WORD:
+      return word_names[index];
+    case OT_UNIT_WEIGHT:
+    case OT_UNIT_GRADIENT:
+    case OT_UNIT_MOMENT_1:
+    case OT_UNIT_MOMENT_2:
+    case OT_UNIT_MASTER:
+      return part_name(ot_instance_shape(instance), index);
+    case OT_UNIT_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// ---- listing ----
+
+typedef struct listing {
+  const ot_instance *instance;
+  const ot_mesh *mesh;
+  int rank;
+  ot_arena *arena;
+  ot_unit_list *list;
+  int64_t capacity;
+} listing;
+
+// Which numbers a unit is.
+typedef struct identity {
+  int64_t kind, index;
+  int64_t coordinates[6];
+} identity;
+
+static void add(listing *l, const ot_unit *unit, const int64_t *coordinates, int count) {
+  identity id = {.kind = unit->kind, .index = unit->index};
+  for (int i = 0; i < count; i++) id.coordinates[i] = coordinates[i];
+  ot_unit_list *const list = l->list;
+  list->units =
+      ot_arena_grow(l->arena, list->units, list->num_units, &l->capacity, sizeof *list->units);
+  list->units[list->num_units] = *unit;
+  list->units[list->num_units++].key = XXH3_64bits(&id, sizeof id);
+}
+
+// The elements of a part within what is held of its bucket.
+static void add_part(listing *l, ot_bucket_copy copy, const ot_parameter *p, int part, int index) {
+  const ot_schedule *const schedule = ot_instance_schedule(l->instance);
+  const ot_bucket_range *const held = &schedule->buckets[p->block].copy[copy];
+  const ot_parameter_part *const slice = &p->parts[part];
+  const int64_t size = ot_dtype_bytes(ot_instance_copy_dtype(l->instance, (ot_parameter_copy)copy));
+  const int64_t start = p->offset + slice->first_row * p->cols;
+  const int64_t end = start + slice->rows * p->cols;
+  const int64_t from = start > held->first ? start : held->first;
+  const int64_t to = end < held->first + held->count ? end : held->first + held->count;
+  if (from >= to) return;
+  const ot_unit unit = {
+      .kind = (ot_unit_kind)copy,
+      .index = index,
+      .first = from - start,
+      .count = to - from,
+      .offset = held->offset + (from - held->first) * size,
+      .size = size,
+  };
+  const int64_t coordinates[] = {slice->hf_first, slice->rows, slice->hf_first_col,
+                                 p->cols,         unit.first,  unit.count};
+  add(l, &unit, coordinates, OT_COUNT(coordinates));
+}
+
+static bool is_tied_to(const ot_graph *graph, int parameter) {
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].tied_to == parameter) return true;
+  }
+  return false;
+}
+
+static void add_copies(listing *l) {
+  const ot_graph *const graph = ot_instance_shape(l->instance);
+  const ot_schedule *const schedule = ot_instance_schedule(l->instance);
+  int index = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    const ot_bucket *const bucket = &schedule->buckets[p->block];
+    // Of the bucket that a stage holds for a tied head, the rest means nothing.
+    const bool held = bucket->counted || is_tied_to(graph, i);
+    for (int part = 0; part < p->num_parts; part++, index++) {
+      for (int copy = 0; held && copy < OT_BUCKET_COPIES; copy++) {
+        add_part(l, (ot_bucket_copy)copy, p, part, index);
+      }
+    }
+  }
+}
+
+static void add_scalars(listing *l) {
+  const int64_t base = ot_schedule_region(ot_instance_schedule(l->instance), "scalars")->offset;
+  for (int i = 0; i < OT_COUNT(scalars); i++) {
+    const ot_unit unit = {.kind = OT_UNIT_SCALAR,
+                          .index = (int)scalars[i].scalar,
+                          .count = 1,
+                          .offset = base + (int64_t)scalars[i].scalar * 8,
+                          .size = 8};
+    add(l, &unit, NULL, 0);
+  }
+  for (int i = 0; i < OT_REPLICA_WORDS; i++) {
+    const ot_unit unit = {.kind = OT_UNIT_WORD, .index = i, .count = 1, .size = 8};
+    add(l, &unit, NULL, 0);
+  }
+}
+
+static int coordinate(const listing *l, ot_axis axis) {
+  return l->mesh ? ot_mesh_coordinate(l->mesh, l->rank, axis) : 0;
+}
+
+// Ranks of tp and all stages work on the same rows, those of cp on other pieces of them.
+static void add_batches(listing *l) {
+  const ot_schedule *const schedule = ot_instance_schedule(l->instance);
+  const ot_graph *const graph = ot_instance_graph(l->instance, OT_MODE_TRAIN);
+  int64_t base = -1;
+  for (int i = 0; i < schedule->num_regions; i++) {
+    const ot_region *const region = &schedule->regions[i];
+    const bool of_step = !region->persistent && region->order == (int)OT_ORDER_STEP;
+    if (of_step && ot_text_equal(region->name, "batch")) base = region->offset;
+  }
+  OT_ASSERT(base >= 0);
+  l->list->batch_stride = ot_segment_batch_bytes(graph);
+  for (int field = 0; field < OT_BATCH_LENGTHS; field++) {
+    const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)field);
+    const ot_unit unit = {.kind = OT_UNIT_BATCH,
+                          .index = field,
+                          .count = ot_type_elements(&type),
+                          .offset = base + ot_segment_batch_offset(graph, (ot_batch_field)field),
+                          .size = ot_dtype_bytes(type.dtype)};
+    const int64_t coordinates[] = {coordinate(l, OT_AXIS_DP_REPLICATE),
+                                   coordinate(l, OT_AXIS_DP_SHARD),
+                                   field == OT_BATCH_SAMPLE_IDS ? 0 : coordinate(l, OT_AXIS_CP)};
+    add(l, &unit, coordinates, OT_COUNT(coordinates));
+  }
+}
+
+static void count_parts(listing *l) {
+  const ot_graph *const whole = ot_instance_whole(l->instance);
+  ot_unit_list *const list = l->list;
+  list->num_parts = ot_instance_schedule(l->instance)->num_parts;
+  list->part_count = ot_arena_array(l->arena, list->num_parts + 1, sizeof *list->part_count);
+  int index = 0;
+  for (int i = 0; i < whole->num_parameters; i++) {
+    const ot_parameter *const p = &whole->parameters[i];
+    for (int k = 0; k < p->num_parts; k++) list->part_count[index++] = p->parts[k].rows * p->cols;
+  }
+  OT_ASSERT(index == list->num_parts);
+}
+
+void ot_units_list(const ot_instance *instance, const ot_mesh *mesh, int rank, ot_arena *arena,
+                   ot_unit_list *list) {
+  listing l = {.instance = instance, .mesh = mesh, .rank = rank, .arena = arena, .list = list};
+  *list = (ot_unit_list){0};
+  count_parts(&l);
+  add_copies(&l);
+  add_scalars(&l);
+  add_batches(&l);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank holds, as a list of units, each with a key that says which numbers of the whole model
+// or run it is: two ranks that have a unit of the same key must hold the same bits. Keys come from
+// coordinates in the HF tensors alone, not from the groups that the engine sums and gathers over,
+// so a wrong group is found like any other fault. Private to the audit of replicas.
+#pragma once
+
+#include "audit/replicas.h"
+
+// The first kinds are those of ot_bucket_copy.
+typedef enum ot_unit_kind {
+  OT_UNIT_WEIGHT = OT_BUCKET_WEIGHT,
+  OT_UNIT_GRADIENT = OT_BUCKET_GRADIENT,
+  OT_UNIT_MOMENT_1 = OT_BUCKET_MOMENT_1,
+  OT_UNIT_MOMENT_2 = OT_BUCKET_MOMENT_2,
+  OT_UNIT_MASTER = OT_BUCKET_MASTER,
+  OT_UNIT_SCALAR = OT_BUCKET_COPIES,  // index = ot_step_scalar
+  OT_UNIT_BATCH,                      // index = ot_batch_field, of all micro-batches of the step
+  OT_UNIT_WORD,                       // index = ot_replica_word
+  OT_UNIT_KINDS,
+} ot_unit_kind;
+
+typedef struct ot_unit {
+  uint64_t key;
+  ot_unit_kind kind;
+  int index;             // copies: of the part among the parts of all parameters
+  int64_t first, count;  // copies: elements of the part, in its order on the ranks that hold it
+  int64_t offset;        // bytes of the arena; batch: of the field in the first micro-batch
+  int64_t size;          // bytes of an element
+} ot_unit;
+
+typedef struct ot_unit_list {
+  int num_units;
+  ot_unit *units;       // [num_units]
+  int64_t *part_count;  // [num_parts] elements of each part in the whole model
+  int num_parts;
+  int64_t batch_stride;  // bytes from a micro-batch to the next
+} ot_unit_list;
+
+// Lists what the rank at `rank` of `mesh` holds; lives in `arena`.
+void ot_units_list(const ot_instance *instance, const ot_mesh *mesh, int rank, ot_arena *arena,
+                   ot_unit_list *list);
+
+// False for what has no meaning before the first step.
+bool ot_unit_kind_is_state(ot_unit_kind kind);
+
+// "weights", "gradients", "first moments", ...
+const char *ot_unit_kind_name(ot_unit_kind kind);
+
+// HF name of a part, name of a scalar, field or word.
+const char *ot_unit_name(const ot_instance *instance, ot_unit_kind kind, int index);

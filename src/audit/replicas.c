@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds what, and whether it is the same. At creation the ranks tell each other the keys of all
+// their units, once. A comparison hashes the units that have replicas, folds the hashes of units
+// with the same holders into one word, and gathers these; only where words differ are the hashes of
+// all units exchanged (replica_findings.c).
+#include "audit/replicas.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "audit/replica_state.h"
+#include "base/sort.h"
+
+// ---- what ranks tell each other ----
+
+ot_status ot_replicas_gather(ot_replicas *r, const int64_t *mine, int64_t *all, int64_t count) {
+  if (r->ranks == 1) {
+    memcpy(all, mine, (size_t)count * sizeof *all);
+    return OT_OK;
+  }
+  const ot_comm_call call = {.kind = OT_COMM_ALL_GATHER,
+                             .group = OT_GROUP_WORLD,
+                             .send = mine,
+                             .receive = all,
+                             .count = count,
+                             .dtype = OT_I64,
+                             .sum = OT_I64,
+                             .name = "the audit of replicas"};
+  return ot_comm_run(r->comm, &call);
+}
+
+static ot_status gather_largest(ot_replicas *r, int64_t mine, int *largest) {
+  int64_t *const all = ot_arena_array(&r->arena, r->ranks, sizeof *all);
+  OT_TRY(ot_replicas_gather(r, &mine, all, 1));
+  *largest = 0;
+  for (int i = 0; i < r->ranks; i++) {
+    if (all[i] > *largest) *largest = (int)all[i];
+  }
+  return OT_OK;
+}
+
+// ---- who holds what ----
+
+static int compare_held(const void *a, const void *b, const void *context) {
+  (void)context;
+  const ot_held_unit *const x = a, *const y = b;
+  if (x->key != y->key) return x->key < y->key ? -1 : 1;
+  return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static ot_status gather_headers(ot_replicas *r) {
+  OT_TRY(gather_largest(r, r->list.num_units, &r->most_units));
+  const int64_t words = (int64_t)r->most_units * OT_HEADER_WORDS;
+  ot_unit_header *const mine = ot_arena_array(&r->arena, r->most_units, sizeof *mine);
+  r->headers = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->headers);
+  for (int i = 0; i < r->list.num_units; i++) {
+    const ot_unit *const unit = &r->list.units[i];
+    mine[i] = (ot_unit_header){.key = unit->key,
+                               .kind_index = ((int64_t)unit->kind << 32) + unit->index,
+                               .first = unit->first,
+                               .count = unit->count};
+  }
+  OT_TRY(ot_replicas_gather(r, (const int64_t *)mine, (int64_t *)r->headers, words));
+  r->held = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->held);
+  for (int rank = 0; rank < r->ranks; rank++) {
+    const ot_unit_header *const theirs = r->headers + (int64_t)rank * r->most_units;
+    for (int i = 0; i < r->most_units && theirs[i].count > 0; i++) {
+      r->held[r->num_held++] = (ot_held_unit){theirs[i].key, rank, i};
+    }
+  }
+  ot_sort(r->held, r->num_held, sizeof *r->held, (ot_ordering){compare_held, NULL}, &r->arena);
+  return OT_OK;
+}
+
+// Every element of every tensor is in exactly one key, or its copy is not kept at all: otherwise
+// replicas could go uncompared.
+static ot_status check_keys(const ot_replicas *r, ot_arena *arena) {
+  const int parts = r->list.num_parts;
+  int64_t *const counts = ot_arena_array(arena, (int64_t)parts * OT_BUCKET_COPIES, sizeof *counts);
+  for (int64_t i = 0; i < r->num_held; i++) {
+    if (i > 0 && r->held[i].key == r->held[i - 1].key) continue;
+    const ot_unit_header *const header =
+        &r->headers[(int64_t)r->held[i].rank * r->most_units + r->held[i].unit];
+    const int kind = (int)(header->kind_index >> 32);
+    const int index = (int)(header->kind_index & 0xffffffff);
+    if (kind < OT_BUCKET_COPIES) counts[kind * parts + index] += header->count;
+  }
+  for (int i = 0; i < parts * OT_BUCKET_COPIES; i++) {
+    const ot_unit_kind kind = (ot_unit_kind)(i / parts);
+    const int64_t count = r->list.part_count[i % parts];
+    OT_CHECK(counts[i] == 0 || counts[i] == count, OT_BUG,
+             "audit: ranks hold %lld elements of the %s of %s, which has %lld",
+             (long long)counts[i], ot_unit_kind_name(kind),
+             ot_unit_name(r->instance, kind, i % parts), (long long)count);
+  }
+  return OT_OK;
+}
+
+// The ranks that hold `key`: entries [*first, return value) of r->held.
+static int64_t find_holders(const ot_replicas *r, uint64_t key, int64_t *first) {
+  int64_t low = 0, high = r->num_held;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (r->held[middle].key < key) low = middle + 1;
+    if (r->held[middle].key >= key) high = middle;
+  }
+  *first = low;
+  while (low < r->num_held && r->held[low].key == key) low++;
+  return low;
+}
+
+static int compare_units(const void *a, const void *b, const void *context) {
+  const ot_unit *const units = context;
+  const uint64_t x = units[*(const int *)a].key, y = units[*(const int *)b].key;
+  return (x > y) - (x < y);
+}
+
+static uint64_t id_of_ranks(const ot_held_unit *held, int64_t count) {
+  uint64_t id = XXH3_64bits(&count, sizeof count);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t pair[] = {(int64_t)id, held[i].rank};
+    id = XXH3_64bits(pair, sizeof pair);
+  }
+  return id;
+}
+
+static void add_to_set(ot_replicas *r, uint64_t id, int unit) {
+  int i = 0;
+  while (i < r->num_sets && r->sets[i].id != id) i++;
+  if (i == r->num_sets) {
+    r->sets[r->num_sets++] = (ot_replica_set){
+        .id = id, .units = ot_arena_array(&r->arena, r->list.num_units, sizeof(int))};
+  }
+  r->sets[i].units[r->sets[i].num_units++] = unit;
+}
+
+static void find_sets(ot_replicas *r) {
+  const int n = r->list.num_units;
+  int *const order = ot_arena_array(&r->arena, n + 1, sizeof *order);
+  r->replicated = ot_arena_array(&r->arena, n + 1, sizeof *r->replicated);
+  r->sets = ot_arena_array(&r->arena, n + 1, sizeof *r->sets);
+  for (int i = 0; i < n; i++) order[i] = i;
+  ot_sort(order, n, sizeof *order, (ot_ordering){compare_units, r->list.units}, &r->arena);
+  for (int i = 0; i < n; i++) {
+    int64_t first;
+    const int64_t end = find_holders(r, r->list.units[order[i]].key, &first);
+    r->replicated[order[i]] = end - first > 1;
+    if (end - first > 1) add_to_set(r, id_of_ranks(r->held + first, end - first), order[i]);
+  }
+}
+
+// ---- hashes ----
+
+static bool is_copy(const ot_unit *unit) { return unit->kind < OT_UNIT_SCALAR; }
+
+static void cut_chunks(ot_replicas *r) {
+  const int n = r->list.num_units;
+  r->first_chunk = ot_arena_array(&r->arena, n + 1, sizeof *r->first_chunk);
+  int64_t capacity = 0;
+  for (int i = 0; i < n; i++) {
+    const ot_unit *const unit = &r->list.units[i];
+    const int64_t bytes = unit->count * unit->size;
+    r->first_chunk[i] = (int)r->num_chunks;
+    for (int64_t at = 0; is_copy(unit) && r->replicated[i] && at < bytes; at += OT_CHUNK_BYTES) {
+      const int64_t left = bytes - at;
+      r->chunks = ot_arena_grow(&r->arena, r->chunks, r->num_chunks, &capacity, sizeof *r->chunks);
+      r->chunks[r->num_chunks++] = (ot_unit_chunk){
+          unit->offset + at, left < OT_CHUNK_BYTES ? left : (int64_t)OT_CHUNK_BYTES};
+    }
+  }
+  r->first_chunk[n] = (int)r->num_chunks;
+  r->chunk_hashes = ot_arena_array(&r->arena, r->num_chunks + 1, sizeof *r->chunk_hashes);
+}
+
+static ot_status count_bytes(ot_replicas *r) {
+  int64_t mine[2] = {0, 0};
+  for (int i = 0; i < r->list.num_units; i++) {
+    const ot_unit *const unit = &r->list.units[i];
+    if (is_copy(unit)) mine[r->replicated[i] ? 0 : 1] += unit->count * unit->size;
+  }
+  int64_t *const all = ot_arena_array(&r->arena, 2 * (int64_t)r->ranks, sizeof *all);
+  OT_TRY(ot_replicas_gather(r, mine, all, 2));
+  for (int i = 0; i < r->ranks; i++) {
+    r->figures.compared_bytes += all[2 * i];
+    r->figures.single_bytes += all[2 * i + 1];
+  }
+  return OT_OK;
+}
+
+// Of at most OT_CHUNK_BYTES; `staging` has as many.
+static uint64_t hash_chunk(ot_replicas *r, int64_t offset, int64_t bytes, unsigned char *staging) {
+  ot_executor_read(ot_instance_executor(r->instance), offset, staging, bytes);
+  return XXH3_64bits(staging, (size_t)bytes);
+}
+
+static int threads_of(const ot_replicas *r) { return ot_instance_schedule(r->instance)->threads; }
+
+static void hash_chunks(ot_replicas *r) {
+  const int threads = threads_of(r);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int t = 0; t < threads; t++) {
+    unsigned char *const staging = r->staging + (int64_t)t * OT_CHUNK_BYTES;
+    const int64_t end = r->num_chunks * (t + 1) / threads;
+    for (int64_t i = r->num_chunks * t / threads; i < end; i++) {
+      r->chunk_hashes[i] = hash_chunk(r, r->chunks[i].offset, r->chunks[i].bytes, staging);
+    }
+  }
+}
+
+uint64_t ot_replicas_hash_range(ot_replicas *r, int64_t offset, int64_t bytes) {
+  uint64_t hash = 0;
+  for (int64_t at = 0; at < bytes; at += OT_CHUNK_BYTES) {
+    const int64_t n = bytes - at < OT_CHUNK_BYTES ? bytes - at : OT_CHUNK_BYTES;
+    const uint64_t pair[] = {hash, hash_chunk(r, offset + at, n, r->staging)};
+    hash = XXH3_64bits(pair, sizeof pair);
+  }
+  return hash;
+}
+
+// Of a batch field over all micro-batches of the step.
+static uint64_t hash_batch(ot_replicas *r, const ot_unit *unit, int micro_batches) {
+  uint64_t hash = 0;
+  for (int m = 0; m < micro_batches; m++) {
+    const int64_t offset = unit->offset + m * r->list.batch_stride;
+    const uint64_t pair[] = {hash, ot_replicas_hash_range(r, offset, unit->count * unit->size)};
+    hash = XXH3_64bits(pair, sizeof pair);
+  }
+  return hash;
+}
+
+static uint64_t hash_unit(ot_replicas *r, int i, const ot_replica_moment *moment) {
+  const ot_unit *const unit = &r->list.units[i];
+  if (moment->micro_batches == 0 && !ot_unit_kind_is_state(unit->kind)) return 0;
+  if (unit->kind == OT_UNIT_WORD) return (uint64_t)moment->words[unit->index];
+  if (unit->kind == OT_UNIT_SCALAR) {
+    double value;
+    ot_executor_read(ot_instance_executor(r->instance), unit->offset, &value, sizeof value);
+    return XXH3_64bits(&value, sizeof value);
+  }
+  if (unit->kind == OT_UNIT_BATCH) return hash_batch(r, unit, moment->micro_batches);
+  const int first = r->first_chunk[i], count = r->first_chunk[i + 1] - first;
+  return XXH3_64bits(r->chunk_hashes + first, (size_t)count * sizeof *r->chunk_hashes);
+}
+
+// ---- create ----
+
+static ot_status create(ot_replicas *r) {
+  r->arena = ot_heap_arena_create(&r->heap);
+  ot_units_list(r->instance, r->mesh, r->rank, &r->arena, &r->list);
+  OT_TRY(gather_headers(r));
+  OT_TRY(check_keys(r, &r->arena));
+  find_sets(r);
+  cut_chunks(r);
+  OT_TRY(count_bytes(r));
+  OT_TRY(gather_largest(r, r->num_sets, &r->most_sets));
+  const int64_t words = 2 * (int64_t)r->most_sets + 1;
+  r->staging = ot_arena_take(&r->arena, (int64_t)threads_of(r) * OT_CHUNK_BYTES);
+  r->values = ot_arena_array(&r->arena, r->most_units + 1, sizeof *r->values);
+  r->all_values = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->values);
+  r->words = ot_arena_array(&r->arena, words * (r->ranks + 1), sizeof *r->words);
+  return OT_OK;
+}
+
+ot_status ot_replicas_create(ot_instance *instance, const ot_mesh *mesh, ot_comm *comm,
+                             ot_replicas **out) {
+  ot_replicas *r = calloc(1, sizeof *r);
+  OT_CHECK(r, OT_ENVIRONMENT, "out of memory for an audit");
+  r->instance = instance;
+  r->mesh = mesh;
+  r->comm = comm;
+  r->ranks = mesh && comm ? ot_comm_size(comm) : 1;
+  r->rank = r->ranks > 1 ? ot_comm_rank(comm) : 0;
+  const ot_status status = create(r);
+  if (status != OT_OK) ot_replicas_destroy(&r);
+  *out = r;
+  return status;
+}
+
+void ot_replicas_destroy(ot_replicas **replicas) {
+  if (!replicas || !*replicas) return;
+  ot_heap_release(&(*replicas)->heap);
+  free(*replicas);
+  *replicas = NULL;
+}
+
+ot_replica_figures ot_replicas_figures(const ot_replicas *replicas) { return replicas->figures; }
+
+// ---- compare ----
+
+static uint64_t fold_set(const ot_replicas *r, const ot_replica_set *set) {
+  uint64_t folded = 0;
+  for (int i = 0; i < set->num_units; i++) {
+    const uint64_t pair[] = {folded, (uint64_t)r->values[set->units[i]]};
+    folded = XXH3_64bits(pair, sizeof pair);
+  }
+  return folded;
+}
+
+static int64_t samples_of(const ot_replicas *r) {
+  for (int i = 0; i < r->list.num_units; i++) {
+    const ot_unit *const unit = &r->list.units[i];
+    if (unit->kind == OT_UNIT_BATCH && unit->index == OT_BATCH_SAMPLE_IDS) return r->values[i];
+  }
+  return 0;
+}
+
+typedef struct set_word {
+  int64_t id, folded;
+} set_word;
+
+static int compare_words(const void *a, const void *b, const void *context) {
+  (void)context;
+  const set_word *const x = a, *const y = b;
+  return (x->id > y->id) - (x->id < y->id);
+}
+
+// True when two ranks have different words for a set that both are in.
+static bool words_differ(const ot_replicas *r, const int64_t *all, ot_arena *arena) {
+  const int64_t stride = 2 * (int64_t)r->most_sets + 1;
+  set_word *const words = ot_arena_array(arena, (int64_t)r->ranks * r->most_sets, sizeof *words);
+  int64_t count = 0;
+  for (int rank = 0; rank < r->ranks; rank++) {
+    const int64_t *const theirs = all + rank * stride;
+    for (int i = 0; i < r->most_sets && theirs[2 * i] != 0; i++) {
+      words[count++] = (set_word){theirs[2 * i], theirs[2 * i + 1]};
+    }
+  }
+  ot_sort(words, count, sizeof *words, (ot_ordering){compare_words, NULL}, arena);
+  for (int64_t i = 1; i < count; i++) {
+    if (words[i].id == words[i - 1].id && words[i].folded != words[i - 1].folded) return true;
+  }
+  return false;
+}
+
+static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_arena *arena,
+                         ot_audit_report *report) {
+  hash_chunks(r);
+  for (int i = 0; i < r->list.num_units; i++) {
+    r->values[i] = (int64_t)hash_unit(r, i, moment);
+  }
+  const int64_t stride = 2 * (int64_t)r->most_sets + 1;
+  int64_t *const all = r->words + stride;
+  memset(r->words, 0, (size_t)stride * sizeof *r->words);
+  for (int i = 0; i < r->num_sets; i++) {
+    r->words[2 * i] = (int64_t)r->sets[i].id;
+    r->words[2 * i + 1] = (int64_t)fold_set(r, &r->sets[i]);
+  }
+  r->words[stride - 1] = samples_of(r);
+  OT_TRY(ot_replicas_gather(r, r->words, all, stride));
+  if (words_differ(r, all, arena)) {
+    OT_TRY(ot_replicas_gather(r, r->values, r->all_values, r->most_units));
+    OT_TRY(ot_replicas_find(r, moment, arena, report));
+  }
+  if (moment->micro_batches == 0) return OT_OK;
+  int64_t *const samples = ot_arena_array(arena, r->ranks, sizeof *samples);
+  for (int i = 0; i < r->ranks; i++) samples[i] = all[(i + 1) * stride - 1];
+  ot_replicas_find_shared(r, moment, samples, arena, report);
+  return OT_OK;
+}
+
+ot_status ot_replicas_compare(ot_replicas *replicas, const ot_replica_moment *moment,
+                              ot_arena *arena, ot_audit_report *report) {
+  const double start_s = ot_device_now_s();
+  OT_TRY(compare(replicas, moment, arena, report));
+  replicas->figures.seconds = ot_device_now_s() - start_s;
+  return OT_OK;
+}

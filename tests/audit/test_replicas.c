@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=1..8 as threads. Clean runs on many meshes give no finding; one value changed on one
+// rank, in every class of what is replicated, is named with its tensor, axes and rank.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "audit/replicas.h"
+#include "base/text.h"
+#include "support/audit_case.h"
+
+// What is changed, and what came of it.
+typedef struct attempt {
+  // Damages something of the victim after two steps.
+  void (*damage)(audit_rank *rank, const struct attempt *attempt);
+  int victim;        // rank
+  const char *name;  // parameter
+  ot_bucket_copy copy;
+  int64_t element;  // of what the victim holds of it
+  ot_step_scalar scalar;
+  ot_batch_field field;
+  ot_replica_word word;
+  ot_heap heap;
+  ot_arena arena;  // of rank 0's report
+  ot_audit_report report;
+  ot_replica_figures figures;
+} attempt;
+
+static ot_replica_moment moment_of(const audit_rank *rank, int micro_batches) {
+  const ot_position position = ot_trainer_position(rank->trainer);
+  return (ot_replica_moment){.micro_batches = micro_batches,
+                             .words = {[OT_WORD_SEED] = rank->run->seed,
+                                       [OT_WORD_STEP] = position.step,
+                                       [OT_WORD_NEXT_SAMPLE] = position.next_sample,
+                                       [OT_WORD_TOKENS] = position.tokens}};
+}
+
+static int micro_batches_of(const audit_rank *rank) {
+  return (int)(rank->request->batch / rank->request->micro_batch / ot_team_data_degree(rank->team));
+}
+
+static ot_status look(audit_rank *rank, ot_replicas *replicas, int micro_batches, ot_arena *arena,
+                      ot_audit_report *report) {
+  const attempt *const a = rank->context;
+  ot_replica_moment moment = moment_of(rank, micro_batches);
+  const bool off = micro_batches > 0 && !a->damage && a->word > 0 && rank->rank == a->victim;
+  if (off) moment.words[a->word]++;
+  return ot_replicas_compare(replicas, &moment, arena, report);
+}
+
+static ot_status audit(audit_rank *rank, ot_replicas *replicas) {
+  attempt *const a = rank->context;
+  ot_heap heap = {0};
+  ot_arena own = ot_heap_arena_create(&heap);
+  ot_arena *const arena = rank->rank == 0 ? &a->arena : &own;
+  ot_audit_report report = {.audit = "ranks"};
+  ot_step_report step;
+  OT_TRY(look(rank, replicas, 0, arena, &report));
+  OT_TRY(audit_step(rank, &step));
+  OT_TRY(audit_step(rank, &step));
+  if (a->damage && rank->rank == a->victim) a->damage(rank, a);
+  OT_TRY(look(rank, replicas, micro_batches_of(rank), arena, &report));
+  if (rank->rank == 0) a->report = report;
+  if (rank->rank == 0) a->figures = ot_replicas_figures(replicas);
+  ot_heap_release(&heap);
+  return OT_OK;
+}
+
+static ot_status audit_body_of(audit_rank *rank) {
+  ot_replicas *replicas = NULL;
+  OT_TRY(ot_replicas_create(ot_trainer_instance(rank->trainer), ot_team_mesh(rank->team),
+                            rank->comm, &replicas));
+  const ot_status status = audit(rank, replicas);
+  ot_replicas_destroy(&replicas);
+  return status;
+}
+
+static void try(const audit_request *request, attempt *a) {
+  a->heap = (ot_heap){0};
+  a->arena = ot_heap_arena_create(&a->heap);
+  const ot_status status = audit_run(request, audit_body_of, a);
+  if (status != OT_OK) fail_msg("%s: %s", audit_describe(request), ot_fail_message());
+}
+
+// ---- clean runs ----
+
+static void clean_runs_have_no_findings(void **state) {
+  (void)state;
+  const ot_model gqa = audit_model(2, false), mqa = audit_model(1, true);
+  ot_model gpt2 = tiny_gpt2();
+  gpt2.vocab_size = gqa.vocab_size;
+  const audit_request cases[] = {
+      {.model = gqa, .dp_shard = 2, .zero = 1},
+      {.model = gqa, .dp_replicate = 2, .zero = 0},
+      {.model = gqa, .dp_shard = 2, .zero = 3, .accumulate = OT_ACCUMULATE_SHARDED},
+      {.model = gpt2, .dp_replicate = 2, .dp_shard = 2, .zero = 2},
+      {.model = gqa, .tp = 2},
+      {.model = mqa, .tp = 4},
+      {.model = mqa, .tp = 2, .dp_shard = 2, .zero = 3},
+      {.model = gqa, .cp = 2},
+      {.model = mqa, .pp = 2},
+      {.model = gpt2, .pp = 2, .dp_shard = 2, .zero = 1},
+      {.model = mqa, .pp = 2, .tp = 2, .dp_shard = 2, .zero = 2},
+      {.model = mqa, .cp = 2, .tp = 2, .dp_replicate = 2, .zero = 1},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    audit_request request = cases[i];
+    request.batch = 8;
+    request.micro_batch = 1;
+    attempt a = {0};
+    try(&request, &a);
+    if (a.report.num_findings > 0) {
+      fail_msg("%s: %s", audit_describe(&request), ot_audit_report_print(&a.report, &a.arena));
+    }
+    const bool pieces_alone = request.zero == 3 && request.tp < 2;
+    assert_int_equal(a.figures.compared_bytes > 0, !pieces_alone);
+    ot_heap_release(&a.heap);
+  }
+}
+
+// ---- damage ----
+
+static void flip(ot_executor *executor, int64_t offset, int64_t size) {
+  unsigned char bytes[8];
+  ot_executor_read(executor, offset, bytes, size);
+  bytes[0] ^= 1;  // the last bit of the number
+  ot_executor_write(executor, offset, bytes, size);
+}
+
+static void damage_copy(audit_rank *rank, const attempt *a) {
+  ot_instance *const instance = ot_trainer_instance(rank->trainer);
+  const ot_parameter *const p = ot_graph_parameter(ot_instance_shape(instance), a->name);
+  assert_non_null(p);
+  const ot_bucket_range held = ot_instance_held(instance, p->block, (ot_parameter_copy)a->copy);
+  const int64_t size = ot_dtype_bytes(ot_instance_copy_dtype(instance, (ot_parameter_copy)a->copy));
+  const int64_t first = p->offset > held.first ? p->offset : held.first;
+  assert_true(first + a->element < held.first + held.count);
+  flip(ot_instance_executor(instance), held.offset + (first + a->element - held.first) * size,
+       size);
+}
+
+static void damage_scalar(audit_rank *rank, const attempt *a) {
+  ot_executor *const executor = ot_instance_executor(ot_trainer_instance(rank->trainer));
+  ot_executor_set_scalar(executor, a->scalar, 1.5 * ot_executor_scalar(executor, a->scalar));
+}
+
+// The last micro-batch is given other rows, or the sample numbers of rank 0.
+static void damage_batch(audit_rank *rank, const attempt *a) {
+  int64_t data[64];
+  for (int i = 0; i < 64; i++) data[i] = a->field == OT_BATCH_SAMPLE_IDS ? 777 : 3;
+  ot_instance_load_batch(ot_trainer_instance(rank->trainer), OT_MODE_TRAIN,
+                         micro_batches_of(rank) - 1, a->field, data);
+}
+
+static void copy_samples(audit_rank *rank, const attempt *a) {
+  const int64_t first = ot_trainer_position(rank->trainer).next_sample - rank->request->batch;
+  const int dp = ot_team_data_degree(rank->team);
+  (void)a;
+  for (int m = 0; m < micro_batches_of(rank); m++) {
+    const int64_t sample = first + (int64_t)m * dp;
+    ot_instance_load_batch(ot_trainer_instance(rank->trainer), OT_MODE_TRAIN, m,
+                           OT_BATCH_SAMPLE_IDS, &sample);
+  }
+}
+
+typedef struct expectation {
+  const char *what, *where, *evidence;
+} expectation;
+
+static void expect(audit_request request, attempt a, const expectation *expected) {
+  request.batch = 8;
+  request.micro_batch = 1;
+  try(&request, &a);
+  const ot_finding *const found = a.report.findings;
+  const bool named = a.report.num_findings == 1 && ot_text_equal(found->what, expected->what) &&
+                     ot_text_equal(found->where, expected->where) &&
+                     ot_text_find(found->evidence, expected->evidence) != NULL;
+  if (!named) {
+    fail_msg("%s: expected %s, %s, %s; found %s", audit_describe(&request), expected->what,
+             expected->where, expected->evidence, ot_audit_report_print(&a.report, &a.arena));
+  }
+  ot_heap_release(&a.heap);
+}
+
+// Models: llama with two key-value heads or one, the latter with a tied embedding.
+enum { GQA, MQA };
+
+typedef struct damage_case {
+  int model;
+  audit_request request;
+  attempt attempt;
+  expectation expected;
+} damage_case;
+
+static void check_cases(const damage_case *cases, int count) {
+  for (int i = 0; i < count; i++) {
+    audit_request request = cases[i].request;
+    request.model = cases[i].model == GQA ? audit_model(2, false) : audit_model(1, true);
+    expect(request, cases[i].attempt, &cases[i].expected);
+  }
+}
+
+static void names_copies_over_data_and_context_parallelism(void **state) {
+  (void)state;
+  const char *const down = "layers.1.mlp.down.weight";
+  const damage_case cases[] = {
+      {GQA,
+       {.dp_shard = 4, .zero = 1},
+       {.damage = damage_copy, .victim = 2, .name = down, .element = 100},
+       {"weights_differ", "weights of model.layers.1.mlp.down_proj.weight",
+        "after step 2, over dp_shard: rank 2 against ranks 0 1 3, first at element 100: "}},
+      {GQA,
+       {.dp_replicate = 2, .dp_shard = 2, .zero = 3},
+       {.damage = damage_copy, .victim = 3, .name = down},
+       {"weights_differ", "weights of model.layers.1.mlp.down_proj.weight",
+        "over dp_replicate: rank 3 against rank 1 (no majority"}},
+      {GQA,
+       {.dp_replicate = 4},
+       {.damage = damage_copy, .victim = 1, .name = down, .copy = OT_BUCKET_MOMENT_2},
+       {"moments_differ", "second moments of model.layers.1.mlp.down_proj.weight",
+        "over dp_replicate: rank 1 against ranks 0 2 3"}},
+      {GQA,
+       {.dp_replicate = 4, .bf16 = true},
+       {.damage = damage_copy, .victim = 0, .name = down, .copy = OT_BUCKET_MASTER},
+       {"master_differs", "master weights of model.layers.1.mlp.down_proj.weight",
+        "rank 0 against ranks 1 2 3"}},
+      {GQA,
+       {.cp = 2, .dp_shard = 2, .zero = 1},
+       {.damage = damage_copy, .victim = 1, .name = down, .copy = OT_BUCKET_WEIGHT, .element = 5},
+       {"weights_differ", "weights of model.layers.1.mlp.down_proj.weight",
+        "over dp_shard and cp: rank 1 against ranks 0 2 3, first at element 5: "}},
+      {GQA,
+       {.cp = 2},
+       {.damage = damage_copy, .victim = 1, .name = down, .copy = OT_BUCKET_MOMENT_1},
+       {"moments_differ", "first moments of model.layers.1.mlp.down_proj.weight",
+        "over cp: rank 1 against rank 0"}},
+  };
+  check_cases(cases, OT_COUNT(cases));
+}
+
+static void names_copies_over_tensor_parallelism(void **state) {
+  (void)state;
+  const char *const norm = "layers.1.attention_norm.weight";
+  const char *const qkv = "layers.0.attention.qkv.weight";
+  const damage_case cases[] = {
+      {MQA,
+       {.tp = 4},
+       {.damage = damage_copy, .victim = 3, .name = norm, .element = 31},
+       {"weights_differ", "weights of model.layers.1.input_layernorm.weight",
+        "over tp: rank 3 against ranks 0 1 2, first at element 31: "}},
+      {GQA,
+       {.tp = 2, .dp_shard = 2, .zero = 1},
+       {.damage = damage_copy, .victim = 1, .name = norm, .copy = OT_BUCKET_GRADIENT},
+       {"gradients_differ", "gradients of model.layers.1.input_layernorm.weight",
+        "over tp: rank 1 against rank 0"}},
+      // One query head, then the key head that all ranks share.
+      {MQA,
+       {.tp = 4},
+       {.damage = damage_copy, .victim = 2, .name = qkv, .element = 8 * 32 + 7},
+       {"weights_differ", "weights of model.layers.0.self_attn.k_proj.weight",
+        "over tp: rank 2 against ranks 0 1 3, first at element 7: "}},
+      {GQA,
+       {.tp = 4},
+       {.damage = damage_copy, .victim = 3, .name = qkv, .element = 16 * 32},
+       {"weights_differ", "weights of model.layers.0.self_attn.v_proj.weight",
+        "over tp: rank 3 against rank 2 (no majority"}},
+  };
+  check_cases(cases, OT_COUNT(cases));
+}
+
+static void names_the_tied_embedding_over_stages(void **state) {
+  (void)state;
+  const damage_case cases[] = {
+      {MQA,
+       {.pp = 2},
+       {.damage = damage_copy, .victim = 1, .name = "embedding.tokens.weight", .element = 17},
+       {"weights_differ", "weights of model.embed_tokens.weight",
+        "over pp: rank 1 against rank 0 (no majority says which is right), first at element 17"}},
+      {MQA,
+       {.pp = 2, .dp_shard = 2, .zero = 1},
+       {.damage = damage_copy,
+        .victim = 2,
+        .name = "embedding.tokens.weight",
+        .copy = OT_BUCKET_MOMENT_1},
+       {"moments_differ", "first moments of model.embed_tokens.weight",
+        "over pp: rank 2 against rank 0"}},
+  };
+  check_cases(cases, OT_COUNT(cases));
+}
+
+static void names_what_controls_a_step(void **state) {
+  (void)state;
+  const damage_case cases[] = {
+      {GQA,
+       {.pp = 2, .dp_shard = 2, .zero = 1},
+       {.damage = damage_scalar, .victim = 3, .scalar = OT_SCALAR_LEARNING_RATE},
+       {"scalar_differs", "learning rate",
+        "over dp_shard and pp: rank 3 against ranks 0 1 2: 0.0015 on rank 3, 0.001 on rank 0"}},
+      {GQA,
+       {.tp = 2},
+       {.damage = damage_scalar, .victim = 1, .scalar = OT_SCALAR_CLIP_FACTOR},
+       {"scalar_differs", "clip factor", "over tp: rank 1 against rank 0"}},
+      {GQA,
+       {.dp_shard = 4},
+       {.victim = 2, .word = OT_WORD_NEXT_SAMPLE},
+       {"counter_differs", "next sample",
+        "rank 2 against ranks 0 1 3: 17 on rank 2, 16 on rank 0"}},
+  };
+  check_cases(cases, OT_COUNT(cases));
+}
+
+static void names_batches_that_are_not_what_they_should_be(void **state) {
+  (void)state;
+  const damage_case cases[] = {
+      {GQA,
+       {.tp = 2},
+       {.damage = damage_batch, .victim = 1, .field = OT_BATCH_TOKENS},
+       {"batch_differs", "tokens", "over tp: rank 1 against rank 0"}},
+      {GQA,
+       {.pp = 2, .dp_shard = 2},
+       {.damage = damage_batch, .victim = 2, .field = OT_BATCH_TARGETS},
+       {"batch_differs", "targets", "over pp: rank 2 against rank 0"}},
+      {GQA,
+       {.cp = 4},
+       {.damage = damage_batch, .victim = 3, .field = OT_BATCH_SAMPLE_IDS},
+       {"batch_differs", "sample numbers", "over cp: rank 3 against ranks 0 1 2"}},
+      {GQA,
+       {.dp_shard = 2, .zero = 1},
+       {.damage = copy_samples, .victim = 1},
+       {"samples_shared", "ranks 0 and 1", "trained on the same samples"}},
+  };
+  check_cases(cases, OT_COUNT(cases));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(clean_runs_have_no_findings),
+      cmocka_unit_test(names_copies_over_data_and_context_parallelism),
+      cmocka_unit_test(names_copies_over_tensor_parallelism),
+      cmocka_unit_test(names_the_tied_embedding_over_stages),
+      cmocka_unit_test(names_what_controls_a_step),
+      cmocka_unit_test(names_batches_that_are_not_what_they_should_be),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

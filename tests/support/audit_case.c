@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs for tests of audits.
+#include "support/audit_case.h"
+
+#include <stdio.h>
+
+#include "base/math.h"
+#include "base/rng.h"
+#include "support/scratch.h"
+#include "support/shards.h"
+
+typedef struct world {
+  const audit_request *request;
+  ot_run run;
+  audit_body body;
+  void *context;
+} world;
+
+ot_model audit_model(int kv_heads, bool tied) {
+  ot_model model = tiny_llama();
+  model.num_layers = 2;
+  model.vocab_size = 300;
+  model.hidden_size = 32;
+  model.num_heads = 4;
+  model.num_kv_heads = kv_heads;
+  model.attention_scale = 1 / ot_sqrt(8);
+  model.tie_word_embeddings = tied;
+  return model;
+}
+
+static int degree(int asked) { return asked > 1 ? asked : 1; }
+
+static void write_tokens(const char *directory, bool documents) {
+  static int32_t ids[AUDIT_TOKENS];
+  for (int i = 0; i < AUDIT_TOKENS; i++) {
+    const uint64_t draw = ot_rng_below(3, 1, (uint64_t)i, 280);
+    ids[i] = documents ? (int32_t)draw : (int32_t)(draw % AUDIT_DOCUMENT_END);
+    if (ids[i] > AUDIT_DOCUMENT_END) ids[i] = AUDIT_DOCUMENT_END;
+  }
+  shard_write_llmc(directory, "tokens.bin", ids, AUDIT_TOKENS, 0);
+}
+
+static ot_run settings_of(const audit_request *r, ot_data_source *source) {
+  ot_run run = tiny_run(&r->model);
+  ot_recompute *const none = run.parallel.recompute;
+  run.parallel = (ot_run_parallel){.tp = degree(r->tp),
+                                   .pp = degree(r->pp),
+                                   .vpp = 1,
+                                   .cp = degree(r->cp),
+                                   .ep = 1,
+                                   .etp = 1,
+                                   .dp_replicate = degree(r->dp_replicate),
+                                   .zero = r->zero,
+                                   .accumulate = r->accumulate,
+                                   .pipeline = OT_PIPELINE_1F1B,
+                                   .recompute = none,
+                                   .num_recompute = 1,
+                                   .layout = "",
+                                   .order_csv = "",
+                                   .prefetch = 1,
+                                   .reshard = true};
+  run.data = (ot_run_data){.train = source,
+                           .num_train = 1,
+                           .tokenizer = r->documents ? "bytes" : "",
+                           .sequence_length = 16,
+                           .document_mask = true};
+  run.batch = (ot_run_batch){.global_batch_size = r->batch, .micro_batch_size = r->micro_batch};
+  if (r->fp64) {
+    run.precision = (ot_run_precision){OT_F64, OT_F64, OT_F64, OT_F64, OT_F64, OT_F64, OT_SUM_WIDE};
+  }
+  if (r->bf16) run.precision.params = OT_BF16;
+  run.init = "random";
+  run.steps = 1000;
+  run.seed = 5;
+  run.threads = 1;
+  return run;
+}
+
+static ot_status run_rank(ot_comm *comm, void *context) {
+  world *const w = context;
+  audit_rank rank = {.request = w->request, .run = &w->run, .comm = comm, .context = w->context};
+  rank.rank = ot_comm_rank(comm);
+  rank.ranks = ot_comm_size(comm);
+  OT_TRY(ot_team_create(&w->run.parallel, comm, &rank.team));
+  ot_status status = ot_trainer_create(&w->run, NULL, rank.team, &rank.trainer);
+  if (status == OT_OK) status = w->body(&rank);
+  ot_trainer_destroy(&rank.trainer);
+  ot_team_destroy(&rank.team);
+  return status;
+}
+
+ot_status audit_run(const audit_request *request, audit_body body, void *context) {
+  char directory[SCRATCH_BYTES];
+  scratch_create(directory);
+  write_tokens(directory, request->documents);
+  ot_data_source source = {.path = scratch_path(directory, "tokens.bin"), .weight = 1};
+  world w = {
+      .request = request, .run = settings_of(request, &source), .body = body, .context = context};
+  const int ranks = degree(request->pp) * degree(request->dp_replicate) *
+                    degree(request->dp_shard) * degree(request->cp) * degree(request->tp);
+  const ot_status status = ot_comm_run_threads(ranks, run_rank, &w);
+  scratch_destroy(directory);
+  return status;
+}
+
+ot_status audit_step(audit_rank *rank, ot_step_report *report) {
+  return ot_trainer_step(rank->trainer, report);
+}
+
+const char *audit_describe(const audit_request *r) {
+  static char text[128];
+  snprintf(text, sizeof text, "pp %d dp %dx%d cp %d tp %d zero %d %s", degree(r->pp),
+           degree(r->dp_replicate), degree(r->dp_shard), degree(r->cp), degree(r->tp), r->zero,
+           r->model.tie_word_embeddings ? "tied" : "untied");
+  return text;
+}

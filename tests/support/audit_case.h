@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training run of a tiny model on ranks as threads of this process, for tests that look at it
+// between its steps. The data are random tokens in a file of the test's own.
+#pragma once
+
+#include "support/tiny_model.h"
+#include "train/trainer.h"
+
+enum { AUDIT_TOKENS = 20000, AUDIT_DOCUMENT_END = 256 };
+
+// Zero fields of degrees mean 1.
+typedef struct audit_request {
+  ot_model model;
+  int pp, dp_replicate, dp_shard, cp, tp, zero;
+  ot_accumulate accumulate;
+  int64_t batch, micro_batch;  // sequences of a step and of a micro-batch
+  bool fp64;                   // everything
+  bool bf16;                   // weights and activations, with master weights
+  bool documents;              // some tokens end documents, so that targets are masked
+} audit_request;
+
+// A model of four heads and `kv_heads`, with 300 tokens, tied or not.
+ot_model audit_model(int kv_heads, bool tied);
+
+typedef struct audit_rank {
+  const audit_request *request;
+  const ot_run *run;
+  ot_team *team;
+  ot_comm *comm;
+  ot_trainer *trainer;
+  int rank, ranks;
+  void *context;
+} audit_rank;
+
+typedef ot_status (*audit_body)(audit_rank *rank);
+
+// Calls `body` on every rank, with a trainer that has taken no step.
+ot_status audit_run(const audit_request *request, audit_body body, void *context);
+
+// Takes a step.
+ot_status audit_step(audit_rank *rank, ot_step_report *report);
+
+// "pp 2 dp 1x2 cp 1 tp 2 zero 3", in static storage.
+const char *audit_describe(const audit_request *request);
