@@ -35,23 +35,20 @@ static int64_t round_of(const ot_run *run, const ot_mesh *mesh) {
   return run->batch.micro_batch_size * replicas * shards;
 }
 
-// Adds the number of micro-batches of a step to `request` unless it is there.
-static void add_count(ot_instance_request *request, const ot_run *run, int64_t global_batch,
-                      int *counts) {
-  const int count = (int)(global_batch / round_of(run, request->mesh));
-  for (int i = 0; i < request->num_micro_batches; i++) {
-    if (counts[i] == count) return;
-  }
-  counts[request->num_micro_batches++] = count;
-}
-
+// Lists the numbers of micro-batches that steps of the run have, each once.
 static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
   int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
-  request->micro_batches = counts;
-  add_count(request, run, run->batch.global_batch_size, counts);
-  for (int64_t i = 0; i < run->batch.num_ramp; i++) {
-    add_count(request, run, run->batch.ramp[i].global_batch_size, counts);
+  int num = 0;
+  for (int64_t i = -1; i < run->batch.num_ramp; i++) {
+    const int64_t sequences =
+        i < 0 ? run->batch.global_batch_size : run->batch.ramp[i].global_batch_size;
+    const int count = (int)(sequences / round_of(run, request->mesh));
+    bool known = false;
+    for (int k = 0; k < num; k++) known = known || counts[k] == count;
+    if (!known) counts[num++] = count;
   }
+  request->micro_batches = counts;
+  request->num_micro_batches = num;
 }
 
 static ot_status read_order(const ot_run *run, ot_arena *arena, ot_instance_request *request) {

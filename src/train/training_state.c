@@ -59,12 +59,12 @@ static const char *json_text(ot_arena *arena, const ot_node *node) {
 
 static ot_manifest manifest_of(const ot_state_request *request, ot_arena *arena) {
   const ot_team *const team = request->team;
-  const int vpp = request->run->parallel.vpp;
+  const ot_mesh *const mesh = ot_team_mesh(team);
   return (ot_manifest){
       .step = request->position.step,
       .config = json_text(arena, request->settings),
       .mesh = {.pp = ot_team_degree(team, OT_AXIS_PP),
-               .vpp = vpp > 1 ? vpp : 1,
+               .vpp = mesh ? mesh->vpp : 1,
                .dp_replicate = ot_team_degree(team, OT_AXIS_DP_REPLICATE),
                .dp_shard = ot_team_degree(team, OT_AXIS_DP_SHARD),
                .cp = ot_team_degree(team, OT_AXIS_CP),
