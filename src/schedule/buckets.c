@@ -6,13 +6,19 @@
 
 enum { LINE_ELEMENTS = 32 };  // a whole cache line in every type
 
-// Rows that this rank has less than the rank of tp that has most, times the columns.
+static int64_t padded(int64_t elements, int64_t unit) {
+  return (elements + unit - 1) / unit * unit;
+}
+
+// Room that the parameter takes less here than on the rank of tp that has most rows of it. Each
+// parameter is padded, so rows that are missing may take none.
 static int64_t missing_elements(const ot_parameter *parameter, int tp) {
   if (tp <= 1 || parameter->num_parts != 1) return 0;
   const ot_parameter_part *const part = &parameter->parts[0];
   if (part->rows == part->hf_rows) return 0;
   const int64_t most = (part->hf_rows + tp - 1) / tp;
-  return (most - part->rows) * parameter->cols;
+  return padded(most * parameter->cols, LINE_ELEMENTS) -
+         padded(part->rows * parameter->cols, LINE_ELEMENTS);
 }
 
 int64_t ot_bucket_elements(const ot_graph *graph, int block, int pieces) {
@@ -23,5 +29,5 @@ int64_t ot_bucket_elements(const ot_graph *graph, int block, int pieces) {
     const ot_parameter *const parameter = &graph->parameters[b->first_parameter + i];
     if (parameter->tied_to < 0) elements += missing_elements(parameter, graph->request.split.tp);
   }
-  return (elements + unit - 1) / unit * unit;
+  return padded(elements, unit);
 }
