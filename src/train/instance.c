@@ -113,6 +113,7 @@ static ot_status find_whole(ot_instance *instance, const ot_instance_request *re
 
 static ot_status plan(ot_instance *instance, const ot_instance_request *request, ot_arena *arena) {
   OT_TRY(ot_instance_plan(request, arena, instance->graphs, &instance->schedule));
+  if (request->amend) request->amend(&instance->schedule, arena, request->amend_context);
   ot_heap scratch = {0};
   ot_arena check_arena = ot_heap_arena_create(&scratch);
   const ot_status checked = ot_schedule_check(&instance->schedule, &check_arena);

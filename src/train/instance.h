@@ -31,6 +31,9 @@ typedef struct ot_instance_request {
   int rank;             // of the mesh
   ot_comm *comm;        // world of the mesh, null: one rank. Kept
   bool serial;          // nothing runs beside anything else; same bits
+  // Tests: changes the schedule before it is checked, or null.
+  void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
+  void *amend_context;
 } ot_instance_request;
 
 // Builds and checks the schedule, takes the memory. Weights are undefined until initialised or
