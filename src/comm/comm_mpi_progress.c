@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who calls MPI and when. A thread that waits polls: at once while there are cores for everyone,
-// then giving way, then with naps that grow to 100 us; other waiting threads sleep until it tells
+// Who calls MPI and when. A thread that waits polls: without pause while there are cores for
+// everyone, then giving way, then with naps that grow to 100 us; other waiting threads sleep until it tells
 // them. While nobody waits, the engine looks after calls under way between naps.
 #include <math.h>
 #include <sched.h>
@@ -10,8 +10,8 @@
 #include "comm/comm_mpi.h"
 #include "device/device.h"
 
-static const double spin_s = 1e-3;    // polled without pause
-static const double yield_s = 50e-6;  // polled giving way to other processes, after that
+static const double spin_s = 1e-3;   // polled without pause, where there are cores for everyone
+static const double yield_s = 2e-3;  // polled giving way to other processes, after that
 static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
 
 // ---- lists linked by `next` ----

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of every collective by size, waited for at once: on ranks that are threads, or, started by
+// an MPI launcher, on its processes and then beside MPI's own call, in turns. Bandwidths as
+// nccl-tests define them: algbw = S / time, S being the larger of what a rank sends and receives;
+// busbw = algbw times the part of S that has to leave a rank. Beside them a plain copy of S bytes
+// by all ranks at once. The best of the rounds counts.
+//   bench/collectives [--ranks N] [--max BYTES] [--rounds K] [--bf16] [--json]
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+enum { COPY = OT_COMM_KINDS, KINDS };  // a plain copy stands behind the kinds of calls
+
+typedef struct {
+  int ranks;  // threads; 0: 2 and then 4
+  int64_t max_bytes;
+  int rounds;
+  ot_dtype dtype;
+  bool json;
+  int printed;  // rows
+} bench_settings;
+
+// One rank's memory and what is being measured.
+typedef struct {
+  ot_comm *comm;
+  const bench_settings *settings;
+  int kind;
+  int64_t bytes;  // S
+  ot_comm_call call;
+  char *send, *receive;
+} bench_case;
+
+// ---- MPI's own calls, for comparison ----
+
+#if OT_MPI
+#include <mpi.h>
+
+enum { HAS_OWN = 1 };
+
+// False where MPI has no such call or no such type.
+static bool run_own(const bench_case *b) {
+  const int count = (int)b->call.count;
+  const bool sums = b->kind == OT_COMM_ALL_REDUCE || b->kind == OT_COMM_REDUCE_SCATTER;
+  if (b->call.dtype != OT_F32 && sums) return false;
+  const MPI_Datatype type = b->call.dtype == OT_F32 ? MPI_FLOAT : MPI_INT16_T;
+  const int size = ot_comm_size(b->comm), rank = ot_comm_rank(b->comm);
+  switch (b->kind) {
+    case OT_COMM_ALL_GATHER:
+      return !MPI_Allgather(b->send, count, type, b->receive, count, type, MPI_COMM_WORLD);
+    case OT_COMM_REDUCE_SCATTER:
+      return !MPI_Reduce_scatter_block(b->send, b->receive, count, type, MPI_SUM, MPI_COMM_WORLD);
+    case OT_COMM_ALL_REDUCE:
+      return !MPI_Allreduce(b->send, b->receive, count, type, MPI_SUM, MPI_COMM_WORLD);
+    case OT_COMM_ALL_TO_ALL:
+      return !MPI_Alltoall(b->send, count, type, b->receive, count, type, MPI_COMM_WORLD);
+    case OT_COMM_SHIFT:
+      return !MPI_Sendrecv(b->send, count, type, (rank + 1) % size, 0, b->receive, count, type,
+                           (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    case OT_COMM_BARRIER:
+      return !MPI_Barrier(MPI_COMM_WORLD);
+    default:
+      return false;
+  }
+}
+#else
+enum { HAS_OWN = 0 };
+static bool run_own(const bench_case *b) {
+  (void)b;
+  return false;
+}
+#endif
+
+// ---- measuring ----
+
+static bool run_ours(const bench_case *b) {
+  if (b->kind != COPY) return ot_comm_run(b->comm, &b->call) == OT_OK;
+  memcpy(b->receive, b->send, (size_t)b->bytes);
+  __asm__ volatile("" : : "r"(b->receive) : "memory");
+  return true;
+}
+
+typedef bool (*runner)(const bench_case *b);
+
+// Seconds a run on this rank, or -1.
+static double time_runs(const bench_case *b, runner run) {
+  const int64_t fit = (32 << 20) / (b->bytes + 1);
+  const int runs = fit < 3 ? 3 : fit > 1000 ? 1000 : (int)fit;
+  const ot_comm_call barrier = {.kind = OT_COMM_BARRIER, .name = "begin"};
+  if (!run(b) || ot_comm_run(b->comm, &barrier) != OT_OK) return -1.0;
+  const double start = ot_device_now_s();
+  for (int i = 0; i < runs; i++) {
+    if (!run(b)) return -1.0;
+  }
+  return (ot_device_now_s() - start) / runs;
+}
+
+static double better(double best, double time) {
+  return time > 0.0 && (best < 0.0 || time < best) ? time : best;
+}
+
+static const char *const names[] = {
+    [OT_COMM_ALL_GATHER] = "all_gather",
+    [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
+    [OT_COMM_ALL_REDUCE] = "all_reduce",
+    [OT_COMM_ALL_TO_ALL] = "all_to_all",
+    [OT_COMM_SHIFT] = "shift",
+    [OT_COMM_BARRIER] = "barrier",
+    [COPY] = "copy",
+};
+
+// Part of S that leaves a rank (nccl-tests, PERFORMANCE.md).
+static double bus_factor(int kind, int size) {
+  const double others = (double)(size - 1) / (double)size;
+  return kind == OT_COMM_ALL_REDUCE              ? 2.0 * others
+         : kind == OT_COMM_SHIFT || kind == COPY ? 1.0
+         : kind == OT_COMM_BARRIER               ? 0.0
+                                                 : others;
+}
+
+static void print_row(const bench_case *b, double seconds, double own, bool processes) {
+  bench_settings *const settings = (bench_settings *)b->settings;
+  const double algbw = (double)b->bytes / seconds;
+  const int size = ot_comm_size(b->comm);
+  const double busbw = algbw * bus_factor(b->kind, size);
+  const bool first = settings->printed++ == 0;
+  if (settings->json) {
+    printf(
+        "%s\n  {\"ranks\": %d, \"backend\": \"%s\", \"kind\": \"%s\", \"dtype\": \"%s\", "
+        "\"bytes\": %lld, \"seconds\": %.4g, \"algbw\": %.5g, \"busbw\": %.5g, ",
+        first ? "{\"results\": [" : ",", size, processes ? "mpi" : "threads", names[b->kind],
+        ot_dtype_name(b->call.dtype), (long long)b->bytes, seconds, algbw, busbw);
+    printf("\"mpi_seconds\": ");
+    printf(own > 0.0 ? "%.4g}" : "null}", own);
+    return;
+  }
+  if (first) {
+    printf("%5s %-8s %-15s %10s %12s %12s %12s %12s\n", "ranks", "are", "call", "bytes", "time us",
+           "algbw GB/s", "busbw GB/s", "MPI's us");
+  }
+  printf("%5d %-8s %-15s %10lld %12.2f %12.3f %12.3f ", size, processes ? "mpi" : "threads",
+         names[b->kind], (long long)b->bytes, seconds * 1e6, algbw * 1e-9, busbw * 1e-9);
+  if (own > 0.0) printf("%12.2f", own * 1e6);
+  printf("\n");
+}
+
+static ot_status measure(bench_case *b, bool processes) {
+  const int size = ot_comm_size(b->comm);
+  const int64_t element = ot_dtype_bytes(b->settings->dtype);
+  const bool whole = b->kind == OT_COMM_ALL_REDUCE || b->kind == OT_COMM_SHIFT;
+  const int64_t count = b->bytes / element / (whole ? 1 : size);
+  if (b->kind == OT_COMM_BARRIER ? b->bytes > 8 : count == 0) return OT_OK;
+  if (b->kind == OT_COMM_BARRIER) b->bytes = 0;
+  b->call.kind = (ot_comm_kind)b->kind;
+  b->call.count = count;
+  b->call.send = b->send;
+  b->call.receive = b->receive;
+  double best = -1.0, own = -1.0;
+  for (int i = 0; i < b->settings->rounds; i++) {
+    best = better(best, time_runs(b, run_ours));
+    if (processes && HAS_OWN) own = better(own, time_runs(b, run_own));
+  }
+  if (best < 0.0) return ot_fail(OT_RANKS, "%s failed: %s", names[b->kind], ot_fail_message());
+  if (ot_comm_rank(b->comm) == 0) print_row(b, best, own, processes);
+  return OT_OK;
+}
+
+// ---- the program ----
+
+static ot_status measure_all(bench_case *b, bool processes) {
+  for (int kind = 0; kind < KINDS; kind++) {
+    if (!names[kind]) continue;
+    for (int64_t bytes = 8; bytes <= b->settings->max_bytes; bytes *= bytes == 8 ? 128 : 4) {
+      b->kind = kind;
+      b->bytes = bytes;
+      OT_TRY(measure(b, processes));
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status run_rank(ot_comm *comm, bench_settings *settings, bool processes) {
+  if (ot_comm_size(comm) < 2) return ot_fail(OT_USAGE, "collectives need two ranks");
+  // Sums of bf16 come out of a reduce_scatter as fp32.
+  const size_t bytes = (size_t)settings->max_bytes * 2 + 4096;
+  char *const memory[] = {malloc(bytes), malloc(bytes), malloc(bytes)};
+  ot_status status = ot_fail(OT_ENVIRONMENT, "out of memory");
+  if (memory[0] && memory[1] && memory[2]) {
+    for (int i = 0; i < 3; i++) memset(memory[i], 0, bytes);
+    bench_case b = {
+        .comm = comm,
+        .settings = settings,
+        .call = {.dtype = settings->dtype, .sum = OT_F32, .workspace = memory[2], .name = "bench"},
+        .send = memory[0],
+        .receive = memory[1]};
+    status = measure_all(&b, processes);
+  }
+  for (int i = 0; i < 3; i++) free(memory[i]);
+  return status;
+}
+
+static ot_status thread_main(ot_comm *comm, void *context) {
+  return run_rank(comm, context, false);
+}
+
+static ot_status process_main(ot_comm *comm, void *context) {
+  return run_rank(comm, context, true);
+}
+
+static ot_status parse(int count, char **arguments, bench_settings *settings) {
+  for (int i = 1; i < count; i++) {
+    const char *const value = i + 1 < count ? arguments[i + 1] : "";
+    if (strcmp(arguments[i], "--json") == 0) {
+      settings->json = true;
+    } else if (strcmp(arguments[i], "--bf16") == 0) {
+      settings->dtype = OT_BF16;
+    } else if (strcmp(arguments[i], "--ranks") == 0) {
+      settings->ranks = atoi(value), i++;
+    } else if (strcmp(arguments[i], "--max") == 0) {
+      settings->max_bytes = atoll(value), i++;
+    } else if (strcmp(arguments[i], "--rounds") == 0) {
+      settings->rounds = atoi(value), i++;
+    } else {
+      return ot_fail(OT_USAGE, "unknown argument '%s'", arguments[i]);
+    }
+  }
+  if (settings->ranks < 0 || settings->max_bytes < 8 || settings->rounds < 1) {
+    return ot_fail(OT_USAGE, "--ranks N >= 2, --max BYTES >= 8, --rounds K >= 1");
+  }
+  return OT_OK;
+}
+
+static ot_status run(bench_settings *settings, bool processes) {
+  if (processes) return ot_comm_run_mpi(process_main, settings);
+  if (settings->ranks > 0) return ot_comm_run_threads(settings->ranks, thread_main, settings);
+  OT_TRY(ot_comm_run_threads(2, thread_main, settings));
+  return ot_comm_run_threads(4, thread_main, settings);
+}
+
+int main(int count, char **arguments) {
+  bench_settings settings = {.max_bytes = 64 << 20, .rounds = 3, .dtype = OT_F32};
+  ot_status status = parse(count, arguments, &settings);
+  int launched = 1;
+  const bool processes = ot_comm_launched(&launched) && launched > 1;
+  if (status == OT_OK) status = run(&settings, processes);
+  if (settings.json && settings.printed > 0) printf("\n]}\n");
+  if (status != OT_OK && ot_fail_message()[0]) fprintf(stderr, "error: %s\n", ot_fail_message());
+  return status;
+}
