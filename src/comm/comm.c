@@ -95,15 +95,20 @@ int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind) {
   return size > 0 ? size : 1;
 }
 
-void ot_comm_start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request) {
+static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request, bool awaited) {
   ot_comm_check_call(comm, call);
   memset(request, 0, sizeof *request);
   request->call = *call;
+  request->awaited = awaited;
   if (call->kind == OT_COMM_BARRIER) request->call.count = 0;
   atomic_fetch_add_explicit(&comm->bytes[call->group][call->kind],
                             request->call.count * ot_dtype_bytes(call->dtype),
                             memory_order_relaxed);
   comm->backend->start(comm, request);
+}
+
+void ot_comm_start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request) {
+  start(comm, call, request, false);
 }
 
 bool ot_comm_done(ot_comm *comm, ot_comm_request *request) {
@@ -116,7 +121,7 @@ ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request) {
 
 ot_status ot_comm_run(ot_comm *comm, const ot_comm_call *call) {
   ot_comm_request request;
-  ot_comm_start(comm, call, &request);
+  start(comm, call, &request, true);
   return ot_comm_wait(comm, &request);
 }
 

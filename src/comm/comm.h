@@ -119,8 +119,8 @@ typedef struct ot_comm_request {
   ot_comm_call call;
   int64_t sequence;  // number of the call in its group (or between the two ranks), from 1
   struct ot_comm_request *next;
-  int phase;  // private to the back end from here on
-  int pending;
+  int phase;     // private to comm/ from here on
+  bool awaited;  // a wait follows at once: nobody else need be woken
   int64_t private_words[24];
 } ot_comm_request;
 

@@ -138,25 +138,3 @@ void ot_comm_say_call(ot_comm_text *out, const ot_comm *comm, const ot_comm_requ
 bool ot_comm_is_failure(ot_status status) {
   return status != OT_OK && status != OT_FINDINGS && status != OT_STOPPED;
 }
-
-static void copy_text(char *out, int64_t capacity, const char *text) {
-  ot_text_format(out, capacity, "%s", text);
-}
-
-void ot_comm_failure_take(ot_comm_failure *failure, ot_status status) {
-  failure->status = status;
-  copy_text(failure->message, sizeof failure->message, ot_fail_message());
-  copy_text(failure->hint, sizeof failure->hint, ot_fail_hint_text());
-  copy_text(failure->chain, sizeof failure->chain, ot_fail_chain());
-}
-
-ot_status ot_comm_failure_repeat(const ot_comm_failure *failure, int rank) {
-  if (ot_text_starts_with(failure->message, "rank")) {
-    ot_fail(failure->status, "%s", failure->message);
-  } else {
-    ot_fail(failure->status, "rank %d: %s", rank, failure->message);
-  }
-  if (failure->hint[0]) ot_fail_hint(failure->status, "%s", failure->hint);
-  if (failure->chain[0]) ot_fail_trace(failure->chain);
-  return failure->status;
-}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/failure.h"
 #include "base/text.h"
 #include "comm/comm_mpi.h"
 #include "device/device.h"
@@ -98,17 +99,17 @@ static int abort_code;
 static void abort_at_exit(void) { MPI_Abort(MPI_COMM_WORLD, abort_code); }
 
 ot_status ot_mpi_end_failed(ot_mpi_end *end, ot_status status) {
-  ot_comm_failure failure;
-  ot_comm_failure_take(&failure, status);
+  ot_failure failure = {OT_OK};
+  ot_failure_take(&failure, status);
   // Where calls were left under way, their memory may be gone.
   if (!end->settled && end->under_way == 0) ot_mpi_settle(end);
+  ot_failure_repeat(&failure);
   if (end->muted) {
     ot_fail(status, "%s", "");
-  } else {
-    if (!ot_text_starts_with(failure.message, "rank")) {
-      ot_fail(status, "rank %d on %s: %s", end->comm.rank, end->comm.host, failure.message);
-    }
-    if (failure.hint[0]) ot_fail_hint(status, "%s", failure.hint);
+  } else if (!ot_text_starts_with(failure.message, "rank")) {
+    ot_text_format(failure.message, sizeof failure.message, "rank %d on %s: %s", end->comm.rank,
+                   end->comm.host, ot_fail_message());
+    ot_failure_repeat(&failure);
   }
   abort_code = status;
   if (end->comm.size > 1) atexit(abort_at_exit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who calls MPI and when. A thread that waits polls: without pause while there are cores for
-// everyone, then giving way, then with naps that grow to 100 us; other waiting threads sleep until it tells
-// them. While nobody waits, the engine looks after calls under way between naps.
+// everyone, then giving way, then with naps that grow to 100 us; other waiting threads sleep until
+// it tells them. While nobody waits, the engine looks after calls under way between naps.
 #include <math.h>
 #include <sched.h>
 #include <time.h>
@@ -262,7 +262,7 @@ void ot_mpi_start(ot_comm *comm, ot_comm_request *request) {
     end->under_way++;
     enqueue(end, request);
     if (!end->led) lead_once(end, post_queued);
-    if (!end->polled) pthread_cond_signal(&end->work);
+    if (!end->polled && !request->awaited) pthread_cond_signal(&end->work);
   }
   pthread_mutex_unlock(&end->lock);
 }

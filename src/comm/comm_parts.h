@@ -90,15 +90,3 @@ int ot_comm_say_ranks(ot_comm_text *out, const int *ranks, int size, ot_comm_ran
 void ot_comm_say_call(ot_comm_text *out, const ot_comm *comm, const ot_comm_request *request);
 // "all_gather", ...
 const char *ot_comm_kind_name(ot_comm_kind kind);
-
-// A failure as a thread left it, so that another can repeat it.
-typedef struct ot_comm_failure {
-  ot_status status;
-  char message[2048], hint[512], chain[512];
-} ot_comm_failure;
-
-// What this thread failed with.
-void ot_comm_failure_take(ot_comm_failure *failure, ot_status status);
-// Makes it this thread's failure, with "rank R: " before a message that names no rank. Returns its
-// status.
-ot_status ot_comm_failure_repeat(const ot_comm_failure *failure, int rank);

@@ -105,7 +105,7 @@ static void fail_rank(ot_thread_end *end, ot_status status) {
   ot_thread_world *const world = end->world;
   if (world->failed_rank >= 0) return;
   world->failed_rank = end->comm.rank;
-  ot_comm_failure_take(&world->failure, status);
+  ot_failure_take(&world->failure, status);
   char why[sizeof world->why];
   ot_text_format(why, sizeof why, "rank %d has failed: %s", end->comm.rank, ot_fail_message());
   ot_thread_fail_world(world, why);
@@ -247,9 +247,19 @@ static void stop_engines(ot_thread_world *world) {
   pthread_mutex_unlock(&world->lock);
 }
 
+// The failure of a world, which names its rank.
+static ot_status repeat_failure(const ot_thread_world *world) {
+  ot_failure failure = world->failure;
+  if (!ot_text_starts_with(world->failure.message, "rank")) {
+    ot_text_format(failure.message, sizeof failure.message, "rank %d: %s", world->failed_rank,
+                   world->failure.message);
+  }
+  return ot_failure_repeat(&failure);
+}
+
 // What the world ends with: the first failure, else the first rank that ended otherwise than OT_OK.
 static ot_status world_status(const ot_thread_world *world) {
-  if (world->failed_rank >= 0) return ot_comm_failure_repeat(&world->failure, world->failed_rank);
+  if (world->failed_rank >= 0) return repeat_failure(world);
   for (int i = 0; i < world->ranks; i++) {
     if (world->ends[i].status != OT_OK) return world->ends[i].status;
   }

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <pthread.h>
 
+#include "base/failure.h"
 #include "comm/comm_parts.h"
 
 enum {
@@ -102,7 +103,7 @@ struct ot_thread_world {
   double stuck_since_s;     // when the last rank got stuck; restarted by every event
   _Atomic bool failed;      // all waits end
   int failed_rank;          // whose main failed first; -1: nobody's did
-  ot_comm_failure failure;  // of failed_rank
+  ot_failure failure;       // of failed_rank
   char why[2048];           // what waits say
 };
 

@@ -106,7 +106,7 @@ static void offer(ot_thread_world *world, ot_comm_request *request) {
   world->ready++;
   if (part->waited) {
     ot_thread_wake(part->end);
-  } else {
+  } else if (!request->awaited) {
     pthread_cond_signal(&part->end->work);
   }
 }

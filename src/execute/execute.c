@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
+#include "base/failure.h"
 #include "device/heap.h"
 #include "execute/bind.h"
-#include "execute/failure.h"
 #include "execute/guard.h"
 #include "execute/lanes.h"
 #include "execute/mailbox.h"
@@ -33,8 +33,7 @@ struct ot_executor {
   ot_lanes *lanes;  // null when no order needs it
   ot_mailbox mailbox;
   tensor_call tensor;
-  ot_comm_request request[OT_LANES];  // of a collective that its lane waits for
-  ot_guard *guard;                    // with options.poison
+  ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
   const ot_order *order;  // being played
@@ -130,8 +129,7 @@ static ot_status run_collective(ot_executor *executor, place at) {
   if (lane == OT_LANE_TENSOR) return start_tensor(executor, at);
   const ot_comm_call call = call_at(executor, at);
   const int64_t span = ot_recorder_open(&executor->recorder, lane, at.entry, at.task);
-  ot_comm_start(executor->options.comm, &call, &executor->request[lane]);
-  const ot_status status = ot_comm_wait(executor->options.comm, &executor->request[lane]);
+  const ot_status status = ot_comm_run(executor->options.comm, &call);
   ot_recorder_close(&executor->recorder, lane, span);
   return explain(executor, at, status);
 }
@@ -234,7 +232,7 @@ static ot_status finish(ot_executor *executor, ot_status status) {
   ot_failure_take(&first, status);
   if (status != OT_OK && executor->lanes) ot_lanes_drop(executor->lanes, status);
   // The others cannot know of a failure that no communication has met.
-  if (status == OT_BUG && executor->options.comm) ot_comm_abort(executor->options.comm, status);
+  if (status == OT_BUG && executor->options.comm) ot_comm_fail(executor->options.comm, status);
   ot_failure_take(&first, end_tensor(executor));
   const ot_status messages = ot_mailbox_finish(&executor->mailbox);
   ot_failure_take(&first, explain(executor, (place){executor->mailbox.failed, 0}, messages));

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "execute/failure.h"
+#include "base/failure.h"
 
 // What a thread sleeps for.
 typedef enum wish {

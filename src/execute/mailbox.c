@@ -2,7 +2,7 @@
 // Requests in the order of their start, which is that of their entries.
 #include "execute/mailbox.h"
 
-#include "execute/failure.h"
+#include "base/failure.h"
 
 static int count_messages(const ot_schedule *schedule, const ot_order *order) {
   int messages = 0;

@@ -10,6 +10,7 @@ enum { OT_FAILURE_BYTES = 2048 };
 typedef struct ot_failure {
   ot_status status;  // OT_OK: none
   char message[OT_FAILURE_BYTES], hint[OT_FAILURE_BYTES];
+  char chain[512];  // of failing calls
 } ot_failure;
 
 // Keeps `status` with this thread's message, if it is a failure and the first.
