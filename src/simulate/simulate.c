@@ -1,141 +1,374 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks an order and, in each entry, the tasks of its segment: the skeleton of execute/execute.c.
-// Where that runs a kernel, this moves the clock of the entry's lane. Prices are looked up once, at
-// create.
+// Walks orders and, in each entry, the tasks of its segment: the skeleton of execute/execute.c.
+// Where that runs a kernel, this moves the clock of a lane. Prices are looked up once, at create.
+//
+// A lane is taken on as far as it can be; where it needs a time that is not known yet (the end of
+// an entry on another lane, another side of a message, other stages), it stays, and is tried again
+// after the others. Times follow from the orders alone, so it does not matter who is tried first.
 #include "simulate/simulate.h"
 
-#include "base/dtype.h"
-#include "ops/catalog.h"
+#include "simulate/meeting.h"
+#include "simulate/price.h"
+
+// The next task of a lane.
+typedef struct lane_state {
+  int entry;  // num_entries when there are no more
+  int task;   // -1: waits of the entry are not over
+  double clock_s;
+} lane_state;
 
 typedef struct simulator {
-  const ot_schedule *schedule;
   const ot_simulation *simulation;
   ot_arena *arena;
-  double clock_s[OT_LANES];
-  double *end_s;     // [entries of the order]
+  ot_meetings *meetings;
+  int stage;
+  const ot_schedule *schedule;
+  const ot_order *order;
   double **price_s;  // [num_segments][num_tasks]; null for a segment that the order lacks
+  int64_t *place;    // [num_entries] of the first task of each entry among all
+  bool *known;       // [num_entries] the entry is done, at end_s
+  double *end_s;
+  lane_state lane[OT_LANES];
+  double tensor_s;       // end of the last collective on the tensor lane
+  double *tensor_end_s;  // [tasks] of a compute entry: tensor_s after each
+  bool moved;            // something became known
   ot_timeline *timeline;
 } simulator;
 
-// ---- create ----
+// A task of the order.
+typedef struct place {
+  int entry, task;
+} place;
 
-static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
-                               double *price_s) {
-  const ot_device_kind *const device = &simulation->cluster->device;
-  const ot_cost cost = ot_task_cost(task);
-  const double rate = device->flops[task->attributes.compute];
-  OT_CHECK(rate > 0 || cost.matrix_flops == 0, OT_USAGE,
-           "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
-           device->name, ot_dtype_name(task->attributes.compute), ot_op_info_of(task->op)->name);
-  const double matrix_s = cost.matrix_flops > 0 ? cost.matrix_flops / rate : 0;
-  const double memory_s = (cost.bytes_read + cost.bytes_written) / device->memory_bytes_per_s;
-  *price_s = (matrix_s > memory_s ? matrix_s : memory_s) +
-             cost.other_flops / simulation->other_flops_per_s + simulation->launch_s;
-  return OT_OK;
-}
+// ---- create ----
 
 static ot_status bind_segment(simulator *s, int index) {
   if (s->price_s[index]) return OT_OK;
   const ot_segment *const segment = &s->schedule->segments[index];
   double *const price_s = ot_arena_array(s->arena, segment->num_tasks + 1, sizeof *price_s);
   for (int i = 0; i < segment->num_tasks; i++) {
-    OT_TRY(price_compute(s->simulation, &segment->tasks[i], &price_s[i]));
+    OT_TRY(ot_price_task(s->simulation, s->schedule, &segment->tasks[i], &price_s[i]));
   }
   s->price_s[index] = price_s;
   return OT_OK;
 }
 
-static void create_timeline(simulator *s, int order) {
-  const ot_order *const played = &s->schedule->orders[order];
-  ot_timeline *const timeline = s->timeline;
-  *timeline = (ot_timeline){.order = order};
-  for (int i = 0; i < played->num_entries; i++) {
-    timeline->capacity += s->schedule->segments[played->entries[i].segment].num_tasks;
+static ot_status check_entry(const simulator *s, int index) {
+  const ot_entry *const entry = &s->order->entries[index];
+  const ot_segment *const segment = &s->schedule->segments[entry->segment];
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    OT_CHECK(entry->wait[lane] < index, OT_BUG,
+             "schedule: entry %d waits for entry %d, which comes later", index, entry->wait[lane]);
   }
-  timeline->spans = ot_arena_array(s->arena, timeline->capacity + 1, sizeof *timeline->spans);
-}
-
-static ot_status check(const ot_simulation *simulation) {
-  OT_TRY(ot_cluster_check(simulation->cluster));
-  OT_CHECK(simulation->other_flops_per_s > 0, OT_USAGE,
-           "simulate: other_flops_per_s=%g; allowed: above 0", simulation->other_flops_per_s);
-  OT_CHECK(simulation->launch_s >= 0, OT_USAGE, "simulate: launch_s=%g; allowed: 0 or more",
-           simulation->launch_s);
+  for (int i = 0; i < segment->num_tasks; i++) {
+    const ot_task_kind kind = segment->tasks[i].kind;
+    const bool message = kind == OT_TASK_SEND || kind == OT_TASK_RECEIVE;
+    OT_CHECK(!message || entry->lane == OT_LANE_PIPELINE, OT_BUG,
+             "schedule: entry %d (%s): %s on lane %s", index, segment->name,
+             ot_task_name(&segment->tasks[i]), ot_lane_name(entry->lane));
+  }
   return OT_OK;
 }
 
+// First entry of `lane` from `from` on.
+static int next_entry(const simulator *s, ot_lane lane, int from) {
+  while (from < s->order->num_entries && s->order->entries[from].lane != lane) from++;
+  return from;
+}
+
+static void create_timeline(simulator *s, int order) {
+  int64_t tasks = 0;
+  int longest = 0;
+  s->place = ot_arena_array(s->arena, s->order->num_entries + 1, sizeof *s->place);
+  for (int i = 0; i < s->order->num_entries; i++) {
+    const int count = s->schedule->segments[s->order->entries[i].segment].num_tasks;
+    s->place[i] = tasks;
+    tasks += count;
+    if (count > longest) longest = count;
+  }
+  s->tensor_end_s = ot_arena_array(s->arena, longest + 1, sizeof(double));
+  *s->timeline = (ot_timeline){
+      .order = order, .rank = s->schedule->rank, .num_spans = tasks, .capacity = tasks};
+  s->timeline->spans = ot_arena_array(s->arena, tasks + 1, sizeof *s->timeline->spans);
+}
+
 static ot_status create(simulator *s, int order) {
-  const ot_schedule *const schedule = s->schedule;
-  const ot_order *const played = &schedule->orders[order];
-  OT_TRY(check(s->simulation));
-  s->end_s = ot_arena_array(s->arena, played->num_entries + 1, sizeof *s->end_s);
-  s->price_s = ot_arena_array(s->arena, schedule->num_segments + 1, sizeof *s->price_s);
-  for (int i = 0; i < played->num_entries; i++) {
-    const ot_entry *const entry = &played->entries[i];
-    for (int lane = 0; lane < OT_LANES; lane++) {
-      OT_CHECK(entry->wait[lane] < i, OT_BUG,
-               "schedule: entry %d waits for entry %d, which comes later", i, entry->wait[lane]);
-    }
-    OT_TRY(bind_segment(s, entry->segment));
+  s->order = &s->schedule->orders[order];
+  const int num_entries = s->order->num_entries;
+  s->end_s = ot_arena_array(s->arena, num_entries + 1, sizeof *s->end_s);
+  s->known = ot_arena_array(s->arena, num_entries + 1, sizeof *s->known);
+  s->price_s = ot_arena_array(s->arena, s->schedule->num_segments + 1, sizeof *s->price_s);
+  for (int i = 0; i < num_entries; i++) {
+    OT_TRY(check_entry(s, i));
+    OT_TRY(bind_segment(s, s->order->entries[i].segment));
+  }
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    s->lane[lane] = (lane_state){.entry = next_entry(s, (ot_lane)lane, 0), .task = -1};
   }
   create_timeline(s, order);
   return OT_OK;
 }
 
-// ---- run ----
+// ---- run: tasks ----
 
-static void run_compute(simulator *s, const ot_entry *entry, int index) {
-  s->clock_s[entry->lane] += s->price_s[entry->segment][index];
+static const ot_task *task_at(const simulator *s, place at) {
+  return &s->schedule->segments[s->order->entries[at.entry].segment].tasks[at.task];
 }
 
-static void run_task(simulator *s, const ot_entry *entry, int index) {
-  switch (s->schedule->segments[entry->segment].tasks[index].kind) {
+static double price_at(const simulator *s, place at) {
+  return s->price_s[s->order->entries[at.entry].segment][at.task];
+}
+
+static void record(const simulator *s, place at, double start_s, double end_s) {
+  const ot_lane lane = ot_task_lane(&s->order->entries[at.entry], task_at(s, at));
+  s->timeline->spans[s->place[at.entry] + at.task] = (ot_span){.entry = at.entry,
+                                                               .task = at.task,
+                                                               .start_s = start_s,
+                                                               .end_s = end_s,
+                                                               .lane = (int32_t)lane};
+  if (end_s > s->timeline->total_s) s->timeline->total_s = end_s;
+}
+
+static void run_compute(simulator *s, place at, double *clock_s) {
+  const double start_s = *clock_s;
+  *clock_s += price_at(s, at);
+  record(s, at, start_s, *clock_s);
+}
+
+// `*done` is false when other stages have not come.
+static ot_status run_collective(simulator *s, place at, double *clock_s, bool *done) {
+  const ot_task *const task = task_at(s, at);
+  const bool beside = ot_task_lane(&s->order->entries[at.entry], task) == OT_LANE_TENSOR;
+  double start_s = beside && s->tensor_s > *clock_s ? s->tensor_s : *clock_s;
+  *done = true;
+  if (ot_meetings_joins(s->meetings, task)) {
+    OT_TRY(ot_meetings_arrive(s->meetings, s->stage, task, &start_s, done));
+    if (!*done) return OT_OK;
+  }
+  double *const lane_s = beside ? &s->tensor_s : clock_s;
+  *lane_s = start_s + price_at(s, at);
+  record(s, at, start_s, *lane_s);
+  return OT_OK;
+}
+
+static void start_message(simulator *s, place at, double start_s) {
+  record(s, at, start_s, start_s);
+  const int index = s->meetings->message_of[s->stage][s->place[at.entry] + at.task];
+  if (index < 0) {
+    record(s, at, start_s, start_s + price_at(s, at));
+    return;
+  }
+  ot_message_meeting *const message = &s->meetings->messages[index];
+  message->sides++;
+  if (start_s > message->started_s) message->started_s = start_s;
+  if (task_at(s, at)->kind == OT_TASK_SEND) message->price_s = price_at(s, at);
+}
+
+static ot_status run_task(simulator *s, place at, double *clock_s, bool *done) {
+  *done = true;
+  switch (task_at(s, at)->kind) {
     case OT_TASK_COMPUTE:
-      run_compute(s, entry, index);
-      return;
+      run_compute(s, at, clock_s);
+      return OT_OK;
     case OT_TASK_COLLECTIVE:
+      return run_collective(s, at, clock_s, done);
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
+      start_message(s, at, *clock_s);
+      return OT_OK;
     case OT_TASK_KINDS:
       break;
   }
   OT_UNREACHABLE();
 }
 
-static void record(ot_timeline *timeline, ot_span span) {
-  if (timeline->num_spans < timeline->capacity) timeline->spans[timeline->num_spans++] = span;
+// ---- run: entries ----
+
+static void later(double *clock_s, double than_s) {
+  if (*clock_s < than_s) *clock_s = than_s;
 }
 
-static void run_entry(simulator *s, int index, const ot_entry *entry) {
-  const ot_segment *const segment = &s->schedule->segments[entry->segment];
-  double *const clock_s = &s->clock_s[entry->lane];
+static void know(simulator *s, int entry, double end_s) {
+  s->end_s[entry] = end_s;
+  s->known[entry] = true;
+  s->moved = true;
+}
+
+// Ends the messages of a pipeline entry that was started, if all of them have met.
+static void end_messages(simulator *s, int entry) {
+  const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
+  double end_s = 0;
+  for (int i = 0; i < num_tasks; i++) {
+    const int index = s->meetings->message_of[s->stage][s->place[entry] + i];
+    const ot_span *const span = &s->timeline->spans[s->place[entry] + i];
+    if (index >= 0) {
+      const ot_message_meeting *const message = &s->meetings->messages[index];
+      if (message->sides < 2) return;
+      record(s, (place){entry, i}, span->start_s, message->started_s + message->price_s);
+    }
+    later(&end_s, span->end_s);
+  }
+  know(s, entry, end_s);
+}
+
+// An entry is done with all before it on its lane, but for messages.
+static bool is_waited(simulator *s, int entry, double *clock_s) {
   for (int lane = 0; lane < OT_LANES; lane++) {
-    const double ready_s = entry->wait[lane] >= 0 ? s->end_s[entry->wait[lane]] : 0;
-    if (*clock_s < ready_s) *clock_s = ready_s;
+    const int other = s->order->entries[entry].wait[lane];
+    if (other < 0) continue;
+    const bool message = s->order->entries[other].lane == OT_LANE_PIPELINE;
+    const bool started = other < s->lane[OT_LANE_PIPELINE].entry;
+    if (message && started && !s->known[other]) end_messages(s, other);
+    if (!s->known[other]) return false;
   }
-  for (int i = 0; i < segment->num_tasks; i++) {
-    const double before_s = *clock_s;
-    run_task(s, entry, i);
-    record(s->timeline, (ot_span){.entry = index,
-                                  .task = i,
-                                  .start_s = before_s,
-                                  .end_s = *clock_s,
-                                  .lane = (int32_t)entry->lane});
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    const int other = s->order->entries[entry].wait[lane];
+    if (other >= 0) later(clock_s, s->end_s[other]);
   }
-  s->end_s[index] = *clock_s;
+  return true;
+}
+
+// Behind a task of a compute entry: when the collectives of the tensor lane up to it are done.
+static void note_tensor(simulator *s, place at) {
+  const bool tensor = ot_task_lane(&s->order->entries[at.entry], task_at(s, at)) == OT_LANE_TENSOR;
+  const double before_s = at.task > 0 ? s->tensor_end_s[at.task - 1] : 0;
+  s->tensor_end_s[at.task] = tensor ? s->tensor_s : before_s;
+}
+
+// Runs the tasks of the lane's entry from where it stands; `*over` is false when it cannot go on.
+static ot_status run_tasks(simulator *s, lane_state *state, bool *over) {
+  const int entry = state->entry;
+  const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
+  const bool walks = s->order->entries[entry].lane == OT_LANE_COMPUTE;
+  for (*over = false; state->task < num_tasks; state->task++) {
+    const place at = {entry, state->task};
+    const int wait = task_at(s, at)->wait;
+    if (walks && wait >= 0 && wait < state->task) later(&state->clock_s, s->tensor_end_s[wait]);
+    bool done;
+    OT_TRY(run_task(s, at, &state->clock_s, &done));
+    if (!done) return OT_OK;
+    if (walks) note_tensor(s, at);
+    s->moved = true;
+  }
+  if (walks) later(&state->clock_s, num_tasks > 0 ? s->tensor_end_s[num_tasks - 1] : 0);
+  *over = true;
+  return OT_OK;
+}
+
+// Takes the lane on as far as it can be.
+static ot_status run_lane(simulator *s, ot_lane lane) {
+  lane_state *const state = &s->lane[lane];
+  while (state->entry < s->order->num_entries) {
+    if (state->task < 0) {
+      if (!is_waited(s, state->entry, &state->clock_s)) return OT_OK;
+      state->task = 0;
+    }
+    bool over;
+    OT_TRY(run_tasks(s, state, &over));
+    if (!over) return OT_OK;
+    const int entry = state->entry;
+    state->entry = next_entry(s, lane, entry + 1);
+    state->task = -1;
+    if (lane == OT_LANE_PIPELINE) {
+      end_messages(s, entry);
+    } else {
+      know(s, entry, state->clock_s);
+    }
+  }
+  return OT_OK;
+}
+
+// ---- run: orders ----
+
+// What the stage stands at: of its lanes, the one that is least far, for which the others wait.
+static const char *describe_stand(const simulator *s) {
+  const lane_state *state = &s->lane[OT_LANE_COMPUTE];
+  for (int lane = 0; lane < OT_LANES; lane++) {
+    if (s->lane[lane].entry < state->entry) state = &s->lane[lane];
+  }
+  if (state->entry == s->order->num_entries) return NULL;
+  const ot_entry *const entry = &s->order->entries[state->entry];
+  const char *what = "";
+  if (state->task >= 0) {
+    const ot_task *const task = task_at(s, (place){state->entry, state->task});
+    what = ot_arena_format(s->arena, " for the others in %s of group %s", ot_task_name(task),
+                           ot_group_name(task->attributes.group));
+  }
+  for (int lane = 0; state->task < 0 && lane < OT_LANES; lane++) {
+    const int other = entry->wait[lane];
+    if (other < 0 || s->known[other]) continue;
+    const int segment = s->order->entries[other].segment;
+    what =
+        ot_arena_format(s->arena, " for entry %d (%s)", other, s->schedule->segments[segment].name);
+  }
+  return ot_arena_format(s->arena, "stage %d waits at entry %d (%s, micro-batch %d)%s", s->stage,
+                         state->entry, s->schedule->segments[entry->segment].name,
+                         entry->micro_batch, what);
+}
+
+static ot_status check_over(const simulator *stages, int num_stages) {
+  const char *text = NULL;
+  for (int i = 0; i < num_stages; i++) {
+    const char *const stand = describe_stand(&stages[i]);
+    if (!stand) continue;
+    text = text ? ot_arena_format(stages->arena, "%s; %s", text, stand) : stand;
+  }
+  OT_CHECK(!text, OT_BUG, "simulate: nothing can move: %s", text);
+  return OT_OK;
+}
+
+static ot_status run_stages(simulator *stages, int num_stages) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int i = 0; i < num_stages; i++) {
+      stages[i].moved = false;
+      for (int lane = 0; lane < OT_LANES; lane++) OT_TRY(run_lane(&stages[i], (ot_lane)lane));
+      moved = moved || stages[i].moved;
+    }
+  }
+  OT_TRY(check_over(stages, num_stages));
+  for (int i = 0; i < num_stages; i++) {
+    for (int e = 0; e < stages[i].order->num_entries; e++) {
+      if (!stages[i].known[e]) end_messages(&stages[i], e);
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status play_orders(const ot_pipeline_play *play, const int *orders,
+                             const ot_simulation *simulation, ot_arena *arena,
+                             ot_timeline *timelines) {
+  OT_TRY(ot_price_check(simulation));
+  ot_meetings meetings;
+  OT_TRY(ot_meetings_build(play, orders, arena, &meetings));
+  simulator *const stages = ot_arena_array(arena, play->num_stages, sizeof *stages);
+  for (int i = 0; i < play->num_stages; i++) {
+    stages[i] = (simulator){.simulation = simulation,
+                            .arena = arena,
+                            .meetings = &meetings,
+                            .stage = i,
+                            .schedule = play->schedules[i],
+                            .timeline = &timelines[i]};
+    OT_TRY(create(&stages[i], orders[i]));
+  }
+  return run_stages(stages, play->num_stages);
 }
 
 ot_status ot_schedule_simulate(const ot_schedule *schedule, int order,
                                const ot_simulation *simulation, ot_arena *arena,
                                ot_timeline *timeline) {
   OT_ASSERT(order >= 0 && order < schedule->num_orders);
-  const ot_order *const played = &schedule->orders[order];
-  simulator s = {
-      .schedule = schedule, .simulation = simulation, .arena = arena, .timeline = timeline};
-  OT_TRY(create(&s, order));
-  for (int i = 0; i < played->num_entries; i++) run_entry(&s, i, &played->entries[i]);
-  for (int i = 0; i < OT_LANES; i++) {
-    if (s.clock_s[i] > timeline->total_s) timeline->total_s = s.clock_s[i];
+  const ot_pipeline_play play = {.schedules = &schedule, .num_stages = 1};
+  return play_orders(&play, &order, simulation, arena, timeline);
+}
+
+ot_status ot_schedules_simulate(const ot_pipeline_play *play, const ot_simulation *simulation,
+                                ot_arena *arena, ot_timeline *timelines) {
+  int *const orders = ot_arena_array(arena, play->num_stages + 1, sizeof *orders);
+  for (int i = 0; i < play->num_stages; i++) {
+    orders[i] = ot_schedule_find_order(play->schedules[i], play->kind, play->micro_batches);
+    OT_CHECK(orders[i] >= 0, OT_BUG, "simulate: stage %d has no such order of %d micro-batches", i,
+             play->micro_batches);
   }
-  return OT_OK;
+  return play_orders(play, orders, simulation, arena, timelines);
 }

@@ -1,36 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interpreter 1: prices a schedule. Plays one order on a cluster description and fills the timeline
+// Interpreter 1: prices schedules. Plays orders on a cluster description and fills the timelines
 // that the executor fills from a clock, span by span, so that "predicted against measured" is a
-// subtraction. It sees the schedule and the cluster; not the model, the mesh or the plan. Pure.
+// subtraction. It sees schedules and the cluster; not the model, the mesh or the plan. Pure.
 //
-// Each lane is a clock. An entry starts when its lane is free and the entry it waits for is done;
-// its tasks run one after the other on the entry's lane, as they do in the executor. A compute task
-// takes (roofline: Williams, Waterman and Patterson 2009)
+// Each lane is a clock. An entry starts when its lane is free and the entries it waits for are
+// done; its tasks run one after the other, but for collectives on the tensor lane, which run beside
+// the tasks behind them until one waits or the entry ends, and messages, which are under way
+// together. A compute task takes (roofline: Williams, Waterman and Patterson 2009)
 //
 //   max(matrix_flops / device.flops[compute type], (bytes_read + bytes_written) / bandwidth)
 //     + other_flops / other_flops_per_s + launch_s
 //
-// at the peak figures of the cluster. NOT modelled yet, and what a measured cluster file will
-// bring: the efficiency of matrix products by shape, of memory by access pattern and size (caches),
-// of kernels that overlap elementwise work with traffic, lanes that share memory bandwidth, the
-// speed of stored types narrower than the compute type. Predictions are lower bounds but for
-// launch_s and other_flops_per_s, and for data that stay in caches.
+// and a communication of S bytes among n ranks, over the innermost level of links that joins them
+// all, with latency a and b seconds a byte (Thakur, Rabenseifner and Gropp 2005; a sum is an
+// exchange of blocks and a local sum in rank order, as comm/ makes it):
+//
+//   all_gather, all_to_all      (n-1) a + (n-1)/n S b
+//   reduce_scatter              the same + the local sum: S / bandwidth + (n-1)/n elements / other
+//   all_reduce                  reduce_scatter + all_gather
+//   shift, message              a + S b, a message from when both sides have started it
+//
+// and launch_s each. Ranks are devices in order. NOT modelled yet, and what a measured cluster file
+// will bring: the efficiency of matrix products by shape, of memory by access pattern and size
+// (caches), of kernels that overlap elementwise work with traffic, lanes that share a link or
+// memory bandwidth, the speed of stored types narrower than the compute type. Predictions are lower
+// bounds but for launch_s and other_flops_per_s, and for data that stay in caches.
 #pragma once
 
 #include "describe/cluster.h"
 #include "schedule/schedule.h"
 
-// What a schedule is priced on.
+// What schedules are priced on.
 typedef struct ot_simulation {
   const ot_cluster *cluster;  // its device is what one rank has, whatever its number of threads
   double other_flops_per_s;   // elementwise work and reductions of one device, > 0
   double launch_s;            // host time of one task, >= 0
 } ot_simulation;
 
-// Plays order `order` of `schedule` on rank 0. `timeline` gets one span for each task, in the order
-// of entries and tasks, in `arena`; its total_s is when the last lane is done. Each distinct
-// segment is priced once. OT_USAGE when a rate is missing or not positive, naming what needs it;
-// OT_BUG for an entry that waits for one that does not come before it. Cost: O(tasks of the order).
+// Plays order `order` of `schedule`, whose other ranks are taken to be in step: nobody is waited
+// for, and a message is under way from its start on. `timeline` gets one span for each task, in the
+// order of entries and tasks, in `arena`; its total_s is when the last lane is done. Each distinct
+// segment is priced once. OT_USAGE when a rate is missing or not positive or the cluster is too
+// small, naming what needs it; OT_BUG for an entry that waits for one that does not come before it.
+// Cost: O(tasks of the order).
 ot_status ot_schedule_simulate(const ot_schedule *schedule, int order,
                                const ot_simulation *simulation, ot_arena *arena,
                                ot_timeline *timeline);
+
+// The same order on every stage of a pipeline.
+typedef struct ot_pipeline_play {
+  const ot_schedule *const *schedules;  // [num_stages] of one rank of each stage, by stage
+  int num_stages;                       // >= 1
+  ot_order_kind kind;
+  int micro_batches;
+} ot_pipeline_play;
+
+// Plays the orders of all stages together; within a stage all ranks are in step. Messages between
+// two stages meet by their tag, first sent to first received; collectives of the groups that reach
+// over stages (world, stages, tied) start when the last stage has come. `timelines` [num_stages] as
+// of ot_schedule_simulate. The step takes as long as the longest of them. OT_BUG when a message has
+// no other side, when stages come to different collectives, or when they wait for each other,
+// naming the stages and where they stand. Cost: O(tasks of all orders).
+ot_status ot_schedules_simulate(const ot_pipeline_play *play, const ot_simulation *simulation,
+                                ot_arena *arena, ot_timeline *timelines);

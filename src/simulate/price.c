@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels by roofline, communication by latency and bytes.
+#include "simulate/price.h"
+
+#include "base/dtype.h"
+
+ot_status ot_price_check(const ot_simulation *simulation) {
+  OT_TRY(ot_cluster_check(simulation->cluster));
+  OT_CHECK(simulation->other_flops_per_s > 0, OT_USAGE,
+           "simulate: other_flops_per_s=%g; allowed: above 0", simulation->other_flops_per_s);
+  OT_CHECK(simulation->launch_s >= 0, OT_USAGE, "simulate: launch_s=%g; allowed: 0 or more",
+           simulation->launch_s);
+  return OT_OK;
+}
+
+static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
+                               double *price_s) {
+  const ot_device_kind *const device = &simulation->cluster->device;
+  const ot_cost cost = ot_task_cost(task);
+  const double rate = device->flops[task->attributes.compute];
+  OT_CHECK(rate > 0 || cost.matrix_flops == 0, OT_USAGE,
+           "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
+           device->name, ot_dtype_name(task->attributes.compute), ot_task_name(task));
+  const double matrix_s = cost.matrix_flops > 0 ? cost.matrix_flops / rate : 0;
+  const double memory_s = (cost.bytes_read + cost.bytes_written) / device->memory_bytes_per_s;
+  *price_s = (matrix_s > memory_s ? matrix_s : memory_s) +
+             cost.other_flops / simulation->other_flops_per_s + simulation->launch_s;
+  return OT_OK;
+}
+
+// ---- links ----
+
+// The level that joins ranks `first` to `last`: groups of devices are ranges.
+static ot_status find_level(const ot_cluster *cluster, int first, int last,
+                            const ot_link_level **level) {
+  OT_CHECK(last < cluster->num_devices && cluster->num_levels > 0, OT_USAGE,
+           "cluster %s: ranks %d and %d communicate, and there are %d devices and %d levels of "
+           "links",
+           cluster->name, first, last, cluster->num_devices, cluster->num_levels);
+  *level = &cluster->level[ot_cluster_level(cluster, first, last)];
+  return OT_OK;
+}
+
+static double transfer_s(const ot_link_level *level, double messages, double bytes) {
+  return messages * level->latency_s + bytes / level->bytes_per_s;
+}
+
+// Adding up the blocks that an exchange has brought.
+static double sum_s(const ot_simulation *simulation, const ot_tensor_type *type, double others) {
+  const double adds = others * (double)ot_type_elements(type);
+  const double read = (double)ot_type_bytes(type);
+  return read / simulation->cluster->device.memory_bytes_per_s +
+         adds / simulation->other_flops_per_s;
+}
+
+static ot_status price_collective(const ot_simulation *simulation, const ot_schedule *schedule,
+                                  const ot_task *task, double *price_s) {
+  const ot_group *const group = &schedule->group[task->attributes.group];
+  const ot_tensor_type *const in = &task->in[0].type;
+  const double n = group->size, others = (n - 1) / n;
+  const double whole = (double)ot_type_bytes(in);
+  OT_CHECK(group->size == task->attributes.group_size, OT_BUG,
+           "schedule: %s is among %d ranks, its group has %d", ot_task_name(task),
+           task->attributes.group_size, group->size);
+  const ot_link_level *level = NULL;
+  OT_TRY(find_level(simulation->cluster, group->ranks[0], group->ranks[group->size - 1], &level));
+  double s = 0;
+  switch (task->op) {
+    case OT_OP_ALL_GATHER:
+      s = transfer_s(level, n - 1, others * (double)ot_type_bytes(&task->out[0].type));
+      break;
+    case OT_OP_ALL_TO_ALL:
+      s = transfer_s(level, n - 1, others * whole);
+      break;
+    case OT_OP_REDUCE_SCATTER:
+      s = transfer_s(level, n - 1, others * whole) + sum_s(simulation, in, others);
+      break;
+    case OT_OP_ALL_REDUCE:
+      s = transfer_s(level, 2 * (n - 1), 2 * others * whole) + sum_s(simulation, in, others);
+      break;
+    case OT_OP_SHIFT:
+      s = transfer_s(level, 1, whole);
+      break;
+    default:
+      return ot_fail(OT_BUG, "schedule: %s is no collective", ot_task_name(task));
+  }
+  *price_s = s + simulation->launch_s;
+  return OT_OK;
+}
+
+static ot_status price_message(const ot_simulation *simulation, const ot_schedule *schedule,
+                               const ot_task *task, double *price_s) {
+  const ot_group *const group = &schedule->group[task->attributes.group];
+  const int peer = task->attributes.peer;
+  OT_CHECK(peer >= 0 && peer < group->size && peer != group->index, OT_BUG,
+           "schedule: %s is with rank %d of %d", ot_task_name(task), peer, group->size);
+  const int mine = group->ranks[group->index], other = group->ranks[peer];
+  const ot_link_level *level = NULL;
+  OT_TRY(find_level(simulation->cluster, mine < other ? mine : other, mine < other ? other : mine,
+                    &level));
+  const bool sent = task->kind == OT_TASK_SEND;
+  const double bytes = (double)ot_type_bytes(sent ? &task->in[0].type : &task->out[0].type);
+  *price_s = transfer_s(level, 1, bytes) + simulation->launch_s;
+  return OT_OK;
+}
+
+ot_status ot_price_task(const ot_simulation *simulation, const ot_schedule *schedule,
+                        const ot_task *task, double *price_s) {
+  switch (task->kind) {
+    case OT_TASK_COMPUTE:
+      return price_compute(simulation, task, price_s);
+    case OT_TASK_COLLECTIVE:
+      return price_collective(simulation, schedule, task, price_s);
+    case OT_TASK_SEND:
+    case OT_TASK_RECEIVE:
+      return price_message(simulation, schedule, task, price_s);
+    case OT_TASK_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
