@@ -62,13 +62,25 @@ static void build_order(ot_guard *guard, int order, ot_arena *arena) {
   }
 }
 
+// True for weights of which the rank uses a part, the tied one, but the host writes all.
+static bool is_tied_copy(const ot_schedule *schedule, const ot_region *region) {
+  for (int i = 0; i < schedule->num_blocks; i++) {
+    const ot_bucket *const bucket = &schedule->buckets[i];
+    for (int copy = 0; copy < OT_BUCKET_COPIES && !bucket->counted; copy++) {
+      const ot_bucket_range *const range = &bucket->copy[copy];
+      if (range->count > 0 && range->offset == region->offset) return true;
+    }
+  }
+  return false;
+}
+
 // What the host writes: batches, scalars, and moments zeroed bucket by bucket.
 static void cover_host_writes(ot_guard *guard) {
   for (int i = 0; i < guard->schedule->num_regions; i++) {
     const ot_region *const region = &guard->schedule->regions[i];
-    const bool host = ot_text_equal(region->name, "batch") ||
-                      ot_text_equal(region->name, "scalars") ||
-                      ot_text_starts_with(region->name, "moment_");
+    const bool host =
+        ot_text_equal(region->name, "batch") || ot_text_equal(region->name, "scalars") ||
+        ot_text_starts_with(region->name, "moment_") || is_tied_copy(guard->schedule, region);
     if (host) memset(guard->covered + region->offset, 1, (size_t)region->bytes);
   }
 }

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running: each rank makes its instance, trains, and takes part in reading what came out; rank 0
+// writes it down.
+#include "support/rank_case.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "support/tiny_model.h"
+#include "train/rows.h"
+
+// What all ranks have in common.
+typedef struct world {
+  const rank_request *request;
+  ot_model model;
+  ot_run run;
+  ot_mesh mesh;
+  int ranks, micro_batches;
+  rank_result *result;
+} world;
+
+enum { SEED = 7, HEAD_CHUNK_ROWS = 5 };
+
+static int degree(int asked) { return asked > 1 ? asked : 1; }
+
+int rank_count(const rank_request *r) {
+  return degree(r->pp) * degree(r->dp_replicate) * degree(r->dp_shard) * degree(r->cp) *
+         degree(r->tp);
+}
+
+// ---- settings ----
+
+static ot_run settings_of(const rank_request *r, const ot_model *model) {
+  ot_run run = tiny_run(model);
+  run.optimizer.eps = r->dtype == OT_F64 ? 1e-6 : 1e-3;
+  run.seed = SEED;
+  run.data.sequence_length = r->length;
+  run.batch.micro_batch_size = r->micro_batch;
+  run.batch.global_batch_size = r->batch;
+  run.precision = (ot_run_precision){.compute = r->dtype,
+                                     .params = r->dtype,
+                                     .gradients = r->dtype,
+                                     .master = r->dtype,
+                                     .moments = r->dtype,
+                                     .reduce = r->wire == OT_BF16 ? OT_BF16 : r->dtype,
+                                     .sum = OT_SUM_WIDE};
+  run.parallel = (ot_run_parallel){.tp = degree(r->tp),
+                                   .pp = degree(r->pp),
+                                   .vpp = degree(r->vpp),
+                                   .cp = degree(r->cp),
+                                   .ep = 1,
+                                   .etp = 1,
+                                   .dp_replicate = degree(r->dp_replicate),
+                                   .context = r->context,
+                                   .zero = r->zero,
+                                   .accumulate = r->accumulate,
+                                   .pipeline = r->pipeline,
+                                   .recompute = (ot_recompute *)r->recompute,
+                                   .num_recompute = model->num_layers,
+                                   .layout = r->layout,
+                                   .order_csv = "",
+                                   .prefetch = r->prefetch,
+                                   .reshard = r->reshard};
+  return run;
+}
+
+static ot_status build_world(const rank_request *r, rank_result *result, world *w) {
+  *w = (world){.request = r, .ranks = rank_count(r), .result = result};
+  w->model = rank_model(r->model, r->layers > 0 ? r->layers : RANK_LAYERS, r->wide);
+  w->run = settings_of(r, &w->model);
+  OT_ASSERT(w->ranks <= RANK_MAX && w->model.num_layers <= RANK_MAX_LAYERS);
+  OT_TRY(ot_model_check(&w->model));
+  OT_TRY(ot_run_check(&w->run));
+  OT_TRY(ot_mesh_build(&w->run.parallel, w->ranks, &w->mesh));
+  const int64_t round = r->micro_batch * degree(r->dp_replicate) * degree(r->dp_shard);
+  OT_CHECK(r->batch % round == 0, OT_USAGE, "a batch of %lld in rounds of %lld",
+           (long long)r->batch, (long long)round);
+  w->micro_batches = (int)(r->batch / round);
+  return OT_OK;
+}
+
+static ot_instance_request instance_request(const world *w, int rank, ot_comm *comm) {
+  const rank_request *const r = w->request;
+  return (ot_instance_request){.model = &w->model,
+                               .run = &w->run,
+                               .modes = 1u << OT_MODE_TRAIN,
+                               .micro_batch_size = r->micro_batch,
+                               .sequence_length = r->length,
+                               .compute = r->dtype,
+                               .storage = r->dtype,
+                               .threads = 1,
+                               .head_chunk_rows = HEAD_CHUNK_ROWS,
+                               .seed = SEED,
+                               .micro_batches = &w->micro_batches,
+                               .num_micro_batches = 1,
+                               .poison = r->poison,
+                               .guard_bytes = r->poison ? 64 : 0,
+                               .serial = !r->overlap,
+                               .mesh = w->ranks > 1 ? &w->mesh : NULL,
+                               .rank = rank,
+                               .comm = w->ranks > 1 ? comm : NULL,
+                               .amend = r->amend,
+                               .amend_context = r->amend_context};
+}
+
+// ---- data ----
+
+// Samples [first, first + B).
+static void fill_rows(const world *w, int64_t first, ot_rows *rows) {
+  rank_token tokens[64];
+  OT_ASSERT(rows->T <= 64);
+  rows->num_targets = 0;
+  for (int64_t b = 0; b < rows->B; b++) {
+    rows->sample_ids[b] = first + b;
+    rank_sequence(first + b, rows->T, w->model.vocab_size, tokens);
+    for (int64_t t = 0; t < rows->T; t++) {
+      rows->tokens[b * rows->T + t] = tokens[t].token;
+      rows->targets[b * rows->T + t] = tokens[t].target;
+      rows->positions[b * rows->T + t] = tokens[t].position;
+      rows->doc_starts[b * rows->T + t] = tokens[t].doc_start;
+      rows->num_targets += tokens[t].target >= 0;
+    }
+  }
+}
+
+static int64_t load(ot_instance *instance, int micro_batch, const ot_rows *rows) {
+  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TOKENS, rows->tokens);
+  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_TARGETS, rows->targets);
+  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_POSITIONS, rows->positions);
+  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_DOC_STARTS,
+                         rows->doc_starts);
+  ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, OT_BATCH_SAMPLE_IDS,
+                         rows->sample_ids);
+  return rows->num_targets;
+}
+
+// The rank's rows of a step; the number of targets among them. Micro-batch m of data rank d is
+// number m * dp + d of the step's.
+static ot_status load_step(const world *w, int rank, int step, ot_instance *instance,
+                           int64_t *targets) {
+  const rank_request *const r = w->request;
+  const int shards = w->mesh.degree[OT_AXIS_DP_SHARD];
+  const int dp = shards * w->mesh.degree[OT_AXIS_DP_REPLICATE];
+  const int d = ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_DP_REPLICATE) * shards +
+                ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_DP_SHARD);
+  const ot_rows_piece piece = {.size = w->mesh.degree[OT_AXIS_CP],
+                               .index = ot_mesh_coordinate(&w->mesh, rank, OT_AXIS_CP),
+                               .context = r->context};
+  ot_rows whole, part;
+  OT_TRY(ot_rows_create(r->micro_batch, r->length, &whole));
+  OT_TRY(ot_rows_create(r->micro_batch, r->length / piece.size, &part));
+  *targets = 0;
+  for (int m = 0; m < w->micro_batches; m++) {
+    fill_rows(w, step * r->batch + ((int64_t)m * dp + d) * r->micro_batch, &whole);
+    if (piece.size > 1) ot_rows_cut(&whole, &piece, &part);
+    *targets += load(instance, m, piece.size > 1 ? &part : &whole);
+  }
+  ot_rows_release(&whole);
+  ot_rows_release(&part);
+  return OT_OK;
+}
+
+// ---- what came out ----
+
+static double element(ot_dtype dtype, const void *data, int64_t i) {
+  return dtype == OT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+// Reads rows of a copy; on rank 0 as `values` [count] and into the hash of bits.
+static ot_status read_rows(const world *w, ot_instance *instance, const ot_parameter_rows *range,
+                           int64_t cols, double *values) {
+  rank_result *const result = w->result;
+  if (!values) return ot_instance_read(instance, range, NULL);
+  const int64_t count = range->rows * cols;
+  const ot_dtype dtype = ot_instance_copy_dtype(instance, range->copy);
+  void *const raw = ot_arena_take(&result->arena, count * ot_dtype_bytes(dtype));
+  OT_TRY(ot_instance_read(instance, range, raw));
+  result->bits = ot_hash_bytes(result->bits, raw, count * ot_dtype_bytes(dtype));
+  for (int64_t i = 0; i < count; i++) values[i] = element(dtype, raw, i);
+  return OT_OK;
+}
+
+static void list_tensors(const world *w, ot_instance *instance) {
+  rank_result *const result = w->result;
+  const ot_graph *const graph = ot_instance_whole(instance);
+  for (int i = 0; i < graph->num_parameters; i++)
+    result->num_tensors += graph->parameters[i].num_parts;
+  result->tensors = ot_arena_array(&result->arena, result->num_tensors, sizeof(rank_tensor));
+  rank_tensor *tensor = result->tensors;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    for (int k = 0; k < p->num_parts; k++, tensor++) {
+      const char *const name = p->parts[k].hf_name;
+      tensor->name = ot_arena_text(&result->arena, name, ot_text_length(name));
+      tensor->count = p->parts[k].rows * p->cols;
+      double *const values = ot_arena_array(&result->arena, 3 * tensor->count, sizeof(double));
+      tensor->gradient = values;
+      tensor->last = values + tensor->count;
+      tensor->weight = values + 2 * tensor->count;
+    }
+  }
+}
+
+// Where rank 0 puts a copy: gradients by step; moments only into the bits.
+static double *place_of(rank_tensor *tensor, ot_parameter_copy copy, int step) {
+  if (copy == OT_COPY_WEIGHT) return tensor->weight;
+  return copy == OT_COPY_GRADIENT && step == 0 ? tensor->gradient : tensor->last;
+}
+
+static ot_status collect_copy(const world *w, ot_instance *instance, ot_parameter_copy copy,
+                              int step) {
+  const ot_graph *const graph = ot_instance_whole(instance);
+  const bool writes = ot_instance_schedule(instance)->rank == 0;
+  rank_tensor *tensor = writes ? w->result->tensors : NULL;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    for (int k = 0; k < p->num_parts; k++) {
+      const ot_parameter_rows range = {i, copy, p->parts[k].first_row, p->parts[k].rows};
+      OT_TRY(
+          read_rows(w, instance, &range, p->cols, writes ? place_of(tensor++, copy, step) : NULL));
+    }
+  }
+  return OT_OK;
+}
+
+static void note_scalars(const world *w, ot_instance *instance, int step) {
+  rank_result *const result = w->result;
+  const ot_executor *const executor = ot_instance_executor(instance);
+  result->loss[step] = ot_executor_scalar(executor, OT_SCALAR_LOSS);
+  result->norm[step] = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM);
+  result->bits = ot_hash_bytes(result->bits, &result->loss[step], sizeof(double));
+  result->bits = ot_hash_bytes(result->bits, &result->norm[step], sizeof(double));
+}
+
+// ---- one rank ----
+
+static void count_bytes(const world *w, const ot_comm *comm, int rank, double sign) {
+  for (int group = 0; group < OT_GROUP_KINDS; group++) {
+    for (int kind = 0; kind < OT_COMM_KINDS; kind++) {
+      w->result->sent[rank][group][kind] +=
+          sign * ot_comm_sent_bytes(comm, (ot_group_kind)group, (ot_comm_kind)kind);
+    }
+  }
+}
+
+static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, int step) {
+  const int rank = ot_comm_rank(comm);
+  const ot_run_optimizer *const o = &w->run.optimizer;
+  ot_executor *const executor = ot_instance_executor(instance);
+  int64_t targets;
+  OT_TRY(load_step(w, rank, step, instance, &targets));
+  const double t = step + 1;
+  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, o->lr);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1 / (1 - pow(o->betas[0], t)));
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1 / (1 - pow(o->betas[1], t)));
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets);
+  const bool last = step == w->request->steps - 1;
+  if (last) count_bytes(w, comm, rank, -1);
+  OT_TRY(ot_instance_run(instance, OT_MODE_TRAIN, w->micro_batches));
+  if (last) count_bytes(w, comm, rank, 1);
+  if (rank == 0) note_scalars(w, instance, step);
+  return collect_copy(w, instance, OT_COPY_GRADIENT, step);
+}
+
+static ot_status train(const world *w, ot_comm *comm, ot_instance *instance) {
+  if (ot_comm_rank(comm) == 0) list_tensors(w, instance);
+  OT_TRY(ot_instance_initialize(instance, SEED));
+  for (int step = 0; step < w->request->steps; step++) {
+    OT_TRY(run_step(w, comm, instance, step));
+  }
+  const ot_parameter_copy copies[] = {OT_COPY_MOMENT_1, OT_COPY_MOMENT_2, OT_COPY_GRADIENT,
+                                      OT_COPY_WEIGHT};
+  for (int i = 0; i < OT_COUNT(copies); i++) {
+    OT_TRY(collect_copy(w, instance, copies[i], w->request->steps - 1));
+  }
+  return OT_OK;
+}
+
+static ot_status run_rank(ot_comm *comm, void *context) {
+  const world *const w = context;
+  if (w->request->patience_s > 0) ot_comm_set_patience(comm, w->request->patience_s);
+  const ot_instance_request request = instance_request(w, ot_comm_rank(comm), comm);
+  ot_instance *instance = NULL;
+  OT_TRY(ot_instance_create(&request, &instance));
+  const ot_status status = train(w, comm, instance);
+  ot_instance_destroy(&instance);
+  return status;
+}
+
+ot_status rank_run(const rank_request *request, rank_result *result) {
+  *result = (rank_result){.bits = OT_HASH_START};
+  result->arena = ot_heap_arena_create(&result->heap);
+  world w;
+  OT_TRY(build_world(request, result, &w));
+  return ot_comm_run_threads(w.ranks, run_rank, &w);
+}
+
+void rank_release(rank_result *result) { ot_heap_release(&result->heap); }
+
+ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *schedules) {
+  world *const w = ot_arena_take(arena, sizeof *w);
+  OT_TRY(build_world(request, NULL, w));
+  for (int rank = 0; rank < w->ranks; rank++) {
+    ot_instance_request wanted = instance_request(w, rank, NULL);
+    ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
+    OT_TRY(ot_instance_plan(&wanted, arena, graphs, &schedules[rank]));
+    OT_TRY(ot_schedule_check(&schedules[rank], arena));
+  }
+  return OT_OK;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results side by side, the references they are laid beside, and what a request looks like as text.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "describe/pipeline_rules.h"
+#include "support/rank_case.h"
+#include "support/tiny_model.h"
+
+// ---- references ----
+
+typedef struct kept_reference {
+  rank_request request;
+  rank_result result;
+} kept_reference;
+
+enum { MAX_REFERENCES = 256 };
+static kept_reference *references[MAX_REFERENCES];
+static int num_references;
+
+static rank_request whole_of(const rank_request *r) {
+  return (rank_request){.model = r->model,
+                        .layers = r->layers,
+                        .wide = r->wide,
+                        .dtype = r->dtype,
+                        .length = r->length,
+                        .batch = r->batch,
+                        .micro_batch = 1,
+                        .steps = r->steps};
+}
+
+const rank_result *rank_reference(const rank_request *request) {
+  const rank_request wanted = whole_of(request);
+  for (int i = 0; i < num_references; i++) {
+    const rank_request *const r = &references[i]->request;
+    const bool same = r->model == wanted.model && r->layers == wanted.layers &&
+                      r->wide == wanted.wide && r->dtype == wanted.dtype &&
+                      r->length == wanted.length && r->batch == wanted.batch &&
+                      r->steps == wanted.steps;
+    if (same) return &references[i]->result;
+  }
+  assert_true(num_references < MAX_REFERENCES);
+  kept_reference *const made = calloc(1, sizeof *made);
+  assert_non_null(made);
+  made->request = wanted;
+  references[num_references++] = made;
+  if (rank_run(&made->request, &made->result) != OT_OK) fail_msg("%s", ot_fail_message());
+  return &made->result;
+}
+
+void rank_references_release(void) {
+  for (int i = 0; i < num_references; i++) {
+    rank_release(&references[i]->result);
+    free(references[i]);
+  }
+  num_references = 0;
+}
+
+// ---- comparison ----
+
+// Not a number is larger than anything.
+static double larger(double a, double b) { return isnan(a) || a > b ? a : b; }
+
+static double relative(double a, double b) { return fabs(a - b) / fabs(b); }
+
+static double largest(const double *values, int64_t n) {
+  double most = 0;
+  for (int64_t i = 0; i < n; i++) most = larger(fabs(values[i]), most);
+  return most;
+}
+
+static double distance(const double *a, const double *b, int64_t n) {
+  double most = 0;
+  for (int64_t i = 0; i < n; i++) most = larger(fabs(a[i] - b[i]), most);
+  return most;
+}
+
+static double rms(const double *values, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += values[i] * values[i];
+  return sqrt(sum / (double)n);
+}
+
+typedef struct floors {
+  double gradient, weight;
+} floors;
+
+// A hundredth of the rms over all tensors: what is smaller is rounding (the bias of keys, whose
+// gradient would be zero in exact arithmetic).
+static floors floors_of(const rank_result *result) {
+  double gradient = 0, weight = 0;
+  int64_t count = 0;
+  for (int i = 0; i < result->num_tensors; i++) {
+    const rank_tensor *const tensor = &result->tensors[i];
+    const double g = rms(tensor->gradient, tensor->count), w = rms(tensor->weight, tensor->count);
+    gradient += g * g * (double)tensor->count;
+    weight += w * w * (double)tensor->count;
+    count += tensor->count;
+  }
+  return (floors){1e-2 * sqrt(gradient / (double)count), 1e-2 * sqrt(weight / (double)count)};
+}
+
+// Largest distance, against the largest value but no less than `floor`.
+static double error_of(const double *a, const double *b, int64_t n, double floor) {
+  return distance(a, b, n) / fmax(largest(b, n), floor);
+}
+
+static void note(double found, const char *name, rank_worst *worst) {
+  if (found <= worst->difference) return;
+  *worst = (rank_worst){found, name};
+}
+
+static void compare_tensor(const rank_tensor *a, const rank_tensor *b, const floors *floor,
+                           rank_difference *d) {
+  const int64_t n = b->count;
+  note(error_of(a->gradient, b->gradient, n, floor->gradient), b->name, &d->gradient);
+  note(error_of(a->last, b->last, n, floor->gradient), b->name, &d->last);
+  note(error_of(a->weight, b->weight, n, floor->weight), b->name, &d->weight);
+  note(distance(a->weight, b->weight, n), b->name, &d->update);
+}
+
+rank_difference rank_compare(const rank_result *result, const rank_result *reference) {
+  rank_difference d = {.gradient = {.tensor = ""},
+                       .last = {.tensor = ""},
+                       .weight = {.tensor = ""},
+                       .update = {.tensor = ""}};
+  const floors floor = floors_of(reference);
+  int steps = 0;
+  for (; steps < RANK_STEPS && reference->norm[steps] != 0; steps++) {
+    d.loss = larger(relative(result->loss[steps], reference->loss[steps]), d.loss);
+    d.norm = larger(relative(result->norm[steps], reference->norm[steps]), d.norm);
+  }
+  assert_true(steps > 0 && reference->num_tensors > 0);
+  assert_int_equal(result->num_tensors, reference->num_tensors);
+  for (int i = 0; i < reference->num_tensors; i++) {
+    assert_string_equal(result->tensors[i].name, reference->tensors[i].name);
+    compare_tensor(&result->tensors[i], &reference->tensors[i], &floor, &d);
+  }
+  const ot_model model = tiny_gpt2();
+  d.update.difference /= tiny_run(&model).optimizer.lr * steps;
+  return d;
+}
+
+// ---- text ----
+
+static int64_t describe_recompute(const rank_request *r, char *text, int64_t room) {
+  static const char letters[] = "nsf";
+  const int layers = r->layers > 0 ? r->layers : RANK_LAYERS;
+  char word[RANK_MAX_LAYERS + 1] = "";
+  for (int i = 0; i < layers; i++) word[i] = letters[r->recompute[i]];
+  return ot_text_format(text, room, " recompute %s", word);
+}
+
+const char *rank_describe(const rank_request *r, char *text) {
+  int64_t n = ot_text_format(
+      text, RANK_TEXT, "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d",
+      rank_model_name(r->model), r->layers > 0 ? r->layers : RANK_LAYERS, r->wide ? " wide" : "",
+      ot_dtype_name(r->dtype), r->pp, ot_pipeline_name(r->pipeline), r->vpp,
+      r->layout[0] ? " layout " : "", r->layout, r->dp_replicate, r->dp_shard, r->zero,
+      r->accumulate == OT_ACCUMULATE_SHARDED ? "sharded" : "whole", r->cp,
+      r->context == OT_CONTEXT_RING ? "ring" : "ulysses", r->tp);
+  n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s%s",
+                      (long long)r->batch, (long long)r->micro_batch, (long long)r->length,
+                      r->prefetch, r->reshard ? " reshard" : "", r->overlap ? " overlap" : "",
+                      r->wire == OT_BF16 ? " bf16 wire" : "");
+  describe_recompute(r, text + n, RANK_TEXT - n);
+  return text;
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes: hidden 32 (16 would leave heads of 2), heads of 4 dimensions.
+#include "support/rank_case_models.h"
+
+#include "base/math.h"
+#include "base/rng.h"
+
+static ot_model base(int layers, bool wide) {
+  return (ot_model){
+      .vocab_size = 61,
+      .hidden_size = 24,
+      .intermediate_size = 48,
+      .num_layers = layers,
+      .num_heads = wide ? 12 : 8,
+      .num_kv_heads = wide ? 6 : 2,
+      .head_dim = 4,
+      .max_positions = 64,
+      .norm_epsilon = 1e-5,
+      .embedding_scale = 1,
+      .attention_scale = 1 / ot_sqrt(4),
+      .initializer_range = 0.08,
+      .dtype = OT_F32,
+      .bos_id = -1,
+      .pad_id = -1,
+  };
+}
+
+static ot_model llama(int layers, bool wide) {
+  ot_model model = base(layers, wide);
+  model.family = OT_FAMILY_LLAMA;
+  model.model_type = "llama";
+  model.architecture = "LlamaForCausalLM";
+  model.activation = OT_ACTIVATION_SILU;
+  model.gated_mlp = true;
+  model.norm = OT_NORM_RMSNORM;
+  model.rotary_dim = 4;
+  model.rope = (ot_rope){.type = OT_ROPE_DEFAULT, .theta = 10000, .factor = 1};
+  model.rope_local = model.rope;
+  return model;
+}
+
+static ot_model gpt2(int layers, bool wide) {
+  ot_model model = base(layers, wide);
+  model.family = OT_FAMILY_GPT2;
+  model.model_type = "gpt2";
+  model.architecture = "GPT2LMHeadModel";
+  model.num_kv_heads = model.num_heads;
+  model.activation = OT_ACTIVATION_GELU_TANH;
+  model.qkv_bias = model.output_bias = model.mlp_bias = true;
+  model.tie_word_embeddings = true;
+  model.norm = OT_NORM_LAYERNORM;
+  model.learned_positions = true;
+  return model;
+}
+
+// A norm behind a branch divides by the branch's size, and so multiplies roundings: branches are
+// large from the start.
+static const double large_branches = 0.6;
+
+static ot_model gemma(int layers, bool wide) {
+  ot_model model = llama(layers, wide);
+  model.family = OT_FAMILY_GEMMA3;
+  model.model_type = "gemma3_text";
+  model.architecture = "Gemma3ForCausalLM";
+  model.num_kv_heads = 1;
+  model.activation = OT_ACTIVATION_GELU_TANH;
+  model.norm_placement = OT_NORM_SANDWICH;
+  model.initializer_range = large_branches;
+  model.norm_offset = 1;
+  model.qk_norm = OT_QK_NORM_HEAD;
+  model.embedding_scale = 5;
+  model.tie_word_embeddings = true;
+  model.rope_local.theta = 100;
+  for (int i = 0; i < layers; i++) model.window[i] = i % 3 < 2 ? 7 : 0;
+  return model;
+}
+
+static ot_model qwen(int layers, bool wide) {
+  ot_model model = llama(layers, wide);
+  model.family = OT_FAMILY_QWEN2;
+  model.model_type = "qwen2";
+  model.architecture = "Qwen2ForCausalLM";
+  model.num_kv_heads = wide ? 12 : 8;
+  model.qkv_bias = true;
+  for (int i = 0; i < layers; i++) model.window[i] = i % 2 == 1 ? 9 : 0;
+  return model;
+}
+
+static ot_model olmo(int layers, bool wide) {
+  ot_model model = llama(layers, wide);
+  model.family = OT_FAMILY_OLMO2;
+  model.model_type = "olmo2";
+  model.architecture = "Olmo2ForCausalLM";
+  model.norm_placement = OT_NORM_POST;
+  model.initializer_range = large_branches;
+  model.qk_norm = OT_QK_NORM_ROW;
+  return model;
+}
+
+ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
+  switch (kind) {
+    case RANK_LLAMA:
+      return llama(layers, wide);
+    case RANK_GPT2:
+      return gpt2(layers, wide);
+    case RANK_GEMMA:
+      return gemma(layers, wide);
+    case RANK_QWEN:
+      return qwen(layers, wide);
+    case RANK_OLMO:
+      return olmo(layers, wide);
+    case RANK_DROPOUT:
+    case RANK_MODELS:
+      break;
+  }
+  ot_model model = gpt2(layers, wide);
+  model.embedding_dropout = 0.1;
+  model.attention_dropout = 0.2;
+  model.residual_dropout = 0.15;
+  return model;
+}
+
+const char *rank_model_name(rank_model_kind kind) {
+  static const char *const names[] = {"llama", "gpt2", "gemma", "qwen", "olmo", "dropout"};
+  return names[kind];
+}
+
+// ---- data ----
+
+enum { SEED = 11, TOKENS, LENGTHS, MASKS };
+
+void rank_sequence(int64_t sample, int64_t T, int64_t vocab, rank_token *rows) {
+  const uint64_t first = (uint64_t)(sample * T);
+  int32_t begin = 0;
+  for (int64_t t = 0; t < T; t++) {
+    rows[t].token = (int32_t)ot_rng_below(SEED, TOKENS, first + (uint64_t)t, (uint64_t)vocab);
+    // About every ninth token begins a document; documents of one token happen.
+    if (t > 0 && ot_rng_below(SEED, LENGTHS, first + (uint64_t)t, 9) == 0) begin = (int32_t)t;
+    rows[t].doc_start = begin;
+    rows[t].position = (int32_t)t - begin;
+  }
+  for (int64_t t = 0; t < T; t++) {
+    const bool ends = t + 1 == T || rows[t + 1].doc_start == t + 1;
+    const bool masked = ends || ot_rng_below(SEED, MASKS, first + (uint64_t)t, 8) == 0;
+    rows[t].target = masked ? -1 : rows[t + 1].token;
+  }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits and counts.
+#include "support/rank_case_verdict.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+
+typedef struct limits {
+  double loss, gradient, last, weight, update;  // 0: not compared
+} limits;
+
+static limits limits_of(ot_dtype dtype) {
+  return dtype == OT_F64
+             ? (limits){.loss = 1e-12, .gradient = 1e-12, .last = 1e-12, .weight = 1e-10}
+             : (limits){.loss = 1e-5, .gradient = 1e-5, .update = 1e-3};
+}
+
+// True for numbers within a limit that is not 0.
+static bool within(double found, double limit) { return limit == 0 || found <= limit; }
+
+static bool equals(const rank_difference *d, const limits *l) {
+  return within(d->loss, l->loss) && within(d->norm, l->loss) &&
+         within(d->gradient.difference, l->gradient) && within(d->last.difference, l->last) &&
+         within(d->weight.difference, l->weight) && within(d->update.difference, l->update);
+}
+
+static void keep_larger(rank_worst *worst, const rank_worst *found) {
+  if (!(found->difference <= worst->difference)) *worst = *found;
+}
+
+static void keep_largest(rank_difference *largest, const rank_difference *d) {
+  if (!(d->loss <= largest->loss)) largest->loss = d->loss;
+  if (!(d->norm <= largest->norm)) largest->norm = d->norm;
+  keep_larger(&largest->gradient, &d->gradient);
+  keep_larger(&largest->last, &d->last);
+  keep_larger(&largest->weight, &d->weight);
+  keep_larger(&largest->update, &d->update);
+}
+
+static void add_text(rank_verdict *verdict, const rank_request *request, const char *reason) {
+  char what[RANK_TEXT];
+  const int64_t n = ot_text_length(verdict->text);
+  ot_text_format(verdict->text + n, (int64_t)sizeof verdict->text - n, "%s\n    %s\n",
+                 rank_describe(request, what), reason);
+}
+
+static void print_difference(const rank_difference *d, char *text, int64_t room) {
+  ot_text_format(text, room,
+                 "loss %.2g, norm %.2g, gradient %.2g (%s), last %.2g (%s), weight %.2g (%s), "
+                 "update %.2g (%s)",
+                 d->loss, d->norm, d->gradient.difference, d->gradient.tensor, d->last.difference,
+                 d->last.tensor, d->weight.difference, d->weight.tensor, d->update.difference,
+                 d->update.tensor);
+}
+
+bool rank_judge(const rank_request *request, const rank_result *result, rank_verdict *verdict) {
+  const limits limit = limits_of(request->dtype);
+  const rank_difference d = rank_compare(result, rank_reference(request));
+  keep_largest(&verdict->largest[request->dtype == OT_F64], &d);
+  verdict->runs++;
+  if (equals(&d, &limit)) return true;
+  char text[1024];
+  print_difference(&d, text, sizeof text);
+  add_text(verdict, request, text);
+  verdict->failures++;
+  return false;
+}
+
+void rank_try(const rank_request *request, rank_verdict *verdict) {
+  rank_result result;
+  if (rank_run(request, &result) == OT_OK) {
+    rank_judge(request, &result, verdict);
+  } else {
+    verdict->runs++;
+    verdict->failures++;
+    add_text(verdict, request, ot_fail_message());
+  }
+  rank_release(&result);
+}
+
+void rank_conclude(const rank_verdict *verdict, const char *what) {
+  static const char *const types[] = {"float32", "float64"};
+  for (int i = 0; i < 2; i++) {
+    char text[1024];
+    if (!verdict->largest[i].gradient.tensor) continue;
+    print_difference(&verdict->largest[i], text, sizeof text);
+    print_message("%s, %s: at most %s\n", what, types[i], text);
+  }
+  print_message("%s: %d runs\n", what, verdict->runs);
+  if (verdict->failures > 0) {
+    fail_msg("%d of %d runs are not equal to one rank:\n%s", verdict->failures, verdict->runs,
+             verdict->text);
+  }
+  assert_true(verdict->runs > 0);
+}
