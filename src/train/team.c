@@ -122,6 +122,10 @@ ot_status ot_team_agree(ot_team *team, ot_status status) {
   return team && team->comm ? ot_comm_agree(team->comm, status) : status;
 }
 
+void ot_team_watch(ot_team *team, double seconds) {
+  if (team && team->comm) ot_comm_set_patience(team->comm, seconds);
+}
+
 ot_status ot_team_check_equal(ot_team *team, uint64_t value, const char *what) {
   if (!team || team->size == 1) return OT_OK;
   return ot_comm_check_equal(team->comm, OT_GROUP_WORLD, value, what);

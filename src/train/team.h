@@ -41,6 +41,11 @@ bool ot_team_leads(const ot_team *team);
 // collective. Collective over the world. Blocks.
 ot_status ot_team_agree(ot_team *team, ot_status status);
 
+// From now on a rank that others wait for longer than `seconds` is named, and the run ends; 0:
+// never. For steps only: outside of them ranks may wait long for a leader that writes or reads
+// files.
+void ot_team_watch(ot_team *team, double seconds);
+
 // OT_RANKS, naming the ranks that differ, unless all have the same. Collective over the world.
 ot_status ot_team_check_equal(ot_team *team, uint64_t value, const char *what);
 

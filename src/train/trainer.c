@@ -250,10 +250,12 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
   const int micro_batches = (int)(global / round_of(run, ot_team_mesh(trainer->team)));
   ot_noise_targets targets;
+  ot_team_watch(trainer->team, run->parallel.watchdog_seconds);
   OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
   const double rate = set_scalars(trainer, &targets);
   const double order_start_s = ot_device_now_s();
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
+  ot_team_watch(trainer->team, 0);
 
   ot_noise_sample noise;
   if (ot_noise_sample_read(trainer->instance, &noise)) {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -26,12 +27,19 @@ enum { RANKS = 4, NEVER = 1 << 30 };
 // ---- reads and writes that fail ----
 
 static _Thread_local int reads_left = NEVER;  // of this thread, until one fails
+static _Thread_local bool stalls;             // it does not fail but take long
 static _Atomic int writes_left = NEVER;       // of the process
 
 ssize_t pread(int file, void *buffer, size_t bytes, off_t offset) {
   static ssize_t (*real)(int, void *, size_t, off_t);
   if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pread");
   if (reads_left-- > 0) return real(file, buffer, bytes, offset);
+  if (stalls) {
+    stalls = false;
+    nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
+    reads_left = NEVER;
+    return real(file, buffer, bytes, offset);
+  }
   errno = EIO;
   return -1;
 }
@@ -53,6 +61,7 @@ typedef struct fixture {
   ot_config config;
   int failing_rank;  // -1: none
   int reads;         // of the failing rank before it fails
+  bool stalls;       // it does not fail but take long
   int odd_rank;      // that reads other settings, -1: none
   ot_run odd_run;
 } fixture;
@@ -107,10 +116,12 @@ static ot_status run_rank(ot_comm *comm, void *context) {
       .sink = hear,
   };
   reads_left = rank == f->failing_rank ? f->reads : NEVER;
+  stalls = f->stalls;
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
   const ot_status status = ot_loop_run(&request);
   ot_team_destroy(&request.team);
   reads_left = NEVER;
+  stalls = false;
   return status;
 }
 
@@ -157,6 +168,19 @@ static void a_read_that_fails_on_one_rank_ends_all(void **state) {
   assert_true(failures > 4 * RANKS);
 }
 
+static void a_rank_that_does_not_answer_is_named(void **state) {
+  (void)state;
+  fixture f;
+  set_up(&f);
+  f.failing_rank = 1;
+  f.reads = 30;
+  f.stalls = true;
+  f.config.run.parallel.watchdog_seconds = 0.4;
+  assert_int_equal(run(&f), OT_RANKS);
+  assert_message_has("for rank 1");
+  tear_down(&f);
+}
+
 static void a_full_disk_ends_all_and_leaves_the_last_checkpoint(void **state) {
   (void)state;
   int failures = 0, kept = 0;
@@ -196,6 +220,7 @@ static void ranks_with_other_settings_do_not_begin(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_read_that_fails_on_one_rank_ends_all),
+      cmocka_unit_test(a_rank_that_does_not_answer_is_named),
       cmocka_unit_test(a_full_disk_ends_all_and_leaves_the_last_checkpoint),
       cmocka_unit_test(ranks_with_other_settings_do_not_begin),
   };
