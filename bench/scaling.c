@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// What splitting costs: one training step on N ranks of one thread each beside the same step on one
+// rank of N threads, at the same global batch, in turns in one process: whole, split, whole,
+// split... A ratio of 1 means that the split is free; the exposed time says where the rest went.
+//   bench/scaling [--ranks N] [--repeats R] [--micro-batches M] [--sequence T] [--layout NAME]
+//                 [--json]
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/sort.h"
+#include "describe/groups.h"
+#include "train/instance.h"
+
+typedef struct settings {
+  int ranks, repeats, micro_batches, sequence;
+  const char *layout;  // the only one to run, or null
+  bool json;
+} settings;
+
+typedef struct layout {
+  const char *name;
+  ot_run_parallel parallel;
+} layout;
+
+enum { MAX_REPEATS = 64 };
+
+// ---- the model: 44 M parameters ----
+
+static ot_model small_llama(int sequence) {
+  return (ot_model){
+      .family = OT_FAMILY_LLAMA,
+      .model_type = "llama",
+      .architecture = "LlamaForCausalLM",
+      .vocab_size = 16384,
+      .hidden_size = 512,
+      .intermediate_size = 1536,
+      .num_layers = 8,
+      .num_heads = 8,
+      .num_kv_heads = 4,
+      .head_dim = 64,
+      .max_positions = sequence,
+      .activation = OT_ACTIVATION_SILU,
+      .gated_mlp = true,
+      .norm = OT_NORM_RMSNORM,
+      .norm_epsilon = 1e-5,
+      .embedding_scale = 1,
+      .attention_scale = 0.125,
+      .rotary_dim = 64,
+      .rope = {.type = OT_ROPE_DEFAULT, .theta = 10000, .factor = 1},
+      .rope_local = {.type = OT_ROPE_DEFAULT, .theta = 10000, .factor = 1},
+      .initializer_range = 0.02,
+      .dtype = OT_F32,
+      .bos_id = -1,
+      .pad_id = -1,
+  };
+}
+
+static ot_run run_of(const ot_model *model, const ot_run_parallel *parallel) {
+  return (ot_run){.model = *model,
+                  .parallel = *parallel,
+                  .optimizer = {.name = OT_OPTIMIZER_ADAMW,
+                                .lr = 1e-4,
+                                .betas = {0.9, 0.95},
+                                .eps = 1e-8,
+                                .weight_decay = 0.1,
+                                .clip = 1},
+                  .precision = {.compute = OT_F32,
+                                .params = OT_F32,
+                                .gradients = OT_F32,
+                                .master = OT_F32,
+                                .moments = OT_F32,
+                                .reduce = OT_F32}};
+}
+
+// ---- one world ----
+
+static ot_status create(const settings *s, const ot_run *run, ot_mesh *mesh, ot_comm *comm,
+                        ot_instance **out) {
+  const int dp = mesh ? mesh->degree[OT_AXIS_DP_SHARD] * mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
+  const int micro_batches[] = {s->micro_batches / dp};
+  const ot_instance_request request = {.model = &run->model,
+                                       .run = run,
+                                       .modes = 1u << OT_MODE_TRAIN,
+                                       .micro_batch_size = 1,
+                                       .sequence_length = s->sequence,
+                                       .compute = OT_F32,
+                                       .storage = OT_F32,
+                                       .threads = mesh ? 1 : s->ranks,
+                                       .seed = 1,
+                                       .micro_batches = micro_batches,
+                                       .num_micro_batches = 1,
+                                       .mesh = mesh,
+                                       .rank = comm ? ot_comm_rank(comm) : 0,
+                                       .comm = comm};
+  OT_TRY(ot_instance_create(&request, out));
+  return ot_instance_initialize(*out, 1);
+}
+
+// Any tokens do: speed does not depend on them.
+static void load(ot_instance *instance, int micro_batch) {
+  const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_TRAIN);
+  for (int field = 0; field < OT_BATCH_FIELDS; field++) {
+    const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)field);
+    const int64_t n = ot_type_elements(&type);
+    void *const values = calloc((size_t)n, (size_t)ot_dtype_bytes(type.dtype));
+    if (!values) continue;
+    for (int64_t i = 0; i < n && type.dtype == OT_I32; i++) {
+      const bool ids = field == OT_BATCH_TOKENS || field == OT_BATCH_TARGETS;
+      const uint64_t at = (uint64_t)(micro_batch * n + i);
+      const int32_t id = (int32_t)(ot_rng_uniform(7, (uint64_t)field, at) * 16384);
+      ((int32_t *)values)[i] = ids ? id : field == OT_BATCH_POSITIONS ? (int32_t)i : 0;
+    }
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)field, values);
+    free(values);
+  }
+}
+
+static ot_status step(ot_instance *instance, int micro_batches, double *seconds) {
+  ot_executor *const executor = ot_instance_executor(instance);
+  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, 4096);
+  const double start_s = ot_device_now_s();
+  const ot_status status = ot_instance_run(instance, OT_MODE_TRAIN, micro_batches);
+  *seconds = ot_device_now_s() - start_s;
+  return status;
+}
+
+// ---- in turns ----
+
+typedef struct contest {
+  const settings *settings;
+  const ot_run *run;
+  ot_instance *whole;  // one rank of all threads, run by rank 0 while the others wait
+  double whole_s[MAX_REPEATS], split_s[MAX_REPEATS];
+  ot_timeline_summary summary;  // of rank 0, last step
+} contest;
+
+static ot_status meet(ot_comm *comm) {
+  const ot_comm_call call = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "turn"};
+  return ot_comm_run(comm, &call);
+}
+
+static ot_status take_turns(contest *c, ot_comm *comm, ot_instance *split, int micro_batches) {
+  const bool first = ot_comm_rank(comm) == 0;
+  double seconds = 0;
+  OT_TRY(step(split, micro_batches, &seconds));  // pages are touched here
+  for (int i = 0; i < c->settings->repeats; i++) {
+    OT_TRY(meet(comm));
+    if (first) OT_TRY(step(c->whole, c->settings->micro_batches, &c->whole_s[i]));
+    OT_TRY(meet(comm));
+    OT_TRY(step(split, micro_batches, &seconds));
+    OT_TRY(meet(comm));
+    if (first) c->split_s[i] = seconds;
+  }
+  ot_executor_set_trace(ot_instance_executor(split), true);
+  OT_TRY(step(split, micro_batches, &seconds));
+  if (first) {
+    c->summary = ot_timeline_summarize(ot_executor_timeline(ot_instance_executor(split)),
+                                       ot_instance_schedule(split));
+  }
+  return OT_OK;
+}
+
+static ot_status rank_main(ot_comm *comm, void *context) {
+  contest *const c = context;
+  ot_mesh mesh;
+  OT_TRY(ot_mesh_build(&c->run->parallel, ot_comm_size(comm), &mesh));
+  const int dp = mesh.degree[OT_AXIS_DP_SHARD] * mesh.degree[OT_AXIS_DP_REPLICATE];
+  const int micro_batches = c->settings->micro_batches / dp;
+  ot_instance *split = NULL;
+  OT_TRY(create(c->settings, c->run, &mesh, comm, &split));
+  for (int m = 0; m < micro_batches; m++) load(split, m);
+  const ot_status status = take_turns(c, comm, split, micro_batches);
+  ot_instance_destroy(&split);
+  return status;
+}
+
+// ---- report ----
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(const double *values, int count) {
+  double sorted[MAX_REPEATS];
+  memcpy(sorted, values, (size_t)count * sizeof *sorted);
+  qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+  return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+}
+
+// Of each pair the ratio; the median of those.
+static double paired_ratio(const contest *c) {
+  double ratios[MAX_REPEATS];
+  for (int i = 0; i < c->settings->repeats; i++) ratios[i] = c->split_s[i] / c->whole_s[i];
+  return median(ratios, c->settings->repeats);
+}
+
+static void report(const contest *c, const char *name, bool first) {
+  const settings *const s = c->settings;
+  const double whole = median(c->whole_s, s->repeats), split = median(c->split_s, s->repeats);
+  const double ratio = paired_ratio(c);
+  if (s->json) {
+    printf(
+        "%s\n    {\"layout\": \"%s\", \"whole_seconds\": %.6f, \"split_seconds\": %.6f, "
+        "\"ratio\": %.4f, \"exposed_seconds\": %.6f, \"bubble_fraction\": %.4f}",
+        first ? "" : ",", name, whole, split, ratio, c->summary.exposed_s,
+        c->summary.bubble_fraction);
+    return;
+  }
+  printf("%-22s %9.3f %9.3f %8.3f %12.1f %8.1f %%\n", name, whole, split, ratio,
+         1e3 * c->summary.exposed_s, 100 * c->summary.bubble_fraction);
+  fflush(stdout);
+}
+
+static int layouts_for(int ranks, layout *layouts) {
+  static ot_recompute none[] = {OT_RECOMPUTE_NONE};
+  const ot_run_parallel base = {.tp = 1,
+                                .pp = 1,
+                                .vpp = 1,
+                                .cp = 1,
+                                .ep = 1,
+                                .etp = 1,
+                                .dp_replicate = 1,
+                                .zero = 1,
+                                .pipeline = OT_PIPELINE_1F1B,
+                                .recompute = none,
+                                .num_recompute = 1,
+                                .layout = "",
+                                .order_csv = "",
+                                .prefetch = 1,
+                                .reshard = true};
+  const char *const names[] = {"dp", "zero3", "tp", "cp", "pp", "pp-zb-h1"};
+  for (int i = 0; i < OT_COUNT(names); i++) layouts[i] = (layout){names[i], base};
+  layouts[0].parallel.zero = 0;
+  layouts[1].parallel.zero = 3;
+  layouts[1].parallel.accumulate = OT_ACCUMULATE_SHARDED;
+  layouts[2].parallel.tp = ranks;
+  layouts[3].parallel.cp = ranks;
+  layouts[4].parallel.pp = layouts[5].parallel.pp = ranks;
+  layouts[5].parallel.pipeline = OT_PIPELINE_ZB_H1;
+  return OT_COUNT(names);
+}
+
+static ot_status contest_all(const settings *s) {
+  layout layouts[8];
+  const int count = layouts_for(s->ranks, layouts);
+  const ot_model model = small_llama(s->sequence);
+  const ot_run whole_run = run_of(&model, &layouts[0].parallel);
+  ot_instance *whole = NULL;
+  OT_TRY(create(s, &whole_run, NULL, NULL, &whole));
+  for (int m = 0; m < s->micro_batches; m++) load(whole, m);
+  double seconds = 0;
+  OT_TRY(step(whole, s->micro_batches, &seconds));
+  ot_status status = OT_OK;
+  bool first = true;
+  for (int i = 0; i < count && status == OT_OK; i++) {
+    if (s->layout && strcmp(s->layout, layouts[i].name) != 0) continue;
+    const ot_run run = run_of(&model, &layouts[i].parallel);
+    contest c = {.settings = s, .run = &run, .whole = whole};
+    status = ot_comm_run_threads(s->ranks, rank_main, &c);
+    if (status == OT_OK) report(&c, layouts[i].name, first);
+    first = false;
+  }
+  ot_instance_destroy(&whole);
+  return status;
+}
+
+static int usage(void) {
+  fprintf(stderr,
+          "usage: scaling [--ranks N] [--repeats R] [--micro-batches M] [--sequence T] "
+          "[--json]\n");
+  return 2;
+}
+
+int main(int count, char **arguments) {
+  settings s = {.ranks = 2, .repeats = 5, .micro_batches = 32, .sequence = 256};
+  const struct {
+    const char *name;
+    int *value;
+  } numbers[] = {{"--ranks", &s.ranks},
+                 {"--repeats", &s.repeats},
+                 {"--micro-batches", &s.micro_batches},
+                 {"--sequence", &s.sequence}};
+  for (int i = 1; i < count; i++) {
+    s.json = s.json || strcmp(arguments[i], "--json") == 0;
+    int known = strcmp(arguments[i], "--json") == 0;
+    if (strcmp(arguments[i], "--layout") == 0 && i + 1 < count) {
+      s.layout = arguments[++i];
+      continue;
+    }
+    for (int k = 0; k < OT_COUNT(numbers) && !known; k++) {
+      if (strcmp(arguments[i], numbers[k].name) != 0 || i + 1 == count) continue;
+      *numbers[k].value = atoi(arguments[++i]);
+      known = *numbers[k].value > 0;
+    }
+    if (!known) return usage();
+  }
+  if (s.repeats > MAX_REPEATS || s.ranks < 2 || s.micro_batches % s.ranks != 0) return usage();
+  if (s.json) {
+    printf("{\"ranks\": %d, \"micro_batches\": %d, \"tokens\": %d, \"layouts\": [", s.ranks,
+           s.micro_batches, s.micro_batches * s.sequence);
+  } else {
+    printf("%d ranks of 1 thread beside 1 rank of %d threads; %d micro-batches of %d tokens\n",
+           s.ranks, s.ranks, s.micro_batches, s.sequence);
+    printf("%-22s %9s %9s %8s %12s %10s\n", "layout", "whole s", "split s", "ratio", "exposed ms",
+           "bubble");
+  }
+  const ot_status status = contest_all(&s);
+  if (s.json) printf("\n  ]}\n");
+  if (status != OT_OK) fprintf(stderr, "error: %s\n", ot_fail_message());
+  return status;
+}
