@@ -99,7 +99,7 @@ static int abort_code;
 static void abort_at_exit(void) { MPI_Abort(MPI_COMM_WORLD, abort_code); }
 
 ot_status ot_mpi_end_failed(ot_mpi_end *end, ot_status status) {
-  ot_failure failure = {OT_OK};
+  ot_failure failure = {.status = OT_OK};
   ot_failure_take(&failure, status);
   // Where calls were left under way, their memory may be gone.
   if (!end->settled && end->under_way == 0) ot_mpi_settle(end);

@@ -89,7 +89,7 @@ static void run_compute(ot_executor *executor, place at) {
 static ot_status explain(const ot_executor *executor, place at, ot_status status) {
   if (status == OT_OK) return OT_OK;
   const ot_entry *const entry = entry_at(executor, at);
-  ot_failure failure = {OT_OK};
+  ot_failure failure = {.status = OT_OK};
   ot_failure_take(&failure, status);
   ot_fail(status, "entry %d (%s, block %d, micro-batch %d), task %d (%s): %s", at.entry,
           executor->schedule->segments[entry->segment].name, entry->block, entry->micro_batch,
@@ -228,7 +228,7 @@ static ot_status walk(ot_executor *executor) {
 
 // Waits for all that is under way, failed or not: it holds memory of the executor.
 static ot_status finish(ot_executor *executor, ot_status status) {
-  ot_failure first = {OT_OK};
+  ot_failure first = {.status = OT_OK};
   ot_failure_take(&first, status);
   if (status != OT_OK && executor->lanes) ot_lanes_drop(executor->lanes, status);
   // The others cannot know of a failure that no communication has met.

@@ -80,7 +80,7 @@ void ot_mailbox_poll(ot_mailbox *box) {
 }
 
 ot_status ot_mailbox_finish(ot_mailbox *box) {
-  ot_failure first = {OT_OK};
+  ot_failure first = {.status = OT_OK};
   for (int i = box->open; i < box->count; i++) {
     ot_failure_take(&first, wait(box, &box->slots[i]));
   }
