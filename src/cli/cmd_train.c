@@ -6,13 +6,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "audit/audit_ranks.h"
 #include "base/json_writer.h"
-#include "cli/installed.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "train/cluster_file.h"
 #include "train/loop.h"
 
 typedef struct talk {
@@ -100,7 +97,6 @@ typedef struct training {
   ot_arena *arena;
   talk talk;
   ot_config config;
-  ot_cluster cluster;
   bool processes;  // ranks are processes of a launcher
   ot_mesh mesh;
   ot_loop_request request;  // but for the team
@@ -120,10 +116,6 @@ static ot_status prepare(void *context, int ranks) {
       .sink = hear,
       .context = &t->talk,
   };
-  bool known;
-  const ot_presets presets = ot_installed_presets(t->arena);
-  OT_TRY(ot_cluster_file_load(t->config.run.cluster, &presets, t->arena, &t->cluster, &known));
-  if (known) t->request.cluster = &t->cluster;
   read_resume(ot_options_text(t->options, "resume"), &t->request);
   const char *const trace = ot_options_text(t->options, "trace");
   return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;
@@ -134,11 +126,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   ot_loop_request request = t->request;
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
   const bool leads = ot_team_leads(request.team);
-  ot_ranks_watch watch = {.team = request.team};
-  request.audit = ot_ranks_watch_look;
-  request.audit_context = &watch;
   const ot_status status = ot_loop_run(&request);
-  ot_replicas_destroy(&watch.replicas);
   ot_team_destroy(&request.team);
   if (leads) {
     t->leads = true;
@@ -146,8 +134,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
     if (status == OT_OK) fprintf(stderr, "done: %s\n", t->config.run.output);
   }
   // All ranks stop together; one says so.
-  const bool together = status == OT_STOPPED || status == OT_FINDINGS;
-  if (together && !leads) return ot_fail(status, "%s", "");
+  if (status == OT_STOPPED && !leads) return ot_fail(OT_STOPPED, "%s", "");
   return status;
 }
 

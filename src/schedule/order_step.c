@@ -22,7 +22,7 @@ typedef struct emission {
   int *receive_entry[2];  // [local chunk * micro_batches + m]: forward, backward; -1
   int *received[2];       // [num_chunks] micro-batches whose receive was started
   int sends[2];           // sent so far: forward, backward
-  int send_entry[2][2];   // [direction][place]
+  int *send_entry[2];     // [send_buffers] last that used each: forward, backward; -1
   int *reduced;           // [num_blocks] entry after which the block's gradient is complete, or -1
   int tied_reduced;
 } emission;
@@ -144,7 +144,8 @@ static int64_t chunk_output(emission *e, const ot_step_item *item, bool backward
     const ot_step_buffers *const at = backward ? &m->d_output[block] : &m->input[block];
     return place(at, ring_place(e, ring, other, item->micro_batch));
   }
-  return backward ? m->back[e->sends[1] % 2] : m->send[e->sends[0] % 2];
+  const int turn = e->sends[backward] % e->plan->send_buffers;
+  return backward ? m->back[turn] : m->send[turn];
 }
 
 static int64_t d_output_of(const emission *e, const ot_step_item *item, int block) {
@@ -226,7 +227,7 @@ static void find_messages(const emission *e, const ot_step_item *item, int *rece
   *send = -1;
   if (item->phase == OT_PHASE_WEIGHT || !leaves || is_mine(e, other)) return;
   if (other < 0 || other >= stages->num_chunks) return;
-  *send = e->send_entry[backward][e->sends[backward] % 2];
+  *send = e->send_entry[backward][e->sends[backward] % e->plan->send_buffers];
 }
 
 static void add_segment_entry(emission *e, const ot_step_item *item, int segment) {
@@ -335,7 +336,7 @@ static void add_send(emission *e, const ot_step_item *item) {
                                  .peer_chunk = other,
                                  .backward = backward,
                                  .at = chunk_output(e, item, backward)});
-  e->send_entry[backward][e->sends[backward]++ % 2] = last_entry(e);
+  e->send_entry[backward][e->sends[backward]++ % e->plan->send_buffers] = last_entry(e);
 }
 
 static void add_item(emission *e, int index) {
@@ -432,8 +433,7 @@ static int *entries_of(const emission *e, int64_t count) {
 
 static void add_order(ot_step_builder *s, const ot_step_plan *plan, const ot_segment *begin) {
   ot_build *const b = s->b;
-  emission e = {
-      .s = s, .plan = plan, .compute = -1, .tied_reduced = -1, .send_entry = {{-1, -1}, {-1, -1}}};
+  emission e = {.s = s, .plan = plan, .compute = -1, .tied_reduced = -1};
   e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->micro_batches);
   e.gather_entry = entries_of(&e, plan->num_gathers);
   e.sum_entry = entries_of(&e, plan->num_sums);
@@ -442,6 +442,7 @@ static void add_order(ot_step_builder *s, const ot_step_plan *plan, const ot_seg
   const int64_t kept = (int64_t)ot_step_local_chunk(b, b->stages.num_chunks) * plan->micro_batches;
   for (int i = 0; i < 2; i++) {
     e.receive_entry[i] = entries_of(&e, kept);
+    e.send_entry[i] = entries_of(&e, plan->send_buffers);
     e.received[i] = ot_arena_array(b->arena, b->stages.num_chunks, sizeof(int));
   }
   add_step(&e, ot_build_add_segment(b, begin), -1);

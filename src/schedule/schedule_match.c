@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
+#include "schedule/schedule_progress.h"
 
 // One communication of a rank, as the others must know it.
 typedef struct call {
@@ -232,7 +233,7 @@ static ot_status match_order(matching *m) {
       OT_TRY(match_messages(m, kind, rank));
     }
   }
-  return OT_OK;
+  return ot_schedules_check_progress(m->schedules, m->ranks, m->order, m->arena);
 }
 
 ot_status ot_schedules_match(const ot_schedule *const *schedules, int ranks, ot_arena *arena) {

@@ -9,7 +9,8 @@
 // Proves, order by order: the members of a group agree on who they are, and call the same
 // collectives in the same order with the same sizes and types; the calls of a group come from one
 // lane, so that the order of the list is the order in which they start; every message that is sent
-// is received, of the same size, type and micro-batch, in the order of its tag.
+// is received, of the same size, type and micro-batch, in the order of its tag; no ranks wait for
+// each other in a circle, even when nothing is buffered on its way.
 //   schedules  [ranks], of ranks 0 .. ranks-1 of one world
 // OT_BUG naming the first rank, entry and task that does not fit, and what it does not fit to.
 ot_status ot_schedules_match(const ot_schedule *const *schedules, int ranks, ot_arena *arena);

@@ -125,13 +125,19 @@ static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
 }
 
 static void place_messages(const ot_step_memory_request *r, ot_step_memory *m) {
-  static const char *const forward[] = {"send.0", "send.1"};
-  static const char *const backward[] = {"send_gradient.0", "send_gradient.1"};
+  ot_build *const b = r->build;
   const int64_t hidden = ot_build_hidden_bytes(r->graph);
-  if (ot_build_group_size(r->build, OT_GROUP_STAGES) < 2) return;
-  for (int i = 0; i < 2; i++) {
-    m->send[i] = region(r, OT_MEMORY_BUFFERS, hidden, forward[i]);
-    m->back[i] = region(r, OT_MEMORY_BUFFERS, hidden, backward[i]);
+  int most = 0;
+  for (int i = 0; i < r->num_plans; i++) {
+    if (r->plans[i].send_buffers > most) most = r->plans[i].send_buffers;
+  }
+  m->send = ot_arena_array(b->arena, most + 1, sizeof *m->send);
+  m->back = ot_arena_array(b->arena, most + 1, sizeof *m->back);
+  if (ot_build_group_size(b, OT_GROUP_STAGES) < 2) return;
+  for (int i = 0; i < most; i++) {
+    m->send[i] = region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send.%d", i));
+    m->back[i] =
+        region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send_gradient.%d", i));
   }
 }
 

@@ -18,7 +18,8 @@ typedef struct ot_step_memory {
   ot_step_buffers *input, *d_output;       // [num_blocks]
   ot_step_ring *input_ring, *d_output_ring;
   int64_t hand[2];                   // gradients between blocks of a chunk, I and W at once
-  int64_t send[2], back[2];          // messages to the next and to the previous stage, in turn
+  int64_t *send, *back;              // [most send_buffers] messages to the next and to the previous
+                                     // chunk's stage, in turn
   ot_step_buffers *gathered, *sums;  // [num_blocks] ring of the block's size of bucket
   ot_step_buffers tied_sums;
 } ot_step_memory;

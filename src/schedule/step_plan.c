@@ -3,6 +3,7 @@
 #include "schedule/step_plan.h"
 
 #include "graph/recompute.h"
+#include "schedule/order_buffers.h"
 
 int ot_step_local_chunk(const ot_build *b, int chunk) {
   int local = 0;
@@ -42,23 +43,24 @@ static void add_action(const ot_build *b, ot_step_plan *plan, const ot_action *a
 }
 
 // I and W of their own in place of B, one after the other.
-static void split_actions(const ot_build *b, ot_step_plan *plan) {
+static void split_actions(ot_build *b, int rank, ot_pipeline_order *order) {
+  const ot_action *const whole = order->actions[rank];
   ot_action *const actions =
-      ot_arena_array(b->arena, 2 * (int64_t)plan->num_actions + 1, sizeof *actions);
+      ot_arena_array(b->arena, 2 * (int64_t)order->num_actions[rank] + 1, sizeof *actions);
   int count = 0;
-  for (int i = 0; i < plan->num_actions; i++) {
-    actions[count++] = plan->actions[i];
-    if (plan->actions[i].kind != OT_ACTION_BACKWARD) continue;
+  for (int i = 0; i < order->num_actions[rank]; i++) {
+    actions[count++] = whole[i];
+    if (whole[i].kind != OT_ACTION_BACKWARD) continue;
     actions[count - 1].kind = OT_ACTION_INPUT;
-    actions[count] = plan->actions[i];
+    actions[count] = whole[i];
     actions[count++].kind = OT_ACTION_WEIGHT;
   }
-  plan->actions = actions;
-  plan->num_actions = count;
-  plan->split = true;
+  order->actions[rank] = actions;
+  order->num_actions[rank] = count;
 }
 
-static ot_status list_items(ot_build *b, ot_step_plan *plan) {
+static ot_status list_actions(ot_build *b, ot_step_plan *plan) {
+  enum { SEND_BUFFERS = 2 };  // one is filled while the other is on its way
   const ot_stages *const stages = &b->stages;
   const ot_pipeline_request request = {.kind = b->request->run->parallel.pipeline,
                                        .num_ranks = stages->num_ranks,
@@ -68,10 +70,19 @@ static ot_status list_items(ot_build *b, ot_step_plan *plan) {
                                        .csv = b->request->order_csv};
   ot_pipeline_order order;
   OT_TRY(ot_pipeline_order_build(&request, b->arena, &order));
+  if (b->request->split_backward && !order.split) {
+    for (int rank = 0; rank < order.num_ranks; rank++) split_actions(b, rank, &order);
+    order.split = true;
+  }
   plan->split = order.split;
   plan->num_actions = order.num_actions[b->stage];
   plan->actions = order.actions[b->stage];
-  if (b->request->split_backward && !plan->split) split_actions(b, plan);
+  plan->send_buffers = ot_order_send_buffers(&order, SEND_BUFFERS, b->arena);
+  return OT_OK;
+}
+
+static ot_status list_items(ot_build *b, ot_step_plan *plan) {
+  OT_TRY(list_actions(b, plan));
   plan->first_item = ot_arena_array(b->arena, plan->num_actions + 1, sizeof(int));
   const int64_t most = (int64_t)plan->num_actions * b->shape->num_blocks;
   plan->items = ot_arena_array(b->arena, most + 1, sizeof *plan->items);

@@ -43,7 +43,8 @@ typedef struct ot_step_use {
 
 typedef struct ot_step_plan {
   int micro_batches;
-  bool split;  // I and W apart
+  bool split;        // I and W apart
+  int send_buffers;  // of each direction, in turn
   int num_items;
   ot_step_item *items;
   int num_actions;

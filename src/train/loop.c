@@ -10,7 +10,6 @@
 #include "train/checkpoint_list.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
-#include "train/prediction.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
@@ -26,9 +25,8 @@ typedef struct loop {
   double begin_s;  // clock when the first step of this process began
   int64_t begin_step;
   double trace_begin_s;
-  int64_t saved_step;        // newest checkpoint of this run, -1 before there is one
-  int64_t planned_bytes;     // of all ranks of this process
-  ot_prediction prediction;  // of the leader; without steps when nothing is known
+  int64_t saved_step;     // newest checkpoint of this run, -1 before there is one
+  int64_t planned_bytes;  // of all ranks of this process
 } loop;
 
 // What a step was like on all ranks.
@@ -53,15 +51,10 @@ static double peak_rss_bytes(void) {
   return (double)usage.ru_maxrss * 1024;
 }
 
-// Of a step that takes `step_s`; NAN where the machine is not known.
-static double mfu_of(const loop *l, int micro_batches, double step_s) {
-  const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
-  return plan ? plan->model_flops / step_s / l->prediction.peak_flops : NAN;
-}
-
-static double predicted_s(const loop *l, int micro_batches) {
-  const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
-  return plan ? plan->step_s : NAN;
+static double mfu_of(const loop *l, const ot_step_report *report) {
+  return l->request->peak_flops > 0
+             ? report->model_flops / report->step_seconds / l->request->peak_flops
+             : NAN;
 }
 
 // The health of every layer, as further keys of the line of a step.
@@ -98,8 +91,8 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
       .tokens = report->tokens,
       .step_s = report->step_seconds,
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
-      .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
-      .predicted_step_s = predicted_s(l, report->micro_batches),
+      .mfu = mfu_of(l, report),
+      .predicted_step_s = NAN,
       .exposed = sums->exposed,
       .bubble_fraction = sums->bubble_fraction,
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
@@ -123,8 +116,8 @@ static void say_status(loop *l, const ot_step_report *report) {
       .loss_nats = report->loss,
       .gradient_norm = report->gradient_norm,
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
-      .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
-      .planned_mfu = mfu_of(l, report->micro_batches, predicted_s(l, report->micro_batches)),
+      .mfu = mfu_of(l, report),
+      .planned_mfu = NAN,
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
       .memory_capacity_bytes = -1,
       .remaining_s = per_step_s * (double)(total - report->step),
@@ -171,40 +164,6 @@ static ot_status save(loop *l) {
   l->saved_step = step;
   const int64_t keep = l->run->checkpoint.keep;
   return agree(l, leads(l) ? ot_checkpoint_prune(l->arena, directory, keep) : OT_OK);
-}
-
-// ---- audits ----
-
-static ot_status report_audit(loop *l, int64_t step, const ot_loop_findings *found) {
-  OT_TRY(ot_metrics_write_audit(l->metrics, step, found->audit, found->count));
-  if (l->tensorboard) {
-    const ot_metric metric = {ot_arena_format(l->arena, "audit/%s", found->audit), found->count};
-    OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
-  }
-  if (found->count == 0) return OT_OK;
-  ot_loop_note(l->request, "%s", found->text);
-  return ot_metrics_sync(l->metrics);
-}
-
-static ot_status audit_step(loop *l, int64_t step, ot_arena *arena) {
-  ot_loop_findings found = {0};
-  OT_TRY(l->request->audit(l->request->audit_context, l->start.trainer, arena, &found));
-  OT_TRY(agree(l, leads(l) ? report_audit(l, step, &found) : OT_OK));
-  if (found.count == 0) return OT_OK;
-  ot_fail(OT_FINDINGS, "step %lld: the audit of %s found %d: %s", (long long)step, found.audit,
-          found.count, found.worst);
-  return ot_fail_hint(OT_FINDINGS,
-                      "the step was not saved; the same command goes on from the "
-                      "checkpoint before it");
-}
-
-static ot_status audit(loop *l, int64_t step) {
-  if (!l->request->audit) return OT_OK;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = audit_step(l, step, &arena);
-  ot_heap_release(&heap);
-  return status;
 }
 
 // ---- traces ----
@@ -282,7 +241,6 @@ static ot_status step_once(loop *l, bool *stop) {
   OT_TRY(sum_step(l, &sums));
   if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
-  if (is_due(step.step, l->run->audit.every)) OT_TRY(audit(l, step.step));
   const bool last = step.step == total;
   if (last || is_due(step.step, l->run->data.validation_every)) {
     OT_TRY(validate(l, step.step));
@@ -334,26 +292,12 @@ static ot_status sum_planned(loop *l) {
   return OT_OK;
 }
 
-// A run does not end because its machine is not described well enough.
-static void predict(loop *l) {
-  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
-  const ot_prediction_request request = {.run = l->run,
-                                         .mesh = ot_team_mesh(l->request->team),
-                                         .cluster = l->request->cluster,
-                                         .threads = schedule->threads};
-  if (!leads(l) || !request.cluster) return;
-  if (ot_prediction_build(&request, l->arena, &l->prediction) == OT_OK) return;
-  l->prediction = (ot_prediction){0};
-  ot_loop_note(l->request, "no predictions: %s", ot_fail_message());
-}
-
 static ot_status run_loop(loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
   l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
   OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
-  predict(l);
   ot_stop_signal_install();
   return run_steps(l);
 }

@@ -23,7 +23,6 @@ struct ot_trainer {
   ot_rows part;  // this rank's pieces of them, with cp > 1
   ot_position position;
   int64_t total_steps;
-  int micro_batches;       // of the last step, 0 before there was one
   ot_noise_average noise;  // of the steps of this process
 };
 
@@ -84,13 +83,9 @@ static ot_status check_precision(const ot_run_precision *precision) {
 
 // What the settings can say and this build cannot do yet.
 static ot_status check_supported(const ot_run *run) {
-  for (int64_t i = 0; i < run->audit.num_checks; i++) {
-    OT_CHECK(run->audit.checks[i] == OT_AUDIT_RANKS, OT_ENVIRONMENT,
-             "audit.checks: in a run this build checks ranks alone (`orthant audit` has more)");
-  }
-  OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
-           "audit.every=%lld, and audit.checks is empty (try [ranks])",
-           (long long)run->audit.every);
+  OT_CHECK(
+      run->audit.every == 0 && run->audit.num_checks == 0, OT_ENVIRONMENT,
+      "audit: this build trains without audits (leave audit.every at 0 and audit.checks empty)");
   OT_CHECK(!run->checkpoint.async, OT_ENVIRONMENT,
            "checkpoint: async=true is not there in this build (try false)");
   return check_precision(&run->precision);
@@ -262,12 +257,12 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
   ot_team_watch(trainer->team, 0);
 
-  trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
   if (ot_noise_sample_read(trainer->instance, &noise)) {
     ot_noise_average_add(&trainer->noise, &noise);
   }
   const ot_executor *const executor = ot_instance_executor(trainer->instance);
+  const ot_schedule *const schedule = ot_instance_schedule(trainer->instance);
   const int64_t step_tokens = global * run->data.sequence_length;
   position->step++;
   position->next_sample += global;
@@ -281,7 +276,8 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .learning_rate = rate,
       .noise_scale_tokens = ot_noise_average_tokens(&trainer->noise),
       .step_seconds = ot_device_now_s() - start_s,
-      .micro_batches = micro_batches,
+      .model_flops = ot_order_flops(
+          schedule, ot_schedule_find_order(schedule, OT_ORDER_STEP, micro_batches), true),
       .start_s = order_start_s,
   };
   return ot_team_agree(trainer->team, check_finite(report));
@@ -348,10 +344,6 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 
 int64_t ot_trainer_total_steps(const ot_trainer *trainer) { return trainer->total_steps; }
-
-const ot_run *ot_trainer_run(const ot_trainer *trainer) { return trainer->run; }
-
-int ot_trainer_micro_batches(const ot_trainer *trainer) { return trainer->micro_batches; }
 
 ot_instance *ot_trainer_instance(const ot_trainer *trainer) { return trainer->instance; }
 

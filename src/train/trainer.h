@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training run in memory, on one of its ranks: data, model, optimizer state, position. Steps
 // are taken one by one by whoever drives it (train/loop.c, tests, audits). What follows is
-// collective over the world but for the questions (position, total_steps, micro_batches, instance,
-// timeline, show_batch), and fails on all ranks or on none.
+// collective over the world but for the questions (position, total_steps, instance, timeline,
+// show_batch), and fails on all ranks or on none.
 #pragma once
 
 #include "train/health.h"
@@ -14,12 +14,12 @@ typedef struct ot_step_report {
   int64_t step;          // completed steps, this one included
   int64_t tokens;        // trained on so far, this step included
   int64_t step_tokens;   // of this step
-  int micro_batches;     // of each rank in this step
   double loss;           // mean nats per unmasked target
   double gradient_norm;  // before clipping
   double learning_rate;
   double noise_scale_tokens;  // averaged over the steps of this process; NAN where it is not known
   double step_seconds;        // data and optimizer included
+  double model_flops;         // of this rank in the step (recompute not counted)
   double start_s;             // clock of this rank when its order began
 } ot_step_report;
 
@@ -48,9 +48,6 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);
 int64_t ot_trainer_total_steps(const ot_trainer *trainer);
-const ot_run *ot_trainer_run(const ot_trainer *trainer);
-// Micro-batches of the last step; 0 before the first one of this process.
-int ot_trainer_micro_batches(const ot_trainer *trainer);
 ot_instance *ot_trainer_instance(const ot_trainer *trainer);
 
 // Of the last step; arrays live in `arena`.

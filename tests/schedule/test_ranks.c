@@ -14,7 +14,7 @@
 #include "support/tiny_model.h"
 #include "train/instance.h"
 
-enum { MAX_RANKS = 16, MICRO_BATCHES = 4 };
+enum { MAX_RANKS = 16, MICRO_BATCHES = 8 };
 
 typedef struct rank_layout {
   int pp, vpp, replicate, shard, cp, tp, zero;
@@ -156,6 +156,15 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
   }
 }
 
+// Both of a stage's neighbours send to it and take from it, in both directions.
+static void folded_pipelines_do_not_wait_in_a_circle(void **state) {
+  (void)state;
+  const rank_layout layout = {4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, true};
+  ot_model model = tiny_llama();
+  model.num_layers = 8;
+  check_case(&model, &layout);
+}
+
 // ---- misfits ----
 
 // Changes the first task of rank 1 with `op`, and expects a message that has `part`.
@@ -227,6 +236,41 @@ static void messages_of_other_micro_batches_are_found(void **state) {
   ot_heap_release(&p.heap);
 }
 
+// Puts the sums over two groups in the other order.
+static void swap_sums(ot_schedule *schedule) {
+  int swapped = 0;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    ot_task *const tasks = schedule->segments[i].tasks;
+    for (int t = 0; t + 1 < schedule->segments[i].num_tasks; t++) {
+      const bool both = tasks[t].op == OT_OP_REDUCE_SCATTER && tasks[t + 1].op == OT_OP_ALL_REDUCE;
+      if (!both) continue;
+      const ot_task first = tasks[t];
+      tasks[t] = tasks[t + 1];
+      tasks[t + 1] = first;
+      swapped++;
+    }
+  }
+  assert_true(swapped > 0);
+}
+
+// Each group sees the same calls in the same order, and yet: rank 0 waits in its group of tp for
+// rank 1, which waits in its group of dp for rank 3, which waits for 2, which waits for 0.
+static void ranks_that_wait_in_a_circle_are_found(void **state) {
+  (void)state;
+  const rank_layout layout = {1, 1, 1, 2, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true};
+  ot_model model = tiny_gpt2();
+  model.num_heads = model.num_kv_heads = 4;
+  planned p;
+  plan_all(&p, &model, &layout);
+  must(match_all(&p));
+  swap_sums(&p.schedule[0]);
+  must(match_all(&p));
+  swap_sums(&p.schedule[3]);
+  assert_int_equal(match_all(&p), OT_BUG);
+  if (!strstr(ot_fail_message(), "wait for each other")) fail_msg("%s", ot_fail_message());
+  ot_heap_release(&p.heap);
+}
+
 // ---- waits ----
 
 // An earlier entry of the compute lane has waited for the same, or for a later one of that lane.
@@ -283,8 +327,10 @@ static void every_wait_is_needed_and_missed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_of_every_rank_fit_each_other),
+      cmocka_unit_test(folded_pipelines_do_not_wait_in_a_circle),
       cmocka_unit_test(schedules_that_do_not_fit_are_found),
       cmocka_unit_test(messages_of_other_micro_batches_are_found),
+      cmocka_unit_test(ranks_that_wait_in_a_circle_are_found),
       cmocka_unit_test(every_wait_is_needed_and_missed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
