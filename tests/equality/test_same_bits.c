@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. What docs/bits.md says changes no bit: losses, norms, gradients, moments and
+// weights of two steps are compared byte by byte, in float32 and float64, between runs that differ
+// in one choice.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/rank_case.h"
+
+static const ot_dtype types[] = {OT_F32, OT_F64};
+static const rank_model_kind models[] = {RANK_LLAMA, RANK_GPT2, RANK_DROPOUT, RANK_GEMMA};
+
+static rank_request request_of(rank_model_kind model, ot_dtype dtype) {
+  return (rank_request){.model = model,
+                        .layers = 8,
+                        .dtype = dtype,
+                        .length = 16,
+                        .batch = 8,
+                        .micro_batch = 1,
+                        .steps = RANK_STEPS,
+                        .pp = 1,
+                        .vpp = 1,
+                        .dp_replicate = 1,
+                        .dp_shard = 1,
+                        .cp = 1,
+                        .tp = 1,
+                        .prefetch = 1,
+                        .pipeline = OT_PIPELINE_1F1B,
+                        .reshard = true,
+                        .overlap = true};
+}
+
+// ---- comparison ----
+
+static void run(const rank_request *request, rank_result *result) {
+  char text[RANK_TEXT];
+  if (rank_run(request, result) == OT_OK) return;
+  fail_msg("%s: %s", rank_describe(request, text), ot_fail_message());
+}
+
+// Where two results differ first, for people.
+static const char *first_difference(const rank_result *a, const rank_result *b) {
+  for (int i = 0; i < a->num_tensors; i++) {
+    const size_t bytes = (size_t)a->tensors[i].count * sizeof(double);
+    const rank_tensor *const x = &a->tensors[i], *const y = &b->tensors[i];
+    if (memcmp(x->gradient, y->gradient, bytes) != 0) return x->name;
+  }
+  if (memcmp(a->loss, b->loss, sizeof a->loss) != 0) return "the loss";
+  return memcmp(a->norm, b->norm, sizeof a->norm) != 0 ? "the norm" : "weights or moments";
+}
+
+// Runs `other`, and compares it with what `base` gave.
+static void expect_same(const rank_result *base, const rank_request *first,
+                        const rank_request *other) {
+  char texts[2][RANK_TEXT];
+  rank_result result;
+  run(other, &result);
+  const bool same = result.bits == base->bits;
+  const char *const where = same ? "" : first_difference(base, &result);
+  rank_release(&result);
+  if (!same) {
+    fail_msg("not the same bits, first in %s:\n  %s\n  %s", where, rank_describe(first, texts[0]),
+             rank_describe(other, texts[1]));
+  }
+}
+
+// A choice: `change` makes variant `index` of it, false when there are no more.
+typedef bool (*variant)(rank_request *request, int index);
+
+static int vary(const rank_request *base, variant change) {
+  rank_result first;
+  run(base, &first);
+  int runs = 0;
+  for (int i = 0;; i++) {
+    rank_request other = *base;
+    if (!change(&other, i)) break;
+    expect_same(&first, base, &other);
+    runs++;
+  }
+  rank_release(&first);
+  return runs;
+}
+
+// `change` on `base` of every model and type.
+static void vary_all(const rank_request *base, variant change, const char *what) {
+  int runs = 0;
+  for (int m = 0; m < OT_COUNT(models); m++) {
+    for (int t = 0; t < OT_COUNT(types); t++) {
+      rank_request request = *base;
+      request.model = models[m];
+      request.dtype = types[t];
+      runs += vary(&request, change);
+    }
+  }
+  print_message("%s: %d runs with the bits of another\n", what, runs);
+}
+
+// ---- choices ----
+
+static bool other_zero(rank_request *r, int index) {
+  r->zero = index + 2;
+  return r->zero <= 3;
+}
+
+static void zero_stages_at_equal_accumulate(void **state) {
+  (void)state;
+  static const ot_accumulate ways[] = {OT_ACCUMULATE_WHOLE, OT_ACCUMULATE_SHARDED};
+  for (int i = 0; i < OT_COUNT(ways); i++) {
+    rank_request r = request_of(RANK_LLAMA, OT_F32);
+    r.layers = 5;
+    r.accumulate = ways[i];
+    r.zero = 1;
+    r.dp_shard = 2;
+    r.dp_replicate = 2;
+    r.tp = 2;
+    vary_all(&r, other_zero, "zero 1, 2, 3, hybrid, tp");
+  }
+}
+
+// Stage 0 replicates what the others shard.
+static bool replicas_sharded(rank_request *r, int index) {
+  r->dp_shard = r->dp_replicate;
+  r->dp_replicate = 1;
+  r->zero = index + 1;
+  return r->zero <= 3;
+}
+
+static void zero_stages_and_replicas(void **state) {
+  (void)state;
+  static const ot_accumulate ways[] = {OT_ACCUMULATE_WHOLE, OT_ACCUMULATE_SHARDED};
+  for (int i = 0; i < OT_COUNT(ways); i++) {
+    rank_request r = request_of(RANK_LLAMA, OT_F32);
+    r.layers = 5;
+    r.accumulate = ways[i];
+    r.dp_replicate = 4;
+    vary_all(&r, replicas_sharded, "zero 0, 1, 2, 3");
+  }
+}
+
+static bool other_gathers(rank_request *r, int index) {
+  static const int ahead[] = {0, 1, 2, 5, 0, 2, 40};
+  if (index == OT_COUNT(ahead)) return false;
+  r->prefetch = ahead[index];
+  r->reshard = index < 4;
+  return true;
+}
+
+static void prefetch_and_reshard(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  r.zero = 3;
+  r.dp_shard = 2;
+  r.accumulate = OT_ACCUMULATE_SHARDED;
+  r.pp = 2;
+  vary_all(&r, other_gathers, "prefetch and reshard, zero 3, pp2");
+}
+
+static bool other_pipeline(rank_request *r, int index) {
+  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
+                                      OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  if (index == OT_COUNT(kinds)) return false;
+  r->pipeline = kinds[index];
+  r->vpp = r->pipeline == OT_PIPELINE_INTERLEAVED ? 2 : 1;
+  return true;
+}
+
+static void pipeline_orders(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  r.pp = 4;
+  vary_all(&r, other_pipeline, "pipeline orders, pp4");
+  r.pp = 2;
+  r.tp = 2;
+  r.dp_shard = 2;
+  r.zero = 3;
+  r.accumulate = OT_ACCUMULATE_SHARDED;
+  vary_all(&r, other_pipeline, "pipeline orders, pp2, zero 3, tp2");
+}
+
+static bool other_stages(rank_request *r, int index) {
+  static const int degrees[] = {2, 4, 8, 2};
+  if (index == OT_COUNT(degrees)) return false;
+  r->pp = degrees[index];
+  if (index == 3) strcpy(r->layout, "E|t*8L");
+  return true;
+}
+
+static void degrees_and_cuts_of_pipelines(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  vary_all(&r, other_stages, "pp 1, 2, 4, 8, and another cut");
+}
+
+static bool other_stages_of_two(rank_request *r, int index) {
+  r->pp = 2 << index;
+  return index < 2;
+}
+
+static void degrees_of_pipelines_beside_other_axes(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  r.tp = 2;
+  vary_all(&r, other_stages_of_two, "pp 1, 2, 4 with tp2");
+  r.tp = 1;
+  r.cp = 2;
+  vary_all(&r, other_stages_of_two, "pp 1, 2, 4 with cp2");
+  r.cp = 1;
+  r.dp_shard = 2;
+  r.zero = 2;
+  r.accumulate = OT_ACCUMULATE_SHARDED;
+  vary_all(&r, other_stages_of_two, "pp 1, 2, 4 with zero 2");
+}
+
+static bool other_recompute(rank_request *r, int index) {
+  for (int i = 0; i < RANK_MAX_LAYERS; i++) {
+    r->recompute[i] = (ot_recompute)(index == 2 ? i % 3 : index + 1);
+  }
+  return index < 3;
+}
+
+static void recompute_policies(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  r.layers = 5;
+  r.tp = 2;
+  r.cp = 2;
+  vary_all(&r, other_recompute, "recompute, tp2, cp2");
+  r.tp = r.cp = 1;
+  r.pp = 2;
+  r.pipeline = OT_PIPELINE_ZB_H1;
+  r.dp_shard = 2;
+  r.zero = 3;
+  r.accumulate = OT_ACCUMULATE_SHARDED;
+  vary_all(&r, other_recompute, "recompute, zb-h1, zero 3");
+}
+
+static bool other_lanes(rank_request *r, int index) {
+  r->overlap = false;
+  r->poison = index == 1 && r->model == RANK_GPT2;  // slow, so for one model
+  return index < 2;
+}
+
+static void overlap(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  r.layers = 5;
+  r.batch = 4;
+  r.pp = 2;
+  r.tp = 2;
+  r.dp_shard = 2;
+  r.zero = 3;
+  r.accumulate = OT_ACCUMULATE_SHARDED;
+  vary_all(&r, other_lanes, "overlap, pp2, zero 3, tp2");
+  r.pp = 1;
+  r.cp = 2;
+  r.prefetch = 3;
+  vary_all(&r, other_lanes, "overlap, zero 3, cp2, tp2");
+}
+
+static bool again(rank_request *r, int index) {
+  (void)r;
+  return index < 2;
+}
+
+static void running_again(void **state) {
+  (void)state;
+  rank_request r = request_of(RANK_LLAMA, OT_F32);
+  r.layers = 5;
+  r.cp = 2;
+  r.dp_replicate = 2;
+  r.tp = 2;
+  vary_all(&r, again, "again");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(zero_stages_at_equal_accumulate),
+      cmocka_unit_test(zero_stages_and_replicas),
+      cmocka_unit_test(prefetch_and_reshard),
+      cmocka_unit_test(pipeline_orders),
+      cmocka_unit_test(degrees_and_cuts_of_pipelines),
+      cmocka_unit_test(degrees_of_pipelines_beside_other_axes),
+      cmocka_unit_test(recompute_policies),
+      cmocka_unit_test(overlap),
+      cmocka_unit_test(running_again),
+  };
+  return cmocka_run_group_tests_name("these change no bit", tests, NULL, NULL);
+}
