@@ -196,18 +196,25 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
 
 static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
-// What one rank alone knows, of all.
+// What one rank alone knows, of all: a wish to stop, and what its timeline says, as means.
 static ot_status sum_step(loop *l, step_sums *sums) {
-  double values[] = {ot_stop_signal_seen(), 0, 0, 0, 0, 0, 0};
+  const ot_timeline_summary mine =
+      ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
+                            ot_instance_schedule(ot_trainer_instance(l->start.trainer)));
+  double values[OT_TIMELINE_AXES + 2] = {0};
+  double *const stop = &values[OT_TIMELINE_AXES], *const bubble = stop + 1;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
+  *stop = ot_stop_signal_seen();
+  *bubble = mine.bubble_fraction;
   OT_TRY(ot_team_sum(l->request->team, values, OT_COUNT(values)));
   const double ranks = ot_team_size(l->request->team);
-  *sums = (step_sums){.stop = values[0] > 0,
-                      .exposed = {.tp_s = values[1] / ranks,
-                                  .cp_s = values[2] / ranks,
-                                  .ep_s = values[3] / ranks,
-                                  .pp_s = values[4] / ranks,
-                                  .dp_s = values[5] / ranks},
-                      .bubble_fraction = values[6] / ranks};
+  *sums = (step_sums){.stop = *stop > 0,
+                      .exposed = {.tp_s = values[OT_TIMELINE_TP] / ranks,
+                                  .cp_s = values[OT_TIMELINE_CP] / ranks,
+                                  .ep_s = values[OT_TIMELINE_EP] / ranks,
+                                  .pp_s = values[OT_TIMELINE_PP] / ranks,
+                                  .dp_s = values[OT_TIMELINE_DP] / ranks},
+                      .bubble_fraction = *bubble / ranks};
   return OT_OK;
 }
 
@@ -236,7 +243,6 @@ static ot_status step_once(loop *l, bool *stop) {
   const bool traced = traces(l, next);
   ot_step_report step;
   step_sums sums;
-  ot_trainer_set_trace(l->start.trainer, traced);
   OT_TRY(ot_trainer_step(l->start.trainer, &step));
   OT_TRY(sum_step(l, &sums));
   if (traced) OT_TRY(write_trace(l, &step));
@@ -253,6 +259,7 @@ static ot_status step_once(loop *l, bool *stop) {
 static ot_status run_steps(loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   bool stop = false;
+  ot_trainer_set_trace(l->start.trainer, true);
   l->begin_s = ot_device_now_s();
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));

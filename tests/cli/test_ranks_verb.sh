@@ -103,6 +103,16 @@ for key in update_ratio/model.layers.1.mlp.down_proj.weight max_activation/layer
   done
 done
 
+# What was waited for is told by axis.
+exposed() {  # exposed NAME AXIS: prints yes when every step waited for that axis
+  grep -o '"exposed_seconds":{[^}]*}' "$1/metrics.jsonl" | grep -o "\"$2\":[^,}]*" |
+    awk -F: '{ if (!($2 > 0)) zero = 1 } END { print NR == 4 && !zero ? "yes" : "no" }'
+}
+for pair in tp:tp pp:pp ring:cp zero3:dp; do
+  [ "$(exposed ${pair%:*} ${pair#*:})" = yes ] || fail "no step of ${pair%:*} waited for ${pair#*:}"
+done
+[ "$(exposed one tp)$(exposed pp tp)" = nono ] || fail "one rank waited for others"
+
 # A checkpoint of one split is the beginning of another, bit for bit.
 "$orthant" train run.yaml --ranks 4 --set output=on --set parallel.zero=3 --set parallel.tp=2 \
   --set steps=4 --resume all 2>err.txt && grep -q "is finished" err.txt || { cat err.txt; fail "not resumed elsewhere"; }
