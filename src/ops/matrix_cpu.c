@@ -3,6 +3,7 @@
 // thread; the pieces' bounds are multiples of what BLAS micro-kernels compute at once. A product
 // that is too small to share is done by one thread.
 #include <cblas.h>
+#include <pthread.h>
 
 #include "base/status.h"
 #include "ops/matrix.h"
@@ -23,9 +24,15 @@ typedef struct grid {
 extern int openblas_get_num_threads(void) __attribute__((weak));
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
-static void keep_blas_serial(void) {
+static void make_blas_serial(void) {
   if (!openblas_get_num_threads || !openblas_set_num_threads) return;
   if (openblas_get_num_threads() != 1) openblas_set_num_threads(1);
+}
+
+// Once: OpenBLAS then gives buffers back, which ranks that are threads must not do to each other.
+static void keep_blas_serial(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_blas_serial);
 }
 
 // The cut of `product` over at most `threads` with the least to read: each piece packs its rows of
