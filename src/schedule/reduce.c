@@ -147,26 +147,32 @@ void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t cou
 
 // ---- gathers ----
 
-void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
-  const ot_bucket *const bucket = bucket_of(request);
-  const ot_dtype compute = request->graph->request.compute;
-  begin(request, "spread", OT_PHASE_REDUCE, arena, segment);
-  ot_task task = ot_task_of(request->graph, OT_OP_ALL_GATHER);
-  ot_task_set_group(&task, request->schedule, OT_GROUP_SHARD);
-  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, 0, bucket->piece_elements);
-  task.out[0] = ot_operand_vector(OT_BASE_GRADIENT, compute, 0, bucket->elements);
+typedef struct piece_gather {
+  ot_group_kind group;
+  ot_base piece, whole;
+  ot_dtype dtype;
+} piece_gather;
+
+static void gather(const ot_reduce_request *r, const piece_gather *what, ot_segment *segment) {
+  const ot_bucket *const bucket = bucket_of(r);
+  ot_task task = ot_task_of(r->graph, OT_OP_ALL_GATHER);
+  ot_task_set_group(&task, r->schedule, what->group);
+  task.in[0] = ot_operand_vector(what->piece, what->dtype, 0, bucket->piece_elements);
+  task.out[0] = ot_operand_vector(what->whole, what->dtype, 0, bucket->elements);
   ot_tasks_append(segment, &task, 0);
   ot_tasks_end(segment);
 }
 
+void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
+  const piece_gather gradient = {OT_GROUP_SHARD, OT_BASE_GRADIENT_PIECE, OT_BASE_GRADIENT,
+                                 request->graph->request.compute};
+  begin(request, "spread", OT_PHASE_REDUCE, arena, segment);
+  gather(request, &gradient, segment);
+}
+
 void ot_reduce_gather(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
-  const ot_bucket *const bucket = bucket_of(request);
-  const ot_dtype storage = request->graph->request.storage;
+  const piece_gather weights = {OT_GROUP_GATHER, OT_BASE_WEIGHT_PIECE, OT_BASE_WEIGHT,
+                                request->graph->request.storage};
   begin(request, "gather", OT_PHASE_GATHER, arena, segment);
-  ot_task task = ot_task_of(request->graph, OT_OP_ALL_GATHER);
-  ot_task_set_group(&task, request->schedule, OT_GROUP_GATHER);
-  task.in[0] = ot_operand_vector(OT_BASE_WEIGHT_PIECE, storage, 0, bucket->piece_elements);
-  task.out[0] = ot_operand_vector(OT_BASE_WEIGHT, storage, 0, bucket->elements);
-  ot_tasks_append(segment, &task, 0);
-  ot_tasks_end(segment);
+  gather(request, &weights, segment);
 }

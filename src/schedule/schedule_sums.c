@@ -41,7 +41,7 @@ static ot_status check_range(const sums *s, int block, const ot_bucket_sum *need
   }
   OT_CHECK(times == wanted, OT_BUG,
            "schedule: elements [%lld, %lld) of the gradient of block %d are summed %d times over "
-           "group %s, not %d",
+           "the %s group, not %d",
            (long long)needed->first, (long long)(needed->first + needed->count), block, times,
            ot_group_name(needed->group), wanted);
   return OT_OK;
