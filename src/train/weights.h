@@ -49,6 +49,9 @@ typedef struct ot_weight_access {
   ot_status (*read)(void *context, const ot_weight_piece *rows, void *to);
   void (*write)(void *context, const ot_weight_piece *rows, const void *from);
   void *context;
+  // False when nothing of the rows would be written: the tensor is then not read. Null: always
+  // true.
+  bool (*holds)(void *context, const ot_weight_piece *rows);
 } ot_weight_access;
 
 // Memory through which rows pass on their way, about a megabyte.

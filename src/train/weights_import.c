@@ -152,8 +152,20 @@ static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_t
   return OT_OK;
 }
 
+static bool is_held(const ot_weight_access *access, const ot_weight_tensor *tensor) {
+  if (!access->holds) return true;
+  for (int i = 0; i < tensor->num_pieces; i++) {
+    if (access->holds(access->context, &tensor->pieces[i])) return true;
+  }
+  return false;
+}
+
 static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
                              const reading *r) {
+  if (!is_held(stage->access, tensor)) {
+    if (r->counted) ot_checkpoint_skip(r->checkpoint, r->set, r->index);
+    return OT_OK;
+  }
   if (!tensor->transposed) return read_rows_of(stage, tensor, r);
   const size_t bytes = (size_t)(tensor->rows * tensor->cols * ot_dtype_bytes(stage->access->dtype));
   char *const whole = malloc(bytes);

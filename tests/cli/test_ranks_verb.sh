@@ -128,6 +128,18 @@ done
 tr -d ' \n' <moved/checkpoints/step-00000005/manifest.json | grep -q '"next_sample":40' ||
   fail "other data position"
 
+# Weights of another run, read by every rank.
+for dtype in fp32 bf16; do
+  train from_$dtype 1 init=./one precision.compute=$dtype
+  train stages_from_$dtype 2 init=./one precision.compute=$dtype parallel.pp=2
+  diff <(losses from_$dtype) <(losses stages_from_$dtype) || fail "$dtype: init depends on the split"
+done
+
+# Numbers that are none end all ranks, once.
+expect 5 "step 2: the" "$orthant" train run.yaml --ranks 2 --set output=nan --set optimizer.lr=1e30 \
+  --set optimizer.clip=0 --set learning_rate.warmup_steps=0
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+
 # One signal stops all ranks, and says so once.
 "$orthant" train run.yaml --ranks 4 --set parallel.pp=2 --set output=s --set steps=100000 2>err.txt &
 pid=$!

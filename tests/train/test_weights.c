@@ -62,7 +62,8 @@ static void write_memory(void *context, const ot_weight_piece *rows, const void 
 }
 
 static ot_weight_access access_to(memory *m) {
-  return (ot_weight_access){m->dtype, read_memory, write_memory, m};
+  return (ot_weight_access){
+      .dtype = m->dtype, .read = read_memory, .write = write_memory, .context = m};
 }
 
 static void build_model(fixture *f, const char *name) {
