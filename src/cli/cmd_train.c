@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "audit/audit_ranks.h"
 #include "base/json_writer.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
@@ -126,7 +127,11 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   ot_loop_request request = t->request;
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
   const bool leads = ot_team_leads(request.team);
+  ot_ranks_watch watch = {.team = request.team};
+  request.audit = ot_ranks_watch_look;
+  request.audit_context = &watch;
   const ot_status status = ot_loop_run(&request);
+  ot_replicas_destroy(&watch.replicas);
   ot_team_destroy(&request.team);
   if (leads) {
     t->leads = true;
@@ -134,7 +139,8 @@ static ot_status train_rank(ot_comm *comm, void *context) {
     if (status == OT_OK) fprintf(stderr, "done: %s\n", t->config.run.output);
   }
   // All ranks stop together; one says so.
-  if (status == OT_STOPPED && !leads) return ot_fail(OT_STOPPED, "%s", "");
+  const bool together = status == OT_STOPPED || status == OT_FINDINGS;
+  if (together && !leads) return ot_fail(status, "%s", "");
   return status;
 }
 

@@ -12,6 +12,7 @@
 
 static const ot_verb *const verbs[] = {
     &ot_verb_train,
+    &ot_verb_audit,
     &ot_verb_tokenize,
     &ot_verb_data,
     &ot_verb_sample,

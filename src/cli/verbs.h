@@ -6,6 +6,7 @@
 #include "cli/options.h"
 
 extern const ot_verb ot_verb_train;
+extern const ot_verb ot_verb_audit;
 extern const ot_verb ot_verb_tokenize;
 extern const ot_verb ot_verb_data;
 extern const ot_verb ot_verb_sample;

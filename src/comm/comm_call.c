@@ -87,7 +87,8 @@ static double wire_factor(ot_comm_kind kind, int size) {
 
 double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind) {
   const int64_t bytes = atomic_load_explicit(&comm->bytes[group][kind], memory_order_relaxed);
-  return (double)bytes * wire_factor(kind, comm->groups[group].size);
+  const int size = comm->groups[group].size;
+  return size > 1 ? (double)bytes * wire_factor(kind, size) : 0.0;
 }
 
 // ---- texts ----

@@ -226,7 +226,8 @@ static void unite(const sweep *s, const interval *i, double limit, double *reach
   *reached = end;
 }
 
-static ot_timeline_axis axis_of(ot_group_kind group) {
+ot_timeline_axis ot_timeline_axis_of(ot_group_kind group) {
+  if (group == OT_GROUP_TOKENS) return OT_TIMELINE_WORLD;
   switch (ot_group_axis(group)) {
     case OT_AXIS_TP:
     case OT_AXIS_ETP:
@@ -256,7 +257,7 @@ static void take_interval(sweep *s, const interval *i) {
   unite(s, i, end, &s->all_s, &s->sum.exposed_s);
   if (!i->message) unite(s, i, s->last_s, &s->busy_s, &s->busy_sum_s);
   if (i->task->kind == OT_TASK_COMPUTE) return;
-  const ot_timeline_axis axis = axis_of(i->task->attributes.group);
+  const ot_timeline_axis axis = ot_timeline_axis_of(i->task->attributes.group);
   const int op = i->task->op - OT_OP_ALL_GATHER;
   OT_ASSERT(op >= 0 && op < OT_TIMELINE_OPS);
   unite(s, i, end, &s->axis_s[axis], &s->sum.exposed_axis_s[axis]);

@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/choices.h"
+
 typedef struct ot_schedule ot_schedule;
 
 // One task's run: of a communication, from its start until it was seen done.
@@ -49,7 +51,7 @@ typedef enum ot_timeline_axis {
   OT_TIMELINE_EP,
   OT_TIMELINE_PP,
   OT_TIMELINE_DP,
-  OT_TIMELINE_WORLD,  // all ranks: counts, norms, losses
+  OT_TIMELINE_WORLD,  // counts, norms, losses: a few numbers, of all ranks or of cp x dp
   OT_TIMELINE_AXES,
 } ot_timeline_axis;
 
@@ -72,6 +74,8 @@ typedef struct ot_timeline_summary {
 
 // Allocates nothing. Cost: O(spans), but for spans that overlap on several lanes.
 ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline, const ot_schedule *schedule);
+
+ot_timeline_axis ot_timeline_axis_of(ot_group_kind group);
 
 // "tp", "cp", "ep", "pp", "dp", "world".
 const char *ot_timeline_axis_name(ot_timeline_axis axis);

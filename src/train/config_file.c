@@ -183,7 +183,11 @@ static void resolve_cluster(const loader *l, ot_run *run) {
 ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out) {
   loader l;
   OT_TRY(begin(&l, request, arena));
-  if (request->path) {
+  if (request->text) {
+    const ot_tree_origin origin = {.name = request->path, .directory = l.directory};
+    OT_TRY(ot_tree_parse_json(&origin, request->text, ot_text_length(request->text), arena,
+                              &l.settings.tree));
+  } else if (request->path) {
     OT_TRY(ot_tree_load(request->path, arena, &l.settings.tree));
   } else {
     l.settings.tree = ot_node_create(arena, OT_NODE_MAP);

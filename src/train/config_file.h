@@ -21,6 +21,8 @@ typedef struct ot_presets {
 
 typedef struct ot_config_request {
   const char *path;         // RUN.yaml; null: no file, everything from `sets`
+  const char *text;         // settings as JSON, as a manifest keeps them, in place of the file at
+                            // `path`, which names them; null: read the file
   const char *const *sets;  // [num_sets] "KEY=VALUE" as given to --set
   int num_sets;
   ot_presets presets;

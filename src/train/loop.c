@@ -166,6 +166,40 @@ static ot_status save(loop *l) {
   return agree(l, leads(l) ? ot_checkpoint_prune(l->arena, directory, keep) : OT_OK);
 }
 
+// ---- audits ----
+
+static ot_status report_audit(loop *l, int64_t step, const ot_loop_findings *found) {
+  OT_TRY(ot_metrics_write_audit(l->metrics, step, found->audit, found->count));
+  if (l->tensorboard) {
+    const ot_metric metric = {ot_arena_format(l->arena, "audit/%s", found->audit), found->count};
+    OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
+  }
+  if (found->count == 0) return OT_OK;
+  ot_loop_note(l->request, "%s", found->text);
+  return ot_metrics_sync(l->metrics);
+}
+
+static ot_status audit_step(loop *l, int64_t step, ot_arena *arena) {
+  ot_loop_findings found = {0};
+  OT_TRY(l->request->audit(l->request->audit_context, l->start.trainer, arena, &found));
+  OT_TRY(agree(l, leads(l) ? report_audit(l, step, &found) : OT_OK));
+  if (found.count == 0) return OT_OK;
+  ot_fail(OT_FINDINGS, "step %lld: the audit of %s found %d: %s", (long long)step, found.audit,
+          found.count, found.worst);
+  return ot_fail_hint(OT_FINDINGS,
+                      "the step was not saved; the same command goes on from the "
+                      "checkpoint before it");
+}
+
+static ot_status audit(loop *l, int64_t step) {
+  if (!l->request->audit) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = audit_step(l, step, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
+
 // ---- traces ----
 
 static bool traces(const loop *l, int64_t step) {
@@ -247,6 +281,7 @@ static ot_status step_once(loop *l, bool *stop) {
   OT_TRY(sum_step(l, &sums));
   if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
+  if (is_due(step.step, l->run->audit.every)) OT_TRY(audit(l, step.step));
   const bool last = step.step == total;
   if (last || is_due(step.step, l->run->data.validation_every)) {
     OT_TRY(validate(l, step.step));

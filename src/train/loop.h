@@ -26,6 +26,19 @@ typedef struct ot_loop_event {
 
 typedef void (*ot_loop_sink)(void *context, const ot_loop_event *event);
 
+// What an audit of the state after a step says.
+typedef struct ot_loop_findings {
+  const char *audit;  // its name
+  int count;          // of findings
+  const char *text;   // lines for the user
+  const char *worst;  // a sentence, of the first finding
+} ot_loop_findings;
+
+// Called on every rank after the steps that run->audit names, before the checkpoint of the step.
+// Texts live in `arena`. Collective over the world.
+typedef ot_status (*ot_loop_audit)(void *context, ot_trainer *trainer, ot_arena *arena,
+                                   ot_loop_findings *findings);
+
 typedef struct ot_loop_request {
   const ot_run *run;
   const ot_node *settings;  // resolved, of ot_config_load
@@ -36,12 +49,15 @@ typedef struct ot_loop_request {
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
   double peak_flops;             // of the machine for MFU; 0 = not known
   ot_team *team;                 // null: one rank
+  ot_loop_audit audit;           // null: none
+  void *audit_context;           // of this rank
   ot_loop_sink sink;
   void *context;
 } ot_loop_request;
 
 // Trains to the end, or until one rank is asked to stop: then OT_STOPPED after a complete
-// checkpoint. Collective over the world. Blocks.
+// checkpoint. OT_FINDINGS when an audit finds something: the step is not saved then. Collective
+// over the world. Blocks.
 ot_status ot_loop_run(const ot_loop_request *request);
 
 // The ranks that a dry run plans for.

@@ -166,6 +166,14 @@ ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const c
   return end_line(metrics);
 }
 
+ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
+                                 int64_t findings) {
+  char key[64];
+  ot_text_format(key, sizeof key, "audit_findings/%s", name);
+  ot_json_integer(begin_line(metrics, step), key, findings);
+  return end_line(metrics);
+}
+
 ot_status ot_metrics_sync(ot_metrics *metrics) {
   if (fsync(metrics->file) != 0) return ot_disk_fail("sync", metrics->path, errno);
   return OT_OK;

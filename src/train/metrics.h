@@ -55,6 +55,10 @@ ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step
 ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
                                       double loss_nats);
 
+// {"step", "audit_findings/NAME"}: what the audit NAME found after a step.
+ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
+                                 int64_t findings);
+
 // Makes all lines durable. To be called before the checkpoint of a step is written, so that no step
 // that a run resumes after can lack its line.
 ot_status ot_metrics_sync(ot_metrics *metrics);

@@ -55,6 +55,7 @@ ot_status ot_team_create(const ot_run_parallel *parallel, ot_comm *comm, ot_team
     *team = (ot_team){.comm = comm, .size = 1, .sharing = 1};
     if (comm) team->rank = ot_comm_rank(comm);
     if (comm) team->size = ot_comm_size(comm);
+    if (comm) ot_comm_set_patience(comm, parallel->watchdog_seconds);
     status = create(team, parallel);
   } else {
     status = ot_fail(OT_ENVIRONMENT, "out of memory");
@@ -99,8 +100,10 @@ int ot_team_data_degree(const ot_team *team) {
   return ot_team_degree(team, OT_AXIS_DP_REPLICATE) * ot_team_degree(team, OT_AXIS_DP_SHARD);
 }
 
+int ot_team_sharing(const ot_team *team) { return team ? team->sharing : 1; }
+
 int ot_team_threads(const ot_team *team) {
-  const int threads = ot_instance_cores() / (team ? team->sharing : 1);
+  const int threads = ot_instance_cores() / ot_team_sharing(team);
   return threads > 1 ? threads : 1;
 }
 

@@ -9,7 +9,8 @@
 
 typedef struct ot_team ot_team;
 
-// Splits the ranks of `comm` (kept; null: one rank) as `parallel` says. OT_RANKS and OT_USAGE as
+// Splits the ranks of `comm` (kept; null: one rank) as `parallel` says, and has waits end after its
+// watchdog_seconds. OT_RANKS and OT_USAGE as
 // ot_mesh_build. Collective over the world.
 ot_status ot_team_create(const ot_run_parallel *parallel, ot_comm *comm, ot_team **out);
 void ot_team_destroy(ot_team **team);
@@ -26,6 +27,8 @@ int ot_team_degree(const ot_team *team, ot_axis axis);
 int ot_team_data_index(const ot_team *team);
 int ot_team_data_degree(const ot_team *team);
 
+// Ranks that share this rank's cores, itself included.
+int ot_team_sharing(const ot_team *team);
 // Cores for each rank of those that this one shares its cores with, at least 1.
 int ot_team_threads(const ot_team *team);
 

@@ -23,6 +23,7 @@ struct ot_trainer {
   ot_rows part;  // this rank's pieces of them, with cp > 1
   ot_position position;
   int64_t total_steps;
+  int micro_batches;       // of the last step, 0 before there was one
   ot_noise_average noise;  // of the steps of this process
 };
 
@@ -83,9 +84,13 @@ static ot_status check_precision(const ot_run_precision *precision) {
 
 // What the settings can say and this build cannot do yet.
 static ot_status check_supported(const ot_run *run) {
-  OT_CHECK(
-      run->audit.every == 0 && run->audit.num_checks == 0, OT_ENVIRONMENT,
-      "audit: this build trains without audits (leave audit.every at 0 and audit.checks empty)");
+  for (int64_t i = 0; i < run->audit.num_checks; i++) {
+    OT_CHECK(run->audit.checks[i] == OT_AUDIT_RANKS, OT_ENVIRONMENT,
+             "audit.checks: in a run this build checks ranks alone (`orthant audit` has more)");
+  }
+  OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
+           "audit.every=%lld, and audit.checks is empty (try [ranks])",
+           (long long)run->audit.every);
   OT_CHECK(!run->checkpoint.async, OT_ENVIRONMENT,
            "checkpoint: async=true is not there in this build (try false)");
   return check_precision(&run->precision);
@@ -257,6 +262,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
   ot_team_watch(trainer->team, 0);
 
+  trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
   if (ot_noise_sample_read(trainer->instance, &noise)) {
     ot_noise_average_add(&trainer->noise, &noise);
@@ -344,6 +350,10 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 
 int64_t ot_trainer_total_steps(const ot_trainer *trainer) { return trainer->total_steps; }
+
+const ot_run *ot_trainer_run(const ot_trainer *trainer) { return trainer->run; }
+
+int ot_trainer_micro_batches(const ot_trainer *trainer) { return trainer->micro_batches; }
 
 ot_instance *ot_trainer_instance(const ot_trainer *trainer) { return trainer->instance; }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One training run in memory, on one of its ranks: data, model, optimizer state, position. Steps
 // are taken one by one by whoever drives it (train/loop.c, tests, audits). What follows is
-// collective over the world but for the questions (position, total_steps, instance, timeline,
-// show_batch), and fails on all ranks or on none.
+// collective over the world but for the questions (position, total_steps, micro_batches, instance,
+// timeline, show_batch), and fails on all ranks or on none.
 #pragma once
 
 #include "train/health.h"
@@ -48,6 +48,9 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);
 int64_t ot_trainer_total_steps(const ot_trainer *trainer);
+const ot_run *ot_trainer_run(const ot_trainer *trainer);
+// Micro-batches of the last step; 0 before the first one of this process.
+int ot_trainer_micro_batches(const ot_trainer *trainer);
 ot_instance *ot_trainer_instance(const ot_trainer *trainer);
 
 // Of the last step; arrays live in `arena`.

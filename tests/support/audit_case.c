@@ -30,7 +30,7 @@ ot_model audit_model(int kv_heads, bool tied) {
 
 static int degree(int asked) { return asked > 1 ? asked : 1; }
 
-static void write_tokens(const char *directory, bool documents) {
+void audit_write_tokens(const char *directory, bool documents) {
   static int32_t ids[AUDIT_TOKENS];
   for (int i = 0; i < AUDIT_TOKENS; i++) {
     const uint64_t draw = ot_rng_below(3, 1, (uint64_t)i, 280);
@@ -92,7 +92,7 @@ static ot_status run_rank(ot_comm *comm, void *context) {
 ot_status audit_run(const audit_request *request, audit_body body, void *context) {
   char directory[SCRATCH_BYTES];
   scratch_create(directory);
-  write_tokens(directory, request->documents);
+  audit_write_tokens(directory, request->documents);
   ot_data_source source = {.path = scratch_path(directory, "tokens.bin"), .weight = 1};
   world w = {
       .request = request, .run = settings_of(request, &source), .body = body, .context = context};

@@ -22,6 +22,10 @@ typedef struct audit_request {
 // A model of four heads and `kv_heads`, with 300 tokens, tied or not.
 ot_model audit_model(int kv_heads, bool tied);
 
+// Writes DIRECTORY/tokens.bin: AUDIT_TOKENS random tokens, some of which are AUDIT_DOCUMENT_END if
+// `documents`.
+void audit_write_tokens(const char *directory, bool documents);
+
 typedef struct audit_rank {
   const audit_request *request;
   const ot_run *run;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// When replicas are compared, and what is said of it.
+#include "audit/audit_ranks.h"
+
+#include "base/text.h"
+
+static ot_replica_moment moment_of(const ot_trainer *trainer, int64_t seed) {
+  const ot_position position = ot_trainer_position(trainer);
+  return (ot_replica_moment){.micro_batches = ot_trainer_micro_batches(trainer),
+                             .words = {[OT_WORD_SEED] = seed,
+                                       [OT_WORD_STEP] = position.step,
+                                       [OT_WORD_NEXT_SAMPLE] = position.next_sample,
+                                       [OT_WORD_TOKENS] = position.tokens}};
+}
+
+static int64_t seed_of(const ot_trainer *trainer) {
+  return (int64_t)ot_instance_shape(ot_trainer_instance(trainer))->request.seed;
+}
+
+static ot_status look(const ot_trainer *trainer, ot_replicas *replicas, ot_arena *arena,
+                      ot_audit_report *report) {
+  const ot_replica_moment moment = moment_of(trainer, seed_of(trainer));
+  return ot_replicas_compare(replicas, &moment, arena, report);
+}
+
+static ot_status create(const ot_trainer *trainer, const ot_team *team, ot_replicas **out) {
+  const bool many = ot_team_size(team) > 1;
+  return ot_replicas_create(ot_trainer_instance(trainer), many ? ot_team_mesh(team) : NULL,
+                            many ? ot_team_comm(team) : NULL, out);
+}
+
+// ---- the command ----
+
+// What one audit saw.
+typedef struct course {
+  ot_trainer *trainer;
+  ot_replicas *replicas;
+  int steps;  // to take
+  int looks, ranks;
+  int64_t first_step, last_step;
+  double seconds;  // of all looks
+  ot_replica_figures figures;
+} course;
+
+static void summarize(const course *c, ot_arena *arena, ot_audit_report *report) {
+  const double compared = (double)c->figures.compared_bytes,
+               single = (double)c->figures.single_bytes;
+  ot_json_writer json = ot_json_begin(arena, 0);
+  ot_json_object(&json, NULL);
+  ot_json_integer(&json, "ranks", c->ranks);
+  ot_json_integer(&json, "looks", c->looks);
+  ot_json_integer(&json, "first_step", c->first_step);
+  ot_json_integer(&json, "last_step", c->last_step);
+  ot_json_integer(&json, "compared_bytes", c->figures.compared_bytes);
+  ot_json_integer(&json, "single_bytes", c->figures.single_bytes);
+  ot_json_real(&json, "seconds_per_look", c->seconds / c->looks);
+  ot_json_end(&json);
+  report->figures = json.text;
+  if (report->summary) return;
+  if (c->ranks == 1) {
+    report->summary = "one rank has no replicas; give --ranks N or start it under mpirun";
+    return;
+  }
+  report->summary = ot_arena_format(
+      arena,
+      "%d ranks, after steps %lld to %lld: %.4g MB with replicas, %.4g MB without; %.3g ms a look",
+      c->ranks, (long long)c->first_step, (long long)c->last_step, compared * 1e-6, single * 1e-6,
+      c->seconds / c->looks * 1e3);
+}
+
+static ot_status take_looks(course *c, ot_arena *arena, ot_audit_report *report) {
+  c->first_step = ot_trainer_position(c->trainer).step;
+  for (c->looks = 0; c->looks <= c->steps && report->num_findings == 0; c->looks++) {
+    ot_step_report step;
+    if (c->looks > 0) OT_TRY(ot_trainer_step(c->trainer, &step));
+    OT_TRY(look(c->trainer, c->replicas, arena, report));
+    c->figures = ot_replicas_figures(c->replicas);
+    c->seconds += c->figures.seconds;
+  }
+  c->last_step = ot_trainer_position(c->trainer).step;
+  return OT_OK;
+}
+
+ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
+                         ot_audit_report *report) {
+  *report = (ot_audit_report){.audit = "ranks"};
+  course c = {.trainer = trainer, .steps = steps, .ranks = ot_team_size(team)};
+  OT_TRY(create(trainer, team, &c.replicas));
+  const ot_status status = take_looks(&c, arena, report);
+  ot_replicas_destroy(&c.replicas);
+  OT_TRY(status);
+  const bool nothing = c.figures.compared_bytes == 0;
+  if (nothing && report->num_findings == 0) report->verdict = OT_VERDICT_INCONCLUSIVE;
+  if (nothing && c.ranks > 1 && report->num_findings == 0) {
+    report->summary =
+        "no weight and no optimizer state has a replica on this mesh; scalars, "
+        "counters and batches agree";
+  }
+  summarize(&c, arena, report);
+  return OT_OK;
+}
+
+// ---- within training ----
+
+ot_status ot_ranks_watch_look(void *context, ot_trainer *trainer, ot_arena *arena,
+                              ot_loop_findings *findings) {
+  ot_ranks_watch *const watch = context;
+  ot_audit_report report = {.audit = "ranks"};
+  if (!watch->replicas) OT_TRY(create(trainer, watch->team, &watch->replicas));
+  OT_TRY(look(trainer, watch->replicas, arena, &report));
+  *findings = (ot_loop_findings){.audit = report.audit, .count = report.num_findings};
+  if (report.num_findings == 0) return OT_OK;
+  const ot_finding *const first = &report.findings[0];
+  findings->text = ot_audit_report_print(&report, arena);
+  findings->worst = ot_arena_format(arena, "%s, %s", first->where, first->evidence);
+  return OT_OK;
+}

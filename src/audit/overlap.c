@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timelines into sums, sums over ranks, and steps to measure. What is made of them is in
+// overlap_judge.c.
+#include "audit/overlap.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "ops/collective.h"
+
+// ---- one step ----
+
+// Bytes that the rank puts on the wire, by the rule of ot_comm_sent_bytes.
+static double sent_bytes(const ot_task *task) {
+  const double size = task->attributes.group_size;
+  const double in = (double)ot_type_bytes(&task->in[0].type);
+  switch (task->op) {
+    case OT_OP_ALL_GATHER:
+      return in * (size - 1);
+    case OT_OP_REDUCE_SCATTER:
+    case OT_OP_ALL_TO_ALL:
+      return in * (size - 1) / size;
+    case OT_OP_ALL_REDUCE:
+      return 2 * in * (size - 1) / size;
+    case OT_OP_RECEIVE:
+      return 0;
+    default:
+      return in;
+  }
+}
+
+static void add_span(ot_overlap *overlap, const ot_task *task, const ot_span *span) {
+  const ot_timeline_axis axis = ot_timeline_axis_of(task->attributes.group);
+  ot_overlap_flow *const flow = &overlap->flow[axis][task->op - OT_OP_ALL_GATHER];
+  flow->calls++;
+  flow->bytes += sent_bytes(task);
+  flow->busy_s += span->end_s - span->start_s;
+}
+
+void ot_overlap_add(ot_overlap *overlap, const ot_timeline *timeline, const ot_schedule *schedule) {
+  const ot_timeline_summary summary = ot_timeline_summarize(timeline, schedule);
+  const ot_order *const order = &schedule->orders[timeline->order];
+  overlap->steps++;
+  overlap->step_s += summary.total_s;
+  overlap->compute_s += summary.compute_s;
+  overlap->exposed_s += summary.exposed_s;
+  overlap->bubble_s += summary.bubble_s;
+  for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
+    overlap->exposed_axis_s[axis] += summary.exposed_axis_s[axis];
+    for (int op = 0; op < OT_TIMELINE_OPS; op++) {
+      overlap->flow[axis][op].exposed_s += summary.exposed_op_s[axis][op];
+    }
+  }
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    const ot_segment *const segment = &schedule->segments[order->entries[span->entry].segment];
+    const ot_task *const task = &segment->tasks[span->task];
+    if (ot_op_communicates(task->op)) add_span(overlap, task, span);
+  }
+}
+
+// ---- all ranks ----
+
+enum {
+  FIRST = offsetof(ot_overlap, step_s),
+  SUMS = (offsetof(ot_overlap, slowest_compute_s) - FIRST) / sizeof(double),
+};
+
+static double *sums_of(ot_overlap *overlap) { return (double *)((char *)overlap + FIRST); }
+
+static ot_status gather(ot_overlap *overlap, ot_comm *comm, double *all) {
+  if (!comm || ot_comm_size(comm) == 1) {
+    memcpy(all, sums_of(overlap), SUMS * sizeof(double));
+    return OT_OK;
+  }
+  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_ALL_GATHER,
+                                           .group = OT_GROUP_WORLD,
+                                           .send = sums_of(overlap),
+                                           .receive = all,
+                                           .count = SUMS,
+                                           .dtype = OT_F64,
+                                           .sum = OT_F64,
+                                           .name = "the audit of overlap"});
+}
+
+ot_status ot_overlap_merge(ot_overlap *overlap, ot_comm *comm, ot_arena *arena) {
+  const int ranks = comm ? ot_comm_size(comm) : 1;
+  double *const all = ot_arena_array(arena, (int64_t)ranks * SUMS, sizeof *all);
+  OT_TRY(gather(overlap, comm, all));
+  ot_overlap merged = {.ranks = ranks, .steps = overlap->steps};
+  for (int rank = 0; rank < ranks; rank++) {
+    ot_overlap theirs = {0};
+    memcpy(sums_of(&theirs), all + (int64_t)rank * SUMS, SUMS * sizeof(double));
+    for (int i = 0; i < SUMS; i++) {
+      sums_of(&merged)[i] += sums_of(&theirs)[i] / (ranks * overlap->steps);
+    }
+    const double compute_s = theirs.compute_s / overlap->steps;
+    const double exposed_s = theirs.exposed_s / overlap->steps;
+    if (compute_s > merged.slowest_compute_s) merged.slowest_rank = rank;
+    if (compute_s > merged.slowest_compute_s) merged.slowest_compute_s = compute_s;
+    if (rank == 0 || exposed_s < merged.least_exposed_s) merged.least_exposed_s = exposed_s;
+  }
+  *overlap = merged;
+  return OT_OK;
+}
+
+// ---- the command ----
+
+ot_status ot_audit_overlap(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
+                           ot_audit_report *report) {
+  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(trainer));
+  ot_overlap overlap = {0};
+  ot_step_report step;
+  OT_TRY(ot_trainer_step(trainer, &step));
+  ot_trainer_set_trace(trainer, true);
+  for (int i = 0; i < steps; i++) {
+    OT_TRY(ot_trainer_step(trainer, &step));
+    ot_overlap_add(&overlap, ot_trainer_timeline(trainer), schedule);
+  }
+  ot_trainer_set_trace(trainer, false);
+  OT_TRY(ot_overlap_merge(&overlap, ot_team_comm(team), arena));
+  const ot_overlap_run run = {
+      .run = ot_trainer_run(trainer),
+      .micro_batches = ot_trainer_micro_batches(trainer),
+      .shares_cores = ot_team_sharing(team) * schedule->threads > ot_instance_cores(),
+  };
+  *report = (ot_audit_report){.audit = "overlap"};
+  ot_overlap_judge(&overlap, &run, arena, report);
+  return OT_OK;
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// From times to findings. What has a lane of its own is meant to run beside kernels: more than a
+// tenth of a step of it in the open is a finding. Collectives that stand between two kernels of a
+// block (tensor parallelism, Ulysses) cannot hide: they are the price of the split, and a finding
+// only where it is a quarter.
+#include "audit/overlap.h"
+#include "base/text_builder.h"
+#include "ops/catalog.h"
+
+static const double LIMIT_BESIDE = .10, LIMIT_BETWEEN = .25;
+static const double LIMIT_LATE = .10;    // compute of the slowest rank above the mean
+static const double LIMIT_BUBBLE = .10;  // above what the order has with equal stages
+
+// Communication that is judged together.
+typedef struct flow_rule {
+  ot_timeline_axis axis;
+  unsigned ops;  // bits 1 << (op - OT_OP_ALL_GATHER)
+  bool between;  // kernels, not beside them
+  const char *what, *advice;
+} flow_rule;
+
+enum {
+  GATHER = 1 << (OT_OP_ALL_GATHER - OT_OP_ALL_GATHER),
+  SCATTER = 1 << (OT_OP_REDUCE_SCATTER - OT_OP_ALL_GATHER),
+  SUM = 1 << (OT_OP_ALL_REDUCE - OT_OP_ALL_GATHER),
+  EXCHANGE = 1 << (OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER),
+  SHIFT = 1 << (OT_OP_SHIFT - OT_OP_ALL_GATHER),
+};
+
+static const flow_rule rules[] = {
+    {OT_TIMELINE_DP, GATHER, false, "dp_gather_exposed",
+     "more tokens a rank and step (micro_batch_size, sequence_length), parallel.prefetch 2, "
+     "parallel.reshard false, or a lower parallel.zero"},
+    {OT_TIMELINE_DP, SCATTER | SUM, false, "dp_reduce_exposed",
+     "more micro-batches a step with parallel.accumulate whole, precision.reduce bf16, or fewer "
+     "ranks of dp and more of another axis"},
+    {OT_TIMELINE_CP, SHIFT, false, "cp_ring_exposed",
+     "longer sequences, fewer ranks of cp, or parallel.context ulysses"},
+    {OT_TIMELINE_CP, GATHER | EXCHANGE | SCATTER, true, "cp_exposed",
+     "fewer ranks of cp, or parallel.context ring"},
+    {OT_TIMELINE_TP, GATHER | SCATTER | SUM, true, "tp_exposed",
+     "tp within one machine, fewer ranks of tp and more of pp or dp"},
+    {OT_TIMELINE_EP, EXCHANGE, true, "ep_exposed", "fewer ranks of ep"},
+    {OT_TIMELINE_WORLD, SUM, true, "world_exposed",
+     "norms and losses are small: ranks wait here for the last one; look at slow machines"},
+};
+
+// Sums and sentences of one audit.
+typedef struct judge {
+  const ot_overlap *o;
+  const ot_overlap_run *run;
+  ot_arena *arena;
+  ot_audit_report *report;
+} judge;
+
+static double percent(const judge *j, double seconds) { return 100 * seconds / j->o->step_s; }
+
+static void add(const judge *j, const ot_finding *finding) {
+  ot_audit_report_add(j->report, finding, j->arena);
+}
+
+// ---- flows ----
+
+static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
+  ot_overlap_flow sum = {0};
+  for (int op = 0; op < OT_TIMELINE_OPS; op++) {
+    const ot_overlap_flow *const flow = &o->flow[rule->axis][op];
+    if (!((rule->ops >> op) & 1u)) continue;
+    sum.calls += flow->calls;
+    sum.bytes += flow->bytes;
+    sum.busy_s += flow->busy_s;
+    sum.exposed_s += flow->exposed_s;
+  }
+  return sum;
+}
+
+// "all_gather and all_reduce", of those that happen.
+static const char *ops_text(const judge *j, const flow_rule *rule) {
+  ot_text_builder text = {.arena = j->arena};
+  for (int op = 0; op < OT_TIMELINE_OPS; op++) {
+    if (!((rule->ops >> op) & 1u) || j->o->flow[rule->axis][op].calls == 0) continue;
+    if (text.length > 0) ot_text_put(&text, " and ");
+    ot_text_put(&text, ot_op_info_of((ot_op_kind)(OT_OP_ALL_GATHER + op))->name);
+  }
+  return ot_text_builder_text(&text);
+}
+
+static const char *details_of(const judge *j, const ot_overlap_flow *flow, double limit) {
+  ot_json_writer json = ot_json_begin(j->arena, 0);
+  ot_json_object(&json, NULL);
+  ot_json_real(&json, "exposed_fraction", flow->exposed_s / j->o->step_s);
+  ot_json_real(&json, "limit", limit);
+  ot_json_real(&json, "exposed_seconds", flow->exposed_s);
+  ot_json_real(&json, "busy_seconds", flow->busy_s);
+  ot_json_real(&json, "calls", flow->calls);
+  ot_json_real(&json, "bytes", flow->bytes);
+  ot_json_end(&json);
+  return json.text;
+}
+
+static void judge_flow(const judge *j, const flow_rule *rule) {
+  const ot_overlap_flow flow = sum_flow(j->o, rule);
+  const double limit = rule->between ? LIMIT_BETWEEN : LIMIT_BESIDE;
+  if (flow.exposed_s <= limit * j->o->step_s) return;
+  add(j,
+      &(ot_finding){
+          .what = rule->what,
+          .where = ot_arena_format(j->arena, "%s: %s", ot_timeline_axis_name(rule->axis),
+                                   ops_text(j, rule)),
+          .evidence = ot_arena_format(
+              j->arena,
+              "%.1f %% of a step of %.4g ms (limit %.0f %%): %.4g ms exposed of %.4g ms under way, "
+              "%.4g calls, %.4g MB",
+              percent(j, flow.exposed_s), j->o->step_s * 1e3, 100 * limit, flow.exposed_s * 1e3,
+              flow.busy_s * 1e3, flow.calls, flow.bytes * 1e-6),
+          .advice = rule->advice,
+          .details = details_of(j, &flow, limit)});
+}
+
+// ---- pipelines ----
+
+// Idle part of a step with equal stages whose messages cost nothing; a backward is two forwards.
+static double ideal_bubble(const ot_overlap_run *run) {
+  const ot_run_parallel *const parallel = &run->run->parallel;
+  const double p = parallel->pp, m = run->micro_batches, v = parallel->vpp;
+  switch (parallel->pipeline) {
+    case OT_PIPELINE_GPIPE:
+    case OT_PIPELINE_1F1B:
+    case OT_PIPELINE_INTERLEAVED:
+      return (p - 1) / (v * m + p - 1);  // Narayanan et al. 2021, sec. 2.2.2
+    case OT_PIPELINE_ZB_H1:
+      return (p - 1) / (3 * m + p - 1);  // Qi et al. 2024: a third, as F = B = W
+    case OT_PIPELINE_ZB_V:
+      return (p - 1) / (6 * m + p - 1);
+    case OT_PIPELINE_ZB_H2:
+      return 0;
+  }
+  OT_UNREACHABLE();
+}
+
+static void judge_pipeline(const judge *j) {
+  const ot_overlap *const o = j->o;
+  if (j->run->run->parallel.pp == 1) return;
+  const double bubble = o->bubble_s / o->step_s, ideal = ideal_bubble(j->run);
+  if (bubble > ideal + LIMIT_BUBBLE) {
+    add(j, &(ot_finding){
+               .what = "pipeline_bubble",
+               .where = ot_arena_format(j->arena, "pp: %d stages, %d micro-batches",
+                                        j->run->run->parallel.pp, j->run->micro_batches),
+               .evidence = ot_arena_format(
+                   j->arena, "stages wait for %.1f %% of a step; equal stages would for %.1f %%",
+                   100 * bubble, 100 * ideal),
+               .advice = "stages of equal cost (parallel.layout), more micro-batches, or another "
+                         "parallel.pipeline"});
+  }
+  const double messages_s = o->exposed_axis_s[OT_TIMELINE_PP] - o->bubble_s;
+  if (messages_s <= LIMIT_BESIDE * o->step_s) return;
+  add(j,
+      &(ot_finding){.what = "pp_exposed",
+                    .where = "pp: send and receive",
+                    .evidence = ot_arena_format(
+                        j->arena, "%.1f %% of a step of %.4g ms outside of bubbles (limit %.0f %%)",
+                        percent(j, messages_s), o->step_s * 1e3, 100 * LIMIT_BESIDE),
+                    .advice = "larger micro-batches, or fewer chunks (parallel.vpp)"});
+}
+
+static void judge_balance(const judge *j) {
+  const ot_overlap *const o = j->o;
+  const double late_s = o->slowest_compute_s - o->compute_s;
+  if (o->ranks == 1 || late_s <= LIMIT_LATE * o->step_s) return;
+  const bool stages = j->run->run->parallel.pp > 1;
+  add(j, &(ot_finding){
+             .what = "compute_imbalance",
+             .where = ot_arena_format(j->arena, "rank %d", o->slowest_rank),
+             .evidence = ot_arena_format(
+                 j->arena, "its kernels take %.4g ms a step, %.4g ms on average: the others wait",
+                 o->slowest_compute_s * 1e3, o->compute_s * 1e3),
+             .advice = stages ? "stages of equal cost (parallel.layout)"
+                              : "look for a slow or shared machine under this rank"});
+}
+
+// ---- figures ----
+
+static const char *figures_of(const judge *j) {
+  const ot_overlap *const o = j->o;
+  ot_json_writer json = ot_json_begin(j->arena, 0);
+  ot_json_object(&json, NULL);
+  ot_json_integer(&json, "ranks", o->ranks);
+  ot_json_integer(&json, "steps", o->steps);
+  ot_json_real(&json, "step_seconds", o->step_s);
+  ot_json_real(&json, "compute_seconds", o->compute_s);
+  ot_json_real(&json, "bubble_fraction", o->step_s > 0 ? o->bubble_s / o->step_s : 0);
+  ot_json_integer(&json, "slowest_rank", o->slowest_rank);
+  ot_json_real(&json, "slowest_compute_seconds", o->slowest_compute_s);
+  ot_json_boolean(&json, "shared_cores", j->run->shares_cores);
+  ot_json_real(&json, "exposed_all_seconds", o->exposed_s);
+  ot_json_object(&json, "exposed_seconds");
+  for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
+    ot_json_real(&json, ot_timeline_axis_name((ot_timeline_axis)axis), o->exposed_axis_s[axis]);
+  }
+  ot_json_end(&json);
+  ot_json_array(&json, "flows");
+  for (int i = 0; i < OT_TIMELINE_AXES * OT_TIMELINE_OPS; i++) {
+    const int axis = i / OT_TIMELINE_OPS, op = i % OT_TIMELINE_OPS;
+    const ot_overlap_flow *const flow = &o->flow[axis][op];
+    if (flow->calls == 0) continue;
+    ot_json_object(&json, NULL);
+    ot_json_text(&json, "axis", ot_timeline_axis_name((ot_timeline_axis)axis));
+    ot_json_text(&json, "op", ot_op_info_of((ot_op_kind)(OT_OP_ALL_GATHER + op))->name);
+    ot_json_real(&json, "calls", flow->calls);
+    ot_json_real(&json, "bytes", flow->bytes);
+    ot_json_real(&json, "busy_seconds", flow->busy_s);
+    ot_json_real(&json, "exposed_seconds", flow->exposed_s);
+    ot_json_end(&json);
+  }
+  ot_json_end(&json);
+  ot_json_end(&json);
+  return json.text;
+}
+
+static const char *table_of(const judge *j) {
+  const ot_overlap *const o = j->o;
+  ot_text_builder text = {.arena = j->arena};
+  ot_text_appendf(&text, "  %-6s %-15s %9s %10s %10s %10s %7s\n", "axis", "", "calls", "MB",
+                  "busy ms", "exposed ms", "% step");
+  for (int i = 0; i < OT_TIMELINE_AXES * OT_TIMELINE_OPS; i++) {
+    const int axis = i / OT_TIMELINE_OPS, op = i % OT_TIMELINE_OPS;
+    const ot_overlap_flow *const f = &o->flow[axis][op];
+    if (f->calls == 0) continue;
+    ot_text_appendf(&text, "  %-6s %-15s %9.1f %10.3f %10.3f %10.3f %7.1f\n",
+                    ot_timeline_axis_name((ot_timeline_axis)axis),
+                    ot_op_info_of((ot_op_kind)(OT_OP_ALL_GATHER + op))->name, f->calls,
+                    f->bytes * 1e-6, f->busy_s * 1e3, f->exposed_s * 1e3, percent(j, f->exposed_s));
+  }
+  ot_text_appendf(&text, "  kernels %.1f %%, exposed %.1f %%, bubble %.1f %% of a step\n",
+                  percent(j, o->compute_s), percent(j, o->exposed_s), percent(j, o->bubble_s));
+  return ot_text_builder_text(&text);
+}
+
+void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run, ot_arena *arena,
+                      ot_audit_report *report) {
+  const judge j = {overlap, run, arena, report};
+  report->figures = figures_of(&j);
+  if (overlap->step_s > 0) report->table = table_of(&j);
+  report->summary = ot_arena_format(
+      arena, "%d steps of %.4g ms on %d ranks; means of a rank and a step, sends counted once",
+      overlap->steps, overlap->step_s * 1e3, overlap->ranks);
+  if (overlap->ranks == 1) {
+    report->verdict = OT_VERDICT_INCONCLUSIVE;
+    report->summary = "one rank has nobody to wait for; give --ranks N or start it under mpirun";
+    return;
+  }
+  if (run->shares_cores) {
+    report->verdict = OT_VERDICT_INCONCLUSIVE;
+    report->summary = ot_arena_format(
+        arena, "%d ranks share cores, so that one waits while another computes: no verdict",
+        overlap->ranks);
+    return;
+  }
+  for (int i = 0; i < OT_COUNT(rules); i++) judge_flow(&j, &rules[i]);
+  judge_pipeline(&j);
+  judge_balance(&j);
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=4 as threads. Audits within training: a clean run is not disturbed; one bit that
+// changes on one rank ends it at the next look, before anything is saved.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "audit/audit_ranks.h"
+#include "support/audit_case.h"
+#include "support/scratch.h"
+#include "train/config_file.h"
+
+static const char settings[] =
+    "model: {model_type: llama, vocab_size: 300, hidden_size: 32, intermediate_size: 40,\n"
+    "  num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2,\n"
+    "  max_position_embeddings: 64, tie_word_embeddings: true}\n"
+    "data: {train: tokens.bin, sequence_length: 16}\n"
+    "batch: {global_batch_size: 4, micro_batch_size: 1}\n"
+    "parallel: {tp: 2, watchdog_seconds: 60}\n"
+    "checkpoint: {every: 2, keep: 0}\n"
+    "audit: {every: 2, checks: [ranks]}\n"
+    "log: {tensorboard: false}\n"
+    "steps: 8\nthreads: 1\noutput: out\n";
+
+typedef struct training {
+  const ot_config *config;
+  int damage_step;  // before whose look a bit is changed on rank 3; 0: never
+  char notes[4096];
+} training;
+
+typedef struct rank_watch {
+  const training *t;
+  ot_ranks_watch watch;
+} rank_watch;
+
+static void hear(void *context, const ot_loop_event *event) {
+  training *const t = context;
+  if (event->kind != OT_LOOP_NOTE) return;
+  const size_t used = strlen(t->notes);
+  snprintf(t->notes + used, sizeof t->notes - used, "%s\n", event->text);
+}
+
+// A norm of the second layer, element 5.
+static void damage(ot_trainer *trainer) {
+  ot_instance *const instance = ot_trainer_instance(trainer);
+  const ot_parameter *const p =
+      ot_graph_parameter(ot_instance_shape(instance), "layers.1.mlp_norm.weight");
+  assert_non_null(p);
+  const int64_t offset =
+      ot_instance_held(instance, p->block, OT_COPY_WEIGHT).offset + (p->offset + 5) * 4;
+  float value;
+  ot_executor_read(ot_instance_executor(instance), offset, &value, sizeof value);
+  value *= 1.0000005f;
+  ot_executor_write(ot_instance_executor(instance), offset, &value, sizeof value);
+}
+
+static ot_status look(void *context, ot_trainer *trainer, ot_arena *arena,
+                      ot_loop_findings *findings) {
+  rank_watch *const w = context;
+  const bool mine = ot_team_rank(w->watch.team) == 3;
+  if (mine && ot_trainer_position(trainer).step == w->t->damage_step) damage(trainer);
+  return ot_ranks_watch_look(&w->watch, trainer, arena, findings);
+}
+
+static ot_status train_rank(ot_comm *comm, void *context) {
+  training *const t = context;
+  ot_loop_request request = {.run = &t->config->run,
+                             .settings = t->config->settings,
+                             .sink = hear,
+                             .context = t,
+                             .audit = look};
+  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
+  rank_watch watch = {.t = t, .watch = {.team = request.team}};
+  request.audit_context = &watch;
+  const ot_status status = ot_loop_run(&request);
+  ot_replicas_destroy(&watch.watch.replicas);
+  ot_team_destroy(&request.team);
+  return status;
+}
+
+static ot_status train(const char *directory, training *t) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_config config;
+  const ot_config_request request = {.path = scratch_path(directory, "run.yaml")};
+  ot_status status = ot_config_load(&request, &arena, &config);
+  t->config = &config;
+  if (status == OT_OK) status = ot_comm_run_threads(4, train_rank, t);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static void prepare(char *directory) {
+  scratch_create(directory);
+  audit_write_tokens(directory, false);
+  scratch_write(scratch_path(directory, "run.yaml"), settings, (int64_t)strlen(settings));
+}
+
+static int count(const char *directory, const char *words) {
+  int64_t bytes;
+  char *const text = scratch_read(scratch_path(directory, "out/metrics.jsonl"), &bytes);
+  char *const all = calloc(1, (size_t)bytes + 1);
+  memcpy(all, text, (size_t)bytes);
+  int found = 0;
+  for (const char *at = all; (at = strstr(at, words)); at++) found++;
+  free(text);
+  free(all);
+  return found;
+}
+
+static bool is_saved(const char *directory, const char *step) {
+  char path[64];
+  snprintf(path, sizeof path, "out/checkpoints/%s/manifest.json", step);
+  FILE *const file = fopen(scratch_path(directory, path), "rb");
+  if (file) fclose(file);
+  return file != NULL;
+}
+
+static void a_clean_run_is_looked_at_and_goes_on(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  prepare(directory);
+  training t = {0};
+  if (train(directory, &t) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(count(directory, "\"audit_findings/ranks\":0}"), 4);
+  assert_true(is_saved(directory, "step-00000008"));
+  scratch_destroy(directory);
+}
+
+static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  prepare(directory);
+  training t = {.damage_step = 6};
+  assert_int_equal(train(directory, &t), OT_FINDINGS);
+  assert_message_has(
+      "step 6: the audit of ranks found 1: weights of "
+      "model.layers.1.post_attention_layernorm.weight");
+  assert_message_has("rank 3 against ranks 0 1 2, first at element 5: ");
+  assert_non_null(strstr(ot_fail_hint_text(), "goes on from the checkpoint before it"));
+  assert_non_null(strstr(t.notes, "finding 1: weights_differ"));
+  assert_int_equal(count(directory, "\"step\":6,\"audit_findings/ranks\":1}"), 1);
+  assert_true(is_saved(directory, "step-00000004"));
+  assert_false(is_saved(directory, "step-00000006"));
+
+  // The same command goes on from step 4.
+  training again = {0};
+  if (train(directory, &again) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(count(directory, "\"audit_findings/ranks\":0}"), 4);
+  assert_int_equal(count(directory, "\"audit_findings/ranks\":1}"), 0);
+  assert_true(is_saved(directory, "step-00000008"));
+  scratch_destroy(directory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_clean_run_is_looked_at_and_goes_on),
+      cmocka_unit_test(a_changed_bit_ends_the_run_before_it_is_saved),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. `orthant audit`, and audits within `orthant train`.
+set -euo pipefail
+orthant=${1:?usage: test_audit_verb.sh ORTHANT}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source_dir=$PWD
+cd "$work"
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that its output must hold
+  local code=$1 words=$2 got=0
+  shift 2
+  "$@" >out.txt 2>err.txt || got=$?
+  [ "$got" = "$code" ] || { cat out.txt err.txt; fail "$* gave $got, expected $code"; }
+  cat out.txt err.txt | grep -qF -- "$words" || { cat out.txt err.txt; fail "$* did not say \"$words\""; }
+}
+
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4,
+  num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}
+data: {train: train, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 8, micro_batch_size: 1}
+steps: 4
+threads: 1
+output: a
+YAML
+
+# What is not there is said, before anything runs.
+expect 2 'there is no audit "foo"' "$orthant" audit foo run.yaml
+expect 3 "the audit causality is not there in this build" "$orthant" audit causality run.yaml
+expect 4 "pp=2" "$orthant" audit ranks run.yaml --set parallel.pp=2
+expect 3 "in a run this build checks ranks alone" \
+  "$orthant" train run.yaml --set 'audit={every: 2, checks: [overlap]}'
+expect 2 "audit.checks is empty" "$orthant" train run.yaml --set audit.every=2
+[ ! -e a ] || fail "a refused run wrote files"
+
+# Clean runs, on every axis.
+for settings in "2 parallel.zero=0" "4 parallel.zero=2" "2 parallel.tp=2" "2 parallel.cp=2" "2 parallel.pp=2" \
+  "8 parallel.tp=2 --set parallel.pp=2 --set parallel.zero=1"; do
+  # shellcheck disable=SC2086
+  expect 0 "ranks: clean" "$orthant" audit ranks run.yaml --ranks ${settings%% *} --set ${settings#* }
+done
+expect 0 "ranks: inconclusive" "$orthant" audit ranks run.yaml
+expect 0 "ranks: inconclusive" "$orthant" audit ranks run.yaml --ranks 2 --set parallel.zero=3
+[ ! -e a ] || fail "an audit wrote files"
+
+# The document.
+holds() {  # holds FILE REGEX...
+  local file=$1 pattern
+  shift
+  for pattern in "$@"; do
+    tr -d ' \n' <"$file" | grep -qE -- "$pattern" || { cat "$file"; fail "no $pattern in $file"; }
+  done
+}
+"$orthant" audit ranks run.yaml --ranks 2 --steps 1 --seed 7 --json >ranks.json
+holds ranks.json '^\{"audit":"ranks","verdict":"clean","summary":".*","findings":\[\],"figures":\{' \
+  '"last_step":1,"compared_bytes":[1-9][0-9]*,"single_bytes":[1-9][0-9]*,"seconds_per_look":'
+got=0
+"$orthant" audit overlap run.yaml --ranks 2 --set parallel.tp=2 --steps 2 --json >overlap.json || got=$?
+holds overlap.json '^\{"audit":"overlap","verdict":"(clean|finding|inconclusive)",' \
+  '"exposed_seconds":\{"tp":[0-9.e-]+,"cp":0,"ep":0,"pp":0,"dp":0,"world":' \
+  '\{"axis":"tp","op":"all_gather","calls":[1-9][0-9.]*,"bytes":[1-9][0-9.]*,"busy_seconds":'
+if [ "$got" = 1 ]; then holds overlap.json '"verdict":"finding".*"findings":\[\{"what":"[a-z_]+","where":"[^"]+","evidence":"'
+else [ "$got" = 0 ] || fail "an audit gave $got"; fi
+
+# Four ranks on one core wait for the core, not for each other.
+first=$(taskset -pc $$ | sed 's/.*: //; s/[-,].*//')
+expect 0 "overlap: inconclusive" taskset -c "$first" "$orthant" audit overlap run.yaml --ranks 4 --steps 1
+
+# A run that looks at itself, and an audit of what it left, on another mesh.
+"$orthant" train run.yaml --ranks 4 --set parallel.tp=2 --set 'audit={every: 2, checks: [ranks]}' 2>/dev/null
+[ "$(grep -c '"audit_findings/ranks":0' a/metrics.jsonl)" = 2 ] || fail "a run was not audited"
+expect 0 "after steps 4 to 6" "$orthant" audit ranks a --ranks 2 --set parallel.tp=1 --set parallel.pp=2
+expect 0 "after steps 4 to 5" "$orthant" audit ranks a/checkpoints/step-00000004 --ranks 2 --steps 1
+"$orthant" convert a hf >/dev/null 2>&1
+expect 2 "it is no checkpoint of a run" "$orthant" audit ranks hf --ranks 2
+echo "all passed"
