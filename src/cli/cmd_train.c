@@ -8,9 +8,11 @@
 
 #include "audit/audit_ranks.h"
 #include "base/json_writer.h"
+#include "cli/installed.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "train/cluster_file.h"
 #include "train/loop.h"
 
 typedef struct talk {
@@ -98,6 +100,7 @@ typedef struct training {
   ot_arena *arena;
   talk talk;
   ot_config config;
+  ot_cluster cluster;
   bool processes;  // ranks are processes of a launcher
   ot_mesh mesh;
   ot_loop_request request;  // but for the team
@@ -117,6 +120,10 @@ static ot_status prepare(void *context, int ranks) {
       .sink = hear,
       .context = &t->talk,
   };
+  bool known;
+  const ot_presets presets = ot_installed_presets(t->arena);
+  OT_TRY(ot_cluster_file_load(t->config.run.cluster, &presets, t->arena, &t->cluster, &known));
+  if (known) t->request.cluster = &t->cluster;
   read_resume(ot_options_text(t->options, "resume"), &t->request);
   const char *const trace = ot_options_text(t->options, "trace");
   return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;

@@ -9,6 +9,7 @@
 #include "train/feed.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
+#include "train/prediction.h"
 
 static const char *gigabytes(ot_arena *arena, int64_t bytes) {
   return ot_arena_format(arena, "%.2f GB", (double)bytes * 1e-9);
@@ -119,6 +120,25 @@ static void say_length(const ot_loop_request *request, const planned *p, double 
                p->schedule.ranks > 1 ? " a rank" : "", flops * 1e-12);
 }
 
+// A dry run does not fail because the machine is not described well enough.
+static void say_prediction(const ot_loop_request *request, const ot_dry_run *how, const planned *p,
+                           ot_arena *arena) {
+  const ot_run *const run = request->run;
+  const ot_prediction_request wanted = {
+      .run = run, .mesh = how->mesh, .cluster = request->cluster, .threads = p->schedule.threads};
+  ot_prediction prediction;
+  if (!request->cluster) return;
+  if (ot_prediction_build(&wanted, arena, &prediction) != OT_OK) {
+    ot_loop_note(request, "no prediction: %s", ot_fail_message());
+    return;
+  }
+  const double step_s = prediction.steps[0].step_s;
+  const double tokens = (double)(run->batch.global_batch_size * run->data.sequence_length);
+  ot_loop_note(request, "first step on %s: %.4g s, %.4g tokens/s, MFU %.1f%%",
+               request->cluster->name, step_s, tokens / step_s,
+               100 * prediction.steps[0].model_flops / step_s / prediction.peak_flops);
+}
+
 static ot_status check_memory(const ot_dry_run *how, const planned *p, ot_arena *arena) {
   const int64_t needed =
       p->schedule.bill.peak_bytes * (how->local_ranks > 1 ? how->local_ranks : 1);
@@ -143,6 +163,7 @@ static ot_status dry_run(const ot_loop_request *request, const ot_dry_run *how, 
   }
   say_bill(request, &most, arena);
   say_length(request, &most, flops);
+  say_prediction(request, how, &most, arena);
   OT_TRY(check_memory(how, &most, arena));
   return check_disk(request, arena);
 }

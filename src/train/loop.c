@@ -10,6 +10,7 @@
 #include "train/checkpoint_list.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
+#include "train/prediction.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
@@ -25,8 +26,9 @@ typedef struct loop {
   double begin_s;  // clock when the first step of this process began
   int64_t begin_step;
   double trace_begin_s;
-  int64_t saved_step;     // newest checkpoint of this run, -1 before there is one
-  int64_t planned_bytes;  // of all ranks of this process
+  int64_t saved_step;        // newest checkpoint of this run, -1 before there is one
+  int64_t planned_bytes;     // of all ranks of this process
+  ot_prediction prediction;  // of the leader; without steps when nothing is known
 } loop;
 
 // What a step was like on all ranks.
@@ -51,10 +53,15 @@ static double peak_rss_bytes(void) {
   return (double)usage.ru_maxrss * 1024;
 }
 
-static double mfu_of(const loop *l, const ot_step_report *report) {
-  return l->request->peak_flops > 0
-             ? report->model_flops / report->step_seconds / l->request->peak_flops
-             : NAN;
+// Of a step that takes `step_s`; NAN where the machine is not known.
+static double mfu_of(const loop *l, int micro_batches, double step_s) {
+  const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
+  return plan ? plan->model_flops / step_s / l->prediction.peak_flops : NAN;
+}
+
+static double predicted_s(const loop *l, int micro_batches) {
+  const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
+  return plan ? plan->step_s : NAN;
 }
 
 // The health of every layer, as further keys of the line of a step.
@@ -91,8 +98,8 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
       .tokens = report->tokens,
       .step_s = report->step_seconds,
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
-      .mfu = mfu_of(l, report),
-      .predicted_step_s = NAN,
+      .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
+      .predicted_step_s = predicted_s(l, report->micro_batches),
       .exposed = sums->exposed,
       .bubble_fraction = sums->bubble_fraction,
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
@@ -116,8 +123,8 @@ static void say_status(loop *l, const ot_step_report *report) {
       .loss_nats = report->loss,
       .gradient_norm = report->gradient_norm,
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
-      .mfu = mfu_of(l, report),
-      .planned_mfu = NAN,
+      .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
+      .planned_mfu = mfu_of(l, report->micro_batches, predicted_s(l, report->micro_batches)),
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
       .memory_capacity_bytes = -1,
       .remaining_s = per_step_s * (double)(total - report->step),
@@ -334,12 +341,26 @@ static ot_status sum_planned(loop *l) {
   return OT_OK;
 }
 
+// A run does not end because its machine is not described well enough.
+static void predict(loop *l) {
+  const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  const ot_prediction_request request = {.run = l->run,
+                                         .mesh = ot_team_mesh(l->request->team),
+                                         .cluster = l->request->cluster,
+                                         .threads = schedule->threads};
+  if (!leads(l) || !request.cluster) return;
+  if (ot_prediction_build(&request, l->arena, &l->prediction) == OT_OK) return;
+  l->prediction = (ot_prediction){0};
+  ot_loop_note(l->request, "no predictions: %s", ot_fail_message());
+}
+
 static ot_status run_loop(loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
   l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
   OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
+  predict(l);
   ot_stop_signal_install();
   return run_steps(l);
 }

@@ -4,6 +4,7 @@
 // of the team alone touches the run directory and speaks.
 #pragma once
 
+#include "describe/cluster.h"
 #include "train/status_line.h"
 #include "train/trainer.h"
 
@@ -47,7 +48,7 @@ typedef struct ot_loop_request {
   bool show_batch;               // decode the first batch, as a note
   const char *trace_path;        // Chrome trace of the steps below, or null
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
-  double peak_flops;             // of the machine for MFU; 0 = not known
+  const ot_cluster *cluster;     // for MFU and predictions, of devices that are ranks; or null
   ot_team *team;                 // null: one rank
   ot_loop_audit audit;           // null: none
   void *audit_context;           // of this rank

@@ -268,7 +268,6 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
     ot_noise_average_add(&trainer->noise, &noise);
   }
   const ot_executor *const executor = ot_instance_executor(trainer->instance);
-  const ot_schedule *const schedule = ot_instance_schedule(trainer->instance);
   const int64_t step_tokens = global * run->data.sequence_length;
   position->step++;
   position->next_sample += global;
@@ -282,8 +281,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .learning_rate = rate,
       .noise_scale_tokens = ot_noise_average_tokens(&trainer->noise),
       .step_seconds = ot_device_now_s() - start_s,
-      .model_flops = ot_order_flops(
-          schedule, ot_schedule_find_order(schedule, OT_ORDER_STEP, micro_batches), true),
+      .micro_batches = micro_batches,
       .start_s = order_start_s,
   };
   return ot_team_agree(trainer->team, check_finite(report));

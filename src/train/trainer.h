@@ -14,12 +14,12 @@ typedef struct ot_step_report {
   int64_t step;          // completed steps, this one included
   int64_t tokens;        // trained on so far, this step included
   int64_t step_tokens;   // of this step
+  int micro_batches;     // of each rank in this step
   double loss;           // mean nats per unmasked target
   double gradient_norm;  // before clipping
   double learning_rate;
   double noise_scale_tokens;  // averaged over the steps of this process; NAN where it is not known
   double step_seconds;        // data and optimizer included
-  double model_flops;         // of this rank in the step (recompute not counted)
   double start_s;             // clock of this rank when its order began
 } ot_step_report;
 

@@ -163,6 +163,26 @@ expect 3 "rank 0 on" "$orthant" train run.yaml --ranks 2 --set output=/dev/null/
 "$orthant" train run.yaml --ranks 2 --set parallel.tp=2 --set output=t --trace trace.json:2-2 2>/dev/null
 for rank in 0 1; do grep -q "\"name\":\"rank $rank\"" trace.json || fail "no rank $rank in the trace"; done
 
+# On a described cluster, lines hold the plan and MFU; one that is too small is no reason to stop.
+cat >cluster.yaml <<'YAML'
+name: two
+num_devices: 2
+device: core
+flops_fp32: 1e12
+other_flops_per_s: 1e10
+memory_bytes_per_s: 1e10
+memory_bytes: 1G
+levels: [{name: memory, size: 2, bytes_per_s: 1e10, latency_s: 1e-6}]
+YAML
+train planned 2 parallel.pp=2 cluster=./cluster.yaml
+grep -q '"mfu":0\.' planned/metrics.jsonl || fail "no MFU on a known cluster"
+grep -q '"predicted_step_seconds":[0-9]' planned/metrics.jsonl || fail "no prediction"
+"$orthant" train run.yaml --ranks 2 --set cluster=./cluster.yaml --set output=dry --dry-run 2>err.txt
+grep -q "first step on two: " err.txt || { cat err.txt; fail "no prediction in the dry run"; }
+train larger 4 cluster=./cluster.yaml
+grep -q "no predictions: cluster two" larger.err || fail "not said why there are no predictions"
+grep -q '"predicted_step_seconds":null' larger/metrics.jsonl || fail "a prediction from nowhere"
+
 # Schedules of single ranks.
 "$orthant" schedule run.yaml --ranks 2 --rank 1 --set parallel.pp=2 >one.txt
 grep -q "^region weights.head" one.txt || fail "the last stage holds no head"
