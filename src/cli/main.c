@@ -19,6 +19,7 @@ static const ot_verb *const verbs[] = {
     &ot_verb_score,
     &ot_verb_convert,
     &ot_verb_schedule,
+    &ot_verb_simulate,
     &ot_verb_config,
     &ot_verb_presets,
     &ot_verb_bench,

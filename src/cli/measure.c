@@ -144,9 +144,9 @@ ot_status ot_measure_machine(int ranks, int threads, ot_cluster *out) {
                  .other_flops_per_s =
                      ot_op_cost(OT_OP_ACTIVATION, &attributes, &types).other_flops / m.cached,
                  .memory_bytes_per_s = 3.0 * STREAM * 4 / m.stream,
-                 .memory_bytes = (int64_t)(memory / ranks)},
+                 .memory_bytes = (int64_t)(memory / ranks),
+                 .threads = threads},
   };
-  if (ranks < 2) return OT_OK;
   out->num_levels = 1;
   out->level[0] = (ot_link_level){.name = "memory",
                                   .size = ranks,

@@ -13,6 +13,7 @@ extern const ot_verb ot_verb_sample;
 extern const ot_verb ot_verb_score;
 extern const ot_verb ot_verb_convert;
 extern const ot_verb ot_verb_schedule;
+extern const ot_verb ot_verb_simulate;
 extern const ot_verb ot_verb_config;
 extern const ot_verb ot_verb_presets;
 extern const ot_verb ot_verb_bench;

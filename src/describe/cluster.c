@@ -57,6 +57,31 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other) {
   return i;
 }
 
+ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out) {
+  *out = *cluster;
+  if (cluster->device.threads == 0) {
+    OT_CHECK(ranks <= cluster->num_devices, OT_USAGE, "cluster %s has %d devices, the run %d ranks",
+             cluster->name, cluster->num_devices, ranks);
+    return OT_OK;
+  }
+  const double part = (double)cluster->num_devices / ranks;
+  const double wanted = (double)threads / cluster->device.threads;
+  const double rate = wanted < part ? wanted : part;
+  ot_device_kind *const device = &out->device;
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) device->flops[i] *= rate;
+  device->other_flops_per_s *= rate;
+  device->memory_bytes_per_s *= rate;
+  device->memory_bytes = (int64_t)((double)device->memory_bytes * part);
+  device->threads = threads;
+  out->num_devices = ranks;
+  // A message is moved by one thread, as long as there is a core for it.
+  for (int i = 0; i < out->num_levels; i++) {
+    out->level[i].size = ranks;
+    if (part < 1) out->level[i].bytes_per_s *= part;
+  }
+  return ot_cluster_check(out);
+}
+
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity) {
   const ot_device_kind *const device = &cluster->device;
   int64_t length = ot_text_format(
@@ -67,6 +92,9 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
     if (device->flops[i] == 0) continue;
     length += ot_text_format(out + length, capacity - length, "flops %s %.17g\n",
                              ot_dtype_name((ot_dtype)i), device->flops[i]);
+  }
+  if (device->threads > 0) {
+    length += ot_text_format(out + length, capacity - length, "threads %d\n", device->threads);
   }
   for (int i = 0; i < cluster->num_levels; i++) {
     const ot_link_level *const level = &cluster->level[i];

@@ -17,6 +17,8 @@ typedef struct ot_device_kind {
   double memory_bytes_per_s;     // > 0
   double launch_s;               // host time of one task
   int64_t memory_bytes;          // usable by one rank, > 0
+  int threads;  // of each rank when the figures were measured, all ranks at once on
+                // one machine; 0 = a device is what it is, whoever uses it
 } ot_device_kind;
 
 // One level of the network: devices in groups of `size` reach each other through it.
@@ -39,6 +41,11 @@ ot_status ot_cluster_check(const ot_cluster *cluster);
 
 // Index of the innermost level that two devices share; -1 for a device and itself.
 int ot_cluster_level(const ot_cluster *cluster, int device, int other);
+
+// The cluster as `ranks` ranks of `threads` threads find it. Devices that were measured as ranks of
+// one machine share its cores and memory in equal parts: rates are those of as many threads, at
+// most of a rank's part of the machine. OT_USAGE when other devices are fewer than the ranks.
+ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out);
 
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity);
 uint64_t ot_cluster_hash(const ot_cluster *cluster);

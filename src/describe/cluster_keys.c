@@ -10,6 +10,7 @@ typedef struct cluster_values {
   double fp32, fp64, bf16, fp16;
   double other_flops_per_s, memory_bytes_per_s, launch_s;
   int64_t memory_bytes;
+  int threads;
   ot_link_level *levels;
   int64_t num_levels;
 } cluster_values;
@@ -114,6 +115,13 @@ static const ot_key cluster_keys[] = {
      .maximum = OT_NO_MAXIMUM,
      .unit = "bytes",
      .help = "memory that one rank may use"},
+    {.name = "threads",
+     .type = OT_KEY_INT,
+     .offset = offsetof(cluster_values, threads),
+     .minimum = 0,
+     .maximum = 4096,
+     .fallback = "0",
+     .help = "of a rank when this was measured, all at once; 0: no matter"},
     {.name = "launch_s",
      .type = OT_KEY_REAL,
      .offset = offsetof(cluster_values, launch_s),
@@ -152,7 +160,8 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
            .other_flops_per_s = v.other_flops_per_s,
            .memory_bytes_per_s = v.memory_bytes_per_s,
            .launch_s = v.launch_s,
-           .memory_bytes = v.memory_bytes},
+           .memory_bytes = v.memory_bytes,
+           .threads = v.threads},
       .num_levels = (int)v.num_levels};
   for (int i = 0; i < out->num_levels; i++) out->level[i] = v.levels[i];
   return ot_cluster_check(out);
@@ -173,6 +182,7 @@ ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
                             .memory_bytes_per_s = d->memory_bytes_per_s,
                             .launch_s = d->launch_s,
                             .memory_bytes = d->memory_bytes,
+                            .threads = d->threads,
                             .levels = levels,
                             .num_levels = cluster->num_levels};
   return ot_schema_write(&ot_cluster_schema, 0, &v, arena);

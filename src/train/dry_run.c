@@ -120,23 +120,43 @@ static void say_length(const ot_loop_request *request, const planned *p, double 
                p->schedule.ranks > 1 ? " a rank" : "", flops * 1e-12);
 }
 
+// Communication that nothing hides, where there is any.
+static void say_exposed(const ot_loop_request *request, const ot_step_figures *step,
+                        ot_arena *arena) {
+  ot_text_builder text = {.arena = arena};
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+    if (step->exposed_axis_s[i] == 0) continue;
+    ot_text_appendf(&text, "%s %s %.3g ms", text.length > 0 ? "," : "",
+                    ot_timeline_axis_name((ot_timeline_axis)i), 1e3 * step->exposed_axis_s[i]);
+  }
+  if (text.length == 0) return;
+  ot_loop_note(request, "exposed communication of a rank:%s; bubble %.1f%%",
+               ot_text_builder_text(&text), 100 * step->bubble_fraction);
+}
+
 // A dry run does not fail because the machine is not described well enough.
 static void say_prediction(const ot_loop_request *request, const ot_dry_run *how, const planned *p,
                            ot_arena *arena) {
   const ot_run *const run = request->run;
-  const ot_prediction_request wanted = {
-      .run = run, .mesh = how->mesh, .cluster = request->cluster, .threads = p->schedule.threads};
+  const ot_prediction_request wanted = {.run = run,
+                                        .mesh = how->mesh,
+                                        .cluster = request->cluster,
+                                        .threads = p->schedule.threads,
+                                        .local_ranks = how->local_ranks};
   ot_prediction prediction;
   if (!request->cluster) return;
   if (ot_prediction_build(&wanted, arena, &prediction) != OT_OK) {
     ot_loop_note(request, "no prediction: %s", ot_fail_message());
     return;
   }
-  const double step_s = prediction.steps[0].step_s;
+  const ot_step_figures *const step = &prediction.steps[0].expected;
+  const double step_s = step->step_s;
   const double tokens = (double)(run->batch.global_batch_size * run->data.sequence_length);
   ot_loop_note(request, "first step on %s: %.4g s, %.4g tokens/s, MFU %.1f%%",
                request->cluster->name, step_s, tokens / step_s,
                100 * prediction.steps[0].model_flops / step_s / prediction.peak_flops);
+  say_exposed(request, step, arena);
+  if (prediction.note) ot_loop_note(request, "%s", prediction.note);
 }
 
 static ot_status check_memory(const ot_dry_run *how, const planned *p, ot_arena *arena) {

@@ -29,13 +29,13 @@ typedef struct loop {
   int64_t saved_step;        // newest checkpoint of this run, -1 before there is one
   int64_t planned_bytes;     // of all ranks of this process
   ot_prediction prediction;  // of the leader; without steps when nothing is known
+  ot_step_means means;
 } loop;
 
 // What a step was like on all ranks.
 typedef struct step_sums {
   bool stop;  // one of them was asked to
-  ot_metrics_exposed exposed;
-  double bubble_fraction;
+  ot_step_figures figures;
 } step_sums;
 
 static bool leads(const loop *l) { return ot_team_leads(l->request->team); }
@@ -61,7 +61,7 @@ static double mfu_of(const loop *l, int micro_batches, double step_s) {
 
 static double predicted_s(const loop *l, int micro_batches) {
   const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
-  return plan ? plan->step_s : NAN;
+  return plan ? plan->expected.step_s : NAN;
 }
 
 // The health of every layer, as further keys of the line of a step.
@@ -90,6 +90,7 @@ static ot_status health_metrics(loop *l, ot_arena *arena, ot_metrics_step *line)
 }
 
 static ot_metrics_step line_of(const loop *l, const ot_step_report *report, const step_sums *sums) {
+  const double *const exposed_s = sums->figures.exposed_axis_s;
   return (ot_metrics_step){
       .step = report->step,
       .loss_nats = report->loss,
@@ -100,8 +101,12 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
       .tokens_per_s = (double)report->step_tokens / report->step_seconds,
       .mfu = mfu_of(l, report->micro_batches, report->step_seconds),
       .predicted_step_s = predicted_s(l, report->micro_batches),
-      .exposed = sums->exposed,
-      .bubble_fraction = sums->bubble_fraction,
+      .exposed = {.tp_s = exposed_s[OT_TIMELINE_TP],
+                  .cp_s = exposed_s[OT_TIMELINE_CP],
+                  .ep_s = exposed_s[OT_TIMELINE_EP],
+                  .pp_s = exposed_s[OT_TIMELINE_PP],
+                  .dp_s = exposed_s[OT_TIMELINE_DP]},
+      .bubble_fraction = sums->figures.bubble_fraction,
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
       .memory_planned_bytes = l->planned_bytes,
       .noise_scale_tokens = report->noise_scale_tokens,
@@ -249,14 +254,15 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   *bubble = mine.bubble_fraction;
   OT_TRY(ot_team_sum(l->request->team, values, OT_COUNT(values)));
   const double ranks = ot_team_size(l->request->team);
-  *sums = (step_sums){.stop = *stop > 0,
-                      .exposed = {.tp_s = values[OT_TIMELINE_TP] / ranks,
-                                  .cp_s = values[OT_TIMELINE_CP] / ranks,
-                                  .ep_s = values[OT_TIMELINE_EP] / ranks,
-                                  .pp_s = values[OT_TIMELINE_PP] / ranks,
-                                  .dp_s = values[OT_TIMELINE_DP] / ranks},
-                      .bubble_fraction = *bubble / ranks};
+  *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
   return OT_OK;
+}
+
+static void add_means(loop *l, const ot_step_report *report, step_sums *sums) {
+  const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, report->micro_batches);
+  sums->figures.step_s = report->step_seconds;
+  ot_step_means_add(&l->means, &sums->figures, plan ? &plan->expected : NULL);
 }
 
 // Health is put together by all ranks; files and the status line are the leader's part.
@@ -286,6 +292,7 @@ static ot_status step_once(loop *l, bool *stop) {
   step_sums sums;
   OT_TRY(ot_trainer_step(l->start.trainer, &step));
   OT_TRY(sum_step(l, &sums));
+  add_means(l, &step, &sums);
   if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
   if (is_due(step.step, l->run->audit.every)) OT_TRY(audit(l, step.step));
@@ -344,14 +351,28 @@ static ot_status sum_planned(loop *l) {
 // A run does not end because its machine is not described well enough.
 static void predict(loop *l) {
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
+  ot_comm *const comm = ot_team_comm(l->request->team);
   const ot_prediction_request request = {.run = l->run,
                                          .mesh = ot_team_mesh(l->request->team),
                                          .cluster = l->request->cluster,
-                                         .threads = schedule->threads};
+                                         .threads = schedule->threads,
+                                         .local_ranks = comm ? ot_comm_local_size(comm) : 1};
   if (!leads(l) || !request.cluster) return;
-  if (ot_prediction_build(&request, l->arena, &l->prediction) == OT_OK) return;
-  l->prediction = (ot_prediction){0};
-  ot_loop_note(l->request, "no predictions: %s", ot_fail_message());
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  if (ot_prediction_build(&request, &arena, &l->prediction) == OT_OK) {
+    if (l->prediction.note) ot_loop_note(l->request, "%s", l->prediction.note);
+    ot_prediction_keep_steps(&l->prediction, l->arena);
+  } else {
+    l->prediction = (ot_prediction){0};
+    ot_loop_note(l->request, "no predictions: %s", ot_fail_message());
+  }
+  ot_heap_release(&heap);
+}
+
+static void say_means(loop *l) {
+  const char *const text = ot_step_means_print(&l->means, ot_team_size(l->request->team), l->arena);
+  if (text) ot_loop_note(l->request, "%s", text);
 }
 
 static ot_status run_loop(loop *l) {
@@ -362,7 +383,9 @@ static ot_status run_loop(loop *l) {
   OT_TRY(sum_planned(l));
   predict(l);
   ot_stop_signal_install();
-  return run_steps(l);
+  const ot_status status = run_steps(l);
+  if (status == OT_OK) say_means(l);
+  return status;
 }
 
 ot_status ot_loop_run(const ot_loop_request *request) {

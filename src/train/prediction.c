@@ -1,71 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of a stage are taken to be in step, so the first of each stands for all.
+// The first rank of each stage stands for the stage.
 #include "train/prediction.h"
 
-#include "simulate/simulate.h"
-
-typedef struct stage {
-  ot_graph graphs[OT_MODES];
-  ot_schedule schedule;
-} stage;
-
-static ot_status plan_stage(const ot_prediction_request *request, int index, ot_arena *arena,
-                            stage *out) {
-  const int first[4] = {0};
-  ot_instance_request wanted = {.mesh = request->mesh};
-  if (request->mesh) wanted.rank = ot_mesh_rank(request->mesh, first, index);
-  OT_TRY(ot_trainer_request(request->run, arena, &wanted));
-  wanted.threads = request->threads;
-  return ot_instance_plan(&wanted, arena, out->graphs, &out->schedule);
-}
+// ---- the machine ----
 
 static double peak_of(const ot_cluster *cluster, ot_dtype compute) {
   const double *const flops = cluster->device.flops;
   return flops[compute] > 0 ? flops[compute] : flops[OT_F32];
 }
 
-// Prices the step orders of the stages with as many micro-batches as order `order` of the first.
-static ot_status price(const ot_prediction_request *request, const ot_pipeline_play *play,
-                       ot_arena *arena, ot_predicted_step *out) {
-  const ot_simulation simulation = {.cluster = request->cluster,
-                                    .other_flops_per_s = request->cluster->device.other_flops_per_s,
-                                    .launch_s = request->cluster->device.launch_s};
-  const int ranks = request->mesh ? request->mesh->ranks : 1;
-  ot_timeline *const timelines = ot_arena_array(arena, play->num_stages, sizeof *timelines);
-  *out = (ot_predicted_step){.micro_batches = play->micro_batches};
-  OT_TRY(ot_schedules_simulate(play, &simulation, arena, timelines));
-  for (int i = 0; i < play->num_stages; i++) {
-    const ot_schedule *const schedule = play->schedules[i];
-    const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, play->micro_batches);
-    if (timelines[i].total_s > out->step_s) out->step_s = timelines[i].total_s;
-    out->model_flops += ot_order_flops(schedule, order, true) * (ranks / play->num_stages);
+static const char *plural(int count) { return count == 1 ? "" : "s"; }
+
+static ot_status find_cluster(const ot_prediction_request *request, ot_arena *arena,
+                              ot_prediction *out) {
+  const ot_cluster *const measured = request->cluster;
+  const int ranks = request->mesh ? request->mesh->ranks : 1, threads = measured->device.threads;
+  const bool spread = request->local_ranks > 0 && request->local_ranks < ranks;
+  OT_CHECK(threads == 0 || !spread, OT_USAGE,
+           "%s is one machine (threads=%d), and %d ranks are on several", measured->name, threads,
+           ranks);
+  OT_TRY(ot_cluster_share(measured, ranks, request->threads, &out->cluster));
+  out->peak_flops = ranks * peak_of(&out->cluster, request->run->precision.compute);
+  if (threads == 0 || (measured->num_devices == ranks && threads == request->threads)) return OT_OK;
+  out->note = ot_arena_format(
+      arena, "%s was measured with %d rank%s of %d thread%s at once; scaled to %d of %d",
+      measured->name, measured->num_devices, plural(measured->num_devices), threads,
+      plural(threads), ranks, request->threads);
+  return OT_OK;
+}
+
+// ---- schedules ----
+
+static ot_status plan_stage(const ot_prediction_request *request, int index, ot_arena *arena,
+                            ot_schedule *schedule) {
+  const int first[4] = {0};
+  ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
+  ot_instance_request wanted = {.mesh = request->mesh};
+  if (request->mesh) wanted.rank = ot_mesh_rank(request->mesh, first, index);
+  OT_TRY(ot_trainer_request(request->run, arena, &wanted));
+  wanted.threads = request->threads;
+  return ot_instance_plan(&wanted, arena, graphs, schedule);
+}
+
+static ot_status plan_stages(const ot_prediction_request *request, ot_arena *arena,
+                             ot_prediction *out) {
+  out->num_stages = request->mesh ? request->mesh->degree[OT_AXIS_PP] : 1;
+  out->schedules = ot_arena_array(arena, out->num_stages, sizeof *out->schedules);
+  for (int i = 0; i < out->num_stages; i++) {
+    ot_schedule *const schedule = ot_arena_array(arena, 1, sizeof *schedule);
+    OT_TRY(plan_stage(request, i, arena, schedule));
+    out->schedules[i] = schedule;
+  }
+  return OT_OK;
+}
+
+// ---- steps ----
+
+ot_status ot_prediction_play(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
+                             ot_timeline *timelines) {
+  const ot_device_kind *const device = &prediction->cluster.device;
+  const ot_simulation simulation = {.cluster = &prediction->cluster,
+                                    .other_flops_per_s = device->other_flops_per_s,
+                                    .launch_s = device->launch_s};
+  const ot_pipeline_play play = {.schedules = prediction->schedules,
+                                 .num_stages = prediction->num_stages,
+                                 .kind = OT_ORDER_STEP,
+                                 .micro_batches = micro_batches};
+  return ot_schedules_simulate(&play, &simulation, arena, timelines);
+}
+
+static ot_status predict_step(const ot_prediction *p, ot_arena *arena, ot_predicted_step *step) {
+  const int num_stages = p->num_stages, ranks = p->schedules[0]->ranks;
+  ot_timeline *const timelines = ot_arena_array(arena, num_stages, sizeof *timelines);
+  ot_step_figures *const figures = &step->expected;
+  OT_TRY(ot_prediction_play(p, step->micro_batches, arena, timelines));
+  for (int i = 0; i < num_stages; i++) {
+    const ot_timeline_summary sum = ot_timeline_summarize(&timelines[i], p->schedules[i]);
+    if (sum.total_s > figures->step_s) figures->step_s = sum.total_s;
+    for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
+      figures->exposed_axis_s[axis] += sum.exposed_axis_s[axis] / num_stages;
+    }
+    figures->bubble_fraction += sum.bubble_fraction / num_stages;
+    step->model_flops += sum.model_flops * (ranks / num_stages);
+  }
+  return OT_OK;
+}
+
+static ot_status predict_steps(ot_arena *arena, ot_prediction *out) {
+  const ot_schedule *const first = out->schedules[0];
+  out->steps = ot_arena_array(arena, first->num_orders, sizeof *out->steps);
+  for (int i = 0; i < first->num_orders; i++) {
+    if (first->orders[i].kind != OT_ORDER_STEP) continue;
+    ot_predicted_step *const step = &out->steps[out->num_steps++];
+    *step = (ot_predicted_step){.micro_batches = first->orders[i].micro_batches};
+    ot_heap heap = {0};
+    ot_arena scratch = ot_heap_arena_create(&heap);
+    const ot_status status = predict_step(out, &scratch, step);
+    ot_heap_release(&heap);
+    OT_TRY(status);
   }
   return OT_OK;
 }
 
 ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out) {
-  const ot_mesh *const mesh = request->mesh;
-  const int num_stages = mesh ? mesh->degree[OT_AXIS_PP] : 1;
-  stage *const stages = ot_arena_array(arena, num_stages, sizeof *stages);
-  const ot_schedule **const schedules = ot_arena_array(arena, num_stages, sizeof *schedules);
-  for (int i = 0; i < num_stages; i++) {
-    OT_TRY(plan_stage(request, i, arena, &stages[i]));
-    schedules[i] = &stages[i].schedule;
-  }
-  const int num_orders = schedules[0]->num_orders;
-  *out = (ot_prediction){.peak_flops = peak_of(request->cluster, request->run->precision.compute) *
-                                       (mesh ? mesh->ranks : 1),
-                         .steps = ot_arena_array(arena, num_orders, sizeof *out->steps)};
-  for (int i = 0; i < num_orders; i++) {
-    if (schedules[0]->orders[i].kind != OT_ORDER_STEP) continue;
-    const ot_pipeline_play play = {.schedules = schedules,
-                                   .num_stages = num_stages,
-                                   .kind = OT_ORDER_STEP,
-                                   .micro_batches = schedules[0]->orders[i].micro_batches};
-    OT_TRY(price(request, &play, arena, &out->steps[out->num_steps++]));
-  }
-  return OT_OK;
+  *out = (ot_prediction){0};
+  OT_TRY(find_cluster(request, arena, out));
+  OT_TRY(plan_stages(request, arena, out));
+  return predict_steps(arena, out);
+}
+
+void ot_prediction_keep_steps(ot_prediction *prediction, ot_arena *arena) {
+  ot_predicted_step *const steps = ot_arena_array(arena, prediction->num_steps, sizeof *steps);
+  for (int i = 0; i < prediction->num_steps; i++) steps[i] = prediction->steps[i];
+  *prediction = (ot_prediction){
+      .peak_flops = prediction->peak_flops, .num_steps = prediction->num_steps, .steps = steps};
 }
 
 const ot_predicted_step *ot_prediction_find(const ot_prediction *prediction, int micro_batches) {

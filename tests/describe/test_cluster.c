@@ -70,11 +70,59 @@ static void orthant_is_an_engine(void **state) {
   assert_false(ot_engine_hash(&other) == ot_engine_hash(&ot_engine_orthant));
 }
 
+// Two ranks of two threads each on one machine of four cores.
+static ot_cluster measured_machine(void) {
+  ot_cluster cluster = {.name = "machine",
+                        .num_devices = 2,
+                        .device = {.name = "cpu",
+                                   .other_flops_per_s = 40,
+                                   .memory_bytes_per_s = 80,
+                                   .memory_bytes = 1000,
+                                   .threads = 2},
+                        .num_levels = 1,
+                        .level = {{"memory", 2, 16, 1e-6}}};
+  cluster.device.flops[OT_F32] = 100;
+  return cluster;
+}
+
+static void ranks_share_the_machine_that_was_measured(void **state) {
+  (void)state;
+  const ot_cluster measured = measured_machine();
+  const struct {
+    int ranks, threads;
+    double rate, link;  // of what was measured
+  } rows[] = {{2, 2, 1, 1},   {1, 4, 2, 1},       {1, 2, 1, 1}, {4, 1, 0.5, 0.5},
+              {2, 1, 0.5, 1}, {8, 1, 0.25, 0.25}, {2, 4, 1, 1}, {1, 8, 2, 1}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    ot_cluster c;
+    assert_int_equal(ot_cluster_share(&measured, rows[i].ranks, rows[i].threads, &c), OT_OK);
+    assert_int_equal(c.num_devices, rows[i].ranks);
+    assert_int_equal(c.level[0].size, rows[i].ranks);
+    assert_true(c.device.flops[OT_F32] == 100 * rows[i].rate);
+    assert_true(c.device.other_flops_per_s == 40 * rows[i].rate);
+    assert_true(c.device.memory_bytes_per_s == 80 * rows[i].rate);
+    assert_int_equal(c.device.memory_bytes, 2000 / rows[i].ranks);
+    assert_true(c.level[0].bytes_per_s == 16 * rows[i].link);
+  }
+}
+
+static void devices_that_are_no_machine_are_as_they_are(void **state) {
+  (void)state;
+  const ot_cluster cluster = two_nodes();
+  ot_cluster shared;
+  assert_int_equal(ot_cluster_share(&cluster, 16, 1, &shared), OT_OK);
+  assert_int_equal(ot_cluster_hash(&cluster), ot_cluster_hash(&shared));
+  assert_int_equal(ot_cluster_share(&cluster, 17, 1, &shared), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "two has 16 devices, the run 17 ranks"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(devices_share_the_innermost_level),
       cmocka_unit_test(impossible_clusters_are_refused),
       cmocka_unit_test(hash_sees_every_figure),
+      cmocka_unit_test(ranks_share_the_machine_that_was_measured),
+      cmocka_unit_test(devices_that_are_no_machine_are_as_they_are),
       cmocka_unit_test(orthant_is_an_engine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

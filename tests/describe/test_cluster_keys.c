@@ -14,7 +14,7 @@
 
 static const char good[] =
     "name: two-nodes\nnum_devices: 16\ndevice: h100\nflops_bf16: 989e12\nflops_fp32: 67e12\n"
-    "memory_bytes_per_s: 3.35e12\nmemory_bytes: 80G\nlaunch_s: 5e-6\n"
+    "memory_bytes_per_s: 3.35e12\nmemory_bytes: 80G\nlaunch_s: 5e-6\nthreads: 3\n"
     "levels:\n  - {name: nvlink, size: 8, bytes_per_s: 450e9, latency_s: 2e-6}\n"
     "  - {name: network, size: 16, bytes_per_s: 50e9, latency_s: 5e-6}\n";
 
@@ -38,6 +38,7 @@ static void what_is_written_is_read_back(void **state) {
   assert_int_equal(ot_cluster_read(ot_cluster_write(&first, &arena), &arena, &second), OT_OK);
   assert_int_equal(ot_cluster_hash(&first), ot_cluster_hash(&second));
   assert_true(first.device.launch_s == second.device.launch_s);
+  assert_int_equal(second.device.threads, 3);
   ot_heap_release(&heap);
 }
 

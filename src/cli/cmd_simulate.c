@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant simulate`: what one configuration is predicted to take on a cluster, and its timeline.
+#include <stdio.h>
+
+#include "base/json_writer.h"
+#include "cli/installed.h"
+#include "cli/run_options.h"
+#include "cli/verbs.h"
+#include "train/cluster_file.h"
+#include "train/loop_start.h"
+#include "train/prediction.h"
+#include "train/status_line.h"
+#include "train/trace.h"
+
+typedef struct simulated {
+  const ot_options *options;
+  ot_arena *arena;
+  ot_config config;
+  ot_mesh mesh;
+  ot_cluster cluster;
+  ot_prediction prediction;
+} simulated;
+
+// ---- predicting ----
+
+// As many as the degrees say, where --ranks does not.
+static int count_ranks(const simulated *s) {
+  const ot_run_parallel *const p = &s->config.run.parallel;
+  const int asked = (int)ot_options_integer(s->options, "ranks");
+  const int dp = p->dp > 0 ? p->dp : p->dp_replicate;
+  return asked > 0 ? asked : p->pp * dp * p->cp * p->tp;
+}
+
+static ot_status load_cluster(simulated *s) {
+  const char *const given = ot_options_text(s->options, "cluster");
+  const char *const name = given ? given : s->config.run.cluster;
+  const ot_presets presets = ot_installed_presets(s->arena);
+  bool found;
+  OT_TRY(ot_cluster_file_load(name, &presets, s->arena, &s->cluster, &found));
+  if (found) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "this machine was never measured (cluster %s)", name);
+  return ot_fail_hint(OT_ENVIRONMENT, "`orthant bench` measures it");
+}
+
+static ot_status predict(simulated *s) {
+  OT_TRY(ot_run_options_load(s->options, s->arena, &s->config));
+  OT_TRY(ot_mesh_build(&s->config.run.parallel, count_ranks(s), &s->mesh));
+  OT_TRY(load_cluster(s));
+  const ot_device_kind *const device = &s->cluster.device;
+  const int shared = s->cluster.num_devices * device->threads / s->mesh.ranks;
+  const int threads = s->config.run.threads > 0 ? s->config.run.threads : shared;
+  const ot_prediction_request request = {.run = &s->config.run,
+                                         .mesh = &s->mesh,
+                                         .cluster = &s->cluster,
+                                         .threads = threads > 1 ? threads : 1};
+  return ot_prediction_build(&request, s->arena, &s->prediction);
+}
+
+// ---- what is said ----
+
+static double mfu_of(const simulated *s, const ot_predicted_step *step) {
+  return step->model_flops / step->expected.step_s / s->prediction.peak_flops;
+}
+
+static double tokens_per_s(const simulated *s, const ot_predicted_step *step) {
+  const ot_run *const run = &s->config.run;
+  const int dp = s->mesh.degree[OT_AXIS_DP_REPLICATE] * s->mesh.degree[OT_AXIS_DP_SHARD];
+  const double sequences = (double)run->batch.micro_batch_size * step->micro_batches * dp;
+  return sequences * (double)run->data.sequence_length / step->expected.step_s;
+}
+
+// The stage whose ranks need most memory.
+static int fullest_stage(const simulated *s) {
+  int fullest = 0;
+  for (int i = 1; i < s->prediction.num_stages; i++) {
+    const int64_t most = s->prediction.schedules[fullest]->bill.peak_bytes;
+    if (s->prediction.schedules[i]->bill.peak_bytes > most) fullest = i;
+  }
+  return fullest;
+}
+
+static void print_step_json(const simulated *s, const ot_predicted_step *step,
+                            ot_json_writer *json) {
+  ot_json_integer(json, "micro_batches", step->micro_batches);
+  ot_json_real(json, "step_seconds", step->expected.step_s);
+  ot_json_real(json, "mfu", mfu_of(s, step));
+  ot_json_real(json, "tokens_per_second", tokens_per_s(s, step));
+  ot_json_real(json, "bubble_fraction", step->expected.bubble_fraction);
+  ot_json_object(json, "exposed_seconds");
+  for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
+    ot_json_real(json, ot_timeline_axis_name((ot_timeline_axis)axis),
+                 step->expected.exposed_axis_s[axis]);
+  }
+  ot_json_end(json);
+}
+
+static void print_json(const simulated *s) {
+  const ot_prediction *const p = &s->prediction;
+  const ot_memory_bill *const bill = &p->schedules[fullest_stage(s)]->bill;
+  ot_json_writer json = ot_json_begin(s->arena, 2);
+  ot_json_object(&json, NULL);
+  ot_json_text(&json, "cluster", p->cluster.name);
+  ot_json_text(&json, "note", p->note);
+  ot_json_integer(&json, "ranks", s->mesh.ranks);
+  ot_json_integer(&json, "threads", p->schedules[0]->threads);
+  print_step_json(s, &p->steps[0], &json);
+  ot_json_array(&json, "steps");
+  for (int i = 0; i < p->num_steps; i++) {
+    ot_json_object(&json, NULL);
+    print_step_json(s, &p->steps[i], &json);
+    ot_json_end(&json);
+  }
+  ot_json_end(&json);
+  ot_json_object(&json, "memory");
+  for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
+    ot_json_integer(&json, ot_memory_class_name((ot_memory_class)i), bill->class_bytes[i]);
+  }
+  ot_json_integer(&json, "peak", bill->peak_bytes);
+  ot_json_integer(&json, "capacity", p->cluster.device.memory_bytes);
+  ot_json_end(&json);
+  ot_json_end(&json);
+  puts(json.text);
+}
+
+static void print_step(const simulated *s, const ot_predicted_step *step) {
+  char rate[32];
+  ot_rate_print(rate, sizeof rate, tokens_per_s(s, step));
+  printf("step       %.4g s with %d micro-batch%s, %s tok/s, MFU %.1f%%\n", step->expected.step_s,
+         step->micro_batches, step->micro_batches == 1 ? "" : "es", rate, 100 * mfu_of(s, step));
+  if (s->mesh.ranks == 1) return;
+  printf("exposed   ");
+  for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
+    if (step->expected.exposed_axis_s[axis] == 0) continue;
+    printf(" %s %.3f", ot_timeline_axis_name((ot_timeline_axis)axis),
+           1e3 * step->expected.exposed_axis_s[axis]);
+  }
+  printf(" ms\n");
+  if (s->prediction.num_stages > 1)
+    printf("bubble     %.1f%%\n", 100 * step->expected.bubble_fraction);
+}
+
+static void print_text(const simulated *s) {
+  const ot_prediction *const p = &s->prediction;
+  const int stage = fullest_stage(s);
+  const ot_memory_bill *const bill = &p->schedules[stage]->bill;
+  printf("%s on %s: %s of %d thread%s\n", s->config.run.model.model_type, p->cluster.name,
+         ot_loop_shape(&s->mesh, s->arena), p->schedules[0]->threads,
+         p->schedules[0]->threads == 1 ? "" : "s");
+  if (p->note) printf("%s\n", p->note);
+  for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
+  printf("memory     %.4g GB of %.4g on rank %d", (double)bill->peak_bytes * 1e-9,
+         (double)p->cluster.device.memory_bytes * 1e-9, p->schedules[stage]->rank);
+  const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
+  for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
+    if (bill->class_bytes[i] == 0) continue;
+    printf("%s%s %.4g", separator, ot_memory_class_name((ot_memory_class)i),
+           (double)bill->class_bytes[i] * 1e-9);
+    separator = ", ";
+  }
+  printf("\n");
+}
+
+// ---- trace ----
+
+// Ranks of a stage have its timeline.
+static ot_status write_timelines(const simulated *s, ot_trace *trace) {
+  const ot_prediction *const p = &s->prediction;
+  ot_timeline *const timelines = ot_arena_array(s->arena, p->num_stages, sizeof *timelines);
+  OT_TRY(ot_prediction_play(p, p->steps[0].micro_batches, s->arena, timelines));
+  for (int rank = 0; rank < s->mesh.ranks; rank++) {
+    const int stage = ot_mesh_coordinate(&s->mesh, rank, OT_AXIS_PP);
+    ot_timeline own = timelines[stage];
+    own.rank = rank;
+    OT_TRY(ot_trace_write_timeline(trace, &own, p->schedules[stage], 0));
+  }
+  return ot_trace_finish(trace);
+}
+
+static ot_status write_trace(const simulated *s) {
+  const char *const path = ot_options_text(s->options, "trace");
+  if (!path) return OT_OK;
+  ot_trace *trace = NULL;
+  OT_TRY(ot_trace_create(path, &trace));
+  const ot_status status = write_timelines(s, trace);
+  ot_trace_destroy(&trace);
+  return status;
+}
+
+static ot_status simulate(simulated *s) {
+  OT_TRY(predict(s));
+  OT_TRY(write_trace(s));
+  if (ot_options_json(s->options)) {
+    print_json(s);
+  } else {
+    print_text(s);
+  }
+  return OT_OK;
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  simulated s = {.options = options, .arena = &arena};
+  const ot_status status = simulate(&s);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option rows[] = {
+    {.name = "ranks",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 1 << 20,
+     .help = "ranks of the run; 0: as many as its degrees say"},
+    {.name = "cluster",
+     .kind = OT_OPTION_TEXT,
+     .value = "C",
+     .help = "preset or cluster file; default: the run's"},
+    {.name = "trace",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "write the predicted step of all ranks as a Chrome trace"},
+    {.name = "set",
+     .kind = OT_OPTION_SETTING,
+     .value = "KEY=VALUE",
+     .help = "override a setting; lists as [a, b]"},
+};
+
+const ot_verb ot_verb_simulate = {
+    .name = "simulate",
+    .summary = "predict a step of a run on a cluster",
+    .arguments = "RUN.yaml",
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .details =
+        "Builds the schedules of one rank of each stage, as training does, and prices them task "
+        "by\n"
+        "task: seconds of a step, of communication that no compute hides, by axis (means over\n"
+        "ranks), the share of the pipeline's bubble, and memory. Nothing is trained and no data "
+        "is\n"
+        "read. `orthant bench` measures this machine; docs/speed.md says how good predictions are.",
+    .examples =
+        "  orthant simulate run.yaml\n"
+        "  orthant simulate run.yaml --ranks 8 --set parallel.pp=2 --trace predicted.json\n"
+        "  orthant simulate run.yaml --cluster cluster.yaml --json",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};

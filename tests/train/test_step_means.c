@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. The table at the end of a run: means over what was added, by hand.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/heap.h"
+#include "train/step_means.h"
+
+static ot_step_figures figures(double step_s, double pp_s, double bubble) {
+  ot_step_figures f = {.step_s = step_s, .bubble_fraction = bubble};
+  f.exposed_axis_s[OT_TIMELINE_PP] = pp_s;
+  return f;
+}
+
+static void expect(const ot_step_means *means, int ranks, const char *text) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const char *const printed = ot_step_means_print(means, ranks, &arena);
+  if (text) {
+    assert_non_null(printed);
+    assert_string_equal(printed, text);
+  } else {
+    assert_null(printed);
+  }
+  ot_heap_release(&heap);
+}
+
+static void means_leave_out_the_first_step(void **state) {
+  (void)state;
+  const ot_step_figures first = figures(9, 5, 0.9), plan = figures(0.25, 0.015, 0.125);
+  const ot_step_figures second = figures(0.25, 0.01, 0.25), third = figures(0.75, 0.03, 0.5);
+  ot_step_means means = {0};
+  ot_step_means_add(&means, &first, &plan);
+  expect(&means, 2, NULL);
+  ot_step_means_add(&means, &second, &plan);
+  ot_step_means_add(&means, &third, &plan);
+  expect(&means, 2,
+         "mean of 2        measured    predicted\n"
+         "  step              500.00 ms    250.00 ms\n"
+         "  exposed pp         20.00 ms     15.00 ms\n"
+         "  bubble             37.50 %      12.50 %");
+}
+
+static void what_is_not_known_is_not_said(void **state) {
+  (void)state;
+  const ot_step_figures step = figures(0.5, 0, 0);
+  ot_step_means means = {0};
+  ot_step_means_add(&means, &step, NULL);
+  ot_step_means_add(&means, &step, NULL);
+  expect(&means, 1, NULL);
+  expect(&means, 2, "mean of 1        measured\n  step              500.00 ms");
+  ot_step_means_add(&means, &step, &step);
+  expect(&means, 1,
+         "mean of 2        measured    predicted\n  step              500.00 ms    500.00 ms");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(means_leave_out_the_first_step),
+      cmocka_unit_test(what_is_not_known_is_not_said),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
