@@ -26,11 +26,12 @@ static const layout layouts[] = {
     {"zero 1", 2, {.tp = 1, .pp = 1, .cp = 1, .zero = 1}},
     {"zero 2 with replicas", 4, {.tp = 1, .pp = 1, .cp = 1, .zero = 2, .dp_replicate = 2}},
     {"zero 3", 4, {.tp = 1, .pp = 1, .cp = 1, .zero = 3}},
-    //{"tp 2", 2, {.tp = 2, .pp = 1, .cp = 1, .zero = 1}},
-    //{"tp 4", 4, {.tp = 4, .pp = 1, .cp = 1, .zero = 1}},
-    //{"cp 2", 2, {.tp = 1, .pp = 1, .cp = 2, .zero = 1}},
+    {"tp 2", 2, {.tp = 2, .pp = 1, .cp = 1, .zero = 1}},
+    {"tp 4", 4, {.tp = 4, .pp = 1, .cp = 1, .zero = 1}},
+    {"cp 2", 2, {.tp = 1, .pp = 1, .cp = 2, .zero = 1}},
+    {"cp 2, zero 3", 4, {.tp = 1, .pp = 1, .cp = 2, .zero = 3}},
     {"pp 2", 2, {.tp = 1, .pp = 2, .cp = 1, .zero = 1}},
-    //{"tp 2, pp 2, zero 3", 8, {.tp = 2, .pp = 2, .cp = 1, .zero = 3}},
+    {"tp 2, pp 2, zero 3", 8, {.tp = 2, .pp = 2, .cp = 1, .zero = 3}},
 };
 
 // Odd vocabulary, a kv head for two query heads: with tp 4, ranks share them.
