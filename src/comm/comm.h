@@ -104,6 +104,8 @@ typedef struct ot_comm_call {
                      // for bf16, else equal to dtype
   bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
   bool accumulate;   // reduce_scatter: receive += the sum, added last
+  bool narrow;       // reduce_scatter: `receive` is of dtype, the sum rounded to it once; not with
+                     // accumulate
   void *workspace;   // [ot_comm_workspace] bytes
   const char *name;  // for messages: what waits; kept until done
 } ot_comm_call;

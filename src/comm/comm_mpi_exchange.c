@@ -261,7 +261,7 @@ bool ot_mpi_add(ot_comm_request *request) {
                                  : ot_comm_block_count(call->count, group->size, group->index),
       .dtype = call->dtype,
       .sum = call->sum,
-      .target = scatters ? call->sum : call->dtype,
+      .target = scatters && !call->narrow ? call->sum : call->dtype,
       .round = call->sum_on_wire,
       .accumulate = call->accumulate,
   };

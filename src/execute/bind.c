@@ -49,6 +49,7 @@ static ot_comm_call describe(const ot_task *task, const char *name) {
       .sum = sum_type(task),
       .sum_on_wire = task->attributes.sum_on_wire,
       .accumulate = kind == OT_COMM_REDUCE_SCATTER && task->attributes.accumulate,
+      .narrow = kind == OT_COMM_REDUCE_SCATTER && task->out[0].type.dtype != sum_type(task),
       .name = name,
   };
 }
@@ -90,7 +91,7 @@ static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char 
   const int64_t needed = ot_comm_workspace(&call, size);
   OT_CHECK(task->workspace_bytes >= needed, OT_BUG, "schedule: %s needs %lld bytes, it has %lld",
            name, (long long)needed, (long long)task->workspace_bytes);
-  OT_CHECK(call.kind != OT_COMM_REDUCE_SCATTER || task->out[0].type.dtype == call.sum, OT_BUG,
+  OT_CHECK(!call.narrow || (task->out[0].type.dtype == call.dtype && !call.accumulate), OT_BUG,
            "schedule: %s adds in %s and cannot hand out %s", name, ot_dtype_name(call.sum),
            ot_dtype_name(task->out[0].type.dtype));
   const bool message = task->kind != OT_TASK_COLLECTIVE;

@@ -55,7 +55,6 @@ ot_status ot_team_create(const ot_run_parallel *parallel, ot_comm *comm, ot_team
     *team = (ot_team){.comm = comm, .size = 1, .sharing = 1};
     if (comm) team->rank = ot_comm_rank(comm);
     if (comm) team->size = ot_comm_size(comm);
-    if (comm) ot_comm_set_patience(comm, parallel->watchdog_seconds);
     status = create(team, parallel);
   } else {
     status = ot_fail(OT_ENVIRONMENT, "out of memory");

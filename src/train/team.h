@@ -9,8 +9,7 @@
 
 typedef struct ot_team ot_team;
 
-// Splits the ranks of `comm` (kept; null: one rank) as `parallel` says, and has waits end after its
-// watchdog_seconds. OT_RANKS and OT_USAGE as
+// Splits the ranks of `comm` (kept; null: one rank) as `parallel` says. OT_RANKS and OT_USAGE as
 // ot_mesh_build. Collective over the world.
 ot_status ot_team_create(const ot_run_parallel *parallel, ot_comm *comm, ot_team **out);
 void ot_team_destroy(ot_team **team);

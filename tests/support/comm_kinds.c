@@ -112,24 +112,6 @@ static void expect_sums(const ot_comm_call *call, const comm_members *m, int64_t
   }
 }
 
-static ot_status check_reduce_scatter(ot_comm *comm, const comm_members *m, ot_comm_call call,
-                                      buffers *b) {
-  const int64_t count = call.count;
-  const int64_t block = count * ot_dtype_bytes(call.dtype);
-  call.kind = OT_COMM_REDUCE_SCATTER;
-  call.send = b->send;
-  call.receive = b->receive;
-  comm_values(m->ranks[m->index], 0, m->size * count, call.dtype, b->send);
-  comm_values(99, 0, count, call.sum, b->receive);
-  expect_sums(&call, m, m->index * count, count, b);
-  OT_TRY(ot_comm_run(comm, &call));
-  OT_TRY(same_bytes(b->receive, b->expected, count, call.sum, "reduce_scatter"));
-  if (call.sum != call.dtype || call.accumulate) return OT_OK;
-  call.receive = b->send + m->index * block;
-  OT_TRY(ot_comm_run(comm, &call));
-  return same_bytes(call.receive, b->expected, count, call.sum, "reduce_scatter in place");
-}
-
 static void narrow(const void *from, int64_t count, ot_dtype sum, void *to, ot_dtype dtype) {
   for (int64_t e = 0; e < count; e++) {
     double wide;
@@ -139,6 +121,26 @@ static void narrow(const void *from, int64_t count, ot_dtype sum, void *to, ot_d
     const uint16_t bits = ot_bf16_from_float(sum == OT_F64 ? (float)wide : single);
     if (dtype == OT_BF16) memcpy((char *)to + 2 * e, &bits, 2);
   }
+}
+
+static ot_status check_reduce_scatter(ot_comm *comm, const comm_members *m, ot_comm_call call,
+                                      buffers *b) {
+  const int64_t count = call.count;
+  const int64_t block = count * ot_dtype_bytes(call.dtype);
+  const ot_dtype handed_out = call.narrow ? call.dtype : call.sum;
+  call.kind = OT_COMM_REDUCE_SCATTER;
+  call.send = b->send;
+  call.receive = b->receive;
+  comm_values(m->ranks[m->index], 0, m->size * count, call.dtype, b->send);
+  comm_values(99, 0, count, call.sum, b->receive);
+  expect_sums(&call, m, m->index * count, count, b);
+  if (handed_out != call.sum) narrow(b->expected, count, call.sum, b->expected, call.dtype);
+  OT_TRY(ot_comm_run(comm, &call));
+  OT_TRY(same_bytes(b->receive, b->expected, count, handed_out, "reduce_scatter"));
+  if (handed_out != call.dtype || call.accumulate) return OT_OK;
+  call.receive = b->send + m->index * block;
+  OT_TRY(ot_comm_run(comm, &call));
+  return same_bytes(call.receive, b->expected, count, handed_out, "reduce_scatter in place");
 }
 
 static ot_status check_all_reduce(ot_comm *comm, const comm_members *m, ot_comm_call call,
@@ -170,6 +172,9 @@ static ot_status check_sums(ot_comm *comm, const comm_members *m, ot_dtype dtype
                          .name = "sum"};
     OT_TRY(check_all_reduce(comm, m, call, b));
     OT_TRY(check_reduce_scatter(comm, m, call, b));
+    call.narrow = true;
+    OT_TRY(check_reduce_scatter(comm, m, call, b));
+    call.narrow = false;
     call.accumulate = true;
     OT_TRY(check_reduce_scatter(comm, m, call, b));
   }
