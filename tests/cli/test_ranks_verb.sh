@@ -135,6 +135,11 @@ for dtype in fp32 bf16; do
   diff <(losses from_$dtype) <(losses stages_from_$dtype) || fail "$dtype: init depends on the split"
 done
 
+train shards_from_bf16 4 init=./one precision.compute=bf16 parallel.tp=2
+paste <(losses from_bf16) <(losses shards_from_bf16) |
+  awk '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-3 * $2 || NF != 4) exit 1 }' ||
+  fail "bf16 over tp has other losses"
+
 # Numbers that are none end all ranks, once.
 expect 5 "step 2: the" "$orthant" train run.yaml --ranks 2 --set output=nan --set optimizer.lr=1e30 \
   --set optimizer.clip=0 --set learning_rate.warmup_steps=0
