@@ -209,8 +209,8 @@ static void an_axis_is_exposed_where_it_is_split(void **state) {
     bool exposed[OT_TIMELINE_AXES];
   } cases[] = {
       {{1, 1, 1, 1, 2, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_TP] = true}},
-      // All who train on different tokens are one group, which counts as dp.
-      {{1, 1, 1, 2, 1, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_CP] = true, [OT_TIMELINE_DP] = true}},
+      // The count of targets, over all who train on different tokens, is of no axis.
+      {{1, 1, 1, 2, 1, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_CP] = true}},
       {{1, 1, 2, 1, 1, 3, OT_PIPELINE_1F1B}, {[OT_TIMELINE_DP] = true}},
       {{2, 1, 1, 1, 1, 1, OT_PIPELINE_1F1B}, {[OT_TIMELINE_PP] = true}},
   };
