@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. Predictions of runs that are not there: no data, no machine but a file.
+set -euo pipefail
+orthant=$(realpath "${1:?usage: test_simulate_verb.sh ORTHANT}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/user
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
+  local code=$1 words=$2 got=0
+  shift 2
+  "$@" >out.txt 2>err.txt || got=$?
+  [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
+  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
+}
+
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4,
+  num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64, tie_word_embeddings: true}
+data: {train: nowhere, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 8, micro_batch_size: 1, ramp: [{from_step: 2, global_batch_size: 16}]}
+steps: 4
+output: a
+YAML
+cat >cluster.yaml <<'YAML'
+name: paper
+num_devices: 4
+memory_bytes: 1G
+memory_bytes_per_s: 1e10
+flops_fp32: 1e10
+other_flops_per_s: 1e9
+levels: [{name: wire, size: 4, bytes_per_s: 1e9, latency_s: 1e-6}]
+YAML
+
+expect 3 "never measured" "$orthant" simulate run.yaml
+grep -q "^help: .orthant bench. measures it" err.txt || fail "no help where nothing was measured"
+expect 2 "no preset and no file" "$orthant" simulate run.yaml --cluster nope
+expect 2 "paper has 4 devices, the run 8 ranks" "$orthant" simulate run.yaml --cluster ./cluster.yaml --ranks 8
+expect 4 "3 ranks are not a multiple of pp=1 x cp=1 x tp=2" \
+  "$orthant" simulate run.yaml --cluster ./cluster.yaml --ranks 3 --set parallel.tp=2
+
+# The degrees say how many ranks there are.
+"$orthant" simulate run.yaml --cluster cluster.yaml --set parallel.pp=2 --set parallel.dp=2 --json \
+  --trace trace.json >four.json
+for key in '"ranks": 4' '"micro_batches": 4' '"micro_batches": 8' '"bubble_fraction": 0\.' '"pp": [0-9.e-]*[1-9]' \
+  '"step_seconds": [0-9.e-]*[1-9]' '"peak": [1-9]' '"capacity": 1000000000' '"note": null'; do
+  grep -q "$key" four.json || { cat four.json; fail "no $key"; }
+done
+[ ! -e a ] || fail "a simulation wrote a run"
+
+# The trace has every rank, and all kinds of lanes.
+for rank in 0 1 2 3; do grep -q "\"name\":\"rank $rank\"" trace.json || fail "no rank $rank in the trace"; done
+for what in '"name":"send"' '"name":"receive"' '"name":"reduce_scatter"' '"cat":"F"'; do
+  grep -q "$what" trace.json || fail "no $what in the trace"
+done
+
+# Twice the work takes twice as long, and a pipeline less than half of one rank's speed more.
+seconds() { "$orthant" simulate run.yaml --cluster ./cluster.yaml "$@" | sed -n 's/^step *\([0-9.e-]*\) s.*/\1/p'; }
+read -r -d '' eight sixteen < <(seconds; printf '\0') || true
+split=$(seconds --ranks 2 --set parallel.pp=2 | head -n 1)
+awk -v a="$eight" -v b="$sixteen" -v s="$split" 'BEGIN {
+  exit !(b > 1.8 * a && b < 2.01 * a && s < a && s > a / 2) }' || fail "odd times: $eight $sixteen $split"
+
+# What a machine was measured with is said where a run has other ranks.
+{ cat cluster.yaml; echo "threads: 1"; } | sed 's/num_devices: 4/num_devices: 2/' >machine.yaml
+"$orthant" simulate run.yaml --cluster ./machine.yaml --ranks 4 >shared.txt
+grep -q "measured with 2 ranks of 1 thread at once; scaled to 4 of 1" shared.txt || fail "no note"
+echo "all passed"
