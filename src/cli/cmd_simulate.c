@@ -144,17 +144,17 @@ static void print_text(const simulated *s) {
   const int stage = fullest_stage(s);
   const ot_memory_bill *const bill = &p->schedules[stage]->bill;
   printf("%s on %s: %s of %d thread%s\n", s->config.run.model.model_type, p->cluster.name,
-         ot_loop_shape(&s->mesh, s->arena), p->schedules[0]->threads,
+         s->mesh.ranks > 1 ? ot_loop_shape(&s->mesh, s->arena) : "1 rank", p->schedules[0]->threads,
          p->schedules[0]->threads == 1 ? "" : "s");
   if (p->note) printf("%s\n", p->note);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
-  printf("memory     %.4g GB of %.4g on rank %d", (double)bill->peak_bytes * 1e-9,
-         (double)p->cluster.device.memory_bytes * 1e-9, p->schedules[stage]->rank);
+  printf("memory     %s of %s on rank %d", ot_bytes_text(s->arena, bill->peak_bytes),
+         ot_bytes_text(s->arena, p->cluster.device.memory_bytes), p->schedules[stage]->rank);
   const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     if (bill->class_bytes[i] == 0) continue;
-    printf("%s%s %.4g", separator, ot_memory_class_name((ot_memory_class)i),
-           (double)bill->class_bytes[i] * 1e-9);
+    printf("%s%s %s", separator, ot_memory_class_name((ot_memory_class)i),
+           ot_bytes_text(s->arena, bill->class_bytes[i]));
     separator = ", ";
   }
   printf("\n");

@@ -107,12 +107,29 @@ typedef struct training {
   bool leads;               // the rank that speaks is of this process
 } training;
 
+// Stages and orders that a user wrote are read once before there are ranks: what is wrong with them
+// is no rank's failure.
+static ot_status check_written(const training *t) {
+  const ot_run *const run = &t->config.run;
+  if (run->parallel.layout[0] == '\0' && run->parallel.order_csv[0] == '\0') return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
+  ot_schedule schedule;
+  ot_instance_request request = {.mesh = &t->mesh};
+  ot_status status = ot_trainer_request(run, &arena, &request);
+  if (status == OT_OK) status = ot_instance_plan(&request, &arena, graphs, &schedule);
+  ot_heap_release(&heap);
+  return status;
+}
+
 static ot_status prepare(void *context, int ranks) {
   training *const t = context;
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
   OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks, &t->mesh));
   ot_instance_request one_rank = {.mesh = &t->mesh};
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
+  OT_TRY(check_written(t));
   t->request = (ot_loop_request){
       .run = &t->config.run,
       .settings = t->config.settings,

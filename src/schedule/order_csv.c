@@ -33,8 +33,8 @@ static ot_status refuse(const csv_reader *reader, const char *why) {
   const int shown = reader->entry_bytes < MAX_SHOWN ? reader->entry_bytes : MAX_SHOWN;
   char entry[MAX_SHOWN + 1] = {0};
   for (int i = 0; i < shown; i++) entry[i] = reader->entry[i];
-  return ot_fail(OT_USAGE, "order_csv: line %d, column %d: entry '%s': %s", reader->rank + 1,
-                 (int)(reader->entry - reader->line) + 1, entry, why);
+  return ot_fail(OT_USAGE, "parallel.order_csv: line %d, column %d: entry '%s': %s",
+                 reader->rank + 1, (int)(reader->entry - reader->line) + 1, entry, why);
 }
 
 // Reads digits from `*at`; false when there are none or too many.
@@ -144,13 +144,13 @@ ot_status ot_order_csv_read(const char *text, ot_arena *arena, ot_pipeline_order
   csv_reader reader = {.order = order, .at = text};
   for (; !only_space(reader.at); reader.rank++) {
     OT_CHECK(reader.rank < order->num_ranks, OT_USAGE,
-             "order_csv: line %d: the pipeline has %d stages, and each has one line",
+             "parallel.order_csv: line %d: the pipeline has %d stages, and each has one line",
              reader.rank + 1, order->num_ranks);
     OT_TRY(read_line(&reader, arena));
   }
   OT_CHECK(reader.rank == order->num_ranks, OT_USAGE,
-           "order_csv: %d lines; the pipeline has %d stages, and each has one line", reader.rank,
-           order->num_ranks);
+           "parallel.order_csv: %d lines; the pipeline has %d stages, and each has one line",
+           reader.rank, order->num_ranks);
   return OT_OK;
 }
 

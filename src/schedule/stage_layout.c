@@ -118,8 +118,8 @@ ot_status ot_stage_layout_read(const char *text, int layers, int num_chunks, int
   first[0] = 0;
   const int found = count_chunks(text);
   OT_CHECK(found == num_chunks, OT_USAGE,
-           "parallel.layout has %d chunks; %d are needed: pp stages, each with its chunks", found,
-           num_chunks);
+           "parallel.layout has %d chunk%s; the stages need %d (each | begins the next)", found,
+           found == 1 ? "" : "s", num_chunks);
   while (*r.at != '\0') OT_TRY(read_token(&r));
   OT_TRY(end_chunk(&r));
   char due[MAX_NAME];

@@ -11,10 +11,6 @@
 #include "train/loop_start.h"
 #include "train/prediction.h"
 
-static const char *gigabytes(ot_arena *arena, int64_t bytes) {
-  return ot_arena_format(arena, "%.2f GB", (double)bytes * 1e-9);
-}
-
 static int64_t memory_of_machine(void) {
   return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
 }
@@ -69,12 +65,12 @@ static void say_bill(const ot_loop_request *request, const planned *p, ot_arena 
     const int64_t bytes = schedule->bill.class_bytes[i];
     if (bytes == 0) continue;
     ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
-                    gigabytes(arena, bytes));
+                    ot_bytes_text(arena, bytes));
   }
   const char *const which = ot_arena_format(arena, " (rank %d, which has most)", p->rank);
   ot_loop_note(request, "memory of one rank%s, to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
-               gigabytes(arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
+               ot_bytes_text(arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
 
 // A checkpoint holds weights, moments and, where they are apart, master weights, of all ranks once.
@@ -101,10 +97,10 @@ static ot_status check_disk(const ot_loop_request *request, ot_arena *arena) {
   OT_TRY(ot_disk_free_bytes(path, &free_bytes));
   const int64_t needed = checkpoint_bytes(request->run);
   OT_CHECK(free_bytes > needed, OT_ENVIRONMENT,
-           "a checkpoint takes %s, the disk of %s has %s free (output)", gigabytes(arena, needed),
-           path, gigabytes(arena, free_bytes));
+           "a checkpoint takes %s, the disk of %s has %s free (output)",
+           ot_bytes_text(arena, needed), path, ot_bytes_text(arena, free_bytes));
   ot_loop_note(request, "a checkpoint takes %s; free where the run goes: %s",
-               gigabytes(arena, needed), gigabytes(arena, free_bytes));
+               ot_bytes_text(arena, needed), ot_bytes_text(arena, free_bytes));
   return OT_OK;
 }
 
@@ -163,7 +159,7 @@ static ot_status check_memory(const ot_dry_run *how, const planned *p, ot_arena 
   const int64_t needed =
       p->schedule.bill.peak_bytes * (how->local_ranks > 1 ? how->local_ranks : 1);
   OT_CHECK(needed < memory_of_machine(), OT_ENVIRONMENT, "the run needs %s, this machine has %s",
-           gigabytes(arena, needed), gigabytes(arena, memory_of_machine()));
+           ot_bytes_text(arena, needed), ot_bytes_text(arena, memory_of_machine()));
   return OT_OK;
 }
 

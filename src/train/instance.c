@@ -75,7 +75,9 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
       .guard_bytes = request->guard_bytes,
   };
   ot_stages stages;
-  if (request->run && degree_of(request->mesh, OT_AXIS_PP) > 1) {
+  const bool written =
+      request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';
+  if (written || (request->run && degree_of(request->mesh, OT_AXIS_PP) > 1)) {
     OT_TRY(cut_stages(request, arena, &stages));
     wanted.stages = &stages;
   }

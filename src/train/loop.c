@@ -317,10 +317,9 @@ static ot_status run_steps(loop *l) {
     if (!stop) continue;
     if (ot_trainer_position(l->start.trainer).step == total) break;
     OT_TRY(save(l));
-    return ot_fail(OT_STOPPED,
-                   "stopped by a signal after step %ld; start the same command again "
-                   "to go on",
-                   ot_trainer_position(l->start.trainer).step);
+    ot_fail(OT_STOPPED, "stopped by a signal after step %ld",
+            ot_trainer_position(l->start.trainer).step);
+    return ot_fail_hint(OT_STOPPED, "start the same command again to go on");
   }
   return agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
 }

@@ -112,11 +112,12 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
   const ot_run *const run = request->run;
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(start->trainer));
   const bool many = schedule->ranks > 1;
-  ot_loop_note(
-      request, "%s: %ld parameters, %s%s%s, %d threads%s, %.4g GB planned%s", run->model.model_type,
-      ot_model_parameters(&run->model), ot_dtype_name(run->precision.compute), many ? ", " : "",
-      many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,
-      many ? " each" : "", (double)schedule->bill.peak_bytes * 1e-9, many ? " on rank 0" : "");
+  ot_loop_note(request, "%s: %ld parameters, %s%s%s, %d thread%s%s, %s planned%s",
+               run->model.model_type, ot_model_parameters(&run->model),
+               ot_dtype_name(run->precision.compute), many ? ", " : "",
+               many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,
+               schedule->threads == 1 ? "" : "s", many ? " each" : "",
+               ot_bytes_text(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
 
 // What one rank does for all before there is a trainer. `path` is left empty for a new run.

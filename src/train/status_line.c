@@ -33,6 +33,17 @@ int64_t ot_rate_print(char *out, int64_t capacity, double value) {
   return ot_text_format(out, capacity, "%.2f%s", value, units[unit]);
 }
 
+const char *ot_bytes_text(ot_arena *arena, int64_t bytes) {
+  static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+  double value = (double)bytes;
+  int unit = 0;
+  while (unit < 4 && value >= 999.95) {
+    value /= 1000;
+    unit++;
+  }
+  return ot_arena_format(arena, "%.4g %s", value, units[unit]);
+}
+
 // Appends a part when it fits; false when the line is full.
 static bool append_part(char *out, int64_t capacity, int64_t *length, const char *part) {
   const char *const separator = *length > 0 ? "  " : "";

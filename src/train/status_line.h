@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "base/arena.h"
+
 // Unknown: NaN for reals, -1 for counts; what is unknown is left out.
 typedef struct ot_status_line {
   int64_t step, num_steps;
@@ -28,3 +30,6 @@ int64_t ot_duration_print(char *out, int64_t capacity, double seconds);
 
 // "412k", "1.23M", "987", three digits.
 int64_t ot_rate_print(char *out, int64_t capacity, double value);
+
+// "771 kB", "4.756 GB": four digits, powers of 1000; lives in `arena`.
+const char *ot_bytes_text(ot_arena *arena, int64_t bytes);

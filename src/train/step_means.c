@@ -63,6 +63,7 @@ const char *ot_step_means_print(const ot_step_means *means, int ranks, ot_arena 
   print_exposed(means, &text);
   const row bubble = {"bubble", "%", 100, means->measured.bubble_fraction,
                       means->predicted.bubble_fraction};
-  if (bubble.measured > 0 || bubble.predicted > 0) print_row(means, &bubble, &text);
+  const double pipeline_s = means->measured.exposed_axis_s[OT_TIMELINE_PP];
+  if (pipeline_s > 0) print_row(means, &bubble, &text);
   return ot_text_builder_text(&text);
 }

@@ -38,6 +38,13 @@ expect 4 "started 2 processes" env OMPI_COMM_WORLD_SIZE=2 "$orthant" train run.y
 expect 4 "mesh: 1 ranks are not a multiple" "$orthant" train run.yaml --set parallel.pp=2
 expect 2 "global_batch_size=8" "$orthant" train run.yaml --ranks 3
 [ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+printf '0F0,0F1\n0F0\n' >bad.csv
+expect 2 "error: parallel.order_csv: line 2, column 1: entry '0F0'" \
+  "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set parallel.order_csv=bad.csv
+expect 2 "error: parallel.layout has 1 chunk; the stages need 2" \
+  "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set 'parallel.layout=Et*4L'
+expect 2 "error: parallel.layout has 2 chunks; the stages need 1" \
+  "$orthant" train run.yaml --set 'parallel.layout=Et*4|L'
 [ ! -e a ] || fail "a refused run wrote files"
 
 # A dry run plans for the most loaded rank, and says how to start.
@@ -153,6 +160,7 @@ kill -USR1 $pid
 got=0; wait $pid || got=$?
 [ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
 [ "$(grep -c '^error' err.txt)" = 1 ] || fail "a stop was said more than once"
+grep -q "^help: start the same command again" err.txt || fail "not said how to go on after a signal"
 ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 
 # What fails on the leader ends all ranks, once.

@@ -269,7 +269,7 @@ static void layouts_that_do_not_fit_are_refused_with_their_place(void **state) {
   static const struct {
     const char *layout, *part;
   } bad[] = {
-      {"Et*3|t*4|t*3L", "has 3 chunks; 4 are needed"},
+      {"Et*3|t*4|t*3L", "has 3 chunks; the stages need 4"},
       {"Et*3|t*4|t*3|x", "character 14: 'x'; allowed: E"},
       {"t*3|t*4|t*3|L", "character 1: 't' where E (the embedding) is due"},
       {"Et*3|t*4|t*2|L", "character 14: 'L' where t (layer 10 of 10) is due"},
