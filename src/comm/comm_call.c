@@ -68,6 +68,7 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call) {
 
 // Times that the bytes of `count` elements leave a rank, by kind.
 static double wire_factor(ot_comm_kind kind, int size) {
+  if (size < 2) return 0.0;
   switch (kind) {
     case OT_COMM_ALL_GATHER:
     case OT_COMM_REDUCE_SCATTER:

@@ -68,6 +68,7 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
 static ot_status build_world(const rank_request *r, rank_result *result, world *w) {
   *w = (world){.request = r, .ranks = rank_count(r), .result = result};
   w->model = rank_model(r->model, r->layers > 0 ? r->layers : RANK_LAYERS, r->wide);
+  w->model.max_positions = r->length;  // so that every row of a table is used
   w->run = settings_of(r, &w->model);
   OT_ASSERT(w->ranks <= RANK_MAX && w->model.num_layers <= RANK_MAX_LAYERS);
   OT_TRY(ot_model_check(&w->model));
@@ -255,10 +256,14 @@ static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, 
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1 / (1 - pow(o->betas[0], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1 / (1 - pow(o->betas[1], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, (double)(targets * targets));
   const bool last = step == w->request->steps - 1;
   if (last) count_bytes(w, comm, rank, -1);
   OT_TRY(ot_instance_run(instance, OT_MODE_TRAIN, w->micro_batches));
   if (last) count_bytes(w, comm, rank, 1);
+  for (int i = 0; i < OT_STEP_SCALARS; i++) {
+    w->result->scalars[rank][i] = ot_executor_scalar(executor, (ot_step_scalar)i);
+  }
   if (rank == 0) note_scalars(w, instance, step);
   return collect_copy(w, instance, OT_COPY_GRADIENT, step);
 }

@@ -52,6 +52,7 @@ typedef struct rank_result {
   rank_tensor *tensors;
   double loss[RANK_STEPS], norm[RANK_STEPS];
   uint64_t bits;  // of losses, norms, gradients, weights and moments as they are
+  double scalars[RANK_MAX][OT_STEP_SCALARS];             // of the last step, on each rank
   double sent[RANK_MAX][OT_GROUP_KINDS][OT_COMM_KINDS];  // bytes of the last step
 } rank_result;
 

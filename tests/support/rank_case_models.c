@@ -134,8 +134,10 @@ void rank_sequence(int64_t sample, int64_t T, int64_t vocab, rank_token *rows) {
   int32_t begin = 0;
   for (int64_t t = 0; t < T; t++) {
     rows[t].token = (int32_t)ot_rng_below(SEED, TOKENS, first + (uint64_t)t, (uint64_t)vocab);
-    // About every ninth token begins a document; documents of one token happen.
-    if (t > 0 && ot_rng_below(SEED, LENGTHS, first + (uint64_t)t, 9) == 0) begin = (int32_t)t;
+    // About every ninth token begins a document; documents of one token happen, and whole
+    // sequences.
+    if (t > 0 && sample % 4 > 0 && ot_rng_below(SEED, LENGTHS, first + (uint64_t)t, 9) == 0)
+      begin = (int32_t)t;
     rows[t].doc_start = begin;
     rows[t].position = (int32_t)t - begin;
   }

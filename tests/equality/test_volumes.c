@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Bytes that each rank puts on the wire in a step, by group and by collective, as
+// comm counts them, against closed forms of the model's sizes and the degrees. Every group and
+// collective is compared, so that nothing is sent that no formula asks for. Sources of the
+// formulas: ZeRO (Rajbhandari et al. 2020), Megatron sequence parallelism (Korthikanti et al.
+// 2022), ring attention (Liu et al. 2023), Ulysses (Jacobs et al. 2023).
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/rank_case.h"
+
+// Sizes of RANK_LLAMA: untied, grouped queries, gated MLP, no biases.
+enum { V = 61, C = 24, F = 48, H = 8, G = 2, D = 4, LAYERS = 5, BLOCKS = LAYERS + 2 };
+// Tensors: embedding; q k v o, two norms, gate up down; norm and head.
+enum { PARTS = 1 + 9 * LAYERS + 2 };
+enum { LINE = 32 };  // elements that a parameter is padded to
+
+typedef struct volume {
+  double bytes[OT_GROUP_KINDS][OT_COMM_KINDS];
+} volume;
+
+// A request, its stages, and one rank's place in it.
+typedef struct run_case {
+  rank_request r;
+  int first_block[9];  // [pp * vpp + 1] as in r.layout
+} run_case;
+
+typedef struct rank_place {
+  const run_case *c;
+  int stage, piece;
+  int64_t rounds;  // A, micro-batches
+  int64_t rows;    // R, of a micro-batch on a rank of cp
+  double size;     // bytes of an element
+} rank_place;
+
+// ---- sizes ----
+
+static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static int pieces_of(const rank_request *r) {
+  return r->dp_shard > 1 ? r->dp_shard : r->dp_replicate;
+}
+
+// Elements of the bucket of a block on a rank of tp, padded as they travel.
+static double bucket(const rank_request *r, int block) {
+  const int t = r->tp;
+  const int64_t norm = up(C, LINE), words = up((V + t - 1) / t * C, LINE);
+  int64_t n = words;  // embedding
+  if (block == BLOCKS - 1) n = norm + words;
+  if (block > 0 && block < BLOCKS - 1) {
+    n = 2 * norm + up((H + 2 * G) / t * D * C, LINE) + up(C * H / t * D, LINE) +
+        up(2 * F / t * C, LINE) + up(C * F / t, LINE);
+  }
+  return (double)up(n, (int64_t)LINE * pieces_of(r));
+}
+
+static bool runs(const rank_place *p, int block) {
+  const rank_request *const r = &p->c->r;
+  for (int chunk = 0; chunk < r->pp * r->vpp; chunk++) {
+    const bool mine = chunk % r->pp == p->stage;
+    if (mine && block >= p->c->first_block[chunk] && block < p->c->first_block[chunk + 1]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Elements of the buckets of a stage: all of them, or layers, embedding and head by factors.
+static double stage_elements(const rank_place *p, double embedding, double layer, double head) {
+  double n = 0;
+  for (int i = 0; i < BLOCKS; i++) {
+    const double factor = i == 0 ? embedding : i == BLOCKS - 1 ? head : layer;
+    if (runs(p, i)) n += factor * bucket(&p->c->r, i);
+  }
+  return n;
+}
+
+static int stage_layers(const rank_place *p) {
+  int n = 0;
+  for (int i = 1; i < BLOCKS - 1; i++) n += runs(p, i);
+  return n;
+}
+
+static double others(int k) { return (double)(k - 1) / k; }
+
+// How many of the first `n` elements of the bucket are in the piece of this rank.
+static double within_piece(const rank_place *p, int block, double n) {
+  const double piece = bucket(&p->c->r, block) / pieces_of(&p->c->r);
+  return fmin(fmax(n - p->piece * piece, 0), piece);
+}
+
+// ---- formulas ----
+
+// Elements that a stage gathers in a step of 1F1B with reshard: for each forward, and for each
+// backward but the embedding's, which reads no weights. A bucket stays where the next work reads
+// it, too: of the last block from F to B, of the first one from B to F.
+static double gathered_elements(const rank_place *p) {
+  const rank_request *const r = &p->c->r;
+  const int first = p->c->first_block[p->stage], last = p->c->first_block[p->stage + 1] - 1;
+  const double A = (double)p->rounds, pairs = A - (r->pp - 1 - p->stage);
+  return A * stage_elements(p, 1, 2, 2) - pairs * bucket(r, last) -
+         (first > 0 ? (pairs - 1) * bucket(r, first) : 0);
+}
+
+// Data parallel, with N elements a stage, A micro-batches, k ranks, factor (k-1)/k:
+//   gradients to their owners: N, or A N when summed after each micro-batch
+//   zero 0 gradients back: N       zero 1, 2 weights back: N
+//   zero 3 weights: N twice a micro-batch, less what is not needed; once a step with reshard off
+//   replicas of shards: an all-reduce of each piece
+static void data_parallel(const rank_place *p, volume *v) {
+  const rank_request *const r = &p->c->r;
+  const int k = pieces_of(r);
+  const double N = stage_elements(p, 1, 1, 1), A = (double)p->rounds;
+  const double wire = r->wire == OT_BF16 ? 2 : p->size;
+  const double sums = r->accumulate == OT_ACCUMULATE_SHARDED ? A : 1;
+  v->bytes[OT_GROUP_SHARD][OT_COMM_REDUCE_SCATTER] = others(k) * sums * N * wire;
+  if (r->dp_shard == 1) v->bytes[OT_GROUP_SHARD][OT_COMM_ALL_GATHER] = others(k) * N * p->size;
+  const double uses = r->reshard ? gathered_elements(p) : N;
+  v->bytes[OT_GROUP_GATHER][OT_COMM_ALL_GATHER] =
+      others(r->dp_shard) * (r->zero == 3 ? uses : N) * p->size;
+  if (r->dp_shard > 1) {
+    v->bytes[OT_GROUP_REPLICATE][OT_COMM_ALL_REDUCE] =
+        2 * others(r->dp_replicate) * N / r->dp_shard * p->size;
+  }
+}
+
+// Tensor parallel with sequence parallel, unit = (t-1)/t R C: a layer gathers 2 and scatters 2
+// forwards; backwards it gathers 2 gradients and, since it kept its own rows only, 2 inputs, and
+// scatters 2. The embedding scatters 1 and gathers 1 backwards, the head gathers and scatters 1,
+// and exchanges maximum, sum and target's logit of each row in float64.
+static void tensor_parallel(const rank_place *p, volume *v) {
+  const int t = p->c->r.tp;
+  const double unit = others(t) * (double)p->rows * C * p->size, A = (double)p->rounds;
+  const int layers = stage_layers(p), first = runs(p, 0), last = runs(p, BLOCKS - 1);
+  const double statistics = (t - 1) * (double)p->rows * 3 * sizeof(double);
+  v->bytes[OT_GROUP_TENSOR][OT_COMM_ALL_GATHER] =
+      A * ((6 * layers + first + last) * unit + last * statistics);
+  v->bytes[OT_GROUP_TENSOR][OT_COMM_REDUCE_SCATTER] = A * (4 * layers + first + last) * unit;
+  // Norms work on rows of one rank each: their gradients are sums. They begin the bucket, padding
+  // between them.
+  double norms = 0;
+  for (int i = 1; i < BLOCKS; i++) {
+    if (runs(p, i)) norms += within_piece(p, i, i < BLOCKS - 1 ? (double)up(C, LINE) + C : C);
+  }
+  v->bytes[OT_GROUP_TENSOR_SUM][OT_COMM_ALL_REDUCE] = 2 * others(t) * norms * p->size;
+}
+
+// Context parallel. Ring: keys and values travel c-1 hops forwards and again backwards, their
+// gradients c hops, home included. Ulysses: q, k, v and the output cross once forwards and once
+// backwards. Gradients of weights are summed over cp as over dp.
+static void context_parallel(const rank_place *p, volume *v) {
+  const rank_request *const r = &p->c->r;
+  const int c = r->cp;
+  if (c == 1) return;
+  const double row = (double)p->rows * D / r->tp * p->size;
+  const double each = (double)p->rounds * stage_layers(p);
+  if (r->context == OT_CONTEXT_RING) {
+    v->bytes[OT_GROUP_CONTEXT][OT_COMM_SHIFT] = each * row * 2 * G * ((c - 1) + (c - 1) + c);
+  } else {
+    v->bytes[OT_GROUP_CONTEXT][OT_COMM_ALL_TO_ALL] = each * others(c) * row * 2 * ((H + 2 * G) + H);
+  }
+  const int pieces = r->dp_shard * r->dp_replicate > 1 ? pieces_of(r) : 1;
+  v->bytes[OT_GROUP_CONTEXT_SUM][OT_COMM_ALL_REDUCE] =
+      2 * others(c) * stage_elements(p, 1, 1, 1) / pieces * p->size;
+}
+
+// Pipeline: R C / t a micro-batch at each end of a chunk that another stage continues.
+static void pipeline_parallel(const rank_place *p, volume *v) {
+  const rank_request *const r = &p->c->r;
+  const int chunks = r->pp * r->vpp;
+  int sends = 0;
+  for (int chunk = p->stage; r->pp > 1 && chunk < chunks; chunk += r->pp) {
+    sends += (chunk + 1 < chunks) + (chunk > 0);
+  }
+  v->bytes[OT_GROUP_STAGES][OT_COMM_SEND] =
+      (double)p->rounds * sends * (double)p->rows * C / r->tp * p->size;
+}
+
+// Once a step: the count of targets and of its squares over all who have other tokens; squared
+// norms, one float64 for each tensor and piece, and two sums, over all.
+static void step_sums(const rank_place *p, volume *v) {
+  const rank_request *const r = &p->c->r;
+  const int ranks = rank_count(r);
+  const int tokens = ranks / r->pp / r->tp;
+  v->bytes[OT_GROUP_TOKENS][OT_COMM_ALL_REDUCE] = 2 * others(tokens) * 2 * sizeof(double);
+  v->bytes[OT_GROUP_WORLD][OT_COMM_ALL_REDUCE] =
+      2 * others(ranks) * (PARTS * r->tp * pieces_of(r) + 2) * sizeof(double);
+}
+
+// ---- runs ----
+
+static void check_rank(const rank_place *p, int rank, const rank_result *result) {
+  static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                      "shift",      "send",           "receive",    "barrier"};
+  volume v = {0};
+  data_parallel(p, &v);
+  tensor_parallel(p, &v);
+  context_parallel(p, &v);
+  pipeline_parallel(p, &v);
+  step_sums(p, &v);
+  for (int group = 0; group < OT_GROUP_KINDS; group++) {
+    for (int kind = 0; kind < OT_COMM_KINDS; kind++) {
+      const double sent = result->sent[rank][group][kind], asked = v.bytes[group][kind];
+      if (fabs(sent - asked) <= 1e-9 * asked) continue;
+      char text[RANK_TEXT];
+      fail_msg("%s: rank %d, %s over %s: %.17g bytes sent, %.17g by formula",
+               rank_describe(&p->c->r, text), rank, names[kind],
+               ot_group_name((ot_group_kind)group), sent, asked);
+    }
+  }
+}
+
+static void check_case(const run_case *c) {
+  const rank_request *const r = &c->r;
+  rank_result result;
+  if (rank_run(r, &result) != OT_OK) fail_msg("%s", ot_fail_message());
+  const int ranks = rank_count(r);
+  for (int rank = 0; rank < ranks; rank++) {
+    const rank_place place = {.c = c,
+                              .stage = rank / (ranks / r->pp),
+                              .piece = rank / (r->tp * r->cp) % pieces_of(r),
+                              .rounds = r->batch / r->micro_batch / r->dp_replicate / r->dp_shard,
+                              .rows = r->micro_batch * r->length / r->cp,
+                              .size = (double)ot_dtype_bytes(r->dtype)};
+    check_rank(&place, rank, &result);
+  }
+  rank_release(&result);
+}
+
+static run_case base(void) {
+  return (run_case){.r = {.model = RANK_LLAMA,
+                          .layers = LAYERS,
+                          .dtype = OT_F32,
+                          .length = 16,
+                          .batch = 8,
+                          .micro_batch = 1,
+                          .steps = 1,
+                          .pp = 1,
+                          .vpp = 1,
+                          .dp_replicate = 1,
+                          .dp_shard = 1,
+                          .cp = 1,
+                          .tp = 1,
+                          .prefetch = 1,
+                          .pipeline = OT_PIPELINE_1F1B,
+                          .reshard = true,
+                          .overlap = true},
+                    .first_block = {0, BLOCKS}};
+}
+
+// In float32, in float64, and in float32 with gradients as bf16 on their way.
+static void check_types(const run_case *c) {
+  run_case other = *c;
+  check_case(&other);
+  other.r.wire = OT_BF16;
+  check_case(&other);
+  other.r.wire = other.r.dtype = OT_F64;
+  check_case(&other);
+}
+
+static void of_replicas_and_shards(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.dp_replicate = 4;
+  check_types(&c);
+  c.r.accumulate = OT_ACCUMULATE_SHARDED;
+  check_types(&c);
+  c.r.dp_replicate = 1;
+  c.r.dp_shard = 4;
+  for (c.r.zero = 1; c.r.zero <= 2; c.r.zero++) check_types(&c);
+  c.r.accumulate = OT_ACCUMULATE_WHOLE;
+  c.r.zero = 1;
+  check_types(&c);
+  c.r.dp_replicate = c.r.dp_shard = 2;
+  check_types(&c);
+}
+
+// With one micro-batch 3N, less a gather of the embedding and one of the head.
+static void of_sharded_weights(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.dp_shard = 4;
+  c.r.zero = 3;
+  c.r.accumulate = OT_ACCUMULATE_SHARDED;
+  c.r.batch = 4;
+  check_types(&c);
+  c.r.batch = 12;
+  check_types(&c);
+  c.r.prefetch = 3;
+  check_types(&c);
+  c.r.reshard = false;
+  check_types(&c);
+  c.r.dp_replicate = c.r.dp_shard = 2;
+  c.r.accumulate = OT_ACCUMULATE_WHOLE;
+  check_types(&c);
+}
+
+static void of_tensors(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.batch = 4;
+  c.r.micro_batch = 2;
+  c.r.tp = 2;
+  check_types(&c);
+}
+
+static void of_contexts(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.batch = 4;
+  c.r.cp = 2;
+  check_types(&c);
+  c.r.context = OT_CONTEXT_ULYSSES;
+  check_types(&c);
+  c.r.context = OT_CONTEXT_RING;
+  c.r.cp = 4;
+  check_types(&c);
+  c.r.cp = c.r.tp = c.r.dp_shard = 2;
+  c.r.zero = 1;
+  check_types(&c);
+}
+
+static void of_pipelines(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.pp = 2;
+  c = (run_case){.r = c.r, .first_block = {0, 4, BLOCKS}};
+  for (int i = 0; i < 2; i++) {
+    c.r.pipeline = i == 0 ? OT_PIPELINE_1F1B : OT_PIPELINE_ZB_H1;
+    for (int k = 0; k < RANK_LAYOUT; k++) c.r.layout[k] = "Et*3|t*2L"[k < 9 ? k : 9];
+    check_types(&c);
+  }
+  c.r.pipeline = OT_PIPELINE_INTERLEAVED;
+  c.r.vpp = 2;
+  c = (run_case){.r = c.r, .first_block = {0, 2, 4, 6, BLOCKS}};
+  for (int k = 0; k < RANK_LAYOUT; k++) c.r.layout[k] = "Et|t*2|t*2|L"[k < 12 ? k : 12];
+  check_types(&c);
+}
+
+static void of_all_of_them(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.pp = c.r.dp_shard = c.r.cp = c.r.tp = 2;
+  c.r.zero = 3;
+  c.r.accumulate = OT_ACCUMULATE_SHARDED;
+  c = (run_case){.r = c.r, .first_block = {0, 4, BLOCKS}};
+  for (int k = 0; k < RANK_LAYOUT; k++) c.r.layout[k] = "Et*3|t*2L"[k < 9 ? k : 9];
+  check_types(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(of_replicas_and_shards),
+      cmocka_unit_test(of_sharded_weights),
+      cmocka_unit_test(of_tensors),
+      cmocka_unit_test(of_contexts),
+      cmocka_unit_test(of_pipelines),
+      cmocka_unit_test(of_all_of_them),
+  };
+  return cmocka_run_group_tests_name("bytes on the wire", tests, NULL, NULL);
+}
