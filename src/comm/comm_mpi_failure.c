@@ -14,6 +14,8 @@
 
 static const double election_s = 0.2;  // for failures of other ranks to be heard of
 static const double mercy_s = 5.0;     // for the launcher to end a process that keeps still
+static const double delivery_s = 0.3;  // for the launcher to pass on what was printed: it may drop
+                                       // what is still in its pipes when it ends a job
 
 void ot_mpi_nap(double seconds) {
   const struct timespec time = {.tv_sec = (time_t)seconds,
@@ -96,7 +98,10 @@ void ot_mpi_abort(ot_comm *comm, ot_status status) {
 // MPI is the process' own, and so is what ends it.
 static int abort_code;
 
-static void abort_at_exit(void) { MPI_Abort(MPI_COMM_WORLD, abort_code); }
+static void abort_at_exit(void) {
+  ot_mpi_nap(delivery_s);
+  MPI_Abort(MPI_COMM_WORLD, abort_code);
+}
 
 ot_status ot_mpi_end_failed(ot_mpi_end *end, ot_status status) {
   ot_failure failure = {.status = OT_OK};
