@@ -150,7 +150,16 @@ static bool is_held(const guarded_order *order, const ot_access *access) {
   return false;
 }
 
-void ot_guard_hold(ot_guard *guard, int index) { guard->orders[guard->order].held[index] = true; }
+// What is received may come at any time, so it counts as touched from now on and is not looked at.
+void ot_guard_hold(ot_guard *guard, int index) {
+  const guarded_order *const order = &guard->orders[guard->order];
+  order->held[index] = true;
+  for (int64_t i = 0; i < order->list.count; i++) {
+    const ot_access *const access = &order->list.accesses[i];
+    const bool received = access->entry == index && access->kind != OT_ACCESS_READ;
+    if (received && access->end > guard->touched) guard->touched = access->end;
+  }
+}
 
 bool ot_guard_holds(const ot_guard *guard, int index) {
   return guard->orders[guard->order].held[index];
