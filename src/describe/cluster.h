@@ -3,6 +3,7 @@
 // values. Peak figures only; measured efficiencies and residuals come with the benchmarks.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/dtype.h"
@@ -15,6 +16,8 @@ typedef struct ot_device_kind {
   double flops[OT_DTYPE_COUNT];  // dense peak of matrix products per second by type; 0 = cannot
   double other_flops_per_s;      // elementwise work and reductions; 0 = not known
   double memory_bytes_per_s;     // > 0
+  bool packs;                    // matrix products pack, multiply and store one after the other (a
+                                 // CPU); else they fetch and store while they multiply
   double launch_s;               // host time of one task
   int64_t memory_bytes;          // usable by one rank, > 0
   int threads;  // of each rank when the figures were measured, all ranks at once on

@@ -9,6 +9,7 @@ typedef struct cluster_values {
   const char *device_name;
   double fp32, fp64, bf16, fp16;
   double other_flops_per_s, memory_bytes_per_s, launch_s;
+  bool packs;
   int64_t memory_bytes;
   int threads;
   ot_link_level *levels;
@@ -108,6 +109,11 @@ static const ot_key cluster_keys[] = {
      .fallback = "0",
      .unit = "bytes per second",
      .help = "memory bandwidth"},
+    {.name = "packs",
+     .type = OT_KEY_BOOL,
+     .offset = offsetof(cluster_values, packs),
+     .fallback = "false",
+     .help = "matrix products pack before they multiply, as on CPUs"},
     {.name = "memory_bytes",
      .type = OT_KEY_INTEGER,
      .offset = offsetof(cluster_values, memory_bytes),
@@ -159,6 +165,7 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
            .flops = {[OT_F32] = v.fp32, [OT_F64] = v.fp64, [OT_BF16] = v.bf16, [OT_F16] = v.fp16},
            .other_flops_per_s = v.other_flops_per_s,
            .memory_bytes_per_s = v.memory_bytes_per_s,
+           .packs = v.packs,
            .launch_s = v.launch_s,
            .memory_bytes = v.memory_bytes,
            .threads = v.threads},
@@ -180,6 +187,7 @@ ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
                             .fp16 = d->flops[OT_F16],
                             .other_flops_per_s = d->other_flops_per_s,
                             .memory_bytes_per_s = d->memory_bytes_per_s,
+                            .packs = d->packs,
                             .launch_s = d->launch_s,
                             .memory_bytes = d->memory_bytes,
                             .threads = d->threads,

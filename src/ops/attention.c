@@ -141,19 +141,24 @@ static int64_t pairs_nearer(int64_t rows, int64_t apart, int64_t distance) {
 }
 
 // Pairs (query, key) of one sequence that are visible to a head; documents are not known here.
+// `hidden`: of the tiles at the edge of what is visible, half a tile of keys for each query.
 static double visible_pairs(const ot_op_attributes *a, const ot_places *queries,
-                            const ot_places *keys) {
+                            const ot_places *keys, double *hidden) {
   const int64_t rows = queries->half;
   const int runs = queries->half < queries->rows ? 2 : 1;
-  int64_t pairs = 0;
+  const int64_t tile = rows < OT_ATTENTION_KEYS ? rows : OT_ATTENTION_KEYS;
+  int64_t pairs = 0, edges = 0;  // edges: of queries
   for (int i = 0; i < runs; i++) {
     for (int j = 0; j < runs; j++) {
       const int64_t apart = queries->start[i] - keys->start[j];
       const int64_t all = apart + rows;
       const int64_t end = a->window > 0 && a->window < all ? a->window : all;
       pairs += pairs_nearer(rows, apart, end) - pairs_nearer(rows, apart, 0);
+      if (apart < rows && apart > -rows) edges += rows;
+      if (end < all) edges += apart == 0 ? rows - end : rows;
     }
   }
+  *hidden = (double)(edges * tile) / 2;
   return (double)pairs;
 }
 
@@ -166,9 +171,12 @@ typedef struct work {
 
 static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_types *types) {
   const double B = (double)(types->out[0].dim[0] / a->sequence_length);
-  const double pairs = B * (double)a->num_heads * visible_pairs(a, &w->queries, &w->keys);
+  const double BH = B * (double)a->num_heads;
+  double hidden;
+  const double pairs = BH * visible_pairs(a, &w->queries, &w->keys, &hidden);
   ot_cost cost = ot_cost_of_traffic(w->info, a, types, 6 * pairs);
   cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
+  cost.padded_flops = 2 * w->products * BH * hidden * (double)a->head_dim;
   return cost;
 }
 

@@ -210,6 +210,7 @@ typedef struct ot_cost {
   double bytes_written;
   double repeated_flops;  // part of matrix_flops: forward products made again by a gradient
                           // (attention scores); work, but no model FLOPs
+  double padded_flops;    // beside matrix_flops: of pairs that a tile holds and nobody sees
 } ot_cost;
 
 // ---- Vector-Jacobian products ----

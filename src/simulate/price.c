@@ -13,6 +13,8 @@ ot_status ot_price_check(const ot_simulation *simulation) {
   return OT_OK;
 }
 
+static double larger(double a, double b) { return a > b ? a : b; }
+
 static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
                                double *price_s) {
   const ot_device_kind *const device = &simulation->cluster->device;
@@ -21,10 +23,13 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   OT_CHECK(rate > 0 || cost.matrix_flops == 0, OT_USAGE,
            "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
            device->name, ot_dtype_name(task->attributes.compute), ot_task_name(task));
-  const double matrix_s = cost.matrix_flops > 0 ? cost.matrix_flops / rate : 0;
+  const double flops = cost.matrix_flops + (device->packs ? cost.padded_flops : 0);
+  const double matrix_s = flops > 0 ? flops / rate : 0;
   const double memory_s = (cost.bytes_read + cost.bytes_written) / device->memory_bytes_per_s;
-  *price_s = (matrix_s > memory_s ? matrix_s : memory_s) +
-             cost.other_flops / simulation->other_flops_per_s + simulation->launch_s;
+  const double other_s = cost.other_flops / simulation->other_flops_per_s;
+  const double work_s =
+      device->packs ? matrix_s + larger(memory_s, other_s) : larger(matrix_s, memory_s) + other_s;
+  *price_s = work_s + simulation->launch_s;
   return OT_OK;
 }
 

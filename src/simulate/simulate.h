@@ -11,6 +11,12 @@
 //   max(matrix_flops / device.flops[compute type], (bytes_read + bytes_written) / bandwidth)
 //     + other_flops / other_flops_per_s + launch_s
 //
+// On a device that packs (describe/cluster.h) traffic comes on top of products, arithmetic on
+// elements hides behind traffic, and attention multiplies whole tiles:
+//
+//   (matrix_flops + padded_flops) / device.flops
+//     + max(bytes / bandwidth, other_flops / other_flops_per_s) + launch_s
+//
 // and a communication of S bytes among n ranks, over the innermost level of links that joins them
 // all, with latency a and b seconds a byte (Thakur, Rabenseifner and Gropp 2005; a sum is an
 // exchange of blocks and a local sum in rank order, as comm/ makes it):
@@ -22,9 +28,8 @@
 //
 // and launch_s each. Ranks are devices in order. NOT modelled yet, and what a measured cluster file
 // will bring: the efficiency of matrix products by shape, of memory by access pattern and size
-// (caches), of kernels that overlap elementwise work with traffic, lanes that share a link or
-// memory bandwidth, the speed of stored types narrower than the compute type. Predictions are lower
-// bounds but for launch_s and other_flops_per_s, and for data that stay in caches.
+// (caches), lanes that share a link, cores or memory bandwidth, ranks that are late, the speed of
+// stored types narrower than the compute type.
 #pragma once
 
 #include "describe/cluster.h"

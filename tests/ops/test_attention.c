@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "ops/attention.h"
 #include "support/op_case.h"
 
 typedef struct shape {
@@ -297,6 +298,40 @@ static void cost_counts_visible_keys(void **state) {
   assert_true(ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops == whole);
 }
 
+// Pairs in tiles that hold a visible one, less the visible ones, of one head.
+static double hidden_pairs(int64_t T, int64_t window) {
+  int64_t held = 0, visible = 0;
+  for (int64_t q = 0; q < T; q += OT_ATTENTION_QUERIES) {
+    for (int64_t k = 0; k < T; k += OT_ATTENTION_KEYS) {
+      int64_t seen = 0;
+      for (int64_t i = q; i < q + OT_ATTENTION_QUERIES; i++) {
+        for (int64_t j = k; j < k + OT_ATTENTION_KEYS; j++) {
+          seen += j <= i && (window == 0 || j > i - window);
+        }
+      }
+      visible += seen;
+      if (seen > 0) held += OT_ATTENTION_QUERIES * OT_ATTENTION_KEYS;
+    }
+  }
+  return (double)(held - visible);
+}
+
+static void cost_tells_what_tiles_hold_beside(void **state) {
+  (void)state;
+  const int64_t rows[][2] = {{128, 0}, {256, 0}, {1024, 0}, {2048, 0}, {1024, 256}, {2048, 128}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    shape s = {2, rows[i][0], 4, 2, 8, rows[i][1], false, 0};
+    ot_case c = attention_case(s);
+    assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_OK);
+    const double padded = ot_op_cost(c.kind, &c.attributes, &c.types).padded_flops;
+    const double counted = 2 * 4 * (4 * 8) * hidden_pairs(rows[i][0], rows[i][1]);
+    if (padded < 0.9 * counted || padded > 1.1 * counted) {
+      fail_msg("T %ld window %ld: %g, counted %g", (long)rows[i][0], (long)rows[i][1], padded,
+               counted);
+    }
+  }
+}
+
 static void rejects_heads_that_do_not_share_evenly(void **state) {
   (void)state;
   const shape s = {1, 4, 5, 2, 8, 0, false, 0};
@@ -314,6 +349,7 @@ int main(void) {
       cmocka_unit_test(large_logits_do_not_overflow),
       cmocka_unit_test(a_row_does_not_depend_on_later_rows),
       cmocka_unit_test(cost_counts_visible_keys),
+      cmocka_unit_test(cost_tells_what_tiles_hold_beside),
       cmocka_unit_test(rejects_heads_that_do_not_share_evenly),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

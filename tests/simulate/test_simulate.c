@@ -43,14 +43,18 @@ static double step_seconds(tiny_plan *plan, const ot_simulation *simulation) {
   return play(plan, step_of(plan), simulation).total_s;
 }
 
-// The formula of the header, written once more.
+// The formulas of the header, written once more.
 static double price(const ot_task *task, const ot_simulation *s) {
   const ot_cost cost = ot_task_cost(task);
+  const double other_s = cost.other_flops / s->other_flops_per_s;
   const double matrix_s = cost.matrix_flops / s->cluster->device.flops[OT_F32];
   const double memory_s =
       (cost.bytes_read + cost.bytes_written) / s->cluster->device.memory_bytes_per_s;
-  return (matrix_s > memory_s ? matrix_s : memory_s) + cost.other_flops / s->other_flops_per_s +
-         s->launch_s;
+  if (s->cluster->device.packs) {
+    const double padded_s = cost.padded_flops / s->cluster->device.flops[OT_F32];
+    return matrix_s + padded_s + (memory_s > other_s ? memory_s : other_s) + s->launch_s;
+  }
+  return (matrix_s > memory_s ? matrix_s : memory_s) + other_s + s->launch_s;
 }
 
 static double phase_seconds(const tiny_plan *plan, ot_phase phase, const ot_simulation *s) {
@@ -67,10 +71,10 @@ static double phase_seconds(const tiny_plan *plan, ot_phase phase, const ot_simu
 
 // ---- one lane ----
 
-static void the_step_takes_the_sum_of_its_tasks(void **state) {
-  (void)state;
+static void expect_the_sum_of_tasks(bool packs) {
   const ot_model models[] = {tiny_gpt2(), tiny_llama(), tiny_gemma()};
-  const ot_cluster cluster = cluster_of(0x1p33, 0x1p32);
+  ot_cluster cluster = cluster_of(0x1p33, 0x1p32);
+  cluster.device.packs = packs;
   const ot_simulation simulation = {&cluster, 0x1p30, 0x1p-20};
   for (int m = 0; m < 3; m++) {
     tiny_plan plan;
@@ -86,6 +90,12 @@ static void the_step_takes_the_sum_of_its_tasks(void **state) {
     assert_true(step_seconds(&plan, &simulation) == sum);
     tiny_plan_destroy(&plan);
   }
+}
+
+static void the_step_takes_the_sum_of_its_tasks(void **state) {
+  (void)state;
+  expect_the_sum_of_tasks(false);
+  expect_the_sum_of_tasks(true);
 }
 
 static void expect_a_span_for_each_task(const ot_schedule *schedule, const ot_timeline *timeline) {
