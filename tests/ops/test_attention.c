@@ -298,22 +298,27 @@ static void cost_counts_visible_keys(void **state) {
   assert_true(ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops == whole);
 }
 
-// Pairs in tiles that hold a visible one, less the visible ones, of one head.
-static double hidden_pairs(int64_t T, int64_t window) {
-  int64_t held = 0, visible = 0;
-  for (int64_t q = 0; q < T; q += OT_ATTENTION_QUERIES) {
-    for (int64_t k = 0; k < T; k += OT_ATTENTION_KEYS) {
-      int64_t seen = 0;
-      for (int64_t i = q; i < q + OT_ATTENTION_QUERIES; i++) {
-        for (int64_t j = k; j < k + OT_ATTENTION_KEYS; j++) {
-          seen += j <= i && (window == 0 || j > i - window);
-        }
-      }
-      visible += seen;
-      if (seen > 0) held += OT_ATTENTION_QUERIES * OT_ATTENTION_KEYS;
+// Visible pairs in the tile of queries from `q` and keys from `k`.
+static int64_t pairs_of_tile(int64_t q, int64_t k, int64_t window) {
+  int64_t seen = 0;
+  for (int64_t i = q; i < q + OT_ATTENTION_QUERIES; i++) {
+    for (int64_t j = k; j < k + OT_ATTENTION_KEYS; j++) {
+      seen += j <= i && (window == 0 || j > i - window);
     }
   }
-  return (double)(held - visible);
+  return seen;
+}
+
+// Pairs in tiles that hold a visible one, less the visible ones, of one head.
+static double hidden_pairs(int64_t T, int64_t window) {
+  int64_t hidden = 0;
+  for (int64_t q = 0; q < T; q += OT_ATTENTION_QUERIES) {
+    for (int64_t k = 0; k < T; k += OT_ATTENTION_KEYS) {
+      const int64_t seen = pairs_of_tile(q, k, window);
+      if (seen > 0) hidden += OT_ATTENTION_QUERIES * OT_ATTENTION_KEYS - seen;
+    }
+  }
+  return (double)hidden;
 }
 
 static void cost_tells_what_tiles_hold_beside(void **state) {
