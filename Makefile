@@ -36,7 +36,7 @@ check:  ## builds, then all tests and the lint
 	@$(call build,cpu)
 	@$(call test,cpu)
 
-check-full:  ## check, then the formatter, a second compiler and the sanitizers
+check-full:  ## check and all cases of all tests, the formatter, a second compiler, the sanitizers
 	@tools/dependencies.sh build optional:mpi test format clang
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	@$(call build,clang)
@@ -45,6 +45,7 @@ check-full:  ## check, then the formatter, a second compiler and the sanitizers
 	@$(call test,asan)
 	@$(call build,cpu)
 	@$(call test,cpu)
+	@$(call test,full)
 
 torture:  ## crashes, full disks and lost ranks while training (not there yet)
 	@echo 'error: there is no torture run yet: nothing was tested' >&2; exit 3

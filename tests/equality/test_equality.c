@@ -2,7 +2,7 @@
 // run: any machine. However a run is split over ranks, it is the same run: losses, gradients, norms
 // and weights against one rank, for every factorisation of 1, 2, 4 and 8 ranks, with the other
 // choices paired in every way that they can be; and samples of 6, 12 and 16 ranks. With
-// OT_EQUALITY=full in the environment the product of factorisations, ZeRO stages, pipeline orders
+// OT_TESTS=full in the environment the product of factorisations, ZeRO stages, pipeline orders
 // and recompute policies runs instead (minutes).
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include "support/rank_case_verdict.h"
 
 static bool full(void) {
-  const char *const text = getenv("OT_EQUALITY");
+  const char *const text = getenv("OT_TESTS");
   return text && strcmp(text, "full") == 0;
 }
 

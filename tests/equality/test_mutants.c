@@ -3,7 +3,7 @@
 // with it unnoticed: any one collective or message of a composed layout is lost, cut short, sent to
 // other ranks or done wrong, and then the check of a rank's schedule, the check of all of them
 // together, the run itself or the comparison with one rank must fail. A sample of the mutants; all
-// of them with OT_EQUALITY=full in the environment (minutes).
+// of them with OT_TESTS=full in the environment (minutes).
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ typedef struct hunt {
 } hunt;
 
 static bool full(void) {
-  const char *const text = getenv("OT_EQUALITY");
+  const char *const text = getenv("OT_TESTS");
   return text && strcmp(text, "full") == 0;
 }
 

@@ -293,12 +293,22 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   return status;
 }
 
-ot_status rank_run(const rank_request *request, rank_result *result) {
+static ot_status begin(const rank_request *request, rank_result *result, world *w) {
   *result = (rank_result){.bits = OT_HASH_START};
   result->arena = ot_heap_arena_create(&result->heap);
+  return build_world(request, result, w);
+}
+
+ot_status rank_run(const rank_request *request, rank_result *result) {
   world w;
-  OT_TRY(build_world(request, result, &w));
+  OT_TRY(begin(request, result, &w));
   return ot_comm_run_threads(w.ranks, run_rank, &w);
+}
+
+ot_status rank_run_processes(const rank_request *request, rank_result *result) {
+  world w;
+  OT_TRY(begin(request, result, &w));
+  return ot_comm_run_mpi(run_rank, &w);
 }
 
 void rank_release(rank_result *result) { ot_heap_release(&result->heap); }

@@ -62,6 +62,10 @@ int rank_count(const rank_request *request);
 ot_status rank_run(const rank_request *request, rank_result *result);
 void rank_release(rank_result *result);
 
+// Runs it on the processes of the MPI job that this one is of, which must be as many. The result is
+// on rank 0, with the bytes that rank 0 sent; elsewhere it has no tensors.
+ot_status rank_run_processes(const rank_request *request, rank_result *result);
+
 // Plans all ranks without running them, each schedule checked: schedules [RANK_MAX] in `arena`.
 ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *schedules);
 
