@@ -15,7 +15,7 @@
 enum {
   TRIES = 7,  // of a figure, at least
   LINK_TRIES = 60,
-  MANY_TRIES = 4000,
+  MEETINGS = 1400,
   MATRIX = 768,
   STREAM = 1 << 23,
   CACHED = 1 << 15,
@@ -28,7 +28,7 @@ typedef struct measurement {
   int threads;
   double matrix[2];  // seconds of one product, float and double
   double stream, cached;
-  double link, latency;  // seconds of one message of LINK floats, and of one float
+  double link, latency;  // seconds of a message of LINK floats, and of a collective of one
 } measurement;
 
 // ---- kernels ----
@@ -87,9 +87,8 @@ static ot_status time_kernels(measurement *m) {
 
 // ---- links ----
 
-// There and back `tries` times.
-static ot_status time_message(ot_comm *comm, float *buffer, int64_t count, int tries,
-                              double *best_s) {
+// A large message there and back: the best of many.
+static ot_status time_link(ot_comm *comm, float *buffer, double *best_s) {
   const bool sends = ot_comm_rank(comm) == 0;
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
   const ot_comm_call there = {.kind = sends ? OT_COMM_SEND : OT_COMM_RECEIVE,
@@ -97,13 +96,13 @@ static ot_status time_message(ot_comm *comm, float *buffer, int64_t count, int t
                               .peer = sends ? 1 : 0,
                               .send = buffer,
                               .receive = buffer,
-                              .count = count,
+                              .count = LINK,
                               .dtype = OT_F32,
                               .name = "there"};
   ot_comm_call back = there;
   back.kind = sends ? OT_COMM_RECEIVE : OT_COMM_SEND;
   *best_s = 1e30;
-  for (int i = 0; i < tries; i++) {
+  for (int i = 0; i < LINK_TRIES; i++) {
     OT_TRY(ot_comm_run(comm, &meet));
     const double start_s = ot_device_now_s();
     OT_TRY(ot_comm_run(comm, &there));
@@ -114,13 +113,55 @@ static ot_status time_message(ot_comm *comm, float *buffer, int64_t count, int t
   return OT_OK;
 }
 
-static ot_status time_link(ot_comm *comm, measurement *m) {
-  if (ot_comm_size(comm) != 2) return OT_OK;
+// Ranks do not come to a collective at one moment, and who waits for long must be woken: rounds in
+// which one of two ranks comes up to 60 us after the other, in turns. Fills the seconds from the
+// moment when the later one came until this rank had what it waited for.
+static ot_status time_meetings(ot_comm *comm, double *late_s) {
+  const double apart_s = 10e-6, period_s = 250e-6;
+  float buffer[2] = {0};
+  const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
+  const ot_comm_call gather = {.kind = OT_COMM_ALL_GATHER,
+                               .group = OT_GROUP_WORLD,
+                               .send = &buffer[ot_comm_rank(comm)],
+                               .receive = buffer,
+                               .count = 1,
+                               .dtype = OT_F32,
+                               .name = "gather"};
+  for (int i = 0; i < MEETINGS; i++) {
+    if (i % 16 == 0) OT_TRY(ot_comm_run(comm, &meet));
+    const double begin_s = ot_device_now_s();
+    const double behind_s = i / 2 % 7 * apart_s, work_s = period_s - 7 * apart_s;
+    const double own_s = i % 2 == ot_comm_rank(comm) ? behind_s : 0;
+    while (ot_device_now_s() < begin_s + work_s + own_s) continue;
+    OT_TRY(ot_comm_run(comm, &gather));
+    late_s[i] = ot_device_now_s() - begin_s - work_s - behind_s;
+  }
+  return OT_OK;
+}
+
+static int compare_reals(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+// Mean of both ranks without the longest tenth, in which something else ran.
+static double trimmed_mean(double *values, int count) {
+  double sum = 0;
+  const int kept = count - count / 10;
+  qsort(values, (size_t)count, sizeof *values, compare_reals);
+  for (int i = 0; i < kept; i++) sum += values[i];
+  return sum / kept;
+}
+
+static ot_status time_links(ot_comm *comm, measurement *m) {
   float *const buffer = calloc(LINK, sizeof *buffer);
-  OT_CHECK(buffer, OT_ENVIRONMENT, "bench: out of memory");
-  ot_status status = time_message(comm, buffer, 1, MANY_TRIES, &m->latency);
-  if (status == OT_OK) status = time_message(comm, buffer, LINK, LINK_TRIES, &m->link);
+  double *const late_s = calloc(MEETINGS, sizeof *late_s);
+  ot_status status = buffer && late_s ? OT_OK : ot_fail(OT_ENVIRONMENT, "bench: out of memory");
+  if (status == OT_OK) status = time_meetings(comm, late_s);
+  if (status == OT_OK) status = time_link(comm, buffer, &m->link);
+  if (status == OT_OK) m->latency = trimmed_mean(late_s, MEETINGS);
   free(buffer);
+  free(late_s);
   return status;
 }
 
@@ -135,7 +176,7 @@ static ot_status rank_kernels(ot_comm *comm, void *context) {
 
 static ot_status rank_link(ot_comm *comm, void *context) {
   measurement own = *(measurement *)context;
-  OT_TRY(time_link(comm, &own));
+  OT_TRY(time_links(comm, &own));
   if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
   return OT_OK;
 }
@@ -171,7 +212,7 @@ ot_status ot_measure_machine(int ranks, int threads, ot_cluster *out) {
   out->num_levels = 1;
   out->level[0] = (ot_link_level){.name = "memory",
                                   .size = ranks,
-                                  .bytes_per_s = LINK * 4.0 / (m.link - m.latency),
+                                  .bytes_per_s = LINK * sizeof(float) / m.link,
                                   .latency_s = m.latency};
   return OT_OK;
 }
