@@ -93,6 +93,8 @@ double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind
   return size > 1 ? (double)bytes * wire_factor(kind, size) : 0.0;
 }
 
+bool ot_comm_was_stopped(double late_s) { return late_s > 0.5; }
+
 // ---- texts ----
 
 void ot_comm_say(ot_comm_text *out, const char *format, ...) {

@@ -13,6 +13,7 @@
 static const double spin_s = 1e-3;   // polled without pause, where there are cores for everyone
 static const double yield_s = 2e-3;  // polled giving way to other processes, after that
 static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
+static const double look_s = 0.1;  // between looks at the time while another thread polls
 
 // ---- lists linked by `next` ----
 
@@ -346,8 +347,22 @@ static bool still_moves(const ot_mpi_end *end, const ot_comm_request *request) {
   return ot_mpi_phase(request) != OT_MPI_DONE && !end->failed;
 }
 
-// Polls until the request is done or must be added, or `deadline`.
-static void poll_for(ot_mpi_end *end, ot_comm_request *request, double deadline) {
+// When a wait gives up, and when it was last seen to run: time in which the process was stopped
+// does not count.
+typedef struct {
+  double deadline_s, seen_s;
+} patience;
+
+// True when patience has run out.
+static bool is_over(patience *p) {
+  const double now = ot_device_now_s();
+  if (ot_comm_was_stopped(now - p->seen_s)) p->deadline_s += now - p->seen_s;
+  p->seen_s = now;
+  return now >= p->deadline_s;
+}
+
+// Polls until the request is done or must be added, or patience has run out.
+static void poll_for(ot_mpi_end *end, ot_comm_request *request, patience *p) {
   poll_pace pace = new_pace();
   end->polled = true;
   while (still_moves(end, request) && request->phase != OT_MPI_CAME) {
@@ -355,9 +370,8 @@ static void poll_for(ot_mpi_end *end, ot_comm_request *request, double deadline)
       pace = new_pace();
       continue;
     }
-    const double now = ot_device_now_s();
-    if (now >= deadline) break;
-    if (still_moves(end, request)) rest(end, &pace, now);
+    if (is_over(p)) break;
+    if (still_moves(end, request)) rest(end, &pace, p->seen_s);
   }
   end->polled = false;
   // Someone else has to look after what is left.
@@ -368,22 +382,21 @@ static void poll_for(ot_mpi_end *end, ot_comm_request *request, double deadline)
 ot_status ot_mpi_wait(ot_comm *comm, ot_comm_request *request) {
   if (ot_mpi_phase(request) == OT_MPI_DONE) return OT_OK;
   ot_mpi_end *const end = (ot_mpi_end *)comm;
-  const double patience = comm->patience_s;
-  double deadline = patience > 0.0 ? ot_device_now_s() + patience : INFINITY;
+  const double now = ot_device_now_s(), patience_s = comm->patience_s;
+  patience p = {.deadline_s = patience_s > 0.0 ? now + patience_s : INFINITY, .seen_s = now};
   pthread_mutex_lock(&end->lock);
   ot_mpi_part_of(request)->waited = true;
   while (still_moves(end, request)) {
     if (request->phase == OT_MPI_CAME) {
       add_now(end, request);
     } else if (!end->polled) {
-      poll_for(end, request, deadline);
+      poll_for(end, request, &p);
     } else {
-      sleep_until(end, &end->changed, deadline);
+      sleep_until(end, &end->changed, isinf(p.deadline_s) ? INFINITY : p.seen_s + look_s);
     }
-    if (!isinf(deadline) && ot_device_now_s() >= deadline) {
-      if (still_moves(end, request) && !end->led) check_patience(end, request);
-      deadline = ot_device_now_s() + 0.1;
-    }
+    if (!is_over(&p)) continue;
+    if (still_moves(end, request) && !end->led) check_patience(end, request);
+    p.deadline_s = p.seen_s + 0.1;
   }
   pthread_mutex_unlock(&end->lock);
   if (ot_mpi_phase(request) == OT_MPI_DONE) return OT_OK;

@@ -55,6 +55,10 @@ ot_status ot_comm_head_group(ot_comm *comm, ot_group_kind kind, const int *ranks
 // False for what is not a failure of a rank: done, an audit's findings, stopped by a signal.
 bool ot_comm_is_failure(ot_status status);
 
+// True when a wait wakes up so long behind its deadline that this process itself cannot have run
+// (it was stopped, or its machine slept): then its patience begins anew, and it accuses nobody.
+bool ot_comm_was_stopped(double late_s);
+
 // ---- calls ----
 
 // Panics unless `call` is one that comm.h allows.

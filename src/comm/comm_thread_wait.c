@@ -188,7 +188,7 @@ static void spin(ot_thread_end *end, const ot_comm_request *request) {
 }
 
 // One step towards the end of the wait. `rested` is false after something has moved.
-static void wait_on(ot_thread_end *end, ot_comm_request *request, double deadline, bool *rested) {
+static void wait_on(ot_thread_end *end, ot_comm_request *request, double *deadline, bool *rested) {
   ot_thread_world *const world = end->world;
   ot_comm_request *const part = ot_thread_take(request);
   if (part) {
@@ -202,12 +202,12 @@ static void wait_on(ot_thread_end *end, ot_comm_request *request, double deadlin
     return;
   }
   const double now = ot_device_now_s();
-  double until = deadline;
   check_gone(request);
-  if (now >= deadline) {
-    check_patience(request);
-    until = now + end->comm.patience_s;
+  if (now >= *deadline) {
+    if (!ot_comm_was_stopped(now - *deadline)) check_patience(request);
+    *deadline = now + end->comm.patience_s;
   }
+  double until = *deadline;
   if (is_deadlock(world)) {
     const double sure = world->stuck_since_s + (world->declared > 0 ? grace_s : 0.0);
     if (now >= sure) fail_deadlock(world);
@@ -221,12 +221,12 @@ ot_status ot_thread_wait(ot_comm *comm, ot_comm_request *request) {
   ot_thread_end *const end = (ot_thread_end *)comm;
   ot_thread_world *const world = end->world;
   const double patience = comm->patience_s;
-  const double deadline = patience > 0.0 ? ot_device_now_s() + patience : INFINITY;
+  double deadline = patience > 0.0 ? ot_device_now_s() + patience : INFINITY;
   pthread_mutex_lock(&world->lock);
   if (request->phase != OT_PART_DONE) remember_waited(end, request);
   bool rested = false;
   while (request->phase != OT_PART_DONE && !world->failed) {
-    wait_on(end, request, deadline, &rested);
+    wait_on(end, request, &deadline, &rested);
   }
   const bool done = request->phase == OT_PART_DONE;
   if (!done) {

@@ -260,7 +260,6 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double rate = set_scalars(trainer, &targets);
   const double order_start_s = ot_device_now_s();
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
-  ot_team_watch(trainer->team, 0);
 
   trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
@@ -335,6 +334,7 @@ static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
 
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
   const ot_state_request request = state_of(trainer, path);
+  ot_team_watch(trainer->team, 0);
   return ot_training_state_save(trainer->instance, &request);
 }
 

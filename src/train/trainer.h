@@ -34,7 +34,9 @@ void ot_trainer_destroy(ot_trainer **trainer);
 // `arena`.
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request);
 
-// Takes one step. OT_NUMERIC, naming the step, when loss or gradient norm is not finite.
+// Takes one step. From now on until a checkpoint is saved, a rank that others wait for longer than
+// parallel.watchdog_seconds is named and the run ends. OT_NUMERIC, naming the step, when loss or
+// gradient norm is not finite.
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report);
 
 // Mean nats per target of validation set `set` (index in run->data.validation), over

@@ -51,6 +51,7 @@ static ot_run settings_of(const audit_request *r, ot_data_source *source) {
                                    .etp = 1,
                                    .dp_replicate = degree(r->dp_replicate),
                                    .zero = r->zero,
+                                   .watchdog_seconds = r->watchdog_seconds,
                                    .accumulate = r->accumulate,
                                    .pipeline = OT_PIPELINE_1F1B,
                                    .recompute = none,

@@ -14,6 +14,7 @@ typedef struct audit_request {
   int pp, dp_replicate, dp_shard, cp, tp, zero;
   ot_accumulate accumulate;
   int64_t batch, micro_batch;  // sequences of a step and of a micro-batch
+  double watchdog_seconds;     // 0: never
   bool fp64;                   // everything
   bool bf16;                   // weights and activations, with master weights
   bool documents;              // some tokens end documents, so that targets are masked

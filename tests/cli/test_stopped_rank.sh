@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: a machine with MPI. A process of `orthant train` is stopped, as by a machine that hangs: the
+# others name it and what it did not come to, and all end within seconds, with exit code 4.
+set -uo pipefail
+orthant=${1:?usage: test_stopped_rank.sh ORTHANT}
+. tests/support/mpi_launch.sh "$orthant"
+work=$(mktemp -d)
+stopped=
+trap 'kill -KILL $stopped 2>/dev/null; rm -rf "$work"' EXIT
+source_dir=$PWD
+cd "$work" || exit 1
+
+fail() { echo "FAILED: $*" >&2; sed 's/^/  | /' err.txt >&2; exit 1; }
+
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null 2>&1
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4,
+  num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}
+data: {train: train, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 8, micro_batch_size: 1}
+steps: 1000000
+threads: 1
+YAML
+
+rank_process() {  # RANK: the process of this rank of our run
+  local file
+  for file in /proc/[0-9]*/environ; do
+    [ "$(readlink "${file%/environ}/cwd" 2>/dev/null)" = "$(realpath "$work")" ] || continue
+    [ "$(readlink "${file%/environ}/exe" 2>/dev/null)" = "$(realpath "$orthant")" ] || continue
+    tr '\0' '\n' <"$file" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1\$" || continue
+    basename "${file%/environ}"
+    return
+  done
+}
+
+# A mesh, the rank that is stopped, and what the others then wait in.
+while read -r name victim settings; do
+  # shellcheck disable=SC2086
+  "${launch[@]}" -n 4 "$orthant" train run.yaml --set output="$name" --set parallel.watchdog_seconds=2 \
+    ${settings//parallel/--set parallel} </dev/null >out.txt 2>err.txt &
+  run=$!
+  for _ in $(seq 300); do [ "$(cat "$name/metrics.jsonl" 2>/dev/null | wc -l)" -gt 3 ] && break; sleep 0.05; done
+  stopped=$(rank_process "$victim")
+  [ -n "$stopped" ] || fail "no process of rank $victim"
+  kill -STOP "$stopped"
+  start=$(date +%s%N)
+  got=0
+  wait $run || got=$?
+  took=$((($(date +%s%N) - start) / 1000000))
+  kill -KILL "$stopped" 2>/dev/null
+  [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
+  [ $took -lt 12000 ] || fail "$name: took $took ms"
+  [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: said other than once"
+  grep -qE "^error: rank [0-9] .*waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not come in 2 s" \
+    err.txt || fail "$name: does not say what was waited for"
+  # In a pipeline the first to lose patience may wait for one who waits himself.
+  [ "$name" = pp ] || grep -qE "for ranks? [0-9 -]*$victim[^)]*, which ha" err.txt || fail "$name: not for rank $victim"
+  echo "$name: $took ms: $(grep '^error: ' err.txt)"
+done <<'RUNS'
+zero1 2 parallel.zero=1
+zero3 1 parallel.zero=3
+tp 3 parallel.tp=4
+pp 1 parallel.pp=4
+RUNS
+echo "all passed"

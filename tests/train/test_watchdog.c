@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=4 as threads. A rank that does not come is named, with what it did not come to, and
+// all ranks end soon after; what is slow but comes in time disturbs nobody.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "device/device.h"
+#include "support/audit_case.h"
+#include "support/hand_made.h"
+#include "support/scratch.h"
+
+static void rest(double seconds) {
+  const struct timespec time = {.tv_sec = (time_t)seconds,
+                                .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  nanosleep(&time, NULL);
+}
+
+// ---- in training ----
+
+typedef struct pause_at {
+  int rank;
+  double seconds;
+} pause_at;
+
+static ot_status pause_once(audit_rank *rank) {
+  const pause_at *const p = rank->context;
+  ot_step_report step;
+  OT_TRY(audit_step(rank, &step));
+  if (rank->rank == p->rank) rest(p->seconds);
+  return audit_step(rank, &step);
+}
+
+static ot_status train(double patience, double seconds, double *took) {
+  pause_at p = {2, seconds};
+  const audit_request request = {.model = audit_model(2, false),
+                                 .dp_shard = 4,
+                                 .zero = 1,
+                                 .batch = 4,
+                                 .micro_batch = 1,
+                                 .watchdog_seconds = patience};
+  const double start = ot_device_now_s();
+  const ot_status status = audit_run(&request, pause_once, &p);
+  *took = ot_device_now_s() - start;
+  return status;
+}
+
+static void a_rank_that_stays_away_from_a_step_is_named(void **state) {
+  (void)state;
+  double took;
+  assert_int_equal(train(.4, 1, &took), OT_RANKS);
+  assert_message_has("waits in 'agreement' (all_gather ");
+  assert_message_has(" of group world, ranks 0-3) for rank 2, which has not come in 0.4 s");
+  assert_true(took < 4);
+}
+
+static void a_rank_that_comes_in_time_disturbs_nobody(void **state) {
+  (void)state;
+  double took;
+  if (train(20, .2, &took) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (train(0, .2, &took) != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+// ---- in the executor ----
+
+static ot_status write_sums(hand_made *h, const void *context) {
+  (void)context;
+  const int first = hand_entry(h, OT_LANE_COMPUTE, "first");
+  hand_all_reduce(h, first, OT_GROUP_TENSOR, 0, 10);
+  const int reduce = hand_entry(h, OT_LANE_REDUCE, "sum.layers.7");
+  hand_wait(h, reduce, first);
+  hand_all_reduce(h, reduce, OT_GROUP_SHARD, 10, 11);
+  const int last = hand_entry(h, OT_LANE_COMPUTE, "last");
+  hand_wait(h, last, reduce);
+  hand_add(h, last, 10, 11, 12);
+  return OT_OK;
+}
+
+// Before the third run of the order, rank 1 rests for longer than the others wait.
+static ot_status rest_before_third(ot_comm *comm, int time) {
+  ot_comm_set_patience(comm, .3);
+  if (ot_comm_rank(comm) == 1 && time == 2) rest(.8);
+  return OT_OK;
+}
+
+static void task_and_call_are_named_that_a_rank_did_not_come_to(void **state) {
+  (void)state;
+  hand_game *const game = test_calloc(1, sizeof *game);
+  game->ranks = 3;
+  game->overlap = true;
+  game->times = 3;
+  game->write = write_sums;
+  game->before = rest_before_third;
+  assert_int_equal(hand_play(game), OT_RANKS);
+  // The fourth call of the group: joining compared schedules, and the order was run twice.
+  assert_message_has("entry 0 (first, ");
+  assert_message_has(
+      "waits in 'first/all_reduce' (all_reduce 4 of group tensor, ranks 0-2) for "
+      "rank 1, which has not come in 0.3 s");
+  for (int i = 0; i < game->ranks; i++) assert_int_equal(game->status[i], OT_RANKS);
+  test_free(game);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_rank_that_stays_away_from_a_step_is_named),
+      cmocka_unit_test(a_rank_that_comes_in_time_disturbs_nobody),
+      cmocka_unit_test(task_and_call_are_named_that_a_rank_did_not_come_to),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
