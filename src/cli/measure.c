@@ -15,7 +15,8 @@
 enum {
   TRIES = 7,  // of a figure, at least
   LINK_TRIES = 60,
-  MEETINGS = 1400,
+  DISTANCES = 7,
+  MEETINGS = 40,  // at each distance
   MATRIX = 768,
   STREAM = 1 << 23,
   CACHED = 1 << 15,
@@ -116,7 +117,7 @@ static ot_status time_link(ot_comm *comm, float *buffer, double *best_s) {
 // Ranks do not come to a collective at one moment, and who waits for long must be woken: rounds in
 // which one of two ranks comes up to 60 us after the other, in turns. Fills the seconds from the
 // moment when the later one came until this rank had what it waited for.
-static ot_status time_meetings(ot_comm *comm, double *late_s) {
+static ot_status time_meetings(ot_comm *comm, double late_s[DISTANCES][MEETINGS]) {
   const double apart_s = 10e-6, period_s = 250e-6;
   float buffer[2] = {0};
   const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
@@ -127,14 +128,16 @@ static ot_status time_meetings(ot_comm *comm, double *late_s) {
                                .count = 1,
                                .dtype = OT_F32,
                                .name = "gather"};
-  for (int i = 0; i < MEETINGS; i++) {
+  for (int i = 0; i < MEETINGS * DISTANCES; i++) {
     if (i % 16 == 0) OT_TRY(ot_comm_run(comm, &meet));
     const double begin_s = ot_device_now_s();
-    const double behind_s = i / 2 % 7 * apart_s, work_s = period_s - 7 * apart_s;
+    const int distance = i / 2 % DISTANCES;
+    const double behind_s = distance * apart_s, work_s = period_s - DISTANCES * apart_s;
     const double own_s = i % 2 == ot_comm_rank(comm) ? behind_s : 0;
     while (ot_device_now_s() < begin_s + work_s + own_s) continue;
     OT_TRY(ot_comm_run(comm, &gather));
-    late_s[i] = ot_device_now_s() - begin_s - work_s - behind_s;
+    late_s[distance][i / (2 * DISTANCES) * 2 + i % 2] =
+        ot_device_now_s() - begin_s - work_s - behind_s;
   }
   return OT_OK;
 }
@@ -144,22 +147,27 @@ static int compare_reals(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Mean of both ranks without the longest tenth, in which something else ran.
-static double trimmed_mean(double *values, int count) {
+// The median for each distance, of which the mean: now and then something else runs.
+static double typical(double late_s[DISTANCES][MEETINGS]) {
   double sum = 0;
-  const int kept = count - count / 10;
-  qsort(values, (size_t)count, sizeof *values, compare_reals);
-  for (int i = 0; i < kept; i++) sum += values[i];
-  return sum / kept;
+  for (int i = 0; i < DISTANCES; i++) {
+    qsort(late_s[i], MEETINGS, sizeof(double), compare_reals);
+    sum += late_s[i][MEETINGS / 2];
+  }
+  return sum / DISTANCES;
 }
 
 static ot_status time_links(ot_comm *comm, measurement *m) {
   float *const buffer = calloc(LINK, sizeof *buffer);
-  double *const late_s = calloc(MEETINGS, sizeof *late_s);
+  double(*const late_s)[MEETINGS] = calloc(DISTANCES, sizeof *late_s);
   ot_status status = buffer && late_s ? OT_OK : ot_fail(OT_ENVIRONMENT, "bench: out of memory");
-  if (status == OT_OK) status = time_meetings(comm, late_s);
+  m->latency = 1;
+  for (int i = 0; i < TRIES && status == OT_OK; i++) {
+    status = time_meetings(comm, late_s);
+    const double latency = typical(late_s);
+    if (latency > 0 && latency < m->latency) m->latency = latency;
+  }
   if (status == OT_OK) status = time_link(comm, buffer, &m->link);
-  if (status == OT_OK) m->latency = trimmed_mean(late_s, MEETINGS);
   free(buffer);
   free(late_s);
   return status;
