@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # The main job on real text that every machine with a compiler has: the C headers under /usr/include.
 # Trains a byte-level BPE and a small Llama-shaped model for about three minutes, then shows what it
-# learned. Every step is a public verb, echoed as it runs.
+# learned. Every step is a public verb, echoed as it runs. With four cores or more it trains on four
+# ranks, two stages of two; with two or three, on two stages.
 #   tools/demo.sh [SECONDS]      seconds of training by the clock [180]
+#   DEMO_RANKS=N                 ranks instead (1, 2 or a multiple of 2)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${1:-${DEMO_SECONDS:-180}}
 orthant=${ORTHANT:-build/orthant}
 run=${DEMO_DIR:-runs/demo}
+cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu)
+ranks=${DEMO_RANKS:-$((cores >= 4 ? 4 : cores >= 2 ? 2 : 1))}
+stages=$((ranks > 1 ? 2 : 1))
 text_bytes=$((24 * 1000 * 1000))
 headers=/usr/include
 
@@ -67,7 +72,9 @@ data:
   tokenizer: tokenizer.json
   sequence_length: 256
   validation_tokens: 64k
-batch: {global_batch_size: 8, micro_batch_size: 8}
+batch: {global_batch_size: 16, micro_batch_size: 2}
+parallel: {pp: $stages, zero: 1}
+cluster: ./machine.yaml
 optimizer: {lr: 3e-3, weight_decay: 0.1}
 learning_rate: {warmup_steps: 40, decay: cosine, min: 1e-4}
 checkpoint: {every: 0}
@@ -77,15 +84,18 @@ output: run
 YAML
 
 # ---- how fast is this machine? A few steps say, and the run is as long as the clock allows ----
+say "Rates of this machine with $ranks ranks at work"
+do_ "$orthant" bench --ranks "$ranks" --out "$run/machine.yaml"
+
 say "Ten steps to see how fast this machine is"
-do_ "$orthant" train "$run/run.yaml" --set "output=$run/probe" --set data.validation={}
+do_ "$orthant" train "$run/run.yaml" --ranks "$ranks" --set "output=$run/probe" --set data.validation={}
 rate=$(tail -n 6 "$run/probe/metrics.jsonl" | sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' |
   sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
 tokens=$(awk -v r="$rate" -v s="$seconds" 'BEGIN { printf "%d", r * s }')
 printf '%.0f tokens a second: %d tokens take %s seconds\n' "$rate" "$tokens" "$seconds"
 
 say "Training"
-do_ "$orthant" train "$run/run.yaml" --set steps=0 --set "tokens=$tokens"
+do_ "$orthant" train "$run/run.yaml" --ranks "$ranks" --set steps=0 --set "tokens=$tokens"
 
 # ---- what came out ----
 say "Result"
