@@ -6,11 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "audit/replicas.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "support/audit_case.h"
 
@@ -337,6 +339,93 @@ static void names_batches_that_are_not_what_they_should_be(void **state) {
   check_cases(cases, OT_COUNT(cases));
 }
 
+// ---- many bits ----
+
+enum { TRIALS = 200 };
+
+typedef struct bit_trial {
+  int victim, parameter, bit;
+  ot_bucket_copy copy;
+  int64_t element;
+} bit_trial;
+
+static uint64_t draw(int trial, uint64_t what, uint64_t bound) {
+  return ot_rng_below(17, what, (uint64_t)trial, bound);
+}
+
+static bit_trial trial_at(const audit_rank *rank, int trial) {
+  const ot_graph *const graph = ot_instance_shape(ot_trainer_instance(rank->trainer));
+  bit_trial t = {.victim = (int)draw(trial, 1, (uint64_t)rank->ranks),
+                 .bit = (int)draw(trial, 2, 32),
+                 .copy = (ot_bucket_copy)draw(trial, 3, OT_BUCKET_MASTER)};
+  do {
+    t.parameter = (int)draw(trial++, 4, (uint64_t)graph->num_parameters);
+  } while (graph->parameters[t.parameter].tied_to >= 0);
+  const int64_t elements = ot_parameter_elements(&graph->parameters[t.parameter]);
+  t.element = (int64_t)draw(trial, 5, (uint64_t)elements);
+  return t;
+}
+
+static void flip_bit(audit_rank *rank, const bit_trial *t) {
+  ot_instance *const instance = ot_trainer_instance(rank->trainer);
+  const ot_parameter *const p = &ot_instance_shape(instance)->parameters[t->parameter];
+  const ot_bucket_range held = ot_instance_held(instance, p->block, (ot_parameter_copy)t->copy);
+  const int64_t offset = held.offset + (p->offset + t->element - held.first) * 4;
+  uint32_t word;
+  ot_executor_read(ot_instance_executor(instance), offset, &word, sizeof word);
+  word ^= 1u << t->bit;
+  ot_executor_write(ot_instance_executor(instance), offset, &word, sizeof word);
+}
+
+// True when the report names the part, the rank and no other.
+static bool names(const audit_rank *rank, const bit_trial *t, const ot_audit_report *report) {
+  const ot_graph *const graph = ot_instance_shape(ot_trainer_instance(rank->trainer));
+  const ot_parameter *const p = &graph->parameters[t->parameter];
+  int part = 0;
+  while (t->element / p->cols >= p->parts[part].first_row + p->parts[part].rows) part++;
+  char odd[32], first[48];
+  snprintf(odd, sizeof odd, ": rank %d against ranks ", t->victim);
+  snprintf(first, sizeof first,
+           "first at element %lld: ", (long long)(t->element - p->parts[part].first_row * p->cols));
+  return report->num_findings == 1 &&
+         ot_text_ends_with(report->findings[0].where, p->parts[part].hf_name) &&
+         ot_text_find(report->findings[0].evidence, odd) &&
+         ot_text_find(report->findings[0].evidence, first);
+}
+
+static ot_status try_bit(audit_rank *rank, ot_replicas *replicas, int trial) {
+  const bit_trial t = trial_at(rank, trial);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report = {.audit = "ranks"};
+  if (rank->rank == t.victim) flip_bit(rank, &t);
+  OT_TRY(look(rank, replicas, micro_batches_of(rank), &arena, &report));
+  if (rank->rank == t.victim) flip_bit(rank, &t);
+  const bool named = names(rank, &t, &report);
+  if (!named) ot_fail(OT_BUG, "trial %d: %s", trial, ot_audit_report_print(&report, &arena));
+  ot_heap_release(&heap);
+  return named ? OT_OK : OT_BUG;
+}
+
+static ot_status try_bits(audit_rank *rank) {
+  ot_replicas *replicas = NULL;
+  ot_step_report step;
+  OT_TRY(ot_replicas_create(ot_trainer_instance(rank->trainer), ot_team_mesh(rank->team),
+                            rank->comm, &replicas));
+  ot_status status = audit_step(rank, &step);
+  for (int i = 0; i < TRIALS && status == OT_OK; i++) status = try_bit(rank, replicas, i);
+  ot_replicas_destroy(&replicas);
+  return status;
+}
+
+static void every_flipped_bit_is_found_and_named(void **state) {
+  (void)state;
+  attempt a = {0};
+  const audit_request request = {
+      .model = audit_model(2, false), .dp_replicate = 4, .batch = 8, .micro_batch = 1};
+  if (audit_run(&request, try_bits, &a) != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(clean_runs_have_no_findings),
@@ -345,6 +434,7 @@ int main(void) {
       cmocka_unit_test(names_the_tied_embedding_over_stages),
       cmocka_unit_test(names_what_controls_a_step),
       cmocka_unit_test(names_batches_that_are_not_what_they_should_be),
+      cmocka_unit_test(every_flipped_bit_is_found_and_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
