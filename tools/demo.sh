@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The main job on real text that every machine with a compiler has: the C headers under /usr/include.
-# Trains a byte-level BPE and a small Llama-shaped model for about three minutes, then shows what it
-# learned. Every step is a public verb, echoed as it runs. With four cores or more it trains on four
-# ranks, two stages of two; with two or three, on two stages.
+# Measures this machine, trains a byte-level BPE and a small Llama-shaped model for about three minutes
+# on as many ranks as there are cores, up to four, and shows what it learned, and what was predicted.
+# Every step is a public verb, echoed as it runs.
 #   tools/demo.sh [SECONDS]      seconds of training by the clock [180]
-#   DEMO_RANKS=N                 ranks instead (1, 2 or a multiple of 2)
+#   DEMO_RANKS=N                 ranks; from 2 on two stages of a pipeline, and the rest over the batch
+#   DEMO_DIR=FOLDER              where everything goes [runs/demo]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${1:-${DEMO_SECONDS:-180}}
 orthant=${ORTHANT:-build/orthant}
 run=${DEMO_DIR:-runs/demo}
-cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu)
-ranks=${DEMO_RANKS:-$((cores >= 4 ? 4 : cores >= 2 ? 2 : 1))}
-stages=$((ranks > 1 ? 2 : 1))
 text_bytes=$((24 * 1000 * 1000))
 headers=/usr/include
+
+cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+ranks=${DEMO_RANKS:-$((cores >= 4 ? 4 : cores >= 2 ? 2 : 1))}
+case $ranks in
+  1) stages=1 micro_batch=8 pipeline=1f1b ;;
+  2 | 4 | 8 | 16) stages=2 micro_batch=1 pipeline=zb-h1 ;;
+  *) echo "error: DEMO_RANKS=$ranks; allowed: 1, 2, 4, 8 and 16" >&2; exit 2 ;;
+esac
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
@@ -50,6 +56,9 @@ for kind in train held-out; do
     "$(cat "$run/text/$kind"/*.h | wc -c)"
 done
 
+say "This machine, with $ranks at work at once"
+do_ "$orthant" bench --ranks "$ranks" --out "$run/cluster.yaml"
+
 say "Tokenizer and tokens"
 do_ "$orthant" tokenize --train-vocab 4096 --tokenizer "$run/tokenizer.json" --out "$run/train" "$run/text/train"
 do_ "$orthant" tokenize --tokenizer "$run/tokenizer.json" --out "$run/held-out" "$run/text/held-out"
@@ -72,9 +81,9 @@ data:
   tokenizer: tokenizer.json
   sequence_length: 256
   validation_tokens: 64k
-batch: {global_batch_size: 16, micro_batch_size: 2}
-parallel: {pp: $stages, zero: 1}
-cluster: ./machine.yaml
+batch: {global_batch_size: 8, micro_batch_size: $micro_batch}
+parallel: {pp: $stages, pipeline: $pipeline}
+cluster: ./cluster.yaml
 optimizer: {lr: 3e-3, weight_decay: 0.1}
 learning_rate: {warmup_steps: 40, decay: cosine, min: 1e-4}
 checkpoint: {every: 0}
@@ -84,9 +93,6 @@ output: run
 YAML
 
 # ---- how fast is this machine? A few steps say, and the run is as long as the clock allows ----
-say "Rates of this machine with $ranks ranks at work"
-do_ "$orthant" bench --ranks "$ranks" --out "$run/machine.yaml"
-
 say "Ten steps to see how fast this machine is"
 do_ "$orthant" train "$run/run.yaml" --ranks "$ranks" --set "output=$run/probe" --set data.validation={}
 rate=$(tail -n 6 "$run/probe/metrics.jsonl" | sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' |

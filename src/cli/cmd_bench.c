@@ -57,7 +57,10 @@ static ot_status bench(const ot_options *options, ot_arena *arena) {
   const int used = ranks > 0 ? ranks : cores;
   ot_cluster cluster;
   if (!path) OT_TRY(default_path(arena, &path));
-  OT_TRY(ot_measure_machine(used, used < cores ? cores / used : 1, &cluster));
+  // Ranks that must share cores take turns: the best moment of one of them says nothing.
+  const int threads = used < cores ? cores / used : 1;
+  OT_TRY(ot_measure_machine(used < cores ? used : cores, threads, &cluster));
+  OT_TRY(ot_cluster_share(&cluster, used, threads, &cluster));
   OT_TRY(ot_cluster_file_save(&cluster, path));
   if (ot_options_json(options)) {
     print_json(&cluster, path, arena);

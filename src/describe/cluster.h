@@ -47,7 +47,8 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other);
 
 // The cluster as `ranks` ranks of `threads` threads find it. Devices that were measured as ranks of
 // one machine share its cores and memory in equal parts: rates are those of as many threads, at
-// most of a rank's part of the machine. OT_USAGE when other devices are fewer than the ranks.
+// most of a rank's part of the machine. OT_USAGE when other devices are fewer than the ranks. `out`
+// may be `cluster`.
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out);
 
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity);

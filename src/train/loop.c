@@ -309,9 +309,9 @@ static ot_status run_steps(loop *l) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
   bool stop = false;
   ot_trainer_set_trace(l->start.trainer, true);
-  l->begin_s = ot_device_now_s();
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
+  l->begin_s = ot_device_now_s();
   while (ot_trainer_position(l->start.trainer).step < total) {
     OT_TRY(step_once(l, &stop));
     if (!stop) continue;
