@@ -27,7 +27,6 @@ esac
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
 do_() { printf '$ %s\n' "$*"; "$@"; }
-json() { sed -n 's/.*"'"$2"'":\(-\{0,1\}[0-9.e+-]*\).*/\1/p' "$1"; }
 
 [ -x "$orthant" ] || { echo "error: $orthant is not built (run make first)" >&2; exit 3; }
 rm -rf "$run"
