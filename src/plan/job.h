@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is to be planned: a model, trained by some software in some precision on a cluster, so many
+// sequences of so many tokens a step. Degrees that are given are fixed; the others are searched.
+#pragma once
+
+#include "describe/cluster.h"
+#include "describe/engine.h"
+#include "describe/model.h"
+#include "describe/run.h"
+#include "plan/recipe.h"
+
+// How a step is split; a field of 0 (enumerations: -1) in a job is searched. devices = tp x pp x cp
+// x dp; dp = dp_replicate x dp_shard, and experts fold over the ranks of a stage (describe/mesh.h).
+typedef struct ot_candidate {
+  int tp, pp, vpp, cp, ep, etp;  // >= 1
+  int dp;                        // >= 1
+  int dp_shard;                  // ranks that weights and states are cut over; divides dp
+  int zero;                      // [0, 3]
+  int64_t micro_batch_size;      // sequences, >= 1
+  int64_t micro_batches;         // of a step on one rank of dp, >= 1
+  ot_pipeline pipeline;
+  ot_recompute recompute;
+} ot_candidate;
+
+typedef struct ot_job {
+  const ot_model *model;
+  const ot_cluster *cluster;
+  const ot_engine *engine;
+  ot_recipe recipe;           // bytes of a parameter and its states, type of products
+  int devices;                // >= 1, at most cluster->num_devices
+  int64_t global_batch_size;  // sequences of a step, >= 1
+  int64_t sequence_length;    // tokens, >= 1
+  double tokens;              // of the whole run; 0 = not known
+  const ot_run *run;   // engine orthant: settings that the degrees do not say (optimizer, ...)
+  ot_candidate given;  // degrees that are fixed; 0 and -1 are searched
+} ot_job;
+
+// OT_USAGE for values that are missing, out of range, or that do not go together.
+ot_status ot_job_check(const ot_job *job);
+
+// Sequences of a step on one rank of dp in whole micro-batches, or 0 when they are not whole.
+int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate);
+
+// Whether `candidate` can run `job`: degrees against the model, sequence, batch and devices.
+// OT_USAGE naming what does not fit and the nearest that does.
+ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);
+
+// "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 zero 1, 1 x 16 micro-batches, 1f1b, recompute none".
+int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity);
+
+// A total order that does not depend on the machine: for ties.
+int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b);
