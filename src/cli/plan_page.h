@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that `orthant plan` found, for those who write it down: text, JSON, HTML, a trace.
+#pragma once
+
+#include "plan/explain.h"
+#include "plan/search.h"
+
+// A plan as it is shown.
+typedef struct ot_page_plan {
+  const ot_estimate *estimate;
+  const ot_stage_estimate *stages;  // [estimate->candidate.pp]
+  ot_reasons why;                   // the first: the recipe; others: what they lose against it
+} ot_page_plan;
+
+typedef struct ot_plan_page {
+  const ot_job *job;
+  const char *model_name;  // as the user called it
+  const ot_bill *bill;
+  const ot_limits *limits;
+  const ot_search *search;
+  int num_plans;
+  const ot_page_plan *plans;     // [num_plans] those of search, best first
+  const ot_page_plan *imported;  // what --from describes, priced the same way; null without --from
+  int num_notes;
+  const char *const *notes;  // [num_notes] what was assumed where nothing was given
+} ot_plan_page;

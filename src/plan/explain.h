@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a plan is as it is: the recipe as a chain of problem and fix, in sentences made from the
+// numbers of the estimate, and what other plans lose against it, term by term.
+#pragma once
+
+#include "base/arena.h"
+#include "plan/estimate.h"
+#include "plan/limits.h"
+
+typedef struct ot_reasons {
+  int num;
+  const char **text;  // [num] one sentence each
+} ot_reasons;
+
+typedef struct ot_explanation {
+  const ot_job *job;
+  const ot_bill *bill;
+  const ot_limits *limits;
+  const ot_estimate *best;
+} ot_explanation;
+
+// From the bill to the exposed collectives of `best`. Lives in `arena`.
+void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out);
+
+// What `other` does differently from `best`, and what each term of its step costs or saves.
+void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_arena *arena,
+                      ot_reasons *out);
