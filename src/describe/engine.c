@@ -1,58 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of engines.
+// What holds between the facts of an engine, its text and hash. The table is engine_table.c.
 #include "describe/engine.h"
 
 #include <stddef.h>
 
 #include "base/text.h"
 
-const ot_engine ot_engine_orthant = {
-    .name = "orthant",
-    .fused_attention = true,
-    .chunked_loss = true,
-    .fused_optimizer = true,
-    .reduce = OT_COLLECTIVE_EXCHANGE,
-    .gather = OT_COLLECTIVE_RING,
-    .overlap_dp = true,
-    .overlap_pp = true,
-    .loss_rows = 256,
-};
-
-static const ot_engine *const engines[] = {&ot_engine_orthant};
-
 const ot_engine *ot_engine_find(const char *name) {
-  for (int i = 0; i < OT_COUNT(engines); i++) {
-    if (ot_text_equal(engines[i]->name, name)) return engines[i];
+  const ot_engine *engine;
+  for (int i = 0; (engine = ot_engine_at(i)) != NULL; i++) {
+    if (ot_text_equal(engine->name, name)) return engine;
   }
   return NULL;
 }
 
-ot_status ot_engine_check(const ot_engine *engine) {
-  OT_CHECK(!engine->chunked_loss || engine->loss_rows >= 1, OT_USAGE,
-           "engine %s: loss_rows=%lld; allowed: at least 1", engine->name,
-           (long long)engine->loss_rows);
-  OT_CHECK(engine->bucket_bytes >= 0, OT_USAGE, "engine %s: bucket_bytes=%lld; allowed: at least 0",
-           engine->name, (long long)engine->bucket_bytes);
-  OT_CHECK(engine->kernel_launch_s >= 0 && engine->allocator_slack >= 0, OT_USAGE,
-           "engine %s: times and shares are not negative", engine->name);
+static ot_status check_kernels(const ot_engine *engine) {
+  const ot_kernel_style *const k = &engine->kernels;
+  OT_CHECK(k->kernels_per_product >= 1 && k->kernels_per_pass >= 1, OT_USAGE,
+           "engine %s: an op takes at least 1 kernel", engine->name);
+  OT_CHECK(k->host_kernel_s >= 0 && k->softmax_passes >= 0 && k->cast_bytes >= 0, OT_USAGE,
+           "engine %s: times, passes and bytes of kernels are not negative", engine->name);
   return OT_OK;
 }
 
-int64_t ot_engine_print(const ot_engine *engine, char *out, int64_t capacity) {
-  static const char *const algorithms[] = {"exchange", "ring", "tree", "hierarchical"};
+ot_status ot_engine_check(const ot_engine *engine) {
+  OT_TRY(check_kernels(engine));
+  OT_CHECK(!engine->chunked_loss || engine->loss_rows >= 1, OT_USAGE,
+           "engine %s: loss_rows=%lld; allowed: at least 1", engine->name,
+           (long long)engine->loss_rows);
+  OT_CHECK(engine->bucket_bytes >= 0 && engine->context_bytes >= 0, OT_USAGE,
+           "engine %s: bucket_bytes=%lld context_bytes=%lld; allowed: at least 0", engine->name,
+           (long long)engine->bucket_bytes, (long long)engine->context_bytes);
+  OT_CHECK(engine->allocator_slack >= 0 && engine->allocator_slack < 1, OT_USAGE,
+           "engine %s: allocator_slack=%g; allowed: at least 0, below 1", engine->name,
+           engine->allocator_slack);
+  return OT_OK;
+}
+
+static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capacity) {
+  static const char *const attention[] = {"unfused", "flash 1", "flash 2", "flash 3"};
+  static const char *const passes[] = {"fused", "eager"};
   return ot_text_format(
       out, capacity,
-      "engine %s: fused_attention %d chunked_loss %d fused_optimizer %d reduce %s gather %s "
-      "overlap_dp %d overlap_tp %d overlap_pp %d loss_rows %lld bucket_bytes %lld "
-      "kernel_launch_s %.17g allocator_slack %.17g\n",
-      engine->name, engine->fused_attention, engine->chunked_loss, engine->fused_optimizer,
-      algorithms[engine->reduce], algorithms[engine->gather], engine->overlap_dp,
-      engine->overlap_tp, engine->overlap_pp, (long long)engine->loss_rows,
-      (long long)engine->bucket_bytes, engine->kernel_launch_s, engine->allocator_slack);
+      "  attention %s, passes %s, kernels %.17g a product %.17g a pass, host_kernel_s %.17g, "
+      "softmax_passes %.17g, host_ahead %d, switch_reductions %d, cast_bytes %.17g, fp8 attention "
+      "%d head %d\n",
+      attention[k->attention], passes[k->passes], k->kernels_per_product, k->kernels_per_pass,
+      k->host_kernel_s, k->softmax_passes, k->host_ahead, k->switch_reductions, k->cast_bytes,
+      k->fp8_attention, k->fp8_head);
+}
+
+int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
+  static const char *const algorithms[] = {"exchange", "ring", "tree", "hierarchical", "best"};
+  int64_t n = ot_text_format(
+      out, capacity,
+      "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld loss_passes %.17g, "
+      "sequence_parallel %d, tensor_products_overlap %d\n",
+      e->name, e->recipe, e->dropout, e->chunked_loss, (long long)e->loss_rows, e->loss_passes,
+      e->sequence_parallel, e->tensor_products_overlap);
+  n += print_kernels(&e->kernels, out + n, capacity - n);
+  n += ot_text_format(out + n, capacity - n,
+                      "  overlap reduce %d gather %d update_gather %d tensor %d pipeline %d expert "
+                      "%d; reduce %s gather %s bucket_bytes %lld\n",
+                      e->overlap_reduce, e->overlap_gather, e->overlap_update_gather,
+                      e->overlap_tensor, e->overlap_pipeline, e->overlap_expert,
+                      algorithms[e->reduce], algorithms[e->gather], (long long)e->bucket_bytes);
+  n += ot_text_format(out + n, capacity - n,
+                      "  reduce_each_micro_batch %d reshard_after_forward %d copies_gradients %d "
+                      "fused_optimizer %d zero_bytes %.17g\n",
+                      e->reduce_each_micro_batch, e->reshard_after_forward, e->copies_gradients,
+                      e->fused_optimizer, e->zero_bytes);
+  n += ot_text_format(out + n, capacity - n,
+                      "  saved_score_bytes %.17g loss_logit_bytes %.17g allocator_slack %.17g "
+                      "context_bytes %lld\n",
+                      e->saved_score_bytes, e->loss_logit_bytes, e->allocator_slack,
+                      (long long)e->context_bytes);
+  return n;
 }
 
 uint64_t ot_engine_hash(const ot_engine *engine) {
-  char text[1024];
+  char text[2048];
   ot_engine_print(engine, text, sizeof text);
   return ot_hash_text(OT_HASH_START, text);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What software runs a step, as far as it shapes the step: which ops the builder chooses and how
-// the host and the collectives behave. `orthant` is one value; the ones that describe other
-// people's published runs will stand beside it. The simulator never sees this: what it decides is
-// in the schedule.
+// What software runs a step, as far as it shapes the step: which ops the builder chooses, what
+// overlaps, and how the host and the collectives behave. `orthant` is one value; the others
+// describe software of people who published runs. All are facts, and say where they come from. The
+// simulator never sees this: what it decides is in the schedule, and in the style of kernels.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "describe/kernel_style.h"
 
 // How a collective is carried out.
 typedef enum ot_collective_algorithm {
@@ -16,24 +17,51 @@ typedef enum ot_collective_algorithm {
   OT_COLLECTIVE_RING,          // blocks travel around
   OT_COLLECTIVE_TREE,          // sums go up a tree and results down
   OT_COLLECTIVE_HIERARCHICAL,  // first inside a node, then between nodes
+  OT_COLLECTIVE_BEST,          // the library takes what is fastest for the size (NCCL)
 } ot_collective_algorithm;
 
 typedef struct ot_engine {
   const char *name;
-  bool fused_attention;  // no T x T tensor; else scores are stored for the backward pass
-  bool chunked_loss;     // logits exist for some rows at a time; else for the whole micro-batch
-  bool fused_optimizer;  // one pass over a parameter and its state
-  ot_collective_algorithm reduce;
-  ot_collective_algorithm gather;
-  bool overlap_dp, overlap_tp, overlap_pp;  // collectives of the axis run beside compute
-  int64_t loss_rows;                        // rows of logits at once with chunked_loss
-  int64_t bucket_bytes;                     // gradients per reduction; 0 = one block of the model
-  double kernel_launch_s;                   // host time of one kernel
-  double allocator_slack;  // share of memory lost to an allocator; 0 with a planned arena
+  ot_kernel_style kernels;
+  const char *recipe;  // precision that it trains in where nothing else is said (plan/recipe.h)
+
+  // what a block is made of
+  bool dropout;            // after attention's softmax, attention and the feed-forward part
+  bool chunked_loss;       // logits exist for some rows at a time; else for the whole micro-batch
+  int64_t loss_rows;       // rows of logits at once with chunked_loss
+  double loss_passes;      // times that the loss reads or writes the logits, beside the products
+  bool sequence_parallel;  // norms and residuals are cut over tp
+  bool tensor_products_overlap;  // dw of a product hides the collective beside it, forward nothing
+
+  // which collectives run beside compute
+  bool overlap_reduce;         // sums of gradients, bucket by bucket during the last backward
+  bool overlap_gather;         // weights of the next block (ZeRO 3)
+  bool overlap_update_gather;  // weights after the update (ZeRO 1, 2), during the next forward
+  bool overlap_tensor;         // of tp, in pieces beside the products
+  bool overlap_pipeline;       // messages between stages, where the order allows
+  bool overlap_expert;         // all-to-all of experts
+
+  // gradients and weights
+  ot_collective_algorithm reduce, gather;
+  int64_t bucket_bytes;          // gradients per reduction; 0 = one block of the model
+  bool reduce_each_micro_batch;  // ZeRO 2 and 3: sums leave after each micro-batch
+  bool reshard_after_forward;    // ZeRO 3: gathered again for the backward
+  bool copies_gradients;         // into buckets or another type before they are summed
+  bool fused_optimizer;          // one pass over a parameter and its state
+  double zero_bytes;             // of a gradient, cleared each step
+
+  // memory
+  double saved_score_bytes;  // unfused attention: kept per element of T x T scores and head
+  double loss_logit_bytes;   // kept per logit until its gradient is made
+  double allocator_slack;    // share of memory lost to an allocator; 0 with a planned arena
+  int64_t context_bytes;     // of the device's runtime, libraries and communicators
 } ot_engine;
 
 // The engine called `name`, or null.
 const ot_engine *ot_engine_find(const char *name);
+
+// The `index`-th engine, or null behind the last.
+const ot_engine *ot_engine_at(int index);
 
 // This program.
 extern const ot_engine ot_engine_orthant;

@@ -16,7 +16,7 @@ ot_status ot_price_check(const ot_simulation *simulation) {
 static double larger(double a, double b) { return a > b ? a : b; }
 
 static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
-                               double *price_s) {
+                               ot_price *price) {
   const ot_device_kind *const device = &simulation->cluster->device;
   const ot_cost cost = ot_task_cost(task);
   const double rate = device->flops[task->attributes.compute];
@@ -29,7 +29,7 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   const double other_s = cost.other_flops / simulation->other_flops_per_s;
   const double work_s =
       device->packs ? matrix_s + larger(memory_s, other_s) : larger(matrix_s, memory_s) + other_s;
-  *price_s = work_s + simulation->launch_s;
+  *price = (ot_price){work_s, simulation->launch_s};
   return OT_OK;
 }
 
@@ -51,74 +51,96 @@ static double transfer_s(const ot_link_level *level, double messages, double byt
 }
 
 // Adding up the blocks that an exchange has brought.
-static double sum_s(const ot_simulation *simulation, const ot_tensor_type *type, double others) {
-  const double adds = others * (double)ot_type_elements(type);
-  const double read = (double)ot_type_bytes(type);
-  return read / simulation->cluster->device.memory_bytes_per_s +
-         adds / simulation->other_flops_per_s;
+static double sum_s(const ot_simulation *simulation, const ot_collective *c, double others) {
+  return c->bytes / simulation->cluster->device.memory_bytes_per_s +
+         others * c->elements / simulation->other_flops_per_s;
 }
 
-static ot_status price_collective(const ot_simulation *simulation, const ot_schedule *schedule,
-                                  const ot_task *task, double *price_s) {
-  const ot_group *const group = &schedule->group[task->attributes.group];
-  const ot_tensor_type *const in = &task->in[0].type;
-  const double n = group->size, others = (n - 1) / n;
-  const double whole = (double)ot_type_bytes(in);
-  OT_CHECK(group->size == task->attributes.group_size, OT_BUG,
-           "schedule: %s is among %d ranks, its group has %d", ot_task_name(task),
-           task->attributes.group_size, group->size);
+ot_status ot_price_collective(const ot_simulation *simulation, const ot_collective *collective,
+                              ot_price *price) {
+  const ot_group_shape *const shape = &collective->shape;
+  const double n = shape->size, others = (n - 1) / n, whole = collective->bytes;
+  *price = (ot_price){0};
+  if (shape->size <= 1) return OT_OK;
   const ot_link_level *level = NULL;
-  OT_TRY(find_level(simulation->cluster, group->ranks[0], group->ranks[group->size - 1], &level));
+  OT_TRY(find_level(simulation->cluster, shape->first,
+                    shape->first + shape->stride * (shape->size - 1), &level));
   double s = 0;
-  switch (task->op) {
+  switch (collective->op) {
     case OT_OP_ALL_GATHER:
-      s = transfer_s(level, n - 1, others * (double)ot_type_bytes(&task->out[0].type));
-      break;
     case OT_OP_ALL_TO_ALL:
       s = transfer_s(level, n - 1, others * whole);
       break;
     case OT_OP_REDUCE_SCATTER:
-      s = transfer_s(level, n - 1, others * whole) + sum_s(simulation, in, others);
+      s = transfer_s(level, n - 1, others * whole) + sum_s(simulation, collective, others);
       break;
     case OT_OP_ALL_REDUCE:
-      s = transfer_s(level, 2 * (n - 1), 2 * others * whole) + sum_s(simulation, in, others);
+      s = transfer_s(level, 2 * (n - 1), 2 * others * whole) +
+          sum_s(simulation, collective, others);
       break;
     case OT_OP_SHIFT:
       s = transfer_s(level, 1, whole);
       break;
     default:
-      return ot_fail(OT_BUG, "schedule: %s is no collective", ot_task_name(task));
+      return ot_fail(OT_BUG, "simulate: op %d is no collective", (int)collective->op);
   }
-  *price_s = s + simulation->launch_s;
+  *price = (ot_price){s, simulation->launch_s};
   return OT_OK;
 }
 
-static ot_status price_message(const ot_simulation *simulation, const ot_schedule *schedule,
-                               const ot_task *task, double *price_s) {
-  const ot_group *const group = &schedule->group[task->attributes.group];
-  const int peer = task->attributes.peer;
-  OT_CHECK(peer >= 0 && peer < group->size && peer != group->index, OT_BUG,
-           "schedule: %s is with rank %d of %d", ot_task_name(task), peer, group->size);
-  const int mine = group->ranks[group->index], other = group->ranks[peer];
+ot_status ot_price_message(const ot_simulation *simulation, int from, int to, double bytes,
+                           ot_price *price) {
   const ot_link_level *level = NULL;
-  OT_TRY(find_level(simulation->cluster, mine < other ? mine : other, mine < other ? other : mine,
-                    &level));
+  OT_TRY(find_level(simulation->cluster, from < to ? from : to, from < to ? to : from, &level));
+  *price = (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
+  return OT_OK;
+}
+
+ot_price ot_price_pass(const ot_simulation *simulation, double bytes) {
+  return (ot_price){bytes / simulation->cluster->device.memory_bytes_per_s, simulation->launch_s};
+}
+
+double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
+  const bool ahead = simulation->style && simulation->style->host_ahead;
+  return ahead ? larger(price.device_s, price.host_s) : price.device_s + price.host_s;
+}
+
+// ---- tasks ----
+
+static ot_status price_collective(const ot_simulation *simulation, const ot_group_shape *shape,
+                                  const ot_task *task, ot_price *price) {
+  const bool gathers = task->op == OT_OP_ALL_GATHER;
+  const ot_tensor_type *const whole = gathers ? &task->out[0].type : &task->in[0].type;
+  const ot_collective collective = {.op = task->op,
+                                    .shape = *shape,
+                                    .bytes = (double)ot_type_bytes(whole),
+                                    .elements = (double)ot_type_elements(whole)};
+  return ot_price_collective(simulation, &collective, price);
+}
+
+static ot_status price_message(const ot_simulation *simulation, const ot_group_shape *shape,
+                               const ot_task *task, ot_price *price) {
+  const int me = task->attributes.group_index, peer = task->attributes.peer;
+  OT_CHECK(peer >= 0 && peer < shape->size && peer != me, OT_BUG,
+           "schedule: %s is with rank %d of %d", ot_task_name(task), peer, shape->size);
   const bool sent = task->kind == OT_TASK_SEND;
   const double bytes = (double)ot_type_bytes(sent ? &task->in[0].type : &task->out[0].type);
-  *price_s = transfer_s(level, 1, bytes) + simulation->launch_s;
-  return OT_OK;
+  return ot_price_message(simulation, shape->first + me * shape->stride,
+                          shape->first + peer * shape->stride, bytes, price);
 }
 
-ot_status ot_price_task(const ot_simulation *simulation, const ot_schedule *schedule,
-                        const ot_task *task, double *price_s) {
+ot_status ot_price_task(const ot_simulation *simulation,
+                        const ot_group_shape shapes[OT_GROUP_KINDS], const ot_task *task,
+                        ot_price *price) {
+  const ot_group_shape *const shape = &shapes[task->attributes.group];
   switch (task->kind) {
     case OT_TASK_COMPUTE:
-      return price_compute(simulation, task, price_s);
+      return price_compute(simulation, task, price);
     case OT_TASK_COLLECTIVE:
-      return price_collective(simulation, schedule, task, price_s);
+      return price_collective(simulation, shape, task, price);
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
-      return price_message(simulation, schedule, task, price_s);
+      return price_message(simulation, shape, task, price);
     case OT_TASK_KINDS:
       break;
   }

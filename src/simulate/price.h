@@ -1,13 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one task takes: the formulas of simulate.h. Private to simulate/.
+// What one task takes on a device of a cluster, and what moving bytes takes: the formulas of
+// docs/pricing.md. Beside the simulator, the planner calls these for work that it does not write
+// out as a schedule; so a group of ranks is given by its shape.
 #pragma once
 
-#include "simulate/simulate.h"
+#include "describe/cluster.h"
+#include "describe/kernel_style.h"
+#include "ops/op.h"
+#include "schedule/schedule.h"
+
+// What schedules are priced on.
+typedef struct ot_simulation {
+  const ot_cluster *cluster;     // its device is what one rank has, whatever its number of threads
+  double other_flops_per_s;      // elementwise work and reductions of one device, > 0
+  double launch_s;               // host time of one task, >= 0; of this program's own kernels
+  const ot_kernel_style *style;  // null: this program's own kernels
+  ot_dtype products;             // with a style: type that layers multiply in
+} ot_simulation;
+
+// The ranks first, first + stride, ..., size of them.
+typedef struct ot_group_shape {
+  int size;    // 1 = alone; 0 = there is no such group
+  int first;   // world rank
+  int stride;  // >= 1 where size > 1
+} ot_group_shape;
+
+// What a task takes: on the device or on the wire, and of the host to start it.
+typedef struct ot_price {
+  double device_s;
+  double host_s;
+} ot_price;
 
 // OT_USAGE unless rates are positive.
 ot_status ot_price_check(const ot_simulation *simulation);
 
-// Seconds of `task` on the rank of `schedule`, from its start or, of a message, from when both
-// sides have started it.
-ot_status ot_price_task(const ot_simulation *simulation, const ot_schedule *schedule,
-                        const ot_task *task, double *price_s);
+// `task` on a rank whose groups are `shapes`; a message from when both sides have started it.
+// attributes.group_index says which member of a group the rank is. OT_USAGE when a rate is missing.
+ot_status ot_price_task(const ot_simulation *simulation,
+                        const ot_group_shape shapes[OT_GROUP_KINDS], const ot_task *task,
+                        ot_price *price);
+
+// Both parts as one: the longer one where the host runs ahead, else one after the other.
+double ot_price_total_s(const ot_simulation *simulation, ot_price price);
+
+// A collective (OT_OP_ALL_GATHER ... OT_OP_SHIFT) among the ranks of `shape`.
+typedef struct ot_collective {
+  ot_op_kind op;
+  ot_group_shape shape;
+  double bytes;  // of the whole: what all_gather gives to each rank, what the others take from it
+  double elements;  // of the whole, where op adds up; else 0
+} ot_collective;
+
+// 0 for a group of one.
+ot_status ot_price_collective(const ot_simulation *simulation, const ot_collective *collective,
+                              ot_price *price);
+
+// `bytes` from world rank `from` to `to`.
+ot_status ot_price_message(const ot_simulation *simulation, int from, int to, double bytes,
+                           ot_price *price);
+
+// A kernel that reads and writes `bytes` of the device's memory in all and multiplies nothing.
+ot_price ot_price_pass(const ot_simulation *simulation, double bytes);

@@ -24,6 +24,7 @@ typedef struct simulator {
   int stage;
   const ot_schedule *schedule;
   const ot_order *order;
+  ot_group_shape shapes[OT_GROUP_KINDS];
   double **price_s;  // [num_segments][num_tasks]; null for a segment that the order lacks
   int64_t *place;    // [num_entries] of the first task of each entry among all
   bool *known;       // [num_entries] the entry is done, at end_s
@@ -42,12 +43,30 @@ typedef struct place {
 
 // ---- create ----
 
+// Where members do not stand at equal distances, the first and the last stay where they are.
+static ot_group_shape shape_of(const ot_group *group) {
+  if (group->size < 2) return (ot_group_shape){.size = group->size};
+  const int first = group->ranks[0], last = group->ranks[group->size - 1];
+  return (ot_group_shape){group->size, first, (last - first) / (group->size - 1)};
+}
+
+static ot_status check_group(const simulator *s, const ot_task *task) {
+  const int size = s->shapes[task->attributes.group].size;
+  OT_CHECK(task->kind != OT_TASK_COLLECTIVE || size == task->attributes.group_size, OT_BUG,
+           "schedule: %s is among %d ranks, its group has %d", ot_task_name(task),
+           task->attributes.group_size, size);
+  return OT_OK;
+}
+
 static ot_status bind_segment(simulator *s, int index) {
   if (s->price_s[index]) return OT_OK;
   const ot_segment *const segment = &s->schedule->segments[index];
   double *const price_s = ot_arena_array(s->arena, segment->num_tasks + 1, sizeof *price_s);
   for (int i = 0; i < segment->num_tasks; i++) {
-    OT_TRY(ot_price_task(s->simulation, s->schedule, &segment->tasks[i], &price_s[i]));
+    ot_price price;
+    OT_TRY(check_group(s, &segment->tasks[i]));
+    OT_TRY(ot_price_task(s->simulation, s->shapes, &segment->tasks[i], &price));
+    price_s[i] = ot_price_total_s(s->simulation, price);
   }
   s->price_s[index] = price_s;
   return OT_OK;
@@ -94,6 +113,7 @@ static void create_timeline(simulator *s, int order) {
 
 static ot_status create(simulator *s, int order) {
   s->order = &s->schedule->orders[order];
+  for (int i = 0; i < OT_GROUP_KINDS; i++) s->shapes[i] = shape_of(&s->schedule->group[i]);
   const int num_entries = s->order->num_entries;
   s->end_s = ot_arena_array(s->arena, num_entries + 1, sizeof *s->end_s);
   s->known = ot_arena_array(s->arena, num_entries + 1, sizeof *s->known);

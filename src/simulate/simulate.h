@@ -32,15 +32,8 @@
 // stored types narrower than the compute type.
 #pragma once
 
-#include "describe/cluster.h"
 #include "schedule/schedule.h"
-
-// What schedules are priced on.
-typedef struct ot_simulation {
-  const ot_cluster *cluster;  // its device is what one rank has, whatever its number of threads
-  double other_flops_per_s;   // elementwise work and reductions of one device, > 0
-  double launch_s;            // host time of one task, >= 0
-} ot_simulation;
+#include "simulate/price.h"
 
 // Plays order `order` of `schedule`, whose other ranks are taken to be in step: nobody is waited
 // for, and a message is under way from its start on. `timeline` gets one span for each task, in the

@@ -59,6 +59,17 @@ static void hash_sees_every_figure(void **state) {
   assert_false(ot_cluster_hash(&a) == ot_cluster_hash(&b));
 }
 
+static void every_engine_has_a_name_of_its_own_and_holds(void **state) {
+  (void)state;
+  for (int i = 0; ot_engine_at(i) != NULL; i++) {
+    assert_ptr_equal(ot_engine_find(ot_engine_at(i)->name), ot_engine_at(i));
+    if (ot_engine_check(ot_engine_at(i)) != OT_OK) fail_msg("%s", ot_fail_message());
+    for (int k = 0; k < i; k++) {
+      assert_false(ot_engine_hash(ot_engine_at(k)) == ot_engine_hash(ot_engine_at(i)));
+    }
+  }
+}
+
 static void orthant_is_an_engine(void **state) {
   (void)state;
   assert_ptr_equal(ot_engine_find("orthant"), &ot_engine_orthant);
@@ -123,6 +134,7 @@ int main(void) {
       cmocka_unit_test(hash_sees_every_figure),
       cmocka_unit_test(ranks_share_the_machine_that_was_measured),
       cmocka_unit_test(devices_that_are_no_machine_are_as_they_are),
+      cmocka_unit_test(every_engine_has_a_name_of_its_own_and_holds),
       cmocka_unit_test(orthant_is_an_engine),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,8 @@ static void expect_the_sum_of_tasks(bool packs) {
   const ot_model models[] = {tiny_gpt2(), tiny_llama(), tiny_gemma()};
   ot_cluster cluster = cluster_of(0x1p33, 0x1p32);
   cluster.device.packs = packs;
-  const ot_simulation simulation = {&cluster, 0x1p30, 0x1p-20};
+  const ot_simulation simulation = {
+      .cluster = &cluster, .other_flops_per_s = 0x1p30, .launch_s = 0x1p-20};
   for (int m = 0; m < 3; m++) {
     tiny_plan plan;
     tiny_plan_create(
@@ -125,7 +126,8 @@ static void spans_cover_every_order_without_a_gap(void **state) {
                    &(tiny_request){.recompute = OT_RECOMPUTE_FULL, .micro_batches = MICRO_BATCHES},
                    &plan);
   const ot_cluster cluster = cluster_of(0x1p33, 0x1p32);
-  const ot_simulation simulation = {&cluster, 0x1p30, 0x1p-20};
+  const ot_simulation simulation = {
+      .cluster = &cluster, .other_flops_per_s = 0x1p30, .launch_s = 0x1p-20};
   assert_true(plan.schedule.num_orders >= 3);  // set-up, step, evaluation
   for (int i = 0; i < plan.schedule.num_orders; i++) {
     const ot_timeline timeline = play(&plan, i, &simulation);
@@ -140,7 +142,8 @@ static void spans_cover_every_order_without_a_gap(void **state) {
 
 static double seconds_at(tiny_plan *plan, double flops, double bytes_per_s) {
   const ot_cluster cluster = cluster_of(flops, bytes_per_s);
-  return step_seconds(plan, &(ot_simulation){&cluster, far, 0});
+  return step_seconds(
+      plan, &(ot_simulation){.cluster = &cluster, .other_flops_per_s = far, .launch_s = 0});
 }
 
 static void twice_the_rate_halves_what_is_bound_by_it(void **state) {
@@ -160,7 +163,9 @@ static void twice_the_rate_halves_what_is_bound_by_it(void **state) {
   assert_true(both_s > matrix_s && both_s > memory_s && both_s < matrix_s + memory_s);
 
   const ot_cluster quick = cluster_of(far, far);
-  const ot_timeline launches = play(&plan, step_of(&plan), &(ot_simulation){&quick, far, 0x1p-20});
+  const ot_timeline launches =
+      play(&plan, step_of(&plan),
+           &(ot_simulation){.cluster = &quick, .other_flops_per_s = far, .launch_s = 0x1p-20});
   assert_true(launches.total_s == (double)launches.num_spans * 0x1p-20);
   tiny_plan_destroy(&plan);
 }
@@ -168,7 +173,8 @@ static void twice_the_rate_halves_what_is_bound_by_it(void **state) {
 static void recompute_costs_what_it_emits_again(void **state) {
   (void)state;
   const ot_cluster cluster = cluster_of(0x1p33, 0x1p32);
-  const ot_simulation simulation = {&cluster, 0x1p30, 0x1p-20};
+  const ot_simulation simulation = {
+      .cluster = &cluster, .other_flops_per_s = 0x1p30, .launch_s = 0x1p-20};
   const ot_model models[] = {tiny_gpt2(), tiny_llama(), tiny_gemma()};
   for (int m = 0; m < 3; m++) {
     double seconds[3], flops[3];
@@ -226,8 +232,10 @@ static ot_status play_by_hand(paper *p, ot_entry *entries, int count) {
   p->schedule = (ot_schedule){
       .num_segments = NUM_SEGMENTS, .segments = p->segments, .num_orders = 1, .orders = &p->order};
   const ot_cluster cluster = cluster_of(1, 16 * 12);
-  return ot_schedule_simulate(&p->schedule, 0, &(ot_simulation){&cluster, far, 0}, &p->arena,
-                              &p->timeline);
+  return ot_schedule_simulate(
+      &p->schedule, 0,
+      &(ot_simulation){.cluster = &cluster, .other_flops_per_s = far, .launch_s = 0}, &p->arena,
+      &p->timeline);
 }
 
 static void expect_entry(const paper *p, int entry, double start_s, double end_s) {
@@ -317,11 +325,15 @@ static void rates_that_are_not_there_are_refused(void **state) {
   const ot_cluster good = cluster_of(1, 1);
   ot_cluster bad = cluster_of(0, 1);
   bad.device.flops[OT_BF16] = 1;
-  expect_refusal(&plan, &(ot_simulation){&bad, 1, 0}, "abacus has no flops of fp32, which op");
-  expect_refusal(&plan, &(ot_simulation){&good, 0, 0}, "other_flops_per_s=0");
-  expect_refusal(&plan, &(ot_simulation){&good, 1, -1}, "launch_s=-1");
+  expect_refusal(&plan, &(ot_simulation){.cluster = &bad, .other_flops_per_s = 1, .launch_s = 0},
+                 "abacus has no flops of fp32, which op");
+  expect_refusal(&plan, &(ot_simulation){.cluster = &good, .other_flops_per_s = 0, .launch_s = 0},
+                 "other_flops_per_s=0");
+  expect_refusal(&plan, &(ot_simulation){.cluster = &good, .other_flops_per_s = 1, .launch_s = -1},
+                 "launch_s=-1");
   bad = cluster_of(1, 0);
-  expect_refusal(&plan, &(ot_simulation){&bad, 1, 0}, "memory_bytes_per_s must be above 0");
+  expect_refusal(&plan, &(ot_simulation){.cluster = &bad, .other_flops_per_s = 1, .launch_s = 0},
+                 "memory_bytes_per_s must be above 0");
   tiny_plan_destroy(&plan);
 }
 

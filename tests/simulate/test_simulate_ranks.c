@@ -93,7 +93,8 @@ static void play(planned *p, ot_order_kind kind, ot_timeline *timelines) {
       .level = {{.name = "pair", .size = 2, .bytes_per_s = 1e9, .latency_s = 1e-6},
                 {.name = "net", .size = 1024, .bytes_per_s = 1e8, .latency_s = 1e-5}}};
   cluster.device.flops[OT_F32] = 1e10;
-  const ot_simulation simulation = {&cluster, 1e10, 1e-6};
+  const ot_simulation simulation = {
+      .cluster = &cluster, .other_flops_per_s = 1e10, .launch_s = 1e-6};
   const ot_pipeline_play wanted = {schedules, p->mesh.degree[OT_AXIS_PP], kind,
                                    kind == OT_ORDER_STEP ? MICRO_BATCHES : 0};
   must(ot_schedules_simulate(&wanted, &simulation, &p->arena, timelines));

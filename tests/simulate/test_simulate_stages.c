@@ -62,7 +62,8 @@ static ot_status play(pipeline *p) {
   const ot_schedule *schedules[HAND_MAX_RANKS];
   for (int i = 0; i < p->num_stages; i++) schedules[i] = &p->stage[i]->schedule;
   const ot_pipeline_play play = {schedules, p->num_stages, OT_ORDER_STEP, 1};
-  const ot_simulation simulation = {&p->cluster, far, 0};
+  const ot_simulation simulation = {
+      .cluster = &p->cluster, .other_flops_per_s = far, .launch_s = 0};
   return ot_schedules_simulate(&play, &simulation, &p->stage[0]->arena, p->timelines);
 }
 
@@ -112,7 +113,8 @@ static double price_of(ot_op_kind op, int n, int stride) {
   p.cluster.level[0].bytes_per_s = PLACE_BYTES;
   p.cluster.level[1].latency_s = 0x1p-5;
   p.cluster.level[1].bytes_per_s = PLACE_BYTES / 4;
-  const ot_simulation simulation = {&p.cluster, HAND_N * 4, 0x1p-20};
+  const ot_simulation simulation = {
+      .cluster = &p.cluster, .other_flops_per_s = HAND_N * 4, .launch_s = 0x1p-20};
   if (ot_schedule_simulate(&h->schedule, 0, &simulation, &h->arena, p.timelines) != OT_OK) {
     fail_msg("%s", ot_fail_message());
   }

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engines. A row is what the source code or documentation of a software says of itself at the
+// version that published runs used; none of it was fitted to those runs.
+//
+// Host time of a kernel: an operator dispatched by Python takes 5 to 10 us, one launched by a
+// compiled program 2 to 3 us, one of a captured graph well below 1 us (CUDA programming guide and
+// the overheads that PyTorch's profiler shows). NCCL chooses ring, tree or switch by size.
+#include <stddef.h>
+
+#include "describe/engine.h"
+
+// Everything in one pass, planned memory, collectives of comm/.
+const ot_engine ot_engine_orthant = {
+    .name = "orthant",
+    .kernels = {.attention = OT_ATTENTION_FLASH_2,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 1,
+                .kernels_per_pass = 1,
+                .host_kernel_s = 2.5e-6,
+                .host_ahead = true,
+                .switch_reductions = true,
+                .cast_bytes = 3},
+    .recipe = "bf16",
+    .chunked_loss = true,
+    .loss_rows = 256,
+    .sequence_parallel = true,
+    .tensor_products_overlap = true,
+    .overlap_reduce = true,
+    .overlap_gather = true,
+    .overlap_pipeline = true,
+    .reduce = OT_COLLECTIVE_EXCHANGE,
+    .gather = OT_COLLECTIVE_RING,
+    .reduce_each_micro_batch = true,
+    .reshard_after_forward = true,
+    .fused_optimizer = true,
+};
+
+// Megatron-LM v2.x (megatron/model/{transformer,fused_softmax}.py, optimizer.py): scaled masked
+// softmax, bias + gelu, bias + dropout + residual and layer norm are fused kernels; dropout after
+// softmax is one more (softmax reads and writes, dropout reads and writes and writes a mask).
+// Gradients are summed when the backward is over (local DDP). No sequence parallelism.
+static const ot_engine megatron_2021 = {
+    .name = "megatron-2021",
+    .kernels = {.attention = OT_ATTENTION_UNFUSED,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 1.5,
+                .host_kernel_s = 7e-6,
+                .softmax_passes = 4.5,
+                .host_ahead = true},
+    .recipe = "fp16",
+    .dropout = true,
+    .loss_passes = 10,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .fused_optimizer = true,
+    .zero_bytes = 2,
+    .saved_score_bytes = 5,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.06,
+    .context_bytes = 2000000000,
+};
+
+// Korthikanti et al. 2022: sequence parallelism, and dw beside the collectives of the backward
+// (LinearWithGradAccumulationAndAsyncCommunication).
+static const ot_engine megatron_2022 = {
+    .name = "megatron-2022",
+    .kernels = {.attention = OT_ATTENTION_UNFUSED,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 1.5,
+                .host_kernel_s = 7e-6,
+                .softmax_passes = 4.5,
+                .host_ahead = true},
+    .recipe = "fp16",
+    .dropout = true,
+    .loss_passes = 10,
+    .sequence_parallel = true,
+    .tensor_products_overlap = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .fused_optimizer = true,
+    .zero_bytes = 4,
+    .saved_score_bytes = 5,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.06,
+    .context_bytes = 2000000000,
+};
+
+// Megatron-DeepSpeed (DeepSpeed 0.5 pipe engine): Megatron-LM's layers, 1F1B without overlap, ZeRO
+// 1 with gradients reduced at the end of the step and weights gathered after it.
+static const ot_engine megatron_deepspeed = {
+    .name = "megatron-deepspeed",
+    .kernels = {.attention = OT_ATTENTION_UNFUSED,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 1.5,
+                .host_kernel_s = 7e-6,
+                .softmax_passes = 4.5,
+                .host_ahead = true},
+    .recipe = "fp16",
+    .dropout = true,
+    .loss_passes = 10,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .bucket_bytes = 500000000,
+    .copies_gradients = true,
+    .fused_optimizer = true,
+    .zero_bytes = 2,
+    .saved_score_bytes = 5,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.08,
+    .context_bytes = 2500000000,
+};
+
+// DeepSpeed ZeRO 3 around Megatron-LM's layers: gathers are fetched ahead, reduce-scatters leave in
+// buckets of 5e8 elements.
+static const ot_engine deepspeed = {
+    .name = "deepspeed",
+    .kernels = {.attention = OT_ATTENTION_UNFUSED,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 1.5,
+                .host_kernel_s = 7e-6,
+                .softmax_passes = 4.5,
+                .host_ahead = true},
+    .recipe = "fp16",
+    .dropout = true,
+    .loss_passes = 10,
+    .overlap_reduce = true,
+    .overlap_gather = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .bucket_bytes = 1000000000,
+    .reduce_each_micro_batch = true,
+    .reshard_after_forward = true,
+    .copies_gradients = true,
+    .fused_optimizer = true,
+    .saved_score_bytes = 5,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.08,
+    .context_bytes = 2500000000,
+};
+
+// Megatron-core 0.5 to 0.8 with Transformer Engine 1.x (NeMo 24, MLPerf 3.1): fused attention of
+// cuDNN, norm and bias fused, swiglu fused; distributed optimizer with sums and gathers beside the
+// passes; tp collectives in pieces beside products (user buffers).
+static const ot_engine megatron_core = {
+    .name = "megatron-core",
+    .kernels = {.attention = OT_ATTENTION_FLASH_2,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 1.5,
+                .host_kernel_s = 7e-6,
+                .host_ahead = true,
+                .switch_reductions = true,
+                .cast_bytes = 4},
+    .recipe = "bf16-fp32-gradients",
+    .loss_passes = 10,
+    .sequence_parallel = true,
+    .tensor_products_overlap = true,
+    .overlap_reduce = true,
+    .overlap_update_gather = true,
+    .overlap_tensor = true,
+    .overlap_pipeline = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .bucket_bytes = 160000000,
+    .fused_optimizer = true,
+    .zero_bytes = 4,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.05,
+    .context_bytes = 2500000000,
+};
+
+// Megatron-core 0.12 and later with Transformer Engine 2 (Megatron-Bridge 25, 26): attention of
+// cuDNN 9, fused cross-entropy, captured graphs, all-to-all of experts beside compute.
+static const ot_engine megatron_bridge = {
+    .name = "megatron-bridge",
+    .kernels = {.attention = OT_ATTENTION_FLASH_3,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 1.5,
+                .kernels_per_pass = 1,
+                .host_kernel_s = 2.5e-6,
+                .host_ahead = true,
+                .switch_reductions = true,
+                .cast_bytes = 3},
+    .recipe = "bf16-fp32-gradients",
+    .loss_passes = 6,
+    .sequence_parallel = true,
+    .tensor_products_overlap = true,
+    .overlap_reduce = true,
+    .overlap_update_gather = true,
+    .overlap_tensor = true,
+    .overlap_pipeline = true,
+    .overlap_expert = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .bucket_bytes = 160000000,
+    .fused_optimizer = true,
+    .zero_bytes = 4,
+    .loss_logit_bytes = 6,
+    .allocator_slack = 0.05,
+    .context_bytes = 2500000000,
+};
+
+// PyTorch FSDP 1 with eager modules (llm-foundry 0.1 to 0.4): attention in Triton, layer norm in
+// low precision, gelu, residual additions and casts of amp are kernels of their own; cross-entropy
+// over whole fp32 logits.
+static const ot_engine fsdp = {
+    .name = "fsdp",
+    .kernels = {.attention = OT_ATTENTION_FLASH_1,
+                .passes = OT_PASSES_EAGER,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 1.5,
+                .host_kernel_s = 7e-6,
+                .host_ahead = true,
+                .cast_bytes = 4},
+    .recipe = "amp-bf16",
+    .loss_passes = 14,
+    .overlap_reduce = true,
+    .overlap_gather = true,
+    .reduce = OT_COLLECTIVE_RING,
+    .gather = OT_COLLECTIVE_RING,
+    .reduce_each_micro_batch = true,
+    .reshard_after_forward = true,
+    .zero_bytes = 0,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.08,
+    .context_bytes = 1500000000,
+};
+
+// torchtitan 2024 (docs/performance.md): FSDP 2, each block compiled, attention of PyTorch (flash
+// 2), loss over whole logits, compiled.
+static const ot_engine torchtitan = {
+    .name = "torchtitan",
+    .kernels = {.attention = OT_ATTENTION_FLASH_2,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 1.5,
+                .kernels_per_pass = 1,
+                .host_kernel_s = 7e-6,
+                .host_ahead = true,
+                .cast_bytes = 4},
+    .recipe = "amp-bf16",
+    .loss_passes = 8,
+    .sequence_parallel = true,
+    .overlap_reduce = true,
+    .overlap_gather = true,
+    .overlap_tensor = true,
+    .overlap_pipeline = true,
+    .reduce = OT_COLLECTIVE_RING,
+    .gather = OT_COLLECTIVE_RING,
+    .reduce_each_micro_batch = true,
+    .reshard_after_forward = true,
+    .fused_optimizer = true,
+    .loss_logit_bytes = 10,
+    .allocator_slack = 0.06,
+    .context_bytes = 1500000000,
+};
+
+// nanotron 0.4 (src/nanotron): flash 2, layers in eager PyTorch, bf16 with fp32 accumulation of
+// gradients, ZeRO 1, sums of gradients beside the last backward, tp collectives exposed.
+static const ot_engine nanotron = {
+    .name = "nanotron",
+    .kernels = {.attention = OT_ATTENTION_FLASH_2,
+                .passes = OT_PASSES_EAGER,
+                .kernels_per_product = 2,
+                .kernels_per_pass = 2.5,
+                .host_kernel_s = 7e-6,
+                .host_ahead = true,
+                .switch_reductions = true},
+    .recipe = "bf16-fp32-gradients",
+    .loss_passes = 16,
+    .sequence_parallel = true,
+    .overlap_reduce = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .bucket_bytes = 25000000,
+    .copies_gradients = true,
+    .fused_optimizer = true,
+    .zero_bytes = 4,
+    .loss_logit_bytes = 16,
+    .allocator_slack = 0.08,
+    .context_bytes = 2500000000,
+};
+
+// JAX with Pax or MaxText: the step is compiled whole by XLA; attention of Transformer Engine or
+// Pallas, collectives scheduled beside compute (latency-hiding scheduler).
+static const ot_engine jax = {
+    .name = "jax",
+    .kernels = {.attention = OT_ATTENTION_FLASH_2,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 1,
+                .kernels_per_pass = 1,
+                .host_kernel_s = 2.5e-6,
+                .host_ahead = true,
+                .switch_reductions = true,
+                .cast_bytes = 3},
+    .recipe = "amp-bf16",
+    .loss_passes = 8,
+    .sequence_parallel = true,
+    .tensor_products_overlap = true,
+    .overlap_reduce = true,
+    .overlap_gather = true,
+    .overlap_tensor = true,
+    .overlap_pipeline = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .reduce_each_micro_batch = true,
+    .reshard_after_forward = true,
+    .fused_optimizer = true,
+    .loss_logit_bytes = 8,
+    .allocator_slack = 0.05,
+    .context_bytes = 1500000000,
+};
+
+// llmq (README, doc.md): C++ and CUDA, captured graphs, cuDNN attention, head in chunks, bf16
+// moments, sums over ranks when the last micro-batch is done.
+static const ot_engine llmq = {
+    .name = "llmq",
+    .kernels = {.attention = OT_ATTENTION_FLASH_3,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 1.5,
+                .kernels_per_pass = 1,
+                .host_kernel_s = 0.8e-6,
+                .host_ahead = true,
+                .switch_reductions = true,
+                .cast_bytes = 3},
+    .recipe = "bf16-bf16-moments",
+    .chunked_loss = true,
+    .loss_rows = 4096,
+    .loss_passes = 4,
+    .overlap_reduce = true,
+    .overlap_gather = true,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .fused_optimizer = true,
+    .zero_bytes = 2,
+    .loss_logit_bytes = 2,
+    .context_bytes = 1000000000,
+};
+
+// OneFlow 0.4 (DLPerf GPT): a static graph run by a C++ runtime, Megatron's fusions, gradients
+// summed beside the backward.
+static const ot_engine oneflow = {
+    .name = "oneflow",
+    .kernels = {.attention = OT_ATTENTION_UNFUSED,
+                .passes = OT_PASSES_FUSED,
+                .kernels_per_product = 1.5,
+                .kernels_per_pass = 1,
+                .host_kernel_s = 2.5e-6,
+                .softmax_passes = 4.5,
+                .host_ahead = true},
+    .recipe = "fp16",
+    .dropout = true,
+    .loss_passes = 10,
+    .overlap_reduce = true,
+    .overlap_pipeline = true,
+    .reduce = OT_COLLECTIVE_RING,
+    .gather = OT_COLLECTIVE_RING,
+    .fused_optimizer = true,
+    .saved_score_bytes = 5,
+    .loss_logit_bytes = 10,
+    .context_bytes = 1000000000,
+};
+
+static const ot_engine *const engines[] = {&ot_engine_orthant,
+                                           &megatron_2021,
+                                           &megatron_2022,
+                                           &megatron_deepspeed,
+                                           &deepspeed,
+                                           &megatron_core,
+                                           &megatron_bridge,
+                                           &fsdp,
+                                           &torchtitan,
+                                           &nanotron,
+                                           &jax,
+                                           &llmq,
+                                           &oneflow,
+                                           NULL};
+
+const ot_engine *ot_engine_at(int index) { return engines[index]; }
