@@ -11,4 +11,7 @@ examples/02_resume.sh "$orthant" >"$work/02.txt" 2>&1 || { cat "$work/02.txt"; e
 grep -q "^the same bits" "$work/02.txt"
 "$(dirname "$orthant")/examples/03_schedule" >"$work/03.txt"
 grep -q "^selective" "$work/03.txt"
+examples/04_ranks.sh "$orthant" >"$work/04.txt" 2>&1 || { cat "$work/04.txt"; exit 1; }
+grep -q "^losses agree" "$work/04.txt"
+grep -q "^four processes: the same bits\|skipped$" "$work/04.txt"
 echo "all passed"
