@@ -141,25 +141,20 @@ static int64_t pairs_nearer(int64_t rows, int64_t apart, int64_t distance) {
 }
 
 // Pairs (query, key) of one sequence that are visible to a head; documents are not known here.
-// `hidden`: of the tiles at the edge of what is visible, half a tile of keys for each query.
-static double visible_pairs(const ot_op_attributes *a, const ot_places *queries,
-                            const ot_places *keys, double *hidden) {
+static int64_t visible_pairs(const ot_op_attributes *a, const ot_places *queries,
+                             const ot_places *keys) {
   const int64_t rows = queries->half;
   const int runs = queries->half < queries->rows ? 2 : 1;
-  const int64_t tile = rows < OT_ATTENTION_KEYS ? rows : OT_ATTENTION_KEYS;
-  int64_t pairs = 0, edges = 0;  // edges: of queries
+  int64_t pairs = 0;
   for (int i = 0; i < runs; i++) {
     for (int j = 0; j < runs; j++) {
       const int64_t apart = queries->start[i] - keys->start[j];
       const int64_t all = apart + rows;
       const int64_t end = a->window > 0 && a->window < all ? a->window : all;
       pairs += pairs_nearer(rows, apart, end) - pairs_nearer(rows, apart, 0);
-      if (apart < rows && apart > -rows) edges += rows;
-      if (end < all) edges += apart == 0 ? rows - end : rows;
     }
   }
-  *hidden = (double)(edges * tile) / 2;
-  return (double)pairs;
+  return pairs;
 }
 
 // An op's matrix products over the visible pairs of these rows.
@@ -169,14 +164,50 @@ typedef struct work {
   int products;
 } work;
 
+// Rows [begin, end) of queries or keys.
+typedef struct row_range {
+  int64_t begin, end;
+} row_range;
+
+// Adds the keys that rows [first, end) of queries may see, whose places follow one another.
+static void add_keys(const work *w, int64_t window, row_range queries, row_range *keys) {
+  if (queries.begin >= queries.end) return;
+  const int64_t place = ot_place(&w->queries, queries.begin);
+  const int64_t begin = window > 0 ? ot_rows_before(&w->keys, place - window + 1) : 0;
+  const int64_t end = ot_rows_before(&w->keys, place + queries.end - queries.begin);
+  if (begin >= end) return;
+  if (begin < keys->begin) keys->begin = begin;
+  if (end > keys->end) keys->end = end;
+}
+
+// Pairs in the tiles that a head goes through: for each tile of queries, the tiles of keys from the
+// first key that one of them may see to the last.
+static int64_t held_pairs(const work *w, int64_t window) {
+  const int64_t rows = w->queries.rows, half = w->queries.half;
+  int64_t pairs = 0;
+  for (int64_t first = 0; first < rows; first += OT_ATTENTION_QUERIES) {
+    const int64_t end = first + ot_rows_clamped(rows - first, OT_ATTENTION_QUERIES);
+    const int64_t middle = first + ot_rows_clamped(half - first, end - first);
+    row_range keys = {.begin = w->keys.rows, .end = 0};
+    add_keys(w, window, (row_range){first, middle}, &keys);
+    add_keys(w, window, (row_range){middle, end}, &keys);
+    if (keys.begin >= keys.end) continue;
+    const int64_t tiles = (keys.end + OT_ATTENTION_KEYS - 1) / OT_ATTENTION_KEYS;
+    pairs += (end - first) * (ot_rows_clamped(tiles * OT_ATTENTION_KEYS, w->keys.rows) -
+                              keys.begin / OT_ATTENTION_KEYS * OT_ATTENTION_KEYS);
+  }
+  return pairs;
+}
+
 static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_types *types) {
   const double B = (double)(types->out[0].dim[0] / a->sequence_length);
   const double BH = B * (double)a->num_heads;
-  double hidden;
-  const double pairs = BH * visible_pairs(a, &w->queries, &w->keys, &hidden);
+  const int64_t visible = visible_pairs(a, &w->queries, &w->keys);
+  const int64_t hidden = held_pairs(w, a->window) - visible;
+  const double pairs = BH * (double)visible;
   ot_cost cost = ot_cost_of_traffic(w->info, a, types, 6 * pairs);
   cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
-  cost.padded_flops = 2 * w->products * BH * hidden * (double)a->head_dim;
+  cost.padded_flops = 2 * w->products * BH * (double)hidden * (double)a->head_dim;
   return cost;
 }
 

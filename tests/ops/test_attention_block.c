@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "ops/attention.h"
 #include "support/op_case.h"
 
 enum { MOST_RANKS = 4, FIRST_HEAD = 5 };
@@ -463,6 +464,46 @@ static void costs_count_the_pairs_that_a_block_sees(void **state) {
   }
 }
 
+// Pairs of one head in the tiles of keys from the first that a tile of queries sees to the last,
+// less the visible ones.
+static double hidden_pairs_counted(shape s, int rank, int key_index) {
+  const int64_t rows = s.T / s.c;
+  int64_t held = 0;
+  for (int64_t first = 0; first < rows; first += OT_ATTENTION_QUERIES) {
+    int64_t n = 0, least = rows, most = -1;
+    for (int64_t i = first; i < first + OT_ATTENTION_QUERIES && i < rows; i++, n++) {
+      for (int64_t j = 0; j < rows; j++) {
+        const int64_t apart = place_of(s, rank, i) - place_of(s, key_index, j);
+        if (apart < 0 || (s.window > 0 && apart >= s.window)) continue;
+        const int64_t tile = j / OT_ATTENTION_KEYS;
+        least = tile < least ? tile : least;
+        most = tile > most ? tile : most;
+      }
+    }
+    for (int64_t tile = least; tile <= most; tile++) {
+      const int64_t left = rows - tile * OT_ATTENTION_KEYS;
+      held += n * (left < OT_ATTENTION_KEYS ? left : OT_ATTENTION_KEYS);
+    }
+  }
+  return (double)held - pairs_counted(s, rank, key_index);
+}
+
+static void costs_tell_what_tiles_hold_beside(void **state) {
+  (void)state;
+  const int64_t windows[] = {0, 1, 70, 130, 300};
+  for (int k = 0; k < 5; k++) {
+    for (int c = 2; c <= 4; c += 2) {
+      const shape s = {c, 3, 1000, 4, 2, 8, windows[k], false, 0};
+      for (int at = 0; at < c * c; at++) {
+        const double hidden = hidden_pairs_counted(s, at / c, at % c);
+        const double padded = cost_of(s, at / c, at % c, false).padded_flops;
+        assert_true(padded == 4 * 3 * 4 * 8 * hidden);
+        assert_true(cost_of(s, at / c, at % c, true).padded_flops == 10 * 3 * 4 * 8 * hidden);
+      }
+    }
+  }
+}
+
 static void every_rank_has_the_same_work_in_every_step(void **state) {
   (void)state;
   const shape s = {8, 1, 8192, 4, 2, 64, 0, false, 0};
@@ -526,6 +567,7 @@ int main(void) {
       cmocka_unit_test(a_block_on_one_rank_has_the_bits_of_attention),
       cmocka_unit_test(costs_count_the_pairs_that_a_block_sees),
       cmocka_unit_test(every_rank_has_the_same_work_in_every_step),
+      cmocka_unit_test(costs_tell_what_tiles_hold_beside),
       cmocka_unit_test(costs_leave_out_the_keys_beside_the_queries),
       cmocka_unit_test(rejects_what_is_no_block_of_a_ring),
   };
