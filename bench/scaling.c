@@ -220,6 +220,7 @@ static void report(const contest *c, const char *name, bool first) {
 
 static int layouts_for(int ranks, layout *layouts) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
+  static bool always[] = {true};
   const ot_run_parallel base = {.tp = 1,
                                 .pp = 1,
                                 .vpp = 1,
@@ -234,7 +235,8 @@ static int layouts_for(int ranks, layout *layouts) {
                                 .layout = "",
                                 .order_csv = "",
                                 .prefetch = 1,
-                                .reshard = true};
+                                .reshard = always,
+                                .num_reshard = 1};
   const char *const names[] = {"dp", "zero3", "tp", "cp", "pp", "pp-zb-h1"};
   for (int i = 0; i < OT_COUNT(names); i++) layouts[i] = (layout){names[i], base};
   layouts[0].parallel.zero = 0;

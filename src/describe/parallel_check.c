@@ -228,6 +228,16 @@ static ot_status check_recompute(const ot_run *run) {
   return OT_OK;
 }
 
+static ot_status check_reshard(const ot_run *run) {
+  const ot_run_parallel *const p = &run->parallel;
+  const int64_t blocks = run->model.num_layers + 2;
+  OT_CHECK(p->num_reshard == 1 || p->num_reshard == blocks, OT_USAGE,
+           "parallel.reshard has %lld entries; needed: one, or one for each of %lld blocks "
+           "(embedding, %lld layers, head)",
+           (long long)p->num_reshard, (long long)blocks, (long long)run->model.num_layers);
+  return OT_OK;
+}
+
 // Muon orthogonalises whole matrices.
 static ot_status check_muon(const ot_run *run, int shards) {
   if (run->optimizer.name != OT_OPTIMIZER_MUON) return OT_OK;
@@ -253,6 +263,7 @@ ot_status ot_parallel_check(const ot_run *run) {
   OT_TRY(check_dp(run));
   OT_TRY(check_experts(run));
   OT_TRY(check_recompute(run));
+  OT_TRY(check_reshard(run));
   return check_muon(run, p->dp / p->dp_replicate);
 }
 

@@ -122,6 +122,12 @@ ot_recompute ot_run_recompute(const ot_run *run, int layer) {
   return parallel->recompute[parallel->num_recompute == 1 ? 0 : layer];
 }
 
+bool ot_run_reshard(const ot_run *run, int block) {
+  const ot_run_parallel *const parallel = &run->parallel;
+  if (parallel->num_reshard == 0) return false;
+  return parallel->reshard[parallel->num_reshard == 1 ? 0 : block];
+}
+
 int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens) {
   int64_t size = run->batch.global_batch_size;
   for (int64_t i = 0; i < run->batch.num_ramp; i++) {

@@ -96,10 +96,12 @@ typedef struct ot_run_parallel {
   ot_pipeline pipeline;
   ot_recompute *recompute;  // one entry for all layers, or one a layer (ot_run_recompute)
   int64_t num_recompute;
-  const char *layout;       // explicit stages (schedule/stage_layout.h), "" = cut by cost
-  const char *order_csv;    // compute order file, "" = none
-  int prefetch;             // blocks gathered ahead of use
-  bool reshard;             // release gathered parameters after each use
+  const char *layout;     // explicit stages (schedule/stage_layout.h), "" = cut by cost
+  const char *order_csv;  // compute order file, "" = none
+  int prefetch;           // blocks gathered ahead of use
+  bool *reshard;          // gathered weights of a block are released after each use; one entry for
+                          // all blocks, or one a block: embedding, layers, head (ot_run_reshard)
+  int64_t num_reshard;
   double watchdog_seconds;  // a rank that others wait for so long is named; 0 = never
 } ot_run_parallel;
 
@@ -217,6 +219,10 @@ ot_status ot_run_check_training(const ot_run *run);
 
 // Recompute mode of a layer.
 ot_recompute ot_run_recompute(const ot_run *run, int layer);
+
+// Whether gathered weights of `block` (0 the embedding, then layers, then the head) are released
+// after each use. Without entries: no.
+bool ot_run_reshard(const ot_run *run, int block);
 
 // The global batch (sequences) of `step`, counted from 0, after `tokens` tokens.
 int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens);

@@ -198,10 +198,10 @@ int ot_step_places(const ot_build *b, const ot_step_use *uses, int count, int64_
 
 // ---- gathers ----
 
-// The gather that already holds `block` for the item, or a new one. With `reshard` a bucket stays
-// from one item to the next only.
+// The gather that already holds `block` for the item, or a new one. The bucket of a block that is
+// resharded stays from one item to the next only.
 static int gather_for(ot_build *b, ot_step_plan *plan, int item, int block) {
-  const bool reshard = b->request->run->parallel.reshard;
+  const bool reshard = ot_run_reshard(b->request->run, block);
   for (int i = plan->num_gathers - 1; i >= 0; i--) {
     ot_step_use *const use = &plan->gathers[i];
     if (use->block != block) continue;

@@ -31,7 +31,9 @@ static ot_run base_run(void) {
                                    .zero = 1,
                                    .pipeline = OT_PIPELINE_1F1B,
                                    .recompute = run.parallel.recompute,
-                                   .num_recompute = 1};
+                                   .num_recompute = 1,
+                                   .reshard = run.parallel.reshard,
+                                   .num_reshard = 1};
   run.batch = (ot_run_batch){.global_batch_size = 48, .micro_batch_size = 2};
   run.data.sequence_length = 96;
   run.learning_rate.decay = OT_DECAY_CONSTANT;
@@ -309,6 +311,20 @@ static void recompute_is_one_word_or_one_a_layer(void **state) {
   refuse(&run, "recompute has 5 entries", "12 layers");
 }
 
+static void reshard_is_one_word_or_one_a_block(void **state) {
+  (void)state;
+  bool blocks[14] = {[3] = true, [13] = true};
+  ot_run run = base_run();
+  run.parallel.reshard = blocks;
+  run.parallel.num_reshard = 14;
+  accept(&run);
+  for (int i = 0; i < 14; i++) assert_int_equal(ot_run_reshard(&run, i), i == 3 || i == 13);
+  run.parallel.num_reshard = 12;
+  refuse(&run, "reshard has 12 entries", "14 blocks (embedding, 12 layers, head)");
+  run.parallel.num_reshard = 0;
+  refuse(&run, "reshard has 0 entries", "one, or one for each");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_run_of_these_tests_is_accepted),
@@ -327,6 +343,7 @@ int main(void) {
       cmocka_unit_test(dense_models_have_no_experts_to_split),
       cmocka_unit_test(muon_needs_whole_matrices),
       cmocka_unit_test(recompute_is_one_word_or_one_a_layer),
+      cmocka_unit_test(reshard_is_one_word_or_one_a_block),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,7 +157,6 @@ static void try_sample(const sample *s, bool wide, rank_verdict *verdict) {
         .pipeline = s->pipeline,
         .recompute = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_FULL, OT_RECOMPUTE_SELECTIVE},
         .context = s->context,
-        .reshard = true,
         .overlap = true};
     rank_try(&request, verdict);
   }

@@ -125,7 +125,6 @@ static rank_request request_of(const process_case *c) {
                         .accumulate = c->accumulate,
                         .pipeline = c->pipeline,
                         .context = c->context,
-                        .reshard = true,
                         .overlap = c->overlap,
                         .patience_s = 60};
 }

@@ -181,7 +181,6 @@ static rank_request layout_of(rank_model_kind model) {
                         .tp = 1,
                         .prefetch = 1,
                         .pipeline = OT_PIPELINE_1F1B,
-                        .reshard = true,
                         .overlap = true,
                         .patience_s = 5};
 }

@@ -31,7 +31,6 @@ static rank_request request_of(rank_model_kind model, ot_dtype dtype) {
                         .tp = 1,
                         .prefetch = 1,
                         .pipeline = OT_PIPELINE_1F1B,
-                        .reshard = true,
                         .overlap = true};
 }
 
@@ -146,7 +145,20 @@ static bool other_gathers(rank_request *r, int index) {
   static const int ahead[] = {0, 1, 2, 5, 0, 2, 40};
   if (index == OT_COUNT(ahead)) return false;
   r->prefetch = ahead[index];
-  r->reshard = index < 4;
+  for (int i = 0; i < r->layers + 2; i++) r->keep[i] = index >= 4;
+  return true;
+}
+
+// Every second block, the ends, the layers, the first half of the blocks.
+static bool other_keeps(rank_request *r, int index) {
+  const int blocks = r->layers + 2;
+  if (index == 8) return false;
+  r->prefetch = index % 2 == 0 ? 1 : 3;
+  for (int i = 0; i < blocks; i++) {
+    const bool end = i == 0 || i == blocks - 1;
+    const bool keep[] = {i % 2 == 0, end, !end, i < blocks / 2};
+    r->keep[i] = keep[index / 2];
+  }
   return true;
 }
 
@@ -158,6 +170,12 @@ static void prefetch_and_reshard(void **state) {
   r.accumulate = OT_ACCUMULATE_SHARDED;
   r.pp = 2;
   vary_all(&r, other_gathers, "prefetch and reshard, zero 3, pp2");
+  vary_all(&r, other_keeps, "reshard by block, zero 3, pp2");
+  r.pipeline = OT_PIPELINE_ZB_V;
+  r.accumulate = OT_ACCUMULATE_WHOLE;
+  r.recompute[1] = r.recompute[4] = OT_RECOMPUTE_FULL;
+  r.recompute[6] = OT_RECOMPUTE_SELECTIVE;
+  vary_all(&r, other_keeps, "reshard by block, zero 3, zb-v, recompute by layer");
 }
 
 static bool other_pipeline(rank_request *r, int index) {

@@ -96,21 +96,25 @@ static double within_piece(const rank_place *p, int block, double n) {
 
 // ---- formulas ----
 
-// Elements that a stage gathers in a step of 1F1B with reshard: for each forward, and for each
-// backward but the embedding's, which reads no weights. A bucket stays where the next work reads
-// it, too: of the last block from F to B, of the first one from B to F.
+// Elements that a stage gathers in a step of 1F1B: once of a block that is kept, else for each
+// forward, and for each backward but the embedding's, which reads no weights. A bucket stays where
+// the next work reads it, too: of the last block from F to B, of the first one from B to F.
 static double gathered_elements(const rank_place *p) {
   const rank_request *const r = &p->c->r;
   const int first = p->c->first_block[p->stage], last = p->c->first_block[p->stage + 1] - 1;
   const double A = (double)p->rounds, pairs = A - (r->pp - 1 - p->stage);
-  return A * stage_elements(p, 1, 2, 2) - pairs * bucket(r, last) -
-         (first > 0 ? (pairs - 1) * bucket(r, first) : 0);
+  double n = 0;
+  for (int i = first; i <= last; i++) {
+    const double stays = (i == last ? pairs : 0) + (i == first && i > 0 ? pairs - 1 : 0);
+    n += (r->keep[i] ? 1 : (i == 0 ? A : 2 * A) - stays) * bucket(r, i);
+  }
+  return n;
 }
 
 // Data parallel, with N elements a stage, A micro-batches, k ranks, factor (k-1)/k:
 //   gradients to their owners: N, or A N when summed after each micro-batch
 //   zero 0 gradients back: N       zero 1, 2 weights back: N
-//   zero 3 weights: N twice a micro-batch, less what is not needed; once a step with reshard off
+//   zero 3 weights: N twice a micro-batch, less what is not needed; once a step where it is kept
 //   replicas of shards: an all-reduce of each piece
 static void data_parallel(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
@@ -120,9 +124,8 @@ static void data_parallel(const rank_place *p, volume *v) {
   const double sums = r->accumulate == OT_ACCUMULATE_SHARDED ? A : 1;
   v->bytes[OT_GROUP_SHARD][OT_COMM_REDUCE_SCATTER] = others(k) * sums * N * wire;
   if (r->dp_shard == 1) v->bytes[OT_GROUP_SHARD][OT_COMM_ALL_GATHER] = others(k) * N * p->size;
-  const double uses = r->reshard ? gathered_elements(p) : N;
   v->bytes[OT_GROUP_GATHER][OT_COMM_ALL_GATHER] =
-      others(r->dp_shard) * (r->zero == 3 ? uses : N) * p->size;
+      others(r->dp_shard) * (r->zero == 3 ? gathered_elements(p) : N) * p->size;
   if (r->dp_shard > 1) {
     v->bytes[OT_GROUP_REPLICATE][OT_COMM_ALL_REDUCE] =
         2 * others(r->dp_replicate) * N / r->dp_shard * p->size;
@@ -248,7 +251,6 @@ static run_case base(void) {
                           .tp = 1,
                           .prefetch = 1,
                           .pipeline = OT_PIPELINE_1F1B,
-                          .reshard = true,
                           .overlap = true},
                     .first_block = {0, BLOCKS}};
 }
@@ -293,7 +295,11 @@ static void of_sharded_weights(void **state) {
   check_types(&c);
   c.r.prefetch = 3;
   check_types(&c);
-  c.r.reshard = false;
+  c.r.keep[0] = c.r.keep[2] = true;
+  check_types(&c);
+  c.r.keep[BLOCKS - 1] = true;
+  check_types(&c);
+  for (int i = 0; i < BLOCKS; i++) c.r.keep[i] = true;
   check_types(&c);
   c.r.dp_replicate = c.r.dp_shard = 2;
   c.r.accumulate = OT_ACCUMULATE_WHOLE;
@@ -350,6 +356,8 @@ static void of_all_of_them(void **state) {
   c.r.accumulate = OT_ACCUMULATE_SHARDED;
   c = (run_case){.r = c.r, .first_block = {0, 4, BLOCKS}};
   for (int k = 0; k < RANK_LAYOUT; k++) c.r.layout[k] = "Et*3|t*2L"[k < 9 ? k : 9];
+  check_types(&c);
+  for (int i = 0; i < BLOCKS; i++) c.r.keep[i] = i % 3 == 0;
   check_types(&c);
 }
 

@@ -20,7 +20,7 @@ typedef struct rank_layout {
   int pp, vpp, replicate, shard, cp, tp, zero;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
-  bool reshard;
+  bool keep;  // gathered weights
 } rank_layout;
 
 typedef struct planned {
@@ -77,8 +77,12 @@ static void plan_all(planned *p, const ot_model *model, const rank_layout *c) {
   p->arena = ot_heap_arena_create(&p->heap);
   p->run = tiny_run(model);
   ot_run_parallel *const parallel = &p->run.parallel;
-  *parallel =
-      (ot_run_parallel){.recompute = parallel->recompute, .num_recompute = 1, .ep = 1, .etp = 1};
+  *parallel = (ot_run_parallel){.recompute = parallel->recompute,
+                                .num_recompute = 1,
+                                .reshard = parallel->reshard,
+                                .num_reshard = c->keep ? 0 : 1,
+                                .ep = 1,
+                                .etp = 1};
   parallel->pp = c->pp;
   parallel->vpp = c->vpp;
   parallel->tp = c->tp;
@@ -88,7 +92,6 @@ static void plan_all(planned *p, const ot_model *model, const rank_layout *c) {
   parallel->accumulate = c->accumulate;
   parallel->pipeline = c->pipeline;
   parallel->prefetch = 1;
-  parallel->reshard = c->reshard;
   must(ot_mesh_build(parallel, c->pp * c->replicate * c->shard * c->cp * c->tp, &p->mesh));
   for (int rank = 0; rank < p->mesh.ranks; rank++) plan_rank(p, rank);
 }
@@ -124,27 +127,27 @@ static void check_case(const ot_model *model, const rank_layout *c) {
 static void schedules_of_every_rank_fit_each_other(void **state) {
   (void)state;
   const rank_layout cases[] = {
-      {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {1, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, true},
-      {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H1, true},
-      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, true},
-      {2, 2, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_INTERLEAVED, true},
-      {2, 2, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_V, true},
-      {1, 1, 1, 1, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 1, 2, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {2, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_H1, true},
-      {2, 2, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, true},
-      {1, 1, 2, 2, 2, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
+      {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
+      {1, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, false},
+      {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H1, false},
+      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, false},
+      {2, 2, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_INTERLEAVED, false},
+      {2, 2, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_V, false},
+      {1, 1, 1, 1, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 1, 2, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {2, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_H1, false},
+      {2, 2, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false},
+      {1, 1, 2, 2, 2, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
   };
   for (int i = 0; i < OT_COUNT(cases); i++) {
     ot_model gpt2 = tiny_gpt2();
@@ -159,10 +162,84 @@ static void schedules_of_every_rank_fit_each_other(void **state) {
 // Both of a stage's neighbours send to it and take from it, in both directions.
 static void folded_pipelines_do_not_wait_in_a_circle(void **state) {
   (void)state;
-  const rank_layout layout = {4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, true};
+  const rank_layout layout = {4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false};
   ot_model model = tiny_llama();
   model.num_layers = 8;
   check_case(&model, &layout);
+}
+
+// How many buffers rank 0 has for what it sends forwards.
+static int planned_send_buffers(const planned *p) {
+  const ot_schedule *const schedule = &p->schedule[0];
+  int count = 0;
+  for (int i = 0; i < schedule->num_regions; i++) {
+    count += strncmp(schedule->regions[i].name, "send.", 5) == 0;
+  }
+  return count;
+}
+
+// Lets each send of a step wait until the one `buffers` before it in its direction was taken, as it
+// would if there were no more buffers.
+static void reuse_send_buffers(ot_schedule *schedule, int buffers) {
+  ot_order *const order = &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
+  int sent[2][2 * MICRO_BATCHES], count[2] = {0};
+  for (int i = 0; i < order->num_entries; i++) {
+    ot_entry *const entry = &order->entries[i];
+    if (entry->phase != OT_PHASE_SEND || entry->lane != OT_LANE_PIPELINE) continue;
+    const int backward = entry->base[OT_BASE_D_INPUT] >= 0;
+    const int turn = count[backward]++;
+    assert_true(turn < 2 * MICRO_BATCHES);
+    sent[backward][turn] = i;
+    entry->wait[OT_LANE_PIPELINE] = turn < buffers ? -1 : sent[backward][turn - buffers];
+  }
+  assert_true(count[0] + count[1] > 0);
+}
+
+static ot_status match_with_buffers(planned *p, int buffers) {
+  for (int rank = 0; rank < p->mesh.ranks; rank++) reuse_send_buffers(&p->schedule[rank], buffers);
+  return match_all(p);
+}
+
+static void too_few_send_buffers_are_found(void **state) {
+  (void)state;
+  const rank_layout layout = {4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false};
+  ot_model model = tiny_llama();
+  model.num_layers = 8;
+  planned p;
+  plan_all(&p, &model, &layout);
+  const int enough = planned_send_buffers(&p);
+  assert_true(enough > 2);
+  for (int buffers = 1; buffers < enough; buffers++) {
+    assert_int_equal(match_with_buffers(&p, buffers), OT_BUG);
+    if (!strstr(ot_fail_message(), "ranks wait for each other: rank 0 before entry")) {
+      fail_msg("%s", ot_fail_message());
+    }
+  }
+  for (int buffers = enough; buffers < enough + 3; buffers++) must(match_with_buffers(&p, buffers));
+  ot_heap_release(&p.heap);
+}
+
+static void builder_plans_two_send_buffers_or_as_many_as_the_order_needs(void **state) {
+  (void)state;
+  const struct {
+    rank_layout layout;
+    int buffers;
+  } cases[] = {
+      {{1, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false}, 0},
+      {{2, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false}, 2},
+      {{4, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, false}, 2},
+      {{4, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, false}, 2},
+      {{2, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false}, 2},
+      {{4, 2, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false}, 3},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    ot_model model = tiny_llama();
+    model.num_layers = 8;
+    planned p;
+    plan_all(&p, &model, &cases[i].layout);
+    assert_int_equal(planned_send_buffers(&p), cases[i].buffers);
+    ot_heap_release(&p.heap);
+  }
 }
 
 // ---- misfits ----
@@ -194,7 +271,7 @@ static void join_others(ot_task *task) { task->attributes.group = OT_GROUP_CONTE
 
 static void schedules_that_do_not_fit_are_found(void **state) {
   (void)state;
-  const rank_layout layout = {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true};
+  const rank_layout layout = {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false};
   const ot_model model = tiny_gpt2();
   planned p;
   plan_all(&p, &model, &layout);
@@ -215,7 +292,7 @@ static void schedules_that_do_not_fit_are_found(void **state) {
 
 static void messages_of_other_micro_batches_are_found(void **state) {
   (void)state;
-  const rank_layout layout = {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true};
+  const rank_layout layout = {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false};
   const ot_model model = tiny_gpt2();
   planned p;
   plan_all(&p, &model, &layout);
@@ -257,7 +334,7 @@ static void swap_sums(ot_schedule *schedule) {
 // rank 1, which waits in its group of dp for rank 3, which waits for 2, which waits for 0.
 static void ranks_that_wait_in_a_circle_are_found(void **state) {
   (void)state;
-  const rank_layout layout = {1, 1, 1, 2, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true};
+  const rank_layout layout = {1, 1, 1, 2, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false};
   ot_model model = tiny_gpt2();
   model.num_heads = model.num_kv_heads = 4;
   planned p;
@@ -309,9 +386,9 @@ static void delete_each_wait(planned *p, int *caught, int *total) {
 static void every_wait_is_needed_and_missed(void **state) {
   (void)state;
   const rank_layout cases[] = {
-      {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
-      {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, true},
+      {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+      {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
   };
   const ot_model model = tiny_gpt2();
   for (int i = 0; i < OT_COUNT(cases); i++) {
@@ -328,6 +405,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_of_every_rank_fit_each_other),
       cmocka_unit_test(folded_pipelines_do_not_wait_in_a_circle),
+      cmocka_unit_test(too_few_send_buffers_are_found),
+      cmocka_unit_test(builder_plans_two_send_buffers_or_as_many_as_the_order_needs),
       cmocka_unit_test(schedules_that_do_not_fit_are_found),
       cmocka_unit_test(messages_of_other_micro_batches_are_found),
       cmocka_unit_test(ranks_that_wait_in_a_circle_are_found),

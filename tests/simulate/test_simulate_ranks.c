@@ -67,6 +67,8 @@ static void plan_all(planned *p, const layout *c) {
   ot_run_parallel *const parallel = &p->run.parallel;
   *parallel = (ot_run_parallel){.recompute = parallel->recompute,
                                 .num_recompute = 1,
+                                .reshard = parallel->reshard,
+                                .num_reshard = 1,
                                 .pp = c->pp,
                                 .vpp = c->vpp,
                                 .tp = c->tp,
@@ -76,8 +78,7 @@ static void plan_all(planned *p, const layout *c) {
                                 .dp_replicate = 1,
                                 .zero = c->zero,
                                 .pipeline = c->pipeline,
-                                .prefetch = 1,
-                                .reshard = c->zero == 3};
+                                .prefetch = 1};
   must(ot_mesh_build(parallel, c->pp * c->shard * c->cp * c->tp, &p->mesh));
   for (int stage = 0; stage < c->pp; stage++) plan_stage(p, stage);
 }

@@ -43,6 +43,7 @@ void audit_write_tokens(const char *directory, bool documents) {
 static ot_run settings_of(const audit_request *r, ot_data_source *source) {
   ot_run run = tiny_run(&r->model);
   ot_recompute *const none = run.parallel.recompute;
+  bool *const always = run.parallel.reshard;
   run.parallel = (ot_run_parallel){.tp = degree(r->tp),
                                    .pp = degree(r->pp),
                                    .vpp = 1,
@@ -59,7 +60,8 @@ static ot_run settings_of(const audit_request *r, ot_data_source *source) {
                                    .layout = "",
                                    .order_csv = "",
                                    .prefetch = 1,
-                                   .reshard = true};
+                                   .reshard = always,
+                                   .num_reshard = 1};
   run.data = (ot_run_data){.train = source,
                            .num_train = 1,
                            .tokenizer = r->documents ? "bytes" : "",

@@ -15,6 +15,7 @@ typedef struct world {
   const rank_request *request;
   ot_model model;
   ot_run run;
+  bool reshard[RANK_MAX_LAYERS + 2];  // by block
   ot_mesh mesh;
   int ranks, micro_batches;
   rank_result *result;
@@ -60,8 +61,7 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
                                    .num_recompute = model->num_layers,
                                    .layout = r->layout,
                                    .order_csv = "",
-                                   .prefetch = r->prefetch,
-                                   .reshard = r->reshard};
+                                   .prefetch = r->prefetch};
   return run;
 }
 
@@ -70,6 +70,9 @@ static ot_status build_world(const rank_request *r, rank_result *result, world *
   w->model = rank_model(r->model, r->layers > 0 ? r->layers : RANK_LAYERS, r->wide);
   w->model.max_positions = r->length;  // so that every row of a table is used
   w->run = settings_of(r, &w->model);
+  w->run.parallel.reshard = w->reshard;
+  w->run.parallel.num_reshard = w->model.num_layers + 2;
+  for (int i = 0; i < w->model.num_layers + 2; i++) w->reshard[i] = !r->keep[i];
   OT_ASSERT(w->ranks <= RANK_MAX && w->model.num_layers <= RANK_MAX_LAYERS);
   OT_TRY(ot_model_check(&w->model));
   OT_TRY(ot_run_check(&w->run));

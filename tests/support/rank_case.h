@@ -27,8 +27,9 @@ typedef struct rank_request {
   ot_pipeline pipeline;
   ot_recompute recompute[RANK_MAX_LAYERS];  // by layer
   ot_context_parallel context;
-  char layout[RANK_LAYOUT];  // of stages; "": by cost
-  bool reshard, overlap, poison;
+  char layout[RANK_LAYOUT];        // of stages; "": by cost
+  bool keep[RANK_MAX_LAYERS + 2];  // gathered weights of a block stay: embedding, layers, head
+  bool overlap, poison;
   double patience_s;  // after which a wait gives up, 0: never
   // Changes the schedule of a rank before it is checked and run, or null. Called on each rank's
   // thread.

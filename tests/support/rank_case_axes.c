@@ -148,10 +148,10 @@ void rank_request_of(const cover_row *row, ot_dtype dtype, rank_request *request
                             .prefetch = prefetches[row->level[RANK_PREFETCH]],
                             .accumulate = (ot_accumulate)row->level[RANK_ACCUMULATE],
                             .context = (ot_context_parallel)row->level[RANK_CONTEXT],
-                            .reshard = row->level[RANK_RESHARD] == 0,
                             .overlap = row->level[RANK_OVERLAP] == 0};
   set_stages(row, request);
   set_recompute(row->level[RANK_RECOMPUTE], request);
+  for (int i = 0; i < RANK_MAX_LAYERS + 2; i++) request->keep[i] = row->level[RANK_RESHARD] > 0;
   request->batch = (int64_t)rounds[row->level[RANK_ROUNDS]] * request->micro_batch *
                    request->dp_replicate * request->dp_shard;
 }

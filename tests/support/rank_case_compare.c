@@ -151,12 +151,13 @@ rank_difference rank_compare(const rank_result *result, const rank_result *refer
 
 // ---- text ----
 
-static int64_t describe_recompute(const rank_request *r, char *text, int64_t room) {
+static void describe_blocks(const rank_request *r, char *text, int64_t room) {
   static const char letters[] = "nsf";
   const int layers = r->layers > 0 ? r->layers : RANK_LAYERS;
-  char word[RANK_MAX_LAYERS + 1] = "";
-  for (int i = 0; i < layers; i++) word[i] = letters[r->recompute[i]];
-  return ot_text_format(text, room, " recompute %s", word);
+  char recompute[RANK_MAX_LAYERS + 1] = "", reshard[RANK_MAX_LAYERS + 3] = "";
+  for (int i = 0; i < layers; i++) recompute[i] = letters[r->recompute[i]];
+  for (int i = 0; i < layers + 2; i++) reshard[i] = r->keep[i] ? 'k' : 'r';
+  ot_text_format(text, room, " recompute %s reshard %s", recompute, reshard);
 }
 
 const char *rank_describe(const rank_request *r, char *text) {
@@ -167,10 +168,10 @@ const char *rank_describe(const rank_request *r, char *text) {
       r->layout[0] ? " layout " : "", r->layout, r->dp_replicate, r->dp_shard, r->zero,
       r->accumulate == OT_ACCUMULATE_SHARDED ? "sharded" : "whole", r->cp,
       r->context == OT_CONTEXT_RING ? "ring" : "ulysses", r->tp);
-  n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s%s",
+  n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s",
                       (long long)r->batch, (long long)r->micro_batch, (long long)r->length,
-                      r->prefetch, r->reshard ? " reshard" : "", r->overlap ? " overlap" : "",
+                      r->prefetch, r->overlap ? " overlap" : "",
                       r->wire == OT_BF16 ? " bf16 wire" : "");
-  describe_recompute(r, text + n, RANK_TEXT - n);
+  describe_blocks(r, text + n, RANK_TEXT - n);
   return text;
 }

@@ -68,9 +68,10 @@ ot_model tiny_gemma(void) {
 
 ot_run tiny_run(const ot_model *model) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
+  static bool always[] = {true};
   return (ot_run){
       .model = *model,
-      .parallel = {.recompute = none, .num_recompute = 1},
+      .parallel = {.recompute = none, .num_recompute = 1, .reshard = always, .num_reshard = 1},
       .optimizer = {.name = OT_OPTIMIZER_ADAMW,
                     .lr = 1e-3,
                     .betas = {0.9, 0.95},
