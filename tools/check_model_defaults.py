@@ -25,10 +25,13 @@ TRANSFORMERS_4 = int(transformers.__version__.split(".")[0]) < 5
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8192}
+YARN = {"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
+        "mscale_all_dim": 0.7, "original_max_position_embeddings": 64}
 SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
          "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
 CASES = [{"model_type": t} for t in
-         ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text")]
+         ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text",
+          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
     {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
@@ -57,13 +60,25 @@ CASES += [
     {"model_type": "gemma3_text", **SMALL, "head_dim": 20, "rope_parameters": {
         "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6},
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+    {"model_type": "mixtral", **SMALL, "num_local_experts": 6, "sliding_window": 16},
+    {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_experts": 10, "mlp_only_layers": [2],
+     "decoder_sparse_step": 2, "norm_topk_prob": True, "moe_intermediate_size": 24},
+    {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_local_experts": 10},
+    {"model_type": "olmoe", **SMALL, "num_experts": 10, "num_experts_per_tok": 3},
+    {"model_type": "deepseek_v3", **{**SMALL, "num_key_value_heads": 6}, "n_routed_experts": 8,
+     "n_group": 2, "topk_group": 1, "num_experts_per_tok": 3, "q_lora_rank": None,
+     "max_position_embeddings": 256, "rope_scaling": YARN},
 ]
 KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden_layers",
         "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
         "rms_norm_eps", "layer_norm_epsilon", "initializer_range", "tie_word_embeddings",
         "attention_bias", "mlp_bias", "scale_attn_weights", "query_pre_attn_scalar",
         "rope_parameters", "layer_types", "attention_dropout", "attn_pdrop", "embd_pdrop",
-        "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id"]
+        "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id", "num_experts_per_tok",
+        "num_local_experts", "moe_intermediate_size", "mlp_only_layers", "norm_topk_prob",
+        "router_aux_loss_coef", "n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
+        "n_group", "topk_group", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim",
+        "qk_rope_head_dim", "v_head_dim", "rope_interleave"]
 ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
 
 
@@ -92,6 +107,10 @@ def effective(config):
         values["head_dim"] = values["head_dim"] or config.hidden_size // config.num_attention_heads
         if TRANSFORMERS_4:
             values["rope_parameters"] = old_rope(config)
+    if config.model_type == "qwen3_moe":
+        dense = values["mlp_only_layers"] or []
+        values["mlp_only_layers"] = [i for i in range(config.num_hidden_layers) if i in dense
+                                     or (i + 1) % config.decoder_sparse_step != 0]
     window = getattr(config, "sliding_window", None)
     types = values.pop("layer_types") or ["sliding_attention"] * config.num_hidden_layers
     values["windows"] = [window if t == "sliding_attention" else None for t in types]

@@ -11,7 +11,31 @@ typedef enum ot_activation {
 } ot_activation;
 
 // How HF's rope_type turns head_dim and theta into frequencies.
-typedef enum ot_rope_type { OT_ROPE_DEFAULT, OT_ROPE_LINEAR, OT_ROPE_LLAMA3 } ot_rope_type;
+typedef enum ot_rope_type {
+  OT_ROPE_DEFAULT,
+  OT_ROPE_LINEAR,
+  OT_ROPE_LLAMA3,
+  OT_ROPE_YARN,
+} ot_rope_type;
+
+// How a router's logits become scores.
+typedef enum ot_moe_score { OT_MOE_SOFTMAX, OT_MOE_SIGMOID } ot_moe_score;
+
+// Who chooses, and what happens to what does not fit. All but the first look at other tokens: by
+// position at earlier ones, by score and expert choice at later ones too.
+typedef enum ot_moe_routing {
+  OT_MOE_DROPLESS,          // each token goes to its k best experts
+  OT_MOE_DROP_BY_POSITION,  // an expert takes the first tokens of a sequence that chose it
+  OT_MOE_DROP_BY_SCORE,     // an expert takes those with the highest gates
+  OT_MOE_EXPERT_CHOICE,     // each expert takes its best tokens of a sequence
+} ot_moe_routing;
+
+// What keeps experts equally busy.
+typedef enum ot_moe_balance {
+  OT_MOE_BALANCE_NONE,
+  OT_MOE_BALANCE_AUX_LOSS,  // a loss on loads (Fedus et al. 2021)
+  OT_MOE_BALANCE_BIAS,      // a bias on scores, moved after each step (Wang et al. 2024)
+} ot_moe_balance;
 
 // Who takes part in a communication: the groups of ranks that a step needs. A rank is in one group
 // of each kind; groups that would hold it alone are not made. Two kinds may have the same members:

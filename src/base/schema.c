@@ -37,8 +37,8 @@ static bool is_in_force(const ot_key *key, uint32_t variant) {
 }
 
 const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name) {
-  for (int i = 0; i < schema->num_keys; i++) {
-    const ot_key *const key = &schema->keys[i];
+  const ot_key *key;
+  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
     if (!is_in_force(key, variant)) continue;
     if (ot_text_equal(key->name, name) || is_among(key->also, ' ', name)) return key;
   }
@@ -183,8 +183,8 @@ static void consider(const char *name, const char *candidate, const char **neare
 
 // A section of `schema` that has the key `name`, so that `lr: 1` can be answered by optimizer.lr.
 static const char *section_with(const ot_schema *schema, const char *name) {
-  for (int i = 0; i < schema->num_keys; i++) {
-    const ot_key *const key = &schema->keys[i];
+  const ot_key *key;
+  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
     if (key->type != OT_KEY_OBJECT || key->shape != OT_SHAPE_ONE) continue;
     if (ot_schema_find(key->object, 0, name)) return key->name;
   }
@@ -203,10 +203,9 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   const char *nearest = NULL;
   const int64_t third = ot_text_length(name) / 3 + 1;
   int best = third < NEAREST_MAX ? (int)third + 1 : NEAREST_MAX + 1;
-  for (int i = 0; i < schema->num_keys; i++) {
-    if (is_in_force(&schema->keys[i], variant)) {
-      consider(name, schema->keys[i].name, &nearest, &best);
-    }
+  const ot_key *key;
+  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+    if (is_in_force(key, variant)) consider(name, key->name, &nearest, &best);
   }
   const char *const section = section_with(schema, name);
   if (section) return ot_fail_hint(OT_USAGE, "did you mean %s.%s?", section, name);

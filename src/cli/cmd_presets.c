@@ -19,6 +19,7 @@ static void write_model(const char *name, const ot_model *model, ot_json_writer 
   ot_json_text(w, "name", name);
   ot_json_text(w, "model_type", model->model_type);
   ot_json_integer(w, "parameters", ot_model_parameters(model));
+  ot_json_integer(w, "active_parameters", ot_model_active_parameters(model));
   ot_json_integer(w, "layers", model->num_layers);
   ot_json_integer(w, "hidden_size", model->hidden_size);
   ot_json_integer(w, "heads", model->num_heads);

@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "base/text.h"
+#include "describe/moe.h"
 
 enum { PRINT_BYTES = 16384 };
 
@@ -21,6 +22,10 @@ static const struct {
     [OT_FAMILY_OLMO2] = {"olmo2", "Olmo2ForCausalLM"},
     [OT_FAMILY_MISTRAL] = {"mistral", "MistralForCausalLM"},
     [OT_FAMILY_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM"},
+    [OT_FAMILY_MIXTRAL] = {"mixtral", "MixtralForCausalLM"},
+    [OT_FAMILY_QWEN3_MOE] = {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    [OT_FAMILY_OLMOE] = {"olmoe", "OlmoeForCausalLM"},
+    [OT_FAMILY_DEEPSEEK_V3] = {"deepseek_v3", "DeepseekV3ForCausalLM"},
 };
 static_assert(OT_COUNT(families) == OT_FAMILY_COUNT, "one row for each family");
 
@@ -74,13 +79,23 @@ static ot_status check_heads(const ot_model *model) {
            "model: head_dim=%lld times num_attention_heads=%lld is out of range; allowed: up to %d",
            (long long)model->head_dim, (long long)model->num_heads, 1 << 22);
   const bool rotates = !model->learned_positions;
-  OT_CHECK(rotates ? model->rotary_dim == model->head_dim : model->rotary_dim == 0, OT_USAGE,
+  const int64_t rotated = model->mla.kv_rank > 0 ? model->mla.rope_dim : model->head_dim;
+  OT_CHECK(rotates ? model->rotary_dim == rotated : model->rotary_dim == 0, OT_USAGE,
            "model: rotary_dim=%lld; a model with %s needs %lld", (long long)model->rotary_dim,
-           rotates ? "rotary positions" : "a position table",
-           (long long)(rotates ? model->head_dim : 0));
+           rotates ? "rotary positions" : "a position table", (long long)(rotates ? rotated : 0));
   OT_CHECK(model->rotary_dim % 2 == 0, OT_USAGE,
-           "model: head_dim=%lld is odd; rotary positions turn pairs, so it must be even",
-           (long long)model->head_dim);
+           "model: %s=%lld is odd; rotary positions turn pairs, so it must be even",
+           model->mla.kv_rank > 0 ? "qk_rope_head_dim" : "head_dim", (long long)rotated);
+  return OT_OK;
+}
+
+static ot_status check_yarn(const ot_rope *rope) {
+  OT_CHECK(rope->beta_slow > 0 && rope->beta_fast > rope->beta_slow, OT_USAGE,
+           "model: beta_slow=%.9g must be above 0 and below beta_fast=%.9g", rope->beta_slow,
+           rope->beta_fast);
+  OT_CHECK(rope->mscale >= 0 && rope->mscale_all >= 0, OT_USAGE,
+           "model: mscale=%.9g and mscale_all_dim=%.9g; allowed: at least 0", rope->mscale,
+           rope->mscale_all);
   return OT_OK;
 }
 
@@ -90,14 +105,15 @@ static ot_status check_rope(const char *layers, const ot_rope *rope) {
   OT_CHECK(rope->factor >= 1, OT_USAGE,
            "model: the rope factor=%.9g of %s layers is out of range; allowed: at least 1",
            rope->factor, layers);
-  if (rope->type != OT_ROPE_LLAMA3) return OT_OK;
+  if (rope->type == OT_ROPE_DEFAULT || rope->type == OT_ROPE_LINEAR) return OT_OK;
+  OT_CHECK(rope->original_positions >= 1, OT_USAGE,
+           "model: original_max_position_embeddings=%lld is out of range; allowed: at least 1",
+           (long long)rope->original_positions);
+  if (rope->type == OT_ROPE_YARN) return check_yarn(rope);
   OT_CHECK(
       rope->low_frequency_factor > 0 && rope->high_frequency_factor > rope->low_frequency_factor,
       OT_USAGE, "model: low_freq_factor=%.9g must be above 0 and below high_freq_factor=%.9g",
       rope->low_frequency_factor, rope->high_frequency_factor);
-  OT_CHECK(rope->original_positions >= 1, OT_USAGE,
-           "model: original_max_position_embeddings=%lld is out of range; allowed: at least 1",
-           (long long)rope->original_positions);
   return OT_OK;
 }
 
@@ -129,6 +145,8 @@ static ot_status check_tokens(const ot_model *model) {
 ot_status ot_model_check(const ot_model *model) {
   OT_TRY(check_sizes(model));
   OT_TRY(check_heads(model));
+  OT_TRY(ot_moe_check(model));
+  OT_TRY(ot_mla_check(model));
   if (!model->learned_positions) {
     OT_TRY(check_rope("global", &model->rope));
     OT_TRY(check_rope("sliding", &model->rope_local));
@@ -154,6 +172,7 @@ static int64_t norm_elements(const ot_model *model, int64_t width) {
 }
 
 static int64_t attention_elements(const ot_model *model) {
+  if (model->mla.kv_rank > 0) return ot_mla_elements(model);
   const int64_t q = model->num_heads * model->head_dim;
   const int64_t kv = model->num_kv_heads * model->head_dim;
   int64_t n = model->hidden_size * (q + 2 * kv) + q * model->hidden_size;
@@ -171,19 +190,32 @@ static int64_t mlp_elements(const ot_model *model) {
   return n;
 }
 
-int64_t ot_model_parameters(const ot_model *model) {
+// With `experts` routed experts in each layer that has any.
+static int64_t count_elements(const ot_model *model, int64_t experts) {
   const int64_t table = model->vocab_size * model->hidden_size;
   const int64_t norms = model->norm_placement == OT_NORM_SANDWICH ? 4 : 2;
-  const int64_t layer = attention_elements(model) + mlp_elements(model) +
-                        norms * norm_elements(model, model->hidden_size);
+  const int64_t layer =
+      attention_elements(model) + norms * norm_elements(model, model->hidden_size);
   int64_t n = table + model->num_layers * layer + norm_elements(model, model->hidden_size);
+  for (int64_t i = 0; i < model->num_layers; i++) {
+    n += model->moe.layer[i] ? ot_moe_elements(model, experts) : mlp_elements(model);
+  }
   if (!model->tie_word_embeddings) n += table;
   if (model->learned_positions) n += model->max_positions * model->hidden_size;
   return n;
 }
 
+int64_t ot_model_parameters(const ot_model *model) {
+  return count_elements(model, model->moe.num_experts);
+}
+
+int64_t ot_model_active_parameters(const ot_model *model) {
+  return count_elements(model, model->moe.experts_per_token);
+}
+
 bool ot_model_same_layer(const ot_model *model, int layer, int other) {
-  return model->window[layer] == model->window[other];
+  return model->window[layer] == model->window[other] &&
+         model->moe.layer[layer] == model->moe.layer[other];
 }
 
 // ---- Text and hash ----
@@ -210,13 +242,56 @@ static void put_word(printer *p, const char *name, const char *word) {
 }
 
 static void put_rope(printer *p, const char *name, const ot_rope *rope) {
-  static const char *const types[] = {"default", "linear", "llama3"};
+  static const char *const types[] = {"default", "linear", "llama3", "yarn"};
   put_word(p, name, types[rope->type]);
   put_real(p, "  theta", rope->theta);
   put_real(p, "  factor", rope->factor);
   put_real(p, "  low_frequency_factor", rope->low_frequency_factor);
   put_real(p, "  high_frequency_factor", rope->high_frequency_factor);
   put_whole(p, "  original_positions", rope->original_positions);
+  if (rope->type != OT_ROPE_YARN) return;
+  put_real(p, "  beta_fast", rope->beta_fast);
+  put_real(p, "  beta_slow", rope->beta_slow);
+  put_real(p, "  mscale", rope->mscale);
+  put_real(p, "  mscale_all", rope->mscale_all);
+}
+
+static void put_moe(printer *p, const ot_model *model) {
+  static const char *const scores[] = {"softmax", "sigmoid"};
+  static const char *const routings[] = {"dropless", "drop_by_position", "drop_by_score",
+                                         "expert_choice"};
+  static const char *const balances[] = {"none", "aux_loss", "bias"};
+  const ot_moe *const moe = &model->moe;
+  if (moe->num_experts == 0) return;
+  put_whole(p, "num_experts", moe->num_experts);
+  put_whole(p, "experts_per_token", moe->experts_per_token);
+  put_whole(p, "expert_size", moe->expert_size);
+  put_whole(p, "shared_size", moe->shared_size);
+  put_word(p, "score", scores[moe->score]);
+  put_whole(p, "renormalise", moe->renormalise);
+  put_real(p, "gate_scale", moe->scale);
+  put_whole(p, "num_groups", moe->num_groups);
+  put_whole(p, "groups_per_token", moe->groups_per_token);
+  put_word(p, "routing", routings[moe->routing]);
+  put_real(p, "capacity_factor", moe->capacity_factor);
+  put_word(p, "balance", balances[moe->balance]);
+  put_real(p, "aux_coefficient", moe->aux_coefficient);
+  put_real(p, "z_coefficient", moe->z_coefficient);
+  put_real(p, "bias_rate", moe->bias_rate);
+  for (int64_t i = 0, j; i < model->num_layers; i = j) {
+    for (j = i; j < model->num_layers && moe->layer[j] == moe->layer[i];) j++;
+    put_whole(p, moe->layer[i] ? "layers_with_experts" : "layers_without_experts", j - i);
+  }
+}
+
+static void put_mla(printer *p, const ot_mla *mla) {
+  if (mla->kv_rank == 0) return;
+  put_whole(p, "kv_rank", mla->kv_rank);
+  put_whole(p, "q_rank", mla->q_rank);
+  put_whole(p, "nope_dim", mla->nope_dim);
+  put_whole(p, "rope_dim", mla->rope_dim);
+  put_whole(p, "v_dim", mla->v_dim);
+  put_whole(p, "interleaved", mla->interleaved);
 }
 
 // Windows as runs: "window 0x5 512x1".
@@ -242,6 +317,8 @@ static void put_shape(printer *p, const ot_model *model) {
   put_whole(p, "num_kv_heads", model->num_kv_heads);
   put_whole(p, "head_dim", model->head_dim);
   put_whole(p, "max_positions", model->max_positions);
+  put_moe(p, model);
+  put_mla(p, &model->mla);
 }
 
 static void put_mathematics(printer *p, const ot_model *model) {

@@ -11,9 +11,9 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-enum { OT_MAX_LAYERS = 512, OT_MAX_EOS = 8 };
+enum { OT_MAX_LAYERS = 512, OT_MAX_EOS = 8, OT_MAX_EXPERTS = 4096 };
 
-// HF model_type. MoE families (mixtral, qwen3_moe, olmoe, ...) will be added at the end.
+// HF model_type.
 typedef enum ot_family {
   OT_FAMILY_GPT2,
   OT_FAMILY_LLAMA,
@@ -22,6 +22,10 @@ typedef enum ot_family {
   OT_FAMILY_OLMO2,
   OT_FAMILY_MISTRAL,  // also model_type ministral: mistral with layer_types
   OT_FAMILY_GEMMA3,   // gemma3_text
+  OT_FAMILY_MIXTRAL,
+  OT_FAMILY_QWEN3_MOE,
+  OT_FAMILY_OLMOE,
+  OT_FAMILY_DEEPSEEK_V3,
   OT_FAMILY_COUNT,
 } ot_family;
 
@@ -45,11 +49,46 @@ typedef enum ot_qk_norm {
 typedef struct ot_rope {
   ot_rope_type type;
   double theta;                  // > 0
-  double factor;                 // linear, llama3: >= 1; else 1
+  double factor;                 // linear, llama3, yarn: >= 1; else 1
   double low_frequency_factor;   // llama3
   double high_frequency_factor;  // llama3, > low_frequency_factor
-  int64_t original_positions;    // llama3
+  int64_t original_positions;    // llama3, yarn
+  double beta_fast, beta_slow;   // yarn: turns within the original positions between which
+                                 // frequencies are blended, fast > slow > 0
+  double mscale, mscale_all;     // yarn: 0 = not given
 } ot_rope;
+
+// Mixture of experts: which layers have one, and how tokens find their experts.
+typedef struct ot_moe {
+  int64_t num_experts;        // E routed experts of a layer; 0: the model is dense
+  int64_t experts_per_token;  // k [1, num_experts]
+  int64_t expert_size;        // width of the MLP of a routed expert
+  int64_t shared_size;        // width of the MLP of all shared experts together; 0 = none
+  bool layer[OT_MAX_LAYERS];  // layers with experts; the others have an MLP. [num_layers]
+  ot_moe_score score;         //
+  bool renormalise;           // the gates of a token are divided by their sum
+  double scale;               // multiplies gates
+  int64_t num_groups;         // experts are in so many groups of equal size [1, num_experts]
+  int64_t groups_per_token;   // a token's experts are in its best so many groups
+  ot_moe_routing routing;     //
+  double capacity_factor;     // rows of an expert, in even shares of T*k/E (all but dropless)
+  ot_moe_balance balance;     //
+  double aux_coefficient;     // of the load-balancing loss, >= 0
+  double z_coefficient;       // of the mean squared log-sum-exp of router logits, >= 0
+  double bias_rate;           // of OT_MOE_BALANCE_BIAS: step of the bias after each update
+} ot_moe;
+
+// Multi-head latent attention (DeepSeek-AI 2024): queries and keys are nope_dim unrotated and
+// rope_dim rotated elements; keys and values come from kv_rank numbers a token, and the rotated
+// part of a key is one for all heads. head_dim is nope_dim + rope_dim.
+typedef struct ot_mla {
+  int64_t kv_rank;   // 0: ordinary attention
+  int64_t q_rank;    // 0: queries are projected in one step
+  int64_t nope_dim;  // of a head
+  int64_t rope_dim;  // of a head, even
+  int64_t v_dim;     // of a head of values
+  bool interleaved;  // rotated elements come in pairs (0, 1), (2, 3), ... in HF's weights
+} ot_mla;
 
 typedef struct ot_model {
   ot_family family;
@@ -58,12 +97,14 @@ typedef struct ot_model {
 
   int64_t vocab_size;         // rows of the embedding [1, 2^31)
   int64_t hidden_size;        // C
-  int64_t intermediate_size;  // F, width of the MLP
+  int64_t intermediate_size;  // F, width of the MLP of layers without experts
   int64_t num_layers;         // L [1, OT_MAX_LAYERS]
   int64_t num_heads;          // H query heads
   int64_t num_kv_heads;       // G key/value heads; divides num_heads
   int64_t head_dim;           // D; H*D need not be C
   int64_t max_positions;      // longest sequence the model is meant for; rows of a learned table
+  ot_moe moe;
+  ot_mla mla;
 
   ot_activation activation;
   bool gated_mlp;  // down(activation(gate(x)) * up(x)), else down(activation(up(x)))
@@ -109,6 +150,9 @@ ot_status ot_model_check(const ot_model *model);
 
 // Trainable elements; a tied head counts once.
 int64_t ot_model_parameters(const ot_model *model);
+
+// Those of them that a token meets: k of the E experts, and everything else.
+int64_t ot_model_active_parameters(const ot_model *model);
 
 // Stable text, one "name value" a line, into `out` [capacity] ending in zero. Returns its length.
 int64_t ot_model_print(const ot_model *model, char *out, int64_t capacity);

@@ -12,6 +12,7 @@ typedef struct ot_rope_keys {
   int type;      // ot_rope_type
   int old_type;  // the same under its old name
   double theta, factor, low_frequency_factor, high_frequency_factor;
+  double beta_fast, beta_slow, mscale, mscale_all;
   int64_t original_positions;
 } ot_rope_keys;
 
@@ -40,6 +41,15 @@ typedef struct ot_model_keys {
   int64_t *eos_id;
   int64_t num_eos;
   int dtype;  // ot_dtype
+  int64_t num_experts, experts_per_token, expert_size, shared_experts, first_dense, sparse_step;
+  int64_t *dense_layers;  // [num_dense_layers] layers without experts
+  int64_t num_dense_layers;
+  int64_t num_groups, groups_per_token;
+  bool renormalise;
+  double gate_scale, aux_coefficient, z_coefficient, capacity_factor, bias_rate;
+  int routing, balance;  // ot_moe_routing, ot_moe_balance
+  int64_t kv_rank, q_rank, nope_dim, rope_dim, v_dim;
+  bool interleaved;
 } ot_model_keys;
 
 // The table, over ot_model_keys; its variants are families.

@@ -38,6 +38,12 @@ static const family_row families[] = {
                           .qk_norm = OT_QK_NORM_HEAD,
                           .scaled_embedding = true,
                           .norm_offset = 1},
+    [OT_FAMILY_MIXTRAL] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
+    [OT_FAMILY_QWEN3_MOE] = {.norm = OT_NORM_RMSNORM,
+                             .gated_mlp = true,
+                             .qk_norm = OT_QK_NORM_HEAD},
+    [OT_FAMILY_OLMOE] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true, .qk_norm = OT_QK_NORM_ROW},
+    [OT_FAMILY_DEEPSEEK_V3] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
 };
 static_assert(OT_COUNT(families) == OT_FAMILY_COUNT, "one row for each family");
 
@@ -73,11 +79,24 @@ static void fill_shape(reading *r) {
   out->num_kv_heads = keys->num_kv_heads > 0 ? keys->num_kv_heads : keys->num_heads;
   out->head_dim = keys->head_dim > 0 ? keys->head_dim : keys->hidden_size / keys->num_heads;
   out->max_positions = keys->max_positions;
+  if (keys->family != OT_FAMILY_DEEPSEEK_V3) return;
+  out->head_dim = keys->nope_dim + keys->rope_dim;
+  out->mla = (ot_mla){.kv_rank = keys->kv_rank,
+                      .q_rank = keys->q_rank,
+                      .nope_dim = keys->nope_dim,
+                      .rope_dim = keys->rope_dim,
+                      .v_dim = keys->v_dim,
+                      .interleaved = keys->interleaved};
 }
 
 static ot_status check_shape(const reading *r) {
   const ot_model_keys *const keys = r->keys;
-  OT_CHECK(keys->head_dim > 0 || keys->hidden_size % keys->num_heads == 0, OT_USAGE,
+  const bool latent = keys->family == OT_FAMILY_DEEPSEEK_V3;
+  OT_CHECK(!latent || keys->head_dim == 0 || keys->head_dim == keys->rope_dim, OT_USAGE,
+           "model: head_dim=%lld, but of model_type deepseek_v3 it is qk_rope_head_dim=%lld (%s)",
+           (long long)keys->head_dim, (long long)keys->rope_dim,
+           place(r, given(r->tree, "head_dim")));
+  OT_CHECK(latent || keys->head_dim > 0 || keys->hidden_size % keys->num_heads == 0, OT_USAGE,
            "model: num_attention_heads=%lld does not divide hidden_size=%lld, and head_dim is not "
            "given (%s)",
            (long long)keys->num_heads, (long long)keys->hidden_size,
@@ -105,7 +124,8 @@ static void fill_mathematics(reading *r) {
   const bool unscaled = keys->family == OT_FAMILY_GPT2 && !keys->scale_attention;
   out->attention_scale = unscaled ? 1 : 1 / ot_sqrt(scalar);
   out->learned_positions = family->learned_positions;
-  out->rotary_dim = family->learned_positions ? 0 : out->head_dim;
+  out->rotary_dim = out->mla.kv_rank > 0 ? out->mla.rope_dim : out->head_dim;
+  if (family->learned_positions) out->rotary_dim = 0;
   out->embedding_dropout = keys->embedding_dropout;
   out->attention_dropout = keys->attention_dropout;
   out->residual_dropout = keys->residual_dropout;
@@ -151,13 +171,20 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
            place(r, node));
   out->factor = keys->factor;
   if (out->type == OT_ROPE_LINEAR) return OT_OK;
+  out->original_positions =
+      keys->original_positions > 0 ? keys->original_positions : r->keys->max_positions;
+  if (out->type == OT_ROPE_YARN) {
+    out->beta_fast = keys->beta_fast;
+    out->beta_slow = keys->beta_slow;
+    out->mscale = keys->mscale;
+    out->mscale_all = keys->mscale_all;
+    return OT_OK;
+  }
   OT_CHECK(given(node, "low_freq_factor") && given(node, "high_freq_factor"), OT_USAGE,
            "model: rope_type llama3 needs low_freq_factor and high_freq_factor (%s)",
            place(r, node));
   out->low_frequency_factor = keys->low_frequency_factor;
   out->high_frequency_factor = keys->high_frequency_factor;
-  out->original_positions =
-      keys->original_positions > 0 ? keys->original_positions : r->keys->max_positions;
   return OT_OK;
 }
 
@@ -165,7 +192,8 @@ static bool same_rope(const ot_rope *a, const ot_rope *b) {
   return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
          a->low_frequency_factor == b->low_frequency_factor &&
          a->high_frequency_factor == b->high_frequency_factor &&
-         a->original_positions == b->original_positions;
+         a->original_positions == b->original_positions && a->beta_fast == b->beta_fast &&
+         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all;
 }
 
 static bool is_nested(const ot_node *node) {
@@ -199,6 +227,15 @@ static ot_status fill_rope(reading *r, const rope_sources *from, ot_rope *out) {
   return OT_OK;
 }
 
+// DeepSeek-V3 multiplies scores by the square of yarn's growth (transformers, modeling_deepseek_v3:
+// yarn_apply_mscale).
+static void scale_scores(ot_model *out) {
+  const ot_rope *const rope = &out->rope;
+  if (rope->type != OT_ROPE_YARN || rope->mscale_all == 0 || rope->factor <= 1) return;
+  const double growth = 0.1 * rope->mscale_all * ot_log(rope->factor) + 1;
+  out->attention_scale *= growth * growth;
+}
+
 static ot_status fill_ropes(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const scaling = given(r->tree, "rope_scaling");
@@ -221,6 +258,7 @@ static ot_status fill_ropes(reading *r) {
   };
   OT_TRY(fill_rope(r, &from, &r->out->rope));
   r->out->rope_local = r->out->rope;
+  if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;
   from = (rope_sources){
       .theta_key = "rope_local_base_freq",
@@ -240,13 +278,18 @@ static bool slides(const ot_model_keys *keys, int64_t i) {
     case OT_FAMILY_QWEN2:
     case OT_FAMILY_QWEN3:
       return keys->use_sliding_window && keys->sliding_window > 0 && i >= keys->max_window_layers;
+    case OT_FAMILY_QWEN3_MOE:
+      return keys->use_sliding_window && keys->sliding_window > 0;
     case OT_FAMILY_MISTRAL:
+    case OT_FAMILY_MIXTRAL:
       return keys->sliding_window > 0;
     case OT_FAMILY_GEMMA3:
       return (i + 1) % keys->sliding_window_pattern != 0;
     case OT_FAMILY_GPT2:
     case OT_FAMILY_LLAMA:
     case OT_FAMILY_OLMO2:
+    case OT_FAMILY_OLMOE:
+    case OT_FAMILY_DEEPSEEK_V3:
     case OT_FAMILY_COUNT:
       break;
   }
@@ -256,7 +299,8 @@ static bool slides(const ot_model_keys *keys, int64_t i) {
 static ot_status fill_windows(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const types = given(r->tree, "layer_types");
-  const bool qwen = keys->family == OT_FAMILY_QWEN2 || keys->family == OT_FAMILY_QWEN3;
+  const bool qwen = keys->family == OT_FAMILY_QWEN2 || keys->family == OT_FAMILY_QWEN3 ||
+                    keys->family == OT_FAMILY_QWEN3_MOE;
   const int64_t window = qwen && !keys->use_sliding_window ? 0 : keys->sliding_window;
   OT_CHECK(keys->num_layer_types == 0 || keys->num_layer_types == keys->num_layers, OT_USAGE,
            "model: layer_types has %lld entries, but there are %lld layers (%s)",
@@ -270,6 +314,58 @@ static ot_status fill_windows(reading *r) {
     r->out->window[i] = sliding ? window : 0;
   }
   return OT_OK;
+}
+
+// ---- Experts ----
+
+static bool has_experts(const ot_model_keys *keys, int64_t layer) {
+  if (keys->family == OT_FAMILY_DEEPSEEK_V3) return layer >= keys->first_dense;
+  if (keys->family != OT_FAMILY_QWEN3_MOE) return true;
+  for (int64_t i = 0; i < keys->num_dense_layers; i++) {
+    if (keys->dense_layers[i] == layer) return false;
+  }
+  return (layer + 1) % keys->sparse_step == 0;
+}
+
+static ot_moe_balance balance_of(const reading *r) {
+  if (r->keys->balance >= 0) return (ot_moe_balance)r->keys->balance;
+  if (r->keys->routing == OT_MOE_EXPERT_CHOICE) return OT_MOE_BALANCE_NONE;
+  return r->keys->family == OT_FAMILY_DEEPSEEK_V3 ? OT_MOE_BALANCE_BIAS : OT_MOE_BALANCE_AUX_LOSS;
+}
+
+static void fill_balance(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  ot_moe *const moe = &r->out->moe;
+  moe->routing = (ot_moe_routing)keys->routing;
+  moe->balance = balance_of(r);
+  const double usual = moe->routing == OT_MOE_EXPERT_CHOICE ? 1 : 1.25;
+  moe->capacity_factor = keys->capacity_factor > 0 ? keys->capacity_factor : usual;
+  const bool asked = given(r->tree, "router_aux_loss_coef") || given(r->tree, "aux_loss_alpha");
+  const bool helps =
+      moe->balance == OT_MOE_BALANCE_AUX_LOSS || (moe->balance == OT_MOE_BALANCE_BIAS && asked);
+  moe->aux_coefficient = helps ? keys->aux_coefficient : 0;
+  moe->z_coefficient = keys->z_coefficient;
+  moe->bias_rate = keys->bias_rate;
+}
+
+static void fill_experts(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  const bool deepseek = keys->family == OT_FAMILY_DEEPSEEK_V3;
+  const bool one_width =
+      keys->expert_size == 0;  // mixtral, olmoe: intermediate_size is an expert's
+  ot_moe *const moe = &r->out->moe;
+  if (keys->num_experts == 0) return;
+  moe->num_experts = keys->num_experts;
+  moe->experts_per_token = keys->experts_per_token;
+  moe->expert_size = one_width ? r->out->intermediate_size : keys->expert_size;
+  moe->shared_size = keys->shared_experts * moe->expert_size;
+  moe->score = deepseek ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
+  moe->renormalise = keys->family == OT_FAMILY_MIXTRAL || keys->renormalise;
+  moe->scale = deepseek ? keys->gate_scale : 1;
+  moe->num_groups = deepseek ? keys->num_groups : 1;
+  moe->groups_per_token = deepseek ? keys->groups_per_token : 1;
+  for (int64_t i = 0; i < keys->num_layers; i++) moe->layer[i] = has_experts(keys, i);
+  fill_balance(r);
 }
 
 // ---- Names ----
@@ -297,6 +393,7 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   OT_TRY(fill_tokens(&r));
   if (!out->learned_positions) OT_TRY(fill_ropes(&r));
   OT_TRY(fill_windows(&r));
+  fill_experts(&r);
   fill_names(out);
   return ot_model_check(out);
 }

@@ -12,6 +12,10 @@ static bool needs_layer_types(const ot_model *model) {
     case OT_FAMILY_GPT2:
     case OT_FAMILY_LLAMA:
     case OT_FAMILY_OLMO2:
+    case OT_FAMILY_MIXTRAL:
+    case OT_FAMILY_QWEN3_MOE:
+    case OT_FAMILY_OLMOE:
+    case OT_FAMILY_DEEPSEEK_V3:
     case OT_FAMILY_COUNT:
       return false;
     case OT_FAMILY_QWEN2:
@@ -37,6 +41,42 @@ static void fill_windows(const ot_model *model, ot_arena *arena, ot_model_keys *
   for (int64_t i = 0; i < model->num_layers; i++) {
     keys->layer_types[i] = model->window[i] > 0 ? SLIDING : FULL;
   }
+}
+
+static void fill_dense_layers(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
+  keys->dense_layers = ot_arena_array(arena, model->num_layers, sizeof(int64_t));
+  keys->sparse_step = 1;
+  for (int64_t i = 0; i < model->num_layers; i++) {
+    if (model->moe.layer[i]) continue;
+    if (keys->first_dense == i) keys->first_dense = i + 1;
+    keys->dense_layers[keys->num_dense_layers++] = i;
+  }
+}
+
+static void fill_experts(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
+  const ot_moe *const moe = &model->moe;
+  const ot_mla *const mla = &model->mla;
+  keys->num_experts = moe->num_experts;
+  keys->experts_per_token = moe->experts_per_token;
+  keys->expert_size = moe->expert_size;
+  keys->shared_experts = moe->num_experts > 0 ? moe->shared_size / moe->expert_size : 0;
+  fill_dense_layers(model, arena, keys);
+  keys->num_groups = moe->num_groups;
+  keys->groups_per_token = moe->groups_per_token;
+  keys->renormalise = moe->renormalise;
+  keys->gate_scale = moe->scale;
+  keys->aux_coefficient = moe->aux_coefficient;
+  keys->z_coefficient = moe->z_coefficient;
+  keys->capacity_factor = moe->capacity_factor;
+  keys->bias_rate = moe->bias_rate;
+  keys->routing = (int)moe->routing;
+  keys->balance = (int)moe->balance;
+  keys->kv_rank = mla->kv_rank;
+  keys->q_rank = mla->q_rank;
+  keys->nope_dim = mla->nope_dim;
+  keys->rope_dim = mla->rope_dim;
+  keys->v_dim = mla->v_dim;
+  keys->interleaved = mla->interleaved;
 }
 
 // The whole number whose inverse root is the scale, where there is one: configurations have those.
@@ -78,6 +118,7 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
   keys.eos_id = ot_arena_array(arena, OT_MAX_EOS, sizeof(int64_t));
   for (int i = 0; i < model->num_eos; i++) keys.eos_id[i] = model->eos_id[i];
   fill_windows(model, arena, &keys);
+  fill_experts(model, arena, &keys);
   return keys;
 }
 
@@ -103,13 +144,24 @@ static void drop(ot_node *map, const char *key) {
 }
 
 static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena) {
-  static const char *const types[] = {"default", "linear", "llama3"};
+  static const char *const types[] = {"default", "linear", "llama3", "yarn"};
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
   ot_node_put(arena, map, "rope_type", ot_node_text(arena, types[rope->type]));
   if (with_theta) ot_node_put(arena, map, "rope_theta", ot_node_real(arena, rope->theta));
   if (rope->type == OT_ROPE_DEFAULT) return map;
   ot_node_put(arena, map, "factor", ot_node_real(arena, rope->factor));
   if (rope->type == OT_ROPE_LINEAR) return map;
+  if (rope->type == OT_ROPE_YARN) {
+    ot_node_put(arena, map, "beta_fast", ot_node_real(arena, rope->beta_fast));
+    ot_node_put(arena, map, "beta_slow", ot_node_real(arena, rope->beta_slow));
+    if (rope->mscale > 0) ot_node_put(arena, map, "mscale", ot_node_real(arena, rope->mscale));
+    if (rope->mscale_all > 0) {
+      ot_node_put(arena, map, "mscale_all_dim", ot_node_real(arena, rope->mscale_all));
+    }
+    ot_node_put(arena, map, "original_max_position_embeddings",
+                ot_node_integer(arena, rope->original_positions));
+    return map;
+  }
   ot_node_put(arena, map, "low_freq_factor", ot_node_real(arena, rope->low_frequency_factor));
   ot_node_put(arena, map, "high_freq_factor", ot_node_real(arena, rope->high_frequency_factor));
   ot_node_put(arena, map, "original_max_position_embeddings",
@@ -144,6 +196,7 @@ ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
   ot_node *const map = ot_schema_write(&ot_model_schema, 1u << model->family, &keys, arena);
   put(arena, map, "model_type", ot_node_text(arena, model->model_type));
   write_rope(model, arena, map);
+  if (model->mla.kv_rank > 0) drop(map, "head_dim");
   if (keys.num_layer_types == 0) drop(map, "layer_types");
   if (keys.num_layer_types > 0) drop(map, "sliding_window_pattern");
   if (model->num_eos == 0) put(arena, map, "eos_token_id", ot_node_create(arena, OT_NODE_NULL));

@@ -3,10 +3,12 @@
 // layer. Types that are not listed change the mathematics in ways that are not implemented.
 #include "describe/model_keys.h"
 
-static const char *const rope_types[] = {"default", "linear", "llama3", NULL};
+static const char *const rope_types[] = {"default", "linear", "llama3", "yarn", NULL};
 static const char *const only_one[] = {"1", "null", NULL};
+static const char *const only_true[] = {"true", "null", NULL};
+static const char *const only_null[] = {"null", NULL};
 
-enum { ROPE_KEYS = 8 };
+enum { ROPE_KEYS = 14 };
 
 static const ot_schema rope_of_type;
 
@@ -38,7 +40,7 @@ static const ot_key rope_keys[] = {
      .maximum = OT_NO_MAXIMUM,
      .fallback = "1",
      .null_text = "1",
-     .help = "stretch of positions, of linear and llama3"},
+     .help = "stretch of positions, of all types but default"},
     {.name = "low_freq_factor",
      .type = OT_KEY_REAL,
      .offset = offsetof(ot_rope_keys, low_frequency_factor),
@@ -63,11 +65,49 @@ static const ot_key rope_keys[] = {
      .fallback = "null",
      .null_text = "0",
      .unit = "tokens",
-     .help = "llama3: length before stretching"},
+     .help = "llama3, yarn: length before stretching"},
     {.name = "partial_rotary_factor",
      .type = OT_KEY_FIXED,
      .choices = only_one,
      .help = "whole heads rotate"},
+    {.name = "beta_fast",
+     .type = OT_KEY_REAL,
+     .offset = offsetof(ot_rope_keys, beta_fast),
+     .maximum = OT_NO_MAXIMUM,
+     .above_minimum = true,
+     .fallback = "32",
+     .null_text = "32",
+     .help = "yarn: frequencies with more turns than this stay"},
+    {.name = "beta_slow",
+     .type = OT_KEY_REAL,
+     .offset = offsetof(ot_rope_keys, beta_slow),
+     .maximum = OT_NO_MAXIMUM,
+     .above_minimum = true,
+     .fallback = "1",
+     .null_text = "1",
+     .help = "yarn: frequencies with fewer turns than this are stretched in full"},
+    {.name = "mscale",
+     .type = OT_KEY_REAL,
+     .offset = offsetof(ot_rope_keys, mscale),
+     .maximum = OT_NO_MAXIMUM,
+     .fallback = "0",
+     .null_text = "0",
+     .help = "yarn: growth of rotated elements; 0 with mscale_all_dim 0: 1"},
+    {.name = "mscale_all_dim",
+     .type = OT_KEY_REAL,
+     .offset = offsetof(ot_rope_keys, mscale_all),
+     .maximum = OT_NO_MAXIMUM,
+     .fallback = "0",
+     .null_text = "0",
+     .help = "yarn: growth that is taken from rotated elements, deepseek_v3: and given to scores"},
+    {.name = "truncate",
+     .type = OT_KEY_FIXED,
+     .choices = only_true,
+     .help = "yarn: the blended range is of whole pairs"},
+    {.name = "attention_factor",
+     .type = OT_KEY_FIXED,
+     .choices = only_null,
+     .help = "yarn: the growth follows from factor and mscale"},
     {.name = "full_attention",
      .type = OT_KEY_OBJECT,
      .offset = offsetof(ot_rope_group, full),

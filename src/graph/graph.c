@@ -33,7 +33,8 @@ static bool same_rope(const ot_rope *a, const ot_rope *b) {
   return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
          a->low_frequency_factor == b->low_frequency_factor &&
          a->high_frequency_factor == b->high_frequency_factor &&
-         a->original_positions == b->original_positions;
+         a->original_positions == b->original_positions && a->beta_fast == b->beta_fast &&
+         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all;
 }
 
 static ot_constant rope_table(const ot_graph_request *request, const ot_rope *rope) {
@@ -50,7 +51,11 @@ static ot_constant rope_table(const ot_graph_request *request, const ot_rope *ro
                      .rope_factor = rope->factor,
                      .rope_low_frequency_factor = rope->low_frequency_factor,
                      .rope_high_frequency_factor = rope->high_frequency_factor,
-                     .rope_original_positions = rope->original_positions},
+                     .rope_original_positions = rope->original_positions,
+                     .rope_beta_fast = rope->beta_fast,
+                     .rope_beta_slow = rope->beta_slow,
+                     .rope_mscale = rope->mscale,
+                     .rope_mscale_all = rope->mscale_all},
       .type = {.dtype = request->compute,
                .rank = 3,
                .dim = {cached ? request->cache_positions : request->sequence_length,
@@ -127,6 +132,9 @@ ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_gr
   const int layers = (int)request->model->num_layers;
   const bool has_head = request->mode != OT_MODE_PREFILL;
   *graph = (ot_graph){.request = *request, .num_blocks = layers + 1 + (has_head ? 1 : 0)};
+  OT_CHECK(request->model->moe.num_experts == 0, OT_ENVIRONMENT,
+           "graph: model_type %s has experts, which no builder writes yet",
+           request->model->model_type);
   OT_TRY(ot_share_build(request, &graph->share));
   graph->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *graph->blocks);
   graph->programs = ot_arena_array(arena, graph->num_blocks, sizeof *graph->programs);

@@ -166,7 +166,8 @@ typedef struct ot_op_attributes {
   int64_t rotary_dim;   // rope: leading dimensions of a head that rotate (even)
   ot_rope_type rope_type;
   double rope_theta, rope_factor, rope_low_frequency_factor, rope_high_frequency_factor;
-  int64_t rope_original_positions;  // llama3 scaling
+  int64_t rope_original_positions;  // llama3, yarn
+  double rope_beta_fast, rope_beta_slow, rope_mscale, rope_mscale_all;  // yarn
   double learning_rate_factor;      // group: multiplies OT_SCALAR_LEARNING_RATE
   double weight_decay;              // decoupled, times the learning rate
   double beta1, beta2;              // adamw; muon: beta1 is its momentum

@@ -21,6 +21,47 @@ static double llama3_frequency(const ot_op_attributes *attributes, double freque
   return (1 - blend) * stretched + blend * frequency;
 }
 
+// The pair that makes `turns` within the original positions, as a real number.
+static double pair_with_turns(const ot_op_attributes *attributes, double turns) {
+  const double original = (double)attributes->rope_original_positions;
+  return (double)attributes->rotary_dim * ot_log(original / (turns * two_pi)) /
+         (2 * ot_log(attributes->rope_theta));
+}
+
+static double whole_below(double x) {
+  const double whole = (double)(int64_t)x;
+  return whole > x ? whole - 1 : whole;
+}
+
+// YaRN (Peng et al. 2023, sec. 3.2): pairs that turn often stay, those that turn rarely are
+// stretched, those between blended along a ramp over the index of the pair, whose ends are whole
+// (transformers, modeling_rope_utils: _compute_yarn_parameters).
+static double yarn_frequency(const ot_op_attributes *attributes, double frequency, int64_t i) {
+  const double last = (double)attributes->rotary_dim - 1;
+  double low = whole_below(pair_with_turns(attributes, attributes->rope_beta_fast));
+  double high = -whole_below(-pair_with_turns(attributes, attributes->rope_beta_slow));
+  low = low > 0 ? low : 0;
+  high = high < last ? high : last;
+  if (low == high) high += 0.001;
+  double ramp = ((double)i - low) / (high - low);
+  ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+  return frequency / attributes->rope_factor * ramp + frequency * (1 - ramp);
+}
+
+// How much yarn lengthens what it rotates, numerator and denominator.
+static double yarn_growth(double factor, double mscale) {
+  return factor <= 1 ? 1 : 0.1 * mscale * ot_log(factor) + 1;
+}
+
+double ot_rope_magnitude(const ot_op_attributes *attributes) {
+  if (attributes->rope_type != OT_ROPE_YARN) return 1;
+  const double factor = attributes->rope_factor;
+  const bool both = attributes->rope_mscale > 0 && attributes->rope_mscale_all > 0;
+  if (!both) return yarn_growth(factor, 1);
+  return yarn_growth(factor, attributes->rope_mscale) /
+         yarn_growth(factor, attributes->rope_mscale_all);
+}
+
 double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i) {
   const double exponent = 2 * (double)i / (double)attributes->rotary_dim;
   const double frequency = 1 / ot_pow(attributes->rope_theta, exponent);
@@ -31,6 +72,8 @@ double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i) {
       return frequency / attributes->rope_factor;
     case OT_ROPE_LLAMA3:
       return llama3_frequency(attributes, frequency);
+    case OT_ROPE_YARN:
+      return yarn_frequency(attributes, frequency, i);
   }
   OT_UNREACHABLE();
 }

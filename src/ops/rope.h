@@ -3,7 +3,7 @@
 // i of a head pairs with element i + rotary_dim/2, i < rotary_dim/2; elements from rotary_dim on,
 // and all values, pass unchanged.
 //
-// OT_OP_ROPE_TABLE  table[p, i, 0] = cos(p * frequency(i)), table[p, i, 1] = sin(p * frequency(i))
+// OT_OP_ROPE_TABLE  table[p, i] = (cos, sin)(p * frequency(i)) * magnitude
 //   no inputs; table [P, rotary_dim/2, 2] of the compute type, its P given by the builder; computed
 //   in float64 and rounded once.
 // OT_OP_ROPE        per q and k head: (a, b) -> (a cos - b sin, b cos + a sin) at positions[r]
@@ -23,3 +23,6 @@ extern const ot_kernel_entry ot_rope_cpu_f64[];
 
 // Radians per position of pair `i`, 0 <= i < rotary_dim/2. Pure.
 double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i);
+
+// What cosines and sines are multiplied by: 1 but for yarn. Pure.
+double ot_rope_magnitude(const ot_op_attributes *attributes);

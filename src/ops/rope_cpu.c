@@ -16,13 +16,14 @@ static void table_pairs(const ot_kernel_call *call, const double *frequency, int
   const int64_t positions = call->out[0].type.dim[0];
   const int64_t pairs = call->out[0].type.dim[1];
   ot_real *const table = call->out[0].data;
+  const double magnitude = ot_rope_magnitude(call->attributes);
 #pragma omp parallel for num_threads(ot_threads_for(call, positions *n)) schedule(static)
   for (int64_t position = 0; position < positions; position++) {
     ot_real *const row = table + (position * pairs + first) * 2;
     for (int64_t i = 0; i < n; i++) {
       const double angle = (double)position * frequency[i];
-      row[2 * i] = (ot_real)ot_cos(angle);
-      row[2 * i + 1] = (ot_real)ot_sin(angle);
+      row[2 * i] = (ot_real)(magnitude * ot_cos(angle));
+      row[2 * i + 1] = (ot_real)(magnitude * ot_sin(angle));
     }
   }
 }

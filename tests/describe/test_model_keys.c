@@ -242,8 +242,9 @@ static void refuses_keys_that_change_the_mathematics(void **state) {
          "attn_logit_softcapping", "config.json:2:28");
   refuse("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": 30}",
          "final_logit_softcapping", "not supported");
-  refuse("{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}}",
-         "yarn", "default, linear, llama3");
+  refuse(
+      "{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"longrope\", \"factor\": 4}}",
+      "longrope", "default, linear, llama3, yarn");
   refuse("{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", "partial_rotary_factor",
          "0.5");
   refuse("{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
@@ -307,6 +308,97 @@ static void shapes_must_fit_each_other(void **state) {
   assert_int_equal(odd.num_kv_heads, 7);
 }
 
+static void presets_of_experts_have_the_published_number_of_active_parameters(void **state) {
+  (void)state;
+  // As counted on transformers' modules, k of E experts; published as 12.9B, 39B, 3.3B, 22B, 1.3B
+  // and 37B.
+  static const preset_size active[] = {
+      {"mixtral-8x7b", 12879925248}, {"mixtral-8x22b", 39152031744},
+      {"qwen3-30b-a3b", 3353032704}, {"qwen3-235b-a22b", 22190763520},
+      {"olmoe-1b-7b", 1282017280},   {"deepseek-v3", 37552282624},
+  };
+  for (int i = 0; i < OT_COUNT(active); i++) {
+    const ot_model model = load_preset(active[i].name);
+    const int64_t counted = ot_model_active_parameters(&model);
+    if (counted != active[i].parameters) fail_msg("%s: %lld", active[i].name, (long long)counted);
+  }
+  const ot_model dense = load_preset("llama3-8b");
+  assert_int_equal(ot_model_active_parameters(&dense), ot_model_parameters(&dense));
+}
+
+static void reads_experts_of_every_family(void **state) {
+  (void)state;
+  const ot_model mixtral = load_preset("mixtral-8x7b");
+  assert_int_equal(mixtral.moe.num_experts, 8);
+  assert_int_equal(mixtral.moe.experts_per_token, 2);
+  assert_int_equal(mixtral.moe.expert_size, 14336);
+  assert_true(mixtral.moe.renormalise && mixtral.moe.score == OT_MOE_SOFTMAX);
+  assert_true(mixtral.moe.balance == OT_MOE_BALANCE_AUX_LOSS &&
+              mixtral.moe.aux_coefficient == 0.02);
+  const ot_model qwen = load_preset("qwen3-30b-a3b");
+  assert_int_equal(qwen.moe.expert_size, 768);
+  assert_int_equal(qwen.intermediate_size, 6144);
+  const ot_model olmoe = load_preset("olmoe-1b-7b");
+  assert_true(!olmoe.moe.renormalise && olmoe.qk_norm == OT_QK_NORM_ROW);
+  assert_int_equal(olmoe.norm_placement, OT_NORM_PRE);
+  const ot_model deepseek = load_preset("deepseek-v3");
+  assert_true(!deepseek.moe.layer[2] && deepseek.moe.layer[3] && deepseek.moe.layer[60]);
+  assert_false(ot_model_same_layer(&deepseek, 2, 3));
+  assert_int_equal(deepseek.moe.shared_size, 2048);
+  assert_int_equal(deepseek.moe.num_groups, 8);
+  assert_int_equal(deepseek.moe.groups_per_token, 4);
+  assert_true(deepseek.moe.score == OT_MOE_SIGMOID && deepseek.moe.scale == 2.5);
+  assert_true(deepseek.moe.balance == OT_MOE_BALANCE_BIAS);
+  assert_true(deepseek.moe.aux_coefficient == 1e-4 && deepseek.moe.bias_rate == 1e-3);
+  assert_int_equal(deepseek.mla.kv_rank, 512);
+  assert_int_equal(deepseek.head_dim, 192);
+  assert_int_equal(deepseek.rotary_dim, 64);
+  // (0.1 ln 40 + 1)^2 / sqrt(192), DeepSeek-AI's released model code.
+  assert_true(deepseek.attention_scale > 0.1352337 && deepseek.attention_scale < 0.1352339);
+}
+
+static void layers_without_experts_are_those_that_the_keys_say(void **state) {
+  (void)state;
+  const ot_model model = accept(
+      "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 6, \"decoder_sparse_step\": 2,"
+      " \"mlp_only_layers\": [3]}");
+  const bool experts[] = {false, true, false, false, false, true};
+  for (int i = 0; i < 6; i++) assert_int_equal(model.moe.layer[i], experts[i]);
+}
+
+static void the_variants_of_routing_have_their_own_defaults(void **state) {
+  (void)state;
+  const ot_model choice = accept(
+      "{\"model_type\": \"deepseek_v3\", \"n_group\": 1, \"topk_group\": 1,"
+      " \"moe_routing\": \"expert_choice\"}");
+  assert_true(choice.moe.balance == OT_MOE_BALANCE_NONE && choice.moe.capacity_factor == 1);
+  const ot_model drops = accept(
+      "{\"model_type\": \"mixtral\", \"moe_routing\": "
+      "\"drop_by_score\", \"moe_balance\": \"bias\"}");
+  assert_true(drops.moe.balance == OT_MOE_BALANCE_BIAS && drops.moe.capacity_factor == 1.25);
+  assert_true(drops.moe.aux_coefficient == 0);
+}
+
+static void experts_must_fit_each_other(void **state) {
+  (void)state;
+  refuse("{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", "num_experts_per_tok=9",
+         "1 to 8");
+  refuse("{\"model_type\": \"deepseek_v3\", \"n_group\": 7}", "n_group=7", "n_routed_experts=256");
+  refuse("{\"model_type\": \"deepseek_v3\", \"n_group\": 128, \"topk_group\": 3}",
+         "topk_group=3 groups of a token hold 6 experts", "num_experts_per_tok=8");
+  refuse(
+      "{\"model_type\": \"mixtral\", \"moe_routing\": \"expert_choice\", \"moe_balance\":"
+      " \"aux_loss\"}",
+      "expert_choice", "moe_balance none");
+  refuse("{\"model_type\": \"mixtral\", \"moe_routing\": \"drop\"}", "moe_routing",
+         "drop_by_position");
+  refuse("{\"model_type\": \"deepseek_v3\", \"scoring_func\": \"softmax\"}", "scoring_func",
+         "sigmoid");
+  refuse("{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0}", "clip_qkv", "null");
+  refuse("{\"model_type\": \"deepseek_v3\", \"num_key_value_heads\": 16}", "num_key_value_heads=16",
+         "128");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(presets_have_the_published_number_of_parameters),
@@ -325,6 +417,11 @@ int main(void) {
       cmocka_unit_test(inert_keys_pass),
       cmocka_unit_test(architectures_stand_in_for_a_missing_model_type),
       cmocka_unit_test(shapes_must_fit_each_other),
+      cmocka_unit_test(presets_of_experts_have_the_published_number_of_active_parameters),
+      cmocka_unit_test(reads_experts_of_every_family),
+      cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),
+      cmocka_unit_test(the_variants_of_routing_have_their_own_defaults),
+      cmocka_unit_test(experts_must_fit_each_other),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -26,6 +26,12 @@ const preset_size preset_sizes[] = {
     {"olmo2-13b", 13716198400},
     {"mistral-7b", 7241732096},
     {"gemma3-1b", 999885952},
+    {"mixtral-8x7b", 46702792704},
+    {"mixtral-8x22b", 140620634112},
+    {"qwen3-30b-a3b", 30532122624},
+    {"qwen3-235b-a22b", 235093634560},
+    {"olmoe-1b-7b", 6919161856},
+    {"deepseek-v3", 671026404352},
 };
 
 const int preset_count = sizeof preset_sizes / sizeof preset_sizes[0];

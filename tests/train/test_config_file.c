@@ -165,11 +165,12 @@ static void unknown_model_keys_pass_on_the_users_word_only(void **state) {
   (void)state;
   static const char text[] =
       "model: {model_type: llama, logits_scaling: 8, rope_scaling: {factor: 2,"
-      " rope_type: linear, beta_fast: 3}}";
+      " rope_type: linear, short_factor: 3}}";
   refuse(text, NULL, "model: unknown key \"logits_scaling\"");
   assert_non_null(strstr(ot_fail_hint_text(), "--set model.logits_scaling=ignore"));
-  refuse(text, "model.logits_scaling=ignore", "model.rope_scaling: unknown key \"beta_fast\"");
-  const char *const sets[] = {"model.logits_scaling=ignore", "model.rope_scaling.beta_fast=ignore"};
+  refuse(text, "model.logits_scaling=ignore", "model.rope_scaling: unknown key \"short_factor\"");
+  const char *const sets[] = {"model.logits_scaling=ignore",
+                              "model.rope_scaling.short_factor=ignore"};
   const ot_config config = accept(text, sets, 2);
   assert_true(config.run.model.rope.factor == 2);
 }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts that the table of HF keys is put together from, and the bits that its rows name
+// families by. For model_keys.c and the files beside it.
+#pragma once
+
+#include "describe/model_keys.h"
+
+// Variants of ot_model_schema.
+enum {
+  OT_IN_GPT2 = 1 << OT_FAMILY_GPT2,
+  OT_IN_LLAMA = 1 << OT_FAMILY_LLAMA,
+  OT_IN_QWEN2 = 1 << OT_FAMILY_QWEN2,
+  OT_IN_QWEN3 = 1 << OT_FAMILY_QWEN3,
+  OT_IN_OLMO2 = 1 << OT_FAMILY_OLMO2,
+  OT_IN_MISTRAL = 1 << OT_FAMILY_MISTRAL,
+  OT_IN_GEMMA3 = 1 << OT_FAMILY_GEMMA3,
+  OT_IN_MIXTRAL = 1 << OT_FAMILY_MIXTRAL,
+  OT_IN_QWEN3_MOE = 1 << OT_FAMILY_QWEN3_MOE,
+  OT_IN_OLMOE = 1 << OT_FAMILY_OLMOE,
+  OT_IN_DEEPSEEK_V3 = 1 << OT_FAMILY_DEEPSEEK_V3,
+  OT_IN_MOE = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_DEEPSEEK_V3,
+  OT_IN_ROTARY = OT_IN_LLAMA | OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_OLMO2 | OT_IN_MISTRAL |
+                 OT_IN_GEMMA3 | OT_IN_MOE,
+  OT_IN_WINDOWED =
+      OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_MISTRAL | OT_IN_GEMMA3 | OT_IN_MIXTRAL | OT_IN_QWEN3_MOE,
+};
+
+// Rows about experts and latent attention.
+enum { OT_NUM_MOE_KEYS = 32 };
+extern const ot_key ot_moe_keys[OT_NUM_MOE_KEYS];
+
+// Keys that say nothing about the mathematics of training, separated by '|'.
+extern const char ot_inert_model_keys[];
+
+// The default of a row in a family where it is not the row's own, or null.
+const char *ot_family_fallback(const ot_key *key, uint32_t variant);
