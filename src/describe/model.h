@@ -162,3 +162,6 @@ uint64_t ot_model_hash(const ot_model *model);
 
 // True when two layers have the same shapes and mathematics, so that they share segments.
 bool ot_model_same_layer(const ot_model *model, int layer, int other);
+
+// `model` with layers of these [count] of its layers only.
+void ot_model_take_layers(const ot_model *model, const int *layers, int count, ot_model *out);

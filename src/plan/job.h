@@ -3,6 +3,8 @@
 // sequences of so many tokens a step. Degrees that are given are fixed; the others are searched.
 #pragma once
 
+#include <stdbool.h>
+
 #include "describe/cluster.h"
 #include "describe/engine.h"
 #include "describe/model.h"
@@ -14,12 +16,14 @@
 typedef struct ot_candidate {
   int tp, pp, vpp, cp, ep, etp;  // >= 1
   int dp;                        // >= 1
-  int dp_shard;                  // ranks that weights and states are cut over; divides dp
+  int dp_shard;                  // ranks that weights and states are cut over; divides dp. Zero 0:
+                                 // not looked at
   int zero;                      // [0, 3]
   int64_t micro_batch_size;      // sequences, >= 1
   int64_t micro_batches;         // of a step on one rank of dp, >= 1
   ot_pipeline pipeline;
   ot_recompute recompute;
+  bool no_sequence_parallel;  // tensor parallelism keeps whole activations between its regions
 } ot_candidate;
 
 typedef struct ot_job {
@@ -44,6 +48,12 @@ int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candid
 // Whether `candidate` can run `job`: degrees against the model, sequence, batch and devices.
 // OT_USAGE naming what does not fit and the nearest that does.
 ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);
+
+// The run that trains `candidate`: what the engine orthant would be told. Of job->run it keeps what
+// the degrees do not say; without one, defaults.
+//   recompute  [1] kept by `out`
+void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_recompute *recompute,
+                      ot_run *out);
 
 // "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 zero 1, 1 x 16 micro-batches, 1f1b, recompute none".
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity);

@@ -310,7 +310,7 @@ static void find_tied(ot_build *b) {
   }
 }
 
-static void begin(ot_build *b) {
+static void begin_schedule(ot_build *b) {
   ot_schedule *const schedule = b->schedule;
   const int n = b->shape->num_blocks;
   *schedule = (ot_schedule){.threads = b->shape->request.threads,
@@ -344,6 +344,22 @@ static void begin(ot_build *b) {
   b->caches = offsets(b);
 }
 
+// Prefill has no head, so it says where weights lie only when it is alone.
+static const ot_graph *first_graph(const ot_schedule_request *request) {
+  for (int mode = 0; mode < OT_MODES; mode++) {
+    if (request->graphs[mode] && mode != OT_MODE_PREFILL) return request->graphs[mode];
+  }
+  return request->graphs[OT_MODE_PREFILL];
+}
+
+void ot_build_begin(ot_build *b) {
+  b->shape = first_graph(b->request);
+  OT_ASSERT(b->shape != NULL);
+  begin_schedule(b);
+  place_buckets(b);
+  place_buffers(b);
+}
+
 // Weights of different modes must lie at the same places for them to share an arena.
 static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
   if (!b) return OT_OK;
@@ -360,25 +376,13 @@ static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
   return OT_OK;
 }
 
-// Prefill has no head, so it says where weights lie only when it is alone.
-static const ot_graph *first_graph(const ot_schedule_request *request) {
-  for (int mode = 0; mode < OT_MODES; mode++) {
-    if (request->graphs[mode] && mode != OT_MODE_PREFILL) return request->graphs[mode];
-  }
-  return request->graphs[OT_MODE_PREFILL];
-}
-
 ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
                             ot_schedule *schedule) {
   ot_build b = {.request = request, .arena = arena, .schedule = schedule};
-  b.shape = first_graph(request);
-  OT_ASSERT(b.shape != NULL);
   for (int mode = 0; mode < OT_MODES; mode++) {
-    OT_TRY(check_same_weights(b.shape, request->graphs[mode]));
+    OT_TRY(check_same_weights(first_graph(request), request->graphs[mode]));
   }
-  begin(&b);
-  place_buckets(&b);
-  place_buffers(&b);
+  ot_build_begin(&b);
   add_setup(&b);
   for (int mode = 0; mode < OT_MODES; mode++) {
     const ot_graph *const graph = request->graphs[mode];

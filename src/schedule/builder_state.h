@@ -32,6 +32,9 @@ typedef struct ot_build {
   int64_t scalars, statistics, squares, updates, constants;
 } ot_build;
 
+// Groups, stages, and what stands in the arena for all orders, from b->request, arena and schedule.
+void ot_build_begin(ot_build *b);
+
 // The index of an equal segment, or of a copy of this one.
 int ot_build_add_segment(ot_build *b, const ot_segment *segment);
 

@@ -22,9 +22,8 @@ static ot_recompute policy_of(const ot_run_parallel *parallel, int layer) {
   return parallel->recompute[parallel->num_recompute == 1 ? 0 : layer];
 }
 
-// Matrix FLOPs of a block's forward and backward, and of what is made again between them.
-static double block_flops(const ot_graph *graph, int block, const ot_run_parallel *parallel,
-                          ot_arena *arena) {
+double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_parallel *parallel,
+                            ot_arena *arena) {
   const ot_program *const program = &graph->programs[graph->blocks[block].program];
   ot_recompute_set set;
   ot_recompute_build(program, policy_of(parallel, graph->blocks[block].layer), arena, &set);
@@ -33,17 +32,6 @@ static double block_flops(const ot_graph *graph, int block, const ot_run_paralle
     flops += op_flops(program, i) * (set.emitted[i] ? 2 : 1);
   }
   return flops;
-}
-
-static void cut_by_cost(const ot_graph *graph, const ot_run_parallel *parallel,
-                        const ot_cut_request *chunks, ot_arena *arena, int *first) {
-  OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
-  double *const cost = ot_arena_array(arena, graph->num_blocks, sizeof *cost);
-  for (int i = 0; i < graph->num_blocks; i++) cost[i] = block_flops(graph, i, parallel, arena);
-  ot_cut_request request = *chunks;
-  request.num_blocks = graph->num_blocks;
-  request.cost = cost;
-  ot_stage_cut(&request, arena, first);
 }
 
 // ---- stages ----
@@ -59,26 +47,39 @@ static const int *place_chunks(const ot_run_parallel *parallel, int chunks, ot_a
   return rank_of;
 }
 
-ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
-                          ot_stages *out) {
+ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_parallel *parallel,
+                        ot_arena *arena, ot_stages *out) {
   const int per_stage = ot_pipeline_chunks(parallel->pipeline, parallel->pp, parallel->vpp);
   const int64_t chunks = (int64_t)parallel->pp * per_stage;
-  OT_CHECK(chunks <= graph->num_blocks, OT_USAGE,
+  OT_CHECK(chunks <= num_blocks, OT_USAGE,
            "parallel: pp=%d with %d chunks a stage is more than the model's %d blocks (its layers, "
            "the embedding and the head)",
-           parallel->pp, per_stage, graph->num_blocks);
+           parallel->pp, per_stage, num_blocks);
   int *const first = ot_arena_array(arena, chunks + 1, sizeof *first);
   *out = (ot_stages){.num_ranks = parallel->pp,
                      .num_chunks = (int)chunks,
                      .first_block = first,
                      .rank_of = place_chunks(parallel, (int)chunks, arena)};
   if (parallel->layout && parallel->layout[0] != '\0') {
-    return ot_stage_layout_read(parallel->layout, graph->num_blocks - 2, (int)chunks, first);
+    return ot_stage_layout_read(parallel->layout, num_blocks - 2, (int)chunks, first);
   }
-  const ot_cut_request request = {
-      .num_ranks = out->num_ranks, .num_chunks = out->num_chunks, .rank_of = out->rank_of};
-  cut_by_cost(graph, parallel, &request, arena, first);
+  const ot_cut_request request = {.num_blocks = num_blocks,
+                                  .cost = cost,
+                                  .num_ranks = out->num_ranks,
+                                  .num_chunks = out->num_chunks,
+                                  .rank_of = out->rank_of};
+  ot_stage_cut(&request, arena, first);
   return OT_OK;
+}
+
+ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
+                          ot_stages *out) {
+  OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
+  double *const cost = ot_arena_array(arena, graph->num_blocks, sizeof *cost);
+  for (int i = 0; i < graph->num_blocks; i++) {
+    cost[i] = ot_stages_block_cost(graph, i, parallel, arena);
+  }
+  return ot_stages_cut(graph->num_blocks, cost, parallel, arena, out);
 }
 
 int ot_stages_chunk(const ot_stages *stages, int block) {

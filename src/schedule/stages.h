@@ -22,6 +22,13 @@ typedef struct ot_stages {
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out);
 
+// Its two halves: matrix FLOPs of a block's forward and backward, and of what is made again between
+// them; and the cut of blocks of any costs [num_blocks].
+double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_parallel *parallel,
+                            ot_arena *arena);
+ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_parallel *parallel,
+                        ot_arena *arena, ot_stages *out);
+
 // The chunk that holds `block`.
 int ot_stages_chunk(const ot_stages *stages, int block);
 

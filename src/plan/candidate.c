@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// One split of a step: as the run that would train it, so that the rules of training decide
+// (describe/parallel_check.h), and as text.
+#include "base/text.h"
+#include "describe/mesh.h"
+#include "describe/parallel_check.h"
+#include "describe/pipeline_rules.h"
+#include "plan/job.h"
+
+// ---- as a run ----
+
+static ot_dtype storage_of(const ot_recipe *recipe) {
+  if (recipe->products == OT_F64) return OT_F64;
+  return recipe->activation_bytes < 4 ? OT_BF16 : OT_F32;
+}
+
+static ot_run_precision precision_of(const ot_recipe *recipe) {
+  const ot_dtype wide = recipe->products == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype storage = storage_of(recipe);
+  return (ot_run_precision){
+      .compute = storage,
+      .params = storage,
+      .gradients = wide,
+      .master = wide,
+      .moments = wide,
+      .reduce = recipe->reduce_bytes < 4 ? OT_BF16 : wide,
+  };
+}
+
+static void set_parallel(const ot_candidate *c, ot_recompute *recompute, ot_run_parallel *p) {
+  *recompute = c->recompute;
+  p->tp = c->tp;
+  p->pp = c->pp;
+  p->vpp = c->vpp;
+  p->cp = c->cp;
+  p->ep = c->ep;
+  p->etp = c->etp;
+  p->dp = c->dp;
+  p->dp_replicate = c->zero == 0 ? c->dp : c->dp / c->dp_shard;
+  p->zero = c->zero;
+  p->accumulate = c->zero >= 2 ? OT_ACCUMULATE_SHARDED : OT_ACCUMULATE_WHOLE;
+  p->pipeline = c->pipeline;
+  p->recompute = recompute;
+  p->num_recompute = 1;
+  p->layout = p->order_csv = "";
+}
+
+void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_recompute *recompute,
+                      ot_run *out) {
+  if (job->run) {
+    *out = *job->run;
+  } else {
+    *out = (ot_run){.parallel = {.prefetch = 1, .reshard = true},
+                    .optimizer = {.name = OT_OPTIMIZER_ADAMW, .lr = 1, .clip = 1}};
+  }
+  out->model = *job->model;
+  out->data.sequence_length = job->sequence_length;
+  out->batch = (ot_run_batch){.global_batch_size = job->global_batch_size,
+                              .micro_batch_size = candidate->micro_batch_size};
+  if (!job->run) out->precision = precision_of(&job->recipe);
+  set_parallel(candidate, recompute, &out->parallel);
+}
+
+// ---- check ----
+
+static ot_status check_ranges(const ot_candidate *c) {
+  OT_CHECK(c->tp >= 1 && c->pp >= 1 && c->vpp >= 1 && c->cp >= 1 && c->ep >= 1 && c->etp >= 1 &&
+               c->dp >= 1 && c->micro_batch_size >= 1,
+           OT_USAGE, "plan: a degree or micro_batch_size is below 1");
+  OT_CHECK(c->zero >= 0 && c->zero <= 3, OT_USAGE, "plan: zero=%d; allowed: 0 to 3", c->zero);
+  OT_CHECK(c->zero == 0 || (c->dp_shard >= 1 && c->dp % c->dp_shard == 0), OT_USAGE,
+           "plan: dp_shard=%d does not divide dp=%d", c->dp_shard, c->dp);
+  OT_CHECK((int)c->pipeline >= 0 && c->pipeline <= OT_PIPELINE_ZB_V, OT_USAGE,
+           "plan: there is no pipeline order %d", (int)c->pipeline);
+  OT_CHECK((int)c->recompute >= 0 && c->recompute <= OT_RECOMPUTE_FULL, OT_USAGE,
+           "plan: there is no recompute %d", (int)c->recompute);
+  return OT_OK;
+}
+
+static ot_status check_batch(const ot_job *job, const ot_candidate *c) {
+  const int64_t whole = ot_candidate_micro_batches(job, c);
+  OT_CHECK(whole > 0, OT_USAGE,
+           "plan: global_batch_size=%lld is no multiple of micro_batch_size=%lld x dp=%d",
+           (long long)job->global_batch_size, (long long)c->micro_batch_size, c->dp);
+  OT_CHECK(c->micro_batches == whole, OT_USAGE, "plan: micro_batches=%lld; they are %lld",
+           (long long)c->micro_batches, (long long)whole);
+  return OT_OK;
+}
+
+ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
+  OT_TRY(check_ranges(candidate));
+  const int64_t devices = (int64_t)candidate->tp * candidate->pp * candidate->cp * candidate->dp;
+  OT_CHECK(devices == job->devices, OT_USAGE,
+           "plan: tp=%d x pp=%d x cp=%d x dp=%d is not %d devices", candidate->tp, candidate->pp,
+           candidate->cp, candidate->dp, job->devices);
+  OT_TRY(check_batch(job, candidate));
+  ot_recompute recompute;
+  ot_run run;
+  ot_candidate_run(job, candidate, &recompute, &run);
+  OT_TRY(ot_parallel_check(&run));
+  return ot_run_check_ranks(&run, job->devices);
+}
+
+// ---- text ----
+
+int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity) {
+  static const char *const recomputes[] = {"none", "selective", "full"};
+  const ot_candidate *const c = candidate;
+  return ot_text_format(
+      out, capacity,
+      "tp %d pp %d vpp %d cp %d ep %d dp %d zero %d%s, %lld x %lld micro-batches, %s, recompute %s",
+      c->tp, c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero,
+      c->no_sequence_parallel ? " without sequence parallelism" : "",
+      (long long)c->micro_batch_size, (long long)c->micro_batches, ot_pipeline_name(c->pipeline),
+      recomputes[c->recompute]);
+}
+
+static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
+
+int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b) {
+  const int64_t keys[][2] = {
+      {a->tp, b->tp},
+      {a->pp, b->pp},
+      {a->vpp, b->vpp},
+      {a->cp, b->cp},
+      {a->ep, b->ep},
+      {a->etp, b->etp},
+      {a->dp, b->dp},
+      {a->zero, b->zero},
+      {a->dp_shard, b->dp_shard},
+      {a->micro_batch_size, b->micro_batch_size},
+      {a->micro_batches, b->micro_batches},
+      {a->pipeline, b->pipeline},
+      {a->recompute, b->recompute},
+      {a->no_sequence_parallel, b->no_sequence_parallel},
+  };
+  for (int i = 0; i < OT_COUNT(keys); i++) {
+    const int order = compare(keys[i][0], keys[i][1]);
+    if (order != 0) return order;
+  }
+  return 0;
+}

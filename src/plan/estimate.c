@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts prices, cut, order, play and memory of a candidate together.
+#include "plan/estimate.h"
+
+#include "describe/pipeline_rules.h"
+#include "plan/estimator.h"
+
+// ---- the estimator ----
+
+static void find_kinds(ot_estimator *e) {
+  const ot_model *const model = e->job.model;
+  const int layers = (int)model->num_layers;
+  int *const of_kind = ot_arena_array(e->arena, layers, sizeof(int));
+  int kinds = 0;
+  e->num_blocks = layers + 2;
+  e->kind_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
+  for (int i = 0; i < layers; i++) {
+    int kind = 0;
+    while (kind < kinds && !ot_model_same_layer(model, of_kind[kind], i)) kind++;
+    if (kind == kinds) of_kind[kinds++] = i;
+    e->kind_of[i + 1] = kind + 1;
+  }
+  e->num_kinds = kinds + 2;
+  e->kind_of[layers + 1] = kinds + 1;
+  ot_model_take_layers(model, of_kind, kinds, &e->layers);
+}
+
+// A CPU is priced as the simulator prices it; other devices with what the software does to them.
+static ot_status find_machine(ot_estimator *e) {
+  const ot_cluster *const cluster = e->job.cluster;
+  const ot_device_kind *const device = &cluster->device;
+  const int shared = cluster->num_devices * device->threads / e->job.devices;
+  const int asked = e->job.run ? e->job.run->threads : 0;
+  OT_TRY(ot_cluster_share(cluster, e->job.devices,
+                          asked > 0    ? asked
+                          : shared > 1 ? shared
+                                       : 1,
+                          &e->cluster));
+  const bool plain = e->own && (device->packs || device->threads > 0);
+  e->simulation = (ot_simulation){
+      .cluster = &e->cluster,
+      .other_flops_per_s = e->cluster.device.other_flops_per_s,
+      .launch_s = e->cluster.device.launch_s,
+      .style = plain ? NULL : &e->job.engine->kernels,
+      .products = e->job.recipe.products,
+  };
+  return ot_price_check(&e->simulation);
+}
+
+ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out) {
+  OT_TRY(ot_job_check(job));
+  ot_estimator *const e = ot_arena_array(arena, 1, sizeof *e);
+  e->job = *job;
+  e->arena = arena;
+  e->pool.parent = arena;
+  e->own = job->engine == &ot_engine_orthant;
+  find_kinds(e);
+  OT_TRY(find_machine(e));
+  *out = e;
+  return OT_OK;
+}
+
+// ---- one candidate ----
+
+// What is needed to play and to count `candidate`.
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play_request *request) {
+  ot_prices *prices;
+  *request = (ot_play_request){.estimator = e, .candidate = candidate};
+  OT_TRY(ot_prices_find(e, candidate, &prices));
+  request->prices = prices;
+  OT_TRY(ot_cut_find(e, candidate, prices, &request->stages));
+  return ot_walk_find(e, candidate, request->stages, &request->walk);
+}
+
+// Work that no waiting is part of.
+static double busy_s(const ot_stage_play *play) { return play->total_s - play->bubble_s; }
+
+static void take_play(const ot_stage_play *play, ot_estimate *out) {
+  out->step_s = play->total_s;
+  out->compute_s = play->compute_s;
+  out->recompute_s = play->recompute_s;
+  out->update_s = play->update_s;
+  out->bubble_s = play->bubble_s;
+  out->host_s = play->host_s;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] = play->exposed_s[i];
+  out->bubble_fraction = play->bubble_s / play->total_s;
+}
+
+static void count_flops(const ot_play_request *r, ot_estimate *out) {
+  const ot_estimator *const e = r->estimator;
+  const ot_candidate *const c = r->candidate;
+  double hardware = 0, model = 0;
+  for (int i = 0; i < e->num_blocks; i++) {
+    hardware += r->prices->kind[e->kind_of[i]].matrix_flops;
+    model += r->prices->kind[e->kind_of[i]].model_flops;
+  }
+  const double times = (double)c->micro_batches * c->dp * c->cp * c->tp;
+  const double peak = e->cluster.device.flops[e->job.recipe.products] > 0
+                          ? e->cluster.device.flops[e->job.recipe.products]
+                          : e->cluster.device.flops[OT_F32];
+  const double tokens = (double)e->job.global_batch_size * (double)e->job.sequence_length;
+  out->hardware_flops = hardware * times;
+  out->model_flops = model * times;
+  out->tokens_per_s = tokens / out->step_s;
+  if (peak <= 0) return;
+  out->mfu = out->model_flops / out->step_s / (peak * e->job.devices);
+  out->hfu = out->hardware_flops / out->step_s / (peak * e->job.devices);
+}
+
+static ot_status find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
+  *out = (ot_memory_estimate){.peak = -1};
+  for (int stage = 0; stage < r->stages->num_ranks; stage++) {
+    ot_memory_estimate of_stage;
+    OT_TRY(ot_memory_estimate_build(r, stage, arena, &of_stage));
+    if (of_stage.peak > out->peak) *out = of_stage;
+  }
+  return OT_OK;
+}
+
+ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
+                            ot_estimate *out) {
+  ot_play_request request;
+  OT_TRY(prepare(estimator, candidate, &request));
+  *out = (ot_estimate){.candidate = *candidate};
+  ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
+  ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
+  OT_TRY(ot_step_play(&request, &scratch, plays));
+  const ot_stage_play *busiest = plays;
+  for (int i = 1; i < request.stages->num_ranks; i++) {
+    if (busy_s(&plays[i]) > busy_s(busiest)) busiest = &plays[i];
+  }
+  take_play(busiest, out);
+  count_flops(&request, out);
+  OT_TRY(find_memory(&request, &scratch, &out->memory));
+  out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
+  return OT_OK;
+}
+
+ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
+                             ot_arena *arena, ot_stage_estimate **out) {
+  ot_play_request request;
+  OT_TRY(prepare(estimator, candidate, &request));
+  const ot_stages *const stages = request.stages;
+  *out = ot_arena_array(arena, stages->num_ranks, sizeof **out);
+  for (int chunk = stages->num_chunks - 1; chunk >= 0; chunk--) {
+    ot_stage_estimate *const stage = &(*out)[stages->rank_of[chunk]];
+    stage->first_block = stages->first_block[chunk];
+    stage->num_blocks += stages->first_block[chunk + 1] - stages->first_block[chunk];
+    for (int i = stages->first_block[chunk]; i < stages->first_block[chunk + 1]; i++) {
+      const ot_block_price *const price = &request.prices->kind[estimator->kind_of[i]];
+      stage->forward_s += price->work[OT_WORK_FORWARD][1].total_s;
+      stage->backward_s +=
+          price->work[OT_WORK_BACKWARD][1].total_s + price->work[OT_WORK_WEIGHT][1].total_s;
+    }
+  }
+  ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
+  for (int i = 0; i < stages->num_ranks; i++) {
+    OT_TRY(ot_memory_estimate_build(&request, i, &scratch, &(*out)[i].memory));
+  }
+  return OT_OK;
+}
+
+// ---- bounds ----
+
+ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,
+                                  ot_estimate_bound *out) {
+  ot_play_request request;
+  OT_TRY(prepare(estimator, candidate, &request));
+  const ot_stages *const stages = request.stages;
+  *out = (ot_estimate_bound){0};
+  for (int stage = 0; stage < stages->num_ranks; stage++) {
+    double s = 0;
+    for (int i = 0; i < estimator->num_blocks; i++) {
+      if (stages->rank_of[ot_stages_chunk(stages, i)] != stage) continue;
+      const ot_block_price *const price = &request.prices->kind[estimator->kind_of[i]];
+      for (int w = 0; w < OT_WORKS; w++) {
+        const double a = price->work[w][0].total_s, b = price->work[w][1].total_s;
+        s += (a < b ? a : b) * (double)candidate->micro_batches;
+      }
+    }
+    if (s > out->step_s) out->step_s = s;
+  }
+  return OT_OK;
+}

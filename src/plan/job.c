@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job must say, and that what it fixes can go together.
+#include "plan/job.h"
+
+#include "base/text.h"
+#include "describe/pipeline_rules.h"
+
+static ot_status check_recipe(const ot_recipe *recipe) {
+  OT_CHECK(recipe->name != NULL, OT_USAGE, "plan: the job has no precision recipe");
+  OT_CHECK(recipe->weight_bytes > 0 && recipe->gradient_bytes >= 0 && recipe->master_bytes >= 0 &&
+               recipe->moment_bytes >= 0 && recipe->gather_bytes > 0 && recipe->reduce_bytes > 0 &&
+               recipe->activation_bytes > 0,
+           OT_USAGE,
+           "plan: recipe %s: bytes are negative, or weights, activations or messages take none",
+           recipe->name);
+  return OT_OK;
+}
+
+static ot_status check_degree(const char *name, int64_t value, int64_t devices) {
+  OT_CHECK(value >= 0 && value <= devices, OT_USAGE, "plan: %s=%lld; allowed: 0 (searched) to %lld",
+           name, (long long)value, (long long)devices);
+  OT_CHECK(value == 0 || devices % value == 0, OT_USAGE,
+           "plan: %s=%lld does not divide the %lld devices", name, (long long)value,
+           (long long)devices);
+  return OT_OK;
+}
+
+static int64_t or_one(int64_t degree) { return degree > 0 ? degree : 1; }
+
+// Degrees that are fixed leave a whole number to the others.
+static ot_status check_given(const ot_job *job) {
+  const ot_candidate *const g = &job->given;
+  OT_TRY(check_degree("tp", g->tp, job->devices));
+  OT_TRY(check_degree("pp", g->pp, job->devices));
+  OT_TRY(check_degree("cp", g->cp, job->devices));
+  OT_TRY(check_degree("dp", g->dp, job->devices));
+  const int64_t fixed = or_one(g->tp) * or_one(g->pp) * or_one(g->cp) * or_one(g->dp);
+  const bool all = g->tp > 0 && g->pp > 0 && g->cp > 0 && g->dp > 0;
+  OT_CHECK(all ? fixed == job->devices : job->devices % fixed == 0, OT_USAGE,
+           "plan: tp=%lld x pp=%lld x cp=%lld x dp=%lld do not make %d devices",
+           (long long)or_one(g->tp), (long long)or_one(g->pp), (long long)or_one(g->cp),
+           (long long)or_one(g->dp), job->devices);
+  OT_CHECK(g->zero >= -1 && g->zero <= 3, OT_USAGE, "plan: zero=%d; allowed: 0 to 3", g->zero);
+  OT_CHECK(g->micro_batch_size >= 0 && g->micro_batch_size <= job->global_batch_size, OT_USAGE,
+           "plan: micro_batch_size=%lld; allowed: 1 to global_batch_size=%lld",
+           (long long)g->micro_batch_size, (long long)job->global_batch_size);
+  OT_CHECK(g->vpp >= 0 && g->ep >= 0 && g->etp >= 0 && g->dp_shard >= 0, OT_USAGE,
+           "plan: a degree is negative");
+  return OT_OK;
+}
+
+ot_status ot_job_check(const ot_job *job) {
+  OT_CHECK(job->model && job->cluster && job->engine, OT_USAGE,
+           "plan: a job needs a model, a cluster and an engine");
+  OT_TRY(ot_model_check(job->model));
+  OT_TRY(ot_cluster_check(job->cluster));
+  OT_TRY(ot_engine_check(job->engine));
+  OT_TRY(check_recipe(&job->recipe));
+  OT_CHECK(job->devices >= 1 && job->devices <= job->cluster->num_devices, OT_USAGE,
+           "plan: %d devices; cluster %s has %d", job->devices, job->cluster->name,
+           job->cluster->num_devices);
+  OT_CHECK(job->global_batch_size >= 1, OT_USAGE,
+           "plan: global_batch_size=%lld; allowed: at least 1", (long long)job->global_batch_size);
+  OT_CHECK(job->sequence_length >= 1, OT_USAGE, "plan: sequence_length=%lld; allowed: at least 1",
+           (long long)job->sequence_length);
+  OT_CHECK(job->tokens >= 0, OT_USAGE, "plan: tokens=%g; allowed: 0 (not known) or more",
+           job->tokens);
+  return check_given(job);
+}
+
+int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candidate) {
+  const int64_t round = candidate->micro_batch_size * candidate->dp;
+  if (round <= 0 || job->global_batch_size % round != 0) return 0;
+  return job->global_batch_size / round;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of recipes: what common training stacks keep of a parameter.
+#include "plan/recipe.h"
+
+#include <stddef.h>
+
+#include "base/text.h"
+
+static const ot_recipe recipes[] = {
+    {.name = "bf16",
+     .products = OT_BF16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
+    // Megatron-LM, docs/user-guide/features/dist_optimizer.md: bf16 parameters, fp32 gradients; and
+    // what this program trains with.
+    {.name = "bf16-fp32-gradients",
+     .products = OT_BF16,
+     .weight_bytes = 2,
+     .gradient_bytes = 4,
+     .master_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 4,
+     .activation_bytes = 2},
+    // torch FSDP's mixed precision: weights stay fp32 where they are kept, and travel as bf16.
+    {.name = "amp-bf16",
+     .products = OT_BF16,
+     .weight_bytes = 4,
+     .gradient_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 4,
+     .activation_bytes = 2},
+    // llmq (README): moments in bf16.
+    {.name = "bf16-bf16-moments",
+     .products = OT_BF16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 4,
+     .moment_bytes = 4,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
+    // DeepSpeed (Rajbhandari et al. 2020, sec. 3.1): 2 + 2 + 12.
+    {.name = "fp16",
+     .products = OT_F16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
+    // Megatron-LM, same page: fp16 parameters and gradients, fp32 copies of both.
+    {.name = "fp16-fp32-copies",
+     .products = OT_F16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 8,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
+    {.name = "fp32",
+     .products = OT_F32,
+     .weight_bytes = 4,
+     .gradient_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 4,
+     .reduce_bytes = 4,
+     .activation_bytes = 4},
+};
+
+const ot_recipe *ot_recipe_find(const char *name) {
+  for (int i = 0; i < OT_COUNT(recipes); i++) {
+    if (ot_text_equal(recipes[i].name, name)) return &recipes[i];
+  }
+  return NULL;
+}
+
+double ot_recipe_parameter_bytes(const ot_recipe *recipe) {
+  return recipe->weight_bytes + recipe->gradient_bytes + recipe->master_bytes +
+         recipe->moment_bytes;
+}

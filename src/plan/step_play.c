@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plays a step, stage by stage, action by action: the orders that order_step.c writes, without
+// writing them. Where weights are gathered or gradients summed in between, an action is played
+// block by block, with a clock for each lane; else a chunk is one number. What a stage waits for is
+// counted where it waits.
+#include <string.h>
+
+#include "plan/phase_price.h"
+
+// The clocks of a stage.
+typedef struct stage {
+  double clock_s;  // of the compute lane
+  double gather_s, reduce_s;
+  double bubble_s, exposed_pp_s, exposed_dp_s;
+  int actions;  // done
+} stage;
+
+// A chunk's blocks in one direction.
+typedef struct chunk_cost {
+  double before_s[2];  // all but the block at the edge, which makes the message; [later]
+  double edge_s[2];
+} chunk_cost;
+
+typedef struct player {
+  const ot_play_request *request;
+  const ot_prices *prices;
+  const ot_stages *stages;
+  const ot_walk *walk;
+  bool overlap_reduce, overlap_pipeline;
+  bool each_micro_batch;       // sums leave after each
+  stage *stage;                // [num_ranks]
+  chunk_cost *cost[OT_WORKS];  // [num_chunks]
+  double *hop_s;               // [num_chunks] message between chunks c - 1 and c
+  double *sent_s, *posted_s;   // [num_messages]
+  double *reduced_s;           // [num_blocks] when the sum of its gradient is done
+  double tied_reduced_s;       // of the head's use of a tied embedding
+} player;
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static const ot_block_price *price_of(const player *p, int block) {
+  return &p->prices->kind[p->request->estimator->kind_of[block]];
+}
+
+// ---- costs ----
+
+static void add_chunk(const player *p, ot_work work, int chunk) {
+  const int first = p->stages->first_block[chunk], end = p->stages->first_block[chunk + 1];
+  const int edge = work == OT_WORK_FORWARD ? end - 1 : first;
+  chunk_cost *const cost = &p->cost[work][chunk];
+  for (int later = 0; later < 2; later++) {
+    for (int i = first; i < end; i++) {
+      const double s = price_of(p, i)->work[work][later].total_s;
+      *(i == edge ? &cost->edge_s[later] : &cost->before_s[later]) += s;
+    }
+    // The message leaves with what comes after the recompute.
+    const double again_s = work == OT_WORK_BACKWARD ? price_of(p, edge)->recompute_total_s : 0;
+    cost->before_s[later] += again_s;
+    cost->edge_s[later] -= again_s;
+  }
+}
+
+static ot_status find_hops(player *p) {
+  const ot_prices *const prices = p->prices;
+  const ot_simulation *const simulation = &p->request->estimator->simulation;
+  const int stage_ranks = prices->mesh.ranks / p->walk->num_ranks;
+  for (int c = 1; c < p->walk->num_chunks; c++) {
+    const int from = p->walk->rank_of[c - 1], to = p->walk->rank_of[c];
+    if (from == to) continue;
+    ot_price price;
+    OT_TRY(ot_price_message(simulation, from * stage_ranks, to * stage_ranks,
+                            (double)prices->hidden_bytes, &price));
+    p->hop_s[c] = ot_price_total_s(simulation, price);
+  }
+  return OT_OK;
+}
+
+static ot_status create(player *p, ot_arena *arena) {
+  const ot_walk *const walk = p->walk;
+  const ot_engine *const engine = p->request->estimator->job.engine;
+  p->overlap_reduce = engine->overlap_reduce;
+  p->overlap_pipeline = engine->overlap_pipeline;
+  p->each_micro_batch = p->prices->phases.each_micro_batch;
+  p->stage = ot_arena_array(arena, walk->num_ranks, sizeof *p->stage);
+  p->hop_s = ot_arena_array(arena, walk->num_chunks, sizeof(double));
+  p->sent_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
+  p->posted_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
+  p->reduced_s = ot_arena_array(arena, p->request->estimator->num_blocks, sizeof(double));
+  for (int w = 0; w < OT_WORKS; w++) {
+    p->cost[w] = ot_arena_array(arena, walk->num_chunks, sizeof(chunk_cost));
+    for (int c = 0; c < walk->num_chunks; c++) add_chunk(p, (ot_work)w, c);
+  }
+  return find_hops(p);
+}
+
+// ---- messages ----
+
+static int chunk_into(const player *p, int32_t message) {
+  return (int)(message / 2 / p->walk->micro_batches);
+}
+
+// What is known of a message: when it has come.
+static double arrival_s(const player *p, int32_t message) {
+  const int into = chunk_into(p, message);
+  const double hop_s = p->hop_s[message % 2 == 0 ? into : into + 1];
+  if (!p->overlap_pipeline) return p->sent_s[message];
+  return larger(p->sent_s[message], p->posted_s[message]) + hop_s;
+}
+
+// The stage waits for a message: while it is on its way, for that; before, for who sends it.
+static void await_message(const player *p, stage *s, int32_t message) {
+  const double until_s = arrival_s(p, message);
+  if (until_s <= s->clock_s) return;
+  const double sent_s = larger(p->sent_s[message], s->clock_s);
+  const double travels_s = until_s - (sent_s < until_s ? sent_s : until_s);
+  s->exposed_pp_s += travels_s;
+  s->bubble_s += until_s - s->clock_s - travels_s;
+  s->clock_s = until_s;
+}
+
+static void send(const player *p, stage *s, int32_t message) {
+  if (message < 0) return;
+  if (!p->overlap_pipeline) {
+    const int into = chunk_into(p, message);
+    const double hop_s = p->hop_s[message % 2 == 0 ? into : into + 1];
+    s->clock_s += hop_s;
+    s->exposed_pp_s += hop_s;
+  }
+  p->sent_s[message] = s->clock_s;
+}
+
+// ---- reductions ----
+
+static void reduce(player *p, stage *s, double price_s, double *done_s) {
+  if (price_s == 0) return;
+  if (!p->overlap_reduce) {
+    s->clock_s += price_s;
+    s->exposed_dp_s += price_s;
+    s->reduce_s = s->clock_s;
+  } else {
+    s->reduce_s = larger(s->reduce_s, s->clock_s) + price_s;
+  }
+  *done_s = s->reduce_s;
+}
+
+static bool is_tied_owner(const player *p, int block) { return p->prices->tied && block == 0; }
+
+static void reduce_block(player *p, const ot_walk_action *a, stage *s, int block) {
+  const ot_block_price *const price = price_of(p, block);
+  const bool last = a->micro_batch == p->walk->micro_batches - 1;
+  const int adds = p->each_micro_batch && a->micro_batch > 0;
+  if (!last && !p->each_micro_batch) return;
+  if (p->prices->tied && block == p->request->estimator->num_blocks - 1) {
+    reduce(p, s, p->prices->tied_reduce_s[adds][last], &p->tied_reduced_s);
+  }
+  reduce(p, s, price->reduce_s[adds][last], &p->reduced_s[block]);
+  if (last && !is_tied_owner(p, block)) reduce(p, s, price->spread_s, &p->reduced_s[block]);
+}
+
+// ---- actions ----
+
+static bool ends_backward(const player *p, ot_work work) {
+  return work == (p->walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
+}
+
+static int later_of(const player *p, const ot_walk_action *a) {
+  return !p->each_micro_batch && a->micro_batch > 0;
+}
+
+static void run_blocks(player *p, const ot_walk_action *a, stage *s) {
+  const int first = p->stages->first_block[a->chunk], end = p->stages->first_block[a->chunk + 1];
+  const int later = later_of(p, a);
+  for (int i = 0; i < end - first; i++) {
+    const int block = a->work == OT_WORK_FORWARD ? first + i : end - 1 - i;
+    const ot_block_price *const price = price_of(p, block);
+    const bool edge = i == end - first - 1;
+    const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
+    s->clock_s += again_s;
+    if (edge && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
+    s->clock_s += price->work[a->work][later].total_s - again_s;
+    if (edge) send(p, s, a->out);
+    if (ends_backward(p, a->work)) reduce_block(p, a, s, block);
+  }
+}
+
+static void run_chunk(const player *p, const ot_walk_action *a, stage *s) {
+  const chunk_cost *const cost = &p->cost[a->work][a->chunk];
+  const int later = later_of(p, a);
+  s->clock_s += cost->before_s[later];
+  if (a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
+  s->clock_s += cost->edge_s[later];
+  send(p, s, a->out);
+}
+
+static void run_action(player *p, const ot_walk_action *a) {
+  stage *const s = &p->stage[a->rank];
+  const bool last = a->micro_batch == p->walk->micro_batches - 1;
+  if (a->in >= 0) await_message(p, s, a->in);
+  if ((last && ends_backward(p, a->work)) || p->each_micro_batch) {
+    run_blocks(p, a, s);
+  } else {
+    run_chunk(p, a, s);
+  }
+  if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
+}
+
+static void run_actions(player *p) {
+  for (int r = 0; r < p->walk->num_ranks; r++) {
+    stage *const s = &p->stage[r];
+    s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
+    for (int i = 0; i < 2; i++) {
+      const int32_t message = p->walk->first_posts[2 * r + i];
+      if (message >= 0) p->posted_s[message] = s->clock_s;
+    }
+  }
+  for (int64_t i = 0; i < p->walk->num_actions; i++) run_action(p, &p->walk->actions[i]);
+}
+
+// ---- the end of the step ----
+
+static bool runs_on(const player *p, int block, int rank) {
+  return p->walk->rank_of[ot_stages_chunk(p->stages, block)] == rank;
+}
+
+static void await_sum(const player *p, stage *s, int block) {
+  const double until_s = p->reduced_s[block];
+  if (until_s <= s->clock_s) return;
+  s->exposed_dp_s += until_s - s->clock_s;
+  s->clock_s = until_s;
+}
+
+// The two uses of a tied embedding: added up here, or over the first and the last stage.
+static void add_tied(player *p, ot_stage_play *out) {
+  const int owner = p->walk->rank_of[0], user = p->walk->rank_of[p->walk->num_chunks - 1];
+  stage *const a = &p->stage[owner], *const b = &p->stage[user];
+  if (!p->prices->tied) return;
+  const double ready_s = larger(larger(a->reduce_s, a->clock_s), larger(b->reduce_s, b->clock_s));
+  const double spread_s = price_of(p, 0)->spread_s;
+  if (owner != user || p->tied_reduced_s > 0) {
+    a->reduce_s = b->reduce_s = ready_s + p->prices->tie_s + spread_s;
+    p->reduced_s[0] = a->reduce_s;
+  } else {
+    a->clock_s += p->prices->tie_s;
+    out[owner].update_s += p->prices->tie_s;
+  }
+}
+
+// The stage's blocks, last to first.
+static void end_stage(player *p, int rank, ot_stage_play *out) {
+  stage *const s = &p->stage[rank];
+  for (int block = p->request->estimator->num_blocks - 1; block >= 0; block--) {
+    if (!runs_on(p, block, rank)) continue;
+    const ot_block_price *const price = price_of(p, block);
+    await_sum(p, s, block);
+    s->clock_s += price->norm.total_s;
+    out->update_s += price->norm.total_s + price->update.total_s;
+  }
+  if (p->prices->tied_apart && rank == p->walk->rank_of[p->walk->num_chunks - 1]) {
+    await_sum(p, s, 0);
+    out->update_s += p->prices->tied_update.total_s;
+  }
+}
+
+static void count_work(const player *p, int rank, ot_stage_play *out) {
+  const double times[2] = {p->each_micro_batch ? p->walk->micro_batches : 1,
+                           p->each_micro_batch ? 0 : p->walk->micro_batches - 1};
+  ot_phase_price sum = {0};
+  for (int block = 0; block < p->request->estimator->num_blocks; block++) {
+    if (!runs_on(p, block, rank)) continue;
+    const ot_block_price *const price = price_of(p, block);
+    for (int w = 0; w < OT_WORKS; w++) {
+      for (int later = 0; later < 2; later++) {
+        ot_phase_price_add(&sum, &price->work[w][later], times[later]);
+      }
+    }
+    out->recompute_s += price->recompute_s * p->walk->micro_batches;
+  }
+  out->compute_s = sum.compute_s;
+  out->host_s = sum.host_s;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += sum.exposed_s[i];
+}
+
+// Weights of ZeRO 1 and 2 after the update.
+static double gathered_s(const player *p, int rank) {
+  double s = 0;
+  const bool hidden =
+      !p->request->estimator->own && p->request->estimator->job.engine->overlap_update_gather;
+  if (p->prices->phases.gathers || hidden) return 0;
+  for (int block = 0; block < p->request->estimator->num_blocks; block++) {
+    if (runs_on(p, block, rank)) s += price_of(p, block)->gather_s;
+  }
+  if (p->prices->tied_apart && rank == p->walk->rank_of[p->walk->num_chunks - 1]) {
+    s += price_of(p, 0)->gather_s;
+  }
+  return s;
+}
+
+// All stages meet at the norm; then each makes its own update.
+static void end_step(player *p, ot_stage_play *out) {
+  const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
+  double met_s = 0, end_s = 0;
+  for (int r = 0; r < p->walk->num_ranks; r++) met_s = larger(met_s, p->stage[r].clock_s);
+  for (int r = 0; r < p->walk->num_ranks; r++) {
+    stage *const s = &p->stage[r];
+    double update_s = 0;
+    for (int block = 0; block < p->request->estimator->num_blocks; block++) {
+      if (runs_on(p, block, r)) update_s += price_of(p, block)->update.total_s;
+    }
+    if (p->prices->tied_apart && r == p->walk->rank_of[p->walk->num_chunks - 1]) {
+      update_s += p->prices->tied_update.total_s;
+    }
+    const double gather_s = gathered_s(p, r);
+    s->bubble_s += met_s - s->clock_s;
+    s->exposed_dp_s += gather_s;
+    s->clock_s = met_s + clip->total_s + update_s + gather_s;
+    end_s = larger(end_s, s->clock_s);
+  }
+  for (int r = 0; r < p->walk->num_ranks; r++) {
+    const stage *const s = &p->stage[r];
+    out[r].total_s = end_s;
+    out[r].update_s += begin->compute_s + clip->compute_s;
+    out[r].bubble_s = s->bubble_s + end_s - s->clock_s;
+    out[r].exposed_s[OT_TIMELINE_PP] += s->exposed_pp_s;
+    out[r].exposed_s[OT_TIMELINE_DP] += s->exposed_dp_s;
+    for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+      out[r].exposed_s[i] += begin->exposed_s[i] + clip->exposed_s[i];
+    }
+    out[r].host_s += begin->host_s + clip->host_s;
+  }
+}
+
+ot_status ot_step_play(const ot_play_request *request, ot_arena *arena, ot_stage_play *out) {
+  player p = {.request = request,
+              .prices = request->prices,
+              .stages = request->stages,
+              .walk = request->walk};
+  OT_TRY(create(&p, arena));
+  run_actions(&p);
+  memset(out, 0, (size_t)p.walk->num_ranks * sizeof *out);
+  add_tied(&p, out);
+  for (int r = 0; r < p.walk->num_ranks; r++) {
+    count_work(&p, r, &out[r]);
+    end_stage(&p, r, &out[r]);
+  }
+  end_step(&p, out);
+  return OT_OK;
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The builder of steps, stopped before it plans one.
+#include "schedule/block_phases.h"
+
+#include "describe/groups.h"
+#include "schedule/builder_state.h"
+#include "schedule/frame.h"
+#include "schedule/step_segments.h"
+#include "schedule/update.h"
+
+static const ot_segment *segment_at(const ot_build *b, int index) {
+  return index < 0 ? NULL : &b->schedule->segments[index];
+}
+
+static void take_reductions(const ot_build *b, const ot_block_segments *made,
+                            const ot_segment *reduce[2][2]) {
+  for (int i = 0; i < 4; i++) reduce[i / 2][i % 2] = segment_at(b, made->reduce[i / 2][i % 2]);
+}
+
+static void take_block(const ot_step_builder *s, int block, ot_block_phases *out) {
+  const ot_build *const b = s->b;
+  const ot_block_segments *const made = &s->segments[block];
+  *out = (ot_block_phases){
+      .recompute = segment_at(b, made->recompute),
+      .norm = segment_at(b, made->norm),
+      .update = segment_at(b, made->update),
+      .gather = b->shards ? segment_at(b, made->gather) : NULL,
+      .spread = segment_at(b, made->spread),
+      .storage = &s->storage[block],
+      .bucket = &b->schedule->buckets[block],
+      .parts = ot_update_parts(s->graph, block),
+  };
+  for (int later = 0; later < 2; later++) {
+    out->forward[later] = segment_at(b, made->forward[later]);
+    out->backward[later] = segment_at(b, made->backward[later]);
+    out->weight[later] = segment_at(b, made->weight[later]);
+  }
+  take_reductions(b, made, out->reduce);
+}
+
+// The builder of one stage makes no group for uses that are on two.
+static void join_tied(ot_build *b) {
+  const ot_mesh *const mesh = b->request->mesh;
+  const ot_model *const model = b->shape->request.model;
+  int *const ranks = ot_arena_array(b->arena, mesh->ranks, sizeof(int));
+  const int size =
+      ot_group_ranks(mesh, OT_GROUP_TIED, model->num_kv_heads, b->request->rank, ranks);
+  b->schedule->group[OT_GROUP_TIED] = (ot_group){.size = size, .ranks = ranks};
+}
+
+static const ot_segment *update_tied(const ot_build *b) {
+  const ot_bucket *const bucket = &b->schedule->buckets[b->tied_block];
+  const ot_update_view view = {.graph = b->shape,
+                               .block = b->tied_block,
+                               .first = b->shards ? bucket->piece_first : 0,
+                               .count = b->shards ? bucket->piece_elements : bucket->elements,
+                               .slots = b->schedule->slots_per_part,
+                               .tied_only = true};
+  ot_segment *const segment = ot_arena_array(b->arena, 1, sizeof *segment);
+  ot_update_apply(&view, b->request->run, b->arena, segment);
+  return segment;
+}
+
+void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shape, ot_arena *arena,
+                          ot_step_phases *out) {
+  const ot_graph *const graph = request->graphs[OT_MODE_TRAIN];
+  OT_ASSERT(graph != NULL && request->run != NULL && request->stages == NULL);
+  *out = (ot_step_phases){.graph = graph, .run = request->run, .split = shape.split};
+  ot_build b = {.request = request, .arena = arena, .schedule = &out->schedule};
+  ot_build_begin(&b);
+  const bool remote = shape.tied_apart && b.tied_user >= 0;
+  if (remote) join_tied(&b);
+  ot_step_plan plan = {.split = shape.split};
+  ot_step_builder s = {.b = &b, .graph = graph, .plans = &plan, .num_plans = 1};
+  ot_step_segments_build(&s);
+  out->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *out->blocks);
+  for (int i = 0; i < graph->num_blocks; i++) take_block(&s, i, &out->blocks[i]);
+  if (b.tied_user >= 0) take_reductions(&b, &s.tied, out->tied_reduce);
+  out->tie = segment_at(&b, s.tie);
+  if (remote) out->tied_update = update_tied(&b);
+  out->scratch_bytes = s.scratch_bytes;
+  out->staging_bytes = s.staging_bytes;
+  out->shards = b.shards;
+  out->gathers = b.gathers;
+  out->each_micro_batch = b.eachtime;
+}
+
+void ot_step_phases_frame(const ot_step_phases *phases, int num_blocks, int num_parts,
+                          ot_arena *arena, ot_segment frame[2]) {
+  ot_graph graph = *phases->graph;
+  graph.num_blocks = num_blocks;
+  ot_schedule schedule = phases->schedule;
+  schedule.num_parts = num_parts;
+  ot_frame_begin(&graph, &schedule, arena, &frame[0]);
+  ot_frame_clip(&graph, &schedule, phases->run->optimizer.clip, arena, &frame[1]);
+}
