@@ -221,7 +221,10 @@ bool ot_model_same_layer(const ot_model *model, int layer, int other) {
 void ot_model_take_layers(const ot_model *model, const int *layers, int count, ot_model *out) {
   *out = *model;
   out->num_layers = count;
-  for (int i = 0; i < count; i++) out->window[i] = model->window[layers[i]];
+  for (int i = 0; i < count; i++) {
+    out->window[i] = model->window[layers[i]];
+    out->moe.layer[i] = model->moe.layer[layers[i]];
+  }
 }
 
 // ---- Text and hash ----

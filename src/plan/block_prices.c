@@ -260,8 +260,7 @@ static void count_parts(ot_estimator *e, const ot_prices *p) {
 
 static ot_status build(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
   *p = (ot_prices){.key = *key};
-  ot_candidate_run(&e->job, key, &p->recompute, &p->run);
-  p->run.parallel.recompute = &p->recompute;
+  ot_candidate_run(&e->job, key, &p->lists, &p->run);
   OT_TRY(ot_mesh_build(&p->run.parallel, e->job.devices, &p->mesh));
   find_shapes(e, p);
   const ot_graph_request request = graph_request(e, key, &p->run, false);

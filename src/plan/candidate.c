@@ -27,8 +27,8 @@ static ot_run_precision precision_of(const ot_recipe *recipe) {
   };
 }
 
-static void set_parallel(const ot_candidate *c, ot_recompute *recompute, ot_run_parallel *p) {
-  *recompute = c->recompute;
+static void set_parallel(const ot_candidate *c, ot_run_lists *lists, ot_run_parallel *p) {
+  lists->recompute = c->recompute;
   p->tp = c->tp;
   p->pp = c->pp;
   p->vpp = c->vpp;
@@ -40,17 +40,18 @@ static void set_parallel(const ot_candidate *c, ot_recompute *recompute, ot_run_
   p->zero = c->zero;
   p->accumulate = c->zero >= 2 ? OT_ACCUMULATE_SHARDED : OT_ACCUMULATE_WHOLE;
   p->pipeline = c->pipeline;
-  p->recompute = recompute;
+  p->recompute = &lists->recompute;
   p->num_recompute = 1;
   p->layout = p->order_csv = "";
 }
 
-void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_recompute *recompute,
+void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_run_lists *lists,
                       ot_run *out) {
+  lists->reshard = job->engine->reshard_after_forward;
   if (job->run) {
     *out = *job->run;
   } else {
-    *out = (ot_run){.parallel = {.prefetch = 1, .reshard = true},
+    *out = (ot_run){.parallel = {.prefetch = 1, .reshard = &lists->reshard, .num_reshard = 1},
                     .optimizer = {.name = OT_OPTIMIZER_ADAMW, .lr = 1, .clip = 1}};
   }
   out->model = *job->model;
@@ -58,7 +59,7 @@ void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_recom
   out->batch = (ot_run_batch){.global_batch_size = job->global_batch_size,
                               .micro_batch_size = candidate->micro_batch_size};
   if (!job->run) out->precision = precision_of(&job->recipe);
-  set_parallel(candidate, recompute, &out->parallel);
+  set_parallel(candidate, lists, &out->parallel);
 }
 
 // ---- check ----
@@ -94,9 +95,9 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
            "plan: tp=%d x pp=%d x cp=%d x dp=%d is not %d devices", candidate->tp, candidate->pp,
            candidate->cp, candidate->dp, job->devices);
   OT_TRY(check_batch(job, candidate));
-  ot_recompute recompute;
+  ot_run_lists lists;
   ot_run run;
-  ot_candidate_run(job, candidate, &recompute, &run);
+  ot_candidate_run(job, candidate, &lists, &run);
   OT_TRY(ot_parallel_check(&run));
   return ot_run_check_ranks(&run, job->devices);
 }

@@ -43,7 +43,7 @@ typedef struct ot_block_price {
 typedef struct ot_prices {
   ot_candidate key;  // as far as prices depend on it
   ot_run run;
-  ot_recompute recompute;
+  ot_run_lists lists;
   ot_mesh mesh;
   ot_group_shape shape[OT_GROUP_KINDS];
   ot_step_phases phases;

@@ -49,10 +49,16 @@ int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candid
 // OT_USAGE naming what does not fit and the nearest that does.
 ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);
 
+// Lists of a run that have one entry.
+typedef struct ot_run_lists {
+  ot_recompute recompute;
+  bool reshard;
+} ot_run_lists;
+
 // The run that trains `candidate`: what the engine orthant would be told. Of job->run it keeps what
 // the degrees do not say; without one, defaults.
-//   recompute  [1] kept by `out`
-void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_recompute *recompute,
+//   lists  kept by `out`
+void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_run_lists *lists,
                       ot_run *out);
 
 // "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 zero 1, 1 x 16 micro-batches, 1f1b, recompute none".

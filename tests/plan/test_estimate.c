@@ -85,10 +85,10 @@ static void compare(const ot_model *model, ot_candidate c) {
   if (ot_estimate_build(e.estimator, &c, &estimate) != OT_OK) {
     fail_msg("%s: %s", text, ot_fail_message());
   }
-  ot_recompute recompute;
+  ot_run_lists lists;
   ot_run run;
   ot_mesh mesh;
-  ot_candidate_run(&e.job, &c, &recompute, &run);
+  ot_candidate_run(&e.job, &c, &lists, &run);
   run.seed = 1;
   assert_int_equal(ot_mesh_build(&run.parallel, e.job.devices, &mesh), OT_OK);
   const ot_prediction_request wanted = {
