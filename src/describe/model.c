@@ -78,9 +78,10 @@ static ot_status check_heads(const ot_model *model) {
   OT_CHECK(width <= 1 << 22, OT_USAGE,
            "model: head_dim=%lld times num_attention_heads=%lld is out of range; allowed: up to %d",
            (long long)model->head_dim, (long long)model->num_heads, 1 << 22);
+  // Without a table and without rotation positions are told by attention (ALiBi) or not at all.
   const bool rotates = !model->learned_positions;
   const int64_t rotated = model->mla.kv_rank > 0 ? model->mla.rope_dim : model->head_dim;
-  OT_CHECK(rotates ? model->rotary_dim == rotated : model->rotary_dim == 0, OT_USAGE,
+  OT_CHECK(model->rotary_dim == 0 || (rotates && model->rotary_dim == rotated), OT_USAGE,
            "model: rotary_dim=%lld; a model with %s needs %lld", (long long)model->rotary_dim,
            rotates ? "rotary positions" : "a position table", (long long)(rotates ? rotated : 0));
   OT_CHECK(model->rotary_dim % 2 == 0, OT_USAGE,

@@ -46,6 +46,15 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 2,
      .activation_bytes = 2},
+    // llm-foundry's policy PURE: everything in bf16, the optimizer's states too.
+    {.name = "bf16-pure",
+     .products = OT_BF16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .moment_bytes = 4,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
     // DeepSpeed (Rajbhandari et al. 2020, sec. 3.1): 2 + 2 + 12.
     {.name = "fp16",
      .products = OT_F16,

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster of a row: the preset of its device, read once from presets/clusters, with the figures
+// that the row states in place of the preset's. Measured efficiencies are the preset's.
+#include <stdio.h>
+#include <string.h>
+
+#include "describe/cluster_keys.h"
+#include "published_job.h"
+#include "train/tree_file.h"
+
+static const struct {
+  const char *word;    // in the device's name; earlier lines win
+  const char *preset;  // presets/clusters/NAME.yaml
+} presets[] = {
+    {"GB300", "gb300-nvl72"}, {"GB200", "gb200-nvl72"}, {"B300", "b300"},
+    {"B200", "b200"},         {"GH200", "h200"},        {"H200", "h200"},
+    {"H800", "h800"},         {"H100", "h100"},         {"A100-SXM-40GB", "a100-40g"},
+    {"A100-40", "a100-40g"},  {"A100", "a100-80g"},     {"A800", "a100-80g"},
+    {"V100", "v100"},         {"MI250", "mi250x"},      {"MI300", "mi300x"},
+    {"v5e", "tpu-v5e"},       {"v5p", "tpu-v5p"},       {"v6e", "tpu-v6e"},
+    {"Trillium", "tpu-v6e"},  {"TPU-v4", "tpu-v4"},
+};
+
+static const char *preset_of(const char *device) {
+  for (int i = 0; i < OT_COUNT(presets); i++) {
+    if (ot_published_mentions(device, presets[i].word)) return presets[i].preset;
+  }
+  return NULL;
+}
+
+// Puts the members of `over` in place of those of `tree`, map by map and list item by list item.
+static void overlay(ot_arena *arena, ot_node *tree, const ot_node *over);
+
+static void overlay_member(ot_arena *arena, ot_node *tree, const ot_node *member) {
+  ot_node *const old = ot_node_child(tree, member->key);
+  if (old && member->kind == OT_NODE_MAP) {
+    overlay(arena, old, member);
+    return;
+  }
+  if (old) ot_node_remove(tree, old);
+  ot_node *const copy = ot_node_create(arena, member->kind);
+  copy->text = member->text;
+  copy->quoted = member->quoted;
+  copy->source = member->source;
+  copy->line = member->line;
+  copy->column = member->column;
+  ot_node_put(arena, tree, member->key, copy);
+  overlay(arena, copy, member);
+}
+
+static void overlay(ot_arena *arena, ot_node *tree, const ot_node *over) {
+  for (const ot_node *member = over->first; member; member = member->next) {
+    if (member->key) overlay_member(arena, tree, member);
+  }
+}
+
+static ot_status read_preset(ot_published_setup *setup, const char *name, const ot_cluster **out) {
+  for (int i = 0; i < setup->num_read; i++) {
+    *out = &setup->read[i].cluster;
+    if (strcmp(setup->read[i].name, name) == 0) return OT_OK;
+  }
+  OT_CHECK(setup->num_read < OT_PUBLISHED_MAX_CLUSTERS, OT_BUG, "too many cluster presets");
+  const char *const path = ot_arena_format(setup->arena, "%s/%s.yaml", setup->clusters, name);
+  ot_node *tree = NULL;
+  OT_TRY(ot_tree_load(path, setup->arena, &tree));
+  const ot_node *const over = setup->constants ? ot_node_child(setup->constants, name) : NULL;
+  if (over) overlay(setup->arena, tree, over);
+  setup->read[setup->num_read].name = name;
+  OT_TRY(ot_cluster_read(tree, setup->arena, &setup->read[setup->num_read].cluster));
+  *out = &setup->read[setup->num_read++].cluster;
+  return OT_OK;
+}
+
+// Peaks, memory and bandwidth as the row states them.
+static void set_device(const ot_published_gpu *gpu, ot_device_kind *device) {
+  if (gpu->bf16 > 0) device->flops[OT_BF16] = gpu->bf16 * 1e12;
+  if (gpu->bf16 > 0 && device->flops[OT_F16] > 0) device->flops[OT_F16] = gpu->bf16 * 1e12;
+  if (gpu->hbm > 0) device->memory_bytes_per_s = gpu->hbm * 1e12;
+  if (gpu->mem > 0) device->memory_bytes = (int64_t)(gpu->mem * 1e9);
+}
+
+// Devices of a domain that a run uses: all, or as many as leave no domain in part (64 of 72).
+static int domain_of(const ot_published_row *row, int size) {
+  const int domain = row->gpu.dom > 0 ? (int)row->gpu.dom : size;
+  if (row->gpus <= domain) return domain;
+  int used = domain;
+  while (row->gpus % used != 0) used--;
+  return used;
+}
+
+static void set_links(const ot_published_row *row, ot_cluster *cluster) {
+  ot_link_level *const inner = &cluster->level[0];
+  ot_link_level *const outer = &cluster->level[cluster->num_levels - 1];
+  if (cluster->num_levels == 0) return;
+  if (cluster->num_levels > 1) {
+    inner->size = domain_of(row, inner->size);
+    if (row->gpu.nvl > 0) inner->bytes_per_s = row->gpu.nvl * 1e9;
+    if (row->inter_gbps > 0) outer->bytes_per_s = row->inter_gbps * 1e9;
+  }
+  const int inside = cluster->num_levels > 1 ? cluster->level[cluster->num_levels - 2].size : 1;
+  outer->size = (int)((row->gpus + inside - 1) / inside) * inside;
+  if (outer->size < inside) outer->size = inside;
+}
+
+ot_status ot_published_cluster_build(ot_published_setup *setup, const ot_published_row *row,
+                                     ot_cluster *out) {
+  const char *const name = preset_of(row->gpu.name);
+  OT_CHECK(name != NULL, OT_USAGE, "there is no cluster preset for a %s", row->gpu.name);
+  const ot_cluster *preset = NULL;
+  OT_TRY(read_preset(setup, name, &preset));
+  *out = *preset;
+  set_device(&row->gpu, &out->device);
+  set_links(row, out);
+  out->num_devices = (int)row->gpus;
+  return ot_cluster_check(out);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of a group of rows: mean, median and share within 10 %, over rows and over sources.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+// One row of a group: what was measured and what was predicted.
+typedef struct ot_published_error {
+  const char *source;
+  double percent;         // 100 |predicted - measured| / measured; 100 where there is no price
+  double signed_percent;  // the same with its sign; 100 where there is no price
+} ot_published_error;
+
+typedef struct ot_published_figures {
+  int64_t rows;
+  double mape;          // mean of percent
+  double median;        // of percent
+  double within10;      // share of rows with percent <= 10, in percent
+  double source_macro;  // mean over sources of the mean of their rows
+  double bias;          // median of signed_percent
+} ot_published_figures;
+
+// The error of `predicted`; of a row that could not be priced, `predicted` is 0.
+ot_published_error ot_published_error_of(const char *source, double predicted, double measured);
+
+// Figures of `errors` [count]; all 0 when there are none.
+ot_published_figures ot_published_figures_of(const ot_published_error *errors, int64_t count,
+                                             ot_arena *arena);
+
+// The different sources of `errors` [count], in order of appearance, into `out` [count]; returns
+// their number.
+int64_t ot_published_sources(const ot_published_error *errors, int64_t count, const char **out);

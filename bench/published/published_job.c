@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recipe and split of a row, and the job around them.
+#include "published_job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool starts(const char *text, const char *word) {
+  return strncmp(text, word, strlen(word)) == 0;
+}
+
+// ---- precision ----
+
+// By the words that sources use; without any, what the engine trains in.
+static const char *recipe_name(const ot_published_row *row, const ot_engine *engine) {
+  const char *const dtype = row->dtype;
+  if (ot_published_mentions(dtype, "fp4")) return "fp4";
+  if (ot_published_mentions(dtype, "fp8")) return "fp8";
+  if (ot_published_mentions(dtype, "amp")) return "amp-bf16";
+  if (ot_published_mentions(dtype, "pure")) return "bf16-pure";
+  if (ot_published_mentions(dtype, "fp32 grad")) return "bf16-fp32-gradients";
+  if (starts(dtype, "fp16") && !starts(engine->recipe, "fp16")) return "fp16";
+  if (starts(dtype, "bf16") && starts(engine->recipe, "fp16")) return "bf16";
+  return engine->recipe;
+}
+
+static ot_status build_recipe(const ot_published_row *row, const ot_engine *engine,
+                              ot_recipe *out) {
+  const char *const name = recipe_name(row, engine);
+  const ot_recipe *const found = ot_recipe_find(name);
+  OT_CHECK(found != NULL, OT_USAGE, "there is no recipe %s for a run in %s", name, row->dtype);
+  *out = *found;
+  if (ot_published_mentions(row->optimizer, "bf16 moments")) out->moment_bytes = 4;
+  return OT_OK;
+}
+
+// ---- split ----
+
+// Ranks that weights are cut over: "fsdp=4 dp=32", "FSDP in node, DP across nodes", "... across N
+// slices"; all of dp where nothing is said.
+static int shard_of(const ot_published_row *row, int dp, int domain) {
+  const char *const fsdp = strstr(row->hsdp, "fsdp=");
+  const char *const slices = strstr(row->hsdp, "across ");
+  int64_t shard = dp;
+  if (fsdp) {
+    shard = strtol(fsdp + strlen("fsdp="), NULL, 10);
+  } else if (ot_published_mentions(row->hsdp, "in node")) {
+    shard = domain / row->tp;
+  } else if (slices && strtol(slices + strlen("across "), NULL, 10) > 0) {
+    shard = dp / strtol(slices + strlen("across "), NULL, 10);
+  }
+  return shard >= 1 && shard <= dp && dp % shard == 0 ? (int)shard : dp;
+}
+
+static ot_pipeline pipeline_of(const ot_published_row *row, int vpp) {
+  if (ot_published_mentions(row->schedule, "zb-v")) return OT_PIPELINE_ZB_V;
+  if (ot_published_mentions(row->schedule, "zb-h2")) return OT_PIPELINE_ZB_H2;
+  if (ot_published_mentions(row->schedule, "zb")) return OT_PIPELINE_ZB_H1;
+  if (ot_published_mentions(row->schedule, "gpipe")) return OT_PIPELINE_GPIPE;
+  return vpp > 1 && row->pp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
+}
+
+static ot_recompute recompute_of(const char *text) {
+  if (starts(text, "full") || starts(text, "remat")) return OT_RECOMPUTE_FULL;
+  return text[0] == '\0' || starts(text, "none") ? OT_RECOMPUTE_NONE : OT_RECOMPUTE_SELECTIVE;
+}
+
+static ot_status check_stated(const ot_published_row *row) {
+  OT_CHECK(row->gpus > 0, OT_USAGE, "the number of devices is not stated");
+  OT_CHECK(row->tp > 0 && row->pp > 0, OT_USAGE, "tp or pp are not stated");
+  OT_CHECK(row->gbs > 0 && row->seq_len > 0, OT_USAGE, "batch or sequence length are not stated");
+  return OT_OK;
+}
+
+static ot_status build_candidate(const ot_published_row *row, int domain, ot_candidate *out) {
+  OT_TRY(check_stated(row));
+  const int64_t cp = row->cp > 0 ? row->cp : 1, vpp = row->vpp > 0 ? row->vpp : 1;
+  const int64_t dp = row->dp > 0 ? row->dp : row->gpus / (row->tp * row->pp * cp);
+  OT_CHECK(dp * row->tp * row->pp * cp == row->gpus, OT_USAGE,
+           "tp=%lld x pp=%lld x cp=%lld x dp=%lld is not %lld devices", (long long)row->tp,
+           (long long)row->pp, (long long)cp, (long long)dp, (long long)row->gpus);
+  const int64_t mbs = row->mbs > 0 ? row->mbs : 1;
+  *out = (ot_candidate){.tp = (int)row->tp,
+                        .pp = (int)row->pp,
+                        .vpp = row->pp > 1 ? (int)vpp : 1,
+                        .cp = (int)cp,
+                        .ep = row->ep > 0 ? (int)row->ep : 1,
+                        .etp = 1,
+                        .dp = (int)dp,
+                        .dp_shard = shard_of(row, (int)dp, domain),
+                        .zero = row->zero > 0 ? (int)row->zero : 0,
+                        .micro_batch_size = mbs,
+                        .micro_batches = row->gbs / (mbs * dp),
+                        .pipeline = pipeline_of(row, (int)vpp),
+                        .recompute = recompute_of(row->recompute),
+                        .no_sequence_parallel = row->tp > 1 && row->sp == 0};
+  return OT_OK;
+}
+
+ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *row,
+                                 ot_published_job *out) {
+  *out = (ot_published_job){.engine = *ot_published_engine(row)};
+  ot_recipe recipe;
+  OT_TRY(check_stated(row));
+  OT_TRY(ot_published_model_build(row, &out->model));
+  OT_TRY(ot_published_cluster_build(setup, row, &out->cluster));
+  OT_TRY(build_recipe(row, &out->engine, &recipe));
+  const int domain = out->cluster.num_levels > 0 ? out->cluster.level[0].size : 1;
+  OT_TRY(build_candidate(row, domain, &out->candidate));
+  if (row->flash_attention == 0) out->engine.kernels.attention = OT_ATTENTION_UNFUSED;
+  out->recompute_open = row->recompute[0] == '\0';
+  out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");
+  out->job = (ot_job){.model = &out->model,
+                      .cluster = &out->cluster,
+                      .engine = &out->engine,
+                      .recipe = recipe,
+                      .devices = (int)row->gpus,
+                      .global_batch_size = row->gbs,
+                      .sequence_length = row->seq_len,
+                      .given = out->candidate};
+  return OT_OK;
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prices of rows as text and as JSON: figures of each group and source, beside those of the peers.
+#pragma once
+
+#include "base/text_builder.h"
+#include "published_price.h"
+
+typedef struct ot_published_view {
+  int worst;  // rows with the largest errors, 0 = none
+  bool rows;  // one line for each row
+} ot_published_view;
+
+// {"all":{"rows","mape","median","within10","source_macro","bias"},"core":{...},"moe":{...},
+//  "cp":{...},"memory":{...},"sources":{NAME:{...}},"ranking":{...},"unpriced":[id...]}; all in
+// percent. all = usable rows; core, moe and cp = those of them that are so; memory = peak memory of
+// rows where it is measured; figures of an empty group are null.
+const char *ot_published_json(const ot_published_prices *prices, ot_arena *arena);
+
+void ot_published_print(const ot_published_prices *prices, const ot_published_view *view,
+                        ot_text_builder *out);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// One published, measured run as its file states it: the form of docs/published.md. What a source
+// leaves open is null there and stays open here; published_job.h decides what it stands for.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+enum { OT_PUBLISHED_OPEN = -1 };  // of a flag and of the ZeRO stage: not stated
+
+typedef struct ot_published_experts {
+  int64_t experts, topk, moe_ffn, shared_experts, shared_ffn, dense_first_layers, mtp_layers;
+} ot_published_experts;
+
+typedef struct ot_published_latent {
+  int64_t q_lora, kv_lora, qk_nope, qk_rope, v_head;
+} ot_published_latent;
+
+typedef struct ot_published_model {
+  const char *name, *ffn_kind;  // gelu, swiglu, squared-relu
+  int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+  int tied_embeddings;  // flag
+  bool has_experts, has_latent;
+  ot_published_experts moe;
+  ot_published_latent mla;
+} ot_published_model;
+
+typedef struct ot_published_gpu {
+  const char *name;
+  double bf16, fp8;  // dense peak, TFLOP/s
+  double mem, hbm;   // GB, TB/s
+  double nvl;        // GB/s one way inside the domain
+  int64_t dom;       // devices of a domain
+} ot_published_gpu;
+
+// Numbers are 0 and texts "" where the source states nothing.
+typedef struct ot_published_row {
+  const char *id, *source, *notes;
+  ot_published_model model;
+  ot_published_gpu gpu;
+  int64_t gpus, tp, pp, dp, cp, ep, vpp;
+  int64_t zero;          // [0, 3] or OT_PUBLISHED_OPEN
+  int sp, core, usable;  // flags
+  int flash_attention;   // flag
+  const char *schedule, *hsdp, *recompute, *dtype, *optimizer, *memory_def;
+  int64_t seq_len, mbs, gbs;  // gbs in sequences
+  double inter_gbps;          // GB/s one way of one device, between domains
+  double step_time_s;
+  double memory_gb;
+} ot_published_row;
+
+typedef struct ot_published_rows {
+  int64_t num_rows, capacity;
+  ot_published_row *row;  // [num_rows]
+} ot_published_rows;
+
+// Appends the rows of the file at `path` to `rows`, in `arena`. A file that is no list of runs, a
+// row without id, source, model or GPU, an id twice or a value of the wrong type is OT_USAGE and
+// names file, row and key.
+ot_status ot_published_rows_read(const char *path, ot_arena *arena, ot_published_rows *rows);
+
+// Whether `text` contains `word`, in letters of either case.
+bool ot_published_mentions(const char *text, const char *word);
