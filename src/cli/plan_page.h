@@ -14,7 +14,9 @@ typedef struct ot_page_plan {
 
 typedef struct ot_plan_page {
   const ot_job *job;
-  const char *model_name;  // as the user called it
+  const char *model_name;    // as the user called it
+  const char *model_source;  // of a run: preset or absolute path; null: its keys are written out
+  const ot_run *run;         // settings that plans leave open
   const ot_bill *bill;
   const ot_limits *limits;
   const ot_search *search;

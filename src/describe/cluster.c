@@ -82,6 +82,19 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   return ot_cluster_check(out);
 }
 
+ot_status ot_cluster_resize(const ot_cluster *cluster, int devices, ot_cluster *out) {
+  *out = *cluster;
+  out->num_devices = devices;
+  const int last = cluster->num_levels - 1;
+  if (last < 0 || devices <= cluster->level[last].size) return ot_cluster_check(out);
+  OT_CHECK(last > 0, OT_USAGE,
+           "cluster %s joins %d devices by %s and has no links beyond; %d asked for", cluster->name,
+           cluster->level[0].size, cluster->level[0].name, devices);
+  const int group = cluster->level[last - 1].size;
+  out->level[last].size = (devices + group - 1) / group * group;
+  return ot_cluster_check(out);
+}
+
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity) {
   const ot_device_kind *const device = &cluster->device;
   int64_t length = ot_text_format(

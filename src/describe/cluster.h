@@ -51,5 +51,10 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other);
 // may be `cluster`.
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out);
 
+// The cluster with `devices` devices: fewer, or more of them on the outermost links, in whole
+// groups of the level inside. OT_USAGE when there is but one level and it is too small. `out` may
+// be `cluster`.
+ot_status ot_cluster_resize(const ot_cluster *cluster, int devices, ot_cluster *out);
+
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity);
 uint64_t ot_cluster_hash(const ot_cluster *cluster);

@@ -127,6 +127,31 @@ static void devices_that_are_no_machine_are_as_they_are(void **state) {
   assert_non_null(strstr(ot_fail_message(), "two has 16 devices, the run 17 ranks"));
 }
 
+// 8 a node: 20 devices are three nodes, and 4 half of one.
+static void a_cluster_grows_over_its_outermost_links(void **state) {
+  (void)state;
+  ot_cluster out;
+  ot_cluster cluster = {.name = "paper",
+                        .num_devices = 16,
+                        .device = {.name = "d", .memory_bytes_per_s = 1, .memory_bytes = 1},
+                        .num_levels = 2,
+                        .level = {{.name = "node", .size = 8, .bytes_per_s = 2},
+                                  {.name = "net", .size = 16, .bytes_per_s = 1}}};
+  cluster.device.flops[OT_F32] = 1;
+  assert_int_equal(ot_cluster_resize(&cluster, 20, &out), OT_OK);
+  assert_int_equal(out.num_devices, 20);
+  assert_int_equal(out.level[0].size, 8);
+  assert_int_equal(out.level[1].size, 24);
+  assert_int_equal(ot_cluster_resize(&cluster, 4, &out), OT_OK);
+  assert_int_equal(out.num_devices, 4);
+  assert_int_equal(out.level[1].size, 16);
+  cluster.num_levels = 1;
+  cluster.num_devices = 8;
+  assert_int_equal(ot_cluster_resize(&cluster, 9, &out), OT_USAGE);
+  assert_string_equal(ot_fail_message(),
+                      "cluster paper joins 8 devices by node and has no links beyond; 9 asked for");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(devices_share_the_innermost_level),
@@ -136,6 +161,7 @@ int main(void) {
       cmocka_unit_test(devices_that_are_no_machine_are_as_they_are),
       cmocka_unit_test(every_engine_has_a_name_of_its_own_and_holds),
       cmocka_unit_test(orthant_is_an_engine),
+      cmocka_unit_test(a_cluster_grows_over_its_outermost_links),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page from top to bottom: the question, what holds for any plan, the plans, the reasons.
+#include "cli/plan_report.h"
+
+#include <string.h>
+
+#include "describe/pipeline_rules.h"
+#include "plan/figures.h"
+
+enum { WIDTH = 100 };
+
+typedef struct report {
+  const ot_plan_page *page;
+  ot_text_builder *out;
+  ot_arena *arena;  // of `out`
+} report;
+
+static void line(report *r, const char *label, const char *text) {
+  ot_text_appendf(r->out, "  %-18s %s\n", label, text);
+}
+
+// Appends `text` broken at spaces, later lines under its first word.
+static void wrap(report *r, const char *lead, const char *text) {
+  const int indent = (int)strlen(lead);
+  ot_text_put(r->out, lead);
+  int column = indent;
+  for (const char *at = text; *at != '\0';) {
+    const int word = (int)strcspn(at, " ");
+    if (column > indent && column + 1 + word > WIDTH) {
+      ot_text_appendf(r->out, "\n%*s", indent, "");
+      column = indent;
+    }
+    if (column > indent) ot_text_put(r->out, " ");
+    ot_text_append(r->out, at, word);
+    column += word + (column > indent);
+    at += word + (at[word] == ' ');
+  }
+  ot_text_put(r->out, "\n");
+}
+
+// ---- the question ----
+
+static void put_question(report *r) {
+  const ot_job *const job = r->page->job;
+  ot_arena *const a = r->arena;
+  const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
+  ot_text_appendf(r->out, "%s on %s: %d device%s of %s, %s a step (%lld x %lld), %s, engine %s\n",
+                  r->page->model_name, job->cluster->name, job->devices,
+                  job->devices == 1 ? "" : "s",
+                  ot_figure_bytes(a, (double)job->cluster->device.memory_bytes),
+                  ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
+                  (long long)job->global_batch_size, (long long)job->sequence_length,
+                  job->recipe.name, job->engine->name);
+  for (int i = 0; i < r->page->num_notes; i++) {
+    wrap(r, i == 0 ? "assumed: " : "         ", r->page->notes[i]);
+  }
+}
+
+// ---- whatever the plan ----
+
+static void put_bill(report *r) {
+  const ot_bill *const b = r->page->bill;
+  const ot_recipe *const recipe = &r->page->job->recipe;
+  ot_arena *const a = r->arena;
+  const char *const active =
+      b->active_parameters < b->parameters
+          ? ot_arena_format(a, ", %s active", ot_figure_count(a, (double)b->active_parameters))
+          : "";
+  ot_text_put(r->out, "\nbill\n");
+  line(r, "parameters",
+       ot_arena_format(a, "%lld (%s%s)", (long long)b->parameters,
+                       ot_figure_count(a, (double)b->parameters), active));
+  line(r, "state",
+       ot_arena_format(a, "%s: %g bytes each, weights %g, gradients %g, optimizer %g",
+                       ot_figure_bytes(a, (double)b->state_bytes), b->bytes_per_parameter,
+                       recipe->weight_bytes, recipe->gradient_bytes,
+                       recipe->master_bytes + recipe->moment_bytes));
+  line(r, "at least",
+       ot_arena_format(a, "%lld device%s to hold that, before activations",
+                       (long long)b->min_devices_for_state,
+                       b->min_devices_for_state == 1 ? "" : "s"));
+  line(r, "work",
+       ot_arena_format(a, "%s FLOP a token, forward and backward",
+                       ot_figure_count(a, b->flops_per_token)));
+}
+
+static void put_crossover(report *r) {
+  const ot_limits *const l = r->page->limits;
+  ot_arena *const a = r->arena;
+  line(r, "sharded weights",
+       ot_arena_format(a,
+                       "zero 3 alone hides its gathers on up to %s devices with this batch, %s "
+                       "with the critical one",
+                       ot_figure_count(a, (double)l->crossover_devices),
+                       ot_figure_count(a, (double)l->crossover_critical_devices)));
+  line(
+      r, "",
+      ot_arena_format(a,
+                      "(%s were each device alone with its link); needs %.0f tokens a device "
+                      "and micro-batch",
+                      ot_figure_count(a, (double)l->crossover_flat_devices),
+                      l->floor.forward > l->floor.backward ? l->floor.forward : l->floor.backward));
+}
+
+static void put_limits(report *r) {
+  const ot_limits *const l = r->page->limits;
+  ot_arena *const a = r->arena;
+  ot_text_appendf(r->out, "\nlimits, at %sFLOP/s a device as the best plan reaches\n",
+                  ot_figure_count(a, l->flops_per_s));
+  line(r, "batch",
+       ot_arena_format(a, "%s tokens are critical: %s sequences, as many devices with one each",
+                       ot_figure_count(a, l->critical_batch_tokens),
+                       ot_figure_count(a, (double)l->batch_floor_devices)));
+  if (r->page->job->devices > 1) put_crossover(r);
+  if (r->page->job->devices > 1) {
+    line(r, "cut tensors",
+         ot_arena_format(a, "tp up to %.1f, then its traffic outlasts its products",
+                         l->tensor_ways));
+  }
+}
+
+// ---- plans ----
+
+static double exposed_of(const ot_estimate *e) {
+  double s = 0;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) s += e->exposed_s[i];
+  return s;
+}
+
+static void put_row(report *r, const char *name, const ot_estimate *e) {
+  static const char *const recomputes[] = {"none", "selective", "full"};
+  const ot_candidate *const c = &e->candidate;
+  ot_arena *const a = r->arena;
+  const double used = (double)(e->memory.reserved + e->memory.context);
+  ot_text_appendf(
+      r->out, "  %-3s %3d %3d %3d %3d %3d %5d %4d %4lldx%-4lld %-11s %-9s %8s %6s %6s %7s %5s%s\n",
+      name, c->tp, c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero, (long long)c->micro_batches,
+      (long long)c->micro_batch_size, ot_pipeline_name(c->pipeline), recomputes[c->recompute],
+      ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
+      ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
+      ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
+}
+
+static void put_plans(report *r) {
+  const ot_plan_page *const p = r->page;
+  ot_text_put(
+      r->out,
+      "\nplans, fastest first (mfu counts the model's FLOPs, of attention the causal half)\n");
+  ot_text_appendf(r->out,
+                  "  %-3s %3s %3s %3s %3s %3s %5s %4s %-9s %-11s %-9s %8s %6s %6s %7s %5s\n", "",
+                  "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "  batches", "order", "recompute",
+                  "step", "mfu", "bubble", "exposed", "mem");
+  for (int i = 0; i < p->num_plans; i++) {
+    put_row(r, ot_arena_format(r->arena, "%d", i + 1), p->plans[i].estimate);
+  }
+  if (p->imported) put_row(r, "own", p->imported->estimate);
+  const ot_search *const s = p->search;
+  ot_text_appendf(r->out,
+                  "  of %lld splits: %lld simulated; without that: %lld cannot run, %lld cannot "
+                  "fit, %lld cannot "
+                  "win\n",
+                  (long long)s->num_candidates, (long long)s->num_simulated,
+                  (long long)s->num_rejected[OT_REJECTED_RULE],
+                  (long long)s->num_rejected[OT_REJECTED_MEMORY],
+                  (long long)s->num_rejected[OT_REJECTED_SLOWER]);
+}
+
+// ---- reasons ----
+
+static void put_reasons(report *r) {
+  const ot_plan_page *const p = r->page;
+  if (p->num_plans == 0) return;
+  ot_text_put(r->out, "\nwhy plan 1\n");
+  for (int i = 0; i < p->plans[0].why.num; i++) wrap(r, "  - ", p->plans[0].why.text[i]);
+  if (p->num_plans > 1)
+    ot_text_put(r->out, "\nwhat the others lose against it (plan 1 in brackets)\n");
+  for (int i = 1; i < p->num_plans; i++) {
+    const ot_reasons *const why = &p->plans[i].why;
+    for (int j = 0; j < why->num; j++) {
+      wrap(r, j == 0 ? ot_arena_format(r->arena, "  %-2d", i + 1) : "    ", why->text[j]);
+    }
+  }
+  if (!p->imported) return;
+  ot_text_put(r->out, "\nyour own against plan 1 (in brackets)\n");
+  for (int i = 0; i < p->imported->why.num; i++) wrap(r, "  - ", p->imported->why.text[i]);
+}
+
+void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
+  report r = {page, out, out->arena};
+  put_question(&r);
+  put_bill(&r);
+  put_limits(&r);
+  if (page->num_plans > 0 || page->imported) put_plans(&r);
+  put_reasons(&r);
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of `orthant plan` as a job, with what is assumed where nothing was given.
+#pragma once
+
+#include "cli/options.h"
+#include "plan/bill.h"
+#include "train/config_file.h"
+
+enum { OT_PLAN_NOTES = 8 };
+
+typedef struct ot_plan_request {
+  ot_job job;  // points into this request, which must stay where it is
+  ot_bill bill;
+  ot_config config;        // the run that engine orthant would train
+  ot_cluster cluster;      // as large as the job
+  const char *model_name;  // as the user called it
+  bool model_is_file;      // model_name is a path
+  int num_notes;
+  const char *notes[OT_PLAN_NOTES];  // [num_notes]
+} ot_plan_request;
+
+// OT_USAGE and OT_ENVIRONMENT as the loaders of models and clusters, and for options that do not
+// make a job. Everything lives in `arena`.
+ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_plan_request *out);

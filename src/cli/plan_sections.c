@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run of a candidate, written by the table of keys; of its keys those that a plan decides.
+#include "cli/plan_sections.h"
+
+#include "describe/run_keys.h"
+
+static const char *const parallel[] = {"tp", "pp",           "vpp",  "cp",       "ep",        "etp",
+                                       "dp", "dp_replicate", "zero", "pipeline", "recompute", NULL};
+static const char *const batch[] = {"global_batch_size", "micro_batch_size", NULL};
+static const char *const precision[] = {"compute", "params", "gradients", "master",
+                                        "moments", "reduce", NULL};
+
+// Moves the children of `section` called `keys` to a new section of `out`.
+static void move_keys(ot_node *settings, const char *section, const char *const *keys,
+                      ot_arena *arena, ot_node *out) {
+  ot_node *const from = ot_node_child(settings, section);
+  ot_node *const to = ot_node_put(arena, out, section, ot_node_create(arena, OT_NODE_MAP));
+  for (int i = 0; keys[i]; i++) {
+    ot_node *const child = ot_node_child(from, keys[i]);
+    OT_ASSERT(child != NULL);
+    ot_node_remove(from, child);
+    child->next = NULL;
+    ot_node_put(arena, to, keys[i], child);
+  }
+}
+
+ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate,
+                          ot_arena *arena) {
+  ot_job job = *page->job;
+  job.run = page->run;
+  ot_run_lists lists;
+  ot_run run;
+  ot_candidate_run(&job, candidate, &lists, &run);
+  ot_node *const settings = ot_run_write(&run, arena);
+  ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
+  ot_node_put(arena, out, "model",
+              page->model_source ? ot_node_text(arena, page->model_source)
+                                 : ot_model_write_config(page->job->model, arena));
+  move_keys(settings, "parallel", parallel, arena, out);
+  move_keys(settings, "batch", batch, arena, out);
+  move_keys(settings, "precision", precision, arena, out);
+  return out;
+}

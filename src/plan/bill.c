@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts from the values of a model alone; estimates count the tasks of its programs, and a test
+// holds one against the other.
+#include "plan/bill.h"
+
+// ---- elements of matrices that a token is multiplied with ----
+
+static double latent_matrices(const ot_model *m) {
+  const ot_mla *const mla = &m->mla;
+  const double C = (double)m->hidden_size, H = (double)m->num_heads;
+  const double q = H * (double)m->head_dim, q_rank = (double)mla->q_rank;
+  const double queries = mla->q_rank > 0 ? q_rank * (C + q) : C * q;
+  const double down = C * (double)(mla->kv_rank + mla->rope_dim);
+  const double up = (double)mla->kv_rank * H * (double)(mla->nope_dim + mla->v_dim);
+  return queries + down + up + H * (double)mla->v_dim * C;
+}
+
+static double attention_matrices(const ot_model *m) {
+  if (m->mla.kv_rank > 0) return latent_matrices(m);
+  const double heads = 2 * (double)m->num_heads + 2 * (double)m->num_kv_heads;
+  return (double)m->hidden_size * (double)m->head_dim * heads;
+}
+
+// Of the experts those that a token is sent to, and the router.
+static double mlp_matrices(const ot_model *m, int64_t layer) {
+  const double C = (double)m->hidden_size;
+  const ot_moe *const moe = &m->moe;
+  if (!moe->layer[layer]) return (m->gated_mlp ? 3 : 2) * C * (double)m->intermediate_size;
+  const int64_t width = moe->experts_per_token * moe->expert_size + moe->shared_size;
+  return C * ((double)moe->num_experts + 3 * (double)width);
+}
+
+static double all_matrices(const ot_model *m) {
+  const double head = (double)m->vocab_size * (double)m->hidden_size;
+  double n = head + (double)m->num_layers * attention_matrices(m);
+  for (int64_t i = 0; i < m->num_layers; i++) n += mlp_matrices(m, i);
+  return n;
+}
+
+// ---- products of queries with keys ----
+
+// Keys that a query sees, on average over a sequence; documents are not known here.
+static double mean_keys(int64_t window, int64_t sequence_length) {
+  const double s = (double)sequence_length;
+  const double w = window > 0 && window < sequence_length ? (double)window : s;
+  return (w * (w + 1) / 2 + (s - w) * w) / s;
+}
+
+// Scores and values, each a product of every query with the keys it sees.
+static double attention_flops(const ot_model *m, int64_t sequence_length) {
+  const int64_t values = m->mla.kv_rank > 0 ? m->mla.v_dim : m->head_dim;
+  const double width = (double)m->num_heads * (double)(m->head_dim + values);
+  double flops = 0;
+  for (int64_t i = 0; i < m->num_layers; i++) {
+    flops += 2 * width * mean_keys(m->window[i], sequence_length);
+  }
+  return flops;
+}
+
+void ot_bill_build(const ot_job *job, ot_bill *out) {
+  const ot_model *const m = job->model;
+  const ot_recipe *const r = &job->recipe;
+  const double n = (double)ot_model_parameters(m);
+  *out = (ot_bill){
+      .parameters = ot_model_parameters(m),
+      .active_parameters = ot_model_active_parameters(m),
+      .multiplied = all_matrices(m),
+      .bytes_per_parameter = ot_recipe_parameter_bytes(r),
+      .weight_bytes = (int64_t)(n * r->weight_bytes),
+      .gradient_bytes = (int64_t)(n * r->gradient_bytes),
+      .optimizer_bytes = (int64_t)(n * (r->master_bytes + r->moment_bytes)),
+  };
+  out->forward_flops_per_token = 2 * out->multiplied + attention_flops(m, job->sequence_length);
+  out->flops_per_token = 3 * out->forward_flops_per_token;
+  out->state_bytes = out->weight_bytes + out->gradient_bytes + out->optimizer_bytes;
+  const int64_t capacity = job->cluster->device.memory_bytes;
+  out->min_devices_for_state = (out->state_bytes + capacity - 1) / capacity;
+}

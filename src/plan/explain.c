@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe of the best plan, problem by problem: each sentence says what would not fit or would
+// be waited for, what the plan does about it, and what that costs.
+#include "plan/explain.h"
+
+#include "describe/pipeline_rules.h"
+#include "plan/figures.h"
+
+enum { MAX_SENTENCES = 16 };
+
+// Sentences as they are being made.
+typedef struct speaker {
+  const ot_explanation *e;
+  const ot_candidate *c;
+  ot_arena *arena;
+  ot_reasons *out;
+} speaker;
+
+static speaker speaker_create(const ot_explanation *e, ot_arena *arena, ot_reasons *out) {
+  out->num = 0;
+  out->text = ot_arena_array(arena, MAX_SENTENCES, sizeof *out->text);
+  return (speaker){e, &e->best->candidate, arena, out};
+}
+
+static void say(speaker *s, const char *sentence) {
+  OT_ASSERT(s->out->num < MAX_SENTENCES);
+  s->out->text[s->out->num++] = sentence;
+}
+
+// ---- links ----
+
+// The name of the links that ranks `stride` apart, `ways` of them, meet in.
+static const char *links_of(const ot_cluster *cluster, int stride, int ways) {
+  const int reach = stride * (ways - 1);
+  if (reach >= cluster->num_devices) return "links";
+  const int level = ot_cluster_level(cluster, 0, reach);
+  return level < 0 ? "links" : cluster->level[level].name;
+}
+
+// ---- problem and fix ----
+
+static void say_bill(speaker *s) {
+  const ot_bill *const b = s->e->bill;
+  const ot_recipe *const r = &s->e->job->recipe;
+  ot_arena *const a = s->arena;
+  const double memory = (double)s->e->job->cluster->device.memory_bytes;
+  const char *const parameters = ot_figure_count(a, (double)b->parameters);
+  const char *const state = ot_figure_bytes(a, (double)b->state_bytes);
+  const char *const bill =
+      ot_arena_format(a, "%s parameters x %g bytes (weights %g, gradients %g, optimizer %g) = %s",
+                      parameters, b->bytes_per_parameter, r->weight_bytes, r->gradient_bytes,
+                      r->master_bytes + r->moment_bytes, state);
+  if (b->min_devices_for_state <= 1) {
+    say(s, ot_arena_format(a, "%s: fits a device of %s, before activations", bill,
+                           ot_figure_bytes(a, memory)));
+    return;
+  }
+  say(s, ot_arena_format(a, "%s: no device holds it, %lld of %s at least, before activations", bill,
+                         (long long)b->min_devices_for_state, ot_figure_bytes(a, memory)));
+}
+
+// Whether states cut over all devices, and nothing else cut, would be fast enough.
+static void say_sharding(speaker *s) {
+  const ot_job *const job = s->e->job;
+  const ot_limits *const l = s->e->limits;
+  if (job->devices == 1) return;
+  ot_arena *const a = s->arena;
+  const double tokens = (double)(job->global_batch_size * job->sequence_length);
+  if (job->global_batch_size < job->devices) {
+    say(s, ot_arena_format(a,
+                           "%lld sequences do not feed %d devices one each: some must share a "
+                           "sequence (tp, cp) or its layers (pp)",
+                           (long long)job->global_batch_size, job->devices));
+    return;
+  }
+  const bool hidden = l->crossover_devices >= job->devices;
+  say(s, ot_arena_format(a,
+                         "weights sharded over all devices (zero 3 alone): %s tokens a step hide "
+                         "the gathers on up to %s devices, and these are %d: %s",
+                         ot_figure_count(a, tokens),
+                         ot_figure_count(a, (double)l->crossover_devices), job->devices,
+                         hidden ? "links are fast enough" : "links would be waited for"));
+}
+
+static void say_tensor(speaker *s) {
+  const ot_candidate *const c = s->c;
+  const ot_job *const job = s->e->job;
+  ot_arena *const a = s->arena;
+  if (job->devices == 1) return;
+  if (c->tp == 1) {
+    say(s, "tp 1: no tensor is cut, so nothing travels inside a layer");
+    return;
+  }
+  const double state = (double)s->e->bill->state_bytes / c->tp;
+  say(s, ot_arena_format(
+             a,
+             "tp %d over %s: weights and activations of a layer are cut by %d, states to %s; its "
+             "sums of activations expose %s a step",
+             c->tp, links_of(job->cluster, 1, c->tp), c->tp, ot_figure_bytes(a, state),
+             ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_TP])));
+}
+
+static void say_context(speaker *s) {
+  const ot_candidate *const c = s->c;
+  const ot_job *const job = s->e->job;
+  ot_arena *const a = s->arena;
+  if (c->cp == 1) return;
+  say(s,
+      ot_arena_format(a,
+                      "cp %d over %s: each device has %lld of the %lld tokens of a sequence, and "
+                      "keys travel; exposes %s a step",
+                      c->cp, links_of(job->cluster, c->tp, c->cp),
+                      (long long)(job->sequence_length / c->cp), (long long)job->sequence_length,
+                      ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_CP])));
+}
+
+static void say_experts(speaker *s) {
+  const ot_candidate *const c = s->c;
+  if (c->ep == 1) return;
+  ot_arena *const a = s->arena;
+  say(s, ot_arena_format(a,
+                         "ep %d: experts are cut over the ranks of a stage, and tokens travel to "
+                         "them; exposes %s a step",
+                         c->ep, ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
+}
+
+static void say_pipeline(speaker *s) {
+  const ot_candidate *const c = s->c;
+  const ot_job *const job = s->e->job;
+  ot_arena *const a = s->arena;
+  if (c->pp == 1) {
+    if (job->devices > 1) say(s, "pp 1: no pipeline, so no bubble");
+    return;
+  }
+  const double rows = (double)c->micro_batch_size * (double)job->sequence_length / c->cp / c->tp;
+  const double message = rows * (double)job->model->hidden_size * job->recipe.activation_bytes;
+  const int stride = job->devices / c->pp;
+  say(s, ot_arena_format(a,
+                         "pp %d across %s: stages send each other only %s a micro-batch; %s with "
+                         "%lld micro-batches leaves %s of the step idle",
+                         c->pp, links_of(job->cluster, stride, c->pp), ot_figure_bytes(a, message),
+                         ot_pipeline_name(c->pipeline), (long long)c->micro_batches,
+                         ot_figure_share(a, s->e->best->bubble_fraction)));
+}
+
+// The clip barrier: no update before the norm of all gradients is known, so that what zb-h2 gains
+// by starting the next step early (Qi et al. 2023, arXiv 2401.10241, sec. 4) is not there.
+static void say_clipping(speaker *s) {
+  const ot_run *const run = s->e->job->run;
+  const ot_pipeline kind = s->c->pipeline;
+  const bool zero_bubble = kind == OT_PIPELINE_ZB_H1 || kind == OT_PIPELINE_ZB_H2;
+  if (!zero_bubble || !run || run->optimizer.clip == 0) return;
+  say(s,
+      "zb-h2 gains nothing over zb-h1 here: with clipping every update waits for the norm of all "
+      "gradients, so no stage can start the next step early (optimizer.clip: 0 lifts that)");
+}
+
+static void say_states(speaker *s) {
+  static const char *const kept[] = {"everything whole", "optimizer states cut",
+                                     "optimizer states and gradients cut",
+                                     "weights, gradients and optimizer states cut"};
+  const ot_candidate *const c = s->c;
+  const ot_memory_estimate *const m = &s->e->best->memory;
+  ot_arena *const a = s->arena;
+  if (c->dp == 1) return;
+  const char *const copies =
+      c->zero > 0 && c->dp_shard < c->dp
+          ? ot_arena_format(a, " in %d domains of %d", c->dp / c->dp_shard, c->dp_shard)
+          : "";
+  say(s, ot_arena_format(
+             a,
+             "zero %d over dp %d%s: %s; a device holds %s of weights, %s of gradients, "
+             "%s of optimizer; exposes %s a step",
+             c->zero, c->dp, copies, kept[c->zero], ot_figure_bytes(a, (double)m->weights),
+             ot_figure_bytes(a, (double)m->gradients), ot_figure_bytes(a, (double)m->optimizer),
+             ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_DP])));
+}
+
+static void say_activations(speaker *s) {
+  static const char *const modes[] = {"every activation is kept",
+                                      "norms and activation functions are computed again",
+                                      "a layer keeps its input and is computed again"};
+  const ot_estimate *const e = s->e->best;
+  ot_arena *const a = s->arena;
+  const char *const mode = modes[s->c->recompute];
+  const char *const bytes = ot_figure_bytes(a, (double)e->memory.activations);
+  if (s->c->recompute == OT_RECOMPUTE_NONE) {
+    say(s, ot_arena_format(a, "recompute none: %s, %s, and that fits", mode, bytes));
+    return;
+  }
+  say(s, ot_arena_format(a, "recompute %s: %s, so activations take %s; costs %s (%s of the step)",
+                         s->c->recompute == OT_RECOMPUTE_FULL ? "full" : "selective", mode, bytes,
+                         ot_figure_seconds(a, e->recompute_s),
+                         ot_figure_share(a, e->recompute_s / e->step_s)));
+}
+
+static void say_memory(speaker *s) {
+  const ot_memory_estimate *const m = &s->e->best->memory;
+  ot_arena *const a = s->arena;
+  const double used = (double)(m->reserved + m->context);
+  const char *const stage =
+      s->c->pp > 1 ? ot_arena_format(a, " on stage %d, the fullest", m->stage) : "";
+  say(s, ot_arena_format(a, "memory: %s planned, %s with allocator and runtime, of %s (%s)%s",
+                         ot_figure_bytes(a, (double)m->peak), ot_figure_bytes(a, used),
+                         ot_figure_bytes(a, (double)m->capacity),
+                         ot_figure_share(a, used / (double)m->capacity), stage));
+}
+
+static void say_batch(speaker *s) {
+  const ot_job *const job = s->e->job;
+  const ot_limits *const l = s->e->limits;
+  ot_arena *const a = s->arena;
+  const double tokens = (double)(job->global_batch_size * job->sequence_length);
+  const char *const critical =
+      l->critical_batch_tokens > 0
+          ? ot_arena_format(a, ", %s of the critical batch of %s",
+                            ot_figure_share(a, tokens / l->critical_batch_tokens),
+                            ot_figure_count(a, l->critical_batch_tokens))
+          : "";
+  say(s, ot_arena_format(a,
+                         "batch: %lld sequences of %lld = %s tokens%s, as dp %d x %lld "
+                         "micro-batches of %lld",
+                         (long long)job->global_batch_size, (long long)job->sequence_length,
+                         ot_figure_count(a, tokens), critical, s->c->dp,
+                         (long long)s->c->micro_batches, (long long)s->c->micro_batch_size));
+}
+
+static void say_result(speaker *s) {
+  const ot_estimate *const e = s->e->best;
+  ot_arena *const a = s->arena;
+  int most = 0;
+  double exposed = 0;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+    exposed += e->exposed_s[i];
+    if (e->exposed_s[i] > e->exposed_s[most]) most = i;
+  }
+  const char *const waits =
+      exposed > 0 ? ot_arena_format(a, "%s waits for communication, most of it %s (%s)",
+                                    ot_figure_share(a, exposed / e->step_s),
+                                    ot_timeline_axis_name((ot_timeline_axis)most),
+                                    ot_figure_seconds(a, e->exposed_s[most]))
+                  : "no communication is waited for";
+  say(s, ot_arena_format(a, "step %s at MFU %s: %s of it computes, %s",
+                         ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
+                         ot_figure_share(a, e->compute_s / e->step_s), waits));
+}
+
+void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out) {
+  speaker s = speaker_create(e, arena, out);
+  say_bill(&s);
+  say_sharding(&s);
+  say_tensor(&s);
+  say_context(&s);
+  say_experts(&s);
+  say_pipeline(&s);
+  say_clipping(&s);
+  say_states(&s);
+  say_activations(&s);
+  say_memory(&s);
+  say_batch(&s);
+  say_result(&s);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan loses against the best one: its differences, then each term of the step by size.
+#include "base/sort.h"
+#include "base/text_builder.h"
+#include "describe/pipeline_rules.h"
+#include "plan/explain.h"
+#include "plan/figures.h"
+
+enum { MAX_TERMS = 16 };
+
+typedef struct term {
+  const char *name;
+  double delta_s;  // more than the best
+} term;
+
+static const char *recompute_name(ot_recompute recompute) {
+  static const char *const names[] = {"none", "selective", "full"};
+  return names[recompute];
+}
+
+// ---- what is different ----
+
+static void put_number(ot_text_builder *text, const char *name, int64_t other, int64_t best) {
+  if (other == best) return;
+  ot_text_appendf(text, "%s%s %lld (%lld)", text->length > 0 ? ", " : "", name, (long long)other,
+                  (long long)best);
+}
+
+static void put_word(ot_text_builder *text, const char *name, const char *other, const char *best) {
+  ot_text_appendf(text, "%s%s %s (%s)", text->length > 0 ? ", " : "", name, other, best);
+}
+
+static void put_differences(const ot_candidate *other, const ot_candidate *best,
+                            ot_text_builder *text) {
+  put_number(text, "tp", other->tp, best->tp);
+  put_number(text, "pp", other->pp, best->pp);
+  put_number(text, "vpp", other->vpp, best->vpp);
+  put_number(text, "cp", other->cp, best->cp);
+  put_number(text, "ep", other->ep, best->ep);
+  put_number(text, "etp", other->etp, best->etp);
+  put_number(text, "dp", other->dp, best->dp);
+  if (other->dp == best->dp) put_number(text, "dp_shard", other->dp_shard, best->dp_shard);
+  put_number(text, "zero", other->zero, best->zero);
+  put_number(text, "micro-batch", other->micro_batch_size, best->micro_batch_size);
+  if (other->pipeline != best->pipeline) {
+    put_word(text, "order", ot_pipeline_name(other->pipeline), ot_pipeline_name(best->pipeline));
+  }
+  if (other->recompute != best->recompute) {
+    put_word(text, "recompute", recompute_name(other->recompute), recompute_name(best->recompute));
+  }
+}
+
+// ---- what it costs ----
+
+static int fill_terms(const ot_estimate *other, const ot_estimate *best, ot_arena *arena,
+                      term *terms) {
+  const term plain[] = {
+      {"compute", (other->compute_s - other->recompute_s) - (best->compute_s - best->recompute_s)},
+      {"recompute", other->recompute_s - best->recompute_s},
+      {"bubble", other->bubble_s - best->bubble_s},
+      {"update", other->update_s - best->update_s},
+      {"launches", other->host_s - best->host_s},
+  };
+  int n = 0;
+  for (int i = 0; i < OT_COUNT(plain); i++) terms[n++] = plain[i];
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+    const char *const axis = ot_timeline_axis_name((ot_timeline_axis)i);
+    terms[n++] = (term){ot_arena_format(arena, "exposed %s", axis),
+                        other->exposed_s[i] - best->exposed_s[i]};
+  }
+  return n;
+}
+
+static double size_of(double x) { return x < 0 ? -x : x; }
+
+static int larger_first(const void *a, const void *b, const void *context) {
+  (void)context;
+  const double x = size_of(((const term *)a)->delta_s), y = size_of(((const term *)b)->delta_s);
+  return x > y ? -1 : x < y;
+}
+
+static const char *signed_seconds(ot_arena *arena, double seconds) {
+  return ot_arena_format(arena, "%s%s", seconds < 0 ? "" : "+", ot_figure_seconds(arena, seconds));
+}
+
+// Terms of less than a thousandth of the step are left out.
+static const char *costs(const ot_estimate *other, const ot_estimate *best, ot_arena *arena) {
+  term terms[MAX_TERMS];
+  const int n = fill_terms(other, best, arena, terms);
+  ot_sort(terms, n, sizeof *terms, (ot_ordering){larger_first, NULL}, arena);
+  ot_text_builder text = {.arena = arena};
+  for (int i = 0; i < n; i++) {
+    if (size_of(terms[i].delta_s) < 1e-3 * best->step_s) continue;
+    ot_text_appendf(&text, "%s%s %s", text.length > 0 ? ", " : "", terms[i].name,
+                    signed_seconds(arena, terms[i].delta_s));
+  }
+  return ot_text_builder_text(&text);
+}
+
+// More stages in flight than zb-h1, and nothing to fill the end of the step with.
+static bool is_idle_h2(const ot_explanation *e, const ot_candidate *c) {
+  const bool clips = e->job->run && e->job->run->optimizer.clip > 0;
+  return clips && c->pipeline == OT_PIPELINE_ZB_H2;
+}
+
+static const char *memory_of(const ot_estimate *other, const ot_estimate *best, ot_arena *arena) {
+  const double here = (double)(other->memory.reserved + other->memory.context);
+  const double there = (double)(best->memory.reserved + best->memory.context);
+  return ot_arena_format(arena, "memory %s (%s)%s", ot_figure_bytes(arena, here),
+                         ot_figure_bytes(arena, there),
+                         other->fits ? "" : ": more than a device has");
+}
+
+void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_arena *arena,
+                      ot_reasons *out) {
+  const ot_estimate *const best = e->best;
+  ot_text_builder text = {.arena = arena};
+  put_differences(&other->candidate, &best->candidate, &text);
+  out->num = 0;
+  out->text = ot_arena_array(arena, 4, sizeof *out->text);
+  const double lost_s = other->step_s - best->step_s;
+  out->text[out->num++] =
+      ot_arena_format(arena, "%s: %s a step (%+.1f%%)", ot_text_builder_text(&text),
+                      signed_seconds(arena, lost_s), 100 * lost_s / best->step_s);
+  const char *const terms = costs(other, best, arena);
+  if (terms[0] != '\0') out->text[out->num++] = terms;
+  out->text[out->num++] = memory_of(other, best, arena);
+  if (is_idle_h2(e, &other->candidate)) {
+    out->text[out->num++] =
+        "zb-h2 gains nothing over zb-h1: with clipping no stage can start the next step early";
+  }
+}

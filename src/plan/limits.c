@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formulas of limits.h on the levels of a cluster.
+#include "plan/limits.h"
+
+#include "base/math.h"
+
+ot_token_floor ot_token_floor_of(const ot_gather_traffic *t, double bytes_per_s) {
+  const double pull = t->parameters * t->flops_per_s / (t->forward_flops * bytes_per_s);
+  const double backward = (t->regathered ? t->gather_bytes : 0) + t->reduce_bytes;
+  return (ot_token_floor){t->gather_bytes * pull, backward * pull / 2};
+}
+
+static double higher(double a, double b) { return a > b ? a : b; }
+
+// Into a device that shares the links of its group with all others of the group below `level`.
+static double incoming_bytes_per_s(const ot_cluster *cluster, int level, bool flat) {
+  const int links = level > 0 && !flat ? cluster->level[level - 1].size : 1;
+  return links * cluster->level[level].bytes_per_s;
+}
+
+// The floor of a gather among devices that meet in `level`: each level on the way has its own.
+static ot_token_floor floor_up_to(const ot_gather_traffic *traffic, const ot_cluster *cluster,
+                                  int level, bool flat) {
+  ot_token_floor most = {0};
+  for (int i = 0; i <= level; i++) {
+    const double rate = incoming_bytes_per_s(cluster, i, flat);
+    const ot_token_floor here = ot_token_floor_of(traffic, rate);
+    most.forward = higher(most.forward, here.forward);
+    most.backward = higher(most.backward, here.backward);
+  }
+  return most;
+}
+
+double ot_crossover_devices(const ot_gather_traffic *traffic, const ot_cluster *cluster,
+                            double tokens, bool flat) {
+  const int last = cluster->num_levels - 1;
+  for (int i = last; i >= 0; i--) {
+    const ot_token_floor floor = floor_up_to(traffic, cluster, i, flat);
+    const double devices = tokens / higher(floor.forward, floor.backward);
+    const double size = cluster->level[i].size;
+    // Devices that do not leave the level below do not pay for this one.
+    if (i > 0 && devices <= cluster->level[i - 1].size) continue;
+    return i < last && devices > size ? size : higher(devices, 1);
+  }
+  return 1;
+}
+
+// Zhang et al. 2024 (arXiv 2410.21676), fit for fixed model size: 22.91 D^0.47 sequences of 512
+// tokens, D in millions of tokens. It depends on the length of the run, not on the model's size.
+double ot_critical_batch_tokens(double tokens) {
+  return tokens > 0 ? 512 * 22.91 * ot_pow(tokens * 1e-6, 0.47) : 0;
+}
+
+// Narayanan et al. 2021 (arXiv 2104.04473), sec. 2.2: idle over the whole step.
+double ot_bubble_fraction(int pp, int vpp, int64_t micro_batches) {
+  return (pp - 1) / ((double)vpp * (double)micro_batches + pp - 1);
+}
+
+static ot_gather_traffic traffic_of(const ot_limits_request *request) {
+  const ot_recipe *const recipe = &request->job->recipe;
+  return (ot_gather_traffic){.flops_per_s = request->flops_per_s,
+                             .forward_flops = request->bill->forward_flops_per_token,
+                             .parameters = (double)request->bill->parameters,
+                             .gather_bytes = recipe->gather_bytes,
+                             .reduce_bytes = recipe->reduce_bytes,
+                             .regathered = true};
+}
+
+// Whole weights on each device: their gradients are summed once, twice their bytes both ways.
+static ot_gather_traffic replicated_traffic(const ot_gather_traffic *gathered) {
+  ot_gather_traffic t = *gathered;
+  t.gather_bytes = 0;
+  t.regathered = false;
+  t.reduce_bytes = 2 * gathered->reduce_bytes;
+  return t;
+}
+
+// A block of the MLP multiplies by F/t columns per C columns that travel in and out (scaling-book):
+// t <= F BW / C with two bytes an element.
+static double tensor_ways(const ot_limits_request *request) {
+  const ot_job *const job = request->job;
+  if (job->cluster->num_levels == 0) return 1;
+  const double F = (double)job->model->intermediate_size;
+  const double rate = job->cluster->level[0].bytes_per_s;
+  return F * 2 * rate / (request->flops_per_s * job->recipe.activation_bytes);
+}
+
+static int meeting_level(const ot_cluster *cluster, int devices) {
+  for (int i = 0; i < cluster->num_levels; i++) {
+    if (cluster->level[i].size >= devices) return i;
+  }
+  return cluster->num_levels - 1;
+}
+
+void ot_limits_build(const ot_limits_request *request, ot_limits *out) {
+  const ot_job *const job = request->job;
+  const ot_cluster *const cluster = job->cluster;
+  const double measured = request->critical_batch_tokens;
+  const double critical = measured > 0 ? measured : ot_critical_batch_tokens(job->tokens);
+  const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
+  const ot_gather_traffic traffic = traffic_of(request);
+  const ot_gather_traffic replicated = replicated_traffic(&traffic);
+  *out = (ot_limits){
+      .flops_per_s = request->flops_per_s,
+      .critical_batch_tokens = critical,
+      .batch_floor_devices = (int64_t)(critical / (double)job->sequence_length),
+      .crossover_devices = (int64_t)ot_crossover_devices(&traffic, cluster, tokens, false),
+      .crossover_flat_devices = (int64_t)ot_crossover_devices(&traffic, cluster, tokens, true),
+      .crossover_critical_devices =
+          (int64_t)ot_crossover_devices(&traffic, cluster, critical, false),
+      .crossover_replicated_devices =
+          (int64_t)ot_crossover_devices(&replicated, cluster, tokens, false),
+      .tensor_ways = tensor_ways(request),
+  };
+  if (cluster->num_levels > 0 && job->devices > 1) {
+    out->floor = floor_up_to(&traffic, cluster, meeting_level(cluster, job->devices), false);
+  }
+}

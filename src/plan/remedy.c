@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Searches of jobs that differ from the one given by one value.
+#include "plan/remedy.h"
+
+#include "base/text.h"
+
+enum { MOST_DEVICES = 1 << 24, MOST_TIMES = 4096 };
+
+// A value of a candidate that a job may fix.
+typedef enum value {
+  VALUE_RECOMPUTE,
+  VALUE_MICRO_BATCH,
+  VALUE_ZERO,
+  VALUE_TP,
+  VALUE_PP,
+  VALUE_CP,
+  VALUE_EP,
+  VALUE_DP,
+  VALUE_PIPELINE,
+  VALUE_VPP,
+  VALUES,
+} value;
+
+static const char *const names[VALUES] = {
+    "recompute", "micro-batch-size", "zero", "tp", "pp", "cp", "ep", "dp", "pipeline", "vpp"};
+
+// Frees a value; false when it was not fixed.
+static bool set_free(ot_candidate *given, value v) {
+  const ot_candidate before = *given;
+  switch (v) {
+    case VALUE_RECOMPUTE:
+      given->recompute = (ot_recompute)-1;
+      return (int)before.recompute >= 0;
+    case VALUE_MICRO_BATCH:
+      given->micro_batch_size = 0;
+      return before.micro_batch_size > 0;
+    case VALUE_ZERO:
+      given->zero = -1;
+      return before.zero >= 0;
+    case VALUE_TP:
+      given->tp = 0;
+      return before.tp > 0;
+    case VALUE_PP:
+      given->pp = 0;
+      return before.pp > 0;
+    case VALUE_CP:
+      given->cp = 0;
+      return before.cp > 0;
+    case VALUE_EP:
+      given->ep = 0;
+      return before.ep > 0;
+    case VALUE_DP:
+      given->dp = 0;
+      return before.dp > 0;
+    case VALUE_PIPELINE:
+      given->pipeline = (ot_pipeline)-1;
+      return (int)before.pipeline >= 0;
+    case VALUE_VPP:
+      given->vpp = 0;
+      return before.vpp > 0;
+    case VALUES:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// The first plan of `job`, if it has one.
+static ot_status first_plan(const ot_job *job, ot_arena *arena, const ot_estimate **plan) {
+  const ot_search_request request = {.job = job, .top = 1};
+  ot_search search;
+  *plan = NULL;
+  OT_TRY(ot_search_build(&request, arena, &search));
+  if (search.num_plans > 0) *plan = &search.plans[0];
+  return OT_OK;
+}
+
+static void add(ot_remedies *out, const char *what, const ot_estimate *plan, ot_arena *arena) {
+  char split[256];
+  ot_candidate_print(&plan->candidate, split, sizeof split);
+  OT_ASSERT(out->num < OT_REMEDIES);
+  out->text[out->num++] = ot_arena_format(arena, "%s: %s", what, split);
+}
+
+static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *out) {
+  for (int v = 0; v < VALUES; v++) {
+    ot_job freed = *job;
+    const ot_estimate *plan;
+    if (!set_free(&freed.given, (value)v)) continue;
+    // Another product of degrees may be left to it than a whole number.
+    if (ot_job_check(&freed) != OT_OK) continue;
+    OT_TRY(first_plan(&freed, arena, &plan));
+    if (plan) add(out, ot_arena_format(arena, "without --%s", names[v]), plan, arena);
+  }
+  return OT_OK;
+}
+
+static ot_status try_more_devices(const ot_job *job, ot_arena *arena, ot_remedies *out) {
+  // A machine that shares its cores has no more.
+  if (job->cluster->device.threads > 0) return OT_OK;
+  for (int64_t times = 2; times <= MOST_TIMES; times *= 2) {
+    const int64_t devices = job->devices * times;
+    ot_cluster cluster;
+    ot_job larger = *job;
+    const ot_estimate *plan;
+    if (devices > MOST_DEVICES) return OT_OK;
+    if (ot_cluster_resize(job->cluster, (int)devices, &cluster) != OT_OK) return OT_OK;
+    larger.cluster = &cluster;
+    larger.devices = (int)devices;
+    larger.given.dp = 0;
+    OT_TRY(first_plan(&larger, arena, &plan));
+    if (!plan) continue;
+    add(out, ot_arena_format(arena, "with %lld devices", (long long)devices), plan, arena);
+    return OT_OK;
+  }
+  return OT_OK;
+}
+
+ot_status ot_remedies_build(const ot_job *job, ot_arena *arena, ot_remedies *out) {
+  *out = (ot_remedies){0};
+  OT_TRY(try_freeing(job, arena, out));
+  return try_more_devices(job, arena, out);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models from the presets' files.
+#include "support/paper_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "describe/model_keys.h"
+#include "train/tree_file.h"
+
+void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
+                      paper_job *out) {
+  *out = (paper_job){0};
+  out->arena = ot_heap_arena_create(&out->heap);
+  ot_node *tree;
+  const char *const path =
+      ot_arena_format(&out->arena, OT_SOURCE_DIR "/presets/models/%s.json", preset);
+  if (ot_tree_load(path, &out->arena, &tree) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_model_read(tree, &out->arena, &out->model) != OT_OK) fail_msg("%s", ot_fail_message());
+  out->cluster = (ot_cluster){
+      .name = "paper",
+      .num_devices = devices,
+      .device = {.name = "h100",
+                 .flops = {[OT_BF16] = 989e12, [OT_F32] = 67e12},
+                 .other_flops_per_s = 60e12,
+                 .memory_bytes_per_s = 3.35e12,
+                 .memory_bytes = 80000000000},
+      .num_levels = 2,
+      .level = {{.name = "nvlink", .size = 8, .bytes_per_s = 450e9, .latency_s = 3e-6},
+                {.name = "net", .size = 1 << 20, .bytes_per_s = 50e9, .latency_s = 10e-6}}};
+  out->job = (ot_job){.model = &out->model,
+                      .cluster = &out->cluster,
+                      .engine = &ot_engine_orthant,
+                      .recipe = *ot_recipe_find("bf16"),
+                      .devices = devices,
+                      .global_batch_size = sequences,
+                      .sequence_length = length};
+}
+
+void paper_job_destroy(paper_job *job) { ot_heap_release(&job->heap); }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs on paper: presets on nodes of eight devices, with round numbers of public data sheets.
+#pragma once
+
+#include "device/heap.h"
+#include "plan/job.h"
+
+typedef struct paper_job {
+  ot_heap heap;
+  ot_arena arena;
+  ot_model model;
+  ot_cluster cluster;
+  ot_job job;
+} paper_job;
+
+// Devices of 80 GB and 989 TFLOP/s in bf16; 450 GB/s inside a node of eight, 50 GB/s a device
+// between nodes. `sequences` a step, of `length` tokens, recipe bf16.
+void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
+                      paper_job *out);
+void paper_job_destroy(paper_job *job);
