@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares BLAS libraries on the matrix products of a GPT-2 124M step (docs/blas.md).
-// usage: blas THREADS REPEATS LIBRARY...      for example: blas 2 7 /usr/lib/.../libopenblas.so.0
 // Each library is loaded apart and measured in two ways, taking turns: "own", its own threads on
 // the whole product, and "cut", one serial call for each of our threads on a band of rows, as
 // src/ops/matrix_cpu.c does it. GFLOP/s by the wall (median), then by processor time, which other
@@ -12,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "support/bench_program.h"
 
 enum { MAX_LIBRARIES = 8, MAX_REPEATS = 101, NUM_MODES = 2, ROW_UNIT = 16, CHUNK_ROWS = 640 };
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -51,22 +52,17 @@ static double seconds(clockid_t clock) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static library library_open(const char *path) {
+static ot_status library_open(const char *path, library *out) {
   library l = {.name = path};
   void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
-  if (!handle) {
-    fprintf(stderr, "%s\n", dlerror());
-    exit(3);
-  }
+  OT_CHECK(handle, OT_ENVIRONMENT, "%s", dlerror());
   *(void **)&l.cblas = dlsym(handle, "cblas_sgemm");
   *(void **)&l.dnnl = dlsym(handle, "dnnl_sgemm");
   *(void **)&l.set_threads = dlsym(handle, "openblas_set_num_threads");
   *(void **)&l.set_threads_wide = dlsym(handle, "bli_thread_set_num_threads");
-  if (!l.cblas && !l.dnnl) {
-    fprintf(stderr, "%s has neither cblas_sgemm nor dnnl_sgemm\n", path);
-    exit(2);
-  }
-  return l;
+  OT_CHECK(l.cblas || l.dnnl, OT_USAGE, "%s has neither cblas_sgemm nor dnnl_sgemm", path);
+  *out = l;
+  return OT_OK;
 }
 
 static void threads_set(const library *l, int threads) {
@@ -178,22 +174,10 @@ static float *filled(int64_t n) {
   return data;
 }
 
-int main(int argc, char **argv) {
+static void report_all(settings *s) {
   static const int widths[][2] = {{2304, 768}, {768, 768}, {3072, 768}, {768, 3072}, {50257, 768}};
-  static settings s;
-  if (argc < 4 || argc - 3 > MAX_LIBRARIES) {
-    fprintf(stderr, "usage: blas THREADS REPEATS LIBRARY...  (at most %d)\n", MAX_LIBRARIES);
-    return 2;
-  }
-  s.threads = atoi(argv[1]);
-  s.repeats = atoi(argv[2]);
-  if (s.threads < 1 || s.repeats < 1 || s.repeats > MAX_REPEATS) return 2;
-  for (int i = 3; i < argc; i++) {
-    s.libraries[s.num_libraries] = library_open(argv[i]);
-    printf("%d: %s\n", ++s.num_libraries, argv[i]);
-  }
   const int64_t largest = (int64_t)50257 * 1024;
-  s.memory = (operands){filled(largest), filled(largest), filled(largest)};
+  s->memory = (operands){filled(largest), filled(largest), filled(largest)};
   printf("%-26s GFLOP/s by the wall, then by processor time; own and cut of each library\n", "");
   for (int tokens = 4096; tokens >= 1024; tokens /= 4) {
     for (int i = 0; i < 15; i++) {
@@ -201,8 +185,35 @@ int main(int argc, char **argv) {
       const int R = O == 50257 ? CHUNK_ROWS : tokens;
       if (O == 50257 && tokens == 1024) continue;
       const product forms[] = {{'y', R, O, C}, {'x', R, C, O}, {'w', O, C, R}};
-      report(&s, &forms[i % 3]);
+      report(s, &forms[i % 3]);
     }
   }
-  return 0;
 }
+
+static ot_status run_program(const ot_options *options) {
+  static settings s;
+  const int given = ot_options_num_arguments(options);
+  s.threads = given > 0 ? atoi(ot_options_argument(options, 0)) : 2;
+  s.repeats = given > 1 ? atoi(ot_options_argument(options, 1)) : 3;
+  OT_CHECK(s.threads >= 1 && s.repeats >= 1 && s.repeats <= MAX_REPEATS, OT_USAGE,
+           "THREADS and REPEATS are numbers from 1, REPEATS up to %d", MAX_REPEATS);
+  s.num_libraries = given > 2 ? given - 2 : 1;
+  for (int i = 0; i < s.num_libraries; i++) {
+    const char *const path = given > 2 ? ot_options_argument(options, i + 2) : OT_BLAS_FILE;
+    OT_TRY(library_open(path, &s.libraries[i]));
+    printf("%d: %s\n", i + 1, path);
+  }
+  report_all(&s);
+  return OT_OK;
+}
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "blas",
+    .summary = "BLAS libraries on the matrix products of a GPT-2 124M step",
+    .arguments = "[THREADS [REPEATS [LIBRARY...]]]",
+    .max_arguments = 2 + MAX_LIBRARIES,
+    .details = "2 threads, medians of 3 and the library of this build when not given.",
+    .examples = "  bench/blas 2 7 /usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0",
+    .run = run_program,
+};

@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "device/device.h"
+#include "support/bench_program.h"
 
 enum { COPY = OT_COMM_KINDS, KINDS };  // a plain copy stands behind the kinds of calls
 
@@ -209,29 +210,6 @@ static ot_status process_main(ot_comm *comm, void *context) {
   return run_rank(comm, context, true);
 }
 
-static ot_status parse(int count, char **arguments, bench_settings *settings) {
-  for (int i = 1; i < count; i++) {
-    const char *const value = i + 1 < count ? arguments[i + 1] : "";
-    if (strcmp(arguments[i], "--json") == 0) {
-      settings->json = true;
-    } else if (strcmp(arguments[i], "--bf16") == 0) {
-      settings->dtype = OT_BF16;
-    } else if (strcmp(arguments[i], "--ranks") == 0) {
-      settings->ranks = atoi(value), i++;
-    } else if (strcmp(arguments[i], "--max") == 0) {
-      settings->max_bytes = atoll(value), i++;
-    } else if (strcmp(arguments[i], "--rounds") == 0) {
-      settings->rounds = atoi(value), i++;
-    } else {
-      return ot_fail(OT_USAGE, "unknown argument '%s'", arguments[i]);
-    }
-  }
-  if (settings->ranks < 0 || settings->max_bytes < 8 || settings->rounds < 1) {
-    return ot_fail(OT_USAGE, "--ranks N >= 2, --max BYTES >= 8, --rounds K >= 1");
-  }
-  return OT_OK;
-}
-
 static ot_status run(bench_settings *settings, bool processes) {
   if (processes) return ot_comm_run_mpi(process_main, settings);
   if (settings->ranks > 0) return ot_comm_run_threads(settings->ranks, thread_main, settings);
@@ -239,13 +217,50 @@ static ot_status run(bench_settings *settings, bool processes) {
   return ot_comm_run_threads(4, thread_main, settings);
 }
 
-int main(int count, char **arguments) {
-  bench_settings settings = {.max_bytes = 64 << 20, .rounds = 3, .dtype = OT_F32};
-  ot_status status = parse(count, arguments, &settings);
+static ot_status run_program(const ot_options *options) {
+  bench_settings settings = {.ranks = (int)ot_options_integer(options, "ranks"),
+                             .max_bytes = ot_options_integer(options, "max"),
+                             .rounds = (int)ot_options_integer(options, "rounds"),
+                             .dtype = ot_options_flag(options, "bf16") ? OT_BF16 : OT_F32,
+                             .json = ot_options_json(options)};
   int launched = 1;
   const bool processes = ot_comm_launched(&launched) && launched > 1;
-  if (status == OT_OK) status = run(&settings, processes);
+  const ot_status status = run(&settings, processes);
   if (settings.json && settings.printed > 0) printf("\n]}\n");
-  if (status != OT_OK && ot_fail_message()[0]) fprintf(stderr, "error: %s\n", ot_fail_message());
   return status;
 }
+
+static const ot_option options[] = {
+    {.name = "ranks",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .help = "ranks as threads; 2 and then 4 when not given; under mpirun its processes",
+     .minimum = 2,
+     .maximum = 4096},
+    {.name = "max",
+     .kind = OT_OPTION_INTEGER,
+     .value = "BYTES",
+     .fallback = "64MiB",
+     .help = "largest message",
+     .minimum = 8,
+     .maximum = INT64_C(1) << 40},
+    {.name = "rounds",
+     .kind = OT_OPTION_INTEGER,
+     .value = "K",
+     .fallback = "3",
+     .help = "rounds that the best is of",
+     .minimum = 1,
+     .maximum = 1000000},
+    {.name = "bf16", .kind = OT_OPTION_FLAG, .help = "bf16 in place of fp32"},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "collectives",
+    .summary = "collectives by size; under mpirun beside MPI's own",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

@@ -12,6 +12,7 @@
 #include "ops/catalog.h"
 #include "ops/kernels.h"
 #include "ops/operands.h"
+#include "support/bench_program.h"
 
 enum { NUM_SETS = 4, HEAD_DIM = 64, VOCABULARY = 50257, MAX_ROUNDS = 1000 };
 
@@ -218,31 +219,6 @@ static int describe(const memory_bound_settings *settings, subject *subjects) {
   return choose(settings, all, (int)(sizeof all / sizeof all[0]), subjects);
 }
 
-static bool read_settings(int argc, char **argv, memory_bound_settings *settings) {
-  for (int i = 1; i < argc; i++) {
-    const bool value = i + 1 < argc;
-    if (strcmp(argv[i], "--json") == 0) {
-      settings->json = true;
-    } else if (strcmp(argv[i], "--bf16") == 0) {
-      settings->storage = OT_BF16;
-    } else if (strcmp(argv[i], "--only") == 0 && value) {
-      settings->only = argv[++i];
-    } else if (strcmp(argv[i], "--rows") == 0 && value) {
-      settings->rows = atoll(argv[++i]);
-    } else if (strcmp(argv[i], "--columns") == 0 && value) {
-      settings->columns = atoll(argv[++i]);
-    } else if (strcmp(argv[i], "--threads") == 0 && value) {
-      settings->threads = atoi(argv[++i]);
-    } else if (strcmp(argv[i], "--rounds") == 0 && value) {
-      settings->rounds = atoi(argv[++i]);
-    } else {
-      return false;
-    }
-  }
-  return settings->rows > 0 && settings->columns >= HEAD_DIM && settings->columns % HEAD_DIM == 0 &&
-         settings->threads > 0 && settings->rounds > 0 && settings->rounds <= MAX_ROUNDS;
-}
-
 static void print_row(const subject *s, double copy_bytes_per_s, bool json, bool last) {
   const ot_cost cost = ot_op_cost(s->kind, &s->attributes, &s->types);
   const double bytes_per_s = (cost.bytes_read + cost.bytes_written) / s->best_s;
@@ -255,40 +231,90 @@ static void print_row(const subject *s, double copy_bytes_per_s, bool json, bool
   }
 }
 
-int main(int argc, char **argv) {
-  static subject subjects[64];
-  memory_bound_settings settings = {
-      .rows = 4096, .columns = 768, .threads = 2, .rounds = 12, .storage = OT_F32};
-  if (!read_settings(argc, argv, &settings)) {
-    fprintf(stderr,
-            "usage: %s [--rows R] [--columns C, a multiple of 64] [--threads N] [--rounds K] "
-            "[--bf16] [--only OP] [--json]\n",
-            argv[0]);
-    return 2;
-  }
-  const int count = describe(&settings, subjects);
+static void measure_and_print(const memory_bound_settings *settings, subject *subjects, int count) {
   double copy_best_s = 1e30;
-  for (int round = 0; round < settings.rounds; round++) {
+  for (int round = 0; round < settings->rounds; round++) {
     const double seconds = copy_s(&subjects[0], round % NUM_SETS, (round + 1) % NUM_SETS);
     if (seconds < copy_best_s) copy_best_s = seconds;
     for (int i = 0; i < count; i++) run(&subjects[i], round % NUM_SETS);
   }
   const double copied = 2 * (double)ot_type_bytes(&subjects[0].types.in[0]) / copy_best_s;
-  if (settings.json) {
+  if (settings->json) {
     printf(
         "{\"rows\":%lld,\"columns\":%lld,\"threads\":%d,\"storage\":\"%s\","
         "\"copy_bytes_per_second\":%.4g,\"ops\":[\n",
-        (long long)settings.rows, (long long)settings.columns, settings.threads,
-        ot_dtype_name(settings.storage), copied);
+        (long long)settings->rows, (long long)settings->columns, settings->threads,
+        ot_dtype_name(settings->storage), copied);
   } else {
-    printf("%lld rows of %lld, %s, %d threads; a copy moves %.2f GB/s\n", (long long)settings.rows,
-           (long long)settings.columns, ot_dtype_name(settings.storage), settings.threads,
+    printf("%lld rows of %lld, %s, %d threads; a copy moves %.2f GB/s\n", (long long)settings->rows,
+           (long long)settings->columns, ot_dtype_name(settings->storage), settings->threads,
            1e-9 * copied);
     printf("%-16s %9s %9s %10s\n", "op", "ms", "GB/s", "of copy");
   }
   for (int i = 0; i < count; i++) {
-    print_row(&subjects[i], copied, settings.json, i + 1 == count);
+    print_row(&subjects[i], copied, settings->json, i + 1 == count);
   }
-  if (settings.json) printf("]}\n");
-  return 0;
+  if (settings->json) printf("]}\n");
 }
+
+static ot_status run_program(const ot_options *options) {
+  static subject subjects[64];
+  const memory_bound_settings settings = {
+      .rows = ot_options_integer(options, "rows"),
+      .columns = ot_options_integer(options, "columns"),
+      .threads = (int)ot_options_integer(options, "threads"),
+      .rounds = (int)ot_options_integer(options, "rounds"),
+      .storage = ot_options_flag(options, "bf16") ? OT_BF16 : OT_F32,
+      .only = ot_options_text(options, "only"),
+      .json = ot_options_json(options)};
+  OT_CHECK(settings.columns % HEAD_DIM == 0, OT_USAGE, "--columns %lld is no multiple of %d",
+           (long long)settings.columns, HEAD_DIM);
+  const int count = describe(&settings, subjects);
+  OT_CHECK(count > 0, OT_USAGE, "--only %s is no op of this benchmark", settings.only);
+  measure_and_print(&settings, subjects, count);
+  return OT_OK;
+}
+
+static const ot_option options[] = {
+    {.name = "rows",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "4096",
+     .help = "rows of the tensors",
+     .minimum = 1,
+     .maximum = 1 << 24},
+    {.name = "columns",
+     .kind = OT_OPTION_INTEGER,
+     .value = "C",
+     .fallback = "768",
+     .help = "their columns, a multiple of 64",
+     .minimum = HEAD_DIM,
+     .maximum = 1 << 20},
+    {.name = "threads",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "2",
+     .help = "threads",
+     .minimum = 1,
+     .maximum = 4096},
+    {.name = "rounds",
+     .kind = OT_OPTION_INTEGER,
+     .value = "K",
+     .fallback = "12",
+     .help = "rounds that the best is of",
+     .minimum = 1,
+     .maximum = MAX_ROUNDS},
+    {.name = "bf16", .kind = OT_OPTION_FLAG, .help = "bf16 in place of fp32"},
+    {.name = "only", .kind = OT_OPTION_TEXT, .value = "OP", .help = "one operator"},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "memory_bound",
+    .summary = "operators that move bytes rather than multiply, beside a copy",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rates of the operators that make matrix products, on the shapes of GPT-2 124M, beside the rate of
 // the bare products of the same shapes through the same BLAS.
-// usage: operators [THREADS [TOKENS [REPEATS]]]   (2, 4096, 7; sequences of 1024 tokens)
 // "wall" is the median of the repeats; "cpu" is by the processor time of all threads, which other
 // programs on the machine disturb less. GFLOP/s count the products only (visible keys in
 // attention).
@@ -14,6 +13,7 @@
 #include "ops/kernels.h"
 #include "ops/matrix.h"
 #include "ops/operands.h"
+#include "support/bench_program.h"
 
 enum { MAX_REPEATS = 101, HEADS = 12, HEAD_DIM = 64, CHANNELS = 768, VOCABULARY = 50257 };
 
@@ -236,14 +236,17 @@ static void report_head(const settings *s) {
   report("head_loss", &o, &bare, s);
 }
 
-int main(int argc, char **argv) {
-  settings s = {.threads = argc > 1 ? atoi(argv[1]) : 2,
-                .tokens = argc > 2 ? atoi(argv[2]) : 4096,
-                .repeats = argc > 3 ? atoi(argv[3]) : 7};
-  if (s.threads < 1 || s.tokens < 1 || s.repeats < 1 || s.repeats > MAX_REPEATS) {
-    fprintf(stderr, "usage: operators [THREADS [TOKENS [REPEATS]]]\n");
-    return 2;
-  }
+// Argument `i`, or `fallback` where there are fewer.
+static int argument(const ot_options *options, int i, int fallback) {
+  return i < ot_options_num_arguments(options) ? atoi(ot_options_argument(options, i)) : fallback;
+}
+
+static ot_status run_program(const ot_options *options) {
+  const settings s = {.threads = argument(options, 0, 2),
+                      .tokens = argument(options, 1, 4096),
+                      .repeats = argument(options, 2, 7)};
+  OT_CHECK(s.threads >= 1 && s.tokens >= 1 && s.repeats >= 1 && s.repeats <= MAX_REPEATS, OT_USAGE,
+           "THREADS, TOKENS and REPEATS are numbers from 1, REPEATS up to %d", MAX_REPEATS);
   printf("%lld tokens, %d threads, median of %d\n", (long long)s.tokens, s.threads, s.repeats);
   printf("%-28s %9s %8s %8s %8s %8s %7s %7s\n", "", "wall ms", "GFLOP/s", "BLAS", "cpu: op", "BLAS",
          "wall", "cpu");
@@ -253,5 +256,15 @@ int main(int argc, char **argv) {
   report_linear("up 768 -> 3072", CHANNELS, 4 * CHANNELS, false, &s);
   report_linear("down 3072 -> 768 + residual", 4 * CHANNELS, CHANNELS, true, &s);
   report_head(&s);
-  return 0;
+  return OT_OK;
 }
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "operators",
+    .summary = "operators of GPT-2 124M beside the bare products of their shapes",
+    .arguments = "[THREADS [TOKENS [REPEATS]]]",
+    .max_arguments = 3,
+    .details = "2 threads, 4096 tokens in sequences of 1024, medians of 7 when not given.",
+    .run = run_program,
+};

@@ -3,7 +3,6 @@
 // its messages, sleeps for each action as long as it is to last, and sends what comes of it. The
 // time from the first action to the last, on a clock, beside the closed forms of the papers (F = I
 // = W).
-//   bench/pipeline [--unit-ms N] [--repeats R] [--json]     (20 ms for F of a stage; median of 3)
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "device/device.h"
 #include "device/heap.h"
 #include "schedule/order_price.h"
+#include "support/bench_program.h"
 
 enum { MAX_STAGES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 31, PAYLOAD = 256, STEPS = 2 };
 
@@ -394,23 +394,36 @@ static ot_status run(const pipeline_settings *settings) {
   return OT_OK;
 }
 
-// The number after `name`, or `fallback`; 0 where it is none.
-static double read_number(int argc, char **argv, const char *name, double fallback) {
-  for (int i = 1; i + 1 < argc; i++) {
-    if (strcmp(argv[i], name) == 0) return atof(argv[i + 1]);
-  }
-  return fallback;
+static ot_status run_program(const ot_options *options) {
+  const pipeline_settings settings = {.unit_s = 1e-3 * ot_options_real(options, "unit-ms"),
+                                      .repeats = (int)ot_options_integer(options, "repeats"),
+                                      .json = ot_options_json(options)};
+  OT_CHECK(settings.unit_s > 0, OT_USAGE, "--unit-ms %g is not above 0", 1e3 * settings.unit_s);
+  return run(&settings);
 }
 
-int main(int argc, char **argv) {
-  pipeline_settings settings = {.unit_s = 1e-3 * read_number(argc, argv, "--unit-ms", 20),
-                                .repeats = (int)read_number(argc, argv, "--repeats", 3)};
-  for (int i = 1; i < argc; i++) settings.json |= strcmp(argv[i], "--json") == 0;
-  if (!(settings.unit_s > 0) || settings.repeats < 1 || settings.repeats > MAX_REPEATS) {
-    fprintf(stderr, "usage: pipeline [--unit-ms N] [--repeats 1..%d] [--json]\n", MAX_REPEATS);
-    return 2;
-  }
-  const ot_status status = run(&settings);
-  if (status != OT_OK) fprintf(stderr, "error: %s\n", ot_fail_message());
-  return (int)status;
-}
+static const ot_option options[] = {
+    {.name = "unit-ms",
+     .kind = OT_OPTION_REAL,
+     .value = "N",
+     .fallback = "20",
+     .help = "milliseconds that F, I and W of a stage last"},
+    {.name = "repeats",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "3",
+     .help = "turns that the medians are of",
+     .minimum = 1,
+     .maximum = MAX_REPEATS},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "pipeline",
+    .summary = "pipeline orders on threads that sleep, beside their closed forms",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

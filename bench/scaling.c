@@ -12,11 +12,12 @@
 #include "base/rng.h"
 #include "base/sort.h"
 #include "describe/groups.h"
+#include "support/bench_program.h"
 #include "train/instance.h"
 
 typedef struct settings {
   int ranks, repeats, micro_batches, sequence;
-  const char *layout;  // the only one to run, or null
+  int layout;  // the only one to run, -1: all
   bool json;
 } settings;
 
@@ -218,6 +219,7 @@ static void report(const contest *c, const char *name, bool first) {
   fflush(stdout);
 }
 
+// In the order of the words of --layout.
 static int layouts_for(int ranks, layout *layouts) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
   static bool always[] = {true};
@@ -262,7 +264,7 @@ static ot_status contest_all(const settings *s) {
   ot_status status = OT_OK;
   bool first = true;
   for (int i = 0; i < count && status == OT_OK; i++) {
-    if (s->layout && strcmp(s->layout, layouts[i].name) != 0) continue;
+    if (s->layout >= 0 && s->layout != i) continue;
     const ot_run run = run_of(&model, &layouts[i].parallel);
     contest c = {.settings = s, .run = &run, .whole = whole};
     status = ot_comm_run_threads(s->ranks, rank_main, &c);
@@ -273,37 +275,15 @@ static ot_status contest_all(const settings *s) {
   return status;
 }
 
-static int usage(void) {
-  fprintf(stderr,
-          "usage: scaling [--ranks N] [--repeats R] [--micro-batches M] [--sequence T] "
-          "[--json]\n");
-  return 2;
-}
-
-int main(int count, char **arguments) {
-  settings s = {.ranks = 2, .repeats = 5, .micro_batches = 32, .sequence = 256};
-  const struct {
-    const char *name;
-    int *value;
-  } numbers[] = {{"--ranks", &s.ranks},
-                 {"--repeats", &s.repeats},
-                 {"--micro-batches", &s.micro_batches},
-                 {"--sequence", &s.sequence}};
-  for (int i = 1; i < count; i++) {
-    s.json = s.json || strcmp(arguments[i], "--json") == 0;
-    int known = strcmp(arguments[i], "--json") == 0;
-    if (strcmp(arguments[i], "--layout") == 0 && i + 1 < count) {
-      s.layout = arguments[++i];
-      continue;
-    }
-    for (int k = 0; k < OT_COUNT(numbers) && !known; k++) {
-      if (strcmp(arguments[i], numbers[k].name) != 0 || i + 1 == count) continue;
-      *numbers[k].value = atoi(arguments[++i]);
-      known = *numbers[k].value > 0;
-    }
-    if (!known) return usage();
-  }
-  if (s.repeats > MAX_REPEATS || s.ranks < 2 || s.micro_batches % s.ranks != 0) return usage();
+static ot_status run_program(const ot_options *options) {
+  const settings s = {.ranks = (int)ot_options_integer(options, "ranks"),
+                      .repeats = (int)ot_options_integer(options, "repeats"),
+                      .micro_batches = (int)ot_options_integer(options, "micro-batches"),
+                      .sequence = (int)ot_options_integer(options, "sequence"),
+                      .layout = ot_options_choice(options, "layout"),
+                      .json = ot_options_json(options)};
+  OT_CHECK(s.micro_batches % s.ranks == 0, OT_USAGE,
+           "--micro-batches %d is no multiple of --ranks %d", s.micro_batches, s.ranks);
   if (s.json) {
     printf("{\"ranks\": %d, \"micro_batches\": %d, \"tokens\": %d, \"layouts\": [", s.ranks,
            s.micro_batches, s.micro_batches * s.sequence);
@@ -315,6 +295,51 @@ int main(int count, char **arguments) {
   }
   const ot_status status = contest_all(&s);
   if (s.json) printf("\n  ]}\n");
-  if (status != OT_OK) fprintf(stderr, "error: %s\n", ot_fail_message());
   return status;
 }
+
+static const ot_option options[] = {
+    {.name = "ranks",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "2",
+     .help = "ranks of one thread, and threads of one rank",
+     .minimum = 2,
+     .maximum = 256},
+    {.name = "repeats",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "5",
+     .help = "turns that the medians are of",
+     .minimum = 1,
+     .maximum = MAX_REPEATS},
+    {.name = "micro-batches",
+     .kind = OT_OPTION_INTEGER,
+     .value = "M",
+     .fallback = "32",
+     .help = "micro-batches of a step, a multiple of the ranks",
+     .minimum = 1,
+     .maximum = 65536},
+    {.name = "sequence",
+     .kind = OT_OPTION_INTEGER,
+     .value = "T",
+     .fallback = "256",
+     .help = "tokens of a sequence",
+     .minimum = 1,
+     .maximum = 65536},
+    {.name = "layout",
+     .kind = OT_OPTION_CHOICE,
+     .value = "dp|zero3|tp|cp|pp|pp-zb-h1",
+     .help = "the only layout to run; all of them when not given"},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "scaling",
+    .summary = "training on ranks of one thread, in turns with one rank of all threads",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

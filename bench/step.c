@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of one training step beside the rate that the linked BLAS reaches on the step's own matrix
 // shapes, measured in the same run, in turns: step, products, step, products, ...
-//   bench/step [--model gpt2] [--batch B] [--sequence T] [--micro-batch M] [--threads N]
-//              [--repeats R] [--recompute none|selective|full] [--phases] [--json]
 // Model FLOPs are those of F and B (3 x forward, causal half of attention); recompute does not
 // count.
 #include <cblas.h>
@@ -15,6 +13,7 @@
 #include "base/rng.h"
 #include "ops/catalog.h"
 #include "ops/matrix.h"
+#include "support/bench_program.h"
 #include "train/instance.h"
 
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
@@ -24,6 +23,8 @@ typedef struct settings {
   ot_recompute recompute;
   bool phases, json;
 } settings;
+
+enum { MAX_REPEATS = 64 };
 
 typedef struct shape {
   int64_t rows, columns, depth;
@@ -242,40 +243,17 @@ static void print_phases(ot_instance *instance) {
 
 // ---- command line ----
 
-static int int_after(int argc, char **argv, const char *name, int otherwise) {
-  for (int i = 1; i + 1 < argc; i++) {
-    if (strcmp(argv[i], name) == 0) return atoi(argv[i + 1]);
-  }
-  return otherwise;
-}
-
-static bool has_flag(int argc, char **argv, const char *name) {
-  for (int i = 1; i < argc; i++) {
-    if (strcmp(argv[i], name) == 0) return true;
-  }
-  return false;
-}
-
-static ot_recompute recompute_after(int argc, char **argv) {
-  static const char *const names[] = {"none", "selective", "full"};
-  for (int i = 1; i + 1 < argc; i++) {
-    if (strcmp(argv[i], "--recompute") != 0) continue;
-    for (int k = 0; k < 3; k++) {
-      if (strcmp(argv[i + 1], names[k]) == 0) return (ot_recompute)k;
-    }
-  }
-  return OT_RECOMPUTE_NONE;
-}
-
-static settings read_settings(int argc, char **argv) {
-  settings s = {.batch = int_after(argc, argv, "--batch", 4),
-                .sequence = int_after(argc, argv, "--sequence", 1024),
-                .threads = int_after(argc, argv, "--threads", ot_instance_cores()),
-                .repeats = int_after(argc, argv, "--repeats", 3),
-                .recompute = recompute_after(argc, argv),
-                .phases = has_flag(argc, argv, "--phases"),
-                .json = has_flag(argc, argv, "--json")};
-  s.micro_batch = int_after(argc, argv, "--micro-batch", s.batch);
+static settings read_settings(const ot_options *o) {
+  settings s = {.batch = (int)ot_options_integer(o, "batch"),
+                .sequence = (int)ot_options_integer(o, "sequence"),
+                .micro_batch = (int)ot_options_integer(o, "micro-batch"),
+                .threads = (int)ot_options_integer(o, "threads"),
+                .repeats = (int)ot_options_integer(o, "repeats"),
+                .recompute = (ot_recompute)ot_options_choice(o, "recompute"),
+                .phases = ot_options_flag(o, "phases"),
+                .json = ot_options_json(o)};
+  if (s.micro_batch == 0) s.micro_batch = s.batch;
+  if (s.threads == 0) s.threads = ot_instance_cores();
   return s;
 }
 
@@ -296,7 +274,6 @@ typedef struct figures {
 } figures;
 
 static ot_status measure(ot_instance *instance, const settings *s, figures *out) {
-  enum { MAX_REPEATS = 64 };
   double step[MAX_REPEATS], fb[MAX_REPEATS], blas[MAX_REPEATS], fb_ratio[MAX_REPEATS],
       step_ratio[MAX_REPEATS];
   const ot_schedule *const schedule = ot_instance_schedule(instance);
@@ -411,9 +388,62 @@ static ot_status run(const settings *s) {
   return status;
 }
 
-int main(int argc, char **argv) {
-  const settings s = read_settings(argc, argv);
-  const ot_status status = run(&s);
-  if (status != OT_OK) fprintf(stderr, "error: %s\n", ot_fail_message());
-  return (int)status;
+static ot_status run_program(const ot_options *options) {
+  const settings s = read_settings(options);
+  OT_CHECK(s.batch % s.micro_batch == 0, OT_USAGE, "--micro-batch %d does not divide --batch %d",
+           s.micro_batch, s.batch);
+  return run(&s);
 }
+
+static const ot_option options[] = {
+    {.name = "batch",
+     .kind = OT_OPTION_INTEGER,
+     .value = "B",
+     .fallback = "4",
+     .help = "sequences of a step",
+     .minimum = 1,
+     .maximum = 65536},
+    {.name = "sequence",
+     .kind = OT_OPTION_INTEGER,
+     .value = "T",
+     .fallback = "1024",
+     .help = "tokens of a sequence",
+     .minimum = 1,
+     .maximum = 1024},
+    {.name = "micro-batch",
+     .kind = OT_OPTION_INTEGER,
+     .value = "M",
+     .help = "sequences of a micro-batch; all of them when not given",
+     .minimum = 1,
+     .maximum = 65536},
+    {.name = "threads",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .help = "threads; the machine's cores when not given",
+     .minimum = 1,
+     .maximum = 4096},
+    {.name = "repeats",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "3",
+     .help = "turns that the medians are of",
+     .minimum = 1,
+     .maximum = MAX_REPEATS},
+    {.name = "recompute",
+     .kind = OT_OPTION_CHOICE,
+     .value = "none|selective|full",
+     .fallback = "none",
+     .help = "activations computed again"},
+    {.name = "phases", .kind = OT_OPTION_FLAG, .help = "where the time of a step goes"},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "step",
+    .summary = "a training step of GPT-2 124M beside the BLAS's rate on its products",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

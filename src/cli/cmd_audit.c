@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit_ranks.h"
+#include "audit/drift.h"
 #include "audit/overlap.h"
 #include "cli/installed.h"
 #include "cli/ranks.h"
@@ -12,7 +13,7 @@
 #include "train/config_file.h"
 #include "train/disk.h"
 
-typedef enum audit_kind { AUDIT_RANKS, AUDIT_OVERLAP, AUDIT_LATER } audit_kind;
+typedef enum audit_kind { AUDIT_RANKS, AUDIT_OVERLAP, AUDIT_DRIFT, AUDIT_LATER } audit_kind;
 
 static const struct {
   const char *name;
@@ -20,7 +21,7 @@ static const struct {
   int steps;  // that it takes when --steps does not say
 } audits[] = {
     {"ranks", AUDIT_RANKS, 2},     {"overlap", AUDIT_OVERLAP, 5}, {"causality", AUDIT_LATER, 0},
-    {"precision", AUDIT_LATER, 0}, {"drift", AUDIT_LATER, 0},     {"all", AUDIT_LATER, 0},
+    {"precision", AUDIT_LATER, 0}, {"drift", AUDIT_DRIFT, 0},     {"all", AUDIT_LATER, 0},
 };
 
 // What the ranks of a process share.
@@ -44,11 +45,11 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE, "ranks or overlap");
+    return ot_fail_hint(OT_USAGE, "ranks, overlap or drift");
   }
   if (audits[a->audit].kind == AUDIT_LATER) {
     ot_fail(OT_ENVIRONMENT, "the audit %s is not there in this build", name);
-    return ot_fail_hint(OT_ENVIRONMENT, "ranks and overlap are");
+    return ot_fail_hint(OT_ENVIRONMENT, "ranks, overlap and drift are");
   }
   a->steps = ot_options_given(a->options, "steps") ? (int)ot_options_integer(a->options, "steps")
                                                    : audits[a->audit].steps;
@@ -98,6 +99,13 @@ static ot_status prepare(void *context, int ranks) {
 
 // ---- one rank ----
 
+static ot_status audit_drift(ot_trainer *trainer, ot_team *team, ot_arena *arena,
+                             ot_audit_report *report) {
+  enum { DRIFT_TOKENS = 128 };
+  const ot_drift_request request = {.trainer = trainer, .team = team, .tokens = DRIFT_TOKENS};
+  return ot_audit_drift(&request, arena, report);
+}
+
 static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_arena *arena,
                       ot_audit_report *report) {
   if (a->checkpoint) OT_TRY(ot_trainer_resume(trainer, a->checkpoint));
@@ -106,6 +114,8 @@ static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_
       return ot_audit_ranks(trainer, team, a->steps, arena, report);
     case AUDIT_OVERLAP:
       return ot_audit_overlap(trainer, team, a->steps, arena, report);
+    case AUDIT_DRIFT:
+      return audit_drift(trainer, team, arena, report);
     case AUDIT_LATER:
       break;
   }
@@ -193,7 +203,7 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find out why a run would fail",
-    .arguments = "ranks|overlap RUN.yaml|CHECKPOINT",
+    .arguments = "ranks|overlap|drift RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
@@ -201,6 +211,8 @@ const ot_verb ot_verb_audit = {
         "weights,\n"
         "         gradients, optimizer state, scalars, counters, batches; over whatever axis\n"
         "overlap  how much of a step is communication in the open, by axis and kind\n"
+        "drift    the forward of training gives what decoding token by token, other lengths and\n"
+        "         batches, and the exported model give\n"
         "A RUN.yaml is audited from its initial weights on, a checkpoint or a run directory from\n"
         "its state; nothing is written. The exit code is 1 when there is a finding.",
     .examples =

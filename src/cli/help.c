@@ -29,8 +29,8 @@ void ot_options_print_help(const ot_verb *verb) {
   const bool color = ot_output_color(stdout);
   const char *const bold = color ? "\033[1m" : "";
   const char *const plain = color ? "\033[0m" : "";
-  printf("orthant %s: %s\n\n", verb->name, verb->summary);
-  printf("%susage:%s orthant %s%s%s%s\n", bold, plain, verb->name,
+  printf("%s%s: %s\n\n", ot_verb_prefix(verb), verb->name, verb->summary);
+  printf("%susage:%s %s%s%s%s%s\n", bold, plain, ot_verb_prefix(verb), verb->name,
          verb->num_options > 0 || verb->json ? " [options]" : "",
          verb->arguments[0] != '\0' ? " " : "", verb->arguments);
   if (verb->details) printf("\n%s\n", verb->details);

@@ -35,6 +35,8 @@ static bool word_in_choice(const char *choice, const char *word, int *index) {
   return false;
 }
 
+const char *ot_verb_prefix(const ot_verb *verb) { return verb->prefix ? verb->prefix : "orthant "; }
+
 static int find_option(const ot_verb *verb, const char *name, size_t length) {
   for (int i = 0; i < verb->num_options; i++) {
     const char *const candidate = verb->options[i].name;
@@ -66,9 +68,9 @@ static ot_status unknown_option(const ot_verb *verb, const char *word, size_t le
   }
   if (verb->json) consider(name, "json", &nearest, &best);
   consider(name, "help", &nearest, &best);
-  ot_fail(OT_USAGE, "unknown option --%s (orthant %s)", name, verb->name);
+  ot_fail(OT_USAGE, "unknown option --%s (%s%s)", name, ot_verb_prefix(verb), verb->name);
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean --%s?", nearest);
-  return ot_fail_hint(OT_USAGE, "orthant help %s lists its options", verb->name);
+  return ot_fail_hint(OT_USAGE, "%s%s --help lists its options", ot_verb_prefix(verb), verb->name);
 }
 
 static ot_status check_integer(const ot_option *option, const char *text) {
@@ -147,18 +149,21 @@ static ot_status check_counts(const ot_options *options) {
   const ot_verb *const verb = options->verb;
   const int n = options->num_arguments;
   if (n < verb->min_arguments) {
-    ot_fail(OT_USAGE, "missing argument %s (orthant %s)", verb->arguments, verb->name);
-    return ot_fail_hint(OT_USAGE, "usage: orthant %s [options] %s", verb->name, verb->arguments);
+    ot_fail(OT_USAGE, "missing argument %s (%s%s)", verb->arguments, ot_verb_prefix(verb),
+            verb->name);
+    return ot_fail_hint(OT_USAGE, "usage: %s%s [options] %s", ot_verb_prefix(verb), verb->name,
+                        verb->arguments);
   }
   if (verb->max_arguments >= 0 && n > verb->max_arguments) {
-    ot_fail(OT_USAGE, "unexpected argument \"%s\" (orthant %s)",
-            options->arguments[verb->max_arguments], verb->name);
-    return ot_fail_hint(OT_USAGE, "usage: orthant %s [options] %s", verb->name, verb->arguments);
+    ot_fail(OT_USAGE, "unexpected argument \"%s\" (%s%s)", options->arguments[verb->max_arguments],
+            ot_verb_prefix(verb), verb->name);
+    return ot_fail_hint(OT_USAGE, "usage: %s%s [options] %s", ot_verb_prefix(verb), verb->name,
+                        verb->arguments);
   }
   for (int i = 0; i < verb->num_options; i++) {
     OT_CHECK(!verb->options[i].required || options->num_values[i] > 0, OT_USAGE,
-             "--%s %s is needed (orthant %s)", verb->options[i].name, verb->options[i].value,
-             verb->name);
+             "--%s %s is needed (%s%s)", verb->options[i].name, verb->options[i].value,
+             ot_verb_prefix(verb), verb->name);
   }
   return OT_OK;
 }
@@ -176,8 +181,8 @@ static ot_status parse(ot_options *options, int count, char *const *words) {
       OT_TRY(take_option(options, count, words, &i));
     } else {
       OT_CHECK(only_arguments || word[0] != '-' || word[1] == '\0', OT_USAGE,
-               "unknown option %s (orthant %s); options start with two dashes", word,
-               options->verb->name);
+               "unknown option %s (%s%s); options start with two dashes", word,
+               ot_verb_prefix(options->verb), options->verb->name);
       options->arguments[options->num_arguments++] = word;
     }
   }

@@ -33,6 +33,7 @@ typedef struct ot_option {
 typedef struct ot_options ot_options;
 
 typedef struct ot_verb {
+  const char *prefix;  // before the name in messages; null: "orthant "
   const char *name;
   const char *summary;    // one line for the list of verbs
   const char *arguments;  // "RUN.yaml", "FILE...", "[FILE]", or "" for none
@@ -71,6 +72,9 @@ int ot_options_choice(const ot_options *options, const char *name);
 // `options`.
 int ot_options_count(const ot_options *options, const char *name);
 const char *const *ot_options_values(const ot_options *options, const char *name);
+
+// What the verb is called on a command line: its prefix, and with it ot_verb.name.
+const char *ot_verb_prefix(const ot_verb *verb);
 
 // True when --help or -h was given; then the verb is not run.
 bool ot_options_asks_help(const ot_options *options);

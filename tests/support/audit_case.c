@@ -85,7 +85,8 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   rank.rank = ot_comm_rank(comm);
   rank.ranks = ot_comm_size(comm);
   OT_TRY(ot_team_create(&w->run.parallel, comm, &rank.team));
-  ot_status status = ot_trainer_create(&w->run, NULL, rank.team, &rank.trainer);
+  static const ot_node no_settings = {.kind = OT_NODE_MAP};
+  ot_status status = ot_trainer_create(&w->run, &no_settings, rank.team, &rank.trainer);
   if (status == OT_OK) status = w->body(&rank);
   ot_trainer_destroy(&rank.trainer);
   ot_team_destroy(&rank.team);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums in float64, row by row.
+#include "audit/log_probability.h"
+
+#include <math.h>
+
+// ln sum exp of a row, and its largest entry.
+static double log_sum(const double *logits, int64_t vocab, int64_t *top) {
+  *top = 0;
+  for (int64_t i = 1; i < vocab; i++) *top = logits[i] > logits[*top] ? i : *top;
+  double sum = 0;
+  for (int64_t i = 0; i < vocab; i++) sum += exp(logits[i] - logits[*top]);
+  return logits[*top] + log(sum);
+}
+
+// One row of both.
+typedef struct row_pair {
+  double a_target, b_target;  // ln p
+  double divergence;
+  int64_t a_top, b_top;
+} row_pair;
+
+static row_pair compare_row(const ot_logit_pair *pair, int64_t row) {
+  const double *const a = pair->a + row * pair->vocab, *const b = pair->b + row * pair->vocab;
+  const int32_t target = pair->targets[row];
+  row_pair out;
+  const double a_sum = log_sum(a, pair->vocab, &out.a_top);
+  const double b_sum = log_sum(b, pair->vocab, &out.b_top);
+  out.divergence = 0;
+  for (int64_t i = 0; i < pair->vocab; i++) {
+    const double p = a[i] - a_sum;
+    out.divergence += exp(p) * (p - (b[i] - b_sum));
+  }
+  out.a_target = a[target] - a_sum;
+  out.b_target = b[target] - b_sum;
+  return out;
+}
+
+static double larger(double a, double b) { return a > b || a != a ? a : b; }
+
+ot_drift_figures ot_drift_compare(const ot_logit_pair *pair) {
+  ot_drift_figures f = {.worst = -1};
+  double ratios = 0, squares = 0;
+  for (int64_t row = 0; row < pair->rows; row++) {
+    if (pair->targets[row] < 0) continue;
+    const row_pair r = compare_row(pair, row);
+    const double change = r.b_target - r.a_target, ratio = exp(change);
+    if (f.tokens++ == 0 || !(fabs(change) <= f.max)) f.worst = row;
+    f.mean += fabs(change);
+    f.bias += change;
+    f.max = larger(fabs(change), f.max);
+    f.divergence += r.divergence;
+    f.max_change = larger(fabs(exp(r.b_target) - exp(r.a_target)), f.max_change);
+    f.flips += r.a_top != r.b_top;
+    ratios += ratio;
+    squares += ratio * ratio;
+  }
+  if (f.tokens == 0) return f;
+  const double n = (double)f.tokens;
+  f.mean /= n;
+  f.bias /= n;
+  f.divergence /= n;
+  f.mean_ratio = ratios / n;
+  f.sample_size = ratios * ratios / (n * squares);
+  return f;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model on one rank, asked for logits: of whole sequences, as training runs them, and of one
+// token after the other against a key-value cache, as inference does. Audits compare the answers:
+// to the same question asked in two ways, and to questions that differ where it must not matter.
+#pragma once
+
+#include "train/instance.h"
+#include "train/rows.h"
+#include "train/team.h"
+
+// Weights of a whole model on the host, by the names of its parameters.
+typedef struct ot_probe_weights {
+  const ot_graph *graph;  // of the whole model, whose parameters they are; owned by the instance
+  ot_dtype dtype;
+  void **values;  // [graph->num_parameters] row-major; null for tied uses and on other ranks
+} ot_probe_weights;
+
+// Reads all weights of `instance` (its full-precision copies where it has them) to the leader of
+// `team`, in `arena`; they are used no longer than `instance`. Collective over the world. Blocks.
+ot_status ot_probe_weights_read(ot_instance *instance, ot_team *team, ot_arena *arena,
+                                ot_probe_weights *out);
+
+typedef struct ot_probe_request {
+  const ot_model *model;  // with the layers that are probed, at most those of the weights; of
+                          // files, only the vocabulary counts
+  int64_t sequences;      // of a forward
+  int64_t tokens;         // of each; most that are decoded
+  ot_dtype compute;       // OT_F32 or OT_F64
+  ot_dtype storage;       // of weights and activations: compute, or OT_BF16
+  int threads;            // 0 = all cores
+  bool decodes;           // ot_probe_decode will be called
+  const ot_probe_weights *weights;
+  const char *files;  // HF directory that model and weights are read from instead; null: weights
+} ot_probe_request;
+
+typedef struct ot_probe ot_probe;
+
+// Takes the memory and loads the weights, rounded to `storage`. Layers behind those of
+// request->model are left out, so that its head reads what enters them.
+ot_status ot_probe_create(const ot_probe_request *request, ot_probe **out);
+void ot_probe_destroy(ot_probe **probe);
+
+// Changes one weight tensor of the probe: multiplies parameter `name` by `factor`. OT_BUG when
+// there is none of that name.
+ot_status ot_probe_scale(ot_probe *probe, const char *name, double factor);
+
+//   rows    [sequences, tokens], targets are not looked at
+//   logits  [sequences * tokens, V]
+ot_status ot_probe_forward(ot_probe *probe, const ot_rows *rows, double *logits);
+
+// One document of `count` tokens, each decoded with the cache that those before it left.
+//   logits  [count, V]
+ot_status ot_probe_decode(ot_probe *probe, const int32_t *tokens, int64_t count, double *logits);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=1,2 as threads. A model that decodes as it trains is clean, of every family and on any
+// mesh; one whose decoding differs in a constant is found, with the layer.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "audit/drift.h"
+#include "base/math.h"
+#include "device/heap.h"
+#include "support/audit_case.h"
+
+// What an audit of one run said, kept beyond it.
+typedef struct said {
+  void (*amend)(ot_model *model);
+  ot_verdict verdict;
+  int num_findings;
+  char what[64], where[128];
+  bool exported;
+} said;
+
+static ot_status audit(audit_rank *rank) {
+  said *const s = rank->context;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report;
+  const ot_drift_request request = {
+      .trainer = rank->trainer, .team = rank->team, .tokens = 128, .amend = s->amend};
+  const ot_status status = ot_audit_drift(&request, &arena, &report);
+  if (status == OT_OK && ot_team_leads(rank->team)) {
+    s->verdict = report.verdict;
+    s->num_findings = report.num_findings;
+    s->exported = strstr(report.table, "exported") != NULL;
+    if (report.num_findings > 0) {
+      snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
+      snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
+    }
+  }
+  ot_heap_release(&heap);
+  return status;
+}
+
+static said run(const audit_request *request, void (*amend)(ot_model *)) {
+  said s = {.amend = amend};
+  if (audit_run(request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
+  return s;
+}
+
+static audit_request plain(void) {
+  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
+  request.model.num_layers = 3;
+  return request;
+}
+
+static void decoding_is_training_on_any_mesh_and_in_any_type(void **state) {
+  (void)state;
+  audit_request request = plain();
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request.tp = 2;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request = plain();
+  request.pp = 2;
+  request.bf16 = true;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request = plain();
+  request.dp_shard = 2;
+  request.zero = 3;
+  request.fp64 = true;
+  const said s = run(&request, NULL);
+  assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
+  assert_true(s.exported);
+}
+
+static void families_with_windows_and_norms_of_heads_are_clean(void **state) {
+  (void)state;
+  audit_request request = plain();
+  request.model = tiny_gemma();
+  request.model.model_type = ot_family_name(OT_FAMILY_GEMMA3);
+  request.model.architecture = ot_family_architecture(OT_FAMILY_GEMMA3);
+  request.model.embedding_scale = ot_sqrt((double)request.model.hidden_size);
+  request.model.vocab_size = 300;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request.model = tiny_gpt2();
+  request.model.vocab_size = 300;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+}
+
+// A window is no key of this family: the files cannot say it.
+static void a_model_that_its_files_do_not_describe_is_found(void **state) {
+  (void)state;
+  audit_request request = plain();
+  for (int i = 0; i < 3; i++) request.model.window[i] = 5;
+  const said s = run(&request, NULL);
+  assert_int_equal(s.num_findings, 1);
+  assert_string_equal(s.what, "export");
+}
+
+static void other_epsilon(ot_model *model) { model->norm_epsilon *= 10; }
+static void other_scale(ot_model *model) { model->attention_scale *= 1.01; }
+static void other_theta(ot_model *model) { model->rope.theta *= 1.1; }
+static void window_too_short(ot_model *model) { model->window[1] = 4; }
+
+static void a_constant_that_differs_is_found(void **state) {
+  (void)state;
+  void (*const amends[])(ot_model *) = {other_epsilon, other_scale, other_theta};
+  for (int i = 0; i < OT_COUNT(amends); i++) {
+    const audit_request request = plain();
+    const said s = run(&request, amends[i]);
+    assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+    assert_string_equal(s.what, "train_decode");
+  }
+}
+
+static void the_first_layer_that_differs_is_named(void **state) {
+  (void)state;
+  audit_request request = plain();
+  for (int i = 0; i < 3; i++) request.model.window[i] = 5;
+  const said s = run(&request, window_too_short);
+  assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+  assert_string_equal(s.where, "layer 1 is the first that differs");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(decoding_is_training_on_any_mesh_and_in_any_type),
+      cmocka_unit_test(families_with_windows_and_norms_of_heads_are_clean),
+      cmocka_unit_test(a_model_that_its_files_do_not_describe_is_found),
+      cmocka_unit_test(a_constant_that_differs_is_found),
+      cmocka_unit_test(the_first_layer_that_differs_is_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
