@@ -11,21 +11,9 @@
 #include "cli/verbs.h"
 
 static const ot_verb *const verbs[] = {
-    &ot_verb_train,
-    &ot_verb_audit,
-    &ot_verb_tokenize,
-    &ot_verb_data,
-    &ot_verb_sample,
-    &ot_verb_score,
-    &ot_verb_convert,
-    &ot_verb_schedule,
-    &ot_verb_simulate,
-    &ot_verb_config,
-    &ot_verb_presets,
-    &ot_verb_bench,
-    &ot_verb_doctor,
-    &ot_verb_completion,
-    NULL,
+    &ot_verb_train,   &ot_verb_audit,   &ot_verb_tokenize, &ot_verb_data,       &ot_verb_sample,
+    &ot_verb_score,   &ot_verb_convert, &ot_verb_schedule, &ot_verb_simulate,   &ot_verb_config,
+    &ot_verb_presets, &ot_verb_bench,   &ot_verb_doctor,   &ot_verb_completion, NULL,
 };
 
 static const char examples[] =
@@ -115,6 +103,7 @@ static ot_status run(int count, char *const *words) {
 int main(int count, char **words) {
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write
   ot_status status = run(count - 1, words + 1);
   if (status == OT_OK) status = ot_output_finish();
   if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);

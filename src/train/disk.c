@@ -17,10 +17,11 @@ enum { CALL_BYTES_MAX = 1 << 30 };
 
 ot_status ot_disk_fail(const char *action, const char *path, int error) {
   ot_fail(OT_ENVIRONMENT, "cannot %s: %s (%s)", action, strerror(error), path);
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
-    ot_fail_hint(OT_ENVIRONMENT,
-                 "make room on that file system; what was saved before is untouched");
-  return OT_ENVIRONMENT;
+  const bool full = error == ENOSPC || error == EDQUOT;
+  if (!full && error != EFBIG) return OT_ENVIRONMENT;
+  return ot_fail_hint(
+      OT_ENVIRONMENT, "%s; what was saved before is untouched",
+      full ? "make room on that file system" : "raise the limit on the size of files (ulimit -f)");
 }
 
 char *ot_disk_join(ot_arena *arena, const char *directory, const char *name) {

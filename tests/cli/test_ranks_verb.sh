@@ -172,6 +172,16 @@ fi
 expect 3 "rank 0 on" "$orthant" train run.yaml --ranks 2 --set output=/dev/null/a
 [ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
 
+# A limit on the size of files stops a save as a full disk does: said once, and what was saved stays.
+train limited 2 parallel.pp=2
+expect 3 "rank 0 on" bash -c 'ulimit -f 16; exec "$@"' limit \
+  "$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set output=limited --set steps=6
+[ "$(grep -c '^error' err.txt)" = 1 ] || fail "an error was said more than once"
+grep -q "^help: raise the limit on the size of files" err.txt || fail "not said what to do about the limit"
+[ "$(ls -A limited/checkpoints)" = step-00000004 ] || fail "a save that failed left something, or took something"
+"$orthant" train run.yaml --ranks 2 --set parallel.pp=2 --set output=limited --set steps=6 2>/dev/null
+[ -e limited/checkpoints/step-00000006/manifest.json ] || fail "the run did not go on"
+
 # A trace has every rank.
 "$orthant" train run.yaml --ranks 2 --set parallel.tp=2 --set output=t --trace trace.json:2-2 2>/dev/null
 for rank in 0 1; do grep -q "\"name\":\"rank $rank\"" trace.json || fail "no rank $rank in the trace"; done

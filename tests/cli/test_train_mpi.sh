@@ -48,6 +48,40 @@ expect 3 "missing.yaml" "${launch[@]}" -n 2 "$orthant" train missing.yaml
 [ "$(grep -c 'mpirun -n 4 orthant train run.yaml' err.txt)" = 1 ] || fail "no launch line"
 [ ! -e dry ] || fail "a dry run wrote files"
 
+# One process is killed. The launcher says which and ends the others; the same command goes on from the
+# newest checkpoint, to the bits of a run that nobody disturbed.
+steady=(--set learning_rate.decay=constant --set learning_rate.warmup_steps=0)
+rank_process() {  # RANK: the process of this rank of our run
+  local directory
+  for directory in /proc/[0-9]*; do
+    [ "$(readlink "$directory/cwd" 2>/dev/null)" = "$(realpath "$work")" ] || continue
+    [ "$(readlink "$directory/exe" 2>/dev/null)" = "$(realpath "$orthant")" ] || continue
+    tr '\0' '\n' <"$directory/environ" 2>/dev/null | grep -qE "^(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1\$" || continue
+    basename "$directory"
+    return
+  done
+}
+"${launch[@]}" -n 4 "$orthant" train run.yaml "${steady[@]}" --set output=killed --set steps=1000000 \
+  --set checkpoint.every=10 --set checkpoint.keep=2 </dev/null >out.txt 2>err.txt &
+launched=$!
+for _ in $(seq 300); do
+  [ "$(cat killed/metrics.jsonl 2>/dev/null | wc -l)" -gt 24 ] && break
+  sleep 0.05
+done
+kill -KILL "$(rank_process 2)"
+got=0; wait $launched || got=$?
+[ "$got" != 0 ] && [ "$got" != 124 ] || { cat err.txt; fail "a killed process gave $got"; }
+! grep -q '^error: ' err.txt || { cat err.txt; fail "a rank blamed itself for the one that was killed"; }
+grep -qiE "signal 9|exit code: 9|KILLED" out.txt err.txt || { cat err.txt; fail "nobody says that a process was killed"; }
+steps=$(($(ls killed/checkpoints | sed 's/^step-0*//' | sort -n | tail -n 1) + 3))
+"${launch[@]}" -n 4 "$orthant" train run.yaml "${steady[@]}" --set output=killed --set steps=$steps 2>err.txt ||
+  { cat err.txt; fail "does not go on after a process was killed"; }
+"$orthant" train run.yaml "${steady[@]}" --ranks 4 --set output=whole --set steps=$steps 2>/dev/null
+last=step-$(printf %08d $steps)
+for file in model optimizer; do
+  cmp {killed,whole}/checkpoints/$last/$file.safetensors || fail "other bits after a process was killed"
+done
+
 # One process is told to stop.
 "${launch[@]}" -n 4 "$orthant" train run.yaml --set output=stopped --set steps=1000000 2>err.txt &
 launched=$!
