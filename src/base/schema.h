@@ -72,7 +72,7 @@ typedef struct ot_schema {
   int num_more_keys;
   int64_t size;              // bytes of the object
   const char *shorthand;     // key that a scalar written in place of the map gives, or null
-  const char *inert;         // keys that are accepted and ignored, separated by '|'; or null
+  const char *inert;         // patterns of keys that are ignored, separated by '|'; or null
   const char *unknown_hint;  // what to try with an unknown key that resembles none, or null
   // The variant (one bit) that a map is of, from its own keys; null: rows have no variants.
   uint32_t (*variant)(const ot_node *map);

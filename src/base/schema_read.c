@@ -322,7 +322,15 @@ static ot_status read_default(reader *r, const ot_key *key, const char *text, co
 }
 
 static bool is_inert(const ot_schema *schema, const char *name) {
-  return schema->inert && ot_choice_matches(schema->inert, name);
+  char pattern[PATH_BYTES];
+  for (const char *at = schema->inert; at && *at != '\0';) {
+    int64_t length = 0;
+    while (at[length] != '\0' && at[length] != '|') length++;
+    ot_text_format(pattern, sizeof pattern, "%.*s", (int)length, at);
+    if (ot_text_matches(name, pattern)) return true;
+    at += length + (at[length] == '|');
+  }
+  return false;
 }
 
 static ot_status check_names(const reader *r, const ot_schema *schema, uint32_t variant,

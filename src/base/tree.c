@@ -129,5 +129,6 @@ void ot_node_set_source(ot_node *node, const char *source) {
 const char *ot_node_place(ot_arena *arena, const ot_node *node) {
   if (!node->source) return "?";
   if (node->line == 0) return node->source;
+  if (node->column == 0) return ot_arena_format(arena, "%s:%d", node->source, node->line);
   return ot_arena_format(arena, "%s:%d:%d", node->source, node->line, node->column);
 }

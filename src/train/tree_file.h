@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML 1.2 and JSON files as trees (base/tree.h) whose nodes know file, line and column. YAML here
-// is the part that people write by hand: no anchors, aliases, tags, merge keys or several
+// YAML 1.2, JSON and TOML files as trees (base/tree.h) whose nodes know file, line and column. YAML
+// here is the part that people write by hand: no anchors, aliases, tags, merge keys or several
 // documents; no repeated keys. A malformed file is OT_USAGE with one message that names the place.
 #pragma once
 
@@ -25,6 +25,12 @@ ot_status ot_tree_parse_yaml(const ot_tree_origin *origin, const char *text, int
                              ot_arena *arena, ot_node **out);
 
 ot_status ot_tree_parse_json(const ot_tree_origin *origin, const char *text, int64_t bytes,
+                             ot_arena *arena, ot_node **out);
+
+// The part of TOML 1.0 that configurations of training are written in: tables, bare and quoted
+// keys, texts on one line, numbers, truth values, lists. No dates, no inline tables, no lists of
+// tables, no dotted keys but in headers: these are OT_USAGE.
+ot_status ot_tree_parse_toml(const ot_tree_origin *origin, const char *text, int64_t bytes,
                              ot_arena *arena, ot_node **out);
 
 // The file at `path`: JSON when its name ends in .json, else YAML. Nodes get the absolute directory
