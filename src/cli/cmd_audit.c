@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit_ranks.h"
+#include "audit/causality.h"
 #include "audit/drift.h"
 #include "audit/overlap.h"
 #include "cli/installed.h"
@@ -13,14 +14,20 @@
 #include "train/config_file.h"
 #include "train/disk.h"
 
-typedef enum audit_kind { AUDIT_RANKS, AUDIT_OVERLAP, AUDIT_DRIFT, AUDIT_LATER } audit_kind;
+typedef enum audit_kind {
+  AUDIT_RANKS,
+  AUDIT_OVERLAP,
+  AUDIT_DRIFT,
+  AUDIT_CAUSALITY,
+  AUDIT_LATER
+} audit_kind;
 
 static const struct {
   const char *name;
   audit_kind kind;
   int steps;  // that it takes when --steps does not say
 } audits[] = {
-    {"ranks", AUDIT_RANKS, 2},     {"overlap", AUDIT_OVERLAP, 5}, {"causality", AUDIT_LATER, 0},
+    {"ranks", AUDIT_RANKS, 2},     {"overlap", AUDIT_OVERLAP, 5}, {"causality", AUDIT_CAUSALITY, 0},
     {"precision", AUDIT_LATER, 0}, {"drift", AUDIT_DRIFT, 0},     {"all", AUDIT_LATER, 0},
 };
 
@@ -45,11 +52,11 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE, "ranks, overlap or drift");
+    return ot_fail_hint(OT_USAGE, "ranks, overlap, drift or causality");
   }
   if (audits[a->audit].kind == AUDIT_LATER) {
     ot_fail(OT_ENVIRONMENT, "the audit %s is not there in this build", name);
-    return ot_fail_hint(OT_ENVIRONMENT, "ranks, overlap and drift are");
+    return ot_fail_hint(OT_ENVIRONMENT, "ranks, overlap, drift and causality are");
   }
   a->steps = ot_options_given(a->options, "steps") ? (int)ot_options_integer(a->options, "steps")
                                                    : audits[a->audit].steps;
@@ -106,6 +113,14 @@ static ot_status audit_drift(ot_trainer *trainer, ot_team *team, ot_arena *arena
   return ot_audit_drift(&request, arena, report);
 }
 
+static ot_status audit_causality(const auditing *a, ot_trainer *trainer, ot_team *team,
+                                 ot_audit_report *report) {
+  enum { TRIALS = 16 };
+  const ot_causality_request request = {
+      .trainer = trainer, .team = team, .trials = TRIALS, .seed = (uint64_t)a->config.run.seed};
+  return ot_audit_causality(&request, a->arena, report);
+}
+
 static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_arena *arena,
                       ot_audit_report *report) {
   if (a->checkpoint) OT_TRY(ot_trainer_resume(trainer, a->checkpoint));
@@ -116,6 +131,8 @@ static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_
       return ot_audit_overlap(trainer, team, a->steps, arena, report);
     case AUDIT_DRIFT:
       return audit_drift(trainer, team, arena, report);
+    case AUDIT_CAUSALITY:
+      return audit_causality(a, trainer, team, report);
     case AUDIT_LATER:
       break;
   }
@@ -203,7 +220,7 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find out why a run would fail",
-    .arguments = "ranks|overlap|drift RUN.yaml|CHECKPOINT",
+    .arguments = "ranks|overlap|drift|causality RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
@@ -211,6 +228,7 @@ const ot_verb ot_verb_audit = {
         "weights,\n"
         "         gradients, optimizer state, scalars, counters, batches; over whatever axis\n"
         "overlap  how much of a step is communication in the open, by axis and kind\n"
+        "causality  no token depends on later ones, on other documents or on other sequences\n"
         "drift    the forward of training gives what decoding token by token, other lengths and\n"
         "         batches, and the exported model give\n"
         "A RUN.yaml is audited from its initial weights on, a checkpoint or a run directory from\n"

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trials first; then, for each way in which something leaked, the place.
+#include "audit/causality.h"
+
+#include <stdlib.h>
+
+#include "audit/probe.h"
+#include "audit/swap.h"
+#include "base/text.h"
+#include "base/text_builder.h"
+
+enum { MOST_TOKENS = 64 };
+
+// Who saw what they may not see.
+typedef enum leak_kind { LEAK_FUTURE, LEAK_DOCUMENT, LEAK_BATCH, LEAK_KINDS } leak_kind;
+
+static const char *const leak_sentences[] = {
+    [LEAK_FUTURE] = "tokens see later tokens of their sequence",
+    [LEAK_DOCUMENT] = "documents of a sequence see each other",
+    [LEAK_BATCH] = "a sequence depends on the others of its batch",
+};
+
+typedef struct leak {
+  int trials, found;
+  int64_t positions, changed;  // that were protected, that differed all the same
+  double largest;
+  ot_swap example;
+  ot_swap_difference difference;
+  bool saturated;  // the example is at a quarter of the capacity
+} leak;
+
+typedef struct causality_audit {
+  const ot_causality_request *request;
+  ot_arena *arena;
+  ot_audit_report *report;
+  const ot_run *run;
+  ot_probe_weights weights;
+  int64_t tokens, vocab;
+  ot_rows rows, changed;
+  double *before, *after;  // [sequences * tokens, vocab]
+  leak leaks[LEAK_KINDS];
+  int64_t forwards;
+} causality_audit;
+
+// ---- asking ----
+
+static ot_model model_of(const causality_audit *c, int64_t layers, bool saturated) {
+  ot_model model = c->run->model;
+  model.num_layers = layers;
+  if (saturated) model.moe.capacity_factor /= 4;
+  return model;
+}
+
+static ot_status create_probe(const causality_audit *c, const ot_model *model, ot_probe **probe) {
+  const bool wide = c->run->precision.compute == OT_F64;
+  const ot_probe_request request = {.model = model,
+                                    .sequences = OT_SWAP_SEQUENCES_COUNT,
+                                    .tokens = c->tokens,
+                                    .compute = wide ? OT_F64 : OT_F32,
+                                    .storage = c->run->precision.params,
+                                    .weights = &c->weights};
+  return ot_probe_create(&request, probe);
+}
+
+static ot_status ask(causality_audit *c, ot_probe *probe, ot_rows *rows, double *logits) {
+  c->forwards++;
+  return ot_probe_forward(probe, rows, logits);
+}
+
+// `c->before` holds the logits of the rows as they were.
+static ot_status try_swap(causality_audit *c, ot_probe *probe, const ot_swap *swap,
+                          ot_swap_difference *difference) {
+  ot_swap_apply(swap, c->vocab, &c->rows, &c->changed);
+  OT_TRY(ask(c, probe, &c->changed, c->after));
+  *difference = ot_swap_compare(swap, &c->rows, c->vocab, c->before, c->after);
+  return OT_OK;
+}
+
+// ---- trials ----
+
+static void count(leak *l, const ot_swap *swap, const ot_swap_difference *d, bool own) {
+  const int64_t positions = own ? d->own_protected : d->others_protected;
+  const int64_t changed = own ? d->own : d->others;
+  if (positions == 0) return;
+  l->trials++;
+  l->positions += positions;
+  if (changed == 0) return;
+  if (l->found++ == 0 || d->largest > l->largest) {
+    l->example = *swap;
+    l->difference = *d;
+  }
+  l->changed += changed;
+  if (d->largest > l->largest) l->largest = d->largest;
+}
+
+static ot_status run_trials(causality_audit *c, ot_probe *probe) {
+  for (int kind = 0; kind < OT_SWAP_KINDS; kind++) {
+    for (int i = 0; i < c->request->trials; i++) {
+      const ot_swap swap = ot_swap_choose(c->request->seed, (ot_swap_kind)kind, i, c->tokens);
+      ot_swap_difference d;
+      OT_TRY(try_swap(c, probe, &swap, &d));
+      count(&c->leaks[kind == OT_SWAP_DOCUMENT ? LEAK_DOCUMENT : LEAK_FUTURE], &swap, &d, true);
+      count(&c->leaks[LEAK_BATCH], &swap, &d, false);
+    }
+  }
+  return OT_OK;
+}
+
+// Equal questions must have equal answers, or nothing can be said.
+static ot_status check_repeats(causality_audit *c, ot_probe *probe, bool *repeats) {
+  OT_TRY(ask(c, probe, &c->rows, c->before));
+  OT_TRY(ask(c, probe, &c->rows, c->after));
+  *repeats = true;
+  for (int64_t i = 0; i < c->rows.B * c->rows.T * c->vocab; i++) {
+    *repeats = *repeats && c->before[i] == c->after[i];
+  }
+  return OT_OK;
+}
+
+static ot_status try_model(causality_audit *c, bool saturated, bool *repeats) {
+  const ot_model model = model_of(c, c->run->model.num_layers, saturated);
+  leak before[LEAK_KINDS];
+  for (int i = 0; i < LEAK_KINDS; i++) before[i] = c->leaks[i];
+  ot_probe *probe = NULL;
+  ot_status status = create_probe(c, &model, &probe);
+  if (status == OT_OK) status = check_repeats(c, probe, repeats);
+  if (status == OT_OK && *repeats) status = run_trials(c, probe);
+  ot_probe_destroy(&probe);
+  for (int i = 0; i < LEAK_KINDS; i++) {
+    c->leaks[i].saturated = before[i].found > 0 ? before[i].saturated : saturated;
+  }
+  return status;
+}
+
+// ---- the place ----
+
+typedef struct leak_place {
+  int64_t layer;   // -1: before the first
+  bool attention;  // else the layer's MLP
+} leak_place;
+
+// Whether the example leaks through the first `layers` layers, the attention of the last of them
+// silenced or not.
+static ot_status leaks_through(causality_audit *c, const leak *l, int64_t layers, bool silenced,
+                               bool *leaks) {
+  const ot_model model = model_of(c, layers, l->saturated);
+  ot_probe *probe = NULL;
+  ot_status status = create_probe(c, &model, &probe);
+  if (status == OT_OK && silenced) {
+    const char *const name =
+        ot_arena_format(c->arena, "layers.%lld.attention.output.weight", (long long)layers - 1);
+    status = ot_probe_scale(probe, name, 0);
+  }
+  if (status == OT_OK) status = ask(c, probe, &c->rows, c->before);
+  ot_swap_difference d = {0};
+  if (status == OT_OK) status = try_swap(c, probe, &l->example, &d);
+  ot_probe_destroy(&probe);
+  *leaks = d.own + d.others > 0;
+  return status;
+}
+
+static ot_status find_place(causality_audit *c, const leak *l, leak_place *place) {
+  int64_t clean = 0, leaking = c->run->model.num_layers;
+  bool leaks = false;
+  while (leaking - clean > 1) {
+    const int64_t middle = clean + (leaking - clean) / 2;
+    OT_TRY(leaks_through(c, l, middle, false, &leaks));
+    if (leaks) {
+      leaking = middle;
+    } else {
+      clean = middle;
+    }
+  }
+  OT_TRY(leaks_through(c, l, leaking, true, &leaks));
+  *place = (leak_place){.layer = leaking - 1, .attention = !leaks};
+  return OT_OK;
+}
+
+// ---- what is said ----
+
+static const char *const routing_names[] = {
+    [OT_MOE_DROPLESS] = "routing",
+    [OT_MOE_DROP_BY_POSITION] = "drop_by_position",
+    [OT_MOE_DROP_BY_SCORE] = "drop_by_score",
+    [OT_MOE_EXPERT_CHOICE] = "expert_choice",
+};
+
+static const char *mechanism_of(const causality_audit *c, leak_kind kind, const leak_place *place) {
+  const ot_model *const model = &c->run->model;
+  static const char *const masks[] = {
+      [LEAK_FUTURE] = "attention_mask",
+      [LEAK_DOCUMENT] = "document_mask",
+      [LEAK_BATCH] = "attention_across_sequences",
+  };
+  if (place->attention) return masks[kind];
+  if (model->moe.num_experts > 0 && model->moe.layer[place->layer]) {
+    return routing_names[model->moe.routing];
+  }
+  return "mlp";
+}
+
+static const char *advice_of(const char *mechanism) {
+  static const struct {
+    const char *what, *advice;
+  } table[] = {
+      {"expert_choice",
+       "experts choose among all tokens of a batch, later ones included; with "
+       "model.moe_routing: dropless each token chooses by itself"},
+      {"drop_by_score",
+       "whether a token is dropped depends on the scores of others, later ones included; use "
+       "model.moe_routing: dropless, or a capacity that can never be exceeded"},
+      {"drop_by_position",
+       "whether a token is dropped depends on the other sequences of the batch, so that training "
+       "and inference differ; use model.moe_routing: dropless"},
+      {"document_mask",
+       "set data.document_mask: true, and check that the loader marks where documents begin"},
+  };
+  for (int i = 0; i < OT_COUNT(table); i++) {
+    if (ot_text_equal(table[i].what, mechanism)) return table[i].advice;
+  }
+  return "compare which rows and keys the operator reads with those it may read";
+}
+
+static const char *evidence_of(const causality_audit *c, leak_kind kind, const leak *l) {
+  return ot_arena_format(c->arena,
+                         "%s: in %d of %d trials%s, %.3g %% of the protected positions changed, a "
+                         "logit by up to %.3g; "
+                         "first after other %s in sequence %lld: sequence %lld, position %lld",
+                         leak_sentences[kind], l->found, l->trials,
+                         l->saturated ? " (at a quarter of the capacity, too)" : "",
+                         100.0 * (double)l->changed / (double)l->positions, l->largest,
+                         ot_swap_name(l->example.kind), (long long)l->example.sequence,
+                         (long long)l->difference.sequence, (long long)l->difference.position);
+}
+
+static const char *details_of(const causality_audit *c, leak_kind kind, const leak *l,
+                              const leak_place *place) {
+  static const char *const names[] = {"future", "document", "batch"};
+  ot_json_writer json = ot_json_begin(c->arena, 0);
+  ot_json_object(&json, NULL);
+  ot_json_text(&json, "leak", names[kind]);
+  ot_json_integer(&json, "layer", place->layer);
+  ot_json_text(&json, "op", place->attention ? "attention" : "mlp");
+  ot_json_integer(&json, "trials", l->trials);
+  ot_json_integer(&json, "found", l->found);
+  ot_json_real(&json, "changed_share", (double)l->changed / (double)l->positions);
+  ot_json_real(&json, "largest_logit_change", l->largest);
+  ot_json_end(&json);
+  return json.text;
+}
+
+static ot_status report_leak(causality_audit *c, leak_kind kind) {
+  const leak *const l = &c->leaks[kind];
+  if (l->found == 0) return OT_OK;
+  leak_place place;
+  OT_TRY(find_place(c, l, &place));
+  const char *const what = mechanism_of(c, kind, &place);
+  const ot_finding finding = {
+      .what = what,
+      .where = ot_arena_format(c->arena, "layer %lld, %s", (long long)place.layer,
+                               place.attention ? "attention" : "MLP"),
+      .evidence = evidence_of(c, kind, l),
+      .advice = advice_of(what),
+      .details = details_of(c, kind, l, &place)};
+  ot_audit_report_add(c->report, &finding, c->arena);
+  return OT_OK;
+}
+
+// A capacity that holds all tokens drops none.
+static bool can_drop(const ot_model *model) {
+  const ot_moe *const moe = &model->moe;
+  if (moe->num_experts == 0) return false;
+  if (moe->routing != OT_MOE_DROP_BY_POSITION && moe->routing != OT_MOE_DROP_BY_SCORE) return false;
+  return moe->capacity_factor * (double)moe->experts_per_token < (double)moe->num_experts;
+}
+
+// Not causal by construction, and yet nothing was seen.
+static void conclude(causality_audit *c, bool repeats) {
+  const ot_model *const model = &c->run->model;
+  const bool chooses = model->moe.num_experts > 0 && model->moe.routing == OT_MOE_EXPERT_CHOICE;
+  const bool declared = chooses || can_drop(model);
+  const bool looked = c->leaks[LEAK_FUTURE].positions > 0;
+  c->report->summary = ot_arena_format(
+      c->arena, "%lld forwards of %d sequences of %lld tokens; %d trials of each kind",
+      (long long)c->forwards, OT_SWAP_SEQUENCES_COUNT, (long long)c->tokens, c->request->trials);
+  if (c->report->num_findings > 0) return;
+  if (!repeats) {
+    c->report->summary = "two equal forwards gave different bits, so that nothing can be compared";
+  } else if (declared) {
+    c->report->summary =
+        ot_arena_format(c->arena, "no trial saw a leak, but %s is not causal by construction",
+                        routing_names[model->moe.routing]);
+  }
+  if (!repeats || declared || !looked) c->report->verdict = OT_VERDICT_INCONCLUSIVE;
+}
+
+// ---- the whole ----
+
+static ot_status look(causality_audit *c) {
+  bool repeats = false;
+  OT_TRY(try_model(c, false, &repeats));
+  if (repeats && can_drop(&c->run->model)) OT_TRY(try_model(c, true, &repeats));
+  for (int kind = 0; kind < LEAK_KINDS; kind++) OT_TRY(report_leak(c, (leak_kind)kind));
+  conclude(c, repeats);
+  return OT_OK;
+}
+
+static ot_status lead(causality_audit *c) {
+  const int64_t sequence = c->run->data.sequence_length;
+  c->tokens = sequence < MOST_TOKENS ? sequence : MOST_TOKENS;
+  c->vocab = c->run->model.vocab_size;
+  OT_CHECK(c->tokens >= 8, OT_USAGE,
+           "audit causality: sequence_length=%lld; at least 8 are needed to hold documents",
+           (long long)sequence);
+  const int64_t count = OT_SWAP_SEQUENCES_COUNT * c->tokens * c->vocab;
+  c->before = malloc((size_t)count * sizeof *c->before);
+  c->after = malloc((size_t)count * sizeof *c->after);
+  ot_status status = c->before && c->after ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory");
+  if (status == OT_OK) status = ot_rows_create(OT_SWAP_SEQUENCES_COUNT, c->tokens, &c->rows);
+  if (status == OT_OK) status = ot_rows_create(OT_SWAP_SEQUENCES_COUNT, c->tokens, &c->changed);
+  if (status == OT_OK) {
+    ot_swap_fill(c->request->seed, c->vocab, c->run->data.document_mask, &c->rows);
+    if (c->request->amend) c->request->amend(&c->rows);
+    status = look(c);
+  }
+  ot_rows_release(&c->rows);
+  ot_rows_release(&c->changed);
+  free(c->before);
+  free(c->after);
+  return status;
+}
+
+ot_status ot_audit_causality(const ot_causality_request *request, ot_arena *arena,
+                             ot_audit_report *report) {
+  *report = (ot_audit_report){.audit = "causality"};
+  causality_audit c = {.request = request,
+                       .arena = arena,
+                       .report = report,
+                       .run = ot_trainer_run(request->trainer)};
+  ot_instance *const instance = ot_trainer_instance(request->trainer);
+  OT_TRY(ot_probe_weights_read(instance, request->team, arena, &c.weights));
+  return ot_team_agree(request->team, ot_team_leads(request->team) ? lead(&c) : OT_OK);
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=1,2 as threads. Dense models are causal, bit for bit; documents that see each other,
+// by the settings or by a loader that marks their beginnings wrongly, are found, with the layer.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "audit/causality.h"
+#include "audit/swap.h"
+#include "device/heap.h"
+#include "support/audit_case.h"
+
+enum { TRIALS = 8 };
+
+typedef struct said {
+  void (*amend)(ot_rows *rows);
+  ot_verdict verdict;
+  int num_findings;
+  char what[64], where[128];
+} said;
+
+static ot_status audit(audit_rank *rank) {
+  said *const s = rank->context;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report;
+  const ot_causality_request request = {
+      .trainer = rank->trainer, .team = rank->team, .trials = TRIALS, .seed = 7, .amend = s->amend};
+  const ot_status status = ot_audit_causality(&request, &arena, &report);
+  if (status == OT_OK && ot_team_leads(rank->team)) {
+    s->verdict = report.verdict;
+    s->num_findings = report.num_findings;
+    if (report.num_findings > 0) {
+      snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
+      snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
+    }
+  }
+  ot_heap_release(&heap);
+  return status;
+}
+
+static said run(const audit_request *request, void (*amend)(ot_rows *)) {
+  said s = {.amend = amend};
+  if (audit_run(request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
+  return s;
+}
+
+static audit_request plain(void) {
+  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
+  request.model.num_layers = 3;
+  return request;
+}
+
+static void dense_models_are_causal(void **state) {
+  (void)state;
+  audit_request request = plain();
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  for (int i = 0; i < 3; i++) request.model.window[i] = i == 1 ? 0 : 5;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request = plain();
+  request.bf16 = true;
+  request.tp = 2;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request = plain();
+  request.model = tiny_gpt2();
+  request.model.vocab_size = 300;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+}
+
+// Positions begin anew, attention does not: what resets positions is not a mask.
+static void no_mask(ot_rows *rows) {
+  for (int64_t i = 0; i < rows->B * rows->T; i++) rows->doc_starts[i] = 0;
+}
+
+// Each document sees the last token of the one before.
+static void one_too_early(ot_rows *rows) {
+  for (int64_t i = 0; i < rows->B * rows->T; i++) rows->doc_starts[i] -= rows->doc_starts[i] > 0;
+}
+
+static void documents_that_see_each_other_are_found(void **state) {
+  (void)state;
+  const audit_request request = plain();
+  said s = run(&request, no_mask);
+  assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+  assert_string_equal(s.what, "document_mask");
+  assert_string_equal(s.where, "layer 0, attention");
+}
+
+static void one_token_of_another_document_is_found(void **state) {
+  (void)state;
+  const audit_request request = plain();
+  const said s = run(&request, one_too_early);
+  assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+  assert_string_equal(s.what, "document_mask");
+}
+
+static void what_is_protected_is_compared_bit_by_bit(void **state) {
+  (void)state;
+  ot_rows rows;
+  assert_int_equal(ot_rows_create(OT_SWAP_SEQUENCES_COUNT, 8, &rows), OT_OK);
+  double before[OT_SWAP_SEQUENCES_COUNT * 8 * 2] = {0},
+                                              after[OT_SWAP_SEQUENCES_COUNT * 8 * 2] = {0};
+  const ot_swap swap = {.kind = OT_SWAP_SUFFIX, .sequence = 1, .first = 3, .last = 8};
+  after[2 * (8 + 5)] = 1;  // behind the place: free to change
+  assert_int_equal(ot_swap_compare(&swap, &rows, 2, before, after).own, 0);
+  after[2 * (8 + 2) + 1] = 1e-300;
+  after[2 * (3 * 8)] = -2;
+  const ot_swap_difference d = ot_swap_compare(&swap, &rows, 2, before, after);
+  assert_int_equal(d.own, 1);
+  assert_int_equal(d.own_protected, 3);
+  assert_int_equal(d.others, 1);
+  assert_int_equal(d.others_protected, 24);
+  assert_int_equal(d.sequence, 1);
+  assert_int_equal(d.position, 2);
+  assert_true(d.largest == 2);
+  ot_rows_release(&rows);
+}
+
+static void a_swap_changes_every_token_that_it_says_and_no_other(void **state) {
+  (void)state;
+  ot_rows rows, changed;
+  assert_int_equal(ot_rows_create(OT_SWAP_SEQUENCES_COUNT, 21, &rows), OT_OK);
+  assert_int_equal(ot_rows_create(OT_SWAP_SEQUENCES_COUNT, 21, &changed), OT_OK);
+  ot_swap_fill(1, 50, true, &rows);
+  for (int kind = 0; kind < OT_SWAP_KINDS; kind++) {
+    for (int trial = 0; trial < 20; trial++) {
+      const ot_swap swap = ot_swap_choose(1, (ot_swap_kind)kind, trial, 21);
+      ot_swap_apply(&swap, 50, &rows, &changed);
+      for (int64_t i = 0; i < OT_SWAP_SEQUENCES_COUNT * 21; i++) {
+        const bool inside = i / 21 == swap.sequence && i % 21 >= swap.first && i % 21 < swap.last;
+        const bool other = kind == OT_SWAP_SEQUENCES && i / 21 != swap.sequence;
+        assert_int_equal(changed.tokens[i] != rows.tokens[i], inside || other);
+        assert_in_range(changed.tokens[i], 0, 49);
+      }
+    }
+  }
+  ot_rows_release(&rows);
+  ot_rows_release(&changed);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(dense_models_are_causal),
+      cmocka_unit_test(documents_that_see_each_other_are_found),
+      cmocka_unit_test(one_token_of_another_document_is_found),
+      cmocka_unit_test(what_is_protected_is_compared_bit_by_bit),
+      cmocka_unit_test(a_swap_changes_every_token_that_it_says_and_no_other),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
