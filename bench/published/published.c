@@ -5,7 +5,9 @@
 #include <stdio.h>
 
 #include "device/heap.h"
+#include "published_left_out.h"
 #include "published_report.h"
+#include "published_serve.h"
 #include "support/bench_program.h"
 #include "train/tree_file.h"
 
@@ -18,30 +20,41 @@ static ot_status read_rows(const ot_options *options, ot_arena *arena, ot_publis
   return ot_published_rows_read(OT_SOURCE_DIR "/tests/fixtures/published_small.json", arena, rows);
 }
 
-static ot_status price_rows(const ot_options *options, ot_arena *arena,
-                            ot_published_prices *prices) {
-  ot_published_rows rows = {0};
-  OT_TRY(read_rows(options, arena, &rows));
+static ot_status price_rows(const ot_options *options, const ot_published_rows *rows,
+                            ot_arena *arena, ot_published_prices *prices) {
   ot_published_setup setup = {.clusters = ot_options_text(options, "clusters"), .arena = arena};
   ot_node *constants = NULL;
   if (ot_options_given(options, "constants")) {
     OT_TRY(ot_tree_load(ot_options_text(options, "constants"), arena, &constants));
   }
   setup.constants = constants;
-  return ot_published_price_all(&setup, &rows, arena, prices);
+  ot_published_prices_create(rows, arena, prices);
+  return ot_published_prices_update(&setup, arena, prices);
 }
 
-static ot_status report(const ot_options *options, ot_arena *arena) {
-  ot_published_prices prices;
-  OT_TRY(price_rows(options, arena, &prices));
+static ot_status price_and_report(const ot_options *options, ot_arena *arena) {
+  ot_published_rows rows = {0};
+  OT_TRY(read_rows(options, arena, &rows));
+  if (ot_options_flag(options, "serve")) {
+    return ot_published_serve(ot_options_text(options, "clusters"), &rows);
+  }
+  ot_published_prices prices, left_out = {0};
+  OT_TRY(price_rows(options, &rows, arena, &prices));
+  if (ot_options_given(options, "left-out")) {
+    ot_node *constants = NULL;
+    OT_TRY(ot_tree_load(ot_options_text(options, "left-out"), arena, &constants));
+    OT_TRY(ot_published_left_out(ot_options_text(options, "clusters"), constants, &rows, arena,
+                                 &left_out));
+  }
+  const ot_published_report report = {&prices, &left_out};
   if (ot_options_json(options)) {
-    puts(ot_published_json(&prices, arena));
+    puts(ot_published_json(&report, arena));
     return OT_OK;
   }
   const ot_published_view view = {.worst = (int)ot_options_integer(options, "worst"),
                                   .rows = ot_options_flag(options, "rows")};
   ot_text_builder text = {.arena = arena};
-  ot_published_print(&prices, &view, &text);
+  ot_published_print(&report, &view, &text);
   fputs(ot_text_builder_text(&text), stdout);
   return OT_OK;
 }
@@ -49,7 +62,7 @@ static ot_status report(const ot_options *options, ot_arena *arena) {
 static ot_status run(const ot_options *options) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = report(options, &arena);
+  const ot_status status = price_and_report(options, &arena);
   ot_heap_release(&heap);
   return status;
 }
@@ -66,6 +79,13 @@ static const ot_option options[] = {
      .kind = OT_OPTION_PATH,
      .value = "FILE",
      .help = "{PRESET: {key: value}} in place of what the cluster presets say"},
+    {.name = "left-out",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "{SOURCE: {PRESET: {key: value}}}: constants fitted without a source, tried on it"},
+    {.name = "serve",
+     .kind = OT_OPTION_FLAG,
+     .help = "answer each line of constants on stdin with the prices of all rows"},
     {.name = "clusters",
      .kind = OT_OPTION_PATH,
      .value = "DIR",

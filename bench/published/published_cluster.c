@@ -28,30 +28,17 @@ static const char *preset_of(const char *device) {
   return NULL;
 }
 
-// Puts the members of `over` in place of those of `tree`, map by map and list item by list item.
-static void overlay(ot_arena *arena, ot_node *tree, const ot_node *over);
-
-static void overlay_member(ot_arena *arena, ot_node *tree, const ot_node *member) {
-  ot_node *const old = ot_node_child(tree, member->key);
-  if (old && member->kind == OT_NODE_MAP) {
-    overlay(arena, old, member);
-    return;
-  }
-  if (old) ot_node_remove(tree, old);
-  ot_node *const copy = ot_node_create(arena, member->kind);
-  copy->text = member->text;
-  copy->quoted = member->quoted;
-  copy->source = member->source;
-  copy->line = member->line;
-  copy->column = member->column;
-  ot_node_put(arena, tree, member->key, copy);
-  overlay(arena, copy, member);
-}
-
-static void overlay(ot_arena *arena, ot_node *tree, const ot_node *over) {
+// Puts the values of `over`, a map from paths of keys ("levels.0.efficiency") to numbers, in place
+// of those of the preset `tree`, which must have them: a constant that is misspelt changes nothing
+// and would look fitted.
+static ot_status overlay(const char *name, ot_node *tree, const ot_node *over) {
   for (const ot_node *member = over->first; member; member = member->next) {
-    if (member->key) overlay_member(arena, tree, member);
+    ot_node *const found = ot_node_find(tree, member->key);
+    OT_CHECK(found && found->kind == OT_NODE_SCALAR && member->kind == OT_NODE_SCALAR, OT_USAGE,
+             "constants: cluster preset %s has no value called %s", name, member->key);
+    found->text = member->text;
   }
+  return OT_OK;
 }
 
 static ot_status read_preset(ot_published_setup *setup, const char *name, const ot_cluster **out) {
@@ -64,7 +51,7 @@ static ot_status read_preset(ot_published_setup *setup, const char *name, const 
   ot_node *tree = NULL;
   OT_TRY(ot_tree_load(path, setup->arena, &tree));
   const ot_node *const over = setup->constants ? ot_node_child(setup->constants, name) : NULL;
-  if (over) overlay(setup->arena, tree, over);
+  if (over) OT_TRY(overlay(name, tree, over));
   setup->read[setup->num_read].name = name;
   OT_TRY(ot_cluster_read(tree, setup->arena, &setup->read[setup->num_read].cluster));
   *out = &setup->read[setup->num_read++].cluster;

@@ -31,6 +31,12 @@ static ot_status build_recipe(const ot_published_row *row, const ot_engine *engi
   OT_CHECK(found != NULL, OT_USAGE, "there is no recipe %s for a run in %s", name, row->dtype);
   *out = *found;
   if (ot_published_mentions(row->optimizer, "bf16 moments")) out->moment_bytes = 4;
+  // "CPU AdamW offload", "--offload-opt-m --offload-opt-v --offload-master": kept by the host.
+  if (ot_published_mentions(row->notes, "AdamW offload")) {
+    out->master_bytes = out->moment_bytes = out->gradient_bytes = 0;
+  }
+  if (ot_published_mentions(row->notes, "--offload-opt")) out->moment_bytes = 0;
+  if (ot_published_mentions(row->notes, "--offload-master")) out->master_bytes = 0;
   return OT_OK;
 }
 
@@ -107,6 +113,7 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
   OT_TRY(build_recipe(row, &out->engine, &recipe));
   const int domain = out->cluster.num_levels > 0 ? out->cluster.level[0].size : 1;
   OT_TRY(build_candidate(row, domain, &out->candidate));
+  if (ot_published_mentions(row->notes, "Liger")) out->engine.chunked_loss = true;
   if (row->flash_attention == 0) out->engine.kernels.attention = OT_ATTENTION_UNFUSED;
   out->recompute_open = row->recompute[0] == '\0';
   out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");

@@ -41,42 +41,55 @@ static ot_status estimate_half(ot_estimator *estimator, ot_candidate *candidate,
   return OT_OK;
 }
 
-static ot_status price_row(ot_published_setup *setup, const ot_published_row *row,
-                           ot_arena *scratch, ot_published_price *out) {
+static ot_status estimate(const ot_published_job *job, ot_arena *scratch, ot_estimate *out) {
+  OT_TRY(ot_candidate_check(&job->job, &job->candidate));
+  ot_candidate candidate = job->candidate;
+  ot_estimator *estimator = NULL;
+  OT_TRY(ot_estimator_build(&job->job, scratch, &estimator));
+  if (job->every_other_layer) return estimate_half(estimator, &candidate, out);
+  if (job->recompute_open) return estimate_open(estimator, &candidate, out);
+  return ot_estimate_build(estimator, &candidate, out);
+}
+
+static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_published_price *out) {
+  const ot_published_row *const row = out->row;
   ot_published_job job;
   OT_TRY(ot_published_job_build(setup, row, &job));
+  const uint64_t hash = ot_cluster_hash(&job.cluster);
+  if (out->priced && hash == out->cluster) return OT_OK;
+  out->priced = false;
+  out->cluster = hash;
   out->engine = job.engine.name;
-  OT_TRY(ot_candidate_check(&job.job, &job.candidate));
-  ot_estimator *estimator = NULL;
-  OT_TRY(ot_estimator_build(&job.job, scratch, &estimator));
-  if (job.every_other_layer) {
-    OT_TRY(estimate_half(estimator, &job.candidate, &out->estimate));
-  } else if (job.recompute_open) {
-    OT_TRY(estimate_open(estimator, &job.candidate, &out->estimate));
-  } else {
-    OT_TRY(ot_estimate_build(estimator, &job.candidate, &out->estimate));
-  }
+  OT_TRY(estimate(&job, scratch, &out->estimate));
   out->priced = true;
   out->step_s = out->estimate.step_s;
   out->memory_gb = memory_of(row, &out->estimate.memory);
   return OT_OK;
 }
 
-ot_status ot_published_price_all(ot_published_setup *setup, const ot_published_rows *rows,
-                                 ot_arena *arena, ot_published_prices *out) {
+void ot_published_prices_create(const ot_published_rows *rows, ot_arena *arena,
+                                ot_published_prices *out) {
   *out =
       (ot_published_prices){.price = ot_arena_array(arena, rows->num_rows + 1, sizeof *out->price)};
   for (int64_t i = 0; i < rows->num_rows; i++) {
     const ot_published_row *const row = &rows->row[i];
     if (!ot_published_has_step(row) && !ot_published_has_memory(row)) continue;
-    ot_published_price *const price = &out->price[out->num_rows++];
-    price->row = row;
+    out->price[out->num_rows++].row = row;
+  }
+}
+
+ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
+                                     ot_published_prices *prices) {
+  for (int64_t i = 0; i < prices->num_rows; i++) {
+    ot_published_price *const price = &prices->price[i];
     ot_heap heap = {0};
     ot_arena scratch = ot_heap_arena_create(&heap);
-    const ot_status status = price_row(setup, row, &scratch, price);
-    if (status != OT_OK) price->reason = ot_arena_format(arena, "%s", ot_fail_message());
+    const ot_status status = price_row(setup, &scratch, price);
     ot_heap_release(&heap);
-    if (status == OT_BUG) return status;
+    if (status == OT_OK) continue;
+    *price = (ot_published_price){.row = price->row, .engine = price->engine};
+    price->reason = ot_arena_format(arena, "%s", ot_fail_message());
+    if (status != OT_USAGE && status != OT_RANKS) return status;
   }
   return OT_OK;
 }

@@ -11,6 +11,7 @@ typedef struct ot_published_price {
   bool priced;
   const char *reason;    // where it is not priced
   const char *engine;    // that it was priced with
+  uint64_t cluster;      // hash of the cluster that it was priced on
   ot_estimate estimate;  // where it is priced
   double step_s;         // 0 where it is not priced
   double memory_gb;      // peak that memory_def means; 0 where it is not priced
@@ -21,10 +22,15 @@ typedef struct ot_published_prices {
   ot_published_price *price;  // [num_rows] in the order of the rows
 } ot_published_prices;
 
-// Prices every row whose step time or memory is measured. A row that the planner refuses is not
-// priced and says why; a fault of the program (OT_BUG) is returned.
-ot_status ot_published_price_all(ot_published_setup *setup, const ot_published_rows *rows,
-                                 ot_arena *arena, ot_published_prices *out);
+// Takes the rows whose step time or memory is measured, none of them priced yet.
+void ot_published_prices_create(const ot_published_rows *rows, ot_arena *arena,
+                                ot_published_prices *out);
+
+// Prices the rows whose cluster is another than at the last call. A row that the planner refuses is
+// not priced and says why, in `arena`; a fault of the program (OT_BUG) is returned, and so is a
+// cluster preset that cannot be read.
+ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
+                                     ot_published_prices *prices);
 
 // Whether the row counts for step time, and for memory.
 bool ot_published_has_step(const ot_published_row *row);

@@ -63,7 +63,8 @@ static void write_ranking(ot_json_writer *w, const ot_published_ranking *ranking
   ot_json_end(w);
 }
 
-const char *ot_published_json(const ot_published_prices *prices, ot_arena *arena) {
+const char *ot_published_json(const ot_published_report *report, ot_arena *arena) {
+  const ot_published_prices *const prices = report->prices;
   ot_json_writer w = ot_json_begin(arena, 2);
   ot_json_object(&w, NULL);
   for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
@@ -80,6 +81,11 @@ const char *ot_published_json(const ot_published_prices *prices, ot_arena *arena
     write_figures(&w, sources[i], &f);
   }
   ot_json_end(&w);
+  if (report->left_out->num_rows > 0) {
+    const ot_published_figures f =
+        ot_published_group_figures(report->left_out, OT_PUBLISHED_ALL, NULL, arena);
+    write_figures(&w, "left_out", &f);
+  }
   const ot_published_ranking ranking = ot_published_ranking_of(prices, arena);
   write_ranking(&w, &ranking);
   ot_json_array(&w, "unpriced");
@@ -94,18 +100,29 @@ const char *ot_published_json(const ot_published_prices *prices, ot_arena *arena
 // ---- text ----
 
 static void print_figures(ot_text_builder *out, const char *name, const ot_published_figures *f) {
-  if (f->rows == 0) return;
-  ot_text_appendf(out, "%-52.52s %5lld %7.1f %7.1f %7.1f %7.1f %+7.1f\n", name, (long long)f->rows,
+  ot_text_appendf(out, "%-52.52s %5lld %7.1f %7.1f %7.1f %7.1f %+7.1f", name, (long long)f->rows,
                   f->mape, f->median, f->within10, f->source_macro, f->bias);
 }
 
-static void print_tables(ot_text_builder *out, const ot_published_prices *prices) {
+// Ends the line of a source: its error with constants that were fitted without it.
+static void print_left_out(ot_text_builder *out, const ot_published_prices *left_out,
+                           const char *source) {
+  const ot_published_figures f =
+      ot_published_group_figures(left_out, OT_PUBLISHED_ALL, source, out->arena);
+  if (f.rows > 0) ot_text_appendf(out, "   left out %7.1f", f.mape);
+  ot_text_put(out, "\n");
+}
+
+static void print_tables(ot_text_builder *out, const ot_published_report *report) {
+  const ot_published_prices *const prices = report->prices;
   ot_text_appendf(out, "%-52s %5s %7s %7s %7s %7s %7s\n", "step time, errors in %", "rows", "mape",
                   "median", "in 10%", "macro", "bias");
   for (int g = 0; g < OT_PUBLISHED_GROUPS; g++) {
     const ot_published_figures f =
         ot_published_group_figures(prices, (ot_published_group)g, NULL, out->arena);
+    if (f.rows == 0) continue;
     print_figures(out, g == OT_PUBLISHED_MEMORY ? "peak memory" : ot_published_group_name(g), &f);
+    print_left_out(out, report->left_out, g == OT_PUBLISHED_ALL ? NULL : "");
   }
   ot_text_put(out, "\n");
   int64_t num_sources;
@@ -114,6 +131,7 @@ static void print_tables(ot_text_builder *out, const ot_published_prices *prices
     const ot_published_figures f =
         ot_published_group_figures(prices, OT_PUBLISHED_ALL, sources[i], out->arena);
     print_figures(out, sources[i], &f);
+    print_left_out(out, report->left_out, sources[i]);
   }
   ot_text_put(out, "\n");
   for (int i = 0; i < OT_COUNT(peers); i++) {
@@ -177,9 +195,10 @@ static void print_worst(ot_text_builder *out, const ot_published_prices *prices,
   for (int64_t i = 0; i < n && i < worst; i++) print_row(out, order[i]);
 }
 
-void ot_published_print(const ot_published_prices *prices, const ot_published_view *view,
+void ot_published_print(const ot_published_report *report, const ot_published_view *view,
                         ot_text_builder *out) {
-  print_tables(out, prices);
+  const ot_published_prices *const prices = report->prices;
+  print_tables(out, report);
   print_ranking(out, prices);
   int64_t unpriced = 0;
   for (int64_t i = 0; i < prices->num_rows; i++) unpriced += !prices->price[i].priced;

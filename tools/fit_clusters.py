@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the constants of presets/clusters to published runs, and tells what they are worth.
+
+  tools/fit_clusters.py [--write] [--left-out FILE] [--rounds N] [--data FILE.json...]
+
+The constants are those of CONSTANTS below and no others: a few that all devices share and a few of
+each generation of devices; everything else in a preset is a figure as sold or measured by others.
+Prices come from build/bench/published --serve. Fitted is, over all rows, the mean of two means of
+the error |ln(predicted / measured)|, each error cut at MOST: that over core rows and that over
+sources. The search goes along one constant at a time, with steps that shrink.
+
+Each source is then left out: constants are fitted again without its rows and tried on them. A
+source that alone knows a generation takes the constants of the generation beside it (NEIGHBOUR).
+
+  --write      puts the fitted values into the presets
+  --left-out   writes {SOURCE: {PRESET: {key: value}}} for build/bench/published --left-out
+"""
+import argparse
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST = math.log(1.5)
+
+# name of a generation: its presets, those that are known by runs first
+GENERATIONS = {
+    "volta": ["v100"],
+    "ampere": ["a100-80g", "a100-40g"],
+    "hopper": ["h100", "h200", "h800"],
+    "blackwell": ["b200", "b300", "gb200-nvl72", "gb300-nvl72"],
+}
+NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper"}
+
+# key of a preset, "shared" or "generation", lowest and highest value, what it stands for
+CONSTANTS = [
+    ("matrix_efficiency", "generation", 0.4, 1.0, "large products"),
+    ("attention_efficiency", "generation", 0.1, 0.9, "fused attention"),
+    ("memory_efficiency", "generation", 0.4, 1.0, "passes over memory"),
+    ("levels.0.efficiency", "generation", 0.3, 1.0, "links inside a domain"),
+    ("levels.1.efficiency", "shared", 0.2, 1.0, "network between domains"),
+    ("host_op_s", "shared", 1e-6, 1e-3, "dispatch of an operator"),
+    ("step_s", "shared", 1e-4, 0.2, "a step beside its kernels"),
+    ("contention", "shared", 1.0, 2.0, "kernels beside traffic"),
+    ("jitter", "shared", 1e-4, 0.05, "waiting for the slowest"),
+]
+
+
+class Presets:
+    """Text of the preset files, and the constants in them by path."""
+
+    def __init__(self):
+        self.folder = ROOT / "presets" / "clusters"
+        self.text = {p.stem: p.read_text() for p in self.folder.glob("*.yaml")}
+
+    def pattern(self, key):
+        number = r"([-+0-9.eE]+)"
+        if not key.startswith("levels."):
+            return re.compile(r"^(%s: *)%s" % (re.escape(key), number), re.M)
+        _, index, name = key.split(".")
+        skip = r"(?:^ *- [^\n]*\n(?:^   +[^-\s][^\n]*\n)*){%s}" % index
+        item = r"(?:^ *- [^\n]*\n(?:^   +[^-\s][^\n]*\n)*?)??"
+        return re.compile(r"^(levels:[^\n]*\n%s%s[^\n]*?\b%s: *)%s" % (skip, item, name, number), re.M)
+
+    def get(self, preset, key):
+        found = self.pattern(key).search(self.text[preset])
+        return float(found.group(2)) if found else None
+
+    def put(self, preset, key, value):
+        self.text[preset] = self.pattern(key).sub(
+            lambda m: m.group(1) + "%.4g" % value, self.text[preset], count=1)
+
+    def write(self):
+        for name, text in self.text.items():
+            (self.folder / (name + ".yaml")).write_text(text)
+
+
+class Server:
+    """build/bench/published, asked line by line."""
+
+    def __init__(self, files):
+        command = [str(ROOT / "build/bench/published"), "--serve", *files]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def seconds(self, constants):
+        self.process.stdin.write(json.dumps(constants) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit("build/bench/published ended")
+        return json.loads(line)["seconds"]
+
+
+def generation_of(preset):
+    for name, presets in GENERATIONS.items():
+        if preset in presets:
+            return name
+    return None
+
+
+def spread(values):
+    """{(key, generation or None): value} as {PRESET: {key: value}}."""
+    out = {}
+    for (key, generation), value in values.items():
+        for name, presets in GENERATIONS.items():
+            if generation in (None, name):
+                for preset in presets:
+                    out.setdefault(preset, {})[key] = value
+    return out
+
+
+def start_values(presets):
+    values, bounds = {}, {}
+    for key, scope, low, high, _ in CONSTANTS:
+        for name in GENERATIONS if scope == "generation" else [None]:
+            first = GENERATIONS[name][0] if name else "a100-80g"
+            value = presets.get(first, key)
+            if value is None:
+                sys.exit("preset %s has no %s" % (first, key))
+            values[(key, name)] = min(max(value, low), high)
+            bounds[(key, name)] = (low, high)
+    return values, bounds
+
+
+class Fit:
+    def __init__(self, rows, server, bounds):
+        self.rows, self.server, self.bounds = rows, server, bounds
+
+    def errors(self, values, rows):
+        seconds = self.server.seconds(spread(values))
+        out = []
+        for row in rows:
+            predicted = seconds.get(row["id"])
+            ratio = predicted / row["step_time_s"] if predicted else 2.0
+            out.append((row, ratio))
+        return out
+
+    def loss(self, values, rows):
+        sources, core = {}, []
+        for row, ratio in self.errors(values, rows):
+            e = min(abs(math.log(ratio)), MOST)
+            sources.setdefault(row["source"], []).append(e)
+            if row.get("core"):
+                core.append(e)
+        macro = sum(sum(e) / len(e) for e in sources.values()) / len(sources)
+        return 0.5 * macro + 0.5 * (sum(core) / len(core) if core else macro)
+
+    def search(self, values, rows, rounds, keys=None):
+        values = dict(values)
+        keys = list(keys or values)
+        step = {k: 1.2 for k in keys}
+        best = self.loss(values, rows)
+        for _ in range(rounds):
+            for k in keys:
+                for factor in (step[k], 1 / step[k]):
+                    low, high = self.bounds[k]
+                    tried = dict(values)
+                    tried[k] = min(max(values[k] * factor, low), high)
+                    if tried[k] == values[k]:
+                        continue
+                    loss = self.loss(tried, rows)
+                    if loss < best - 1e-6:
+                        best, values = loss, tried
+                        break
+                else:
+                    step[k] = 1 + (step[k] - 1) * 0.5
+            if max(step.values()) < 1.01:
+                break
+        return values, best
+
+
+def mape(errors):
+    return 100 * sum(abs(ratio - 1) for _, ratio in errors) / max(1, len(errors))
+
+
+def by_source(errors):
+    out = {}
+    for row, ratio in errors:
+        out.setdefault(row["source"], []).append((row, ratio))
+    return out
+
+
+def device_generation(row):
+    name = row["gpu"]["name"]
+    for word, generation in (("V100", "volta"), ("A100", "ampere"), ("H100", "hopper"),
+                             ("H200", "hopper"), ("H800", "hopper"), ("B200", "blackwell"),
+                             ("B300", "blackwell")):
+        if word in name:
+            return generation
+    return None
+
+
+def left_out(fit, values, rows, source, rounds):
+    """Constants without the rows of `source`; None of its own where it alone knows a generation."""
+    kept = [r for r in rows if r["source"] != source]
+    known = {device_generation(r) for r in kept}
+    mine = {device_generation(r) for r in rows if r["source"] == source}
+    start = dict(values)
+    alone = mine - known
+    for generation in alone:
+        for key, scope, *_ in CONSTANTS:
+            if scope == "generation" and generation in NEIGHBOUR:
+                start[(key, generation)] = values[(key, NEIGHBOUR[generation])]
+    keys = [k for k in start if k[1] is None or k[1] in mine & known]
+    return fit.search(start, kept, rounds, keys)[0], bool(alone)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--left-out")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--every", type=int, default=6,
+                        help="of sources with more than 300 rows, every N-th row")
+    parser.add_argument("--data", nargs="+", required=True)
+    options = parser.parse_args()
+
+    rows, count = [], {}
+    loaded = [r for name in options.data for r in json.load(open(name))]
+    for row in loaded:
+        count[row["source"]] = count.get(row["source"], 0) + 1
+    seen = {}
+    for row in loaded:
+        seen[row["source"]] = seen.get(row["source"], 0) + 1
+        thin = count[row["source"]] > 300 and seen[row["source"]] % options.every != 0
+        if row["usable_for_step_time"] and device_generation(row) and not thin:
+            rows.append(row)
+    thinned = ROOT / "build" / "fit_rows.json"
+    thinned.write_text(json.dumps(rows))
+
+    presets = Presets()
+    values, bounds = start_values(presets)
+    fit = Fit(rows, Server([str(thinned)]), bounds)
+    print("start: loss %.4f" % fit.loss(values, rows), flush=True)
+    values, loss = fit.search(values, rows, options.rounds)
+    print("fitted: loss %.4f on %d rows" % (loss, len(rows)))
+    for key, scope, _, _, what in CONSTANTS:
+        for name in GENERATIONS if scope == "generation" else [None]:
+            users = sorted({r["source"] for r in rows if name in (None, device_generation(r))})
+            print("  %-22s %-10s %-10.4g %s; %d sources" %
+                  (key, name or "all", values[(key, name)], what, len(users)))
+    if options.write:
+        for preset, constants in spread(values).items():
+            for key, value in constants.items():
+                presets.put(preset, key, value)
+        presets.write()
+
+    errors = by_source(fit.errors(values, rows))
+    result, shared, alone_rows = {}, [], []
+    for source in errors if options.left_out else []:
+        constants, alone = left_out(fit, values, rows, source, 3)
+        mine = [r for r in rows if r["source"] == source]
+        tried = fit.errors(constants, mine)
+        (alone_rows if alone else shared).append((source, mape(tried)))
+        result[source] = spread(constants)
+        print("  %-52.52s %4d rows: %5.1f %%, left out %5.1f %%%s" %
+              (source, len(mine), mape(errors[source]), mape(tried),
+               " (alone in a generation)" if alone else ""), flush=True)
+    if options.left_out:
+        both = [mape(errors[s]) for s, _ in shared]
+        print("source-macro %.1f %%, left out %.1f %%" %
+              (sum(both) / len(both), sum(m for _, m in shared) / len(shared)))
+        pathlib.Path(options.left_out).write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
