@@ -73,6 +73,16 @@ static ot_status check_outputs(const ot_program *program, const ot_op *op, bool 
   return OT_OK;
 }
 
+bool ot_program_reads(const ot_program *program, int value, ot_part part) {
+  for (int i = 0; value >= 0 && i < program->num_ops; i++) {
+    if (program->ops[i].part != part) continue;
+    for (int k = 0; k < OT_MAX_INPUTS; k++) {
+      if (program->ops[i].in[k] == value) return true;
+    }
+  }
+  return false;
+}
+
 ot_status ot_program_check(const ot_program *program) {
   bool written[OT_MAX_PROGRAM_VALUES] = {false};
   OT_CHECK(program->num_values <= OT_MAX_PROGRAM_VALUES, OT_BUG,

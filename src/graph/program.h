@@ -93,6 +93,9 @@ int ot_program_add_op(ot_program *program, ot_arena *arena, const ot_op *op);
 // Operand types of `op`, absent operands with rank 0.
 void ot_program_types(const ot_program *program, const ot_op *op, ot_op_types *types);
 
+// Whether an op of `part` reads `value`; false for -1.
+bool ot_program_reads(const ot_program *program, int value, ot_part part);
+
 // Every value is written once before it is read, required operands are present, effects go to
 // step-level values, placements follow from one another (place.h). Names the op that fails.
 ot_status ot_program_check(const ot_program *program);

@@ -124,6 +124,8 @@ static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_
                         (back && reads_base(from->recompute, OT_BASE_TIED));
   }
   to->writes_in_forward = writes_gradients(from->forward[0]);
+  to->weights_read_in =
+      ot_program_reads(from->storage->program, from->storage->program->input, OT_PART_WEIGHT);
   return OT_OK;
 }
 
@@ -172,6 +174,8 @@ static ot_status price_tied(const ot_estimator *e, ot_prices *p) {
 static ot_status price_frame(ot_estimator *e, ot_prices *p) {
   ot_segment frame[2];
   ot_step_phases_frame(&p->phases, e->num_blocks, e->num_parts, e->arena, frame);
+  p->frame_scratch_bytes = frame[0].scratch_bytes > frame[1].scratch_bytes ? frame[0].scratch_bytes
+                                                                           : frame[1].scratch_bytes;
   OT_TRY(ot_phase_price_build(e, p, &frame[0], &p->begin));
   return ot_phase_price_build(e, p, &frame[1], &p->clip);
 }
@@ -274,9 +278,9 @@ static ot_status build(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
                                .tied_apart = p->tied_apart};
   ot_step_phases_build(&wanted, shape, e->arena, &p->phases);
   count_parts(e, p);
-  const bool cut = has_sequence_parallel(e, key) || e->own;
+  p->sequence_parallel = e->own || has_sequence_parallel(e, key);
   const int64_t rows = key->micro_batch_size * e->job.sequence_length / key->cp;
-  p->hidden_bytes = rows / (cut ? key->tp : 1) * e->job.model->hidden_size *
+  p->hidden_bytes = rows / (p->sequence_parallel ? key->tp : 1) * e->job.model->hidden_size *
                     ot_dtype_bytes(graph->request.storage);
   OT_TRY(price_kinds(e, p));
   if (!e->own) return price_meeting(e, p);

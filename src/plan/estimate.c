@@ -4,6 +4,7 @@
 
 #include "describe/pipeline_rules.h"
 #include "plan/estimator.h"
+#include "plan/memory.h"
 
 // ---- the estimator ----
 
@@ -107,14 +108,26 @@ static void count_flops(const ot_play_request *r, ot_estimate *out) {
   out->hfu = out->hardware_flops / out->step_s / (peak * e->job.devices);
 }
 
-static ot_status find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
+static void find_stage_memory(const ot_play_request *r, int stage, ot_arena *arena,
+                              ot_memory_estimate *out) {
+  const ot_estimator *const e = r->estimator;
+  *out = (ot_memory_estimate){.stage = stage, .capacity = e->cluster.device.memory_bytes};
+  if (e->own) {
+    ot_memory_own_build(r, stage, arena, out);
+  } else {
+    ot_memory_other_build(r, stage, out);
+  }
+  out->reserved = (int64_t)((double)out->peak * (1 + e->job.engine->allocator_slack));
+  out->context = e->job.engine->context_bytes;
+}
+
+static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
   *out = (ot_memory_estimate){.peak = -1};
   for (int stage = 0; stage < r->stages->num_ranks; stage++) {
     ot_memory_estimate of_stage;
-    OT_TRY(ot_memory_estimate_build(r, stage, arena, &of_stage));
+    find_stage_memory(r, stage, arena, &of_stage);
     if (of_stage.peak > out->peak) *out = of_stage;
   }
-  return OT_OK;
 }
 
 ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
@@ -131,7 +144,7 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
   }
   take_play(busiest, out);
   count_flops(&request, out);
-  OT_TRY(find_memory(&request, &scratch, &out->memory));
+  find_memory(&request, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   return OT_OK;
 }
@@ -155,30 +168,56 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
   }
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   for (int i = 0; i < stages->num_ranks; i++) {
-    OT_TRY(ot_memory_estimate_build(&request, i, &scratch, &(*out)[i].memory));
+    find_stage_memory(&request, i, &scratch, &(*out)[i].memory);
   }
   return OT_OK;
 }
 
 // ---- bounds ----
 
+// Work of a micro-batch that nobody can take from the stage.
+static double least_s(const ot_block_price *price) {
+  double s = 0;
+  for (int w = 0; w < OT_WORKS; w++) {
+    const double first_s = price->work[w][0].total_s, later_s = price->work[w][1].total_s;
+    s += first_s < later_s ? first_s : later_s;
+  }
+  return s;
+}
+
+// Of a parameter and what is kept of it, at least.
+static double state_bytes(const ot_estimator *e, const ot_candidate *c) {
+  const ot_recipe *const recipe = &e->job.recipe;
+  const double pieces = c->zero > 0 ? (double)c->dp_shard * (e->own ? 1 : c->cp) : 1;
+  return recipe->weight_bytes / (c->zero == 3 ? pieces : 1) +
+         recipe->gradient_bytes / (c->zero >= 2 ? pieces : 1) +
+         (recipe->master_bytes + recipe->moment_bytes) / pieces;
+}
+
+static double kept_bytes(const ot_prices *prices, int kind) {
+  const ot_storage *const storage = prices->phases.blocks[kind].storage;
+  return (double)(storage->slot_bytes[OT_SLOT_SHORT] + storage->slot_bytes[OT_SLOT_LONG]);
+}
+
+// Whatever the cut, the busiest stage has at least its part of all work, and at least the largest
+// block; the same of bytes.
 ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,
                                   ot_estimate_bound *out) {
-  ot_play_request request;
-  OT_TRY(prepare(estimator, candidate, &request));
-  const ot_stages *const stages = request.stages;
-  *out = (ot_estimate_bound){0};
-  for (int stage = 0; stage < stages->num_ranks; stage++) {
-    double s = 0;
-    for (int i = 0; i < estimator->num_blocks; i++) {
-      if (stages->rank_of[ot_stages_chunk(stages, i)] != stage) continue;
-      const ot_block_price *const price = &request.prices->kind[estimator->kind_of[i]];
-      for (int w = 0; w < OT_WORKS; w++) {
-        const double a = price->work[w][0].total_s, b = price->work[w][1].total_s;
-        s += (a < b ? a : b) * (double)candidate->micro_batches;
-      }
-    }
-    if (s > out->step_s) out->step_s = s;
+  ot_prices *prices;
+  OT_TRY(ot_prices_find(estimator, candidate, &prices));
+  const double each = state_bytes(estimator, candidate);
+  double sum_s = 0, largest_s = 0, bytes = 0, largest = 0;
+  for (int i = 0; i < estimator->num_blocks; i++) {
+    const int kind = estimator->kind_of[i];
+    const double s = least_s(&prices->kind[kind]);
+    const double takes = (double)prices->kind[kind].elements * each + kept_bytes(prices, kind);
+    sum_s += s;
+    bytes += takes;
+    if (s > largest_s) largest_s = s;
+    if (takes > largest) largest = takes;
   }
+  const double mean_s = sum_s / candidate->pp, mean = bytes / candidate->pp;
+  out->step_s = (mean_s > largest_s ? mean_s : largest_s) * (double)candidate->micro_batches;
+  out->peak = (int64_t)(mean > largest ? mean : largest);
   return OT_OK;
 }

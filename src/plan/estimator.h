@@ -32,6 +32,7 @@ typedef struct ot_block_price {
   double recompute_total_s;                    // of BACKWARD, the recompute before it
   bool reads[OT_WORKS], reads_tied[OT_WORKS];  // weights
   bool writes_in_forward;                      // gradients
+  bool weights_read_in;                        // W reads what enters the block
   double reduce_s[2][2];                       // [adds to the piece][last micro-batch]
   double gather_s, spread_s;
   ot_phase_price norm, update;
@@ -51,8 +52,10 @@ typedef struct ot_prices {
   double tied_reduce_s[2][2], tie_s;
   ot_phase_price tied_update;
   ot_phase_price begin, clip;
-  bool tied, tied_apart;  // head and embedding share a table; and are on different stages
-  int64_t hidden_bytes;   // of the activation between blocks
+  int64_t frame_scratch_bytes;  // of begin and clip
+  bool sequence_parallel;       // between its regions, tp cuts activations
+  bool tied, tied_apart;        // head and embedding share a table; and are on different stages
+  int64_t hidden_bytes;         // of the activation between blocks
 } ot_prices;
 
 // ---- orders ----
@@ -145,8 +148,3 @@ typedef struct ot_stage_play {
 
 // `out` [num_ranks of the walk].
 ot_status ot_step_play(const ot_play_request *request, ot_arena *arena, ot_stage_play *out);
-
-// ---- memory ----
-
-ot_status ot_memory_estimate_build(const ot_play_request *request, int stage, ot_arena *arena,
-                                   ot_memory_estimate *out);

@@ -5,6 +5,7 @@
 // counted where it waits.
 #include <string.h>
 
+#include "plan/bucket_plan.h"
 #include "plan/phase_price.h"
 
 // The clocks of a stage.
@@ -12,12 +13,16 @@ typedef struct stage {
   double clock_s;  // of the compute lane
   double gather_s, reduce_s;
   double bubble_s, exposed_pp_s, exposed_dp_s;
-  int actions;  // done
+  ot_bucket_plan plan;
+  int item, gathers;                 // items run, gathers begun
+  double *gathered_s;                // [plan.gathers.count] when each is done
+  double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
 } stage;
 
-// A chunk's blocks in one direction.
+// A chunk's blocks in one direction; [later].
 typedef struct chunk_cost {
-  double before_s[2];  // all but the block at the edge, which makes the message; [later]
+  double early_s;      // what needs no message: the recompute of the block that one enters
+  double before_s[2];  // all up to the block at the edge, which makes a message
   double edge_s[2];
 } chunk_cost;
 
@@ -26,7 +31,7 @@ typedef struct player {
   const ot_prices *prices;
   const ot_stages *stages;
   const ot_walk *walk;
-  bool overlap_reduce, overlap_pipeline;
+  bool overlap_gather, overlap_reduce, overlap_pipeline;
   bool each_micro_batch;       // sums leave after each
   stage *stage;                // [num_ranks]
   chunk_cost *cost[OT_WORKS];  // [num_chunks]
@@ -46,16 +51,18 @@ static const ot_block_price *price_of(const player *p, int block) {
 
 static void add_chunk(const player *p, ot_work work, int chunk) {
   const int first = p->stages->first_block[chunk], end = p->stages->first_block[chunk + 1];
-  const int edge = work == OT_WORK_FORWARD ? end - 1 : first;
+  const bool forward = work == OT_WORK_FORWARD, backward = work == OT_WORK_BACKWARD;
+  const int edge = forward ? end - 1 : first;
   chunk_cost *const cost = &p->cost[work][chunk];
+  cost->early_s = backward ? price_of(p, end - 1)->recompute_total_s : 0;
   for (int later = 0; later < 2; later++) {
     for (int i = first; i < end; i++) {
       const double s = price_of(p, i)->work[work][later].total_s;
       *(i == edge ? &cost->edge_s[later] : &cost->before_s[later]) += s;
     }
     // The message leaves with what comes after the recompute.
-    const double again_s = work == OT_WORK_BACKWARD ? price_of(p, edge)->recompute_total_s : 0;
-    cost->before_s[later] += again_s;
+    const double again_s = backward ? price_of(p, edge)->recompute_total_s : 0;
+    cost->before_s[later] += again_s - cost->early_s;
     cost->edge_s[later] -= again_s;
   }
 }
@@ -75,9 +82,23 @@ static ot_status find_hops(player *p) {
   return OT_OK;
 }
 
+static void create_stage(player *p, int rank, ot_arena *arena) {
+  stage *const s = &p->stage[rank];
+  ot_bucket_plan_build(p->request, rank, arena, &s->plan);
+  s->gathered_s = ot_arena_array(arena, s->plan.gathers.count + 1, sizeof(double));
+  s->summed_s = ot_arena_array(arena, s->plan.sums.count + 1, sizeof(double));
+  s->tied_summed_s = ot_arena_array(arena, s->plan.tied_sums.count + 1, sizeof(double));
+  s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
+  for (int i = 0; i < 2; i++) {
+    const int32_t message = p->walk->first_posts[2 * rank + i];
+    if (message >= 0) p->posted_s[message] = s->clock_s;
+  }
+}
+
 static ot_status create(player *p, ot_arena *arena) {
   const ot_walk *const walk = p->walk;
   const ot_engine *const engine = p->request->estimator->job.engine;
+  p->overlap_gather = engine->overlap_gather;
   p->overlap_reduce = engine->overlap_reduce;
   p->overlap_pipeline = engine->overlap_pipeline;
   p->each_micro_batch = p->prices->phases.each_micro_batch;
@@ -90,6 +111,7 @@ static ot_status create(player *p, ot_arena *arena) {
     p->cost[w] = ot_arena_array(arena, walk->num_chunks, sizeof(chunk_cost));
     for (int c = 0; c < walk->num_chunks; c++) add_chunk(p, (ot_work)w, c);
   }
+  for (int r = 0; r < walk->num_ranks; r++) create_stage(p, r, arena);
   return find_hops(p);
 }
 
@@ -145,16 +167,59 @@ static void reduce(player *p, stage *s, double price_s, double *done_s) {
 
 static bool is_tied_owner(const player *p, int block) { return p->prices->tied && block == 0; }
 
-static void reduce_block(player *p, const ot_walk_action *a, stage *s, int block) {
+static void reduce_block(player *p, const ot_walk_action *a, int block, int item) {
+  stage *const s = &p->stage[a->rank];
   const ot_block_price *const price = price_of(p, block);
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
   const int adds = p->each_micro_batch && a->micro_batch > 0;
   if (!last && !p->each_micro_batch) return;
   if (p->prices->tied && block == p->request->estimator->num_blocks - 1) {
     reduce(p, s, p->prices->tied_reduce_s[adds][last], &p->tied_reduced_s);
+    if (item >= 0 && s->plan.tied_sum[item] >= 0)
+      s->tied_summed_s[s->plan.tied_sum[item]] = p->tied_reduced_s;
   }
   reduce(p, s, price->reduce_s[adds][last], &p->reduced_s[block]);
+  if (item >= 0 && s->plan.sum[item] >= 0) s->summed_s[s->plan.sum[item]] = p->reduced_s[block];
   if (last && !is_tied_owner(p, block)) reduce(p, s, price->spread_s, &p->reduced_s[block]);
+}
+
+// ---- buckets ----
+
+// Starts the gathers that are due before `item`, when the compute lane is at `clock_s`.
+static void start_gathers(const player *p, stage *s, int item, double clock_s) {
+  const ot_bucket_list *const list = &s->plan.gathers;
+  for (; s->gathers < list->count && list->uses[s->gathers].issue == item; s->gathers++) {
+    s->gather_s =
+        larger(s->gather_s, clock_s) + price_of(p, list->uses[s->gathers].block)->gather_s;
+    s->gathered_s[s->gathers] = s->gather_s;
+  }
+}
+
+static void await_bucket(stage *s, double until_s) {
+  if (until_s <= s->clock_s) return;
+  s->exposed_dp_s += until_s - s->clock_s;
+  s->clock_s = until_s;
+}
+
+static void await_gather(const player *p, stage *s, int item, int use) {
+  if (use < 0) return;
+  const ot_bucket_use *const gather = &s->plan.gathers.uses[use];
+  if (p->overlap_gather) {
+    await_bucket(s, s->gathered_s[use]);
+  } else if (gather->first == item) {
+    await_bucket(s, s->clock_s + price_of(p, gather->block)->gather_s);
+  }
+}
+
+static void await_buckets(const player *p, stage *s, int item) {
+  const ot_bucket_plan *const plan = &s->plan;
+  await_gather(p, s, item, plan->gather[item]);
+  await_gather(p, s, item, plan->tied_gather[item]);
+  const int sum = plan->sum[item], tied = plan->tied_sum[item];
+  const int before = sum < 0 ? -1 : plan->sums.uses[sum].previous;
+  const int tied_before = tied < 0 ? -1 : plan->tied_sums.uses[tied].previous;
+  if (before >= 0) await_bucket(s, s->summed_s[before]);
+  if (tied_before >= 0) await_bucket(s, s->tied_summed_s[tied_before]);
 }
 
 // ---- actions ----
@@ -167,25 +232,39 @@ static int later_of(const player *p, const ot_walk_action *a) {
   return !p->each_micro_batch && a->micro_batch > 0;
 }
 
-static void run_blocks(player *p, const ot_walk_action *a, stage *s) {
+// The recompute of a block waits for no message.
+static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_plan *plan) {
+  const int first = p->stages->first_block[a->chunk],
+            last = p->stages->first_block[a->chunk + 1] - 1;
+  const bool forward = a->work == OT_WORK_FORWARD;
+  const bool enters = block == (forward ? first : last), leaves = block == (forward ? last : first);
+  const ot_block_price *const price = price_of(p, block);
+  stage *const s = &p->stage[a->rank];
+  const int item = plan ? s->item++ : -1;
+  if (plan) start_gathers(p, s, item, s->clock_s);
+  if (plan) await_buckets(p, s, item);
+  const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
+  s->clock_s += again_s;
+  if (enters && a->in >= 0) await_message(p, s, a->in);
+  if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
+  s->clock_s += price->work[a->work][later_of(p, a)].total_s - again_s;
+  if (leaves) send(p, s, a->out);
+  if (ends_backward(p, a->work)) reduce_block(p, a, block, item);
+}
+
+static void run_blocks(player *p, const ot_walk_action *a, ot_bucket_plan *plan) {
   const int first = p->stages->first_block[a->chunk], end = p->stages->first_block[a->chunk + 1];
-  const int later = later_of(p, a);
   for (int i = 0; i < end - first; i++) {
-    const int block = a->work == OT_WORK_FORWARD ? first + i : end - 1 - i;
-    const ot_block_price *const price = price_of(p, block);
-    const bool edge = i == end - first - 1;
-    const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
-    s->clock_s += again_s;
-    if (edge && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
-    s->clock_s += price->work[a->work][later].total_s - again_s;
-    if (edge) send(p, s, a->out);
-    if (ends_backward(p, a->work)) reduce_block(p, a, s, block);
+    run_block(p, a, a->work == OT_WORK_FORWARD ? first + i : end - 1 - i, plan);
   }
 }
 
-static void run_chunk(const player *p, const ot_walk_action *a, stage *s) {
+static void run_chunk(const player *p, const ot_walk_action *a) {
   const chunk_cost *const cost = &p->cost[a->work][a->chunk];
   const int later = later_of(p, a);
+  stage *const s = &p->stage[a->rank];
+  s->clock_s += cost->early_s;
+  if (a->in >= 0) await_message(p, s, a->in);
   s->clock_s += cost->before_s[later];
   if (a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += cost->edge_s[later];
@@ -195,24 +274,16 @@ static void run_chunk(const player *p, const ot_walk_action *a, stage *s) {
 static void run_action(player *p, const ot_walk_action *a) {
   stage *const s = &p->stage[a->rank];
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  if (a->in >= 0) await_message(p, s, a->in);
-  if ((last && ends_backward(p, a->work)) || p->each_micro_batch) {
-    run_blocks(p, a, s);
+  const bool buckets = p->each_micro_batch || p->prices->phases.gathers;
+  if (buckets || (last && ends_backward(p, a->work))) {
+    run_blocks(p, a, buckets ? &s->plan : NULL);
   } else {
-    run_chunk(p, a, s);
+    run_chunk(p, a);
   }
   if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
 }
 
 static void run_actions(player *p) {
-  for (int r = 0; r < p->walk->num_ranks; r++) {
-    stage *const s = &p->stage[r];
-    s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
-    for (int i = 0; i < 2; i++) {
-      const int32_t message = p->walk->first_posts[2 * r + i];
-      if (message >= 0) p->posted_s[message] = s->clock_s;
-    }
-  }
   for (int64_t i = 0; i < p->walk->num_actions; i++) run_action(p, &p->walk->actions[i]);
 }
 
@@ -236,7 +307,7 @@ static void add_tied(player *p, ot_stage_play *out) {
   if (!p->prices->tied) return;
   const double ready_s = larger(larger(a->reduce_s, a->clock_s), larger(b->reduce_s, b->clock_s));
   const double spread_s = price_of(p, 0)->spread_s;
-  if (owner != user || p->tied_reduced_s > 0) {
+  if (owner != user || p->tied_reduced_s > 0 || p->reduced_s[0] > 0) {
     a->reduce_s = b->reduce_s = ready_s + p->prices->tie_s + spread_s;
     p->reduced_s[0] = a->reduce_s;
   } else {

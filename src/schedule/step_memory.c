@@ -38,16 +38,6 @@ static const ot_program *program_of(const ot_step_memory_request *r, int block) 
   return &r->graph->programs[r->graph->blocks[block].program];
 }
 
-static bool weights_read(const ot_program *program, int value) {
-  for (int i = 0; i < program->num_ops; i++) {
-    if (program->ops[i].part != OT_PART_WEIGHT) continue;
-    for (int k = 0; k < OT_MAX_INPUTS; k++) {
-      if (program->ops[i].in[k] == value) return true;
-    }
-  }
-  return false;
-}
-
 static void place_block(const ot_step_memory_request *r, int block, ot_step_memory *m) {
   static const char *const names[] = {"slot", "slot_long", "slot_weight"};
   static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
@@ -58,7 +48,7 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
   const bool split = r->plans[0].split;
   const bool first = block == stages->first_block[chunk];
   const bool last = block == stages->first_block[chunk + 1] - 1;
-  const bool kept = weights_read(program, program->input);
+  const bool kept = ot_program_reads(program, program->input, OT_PART_WEIGHT);
   m->input[block] = m->d_output[block] = (ot_step_buffers){.offset = -1};
   m->input_ring[block] = first ? OT_RING_INPUT : kept ? OT_RING_LONG : OT_RING_SHORT;
   m->d_output_ring[block] = last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT;

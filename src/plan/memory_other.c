@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of other software: the tensors that the derived backward reads, as many times as the
+// pipeline holds micro-batches, and what the engine adds to them. Sums that frameworks round up
+// somewhere are taken on the high side.
+#include "plan/memory.h"
+#include "schedule/step_plan.h"
+
+typedef struct counter {
+  const ot_play_request *request;
+  const ot_prices *prices;
+  const ot_estimator *estimator;
+  const ot_candidate *candidate;
+  int stage;
+  ot_memory_estimate *out;
+} counter;
+
+static int kind_of(const counter *c, int block) { return c->estimator->kind_of[block]; }
+
+static bool runs(const counter *c, int block) {
+  return c->request->stages->rank_of[ot_stages_chunk(c->request->stages, block)] == c->stage;
+}
+
+static double elements_of(const counter *c, int block) {
+  return (double)c->prices->kind[kind_of(c, block)].elements;
+}
+
+static bool is_layer(const counter *c, int block) {
+  return block > 0 && block < c->estimator->num_blocks - 1;
+}
+
+static double rows_of(const counter *c) {
+  const double tokens =
+      (double)c->candidate->micro_batch_size * (double)c->estimator->job.sequence_length;
+  return tokens / c->candidate->cp;
+}
+
+// ---- states ----
+
+static void count_states(counter *c) {
+  const ot_recipe *const recipe = &c->estimator->job.recipe;
+  const int zero = c->candidate->zero;
+  const double pieces = zero > 0 ? c->candidate->dp_shard * c->candidate->cp : 1;
+  double n = 0;
+  for (int i = 0; i < c->estimator->num_blocks; i++) {
+    const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->estimator->num_blocks - 1);
+    if (runs(c, i) || copy) n += elements_of(c, i);
+  }
+  c->out->weights = (int64_t)(n * recipe->weight_bytes / (zero == 3 ? pieces : 1));
+  c->out->gradients = (int64_t)(n * recipe->gradient_bytes / (zero >= 2 ? pieces : 1));
+  c->out->optimizer = (int64_t)(n * (recipe->master_bytes + recipe->moment_bytes) / pieces);
+}
+
+// Whole weights of the unit at work and of the next one; embedding and head belong to the outermost
+// unit, which stays (torch FSDP's root). And the whole gradient of one unit.
+static void count_gathered(counter *c) {
+  const ot_recipe *const recipe = &c->estimator->job.recipe;
+  double layer = 0, ends = 0, all = 0, largest = 0;
+  if (c->candidate->zero < 3 || c->candidate->dp_shard * c->candidate->cp == 1) return;
+  for (int i = 0; i < c->estimator->num_blocks; i++) {
+    if (!runs(c, i)) continue;
+    const double n = elements_of(c, i);
+    all += n;
+    if (n > largest) largest = n;
+    if (!is_layer(c, i)) ends += n;
+    if (is_layer(c, i) && n > layer) layer = n;
+  }
+  const bool kept = !c->estimator->job.engine->reshard_after_forward;
+  c->out->gathered = (int64_t)((kept ? all : 2 * layer + ends) * recipe->gather_bytes +
+                               largest * recipe->gather_bytes);
+}
+
+// ---- activations ----
+
+// Of one micro-batch of a layer, beyond what the backward of a fused layer reads.
+static double more_of_layer(const counter *c) {
+  const ot_engine *const engine = c->estimator->job.engine;
+  const ot_model *const model = c->estimator->job.model;
+  const int tp = c->candidate->tp;
+  const double rows = rows_of(c);
+  double bytes = 0;
+  if (c->candidate->recompute == OT_RECOMPUTE_FULL) return 0;
+  if (engine->kernels.attention == OT_ATTENTION_UNFUSED &&
+      c->candidate->recompute == OT_RECOMPUTE_NONE) {
+    bytes += engine->saved_score_bytes * rows * (double)c->estimator->job.sequence_length *
+             (double)model->num_heads / tp;
+  }
+  // Korthikanti et al. 2022, table 2: of 34 sbh, 10 are whole without sequence parallelism.
+  if (tp > 1 && !c->prices->sequence_parallel) {
+    bytes += 10 * rows * (double)model->hidden_size * (1 - 1.0 / tp);
+  }
+  return bytes;
+}
+
+static double kept_of(const counter *c, int block) {
+  const ot_storage *const storage = c->prices->phases.blocks[kind_of(c, block)].storage;
+  double bytes = 0;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)storage->slot_bytes[i];
+  if (storage->program->input >= 0) bytes += (double)c->prices->hidden_bytes;
+  return is_layer(c, block) ? bytes + more_of_layer(c) : bytes;
+}
+
+static void count_activations(counter *c) {
+  double bytes = 0;
+  for (int i = 0; i < c->estimator->num_blocks; i++) {
+    if (!runs(c, i)) continue;
+    const int chunk = ot_stages_chunk(c->request->stages, i);
+    const int ring = c->request->walk->split ? OT_RING_LONG : OT_RING_SHORT;
+    bytes += kept_of(c, i) * c->request->walk->ring[ring][chunk];
+  }
+  c->out->activations = (int64_t)bytes;
+}
+
+// ---- buffers ----
+
+// Transients of the largest layer; with recompute, all that it makes again.
+static double transients_of(const counter *c) {
+  double most = 0;
+  for (int i = 0; i < c->estimator->num_blocks; i++) {
+    if (!runs(c, i) || !is_layer(c, i)) continue;
+    const ot_storage *const storage = c->prices->phases.blocks[kind_of(c, i)].storage;
+    for (int g = 0; g < OT_SCRATCH_GROUPS; g++) {
+      if ((double)storage->scratch_bytes[g] > most) most = (double)storage->scratch_bytes[g];
+    }
+  }
+  return most;
+}
+
+static double logits_of(const counter *c) {
+  const ot_engine *const engine = c->estimator->job.engine;
+  if (!runs(c, c->estimator->num_blocks - 1)) return 0;
+  const double rows = engine->chunked_loss && (double)engine->loss_rows < rows_of(c)
+                          ? (double)engine->loss_rows
+                          : rows_of(c);
+  return engine->loss_logit_bytes * rows * (double)c->estimator->job.model->vocab_size /
+         c->candidate->tp;
+}
+
+static void count_buffers(counter *c) {
+  const ot_engine *const engine = c->estimator->job.engine;
+  const bool sums = c->candidate->dp * c->candidate->cp > 1;
+  const double transients = transients_of(c), logits = logits_of(c);
+  double bytes = transients > logits ? transients : logits;
+  if (c->request->walk->num_ranks > 1) bytes += 4.0 * (double)c->prices->hidden_bytes;
+  if (sums && engine->copies_gradients) bytes += (double)engine->bucket_bytes;
+  c->out->buffers = (int64_t)bytes;
+}
+
+void ot_memory_other_build(const ot_play_request *request, int stage, ot_memory_estimate *out) {
+  counter c = {.request = request,
+               .prices = request->prices,
+               .estimator = request->estimator,
+               .candidate = request->candidate,
+               .stage = stage,
+               .out = out};
+  count_states(&c);
+  count_gathered(&c);
+  count_activations(&c);
+  count_buffers(&c);
+  out->peak = out->weights + out->gradients + out->optimizer + out->activations + out->gathered +
+              out->buffers;
+}
