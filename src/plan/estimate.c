@@ -173,6 +173,20 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
   return OT_OK;
 }
 
+ot_status ot_estimate_play(ot_estimator *estimator, const ot_candidate *candidate, ot_arena *arena,
+                           ot_played_step *out) {
+  ot_play_request request;
+  OT_TRY(prepare(estimator, candidate, &request));
+  const int64_t room = request.walk->num_actions + request.walk->num_ranks;
+  *out = (ot_played_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
+  request.played = out;
+  ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
+  ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
+  OT_TRY(ot_step_play(&request, &scratch, plays));
+  out->total_s = plays[0].total_s;
+  return OT_OK;
+}
+
 // ---- bounds ----
 
 // Work of a micro-batch that nobody can take from the stage.

@@ -64,6 +64,32 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out);
 
+// What a stage does at a time, as the step was played.
+typedef enum ot_played_kind {
+  OT_PLAYED_FORWARD,
+  OT_PLAYED_BACKWARD,  // with its recompute; where it is split, of inputs only
+  OT_PLAYED_WEIGHT,    // where the backward is split
+  OT_PLAYED_UPDATE,    // from where all stages meet: norm, clipping, optimizer, gathers after it
+  OT_PLAYED_KINDS,
+} ot_played_kind;
+
+typedef struct ot_played_action {
+  int32_t stage, chunk;
+  int32_t micro_batch;  // -1: none
+  ot_played_kind kind;
+  double start_s, end_s;
+} ot_played_action;
+
+typedef struct ot_played_step {
+  double total_s;
+  int64_t num_actions;
+  ot_played_action *actions;  // [num_actions] of a stage in order
+} ot_played_step;
+
+// The step of `candidate`, action by action, in `arena`.
+ot_status ot_estimate_play(ot_estimator *estimator, const ot_candidate *candidate, ot_arena *arena,
+                           ot_played_step *out);
+
 // Figures that no schedule of `candidate` can beat, at a fraction of the cost: step_s is at least
 // compute of the busiest stage, and the peak at least what states and one micro-batch take. For
 // pruning: tests hold them against ot_estimate_build.

@@ -136,6 +136,7 @@ typedef struct ot_play_request {
   const ot_prices *prices;
   const ot_stages *stages;
   const ot_walk *walk;
+  ot_played_step *played;  // gets the actions, if not null; room for those of the walk and a stage
 } ot_play_request;
 
 // Where the time of a stage goes: all but total_s add up to it.

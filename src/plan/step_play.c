@@ -11,6 +11,7 @@
 // The clocks of a stage.
 typedef struct stage {
   double clock_s;  // of the compute lane
+  double start_s;  // of the action that it is in
   double gather_s, reduce_s;
   double bubble_s, exposed_pp_s, exposed_dp_s;
   ot_bucket_plan plan;
@@ -140,6 +141,13 @@ static void await_message(const player *p, stage *s, int32_t message) {
   s->clock_s = until_s;
 }
 
+// The message that an action begins with. Waiting before anything is done is not part of it.
+static void await_entry(const player *p, stage *s, int32_t message) {
+  const bool begun = s->clock_s > s->start_s;
+  if (message >= 0) await_message(p, s, message);
+  if (!begun) s->start_s = s->clock_s;
+}
+
 static void send(const player *p, stage *s, int32_t message) {
   if (message < 0) return;
   if (!p->overlap_pipeline) {
@@ -224,6 +232,23 @@ static void await_buckets(const player *p, stage *s, int item) {
 
 // ---- actions ----
 
+static void record(const player *p, const ot_played_action *action) {
+  ot_played_step *const played = p->request->played;
+  if (played) played->actions[played->num_actions++] = *action;
+}
+
+static void record_action(const player *p, const ot_walk_action *a) {
+  static const ot_played_kind kinds[] = {[OT_WORK_FORWARD] = OT_PLAYED_FORWARD,
+                                         [OT_WORK_BACKWARD] = OT_PLAYED_BACKWARD,
+                                         [OT_WORK_WEIGHT] = OT_PLAYED_WEIGHT};
+  record(p, &(ot_played_action){.stage = a->rank,
+                                .chunk = a->chunk,
+                                .micro_batch = a->micro_batch,
+                                .kind = kinds[a->work],
+                                .start_s = p->stage[a->rank].start_s,
+                                .end_s = p->stage[a->rank].clock_s});
+}
+
 static bool ends_backward(const player *p, ot_work work) {
   return work == (p->walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
 }
@@ -245,7 +270,7 @@ static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_p
   if (plan) await_buckets(p, s, item);
   const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
   s->clock_s += again_s;
-  if (enters && a->in >= 0) await_message(p, s, a->in);
+  if (enters) await_entry(p, s, a->in);
   if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += price->work[a->work][later_of(p, a)].total_s - again_s;
   if (leaves) send(p, s, a->out);
@@ -264,7 +289,7 @@ static void run_chunk(const player *p, const ot_walk_action *a) {
   const int later = later_of(p, a);
   stage *const s = &p->stage[a->rank];
   s->clock_s += cost->early_s;
-  if (a->in >= 0) await_message(p, s, a->in);
+  await_entry(p, s, a->in);
   s->clock_s += cost->before_s[later];
   if (a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += cost->edge_s[later];
@@ -275,11 +300,13 @@ static void run_action(player *p, const ot_walk_action *a) {
   stage *const s = &p->stage[a->rank];
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
   const bool buckets = p->each_micro_batch || p->prices->phases.gathers;
+  s->start_s = s->clock_s;
   if (buckets || (last && ends_backward(p, a->work))) {
     run_blocks(p, a, buckets ? &s->plan : NULL);
   } else {
     run_chunk(p, a);
   }
+  record_action(p, a);
   if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
 }
 
@@ -385,6 +412,12 @@ static void end_step(player *p, ot_stage_play *out) {
     s->exposed_dp_s += gather_s;
     s->clock_s = met_s + clip->total_s + update_s + gather_s;
     end_s = larger(end_s, s->clock_s);
+    record(p, &(ot_played_action){.stage = r,
+                                  .chunk = -1,
+                                  .micro_batch = -1,
+                                  .kind = OT_PLAYED_UPDATE,
+                                  .start_s = met_s,
+                                  .end_s = s->clock_s});
   }
   for (int r = 0; r < p->walk->num_ranks; r++) {
     const stage *const s = &p->stage[r];
