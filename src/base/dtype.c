@@ -18,7 +18,7 @@ static const dtype_row rows[] = {
     [OT_F32] = {"fp32", "float32", 4, true},   [OT_F64] = {"fp64", "float64", 8, true},
     [OT_BF16] = {"bf16", "bfloat16", 2, true}, [OT_F16] = {"fp16", "float16", 2, true},
     [OT_I32] = {"int32", "int32", 4, false},   [OT_I64] = {"int64", "int64", 8, false},
-    [OT_U8] = {"uint8", "uint8", 1, false},
+    [OT_U8] = {"uint8", "uint8", 1, false},    [OT_F8] = {"fp8", "float8_e4m3fn", 1, false},
 };
 static_assert(sizeof rows / sizeof rows[0] == OT_DTYPE_COUNT, "one row for each dtype");
 

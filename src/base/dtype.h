@@ -15,12 +15,13 @@ typedef enum ot_dtype {
   OT_I32,
   OT_I64,
   OT_U8,
+  OT_F8,  // e4m3; matrix products of devices that have it: no kernel of ours
   OT_DTYPE_COUNT,
 } ot_dtype;
 
 // Bytes of one element.
 int64_t ot_dtype_bytes(ot_dtype dtype);
-// "fp32", "fp64", "bf16", "fp16", "int32", "int64", "uint8".
+// "fp32", "fp64", "bf16", "fp16", "int32", "int64", "uint8", "fp8".
 const char *ot_dtype_name(ot_dtype dtype);
 // Accepts our names and HF's (float32, bfloat16, ...). False when unknown.
 bool ot_dtype_parse(const char *text, ot_dtype *dtype);

@@ -4,19 +4,55 @@
 
 #include "base/text.h"
 
+static ot_status check_share(const ot_cluster *cluster, const char *name, double share) {
+  OT_CHECK(share >= 0 && share <= 1, OT_USAGE,
+           "cluster %s: %s=%g; allowed: a share from 0 (not known) to 1", cluster->name, name,
+           share);
+  return OT_OK;
+}
+
+static ot_status check_kernels(const ot_cluster *cluster) {
+  const ot_device_kind *const d = &cluster->device;
+  OT_TRY(check_share(cluster, "matrix_efficiency", d->matrix_efficiency));
+  OT_TRY(check_share(cluster, "memory_efficiency", d->memory_efficiency));
+  OT_TRY(check_share(cluster, "attention_efficiency", d->attention_efficiency));
+  OT_TRY(check_share(cluster, "attention_1_efficiency", d->attention_1_efficiency));
+  OT_TRY(check_share(cluster, "unaligned_efficiency", d->unaligned_efficiency));
+  OT_TRY(check_share(cluster, "jitter", cluster->jitter));
+  OT_CHECK(d->contention == 0 || d->contention >= 1, OT_USAGE,
+           "cluster %s: contention=%g; allowed: 1 or more, or 0 (not known)", cluster->name,
+           d->contention);
+  OT_CHECK(d->processors >= 0 && d->half_keys >= 0 && d->host_op_s >= 0 && d->step_s >= 0, OT_USAGE,
+           "cluster %s: processors, half_keys, host_op_s and step_s are not negative",
+           cluster->name);
+  return OT_OK;
+}
+
+// A figure of a GPU or TPU that was meant in GB, TFLOP/s or GB/s.
+static ot_status check_unit(const ot_cluster *cluster, const char *name, double value,
+                            double least) {
+  OT_CHECK(cluster->device.processors == 0 || value == 0 || value >= least, OT_USAGE,
+           "cluster %s: %s=%g; the unit is that of the name, without a prefix (try %ge9 or %ge12)",
+           cluster->name, name, value, value, value);
+  return OT_OK;
+}
+
 static ot_status check_device(const ot_cluster *cluster) {
   const ot_device_kind *const device = &cluster->device;
   OT_CHECK(device->memory_bytes > 0 && device->memory_bytes_per_s > 0, OT_USAGE,
            "cluster %s: the device's memory_bytes and memory_bytes_per_s must be above 0",
            cluster->name);
+  OT_TRY(check_unit(cluster, "memory_bytes", (double)device->memory_bytes, 1e6));
+  OT_TRY(check_unit(cluster, "memory_bytes_per_s", device->memory_bytes_per_s, 1e6));
   double best = 0;
   for (int i = 0; i < OT_DTYPE_COUNT; i++) {
     OT_CHECK(device->flops[i] >= 0, OT_USAGE, "cluster %s: flops of %s are negative", cluster->name,
              ot_dtype_name((ot_dtype)i));
+    OT_TRY(check_unit(cluster, "flops", device->flops[i], 1e6));
     if (device->flops[i] > best) best = device->flops[i];
   }
   OT_CHECK(best > 0, OT_USAGE, "cluster %s: the device has no flops of any type", cluster->name);
-  return OT_OK;
+  return check_kernels(cluster);
 }
 
 static ot_status check_level(const ot_cluster *cluster, int i) {
@@ -29,7 +65,12 @@ static ot_status check_level(const ot_cluster *cluster, int i) {
   OT_CHECK(level->bytes_per_s > 0 && level->latency_s >= 0, OT_USAGE,
            "cluster %s: level %s needs bytes_per_s above 0 and latency_s of at least 0",
            cluster->name, level->name);
-  return OT_OK;
+  OT_TRY(check_unit(cluster, "bytes_per_s", level->bytes_per_s, 1e6));
+  OT_CHECK(i == 0 || level->bytes_per_s <= cluster->level[i - 1].bytes_per_s, OT_USAGE,
+           "cluster %s: level %s has %g bytes_per_s, more than the %g of level %s inside it",
+           cluster->name, level->name, level->bytes_per_s, cluster->level[i - 1].bytes_per_s,
+           cluster->level[i - 1].name);
+  return check_share(cluster, level->name, level->efficiency);
 }
 
 ot_status ot_cluster_check(const ot_cluster *cluster) {
@@ -95,6 +136,18 @@ ot_status ot_cluster_resize(const ot_cluster *cluster, int devices, ot_cluster *
   return ot_cluster_check(out);
 }
 
+static int64_t print_kernels(const ot_cluster *cluster, char *out, int64_t capacity) {
+  const ot_device_kind *const d = &cluster->device;
+  if (d->processors == 0) return 0;
+  return ot_text_format(
+      out, capacity,
+      "processors %d efficiency matrix %.17g memory %.17g attention %.17g %.17g unaligned %.17g\n"
+      "half_keys %.17g contention %.17g host_op_s %.17g step_s %.17g jitter %.17g\n",
+      d->processors, d->matrix_efficiency, d->memory_efficiency, d->attention_efficiency,
+      d->attention_1_efficiency, d->unaligned_efficiency, d->half_keys, d->contention, d->host_op_s,
+      d->step_s, cluster->jitter);
+}
+
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity) {
   const ot_device_kind *const device = &cluster->device;
   int64_t length = ot_text_format(
@@ -109,11 +162,17 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
   if (device->threads > 0) {
     length += ot_text_format(out + length, capacity - length, "threads %d\n", device->threads);
   }
+  length += print_kernels(cluster, out + length, capacity - length);
   for (int i = 0; i < cluster->num_levels; i++) {
     const ot_link_level *const level = &cluster->level[i];
     length += ot_text_format(out + length, capacity - length,
-                             "level %s size %d bytes_per_s %.17g latency_s %.17g\n", level->name,
+                             "level %s size %d bytes_per_s %.17g latency_s %.17g", level->name,
                              level->size, level->bytes_per_s, level->latency_s);
+    if (level->efficiency > 0) {
+      length += ot_text_format(out + length, capacity - length, " efficiency %.17g reduces %d",
+                               level->efficiency, level->reduces);
+    }
+    length += ot_text_format(out + length, capacity - length, "\n");
   }
   return length;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine that a run is planned for: devices of one kind and the links between them, as plain
-// values. Peak figures only; measured efficiencies and residuals come with the benchmarks.
+// values. Figures as sold, and beside them what of it can be had: shares that were measured or
+// fitted (docs/pricing.md). A share of 0 is one that is not known: all of the figure is had.
 #pragma once
 
 #include <stdbool.h>
@@ -19,9 +20,21 @@ typedef struct ot_device_kind {
   bool packs;                    // matrix products pack, multiply and store one after the other (a
                                  // CPU); else they fetch and store while they multiply
   double launch_s;               // host time of one task
+  double host_op_s;              // host time of an op that a framework dispatches from Python
+  double step_s;                 // host time of a step between its kernels: data, loss, logs
   int64_t memory_bytes;          // usable by one rank, > 0
   int threads;  // of each rank when the figures were measured, all ranks at once on
                 // one machine; 0 = a device is what it is, whoever uses it
+
+  // how a GPU or TPU works through kernels; 0 where it is not known
+  int processors;                 // that the tiles of a product are dealt to
+  double matrix_efficiency;       // share of flops in a large product, (0, 1]
+  double memory_efficiency;       // share of memory_bytes_per_s in a long pass, (0, 1]
+  double attention_efficiency;    // share of flops in fused attention (FlashAttention 2 and later)
+  double attention_1_efficiency;  // the same of its first generation
+  double half_keys;               // keys at which fused attention has half of that
+  double unaligned_efficiency;    // share of a product whose rows are no whole 16 bytes
+  double contention;              // kernels beside traffic take so many times as long, >= 1
 } ot_device_kind;
 
 // One level of the network: devices in groups of `size` reach each other through it.
@@ -30,6 +43,8 @@ typedef struct ot_link_level {
   int size;            // devices of a group; a multiple of the level before
   double bytes_per_s;  // of one device, one direction, > 0
   double latency_s;    // of one message, >= 0
+  double efficiency;   // share of bytes_per_s that long messages attain; 0 = all
+  bool reduces;        // switches add up (NVLS, SHARP)
 } ot_link_level;
 
 typedef struct ot_cluster {
@@ -38,6 +53,8 @@ typedef struct ot_cluster {
   ot_device_kind device;
   int num_levels;  // [0, OT_MAX_LINK_LEVELS]; innermost first, the last holds all devices
   ot_link_level level[OT_MAX_LINK_LEVELS];
+  double jitter;  // share of a step that waiting for the slowest takes, for each doubling of the
+                  // groups of the innermost level
 } ot_cluster;
 
 ot_status ot_cluster_check(const ot_cluster *cluster);

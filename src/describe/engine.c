@@ -16,10 +16,11 @@ const ot_engine *ot_engine_find(const char *name) {
 
 static ot_status check_kernels(const ot_engine *engine) {
   const ot_kernel_style *const k = &engine->kernels;
-  OT_CHECK(k->kernels_per_product >= 1 && k->kernels_per_pass >= 1, OT_USAGE,
-           "engine %s: an op takes at least 1 kernel", engine->name);
-  OT_CHECK(k->host_kernel_s >= 0 && k->softmax_passes >= 0 && k->cast_bytes >= 0, OT_USAGE,
-           "engine %s: times, passes and bytes of kernels are not negative", engine->name);
+  OT_CHECK(k->pass_factor >= 1, OT_USAGE, "engine %s: pass_factor=%g; allowed: at least 1",
+           engine->name, k->pass_factor);
+  OT_CHECK(k->host_ops >= 0 && k->score_passes >= 0 && k->cast_bytes >= 0 && k->loss_bytes >= 0,
+           OT_USAGE, "engine %s: times, passes and bytes of kernels are not negative",
+           engine->name);
   return OT_OK;
 }
 
@@ -39,25 +40,23 @@ ot_status ot_engine_check(const ot_engine *engine) {
 
 static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capacity) {
   static const char *const attention[] = {"unfused", "flash 1", "flash 2", "flash 3"};
-  static const char *const passes[] = {"fused", "eager"};
-  return ot_text_format(
-      out, capacity,
-      "  attention %s, passes %s, kernels %.17g a product %.17g a pass, host_kernel_s %.17g, "
-      "softmax_passes %.17g, host_ahead %d, switch_reductions %d, cast_bytes %.17g, fp8 attention "
-      "%d head %d\n",
-      attention[k->attention], passes[k->passes], k->kernels_per_product, k->kernels_per_pass,
-      k->host_kernel_s, k->softmax_passes, k->host_ahead, k->switch_reductions, k->cast_bytes,
-      k->fp8_attention, k->fp8_head);
+  return ot_text_format(out, capacity,
+                        "  attention %s, pass_factor %.17g score_passes %.17g loss_bytes %.17g "
+                        "cast_bytes %.17g, host_ops %.17g ahead %d, fused_sums %d, "
+                        "switch_reductions %d, fp8 attention %d head %d\n",
+                        attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes,
+                        k->cast_bytes, k->host_ops, k->host_ahead, k->fused_sums,
+                        k->switch_reductions, k->fp8_attention, k->fp8_head);
 }
 
 int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
   static const char *const algorithms[] = {"exchange", "ring", "tree", "hierarchical", "best"};
-  int64_t n = ot_text_format(
-      out, capacity,
-      "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld loss_passes %.17g, "
-      "sequence_parallel %d, tensor_products_overlap %d\n",
-      e->name, e->recipe, e->dropout, e->chunked_loss, (long long)e->loss_rows, e->loss_passes,
-      e->sequence_parallel, e->tensor_products_overlap);
+  int64_t n =
+      ot_text_format(out, capacity,
+                     "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld, "
+                     "sequence_parallel %d, tensor_products_overlap %d\n",
+                     e->name, e->recipe, e->dropout, e->chunked_loss, (long long)e->loss_rows,
+                     e->sequence_parallel, e->tensor_products_overlap);
   n += print_kernels(&e->kernels, out + n, capacity - n);
   n += ot_text_format(out + n, capacity - n,
                       "  overlap reduce %d gather %d update_gather %d tensor %d pipeline %d expert "
@@ -67,9 +66,9 @@ int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
                       algorithms[e->reduce], algorithms[e->gather], (long long)e->bucket_bytes);
   n += ot_text_format(out + n, capacity - n,
                       "  reduce_each_micro_batch %d reshard_after_forward %d copies_gradients %d "
-                      "fused_optimizer %d zero_bytes %.17g\n",
+                      "fused_optimizer %d zero_bytes %.17g update_bytes %.17g\n",
                       e->reduce_each_micro_batch, e->reshard_after_forward, e->copies_gradients,
-                      e->fused_optimizer, e->zero_bytes);
+                      e->fused_optimizer, e->zero_bytes, e->update_bytes);
   n += ot_text_format(out + n, capacity - n,
                       "  saved_score_bytes %.17g loss_logit_bytes %.17g allocator_slack %.17g "
                       "context_bytes %lld\n",

@@ -29,7 +29,6 @@ typedef struct ot_engine {
   bool dropout;            // after attention's softmax, attention and the feed-forward part
   bool chunked_loss;       // logits exist for some rows at a time; else for the whole micro-batch
   int64_t loss_rows;       // rows of logits at once with chunked_loss
-  double loss_passes;      // times that the loss reads or writes the logits, beside the products
   bool sequence_parallel;  // norms and residuals are cut over tp
   bool tensor_products_overlap;  // dw of a product hides the collective beside it, forward nothing
 
@@ -49,6 +48,8 @@ typedef struct ot_engine {
   bool copies_gradients;         // into buckets or another type before they are summed
   bool fused_optimizer;          // one pass over a parameter and its state
   double zero_bytes;             // of a gradient, cleared each step
+  double update_bytes;  // moved per parameter and step by norm, clipping and update; 0: what
+                        // the recipe keeps, read and written once
 
   // memory
   double saved_score_bytes;  // unfused attention: kept per element of T x T scores and head

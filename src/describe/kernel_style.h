@@ -17,25 +17,16 @@ typedef enum ot_attention_kernel {
   OT_ATTENTION_KERNELS,
 } ot_attention_kernel;
 
-// Elementwise work, by what shares a pass over memory.
-typedef enum ot_pass_style {
-  OT_PASSES_FUSED,  // norm, activation, bias and residual: one kernel each, by hand or compiled
-  OT_PASSES_EAGER,  // one kernel for each operator of the framework
-  OT_PASS_STYLES,
-} ot_pass_style;
-
 typedef struct ot_kernel_style {
   ot_attention_kernel attention;
-  ot_pass_style passes;
-  double kernels_per_product;  // kernels that the host starts for a matrix product: casts,
-                               // transposes and bias beside it, >= 1
-  double kernels_per_pass;     // and for another op, >= 1
-  double host_kernel_s;        // host time of one, >= 0
-  double softmax_passes;       // unfused: times that T x T scores are read or written between the
-                               // products forward; backward as often
-  bool host_ahead;             // the host queues kernels while the device works: a block takes the
-                               // longer of the two
-  bool switch_reductions;      // the library reduces in switches that can (NCCL 2.18 and later)
-  double cast_bytes;           // fp8: bytes moved to cast an element of an operand of a product
+  double pass_factor;   // bytes that elementwise work moves, over those of fused kernels, >= 1
+  double score_passes;  // unfused: times that T x T scores are read or written between the products
+  double loss_bytes;    // moved per logit, forward and backward, beside the products
+  double cast_bytes;    // fp8: bytes moved to cast an element of an operand of a product
+  double host_ops;      // host time of an op, over that of one that Python dispatches
+  bool host_ahead;      // the host queues kernels while the device works: the longer of the two
+                        // counts; else one comes after the other
+  bool fused_sums;      // residuals and partial sums are added inside the product's kernel
+  bool switch_reductions;        // the library adds up in switches that can (NCCL 2.18 and later)
   bool fp8_attention, fp8_head;  // fp8 recipes: whether these products are in fp8, too
 } ot_kernel_style;

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels by roofline, communication by latency and bytes.
+// Says who prices what: this program's own kernels and exchanges by roofline and by latency and
+// bytes, as simulate.h has it; those of a style on a described device in price_kernel.c and
+// price_link.c.
 #include "simulate/price.h"
 
 #include "base/dtype.h"
+#include "base/math.h"
+#include "simulate/price_kernel.h"
+#include "simulate/price_link.h"
 
 ot_status ot_price_check(const ot_simulation *simulation) {
   OT_TRY(ot_cluster_check(simulation->cluster));
@@ -11,6 +16,11 @@ ot_status ot_price_check(const ot_simulation *simulation) {
   OT_CHECK(simulation->launch_s >= 0, OT_USAGE, "simulate: launch_s=%g; allowed: 0 or more",
            simulation->launch_s);
   return OT_OK;
+}
+
+// Whether what is known of the device and of the software goes beyond a roofline.
+static bool is_described(const ot_simulation *simulation) {
+  return simulation->style && simulation->cluster->device.processors > 0;
 }
 
 static double larger(double a, double b) { return a > b ? a : b; }
@@ -56,6 +66,25 @@ static double sum_s(const ot_simulation *simulation, const ot_collective *c, dou
          others * c->elements / simulation->other_flops_per_s;
 }
 
+static double dispatch_s(const ot_simulation *simulation) {
+  return simulation->style->host_ops * simulation->cluster->device.host_op_s;
+}
+
+static ot_status price_described(const ot_simulation *simulation, const ot_collective *collective,
+                                 ot_price *price) {
+  switch (collective->op) {
+    case OT_OP_ALL_GATHER:
+    case OT_OP_ALL_TO_ALL:
+    case OT_OP_REDUCE_SCATTER:
+    case OT_OP_ALL_REDUCE:
+    case OT_OP_SHIFT:
+      *price = (ot_price){ot_link_collective_s(simulation, collective), dispatch_s(simulation)};
+      return OT_OK;
+    default:
+      return ot_fail(OT_BUG, "simulate: op %d is no collective", (int)collective->op);
+  }
+}
+
 ot_status ot_price_collective(const ot_simulation *simulation, const ot_collective *collective,
                               ot_price *price) {
   const ot_group_shape *const shape = &collective->shape;
@@ -65,6 +94,7 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
   const ot_link_level *level = NULL;
   OT_TRY(find_level(simulation->cluster, shape->first,
                     shape->first + shape->stride * (shape->size - 1), &level));
+  if (is_described(simulation)) return price_described(simulation, collective, price);
   double s = 0;
   switch (collective->op) {
     case OT_OP_ALL_GATHER:
@@ -92,17 +122,40 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
                            ot_price *price) {
   const ot_link_level *level = NULL;
   OT_TRY(find_level(simulation->cluster, from < to ? from : to, from < to ? to : from, &level));
-  *price = (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
+  *price = is_described(simulation)
+               ? (ot_price){ot_link_message_s(level, bytes), dispatch_s(simulation)}
+               : (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
   return OT_OK;
 }
 
 ot_price ot_price_pass(const ot_simulation *simulation, double bytes) {
-  return (ot_price){bytes / simulation->cluster->device.memory_bytes_per_s, simulation->launch_s};
+  const ot_device_kind *const device = &simulation->cluster->device;
+  if (is_described(simulation)) {
+    return (ot_price){bytes / ot_device_stream_rate(device), dispatch_s(simulation)};
+  }
+  return (ot_price){bytes / device->memory_bytes_per_s, simulation->launch_s};
 }
 
 double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
   const bool ahead = simulation->style && simulation->style->host_ahead;
   return ahead ? larger(price.device_s, price.host_s) : price.device_s + price.host_s;
+}
+
+double ot_price_beside_s(const ot_simulation *simulation, double work_s, double traffic_s) {
+  const double contention = simulation->cluster->device.contention;
+  if (!is_described(simulation) || contention <= 1) return 0;
+  return (contention - 1) * (work_s < traffic_s ? work_s : traffic_s);
+}
+
+double ot_price_step_s(const ot_simulation *simulation, int devices, double work_s) {
+  const ot_cluster *const cluster = simulation->cluster;
+  if (!is_described(simulation)) return work_s;
+  const int node = cluster->num_levels > 0 ? cluster->level[0].size : 1;
+  const double nodes = (double)devices / node;
+  const double jitter = nodes > 1 ? cluster->jitter * ot_log2(nodes) : 0;
+  const double host_s =
+      cluster->device.step_s * (simulation->style->host_ops < 1 ? simulation->style->host_ops : 1);
+  return (work_s + host_s) * (1 + jitter);
 }
 
 // ---- tasks ----
@@ -135,6 +188,7 @@ ot_status ot_price_task(const ot_simulation *simulation,
   const ot_group_shape *const shape = &shapes[task->attributes.group];
   switch (task->kind) {
     case OT_TASK_COMPUTE:
+      if (is_described(simulation)) return ot_price_kernel(simulation, task, price);
       return price_compute(simulation, task, price);
     case OT_TASK_COLLECTIVE:
       return price_collective(simulation, shape, task, price);

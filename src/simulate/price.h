@@ -61,3 +61,10 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
 
 // A kernel that reads and writes `bytes` of the device's memory in all and multiplies nothing.
 ot_price ot_price_pass(const ot_simulation *simulation, double bytes);
+
+// By how much `work_s` of kernels becomes longer while `traffic_s` of collectives runs beside them.
+double ot_price_beside_s(const ot_simulation *simulation, double work_s, double traffic_s);
+
+// A step of `devices` devices whose work takes `work_s`: with what the host does between steps and
+// with waiting for the slowest device.
+double ot_price_step_s(const ot_simulation *simulation, int devices, double work_s);

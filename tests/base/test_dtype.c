@@ -16,10 +16,10 @@ static void names_read_back_in_both_spellings(void **state) {
   (void)state;
   static const char *const hf_names[] = {
       [OT_F32] = "float32", [OT_F64] = "float64", [OT_BF16] = "bfloat16", [OT_F16] = "float16",
-      [OT_I32] = "int32",   [OT_I64] = "int64",   [OT_U8] = "uint8",
+      [OT_I32] = "int32",   [OT_I64] = "int64",   [OT_U8] = "uint8",      [OT_F8] = "float8_e4m3fn",
   };
   static const int64_t bytes[] = {[OT_F32] = 4, [OT_F64] = 8, [OT_BF16] = 2, [OT_F16] = 2,
-                                  [OT_I32] = 4, [OT_I64] = 8, [OT_U8] = 1};
+                                  [OT_I32] = 4, [OT_I64] = 8, [OT_U8] = 1,   [OT_F8] = 1};
   for (int i = 0; i < OT_DTYPE_COUNT; i++) {
     ot_dtype dtype = OT_DTYPE_COUNT;
     assert_true(ot_dtype_parse(ot_dtype_name((ot_dtype)i), &dtype));
@@ -31,7 +31,7 @@ static void names_read_back_in_both_spellings(void **state) {
     assert_int_equal(ot_dtype_is_real((ot_dtype)i), i <= OT_F16);
   }
   ot_dtype dtype;
-  assert_false(ot_dtype_parse("fp8", &dtype));
+  assert_false(ot_dtype_parse("fp7", &dtype));
   assert_false(ot_dtype_parse("", &dtype));
 }
 

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function for each family of ops: layers' products, attention, the head, and the rest, which
+// moves bytes. Formulas and where their figures come from: docs/pricing.md.
+#include "simulate/price_kernel.h"
+
+#include "simulate/price_product.h"
+
+// A price under way.
+typedef struct pricing {
+  const ot_simulation *simulation;
+  const ot_device_kind *device;
+  const ot_kernel_style *style;
+  const ot_task *task;
+  ot_cost cost;
+  double s, bytes;  // so far: of products, and moved by passes beside them
+  double ops;       // dispatched by the host
+} pricing;
+
+static double share_of(double share) { return share > 0 ? share : 1; }
+
+double ot_device_stream_rate(const ot_device_kind *device) {
+  return device->memory_bytes_per_s * share_of(device->memory_efficiency);
+}
+
+static double rows_of(const ot_tensor_type *type) {
+  return (double)ot_type_elements(type) / (double)type->dim[type->rank - 1];
+}
+
+static double width_of(const ot_tensor_type *type) { return (double)type->dim[type->rank - 1]; }
+
+static double elements_of(const ot_operand *operand) {
+  return (double)ot_type_elements(&operand->type);
+}
+
+// The type that products of layers, or of attention or the head, run in. A type that the job wants
+// and that is stored as another (fp16 as bf16) has as many bytes.
+static ot_dtype product_type(const pricing *p, bool lowered) {
+  const ot_dtype wanted = p->simulation->products;
+  if (wanted == OT_F8 && !lowered) return OT_BF16;
+  return wanted;
+}
+
+static ot_status add_product(pricing *p, ot_product product) {
+  OT_CHECK(p->device->flops[product.type] > 0, OT_USAGE,
+           "cluster %s: device %s has no flops of %s, which op %s needs",
+           p->simulation->cluster->name, p->device->name, ot_dtype_name(product.type),
+           ot_task_name(p->task));
+  p->s += ot_product_s(p->device, &product);
+  return OT_OK;
+}
+
+// ---- layers ----
+
+// What is added to a product by a kernel of its own: reads both, writes the sum.
+static void add_sum(pricing *p, const ot_operand *out) {
+  if (!p->style->fused_sums) p->bytes += 3 * (double)ot_type_bytes(&out->type);
+}
+
+static ot_status price_linear(pricing *p) {
+  const ot_operand *const in = p->task->in, *const out = p->task->out;
+  ot_product product = {.batch = 1, .type = product_type(p, true)};
+  switch (p->task->op) {
+    case OT_OP_LINEAR:
+      product.rows = rows_of(&in[0].type);
+      product.columns = width_of(&out[0].type);
+      product.depth = width_of(&in[0].type);
+      if (in[3].base != OT_BASE_NONE) add_sum(p, &out[0]);
+      break;
+    case OT_OP_LINEAR_DX:
+      product.rows = rows_of(&in[0].type);
+      product.columns = width_of(&out[0].type);
+      product.depth = width_of(&in[0].type);
+      if (in[2].base != OT_BASE_NONE) add_sum(p, &out[0]);
+      break;
+    default:  // OT_OP_LINEAR_DW
+      product.rows = width_of(&in[0].type);
+      product.columns = width_of(&in[1].type);
+      product.depth = rows_of(&in[0].type);
+      if (p->task->attributes.accumulate) add_sum(p, &out[0]);
+  }
+  if (product.type == OT_F8) {
+    p->bytes += p->style->cast_bytes * (elements_of(&in[0]) + elements_of(&in[1]));
+    p->ops += 1;
+  }
+  return add_product(p, product);
+}
+
+// ---- attention ----
+
+static bool is_gradient(ot_op_kind op) {
+  return op == OT_OP_ATTENTION_GRAD || op == OT_OP_ATTENTION_BLOCK_GRAD;
+}
+
+// Two batched products of all pairs forward, four backward (no scores are made again), and passes
+// over T x T scores between them; q, k, v and the result are copied from and to the layout of
+// heads.
+static ot_status price_unfused(pricing *p) {
+  enum { HEAD_COPIES = 8, COPY_BYTES = 4, DISPATCHES = 6 };
+  const ot_op_attributes *const a = &p->task->attributes;
+  const bool gradient = is_gradient(p->task->op);
+  const double rows = rows_of(&p->task->in[0].type), T = (double)a->sequence_length;
+  const double head = (double)a->head_dim, batch = rows / T * (double)a->num_heads;
+  const ot_dtype type = product_type(p, p->style->fp8_attention);
+  for (int i = 0; i < (gradient ? 2 : 1); i++) {
+    OT_TRY(add_product(p, (ot_product){batch, T, T, head, type}));
+    OT_TRY(add_product(p, (ot_product){batch, T, head, T, type}));
+  }
+  const double passes = p->style->score_passes + (gradient ? 1 : 0);
+  p->bytes += 2 * passes * batch * T * T;
+  p->bytes += HEAD_COPIES / 2 * COPY_BYTES * rows * (double)a->num_heads * head;
+  p->ops += DISPATCHES - 1;
+  return OT_OK;
+}
+
+static ot_status price_fused(pricing *p) {
+  const ot_device_kind *const d = p->device;
+  const ot_dtype type = product_type(p, p->style->fp8_attention);
+  const bool first = p->style->attention == OT_ATTENTION_FLASH_1;
+  const double share = share_of(first && d->attention_1_efficiency > 0 ? d->attention_1_efficiency
+                                                                       : d->attention_efficiency);
+  const double keys = (double)p->task->attributes.sequence_length;
+  const double rate = d->flops[type] * share * keys / (keys + d->half_keys);
+  const double moved_s =
+      (p->cost.bytes_read + p->cost.bytes_written) / ot_device_stream_rate(p->device);
+  OT_CHECK(d->flops[type] > 0, OT_USAGE,
+           "cluster %s: device %s has no flops of %s, which op %s needs",
+           p->simulation->cluster->name, d->name, ot_dtype_name(type), ot_task_name(p->task));
+  const double s = p->cost.matrix_flops / rate;
+  p->s += s > moved_s ? s : moved_s;
+  return OT_OK;
+}
+
+static ot_status price_attention(pricing *p) {
+  return p->style->attention == OT_ATTENTION_UNFUSED ? price_unfused(p) : price_fused(p);
+}
+
+// ---- head ----
+
+// `r` rows of logits over `w`: the product that makes them, and those of both gradients.
+static ot_status add_logits(pricing *p, double r, const ot_tensor_type *w, bool forward,
+                            bool backward) {
+  const double V = rows_of(w), C = width_of(w);
+  const ot_dtype type = product_type(p, p->style->fp8_head);
+  if (forward) OT_TRY(add_product(p, (ot_product){1, r, V, C, type}));
+  if (!backward) return OT_OK;
+  OT_TRY(add_product(p, (ot_product){1, r, C, V, type}));
+  return add_product(p, (ot_product){1, V, C, r, type});
+}
+
+static ot_status price_head(pricing *p) {
+  const ot_operand *const in = p->task->in;
+  const double rows = rows_of(&in[0].type);
+  const double loss = p->style->loss_bytes;
+  switch (p->task->op) {
+    case OT_OP_HEAD_LOSS:
+      p->bytes += loss * rows * rows_of(&in[1].type);
+      return add_logits(p, rows, &in[1].type, true, true);
+    case OT_OP_HEAD_STATISTICS: {
+      const double r = rows_of(&p->task->out[0].type);
+      p->bytes += loss / 2 * r * rows_of(&in[1].type);
+      return add_logits(p, r, &in[1].type, true, false);
+    }
+    case OT_OP_HEAD_DLOGITS:
+      p->bytes += loss / 2 * elements_of(&in[0]);
+      return OT_OK;
+    default:  // OT_OP_HEAD_GRADIENT, OT_OP_HEAD_GRADIENT_LAST
+      return add_logits(p, rows_of(&in[1].type), &in[3].type, false, true);
+  }
+}
+
+// ---- the rest ----
+
+// Bytes; products that nothing is known of but their FLOPs beside them.
+static ot_status price_pass(pricing *p) {
+  const ot_dtype type = product_type(p, false);
+  p->bytes += p->style->pass_factor * (p->cost.bytes_read + p->cost.bytes_written);
+  if (p->cost.matrix_flops == 0) return OT_OK;
+  OT_CHECK(p->device->flops[type] > 0, OT_USAGE,
+           "cluster %s: device %s has no flops of %s, which op %s needs",
+           p->simulation->cluster->name, p->device->name, ot_dtype_name(type),
+           ot_task_name(p->task));
+  p->s += p->cost.matrix_flops / (p->device->flops[type] * share_of(p->device->matrix_efficiency));
+  return OT_OK;
+}
+
+static ot_status price_family(pricing *p) {
+  switch (p->task->op) {
+    case OT_OP_LINEAR:
+    case OT_OP_LINEAR_DX:
+    case OT_OP_LINEAR_DW:
+      return price_linear(p);
+    case OT_OP_ATTENTION:
+    case OT_OP_ATTENTION_GRAD:
+    case OT_OP_ATTENTION_BLOCK:
+    case OT_OP_ATTENTION_BLOCK_GRAD:
+      return price_attention(p);
+    case OT_OP_HEAD_LOSS:
+    case OT_OP_HEAD_STATISTICS:
+    case OT_OP_HEAD_DLOGITS:
+    case OT_OP_HEAD_GRADIENT:
+    case OT_OP_HEAD_GRADIENT_LAST:
+      return price_head(p);
+    default:
+      return price_pass(p);
+  }
+}
+
+ot_status ot_price_kernel(const ot_simulation *simulation, const ot_task *task, ot_price *price) {
+  const ot_device_kind *const device = &simulation->cluster->device;
+  pricing p = {.simulation = simulation,
+               .device = device,
+               .style = simulation->style,
+               .task = task,
+               .cost = ot_task_cost(task),
+               .ops = 1};
+  OT_TRY(price_family(&p));
+  *price = (ot_price){.device_s = p.s + p.bytes / ot_device_stream_rate(device),
+                      .host_s = p.ops * p.style->host_ops * device->host_op_s};
+  return OT_OK;
+}

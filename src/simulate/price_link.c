@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bandwidth: nccl-tests tables (stas00/ml-engineering, 8 x A100, 8 x H200, 4 x 8 x B200). Latency
+// of hops: NCCL, src/graph/tuning.cc. Both are in the cluster's levels.
+#include "simulate/price_link.h"
+
+#include "base/math.h"
+
+// All-reduce of 16 GB, ring against switch: 367 / 482 GB/s on 8 x H200, 682 / 846 on 8 x B200.
+static const double SWITCH_SHARE = 0.78;
+enum { LEAST_SWITCHED = 5 };  // members: fewer take a ring
+
+// The part of a collective that a level carries.
+typedef struct hop {
+  double inside, joined;  // members of a group of the level within, and of this level
+  const ot_link_level *level;
+} hop;
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static double smaller(double a, double b) { return a < b ? a : b; }
+
+static double rate_of(const ot_link_level *level) {
+  return level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
+}
+
+// Members of a group of `size` devices: at least the one that looks.
+static double members_in(const ot_group_shape *shape, int size) {
+  const int members = size / shape->stride;
+  return members < 1 ? 1 : smaller(members, shape->size);
+}
+
+static double steps_of(const ot_collective *c, const hop *h) {
+  const double ratio = h->joined / h->inside;
+  if (c->op == OT_OP_SHIFT) return 1;
+  if (c->op != OT_OP_ALL_REDUCE) return ratio - 1;
+  return smaller(2 * (ratio - 1), 4 * ot_log2(ratio));
+}
+
+static double bytes_s(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
+  const double n = c->shape.size;
+  const double rate = rate_of(h->level);
+  const bool switched = c->op == OT_OP_ALL_REDUCE && h->level->reduces && simulation->style &&
+                        simulation->style->switch_reductions && h->joined >= LEAST_SWITCHED;
+  switch (c->op) {
+    case OT_OP_SHIFT:
+      return c->bytes / rate;
+    case OT_OP_ALL_TO_ALL:
+      return (n - h->inside) / n * c->bytes / rate;
+    case OT_OP_ALL_REDUCE:
+      return (switched ? SWITCH_SHARE : 1) * 2 * (n - 1) / n * c->bytes / (h->inside * rate);
+    default:
+      return (n - 1) / n * c->bytes / (h->inside * rate);
+  }
+}
+
+double ot_link_collective_s(const ot_simulation *simulation, const ot_collective *collective) {
+  const ot_cluster *const cluster = simulation->cluster;
+  hop h = {.joined = 1};
+  double latency_s = 0, slowest_s = 0;
+  for (int i = 0; i < cluster->num_levels && h.joined < collective->shape.size; i++) {
+    h.level = &cluster->level[i];
+    h.inside = h.joined;
+    h.joined = i + 1 == cluster->num_levels ? collective->shape.size
+                                            : members_in(&collective->shape, h.level->size);
+    if (h.joined == h.inside) continue;
+    latency_s += steps_of(collective, &h) * h.level->latency_s;
+    slowest_s = larger(slowest_s, bytes_s(simulation, collective, &h));
+  }
+  const double root = ot_sqrt(latency_s) + ot_sqrt(slowest_s);
+  return root * root;
+}
+
+double ot_link_message_s(const ot_link_level *level, double bytes) {
+  return level->latency_s + bytes / rate_of(level);
+}

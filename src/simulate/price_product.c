@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles and waves: NVIDIA, "Matrix Multiplication Background User's Guide", sections on tile and
+// wave quantisation. A tile of a x b is fed a + b for every a b that it multiplies, so smaller
+// ones reach less of the peak: shares of cuBLAS's kernels on large products, as CUTLASS's profiler
+// shows them.
+#include "simulate/price_product.h"
+
+typedef struct tile {
+  double rows, columns, share;
+} tile;
+
+static const tile tiles[] = {
+    {256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.75}, {64, 64, 0.5}};
+
+enum {
+  MOST_CUTS = 4,       // of the depth
+  LEAST_DEPTH = 512,   // of a cut
+  STAGE_DEPTH = 32,    // what a tile loads before it multiplies
+  ALIGNED_BYTES = 16,  // rows of operands: NVIDIA's guide, "Tensor Core requirements"
+};
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static double share_of(double share) { return share > 0 ? share : 1; }
+
+static double ceiling(double value) {
+  const double whole = (double)(int64_t)value;
+  return whole < value ? whole + 1 : whole;
+}
+
+double ot_product_flops(const ot_product *p) {
+  return 2 * p->batch * p->rows * p->columns * p->depth;
+}
+
+// Of the dimensions that lie together in memory in one of the three passes over a layer.
+static bool is_aligned(const ot_product *p) {
+  const int64_t step = ALIGNED_BYTES / ot_dtype_bytes(p->type);
+  return (int64_t)p->depth % step == 0 && (int64_t)p->columns % step == 0;
+}
+
+static double tile_s(const ot_device_kind *d, const ot_product *p, tile t, int cuts) {
+  const double count =
+      ceiling(p->rows / t.rows) * ceiling(p->columns / t.columns) * p->batch * cuts;
+  const double waves = ceiling(count / d->processors);
+  const double depth = p->depth / cuts + STAGE_DEPTH;
+  const double rate = d->flops[p->type] * share_of(d->matrix_efficiency) * t.share;
+  const double s = waves * d->processors * 2 * t.rows * t.columns * depth / rate;
+  // Cuts are added up in fp32: each written, and read again.
+  const double sums = cuts > 1 ? 4 * p->batch * p->rows * p->columns * cuts : 0;
+  return s + sums / (d->memory_bytes_per_s * share_of(d->memory_efficiency));
+}
+
+double ot_product_s(const ot_device_kind *d, const ot_product *p) {
+  const double rate = d->flops[p->type] * share_of(d->matrix_efficiency);
+  const double bytes = (double)ot_dtype_bytes(p->type) * p->batch *
+                       (p->rows * p->depth + p->depth * p->columns + p->rows * p->columns);
+  const double memory_s = bytes / (d->memory_bytes_per_s * share_of(d->memory_efficiency));
+  double best_s = -1;
+  if (d->processors == 0) best_s = ot_product_flops(p) / rate;
+  for (int i = 0; d->processors > 0 && i < (int)(sizeof tiles / sizeof *tiles); i++) {
+    for (int cuts = 1; cuts <= MOST_CUTS; cuts *= 2) {
+      if (cuts > 1 && p->depth / cuts < LEAST_DEPTH) break;
+      const double s = tile_s(d, p, tiles[i], cuts);
+      if (best_s < 0 || s < best_s) best_s = s;
+    }
+  }
+  if (!is_aligned(p)) best_s /= share_of(d->unaligned_efficiency);
+  return larger(best_s, memory_s);
+}
