@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prices of the blocks of a candidate: graph of one layer of each kind, its segments, each priced
 // once. Candidates that differ in what blocks do not see share theirs; graphs are shared by all
-// that split a micro-batch alike.
+// that split a micro-batch alike. Only figures are kept.
 #include "describe/groups.h"
-#include "describe/pipeline_rules.h"
-#include "ops/catalog.h"
 #include "plan/phase_price.h"
-#include "schedule/update.h"
+#include "schedule/layout.h"
+#include "schedule/segment.h"
 
 // ---- what prices depend on ----
 
@@ -25,11 +24,20 @@ static ot_candidate key_of(const ot_candidate *candidate) {
   return key;
 }
 
-static void find_shapes(const ot_estimator *e, ot_prices *p) {
-  int *const ranks = ot_arena_array(e->arena, p->mesh.ranks, sizeof(int));
-  const int kv_heads = (int)e->job.model->num_kv_heads;
+bool ot_estimator_reshards(const ot_estimator *e, int block) {
+  return e->job.run ? ot_run_reshard(e->job.run, block) : e->job.engine->reshard_after_forward;
+}
+
+int ot_estimator_prefetch(const ot_estimator *e) {
+  return e->job.run ? e->job.run->parallel.prefetch : 1;
+}
+
+static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *scratch,
+                        ot_prices *p) {
+  int *const ranks = ot_arena_array(scratch, mesh->ranks, sizeof(int));
+  const int64_t kv_heads = e->job.model->num_kv_heads;
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
-    const int size = ot_group_ranks(&p->mesh, (ot_group_kind)kind, kv_heads, 0, ranks);
+    const int size = ot_group_ranks(mesh, (ot_group_kind)kind, kv_heads, 0, ranks);
     p->shape[kind] = (ot_group_shape){
         .size = size, .first = ranks[0], .stride = size > 1 ? ranks[1] - ranks[0] : 1};
   }
@@ -37,13 +45,10 @@ static void find_shapes(const ot_estimator *e, ot_prices *p) {
 
 // ---- graphs ----
 
-static bool has_sequence_parallel(const ot_estimator *e, const ot_candidate *c) {
-  return c->tp > 1 && e->job.engine->sequence_parallel && !c->no_sequence_parallel;
-}
-
-static ot_graph_request graph_request(const ot_estimator *e, const ot_candidate *c,
-                                      const ot_run *run, bool whole) {
-  const int64_t rows = c->micro_batch_size * e->job.sequence_length / c->cp;
+ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, const ot_run *run,
+                                 bool whole) {
+  const int64_t rows = c->micro_batch_size * e->job.sequence_length / (whole ? 1 : c->cp);
+  const ot_engine *const engine = e->job.engine;
   return (ot_graph_request){
       .model = &e->layers,
       .mode = OT_MODE_TRAIN,
@@ -51,9 +56,9 @@ static ot_graph_request graph_request(const ot_estimator *e, const ot_candidate 
       .sequence_length = e->job.sequence_length,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = run->precision.params,
-      .head_chunk_rows = e->own                        ? 0
-                         : e->job.engine->chunked_loss ? e->job.engine->loss_rows
-                                                       : rows,
+      .head_chunk_rows = e->own                 ? 0
+                         : engine->chunked_loss ? engine->loss_rows
+                                                : rows,
       .threads = 1,
       .split = whole ? (ot_split){0}
                      : (ot_split){.tp = c->tp, .cp = c->cp, .context = run->parallel.context},
@@ -66,11 +71,10 @@ static bool same_graph(const ot_graph_request *a, const ot_graph_request *b) {
          a->storage == b->storage && a->compute == b->compute;
 }
 
-static ot_status find_graph(ot_estimator *e, const ot_graph_request *request, ot_graph **out) {
+ot_status ot_graph_find(ot_estimator *e, const ot_graph_request *request, ot_graph **out) {
   for (int64_t i = 0; i < e->num_graphs; i++) {
-    if (!same_graph(&e->graphs[i]->request, request)) continue;
     *out = e->graphs[i];
-    return OT_OK;
+    if (same_graph(&e->graphs[i]->request, request)) return OT_OK;
   }
   *out = ot_arena_array(e->arena, 1, sizeof **out);
   OT_TRY(ot_graph_build(request, e->arena, *out));
@@ -101,10 +105,40 @@ static bool writes_gradients(const ot_segment *segment) {
   return false;
 }
 
+// Attention alone, forward, once more.
+static ot_status price_attention(const ot_estimator *e, const ot_prices *p,
+                                 const ot_segment *forward, ot_phase_price *out) {
+  *out = (ot_phase_price){0};
+  for (int i = 0; forward && i < forward->num_tasks; i++) {
+    const ot_op_kind op = forward->tasks[i].op;
+    ot_price price;
+    if (op != OT_OP_ATTENTION && op != OT_OP_ATTENTION_BLOCK) continue;
+    OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
+    out->compute_s += ot_price_total_s(&e->simulation, price);
+  }
+  out->total_s = out->compute_s;
+  return OT_OK;
+}
+
+// What is made again before the backward. Other software makes all of the layer again
+// (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention (Korthikanti et
+// al. 2022).
+static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
+                                 const ot_block_phases *from, ot_phase_price *out) {
+  const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
+  if (e->own) return ot_phase_price_build(e, p, from->recompute, out);
+  *out = (ot_phase_price){0};
+  if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
+  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE) {
+    return price_attention(e, p, from->forward[0], out);
+  }
+  return ot_phase_price_build(e, p, from->forward[0], out);
+}
+
 static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_block_phases *from,
                             ot_block_price *to) {
   ot_phase_price again;
-  OT_TRY(ot_phase_price_build(e, p, from->recompute, &again));
+  OT_TRY(price_recompute(e, p, from, &again));
   for (int later = 0; later < 2; later++) {
     ot_phase_price *const backward = &to->work[OT_WORK_BACKWARD][later];
     OT_TRY(ot_phase_price_build(e, p, from->forward[later], &to->work[OT_WORK_FORWARD][later]));
@@ -117,15 +151,11 @@ static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_
   const ot_segment *const segments[OT_WORKS] = {from->forward[0], from->backward[0],
                                                 from->weight[0]};
   for (int w = 0; w < OT_WORKS; w++) {
-    const bool back = w == OT_WORK_BACKWARD;
-    to->reads[w] = reads_base(segments[w], OT_BASE_WEIGHT) ||
-                   (back && reads_base(from->recompute, OT_BASE_WEIGHT));
-    to->reads_tied[w] = reads_base(segments[w], OT_BASE_TIED) ||
-                        (back && reads_base(from->recompute, OT_BASE_TIED));
+    const ot_segment *const before = w == OT_WORK_BACKWARD ? from->recompute : NULL;
+    to->reads[w] = reads_base(segments[w], OT_BASE_WEIGHT) || reads_base(before, OT_BASE_WEIGHT);
+    to->reads_tied[w] = reads_base(segments[w], OT_BASE_TIED) || reads_base(before, OT_BASE_TIED);
   }
   to->writes_in_forward = writes_gradients(from->forward[0]);
-  to->weights_read_in =
-      ot_program_reads(from->storage->program, from->storage->program->input, OT_PART_WEIGHT);
   return OT_OK;
 }
 
@@ -141,151 +171,96 @@ static void count_flops(const ot_block_phases *from, ot_block_price *to) {
   }
 }
 
-// ---- sums, gathers, updates: of this program ----
-
-static ot_status total_of(const ot_estimator *e, const ot_prices *p, const ot_segment *segment,
-                          double *total_s) {
-  ot_phase_price price;
-  OT_TRY(ot_phase_price_build(e, p, segment, &price));
-  *total_s = price.total_s;
-  return OT_OK;
-}
-
-static ot_status price_segments(const ot_estimator *e, const ot_prices *p,
-                                const ot_block_phases *from, ot_block_price *to) {
-  for (int i = 0; i < 4; i++) {
-    OT_TRY(total_of(e, p, from->reduce[i / 2][i % 2], &to->reduce_s[i / 2][i % 2]));
+static int64_t most_scratch(const ot_segment *const *segments, int count) {
+  int64_t most = 0;
+  for (int i = 0; i < count; i++) {
+    const bool runs = segments[i] && segments[i]->num_tasks > 0;
+    if (runs && segments[i]->scratch_bytes > most) most = segments[i]->scratch_bytes;
   }
-  OT_TRY(total_of(e, p, from->gather, &to->gather_s));
-  OT_TRY(total_of(e, p, from->spread, &to->spread_s));
-  OT_TRY(ot_phase_price_build(e, p, from->norm, &to->norm));
-  return ot_phase_price_build(e, p, from->update, &to->update);
+  return most;
 }
 
-static ot_status price_tied(const ot_estimator *e, ot_prices *p) {
-  const ot_step_phases *const phases = &p->phases;
-  for (int i = 0; i < 4; i++) {
-    OT_TRY(total_of(e, p, phases->tied_reduce[i / 2][i % 2], &p->tied_reduce_s[i / 2][i % 2]));
+static void count_bytes(const ot_block_phases *from, ot_block_price *to) {
+  const ot_segment *const works[] = {from->forward[0],  from->forward[1],  from->recompute,
+                                     from->backward[0], from->backward[1], from->weight[0],
+                                     from->weight[1]};
+  const ot_segment *const updates[] = {from->norm, from->update};
+  const ot_segment *const moves[] = {from->reduce[0][0], from->reduce[0][1], from->reduce[1][0],
+                                     from->reduce[1][1], from->gather,       from->spread};
+  const ot_program *const program = from->storage->program;
+  to->elements = from->bucket->elements;
+  to->piece_elements = from->bucket->piece_elements;
+  to->work_scratch = most_scratch(works, OT_COUNT(works));
+  to->update_scratch = most_scratch(updates, OT_COUNT(updates));
+  to->staging = most_scratch(moves, OT_COUNT(moves));
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) to->slot_bytes[i] = from->storage->slot_bytes[i];
+  for (int i = 0; i < OT_SCRATCH_GROUPS; i++) {
+    const int64_t bytes = from->storage->scratch_bytes[i];
+    if (bytes > to->transient_bytes) to->transient_bytes = bytes;
   }
-  OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
-  return ot_phase_price_build(e, p, phases->tied_update, &p->tied_update);
-}
-
-static ot_status price_frame(ot_estimator *e, ot_prices *p) {
-  ot_segment frame[2];
-  ot_step_phases_frame(&p->phases, e->num_blocks, e->num_parts, e->arena, frame);
-  p->frame_scratch_bytes = frame[0].scratch_bytes > frame[1].scratch_bytes ? frame[0].scratch_bytes
-                                                                           : frame[1].scratch_bytes;
-  OT_TRY(ot_phase_price_build(e, p, &frame[0], &p->begin));
-  return ot_phase_price_build(e, p, &frame[1], &p->clip);
-}
-
-// ---- the same of other software, from bytes ----
-
-static ot_status collective_s(const ot_estimator *e, ot_op_kind op, ot_group_shape shape,
-                              double bytes, double *total_s) {
-  const ot_collective collective = {.op = op, .shape = shape, .bytes = bytes};
-  ot_price price;
-  OT_TRY(ot_price_collective(&e->simulation, &collective, &price));
-  *total_s = ot_price_total_s(&e->simulation, price);
-  return OT_OK;
-}
-
-// Those who hold pieces of a bucket: cp ranks are among them (Megatron-LM's distributed optimizer,
-// torch FSDP's mesh).
-static ot_group_shape shard_shape(const ot_candidate *c, bool shards) {
-  const int dp = shards ? c->dp_shard : c->dp;
-  return (ot_group_shape){.size = dp * c->cp, .stride = c->tp};
-}
-
-static ot_status price_bytes(const ot_estimator *e, const ot_prices *p, ot_block_price *to) {
-  const ot_candidate *const c = &p->key;
-  const ot_recipe *const recipe = &e->job.recipe;
-  const bool shards = c->zero > 0 && c->dp_shard * c->cp > 1;
-  const ot_group_shape shape = shard_shape(c, c->zero > 0);
-  const ot_group_shape others = {.size = c->zero > 0 ? c->dp / c->dp_shard : 1,
-                                 .stride = c->tp * c->cp * c->dp_shard};
-  const double n = (double)to->elements;
-  double s = 0, across_s = 0;
-  OT_TRY(collective_s(e, shards ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape,
-                      n * recipe->reduce_bytes, &s));
-  OT_TRY(
-      collective_s(e, OT_OP_ALL_REDUCE, others, n / shape.size * recipe->reduce_bytes, &across_s));
-  for (int i = 0; i < 4; i++) to->reduce_s[i / 2][i % 2] = s + (i % 2 == 1 ? across_s : 0);
-  if (shards)
-    OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shape, n * recipe->gather_bytes, &to->gather_s));
-  const double piece = shards ? n / shape.size : n;
-  const double states = recipe->gradient_bytes + recipe->weight_bytes +
-                        2 * (recipe->master_bytes + recipe->moment_bytes) +
-                        (recipe->master_bytes > 0 ? 0 : recipe->weight_bytes);
-  const double update_s =
-      ot_price_total_s(&e->simulation, ot_price_pass(&e->simulation, piece * states));
-  const double norm_s = ot_price_total_s(
-      &e->simulation, ot_price_pass(&e->simulation, piece * recipe->gradient_bytes +
-                                                        n * e->job.engine->zero_bytes));
-  to->update = (ot_phase_price){.total_s = update_s, .compute_s = update_s};
-  to->norm = (ot_phase_price){.total_s = norm_s, .compute_s = norm_s};
-  return OT_OK;
-}
-
-static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
-  const ot_group_shape world = p->shape[OT_GROUP_WORLD];
-  double s;
-  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, world, 8, &s));
-  p->clip = (ot_phase_price){.total_s = s};
-  p->clip.exposed_s[OT_TIMELINE_WORLD] = s;
-  return OT_OK;
+  to->has_input = program->input >= 0;
+  to->has_d_output = program->d_output >= 0;
+  to->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
 }
 
 // ---- the whole ----
 
-static ot_status price_kinds(ot_estimator *e, ot_prices *p) {
+static ot_status price_kinds(ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
+                             ot_prices *p) {
   p->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *p->kind);
   for (int i = 0; i < e->num_kinds; i++) {
-    const ot_block_phases *const from = &p->phases.blocks[i];
-    ot_block_price *const to = &p->kind[i];
-    to->elements = from->bucket->elements;
-    to->parts = from->parts;
-    OT_TRY(price_work(e, p, from, to));
-    count_flops(from, to);
-    if (e->own) {
-      OT_TRY(price_segments(e, p, from, to));
-    } else {
-      OT_TRY(price_bytes(e, p, to));
-    }
+    count_bytes(&phases->blocks[i], &p->kind[i]);
+    count_flops(&phases->blocks[i], &p->kind[i]);
+    OT_TRY(price_work(e, p, &phases->blocks[i], &p->kind[i]));
   }
-  return OT_OK;
+  return ot_sum_prices_build(e, phases, scratch, p);
 }
 
-static void count_parts(ot_estimator *e, const ot_prices *p) {
-  e->num_parts = 0;
-  for (int i = 0; i < e->num_blocks; i++) e->num_parts += p->phases.blocks[e->kind_of[i]].parts;
+static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *p) {
+  const int64_t rows = p->key.micro_batch_size * e->job.sequence_length / p->key.cp;
+  const int pieces = p->sequence_parallel ? p->key.tp : 1;
+  p->hidden_bytes =
+      rows / pieces * e->job.model->hidden_size * ot_dtype_bytes(graph->request.storage);
+  p->batch_bytes = ot_segment_batch_bytes(graph);
+  for (int i = 0; i < graph->num_constants; i++) {
+    p->constant_bytes += ot_align(ot_type_bytes(&graph->constants[i].type));
+  }
+}
+
+// Other software that makes only attention again keeps what this program would keep without.
+static ot_recompute policy_of(const ot_estimator *e, const ot_candidate *c) {
+  return !e->own && c->recompute == OT_RECOMPUTE_SELECTIVE ? OT_RECOMPUTE_NONE : c->recompute;
 }
 
 static ot_status build(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
-  *p = (ot_prices){.key = *key};
-  ot_candidate_run(&e->job, key, &p->lists, &p->run);
-  OT_TRY(ot_mesh_build(&p->run.parallel, e->job.devices, &p->mesh));
-  find_shapes(e, p);
-  const ot_graph_request request = graph_request(e, key, &p->run, false);
+  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  ot_run_lists lists;
+  ot_run run;
+  ot_mesh mesh;
   ot_graph *graph;
-  OT_TRY(find_graph(e, &request, &graph));
-  const ot_schedule_request wanted = {
-      .graphs = {[OT_MODE_TRAIN] = graph}, .run = &p->run, .mesh = &p->mesh};
+  ot_step_phases phases;
+  *p = (ot_prices){.key = *key, .ranks = e->job.devices, .split = splits_backward(key->pipeline)};
   p->tied = e->job.model->tie_word_embeddings;
   p->tied_apart = p->tied && key->pp > 1 && key->pipeline != OT_PIPELINE_ZB_V;
-  const ot_step_shape shape = {.split = splits_backward(key->pipeline),
-                               .tied_apart = p->tied_apart};
-  ot_step_phases_build(&wanted, shape, e->arena, &p->phases);
-  count_parts(e, p);
-  p->sequence_parallel = e->own || has_sequence_parallel(e, key);
-  const int64_t rows = key->micro_batch_size * e->job.sequence_length / key->cp;
-  p->hidden_bytes = rows / (p->sequence_parallel ? key->tp : 1) * e->job.model->hidden_size *
-                    ot_dtype_bytes(graph->request.storage);
-  OT_TRY(price_kinds(e, p));
-  if (!e->own) return price_meeting(e, p);
-  OT_TRY(price_tied(e, p));
-  return price_frame(e, p);
+  p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !key->no_sequence_parallel);
+  ot_candidate_run(&e->job, key, &lists, &run);
+  lists.recompute = policy_of(e, key);
+  OT_TRY(ot_mesh_build(&run.parallel, e->job.devices, &mesh));
+  find_shapes(e, &mesh, &scratch, p);
+  const ot_graph_request request = ot_prices_graph(e, key, &run, false);
+  OT_TRY(ot_graph_find(e, &request, &graph));
+  const ot_schedule_request wanted = {
+      .graphs = {[OT_MODE_TRAIN] = graph}, .run = &run, .mesh = &mesh};
+  const ot_step_shape shape = {.split = p->split, .tied_apart = p->tied_apart};
+  ot_step_phases_build(&wanted, shape, &scratch, &phases);
+  const int cut = key->zero > 0 ? key->dp_shard * key->cp : 1;
+  p->shards = e->own ? phases.shards : cut > 1;
+  p->gathers = e->own ? phases.gathers : cut > 1 && key->zero == 3;
+  p->each_micro_batch = e->own
+                            ? phases.each_micro_batch
+                            : cut > 1 && key->zero >= 2 && e->job.engine->reduce_each_micro_batch;
+  count_step(e, graph, p);
+  return price_kinds(e, &phases, &scratch, p);
 }
 
 ot_status ot_prices_find(ot_estimator *e, const ot_candidate *candidate, ot_prices **out) {
@@ -300,59 +275,5 @@ ot_status ot_prices_find(ot_estimator *e, const ot_candidate *candidate, ot_pric
       ot_arena_grow(e->arena, e->prices, e->num_prices, &e->prices_capacity, sizeof(ot_prices *));
   e->prices[e->num_prices++] = made;
   *out = made;
-  return OT_OK;
-}
-
-// ---- cuts ----
-
-// Matrix FLOPs of each block of the whole model, not of a rank's part: all ranks cut alike.
-static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,
-                             double **cost) {
-  ot_candidate one = *c;
-  one.micro_batch_size = 1;
-  one.cp = 1;
-  const ot_graph_request request = graph_request(e, &one, run, true);
-  ot_graph *graph;
-  OT_TRY(find_graph(e, &request, &graph));
-  double *const of_kind = ot_arena_array(e->arena, e->num_kinds, sizeof *of_kind);
-  for (int k = 0; k < e->num_kinds; k++) {
-    of_kind[k] = ot_stages_block_cost(graph, k, &run->parallel, e->arena);
-  }
-  *cost = ot_arena_array(e->arena, e->num_blocks, sizeof **cost);
-  for (int i = 0; i < e->num_blocks; i++) (*cost)[i] = of_kind[e->kind_of[i]];
-  return OT_OK;
-}
-
-// Other software gives each chunk as many layers, and the embedding and the head to the first and
-// the last; where layers do not come out even, both count as one (Megatron-DeepSpeed;
-// Megatron-core's account_for_embedding_in_pipeline_split).
-static void even_costs(const ot_estimator *e, int chunks, double *cost) {
-  const int layers = e->num_blocks - 2;
-  const double ends = layers % chunks == 0 ? 0x1p-20 : 1;
-  for (int i = 0; i < e->num_blocks; i++) cost[i] = i == 0 || i == layers + 1 ? ends : 1;
-}
-
-ot_status ot_cut_find(ot_estimator *e, const ot_candidate *c, const ot_prices *prices,
-                      const ot_stages **out) {
-  for (int64_t i = 0; i < e->num_cuts; i++) {
-    const ot_cut *const made = e->cuts[i];
-    *out = &made->stages;
-    if (made->kind == c->pipeline && made->recompute == c->recompute && made->pp == c->pp &&
-        made->vpp == c->vpp) {
-      return OT_OK;
-    }
-  }
-  ot_cut *const made = ot_arena_array(e->arena, 1, sizeof *made);
-  *made = (ot_cut){.kind = c->pipeline, .recompute = c->recompute, .pp = c->pp, .vpp = c->vpp};
-  double *cost;
-  ot_run_parallel parallel = prices->run.parallel;
-  parallel.pipeline = c->pipeline;
-  parallel.vpp = c->vpp;
-  OT_TRY(block_costs(e, c, &prices->run, &cost));
-  if (!e->own) even_costs(e, c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp), cost);
-  OT_TRY(ot_stages_cut(e->num_blocks, cost, &parallel, e->arena, &made->stages));
-  e->cuts = ot_arena_grow(e->arena, e->cuts, e->num_cuts, &e->cuts_capacity, sizeof(ot_cut *));
-  e->cuts[e->num_cuts++] = made;
-  *out = &made->stages;
   return OT_OK;
 }

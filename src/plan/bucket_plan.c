@@ -22,7 +22,7 @@ static const ot_block_price *price_of(const ot_play_request *r, int block) {
 
 static int gather_for(planner *p, int item, int block) {
   ot_bucket_list *const list = &p->plan->gathers;
-  const bool reshard = ot_run_reshard(&p->request->prices->run, block);
+  const bool reshard = ot_estimator_reshards(p->request->estimator, block);
   const int held = p->held[block];
   if (held >= 0 && !(reshard && list->uses[held].last < item - 1)) {
     list->uses[held].last = item;
@@ -53,11 +53,11 @@ static void add_item(planner *p, const ot_walk_action *a, int block) {
   const int item = plan->num_items++;
   const bool head = block == p->request->estimator->num_blocks - 1;
   plan->gather[item] = plan->tied_gather[item] = plan->sum[item] = plan->tied_sum[item] = -1;
-  if (prices->phases.gathers) {
+  if (prices->gathers) {
     if (price->reads[a->work]) plan->gather[item] = gather_for(p, item, block);
     if (price->reads_tied[a->work]) plan->tied_gather[item] = gather_for(p, item, 0);
   }
-  if (!prices->phases.each_micro_batch) return;
+  if (!prices->each_micro_batch) return;
   if (a->work == OT_WORK_FORWARD && !price->writes_in_forward) return;
   const ot_bucket_use own = {.block = block, .micro_batch = a->micro_batch};
   const ot_bucket_use tied = {.block = 0, .micro_batch = a->micro_batch};
@@ -135,15 +135,15 @@ static int *nothing(ot_arena *arena, int count) {
 
 void ot_bucket_plan_build(const ot_play_request *request, int stage, ot_arena *arena,
                           ot_bucket_plan *out) {
-  const ot_step_phases *const phases = &request->prices->phases;
+  const ot_prices *const prices = request->prices;
   *out = (ot_bucket_plan){0};
-  if (!phases->gathers && !phases->each_micro_batch) return;
+  if (!prices->gathers && !prices->each_micro_batch) return;
   planner p = {.request = request, .arena = arena, .plan = out};
   p.local = ot_arena_array(arena, request->estimator->num_blocks, sizeof(int));
   const int cells = number_blocks(request, stage, p.local) * request->walk->micro_batches;
   const int items = cells * (request->walk->split ? 3 : 2);
   p.held = nothing(arena, request->estimator->num_blocks);
-  if (phases->each_micro_batch) {
+  if (prices->each_micro_batch) {
     p.sum = nothing(arena, cells);
     p.tied_sum = nothing(arena, request->walk->micro_batches);
   }
@@ -158,7 +158,7 @@ void ot_bucket_plan_build(const ot_play_request *request, int stage, ot_arena *a
     const ot_walk_action *const a = &request->walk->actions[i];
     if (a->rank == stage) add_action(&p, a);
   }
-  const int ahead = request->prices->run.parallel.prefetch;
+  const int ahead = ot_estimator_prefetch(request->estimator);
   ot_bucket_use *const gathers = out->gathers.uses;
   for (int i = 0; i < out->gathers.count; i++) {
     gathers[i].issue = gathers[i >= ahead ? i - ahead : 0].first;

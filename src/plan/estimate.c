@@ -69,22 +69,24 @@ static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play
   *request = (ot_play_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
   request->prices = prices;
-  OT_TRY(ot_cut_find(e, candidate, prices, &request->stages));
+  OT_TRY(ot_cut_find(e, candidate, &request->cut));
+  request->stages = &request->cut->stages;
   return ot_walk_find(e, candidate, request->stages, &request->walk);
 }
 
 // Work that no waiting is part of.
 static double busy_s(const ot_stage_play *play) { return play->total_s - play->bubble_s; }
 
-static void take_play(const ot_stage_play *play, ot_estimate *out) {
-  out->step_s = play->total_s;
+// What the host does between steps, and waiting for the slowest device, come on top.
+static void take_play(const ot_estimator *e, const ot_stage_play *play, ot_estimate *out) {
+  out->step_s = ot_price_step_s(&e->simulation, e->job.devices, play->total_s);
   out->compute_s = play->compute_s;
   out->recompute_s = play->recompute_s;
   out->update_s = play->update_s;
   out->bubble_s = play->bubble_s;
-  out->host_s = play->host_s;
+  out->host_s = play->host_s + out->step_s - play->total_s;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] = play->exposed_s[i];
-  out->bubble_fraction = play->bubble_s / play->total_s;
+  out->bubble_fraction = play->bubble_s / out->step_s;
 }
 
 static void count_flops(const ot_play_request *r, ot_estimate *out) {
@@ -142,7 +144,7 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
   for (int i = 1; i < request.stages->num_ranks; i++) {
     if (busy_s(&plays[i]) > busy_s(busiest)) busiest = &plays[i];
   }
-  take_play(busiest, out);
+  take_play(estimator, busiest, out);
   count_flops(&request, out);
   find_memory(&request, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
@@ -209,8 +211,8 @@ static double state_bytes(const ot_estimator *e, const ot_candidate *c) {
 }
 
 static double kept_bytes(const ot_prices *prices, int kind) {
-  const ot_storage *const storage = prices->phases.blocks[kind].storage;
-  return (double)(storage->slot_bytes[OT_SLOT_SHORT] + storage->slot_bytes[OT_SLOT_LONG]);
+  const int64_t *const slots = prices->kind[kind].slot_bytes;
+  return (double)(slots[OT_SLOT_SHORT] + slots[OT_SLOT_LONG]);
 }
 
 // Whatever the cut, the busiest stage has at least its part of all work, and at least the largest

@@ -7,9 +7,10 @@
 #pragma once
 
 #include "base/arena_pool.h"
+#include "graph/graph.h"
 #include "plan/estimate.h"
-#include "schedule/block_phases.h"
 #include "schedule/stages.h"
+#include "schedule/storage.h"
 #include "simulate/price.h"
 
 // ---- prices ----
@@ -32,30 +33,39 @@ typedef struct ot_block_price {
   double recompute_total_s;                    // of BACKWARD, the recompute before it
   bool reads[OT_WORKS], reads_tied[OT_WORKS];  // weights
   bool writes_in_forward;                      // gradients
-  bool weights_read_in;                        // W reads what enters the block
   double reduce_s[2][2];                       // [adds to the piece][last micro-batch]
   double gather_s, spread_s;
   ot_phase_price norm, update;
   double matrix_flops, model_flops;  // of a micro-batch
-  int64_t elements;                  // of the bucket
-  int parts;
+  // memory
+  int64_t elements, piece_elements;      // of the bucket, and of this rank's part of it
+  int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
+  int64_t transient_bytes;               // of forward or backward
+  int64_t work_scratch, update_scratch;  // that segments need: of a micro-batch, of the update
+  int64_t staging;                       // and those on other lanes
+  bool has_input, has_d_output;          // something enters it, forwards and backwards
+  bool weights_read_in;                  // W reads what enters
 } ot_block_price;
 
 typedef struct ot_prices {
   ot_candidate key;  // as far as prices depend on it
-  ot_run run;
-  ot_run_lists lists;
-  ot_mesh mesh;
+  int ranks;         // of the job
   ot_group_shape shape[OT_GROUP_KINDS];
-  ot_step_phases phases;
   ot_block_price *kind;  // [num_kinds]
   double tied_reduce_s[2][2], tie_s;
   ot_phase_price tied_update;
   ot_phase_price begin, clip;
-  int64_t frame_scratch_bytes;  // of begin and clip
-  bool sequence_parallel;       // between its regions, tp cuts activations
-  bool tied, tied_apart;        // head and embedding share a table; and are on different stages
-  int64_t hidden_bytes;         // of the activation between blocks
+  bool split;              // I and W apart
+  bool shards, gathers;    // states are cut over ranks (ZeRO 1 to 3); weights are, too (ZeRO 3)
+  bool each_micro_batch;   // gradients are summed over ranks after each
+  bool sequence_parallel;  // between its regions, tp cuts activations
+  bool tied, tied_apart;   // head and embedding share a table; and are on different stages
+  // memory
+  int64_t hidden_bytes;                 // of the activation between blocks
+  int64_t batch_bytes, constant_bytes;  // fields of a micro-batch; tables
+  int64_t norm_slots;                   // entries of squared norms
+  int64_t frame_scratch;                // of begin and clip
+  int64_t tied_staging, tie_scratch, tie_staging;
 } ot_prices;
 
 // ---- orders ----
@@ -86,11 +96,14 @@ typedef struct ot_walk {
   int *ring[OT_WALK_RINGS];  // [num_chunks] by ot_step_ring
 } ot_walk;
 
+// Which blocks are where.
 typedef struct ot_cut {
   ot_pipeline kind;
   ot_recompute recompute;
   int pp, vpp;
   ot_stages stages;
+  int *chunk_of;  // [num_blocks]
+  int *stage_of;  // [num_blocks]
 } ot_cut;
 
 // ---- the estimator ----
@@ -121,8 +134,20 @@ struct ot_estimator {
 ot_status ot_prices_find(ot_estimator *estimator, const ot_candidate *candidate, ot_prices **out);
 
 // Which blocks each stage has.
-ot_status ot_cut_find(ot_estimator *estimator, const ot_candidate *candidate,
-                      const ot_prices *prices, const ot_stages **out);
+ot_status ot_cut_find(ot_estimator *estimator, const ot_candidate *candidate, const ot_cut **out);
+
+// The run that trains the job's model, and the request of the graph that a candidate's blocks are
+// priced from; `whole`: of the model as one rank would have it.
+ot_graph_request ot_prices_graph(const ot_estimator *estimator, const ot_candidate *candidate,
+                                 const ot_run *run, bool whole);
+
+// The graph of `request`, made at the first call.
+ot_status ot_graph_find(ot_estimator *estimator, const ot_graph_request *request, ot_graph **out);
+
+// Whether gathered weights of `block` are released after each use, and how many blocks ahead of
+// their use they are gathered.
+bool ot_estimator_reshards(const ot_estimator *estimator, int block);
+int ot_estimator_prefetch(const ot_estimator *estimator);
 
 // In which order the stages work.
 ot_status ot_walk_find(ot_estimator *estimator, const ot_candidate *candidate,
@@ -134,7 +159,8 @@ typedef struct ot_play_request {
   const ot_estimator *estimator;
   const ot_candidate *candidate;
   const ot_prices *prices;
-  const ot_stages *stages;
+  const ot_cut *cut;
+  const ot_stages *stages;  // of the cut
   const ot_walk *walk;
   ot_played_step *played;  // gets the actions, if not null; room for those of the walk and a stage
 } ot_play_request;

@@ -17,7 +17,7 @@ typedef struct counter {
 static int kind_of(const counter *c, int block) { return c->estimator->kind_of[block]; }
 
 static bool runs(const counter *c, int block) {
-  return c->request->stages->rank_of[ot_stages_chunk(c->request->stages, block)] == c->stage;
+  return c->request->cut->stage_of[block] == c->stage;
 }
 
 static double elements_of(const counter *c, int block) {
@@ -85,17 +85,17 @@ static double more_of_layer(const counter *c) {
              (double)model->num_heads / tp;
   }
   // Korthikanti et al. 2022, table 2: of 34 sbh, 10 are whole without sequence parallelism.
-  if (tp > 1 && !c->prices->sequence_parallel) {
+  if (!c->prices->sequence_parallel) {
     bytes += 10 * rows * (double)model->hidden_size * (1 - 1.0 / tp);
   }
   return bytes;
 }
 
 static double kept_of(const counter *c, int block) {
-  const ot_storage *const storage = c->prices->phases.blocks[kind_of(c, block)].storage;
+  const ot_block_price *const price = &c->prices->kind[kind_of(c, block)];
   double bytes = 0;
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)storage->slot_bytes[i];
-  if (storage->program->input >= 0) bytes += (double)c->prices->hidden_bytes;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->slot_bytes[i];
+  if (price->has_input) bytes += (double)c->prices->hidden_bytes;
   return is_layer(c, block) ? bytes + more_of_layer(c) : bytes;
 }
 
@@ -103,7 +103,7 @@ static void count_activations(counter *c) {
   double bytes = 0;
   for (int i = 0; i < c->estimator->num_blocks; i++) {
     if (!runs(c, i)) continue;
-    const int chunk = ot_stages_chunk(c->request->stages, i);
+    const int chunk = c->request->cut->chunk_of[i];
     const int ring = c->request->walk->split ? OT_RING_LONG : OT_RING_SHORT;
     bytes += kept_of(c, i) * c->request->walk->ring[ring][chunk];
   }
@@ -117,10 +117,8 @@ static double transients_of(const counter *c) {
   double most = 0;
   for (int i = 0; i < c->estimator->num_blocks; i++) {
     if (!runs(c, i) || !is_layer(c, i)) continue;
-    const ot_storage *const storage = c->prices->phases.blocks[kind_of(c, i)].storage;
-    for (int g = 0; g < OT_SCRATCH_GROUPS; g++) {
-      if ((double)storage->scratch_bytes[g] > most) most = (double)storage->scratch_bytes[g];
-    }
+    const double bytes = (double)c->prices->kind[kind_of(c, i)].transient_bytes;
+    if (bytes > most) most = bytes;
   }
   return most;
 }

@@ -5,7 +5,6 @@
 #include "plan/bucket_plan.h"
 #include "plan/memory.h"
 #include "schedule/layout.h"
-#include "schedule/segment.h"
 #include "schedule/step_plan.h"
 
 typedef struct bill {
@@ -29,15 +28,11 @@ static void add_ring(bill *b, int64_t *class, int64_t bytes, int count) {
   if (count > 0) add(b, class, (count - 1) * ot_align(bytes) + bytes);
 }
 
-static int kind_of(const bill *b, int block) { return b->estimator->kind_of[block]; }
-
 static const ot_block_price *price_of(const bill *b, int block) {
-  return &b->prices->kind[kind_of(b, block)];
+  return &b->prices->kind[b->estimator->kind_of[block]];
 }
 
-static bool runs(const bill *b, int block) {
-  return b->request->stages->rank_of[ot_stages_chunk(b->request->stages, block)] == b->stage;
-}
+static bool runs(const bill *b, int block) { return b->request->cut->stage_of[block] == b->stage; }
 
 static bool has_head(const bill *b) { return runs(b, b->estimator->num_blocks - 1); }
 
@@ -56,20 +51,19 @@ static void add_weights(bill *b) {
   const double each = b->estimator->job.recipe.weight_bytes;
   for (int i = 0; i < b->estimator->num_blocks; i++) {
     if (!holds(b, i)) continue;
-    const ot_bucket *const bucket = b->prices->phases.blocks[kind_of(b, i)].bucket;
-    const bool cut = b->prices->phases.gathers;
-    add(b, &b->out->weights, bytes_of(each, cut ? bucket->piece_elements : bucket->elements));
+    const ot_block_price *const price = price_of(b, i);
+    const bool cut = b->prices->gathers;
+    add(b, &b->out->weights, bytes_of(each, cut ? price->piece_elements : price->elements));
   }
 }
 
 static void add_states(bill *b) {
-  const ot_step_phases *const phases = &b->prices->phases;
   const ot_recipe *const recipe = &b->estimator->job.recipe;
   for (int i = 0; i < b->estimator->num_blocks; i++) {
     if (!holds(b, i)) continue;
-    const ot_bucket *const bucket = phases->blocks[kind_of(b, i)].bucket;
-    const int64_t state = phases->shards ? bucket->piece_elements : bucket->elements;
-    const bool cut = phases->each_micro_batch && phases->shards;
+    const ot_block_price *const bucket = price_of(b, i);
+    const int64_t state = b->prices->shards ? bucket->piece_elements : bucket->elements;
+    const bool cut = b->prices->each_micro_batch && b->prices->shards;
     add(b, &b->out->gradients,
         bytes_of(recipe->gradient_bytes, cut ? bucket->piece_elements : bucket->elements));
     add(b, &b->out->optimizer, bytes_of(recipe->moment_bytes / 2, state));
@@ -79,65 +73,40 @@ static void add_states(bill *b) {
     }
   }
   if (!b->prices->tied || !has_head(b) || !runs(b, 0)) return;
-  const ot_bucket *const owner = phases->blocks[0].bucket;
+  const ot_block_price *const owner = price_of(b, 0);
   add(b, &b->out->gradients,
       bytes_of(recipe->gradient_bytes,
-               phases->each_micro_batch ? owner->piece_elements : owner->elements));
-}
-
-static int64_t constant_bytes(const ot_graph *graph) {
-  int64_t bytes = 0;
-  for (int i = 0; i < graph->num_constants; i++) {
-    bytes += ot_align(ot_type_bytes(&graph->constants[i].type));
-  }
-  return bytes;
+               b->prices->each_micro_batch ? owner->piece_elements : owner->elements));
 }
 
 static void add_tables(bill *b) {
-  const ot_step_phases *const phases = &b->prices->phases;
-  const int64_t slots = (int64_t)b->estimator->num_parts * phases->schedule.slots_per_part;
   int64_t *const buffers = &b->out->buffers;
   add(b, buffers, OT_STEP_SCALARS * 8);
   add(b, buffers, (int64_t)b->estimator->num_blocks * OT_BLOCK_STATISTICS * 8);
-  add(b, buffers, slots * 8);
-  add(b, buffers, slots * 16);
-  add(b, buffers, constant_bytes(phases->graph));
+  add(b, buffers, b->prices->norm_slots * 8);
+  add(b, buffers, b->prices->norm_slots * 16);
+  add(b, buffers, b->prices->constant_bytes);
 }
 
 // ---- what a step uses ----
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static int64_t scratch_of(const ot_segment *segment) {
-  return segment && segment->num_tasks > 0 ? segment->scratch_bytes : 0;
-}
-
 // Of the lanes: kernels, and what travels.
 static void find_scratch(const bill *b, int64_t *scratch, int64_t *staging) {
-  const ot_step_phases *const phases = &b->prices->phases;
-  *scratch = b->prices->frame_scratch_bytes;
+  const ot_prices *const prices = b->prices;
+  *scratch = prices->frame_scratch;
   *staging = 0;
   for (int i = 0; i < b->estimator->num_blocks; i++) {
     if (!holds(b, i)) continue;
-    const ot_block_phases *const block = &phases->blocks[kind_of(b, i)];
-    const ot_segment *const works[] = {block->forward[0],  block->forward[1],  block->recompute,
-                                       block->backward[0], block->backward[1], block->weight[0],
-                                       block->weight[1],   block->norm,        block->update};
-    const ot_segment *const moves[] = {block->reduce[0][0], block->reduce[0][1],
-                                       block->reduce[1][0], block->reduce[1][1],
-                                       block->gather,       block->spread};
-    for (int k = 0; k < OT_COUNT(works); k++) {
-      const bool update = k >= OT_COUNT(works) - 2;
-      if (runs(b, i) || update) *scratch = larger(*scratch, scratch_of(works[k]));
-    }
-    for (int k = 0; k < OT_COUNT(moves); k++) *staging = larger(*staging, scratch_of(moves[k]));
+    if (runs(b, i)) *scratch = larger(*scratch, price_of(b, i)->work_scratch);
+    *scratch = larger(*scratch, price_of(b, i)->update_scratch);
+    *staging = larger(*staging, price_of(b, i)->staging);
   }
-  if (!b->prices->tied || (!runs(b, 0) && !has_head(b))) return;
-  for (int i = 0; i < 4 && has_head(b); i++) {
-    *staging = larger(*staging, scratch_of(phases->tied_reduce[i / 2][i % 2]));
-  }
-  int64_t *const tie = b->prices->tied_apart ? staging : scratch;
-  *tie = larger(*tie, scratch_of(phases->tie));
+  if (!prices->tied || (!runs(b, 0) && !has_head(b))) return;
+  if (has_head(b)) *staging = larger(*staging, prices->tied_staging);
+  *scratch = larger(*scratch, prices->tie_scratch);
+  *staging = larger(*staging, prices->tie_staging);
 }
 
 static void add_messages(bill *b) {
@@ -149,10 +118,9 @@ static void add_messages(bill *b) {
 
 // Rings of buckets, one for each size.
 static void add_buckets(bill *b, ot_arena *arena) {
-  const ot_step_phases *const phases = &b->prices->phases;
   const ot_recipe *const recipe = &b->estimator->job.recipe;
   ot_bucket_plan plan;
-  if (!phases->gathers && !phases->each_micro_batch) return;
+  if (!b->prices->gathers && !b->prices->each_micro_batch) return;
   ot_bucket_plan_build(b->request, b->stage, arena, &plan);
   const int n = b->estimator->num_blocks;
   int64_t *const made = ot_arena_array(arena, 2 * (int64_t)b->estimator->num_kinds, sizeof *made);
@@ -164,16 +132,16 @@ static void add_buckets(bill *b, ot_arena *arena) {
     while (k < num_made && made[k] != elements) k++;
     if (k < num_made) continue;
     made[num_made++] = elements;
-    if (phases->gathers) {
+    if (b->prices->gathers) {
       add_ring(b, &b->out->gathered, bytes_of(recipe->gather_bytes, elements),
                ot_bucket_places(b->request, &plan.gathers, elements));
     }
-    if (phases->each_micro_batch) {
+    if (b->prices->each_micro_batch) {
       add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, elements),
                ot_bucket_places(b->request, &plan.sums, elements));
     }
   }
-  if (!phases->each_micro_batch || !b->prices->tied || !has_head(b)) return;
+  if (!b->prices->each_micro_batch || !b->prices->tied || !has_head(b)) return;
   const int64_t elements = price_of(b, 0)->elements;
   add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, elements),
            ot_bucket_places(b->request, &plan.tied_sums, elements));
@@ -183,21 +151,21 @@ static void add_block(bill *b, int block) {
   static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
   const ot_stages *const stages = b->request->stages;
   const ot_walk *const walk = b->request->walk;
-  const ot_storage *const storage = b->prices->phases.blocks[kind_of(b, block)].storage;
-  const int chunk = ot_stages_chunk(stages, block);
+  const ot_block_price *const price = price_of(b, block);
+  const int chunk = b->request->cut->chunk_of[block];
   const bool first = block == stages->first_block[chunk];
   const bool last = block == stages->first_block[chunk + 1] - 1;
-  const ot_step_ring in = first                                 ? OT_RING_INPUT
-                          : price_of(b, block)->weights_read_in ? OT_RING_LONG
-                                                                : OT_RING_SHORT;
+  const ot_step_ring in = first                    ? OT_RING_INPUT
+                          : price->weights_read_in ? OT_RING_LONG
+                                                   : OT_RING_SHORT;
   int64_t *const class = &b->out->activations;
   const int64_t hidden = b->prices->hidden_bytes;
-  if (storage->program->input >= 0) add_ring(b, class, hidden, walk->ring[in][chunk]);
+  if (price->has_input) add_ring(b, class, hidden, walk->ring[in][chunk]);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) {
-    if (storage->slot_bytes[i] == 0) continue;
-    add_ring(b, class, storage->slot_bytes[i], walk->ring[rings[i]][chunk]);
+    if (price->slot_bytes[i] == 0) continue;
+    add_ring(b, class, price->slot_bytes[i], walk->ring[rings[i]][chunk]);
   }
-  if (storage->program->d_output >= 0 && (last || walk->split)) {
+  if (price->has_d_output && (last || walk->split)) {
     add_ring(b, class, hidden, walk->ring[last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT][chunk]);
   }
 }
@@ -214,8 +182,7 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
   add_states(&b);
   add_tables(&b);
   find_scratch(&b, &scratch, &staging);
-  add(&b, &out->buffers,
-      ot_segment_batch_bytes(request->prices->phases.graph) * request->walk->micro_batches);
+  add(&b, &out->buffers, request->prices->batch_bytes * request->walk->micro_batches);
   add(&b, &out->buffers, scratch);
   add(&b, &out->buffers, staging);
   add_messages(&b);

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of simulate.c over the tasks of one entry, for one entry.
+// The loop of simulate.c over the tasks of one entry, for one entry. Other software differs in what
+// runs beside what, and may lack sequence parallelism: then activations between the regions of tp
+// are whole, what is gathered there is there already, and what is scattered is summed for everyone
+// (Korthikanti et al. 2022, fig. 5: the same bytes travel).
 #include "plan/phase_price.h"
 
 typedef struct player {
+  const ot_estimator *estimator;
+  const ot_prices *prices;
   const ot_segment *segment;
   ot_phase_price *out;
   double clock_s, tensor_s, host_s;
   double *tensor_end_s;  // [num_tasks] tensor_s after each
-  bool ahead, beside;    // the host runs ahead; collectives run beside kernels
+  double product_s;      // of the task before, where it is a product
+  double beside_s;       // collectives that kernels ran beside
+  bool ahead;            // the host runs ahead
+  bool beside;           // collectives run beside kernels
+  bool in_pieces;        // and beside the product that makes or reads what they move
 } player;
 
 // The lane stands still until `until_s`: collectives of the group of `task` are waited for.
@@ -17,23 +26,108 @@ static void wait_until(player *p, double until_s, const ot_task *task) {
   p->clock_s = until_s;
 }
 
-static void play_task(player *p, int index, ot_price price) {
-  const ot_task *const task = &p->segment->tasks[index];
-  const double s = price.device_s + (p->ahead ? 0 : price.host_s);
-  p->host_s += price.host_s;
+static bool is_product(const ot_task *task) {
+  return task->op == OT_OP_LINEAR || task->op == OT_OP_LINEAR_DX || task->op == OT_OP_LINEAR_DW;
+}
+
+static double smaller(double a, double b) { return a < b ? a : b; }
+
+// Of a collective in as many pieces as there are ranks, all but one hide beside a product.
+static double hidden_s(const player *p, double collective_s, double product_s, int ranks) {
+  return p->in_pieces ? smaller(collective_s * (ranks - 1) / ranks, product_s) : 0;
+}
+
+// ---- without sequence parallelism ----
+
+static bool is_whole(const player *p, const ot_task *task) {
+  switch (task->op) {
+    case OT_OP_RMSNORM:
+    case OT_OP_RMSNORM_GRAD:
+    case OT_OP_LAYERNORM:
+    case OT_OP_LAYERNORM_GRAD:
+    case OT_OP_ADD:
+    case OT_OP_BIAS:
+    case OT_OP_DROPOUT:
+    case OT_OP_DROPOUT_GRAD:
+      return p->prices->key.tp > 1 && !p->prices->sequence_parallel;
+    default:
+      return false;
+  }
+}
+
+static bool is_tensor(const ot_task *task) { return task->attributes.group == OT_GROUP_TENSOR; }
+
+// What `task` is in software without sequence parallelism; false where it has none such.
+static bool rewrite(const player *p, ot_task *task) {
+  const bool scattered = p->prices->key.tp > 1 && !p->prices->sequence_parallel;
+  if (task->op == OT_OP_ABSMAX) return false;  // health metrics of this program
+  if (!scattered || task->kind != OT_TASK_COLLECTIVE || !is_tensor(task)) return true;
+  if (task->op == OT_OP_ALL_GATHER) return false;
+  if (task->op == OT_OP_REDUCE_SCATTER) task->op = OT_OP_ALL_REDUCE;
+  return true;
+}
+
+// ---- playing ----
+
+static void play_kernel(player *p, const ot_task *task, double s) {
+  if (task->wait >= 0) {
+    const ot_task *const waited = &p->segment->tasks[task->wait];
+    const double until_s = p->tensor_end_s[task->wait];
+    const double gap_s = until_s > p->clock_s ? until_s - p->clock_s : 0;
+    const bool reads = is_product(task) && is_tensor(waited) && waited->op == OT_OP_ALL_GATHER;
+    const double hides_s = reads ? hidden_s(p, gap_s, s, waited->attributes.group_size) : 0;
+    wait_until(p, until_s - hides_s, waited);
+  }
+  p->clock_s += s;
+  p->out->compute_s += s;
+  p->product_s = is_product(task) ? s : 0;
+}
+
+static void play_collective(player *p, const ot_task *task, double s) {
   if (task->wait >= 0) {
     wait_until(p, p->tensor_end_s[task->wait], &p->segment->tasks[task->wait]);
   }
-  if (task->kind == OT_TASK_COMPUTE) {
-    p->clock_s += s;
-    p->out->compute_s += s;
-  } else if (task->lane == OT_LANE_TENSOR && p->beside) {
-    p->tensor_s = (p->tensor_s > p->clock_s ? p->tensor_s : p->clock_s) + s;
+  const bool made = is_tensor(task) && task->op != OT_OP_ALL_GATHER;
+  const double hides_s = made ? hidden_s(p, s, p->product_s, task->attributes.group_size) : 0;
+  if (task->lane == OT_LANE_TENSOR && p->beside) {
+    p->tensor_s = (p->tensor_s > p->clock_s ? p->tensor_s : p->clock_s) + s - hides_s;
+    p->beside_s += s;
   } else {
-    wait_until(p, p->clock_s + s, task);
+    wait_until(p, p->clock_s + s - hides_s, task);
     p->tensor_s = p->clock_s;
   }
+}
+
+static ot_status play_task(player *p, int index) {
+  ot_task task = p->segment->tasks[index];
+  ot_price price = {0};
+  if (p->estimator->own || rewrite(p, &task)) {
+    OT_TRY(ot_price_task(&p->estimator->simulation, p->prices->shape, &task, &price));
+    if (!p->estimator->own && is_whole(p, &task)) price.device_s *= p->prices->key.tp;
+  }
+  const double s = price.device_s + (p->ahead ? 0 : price.host_s);
+  p->host_s += price.host_s;
+  if (task.kind == OT_TASK_COMPUTE) {
+    play_kernel(p, &task, s);
+  } else {
+    play_collective(p, &task, s);
+  }
   p->tensor_end_s[index] = p->tensor_s;
+  return OT_OK;
+}
+
+static player create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment) {
+  const ot_engine *const engine = e->job.engine;
+  const ot_kernel_style *const style = e->simulation.style;
+  const bool backward = segment->phase != OT_PHASE_FORWARD;
+  return (player){
+      .estimator = e,
+      .prices = prices,
+      .segment = segment,
+      .ahead = style && style->host_ahead,
+      .beside = e->own || engine->overlap_tensor || (backward && engine->tensor_products_overlap),
+      .in_pieces = !e->own && engine->overlap_tensor,
+  };
 }
 
 ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *prices,
@@ -43,20 +137,21 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
   *out = (ot_phase_price){0};
   if (!segment || segment->num_tasks == 0) return OT_OK;
   OT_ASSERT(segment->num_tasks <= MOST_TASKS);
-  const ot_kernel_style *const style = estimator->simulation.style;
-  player p = {.segment = segment,
-              .out = out,
-              .tensor_end_s = ends_s,
-              .ahead = style && style->host_ahead,
-              .beside = estimator->own || estimator->job.engine->overlap_tensor};
+  player p = create(estimator, prices, segment);
+  p.out = out;
+  p.tensor_end_s = ends_s;
   int last = -1;
   for (int i = 0; i < segment->num_tasks; i++) {
-    ot_price price;
-    OT_TRY(ot_price_task(&estimator->simulation, prices->shape, &segment->tasks[i], &price));
-    play_task(&p, i, price);
+    OT_TRY(play_task(&p, i));
     if (segment->tasks[i].lane == OT_LANE_TENSOR) last = i;
   }
   if (last >= 0) wait_until(&p, p.tensor_s, &segment->tasks[last]);
+  double exposed_s = 0;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) exposed_s += out->exposed_s[i];
+  const double hidden = p.beside_s > exposed_s ? p.beside_s - exposed_s : 0;
+  const double slower_s = ot_price_beside_s(&estimator->simulation, out->compute_s, hidden);
+  out->compute_s += slower_s;
+  p.clock_s += slower_s;
   if (p.ahead && p.host_s > p.clock_s) out->host_s = p.host_s - p.clock_s;
   out->total_s = p.clock_s + out->host_s;
   return OT_OK;

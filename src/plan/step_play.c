@@ -71,7 +71,7 @@ static void add_chunk(const player *p, ot_work work, int chunk) {
 static ot_status find_hops(player *p) {
   const ot_prices *const prices = p->prices;
   const ot_simulation *const simulation = &p->request->estimator->simulation;
-  const int stage_ranks = prices->mesh.ranks / p->walk->num_ranks;
+  const int stage_ranks = prices->ranks / p->walk->num_ranks;
   for (int c = 1; c < p->walk->num_chunks; c++) {
     const int from = p->walk->rank_of[c - 1], to = p->walk->rank_of[c];
     if (from == to) continue;
@@ -102,7 +102,7 @@ static ot_status create(player *p, ot_arena *arena) {
   p->overlap_gather = engine->overlap_gather;
   p->overlap_reduce = engine->overlap_reduce;
   p->overlap_pipeline = engine->overlap_pipeline;
-  p->each_micro_batch = p->prices->phases.each_micro_batch;
+  p->each_micro_batch = p->prices->each_micro_batch;
   p->stage = ot_arena_array(arena, walk->num_ranks, sizeof *p->stage);
   p->hop_s = ot_arena_array(arena, walk->num_chunks, sizeof(double));
   p->sent_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
@@ -299,7 +299,7 @@ static void run_chunk(const player *p, const ot_walk_action *a) {
 static void run_action(player *p, const ot_walk_action *a) {
   stage *const s = &p->stage[a->rank];
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const bool buckets = p->each_micro_batch || p->prices->phases.gathers;
+  const bool buckets = p->each_micro_batch || p->prices->gathers;
   s->start_s = s->clock_s;
   if (buckets || (last && ends_backward(p, a->work))) {
     run_blocks(p, a, buckets ? &s->plan : NULL);
@@ -317,7 +317,7 @@ static void run_actions(player *p) {
 // ---- the end of the step ----
 
 static bool runs_on(const player *p, int block, int rank) {
-  return p->walk->rank_of[ot_stages_chunk(p->stages, block)] == rank;
+  return p->request->cut->stage_of[block] == rank;
 }
 
 static void await_sum(const player *p, stage *s, int block) {
@@ -383,7 +383,7 @@ static double gathered_s(const player *p, int rank) {
   double s = 0;
   const bool hidden =
       !p->request->estimator->own && p->request->estimator->job.engine->overlap_update_gather;
-  if (p->prices->phases.gathers || hidden) return 0;
+  if (p->prices->gathers || hidden) return 0;
   for (int block = 0; block < p->request->estimator->num_blocks; block++) {
     if (runs_on(p, block, rank)) s += price_of(p, block)->gather_s;
   }

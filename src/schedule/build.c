@@ -3,6 +3,8 @@
 // a backward by order_forward.c.
 #include "schedule/build.h"
 
+#include <string.h>
+
 #include "describe/groups.h"
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
@@ -262,12 +264,14 @@ static void find_groups(ot_build *b) {
   const ot_model *const model = b->shape->request.model;
   b->schedule->rank = b->request->rank;
   b->schedule->ranks = mesh->ranks;
+  int *const found = ot_arena_array(b->arena, mesh->ranks, sizeof(int));
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
     if (kind == OT_GROUP_TIED && !model->tie_word_embeddings) continue;
-    int *const ranks = ot_arena_array(b->arena, mesh->ranks, sizeof(int));
     const int size =
-        ot_group_ranks(mesh, (ot_group_kind)kind, model->num_kv_heads, b->request->rank, ranks);
+        ot_group_ranks(mesh, (ot_group_kind)kind, model->num_kv_heads, b->request->rank, found);
     if (size < 2) continue;
+    int *const ranks = ot_arena_array(b->arena, size, sizeof(int));
+    memcpy(ranks, found, (size_t)size * sizeof(int));
     b->schedule->group[kind] = (ot_group){
         .size = size, .index = ot_group_index(ranks, size, b->request->rank), .ranks = ranks};
   }

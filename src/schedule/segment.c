@@ -209,6 +209,8 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
 // ---- hash ----
 
 static uint64_t hash_operand(uint64_t hash, const ot_operand *operand) {
+  static const unsigned char absent = 0;
+  if (operand->base == OT_BASE_NONE) return ot_hash_bytes(hash, &absent, 1);
   const int64_t fields[] = {operand->base,        operand->offset,      operand->type.dtype,
                             operand->type.rank,   operand->type.dim[0], operand->type.dim[1],
                             operand->type.dim[2], operand->type.dim[3]};

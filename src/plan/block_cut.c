@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks are on which stage: by cost as training cuts them, or evenly as other software does.
+#include "describe/pipeline_rules.h"
+#include "plan/estimator.h"
+
+// Matrix FLOPs of each block of the whole model, not of a rank's part: all ranks cut alike.
+static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,
+                             double *cost) {
+  ot_candidate one = *c;
+  one.micro_batch_size = 1;  // costs are in proportion
+  const ot_graph_request request = ot_prices_graph(e, &one, run, true);
+  ot_graph *graph;
+  OT_TRY(ot_graph_find(e, &request, &graph));
+  double *const of_kind = ot_arena_array(e->arena, e->num_kinds, sizeof *of_kind);
+  for (int k = 0; k < e->num_kinds; k++) {
+    of_kind[k] = ot_stages_block_cost(graph, k, &run->parallel, e->arena);
+  }
+  for (int i = 0; i < e->num_blocks; i++) cost[i] = of_kind[e->kind_of[i]];
+  return OT_OK;
+}
+
+// Other software gives each chunk as many layers, and the embedding and the head to the first and
+// the last; where layers do not come out even, both count as one (Megatron-DeepSpeed;
+// Megatron-core's account_for_embedding_in_pipeline_split).
+static void even_costs(const ot_estimator *e, int chunks, double *cost) {
+  const int layers = e->num_blocks - 2;
+  const double ends = layers % chunks == 0 ? 0x1p-20 : 1;
+  for (int i = 0; i < e->num_blocks; i++) cost[i] = i == 0 || i == layers + 1 ? ends : 1;
+}
+
+static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
+  ot_run_lists lists;
+  ot_run run;
+  ot_candidate_run(&e->job, c, &lists, &run);
+  *cut = (ot_cut){.kind = c->pipeline, .recompute = c->recompute, .pp = c->pp, .vpp = c->vpp};
+  double *const cost = ot_arena_array(e->arena, e->num_blocks, sizeof *cost);
+  if (e->own) {
+    OT_TRY(block_costs(e, c, &run, cost));
+  } else {
+    even_costs(e, c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp), cost);
+  }
+  OT_TRY(ot_stages_cut(e->num_blocks, cost, &run.parallel, e->arena, &cut->stages));
+  cut->chunk_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
+  cut->stage_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
+  for (int chunk = 0; chunk < cut->stages.num_chunks; chunk++) {
+    for (int i = cut->stages.first_block[chunk]; i < cut->stages.first_block[chunk + 1]; i++) {
+      cut->chunk_of[i] = chunk;
+      cut->stage_of[i] = cut->stages.rank_of[chunk];
+    }
+  }
+  return OT_OK;
+}
+
+ot_status ot_cut_find(ot_estimator *e, const ot_candidate *c, const ot_cut **out) {
+  for (int64_t i = 0; i < e->num_cuts; i++) {
+    const ot_cut *const made = e->cuts[i];
+    *out = made;
+    if (made->kind == c->pipeline && made->recompute == c->recompute && made->pp == c->pp &&
+        made->vpp == c->vpp) {
+      return OT_OK;
+    }
+  }
+  ot_cut *const made = ot_arena_array(e->arena, 1, sizeof *made);
+  OT_TRY(build(e, c, made));
+  e->cuts = ot_arena_grow(e->arena, e->cuts, e->num_cuts, &e->cuts_capacity, sizeof(ot_cut *));
+  e->cuts[e->num_cuts++] = made;
+  *out = made;
+  return OT_OK;
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of gradients, gathers of weights, norm and update: the segments of this program, or bytes by
+// recipe and engine.
+#include "plan/phase_price.h"
+
+// ---- of this program ----
+
+static ot_status total_of(const ot_estimator *e, const ot_prices *p, const ot_segment *segment,
+                          double *total_s) {
+  ot_phase_price price;
+  OT_TRY(ot_phase_price_build(e, p, segment, &price));
+  *total_s = price.total_s;
+  return OT_OK;
+}
+
+static ot_status price_segments(const ot_estimator *e, const ot_prices *p,
+                                const ot_block_phases *from, ot_block_price *to) {
+  for (int i = 0; i < 4; i++) {
+    OT_TRY(total_of(e, p, from->reduce[i / 2][i % 2], &to->reduce_s[i / 2][i % 2]));
+  }
+  OT_TRY(total_of(e, p, from->gather, &to->gather_s));
+  OT_TRY(total_of(e, p, from->spread, &to->spread_s));
+  OT_TRY(ot_phase_price_build(e, p, from->norm, &to->norm));
+  return ot_phase_price_build(e, p, from->update, &to->update);
+}
+
+static int64_t scratch_of(const ot_segment *segment) {
+  return segment && segment->num_tasks > 0 ? segment->scratch_bytes : 0;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases, ot_prices *p) {
+  for (int i = 0; i < 4; i++) {
+    const ot_segment *const segment = phases->tied_reduce[i / 2][i % 2];
+    OT_TRY(total_of(e, p, segment, &p->tied_reduce_s[i / 2][i % 2]));
+    p->tied_staging = larger(p->tied_staging, scratch_of(segment));
+  }
+  OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
+  *(p->tied_apart ? &p->tie_staging : &p->tie_scratch) = scratch_of(phases->tie);
+  return ot_phase_price_build(e, p, phases->tied_update, &p->tied_update);
+}
+
+static ot_status price_frame(const ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
+                             ot_prices *p) {
+  int parts = 0;
+  for (int i = 0; i < e->num_blocks; i++) parts += phases->blocks[e->kind_of[i]].parts;
+  p->norm_slots = (int64_t)parts * phases->schedule.slots_per_part;
+  ot_segment frame[2];
+  ot_step_phases_frame(phases, e->num_blocks, parts, scratch, frame);
+  p->frame_scratch = larger(frame[0].scratch_bytes, frame[1].scratch_bytes);
+  OT_TRY(ot_phase_price_build(e, p, &frame[0], &p->begin));
+  return ot_phase_price_build(e, p, &frame[1], &p->clip);
+}
+
+// ---- of other software ----
+
+static ot_status collective_s(const ot_estimator *e, const ot_collective *collective,
+                              double *total_s) {
+  ot_price price;
+  OT_TRY(ot_price_collective(&e->simulation, collective, &price));
+  *total_s = ot_price_total_s(&e->simulation, price);
+  return OT_OK;
+}
+
+static double pass_s(const ot_estimator *e, double bytes) {
+  return bytes <= 0 ? 0 : ot_price_total_s(&e->simulation, ot_price_pass(&e->simulation, bytes));
+}
+
+// Those who hold pieces of a bucket: cp ranks are among them (Megatron-LM's distributed optimizer,
+// torch FSDP's mesh). Without pieces, those who sum all of it.
+static ot_group_shape shard_shape(const ot_candidate *c) {
+  const int dp = c->zero > 0 ? c->dp_shard : c->dp;
+  return (ot_group_shape){.size = dp * c->cp, .stride = c->tp};
+}
+
+// A bucket takes many blocks, or a block many buckets: as if all buckets were as full.
+static double per_block(const ot_estimator *e, double bytes, double *messages) {
+  const double bucket = (double)e->job.engine->bucket_bytes;
+  *messages = bucket > 0 ? bytes / bucket : 1;
+  return bucket > 0 ? bucket : bytes;
+}
+
+static ot_status price_sums(const ot_estimator *e, const ot_prices *p, double elements,
+                            ot_block_price *to) {
+  const ot_candidate *const c = &p->key;
+  const ot_recipe *const recipe = &e->job.recipe;
+  const ot_group_shape shape = shard_shape(c);
+  const ot_group_shape others = {.size = c->zero > 0 ? c->dp / c->dp_shard : 1,
+                                 .stride = c->tp * c->cp * c->dp_shard};
+  const bool copies = e->job.engine->copies_gradients && shape.size * others.size > 1;
+  double messages, s, across_s;
+  const double bytes = per_block(e, elements * recipe->reduce_bytes, &messages);
+  OT_TRY(collective_s(
+      e, &(ot_collective){p->shards ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape, bytes, 0},
+      &s));
+  OT_TRY(collective_s(e, &(ot_collective){OT_OP_ALL_REDUCE, others, bytes / shape.size, 0},
+                      &across_s));
+  const double copy_s =
+      copies ? pass_s(e, elements * (recipe->gradient_bytes + recipe->reduce_bytes)) : 0;
+  for (int i = 0; i < 4; i++) {
+    to->reduce_s[i / 2][i % 2] = copy_s + messages * (s + (i % 2 == 1 ? across_s : 0));
+  }
+  if (!p->shards) return OT_OK;
+  const ot_collective gather = {OT_OP_ALL_GATHER, shape, elements * recipe->gather_bytes, 0};
+  return collective_s(e, &gather, &to->gather_s);
+}
+
+static void price_update(const ot_estimator *e, const ot_prices *p, double elements,
+                         ot_block_price *to) {
+  const ot_recipe *const recipe = &e->job.recipe;
+  const ot_engine *const engine = e->job.engine;
+  const double piece = p->shards ? elements / shard_shape(&p->key).size : elements;
+  const double kept = recipe->gradient_bytes + recipe->weight_bytes +
+                      2 * (recipe->master_bytes + recipe->moment_bytes) +
+                      (recipe->master_bytes > 0 ? 0 : recipe->weight_bytes);
+  const double moved =
+      engine->update_bytes > 0 ? engine->update_bytes : kept + recipe->gradient_bytes;
+  const double update_s = pass_s(e, piece * moved + elements * engine->zero_bytes);
+  to->update = (ot_phase_price){.total_s = update_s, .compute_s = update_s};
+}
+
+static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
+  double s;
+  const ot_collective norm = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_WORLD], 8, 0};
+  OT_TRY(collective_s(e, &norm, &s));
+  p->clip = (ot_phase_price){.total_s = s};
+  p->clip.exposed_s[OT_TIMELINE_WORLD] = s;
+  return OT_OK;
+}
+
+// ---- both ----
+
+ot_status ot_sum_prices_build(const ot_estimator *e, const ot_step_phases *phases,
+                              ot_arena *scratch, ot_prices *prices) {
+  for (int i = 0; i < e->num_kinds; i++) {
+    ot_block_price *const to = &prices->kind[i];
+    if (e->own) {
+      OT_TRY(price_segments(e, prices, &phases->blocks[i], to));
+      continue;
+    }
+    OT_TRY(price_sums(e, prices, (double)to->elements, to));
+    price_update(e, prices, (double)to->elements, to);
+  }
+  if (!e->own) return price_meeting(e, prices);
+  OT_TRY(price_tied(e, phases, prices));
+  return price_frame(e, phases, scratch, prices);
+}
