@@ -350,9 +350,9 @@ static const shape shapes[] = {
 
 static const char statement[] =
     "Clipping needs the norm of all gradients, so a step ends on all stages at once. Then zb-h2 "
-    "gains nothing over zb-h1: with I = W both take m (F + I + W) + (p-1) F, and zb-h2 keeps 2p-1 "
-    "activations where zb-h1 keeps p. Its steps would have to chain without a barrier, as in the "
-    "last of the figures.";
+    "gains nothing over zb-h1 where I is longer than neither F nor W, as here: both take "
+    "m (F + I + W) + (p-1) F, and zb-h2 keeps 2p-1 activations where zb-h1 keeps p. Its steps "
+    "would have to chain without a barrier, as in the last of the figures.";
 
 static ot_status show_all_orders(const pipeline_settings *settings) {
   ot_heap heap = {0};

@@ -132,9 +132,13 @@ static void data_parallel(const rank_place *p, volume *v) {
   }
 }
 
+// 1 when every layer's forward is computed again, else 0.
+static int again(const rank_request *r) { return r->recompute[0] == OT_RECOMPUTE_FULL; }
+
 // Tensor parallel with sequence parallel, unit = (t-1)/t R C: a layer gathers 2 and scatters 2
 // forwards; backwards it gathers 2 gradients and, since it kept its own rows only, 2 inputs, and
-// scatters 2. The embedding scatters 1 and gathers 1 backwards, the head gathers and scatters 1,
+// scatters 2. Full recompute does the forward again, but for the last scatter, whose sum nobody
+// reads. The embedding scatters 1 and gathers 1 backwards, the head gathers and scatters 1,
 // and exchanges maximum, sum and target's logit of each row in float64.
 static void tensor_parallel(const rank_place *p, volume *v) {
   const int t = p->c->r.tp;
@@ -142,8 +146,9 @@ static void tensor_parallel(const rank_place *p, volume *v) {
   const int layers = stage_layers(p), first = runs(p, 0), last = runs(p, BLOCKS - 1);
   const double statistics = (t - 1) * (double)p->rows * 3 * sizeof(double);
   v->bytes[OT_GROUP_TENSOR][OT_COMM_ALL_GATHER] =
-      A * ((6 * layers + first + last) * unit + last * statistics);
-  v->bytes[OT_GROUP_TENSOR][OT_COMM_REDUCE_SCATTER] = A * (4 * layers + first + last) * unit;
+      A * (((6 + 2 * again(&p->c->r)) * layers + first + last) * unit + last * statistics);
+  v->bytes[OT_GROUP_TENSOR][OT_COMM_REDUCE_SCATTER] =
+      A * ((4 + again(&p->c->r)) * layers + first + last) * unit;
   // Norms work on rows of one rank each: their gradients are sums. They begin the bucket, padding
   // between them.
   double norms = 0;
@@ -155,7 +160,8 @@ static void tensor_parallel(const rank_place *p, volume *v) {
 
 // Context parallel. Ring: keys and values travel c-1 hops forwards and again backwards, their
 // gradients c hops, home included. Ulysses: q, k, v and the output cross once forwards and once
-// backwards. Gradients of weights are summed over cp as over dp.
+// backwards. With full recompute the forward's part is done again. Gradients of weights are summed
+// over cp as over dp.
 static void context_parallel(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
   const int c = r->cp;
@@ -163,9 +169,10 @@ static void context_parallel(const rank_place *p, volume *v) {
   const double row = (double)p->rows * D / r->tp * p->size;
   const double each = (double)p->rounds * stage_layers(p);
   if (r->context == OT_CONTEXT_RING) {
-    v->bytes[OT_GROUP_CONTEXT][OT_COMM_SHIFT] = each * row * 2 * G * ((c - 1) + (c - 1) + c);
+    v->bytes[OT_GROUP_CONTEXT][OT_COMM_SHIFT] = each * row * 2 * G * ((2 + again(r)) * (c - 1) + c);
   } else {
-    v->bytes[OT_GROUP_CONTEXT][OT_COMM_ALL_TO_ALL] = each * others(c) * row * 2 * ((H + 2 * G) + H);
+    v->bytes[OT_GROUP_CONTEXT][OT_COMM_ALL_TO_ALL] =
+        each * others(c) * row * (2 + again(r)) * ((H + 2 * G) + H);
   }
   const int pieces = r->dp_shard * r->dp_replicate > 1 ? pieces_of(r) : 1;
   v->bytes[OT_GROUP_CONTEXT_SUM][OT_COMM_ALL_REDUCE] =
@@ -265,6 +272,10 @@ static void check_types(const run_case *c) {
   check_case(&other);
 }
 
+static void recompute(run_case *c, ot_recompute what) {
+  for (int i = 0; i < RANK_MAX_LAYERS; i++) c->r.recompute[i] = what;
+}
+
 static void of_replicas_and_shards(void **state) {
   (void)state;
   run_case c = base();
@@ -313,6 +324,10 @@ static void of_tensors(void **state) {
   c.r.micro_batch = 2;
   c.r.tp = 2;
   check_types(&c);
+  recompute(&c, OT_RECOMPUTE_SELECTIVE);
+  check_types(&c);
+  recompute(&c, OT_RECOMPUTE_FULL);
+  check_types(&c);
 }
 
 static void of_contexts(void **state) {
@@ -323,8 +338,12 @@ static void of_contexts(void **state) {
   check_types(&c);
   c.r.context = OT_CONTEXT_ULYSSES;
   check_types(&c);
+  recompute(&c, OT_RECOMPUTE_FULL);
+  check_types(&c);
   c.r.context = OT_CONTEXT_RING;
   c.r.cp = 4;
+  check_types(&c);
+  recompute(&c, OT_RECOMPUTE_NONE);
   check_types(&c);
   c.r.cp = c.r.tp = c.r.dp_shard = 2;
   c.r.zero = 1;

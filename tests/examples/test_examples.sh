@@ -3,6 +3,7 @@
 # run: any machine. Every example runs and says what its header promises.
 set -euo pipefail
 orthant=${1:?usage: test_examples.sh ORTHANT}
+export OMP_WAIT_POLICY=passive  # tests run beside each other
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 examples/01_train.sh "$orthant" "$work/one" >"$work/01.txt" 2>&1 || { cat "$work/01.txt"; exit 1; }
@@ -14,4 +15,13 @@ grep -q "^selective" "$work/03.txt"
 examples/04_ranks.sh "$orthant" >"$work/04.txt" 2>&1 || { cat "$work/04.txt"; exit 1; }
 grep -q "^losses agree" "$work/04.txt"
 grep -q "^four processes: the same bits\|skipped$" "$work/04.txt"
+
+# The commands of the README, as they are written, in a folder that looks like a clone after make.
+mkdir "$work/clone"
+ln -s "$PWD"/{docs,examples,src,presets} "$work/clone"
+ln -s "$(dirname "$orthant")" "$work/clone/build"
+awk '/^```sh$/ { on = 1; next } /^```$/ { on = 0 } on' README.md >"$work/readme.sh"
+[ "$(wc -l <"$work/readme.sh")" -gt 10 ] || { echo "no commands in the README"; exit 1; }
+(cd "$work/clone" && bash -euo pipefail "$work/readme.sh") >"$work/readme.txt" 2>&1 || { cat "$work/readme.txt"; exit 1; }
+[ -e "$work/clone/runs/first/other/checkpoints/step-00000040/manifest.json" ]
 echo "all passed"

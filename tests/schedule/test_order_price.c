@@ -139,6 +139,34 @@ static void unequal_phases_give_the_published_bubbles(void **state) {
   assert_near(play(&v, &uneven).gap, 1.2);
 }
 
+static double longest(double a, double b, double c) {
+  const double ab = a > b ? a : b;
+  return ab > c ? ab : c;
+}
+
+// What a step that ends for all ranks at once idles, beyond p = 1: (p-1) max(F, I, F + I - W) with
+// zb-h1, (p-1) max(F, I - F, F + I - 2W) with zb-h2. So both idle (p-1) F where I is longer than
+// neither F nor W.
+static void zb_h2_gains_with_a_barrier_where_i_is_longer_than_f_or_w(void **state) {
+  (void)state;
+  static const int sizes[][2] = {{2, 8}, {4, 8}, {4, 32}, {8, 32}};
+  static const double lengths[] = {.5, .8, 1, 1.2, 1.5, 2, 3, 4};
+  for (int i = 0; i < OT_COUNT(lengths) * OT_COUNT(lengths) * OT_COUNT(sizes); i++) {
+    const int *const size = sizes[i % OT_COUNT(sizes)];
+    const int k = i / OT_COUNT(sizes);
+    const phase_costs c = {
+        .f = 1, .i = lengths[k % OT_COUNT(lengths)], .w = lengths[k / OT_COUNT(lengths)]};
+    const pipeline_shape h1 = {OT_PIPELINE_ZB_H1, size[0], 1, size[1], NULL};
+    const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, size[0], 1, size[1], NULL};
+    const double busy = size[1] * (c.f + c.i + c.w), ways = size[0] - 1;
+    const double first = play(&h1, &c).makespan, second = play(&h2, &c).makespan;
+    assert_near(first - busy, ways * longest(c.f, c.i, c.f + c.i - c.w));
+    assert_near(second - busy, ways * longest(c.f, c.i - c.f, c.f + c.i - 2 * c.w));
+    if (c.i <= c.f && c.i <= c.w) assert_near(first, second);
+    if (c.i > c.f || c.i > c.w) assert_true(second < first);
+  }
+}
+
 static void messages_cost_what_they_delay(void **state) {
   (void)state;
   const phase_costs slow = {.f = 1, .i = 1, .w = 1, .message = .1};
@@ -247,6 +275,7 @@ int main(void) {
       cmocka_unit_test(equal_phases_give_the_published_figures),
       cmocka_unit_test(zero_bubble_orders_have_no_gaps_when_phases_are_equal),
       cmocka_unit_test(unequal_phases_give_the_published_bubbles),
+      cmocka_unit_test(zb_h2_gains_with_a_barrier_where_i_is_longer_than_f_or_w),
       cmocka_unit_test(messages_cost_what_they_delay),
       cmocka_unit_test(a_sender_that_stands_still_starts_later),
       cmocka_unit_test(closed_forms_hold_for_full_pipelines),
