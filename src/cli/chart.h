@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drawing charts as SVG: boxes, lines and texts in units of the drawing, scales and their ticks.
+// Colours and fonts are classes of the page's style (page_style.h), so that one drawing serves
+// light and dark.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/text_builder.h"
+
+enum { OT_CHART_WIDTH = 960, OT_SCALE_TICKS = 32 };
+
+typedef struct ot_box {
+  double x, y, width, height;
+} ot_box;
+
+// Begins a drawing of OT_CHART_WIDTH x `height`; `label` says in words what it shows, for those who
+// cannot see it.
+void ot_chart_begin(ot_text_builder *out, double height, const char *label);
+void ot_chart_end(ot_text_builder *out);
+
+// `title` is shown when pointed at; null: none.
+void ot_chart_box(ot_text_builder *out, const char *class, ot_box box, const char *title);
+
+// From (x, y) to (x + width, y + height).
+void ot_chart_line(ot_text_builder *out, const char *class, ot_box box);
+
+// Texts start at x, or end ("e") or have their middle ("m") there, by `class`.
+void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, const char *text);
+
+// Maps [minimum, maximum] to [from, to].
+typedef struct ot_scale {
+  bool log;
+  double minimum, maximum;  // minimum > 0 with log
+  double from, to;
+} ot_scale;
+
+double ot_scale_at(const ot_scale *scale, double value);
+
+// Round values within the scale, about `wanted` of them: 1, 2 or 5 times powers of ten; with log,
+// powers of ten.
+//   ticks  [OT_SCALE_TICKS]
+int ot_scale_ticks(const ot_scale *scale, int wanted, double *ticks);
+
+// A tick in words: "0", or what `figure` makes of it.
+const char *ot_tick_text(ot_arena *arena, double tick,
+                         const char *(*figure)(ot_arena *arena, double value));
