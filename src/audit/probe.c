@@ -75,10 +75,10 @@ static ot_status load_parameter(ot_instance *instance, const ot_probe_weights *w
   return OT_OK;
 }
 
-static ot_status load_weights(ot_instance *instance, const ot_probe_weights *weights) {
+ot_status ot_probe_weights_load(const ot_probe_weights *weights, ot_instance *instance) {
   const int count = ot_instance_whole(instance)->num_parameters;
   for (int i = 0; i < count; i++) OT_TRY(load_parameter(instance, weights, i));
-  return OT_OK;
+  return has_master(instance) ? ot_instance_reset_optimizer(instance) : OT_OK;
 }
 
 // ---- create ----
@@ -107,7 +107,7 @@ static ot_status create_instance(const ot_probe_request *request, ot_mode mode,
                                       .threads = request->threads};
   if (request->files) return read_instance(request->files, &wanted, instance);
   OT_TRY(ot_instance_create(&wanted, instance));
-  return load_weights(*instance, request->weights);
+  return ot_probe_weights_load(request->weights, *instance);
 }
 
 static ot_status create(const ot_probe_request *request, ot_probe *probe) {

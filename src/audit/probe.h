@@ -20,6 +20,10 @@ typedef struct ot_probe_weights {
 ot_status ot_probe_weights_read(ot_instance *instance, ot_team *team, ot_arena *arena,
                                 ot_probe_weights *out);
 
+// Writes them into `instance`, of the same model or its first layers, rounded to its storage type,
+// and resets its optimizer.
+ot_status ot_probe_weights_load(const ot_probe_weights *weights, ot_instance *instance);
+
 typedef struct ot_probe_request {
   const ot_model *model;  // with the layers that are probed, at most those of the weights; of
                           // files, only the vocabulary counts

@@ -7,6 +7,7 @@
 #include "audit/causality.h"
 #include "audit/drift.h"
 #include "audit/overlap.h"
+#include "audit/precision.h"
 #include "cli/installed.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
@@ -19,6 +20,7 @@ typedef enum audit_kind {
   AUDIT_OVERLAP,
   AUDIT_DRIFT,
   AUDIT_CAUSALITY,
+  AUDIT_PRECISION,
   AUDIT_LATER
 } audit_kind;
 
@@ -27,8 +29,9 @@ static const struct {
   audit_kind kind;
   int steps;  // that it takes when --steps does not say
 } audits[] = {
-    {"ranks", AUDIT_RANKS, 2},     {"overlap", AUDIT_OVERLAP, 5}, {"causality", AUDIT_CAUSALITY, 0},
-    {"precision", AUDIT_LATER, 0}, {"drift", AUDIT_DRIFT, 0},     {"all", AUDIT_LATER, 0},
+    {"ranks", AUDIT_RANKS, 2},         {"overlap", AUDIT_OVERLAP, 5},
+    {"causality", AUDIT_CAUSALITY, 0}, {"precision", AUDIT_PRECISION, 0},
+    {"drift", AUDIT_DRIFT, 0},         {"all", AUDIT_LATER, 0},
 };
 
 // What the ranks of a process share.
@@ -52,11 +55,11 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE, "ranks, overlap, drift or causality");
+    return ot_fail_hint(OT_USAGE, "ranks, overlap, drift, causality or precision");
   }
   if (audits[a->audit].kind == AUDIT_LATER) {
     ot_fail(OT_ENVIRONMENT, "the audit %s is not there in this build", name);
-    return ot_fail_hint(OT_ENVIRONMENT, "ranks, overlap, drift and causality are");
+    return ot_fail_hint(OT_ENVIRONMENT, "all others are");
   }
   a->steps = ot_options_given(a->options, "steps") ? (int)ot_options_integer(a->options, "steps")
                                                    : audits[a->audit].steps;
@@ -121,6 +124,18 @@ static ot_status audit_causality(const auditing *a, ot_trainer *trainer, ot_team
   return ot_audit_causality(&request, a->arena, report);
 }
 
+// Gradients are summed over data and context parallelism.
+static ot_status audit_precision(const auditing *a, ot_trainer *trainer, ot_team *team,
+                                 ot_audit_report *report) {
+  const int64_t planned = ot_options_integer(a->options, "planned-ranks");
+  const int live = ot_team_data_degree(team) * ot_team_degree(team, OT_AXIS_CP);
+  const ot_precision_request request = {.trainer = trainer,
+                                        .team = team,
+                                        .ranks = planned > 0 ? planned : live,
+                                        .seed = (uint64_t)a->config.run.seed};
+  return ot_audit_precision(&request, a->arena, report);
+}
+
 static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_arena *arena,
                       ot_audit_report *report) {
   if (a->checkpoint) OT_TRY(ot_trainer_resume(trainer, a->checkpoint));
@@ -133,6 +148,8 @@ static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_
       return audit_drift(trainer, team, arena, report);
     case AUDIT_CAUSALITY:
       return audit_causality(a, trainer, team, report);
+    case AUDIT_PRECISION:
+      return audit_precision(a, trainer, team, report);
     case AUDIT_LATER:
       break;
   }
@@ -167,10 +184,23 @@ static ot_status audit_rank(ot_comm *comm, void *context) {
 
 // ---- the verb ----
 
+// Settings that no data could make good are found without a model, even where this build could not
+// train with them.
+static ot_status audit_settings(auditing *a) {
+  if (audits[a->audit].kind != AUDIT_PRECISION) return OT_OK;
+  OT_TRY(load_settings(a));
+  a->report = (ot_audit_report){.audit = "precision",
+                                .summary = "the settings alone; no sums were played with them"};
+  ot_precision_lint(&a->config.run, a->arena, &a->report);
+  a->leads = a->report.num_findings > 0;
+  return OT_OK;
+}
+
 static ot_status audit(auditing *a) {
   OT_TRY(find_audit(a));
+  OT_TRY(audit_settings(a));
   const ot_ranks_verb verb = {prepare, audit_rank, a};
-  OT_TRY(ot_ranks_run(a->options, &verb));
+  if (!a->leads) OT_TRY(ot_ranks_run(a->options, &verb));
   if (!a->leads) return OT_OK;
   if (ot_options_json(a->options)) {
     ot_json_writer json = ot_json_begin(a->arena, 2);
@@ -209,6 +239,13 @@ static const ot_option rows[] = {
      .kind = OT_OPTION_INTEGER,
      .value = "N",
      .help = "of initial weights and data, in place of the run's"},
+    {.name = "planned-ranks",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "0",
+     .minimum = 0,
+     .maximum = 1 << 20,
+     .help = "precision: ranks that gradients will be summed over; 0: those of the run"},
     {.name = "steps",
      .kind = OT_OPTION_INTEGER,
      .value = "N",
@@ -220,7 +257,7 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find out why a run would fail",
-    .arguments = "ranks|overlap|drift|causality RUN.yaml|CHECKPOINT",
+    .arguments = "ranks|overlap|drift|causality|precision RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
@@ -229,6 +266,8 @@ const ot_verb ot_verb_audit = {
         "         gradients, optimizer state, scalars, counters, batches; over whatever axis\n"
         "overlap  how much of a step is communication in the open, by axis and kind\n"
         "causality  no token depends on later ones, on other documents or on other sequences\n"
+        "precision  sums of gradients over micro-batches and ranks lean to no side in the planned\n"
+        "         formats; moments, updates and epsilon fit theirs\n"
         "drift    the forward of training gives what decoding token by token, other lengths and\n"
         "         batches, and the exported model give\n"
         "A RUN.yaml is audited from its initial weights on, a checkpoint or a run directory from\n"

@@ -72,6 +72,10 @@ static ot_run settings_of(const audit_request *r, ot_data_source *source) {
     run.precision = (ot_run_precision){OT_F64, OT_F64, OT_F64, OT_F64, OT_F64, OT_F64, OT_SUM_WIDE};
   }
   if (r->bf16) run.precision.params = OT_BF16;
+  if (r->bf16_on_wire) {
+    run.precision.reduce = OT_BF16;
+    run.precision.sum = OT_SUM_WIRE;
+  }
   run.init = "random";
   run.steps = 1000;
   run.seed = 5;

@@ -17,6 +17,7 @@ typedef struct audit_request {
   double watchdog_seconds;     // 0: never
   bool fp64;                   // everything
   bool bf16;                   // weights and activations, with master weights
+  bool bf16_on_wire;           // gradients are summed in bf16, each partial sum rounded
   bool documents;              // some tokens end documents, so that targets are masked
 } audit_request;
 

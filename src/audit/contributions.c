@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trainer on one rank takes steps of one micro-batch at a learning rate of zero: the weights stay
+// what they are, and each step leaves the gradient of its micro-batch.
+#include "audit/contributions.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "train/elements.h"
+#include "train/trainer.h"
+
+enum { STREAM_PARAMETER = 0x706172, STREAM_ELEMENT = 0x656c65, STREAM_RANK = 0x72616e };
+
+// Of an embedding most rows may be untouched: so many are looked at for each that is kept.
+enum { LOOKS = 8 };
+
+typedef struct chosen_element {
+  int parameter;
+  int64_t row, col;
+} chosen_element;
+
+const char *ot_gradient_class_name(ot_gradient_class class) {
+  static const char *const names[] = {
+      [OT_GRADIENT_EMBEDDING] = "embedding",
+      [OT_GRADIENT_MATRIX] = "matrices",
+      [OT_GRADIENT_VECTOR] = "norms, biases",
+      [OT_GRADIENT_HEAD] = "head",
+  };
+  return names[class];
+}
+
+static ot_gradient_class class_of(const ot_parameter *p) {
+  if (p->kind == OT_PARAMETER_VECTOR) return OT_GRADIENT_VECTOR;
+  if (p->kind == OT_PARAMETER_MATRIX) return OT_GRADIENT_MATRIX;
+  return p->block == 0 ? OT_GRADIENT_EMBEDDING : OT_GRADIENT_HEAD;
+}
+
+// ---- choosing ----
+
+static int64_t class_elements(const ot_graph *graph, ot_gradient_class class) {
+  int64_t total = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    if (p->tied_to < 0 && class_of(p) == class) total += ot_parameter_elements(p);
+  }
+  return total;
+}
+
+static chosen_element element_at(const ot_graph *graph, ot_gradient_class class, int64_t place) {
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    if (p->tied_to >= 0 || class_of(p) != class) continue;
+    if (place < ot_parameter_elements(p))
+      return (chosen_element){i, place / p->cols, place % p->cols};
+    place -= ot_parameter_elements(p);
+  }
+  OT_UNREACHABLE();
+}
+
+static int64_t choose(const ot_contributions_request *q, const ot_graph *graph,
+                      ot_gradient_class class, chosen_element *chosen) {
+  const int64_t total = class_elements(graph, class);
+  const int64_t looks = class == OT_GRADIENT_EMBEDDING ? LOOKS : 1;
+  const int64_t wanted = q->elements * looks < total ? q->elements * looks : total;
+  for (int64_t i = 0; i < wanted; i++) {
+    const int64_t place =
+        (int64_t)ot_rng_permute(q->seed, STREAM_ELEMENT + class, (uint64_t)i, (uint64_t)total);
+    chosen[i] = element_at(graph, class, place);
+  }
+  return wanted;
+}
+
+// ---- reading ----
+
+typedef struct reader {
+  const ot_contributions_request *request;
+  ot_instance *instance;
+  void *row;  // of any parameter
+} reader;
+
+static ot_status read_element(const reader *r, const chosen_element *at, double *value) {
+  const ot_dtype dtype = ot_instance_copy_dtype(r->instance, OT_COPY_GRADIENT);
+  const ot_parameter_rows range = {
+      .parameter = at->parameter, .copy = OT_COPY_GRADIENT, .first_row = at->row, .rows = 1};
+  OT_TRY(ot_instance_read(r->instance, &range, r->row));
+  ot_elements_convert(dtype, (const char *)r->row + at->col * ot_dtype_bytes(dtype), OT_F64, value,
+                      1);
+  return OT_OK;
+}
+
+static int64_t widest_row(const ot_graph *graph) {
+  int64_t widest = 1;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
+  }
+  return widest;
+}
+
+// Elements that no micro-batch touches say nothing; keeps the first q->elements others.
+static void keep_touched(const ot_contributions_request *q, ot_contributions *out,
+                         ot_gradient_class class) {
+  const int n = out->micro_batches;
+  double *const values = out->values[class];
+  int64_t kept = 0;
+  for (int64_t i = 0; i < out->count[class] && kept < q->elements; i++) {
+    bool touched = false;
+    for (int k = 0; k < n; k++) touched = touched || values[i * n + k] != 0;
+    if (!touched) continue;
+    memmove(values + kept * n, values + i * n, (size_t)n * sizeof *values);
+    kept++;
+  }
+  out->count[class] = kept;
+}
+
+static ot_status read_steps(const reader *r, ot_trainer *trainer, ot_arena *arena,
+                            ot_contributions *out) {
+  const ot_contributions_request *const q = r->request;
+  const ot_graph *const graph = ot_instance_whole(r->instance);
+  chosen_element *chosen[OT_GRADIENT_CLASSES];
+  for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
+    chosen[class] = ot_arena_array(arena, q->elements * LOOKS + 1, sizeof *chosen[class]);
+    out->count[class] = choose(q, graph, (ot_gradient_class) class, chosen[class]);
+    out->values[class] =
+        ot_arena_array(arena, out->count[class] * q->micro_batches + 1, sizeof(double));
+  }
+  for (int k = 0; k < q->micro_batches; k++) {
+    ot_step_report step;
+    OT_TRY(ot_trainer_step(trainer, &step));
+    for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
+      for (int64_t i = 0; i < out->count[class]; i++) {
+        OT_TRY(read_element(r, &chosen[class][i], &out->values[class][i * q->micro_batches + k]));
+      }
+    }
+  }
+  for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
+    keep_touched(q, out, (ot_gradient_class) class);
+  }
+  return OT_OK;
+}
+
+// ---- one rank ----
+
+// The run on one rank, a step a micro-batch, standing still.
+static ot_run still_run(const ot_run *run) {
+  static ot_recompute none[] = {OT_RECOMPUTE_NONE};
+  ot_run still = *run;
+  still.parallel.tp = still.parallel.pp = still.parallel.vpp = still.parallel.cp = 1;
+  still.parallel.ep = still.parallel.etp = still.parallel.dp_replicate = 1;
+  still.parallel.dp = still.parallel.zero = 0;
+  still.parallel.accumulate = OT_ACCUMULATE_WHOLE;
+  still.parallel.pipeline = OT_PIPELINE_1F1B;
+  still.parallel.layout = still.parallel.order_csv = "";
+  still.parallel.recompute = none;
+  still.parallel.num_recompute = 1;
+  still.batch = (ot_run_batch){.global_batch_size = run->batch.micro_batch_size,
+                               .micro_batch_size = run->batch.micro_batch_size};
+  still.optimizer.lr = still.optimizer.adamw_lr = still.optimizer.weight_decay = 0;
+  still.optimizer.num_groups = 0;
+  still.learning_rate = (ot_run_learning_rate){.decay = OT_DECAY_CONSTANT};
+  still.audit = (ot_run_audit){0};
+  still.data.num_validation = 0;
+  still.precision.reduce = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  still.precision.sum = OT_SUM_WIDE;
+  still.init = "random";
+  return still;
+}
+
+static ot_status read_with(const ot_contributions_request *request, ot_trainer *trainer,
+                           ot_arena *arena, ot_contributions *out) {
+  ot_instance *const instance = ot_trainer_instance(trainer);
+  OT_TRY(ot_probe_weights_load(request->weights, instance));
+  reader r = {.request = request, .instance = instance};
+  r.row = malloc((size_t)widest_row(ot_instance_whole(instance)) * sizeof(double));
+  OT_CHECK(r.row, OT_ENVIRONMENT, "out of memory");
+  const ot_status status = read_steps(&r, trainer, arena, out);
+  free(r.row);
+  return status;
+}
+
+ot_status ot_contributions_read(const ot_contributions_request *request, ot_arena *arena,
+                                ot_contributions *out) {
+  *out = (ot_contributions){.micro_batches = request->micro_batches};
+  const ot_run still = still_run(request->run);
+  ot_trainer *trainer = NULL;
+  ot_status status = ot_trainer_create(&still, NULL, NULL, &trainer);
+  if (status == OT_OK) status = read_with(request, trainer, arena, out);
+  ot_trainer_destroy(&trainer);
+  return status;
+}
+
+// ---- drawing ----
+
+void ot_contributions_draw(const ot_contributions *contributions, ot_gradient_class class,
+                           int64_t index, int64_t ranks, double *out) {
+  const int n = contributions->micro_batches;
+  const double *const values = contributions->values[class] + index * n;
+  double sum = 0, squares = 0;
+  for (int k = 0; k < n; k++) sum += values[k];
+  const double mean = sum / n;
+  for (int k = 0; k < n; k++) squares += (values[k] - mean) * (values[k] - mean);
+  const double deviation = sqrt(squares / (n - 1));
+  for (int64_t r = 0; r < ranks; r++) {
+    const uint64_t stream = STREAM_RANK + (uint64_t) class;
+    out[r] =
+        r < n ? values[r] : mean + deviation * ot_rng_normal((uint64_t)index, stream, (uint64_t)r);
+  }
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=1,2 as threads. Sums in low precision against what is known of them: where they stall,
+// by how much they shrink or grow, what a tree and a wide accumulator make of them; the test of
+// bias on sums without any, and its power; settings whose formats cannot do what is asked.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "audit/bias.h"
+#include "audit/precision.h"
+#include "base/rng.h"
+#include "device/heap.h"
+#include "support/audit_case.h"
+
+static double values[1 << 17];
+
+static double repeat(ot_sum_kind kind, const ot_format *format, double value, int64_t count) {
+  for (int64_t i = 0; i < count; i++) values[i] = value;
+  return ot_sum_play(kind, format, values, count);
+}
+
+static void near(double found, double expected, double tolerance) {
+  if (!(fabs(found - expected) <= tolerance)) fail_msg("%.17g, not %.17g", found, expected);
+}
+
+// ---- rounding and sums ----
+
+static void formats_round_as_their_hardware_does(void **state) {
+  (void)state;
+  for (int i = 0; i < 20000; i++) {
+    const double x = ot_rng_normal(1, 2, (uint64_t)i) * exp2((double)(i % 60) - 30);
+    assert_true(ot_format_round(&ot_format_fp32, x) == (double)(float)x);
+    const double narrow = (double)ot_bf16_to_float(ot_bf16_from_float((float)x));
+    assert_true(ot_format_round(&ot_format_bf16, (double)(float)x) == narrow);
+  }
+  near(ot_format_round(&ot_format_fp16, 65519), 65504, 0);
+  assert_true(isinf(ot_format_round(&ot_format_fp16, 65520)));
+  near(ot_format_round(&ot_format_fp16, 1e-8), 0, 0);          // below half of 2^-24
+  near(ot_format_round(&ot_format_fp16, 5.9e-8), 0x1p-24, 0);  // a subnormal
+  near(ot_format_round(&ot_format_e4m3, 17), 16, 0);
+  near(ot_format_round(&ot_format_e5m2, 9), 8, 0);
+}
+
+// 1 is added until nothing changes: where the next integer is half way between two numbers.
+static void a_running_sum_of_ones_stalls(void **state) {
+  (void)state;
+  near(repeat(OT_SUM_RING, &ot_format_fp16, 1, 4096), 2048, 0);
+  near(repeat(OT_SUM_RING, &ot_format_bf16, 1, 1024), 256, 0);
+  near(repeat(OT_SUM_RING, &ot_format_bf16, 1, 16384), 256, 0);
+  near(repeat(OT_SUM_RING, &ot_format_e4m3, 1, 64), 16, 0);
+  near(repeat(OT_SUM_RING, &ot_format_e5m2, 1, 64), 8, 0);
+}
+
+static void swamping_can_also_make_sums_too_large(void **state) {
+  (void)state;
+  const double sum = repeat(OT_SUM_RING, &ot_format_fp16, 0.3, 2975);
+  const double exact = 2975 * ot_format_round(&ot_format_fp16, 0.3);
+  near(exact, 892.6, 0.2);
+  near(sum, 1024, 0);
+}
+
+static void a_tree_of_ones_is_exact_until_it_overflows(void **state) {
+  (void)state;
+  near(repeat(OT_SUM_TREE, &ot_format_bf16, 1, 16384), 16384, 0);
+  assert_true(isinf(repeat(OT_SUM_TREE, &ot_format_fp16, 1, 65536)));
+  // Not a power of two, and a value that is none: trees are not exact either.
+  const double g = ot_format_round(&ot_format_bf16, 1.898);
+  near(repeat(OT_SUM_TREE, &ot_format_bf16, g, 1000) / (1000 * g) - 1, 0.0029, 0.0001);
+}
+
+static void wide_sums_of_narrow_parts_lose_nothing_that_matters(void **state) {
+  (void)state;
+  near(repeat(OT_SUM_EXACT_PARTS, &ot_format_bf16, 1, 16384), 16384, 0);
+  near(repeat(OT_SUM_EXACT_PARTS, &ot_format_fp16, 0.3, 4096) /
+           (4096 * ot_format_round(&ot_format_fp16, 0.3)),
+       1, 1e-4);
+}
+
+// 512 micro-batches on each of 8 ranks, each step rounded: half of 4096 is lost before any rank
+// speaks, and neither ring nor tree can know.
+static void accumulating_locally_can_be_worse_than_the_collective(void **state) {
+  (void)state;
+  const double local = repeat(OT_SUM_RING, &ot_format_bf16, 1, 512);
+  near(repeat(OT_SUM_RING, &ot_format_bf16, local, 8), 2048, 0);
+  near(repeat(OT_SUM_TREE, &ot_format_bf16, local, 8), 2048, 0);
+}
+
+static void exact_sums_do_not_depend_on_the_order(void **state) {
+  (void)state;
+  for (int i = 0; i < 1000; i++) values[i] = ot_rng_normal(3, 4, (uint64_t)i) * exp2(i % 80);
+  const double forward = ot_sum_exact(&ot_format_fp64, values, 1000);
+  for (int i = 0; i < 500; i++) {
+    const double x = values[i];
+    values[i] = values[999 - i];
+    values[999 - i] = x;
+  }
+  near(ot_sum_exact(&ot_format_fp64, values, 1000), forward, fabs(forward) * 1e-15);
+}
+
+// ---- bias ----
+
+enum { BUCKET = 1024 };
+
+// A bucket of sums over `ranks` ranks: log-normal sizes, `ratio` of signal to noise of one rank.
+static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_t draw) {
+  static double result[BUCKET], exact[BUCKET];
+  for (int i = 0; i < BUCKET; i++) {
+    const double size = exp(ot_rng_normal(draw, 1, (uint64_t)i));
+    const double mean = ot_rng_normal(draw, 2, (uint64_t)i) < 0 ? -size : size;
+    for (int64_t r = 0; r < ranks; r++) {
+      values[r] = mean + size / ratio * ot_rng_normal(draw, 16 + (uint64_t)i, (uint64_t)r);
+    }
+    exact[i] = ot_sum_exact(&ot_format_bf16, values, ranks);
+    result[i] = ot_sum_play(kind, &ot_format_bf16, values, ranks);
+  }
+  const ot_bias_request request = {result, exact, BUCKET, &ot_format_bf16};
+  ot_bias bias;
+  assert_int_equal(ot_bias_measure(&request, &bias), OT_OK);
+  return bias;
+}
+
+// The t of sums without bias is N(0, 1): of 200 none is beyond 5, and their variance is 1.
+static void sums_without_bias_are_not_found(void **state) {
+  (void)state;
+  double squares = 0, largest = 0;
+  enum { BUCKETS = 200 };
+  for (int i = 0; i < BUCKETS; i++) {
+    static const double ratios[] = {0.01, 0.1, 1, 10};
+    const ot_bias bias = sum_bucket(OT_SUM_TREE, 16, ratios[i % 4], 100 + (uint64_t)i);
+    assert_int_equal(ot_bias_judge(&bias), OT_BIAS_NONE);
+    squares += bias.t * bias.t;
+    largest = fmax(largest, fabs(bias.t));
+  }
+  near(sqrt(squares / BUCKETS), 1, 0.18);
+  assert_true(largest < 5);
+}
+
+// Where a ring in bf16 loses more than a hundredth, one step is enough, every time.
+static void a_bias_of_a_hundredth_is_found_in_one_step(void **state) {
+  (void)state;
+  for (int i = 0; i < 5; i++) {
+    const ot_bias strong = sum_bucket(OT_SUM_RING, 256, 10, 500 + (uint64_t)i);
+    const ot_bias weak = sum_bucket(OT_SUM_RING, 512, 1, 600 + (uint64_t)i);
+    assert_int_equal(ot_bias_judge(&strong), OT_BIAS_FOUND);
+    assert_int_equal(ot_bias_judge(&weak), OT_BIAS_FOUND);
+  }
+  const ot_bias large = sum_bucket(OT_SUM_RING, 1024, 10, 700);
+  near(large.slope, -0.596, 0.1);
+}
+
+static void errors_on_either_side_count(void **state) {
+  (void)state;
+  double result[BUCKET], exact[BUCKET];
+  for (int sign = -1; sign <= 1; sign += 2) {
+    for (int i = 0; i < BUCKET; i++) {
+      exact[i] = ot_rng_normal(9, 1, (uint64_t)i);
+      result[i] = exact[i] * (1 + sign * 0.01) + 0.02 * ot_rng_normal(9, 2, (uint64_t)i);
+    }
+    const ot_bias_request request = {result, exact, BUCKET, &ot_format_bf16};
+    ot_bias bias;
+    assert_int_equal(ot_bias_measure(&request, &bias), OT_OK);
+    near(bias.slope, sign * 0.01, 0.002);
+    assert_true(bias.t * sign > 6);
+  }
+}
+
+// ---- settings ----
+
+typedef struct said {
+  const ot_run *run;
+  int64_t ranks;
+  ot_verdict verdict;
+  int num_findings;
+  char what[64], where[160];
+} said;
+
+static void hear(said *s, const ot_audit_report *report) {
+  s->verdict = report->verdict;
+  s->num_findings = report->num_findings;
+  if (report->num_findings == 0) return;
+  snprintf(s->what, sizeof s->what, "%s", report->findings[0].what);
+  snprintf(s->where, sizeof s->where, "%s", report->findings[0].where);
+}
+
+static said lint(const ot_run *run) {
+  said s = {0};
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report = {.audit = "precision"};
+  ot_precision_lint(run, &arena, &report);
+  hear(&s, &report);
+  ot_heap_release(&heap);
+  return s;
+}
+
+static ot_run settings(ot_dtype kept, double beta2, double rate) {
+  const ot_model model = tiny_llama();
+  ot_run run = tiny_run(&model);
+  run.model.initializer_range = 0.02;
+  run.precision.moments = run.precision.master = kept;
+  run.optimizer.betas[1] = beta2;
+  run.optimizer.lr = rate;
+  return run;
+}
+
+static void moments_that_cannot_move_are_found_without_data(void **state) {
+  (void)state;
+  ot_run run = settings(OT_F32, 0.999, 1e-3);
+  assert_int_equal(lint(&run).num_findings, 0);
+  run = settings(OT_BF16, 0.999, 1);
+  assert_string_equal(lint(&run).what, "second_moment_frozen");
+  run = settings(OT_BF16, 0.95, 1);
+  assert_int_equal(lint(&run).num_findings, 0);
+}
+
+static void updates_that_are_rounded_away_are_found_without_data(void **state) {
+  (void)state;
+  const ot_run run = settings(OT_BF16, 0.95, 1e-5);
+  const said s = lint(&run);
+  assert_string_equal(s.what, "updates_lost");
+}
+
+static void an_epsilon_that_rounds_to_zero_is_found(void **state) {
+  (void)state;
+  ot_run run = settings(OT_F16, 0.5, 1);
+  assert_string_equal(lint(&run).what, "epsilon_is_zero");
+  run.optimizer.eps = 1e-6;
+  assert_int_equal(lint(&run).num_findings, 0);
+}
+
+// ---- the audit ----
+
+static ot_status audit(audit_rank *rank) {
+  said *const s = rank->context;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report;
+  const ot_precision_request request = {
+      .trainer = rank->trainer, .team = rank->team, .ranks = s->ranks, .seed = 3};
+  const ot_status status = ot_audit_precision(&request, &arena, &report);
+  if (status == OT_OK && ot_team_leads(rank->team)) hear(s, &report);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static said run_audit(bool on_wire, int64_t ranks) {
+  said s = {.ranks = ranks};
+  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
+  request.dp_replicate = 2;
+  request.bf16_on_wire = on_wire;
+  if (audit_run(&request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
+  return s;
+}
+
+static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
+  (void)state;
+  assert_int_equal(run_audit(true, 4).verdict, OT_VERDICT_CLEAN);
+  const said s = run_audit(true, 4096);
+  assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+  assert_string_equal(s.what, "biased_reduction");
+  assert_non_null(strstr(s.where, "sum over 4096 ranks in bf16"));
+  assert_int_equal(run_audit(false, 4096).verdict, OT_VERDICT_CLEAN);
+}
+
+static void one_rank_of_one_micro_batch_sums_nothing(void **state) {
+  (void)state;
+  said s = {.ranks = 1};
+  audit_request request = {.batch = 1, .micro_batch = 1, .model = audit_model(2, true)};
+  assert_int_equal(audit_run(&request, audit, &s), OT_OK);
+  assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(formats_round_as_their_hardware_does),
+      cmocka_unit_test(a_running_sum_of_ones_stalls),
+      cmocka_unit_test(swamping_can_also_make_sums_too_large),
+      cmocka_unit_test(a_tree_of_ones_is_exact_until_it_overflows),
+      cmocka_unit_test(wide_sums_of_narrow_parts_lose_nothing_that_matters),
+      cmocka_unit_test(accumulating_locally_can_be_worse_than_the_collective),
+      cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
+      cmocka_unit_test(sums_without_bias_are_not_found),
+      cmocka_unit_test(a_bias_of_a_hundredth_is_found_in_one_step),
+      cmocka_unit_test(errors_on_either_side_count),
+      cmocka_unit_test(moments_that_cannot_move_are_found_without_data),
+      cmocka_unit_test(updates_that_are_rounded_away_are_found_without_data),
+      cmocka_unit_test(an_epsilon_that_rounds_to_zero_is_found),
+      cmocka_unit_test(a_ring_in_bf16_is_found_at_the_planned_size_only),
+      cmocka_unit_test(one_rank_of_one_micro_batch_sums_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
