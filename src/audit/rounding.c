@@ -25,6 +25,8 @@ const ot_format *ot_format_of(ot_dtype dtype) {
       return &ot_format_bf16;
     case OT_F16:
       return &ot_format_fp16;
+    case OT_F8:
+      return &ot_format_e4m3;
     case OT_I32:
     case OT_I64:
     case OT_U8:
