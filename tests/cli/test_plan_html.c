@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: backends=cpu
+// The page of a plan as a document: well formed, complete, needing nothing from elsewhere, the same
+// each time; and what names and empty searches do to it.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "cli/chart.h"
+#include "cli/plan_html.h"
+#include "support/paper_job.h"
+
+static const ot_candidate pipelined = {.tp = 2,
+                                       .pp = 4,
+                                       .vpp = 2,
+                                       .cp = 1,
+                                       .ep = 1,
+                                       .etp = 1,
+                                       .dp = 4,
+                                       .dp_shard = 4,
+                                       .zero = 1,
+                                       .micro_batch_size = 1,
+                                       .micro_batches = 16,
+                                       .pipeline = OT_PIPELINE_INTERLEAVED};
+static const ot_candidate sharded = {.tp = 1,
+                                     .pp = 1,
+                                     .vpp = 1,
+                                     .cp = 1,
+                                     .ep = 1,
+                                     .etp = 1,
+                                     .dp = 32,
+                                     .dp_shard = 32,
+                                     .zero = 3,
+                                     .micro_batch_size = 1,
+                                     .micro_batches = 2,
+                                     .pipeline = OT_PIPELINE_1F1B,
+                                     .recompute = OT_RECOMPUTE_FULL};
+
+typedef struct page_case {
+  paper_job paper;
+  ot_bill bill;
+  ot_limits limits;
+  ot_search search;
+  ot_estimate estimates[2];
+  ot_page_plan plans[2];
+  ot_rejection rejection;
+  const char *note;
+  ot_plan_page page;
+} page_case;
+
+static void price(page_case *c, ot_estimator *estimator, int i, const ot_candidate *candidate) {
+  ot_stage_estimate *stages;
+  const ot_explanation explanation = {&c->paper.job, &c->bill, &c->limits, &c->estimates[0]};
+  assert_int_equal(ot_estimate_build(estimator, candidate, &c->estimates[i]), OT_OK);
+  assert_int_equal(ot_estimate_stages(estimator, candidate, &c->paper.arena, &stages), OT_OK);
+  c->plans[i] = (ot_page_plan){.estimate = &c->estimates[i], .stages = stages};
+  if (i == 0) {
+    ot_explain_best(&explanation, &c->paper.arena, &c->plans[i].why);
+  } else {
+    ot_explain_other(&explanation, &c->estimates[i], &c->paper.arena, &c->plans[i].why);
+  }
+}
+
+static void create(const char *name, int num_plans, page_case *c) {
+  *c = (page_case){.note = "figures of a preset & nothing measured"};
+  paper_job_create("llama3-8b", 32, 64, 4096, &c->paper);
+  c->paper.job.tokens = 1e12;
+  ot_bill_build(&c->paper.job, &c->bill);
+  const ot_limits_request limits = {.job = &c->paper.job, .bill = &c->bill, .flops_per_s = 5e14};
+  ot_limits_build(&limits, &c->limits);
+  ot_estimator *estimator;
+  assert_int_equal(ot_estimator_build(&c->paper.job, &c->paper.arena, &estimator), OT_OK);
+  price(c, estimator, 0, &pipelined);
+  price(c, estimator, 1, &sharded);
+  c->rejection = (ot_rejection){.candidate = sharded, .reason = "takes 99 GB of <80> GB"};
+  c->search = (ot_search){.num_plans = num_plans,
+                          .plans = c->estimates,
+                          .num_candidates = 1234,
+                          .num_simulated = 56,
+                          .num_rejections = 1,
+                          .rejections = &c->rejection};
+  c->page = (ot_plan_page){.job = &c->paper.job,
+                           .model_name = name,
+                           .model_source = "llama3-8b",
+                           .bill = &c->bill,
+                           .limits = &c->limits,
+                           .search = &c->search,
+                           .num_plans = num_plans,
+                           .plans = c->plans,
+                           .num_notes = 1,
+                           .notes = &c->note};
+}
+
+static const char *html_of(page_case *c) {
+  ot_text_builder out = {.arena = &c->paper.arena};
+  if (ot_plan_html(&c->page, &out) != OT_OK) fail_msg("%s", ot_fail_message());
+  return ot_text_builder_text(&out);
+}
+
+// ---- a checker of its own: tags nest, attributes are quoted, nothing stands unescaped ----
+
+enum { DEEPEST = 32, TAG_BYTES = 16 };
+
+typedef struct checker {
+  const char *at;
+  char open[DEEPEST][TAG_BYTES];
+  int depth;
+} checker;
+
+// One attribute: blank, name, =, quoted value without < inside.
+static void take_attribute(checker *c) {
+  c->at += strspn(c->at, " \n");
+  const size_t name = strspn(c->at, "abcdefghijklmnopqrstuvwxyz-0123456789VB");
+  if (name == 0 || c->at[name] != '=' || c->at[name + 1] != '"') fail_msg("at %.40s", c->at);
+  c->at += name + 2;
+  const size_t value = strcspn(c->at, "\"<>");
+  if (c->at[value] != '"') fail_msg("value at %.40s", c->at);
+  c->at += value + 1;
+}
+
+static void take_begin(checker *c) {
+  const size_t name = strspn(c->at, "abcdefghijklmnopqrstuvwxyz123");
+  assert_in_range(name, 1, TAG_BYTES - 1);
+  assert_true(c->depth < DEEPEST);
+  memcpy(c->open[c->depth], c->at, name);
+  c->open[c->depth++][name] = '\0';
+  c->at += name;
+  while (*c->at == ' ') take_attribute(c);
+  if (strncmp(c->at, "/>", 2) == 0) {
+    c->depth--;
+    c->at += 2;
+  } else {
+    assert_int_equal(*c->at++, '>');
+  }
+}
+
+static void take_end(checker *c) {
+  assert_true(c->depth > 0);
+  const char *const name = c->open[--c->depth];
+  const size_t length = strlen(name);
+  if (strncmp(c->at, name, length) != 0 || c->at[length] != '>') {
+    fail_msg("</%.20s closes <%s>", c->at, name);
+  }
+  c->at += length + 1;
+}
+
+static void take_text(checker *c) {
+  static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+  if (*c->at != '&') {
+    assert_int_not_equal(*c->at, '>');
+    c->at++;
+    return;
+  }
+  for (int i = 0; i < OT_COUNT(entities); i++) {
+    if (strncmp(c->at, entities[i], strlen(entities[i])) != 0) continue;
+    c->at += strlen(entities[i]);
+    return;
+  }
+  fail_msg("at %.20s", c->at);
+}
+
+static void check_document(const char *text) {
+  static const char head[] = "<!DOCTYPE html>";
+  assert_true(ot_text_starts_with(text, head));
+  checker c = {.at = text + strlen(head)};
+  while (*c.at != '\0') {
+    if (strncmp(c.at, "</", 2) == 0) {
+      c.at += 2;
+      take_end(&c);
+    } else if (*c.at == '<') {
+      c.at++;
+      take_begin(&c);
+      if (c.depth > 0 && strcmp(c.open[c.depth - 1], "style") == 0) c.at = strstr(c.at, "</style>");
+    } else {
+      take_text(&c);
+    }
+  }
+  assert_int_equal(c.depth, 0);
+}
+
+// ---- tests ----
+
+static void the_page_is_well_formed_and_has_every_section(void **state) {
+  (void)state;
+  static const char *const ids[] = {"summary", "memory", "timeline", "devices",  "plans",
+                                    "why",     "bill",   "limits",   "rejected", "run"};
+  page_case c;
+  create("llama3-8b", 2, &c);
+  const char *const text = html_of(&c);
+  check_document(text);
+  for (int i = 0; i < OT_COUNT(ids); i++) {
+    char section[64], link[64];
+    ot_text_format(section, sizeof section, "<section id=\"%s\"", ids[i]);
+    ot_text_format(link, sizeof link, "href=\"#%s\"", ids[i]);
+    if (!ot_text_find(text, section) || !ot_text_find(text, link)) fail_msg("no %s", ids[i]);
+  }
+  paper_job_destroy(&c.paper);
+}
+
+static void the_page_needs_nothing_from_elsewhere(void **state) {
+  (void)state;
+  static const char *const outside[] = {"http:",   "https:",  "//",    "src=",    "url(",
+                                        "@import", "<script", "<link", "<iframe", "<img"};
+  page_case c;
+  create("llama3-8b", 2, &c);
+  const char *const text = html_of(&c);
+  for (int i = 0; i < OT_COUNT(outside); i++) {
+    if (ot_text_find(text, outside[i])) fail_msg("has %s", outside[i]);
+  }
+  // References are within the page.
+  for (const char *at = text; (at = strstr(at, "href=\"")) != NULL; at++) {
+    assert_int_equal(at[6], '#');
+  }
+  paper_job_destroy(&c.paper);
+}
+
+static void names_are_escaped(void **state) {
+  (void)state;
+  page_case c;
+  create("<script>\"a\" & 'b'</script>\n", 2, &c);
+  const char *const text = html_of(&c);
+  check_document(text);
+  assert_non_null(
+      ot_text_find(text, "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;&lt;/script&gt;"));
+  assert_null(ot_text_find(text, "<script"));
+  assert_non_null(ot_text_find(text, "takes 99 GB of &lt;80&gt; GB"));
+  paper_job_destroy(&c.paper);
+}
+
+static void the_same_page_has_the_same_bytes(void **state) {
+  (void)state;
+  page_case a, b;
+  create("llama3-8b", 2, &a);
+  create("llama3-8b", 2, &b);
+  assert_string_equal(html_of(&a), html_of(&b));
+  paper_job_destroy(&a.paper);
+  paper_job_destroy(&b.paper);
+}
+
+static int count_of(const char *text, const char *part) {
+  int count = 0;
+  for (const char *at = text; (at = strstr(at, part)) != NULL; at++) count++;
+  return count;
+}
+
+static void charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devices(void **state) {
+  (void)state;
+  page_case c;
+  create("llama3-8b", 2, &c);
+  const char *const text = html_of(&c);
+  // Memory, timeline, and the enlarged parts of a step when it has many actions: 4 labels each.
+  assert_int_equal(count_of(text, "stage 3</text>"), 2);
+  assert_null(ot_text_find(text, "stage 4</text>"));
+  assert_int_equal(count_of(text, "<title>stage 2, weights:"), 1);
+  // dp 1 to 64 of 8 devices each.
+  assert_non_null(ot_text_find(text, "<title>8 devices, step:"));
+  assert_non_null(ot_text_find(text, "<title>512 devices, step:"));
+  assert_non_null(ot_text_find(text, ">this job</text>"));
+  assert_non_null(ot_text_find(text, ">capacity 80.00 GB</text>"));
+  assert_non_null(ot_text_find(text, "Why not number 2"));
+  paper_job_destroy(&c.paper);
+}
+
+static void without_a_plan_the_page_says_so_and_has_the_rest(void **state) {
+  (void)state;
+  page_case c;
+  create("llama3-8b", 0, &c);
+  const char *const text = html_of(&c);
+  check_document(text);
+  assert_non_null(ot_text_find(text, "No plan fits"));
+  assert_null(ot_text_find(text, "id=\"memory\""));
+  assert_null(ot_text_find(text, "href=\"#run\""));
+  assert_non_null(ot_text_find(text, "id=\"bill\""));
+  paper_job_destroy(&c.paper);
+}
+
+static void scales_map_ends_to_ends_and_have_round_ticks(void **state) {
+  (void)state;
+  double ticks[OT_SCALE_TICKS];
+  const ot_scale linear = {.maximum = 10.2, .from = 100, .to = 202};
+  assert_float_equal(ot_scale_at(&linear, 0), 100, 1e-9);
+  assert_float_equal(ot_scale_at(&linear, 5.1), 151, 1e-9);
+  assert_int_equal(ot_scale_ticks(&linear, 8, ticks), 6);
+  assert_float_equal(ticks[5], 10, 1e-12);
+  const ot_scale logarithmic = {.log = true, .minimum = 8, .maximum = 512, .from = 0, .to = 60};
+  assert_float_equal(ot_scale_at(&logarithmic, 64), 30, 1e-9);
+  assert_float_equal(ot_scale_at(&logarithmic, 512), 60, 1e-9);
+  assert_int_equal(ot_scale_ticks(&logarithmic, 0, ticks), 2);
+  assert_float_equal(ticks[0], 10, 1e-12);
+  assert_float_equal(ticks[1], 100, 1e-12);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_page_is_well_formed_and_has_every_section),
+      cmocka_unit_test(the_page_needs_nothing_from_elsewhere),
+      cmocka_unit_test(names_are_escaped),
+      cmocka_unit_test(the_same_page_has_the_same_bytes),
+      cmocka_unit_test(charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devices),
+      cmocka_unit_test(without_a_plan_the_page_says_so_and_has_the_rest),
+      cmocka_unit_test(scales_map_ends_to_ends_and_have_round_ticks),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
