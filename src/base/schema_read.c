@@ -142,8 +142,8 @@ static ot_status read_dtype(const reader *r, const ot_key *key, const ot_node *n
   if (!takes_auto(key) || !ot_text_equal(node->text, "auto")) {
     ot_dtype dtype;
     const bool known = ot_dtype_parse(node->text, &dtype);
-    const bool exists = known ? ot_dtype_is_real(dtype)
-                              : ot_choice_matches("fp8|float8_e4m3fn|float8_e5m2", node->text);
+    const bool exists = known ? ot_dtype_is_real(dtype) || dtype == OT_F8
+                              : ot_choice_matches("float8_e5m2", node->text);
     if (!exists) return unknown_choice(r, key, node);
     OT_CHECK(known && find_choice(key, ot_dtype_name(dtype)) >= 0, OT_ENVIRONMENT,
              "%s: %s is not available on the CPU back end; allowed: %s (%s)", r->path, node->text,
