@@ -16,7 +16,7 @@ static const struct {
     {"Reducing Activation Recomputation", "megatron-2022"},
     {"Megatron-LM examples/llama", "megatron-core"},
     {"vTrain", "megatron-deepspeed"},
-    {"BLOOM", "megatron-deepspeed"},
+    {"BLOOM", "megatron-deepspeed-blocking"},
     {"MT-NLG", "megatron-deepspeed"},
     {"Frontier", "megatron-deepspeed"},
     {"MosaicML", "fsdp"},

@@ -42,21 +42,22 @@ static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capaci
   static const char *const attention[] = {"unfused", "flash 1", "flash 2", "flash 3"};
   return ot_text_format(out, capacity,
                         "  attention %s, pass_factor %.17g score_passes %.17g loss_bytes %.17g "
-                        "cast_bytes %.17g, host_ops %.17g ahead %d, fused_sums %d, "
+                        "cast_bytes %.17g, host_ops %.17g ahead %d, fused_sums %d accumulation %d, "
                         "switch_reductions %d, fp8 attention %d head %d\n",
                         attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes,
                         k->cast_bytes, k->host_ops, k->host_ahead, k->fused_sums,
-                        k->switch_reductions, k->fp8_attention, k->fp8_head);
+                        k->fused_accumulation, k->switch_reductions, k->fp8_attention, k->fp8_head);
 }
 
 int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
   static const char *const algorithms[] = {"exchange", "ring", "tree", "hierarchical", "best"};
-  int64_t n =
-      ot_text_format(out, capacity,
-                     "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld, "
-                     "sequence_parallel %d, tensor_products_overlap %d\n",
-                     e->name, e->recipe, e->dropout, e->chunked_loss, (long long)e->loss_rows,
-                     e->sequence_parallel, e->tensor_products_overlap);
+  int64_t n = ot_text_format(out, capacity,
+                             "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld, "
+                             "sequence_parallel %d, tensor_products_overlap %d selective_share "
+                             "%.17g scattered_messages %d\n",
+                             e->name, e->recipe, e->dropout, e->chunked_loss,
+                             (long long)e->loss_rows, e->sequence_parallel,
+                             e->tensor_products_overlap, e->selective_share, e->scattered_messages);
   n += print_kernels(&e->kernels, out + n, capacity - n);
   n += ot_text_format(out + n, capacity - n,
                       "  overlap reduce %d gather %d update_gather %d tensor %d pipeline %d expert "

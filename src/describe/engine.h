@@ -32,6 +32,10 @@ typedef struct ot_engine {
   bool sequence_parallel;  // norms and residuals are cut over tp
   bool tensor_products_overlap;  // dw of a product hides the collective beside it, forward nothing
 
+  double selective_share;   // of a block's forward that recompute selective makes again; 0: its
+                            // attention
+  bool scattered_messages;  // stages send a part from each rank of tp, put together there
+
   // which collectives run beside compute
   bool overlap_reduce;         // sums of gradients, bucket by bucket during the last backward
   bool overlap_gather;         // weights of the next block (ZeRO 3)

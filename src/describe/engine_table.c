@@ -22,6 +22,7 @@ const ot_engine ot_engine_orthant = {
                 .cast_bytes = 3,
                 .host_ops = 0.1,
                 .host_ahead = true,
+                .fused_accumulation = true,
                 .fused_sums = true,
                 .switch_reductions = true},
     .recipe = "bf16",
@@ -42,6 +43,7 @@ const ot_engine ot_engine_orthant = {
 // Megatron-LM v2.x (megatron/model/{transformer,fused_softmax}.py, optimizer.py): scaled masked
 // softmax, bias + gelu, bias + dropout + residual and layer norm are fused kernels; dropout after
 // softmax is one more (softmax reads and writes, dropout reads and writes and writes a mask).
+// Messages between stages are scattered over tp (Narayanan et al. 2021, sec. 4.1).
 // Gradients are summed when the backward is over (local DDP). No sequence parallelism.
 static const ot_engine megatron_2021 = {
     .name = "megatron-2021",
@@ -52,6 +54,7 @@ static const ot_engine megatron_2021 = {
                 .host_ops = 1,
                 .host_ahead = true},
     .recipe = "fp16",
+    .scattered_messages = true,
     .dropout = true,
     .update_bytes = 60,
     .reduce = OT_COLLECTIVE_BEST,
@@ -73,8 +76,10 @@ static const ot_engine megatron_2022 = {
                 .score_passes = 4.5,
                 .loss_bytes = 44,
                 .host_ops = 1,
-                .host_ahead = true},
+                .host_ahead = true,
+                .fused_accumulation = true},
     .recipe = "fp16",
+    .scattered_messages = true,
     .dropout = true,
     .sequence_parallel = true,
     .tensor_products_overlap = true,
@@ -89,8 +94,9 @@ static const ot_engine megatron_2022 = {
     .context_bytes = 2000000000,
 };
 
-// Megatron-DeepSpeed (DeepSpeed 0.5 pipe engine): Megatron-LM's layers, 1F1B without overlap, ZeRO
-// 1 with gradients reduced at the end of the step and weights gathered after it.
+// Megatron-DeepSpeed (DeepSpeed 0.5 pipe engine): Megatron-LM's layers, 1F1B with sends that the
+// host does not wait for, ZeRO 1 with gradients reduced at the end of the step and weights gathered
+// after it.
 static const ot_engine megatron_deepspeed = {
     .name = "megatron-deepspeed",
     .kernels = {.attention = OT_ATTENTION_UNFUSED,
@@ -100,6 +106,7 @@ static const ot_engine megatron_deepspeed = {
                 .host_ops = 1,
                 .host_ahead = true},
     .recipe = "fp16",
+    .overlap_pipeline = true,
     .dropout = true,
     .update_bytes = 60,
     .reduce = OT_COLLECTIVE_BEST,
@@ -124,6 +131,7 @@ static const ot_engine megatron_deepspeed_blocking = {
                 .loss_bytes = 44,
                 .host_ops = 2.75},
     .recipe = "fp16",
+    .overlap_pipeline = true,
     .dropout = true,
     .update_bytes = 60,
     .reduce = OT_COLLECTIVE_BEST,
@@ -177,6 +185,7 @@ static const ot_engine megatron_core = {
                 .cast_bytes = 4,
                 .host_ops = 1,
                 .host_ahead = true,
+                .fused_accumulation = true,
                 .switch_reductions = true},
     .recipe = "bf16-fp32-gradients",
     .sequence_parallel = true,
@@ -206,6 +215,7 @@ static const ot_engine megatron_bridge = {
                 .cast_bytes = 3,
                 .host_ops = 0.1,
                 .host_ahead = true,
+                .fused_accumulation = true,
                 .switch_reductions = true},
     .recipe = "bf16-fp32-gradients",
     .sequence_parallel = true,
@@ -252,7 +262,8 @@ static const ot_engine fsdp = {
 };
 
 // torchtitan 2024 (docs/performance.md): FSDP 2, each block compiled, attention of PyTorch (flash
-// 2), loss over whole logits, compiled.
+// 2), loss over whole logits, compiled. Selective recompute makes every second product again, and
+// what is between them: half of the products, most of the passes, no attention.
 static const ot_engine torchtitan = {
     .name = "torchtitan",
     .kernels = {.attention = OT_ATTENTION_FLASH_2,
@@ -262,6 +273,7 @@ static const ot_engine torchtitan = {
                 .host_ops = 0.5,
                 .host_ahead = true},
     .recipe = "amp-bf16",
+    .selective_share = 0.43,
     .sequence_parallel = true,
     .overlap_reduce = true,
     .overlap_gather = true,
@@ -314,6 +326,7 @@ static const ot_engine jax = {
                 .cast_bytes = 3,
                 .host_ops = 0.05,
                 .host_ahead = true,
+                .fused_accumulation = true,
                 .switch_reductions = true},
     .recipe = "amp-bf16",
     .sequence_parallel = true,
@@ -343,6 +356,7 @@ static const ot_engine llmq = {
                 .cast_bytes = 3,
                 .host_ops = 0.02,
                 .host_ahead = true,
+                .fused_accumulation = true,
                 .switch_reductions = true},
     .recipe = "bf16-bf16-moments",
     .chunked_loss = true,

@@ -27,6 +27,8 @@ typedef struct ot_kernel_style {
   bool host_ahead;      // the host queues kernels while the device works: the longer of the two
                         // counts; else one comes after the other
   bool fused_sums;      // residuals and partial sums are added inside the product's kernel
-  bool switch_reductions;        // the library adds up in switches that can (NCCL 2.18 and later)
+  bool fused_accumulation;  // gradients of weights are added up inside the product's kernel; else
+                            // each is written, and added in the type of the weights
+  bool switch_reductions;   // the library adds up in switches that can (NCCL 2.18 and later)
   bool fp8_attention, fp8_head;  // fp8 recipes: whether these products are in fp8, too
 } ot_kernel_style;

@@ -122,17 +122,21 @@ static ot_status price_attention(const ot_estimator *e, const ot_prices *p,
 
 // What is made again before the backward. Other software makes all of the layer again
 // (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention (Korthikanti et
-// al. 2022).
+// al. 2022), or a share of the layer (torchtitan).
 static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
                                  const ot_block_phases *from, ot_phase_price *out) {
   const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
   if (e->own) return ot_phase_price_build(e, p, from->recompute, out);
   *out = (ot_phase_price){0};
   if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
-  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE) {
+  const double share = e->job.engine->selective_share;
+  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE && share == 0) {
     return price_attention(e, p, from->forward[0], out);
   }
-  return ot_phase_price_build(e, p, from->forward[0], out);
+  ot_phase_price forward;
+  OT_TRY(ot_phase_price_build(e, p, from->forward[0], &forward));
+  ot_phase_price_add(out, &forward, p->key.recompute == OT_RECOMPUTE_SELECTIVE ? share : 1);
+  return OT_OK;
 }
 
 static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_block_phases *from,
@@ -218,7 +222,8 @@ static ot_status price_kinds(ot_estimator *e, const ot_step_phases *phases, ot_a
 
 static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *p) {
   const int64_t rows = p->key.micro_batch_size * e->job.sequence_length / p->key.cp;
-  const int pieces = p->sequence_parallel ? p->key.tp : 1;
+  const bool cut = p->sequence_parallel || e->job.engine->scattered_messages;
+  const int pieces = cut ? p->key.tp : 1;
   p->hidden_bytes =
       rows / pieces * e->job.model->hidden_size * ot_dtype_bytes(graph->request.storage);
   p->batch_bytes = ot_segment_batch_bytes(graph);

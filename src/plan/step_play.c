@@ -13,6 +13,7 @@ typedef struct stage {
   double clock_s;  // of the compute lane
   double start_s;  // of the action that it is in
   double gather_s, reduce_s;
+  double after_s;  // sums that wait for the end of all work
   double bubble_s, exposed_pp_s, exposed_dp_s;
   ot_bucket_plan plan;
   int item, gathers;                 // items run, gathers begun
@@ -163,6 +164,10 @@ static void send(const player *p, stage *s, int32_t message) {
 
 static void reduce(player *p, stage *s, double price_s, double *done_s) {
   if (price_s == 0) return;
+  if (!p->overlap_reduce && !p->each_micro_batch) {
+    s->after_s += price_s;
+    return;
+  }
   if (!p->overlap_reduce) {
     s->clock_s += price_s;
     s->exposed_dp_s += price_s;
@@ -257,6 +262,22 @@ static int later_of(const player *p, const ot_walk_action *a) {
   return !p->each_micro_batch && a->micro_batch > 0;
 }
 
+// What traffic beside the work of a block makes it longer by.
+static void slow_down(const player *p, const ot_walk_action *a, int block, int item) {
+  const ot_block_price *const price = price_of(p, block);
+  stage *const s = &p->stage[a->rank];
+  const bool last = a->micro_batch == p->walk->micro_batches - 1;
+  const int use = item >= 0 ? s->plan.gather[item] : -1;
+  const bool gathers = p->overlap_gather && use >= 0 && s->plan.gathers.uses[use].first == item;
+  const bool sums = p->overlap_reduce && ends_backward(p, a->work) && (last || p->each_micro_batch);
+  const double traffic_s =
+      (gathers ? price->gather_s : 0) + (sums ? price->reduce_s[a->micro_batch > 0][last] : 0);
+  const double work_s = price->work[a->work][later_of(p, a)].total_s;
+  const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, work_s, traffic_s);
+  s->clock_s += extra_s;
+  s->exposed_dp_s += extra_s;
+}
+
 // The recompute of a block waits for no message.
 static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_plan *plan) {
   const int first = p->stages->first_block[a->chunk],
@@ -273,6 +294,7 @@ static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_p
   if (enters) await_entry(p, s, a->in);
   if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += price->work[a->work][later_of(p, a)].total_s - again_s;
+  slow_down(p, a, block, item);
   if (leaves) send(p, s, a->out);
   if (ends_backward(p, a->work)) reduce_block(p, a, block, item);
 }
@@ -312,6 +334,12 @@ static void run_action(player *p, const ot_walk_action *a) {
 
 static void run_actions(player *p) {
   for (int64_t i = 0; i < p->walk->num_actions; i++) run_action(p, &p->walk->actions[i]);
+  for (int r = 0; r < p->walk->num_ranks; r++) {
+    stage *const s = &p->stage[r];
+    s->clock_s += s->after_s;
+    s->exposed_dp_s += s->after_s;
+    s->reduce_s = larger(s->reduce_s, s->clock_s);
+  }
 }
 
 // ---- the end of the step ----
@@ -419,9 +447,13 @@ static void end_step(player *p, ot_stage_play *out) {
                                   .start_s = met_s,
                                   .end_s = s->clock_s});
   }
+  const double late_s = ot_price_step_s(&p->request->estimator->simulation,
+                                        p->request->estimator->job.devices, end_s) -
+                        end_s;
   for (int r = 0; r < p->walk->num_ranks; r++) {
     const stage *const s = &p->stage[r];
-    out[r].total_s = end_s;
+    out[r].total_s = end_s + late_s;
+    out[r].exposed_s[OT_TIMELINE_WORLD] += late_s;
     out[r].update_s += begin->compute_s + clip->compute_s;
     out[r].bubble_s = s->bubble_s + end_s - s->clock_s;
     out[r].exposed_s[OT_TIMELINE_PP] += s->exposed_pp_s;

@@ -76,7 +76,9 @@ static ot_status price_linear(pricing *p) {
       product.rows = width_of(&in[0].type);
       product.columns = width_of(&in[1].type);
       product.depth = rows_of(&in[0].type);
-      if (p->task->attributes.accumulate) add_sum(p, &out[0]);
+      if (p->task->attributes.accumulate && !p->style->fused_accumulation) {
+        p->bytes += 3 * (double)ot_dtype_bytes(product_type(p, false)) * elements_of(&out[0]);
+      }
   }
   if (product.type == OT_F8) {
     p->bytes += p->style->cast_bytes * (elements_of(&in[0]) + elements_of(&in[1]));

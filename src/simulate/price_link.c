@@ -29,25 +29,29 @@ static double members_in(const ot_group_shape *shape, int size) {
   return members < 1 ? 1 : smaller(members, shape->size);
 }
 
-static double steps_of(const ot_collective *c, const hop *h) {
+static bool is_switched(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
+  return c->op == OT_OP_ALL_REDUCE && h->level->reduces && simulation->style->switch_reductions &&
+         h->joined >= LEAST_SWITCHED;
+}
+
+static double steps_of(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
   const double ratio = h->joined / h->inside;
   if (c->op == OT_OP_SHIFT) return 1;
-  if (c->op != OT_OP_ALL_REDUCE) return ratio - 1;
+  if (c->op != OT_OP_ALL_REDUCE || is_switched(simulation, c, h)) return ratio - 1;
   return smaller(2 * (ratio - 1), 4 * ot_log2(ratio));
 }
 
 static double bytes_s(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
   const double n = c->shape.size;
   const double rate = rate_of(h->level);
-  const bool switched = c->op == OT_OP_ALL_REDUCE && h->level->reduces && simulation->style &&
-                        simulation->style->switch_reductions && h->joined >= LEAST_SWITCHED;
   switch (c->op) {
     case OT_OP_SHIFT:
       return c->bytes / rate;
     case OT_OP_ALL_TO_ALL:
       return (n - h->inside) / n * c->bytes / rate;
     case OT_OP_ALL_REDUCE:
-      return (switched ? SWITCH_SHARE : 1) * 2 * (n - 1) / n * c->bytes / (h->inside * rate);
+      return (is_switched(simulation, c, h) ? SWITCH_SHARE : 1) * 2 * (n - 1) / n * c->bytes /
+             (h->inside * rate);
     default:
       return (n - 1) / n * c->bytes / (h->inside * rate);
   }
@@ -63,7 +67,7 @@ double ot_link_collective_s(const ot_simulation *simulation, const ot_collective
     h.joined = i + 1 == cluster->num_levels ? collective->shape.size
                                             : members_in(&collective->shape, h.level->size);
     if (h.joined == h.inside) continue;
-    latency_s += steps_of(collective, &h) * h.level->latency_s;
+    latency_s += steps_of(simulation, collective, &h) * h.level->latency_s;
     slowest_s = larger(slowest_s, bytes_s(simulation, collective, &h));
   }
   const double root = ot_sqrt(latency_s) + ot_sqrt(slowest_s);
