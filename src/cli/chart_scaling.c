@@ -118,7 +118,7 @@ static void put_mark(const scaling_chart *c, double devices, const char *class, 
   const bool right = x > LEFT + 0.7 * (OT_CHART_WIDTH - LEFT - RIGHT);
   ot_chart_line(c->out, class, (ot_box){x, TOP, 0, HEIGHT});
   ot_chart_text(c->out, right ? "e strong" : "strong", x + (right ? -5 : 5),
-                TOP + (class[0] == 'l' ? 12 : 28), text);
+                class[0] == 'l' ? TOP - 3 : TOP + 12, text);
 }
 
 static void find_scales(scaling_chart *c) {
