@@ -25,6 +25,7 @@ typedef struct ot_imported {
   int zero;  // [0, 3]
   ot_pipeline pipeline;
   ot_recompute recompute;
+  bool no_sequence_parallel;   // with tp, activations between its regions are whole
   int64_t micro_batch_size;    // sequences
   int64_t global_batch_size;   // sequences; 0: as many as local_batch_size on each rank of dp
   int64_t local_batch_size;    // sequences of a step on one rank of dp; 0 when the other is given

@@ -210,7 +210,7 @@ static int zero_of(const ot_megatron_flags *f) {
 }
 
 static const char *precision_of(const ot_megatron_flags *f) {
-  if (f->fp8 >= 0) return "fp8";
+  if (f->fp8 >= 0) return f->gradients_bf16 ? "fp8" : "fp8-fp32-gradients";
   if (f->fp16) return "fp16";
   if (!f->bf16) return "fp32";
   return f->gradients_bf16 ? "bf16" : "bf16-fp32-gradients";
@@ -250,9 +250,7 @@ static void build_step(ot_import *import, const ot_megatron_flags *f) {
   out->global_batch_size = f->global_batch;
   out->local_batch_size = f->global_batch > 0 ? 0 : f->micro_batch;
   out->sequence_length = f->sequence;
-  if (f->tp > 1 && !f->sequence_parallel && f->implementation == 0) {
-    ot_import_note(import, "sequence-parallel is not given, but priced: norms are cut over tp");
-  }
+  out->no_sequence_parallel = f->tp > 1 && !f->sequence_parallel;
 }
 
 ot_status ot_megatron_import(ot_import *import) {

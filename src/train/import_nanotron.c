@@ -84,7 +84,7 @@ static const char *precision_of(const ot_nanotron_config *config) {
   return config->optimizer.fp32_gradients ? "bf16-fp32-gradients" : "bf16";
 }
 
-static void build_step(ot_import *import, const ot_nanotron_config *config) {
+static void build_step(const ot_import *import, const ot_nanotron_config *config) {
   const ot_nanotron_parallelism *const p = &config->parallelism;
   ot_imported *const out = import->out;
   out->engine = "nanotron";
@@ -104,9 +104,7 @@ static void build_step(ot_import *import, const ot_nanotron_config *config) {
   out->micro_batch_size = config->tokens.micro_batch;
   out->global_batch_size = config->tokens.micro_batch * config->tokens.micro_batches * p->dp;
   out->sequence_length = config->tokens.sequence;
-  if (p->tp > 1 && p->tp_mode == 0) {
-    ot_import_note(import, "tp_mode ALL_REDUCE is priced as REDUCE_SCATTER");
-  }
+  out->no_sequence_parallel = p->tp > 1 && p->tp_mode == 0;
 }
 
 ot_status ot_nanotron_import(ot_import *import) {

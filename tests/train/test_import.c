@@ -106,7 +106,8 @@ static void reads_a_megatron_script_with_variables_arrays_and_switches(void **st
   ot_imported imported = read_fixture("megatron_script.sh");
   assert_string_equal(imported.format, "Megatron-LM flags");
   assert_string_equal(imported.engine, "megatron-core");
-  assert_string_equal(imported.precision, "fp8");
+  assert_string_equal(imported.precision, "fp8-fp32-gradients");
+  assert_false(imported.no_sequence_parallel);
   assert_int_equal(imported.tp, 4);
   assert_int_equal(imported.pp, 2);
   assert_int_equal(imported.vpp, 4);  // 32 layers / 2 stages / 4 layers
@@ -350,8 +351,7 @@ static void takes_nanotrons_own_defaults(void **state) {
   const ot_imported imported = import_text(nanotron);
   assert_int_equal(imported.model.intermediate_size, 11008);
   assert_int_equal(imported.zero, 0);
-  assert_string_equal(note_with(&imported, "tp_mode"),
-                      "tp_mode ALL_REDUCE is priced as REDUCE_SCATTER");
+  assert_true(imported.no_sequence_parallel);  // tp_mode ALL_REDUCE
 }
 
 static void refuses_what_nanotron_does_not_have(void **state) {
