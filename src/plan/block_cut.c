@@ -21,11 +21,37 @@ static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_ru
 
 // Other software gives each chunk as many layers, and the embedding and the head to the first and
 // the last; where layers do not come out even, both count as one (Megatron-DeepSpeed;
-// Megatron-core's account_for_embedding_in_pipeline_split).
-static void even_costs(const ot_estimator *e, int chunks, double *cost) {
-  const int layers = e->num_blocks - 2;
-  const double ends = layers % chunks == 0 ? 0x1p-20 : 1;
-  for (int i = 0; i < e->num_blocks; i++) cost[i] = i == 0 || i == layers + 1 ? ends : 1;
+// Megatron-core's account_for_embedding_in_pipeline_split), and what is left over goes to the first
+// chunks.
+static void cut_evenly(int layers, int chunks, int *first) {
+  const bool even = layers % chunks == 0;
+  const int whole = even ? layers : layers + 2;
+  for (int c = 0; c <= chunks; c++) {
+    const int before = whole / chunks * c + (c < whole % chunks ? c : whole % chunks);
+    first[c] = even && c > 0 ? before + 1 : before;
+  }
+  first[chunks] = layers + 2;
+}
+
+static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run *run,
+                            ot_cut *cut) {
+  if (e->own) {
+    double *const cost = ot_arena_array(e->arena, e->num_blocks, sizeof *cost);
+    OT_TRY(block_costs(e, c, run, cost));
+    return ot_stages_cut(e->num_blocks, cost, &run->parallel, e->arena, &cut->stages);
+  }
+  const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
+  OT_CHECK(chunks <= e->num_blocks, OT_USAGE,
+           "plan: pp=%d with %d chunks in all is more than the "
+           "model's %d blocks",
+           c->pp, chunks, e->num_blocks);
+  int *const first = ot_arena_array(e->arena, chunks + 1, sizeof *first);
+  cut_evenly(e->num_blocks - 2, chunks, first);
+  cut->stages = (ot_stages){.num_ranks = c->pp,
+                            .num_chunks = chunks,
+                            .first_block = first,
+                            .rank_of = ot_stages_place(&run->parallel, chunks, e->arena)};
+  return OT_OK;
 }
 
 static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
@@ -33,13 +59,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
   *cut = (ot_cut){.kind = c->pipeline, .recompute = c->recompute, .pp = c->pp, .vpp = c->vpp};
-  double *const cost = ot_arena_array(e->arena, e->num_blocks, sizeof *cost);
-  if (e->own) {
-    OT_TRY(block_costs(e, c, &run, cost));
-  } else {
-    even_costs(e, c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp), cost);
-  }
-  OT_TRY(ot_stages_cut(e->num_blocks, cost, &run.parallel, e->arena, &cut->stages));
+  OT_TRY(cut_stages(e, c, &run, cut));
   cut->chunk_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   cut->stage_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   for (int chunk = 0; chunk < cut->stages.num_chunks; chunk++) {

@@ -184,6 +184,22 @@ static int64_t most_scratch(const ot_segment *const *segments, int count) {
   return most;
 }
 
+// What is kept for products of W alone: 8-bit recipes keep it as they multiply it.
+static int64_t product_bytes(const ot_storage *storage) {
+  const ot_program *const program = storage->program;
+  int64_t bytes = 0;
+  for (int i = 0; i < program->num_ops; i++) {
+    const int value = program->ops[i].in[1];
+    if (program->ops[i].kind != OT_OP_LINEAR_DW || value < 0) continue;
+    const ot_base base = storage->place[OT_SIDE_BACKWARD][value].base;
+    const bool kept = base == OT_BASE_SLOT || base == OT_BASE_SLOT_LONG;
+    if (kept && !ot_program_reads(program, value, OT_PART_INPUT)) {
+      bytes += ot_type_bytes(&program->values[value].type);
+    }
+  }
+  return bytes;
+}
+
 static void count_bytes(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const works[] = {from->forward[0],  from->forward[1],  from->recompute,
                                      from->backward[0], from->backward[1], from->weight[0],
@@ -202,6 +218,7 @@ static void count_bytes(const ot_block_phases *from, ot_block_price *to) {
     const int64_t bytes = from->storage->scratch_bytes[i];
     if (bytes > to->transient_bytes) to->transient_bytes = bytes;
   }
+  to->product_bytes = product_bytes(from->storage);
   to->has_input = program->input >= 0;
   to->has_d_output = program->d_output >= 0;
   to->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
@@ -222,8 +239,7 @@ static ot_status price_kinds(ot_estimator *e, const ot_step_phases *phases, ot_a
 
 static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *p) {
   const int64_t rows = p->key.micro_batch_size * e->job.sequence_length / p->key.cp;
-  const bool cut = p->sequence_parallel || e->job.engine->scattered_messages;
-  const int pieces = cut ? p->key.tp : 1;
+  const int pieces = p->sequence_parallel ? p->key.tp : 1;
   p->hidden_bytes =
       rows / pieces * e->job.model->hidden_size * ot_dtype_bytes(graph->request.storage);
   p->batch_bytes = ot_segment_batch_bytes(graph);

@@ -77,14 +77,13 @@ static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play
 // Work that no waiting is part of.
 static double busy_s(const ot_stage_play *play) { return play->total_s - play->bubble_s; }
 
-// What the host does between steps, and waiting for the slowest device, come on top.
-static void take_play(const ot_estimator *e, const ot_stage_play *play, ot_estimate *out) {
-  out->step_s = ot_price_step_s(&e->simulation, e->job.devices, play->total_s);
+static void take_play(const ot_stage_play *play, ot_estimate *out) {
+  out->step_s = play->total_s;
   out->compute_s = play->compute_s;
   out->recompute_s = play->recompute_s;
   out->update_s = play->update_s;
   out->bubble_s = play->bubble_s;
-  out->host_s = play->host_s + out->step_s - play->total_s;
+  out->host_s = play->host_s;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] = play->exposed_s[i];
   out->bubble_fraction = play->bubble_s / out->step_s;
 }
@@ -110,25 +109,31 @@ static void count_flops(const ot_play_request *r, ot_estimate *out) {
   out->hfu = out->hardware_flops / out->step_s / (peak * e->job.devices);
 }
 
-static void find_stage_memory(const ot_play_request *r, int stage, ot_arena *arena,
-                              ot_memory_estimate *out) {
+// Memory of each stage, `out` [stages].
+static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
   const ot_estimator *const e = r->estimator;
-  *out = (ot_memory_estimate){.stage = stage, .capacity = e->cluster.device.memory_bytes};
-  if (e->own) {
-    ot_memory_own_build(r, stage, arena, out);
-  } else {
-    ot_memory_other_build(r, stage, out);
+  double *const kept = ot_arena_array(arena, r->stages->num_ranks, sizeof *kept);
+  if (!e->own) ot_memory_other_peaks(r, arena, kept);
+  for (int stage = 0; stage < r->stages->num_ranks; stage++) {
+    ot_memory_estimate *const m = &out[stage];
+    *m = (ot_memory_estimate){.stage = stage, .capacity = e->cluster.device.memory_bytes};
+    if (e->own) {
+      ot_memory_own_build(r, stage, arena, m);
+    } else {
+      ot_memory_other_build(r, stage, kept[stage], m);
+    }
+    m->reserved = (int64_t)((double)m->peak * (1 + e->job.engine->allocator_slack));
+    m->context = e->job.engine->context_bytes;
   }
-  out->reserved = (int64_t)((double)out->peak * (1 + e->job.engine->allocator_slack));
-  out->context = e->job.engine->context_bytes;
 }
 
-static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
-  *out = (ot_memory_estimate){.peak = -1};
-  for (int stage = 0; stage < r->stages->num_ranks; stage++) {
-    ot_memory_estimate of_stage;
-    find_stage_memory(r, stage, arena, &of_stage);
-    if (of_stage.peak > out->peak) *out = of_stage;
+static void find_fullest(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
+  const int stages = r->stages->num_ranks;
+  ot_memory_estimate *const all = ot_arena_array(arena, stages, sizeof *all);
+  find_memory(r, arena, all);
+  *out = all[0];
+  for (int i = 1; i < stages; i++) {
+    if (all[i].peak > out->peak) *out = all[i];
   }
 }
 
@@ -144,9 +149,9 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
   for (int i = 1; i < request.stages->num_ranks; i++) {
     if (busy_s(&plays[i]) > busy_s(busiest)) busiest = &plays[i];
   }
-  take_play(estimator, busiest, out);
+  take_play(busiest, out);
   count_flops(&request, out);
-  find_memory(&request, &scratch, &out->memory);
+  find_fullest(&request, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   return OT_OK;
 }
@@ -169,9 +174,9 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
     }
   }
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
-  for (int i = 0; i < stages->num_ranks; i++) {
-    find_stage_memory(&request, i, &scratch, &(*out)[i].memory);
-  }
+  ot_memory_estimate *const memory = ot_arena_array(&scratch, stages->num_ranks, sizeof *memory);
+  find_memory(&request, &scratch, memory);
+  for (int i = 0; i < stages->num_ranks; i++) (*out)[i].memory = memory[i];
   return OT_OK;
 }
 

@@ -40,6 +40,7 @@ typedef struct ot_block_price {
   // memory
   int64_t elements, piece_elements;      // of the bucket, and of this rank's part of it
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
+  int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward
   int64_t work_scratch, update_scratch;  // that segments need: of a micro-batch, of the update
   int64_t staging;                       // and those on other lanes

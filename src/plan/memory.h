@@ -9,5 +9,9 @@
 void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *arena,
                          ot_memory_estimate *out);
 
-// Of other software.
-void ot_memory_other_build(const ot_play_request *request, int stage, ot_memory_estimate *out);
+// Of other software: the most activations that each stage keeps at once, and with that figure the
+// rest.
+//   peak  [stages] bytes, zero before
+void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, double *peak);
+void ot_memory_other_build(const ot_play_request *request, int stage, double kept,
+                           ot_memory_estimate *out);

@@ -3,7 +3,6 @@
 // pipeline holds micro-batches, and what the engine adds to them. Sums that frameworks round up
 // somewhere are taken on the high side.
 #include "plan/memory.h"
-#include "schedule/step_plan.h"
 
 typedef struct counter {
   const ot_play_request *request;
@@ -78,9 +77,8 @@ static double more_of_layer(const counter *c) {
   const int tp = c->candidate->tp;
   const double rows = rows_of(c);
   double bytes = 0;
-  if (c->candidate->recompute == OT_RECOMPUTE_FULL) return 0;
   if (engine->kernels.attention == OT_ATTENTION_UNFUSED &&
-      c->candidate->recompute == OT_RECOMPUTE_NONE) {
+      c->candidate->recompute != OT_RECOMPUTE_SELECTIVE) {
     bytes += engine->saved_score_bytes * rows * (double)c->estimator->job.sequence_length *
              (double)model->num_heads / tp;
   }
@@ -96,18 +94,30 @@ static double kept_of(const counter *c, int block) {
   double bytes = 0;
   for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->slot_bytes[i];
   if (price->has_input) bytes += (double)c->prices->hidden_bytes;
-  return is_layer(c, block) ? bytes + more_of_layer(c) : bytes;
+  if (c->estimator->job.recipe.products == OT_F8) bytes -= (double)price->product_bytes / 2;
+  const bool again = c->candidate->recompute == OT_RECOMPUTE_FULL;
+  return is_layer(c, block) && !again ? bytes + more_of_layer(c) : bytes;
 }
 
-static void count_activations(counter *c) {
-  double bytes = 0;
-  for (int i = 0; i < c->estimator->num_blocks; i++) {
-    if (!runs(c, i)) continue;
-    const int chunk = c->request->cut->chunk_of[i];
-    const int ring = c->request->walk->split ? OT_RING_LONG : OT_RING_SHORT;
-    bytes += kept_of(c, i) * c->request->walk->ring[ring][chunk];
+// The most that a stage keeps at once: an allocator gives what one chunk has let go to another.
+void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, double *peak) {
+  const ot_walk *const walk = request->walk;
+  counter c = {.request = request,
+               .prices = request->prices,
+               .estimator = request->estimator,
+               .candidate = request->candidate};
+  double *const kept = ot_arena_array(arena, walk->num_chunks, sizeof *kept);
+  double *const live = ot_arena_array(arena, walk->num_ranks, sizeof *live);
+  const ot_work last = walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
+  for (int i = 0; i < c.estimator->num_blocks; i++) {
+    kept[request->cut->chunk_of[i]] += kept_of(&c, i);
   }
-  c->out->activations = (int64_t)bytes;
+  for (int64_t i = 0; i < walk->num_actions; i++) {
+    const ot_walk_action *const a = &walk->actions[i];
+    if (a->work == OT_WORK_FORWARD) live[a->rank] += kept[a->chunk];
+    if (live[a->rank] > peak[a->rank]) peak[a->rank] = live[a->rank];
+    if (a->work == last) live[a->rank] -= kept[a->chunk];
+  }
 }
 
 // ---- buffers ----
@@ -120,7 +130,8 @@ static double transients_of(const counter *c) {
     const double bytes = (double)c->prices->kind[kind_of(c, i)].transient_bytes;
     if (bytes > most) most = bytes;
   }
-  return most;
+  const bool again = most > 0 && c->candidate->recompute == OT_RECOMPUTE_FULL;
+  return again ? most + more_of_layer(c) : most;
 }
 
 static double logits_of(const counter *c) {
@@ -143,7 +154,8 @@ static void count_buffers(counter *c) {
   c->out->buffers = (int64_t)bytes;
 }
 
-void ot_memory_other_build(const ot_play_request *request, int stage, ot_memory_estimate *out) {
+void ot_memory_other_build(const ot_play_request *request, int stage, double kept,
+                           ot_memory_estimate *out) {
   counter c = {.request = request,
                .prices = request->prices,
                .estimator = request->estimator,
@@ -152,8 +164,8 @@ void ot_memory_other_build(const ot_play_request *request, int stage, ot_memory_
                .out = out};
   count_states(&c);
   count_gathered(&c);
-  count_activations(&c);
   count_buffers(&c);
+  out->activations = (int64_t)kept;
   out->peak = out->weights + out->gradients + out->optimizer + out->activations + out->gathered +
               out->buffers;
 }

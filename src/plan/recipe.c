@@ -36,6 +36,15 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
+    // llm-foundry's amp_bf16 with a model in bf16: nothing is kept wide.
+    {.name = "bf16-pure",
+     .products = OT_BF16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .moment_bytes = 4,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
     // llmq (README): moments in bf16.
     {.name = "bf16-bf16-moments",
      .products = OT_BF16,

@@ -69,17 +69,28 @@ static void add_chunk(const player *p, ot_work work, int chunk) {
   }
 }
 
-static ot_status find_hops(player *p) {
+// Where tp holds whole activations, each of its ranks may send a part, and the parts are gathered
+// where they come (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
+static ot_status price_hop(const player *p, int from, int to, double *hop_s) {
   const ot_prices *const prices = p->prices;
   const ot_simulation *const simulation = &p->request->estimator->simulation;
   const int stage_ranks = prices->ranks / p->walk->num_ranks;
+  const bool scatters = p->request->estimator->job.engine->scattered_messages;
+  const int parts = !prices->sequence_parallel && scatters ? prices->key.tp : 1;
+  const double whole = (double)prices->hidden_bytes;
+  const ot_collective gather = {
+      .op = OT_OP_ALL_GATHER, .shape = prices->shape[OT_GROUP_TENSOR], .bytes = whole};
+  ot_price price, gathered = {0};
+  OT_TRY(ot_price_message(simulation, from * stage_ranks, to * stage_ranks, whole / parts, &price));
+  if (parts > 1) OT_TRY(ot_price_collective(simulation, &gather, &gathered));
+  *hop_s = ot_price_total_s(simulation, price) + ot_price_total_s(simulation, gathered);
+  return OT_OK;
+}
+
+static ot_status find_hops(player *p) {
   for (int c = 1; c < p->walk->num_chunks; c++) {
     const int from = p->walk->rank_of[c - 1], to = p->walk->rank_of[c];
-    if (from == to) continue;
-    ot_price price;
-    OT_TRY(ot_price_message(simulation, from * stage_ranks, to * stage_ranks,
-                            (double)prices->hidden_bytes, &price));
-    p->hop_s[c] = ot_price_total_s(simulation, price);
+    if (from != to) OT_TRY(price_hop(p, from, to, &p->hop_s[c]));
   }
   return OT_OK;
 }
@@ -102,7 +113,9 @@ static ot_status create(player *p, ot_arena *arena) {
   const ot_engine *const engine = p->request->estimator->job.engine;
   p->overlap_gather = engine->overlap_gather;
   p->overlap_reduce = engine->overlap_reduce;
-  p->overlap_pipeline = engine->overlap_pipeline;
+  // With one chunk a stage, the next action needs what comes (Megatron-LM's schedules).
+  const bool several = walk->num_chunks > walk->num_ranks || walk->split;
+  p->overlap_pipeline = engine->overlap_pipeline && (p->request->estimator->own || several);
   p->each_micro_batch = p->prices->each_micro_batch;
   p->stage = ot_arena_array(arena, walk->num_ranks, sizeof *p->stage);
   p->hop_s = ot_arena_array(arena, walk->num_chunks, sizeof(double));
@@ -162,6 +175,8 @@ static void send(const player *p, stage *s, int32_t message) {
 
 // ---- reductions ----
 
+// Without overlap, sums of a step are made when all of the stage's work is done: others do not wait
+// for them.
 static void reduce(player *p, stage *s, double price_s, double *done_s) {
   if (price_s == 0) return;
   if (!p->overlap_reduce && !p->each_micro_batch) {

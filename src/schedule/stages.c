@@ -36,8 +36,7 @@ double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_paral
 
 // ---- stages ----
 
-// Looped, or for zb-v down the stages and back up.
-static const int *place_chunks(const ot_run_parallel *parallel, int chunks, ot_arena *arena) {
+const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena *arena) {
   const int p = parallel->pp;
   int *const rank_of = ot_arena_array(arena, chunks, sizeof *rank_of);
   for (int c = 0; c < chunks; c++) {
@@ -59,7 +58,7 @@ ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_paralle
   *out = (ot_stages){.num_ranks = parallel->pp,
                      .num_chunks = (int)chunks,
                      .first_block = first,
-                     .rank_of = place_chunks(parallel, (int)chunks, arena)};
+                     .rank_of = ot_stages_place(parallel, (int)chunks, arena)};
   if (parallel->layout && parallel->layout[0] != '\0') {
     return ot_stage_layout_read(parallel->layout, num_blocks - 2, (int)chunks, first);
   }

@@ -29,6 +29,9 @@ double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_paral
 ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_parallel *parallel,
                         ot_arena *arena, ot_stages *out);
 
+// The stage of each of `chunks` chunks: looped, or for zb-v down the stages and back up.
+const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena *arena);
+
 // The chunk that holds `block`.
 int ot_stages_chunk(const ot_stages *stages, int block);
 
