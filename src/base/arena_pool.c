@@ -9,9 +9,8 @@ static void *next_block(void *context, int64_t bytes) {
   while (pool->next < pool->count && pool->bytes[pool->next] < bytes) pool->next++;
   if (pool->next == pool->count) {
     OT_ASSERT(pool->count < OT_POOL_BLOCKS);
-    const int64_t doubled = pool->count > 0 ? 2 * pool->bytes[pool->count - 1] : bytes;
-    pool->bytes[pool->count] = doubled > bytes ? doubled : bytes;
-    pool->block[pool->count] = ot_arena_take(pool->parent, pool->bytes[pool->count]);
+    pool->bytes[pool->count] = bytes;
+    pool->block[pool->count] = ot_arena_take(pool->parent, bytes);
     pool->count++;
   }
   return pool->block[pool->next++];

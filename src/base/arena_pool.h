@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-enum { OT_POOL_BLOCKS = 64 };
+enum { OT_POOL_BLOCKS = 4096 };
 
 typedef struct ot_arena_pool {
   ot_arena *parent;
