@@ -62,7 +62,7 @@ typedef enum ot_op_kind {
                        // (in place of x)
   OT_OP_DROPOUT,       // x[R,C], positions_in_batch: none, sample_ids[B] i64 -> y[R,C]   (in place)
   OT_OP_DROPOUT_GRAD,  // dy[R,C], sample_ids[B] -> dx[R,C]                (in place)
-  OT_OP_ABSMAX,        // x[R,C] -> effect m[1] f64 = max(m, max|x|)
+  OT_OP_ABSMAX,        // x[R,C] -> effect m[1] f64 = max(m, max|x|), NaN counts as infinity
   OT_OP_CAST,          // x -> y of another dtype
   OT_OP_ZERO,          // -> y = 0
   OT_OP_INVERSE,       // n[1] f64 -> y[1] f64 = n > 0 ? 1/n : 0
@@ -166,12 +166,12 @@ typedef struct ot_op_attributes {
   int64_t rotary_dim;   // rope: leading dimensions of a head that rotate (even)
   ot_rope_type rope_type;
   double rope_theta, rope_factor, rope_low_frequency_factor, rope_high_frequency_factor;
-  int64_t rope_original_positions;  // llama3, yarn
+  int64_t rope_original_positions;                                      // llama3, yarn
   double rope_beta_fast, rope_beta_slow, rope_mscale, rope_mscale_all;  // yarn
-  double learning_rate_factor;      // group: multiplies OT_SCALAR_LEARNING_RATE
-  double weight_decay;              // decoupled, times the learning rate
-  double beta1, beta2;              // adamw; muon: beta1 is its momentum
-  double clip;                      // 0 = off
+  double learning_rate_factor;  // group: multiplies OT_SCALAR_LEARNING_RATE
+  double weight_decay;          // decoupled, times the learning rate
+  double beta1, beta2;          // adamw; muon: beta1 is its momentum
+  double clip;                  // 0 = off
   // Communication: which group, how large, and where this rank is in it.
   ot_group_kind group;
   int group_size, group_index;

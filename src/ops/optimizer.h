@@ -5,7 +5,8 @@
 //
 // OT_OP_SUM_SQUARES  g, any shape -> acc s[1] f64 = sum of g^2
 // OT_OP_CLIP_FACTOR  s [k] f64 -> norm[1] f64 = sqrt(s_0 + s_1 + ... in order),
-//                    factor[1] f64 = clip > 0 ? min(1, clip / (norm + 1e-6)) : 1
+//                    factor[1] f64 = clip > 0 ? min(1, clip / (norm + 1e-6)) : 1; NaN when norm
+//                    is not finite, and then neither of the following changes anything
 // OT_OP_ADAMW, over n elements, with f = scalars[CLIP_FACTOR], c1 and c2 = scalars[CORRECTION_1,
 // _2],
 //   a = scalars[LEARNING_RATE] * learning_rate_factor (Loshchilov and Hutter 2019):

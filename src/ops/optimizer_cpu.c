@@ -44,7 +44,7 @@ static void clip_factor(const ot_kernel_call *call) {
   const double norm = sqrt(total);
   const double factor = clip / (norm + 1e-6);
   *(double *)call->out[0].data = norm;
-  *(double *)call->out[1].data = clip > 0 && factor < 1 ? factor : 1;
+  *(double *)call->out[1].data = !isfinite(norm) ? NAN : clip > 0 && factor < 1 ? factor : 1;
 }
 
 // ---- AdamW ----
@@ -130,6 +130,7 @@ static ot_update_sums adamw_block(const adamw_step *s, int64_t begin, int64_t en
 }
 
 static void adamw(const ot_kernel_call *call) {
+  if (ot_update_is_off(call, call->out[4].data)) return;
   const adamw_step step = adamw_step_of(call);
   const int64_t elements = ot_type_elements(&call->in[0].type);
   const int64_t blocks = ot_flat_blocks(elements);

@@ -4,12 +4,24 @@
 // blocks.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "ops/kernel.h"
 
 typedef struct ot_update_sums {
   double update;  // sum of d^2
   double weight;  // sum of p^2 after the update
 } ot_update_sums;
+
+// Whether the step's gradients are not finite, so that the clip factor is not and nothing may be
+// updated; then `stats` [2] (or null) is set to zero.
+static inline bool ot_update_is_off(const ot_kernel_call *call, double *stats) {
+  const double factor = ((const double *)call->in[1].data)[OT_SCALAR_CLIP_FACTOR];
+  if (factor - factor == 0) return false;
+  if (stats) stats[0] = stats[1] = 0;
+  return true;
+}
 
 // Puts the totals of `sums` [blocks] into `stats` [2]; does nothing when stats is null.
 static inline void ot_update_sums_total(const ot_update_sums *sums, int64_t blocks, double *stats) {

@@ -115,3 +115,63 @@ ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, 
   OT_TRY(read_tensors(instance, comm, arena, health));
   return read_blocks(instance, comm, arena, health);
 }
+
+// ---- numbers that are not finite ----
+
+// The first block of this rank whose output was not finite; num_blocks: none.
+static int first_strange_block(ot_instance *instance, ot_arena *arena) {
+  const int num_blocks = ot_instance_shape(instance)->num_blocks;
+  int64_t count;
+  const double *const maxima = read_region(instance, "statistics", arena, &count);
+  for (int i = 0; i < num_blocks; i++) {
+    const double *const m = maxima + (int64_t)i * OT_BLOCK_STATISTICS;
+    if (!isfinite(m[OT_STATISTIC_MAX_ACTIVATION]) || !isfinite(m[OT_STATISTIC_MAX_LOGIT])) return i;
+  }
+  return num_blocks;
+}
+
+// Over ranks: the first block, and the lowest rank that has it, {block, rank}.
+static ot_status find_block(ot_instance *instance, ot_comm *comm, ot_arena *arena, int places[2]) {
+  places[0] = first_strange_block(instance, arena);
+  places[1] = 0;
+  if (!comm) return OT_OK;
+  const int ranks = ot_comm_size(comm);
+  double *const all = ot_arena_array(arena, ranks + 1, sizeof *all);
+  for (int i = 0; i < ranks; i++) all[i] = i == ot_comm_rank(comm) ? places[0] : 0;
+  OT_TRY(sum_values(comm, all, ranks));
+  for (int i = 0; i < ranks; i++) {
+    if (i > 0 && (int)all[i] >= places[0]) continue;
+    places[0] = (int)all[i];
+    places[1] = i;
+  }
+  return OT_OK;
+}
+
+static const char *describe_tensors(const ot_health *health, ot_arena *arena) {
+  const char *first = NULL;
+  int count = 0;
+  for (int i = 0; i < health->num_tensors; i++) {
+    if (isfinite(health->gradient_norm[i].value)) continue;
+    if (!first) first = health->gradient_norm[i].name;
+    count++;
+  }
+  if (!first) return "every gradient by itself is finite";
+  return ot_arena_format(arena,
+                         "the gradients of %d of %d tensors are not finite, first that of %s",
+                         count, health->num_tensors, first);
+}
+
+ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
+                                 const char **where) {
+  int places[2];
+  ot_health health;
+  OT_TRY(find_block(instance, comm, arena, places));
+  OT_TRY(ot_health_read(instance, comm, arena, &health));
+  const char *const tensors = describe_tensors(&health, arena);
+  *where = tensors;
+  if (places[0] == health.num_blocks) return OT_OK;
+  *where =
+      ot_arena_format(arena, "the first output that is not finite is that of %s, on rank %d; %s",
+                      health.max_activation[places[0]].name, places[1], tensors);
+  return OT_OK;
+}

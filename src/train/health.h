@@ -22,3 +22,9 @@ typedef struct ot_health {
 // Reads it after a step; arrays live in `arena`. `comm` is null on one rank. Collective over the
 // world. Blocks.
 ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health);
+
+// After a step whose numbers are not finite: the first block, and the rank, whose output was not,
+// else the tensors whose gradients are not; a clause in `arena`, the same on all ranks. Collective
+// over the world. Blocks.
+ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
+                                 const char **where);

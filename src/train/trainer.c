@@ -24,6 +24,7 @@ struct ot_trainer {
   ot_position position;
   int64_t total_steps;
   int micro_batches;       // of the last step, 0 before there was one
+  int64_t last_samples;    // of the last step
   ot_noise_average noise;  // of the steps of this process
 };
 
@@ -240,12 +241,24 @@ static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets) 
   return rate;
 }
 
-static ot_status check_finite(const ot_step_report *report) {
-  OT_CHECK(isfinite(report->loss), OT_NUMERIC, "step %lld: the loss is %g", (long long)report->step,
-           report->loss);
-  OT_CHECK(isfinite(report->gradient_norm), OT_NUMERIC, "step %lld: the gradient norm is %g",
-           (long long)report->step, report->gradient_norm);
-  return OT_OK;
+// Nothing was updated (ops/optimizer.h): the weights are those of the step before. The norm is the
+// same on all ranks, so that all come here or none.
+static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report) {
+  if (isfinite(report->loss) && isfinite(report->gradient_norm)) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const char *where = "";
+  ot_status status =
+      ot_health_find_strange(trainer->instance, ot_team_comm(trainer->team), &arena, &where);
+  if (status == OT_OK) {
+    status = ot_fail(OT_NUMERIC, "step %lld: the loss is %g and the gradient norm %g; %s",
+                     (long long)report->step, report->loss, report->gradient_norm, where);
+    ot_fail_hint(OT_NUMERIC, "nothing was updated; samples %lld to %lld were trained on",
+                 (long long)(trainer->position.next_sample - trainer->last_samples),
+                 (long long)(trainer->position.next_sample - 1));
+  }
+  ot_heap_release(&heap);
+  return status;
 }
 
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
@@ -270,6 +283,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const int64_t step_tokens = global * run->data.sequence_length;
   position->step++;
   position->next_sample += global;
+  trainer->last_samples = global;
   position->tokens += step_tokens;
   *report = (ot_step_report){
       .step = position->step,
@@ -283,7 +297,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .micro_batches = micro_batches,
       .start_s = order_start_s,
   };
-  return ot_team_agree(trainer->team, check_finite(report));
+  return ot_team_agree(trainer->team, check_finite(trainer, report));
 }
 
 // ---- validation ----
