@@ -14,6 +14,7 @@ Each source is then left out: constants are fitted again without its rows and tr
 source that alone knows a generation takes the constants of the generation beside it (NEIGHBOUR).
 
   --write      puts the fitted values into the presets
+  --constants  writes {PRESET: {key: value}} for build/bench/published --constants
   --left-out   writes {SOURCE: {PRESET: {key: value}}} for build/bench/published --left-out
 """
 import argparse
@@ -36,17 +37,20 @@ GENERATIONS = {
 }
 NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper"}
 
-# key of a preset, "shared" or "generation", lowest and highest value, what it stands for
+# key of a preset, whether each generation has its own or all devices share it, lowest and highest
+# value, what it stands for. Shared ones without "levels" are the defaults of src/describe/
+# cluster_keys.c.
 CONSTANTS = [
     ("matrix_efficiency", "generation", 0.4, 1.0, "large products"),
     ("attention_efficiency", "generation", 0.1, 0.9, "fused attention"),
     ("memory_efficiency", "generation", 0.4, 1.0, "passes over memory"),
     ("levels.0.efficiency", "generation", 0.3, 1.0, "links inside a domain"),
-    ("levels.1.efficiency", "shared", 0.2, 1.0, "network between domains"),
     ("host_op_s", "shared", 1e-6, 1e-3, "dispatch of an operator"),
     ("step_s", "shared", 1e-4, 0.2, "a step beside its kernels"),
-    ("contention", "shared", 1.0, 2.0, "kernels beside traffic"),
+    ("contention", "shared", 1.0, 3.0, "kernels beside traffic"),
     ("jitter", "shared", 1e-4, 0.05, "waiting for the slowest"),
+    ("half_keys", "shared", 1, 2000, "short sequences in fused attention"),
+    ("unaligned_efficiency", "shared", 0.02, 1, "products of unaligned rows"),
 ]
 
 
@@ -55,26 +59,42 @@ class Presets:
 
     def __init__(self):
         self.folder = ROOT / "presets" / "clusters"
+        self.table = ROOT / "src" / "describe" / "cluster_keys.c"
+        self.keys = self.table.read_text()
         self.text = {p.stem: p.read_text() for p in self.folder.glob("*.yaml")}
 
-    def pattern(self, key):
-        number = r"([-+0-9.eE]+)"
-        if not key.startswith("levels."):
-            return re.compile(r"^(%s: *)%s" % (re.escape(key), number), re.M)
-        _, index, name = key.split(".")
-        skip = r"(?:^ *- [^\n]*\n(?:^   +[^-\s][^\n]*\n)*){%s}" % index
-        item = r"(?:^ *- [^\n]*\n(?:^   +[^-\s][^\n]*\n)*?)??"
-        return re.compile(r"^(levels:[^\n]*\n%s%s[^\n]*?\b%s: *)%s" % (skip, item, name, number), re.M)
+    def line(self, preset, key):
+        """Index of the line of `key`, "name" or "levels.N.name", in the lines of a preset."""
+        _, level, name = key.split(".") if key.startswith("levels.") else (None, -1, key)
+        current = -1
+        for i, line in enumerate(self.text[preset].split("\n")):
+            current += line.startswith("  - ")
+            if current == int(level) and re.match(r"[ -]*%s:" % re.escape(name), line):
+                return i
+        return None
+
+    def default(self, key):
+        """Place of the default of a key in the table of keys: before, value, after."""
+        return re.search(r'(\.name = "%s",.*?\.fallback = ")([^"]*)(")' % key, self.keys, re.S)
 
     def get(self, preset, key):
-        found = self.pattern(key).search(self.text[preset])
-        return float(found.group(2)) if found else None
+        if preset is None:
+            return float(self.default(key).group(2))
+        i = self.line(preset, key)
+        return None if i is None else float(self.text[preset].split("\n")[i].split(":")[1])
 
     def put(self, preset, key, value):
-        self.text[preset] = self.pattern(key).sub(
-            lambda m: m.group(1) + "%.4g" % value, self.text[preset], count=1)
+        if preset is None:
+            found = self.default(key)
+            self.keys = self.keys[:found.start(2)] + "%.3g" % value + self.keys[found.end(2):]
+            return
+        lines = self.text[preset].split("\n")
+        i = self.line(preset, key)
+        lines[i] = "%s: %.4g" % (lines[i].split(":")[0], value)
+        self.text[preset] = "\n".join(lines)
 
     def write(self):
+        self.table.write_text(self.keys)
         for name, text in self.text.items():
             (self.folder / (name + ".yaml")).write_text(text)
 
@@ -118,10 +138,7 @@ def start_values(presets):
     values, bounds = {}, {}
     for key, scope, low, high, _ in CONSTANTS:
         for name in GENERATIONS if scope == "generation" else [None]:
-            first = GENERATIONS[name][0] if name else "a100-80g"
-            value = presets.get(first, key)
-            if value is None:
-                sys.exit("preset %s has no %s" % (first, key))
+            value = presets.get(GENERATIONS[name][0] if name else None, key)
             values[(key, name)] = min(max(value, low), high)
             bounds[(key, name)] = (low, high)
     return values, bounds
@@ -213,6 +230,7 @@ def left_out(fit, values, rows, source, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--constants")
     parser.add_argument("--left-out")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--every", type=int, default=6,
@@ -244,9 +262,11 @@ def main():
             users = sorted({r["source"] for r in rows if name in (None, device_generation(r))})
             print("  %-22s %-10s %-10.4g %s; %d sources" %
                   (key, name or "all", values[(key, name)], what, len(users)))
+    if options.constants:
+        pathlib.Path(options.constants).write_text(json.dumps(spread(values), indent=1) + "\n")
     if options.write:
-        for preset, constants in spread(values).items():
-            for key, value in constants.items():
+        for (key, generation), value in values.items():
+            for preset in GENERATIONS[generation] if generation else [None]:
                 presets.put(preset, key, value)
         presets.write()
 

@@ -29,14 +29,17 @@ static const char *preset_of(const char *device) {
 }
 
 // Puts the values of `over`, a map from paths of keys ("levels.0.efficiency") to numbers, in place
-// of those of the preset `tree`, which must have them: a constant that is misspelt changes nothing
-// and would look fitted.
-static ot_status overlay(const char *name, ot_node *tree, const ot_node *over) {
+// of those of the preset `tree`. Keys that no preset may have are refused when it is read.
+static ot_status overlay(const char *name, ot_arena *arena, ot_node *tree, const ot_node *over) {
   for (const ot_node *member = over->first; member; member = member->next) {
     ot_node *const found = ot_node_find(tree, member->key);
-    OT_CHECK(found && found->kind == OT_NODE_SCALAR && member->kind == OT_NODE_SCALAR, OT_USAGE,
+    OT_CHECK(member->kind == OT_NODE_SCALAR && (found || !strchr(member->key, '.')), OT_USAGE,
              "constants: cluster preset %s has no value called %s", name, member->key);
-    found->text = member->text;
+    if (found) {
+      found->text = member->text;
+    } else {
+      ot_node_put(arena, tree, member->key, ot_node_word(arena, member->text));
+    }
   }
   return OT_OK;
 }
@@ -51,7 +54,7 @@ static ot_status read_preset(ot_published_setup *setup, const char *name, const 
   ot_node *tree = NULL;
   OT_TRY(ot_tree_load(path, setup->arena, &tree));
   const ot_node *const over = setup->constants ? ot_node_child(setup->constants, name) : NULL;
-  if (over) OT_TRY(overlay(name, tree, over));
+  if (over) OT_TRY(overlay(name, setup->arena, tree, over));
   setup->read[setup->num_read].name = name;
   OT_TRY(ot_cluster_read(tree, setup->arena, &setup->read[setup->num_read].cluster));
   *out = &setup->read[setup->num_read++].cluster;
@@ -62,6 +65,7 @@ static ot_status read_preset(ot_published_setup *setup, const char *name, const 
 static void set_device(const ot_published_gpu *gpu, ot_device_kind *device) {
   if (gpu->bf16 > 0) device->flops[OT_BF16] = gpu->bf16 * 1e12;
   if (gpu->bf16 > 0 && device->flops[OT_F16] > 0) device->flops[OT_F16] = gpu->bf16 * 1e12;
+  if (gpu->fp8 > 0) device->flops[OT_F8] = gpu->fp8 * 1e12;
   if (gpu->hbm > 0) device->memory_bytes_per_s = gpu->hbm * 1e12;
   if (gpu->mem > 0) device->memory_bytes = (int64_t)(gpu->mem * 1e9);
 }

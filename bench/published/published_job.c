@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LIGER_ROWS = 1024 };  // of logits at once
+
 static bool starts(const char *text, const char *word) {
   return strncmp(text, word, strlen(word)) == 0;
 }
@@ -14,8 +16,6 @@ static bool starts(const char *text, const char *word) {
 // By the words that sources use; without any, what the engine trains in.
 static const char *recipe_name(const ot_published_row *row, const ot_engine *engine) {
   const char *const dtype = row->dtype;
-  if (ot_published_mentions(dtype, "fp4")) return "fp4";
-  if (ot_published_mentions(dtype, "fp8")) return "fp8";
   if (ot_published_mentions(dtype, "amp")) return "amp-bf16";
   if (ot_published_mentions(dtype, "pure")) return "bf16-pure";
   if (ot_published_mentions(dtype, "fp32 grad")) return "bf16-fp32-gradients";
@@ -30,6 +30,9 @@ static ot_status build_recipe(const ot_published_row *row, const ot_engine *engi
   const ot_recipe *const found = ot_recipe_find(name);
   OT_CHECK(found != NULL, OT_USAGE, "there is no recipe %s for a run in %s", name, row->dtype);
   *out = *found;
+  const bool narrow =
+      ot_published_mentions(row->dtype, "fp8") || ot_published_mentions(row->dtype, "fp4");
+  if (narrow) out->products = OT_F8;
   if (ot_published_mentions(row->optimizer, "bf16 moments")) out->moment_bytes = 4;
   // "CPU AdamW offload", "--offload-opt-m --offload-opt-v --offload-master": kept by the host.
   if (ot_published_mentions(row->notes, "AdamW offload")) {
@@ -113,7 +116,10 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
   OT_TRY(build_recipe(row, &out->engine, &recipe));
   const int domain = out->cluster.num_levels > 0 ? out->cluster.level[0].size : 1;
   OT_TRY(build_candidate(row, domain, &out->candidate));
-  if (ot_published_mentions(row->notes, "Liger")) out->engine.chunked_loss = true;
+  if (ot_published_mentions(row->notes, "Liger")) {
+    out->engine.chunked_loss = true;
+    out->engine.loss_rows = LIGER_ROWS;
+  }
   if (row->flash_attention == 0) out->engine.kernels.attention = OT_ATTENTION_UNFUSED;
   out->recompute_open = row->recompute[0] == '\0';
   out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");

@@ -4,6 +4,8 @@
 
 #include "device/heap.h"
 
+static const double SLACK = 1.15;
+
 bool ot_published_has_step(const ot_published_row *row) { return row->usable == 1; }
 
 bool ot_published_has_memory(const ot_published_row *row) { return row->memory_gb > 0; }
@@ -19,12 +21,14 @@ static double memory_of(const ot_published_row *row, const ot_memory_estimate *m
   return bytes / (binary ? 1024.0 * 1024 * 1024 : 1e9);
 }
 
-// The mildest recompute that fits, where the source leaves it open.
+// The mildest recompute that fits, where the source leaves it open: no estimate of memory is so
+// exact that what misses by less than SLACK is known not to fit.
 static ot_status estimate_open(ot_estimator *estimator, ot_candidate *candidate, ot_estimate *out) {
   for (int r = OT_RECOMPUTE_NONE; r <= OT_RECOMPUTE_FULL; r++) {
     candidate->recompute = (ot_recompute)r;
     OT_TRY(ot_estimate_build(estimator, candidate, out));
-    if (out->fits) break;
+    const double need = (double)(out->memory.reserved + out->memory.context);
+    if (need <= SLACK * (double)out->memory.capacity) break;
   }
   return OT_OK;
 }

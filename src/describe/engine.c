@@ -40,13 +40,14 @@ ot_status ot_engine_check(const ot_engine *engine) {
 
 static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capacity) {
   static const char *const attention[] = {"unfused", "flash 1", "flash 2", "flash 3"};
-  return ot_text_format(out, capacity,
-                        "  attention %s, pass_factor %.17g score_passes %.17g loss_bytes %.17g "
-                        "cast_bytes %.17g, host_ops %.17g ahead %d, fused_sums %d accumulation %d, "
-                        "switch_reductions %d, fp8 attention %d head %d\n",
-                        attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes,
-                        k->cast_bytes, k->host_ops, k->host_ahead, k->fused_sums,
-                        k->fused_accumulation, k->switch_reductions, k->fp8_attention, k->fp8_head);
+  return ot_text_format(
+      out, capacity,
+      "  attention %s, pass_factor %.17g score_passes %.17g loss_bytes %.17g "
+      "cast_bytes %.17g weights %d, host_ops %.17g ahead %d, fused_sums %d accumulation %d, "
+      "switch_reductions %d, fp8 attention %d head %d\n",
+      attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes, k->cast_bytes,
+      k->casts_weights, k->host_ops, k->host_ahead, k->fused_sums, k->fused_accumulation,
+      k->switch_reductions, k->fp8_attention, k->fp8_head);
 }
 
 int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {

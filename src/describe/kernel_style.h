@@ -22,7 +22,8 @@ typedef struct ot_kernel_style {
   double pass_factor;   // bytes that elementwise work moves, over those of fused kernels, >= 1
   double score_passes;  // unfused: times that T x T scores are read or written between the products
   double loss_bytes;    // moved per logit, forward and backward, beside the products
-  double cast_bytes;    // fp8: bytes moved to cast an element of an operand of a product
+  double cast_bytes;    // fp8: bytes moved to cast an element of an operand, its transpose included
+  bool casts_weights;   // fp8: in each micro-batch; else once a step, which is not counted
   double host_ops;      // host time of an op, over that of one that Python dispatches
   bool host_ahead;      // the host queues kernels while the device works: the longer of the two
                         // counts; else one comes after the other

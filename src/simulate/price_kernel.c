@@ -56,6 +56,17 @@ static void add_sum(pricing *p, const ot_operand *out) {
   if (!p->style->fused_sums) p->bytes += 3 * (double)ot_type_bytes(&out->type);
 }
 
+// An operand is cast, and its transpose made, by the first product that reads it: dy by dx, x and w
+// forward.
+static void add_casts(pricing *p) {
+  const ot_operand *const in = p->task->in;
+  if (p->task->op == OT_OP_LINEAR_DW) return;
+  double elements = elements_of(&in[0]);
+  if (p->task->op == OT_OP_LINEAR && p->style->casts_weights) elements += elements_of(&in[1]);
+  p->bytes += p->style->cast_bytes * elements;
+  p->ops += 1;
+}
+
 static ot_status price_linear(pricing *p) {
   const ot_operand *const in = p->task->in, *const out = p->task->out;
   ot_product product = {.batch = 1, .type = product_type(p, true)};
@@ -72,7 +83,11 @@ static ot_status price_linear(pricing *p) {
       product.depth = width_of(&in[0].type);
       if (in[2].base != OT_BASE_NONE) add_sum(p, &out[0]);
       break;
-    default:  // OT_OP_LINEAR_DW
+    default:                              // OT_OP_LINEAR_DW
+      if (out[0].base == OT_BASE_NONE) {  // the gradient of a bias by itself
+        p->bytes += (double)ot_type_bytes(&in[0].type);
+        return OT_OK;
+      }
       product.rows = width_of(&in[0].type);
       product.columns = width_of(&in[1].type);
       product.depth = rows_of(&in[0].type);
@@ -80,10 +95,7 @@ static ot_status price_linear(pricing *p) {
         p->bytes += 3 * (double)ot_dtype_bytes(product_type(p, false)) * elements_of(&out[0]);
       }
   }
-  if (product.type == OT_F8) {
-    p->bytes += p->style->cast_bytes * (elements_of(&in[0]) + elements_of(&in[1]));
-    p->ops += 1;
-  }
+  if (product.type == OT_F8) add_casts(p);
   return add_product(p, product);
 }
 
