@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands blocks out in the order in which they were taken; one that is too small is passed over.
+// Blocks that the arena asks for are cut from larger ones, in the order in which those were taken.
 #include "base/arena_pool.h"
 
 #include "base/status.h"
 
+enum { FIRST_BYTES = 1 << 22, ALIGNMENT = 64 };
+
+static void take_more(ot_arena_pool *pool, int64_t bytes) {
+  OT_ASSERT(pool->count < OT_POOL_BLOCKS);
+  const int64_t doubled = pool->count > 0 ? 2 * pool->bytes[pool->count - 1] : FIRST_BYTES;
+  pool->bytes[pool->count] = doubled > bytes ? doubled : bytes;
+  pool->block[pool->count] = ot_arena_take(pool->parent, pool->bytes[pool->count]);
+  pool->count++;
+}
+
 static void *next_block(void *context, int64_t bytes) {
   ot_arena_pool *const pool = context;
-  while (pool->next < pool->count && pool->bytes[pool->next] < bytes) pool->next++;
-  if (pool->next == pool->count) {
-    OT_ASSERT(pool->count < OT_POOL_BLOCKS);
-    pool->bytes[pool->count] = bytes;
-    pool->block[pool->count] = ot_arena_take(pool->parent, bytes);
-    pool->count++;
+  const int64_t needed = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  while (pool->current < pool->count && pool->used + needed > pool->bytes[pool->current]) {
+    pool->current++;
+    pool->used = 0;
   }
-  return pool->block[pool->next++];
+  if (pool->current == pool->count) take_more(pool, needed);
+  unsigned char *const block = (unsigned char *)pool->block[pool->current] + pool->used;
+  pool->used += needed;
+  return block;
 }
 
 ot_arena ot_arena_pool_begin(ot_arena_pool *pool) {
-  pool->next = 0;
+  pool->current = 0;
+  pool->used = 0;
   return ot_arena_from(next_block, pool);
 }

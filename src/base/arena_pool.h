@@ -11,7 +11,8 @@ typedef struct ot_arena_pool {
   ot_arena *parent;
   void *block[OT_POOL_BLOCKS];
   int64_t bytes[OT_POOL_BLOCKS];
-  int count, next;
+  int count, current;
+  int64_t used;  // of block[current]
 } ot_arena_pool;
 
 // An arena over the blocks of `pool`, from the first one on: what was taken from an earlier arena

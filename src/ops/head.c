@@ -7,6 +7,7 @@
 enum {
   LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
   LEAST_CHUNK_ROWS = 64,
+  MOST_CHUNKS = 32,          // of more tokens than these hold, other activations are larger still
   BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
   BLOCK_UNIT = 64,
 };
@@ -66,14 +67,16 @@ static ot_status head_logits_infer(const ot_op_attributes *attributes, ot_op_typ
   return OT_OK;
 }
 
-static int64_t chosen_chunk(int64_t V) {
-  const int64_t rows = LOGITS_ELEMENTS / V / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
-  return rows > LEAST_CHUNK_ROWS ? rows : LEAST_CHUNK_ROWS;
+static int64_t chosen_chunk(int64_t rows, int64_t V) {
+  const int64_t fit = LOGITS_ELEMENTS / V / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
+  const int64_t needed = (rows + MOST_CHUNKS - 1) / MOST_CHUNKS;
+  const int64_t least = (needed + LEAST_CHUNK_ROWS - 1) / LEAST_CHUNK_ROWS * LEAST_CHUNK_ROWS;
+  return fit > least ? fit : least;
 }
 
 int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int64_t vocabulary) {
   const int64_t wanted =
-      attributes->chunk_rows > 0 ? attributes->chunk_rows : chosen_chunk(vocabulary);
+      attributes->chunk_rows > 0 ? attributes->chunk_rows : chosen_chunk(rows, vocabulary);
   return wanted < rows ? wanted : rows;
 }
 

@@ -54,11 +54,14 @@ static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run
   return OT_OK;
 }
 
+// Chunks go down the stages and back up; of all other orders they go round.
+static bool folded(const ot_candidate *c) { return c->pipeline == OT_PIPELINE_ZB_V; }
+
 static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
-  *cut = (ot_cut){.kind = c->pipeline, .recompute = c->recompute, .pp = c->pp, .vpp = c->vpp};
+  *cut = (ot_cut){.folded = folded(c), .recompute = c->recompute, .pp = c->pp, .vpp = c->vpp};
   OT_TRY(cut_stages(e, c, &run, cut));
   cut->chunk_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   cut->stage_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
@@ -75,7 +78,7 @@ ot_status ot_cut_find(ot_estimator *e, const ot_candidate *c, const ot_cut **out
   for (int64_t i = 0; i < e->num_cuts; i++) {
     const ot_cut *const made = e->cuts[i];
     *out = made;
-    if (made->kind == c->pipeline && made->recompute == c->recompute && made->pp == c->pp &&
+    if (made->folded == folded(c) && made->recompute == c->recompute && made->pp == c->pp &&
         made->vpp == c->vpp) {
       return OT_OK;
     }

@@ -266,7 +266,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
   p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !key->no_sequence_parallel);
   ot_candidate_run(&e->job, key, &lists, &run);
   lists.recompute = policy_of(e, key);
-  OT_TRY(ot_mesh_build(&run.parallel, e->job.devices, &mesh));
+  OT_TRY(ot_mesh_build(&run.parallel, key->tp * key->cp * key->dp * key->pp, &mesh));
   find_shapes(e, &mesh, &scratch, p);
   const ot_graph_request request = ot_prices_graph(e, key, &run, false);
   OT_TRY(ot_graph_find(e, &request, &graph));

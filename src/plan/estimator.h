@@ -99,7 +99,7 @@ typedef struct ot_walk {
 
 // Which blocks are where.
 typedef struct ot_cut {
-  ot_pipeline kind;
+  bool folded;  // zb-v
   ot_recompute recompute;
   int pp, vpp;
   ot_stages stages;
@@ -129,6 +129,10 @@ struct ot_estimator {
   ot_walk **walks;
   int64_t num_cuts, cuts_capacity;
   ot_cut **cuts;
+  // of bounds
+  ot_arena_pool work_pool;
+  int64_t num_works, works_capacity;
+  struct ot_work_bound **works;
 };
 
 // The prices of the blocks of `candidate`, made at the first call.

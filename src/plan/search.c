@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Best first: a heap of nodes by their lower bounds. A node is an order of a group with all ways to
+// cut its weights, first with a floor, then with the bound of its own blocks; then it is taken
+// apart into candidates, which are simulated when their turn comes. When no node is left whose
+// bound is better than the last plan that is kept, nobody in the heap can be among the best (Land
+// and Doig 1960). Ties are simulated, so that it does not matter who comes first.
+#include "plan/search.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "plan/bound.h"
+#include "plan/space.h"
+
+typedef enum node_kind { NODE_FLOOR, NODE_ORDER, NODE_CANDIDATE } node_kind;
+
+typedef struct node {
+  double key;  // lower bound of what is searched for: seconds, or bytes
+  double step_s;
+  int64_t peak;
+  int group;
+  int16_t order, shard;  // of the group; shard: of a candidate
+  int8_t recompute;      // of the space
+  int8_t kind;
+} node;
+
+typedef struct searcher {
+  const ot_search_request *request;
+  ot_arena *arena;
+  ot_estimator *estimator;
+  ot_space space;
+  bool by_memory;  // what is searched for is the least memory, not the shortest step
+  int64_t count, capacity;
+  node *heap;  // [count]
+  ot_search *out;
+  int64_t too_large;             // candidates that a bound of memory rejected
+  int kept[OT_REJECTION_KINDS];  // rejections by kind
+} searcher;
+
+enum { KEPT_REJECTIONS = 3 };
+
+// ---- heap ----
+
+static int64_t order_of(const node *n) {
+  return (((int64_t)n->group * INT16_MAX + n->order) * INT16_MAX + n->shard) * 4 + n->recompute;
+}
+
+static bool is_before(const node *a, const node *b) {
+  if (a->key != b->key) return a->key < b->key;
+  if (a->kind != b->kind) return a->kind > b->kind;
+  return order_of(a) < order_of(b);
+}
+
+static void push(searcher *s, const node *n) {
+  s->heap = ot_arena_grow(s->arena, s->heap, s->count, &s->capacity, sizeof(node));
+  int64_t i = s->count++;
+  for (; i > 0 && is_before(n, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) {
+    s->heap[i] = s->heap[(i - 1) / 2];
+  }
+  s->heap[i] = *n;
+}
+
+static node pop(searcher *s) {
+  const node first = s->heap[0], last = s->heap[--s->count];
+  int64_t i = 0;
+  for (int64_t child = 1; child < s->count; child = 2 * i + 1) {
+    if (child + 1 < s->count && is_before(&s->heap[child + 1], &s->heap[child])) child++;
+    if (!is_before(&s->heap[child], &last)) break;
+    s->heap[i] = s->heap[child];
+    i = child;
+  }
+  if (s->count > 0) s->heap[i] = last;
+  return first;
+}
+
+// ---- nodes ----
+
+static ot_candidate candidate_of(const searcher *s, const node *n) {
+  const ot_space_group *const group = &s->space.groups[n->group];
+  return ot_space_candidate(group, group->orders[n->order], group->shards[n->shard],
+                            s->space.recompute[n->recompute]);
+}
+
+// The way to cut weights that leaves the fewest bytes.
+static int least_states(const ot_space_group *group) {
+  int best = 0;
+  for (int i = 1; i < group->num_shards; i++) {
+    const ot_shard_choice *const a = &group->shards[i], *const b = &group->shards[best];
+    if (a->zero > b->zero || (a->zero == b->zero && a->dp_shard > b->dp_shard)) best = i;
+  }
+  return best;
+}
+
+static void keep_rejection(searcher *s, ot_rejection_kind kind, const node *n, const char *reason) {
+  if (s->kept[kind] == KEPT_REJECTIONS) return;
+  s->kept[kind]++;
+  s->out->rejections[s->out->num_rejections++] =
+      (ot_rejection){.kind = kind,
+                     .candidate = candidate_of(s, n),
+                     .bound = {.step_s = n->step_s, .peak = n->peak},
+                     .reason = ot_arena_text(s->arena, reason, ot_text_length(reason))};
+}
+
+static void reject_memory(searcher *s, const node *n, int64_t candidates) {
+  char reason[128];
+  s->out->num_rejected[OT_REJECTED_MEMORY] += candidates;
+  ot_text_format(reason, sizeof reason, "needs at least %.1f GB of %.1f GB", (double)n->peak / 1e9,
+                 (double)s->request->job->cluster->device.memory_bytes / 1e9);
+  keep_rejection(s, OT_REJECTED_MEMORY, n, reason);
+}
+
+// What cannot be built is no better than what the rules refuse. Keeps other failures.
+static ot_status refuse(searcher *s, const node *n, int64_t candidates, ot_status status) {
+  if (status != OT_USAGE) return status;
+  s->out->num_rejected[OT_REJECTED_RULE] += s->by_memory ? 0 : candidates;
+  keep_rejection(s, OT_REJECTED_RULE, n, ot_fail_message());
+  return OT_OK;
+}
+
+// Bounds `n` and adds it to the heap, or counts its `candidates` as rejected.
+static ot_status add(searcher *s, node n, int64_t candidates) {
+  const ot_candidate candidate = candidate_of(s, &n);
+  const ot_bound_depth depth = n.kind == NODE_FLOOR ? OT_BOUND_FLOOR : OT_BOUND_ORDER;
+  ot_estimate_bound bound;
+  const ot_status status = ot_bound_build(s->estimator, &candidate, depth, &bound);
+  if (status != OT_OK) return refuse(s, &n, candidates, status);
+  // A floor that came out above the bound stays what it is: a bound.
+  if (bound.step_s > n.step_s) n.step_s = bound.step_s;
+  if (bound.peak > n.peak) n.peak = bound.peak;
+  n.key = s->by_memory ? (double)n.peak : n.step_s;
+  if (!s->by_memory && !s->request->exhaustive && !ot_bound_fits(s->estimator, n.peak)) {
+    s->too_large += candidates;
+    reject_memory(s, &n, candidates);
+    return OT_OK;
+  }
+  push(s, &n);
+  return OT_OK;
+}
+
+// Every order of a group, with the shards that take the fewest bytes.
+static ot_status add_group(searcher *s, int group_index) {
+  const ot_space_group *const group = &s->space.groups[group_index];
+  node n = {.group = group_index, .shard = (int16_t)least_states(group), .kind = NODE_FLOOR};
+  for (int r = 0; r < s->space.num_recomputes; r++) {
+    for (int o = 0; o < group->num_orders; o++) {
+      n.recompute = (int8_t)r;
+      n.order = (int16_t)o;
+      OT_TRY(add(s, n, group->num_shards));
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status add_floors(searcher *s) {
+  s->count = 0;
+  for (int64_t i = 0; i < s->space.num_groups; i++) OT_TRY(add_group(s, (int)i));
+  return OT_OK;
+}
+
+static ot_status add_candidates(searcher *s, const node *from) {
+  const ot_space_group *const group = &s->space.groups[from->group];
+  for (int i = 0; i < group->num_shards; i++) {
+    node n = *from;
+    n.kind = NODE_CANDIDATE;
+    n.shard = (int16_t)i;
+    n.peak = 0;
+    OT_TRY(add(s, n, 1));
+  }
+  return OT_OK;
+}
+
+// ---- plans ----
+
+static int compare(const ot_estimate *a, const ot_estimate *b) {
+  if (a->step_s != b->step_s) return a->step_s < b->step_s ? -1 : 1;
+  return ot_candidate_compare(&a->candidate, &b->candidate);
+}
+
+static void keep_plan(searcher *s, const ot_estimate *plan) {
+  ot_search *const out = s->out;
+  int i = out->num_plans;
+  if (i == s->request->top) {
+    if (compare(plan, &out->plans[i - 1]) >= 0) return;
+    i--;
+  } else {
+    out->num_plans++;
+  }
+  for (; i > 0 && compare(plan, &out->plans[i - 1]) < 0; i--) out->plans[i] = out->plans[i - 1];
+  out->plans[i] = *plan;
+}
+
+static void keep_nearest(searcher *s, const ot_estimate *plan) {
+  ot_estimate *const best = &s->out->nearest;
+  const int64_t bytes = plan->memory.reserved, least = best->memory.reserved;
+  if (best->step_s > 0 && (bytes > least || (bytes == least && compare(plan, best) > 0))) return;
+  *best = *plan;
+}
+
+static ot_status simulate(searcher *s, const node *n) {
+  const ot_candidate candidate = candidate_of(s, n);
+  ot_estimate estimate;
+  ot_status status = ot_candidate_check(s->request->job, &candidate);
+  if (status == OT_OK) status = ot_estimate_build(s->estimator, &candidate, &estimate);
+  if (status != OT_OK) return refuse(s, n, 1, status);
+  if (s->by_memory) {
+    keep_nearest(s, &estimate);
+    return OT_OK;
+  }
+  s->out->num_simulated++;
+  if (estimate.fits) {
+    keep_plan(s, &estimate);
+    return OT_OK;
+  }
+  node simulated = *n;
+  simulated.step_s = estimate.step_s;
+  simulated.peak = estimate.memory.reserved + estimate.memory.context;
+  reject_memory(s, &simulated, 1);
+  return OT_OK;
+}
+
+// ---- the loop ----
+
+// Nothing behind `n` can be kept.
+static bool is_done(const searcher *s, const node *n) {
+  const ot_search *const out = s->out;
+  if (s->request->exhaustive) return false;
+  if (s->by_memory) return out->nearest.step_s > 0 && n->key > (double)out->nearest.memory.peak;
+  return out->num_plans == s->request->top && n->key > out->plans[out->num_plans - 1].step_s;
+}
+
+static ot_status run(searcher *s) {
+  OT_TRY(add_floors(s));
+  while (s->count > 0 && !is_done(s, &s->heap[0])) {
+    node n = pop(s);
+    switch ((node_kind)n.kind) {
+      case NODE_FLOOR:
+        n.kind = NODE_ORDER;
+        OT_TRY(add(s, n, s->space.groups[n.group].num_shards));
+        break;
+      case NODE_ORDER:
+        OT_TRY(add_candidates(s, &n));
+        break;
+      case NODE_CANDIDATE:
+        OT_TRY(simulate(s, &n));
+        break;
+    }
+  }
+  return OT_OK;
+}
+
+// Those that were next.
+static void keep_slower(searcher *s) {
+  ot_search *const out = s->out;
+  if (out->num_plans == 0) return;
+  while (s->count > 0 && s->kept[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
+    const node n = pop(s);
+    char reason[128];
+    ot_text_format(reason, sizeof reason,
+                   "takes at least %.4g s, the last plan that is kept %.4g s", n.step_s,
+                   out->plans[out->num_plans - 1].step_s);
+    keep_rejection(s, OT_REJECTED_SLOWER, &n, reason);
+  }
+}
+
+static void keep_refusals(searcher *s) {
+  for (int part = 0; part < (int)OT_PARTS; part++) {
+    for (int i = 0; i < s->space.num_refusals[part]; i++) {
+      const ot_refusal *const refusal = &s->space.refusals[part][i];
+      s->out->rejections[s->out->num_rejections++] = (ot_rejection){
+          .kind = OT_REJECTED_RULE, .candidate = refusal->candidate, .reason = refusal->reason};
+    }
+  }
+}
+
+ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_search *out) {
+  OT_CHECK(request->top >= 1, OT_USAGE, "plan: top=%d; allowed: at least 1", request->top);
+  searcher s = {.request = request, .arena = arena, .out = out};
+  *out = (ot_search){0};
+  OT_TRY(ot_estimator_build(request->job, arena, &s.estimator));
+  ot_space_build(request->job, arena, &s.space);
+  const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
+  out->plans = ot_arena_array(arena, request->top, sizeof *out->plans);
+  out->rejections = ot_arena_array(arena, most, sizeof *out->rejections);
+  out->num_candidates = s.space.num_candidates;
+  out->num_rejected[OT_REJECTED_RULE] = s.space.num_refused;
+  OT_TRY(run(&s));
+  out->num_rejected[OT_REJECTED_SLOWER] =
+      out->num_candidates - out->num_simulated - s.too_large - out->num_rejected[OT_REJECTED_RULE];
+  keep_slower(&s);
+  keep_refusals(&s);
+  if (out->num_plans > 0) return OT_OK;
+  s.by_memory = true;
+  return run(&s);
+}

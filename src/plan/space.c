@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nested loops over divisors; verdicts of the rules are kept for as long as the part they are about
+// does not change.
+#include "plan/space.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+// Whole numbers in ascending order.
+typedef struct numbers {
+  int64_t count;
+  int64_t *value;  // [count]
+} numbers;
+
+// The orders that some stages run with so many micro-batches.
+typedef struct order_list {
+  int64_t micro_batches;
+  int count;
+  ot_order_choice *choice;  // [count]
+  int refused;
+} order_list;
+
+typedef struct builder {
+  const ot_job *job;
+  ot_arena *arena;
+  ot_space *space;
+  int64_t capacity;   // of space->groups
+  numbers devices;    // divisors of the devices
+  numbers sequences;  // divisors of the batch
+  numbers experts;    // divisors of the experts of a layer; 1 alone when there are none
+  int8_t *size_fits;  // [sequences.count] for this tp and cp; -1 = not asked yet
+  int64_t *num_orders, *orders_capacity;  // [devices.count] by pp
+  order_list **orders;                    // [devices.count][num_orders]
+} builder;
+
+// ---- divisors ----
+
+static numbers divisors_of(int64_t n, ot_arena *arena) {
+  numbers small = {0}, all = {0};
+  int64_t capacity = 0;
+  for (int64_t i = 1; i * i <= n; i++) {
+    if (n % i != 0) continue;
+    small.value = ot_arena_grow(arena, small.value, small.count, &capacity, sizeof(int64_t));
+    small.value[small.count++] = i;
+  }
+  all.value = ot_arena_array(arena, 2 * small.count, sizeof(int64_t));
+  memcpy(all.value, small.value, (size_t)small.count * sizeof(int64_t));
+  all.count = small.count;
+  for (int64_t i = small.count - 1; i >= 0; i--) {
+    if (n / small.value[i] > small.value[small.count - 1])
+      all.value[all.count++] = n / small.value[i];
+  }
+  return all;
+}
+
+static bool is_open(int64_t given, int64_t value) { return given == 0 || given == value; }
+
+// ---- rules, part by part ----
+
+static void keep_refusal(builder *b, ot_space_part part, const ot_candidate *candidate) {
+  const char *const reason = ot_fail_message();
+  int *const count = &b->space->num_refusals[part];
+  ot_refusal *const kept = b->space->refusals[part];
+  if (*count == OT_MAX_REFUSALS) return;
+  for (int i = 0; i < *count; i++) {
+    if (ot_text_equal(kept[i].reason, reason)) return;
+  }
+  kept[(*count)++] =
+      (ot_refusal){*candidate, ot_arena_text(b->arena, reason, ot_text_length(reason))};
+}
+
+// Whether `candidate`, which has the degrees of a part and ones elsewhere, can run a batch of its
+// own.
+static bool fits(builder *b, ot_space_part part, const ot_candidate *candidate) {
+  const ot_candidate *const c = candidate;
+  ot_job job = *b->job;
+  job.devices = c->tp * c->pp * c->cp * c->dp;
+  job.global_batch_size = c->dp * c->micro_batch_size * c->micro_batches;
+  if (ot_candidate_check(&job, c) == OT_OK) return true;
+  keep_refusal(b, part, c);
+  return false;
+}
+
+static ot_candidate whole(const builder *b) {
+  return (ot_candidate){.tp = 1,
+                        .pp = 1,
+                        .vpp = 1,
+                        .cp = 1,
+                        .ep = 1,
+                        .etp = 1,
+                        .dp = 1,
+                        .dp_shard = 1,
+                        .micro_batch_size = 1,
+                        .micro_batches = 1,
+                        .pipeline = OT_PIPELINE_1F1B,
+                        .no_sequence_parallel = b->job->given.no_sequence_parallel};
+}
+
+// What cuts a micro-batch.
+static bool size_fits(builder *b, const ot_candidate *base, int64_t index) {
+  if (b->size_fits[index] >= 0) return b->size_fits[index];
+  ot_candidate part = whole(b);
+  part.tp = base->tp;
+  part.cp = base->cp;
+  part.micro_batch_size = base->micro_batch_size;
+  b->size_fits[index] = fits(b, OT_PART_SIZE, &part);
+  return b->size_fits[index];
+}
+
+// ---- orders ----
+
+static void add_order(builder *b, ot_candidate *part, ot_order_choice choice, order_list *list) {
+  part->pipeline = choice.pipeline;
+  part->vpp = choice.vpp;
+  if (!fits(b, OT_PART_ORDER, part)) {
+    list->refused++;
+    return;
+  }
+  list->choice[list->count++] = choice;
+}
+
+// The chunks of a stage that `kind` is tried with.
+static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last) {
+  const int most = (int)(job->model->num_layers / pp);
+  *first = kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
+  *last = kind == OT_PIPELINE_INTERLEAVED && most > 2 ? most : *first;
+  if (job->given.vpp > 0) *first = *last = job->given.vpp;
+}
+
+static void list_orders(builder *b, const ot_candidate *base, order_list *list) {
+  const ot_candidate *const given = &b->job->given;
+  const int most = (int)b->job->model->num_layers + OT_PIPELINE_ZB_V + 2;
+  ot_candidate part = whole(b);
+  part.pp = base->pp;
+  part.micro_batches = base->micro_batches;
+  *list = (order_list){.micro_batches = base->micro_batches,
+                       .choice = ot_arena_array(b->arena, most, sizeof(ot_order_choice))};
+  if (base->pp == 1) {
+    const ot_pipeline only = (int)given->pipeline >= 0 ? given->pipeline : OT_PIPELINE_1F1B;
+    add_order(b, &part, (ot_order_choice){only, given->vpp > 0 ? given->vpp : 1}, list);
+    return;
+  }
+  for (int kind = 0; kind <= (int)OT_PIPELINE_ZB_V; kind++) {
+    int first, last;
+    if ((int)given->pipeline >= 0 && kind != (int)given->pipeline) continue;
+    chunk_range(b->job, (ot_pipeline)kind, base->pp, &first, &last);
+    for (int vpp = first; vpp <= last; vpp++) {
+      add_order(b, &part, (ot_order_choice){(ot_pipeline)kind, vpp}, list);
+    }
+  }
+}
+
+// `index` is that of pp among the divisors.
+static const order_list *find_orders(builder *b, const ot_candidate *base, int64_t index) {
+  const int64_t count = b->num_orders[index];
+  for (int64_t i = 0; i < count; i++) {
+    if (b->orders[index][i].micro_batches == base->micro_batches) return &b->orders[index][i];
+  }
+  b->orders[index] = ot_arena_grow(b->arena, b->orders[index], count, &b->orders_capacity[index],
+                                   sizeof(order_list));
+  list_orders(b, base, &b->orders[index][count]);
+  b->num_orders[index]++;
+  return &b->orders[index][count];
+}
+
+// ---- what cuts the weights ----
+
+typedef struct shard_list {
+  int count, refused;
+  ot_shard_choice *choice;  // [count]
+} shard_list;
+
+static void add_shard(builder *b, ot_candidate *part, ot_shard_choice choice, shard_list *list) {
+  part->zero = choice.zero;
+  part->dp_shard = choice.dp_shard;
+  if (!fits(b, OT_PART_SHARDS, part)) {
+    list->refused++;
+    return;
+  }
+  list->choice[list->count++] = choice;
+}
+
+// `base` has a micro-batch size that fits.
+static shard_list list_shards(builder *b, const ot_candidate *base) {
+  const ot_candidate *const given = &b->job->given;
+  shard_list list = {
+      .choice = ot_arena_array(b->arena, 3 * b->devices.count + 1, sizeof(ot_shard_choice))};
+  ot_candidate part = *base;
+  part.pp = part.vpp = 1;
+  part.micro_batches = 1;
+  part.pipeline = OT_PIPELINE_1F1B;
+  if (given->zero <= 0) add_shard(b, &part, (ot_shard_choice){0, 1}, &list);
+  for (int zero = 1; zero <= 3; zero++) {
+    if (given->zero >= 0 && given->zero != zero) continue;
+    for (int64_t i = 0; i < b->devices.count; i++) {
+      const int64_t shard = b->devices.value[i];
+      const bool asked = shard == given->dp_shard || (given->zero == zero && base->dp == 1);
+      if (base->dp % shard != 0 || !is_open(given->dp_shard, shard)) continue;
+      if (shard == 1 && !asked) continue;
+      add_shard(b, &part, (ot_shard_choice){zero, (int)shard}, &list);
+    }
+  }
+  return list;
+}
+
+// ---- the product ----
+
+static void add_group(builder *b, const ot_candidate *base, const order_list *orders,
+                      const shard_list *shards) {
+  ot_space *const space = b->space;
+  space->groups = ot_arena_grow(b->arena, space->groups, space->num_groups, &b->capacity,
+                                sizeof(ot_space_group));
+  space->groups[space->num_groups++] = (ot_space_group){
+      .base = *base,
+      .num_orders = orders->count,
+      .num_shards = shards->count,
+      .orders = orders->choice,
+      .shards = shards->choice,
+  };
+}
+
+// One micro-batch size: counts its candidates and adds the group of those that can run. `shards` is
+// made when the first size fits.
+static void add_size(builder *b, const ot_candidate *base, int64_t size_index, int64_t pp_index,
+                     shard_list *shards) {
+  ot_space *const space = b->space;
+  const bool can = size_fits(b, base, size_index);
+  const order_list *const orders = find_orders(b, base, pp_index);
+  if (can && !shards->choice) *shards = list_shards(b, base);
+  const int64_t all_shards = shards->choice ? shards->count + shards->refused : 1;
+  const int64_t all = (orders->count + orders->refused) * all_shards * space->num_recomputes;
+  const int64_t good = can ? (int64_t)orders->count * shards->count * space->num_recomputes : 0;
+  space->num_candidates += all;
+  space->num_refused += all - good;
+  if (good > 0) add_group(b, base, orders, shards);
+}
+
+// No micro-batch size goes with dp.
+static void refuse_batch(builder *b, ot_candidate *base) {
+  const int64_t given = b->job->given.micro_batch_size;
+  base->micro_batch_size = given > 0 ? given : 1;
+  base->micro_batches = 1;
+  b->space->num_candidates++;
+  b->space->num_refused++;
+  if (ot_candidate_check(b->job, base) != OT_OK) keep_refusal(b, OT_PART_BATCH, base);
+}
+
+// All micro-batch sizes of one set of degrees; `pp_index` is that of pp among the divisors.
+static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
+  const int64_t batch = b->job->global_batch_size, given = b->job->given.micro_batch_size;
+  shard_list shards = {0};
+  bool any = false;
+  for (int64_t i = 0; i < b->sequences.count; i++) {
+    const int64_t size = b->sequences.value[i];
+    if (batch % (size * base->dp) != 0 || !is_open(given, size)) continue;
+    base->micro_batch_size = size;
+    base->micro_batches = batch / size / base->dp;
+    add_size(b, base, i, pp_index, &shards);
+    any = true;
+  }
+  if (!any) refuse_batch(b, base);
+}
+
+// tp and cp are set; what is left is `rest` devices.
+static void add_stages(builder *b, ot_candidate *base, int64_t rest) {
+  const ot_candidate *const given = &b->job->given;
+  for (int64_t i = 0; i < b->devices.count; i++) {
+    const int64_t pp = b->devices.value[i];
+    if (rest % pp != 0 || !is_open(given->pp, pp) || !is_open(given->dp, rest / pp)) continue;
+    base->pp = (int)pp;
+    base->dp = (int)(rest / pp);
+    for (int64_t k = 0; k < b->experts.count; k++) {
+      const int64_t ep = given->ep > 0 ? given->ep : b->experts.value[k];
+      if (given->ep == 0 && (int64_t)base->tp * base->cp * base->dp % ep != 0) continue;
+      base->ep = (int)ep;
+      add_sizes(b, base, i);
+      if (given->ep > 0) break;
+    }
+  }
+}
+
+static void add_degrees(builder *b) {
+  const ot_candidate *const given = &b->job->given;
+  ot_candidate base = whole(b);
+  base.etp = given->etp > 0 ? given->etp : 1;
+  for (int64_t i = 0; i < b->devices.count; i++) {
+    for (int64_t k = 0; k < b->devices.count; k++) {
+      const int64_t tp = b->devices.value[i], cp = b->devices.value[k];
+      if (b->job->devices % (tp * cp) != 0 || !is_open(given->tp, tp)) continue;
+      if (!is_open(given->cp, cp)) continue;
+      base.tp = (int)tp;
+      base.cp = (int)cp;
+      memset(b->size_fits, -1, (size_t)b->sequences.count);
+      add_stages(b, &base, b->job->devices / (tp * cp));
+    }
+  }
+}
+
+void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out) {
+  *out = (ot_space){0};
+  builder b = {.job = job, .arena = arena, .space = out};
+  for (int r = 0; r <= (int)OT_RECOMPUTE_FULL; r++) {
+    const bool open = (int)job->given.recompute < 0 || (int)job->given.recompute == r;
+    if (open) out->recompute[out->num_recomputes++] = (ot_recompute)r;
+  }
+  b.devices = divisors_of(job->devices, arena);
+  b.sequences = divisors_of(job->global_batch_size, arena);
+  b.experts = divisors_of(job->model->moe.num_experts > 0 ? job->model->moe.num_experts : 1, arena);
+  b.size_fits = ot_arena_array(arena, b.sequences.count, 1);
+  b.num_orders = ot_arena_array(arena, b.devices.count, sizeof(int64_t));
+  b.orders_capacity = ot_arena_array(arena, b.devices.count, sizeof(int64_t));
+  b.orders = ot_arena_array(arena, b.devices.count, sizeof(order_list *));
+  add_degrees(&b);
+}
+
+ot_candidate ot_space_candidate(const ot_space_group *group, ot_order_choice order,
+                                ot_shard_choice shard, ot_recompute recompute) {
+  ot_candidate candidate = group->base;
+  candidate.pipeline = order.pipeline;
+  candidate.vpp = order.vpp;
+  candidate.zero = shard.zero;
+  candidate.dp_shard = shard.dp_shard;
+  candidate.recompute = recompute;
+  return candidate;
+}

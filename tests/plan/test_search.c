@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Searches that stop early against searches that simulate everything, on random
+// small jobs; the space of candidates against loops over all degrees; bounds against estimates.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "device/heap.h"
+#include "plan/bound.h"
+#include "plan/search.h"
+#include "plan/space.h"
+#include "support/tiny_model.h"
+
+enum { PROBLEMS = 200, TOP = 10 };
+
+// A job with everything that it points to.
+typedef struct problem {
+  ot_heap heap;
+  ot_arena arena;
+  ot_model model;
+  ot_cluster cluster;
+  ot_job job;
+  uint64_t stream, draws;
+} problem;
+
+static int draw(problem *p, int bound) {
+  return (int)ot_rng_below(5, p->stream, p->draws++, (uint64_t)bound);
+}
+
+static double draw_between(problem *p, double low, double high) {
+  return low + (high - low) * ot_rng_uniform(6, p->stream, p->draws++);
+}
+
+static void draw_model(problem *p) {
+  p->model = draw(p, 2) == 0 ? tiny_gpt2() : tiny_llama();
+  p->model.num_layers = 1 + draw(p, 6);
+  p->model.num_heads = 4;
+  p->model.num_kv_heads = draw(p, 2) == 0 && p->model.num_kv_heads < 4 ? 2 : 4;
+  p->model.hidden_size = 16 << draw(p, 3);
+  p->model.head_dim = p->model.hidden_size / 4;
+  if (p->model.rotary_dim > 0) p->model.rotary_dim = p->model.head_dim;
+  p->model.intermediate_size = 2 * p->model.hidden_size;
+}
+
+static void draw_cluster(problem *p, int devices) {
+  p->cluster = (ot_cluster){.name = "drawn",
+                            .num_devices = devices,
+                            .device = {.name = "abacus",
+                                       .other_flops_per_s = 4e9,
+                                       .memory_bytes_per_s = draw_between(p, 1e9, 1e11),
+                                       .packs = draw(p, 2) == 0,
+                                       .launch_s = draw_between(p, 0, 1e-5),
+                                       .memory_bytes = 400000 << draw(p, 8)},
+                            .num_levels = 2,
+                            .level = {{.name = "node",
+                                       .size = 1 + draw(p, 4),
+                                       .bytes_per_s = draw_between(p, 1e8, 1e10),
+                                       .latency_s = draw_between(p, 0, 1e-5)},
+                                      {.name = "net",
+                                       .bytes_per_s = draw_between(p, 1e7, 1e8),
+                                       .latency_s = draw_between(p, 0, 1e-4)}}};
+  p->cluster.level[1].size = 64 * p->cluster.level[0].size;
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) p->cluster.device.flops[i] = 3e10;
+}
+
+// Fixes some degrees, so that all candidates can be simulated.
+static void draw_given(problem *p) {
+  ot_candidate *const given = &p->job.given;
+  *given = (ot_candidate){.zero = -1, .pipeline = (ot_pipeline)-1, .recompute = (ot_recompute)-1};
+  if (draw(p, 2) == 0) given->recompute = (ot_recompute)draw(p, 3);
+  if (draw(p, 2) == 0) given->zero = draw(p, 4);
+  if (draw(p, 2) == 0) given->cp = 1;
+  if (draw(p, 3) == 0) given->pipeline = (ot_pipeline)draw(p, 6);
+  if (draw(p, 3) == 0) given->micro_batch_size = 1;
+}
+
+static void create(uint64_t number, problem *p) {
+  static const int devices[] = {1, 2, 3, 4, 6, 8};
+  *p = (problem){.stream = number};
+  p->arena = ot_heap_arena_create(&p->heap);
+  draw_model(p);
+  const int count = devices[draw(p, 6)];
+  draw_cluster(p, count);
+  const bool own = draw(p, 2) == 0;
+  p->job = (ot_job){.model = &p->model,
+                    .cluster = &p->cluster,
+                    .engine = own ? &ot_engine_orthant : ot_engine_find("megatron-core"),
+                    .recipe = *ot_recipe_find(draw(p, 2) == 0 ? "fp32" : "bf16"),
+                    .devices = count,
+                    .global_batch_size = 4 + 4 * draw(p, 4),
+                    .sequence_length = 16 << draw(p, 3)};
+  draw_given(p);
+}
+
+static void destroy(problem *p) { ot_heap_release(&p->heap); }
+
+static void search(problem *p, bool exhaustive, ot_search *out) {
+  const ot_search_request request = {.job = &p->job, .top = TOP, .exhaustive = exhaustive};
+  if (ot_search_build(&request, &p->arena, out) != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+static void assert_same_plan(uint64_t number, const ot_estimate *a, const ot_estimate *b) {
+  char text[2][256];
+  ot_candidate_print(&a->candidate, text[0], sizeof text[0]);
+  ot_candidate_print(&b->candidate, text[1], sizeof text[1]);
+  if (ot_candidate_compare(&a->candidate, &b->candidate) != 0 || a->step_s != b->step_s) {
+    fail_msg("problem %d: %s, %.17g s; simulating all: %s, %.17g s", (int)number, text[0],
+             a->step_s, text[1], b->step_s);
+  }
+}
+
+static void stopping_early_finds_what_simulating_everything_finds(void **state) {
+  (void)state;
+  int64_t simulated = 0, all = 0, with_plans = 0, by_memory = 0;
+  for (uint64_t i = 0; i < PROBLEMS; i++) {
+    problem p;
+    ot_search early, everything;
+    create(i, &p);
+    search(&p, false, &early);
+    search(&p, true, &everything);
+    assert_int_equal(early.num_plans, everything.num_plans);
+    for (int k = 0; k < early.num_plans; k++) {
+      assert_same_plan(i, &early.plans[k], &everything.plans[k]);
+    }
+    if (early.num_plans == 0 && everything.num_simulated > 0) {
+      assert_same_plan(i, &early.nearest, &everything.nearest);
+    }
+    assert_int_equal(early.num_candidates, everything.num_candidates);
+    assert_int_equal(early.num_rejected[OT_REJECTED_RULE],
+                     everything.num_rejected[OT_REJECTED_RULE]);
+    assert_int_equal(everything.num_rejected[OT_REJECTED_SLOWER], 0);
+    simulated += early.num_simulated;
+    all += everything.num_simulated;
+    with_plans += early.num_plans > 0;
+    by_memory += everything.num_rejected[OT_REJECTED_MEMORY];
+    destroy(&p);
+  }
+  assert_true(simulated < all);
+  assert_true(with_plans > PROBLEMS / 3);
+  assert_true(by_memory > 0);
+}
+
+// Of every candidate of a space.
+typedef struct candidate_walk {
+  const ot_space *space;
+  int64_t group;
+  int order, shard, recompute;
+} candidate_walk;
+
+static bool next_candidate(candidate_walk *w, ot_candidate *out) {
+  if (w->group == w->space->num_groups) return false;
+  const ot_space_group *const group = &w->space->groups[w->group];
+  *out = ot_space_candidate(group, group->orders[w->order], group->shards[w->shard],
+                            w->space->recompute[w->recompute]);
+  if (++w->recompute < w->space->num_recomputes) return true;
+  w->recompute = 0;
+  if (++w->shard < group->num_shards) return true;
+  w->shard = 0;
+  if (++w->order < group->num_orders) return true;
+  w->order = 0;
+  w->group++;
+  return true;
+}
+
+static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate) {
+  ot_estimate estimate;
+  ot_estimate_bound bound[OT_BOUND_DEPTHS];
+  char text[256];
+  ot_candidate_print(candidate, text, sizeof text);
+  if (ot_estimate_build(estimator, candidate, &estimate) != OT_OK)
+    fail_msg("%s", ot_fail_message());
+  for (int d = 0; d < (int)OT_BOUND_DEPTHS; d++) {
+    assert_int_equal(ot_bound_build(estimator, candidate, (ot_bound_depth)d, &bound[d]), OT_OK);
+    if (bound[d].step_s > estimate.step_s || bound[d].peak > estimate.memory.peak) {
+      fail_msg("%s, shard %d, depth %d: at least %.9g s and %lld bytes; %.9g s and %lld bytes",
+               text, candidate->dp_shard, d, bound[d].step_s, (long long)bound[d].peak,
+               estimate.step_s, (long long)estimate.memory.peak);
+    }
+  }
+}
+
+static void bounds_are_at_most_what_estimates_say(void **state) {
+  (void)state;
+  for (uint64_t i = 0; i < PROBLEMS; i++) {
+    problem p;
+    ot_space space;
+    ot_estimator *estimator;
+    create(i, &p);
+    assert_int_equal(ot_estimator_build(&p.job, &p.arena, &estimator), OT_OK);
+    ot_space_build(&p.job, &p.arena, &space);
+    candidate_walk walk = {.space = &space};
+    ot_candidate candidate;
+    while (next_candidate(&walk, &candidate)) assert_bounds(estimator, &candidate);
+    destroy(&p);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bounds_are_at_most_what_estimates_say),
+      cmocka_unit_test(stopping_early_finds_what_simulating_everything_finds),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
