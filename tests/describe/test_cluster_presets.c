@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. All presets are read and hold together; capacities as sold; devices of one generation
+// have one set of fitted constants; figures without their unit are refused.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "describe/cluster_keys.h"
+#include "device/heap.h"
+#include "train/tree_file.h"
+
+static const struct {
+  const char *name;
+  double memory_gb;
+  int generation;  // devices with the same have the same constants; 0: none shared
+} presets[] = {
+    {"a100-40g", 40, 1},     {"a100-80g", 80, 1},     {"b200", 180, 3},   {"b300", 288, 3},
+    {"gb200-nvl72", 186, 3}, {"gb300-nvl72", 288, 3}, {"h100", 80, 2},    {"h200", 141, 2},
+    {"h800", 80, 2},         {"mi250x", 64, 0},       {"mi300x", 192, 0}, {"tpu-v4", 32, 0},
+    {"tpu-v5e", 16, 0},      {"tpu-v5p", 95, 0},      {"tpu-v6e", 32, 0}, {"v100", 16, 0},
+};
+
+enum { PRESETS = (int)(sizeof presets / sizeof *presets) };
+
+static ot_status read_preset(const char *name, ot_arena *arena, ot_cluster *out) {
+  ot_node *tree;
+  OT_TRY(ot_tree_load(ot_arena_format(arena, "%s/presets/clusters/%s.yaml", OT_SOURCE_DIR, name),
+                      arena, &tree));
+  return ot_cluster_read(tree, arena, out);
+}
+
+static void every_preset_is_read_and_has_what_was_sold(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  for (int i = 0; i < PRESETS; i++) {
+    ot_cluster c;
+    if (read_preset(presets[i].name, &arena, &c) != OT_OK) fail_msg("%s", ot_fail_message());
+    assert_string_equal(c.name, presets[i].name);
+    assert_true((double)c.device.memory_bytes == presets[i].memory_gb * 1e9);
+    assert_true(c.num_devices >= 4096 && c.device.processors > 0);
+    assert_true(c.device.flops[OT_BF16] > 0 || c.device.flops[OT_F16] > 0);
+    ot_cluster other;
+    assert_int_equal(ot_cluster_resize(&c, 256, &other), OT_OK);
+  }
+  ot_heap_release(&heap);
+}
+
+static void devices_of_a_generation_share_their_constants(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_cluster c[PRESETS];
+  for (int i = 0; i < PRESETS; i++) {
+    if (read_preset(presets[i].name, &arena, &c[i]) != OT_OK) fail_msg("%s", ot_fail_message());
+    const ot_device_kind *const a = &c[i].device, *const shared = &c[0].device;
+    assert_true(a->half_keys == shared->half_keys && a->contention == shared->contention);
+    assert_true(a->host_op_s == shared->host_op_s && a->step_s == shared->step_s);
+    assert_true(a->unaligned_efficiency == shared->unaligned_efficiency);
+    assert_true(c[i].jitter == c[0].jitter);
+    for (int k = 0; k < i; k++) {
+      const ot_device_kind *const b = &c[k].device;
+      if (presets[i].generation == 0 || presets[i].generation != presets[k].generation) continue;
+      assert_true(a->matrix_efficiency == b->matrix_efficiency);
+      assert_true(a->memory_efficiency == b->memory_efficiency);
+      assert_true(a->attention_efficiency == b->attention_efficiency);
+      assert_true(a->attention_1_efficiency == b->attention_1_efficiency);
+    }
+  }
+  ot_heap_release(&heap);
+}
+
+static void expect_refusal(const ot_cluster *cluster, const char *part) {
+  assert_int_equal(ot_cluster_check(cluster), OT_USAGE);
+  if (!strstr(ot_fail_message(), part)) fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), part);
+}
+
+static void figures_that_cannot_be_are_refused(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_cluster good;
+  assert_int_equal(read_preset("h100", &arena, &good), OT_OK);
+  ot_cluster c = good;
+  c.device.memory_bytes = 80;
+  expect_refusal(&c, "memory_bytes=80; the unit is that of the name");
+  c = good;
+  c.device.flops[OT_BF16] = 989.5;
+  expect_refusal(&c, "flops=989.5");
+  c = good;
+  c.level[0].bytes_per_s = 450;
+  expect_refusal(&c, "bytes_per_s=450");
+  c = good;
+  c.level[1].bytes_per_s = 900e9;
+  expect_refusal(&c, "more than the 4.5e+11 of level nvlink inside it");
+  c = good;
+  c.device.matrix_efficiency = 1.2;
+  expect_refusal(&c, "matrix_efficiency=1.2; allowed: a share");
+  c = good;
+  c.device.contention = 0.5;
+  expect_refusal(&c, "contention=0.5");
+  ot_heap_release(&heap);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_preset_is_read_and_has_what_was_sold),
+      cmocka_unit_test(devices_of_a_generation_share_their_constants),
+      cmocka_unit_test(figures_that_cannot_be_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. Kernels on a described device against waves, bytes and FLOPs counted by hand; shares
+// of the peak within what others measured.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "simulate/price.h"
+
+enum { PROCESSORS = 100 };
+
+// 1 TFLOP/s a processor, 1 TB/s, all of both to be had.
+static ot_cluster plain(void) {
+  ot_cluster cluster = {.name = "paper",
+                        .num_devices = 1,
+                        .device = {.name = "abacus",
+                                   .memory_bytes_per_s = 1e12,
+                                   .memory_bytes = 80000000000,
+                                   .processors = PROCESSORS,
+                                   .host_op_s = 1e-5}};
+  cluster.device.flops[OT_BF16] = 1e14;
+  cluster.device.flops[OT_F8] = 2e14;
+  return cluster;
+}
+
+static ot_kernel_style compiled(void) {
+  return (ot_kernel_style){.attention = OT_ATTENTION_FLASH_2,
+                           .pass_factor = 1,
+                           .host_ops = 1,
+                           .host_ahead = true,
+                           .fused_sums = true,
+                           .fused_accumulation = true};
+}
+
+static ot_operand matrix(int64_t rows, int64_t columns) {
+  return (ot_operand){.base = OT_BASE_SCRATCH,
+                      .type = {.dtype = OT_BF16, .rank = 2, .dim = {rows, columns}}};
+}
+
+static ot_task linear(int64_t rows, int64_t outputs, int64_t inputs) {
+  return (ot_task){.op = OT_OP_LINEAR,
+                   .in = {matrix(rows, inputs), matrix(outputs, inputs)},
+                   .out = {matrix(rows, outputs)}};
+}
+
+static ot_price price(const ot_cluster *cluster, const ot_kernel_style *style, ot_dtype products,
+                      const ot_task *task) {
+  const ot_simulation simulation = {
+      .cluster = cluster, .other_flops_per_s = 1e12, .style = style, .products = products};
+  static const ot_group_shape alone[OT_GROUP_KINDS];
+  ot_price out;
+  if (ot_price_task(&simulation, alone, task, &out) != OT_OK) fail_msg("%s", ot_fail_message());
+  return out;
+}
+
+static double seconds(const ot_task *task) {
+  const ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  return price(&cluster, &style, OT_BF16, task).device_s;
+}
+
+// 2 m n k at the whole rate, and what it takes to fill the tiles' pipelines: 32 of k.
+static double ideal_s(double m, double n, double k) { return 2 * m * n * (k + 32) / 1e14; }
+
+static void expect_near(double value, double by_hand, double within) {
+  if (fabs(value / by_hand - 1) > within) fail_msg("%.9g, by hand %.9g", value, by_hand);
+}
+
+// 100 tiles of 256 x 128 on 100 processors: one full wave.
+static void a_product_of_full_waves_has_the_whole_rate(void **state) {
+  (void)state;
+  const ot_task task = linear(2560, 1280, 4096);
+  expect_near(seconds(&task), ideal_s(2560, 1280, 4096), 1e-12);
+}
+
+// 101 tiles take as long as 200 where there is one more column of tiles: the last wave is counted
+// whole, unless smaller tiles or a cut of the depth do better. The loss is never beyond two waves.
+static void the_last_wave_is_counted_whole(void **state) {
+  (void)state;
+  const ot_task full = linear(2560, 1280, 480), more = linear(2560, 1288, 480);
+  const double extra = seconds(&more) / seconds(&full);
+  assert_true(extra > 1.1 && extra <= 2);
+}
+
+static void rows_that_are_no_whole_16_bytes_are_slow(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  cluster.device.unaligned_efficiency = 0.25;
+  const ot_task even = linear(2560, 1280, 4096), odd = linear(2560, 1280, 4092);
+  const double a = price(&cluster, &style, OT_BF16, &even).device_s;
+  const double b = price(&cluster, &style, OT_BF16, &odd).device_s;
+  expect_near(b / a, 4, 0.01);
+}
+
+static void a_thin_product_takes_as_long_as_its_weights_to_be_read(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  const ot_task task = linear(8, 8192, 8192);
+  const double bytes = 2.0 * (8192.0 * 8192 + 2 * 8.0 * 8192);
+  cluster.device.memory_bytes_per_s = 1e11;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, bytes / 1e11, 1e-12);
+}
+
+// dx is [rows, inputs] = dy w, dw is [outputs, inputs] = dy^T x: the FLOPs of the forward each.
+static void gradients_of_a_layer_are_products_of_their_own_shapes(void **state) {
+  (void)state;
+  const ot_task dx = {.op = OT_OP_LINEAR_DX,
+                      .in = {matrix(2560, 4096), matrix(4096, 1280)},
+                      .out = {matrix(2560, 1280)}};
+  const ot_task dw = {.op = OT_OP_LINEAR_DW,
+                      .in = {matrix(4096, 2560), matrix(4096, 1280)},
+                      .out = {matrix(2560, 1280)}};
+  expect_near(seconds(&dx), ideal_s(2560, 1280, 4096), 1e-12);
+  expect_near(seconds(&dw), ideal_s(2560, 1280, 4096), 1e-12);
+}
+
+static void sums_outside_the_product_are_passes_of_their_own(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  ot_task task = linear(2560, 1280, 4096);
+  task.in[3] = matrix(2560, 1280);
+  const double fused = price(&cluster, &style, OT_BF16, &task).device_s;
+  style.fused_sums = false;
+  const double apart = price(&cluster, &style, OT_BF16, &task).device_s;
+  expect_near(apart - fused, 3 * 2 * 2560.0 * 1280 / 1e12, 1e-9);
+}
+
+static void fp8_multiplies_at_its_own_rate_and_casts(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_task task = linear(2560, 1280, 4096);
+  expect_near(price(&cluster, &style, OT_F8, &task).device_s, ideal_s(2560, 1280, 4096) / 2, 1e-12);
+  style.cast_bytes = 4;
+  const double casts = 4 * 2560.0 * 4096 / 1e12;
+  expect_near(price(&cluster, &style, OT_F8, &task).device_s, ideal_s(2560, 1280, 4096) / 2 + casts,
+              1e-12);
+}
+
+static void a_type_that_the_device_lacks_is_refused(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  cluster.device.flops[OT_F8] = 0;
+  const ot_kernel_style style = compiled();
+  const ot_simulation simulation = {
+      .cluster = &cluster, .other_flops_per_s = 1, .style = &style, .products = OT_F8};
+  static const ot_group_shape alone[OT_GROUP_KINDS];
+  const ot_task task = linear(8, 8, 8);
+  ot_price out;
+  assert_int_equal(ot_price_task(&simulation, alone, &task, &out), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "abacus has no flops of fp8"));
+}
+
+// ---- attention ----
+
+enum { T = 2048, HEADS = 16, HEAD = 128 };
+
+static ot_task attention(void) {
+  return (ot_task){.op = OT_OP_ATTENTION,
+                   .attributes = {.sequence_length = T,
+                                  .num_heads = HEADS,
+                                  .num_kv_heads = HEADS,
+                                  .head_dim = HEAD,
+                                  .compute = OT_F32},
+                   .in = {matrix(T, 3 * HEADS * HEAD)},
+                   .out = {matrix(T, HEADS * HEAD), matrix(T, HEADS)}};
+}
+
+// Two products over the lower triangle: 4 T (T+1)/2 d a head.
+static void fused_attention_takes_its_visible_flops_at_its_share(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  const ot_task task = attention();
+  const double flops = 4 * HEADS * (T * (T + 1.0) / 2) * HEAD;
+  cluster.device.attention_efficiency = 0.5;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, flops / 0.5e14, 1e-9);
+  cluster.device.half_keys = T;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, flops / 0.25e14, 1e-9);
+}
+
+static void the_first_flash_attention_has_a_share_of_its_own(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_task task = attention();
+  cluster.device.attention_efficiency = 0.6;
+  cluster.device.attention_1_efficiency = 0.3;
+  const double second = price(&cluster, &style, OT_BF16, &task).device_s;
+  style.attention = OT_ATTENTION_FLASH_1;
+  expect_near(price(&cluster, &style, OT_BF16, &task).device_s, 2 * second, 1e-9);
+}
+
+// All pairs are multiplied, and T x T scores of 2 bytes go over memory score_passes times.
+static void unfused_attention_moves_its_scores(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_task task = attention();
+  style.attention = OT_ATTENTION_UNFUSED;
+  const double without = price(&cluster, &style, OT_BF16, &task).device_s;
+  style.score_passes = 4;
+  const double with = price(&cluster, &style, OT_BF16, &task).device_s;
+  expect_near(with - without, 4 * 2.0 * HEADS * T * T / 1e12, 1e-9);
+  assert_true(without > 4.0 * HEADS * T * T * HEAD / 1e14);
+}
+
+// ---- the rest ----
+
+static void passes_move_bytes_at_the_share_that_is_had(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_task task = {
+      .op = OT_OP_ADD, .in = {matrix(1024, 1024), matrix(1024, 1024)}, .out = {matrix(1024, 1024)}};
+  cluster.device.memory_efficiency = 0.5;
+  style.pass_factor = 2;
+  const ot_price one = price(&cluster, &style, OT_BF16, &task);
+  expect_near(one.device_s, 2 * 3 * 2.0 * 1024 * 1024 / 0.5e12, 1e-12);
+  expect_near(one.host_s, 1e-5, 1e-12);
+}
+
+static void a_host_that_runs_ahead_counts_where_it_is_slower(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_simulation simulation = {.cluster = &cluster, .style = &style};
+  assert_true(ot_price_total_s(&simulation, (ot_price){3, 2}) == 3);
+  assert_true(ot_price_total_s(&simulation, (ot_price){2, 3}) == 3);
+  style.host_ahead = false;
+  assert_true(ot_price_total_s(&simulation, (ot_price){2, 3}) == 5);
+}
+
+static void traffic_beside_kernels_makes_them_longer_by_its_own_length_at_most(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  const ot_simulation simulation = {.cluster = &cluster, .style = &style};
+  assert_true(ot_price_beside_s(&simulation, 10, 4) == 0);
+  cluster.device.contention = 1.5;
+  assert_true(ot_price_beside_s(&simulation, 10, 4) == 2);
+  assert_true(ot_price_beside_s(&simulation, 4, 10) == 2);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_product_of_full_waves_has_the_whole_rate),
+      cmocka_unit_test(the_last_wave_is_counted_whole),
+      cmocka_unit_test(rows_that_are_no_whole_16_bytes_are_slow),
+      cmocka_unit_test(a_thin_product_takes_as_long_as_its_weights_to_be_read),
+      cmocka_unit_test(gradients_of_a_layer_are_products_of_their_own_shapes),
+      cmocka_unit_test(sums_outside_the_product_are_passes_of_their_own),
+      cmocka_unit_test(fp8_multiplies_at_its_own_rate_and_casts),
+      cmocka_unit_test(a_type_that_the_device_lacks_is_refused),
+      cmocka_unit_test(fused_attention_takes_its_visible_flops_at_its_share),
+      cmocka_unit_test(the_first_flash_attention_has_a_share_of_its_own),
+      cmocka_unit_test(unfused_attention_moves_its_scores),
+      cmocka_unit_test(passes_move_bytes_at_the_share_that_is_had),
+      cmocka_unit_test(a_host_that_runs_ahead_counts_where_it_is_slower),
+      cmocka_unit_test(traffic_beside_kernels_makes_them_longer_by_its_own_length_at_most),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
