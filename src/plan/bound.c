@@ -39,6 +39,7 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   out->back_s = out->work_s[OT_WORK_BACKWARD] - price->recompute_total_s;
   // What is kept from I to W alone may be that of one micro-batch.
   out->slot_bytes = price->slot_bytes[OT_SLOT_SHORT] + price->slot_bytes[OT_SLOT_LONG];
+  if (!e->own && e->job.recipe.products == OT_F8) out->slot_bytes -= price->product_bytes / 2;
 }
 
 static ot_status make_work(ot_estimator *e, const ot_candidate *key, ot_work_bound *out) {

@@ -63,15 +63,36 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 
 // ---- one candidate ----
 
-// What is needed to play and to count `candidate`.
-static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play_request *request) {
+// One stage that gathers or sums bucket by bucket does the same in each micro-batch but the first
+// and the last: so many are played, and a few more to know what one takes.
+enum { PLAYED = 8, PLAYED_MORE = 2 };
+
+// What is needed to play `micro_batches` of `candidate` and to count it.
+static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
+                              ot_play_request *request) {
   ot_prices *prices;
   *request = (ot_play_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
   request->prices = prices;
   OT_TRY(ot_cut_find(e, candidate, &request->cut));
   request->stages = &request->cut->stages;
-  return ot_walk_find(e, candidate, request->stages, &request->walk);
+  ot_candidate some = *candidate;
+  some.micro_batches = micro_batches;
+  return ot_walk_find(e, &some, request->stages, &request->walk);
+}
+
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play_request *request) {
+  return prepare_some(e, candidate, candidate->micro_batches, request);
+}
+
+// The first PLAYED micro-batches stand for all.
+static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, bool *periodic) {
+  ot_prices *prices;
+  OT_TRY(ot_prices_find(e, candidate, &prices));
+  *periodic = candidate->pp == 1 && candidate->pipeline != OT_PIPELINE_GPIPE &&
+              candidate->micro_batches > PLAYED + PLAYED_MORE &&
+              (prices->gathers || prices->each_micro_batch);
+  return OT_OK;
 }
 
 // Work that no waiting is part of.
@@ -137,11 +158,45 @@ static void find_fullest(const ot_play_request *r, ot_arena *arena, ot_memory_es
   }
 }
 
+// Adds to `play` what `times` more micro-batches take, from a play of PLAYED_MORE more.
+static void extend(ot_stage_play *play, const ot_stage_play *more, double times) {
+  const double n = times / PLAYED_MORE;
+  play->total_s += n * (more->total_s - play->total_s);
+  play->compute_s += n * (more->compute_s - play->compute_s);
+  play->update_s += n * (more->update_s - play->update_s);
+  play->bubble_s += n * (more->bubble_s - play->bubble_s);
+  play->host_s += n * (more->host_s - play->host_s);
+  play->recompute_s += n * (more->recompute_s - play->recompute_s);
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+    play->exposed_s[i] += n * (more->exposed_s[i] - play->exposed_s[i]);
+  }
+}
+
+static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidate,
+                                   ot_estimate *out) {
+  ot_play_request some, more;
+  ot_stage_play play, longer;
+  OT_TRY(prepare_some(e, candidate, PLAYED, &some));
+  OT_TRY(prepare_some(e, candidate, PLAYED + PLAYED_MORE, &more));
+  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  OT_TRY(ot_step_play(&some, &scratch, &play));
+  OT_TRY(ot_step_play(&more, &scratch, &longer));
+  extend(&play, &longer, (double)(candidate->micro_batches - PLAYED));
+  take_play(&play, out);
+  count_flops(&some, out);
+  find_fullest(&some, &scratch, &out->memory);
+  out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
+  return OT_OK;
+}
+
 ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
                             ot_estimate *out) {
   ot_play_request request;
-  OT_TRY(prepare(estimator, candidate, &request));
+  bool periodic;
   *out = (ot_estimate){.candidate = *candidate};
+  OT_TRY(is_periodic(estimator, candidate, &periodic));
+  if (periodic) return estimate_periodic(estimator, candidate, out);
+  OT_TRY(prepare(estimator, candidate, &request));
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
   OT_TRY(ot_step_play(&request, &scratch, plays));

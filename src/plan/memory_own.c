@@ -182,7 +182,7 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
   add_states(&b);
   add_tables(&b);
   find_scratch(&b, &scratch, &staging);
-  add(&b, &out->buffers, request->prices->batch_bytes * request->walk->micro_batches);
+  add(&b, &out->buffers, request->prices->batch_bytes * request->candidate->micro_batches);
   add(&b, &out->buffers, scratch);
   add(&b, &out->buffers, staging);
   add_messages(&b);

@@ -132,24 +132,23 @@ static ot_status create(player *p, ot_arena *arena) {
 
 // ---- messages ----
 
-static int chunk_into(const player *p, int32_t message) {
-  return (int)(message / 2 / p->walk->micro_batches);
+static double hop_of(const player *p, int32_t message) {
+  const int into = (int)(message / 2 / p->walk->micro_batches);
+  return p->hop_s[message % 2 == 0 ? into : into + 1];
 }
 
 // What is known of a message: when it has come.
 static double arrival_s(const player *p, int32_t message) {
-  const int into = chunk_into(p, message);
-  const double hop_s = p->hop_s[message % 2 == 0 ? into : into + 1];
   if (!p->overlap_pipeline) return p->sent_s[message];
-  return larger(p->sent_s[message], p->posted_s[message]) + hop_s;
+  return larger(p->sent_s[message], p->posted_s[message]) + hop_of(p, message);
 }
 
 // The stage waits for a message: while it is on its way, for that; before, for who sends it.
 static void await_message(const player *p, stage *s, int32_t message) {
   const double until_s = arrival_s(p, message);
   if (until_s <= s->clock_s) return;
-  const double sent_s = larger(p->sent_s[message], s->clock_s);
-  const double travels_s = until_s - (sent_s < until_s ? sent_s : until_s);
+  const double hop_s = p->overlap_pipeline ? hop_of(p, message) : 0;
+  const double travels_s = until_s - s->clock_s < hop_s ? until_s - s->clock_s : hop_s;
   s->exposed_pp_s += travels_s;
   s->bubble_s += until_s - s->clock_s - travels_s;
   s->clock_s = until_s;
@@ -165,10 +164,8 @@ static void await_entry(const player *p, stage *s, int32_t message) {
 static void send(const player *p, stage *s, int32_t message) {
   if (message < 0) return;
   if (!p->overlap_pipeline) {
-    const int into = chunk_into(p, message);
-    const double hop_s = p->hop_s[message % 2 == 0 ? into : into + 1];
-    s->clock_s += hop_s;
-    s->exposed_pp_s += hop_s;
+    s->clock_s += hop_of(p, message);
+    s->exposed_pp_s += hop_of(p, message);
   }
   p->sent_s[message] = s->clock_s;
 }
@@ -364,10 +361,17 @@ static bool runs_on(const player *p, int block, int rank) {
 }
 
 static void await_sum(const player *p, stage *s, int block) {
-  const double until_s = p->reduced_s[block];
-  if (until_s <= s->clock_s) return;
-  s->exposed_dp_s += until_s - s->clock_s;
-  s->clock_s = until_s;
+  const double waits_s = p->reduced_s[block] - s->clock_s;
+  if (waits_s <= 0) return;
+  s->clock_s = p->reduced_s[block];
+  if (block > 0 || !p->prices->tied_apart) {
+    s->exposed_dp_s += waits_s;
+    return;
+  }
+  // Over the first and the last stage: one of them waits for the other.
+  const double travels_s = p->prices->tie_s + price_of(p, 0)->spread_s;
+  s->exposed_pp_s += waits_s < travels_s ? waits_s : travels_s;
+  s->bubble_s += waits_s < travels_s ? 0 : waits_s - travels_s;
 }
 
 // The two uses of a tied embedding: added up here, or over the first and the last stage.

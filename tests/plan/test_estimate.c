@@ -194,6 +194,22 @@ static void ranks_of_data_take_what_their_schedules_take(void **state) {
   compare(&plain, (ot_candidate){.dp = 4, .zero = 3, .micro_batches = 8, .micro_batch_size = 1});
 }
 
+// Of many micro-batches a few are played.
+static void many_micro_batches_take_what_their_schedules_take(void **state) {
+  (void)state;
+  const ot_model tied = gpt2(), plain = llama();
+  for (int zero = 2; zero <= 3; zero++) {
+    compare(&tied, (ot_candidate){
+                       .dp = 2, .zero = zero, .pipeline = OT_PIPELINE_1F1B, .micro_batches = 23});
+    compare(&plain, (ot_candidate){.dp = 4,
+                                   .dp_shard = 2,
+                                   .zero = zero,
+                                   .pipeline = OT_PIPELINE_ZB_H1,
+                                   .recompute = OT_RECOMPUTE_FULL,
+                                   .micro_batches = 40});
+  }
+}
+
 static void stages_take_what_their_schedules_take(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
@@ -254,6 +270,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_stage_takes_what_its_schedule_takes),
       cmocka_unit_test(ranks_of_data_take_what_their_schedules_take),
+      cmocka_unit_test(many_micro_batches_take_what_their_schedules_take),
       cmocka_unit_test(stages_take_what_their_schedules_take),
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
       cmocka_unit_test(bf16_takes_what_its_schedule_takes),

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Played pipelines of equal chunks against the formulas of the papers: idle time
+// of the step, and how many activations each stage keeps. F, I and W of a chunk take whole numbers
+// of seconds, messages nothing, so that times are exact.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "device/heap.h"
+#include "plan/estimator.h"
+#include "plan/memory.h"
+#include "schedule/step_plan.h"
+
+enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even parts for two chunks
+
+typedef struct pipeline {
+  ot_heap heap;
+  ot_arena arena;
+  ot_estimator estimator;
+  ot_candidate candidate;
+  ot_block_price kind;
+  ot_prices prices;
+  ot_cut cut;
+  ot_play_request request;
+  ot_stage_play stage[MAX_STAGES];
+} pipeline;
+
+static void set_work(pipeline *p, ot_work work, double s) {
+  for (int later = 0; later < 2; later++) {
+    p->kind.work[work][later] = (ot_phase_price){.total_s = s, .compute_s = s};
+  }
+}
+
+static const ot_cluster *machine(void) {
+  static const ot_cluster cluster = {
+      .name = "paper",
+      .num_devices = MAX_STAGES,
+      .device = {.name = "abacus", .memory_bytes_per_s = 1, .memory_bytes = 1},
+      .num_levels = 1,
+      .level = {{.name = "net", .size = MAX_STAGES, .bytes_per_s = 1}}};
+  return &cluster;
+}
+
+// Every chunk is one block.
+static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, pipeline *p) {
+  *p = (pipeline){.candidate = {.pp = stages, .pipeline = kind, .micro_batches = micro_batches}};
+  p->arena = ot_heap_arena_create(&p->heap);
+  const bool split = kind >= OT_PIPELINE_ZB_H1;
+  set_work(p, OT_WORK_FORWARD, (double)F / chunks);
+  set_work(p, OT_WORK_BACKWARD, (double)(split ? I : I + W) / chunks);
+  set_work(p, OT_WORK_WEIGHT, (double)(split ? W : 0) / chunks);
+  const int n = stages * chunks;
+  const ot_run_parallel parallel = {.pp = stages, .pipeline = kind};
+  int *const first = ot_arena_array(&p->arena, n + 1, sizeof(int));
+  p->cut.chunk_of = ot_arena_array(&p->arena, n, sizeof(int));
+  p->cut.stage_of = ot_arena_array(&p->arena, n, sizeof(int));
+  p->cut.stages = (ot_stages){.num_ranks = stages,
+                              .num_chunks = n,
+                              .first_block = first,
+                              .rank_of = ot_stages_place(&parallel, n, &p->arena)};
+  for (int i = 0; i < n; i++) {
+    first[i + 1] = i + 1;
+    p->cut.chunk_of[i] = i;
+    p->cut.stage_of[i] = p->cut.stages.rank_of[i];
+  }
+  p->estimator = (ot_estimator){.arena = &p->arena,
+                                .pool = {.parent = &p->arena},
+                                .simulation = {.cluster = machine()},
+                                .job = {.engine = &ot_engine_orthant, .devices = stages},
+                                .own = true,
+                                .num_blocks = n,
+                                .kind_of = ot_arena_array(&p->arena, n, sizeof(int))};
+  p->prices =
+      (ot_prices){.kind = &p->kind, .ranks = stages, .split = split, .sequence_parallel = true};
+  p->request = (ot_play_request){.estimator = &p->estimator,
+                                 .candidate = &p->candidate,
+                                 .prices = &p->prices,
+                                 .cut = &p->cut,
+                                 .stages = &p->cut.stages};
+}
+
+static void play(ot_pipeline kind, int stages, int micro_batches, pipeline *p) {
+  const int chunks = kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
+  create(kind, stages, chunks, micro_batches, p);
+  const bool found =
+      ot_walk_find(&p->estimator, &p->candidate, &p->cut.stages, &p->request.walk) == OT_OK;
+  if (!found || ot_step_play(&p->request, &p->arena, p->stage) != OT_OK) {
+    fail_msg("%s", ot_fail_message());
+  }
+}
+
+static void destroy(pipeline *p) { ot_heap_release(&p->heap); }
+
+static bool near(double a, double b) { return a - b < 1e-9 && b - a < 1e-9; }
+
+static void expect_bubble(ot_pipeline kind, int stages, int micro_batches, double bubble_s) {
+  pipeline p;
+  play(kind, stages, micro_batches, &p);
+  for (int r = 0; r < stages; r++) {
+    const ot_stage_play *const s = &p.stage[r];
+    assert_true(near(s->compute_s, micro_batches * (F + I + W)));
+    if (!near(s->bubble_s, bubble_s) || !near(s->total_s, s->compute_s + bubble_s)) {
+      fail_msg("order %d, p=%d, m=%d, stage %d: bubble %g s of %g, by formula %g", (int)kind,
+               stages, micro_batches, r, s->bubble_s, s->total_s, bubble_s);
+    }
+  }
+  destroy(&p);
+}
+
+// Narayanan et al. 2021, sec. 2.2; Qi et al. 2024, table 2 (there B is I here). All stages meet at
+// the norm, so what ZB-H2 leaves is the skew of (p-1) F and what follows from I > F.
+static void bubbles_are_those_of_the_papers(void **state) {
+  (void)state;
+  for (int p = 2; p <= 8; p *= 2) {
+    const double round = F + I + W;
+    expect_bubble(OT_PIPELINE_GPIPE, p, 2 * p, (p - 1) * round);
+    expect_bubble(OT_PIPELINE_1F1B, p, 2 * p, (p - 1) * round);
+    expect_bubble(OT_PIPELINE_1F1B, p, 8 * p, (p - 1) * round);
+    expect_bubble(OT_PIPELINE_INTERLEAVED, p, 4 * p, (p - 1) * round / 2);
+    expect_bubble(OT_PIPELINE_ZB_H1, p, 4 * p, (p - 1) * (F + I - W));
+  }
+}
+
+// Idle share of 1F1B: (p-1)/(m+p-1).
+static void eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one(void **state) {
+  (void)state;
+  static const int micro_batches[] = {8, 64};
+  for (int i = 0; i < 2; i++) {
+    pipeline p;
+    play(OT_PIPELINE_1F1B, 8, micro_batches[i], &p);
+    const double share = p.stage[0].bubble_s / p.stage[0].total_s;
+    assert_true(near(share, 7.0 / (micro_batches[i] + 7)));
+    destroy(&p);
+  }
+}
+
+// Activations of (chunk, micro-batch) that stage `r` keeps at most: same papers, and Narayanan et
+// al. 2021, sec. 2.2 for two chunks a stage.
+static int kept_by_formula(ot_pipeline kind, int p, int m, int r) {
+  switch (kind) {
+    case OT_PIPELINE_GPIPE:
+      return m;
+    case OT_PIPELINE_1F1B:
+      return p - r;
+    case OT_PIPELINE_INTERLEAVED:
+      return p + 2 * (p - 1 - r) + 1;
+    case OT_PIPELINE_ZB_H1:
+      return p;
+    case OT_PIPELINE_ZB_H2:
+      return 2 * p - 1;
+    case OT_PIPELINE_ZB_V:
+      return 2 * p;
+  }
+  return -1;
+}
+
+static void stages_keep_what_the_papers_say(void **state) {
+  (void)state;
+  enum { P = 4, M = 16 };
+  static const ot_engine other = {.name = "other"};
+  for (int kind = 0; kind <= OT_PIPELINE_ZB_V; kind++) {
+    pipeline p;
+    double peak[P] = {0};
+    play((ot_pipeline)kind, P, M, &p);
+    p.kind.slot_bytes[OT_SLOT_SHORT] = 64;
+    p.estimator.num_blocks =
+        P * (kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1);
+    p.estimator.job.engine = &other;
+    p.candidate.tp = p.candidate.cp = 1;
+    const ot_model model = {.hidden_size = 1};
+    p.estimator.job.model = &model;
+    ot_memory_other_peaks(&p.request, &p.arena, peak);
+    for (int r = 0; r < P; r++) {
+      const int expected = kept_by_formula((ot_pipeline)kind, P, M, r);
+      if (peak[r] != 64.0 * expected) {
+        fail_msg("order %d, stage %d keeps %g, by formula %d", kind, r, peak[r] / 64, expected);
+      }
+    }
+    destroy(&p);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bubbles_are_those_of_the_papers),
+      cmocka_unit_test(eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one),
+      cmocka_unit_test(stages_keep_what_the_papers_say),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
