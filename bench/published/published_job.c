@@ -120,7 +120,11 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
     out->engine.chunked_loss = true;
     out->engine.loss_rows = LIGER_ROWS;
   }
-  if (row->flash_attention == 0) out->engine.kernels.attention = OT_ATTENTION_UNFUSED;
+  ot_attention_kernel *const attention = &out->engine.kernels.attention;
+  if (row->flash_attention == 0) *attention = OT_ATTENTION_UNFUSED;
+  if (row->flash_attention == 1 && *attention == OT_ATTENTION_UNFUSED) {
+    *attention = OT_ATTENTION_FLASH_2;
+  }
   out->recompute_open = row->recompute[0] == '\0';
   out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");
   out->job = (ot_job){.model = &out->model,
