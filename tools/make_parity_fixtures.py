@@ -41,7 +41,8 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # The float32 casts inside transformers that the float64 references do without: where they are
 # (module file and function), the call that makes them, what they round.
 CASTS_REMOVED = [
-    (r"modeling_(llama|qwen2|qwen3|olmo2|mistral)\.py \w+RMSNorm\.forward", "to",
+    (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3)\.py "
+     r"\w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -55,6 +56,10 @@ CASTS_REMOVED = [
      "rotary embedding: the inverse frequencies again"),
     (r"modeling_\w+\.py eager_attention_forward", "softmax",
      "attention: softmax and its result (all families but GPT-2, which has no such cast)"),
+    (r"modeling_(qwen3_moe|olmoe)\.py \w+TopKRouter\.forward", "softmax",
+     "router: the probabilities"),
+    (r"modeling_mixtral\.py MixtralTopKRouter\.forward", "float",
+     "router of Mixtral: the logits"),
     (r"loss_utils\.py ForCausalLMLoss", "float",
      "loss: the logits"),
 ]
@@ -90,6 +95,13 @@ def cases():
                   layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                   rope_parameters=dict(full_attention=rope(1e6, "linear", factor=8.0),
                                        sliding_attention=rope(1e4)))
+    mixtral = dict(small, model_type="mixtral", num_local_experts=5, num_experts_per_tok=2,
+                   sliding_window=None, rope_parameters=rope(1e6))
+    qwen3_moe = dict(small, model_type="qwen3_moe", head_dim=6, num_experts=9,
+                     num_experts_per_tok=3, moe_intermediate_size=10, norm_topk_prob=True,
+                     num_hidden_layers=3, mlp_only_layers=[1], rope_parameters=rope(1e6))
+    olmoe = dict(small, model_type="olmoe", num_key_value_heads=3, num_experts=8,
+                 num_experts_per_tok=3, intermediate_size=10, rope_parameters=rope(1e4))
     documents = [[5, 1, 9, 4], [11, 8]]
     return {
         "gpt2": (gpt2, 19, None, True),
@@ -120,6 +132,10 @@ def cases():
                          rope_parameters=rope(1e4)), 19, None, False),
         "gemma3": (gemma3, 19, None, False),
         "gemma3-packed": (gemma3, 29, [[8, 2, 19], [16, 13]], False),
+        "mixtral": (mixtral, 19, None, False),
+        "mixtral-packed": (dict(mixtral, sliding_window=6), 19, documents, False),
+        "qwen3-moe": (qwen3_moe, 23, None, True),
+        "olmoe": (olmoe, 19, None, False),
     }
 
 
@@ -180,16 +196,34 @@ def make_weights(name, model):
     zero_centred = model.config.model_type.startswith("gemma")
     for parameter_name, parameter in model.named_parameters():
         value = random.standard_normal(tuple(parameter.shape))
-        if parameter.dim() == 2:
+        if parameter.dim() >= 2:
             embedding = any(part in parameter_name for part in ("wte", "wpe", "embed_tokens"))
             conv1d = model.config.model_type == "gpt2" and not embedding  # [in, out]
-            fan_in = parameter.shape[0 if conv1d else 1]
+            fan_in = parameter.shape[0 if conv1d else -1]
             value *= 0.7 if embedding else 1.1 / math.sqrt(fan_in)
         elif parameter_name.endswith("bias"):
             value *= 0.2
         else:
             value = value * 0.3 + (0.0 if zero_centred else 1.0)
         parameter.data.copy_(torch.from_numpy(value.astype(np.float32)))
+
+
+def as_saved(model, tensors):
+    """Tensors by parameter name as save_pretrained writes them: each matrix of an expert apart."""
+    mixtral = model.config.model_type == "mixtral"
+    names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    result = {}
+    for name, tensor in tensors.items():
+        if mixtral:
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            result[name] = tensor
+            continue
+        prefix, kind = name.rsplit(".", 1)
+        for expert, matrix in enumerate(tensor):
+            parts = zip(names, matrix.chunk(2)) if kind == "gate_up_proj" else [(names[2], matrix)]
+            result |= {f"{prefix}.{expert}.{part}.weight": value for part, value in parts}
+    return result
 
 
 # ---- Exact float64 ---------------------------------------------------------------------------
@@ -250,16 +284,18 @@ def precision(dtype):
 # ---- The references --------------------------------------------------------------------------
 
 def build(config):
+    experts = dict(experts_implementation="eager") if hasattr(config, "num_experts_per_tok") else {}
     model = AutoModelForCausalLM.from_config(
-        config, attn_implementation="eager", dtype=torch.get_default_dtype())
+        config, attn_implementation="eager", dtype=torch.get_default_dtype(), **experts)
     return model.eval()
 
 
-def copy_weights(model, source):
-    parameters = dict(model.named_parameters())
-    assert set(parameters) == set(source)
-    for name, parameter in parameters.items():
-        parameter.data.copy_(source[name].data)
+def copy_weights(model, saved):
+    """Fills the model from tensors as save_pretrained writes them."""
+    views = as_saved(model, {name: p.data for name, p in model.named_parameters()})
+    assert set(views) == set(saved)
+    for name, view in views.items():
+        view.copy_(saved[name].data)
 
 
 def visible(batch, window):
@@ -278,7 +314,7 @@ def explicit_mask(config, batch):
         return value[:, None]
 
     window = getattr(config, "sliding_window", None)
-    if config.model_type == "mistral":
+    if config.model_type in ("mistral", "mixtral"):
         return additive(window)
     if getattr(config, "layer_types", None):
         return dict(full_attention=additive(None), sliding_attention=additive(window))
@@ -313,9 +349,9 @@ def reference(model, batch):
 
 
 def adamw_steps(model, batch, steps=2):
-    """Parameters after steps of AdamW (decay on matrices only) with clipping to norm 1."""
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    others = [p for p in model.parameters() if p.dim() != 2]
+    """Parameters after steps of AdamW (decay on matrices and stacks of them only) with clipping to norm 1."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW(
         [dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)],
         lr=1e-3, betas=(0.9, 0.95), eps=1e-8, foreach=False)
@@ -326,7 +362,8 @@ def adamw_steps(model, batch, steps=2):
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False))
         optimizer.step()
     assert all(norm > 1.0 for norm in norms), "clipping must matter"
-    after = {f"after.{name}": p.detach().clone() for name, p in model.named_parameters()}
+    after = as_saved(model, {name: p.detach().clone() for name, p in model.named_parameters()})
+    after = {f"after.{name}": value for name, value in after.items()}
     return dict(after, grad_norm=torch.stack(norms).detach())
 
 
@@ -438,11 +475,11 @@ def make_case(name, case, check):
     logits, loss, gradients = reference(model, batch)
     tensors = {key: value.to(torch.int32) for key, value in batch.items()}
     tensors |= {"logits.f32": logits, "loss.f32": loss}
-    tensors |= {f"grad.f32.{n}": g for n, g in gradients.items()}
+    tensors |= {f"grad.f32.{n}": g for n, g in as_saved(model, gradients).items()}
 
     with precision(torch.float64) as widen:
         exact = build(config)
-    copy_weights(exact, dict(model.named_parameters()))
+    copy_weights(exact, as_saved(model, dict(model.named_parameters())))
     with precision(torch.float64) as widen_run:
         logits64, loss64, gradients64 = reference(exact, batch)
         report = dict(difference=difference_check(exact, batch, gradients64),
@@ -450,7 +487,7 @@ def make_case(name, case, check):
         if documents:
             report["alone"] = documents_alone_check(exact, batch)
     tensors |= {"logits.f64": logits64, "loss.f64": loss64}
-    tensors |= {f"grad.f64.{n}": g for n, g in gradients64.items()}
+    tensors |= {f"grad.f64.{n}": g for n, g in as_saved(model, gradients64).items()}
     rms = root_mean_square(gradients64)
     report["f32"] = max(error(logits, logits64), error(loss, loss64),
                         *(error(gradients[n], gradients64[n], rms) for n in gradients))
@@ -541,7 +578,7 @@ again and compares. Nothing that reads them needs Python.
 | `logits.f64`, `logits.f32` | [B, T, V] | |
 | `loss.f64`, `loss.f32` | [1] | mean of -ln p(target) over the counted targets of both rows, nats |
 | `grad.f64.NAME`, `grad.f32.NAME` | as `NAME` | gradient of that loss by each tensor NAME of model.safetensors; a tied embedding has the sum of both uses |
-| `after.NAME` | F64, as `NAME` | the tensor after two AdamW steps on this batch (gpt2, llama only) |
+| `after.NAME` | F64, as `NAME` | the tensor after two AdamW steps on this batch (gpt2, llama, qwen3-moe only) |
 | `grad_norm` | F64 [2] | global gradient norm before clipping in each of these steps |
 
 `.f64` tensors are F64, `.f32` tensors F32; the f32 ones come from the unchanged float32 modules.

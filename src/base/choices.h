@@ -18,6 +18,8 @@ typedef enum ot_rope_type {
   OT_ROPE_YARN,
 } ot_rope_type;
 
+enum { OT_MAX_EXPERTS = 4096 };  // routed experts of a layer
+
 // How a router's logits become scores.
 typedef enum ot_moe_score { OT_MOE_SOFTMAX, OT_MOE_SIGMOID } ot_moe_score;
 

@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-enum { OT_MAX_LAYERS = 512, OT_MAX_EOS = 8, OT_MAX_EXPERTS = 4096 };
+enum { OT_MAX_LAYERS = 512, OT_MAX_EOS = 8 };
 
 // HF model_type.
 typedef enum ot_family {

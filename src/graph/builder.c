@@ -42,12 +42,18 @@ void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attribu
   attributes->context = builder->graph->request.split.context;
 }
 
+int ot_builder_emit(ot_builder *builder, const ot_op_description *description, ot_op *made) {
+  if (builder->status == OT_OK) {
+    builder->status =
+        ot_program_emit(builder->program, builder->arena, OT_PART_FORWARD, description, made);
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS && builder->status != OT_OK; i++) made->out[i] = -1;
+  return made->out[0];
+}
+
 int ot_builder_op(ot_builder *builder, const ot_op_description *description) {
-  if (builder->status != OT_OK) return -1;
   ot_op made;
-  builder->status =
-      ot_program_emit(builder->program, builder->arena, OT_PART_FORWARD, description, &made);
-  return builder->status == OT_OK ? made.out[0] : -1;
+  return ot_builder_emit(builder, description, &made);
 }
 
 // ---- values from outside ----

@@ -32,6 +32,9 @@ void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attribu
 // Appends the op and returns the value of its output 0; further inferred outputs follow it.
 int ot_builder_op(ot_builder *builder, const ot_op_description *description);
 
+// The same with all outputs: `made` receives the op, with -1 for its values after a failure.
+int ot_builder_emit(ot_builder *builder, const ot_op_description *description, ot_op *made);
+
 // As a value that lives on the ranks of tp as `tensor`, on those of cp as `context` and on those of
 // dp as `data` says; an axis along which nothing is split has I.
 typedef struct ot_lives {

@@ -88,7 +88,7 @@ void ot_decoder_embedding(ot_builder *b) {
 }
 
 void ot_decoder_layer(ot_builder *b, int layer) {
-  const int x = ot_builder_input(b);
-  b->program->output = mlp(b, ot_decoder_attention(b, layer, x));
+  const int x = ot_decoder_attention(b, layer, ot_builder_input(b));
+  b->program->output = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x) : mlp(b, x);
   watch(b, b->program->output);
 }

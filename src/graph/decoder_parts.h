@@ -51,3 +51,6 @@ int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role p
 
 // The attention branch of a layer.
 int ot_decoder_attention(ot_builder *b, int layer, int x);
+
+// The branch of a layer with experts, in place of the MLP, joined to `x`.
+int ot_decoder_experts(ot_builder *b, int x);

@@ -146,17 +146,22 @@ static void emit_pass(backward *b, const ot_op *op, const ot_vjp_step *step) {
   contribute(b, input, made, false);
 }
 
+// True when output `output` of the step's op holds what was there before.
+static bool adds_partial(const ot_vjp_step *step, const ot_op *made, int output) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    const bool same = step->in[i].index == step->out[output].index;
+    if (step->in[i].kind == OT_REF_PARTIAL && same && made->in[i] >= 0) return true;
+  }
+  return false;
+}
+
 static void emit_step(backward *b, const ot_op *forward, const ot_vjp_step *step) {
   const ot_op op = *forward;  // adding ops may move the array
   if (!step_applies(b, &op, step)) return;
   ot_op made = {.kind = step->op,
                 .part = step->phase == OT_VJP_INPUT ? OT_PART_INPUT : OT_PART_WEIGHT,
                 .attributes = op.attributes};
-  bool partial = false;
-  for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    made.in[i] = resolve(b, &op, step->in[i]);
-    partial = partial || (step->in[i].kind == OT_REF_PARTIAL && made.in[i] >= 0);
-  }
+  for (int i = 0; i < OT_MAX_INPUTS; i++) made.in[i] = resolve(b, &op, step->in[i]);
   bool wanted = false;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     made.out[i] = make_output(b, &op, step->out[i]);
@@ -169,7 +174,7 @@ static void emit_step(backward *b, const ot_op *forward, const ot_vjp_step *step
   ot_program_add_op(b->program, b->arena, &made);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     if (step->out[i].kind != OT_REF_DINPUT || made.out[i] < 0) continue;
-    contribute(b, op.in[step->out[i].index], made.out[i], partial);
+    contribute(b, op.in[step->out[i].index], made.out[i], adds_partial(step, &made, i));
   }
 }
 

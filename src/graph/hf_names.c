@@ -17,6 +17,8 @@ static const char *const llama_names[OT_ROLES] = {
     [OT_ROLE_MLP_NORM] = "post_attention_layernorm",
     [OT_ROLE_DOWN] = "mlp.down_proj",
     [OT_ROLE_MLP_POST_NORM] = "post_feedforward_layernorm",
+    [OT_ROLE_ROUTER] = "mlp.gate",
+    [OT_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
     [OT_ROLE_FINAL_NORM] = "model.norm",
     [OT_ROLE_HEAD] = "lm_head",
 };
@@ -41,6 +43,9 @@ static bool is_linear(ot_role role) {
 
 static const char *module_name(const ot_model *model, ot_role role) {
   if (model->family == OT_FAMILY_GPT2) return gpt2_names[role];
+  if (model->family == OT_FAMILY_MIXTRAL && role == OT_ROLE_ROUTER) {
+    return "block_sparse_moe.gate";
+  }
   // gemma3 normalises around the MLP too and calls the norm before it differently.
   if (role == OT_ROLE_MLP_NORM && model->norm_placement == OT_NORM_SANDWICH) {
     return "pre_feedforward_layernorm";
@@ -60,10 +65,12 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
     case OT_ROLE_EMBEDDING:
     case OT_ROLE_QKV:
     case OT_ROLE_GATE_UP:
+    case OT_ROLE_SHARED_GATE_UP:
     case OT_ROLE_HEAD:
       return OT_CUT_ROWS;
     case OT_ROLE_ATTENTION_OUTPUT:
     case OT_ROLE_DOWN:
+    case OT_ROLE_SHARED_DOWN:
       return vector ? OT_CUT_NONE : OT_CUT_COLUMNS;
     case OT_ROLE_POSITIONS:
     case OT_ROLE_ATTENTION_NORM:
@@ -72,6 +79,9 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
     case OT_ROLE_ATTENTION_POST_NORM:
     case OT_ROLE_MLP_NORM:
     case OT_ROLE_MLP_POST_NORM:
+    case OT_ROLE_ROUTER:
+    case OT_ROLE_EXPERT_GATE_UP:
+    case OT_ROLE_EXPERT_DOWN:
     case OT_ROLE_FINAL_NORM:
       return OT_CUT_NONE;
     case OT_ROLES:
@@ -89,7 +99,17 @@ typedef struct slice {
   int copies;     // ranks of tp with the same rows
 } slice;
 
-enum { MAX_SLICES = 3 };
+// Routed experts have one slice for each of their matrices, anything else at most three.
+static int most_slices(const ot_hf_request *request) {
+  switch (request->role) {
+    case OT_ROLE_EXPERT_GATE_UP:
+      return 2 * (int)request->model->moe.num_experts;
+    case OT_ROLE_EXPERT_DOWN:
+      return (int)request->model->moe.num_experts;
+    default:
+      return 3;
+  }
+}
 
 static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
   const ot_model *const model = request->model;
@@ -129,11 +149,50 @@ static int slices_of_up(const ot_hf_request *request, slice *slices) {
   return gated ? 2 : 1;
 }
 
+static int slices_of_shared_up(const ot_hf_request *request, slice *slices) {
+  const ot_share *const share = request->share;
+  slices[0] = (slice){.module = "mlp.shared_experts.gate_proj",
+                      .rows = share->shared_columns,
+                      .first = share->first_shared_column,
+                      .whole = request->model->moe.shared_size,
+                      .copies = 1};
+  slices[1] = slices[0];
+  slices[1].module = "mlp.shared_experts.up_proj";
+  return 2;
+}
+
+// "mlp.experts.3.up_proj"; mixtral calls gate, up and down w1, w3 and w2.
+static const char *expert_module(const ot_model *model, int expert, int matrix, ot_arena *arena) {
+  static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
+  static const char *const mixtral_names[] = {"w1", "w3", "w2"};
+  const bool mixtral = model->family == OT_FAMILY_MIXTRAL;
+  return ot_arena_format(arena, "%s.experts.%d.%s", mixtral ? "block_sparse_moe" : "mlp", expert,
+                         mixtral ? mixtral_names[matrix] : names[matrix]);
+}
+
+// All experts, the matrices [first, first + count) of each.
+static int slices_of_experts(const ot_hf_request *request, int first, int count, slice *slices,
+                             ot_arena *arena) {
+  const ot_model *const model = request->model;
+  const int experts = (int)model->moe.num_experts;
+  const int64_t rows = first == 2 ? model->hidden_size : model->moe.expert_size;
+  for (int i = 0; i < experts * count; i++) {
+    slices[i] = (slice){.module = expert_module(model, i / count, first + i % count, arena),
+                        .rows = rows,
+                        .whole = rows,
+                        .copies = 1};
+  }
+  return experts * count;
+}
+
 // The matrices inside a fused parameter, or one slice of all rows.
-static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices) {
+static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, ot_arena *arena) {
   const ot_role role = request->role;
   if (role == OT_ROLE_QKV) return slices_of_qkv(request, slices);
   if (role == OT_ROLE_GATE_UP) return slices_of_up(request, slices);
+  if (role == OT_ROLE_SHARED_GATE_UP) return slices_of_shared_up(request, slices);
+  if (role == OT_ROLE_EXPERT_GATE_UP) return slices_of_experts(request, 0, 2, slices, arena);
+  if (role == OT_ROLE_EXPERT_DOWN) return slices_of_experts(request, 2, 1, slices, arena);
   slices[0] = (slice){
       .module = module_name(request->model, role), .rows = rows, .whole = rows, .copies = 1};
   if (role == OT_ROLE_EMBEDDING || role == OT_ROLE_HEAD) {
@@ -149,10 +208,15 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
   const ot_share *const share = request->share;
   part->hf_cols = parameter->cols;
   if (parameter->rank == 1 || ot_role_cut(request->role, false) != OT_CUT_COLUMNS) return;
-  const int64_t D = request->model->head_dim;
+  const ot_model *const model = request->model;
+  if (request->role == OT_ROLE_SHARED_DOWN) {
+    part->hf_first_col = share->first_shared_column;
+    part->hf_cols = model->moe.shared_size;
+    return;
+  }
   const bool attention = request->role == OT_ROLE_ATTENTION_OUTPUT;
-  part->hf_first_col = attention ? share->first_head * D : share->first_column;
-  part->hf_cols = attention ? request->model->num_heads * D : request->model->intermediate_size;
+  part->hf_first_col = attention ? share->first_head * model->head_dim : share->first_column;
+  part->hf_cols = attention ? model->num_heads * model->head_dim : model->intermediate_size;
 }
 
 // Who else holds the part and must add its gradient, and whether this rank stands for them.
@@ -171,8 +235,8 @@ static void set_sum(const ot_hf_request *request, bool vector, int copies,
 }
 
 void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter) {
-  slice slices[MAX_SLICES];
-  const int count = slices_of(request, parameter->rows, slices);
+  slice *const slices = ot_arena_array(arena, most_slices(request), sizeof *slices);
+  const int count = slices_of(request, parameter->rows, slices, arena);
   const bool conv1d = request->model->family == OT_FAMILY_GPT2 && is_linear(request->role);
   // Slices that share a name are pieces of one HF tensor.
   const bool fused = count > 1 && ot_text_equal(slices[0].module, slices[count - 1].module);

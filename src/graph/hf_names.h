@@ -21,6 +21,11 @@ typedef enum ot_role {
   OT_ROLE_GATE_UP,  // gate | up, or up alone
   OT_ROLE_DOWN,
   OT_ROLE_MLP_POST_NORM,
+  OT_ROLE_ROUTER,
+  OT_ROLE_EXPERT_GATE_UP,  // gate | up of every routed expert
+  OT_ROLE_EXPERT_DOWN,     // of every routed expert
+  OT_ROLE_SHARED_GATE_UP,
+  OT_ROLE_SHARED_DOWN,
   OT_ROLE_FINAL_NORM,
   OT_ROLE_HEAD,
   OT_ROLES,

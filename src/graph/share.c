@@ -23,8 +23,8 @@ static bool heads_fit(const ot_graph_request *r, int64_t tp) {
 static bool tp_fits(const ot_graph_request *r, int64_t tp) {
   const ot_model *const model = r->model;
   if (tp > 1 && model->qk_norm == OT_QK_NORM_ROW) return false;
-  return heads_fit(r, tp) && model->intermediate_size % tp == 0 && rows_of(r) % tp == 0 &&
-         model->vocab_size >= tp;
+  return heads_fit(r, tp) && model->intermediate_size % tp == 0 &&
+         model->moe.shared_size % tp == 0 && rows_of(r) % tp == 0 && model->vocab_size >= tp;
 }
 
 static bool length_fits(const ot_graph_request *r, int64_t cp) {
@@ -73,6 +73,17 @@ static ot_status check_mode(const ot_graph_request *r) {
   return ot_fail_hint(OT_ENVIRONMENT, "try tp=1 and cp=1");
 }
 
+// Who drops or chooses looks at whole sequences, which one rank must have.
+static ot_status check_routing(const ot_graph_request *r) {
+  const bool whole = r->model->moe.num_experts > 0 && r->model->moe.routing != OT_MOE_DROPLESS;
+  const int tp = degree_of(r->split.tp);
+  const int cp = degree_of(r->split.cp);
+  if (!whole || tp * cp == 1) return OT_OK;
+  ot_fail(OT_ENVIRONMENT,
+          "graph: moe_routing other than dropless needs tp=1 and cp=1, not %d and %d", tp, cp);
+  return ot_fail_hint(OT_ENVIRONMENT, "try moe_routing: dropless, or split over dp and pp alone");
+}
+
 static ot_status refuse_tp(const ot_graph_request *r) {
   return suggest(r, "tp", tp_fits, r->model->num_heads);
 }
@@ -106,6 +117,11 @@ static ot_status check_tensor(const ot_graph_request *r) {
   if (model->intermediate_size % tp != 0) {
     ot_fail(OT_USAGE, "graph: tp=%d does not divide intermediate_size=%lld", tp,
             (long long)model->intermediate_size);
+    return refuse_tp(r);
+  }
+  if (model->moe.shared_size % tp != 0) {
+    ot_fail(OT_USAGE, "graph: tp=%d does not divide the width of the shared experts, %lld", tp,
+            (long long)model->moe.shared_size);
     return refuse_tp(r);
   }
   if (model->vocab_size < tp) {
@@ -154,6 +170,7 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   const ot_model *const model = request->model;
   const ot_split *const split = &request->split;
   OT_TRY(check_mode(request));
+  OT_TRY(check_routing(request));
   OT_TRY(check_context(request));
   OT_TRY(check_tensor(request));
   ot_share s = {.tp = degree_of(split->tp),
@@ -173,6 +190,8 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   s.first_kv_head = s.tp_index / s.kv_copies * s.kv_heads;
   s.columns = model->intermediate_size / s.tp;
   s.first_column = s.columns * s.tp_index;
+  s.shared_columns = model->moe.shared_size / s.tp;
+  s.first_shared_column = s.shared_columns * s.tp_index;
   s.first_vocab = part_begin(model->vocab_size, s.tp, s.tp_index);
   s.vocab = part_begin(model->vocab_size, s.tp, s.tp_index + 1) - s.first_vocab;
   s.widest_vocab = (model->vocab_size + s.tp - 1) / s.tp;

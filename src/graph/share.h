@@ -16,8 +16,9 @@ typedef struct ot_share {
   int64_t kv_heads, first_kv_head;  // of G
   int kv_copies;                    // ranks of tp with the same kv head; they follow one another
   int64_t columns, first_column;    // of the MLP's F
-  int64_t vocab, first_vocab;       // of V: [V*i/tp, V*(i+1)/tp)
-  int64_t widest_vocab;             // the largest `vocab` of all ranks of tp
+  int64_t shared_columns, first_shared_column;  // of the MLP of shared experts
+  int64_t vocab, first_vocab;                   // of V: [V*i/tp, V*(i+1)/tp)
+  int64_t widest_vocab;                         // the largest `vocab` of all ranks of tp
 } ot_share;
 
 // Divides, or says OT_USAGE with the value that cannot be divided and the degrees that work, and

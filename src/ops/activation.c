@@ -35,34 +35,39 @@ static ot_cost activation_grad_cost(const ot_op_attributes *attributes, const ot
 }
 
 static ot_status glu_infer(const ot_op_attributes *attributes, ot_op_types *types) {
-  (void)attributes;
   const ot_tensor_type *const x = &types->in[0];
   OT_TRY(ot_operand_check(x, (ot_expected){"glu", "x", OT_ANY_REAL, 2, {0, 0}}));
   OT_CHECK(x->dim[1] % 2 == 0, OT_BUG, "glu: x has %lld columns, expected gate|up, an even number",
            (long long)x->dim[1]);
+  OT_TRY(ot_operand_check_optional(
+      &types->in[1], (ot_expected){"glu", "scale", (int)attributes->compute, 1, {x->dim[0]}}));
   types->out[0] = ot_type_matrix(x->dtype, x->dim[0], x->dim[1] / 2);
   return OT_OK;
 }
 
 static ot_cost glu_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)ot_type_elements(&types->out[0]);
-  return ot_cost_of_traffic(&ot_glu_info, attributes, types, (FORWARD_FLOPS + 1) * elements);
+  const double flops = FORWARD_FLOPS + 1 + ot_type_present(&types->in[1]);
+  return ot_cost_of_traffic(&ot_glu_info, attributes, types, flops * elements);
 }
 
 static ot_status glu_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
-  (void)attributes;
   const char *const op = "glu_grad";
   const ot_tensor_type *const dy = &types->in[0];
   OT_TRY(ot_operand_check(dy, (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
   OT_TRY(ot_operand_check(&types->in[1],
                           (ot_expected){op, "x", OT_ANY_REAL, 2, {dy->dim[0], 2 * dy->dim[1]}}));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[2], (ot_expected){op, "scale", (int)attributes->compute, 1, {dy->dim[0]}}));
   types->out[0] = ot_type_matrix(dy->dtype, dy->dim[0], 2 * dy->dim[1]);
+  types->out[1] = types->in[2];
   return OT_OK;
 }
 
 static ot_cost glu_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)ot_type_elements(&types->in[0]);
-  return ot_cost_of_traffic(&ot_glu_grad_info, attributes, types, (GRAD_FLOPS + 2) * elements);
+  const double flops = GRAD_FLOPS + 2 + (ot_type_present(&types->in[2]) ? 3 : 0);
+  return ot_cost_of_traffic(&ot_glu_grad_info, attributes, types, flops * elements);
 }
 
 const ot_op_info ot_activation_info = {
@@ -90,22 +95,25 @@ const ot_op_info ot_activation_grad_info = {
 
 const ot_op_info ot_glu_info = {
     .name = "glu",
-    .num_inputs = 1,
+    .num_inputs = 2,
     .num_outputs = 1,
+    .optional_inputs = 1u << 1,
     .cheap = true,
     .infer = glu_infer,
     .cost = glu_cost,
     .num_vjp_steps = 1,
     .vjp = {{.op = OT_OP_GLU_GRAD,
              .phase = OT_VJP_INPUT,
-             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}},
-             .out = {{OT_REF_DINPUT, 0}}}},
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_INPUT, 1}},
+             .out = {{OT_REF_DINPUT, 0}, {OT_REF_DINPUT, 1}}}},
 };
 
 const ot_op_info ot_glu_grad_info = {
     .name = "glu_grad",
-    .num_inputs = 2,
-    .num_outputs = 1,
+    .num_inputs = 3,
+    .num_outputs = 2,
+    .optional_inputs = 1u << 2,
+    .optional_outputs = 1u << 1,
     .infer = glu_grad_infer,
     .cost = glu_grad_cost,
 };

@@ -7,8 +7,13 @@
 //
 // OT_OP_ACTIVATION       x [R, F] -> y = f(x), stored like x
 // OT_OP_ACTIVATION_GRAD  dy, x [R, F] -> dx = dy * f'(x), stored like dy, may be dy
-// OT_OP_GLU              x [R, 2F], a row is gate [F] | up [F] -> y [R, F] = f(gate) * up, like x
-// OT_OP_GLU_GRAD         dy [R, F], x [R, 2F] -> dx [R, 2F] = dy * f'(gate) * up | dy * f(gate)
+// OT_OP_GLU              x [R, 2F], a row is gate [F] | up [F], scale? [R] compute type
+//                        -> y [R, F] = f(gate) * up * scale, stored like x
+// OT_OP_GLU_GRAD         dy [R, F], x [R, 2F], scale? [R], with dz = dy * scale
+//                        -> dx [R, 2F] = dz * f'(gate) * up | dz * f(gate),
+//                           dscale [R] = sum of dy * f(gate) * up, where there is a scale
+// The scale of a row of an expert is the gate of its token: applied before the projection down, the
+// outputs of the experts need not be kept for the gradient of the gates.
 // One pass over memory each; f and f' come from one exponential.
 #pragma once
 

@@ -209,7 +209,26 @@ static void glu_tile(const ot_kernel_call *call, int64_t row, int64_t column, in
       map_gated_values(relu_value, &t);
       break;
   }
+  if (call->in[1].data) {
+    const ot_real scale = ((const ot_real *)call->in[1].data)[row];
+    for (int64_t i = 0; i < n; i++) t.out[i] *= scale;
+  }
   ot_tile_done(y, row * columns + column, t.out, n);
+}
+
+// The gradients of a tile become those of the scaled output. d_up is dy f(gate) so far, so its
+// product with up is what the tile adds to the gradient of the scale.
+static void scale_gradient(const ot_kernel_call *call, int64_t row, int64_t column, const tile *t) {
+  const ot_real scale = ((const ot_real *)call->in[2].data)[row];
+  ot_real *const dscale = (ot_real *)call->out[1].data + row;
+  ot_real sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < t->n; i++) sum += t->d_up[i] * t->up[i];
+  *dscale = column == 0 ? sum : *dscale + sum;
+  for (int64_t i = 0; i < t->n; i++) {
+    t->out[i] *= scale;
+    t->d_up[i] *= scale;
+  }
 }
 
 static void glu_grad_tile(const ot_kernel_call *call, int64_t row, int64_t column, int64_t n) {
@@ -237,6 +256,7 @@ static void glu_grad_tile(const ot_kernel_call *call, int64_t row, int64_t colum
       map_gated_slopes(relu_slope_of, &t);
       break;
   }
+  if (call->in[2].data) scale_gradient(call, row, column, &t);
   ot_tile_done(dx, gate, t.out, n);
   ot_tile_done(dx, gate + columns, t.d_up, n);
 }

@@ -68,6 +68,14 @@ static const attribute_field fields[] = {
     {"first_head", FIELD_INT64, offsetof(ot_op_attributes, first_head)},
     {"first_vocab", FIELD_INT64, offsetof(ot_op_attributes, first_vocab)},
     {"context", FIELD_INT, offsetof(ot_op_attributes, context)},
+    {"num_experts", FIELD_INT64, offsetof(ot_op_attributes, num_experts)},
+    {"experts_per_token", FIELD_INT64, offsetof(ot_op_attributes, experts_per_token)},
+    {"score", FIELD_INT, offsetof(ot_op_attributes, score)},
+    {"renormalise", FIELD_BOOL, offsetof(ot_op_attributes, renormalise)},
+    {"num_groups", FIELD_INT64, offsetof(ot_op_attributes, num_groups)},
+    {"groups_per_token", FIELD_INT64, offsetof(ot_op_attributes, groups_per_token)},
+    {"routing", FIELD_INT, offsetof(ot_op_attributes, routing)},
+    {"capacity", FIELD_INT64, offsetof(ot_op_attributes, capacity)},
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };

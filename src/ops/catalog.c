@@ -10,8 +10,10 @@
 #include "ops/collective.h"
 #include "ops/context.h"
 #include "ops/decode.h"
+#include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/head_parts.h"
@@ -19,6 +21,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rope.h"
+#include "ops/route.h"
 
 static const ot_op_info *const rows[] = {
     [OT_OP_EMBEDDING] = &ot_embedding_info,
@@ -27,6 +30,8 @@ static const ot_op_info *const rows[] = {
     [OT_OP_LINEAR] = &ot_linear_info,
     [OT_OP_LINEAR_DX] = &ot_linear_dx_info,
     [OT_OP_LINEAR_DW] = &ot_linear_dw_info,
+    [OT_OP_LINEAR_WIDE] = &ot_linear_wide_info,
+    [OT_OP_LINEAR_WIDE_DX] = &ot_linear_wide_dx_info,
     [OT_OP_RMSNORM] = &ot_rmsnorm_info,
     [OT_OP_RMSNORM_GRAD] = &ot_rmsnorm_grad_info,
     [OT_OP_LAYERNORM] = &ot_layernorm_info,
@@ -73,6 +78,14 @@ static const ot_op_info *const rows[] = {
     [OT_OP_HEADS_GATHER] = &ot_heads_gather_info,
     [OT_OP_SEQUENCE_JOIN] = &ot_sequence_join_info,
     [OT_OP_SEQUENCE_SPLIT] = &ot_sequence_split_info,
+    [OT_OP_ROUTE] = &ot_route_info,
+    [OT_OP_ROUTE_GRAD] = &ot_route_grad_info,
+    [OT_OP_ROUTE_ORDER] = &ot_route_order_info,
+    [OT_OP_DISPATCH] = &ot_dispatch_info,
+    [OT_OP_COMBINE] = &ot_combine_info,
+    [OT_OP_GROUPED_LINEAR] = &ot_grouped_linear_info,
+    [OT_OP_GROUPED_LINEAR_DX] = &ot_grouped_linear_dx_info,
+    [OT_OP_GROUPED_LINEAR_DW] = &ot_grouped_linear_dw_info,
     [OT_OP_ALL_GATHER] = &ot_all_gather_info,
     [OT_OP_REDUCE_SCATTER] = &ot_reduce_scatter_info,
     [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,

@@ -9,8 +9,10 @@
 #include "ops/attention.h"
 #include "ops/context.h"
 #include "ops/decode.h"
+#include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/head_parts.h"
@@ -18,6 +20,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rope.h"
+#include "ops/route.h"
 
 // Each table is declared in the header of its operators.
 typedef struct kernel_tables {
@@ -31,8 +34,10 @@ static const kernel_tables files[] = {
     {ot_context_cpu_f32, ot_context_cpu_f64},
     {ot_dropout_cpu_f32, ot_dropout_cpu_f64},
     {ot_decode_cpu_f32, ot_decode_cpu_f64},
+    {ot_dispatch_cpu_f32, ot_dispatch_cpu_f64},
     {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
     {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
+    {ot_grouped_cpu_f32, ot_grouped_cpu_f64},
     {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
     {ot_head_parts_cpu_f32, ot_head_parts_cpu_f64},
@@ -41,6 +46,7 @@ static const kernel_tables files[] = {
     {ot_norm_cpu_f32, ot_norm_cpu_f64},
     {ot_optimizer_cpu_f32, ot_optimizer_cpu_f64},
     {ot_rope_cpu_f32, ot_rope_cpu_f64},
+    {ot_route_cpu_f32, ot_route_cpu_f64},
 };
 
 ot_kernel ot_kernel_cpu(ot_op_kind kind, ot_dtype compute) {

@@ -53,6 +53,18 @@ static ot_status linear_dw_infer(const ot_op_attributes *attributes, ot_op_types
   return OT_OK;
 }
 
+static ot_status linear_wide_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  OT_TRY(linear_infer(attributes, types));
+  types->out[0].dtype = attributes->compute;
+  return OT_OK;
+}
+
+static ot_status linear_wide_dx_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  OT_TRY(linear_dx_infer(attributes, types));
+  types->out[0].dtype = types->in[1].dtype;
+  return OT_OK;
+}
+
 // 2 R O C. Inputs 0 and 1 have one of the three extents in common, dimension `shared_dim` of input
 // 0.
 static double multiply_flops(const ot_op_types *types, int shared_dim) {
@@ -181,4 +193,47 @@ const ot_op_info ot_linear_dw_info = {
     .infer = linear_dw_infer,
     .cost = linear_dw_cost,
     .workspace = linear_dw_workspace,
+};
+
+static ot_cost linear_wide_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  ot_cost cost = ot_cost_of_traffic(&ot_linear_wide_info, attributes, types, 0);
+  cost.matrix_flops = multiply_flops(types, 1);
+  return cost;
+}
+
+static ot_cost linear_wide_dx_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double additions = (double)ot_type_elements(&types->in[2]);
+  ot_cost cost = ot_cost_of_traffic(&ot_linear_wide_dx_info, attributes, types, additions);
+  cost.matrix_flops = multiply_flops(types, 1);
+  return cost;
+}
+
+const ot_op_info ot_linear_wide_info = {
+    .name = "linear_wide",
+    .num_inputs = 2,
+    .num_outputs = 1,
+    .class = OT_CLASS_PURE,
+    .infer = linear_wide_infer,
+    .cost = linear_wide_cost,
+    .workspace = linear_workspace,
+    .num_vjp_steps = 2,
+    .vjp = {{.op = OT_OP_LINEAR_WIDE_DX,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 1}, {OT_REF_PARTIAL, 0}},
+             .out = {{OT_REF_DINPUT, 0}}},
+            {.op = OT_OP_LINEAR_DW,
+             .phase = OT_VJP_WEIGHT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}},
+             .out = {{OT_REF_ACCUMULATOR, 1}}}},
+};
+
+const ot_op_info ot_linear_wide_dx_info = {
+    .name = "linear_wide_dx",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .optional_inputs = 1u << 2,
+    .class = OT_CLASS_PURE,
+    .infer = linear_wide_dx_infer,
+    .cost = linear_wide_dx_cost,
+    .workspace = linear_dx_workspace,
 };

@@ -7,6 +7,10 @@
 //   dy [R, O], w [O, C], partial? [R, C] real -> dx [R, C] stored like dy
 // OT_OP_LINEAR_DW  acc dw = dy^T x, acc? dbias = sum over rows of dy
 //   dy [R, O], x [R, C] real -> dw? [O, C], dbias? [O] real (gradient accumulators)
+// OT_OP_LINEAR_WIDE     y = x w^T in the compute type, for what must not be rounded (a router)
+//   x [R, C], w [O, C] real -> y [R, O]; its gradients are OT_OP_LINEAR_DW and
+// OT_OP_LINEAR_WIDE_DX  dx = dy w + partial
+//   dy [R, O] compute type, w [O, C], partial? [R, C] real -> dx [R, C] stored like w
 // Sums are made in the compute type and rounded once, when they are stored. Operands of another
 // type are widened in the workspace, block of outputs by block, so that w never exists twice.
 #pragma once
@@ -16,6 +20,8 @@
 extern const ot_op_info ot_linear_info;
 extern const ot_op_info ot_linear_dx_info;
 extern const ot_op_info ot_linear_dw_info;
+extern const ot_op_info ot_linear_wide_info;
+extern const ot_op_info ot_linear_wide_dx_info;
 
 extern const ot_kernel_entry ot_linear_cpu_f32[];
 extern const ot_kernel_entry ot_linear_cpu_f64[];

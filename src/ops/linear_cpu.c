@@ -192,8 +192,6 @@ static void linear_dw(const ot_kernel_call *call) {
 }
 
 const ot_kernel_entry OT_KERNEL(ot_linear_cpu)[] = {
-    {OT_OP_LINEAR, linear},
-    {OT_OP_LINEAR_DX, linear_dx},
-    {OT_OP_LINEAR_DW, linear_dw},
-    {0, NULL},
+    {OT_OP_LINEAR, linear},      {OT_OP_LINEAR_DX, linear_dx},      {OT_OP_LINEAR_DW, linear_dw},
+    {OT_OP_LINEAR_WIDE, linear}, {OT_OP_LINEAR_WIDE_DX, linear_dx}, {0, NULL},
 };

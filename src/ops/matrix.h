@@ -30,5 +30,9 @@ typedef struct ot_product {
 // On `threads` OpenMP threads. Call it from serial code.
 void OT_KERNEL(ot_matrix_multiply)(const ot_product *product, int threads);
 
-// On the calling thread alone; for use inside a parallel region.
+// On the calling thread alone; for use inside a parallel region, before which ot_matrix_prepare was
+// called.
 void OT_KERNEL(ot_matrix_multiply_serial)(const ot_product *product);
+
+// Makes the BLAS use the threads that call it and no others; costs nothing the second time.
+void OT_KERNEL(ot_matrix_prepare)(void);

@@ -30,7 +30,7 @@ static void make_blas_serial(void) {
 }
 
 // Once: OpenBLAS then gives buffers back, which ranks that are threads must not do to each other.
-static void keep_blas_serial(void) {
+void OT_KERNEL(ot_matrix_prepare)(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_blas_serial);
 }
@@ -95,7 +95,7 @@ static void multiply_piece(const ot_product *product, grid g, int piece) {
 }
 
 void OT_KERNEL(ot_matrix_multiply)(const ot_product *product, int threads) {
-  keep_blas_serial();
+  OT_KERNEL(ot_matrix_prepare)();
   const grid g = grid_for(product, threads);
   const int pieces = g.rows * g.columns;
   if (pieces == 1) {

@@ -33,6 +33,8 @@ typedef enum ot_op_kind {
   OT_OP_LINEAR,     // x[R,C], w[O,C], bias?[O], residual?[R,O] -> y[R,O] = x w^T + bias + residual
   OT_OP_LINEAR_DX,  // dy[R,O], w[O,C], partial?[R,C] -> dx[R,C] = dy w + partial
   OT_OP_LINEAR_DW,  // dy[R,O], x[R,C] -> acc dw[O,C], acc? dbias[O]
+  OT_OP_LINEAR_WIDE,     // x[R,C], w[O,C] -> y[R,O] compute dtype = x w^T (router logits)
+  OT_OP_LINEAR_WIDE_DX,  // dy[R,O] compute dtype, w[O,C], partial?[R,C] -> dx[R,C] stored like w
   // norm.h   (rows of width C; R here counts rows)
   OT_OP_RMSNORM,         // x[R,C], w[C] -> y[R,C], rstd[R]    y = x * rstd * (w + norm_offset)
   OT_OP_RMSNORM_GRAD,    // dy[R,C], x[R,C], w[C], rstd[R], partial?[R,C] -> dx[R,C], acc dw[C]
@@ -54,8 +56,8 @@ typedef enum ot_op_kind {
   // activation.h
   OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
   OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F]                   (may be in place of dy)
-  OT_OP_GLU,              // x[R,2F] gate|up -> y[R,F] = activation(gate) * up
-  OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F] -> dx[R,2F]
+  OT_OP_GLU,              // x[R,2F] gate|up, scale?[R] -> y[R,F] = activation(gate) * up * scale
+  OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F], scale?[R] -> dx[R,2F], dscale[R] if there is a scale
   // elementwise.h
   OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
   OT_OP_BIAS,          // x[R,C], bias?[C], residual?[R,C] -> y[R,C] = x + (residual + bias)
@@ -110,6 +112,21 @@ typedef enum ot_op_kind {
   OT_OP_HEADS_GATHER,    // y[c*R,W/c] -> x[R,W]
   OT_OP_SEQUENCE_JOIN,   // z[c*R,...] rows rank by rank -> y[c*R,...] sequence by sequence
   OT_OP_SEQUENCE_SPLIT,  // y[c*R,...] -> z[c*R,...]
+  // route.h: which of E experts a token goes to; S slots a token, N rows sorted by expert
+  OT_OP_ROUTE,  // logits[R,E], bias?[E] f32 -> gates[R,S] compute dtype, experts[R,S] i32 (saved)
+  OT_OP_ROUTE_GRAD,   // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
+  OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S] i32: row of the slot or -1, offsets[E+1] i32:
+                      // first row of each expert, then the number of rows in use (saved)
+  // dispatch.h: between tokens and the rows of experts
+  OT_OP_DISPATCH,  // x[R,C], gates?[R,S], place[R,S], offsets[E+1]
+                   // -> rows[N,C], row_gates[N] if there are gates; rows not in use are zero
+  OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S], offsets[E+1], addend?[R,C]
+                   // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] if there are
+                   // row_gates
+  // grouped.h: one matrix for each expert, w stored as [E*O, C]
+  OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1] -> y[N,O]
+  OT_OP_GROUPED_LINEAR_DX,  // dy[N,O], w[E*O,C], offsets[E+1] -> dx[N,C]
+  OT_OP_GROUPED_LINEAR_DW,  // dy[N,O], x[N,C], offsets[E+1] -> acc dw[E*O,C]
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
   OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
   OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
@@ -187,6 +204,14 @@ typedef struct ot_op_attributes {
   int64_t first_head;   // of the query heads in all heads (attention dropout)
   int64_t first_vocab;  // embedding, head: id of the first row of the table
   ot_context_parallel context;  // which pieces of a sequence the ranks of cp have
+  // Experts
+  int64_t num_experts;        // E
+  int64_t experts_per_token;  // k
+  ot_moe_score score;
+  bool renormalise;  // gates of a token sum to `scale`
+  int64_t num_groups, groups_per_token;
+  ot_moe_routing routing;
+  int64_t capacity;  // rows of an expert for each sequence, all but dropless
 } ot_op_attributes;
 
 // Shape and type of one operand. rank 0 marks an absent optional operand.

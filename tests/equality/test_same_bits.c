@@ -13,7 +13,7 @@
 #include "support/rank_case.h"
 
 static const ot_dtype types[] = {OT_F32, OT_F64};
-static const rank_model_kind models[] = {RANK_LLAMA, RANK_GPT2, RANK_DROPOUT, RANK_GEMMA};
+static const rank_model_kind models[] = {RANK_LLAMA, RANK_GPT2, RANK_DROPOUT, RANK_GEMMA, RANK_MOE};
 
 static rank_request request_of(rank_model_kind model, ot_dtype dtype) {
   return (rank_request){.model = model,

@@ -59,9 +59,9 @@ static void float32_agrees_with_pytorch_within_1e_5(void **state) {
 
 static void configurations_of_transformers_4_mean_the_same(void **state) {
   (void)state;
-  const char *const cases[] = {"gpt2",          "llama",   "llama3.1", "llama-linear",
-                               "qwen3-sliding", "mistral", "gemma3"};
-  for (int i = 0; i < 7; i++) {
+  const char *const cases[] = {"gpt2",    "llama",  "llama3.1", "llama-linear", "qwen3-sliding",
+                               "mistral", "gemma3", "mixtral",  "qwen3-moe",    "olmoe"};
+  for (int i = 0; i < OT_COUNT(cases); i++) {
     parity_request request = plain(cases[i], OT_F64);
     request.config = "config_v4.json";
     compare(&request, 1e-10);
@@ -70,8 +70,8 @@ static void configurations_of_transformers_4_mean_the_same(void **state) {
 
 static void two_steps_of_adamw_agree_with_pytorch(void **state) {
   (void)state;
-  const char *const cases[] = {"gpt2", "llama"};
-  for (int i = 0; i < 2; i++) {
+  const char *const cases[] = {"gpt2", "llama", "qwen3-moe"};
+  for (int i = 0; i < OT_COUNT(cases); i++) {
     const parity_request request = plain(cases[i], OT_F64);
     const char *worst = "";
     parity_case c;

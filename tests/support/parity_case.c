@@ -17,23 +17,13 @@
 #include "train/tree_file.h"
 
 const char *const parity_cases[] = {
-    "gpt2",
-    "gpt2-packed",
-    "gpt2-untied",
-    "llama",
-    "llama-packed",
-    "llama-tied-bias",
-    "llama3.1",
-    "llama-linear",
-    "qwen2-sliding",
-    "qwen3",
-    "qwen3-sliding",
-    "qwen3-sliding-packed",
-    "olmo2",
-    "mistral",
-    "gemma3",
-    "gemma3-packed",
-    NULL,
+    "gpt2",          "gpt2-packed",   "gpt2-untied",
+    "llama",         "llama-packed",  "llama-tied-bias",
+    "llama3.1",      "llama-linear",  "qwen2-sliding",
+    "qwen3",         "qwen3-sliding", "qwen3-sliding-packed",
+    "olmo2",         "mistral",       "gemma3",
+    "gemma3-packed", "mixtral",       "mixtral-packed",
+    "qwen3-moe",     "olmoe",         NULL,
 };
 
 static void must(ot_status status) {

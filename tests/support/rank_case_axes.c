@@ -68,7 +68,8 @@ static bool fits_stages(const cover_row *row) {
   if (pp == 1) return kind == OT_PIPELINE_1F1B || kind == OT_PIPELINE_GPIPE;
   const int chunks = chunks_of(kind, pp);
   // Sixteen layers with norms behind their branches lose float32 digits on one rank, too.
-  if (chunks * pp > 8 && row->level[RANK_MODEL] == RANK_OLMO) return false;
+  const bool normed = row->level[RANK_MODEL] == RANK_OLMO || row->level[RANK_MODEL] == RANK_GEMMA;
+  if (chunks * pp > 8 && normed) return false;
   if (open(row, RANK_ROUNDS)) return true;
   return ot_pipeline_check(kind, pp, chunks, rounds[row->level[RANK_ROUNDS]]) == OT_OK;
 }

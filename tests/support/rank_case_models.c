@@ -97,6 +97,26 @@ static ot_model olmo(int layers, bool wide) {
   return model;
 }
 
+static ot_model moe(int layers, bool wide) {
+  ot_model model = llama(layers, wide);
+  model.family = OT_FAMILY_QWEN3_MOE;
+  model.model_type = "qwen3_moe";
+  model.architecture = "Qwen3MoeForCausalLM";
+  model.qk_norm = OT_QK_NORM_HEAD;
+  model.moe = (ot_moe){.num_experts = 6,
+                       .experts_per_token = 2,
+                       .expert_size = 20,
+                       .shared_size = 24,
+                       .score = OT_MOE_SIGMOID,
+                       .renormalise = true,
+                       .scale = 1.5,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .capacity_factor = 1.25};
+  for (int i = 0; i < layers; i++) model.moe.layer[i] = i != 1;
+  return model;
+}
+
 ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
   switch (kind) {
     case RANK_LLAMA:
@@ -109,6 +129,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
       return qwen(layers, wide);
     case RANK_OLMO:
       return olmo(layers, wide);
+    case RANK_MOE:
+      return moe(layers, wide);
     case RANK_DROPOUT:
     case RANK_MODELS:
       break;
@@ -121,7 +143,7 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
 }
 
 const char *rank_model_name(rank_model_kind kind) {
-  static const char *const names[] = {"llama", "gpt2", "gemma", "qwen", "olmo", "dropout"};
+  static const char *const names[] = {"llama", "gpt2", "gemma", "qwen", "olmo", "dropout", "moe"};
   return names[kind];
 }
 

@@ -13,6 +13,7 @@ typedef enum rank_model_kind {
   RANK_QWEN,     // biases of q, k, v; windows on every other layer, untied
   RANK_OLMO,     // norms after branches, rows of q and k normalised (tp 1 only), untied
   RANK_DROPOUT,  // RANK_GPT2 with dropout of embeddings, attention and residual branches
+  RANK_MOE,      // RANK_LLAMA with routed and shared experts in all layers but the second
   RANK_MODELS,
 } rank_model_kind;
 

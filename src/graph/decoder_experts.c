@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The branch of a layer with experts. Each rank routes the rows that it has between tensor-parallel
+// regions, and has every expert. Gates multiply before the projection down (ops/activation.h), so
+// that what the experts put out is added up and forgotten.
+//
+//   normed -> router -> route -> order -> dispatch -> gate|up -> glu -> down -> combine -> + x
+//        \-> shared experts, an ordinary MLP ------------------------------------------/
+#include "graph/decoder_parts.h"
+#include "ops/route.h"
+
+// What routing hands to those who copy rows.
+typedef struct routed {
+  ot_op_attributes attributes;
+  int gates, place, offsets;
+} routed;
+
+// Rows that an expert may have of a sequence of T tokens: its even share of T*k/E, times the
+// factor, rounded up.
+static int64_t capacity_of(const ot_moe *moe, int64_t T) {
+  const double share = (double)T * (double)moe->experts_per_token / (double)moe->num_experts;
+  const double wanted = moe->capacity_factor * share;
+  const double most = wanted < (double)T ? wanted : (double)T;
+  int64_t rows = (int64_t)most;
+  if ((double)rows < most) rows++;
+  return rows > 0 ? rows : 1;
+}
+
+static ot_op_attributes route_attributes(const ot_builder *b) {
+  const ot_moe *const moe = &ot_model_of(b)->moe;
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.num_experts = moe->num_experts;
+  attributes.experts_per_token = moe->experts_per_token;
+  attributes.score = moe->score;
+  attributes.renormalise = moe->renormalise;
+  attributes.scale = moe->scale;
+  attributes.num_groups = moe->num_groups;
+  attributes.groups_per_token = moe->groups_per_token;
+  attributes.routing = moe->routing;
+  if (moe->routing != OT_MOE_DROPLESS) {
+    attributes.capacity = capacity_of(moe, attributes.sequence_length);
+  }
+  return attributes;
+}
+
+static routed route(ot_builder *b, int normed) {
+  const ot_model *const model = ot_model_of(b);
+  routed r = {.attributes = route_attributes(b)};
+  const ot_op_attributes plain = ot_builder_attributes(b);
+  const int weight =
+      ot_decoder_matrix(b, OT_ROLE_ROUTER, "router", model->moe.num_experts, model->hidden_size);
+  const int logits = ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_LINEAR_WIDE, &plain, "router.logits", 2, {normed, weight}, NULL});
+  ot_op made;
+  r.gates = ot_builder_emit(
+      b, &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {logits, -1}, NULL},
+      &made);
+  const int experts = made.out[1];
+  r.place = ot_builder_emit(
+      b, &(ot_op_description){OT_OP_ROUTE_ORDER, &r.attributes, "router.place", 1, {experts}, NULL},
+      &made);
+  r.offsets = made.out[1];
+  return r;
+}
+
+static int grouped(ot_builder *b, const routed *r, const char *name, int rows, int weight) {
+  return ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_GROUPED_LINEAR, &r->attributes, name, 3, {rows, weight, r->offsets}, NULL});
+}
+
+// x + what the experts of each token make of `normed`.
+static int meet_experts(ot_builder *b, int normed, int x) {
+  const ot_model *const model = ot_model_of(b);
+  const int64_t E = model->moe.num_experts;
+  const int64_t F = model->moe.expert_size;
+  const routed r = route(b, normed);
+  ot_op made;
+  const int rows = ot_builder_emit(b,
+                                   &(ot_op_description){OT_OP_DISPATCH,
+                                                        &r.attributes,
+                                                        "experts.rows",
+                                                        4,
+                                                        {normed, r.gates, r.place, r.offsets},
+                                                        NULL},
+                                   &made);
+  const int row_gates = made.out[1];
+  const int up = ot_decoder_matrix(b, OT_ROLE_EXPERT_GATE_UP, "experts.gate_up", E * 2 * F,
+                                   model->hidden_size);
+  const int wide = grouped(b, &r, "experts.wide", rows, up);
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.activation = model->activation;
+  const int active = ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_GLU, &attributes, "experts.active", 2, {wide, row_gates}, NULL});
+  const int down =
+      ot_decoder_matrix(b, OT_ROLE_EXPERT_DOWN, "experts.down", E * model->hidden_size, F);
+  const int out = grouped(b, &r, "experts.out", active, down);
+  return ot_builder_op(
+      b,
+      &(ot_op_description){
+          OT_OP_COMBINE, &r.attributes, "experts.sum", 5, {out, -1, r.place, r.offsets, x}, NULL});
+}
+
+// x + what the shared experts make of `normed`.
+static int meet_shared(ot_builder *b, int normed, int x) {
+  const ot_model *const model = ot_model_of(b);
+  const int64_t F = ot_share_of(b)->shared_columns;
+  if (model->moe.shared_size == 0) return x;
+  const ot_projection up = {
+      OT_ROLE_SHARED_GATE_UP, "shared.gate_up", 2 * F, model->hidden_size, false, -1};
+  const ot_projection down = {OT_ROLE_SHARED_DOWN, "shared.down", model->hidden_size, F, false, x};
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.activation = model->activation;
+  const int wide = ot_decoder_into(b, normed, &up);
+  const int active = ot_builder_op(
+      b, &(ot_op_description){OT_OP_GLU, &attributes, "shared.active", 1, {wide}, NULL});
+  return ot_decoder_onto(b, active, &down);
+}
+
+int ot_decoder_experts(ot_builder *b, int x) {
+  const int normed = ot_decoder_norm(b, OT_ROLE_MLP_NORM, "mlp_norm", x);
+  return meet_experts(b, normed, meet_shared(b, normed, x));
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between tokens and the rows of experts. Each is the gradient of the other.
+//
+// OT_OP_DISPATCH  rows[place[r, j]] = x[r], row_gates[place[r, j]] = gates[r, j] where place >= 0;
+//   rows from offsets[E] on, which no slot uses, are zero
+//   x [R, C] real, gates? [R, S] compute type, place [R, S] i32, offsets [E + 1] i32
+//   -> rows [N, C] stored like x, row_gates [N] compute type if there are gates
+// OT_OP_COMBINE   y[r] = addend[r] + sum over j of rows[place[r, j]], gates[r, j] =
+//   row_gates[place[r, j]]; a slot with place -1 adds nothing and has gate 0
+//   rows [N, C] real, row_gates? [N] compute type, place, offsets, addend? [R, C] real
+//   -> y [R, C] stored like rows, gates [R, S] if there are row_gates
+// A token's rows are added in the order of its slots, in the compute type, and rounded once. N is
+// ot_route_rows (route.h).
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_op_info ot_dispatch_info;
+extern const ot_op_info ot_combine_info;
+
+extern const ot_kernel_entry ot_dispatch_cpu_f32[];
+extern const ot_kernel_entry ot_dispatch_cpu_f64[];

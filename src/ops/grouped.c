@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, cost, layout and VJP of the linear maps of experts.
+#include "ops/grouped.h"
+
+#include "ops/operands.h"
+
+enum { BLOCK_COLUMNS = 256, SHORTEST_TILE = 16, TALLEST_TILE = 128, SUMMED_ROWS = 512 };
+
+static ot_status check_experts(const char *op, const ot_op_attributes *attributes, int64_t rows,
+                               const ot_tensor_type *offsets) {
+  const int64_t E = attributes->num_experts;
+  OT_TRY(ot_operand_check(offsets, (ot_expected){op, "offsets", OT_I32, 1, {E + 1}}));
+  OT_CHECK(rows % E == 0, OT_BUG, "%s: w has %lld rows for %lld experts", op, (long long)rows,
+           (long long)E);
+  return OT_OK;
+}
+
+static ot_status grouped_linear_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "grouped_linear";
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t C = types->in[0].dim[1];
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}}));
+  OT_TRY(check_experts(op, attributes, types->in[1].dim[0], &types->in[2]));
+  types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0],
+                                 types->in[1].dim[0] / attributes->num_experts);
+  return OT_OK;
+}
+
+static ot_status grouped_linear_dx_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "grouped_linear_dx";
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t rows = types->in[0].dim[1] * attributes->num_experts;
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {rows, 0}}));
+  OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
+  types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0], types->in[1].dim[1]);
+  return OT_OK;
+}
+
+static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "grouped_linear_dw";
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
+  const int64_t N = types->in[0].dim[0];
+  const int64_t rows = types->in[0].dim[1] * attributes->num_experts;
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "x", OT_ANY_REAL, 2, {N, 0}}));
+  OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
+  return ot_operand_check(
+      &types->out[0],
+      (ot_expected){op, "dw", (int)attributes->compute, 2, {rows, types->in[1].dim[1]}});
+}
+
+// ---- layout ----
+
+// Half of the rows that an expert has on average, in powers of two: most rows are in full tiles.
+static int64_t tile_of(int64_t rows, int64_t experts) {
+  int64_t tile = SHORTEST_TILE;
+  while (tile < TALLEST_TILE && rows / experts >= 4 * tile) tile *= 2;
+  return tile;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t padded(int64_t elements) { return (elements + 15) / 16 * 16; }
+
+ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op_kind kind,
+                                       const ot_op_types *types) {
+  const ot_tensor_type *const in = types->in;
+  const int64_t N = in[0].dim[0];
+  ot_grouped_layout l = {.E = attributes->num_experts};
+  l.tile = tile_of(N, l.E);
+  if (kind == OT_OP_GROUPED_LINEAR_DW) {
+    l.block = smaller(BLOCK_COLUMNS, in[0].dim[1]);
+    l.depth = smaller(SUMMED_ROWS, N);
+    l.operand = in[0].dtype == attributes->compute ? 0 : padded(l.depth * l.block);
+    l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.depth * in[1].dim[1]);
+    l.elements = l.operand + l.matrix;
+    return l;
+  }
+  l.depth = in[0].dim[1];
+  l.block = smaller(BLOCK_COLUMNS, types->out[0].dim[1]);
+  l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.block * l.depth);
+  l.operand = padded(l.tile * l.depth);
+  l.result = padded(l.tile * l.block);
+  l.elements = l.matrix + l.operand + l.result;
+  return l;
+}
+
+static int64_t workspace_of(const ot_op_attributes *attributes, ot_op_kind kind,
+                            const ot_op_types *types) {
+  const ot_grouped_layout layout = ot_grouped_layout_of(attributes, kind, types);
+  return layout.elements * ot_dtype_bytes(attributes->compute) * attributes->threads;
+}
+
+static int64_t linear_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(attributes, OT_OP_GROUPED_LINEAR, types);
+}
+
+static int64_t dx_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(attributes, OT_OP_GROUPED_LINEAR_DX, types);
+}
+
+static int64_t dw_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return workspace_of(attributes, OT_OP_GROUPED_LINEAR_DW, types);
+}
+
+// ---- cost ----
+
+// 2 N O C for all N rows, which are in use but for drops; experts that have a row are read.
+static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attributes,
+                            const ot_op_types *types, double width) {
+  const double N = (double)types->in[0].dim[0];
+  const double E = (double)attributes->num_experts;
+  const double met = N < E ? N : E;
+  ot_cost cost = ot_cost_of_traffic(info, attributes, types, 0);
+  cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * width;
+  cost.bytes_read -= (1 - met / E) * (double)ot_type_bytes(&types->in[1]);
+  // The last tile of an expert is half empty on average.
+  const double tile = (double)tile_of(types->in[0].dim[0], attributes->num_experts);
+  cost.padded_flops = cost.matrix_flops * met * (tile - 1) / 2 / N;
+  return cost;
+}
+
+static ot_cost grouped_linear_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  return product_cost(&ot_grouped_linear_info, attributes, types,
+                      (double)types->in[1].dim[0] / (double)attributes->num_experts);
+}
+
+static ot_cost grouped_linear_dx_cost(const ot_op_attributes *attributes,
+                                      const ot_op_types *types) {
+  return product_cost(&ot_grouped_linear_dx_info, attributes, types, (double)types->in[1].dim[1]);
+}
+
+static ot_cost grouped_linear_dw_cost(const ot_op_attributes *attributes,
+                                      const ot_op_types *types) {
+  ot_cost cost = ot_cost_of_traffic(&ot_grouped_linear_dw_info, attributes, types, 0);
+  cost.matrix_flops = 2 * (double)ot_type_elements(&types->in[0]) * (double)types->in[1].dim[1];
+  return cost;
+}
+
+const ot_op_info ot_grouped_linear_info = {
+    .name = "grouped_linear",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .class = OT_CLASS_PURE,
+    .infer = grouped_linear_infer,
+    .cost = grouped_linear_cost,
+    .workspace = linear_workspace,
+    .num_vjp_steps = 2,
+    .vjp = {{.op = OT_OP_GROUPED_LINEAR_DX,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 1}, {OT_REF_INPUT, 2}},
+             .out = {{OT_REF_DINPUT, 0}}},
+            {.op = OT_OP_GROUPED_LINEAR_DW,
+             .phase = OT_VJP_WEIGHT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_INPUT, 2}},
+             .out = {{OT_REF_ACCUMULATOR, 1}}}},
+};
+
+const ot_op_info ot_grouped_linear_dx_info = {
+    .name = "grouped_linear_dx",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .class = OT_CLASS_PURE,
+    .infer = grouped_linear_dx_infer,
+    .cost = grouped_linear_dx_cost,
+    .workspace = dx_workspace,
+};
+
+const ot_op_info ot_grouped_linear_dw_info = {
+    .name = "grouped_linear_dw",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .accumulated_outputs = 1u << 0,
+    .class = OT_CLASS_PURE,
+    .infer = grouped_linear_dw_infer,
+    .cost = grouped_linear_dw_cost,
+    .workspace = dw_workspace,
+};

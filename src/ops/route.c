@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, cost and VJP of routing.
+#include "ops/route.h"
+
+#include "ops/operands.h"
+
+enum { SCORE_FLOPS = 12, GRAD_FLOPS = 8 };
+
+int64_t ot_route_slots(const ot_op_attributes *attributes) {
+  const bool chosen = attributes->routing == OT_MOE_EXPERT_CHOICE;
+  return chosen ? attributes->num_experts : attributes->experts_per_token;
+}
+
+int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens) {
+  const int64_t all = tokens * ot_route_slots(attributes);
+  if (attributes->routing == OT_MOE_DROPLESS) return all;
+  const int64_t sequences = tokens / attributes->sequence_length;
+  const int64_t kept = sequences * attributes->num_experts * attributes->capacity;
+  return kept < all ? kept : all;
+}
+
+static ot_status check_choice(const char *op, const ot_op_attributes *a, int64_t rows) {
+  const bool whole = a->routing == OT_MOE_DROPLESS;
+  OT_CHECK(a->num_experts >= 1 && a->num_experts <= OT_MAX_EXPERTS && a->experts_per_token >= 1 &&
+               a->experts_per_token <= a->num_experts,
+           OT_BUG, "%s: %lld of %lld experts for each token", op, (long long)a->experts_per_token,
+           (long long)a->num_experts);
+  OT_CHECK(a->num_groups >= 1 && a->num_experts % a->num_groups == 0, OT_BUG,
+           "%s: %lld experts in %lld groups", op, (long long)a->num_experts,
+           (long long)a->num_groups);
+  OT_CHECK(whole || (a->capacity >= 1 && a->capacity <= a->sequence_length &&
+                     rows % a->sequence_length == 0),
+           OT_BUG, "%s: capacity %lld for %lld rows in sequences of %lld", op,
+           (long long)a->capacity, (long long)rows, (long long)a->sequence_length);
+  return OT_OK;
+}
+
+static ot_status route_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "route";
+  const int64_t E = attributes->num_experts;
+  OT_TRY(ot_operand_check(&types->in[0],
+                          (ot_expected){op, "logits", (int)attributes->compute, 2, {0, E}}));
+  OT_TRY(ot_operand_check_optional(&types->in[1], (ot_expected){op, "bias", OT_F32, 1, {E}}));
+  const int64_t R = types->in[0].dim[0];
+  OT_TRY(check_choice(op, attributes, R));
+  types->out[0] = ot_type_matrix(attributes->compute, R, ot_route_slots(attributes));
+  types->out[1] = ot_type_matrix(OT_I32, R, ot_route_slots(attributes));
+  return OT_OK;
+}
+
+static ot_cost route_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  const double passes = SCORE_FLOPS + (double)attributes->experts_per_token;
+  return ot_cost_of_traffic(&ot_route_info, attributes, types, passes * elements);
+}
+
+// Where each expert keeps the best tokens that it has seen of a sequence.
+static int64_t route_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const bool ranks =
+      attributes->routing == OT_MOE_DROP_BY_SCORE || attributes->routing == OT_MOE_EXPERT_CHOICE;
+  if (!ranks) return 0;
+  const int64_t sequences = types->in[0].dim[0] / attributes->sequence_length;
+  return sequences * attributes->num_experts * attributes->capacity * (int64_t)sizeof(int32_t);
+}
+
+static ot_status route_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "route_grad";
+  const int compute = (int)attributes->compute;
+  const int64_t S = ot_route_slots(attributes);
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dgates", compute, 2, {0, S}}));
+  const int64_t R = types->in[0].dim[0];
+  const int64_t E = attributes->num_experts;
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "logits", compute, 2, {R, E}}));
+  OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "experts", OT_I32, 2, {R, S}}));
+  OT_TRY(
+      ot_operand_check_optional(&types->in[3], (ot_expected){op, "partial", compute, 2, {R, E}}));
+  types->out[0] = types->in[1];
+  return OT_OK;
+}
+
+static ot_cost route_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[1]);
+  return ot_cost_of_traffic(&ot_route_grad_info, attributes, types,
+                            (SCORE_FLOPS + GRAD_FLOPS) * elements);
+}
+
+static ot_status route_order_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "route_order";
+  const int64_t S = ot_route_slots(attributes);
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
+  types->out[0] = types->in[0];
+  types->out[1] = ot_type_vector(OT_I32, attributes->num_experts + 1);
+  return OT_OK;
+}
+
+static ot_cost route_order_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_route_order_info, attributes, types, 2 * elements);
+}
+
+const ot_op_info ot_route_info = {
+    .name = "route",
+    .num_inputs = 2,
+    .num_outputs = 2,
+    .optional_inputs = 1u << 1,
+    .class = OT_CLASS_SAVED,
+    .infer = route_infer,
+    .cost = route_cost,
+    .workspace = route_workspace,
+    .num_vjp_steps = 1,
+    .vjp =
+        {{.op = OT_OP_ROUTE_GRAD,
+          .phase = OT_VJP_INPUT,
+          .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_OUTPUT, 1}, {OT_REF_PARTIAL, 0}},
+          .out = {{OT_REF_DINPUT, 0}}}},
+};
+
+const ot_op_info ot_route_grad_info = {
+    .name = "route_grad",
+    .num_inputs = 4,
+    .num_outputs = 1,
+    .optional_inputs = 1u << 3,
+    .class = OT_CLASS_PURE,
+    .infer = route_grad_infer,
+    .cost = route_grad_cost,
+};
+
+const ot_op_info ot_route_order_info = {
+    .name = "route_order",
+    .num_inputs = 1,
+    .num_outputs = 2,
+    .class = OT_CLASS_SAVED,
+    .infer = route_order_infer,
+    .cost = route_order_cost,
+};

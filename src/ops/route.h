@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which experts a token goes to. A token has S slots: k (attributes.experts_per_token) where tokens
+// choose, E where experts do. All is in the compute type.
+//
+// OT_OP_ROUTE  s = softmax(logits) or sigmoid(logits); c = s + bias where there is one
+//   logits [R, E] compute type, bias? [E] fp32 -> gates [R, S] compute type, experts [R, S] i32
+//   Tokens choose the k largest of c, the lower index among equals, largest first; only among the
+//   groups_per_token groups of E/num_groups experts whose two largest c have the largest sums
+//   (DeepSeek-AI 2024, sec. 2.1.2). gates = scale * s, divided by the sum of the s of the token's
+//   experts if renormalise. The bias chooses, and is in no gate.
+//   drop_by_position, drop_by_score: of the tokens of a sequence (sequence_length rows) an expert
+//   keeps the first `capacity`, or those with the largest gates, the first among equals. A slot
+//   that is dropped has gate 0 and holds -1 - expert. expert_choice (Zhou et al. 2022): of each
+//   sequence an expert takes the `capacity` tokens with the largest s. Slot e of a token is expert
+//   e, or -1 - e if that did not take it.
+// OT_OP_ROUTE_GRAD  dlogits + partial from dgates, with the choice held fixed.
+// OT_OP_ROUTE_ORDER  rows sorted by expert, then by slot: the inverse of the choice, as positions.
+//   place [R, S] the row of each slot, -1 for one that holds no expert; offsets [E + 1].
+#pragma once
+
+#include "ops/kernel.h"
+
+extern const ot_op_info ot_route_info;
+extern const ot_op_info ot_route_grad_info;
+extern const ot_op_info ot_route_order_info;
+
+extern const ot_kernel_entry ot_route_cpu_f32[];
+extern const ot_kernel_entry ot_route_cpu_f64[];
+
+// S: slots of a token. Pure.
+int64_t ot_route_slots(const ot_op_attributes *attributes);
+
+// N: rows that all experts together can have of `tokens` tokens, whatever they choose. Pure.
+int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens);
+
+// The expert that a slot names, whether it was kept or not.
+static inline int64_t ot_route_expert(int32_t slot) { return slot >= 0 ? slot : -1 - slot; }

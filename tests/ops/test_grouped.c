@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. Products of experts and the copies around them against their formulas, gradients
+// against differences, and the bits of a row against the number of its neighbours.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/op_case.h"
+
+typedef struct shape {
+  int64_t C, O;
+  int rows[5];  // of each of 5 experts
+  int unused;
+} shape;
+
+enum { E = 5 };
+
+static const shape shapes[] = {
+    {3, 7, {1, 0, 2, 0, 1}, 0},         {33, 65, {17, 3, 0, 16, 1}, 4},
+    {130, 300, {0, 0, 40, 0, 0}, 0},    {20, 257, {64, 65, 63, 1, 200}, 7},
+    {48, 12, {520, 0, 1100, 3, 30}, 0},
+};
+
+enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static int64_t rows_of(shape s) {
+  int64_t rows = s.unused;
+  for (int e = 0; e < E; e++) rows += s.rows[e];
+  return rows;
+}
+
+static void set_offsets(const ot_tensor *offsets, shape s) {
+  int at = 0;
+  for (int e = 0; e <= E; e++) {
+    ot_case_set(offsets, e, at);
+    if (e < E) at += s.rows[e];
+  }
+}
+
+static ot_case case_of(ot_op_kind kind, shape s) {
+  const int64_t N = rows_of(s);
+  const bool backward = kind != OT_OP_GROUPED_LINEAR;
+  ot_case c = {.kind = kind, .attributes = {.threads = 2, .compute = OT_F64, .num_experts = E}};
+  const ot_tensor_type w = ot_type_matrix(OT_F64, E * s.O, s.C);
+  c.types.in[0] = ot_type_matrix(OT_F64, N, backward ? s.O : s.C);
+  c.types.in[1] = kind == OT_OP_GROUPED_LINEAR_DW ? ot_type_matrix(OT_F64, N, s.C) : w;
+  c.types.in[2] = ot_type_vector(OT_I32, E + 1);
+  if (kind == OT_OP_GROUPED_LINEAR_DW) c.types.out[0] = w;
+  ot_case_create(&c);
+  set_offsets(&c.in[2], s);
+  return c;
+}
+
+static double at(const ot_tensor *tensor, int64_t row, int64_t column) {
+  return ot_case_get(tensor, row * tensor->type.dim[1] + column);
+}
+
+static int expert_of(shape s, int64_t row) {
+  int e = 0;
+  for (int64_t end = s.rows[0]; e < E && row >= end;) {
+    e++;
+    if (e < E) end += s.rows[e];
+  }
+  return e;
+}
+
+static void expect_forward(const ot_case *c, shape s) {
+  const int64_t N = rows_of(s);
+  double *const expected = calloc((size_t)(N * s.O), sizeof *expected);
+  for (int64_t r = 0; r < N; r++) {
+    const int e = expert_of(s, r);
+    for (int64_t o = 0; o < s.O && e < E; o++) {
+      for (int64_t i = 0; i < s.C; i++) {
+        expected[r * s.O + o] += at(&c->in[0], r, i) * at(&c->in[1], e * s.O + o, i);
+      }
+    }
+  }
+  ot_case_expect(&c->out[0], expected, 1e-13, "y");
+  free(expected);
+}
+
+static void rows_meet_the_matrix_of_their_expert(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    ot_case c = case_of(OT_OP_GROUPED_LINEAR, shapes[i]);
+    ot_case_run(&c);
+    expect_forward(&c, shapes[i]);
+    ot_case_check_precisions(&c, 2e-6, 4e-3);
+    ot_case_destroy(&c);
+  }
+}
+
+static void gradients_are_those_of_the_output(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    ot_case c = case_of(OT_OP_GROUPED_LINEAR, shapes[i]);
+    if (i == 0) ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&c);
+  }
+}
+
+static void gradient_kernels_agree_in_every_precision(void **state) {
+  (void)state;
+  static const ot_op_kind kinds[] = {OT_OP_GROUPED_LINEAR_DX, OT_OP_GROUPED_LINEAR_DW};
+  for (int i = 0; i < 2 * NUM_SHAPES; i++) {
+    ot_case c = case_of(kinds[i % 2], shapes[i / 2]);
+    ot_case_check_precisions(&c, 3e-6, 6e-3);
+    ot_case_destroy(&c);
+  }
+}
+
+// dw of expert e is the sum over its rows alone: a row that nobody has changes nothing, and an
+// expert without rows has a gradient of zero.
+static void weights_have_the_gradient_of_their_rows(void **state) {
+  (void)state;
+  const shape s = shapes[1];
+  ot_case c = case_of(OT_OP_GROUPED_LINEAR_DW, s);
+  ot_case_run(&c);
+  double *const expected = calloc((size_t)(E * s.O * s.C), sizeof *expected);
+  for (int64_t r = 0; r < rows_of(s); r++) {
+    const int e = expert_of(s, r);
+    for (int64_t o = 0; o < s.O && e < E; o++) {
+      for (int64_t i = 0; i < s.C; i++) {
+        expected[(e * s.O + o) * s.C + i] += at(&c.in[0], r, o) * at(&c.in[1], r, i);
+      }
+    }
+  }
+  ot_case_expect(&c.out[0], expected, 1e-13, "dw");
+  free(expected);
+  ot_case_destroy(&c);
+}
+
+// The first rows of expert 2 again, with other numbers of rows around and behind them. Shapes with
+// one N and E have one tile, and cross the sizes where a BLAS takes another path.
+static void bits_of_a_row_do_not_depend_on_its_neighbours(void **state) {
+  (void)state;
+  static const int counts[][E] = {
+      {100, 50, 350, 0, 0}, {0, 0, 7, 493, 0}, {250, 0, 1, 100, 149}, {1, 2, 33, 464, 0}};
+  static const ot_op_kind kinds[] = {OT_OP_GROUPED_LINEAR, OT_OP_GROUPED_LINEAR_DX};
+  for (int k = 0; k < 2; k++) {
+    float first[2][300];
+    for (int i = 0; i < 4; i++) {
+      shape s = {96, 96, {0}, 0};
+      memcpy(s.rows, counts[i], sizeof s.rows);
+      ot_case wide = case_of(kinds[k], s);
+      ot_case c;
+      ot_case_clone(&wide, OT_F32, OT_F32, &c);
+      const int64_t row = (int64_t)counts[i][0] + counts[i][1];
+      for (int64_t e = 0; e < 96; e++) {
+        ot_case_set(&c.in[0], row * 96 + e, (double)(e % 7) / 3 - 0.7);
+      }
+      ot_case_run(&c);
+      const float *const y = (const float *)c.out[0].data + row * 96;
+      if (i == 0) memcpy(first[k], y, 96 * sizeof *y);
+      assert_memory_equal(y, first[k], 96 * sizeof *y);
+      ot_case_destroy(&c);
+      ot_case_destroy(&wide);
+    }
+  }
+}
+
+static void cost_counts_the_rows_and_the_matrices_that_are_met(void **state) {
+  (void)state;
+  const ot_op_attributes attributes = {.threads = 1, .compute = OT_F32, .num_experts = 8};
+  ot_op_types types = {.in = {ot_type_matrix(OT_F32, 4, 5), ot_type_matrix(OT_F32, 8 * 3, 5),
+                              ot_type_vector(OT_I32, 9)}};
+  assert_int_equal(ot_op_infer(OT_OP_GROUPED_LINEAR, &attributes, &types), OT_OK);
+  const ot_cost cost = ot_op_cost(OT_OP_GROUPED_LINEAR, &attributes, &types);
+  assert_true(cost.matrix_flops == 2 * 4 * 5 * 3);
+  assert_true(cost.bytes_read == 4 * (20 + 4 * 15 + 9) && cost.bytes_written == 4 * 12);
+  assert_true(cost.padded_flops == 2 * 5 * 3 * 4 * 7.5);  // tiles of 16 rows
+}
+
+// ---- dispatch and combine ----
+
+enum { R = 6, S = 2, C = 5 };
+
+static const int place[R * S] = {4, 1, 2, -1, 5, 0, -1, 3, -1, -1, 6, 7};
+
+static ot_op_attributes capacity_of_two(void) {
+  return (ot_op_attributes){.threads = 2,
+                            .compute = OT_F64,
+                            .num_experts = 3,
+                            .experts_per_token = S,
+                            .routing = OT_MOE_DROP_BY_POSITION,
+                            .capacity = 3,
+                            .sequence_length = R};
+}
+
+static void set_places(const ot_tensor *places, const ot_tensor *offsets) {
+  static const int ends[] = {0, 3, 6, 8};
+  for (int i = 0; i < R * S; i++) ot_case_set(places, i, place[i]);
+  for (int i = 0; i < 4; i++) ot_case_set(offsets, i, ends[i]);
+}
+
+static ot_case dispatch_case(void) {
+  ot_case c = {.kind = OT_OP_DISPATCH,
+               .attributes = capacity_of_two(),
+               .types = {.in = {ot_type_matrix(OT_F64, R, C), ot_type_matrix(OT_F64, R, S),
+                                ot_type_matrix(OT_I32, R, S), ot_type_vector(OT_I32, 4)}},
+               .statistic_inputs = 1u << 1};
+  ot_case_create(&c);
+  set_places(&c.in[2], &c.in[3]);
+  return c;
+}
+
+static void every_row_is_a_copy_of_its_token_and_the_others_are_zero(void **state) {
+  (void)state;
+  ot_case c = dispatch_case();
+  assert_int_equal(c.out[0].type.dim[0], 9);
+  ot_case_run(&c);
+  for (int slot = 0; slot < R * S; slot++) {
+    if (place[slot] < 0) continue;
+    for (int i = 0; i < C; i++) {
+      assert_true(at(&c.out[0], place[slot], i) == at(&c.in[0], slot / S, i));
+    }
+    assert_true(ot_case_get(&c.out[1], place[slot]) == ot_case_get(&c.in[1], slot));
+  }
+  for (int i = 0; i < C; i++) assert_true(at(&c.out[0], 8, i) == 0);
+  assert_true(ot_case_get(&c.out[1], 8) == 0);
+  ot_case_check_precisions(&c, 0, 0);
+  ot_case_check_gradients(&c, 1e-3, 1e-10);
+  ot_case_destroy(&c);
+}
+
+static ot_case combine_case(bool added) {
+  ot_case c = {.kind = OT_OP_COMBINE,
+               .attributes = capacity_of_two(),
+               .types = {.in = {ot_type_matrix(OT_F64, 9, C), ot_type_vector(OT_F64, 9),
+                                ot_type_matrix(OT_I32, R, S), ot_type_vector(OT_I32, 4),
+                                added ? ot_type_matrix(OT_F64, R, C) : (ot_tensor_type){0}}},
+               .statistic_inputs = 1u << 1};
+  ot_case_create(&c);
+  set_places(&c.in[2], &c.in[3]);
+  return c;
+}
+
+static double sum_of_rows(const ot_case *c, int token, int column, double addend) {
+  double sum = addend;
+  for (int slot = token * S; slot < (token + 1) * S; slot++) {
+    if (place[slot] >= 0) sum += at(&c->in[0], place[slot], column);
+  }
+  return sum;
+}
+
+static void a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots(void **state) {
+  (void)state;
+  for (int added = 0; added < 2; added++) {
+    ot_case c = combine_case(added == 1);
+    ot_case_run(&c);
+    for (int i = 0; i < R * C; i++) {
+      const double sum = sum_of_rows(&c, i / C, i % C, added ? ot_case_get(&c.in[4], i) : 0);
+      assert_true(ot_case_get(&c.out[0], i) == sum);
+    }
+    ot_case_check_precisions(&c, 2e-6, 4e-3);
+    ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&c);
+  }
+}
+
+// ---- the gate of a row ----
+
+static void a_scale_multiplies_rows_and_has_a_gradient(void **state) {
+  (void)state;
+  const ot_tensor_type x = ot_type_matrix(OT_F64, 7, 2 * 9);
+  ot_case scaled = {
+      .kind = OT_OP_GLU,
+      .attributes = {.threads = 2, .compute = OT_F64, .activation = OT_ACTIVATION_SILU},
+      .types = {.in = {x, ot_type_vector(OT_F64, 7)}},
+      .statistic_inputs = 1u << 1};
+  ot_case plain = scaled;
+  plain.types.in[1] = (ot_tensor_type){0};
+  ot_case_create(&scaled);
+  ot_case_create(&plain);
+  ot_case_run(&scaled);
+  ot_case_run(&plain);
+  for (int i = 0; i < 7 * 9; i++) {
+    const double scale = ot_case_get(&scaled.in[1], i / 9);
+    assert_true(ot_case_get(&scaled.out[0], i) == scale * ot_case_get(&plain.out[0], i));
+  }
+  ot_case_check_precisions(&scaled, 2e-6, 8e-3);
+  ot_case_check_gradients(&scaled, 1e-4, 1e-8);
+  ot_case_destroy(&plain);
+  ot_case_destroy(&scaled);
+  ot_case wide = {.kind = OT_OP_GLU_GRAD,
+                  .attributes = {.threads = 2, .compute = OT_F64, .activation = OT_ACTIVATION_SILU},
+                  .types = {.in = {ot_type_matrix(OT_F64, 3, 2051),
+                                   ot_type_matrix(OT_F64, 3, 2 * 2051), ot_type_vector(OT_F64, 3)}},
+                  .statistic_inputs = 1u << 2};
+  ot_case_create(&wide);
+  ot_case_check_precisions(&wide, 4e-6, 8e-3);
+  ot_case_destroy(&wide);
+}
+
+static void a_router_keeps_its_logits_in_the_compute_type(void **state) {
+  (void)state;
+  ot_case c = {.kind = OT_OP_LINEAR_WIDE,
+               .attributes = {.threads = 2, .compute = OT_F64},
+               .types = {.in = {ot_type_matrix(OT_F64, 17, 33), ot_type_matrix(OT_F64, 8, 33)}}};
+  ot_case_create(&c);
+  ot_case narrow;
+  ot_case_clone(&c, OT_F32, OT_BF16, &narrow);
+  assert_int_equal(narrow.out[0].type.dtype, OT_F32);
+  ot_case_destroy(&narrow);
+  ot_case_check_precisions(&c, 2e-6, 2e-6);
+  ot_case_check_gradients(&c, 1e-3, 1e-10);
+  ot_case_destroy(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_meet_the_matrix_of_their_expert),
+      cmocka_unit_test(gradients_are_those_of_the_output),
+      cmocka_unit_test(gradient_kernels_agree_in_every_precision),
+      cmocka_unit_test(weights_have_the_gradient_of_their_rows),
+      cmocka_unit_test(bits_of_a_row_do_not_depend_on_its_neighbours),
+      cmocka_unit_test(cost_counts_the_rows_and_the_matrices_that_are_met),
+      cmocka_unit_test(every_row_is_a_copy_of_its_token_and_the_others_are_zero),
+      cmocka_unit_test(a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots),
+      cmocka_unit_test(a_scale_multiplies_rows_and_has_a_gradient),
+      cmocka_unit_test(a_router_keeps_its_logits_in_the_compute_type),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. Routing against the definitions: which experts, with which gates, what is dropped,
+// gradients against differences, and rows sorted by expert.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ops/route.h"
+#include "support/op_case.h"
+
+enum { MAX_E = 64 };
+
+static ot_op_attributes token_choice(int64_t E, int64_t k) {
+  return (ot_op_attributes){.threads = 2,
+                            .compute = OT_F64,
+                            .num_experts = E,
+                            .experts_per_token = k,
+                            .num_groups = 1,
+                            .groups_per_token = 1,
+                            .scale = 1,
+                            .sequence_length = 8};
+}
+
+static ot_case route_case(int64_t R, ot_op_attributes attributes, bool bias) {
+  const int64_t E = attributes.num_experts;
+  ot_case c = {.kind = OT_OP_ROUTE,
+               .attributes = attributes,
+               .types = {.in = {ot_type_matrix(OT_F64, R, E),
+                                bias ? ot_type_vector(OT_F32, E) : (ot_tensor_type){0}}},
+               .fixed_inputs = 1u << 1,
+               .statistic_inputs = 1u << 0};
+  ot_case_create(&c);
+  return c;
+}
+
+static void scores_of(const ot_case *c, int64_t row, double *s) {
+  const int64_t E = c->attributes.num_experts;
+  double sum = 0;
+  for (int64_t e = 0; e < E; e++) {
+    const double u = ot_case_get(&c->in[0], row * E + e);
+    s[e] = c->attributes.score == OT_MOE_SIGMOID ? 1 / (1 + exp(-u)) : exp(u);
+    sum += s[e];
+  }
+  for (int64_t e = 0; e < E && c->attributes.score == OT_MOE_SOFTMAX; e++) s[e] /= sum;
+}
+
+static double choice_of(const ot_case *c, const double *s, int64_t e) {
+  return s[e] + (c->in[1].data ? ot_case_get(&c->in[1], e) : 0);
+}
+
+// Experts that come before `e` in the token's order of preference, in the groups that are allowed.
+static int better_experts(const ot_case *c, const double *s, const bool *allowed, int64_t e) {
+  int better = 0;
+  for (int64_t o = 0; o < c->attributes.num_experts; o++) {
+    const double mine = choice_of(c, s, e), other = choice_of(c, s, o);
+    better += allowed[o] && (other > mine || (other == mine && o < e));
+  }
+  return better;
+}
+
+static double best_two(const ot_case *c, const double *s, int64_t group, int64_t size) {
+  double first = -1e300, second = -1e300;
+  for (int64_t e = group * size; e < (group + 1) * size; e++) {
+    const double v = choice_of(c, s, e);
+    if (v > first) {
+      second = first;
+      first = v;
+    } else if (v > second) {
+      second = v;
+    }
+  }
+  return first + second;
+}
+
+static void allowed_of(const ot_case *c, const double *s, bool *allowed) {
+  const ot_op_attributes *const a = &c->attributes;
+  const int64_t size = a->num_experts / a->num_groups;
+  for (int64_t g = 0; g < a->num_groups; g++) {
+    int better = 0;
+    for (int64_t o = 0; o < a->num_groups && a->num_groups > 1; o++) {
+      const double mine = best_two(c, s, g, size), other = best_two(c, s, o, size);
+      better += other > mine || (other == mine && o < g);
+    }
+    for (int64_t e = g * size; e < (g + 1) * size; e++) allowed[e] = better < a->groups_per_token;
+  }
+}
+
+// The token's slots by the definition; slot j is the expert that j others come before.
+static void expect_choice(const ot_case *c, int64_t row) {
+  const ot_op_attributes *const a = &c->attributes;
+  double s[MAX_E], sum = 0;
+  bool allowed[MAX_E];
+  int64_t chosen[MAX_E];
+  scores_of(c, row, s);
+  allowed_of(c, s, allowed);
+  for (int64_t e = 0; e < a->num_experts; e++) {
+    const int better = better_experts(c, s, allowed, e);
+    if (!allowed[e] || better >= a->experts_per_token) continue;
+    chosen[better] = e;
+    sum += s[e];
+  }
+  for (int64_t j = 0; j < a->experts_per_token; j++) {
+    const int64_t at = row * a->experts_per_token + j;
+    const double gate = a->scale * s[chosen[j]] / (a->renormalise ? sum : 1);
+    assert_int_equal((int64_t)ot_case_get(&c->out[1], at), chosen[j]);
+    assert_true(fabs(ot_case_get(&c->out[0], at) - gate) <= 1e-14 * fabs(gate));
+  }
+}
+
+static void tokens_take_their_best_experts_with_the_gates_of_the_formula(void **state) {
+  (void)state;
+  for (int variant = 0; variant < 16; variant++) {
+    ot_op_attributes a = token_choice(variant & 8 ? 64 : 12, 3);
+    a.score = variant & 1 ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
+    a.renormalise = (variant & 2) != 0;
+    a.scale = variant & 2 ? 2.5 : 1;
+    if (variant & 4) {
+      a.num_groups = 4;
+      a.groups_per_token = 2;
+    }
+    ot_case c = route_case(40, a, (variant & 4) != 0);
+    ot_case_run(&c);
+    for (int64_t row = 0; row < 40; row++) expect_choice(&c, row);
+    ot_case_check_precisions(&c, 2e-6, 2e-6);
+    ot_case_destroy(&c);
+  }
+}
+
+static void the_lower_index_wins_among_equals(void **state) {
+  (void)state;
+  ot_case c = route_case(1, token_choice(5, 3), false);
+  for (int i = 0; i < 5; i++) ot_case_set(&c.in[0], i, i == 4 ? 1 : 0);
+  ot_case_run(&c);
+  assert_int_equal((int)ot_case_get(&c.out[1], 0), 4);
+  assert_int_equal((int)ot_case_get(&c.out[1], 1), 0);
+  assert_int_equal((int)ot_case_get(&c.out[1], 2), 1);
+  ot_case_destroy(&c);
+}
+
+static void a_bias_chooses_and_is_in_no_gate(void **state) {
+  (void)state;
+  ot_op_attributes a = token_choice(4, 1);
+  a.score = OT_MOE_SIGMOID;
+  ot_case c = route_case(1, a, true);
+  const double logits[] = {0.5, 2, -1, 0};
+  for (int i = 0; i < 4; i++) {
+    ot_case_set(&c.in[0], i, logits[i]);
+    ot_case_set(&c.in[1], i, i == 2 ? 1 : 0);
+  }
+  ot_case_run(&c);
+  assert_int_equal((int)ot_case_get(&c.out[1], 0), 2);
+  assert_true(fabs(ot_case_get(&c.out[0], 0) - 1 / (1 + exp(1))) < 1e-15);
+  ot_case_destroy(&c);
+}
+
+static void gradients_are_those_of_the_gates(void **state) {
+  (void)state;
+  for (int variant = 0; variant < 8; variant++) {
+    ot_op_attributes a = token_choice(6, 2);
+    a.score = variant & 1 ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
+    a.renormalise = (variant & 2) != 0;
+    a.scale = 1.5;
+    a.routing = variant & 4 ? OT_MOE_DROP_BY_POSITION : OT_MOE_DROPLESS;
+    a.capacity = 2;
+    ot_case c = route_case(16, a, false);
+    ot_case_check_gradients(&c, 1e-5, 1e-9);
+    ot_case_destroy(&c);
+  }
+  ot_op_attributes a = token_choice(6, 2);
+  a.routing = OT_MOE_EXPERT_CHOICE;
+  a.capacity = 3;
+  ot_case c = route_case(16, a, false);
+  ot_case_check_gradients(&c, 1e-5, 1e-9);
+  ot_case_destroy(&c);
+}
+
+// ---- capacity ----
+
+enum { R = 24, T = 8, CAPACITY = 2 };
+
+// What tokens chose before anyone dropped.
+typedef struct chosen {
+  int expert[R];
+  double gate[R];
+} chosen;
+
+// Rows of the sequence of `row` that its expert prefers: those before it, or with larger gates.
+static int rows_before(const chosen *all, int row, bool by_score) {
+  int before = 0;
+  for (int o = row / T * T; o < row / T * T + T; o++) {
+    if (o == row || all->expert[o] != all->expert[row]) continue;
+    before += by_score ? all->gate[o] > all->gate[row] : o < row;
+  }
+  return before;
+}
+
+static void an_expert_keeps_its_capacity_of_each_sequence(void **state) {
+  (void)state;
+  static const ot_moe_routing routings[] = {OT_MOE_DROP_BY_POSITION, OT_MOE_DROP_BY_SCORE};
+  for (int i = 0; i < 2; i++) {
+    ot_case all = route_case(R, token_choice(3, 1), false);
+    ot_op_attributes a = all.attributes;
+    a.routing = routings[i];
+    a.capacity = CAPACITY;
+    ot_case some = route_case(R, a, false);
+    ot_case_run(&all);
+    ot_case_run(&some);
+    int dropped = 0;
+    chosen before;
+    for (int r = 0; r < R; r++) {
+      before.expert[r] = (int)ot_case_get(&all.out[1], r);
+      before.gate[r] = ot_case_get(&all.out[0], r);
+    }
+    for (int r = 0; r < R; r++) {
+      const int expert = before.expert[r];
+      const bool kept = rows_before(&before, r, i == 1) < CAPACITY;
+      assert_int_equal((int)ot_case_get(&some.out[1], r), kept ? expert : -1 - expert);
+      assert_true(ot_case_get(&some.out[0], r) == (kept ? before.gate[r] : 0));
+      dropped += !kept;
+    }
+    assert_true(dropped >= R - 3 * 3 * CAPACITY && dropped < R);
+    ot_case_check_precisions(&some, 2e-6, 2e-6);
+    ot_case_destroy(&some);
+    ot_case_destroy(&all);
+  }
+}
+
+// Tokens of the sequence of `row` whose scores for `expert` are larger.
+static int tokens_before(const ot_case *c, int row, int expert) {
+  double mine[MAX_E], other[MAX_E];
+  int before = 0;
+  scores_of(c, row, mine);
+  for (int o = row / T * T; o < row / T * T + T; o++) {
+    scores_of(c, o, other);
+    before += other[expert] > mine[expert];
+  }
+  return before;
+}
+
+static void experts_take_their_best_tokens_of_each_sequence(void **state) {
+  (void)state;
+  enum { E = 5 };
+  ot_op_attributes a = token_choice(E, 2);
+  a.routing = OT_MOE_EXPERT_CHOICE;
+  a.capacity = CAPACITY;
+  ot_case c = route_case(R, a, false);
+  ot_case_run(&c);
+  for (int i = 0; i < R * E; i++) {
+    const int r = i / E, e = i % E;
+    double mine[E];
+    scores_of(&c, r, mine);
+    const bool taken = tokens_before(&c, r, e) < CAPACITY;
+    assert_int_equal((int)ot_case_get(&c.out[1], i), taken ? e : -1 - e);
+    assert_true(fabs(ot_case_get(&c.out[0], i) - (taken ? mine[e] : 0)) < 1e-15);
+  }
+  ot_case_check_precisions(&c, 2e-6, 2e-6);
+  ot_case_destroy(&c);
+}
+
+// ---- order ----
+
+static void rows_are_sorted_by_expert_then_by_token(void **state) {
+  (void)state;
+  ot_op_attributes a = token_choice(4, 2);
+  ot_case c = {
+      .kind = OT_OP_ROUTE_ORDER, .attributes = a, .types = {.in = {ot_type_matrix(OT_I32, 4, 2)}}};
+  ot_case_create(&c);
+  static const int experts[] = {3, 1, 1, -1 - 0, 3, 0, -1 - 3, 1};
+  static const int place[] = {4, 1, 2, -1, 5, 0, -1, 3};
+  static const int offsets[] = {0, 1, 4, 4, 6};
+  for (int i = 0; i < 8; i++) ot_case_set(&c.in[0], i, experts[i]);
+  ot_case_run(&c);
+  for (int i = 0; i < 8; i++) assert_int_equal((int)ot_case_get(&c.out[0], i), place[i]);
+  for (int i = 0; i < 5; i++) assert_int_equal((int)ot_case_get(&c.out[1], i), offsets[i]);
+  ot_case_destroy(&c);
+}
+
+static void the_number_of_rows_is_known_before_anyone_chooses(void **state) {
+  (void)state;
+  ot_op_attributes a = token_choice(64, 8);
+  a.sequence_length = 32;
+  assert_int_equal(ot_route_rows(&a, 128), 128 * 8);
+  a.capacity = 5;  // 1.25 * 32 * 8 / 64
+  a.routing = OT_MOE_DROP_BY_POSITION;
+  assert_int_equal(ot_route_rows(&a, 128), 128 * 8);  // never more than all
+  a.capacity = 3;
+  assert_int_equal(ot_route_rows(&a, 128), 4 * 64 * 3);
+  a.routing = OT_MOE_EXPERT_CHOICE;
+  assert_int_equal(ot_route_slots(&a), 64);
+  assert_int_equal(ot_route_rows(&a, 128), 4 * 64 * 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tokens_take_their_best_experts_with_the_gates_of_the_formula),
+      cmocka_unit_test(the_lower_index_wins_among_equals),
+      cmocka_unit_test(a_bias_chooses_and_is_in_no_gate),
+      cmocka_unit_test(gradients_are_those_of_the_gates),
+      cmocka_unit_test(an_expert_keeps_its_capacity_of_each_sequence),
+      cmocka_unit_test(experts_take_their_best_tokens_of_each_sequence),
+      cmocka_unit_test(rows_are_sorted_by_expert_then_by_token),
+      cmocka_unit_test(the_number_of_rows_is_known_before_anyone_chooses),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
