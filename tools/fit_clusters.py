@@ -33,9 +33,10 @@ GENERATIONS = {
     "volta": ["v100"],
     "ampere": ["a100-80g", "a100-40g"],
     "hopper": ["h100", "h200", "h800"],
-    "blackwell": ["b200", "b300", "gb200-nvl72", "gb300-nvl72"],
+    "blackwell": ["gb200-nvl72", "b200"],
+    "blackwell-ultra": ["gb300-nvl72", "b300"],
 }
-NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper"}
+NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper", "blackwell-ultra": "blackwell"}
 
 # key of a preset, whether each generation has its own or all devices share it, lowest and highest
 # value, what it stands for. Shared ones without "levels" are the defaults of src/describe/
@@ -43,8 +44,8 @@ NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper"}
 CONSTANTS = [
     ("matrix_efficiency", "generation", 0.4, 1.0, "large products"),
     ("attention_efficiency", "generation", 0.1, 0.9, "fused attention"),
+    ("attention_1_efficiency", "generation", 0.05, 0.9, "its first generation"),
     ("memory_efficiency", "generation", 0.4, 1.0, "passes over memory"),
-    ("levels.0.efficiency", "generation", 0.3, 1.0, "links inside a domain"),
     ("host_op_s", "shared", 1e-6, 1e-3, "dispatch of an operator"),
     ("step_s", "shared", 1e-4, 0.2, "a step beside its kernels"),
     ("contention", "shared", 1.0, 3.0, "kernels beside traffic"),
@@ -206,7 +207,7 @@ def device_generation(row):
     name = row["gpu"]["name"]
     for word, generation in (("V100", "volta"), ("A100", "ampere"), ("H100", "hopper"),
                              ("H200", "hopper"), ("H800", "hopper"), ("B200", "blackwell"),
-                             ("B300", "blackwell")):
+                             ("B300", "blackwell-ultra")):
         if word in name:
             return generation
     return None

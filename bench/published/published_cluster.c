@@ -8,24 +8,41 @@
 #include "published_job.h"
 #include "train/tree_file.h"
 
+// What a device is called, its preset, and its dense fp4 peak in TFLOP/s, which the rows do not
+// state (data sheets of HGX B200, HGX B300, GB200 NVL72 and GB300 NVL72).
 static const struct {
   const char *word;    // in the device's name; earlier lines win
   const char *preset;  // presets/clusters/NAME.yaml
+  double fp4;
 } presets[] = {
-    {"GB300", "gb300-nvl72"}, {"GB200", "gb200-nvl72"}, {"B300", "b300"},
-    {"B200", "b200"},         {"GH200", "h200"},        {"H200", "h200"},
-    {"H800", "h800"},         {"H100", "h100"},         {"A100-SXM-40GB", "a100-40g"},
-    {"A100-40", "a100-40g"},  {"A100", "a100-80g"},     {"A800", "a100-80g"},
-    {"V100", "v100"},         {"MI250", "mi250x"},      {"MI300", "mi300x"},
-    {"v5e", "tpu-v5e"},       {"v5p", "tpu-v5p"},       {"v6e", "tpu-v6e"},
-    {"Trillium", "tpu-v6e"},  {"TPU-v4", "tpu-v4"},
+    {"GB300", "gb300-nvl72", 15000},
+    {"GB200", "gb200-nvl72", 10000},
+    {"B300", "b300", 13500},
+    {"B200", "b200", 9000},
+    {"GH200", "h200", 0},
+    {"H200", "h200", 0},
+    {"H800", "h800", 0},
+    {"H100", "h100", 0},
+    {"A100-SXM-40GB", "a100-40g", 0},
+    {"A100-40", "a100-40g", 0},
+    {"A100", "a100-80g", 0},
+    {"A800", "a100-80g", 0},
+    {"V100", "v100", 0},
+    {"MI250", "mi250x", 0},
+    {"MI300", "mi300x", 0},
+    {"v5e", "tpu-v5e", 0},
+    {"v5p", "tpu-v5p", 0},
+    {"v6e", "tpu-v6e", 0},
+    {"Trillium", "tpu-v6e", 0},
+    {"TPU-v4", "tpu-v4", 0},
 };
 
-static const char *preset_of(const char *device) {
+// Its line of the table, or -1.
+static int preset_of(const char *device) {
   for (int i = 0; i < OT_COUNT(presets); i++) {
-    if (ot_published_mentions(device, presets[i].word)) return presets[i].preset;
+    if (ot_published_mentions(device, presets[i].word)) return i;
   }
-  return NULL;
+  return -1;
 }
 
 // Puts the values of `over`, a map from paths of keys ("levels.0.efficiency") to numbers, in place
@@ -95,12 +112,15 @@ static void set_links(const ot_published_row *row, ot_cluster *cluster) {
 
 ot_status ot_published_cluster_build(ot_published_setup *setup, const ot_published_row *row,
                                      ot_cluster *out) {
-  const char *const name = preset_of(row->gpu.name);
-  OT_CHECK(name != NULL, OT_USAGE, "there is no cluster preset for a %s", row->gpu.name);
+  const int line = preset_of(row->gpu.name);
+  OT_CHECK(line >= 0, OT_USAGE, "there is no cluster preset for a %s", row->gpu.name);
   const ot_cluster *preset = NULL;
-  OT_TRY(read_preset(setup, name, &preset));
+  OT_TRY(read_preset(setup, presets[line].preset, &preset));
   *out = *preset;
   set_device(&row->gpu, &out->device);
+  // Products in fp4 are priced as such in fp8 of a faster device.
+  const bool narrow = ot_published_mentions(row->dtype, "fp4");
+  if (narrow && presets[line].fp4 > 0) out->device.flops[OT_F8] = presets[line].fp4 * 1e12;
   set_links(row, out);
   out->num_devices = (int)row->gpus;
   return ot_cluster_check(out);

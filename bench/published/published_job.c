@@ -18,7 +18,7 @@ static const char *recipe_name(const ot_published_row *row, const ot_engine *eng
   const char *const dtype = row->dtype;
   if (ot_published_mentions(dtype, "amp")) return "amp-bf16";
   if (ot_published_mentions(dtype, "pure")) return "bf16-pure";
-  if (ot_published_mentions(dtype, "fp32 grad")) return "bf16-fp32-gradients";
+  if (ot_published_mentions(dtype, "fp32 grad")) return "bf16-fp32-accumulators";
   if (starts(dtype, "fp16") && !starts(engine->recipe, "fp16")) return "fp16";
   if (starts(dtype, "bf16") && starts(engine->recipe, "fp16")) return "bf16";
   return engine->recipe;
@@ -106,6 +106,13 @@ static ot_status build_candidate(const ot_published_row *row, int domain, ot_can
   return OT_OK;
 }
 
+// What the row says of attention goes before what its software does by default.
+static void set_attention(const ot_published_row *row, ot_kernel_style *kernels) {
+  const bool unfused = kernels->attention == OT_ATTENTION_UNFUSED;
+  if (row->flash_attention == 0) kernels->attention = OT_ATTENTION_UNFUSED;
+  if (row->flash_attention == 1 && unfused) kernels->attention = OT_ATTENTION_FLASH_2;
+}
+
 ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *row,
                                  ot_published_job *out) {
   *out = (ot_published_job){.engine = *ot_published_engine(row)};
@@ -120,11 +127,7 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
     out->engine.chunked_loss = true;
     out->engine.loss_rows = LIGER_ROWS;
   }
-  ot_attention_kernel *const attention = &out->engine.kernels.attention;
-  if (row->flash_attention == 0) *attention = OT_ATTENTION_UNFUSED;
-  if (row->flash_attention == 1 && *attention == OT_ATTENTION_UNFUSED) {
-    *attention = OT_ATTENTION_FLASH_2;
-  }
+  set_attention(row, &out->engine.kernels);
   out->recompute_open = row->recompute[0] == '\0';
   out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");
   out->job = (ot_job){.model = &out->model,

@@ -29,9 +29,10 @@ ot_status ot_engine_check(const ot_engine *engine) {
   OT_CHECK(!engine->chunked_loss || engine->loss_rows >= 1, OT_USAGE,
            "engine %s: loss_rows=%lld; allowed: at least 1", engine->name,
            (long long)engine->loss_rows);
-  OT_CHECK(engine->bucket_bytes >= 0 && engine->context_bytes >= 0, OT_USAGE,
-           "engine %s: bucket_bytes=%lld context_bytes=%lld; allowed: at least 0", engine->name,
-           (long long)engine->bucket_bytes, (long long)engine->context_bytes);
+  OT_CHECK(
+      engine->bucket_bytes >= 0 && engine->bucket_rank_bytes >= 0 && engine->context_bytes >= 0,
+      OT_USAGE, "engine %s: bucket_bytes=%lld context_bytes=%lld; allowed: at least 0",
+      engine->name, (long long)engine->bucket_bytes, (long long)engine->context_bytes);
   OT_CHECK(engine->allocator_slack >= 0 && engine->allocator_slack < 1, OT_USAGE,
            "engine %s: allocator_slack=%g; allowed: at least 0, below 1", engine->name,
            engine->allocator_slack);
@@ -62,20 +63,22 @@ int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
   n += print_kernels(&e->kernels, out + n, capacity - n);
   n += ot_text_format(out + n, capacity - n,
                       "  overlap reduce %d gather %d update_gather %d tensor %d pipeline %d expert "
-                      "%d; reduce %s gather %s bucket_bytes %lld\n",
+                      "%d; reduce %s gather %s bucket_bytes %lld %lld\n",
                       e->overlap_reduce, e->overlap_gather, e->overlap_update_gather,
                       e->overlap_tensor, e->overlap_pipeline, e->overlap_expert,
-                      algorithms[e->reduce], algorithms[e->gather], (long long)e->bucket_bytes);
+                      algorithms[e->reduce], algorithms[e->gather], (long long)e->bucket_bytes,
+                      (long long)e->bucket_rank_bytes);
   n += ot_text_format(out + n, capacity - n,
                       "  reduce_each_micro_batch %d reshard_after_forward %d copies_gradients %d "
                       "fused_optimizer %d zero_bytes %.17g update_bytes %.17g\n",
                       e->reduce_each_micro_batch, e->reshard_after_forward, e->copies_gradients,
                       e->fused_optimizer, e->zero_bytes, e->update_bytes);
-  n += ot_text_format(out + n, capacity - n,
-                      "  saved_score_bytes %.17g loss_logit_bytes %.17g allocator_slack %.17g "
-                      "context_bytes %lld\n",
-                      e->saved_score_bytes, e->loss_logit_bytes, e->allocator_slack,
-                      (long long)e->context_bytes);
+  n += ot_text_format(
+      out + n, capacity - n,
+      "  keeps_gathered %d saved_score_bytes %.17g loss_logit_bytes %.17g allocator_slack %.17g "
+      "context_bytes %lld\n",
+      e->keeps_gathered, e->saved_score_bytes, e->loss_logit_bytes, e->allocator_slack,
+      (long long)e->context_bytes);
   return n;
 }
 

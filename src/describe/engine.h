@@ -47,6 +47,7 @@ typedef struct ot_engine {
   // gradients and weights
   ot_collective_algorithm reduce, gather;
   int64_t bucket_bytes;          // gradients per reduction; 0 = one block of the model
+  int64_t bucket_rank_bytes;     // but at least so many for each rank that sums them
   bool reduce_each_micro_batch;  // ZeRO 2 and 3: sums leave after each micro-batch
   bool reshard_after_forward;    // ZeRO 3: gathered again for the backward
   bool copies_gradients;         // into buckets or another type before they are summed
@@ -56,6 +57,7 @@ typedef struct ot_engine {
                         // the recipe keeps, read and written once
 
   // memory
+  bool keeps_gathered;       // what sequence parallelism gathers is kept whole for the backward
   double saved_score_bytes;  // unfused attention: kept per element of T x T scores and head
   double loss_logit_bytes;   // kept per logit until its gradient is made
   double allocator_slack;    // share of memory lost to an allocator; 0 with a planned arena

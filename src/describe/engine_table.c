@@ -9,6 +9,9 @@
 // weights copied back (6): 60; with fused buffers and one pass for most of it about 40; Adam alone
 // 30. loss_bytes: fp32 copy, maximum, difference, exponent, sum, quotient, gradient, fp16 copy: 44;
 // compiled 20; fused kernels 6 to 10. NCCL chooses ring, tree or switch by size.
+// context_bytes: CUDA and its libraries take about 1 GB, each communicator of NCCL some 0.4 GB;
+// DeepSpeed's pipelines have about eight. Buckets of Megatron-core: 40 M gradients, or 1 M for each
+// rank of dp (distributed_data_parallel.py).
 #include <stddef.h>
 
 #include "describe/engine.h"
@@ -111,14 +114,14 @@ static const ot_engine megatron_deepspeed = {
     .update_bytes = 60,
     .reduce = OT_COLLECTIVE_BEST,
     .gather = OT_COLLECTIVE_BEST,
-    .bucket_bytes = 500000000,
+    .bucket_bytes = 1000000000,
     .copies_gradients = true,
     .fused_optimizer = true,
     .zero_bytes = 2,
     .saved_score_bytes = 5,
     .loss_logit_bytes = 10,
     .allocator_slack = 0.08,
-    .context_bytes = 2500000000,
+    .context_bytes = 4000000000,
 };
 
 // The same with CUDA_LAUNCH_BLOCKING=1 (bigscience tr11: "do not remove or the training will
@@ -136,14 +139,14 @@ static const ot_engine megatron_deepspeed_blocking = {
     .update_bytes = 60,
     .reduce = OT_COLLECTIVE_BEST,
     .gather = OT_COLLECTIVE_BEST,
-    .bucket_bytes = 500000000,
+    .bucket_bytes = 1000000000,
     .copies_gradients = true,
     .fused_optimizer = true,
     .zero_bytes = 2,
     .saved_score_bytes = 5,
     .loss_logit_bytes = 10,
     .allocator_slack = 0.08,
-    .context_bytes = 2500000000,
+    .context_bytes = 4000000000,
 };
 
 // DeepSpeed ZeRO 3 around Megatron-LM's layers: gathers are fetched ahead, reduce-scatters leave in
@@ -198,6 +201,7 @@ static const ot_engine megatron_core = {
     .reduce = OT_COLLECTIVE_BEST,
     .gather = OT_COLLECTIVE_BEST,
     .bucket_bytes = 160000000,
+    .bucket_rank_bytes = 4000000,
     .fused_optimizer = true,
     .zero_bytes = 4,
     .loss_logit_bytes = 10,
@@ -229,6 +233,7 @@ static const ot_engine megatron_bridge = {
     .reduce = OT_COLLECTIVE_BEST,
     .gather = OT_COLLECTIVE_BEST,
     .bucket_bytes = 160000000,
+    .bucket_rank_bytes = 4000000,
     .fused_optimizer = true,
     .zero_bytes = 4,
     .loss_logit_bytes = 6,
@@ -303,7 +308,7 @@ static const ot_engine nanotron = {
                 .host_ops = 1,
                 .host_ahead = true,
                 .switch_reductions = true},
-    .recipe = "bf16-fp32-gradients",
+    .recipe = "bf16-fp32-accumulators",
     .sequence_parallel = true,
     .overlap_reduce = true,
     .update_bytes = 40,
@@ -313,7 +318,8 @@ static const ot_engine nanotron = {
     .copies_gradients = true,
     .fused_optimizer = true,
     .zero_bytes = 4,
-    .loss_logit_bytes = 16,
+    .keeps_gathered = true,
+    .loss_logit_bytes = 10,
     .allocator_slack = 0.08,
     .context_bytes = 2500000000,
 };

@@ -82,6 +82,9 @@ static double more_of_layer(const counter *c) {
     bytes += engine->saved_score_bytes * rows * (double)c->estimator->job.sequence_length *
              (double)model->num_heads / tp;
   }
+  if (c->prices->sequence_parallel && engine->keeps_gathered) {
+    bytes += 4 * rows * (double)model->hidden_size * (1 - 1.0 / tp);
+  }
   // Korthikanti et al. 2022, table 2: of 34 sbh, 10 are whole without sequence parallelism.
   if (!c->prices->sequence_parallel) {
     bytes += 10 * rows * (double)model->hidden_size * (1 - 1.0 / tp);

@@ -27,6 +27,17 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
+    // The same with gradients of the backward kept beside their sums (DeepSpeed's BF16_Optimizer,
+    // nanotron's gradient accumulator).
+    {.name = "bf16-fp32-accumulators",
+     .products = OT_BF16,
+     .weight_bytes = 2,
+     .gradient_bytes = 6,
+     .master_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 4,
+     .activation_bytes = 2},
     // torch FSDP's mixed precision: weights stay fp32 where they are kept, and travel as bf16.
     {.name = "amp-bf16",
      .products = OT_BF16,

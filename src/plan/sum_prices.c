@@ -75,8 +75,11 @@ static ot_group_shape shard_shape(const ot_candidate *c) {
 }
 
 // A bucket takes many blocks, or a block many buckets: as if all buckets were as full.
-static double per_block(const ot_estimator *e, double bytes, double *messages) {
-  const double bucket = (double)e->job.engine->bucket_bytes;
+static double per_block(const ot_estimator *e, double bytes, int ranks, double *messages) {
+  const ot_engine *const engine = e->job.engine;
+  const double least = (double)engine->bucket_rank_bytes * ranks;
+  const double given = (double)engine->bucket_bytes;
+  const double bucket = given > 0 && given < least ? least : given;
   *messages = bucket > 0 ? bytes / bucket : 1;
   return bucket > 0 ? bucket : bytes;
 }
@@ -90,7 +93,7 @@ static ot_status price_sums(const ot_estimator *e, const ot_prices *p, double el
                                  .stride = c->tp * c->cp * c->dp_shard};
   const bool copies = e->job.engine->copies_gradients && shape.size * others.size > 1;
   double messages, s, across_s;
-  const double bytes = per_block(e, elements * recipe->reduce_bytes, &messages);
+  const double bytes = per_block(e, elements * recipe->reduce_bytes, shape.size, &messages);
   OT_TRY(collective_s(
       e, &(ot_collective){p->shards ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape, bytes, 0},
       &s));
