@@ -2,6 +2,7 @@
 // When replicas are compared, and what is said of it.
 #include "audit/audit_ranks.h"
 
+#include "audit/reference.h"
 #include "base/text.h"
 
 static ot_replica_moment moment_of(const ot_trainer *trainer, int64_t seed) {
@@ -40,6 +41,8 @@ typedef struct course {
   int64_t first_step, last_step;
   double seconds;  // of all looks
   ot_replica_figures figures;
+  ot_reference_figures reference;
+  double rate;  // largest learning rate of the steps
 } course;
 
 static void summarize(const course *c, ot_arena *arena, ot_audit_report *report) {
@@ -54,8 +57,14 @@ static void summarize(const course *c, ot_arena *arena, ot_audit_report *report)
   ot_json_integer(&json, "compared_bytes", c->figures.compared_bytes);
   ot_json_integer(&json, "single_bytes", c->figures.single_bytes);
   ot_json_real(&json, "seconds_per_look", c->seconds / c->looks);
+  if (c->reference.compared) ot_json_real(&json, "one_rank_difference", c->reference.largest);
   ot_json_end(&json);
   report->figures = json.text;
+  if (c->reference.compared) {
+    report->table = ot_arena_format(
+        arena, "  one rank makes of the next step: loss %.9g beside %.9g, gradients within %.2g\n",
+        c->reference.reference, c->reference.loss, c->reference.largest);
+  }
   if (report->summary) return;
   if (c->ranks == 1) {
     report->summary = "one rank has no replicas; give --ranks N or start it under mpirun";
@@ -72,13 +81,44 @@ static ot_status take_looks(course *c, ot_arena *arena, ot_audit_report *report)
   c->first_step = ot_trainer_position(c->trainer).step;
   for (c->looks = 0; c->looks <= c->steps && report->num_findings == 0; c->looks++) {
     ot_step_report step;
-    if (c->looks > 0) OT_TRY(ot_trainer_step(c->trainer, &step));
+    if (c->looks > 0) {
+      OT_TRY(ot_trainer_step(c->trainer, &step));
+      c->rate = step.learning_rate > c->rate ? step.learning_rate : c->rate;
+    }
     OT_TRY(look(c->trainer, c->replicas, arena, report));
     c->figures = ot_replicas_figures(c->replicas);
     c->seconds += c->figures.seconds;
   }
   c->last_step = ot_trainer_position(c->trainer).step;
   return OT_OK;
+}
+
+// A tensor that a step has not moved by one part in 10^12 has no gradient, or is not updated.
+static ot_status check_moved(const course *c, ot_arena *arena, ot_audit_report *report) {
+  ot_health health;
+  if (c->rate <= 0) return OT_OK;
+  OT_TRY(ot_trainer_health(c->trainer, arena, &health));
+  for (int i = 0; i < health.num_tensors; i++) {
+    if (health.update_ratio[i].value > 1e-12) continue;
+    const ot_finding finding = {
+        .what = "never_moved",
+        .where = health.update_ratio[i].name,
+        .evidence = ot_arena_format(arena, "|update| / |weight| is %.3g, |gradient| %.3g",
+                                    health.update_ratio[i].value, health.gradient_norm[i].value),
+        .advice = "is it used, is its gradient summed, has its group a learning rate?"};
+    ot_audit_report_add(report, &finding, arena);
+  }
+  return OT_OK;
+}
+
+// What one rank with all the memory makes of the next step.
+static ot_status check_reference(course *c, ot_team *team, ot_arena *arena,
+                                 ot_audit_report *report) {
+  enum { MOST_BYTES = 1 << 30 };
+  const ot_reference_request request = {
+      .trainer = c->trainer, .team = team, .most_bytes = MOST_BYTES};
+  if (c->ranks == 1 || report->num_findings > 0) return OT_OK;
+  return ot_reference_compare(&request, arena, report, &c->reference);
 }
 
 ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
@@ -89,6 +129,8 @@ ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena
   const ot_status status = take_looks(&c, arena, report);
   ot_replicas_destroy(&c.replicas);
   OT_TRY(status);
+  OT_TRY(check_moved(&c, arena, report));
+  OT_TRY(check_reference(&c, team, arena, report));
   const bool nothing = c.figures.compared_bytes == 0;
   if (nothing && report->num_findings == 0) report->verdict = OT_VERDICT_INCONCLUSIVE;
   if (nothing && c.ranks > 1 && report->num_findings == 0) {

@@ -6,7 +6,9 @@
 #include "train/loop.h"
 
 // Compares before the trainer's next step, and after each of the `steps` that it then takes, to the
-// first finding. The report is the same on all ranks. Collective over the world. Blocks.
+// first finding; then asks whether every tensor has moved and, where one rank has the memory for
+// it, whether one rank would have made the same of the next step (reference.h). The report is that
+// of the leader; of replicas it is the same on all ranks. Collective over the world. Blocks.
 ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
                          ot_audit_report *report);
 

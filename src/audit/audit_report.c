@@ -31,13 +31,17 @@ static void write_finding(const ot_finding *finding, ot_json_writer *json) {
   ot_json_end(json);
 }
 
+void ot_audit_report_write_findings(const ot_audit_report *report, ot_json_writer *json) {
+  for (int i = 0; i < report->num_findings; i++) write_finding(&report->findings[i], json);
+}
+
 void ot_audit_report_write(const ot_audit_report *report, ot_json_writer *json, const char *key) {
   ot_json_object(json, key);
   ot_json_text(json, "audit", report->audit);
   ot_json_text(json, "verdict", ot_verdict_name(report->verdict));
   ot_json_text(json, "summary", report->summary);
   ot_json_array(json, "findings");
-  for (int i = 0; i < report->num_findings; i++) write_finding(&report->findings[i], json);
+  ot_audit_report_write_findings(report, json);
   ot_json_end(json);
   if (report->figures) ot_json_raw(json, "figures", report->figures);
   ot_json_end(json);

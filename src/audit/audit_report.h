@@ -38,6 +38,9 @@ void ot_audit_report_add(ot_audit_report *report, const ot_finding *finding, ot_
 // "figures"}, as a value of `key`.
 void ot_audit_report_write(const ot_audit_report *report, ot_json_writer *json, const char *key);
 
+// The findings alone, as values of a list.
+void ot_audit_report_write_findings(const ot_audit_report *report, ot_json_writer *json);
+
 // The same for people: several lines, each ended, in `arena`.
 const char *ot_audit_report_print(const ot_audit_report *report, ot_arena *arena);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "audit/one_rank.h"
 #include "base/rng.h"
 #include "train/elements.h"
 #include "train/trainer.h"
@@ -142,31 +143,6 @@ static ot_status read_steps(const reader *r, ot_trainer *trainer, ot_arena *aren
 
 // ---- one rank ----
 
-// The run on one rank, a step a micro-batch, standing still.
-static ot_run still_run(const ot_run *run) {
-  static ot_recompute none[] = {OT_RECOMPUTE_NONE};
-  ot_run still = *run;
-  still.parallel.tp = still.parallel.pp = still.parallel.vpp = still.parallel.cp = 1;
-  still.parallel.ep = still.parallel.etp = still.parallel.dp_replicate = 1;
-  still.parallel.dp = still.parallel.zero = 0;
-  still.parallel.accumulate = OT_ACCUMULATE_WHOLE;
-  still.parallel.pipeline = OT_PIPELINE_1F1B;
-  still.parallel.layout = still.parallel.order_csv = "";
-  still.parallel.recompute = none;
-  still.parallel.num_recompute = 1;
-  still.batch = (ot_run_batch){.global_batch_size = run->batch.micro_batch_size,
-                               .micro_batch_size = run->batch.micro_batch_size};
-  still.optimizer.lr = still.optimizer.adamw_lr = still.optimizer.weight_decay = 0;
-  still.optimizer.num_groups = 0;
-  still.learning_rate = (ot_run_learning_rate){.decay = OT_DECAY_CONSTANT};
-  still.audit = (ot_run_audit){0};
-  still.data.num_validation = 0;
-  still.precision.reduce = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
-  still.precision.sum = OT_SUM_WIDE;
-  still.init = "random";
-  return still;
-}
-
 static ot_status read_with(const ot_contributions_request *request, ot_trainer *trainer,
                            ot_arena *arena, ot_contributions *out) {
   ot_instance *const instance = ot_trainer_instance(trainer);
@@ -182,7 +158,7 @@ static ot_status read_with(const ot_contributions_request *request, ot_trainer *
 ot_status ot_contributions_read(const ot_contributions_request *request, ot_arena *arena,
                                 ot_contributions *out) {
   *out = (ot_contributions){.micro_batches = request->micro_batches};
-  const ot_run still = still_run(request->run);
+  const ot_run still = ot_one_rank_run(request->run, false);
   ot_trainer *trainer = NULL;
   ot_status status = ot_trainer_create(&still, NULL, NULL, &trainer);
   if (status == OT_OK) status = read_with(request, trainer, arena, out);

@@ -21,17 +21,18 @@ typedef enum audit_kind {
   AUDIT_DRIFT,
   AUDIT_CAUSALITY,
   AUDIT_PRECISION,
-  AUDIT_LATER
+  AUDIT_ALL
 } audit_kind;
+
+enum { MOST_REPORTS = 5 };
 
 static const struct {
   const char *name;
   audit_kind kind;
   int steps;  // that it takes when --steps does not say
 } audits[] = {
-    {"ranks", AUDIT_RANKS, 2},         {"overlap", AUDIT_OVERLAP, 5},
-    {"causality", AUDIT_CAUSALITY, 0}, {"precision", AUDIT_PRECISION, 0},
-    {"drift", AUDIT_DRIFT, 0},         {"all", AUDIT_LATER, 0},
+    {"causality", AUDIT_CAUSALITY, 0}, {"precision", AUDIT_PRECISION, 0}, {"drift", AUDIT_DRIFT, 0},
+    {"ranks", AUDIT_RANKS, 2},         {"overlap", AUDIT_OVERLAP, 5},     {"all", AUDIT_ALL, 0},
 };
 
 // What the ranks of a process share.
@@ -39,12 +40,18 @@ typedef struct auditing {
   const ot_options *options;
   ot_arena *arena;
   int audit;  // index in `audits`
-  int steps;
   ot_config config;
   const char *checkpoint;  // the state to begin with, or null: the initial weights
-  ot_audit_report report;
-  bool leads;  // the rank that has the report is of this process
+  int num_reports;         // 0: the rank that has them is of another process
+  ot_audit_report reports[MOST_REPORTS];
 } auditing;
+
+// One rank's part in it.
+typedef struct audit_place {
+  ot_trainer *trainer;
+  ot_team *team;
+  ot_arena *arena;
+} audit_place;
 
 // ---- what is audited ----
 
@@ -55,14 +62,8 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE, "ranks, overlap, drift, causality or precision");
+    return ot_fail_hint(OT_USAGE, "causality, precision, ranks, drift, overlap or all");
   }
-  if (audits[a->audit].kind == AUDIT_LATER) {
-    ot_fail(OT_ENVIRONMENT, "the audit %s is not there in this build", name);
-    return ot_fail_hint(OT_ENVIRONMENT, "all others are");
-  }
-  a->steps = ot_options_given(a->options, "steps") ? (int)ot_options_integer(a->options, "steps")
-                                                   : audits[a->audit].steps;
   return OT_OK;
 }
 
@@ -116,60 +117,80 @@ static ot_status audit_drift(ot_trainer *trainer, ot_team *team, ot_arena *arena
   return ot_audit_drift(&request, arena, report);
 }
 
-static ot_status audit_causality(const auditing *a, ot_trainer *trainer, ot_team *team,
-                                 ot_audit_report *report) {
+static ot_status audit_causality(const auditing *a, audit_place place, ot_audit_report *report) {
   enum { TRIALS = 16 };
-  const ot_causality_request request = {
-      .trainer = trainer, .team = team, .trials = TRIALS, .seed = (uint64_t)a->config.run.seed};
-  return ot_audit_causality(&request, a->arena, report);
+  const ot_causality_request request = {.trainer = place.trainer,
+                                        .team = place.team,
+                                        .trials = TRIALS,
+                                        .seed = (uint64_t)a->config.run.seed};
+  return ot_audit_causality(&request, place.arena, report);
 }
 
 // Gradients are summed over data and context parallelism.
-static ot_status audit_precision(const auditing *a, ot_trainer *trainer, ot_team *team,
-                                 ot_audit_report *report) {
+static ot_status audit_precision(const auditing *a, audit_place place, ot_audit_report *report) {
   const int64_t planned = ot_options_integer(a->options, "planned-ranks");
-  const int live = ot_team_data_degree(team) * ot_team_degree(team, OT_AXIS_CP);
-  const ot_precision_request request = {.trainer = trainer,
-                                        .team = team,
+  const int live = ot_team_data_degree(place.team) * ot_team_degree(place.team, OT_AXIS_CP);
+  const ot_precision_request request = {.trainer = place.trainer,
+                                        .team = place.team,
                                         .ranks = planned > 0 ? planned : live,
                                         .seed = (uint64_t)a->config.run.seed};
-  return ot_audit_precision(&request, a->arena, report);
+  return ot_audit_precision(&request, place.arena, report);
 }
 
-static ot_status look(const auditing *a, ot_trainer *trainer, ot_team *team, ot_arena *arena,
-                      ot_audit_report *report) {
-  if (a->checkpoint) OT_TRY(ot_trainer_resume(trainer, a->checkpoint));
-  switch (audits[a->audit].kind) {
+static int steps_of(const auditing *a, int audit) {
+  if (!ot_options_given(a->options, "steps")) return audits[audit].steps;
+  return (int)ot_options_integer(a->options, "steps");
+}
+
+static ot_status look_once(const auditing *a, int audit, audit_place place,
+                           ot_audit_report *report) {
+  ot_trainer *const trainer = place.trainer;
+  switch (audits[audit].kind) {
     case AUDIT_RANKS:
-      return ot_audit_ranks(trainer, team, a->steps, arena, report);
+      return ot_audit_ranks(trainer, place.team, steps_of(a, audit), place.arena, report);
     case AUDIT_OVERLAP:
-      return ot_audit_overlap(trainer, team, a->steps, arena, report);
+      return ot_audit_overlap(trainer, place.team, steps_of(a, audit), place.arena, report);
     case AUDIT_DRIFT:
-      return audit_drift(trainer, team, arena, report);
+      return audit_drift(trainer, place.team, place.arena, report);
     case AUDIT_CAUSALITY:
-      return audit_causality(a, trainer, team, report);
+      return audit_causality(a, place, report);
     case AUDIT_PRECISION:
-      return audit_precision(a, trainer, team, report);
-    case AUDIT_LATER:
+      return audit_precision(a, place, report);
+    case AUDIT_ALL:
       break;
   }
   OT_UNREACHABLE();
+}
+
+// All of them, those first that take no step.
+static ot_status look(auditing *a, audit_place place, ot_audit_report *reports, int *count) {
+  if (a->checkpoint) OT_TRY(ot_trainer_resume(place.trainer, a->checkpoint));
+  *count = 0;
+  if (audits[a->audit].kind != AUDIT_ALL) {
+    return look_once(a, a->audit, place, &reports[(*count)++]);
+  }
+  for (int i = 0; i < OT_COUNT(audits); i++) {
+    if (audits[i].kind == AUDIT_ALL) continue;
+    OT_TRY(look_once(a, i, place, &reports[(*count)++]));
+  }
+  return OT_OK;
 }
 
 // The leader's report stays; those of the others are the same.
 static ot_status audit_team(auditing *a, ot_team *team) {
   ot_heap heap = {0};
   ot_arena own = ot_heap_arena_create(&heap);
-  ot_trainer *trainer = NULL;
-  ot_audit_report report = {0};
   const bool leads = ot_team_leads(team);
-  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, team, &trainer);
-  if (status == OT_OK) status = look(a, trainer, team, leads ? a->arena : &own, &report);
-  ot_trainer_destroy(&trainer);
+  audit_place place = {.team = team, .arena = leads ? a->arena : &own};
+  ot_audit_report reports[MOST_REPORTS] = {0};
+  int count = 0;
+  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, team, &place.trainer);
+  if (status == OT_OK) status = look(a, place, reports, &count);
+  ot_trainer_destroy(&place.trainer);
   ot_heap_release(&heap);
   if (status != OT_OK || !leads) return status;
-  a->report = report;
-  a->leads = true;
+  for (int i = 0; i < count; i++) a->reports[i] = reports[i];
+  a->num_reports = count;
   return OT_OK;
 }
 
@@ -189,25 +210,59 @@ static ot_status audit_rank(ot_comm *comm, void *context) {
 static ot_status audit_settings(auditing *a) {
   if (audits[a->audit].kind != AUDIT_PRECISION) return OT_OK;
   OT_TRY(load_settings(a));
-  a->report = (ot_audit_report){.audit = "precision",
-                                .summary = "the settings alone; no sums were played with them"};
-  ot_precision_lint(&a->config.run, a->arena, &a->report);
-  a->leads = a->report.num_findings > 0;
+  a->reports[0] = (ot_audit_report){.audit = "precision",
+                                    .summary = "the settings alone; no sums were played with them"};
+  ot_precision_lint(&a->config.run, a->arena, &a->reports[0]);
+  a->num_reports = a->reports[0].num_findings > 0;
   return OT_OK;
+}
+
+// The worst of all: a finding, else what could not be concluded.
+static ot_verdict verdict_of(const auditing *a) {
+  ot_verdict worst = OT_VERDICT_CLEAN;
+  for (int i = 0; i < a->num_reports; i++) {
+    const ot_verdict verdict = a->reports[i].verdict;
+    if (worst != OT_VERDICT_FINDING && verdict != OT_VERDICT_CLEAN) worst = verdict;
+  }
+  return worst;
+}
+
+// Several audits: their verdict, all findings, and each report.
+static void write_all(const auditing *a, ot_json_writer *json) {
+  ot_json_object(json, NULL);
+  ot_json_text(json, "audit", audits[a->audit].name);
+  ot_json_text(json, "verdict", ot_verdict_name(verdict_of(a)));
+  ot_json_array(json, "findings");
+  for (int i = 0; i < a->num_reports; i++) ot_audit_report_write_findings(&a->reports[i], json);
+  ot_json_end(json);
+  ot_json_array(json, "audits");
+  for (int i = 0; i < a->num_reports; i++) ot_audit_report_write(&a->reports[i], json, NULL);
+  ot_json_end(json);
+  ot_json_end(json);
+}
+
+static void print_json(const auditing *a) {
+  ot_json_writer json = ot_json_begin(a->arena, 2);
+  if (audits[a->audit].kind == AUDIT_ALL) {
+    write_all(a, &json);
+  } else {
+    ot_audit_report_write(&a->reports[0], &json, NULL);
+  }
+  puts(json.text);
 }
 
 static ot_status audit(auditing *a) {
   OT_TRY(find_audit(a));
   OT_TRY(audit_settings(a));
   const ot_ranks_verb verb = {prepare, audit_rank, a};
-  if (!a->leads) OT_TRY(ot_ranks_run(a->options, &verb));
-  if (!a->leads) return OT_OK;
+  if (a->num_reports == 0) OT_TRY(ot_ranks_run(a->options, &verb));
+  if (a->num_reports == 0) return OT_OK;
   if (ot_options_json(a->options)) {
-    ot_json_writer json = ot_json_begin(a->arena, 2);
-    ot_audit_report_write(&a->report, &json, NULL);
-    puts(json.text);
-  } else {
-    fputs(ot_audit_report_print(&a->report, a->arena), stdout);
+    print_json(a);
+    return OT_OK;
+  }
+  for (int i = 0; i < a->num_reports; i++) {
+    fputs(ot_audit_report_print(&a->reports[i], a->arena), stdout);
   }
   return OT_OK;
 }
@@ -218,7 +273,8 @@ static ot_status run(const ot_options *options) {
   auditing a = {.options = options, .arena = &arena};
   ot_status status = audit(&a);
   // A finding is a result and no failure: it has been printed, and ends in a code of its own.
-  if (status == OT_OK && a.report.num_findings > 0) status = ot_fail(OT_FINDINGS, "%s", "");
+  if (status == OT_OK && verdict_of(&a) == OT_VERDICT_FINDING)
+    status = ot_fail(OT_FINDINGS, "%s", "");
   ot_heap_release(&heap);
   return status;
 }
@@ -257,25 +313,27 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find out why a run would fail",
-    .arguments = "ranks|overlap|drift|causality|precision RUN.yaml|CHECKPOINT",
+    .arguments = "causality|precision|drift|ranks|overlap|all RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
-        "ranks    every number that several ranks hold copies of has the same bits on all: "
-        "weights,\n"
-        "         gradients, optimizer state, scalars, counters, batches; over whatever axis\n"
-        "overlap  how much of a step is communication in the open, by axis and kind\n"
         "causality  no token depends on later ones, on other documents or on other sequences\n"
         "precision  sums of gradients over micro-batches and ranks lean to no side in the planned\n"
-        "         formats; moments, updates and epsilon fit theirs\n"
-        "drift    the forward of training gives what decoding token by token, other lengths and\n"
-        "         batches, and the exported model give\n"
+        "           formats; moments, updates and epsilon fit theirs\n"
+        "drift      the forward of training gives what decoding token by token, other lengths and\n"
+        "           batches, and the exported model give\n"
+        "ranks      every number that several ranks hold copies of has the same bits on all:\n"
+        "           weights, gradients, optimizer state, scalars, counters, batches; every tensor\n"
+        "           moves; a step is that of one rank\n"
+        "overlap    how much of a step is communication in the open, by axis and kind\n"
+        "all        these five, one after the other\n"
         "A RUN.yaml is audited from its initial weights on, a checkpoint or a run directory from\n"
         "its state; nothing is written. The exit code is 1 when there is a finding.",
     .examples =
         "  orthant audit ranks run.yaml --ranks 4\n"
         "  mpirun -n 8 orthant audit overlap run.yaml --set parallel.zero=3\n"
-        "  orthant audit ranks runs/run --ranks 2 --json",
+        "  orthant audit precision run.yaml --planned-ranks 1024\n"
+        "  orthant audit all runs/run --ranks 2 --json",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

@@ -361,6 +361,10 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
 
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 
+void ot_trainer_set_position(ot_trainer *trainer, const ot_position *position) {
+  trainer->position = *position;
+}
+
 int64_t ot_trainer_total_steps(const ot_trainer *trainer) { return trainer->total_steps; }
 
 const ot_run *ot_trainer_run(const ot_trainer *trainer) { return trainer->run; }

@@ -49,6 +49,8 @@ ot_status ot_trainer_save(ot_trainer *trainer, const char *path);
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);
+// The next step is the one behind `position`; weights and optimizer state stay what they are.
+void ot_trainer_set_position(ot_trainer *trainer, const ot_position *position);
 int64_t ot_trainer_total_steps(const ot_trainer *trainer);
 const ot_run *ot_trainer_run(const ot_trainer *trainer);
 // Micro-batches of the last step; 0 before the first one of this process.

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every degree is one; what says how work is split is gone.
+#include "audit/one_rank.h"
+
+#include <stddef.h>
+
+ot_run ot_one_rank_run(const ot_run *run, bool whole) {
+  static ot_recompute none[] = {OT_RECOMPUTE_NONE};
+  ot_run one = *run;
+  one.parallel.tp = one.parallel.pp = one.parallel.vpp = one.parallel.cp = 1;
+  one.parallel.ep = one.parallel.etp = one.parallel.dp_replicate = 1;
+  one.parallel.dp = one.parallel.zero = 0;
+  one.parallel.accumulate = OT_ACCUMULATE_WHOLE;
+  one.parallel.pipeline = OT_PIPELINE_1F1B;
+  one.parallel.layout = one.parallel.order_csv = "";
+  one.parallel.recompute = none;
+  one.parallel.num_recompute = 1;
+  if (!whole) one.batch.global_batch_size = run->batch.micro_batch_size;
+  one.batch.ramp = NULL;
+  one.batch.num_ramp = 0;
+  one.optimizer.lr = one.optimizer.adamw_lr = one.optimizer.weight_decay = 0;
+  one.optimizer.num_groups = 0;
+  one.learning_rate = (ot_run_learning_rate){.decay = OT_DECAY_CONSTANT};
+  one.audit = (ot_run_audit){0};
+  one.data.num_validation = 0;
+  one.precision.reduce = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  one.precision.sum = OT_SUM_WIDE;
+  one.init = "random";
+  return one;
+}

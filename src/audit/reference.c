@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients are compared at some rows of every parameter: dot products of both with each other.
+#include "audit/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "audit/one_rank.h"
+#include "base/rng.h"
+#include "train/elements.h"
+
+enum { ROWS_OF_A_PARAMETER = 16, STREAM_ROWS = 0x726f77 };
+
+typedef struct comparison {
+  ot_trainer *trainer, *alone;
+  ot_instance *instance, *reference;
+  ot_arena *arena;
+  ot_audit_report *report;
+  ot_reference_figures *figures;
+  double tolerance;
+  void *raw;       // a row as it is stored
+  double *row[2];  // [widest row] of both
+  int findings;    // of gradients, so far
+} comparison;
+
+double ot_reference_tolerance(const ot_run *run) {
+  if (run->precision.params == OT_BF16 || run->precision.reduce == OT_BF16) return 0.1;
+  return run->precision.compute == OT_F64 ? 1e-9 : 1e-3;
+}
+
+// ---- gradients ----
+
+// <a, b>, <a, a>, <b, b>, <a - b, a - b> over what was compared; b is the reference.
+typedef struct products {
+  double ab, aa, bb, dd;
+} products;
+
+static void widen(const comparison *c, ot_instance *instance, int64_t cols, double *row) {
+  ot_elements_convert(ot_instance_copy_dtype(instance, OT_COPY_GRADIENT), c->raw, OT_F64, row,
+                      cols);
+}
+
+static ot_status compare_row(const comparison *c, int parameter, int64_t row, products *sum) {
+  const ot_parameter *const p = &ot_instance_whole(c->reference)->parameters[parameter];
+  const ot_parameter_rows range = {
+      .parameter = parameter, .copy = OT_COPY_GRADIENT, .first_row = row, .rows = 1};
+  OT_TRY(ot_instance_lead_read(c->instance, &range, c->raw));
+  widen(c, c->instance, p->cols, c->row[0]);
+  OT_TRY(ot_instance_read(c->reference, &range, c->raw));
+  widen(c, c->reference, p->cols, c->row[1]);
+  for (int64_t i = 0; i < p->cols; i++) {
+    const double a = c->row[0][i], b = c->row[1][i];
+    sum->ab += a * b;
+    sum->aa += a * a;
+    sum->bb += b * b;
+    sum->dd += (a - b) * (a - b);
+  }
+  return OT_OK;
+}
+
+static void find(comparison *c, const ot_parameter *p, const products *sum, double difference) {
+  enum { MOST_FINDINGS = 5 };
+  if (c->findings++ >= MOST_FINDINGS) return;
+  const double factor = sum->ab / sum->bb, cosine = sum->ab / sqrt(sum->aa * sum->bb);
+  const bool scaled = cosine > 1 - 1e-4;
+  const ot_finding finding = {
+      .what = scaled ? "gradient_scale" : "gradient_direction",
+      .where = ot_arena_format(c->arena, "%s", p->name),
+      .evidence = ot_arena_format(
+          c->arena,
+          "the gradient of this layout is %.6g times that of one rank, cosine %.6g, relative "
+          "difference %.3g (allowed: %.3g)",
+          factor, cosine, difference, c->tolerance),
+      .advice = scaled ? "a scale is missing or made twice: compare the factor with the degrees, "
+                         "and with the number of micro-batches"
+                       : "a sum over an axis is missing, or its parts are weighed wrongly"};
+  ot_audit_report_add(c->report, &finding, c->arena);
+}
+
+// Vectors are compared whole; of matrices, some rows.
+static ot_status compare_parameter(comparison *c, int parameter) {
+  const ot_parameter *const p = &ot_instance_whole(c->reference)->parameters[parameter];
+  const int64_t most = p->rank == 1 ? p->rows : ROWS_OF_A_PARAMETER;
+  const int64_t rows = p->rows < most ? p->rows : most;
+  products sum = {0};
+  for (int64_t i = 0; i < rows; i++) {
+    const uint64_t stream = STREAM_ROWS + (uint64_t)parameter;
+    const int64_t row = (int64_t)ot_rng_permute(1, stream, (uint64_t)i, (uint64_t)p->rows);
+    OT_TRY(compare_row(c, parameter, row, &sum));
+  }
+  if (sum.aa == 0 && sum.bb == 0) return OT_OK;
+  const double difference = sqrt(sum.dd / fmax(sum.bb, 1e-300));
+  if (!(difference <= c->figures->largest)) c->figures->largest = difference;
+  if (!(difference <= c->tolerance)) find(c, p, &sum, difference);
+  return OT_OK;
+}
+
+static ot_status compare_gradients(comparison *c) {
+  const ot_graph *const graph = ot_instance_whole(c->reference);
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].tied_to < 0) OT_TRY(compare_parameter(c, i));
+  }
+  return OT_OK;
+}
+
+static void compare_loss(comparison *c) {
+  const ot_reference_figures *const f = c->figures;
+  if (fabs(f->loss - f->reference) <= c->tolerance * fabs(f->reference)) return;
+  const ot_finding finding = {
+      .what = "loss_normalisation",
+      .where = "the loss of a step",
+      .evidence = ot_arena_format(c->arena, "%.10g on this layout, %.10g on one rank", f->loss,
+                                  f->reference),
+      .advice =
+          "a loss is the sum over all unmasked targets of the step over their number, not a "
+          "mean of the ranks' or the micro-batches' means"};
+  ot_audit_report_add(c->report, &finding, c->arena);
+}
+
+// ---- the step, alone ----
+
+static int64_t widest_row(const ot_graph *graph) {
+  int64_t widest = 1;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
+  }
+  return widest;
+}
+
+static ot_status step_alone(comparison *c, const ot_probe_weights *weights,
+                            const ot_position *position) {
+  OT_TRY(ot_probe_weights_load(weights, c->reference));
+  ot_trainer_set_position(c->alone, position);
+  ot_step_report step;
+  OT_TRY(ot_trainer_step(c->alone, &step));
+  c->figures->reference = step.loss;
+  return OT_OK;
+}
+
+static ot_status compare_alone(comparison *c, const ot_probe_weights *weights,
+                               const ot_position *position) {
+  const size_t widest = (size_t)widest_row(ot_instance_whole(c->reference));
+  c->raw = malloc(3 * widest * sizeof(double));
+  OT_CHECK(c->raw, OT_ENVIRONMENT, "out of memory");
+  c->row[0] = (double *)c->raw + widest;
+  c->row[1] = c->row[0] + widest;
+  ot_status status = step_alone(c, weights, position);
+  if (status == OT_OK) status = compare_gradients(c);
+  if (status == OT_OK) compare_loss(c);
+  free(c->raw);
+  return status;
+}
+
+static ot_status lead(comparison *c, const ot_run *alone, const ot_probe_weights *weights,
+                      const ot_position *position) {
+  ot_status status = ot_trainer_create(alone, NULL, NULL, &c->alone);
+  if (status == OT_OK) {
+    c->reference = ot_trainer_instance(c->alone);
+    status = compare_alone(c, weights, position);
+  }
+  ot_trainer_destroy(&c->alone);
+  const ot_status dismissed = ot_instance_dismiss(c->instance);
+  return status != OT_OK ? status : dismissed;
+}
+
+// ---- the whole ----
+
+// Bytes that a step of `run` takes on one rank.
+static ot_status count_bytes(const ot_run *run, int64_t *bytes) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_instance_request request = {0};
+  ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
+  ot_schedule schedule;
+  ot_status status = ot_trainer_request(run, &arena, &request);
+  if (request.threads == 0) request.threads = 1;
+  if (status == OT_OK) status = ot_instance_plan(&request, &arena, graphs, &schedule);
+  if (status == OT_OK) *bytes = schedule.bill.peak_bytes;
+  ot_heap_release(&heap);
+  return status;
+}
+
+ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *arena,
+                               ot_audit_report *report, ot_reference_figures *figures) {
+  *figures = (ot_reference_figures){0};
+  const ot_run alone = ot_one_rank_run(ot_trainer_run(request->trainer), true);
+  int64_t bytes = 0;
+  OT_TRY(ot_team_agree(request->team, count_bytes(&alone, &bytes)));
+  if (bytes > request->most_bytes) return OT_OK;
+  comparison c = {.trainer = request->trainer,
+                  .instance = ot_trainer_instance(request->trainer),
+                  .arena = arena,
+                  .report = report,
+                  .figures = figures,
+                  .tolerance = ot_reference_tolerance(ot_trainer_run(request->trainer))};
+  ot_probe_weights weights;
+  OT_TRY(ot_probe_weights_read(c.instance, request->team, arena, &weights));
+  const ot_position position = ot_trainer_position(request->trainer);
+  ot_step_report step;
+  OT_TRY(ot_trainer_step(request->trainer, &step));
+  figures->compared = true;
+  figures->loss = step.loss;
+  const bool leads = ot_team_leads(request->team);
+  return ot_team_agree(
+      request->team, leads ? lead(&c, &alone, &weights, &position) : ot_instance_serve(c.instance));
+}

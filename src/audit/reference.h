@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step on the run's layout against the same step on one rank: same weights, same samples. The
+// split must not change the loss, nor any gradient by more than the order of sums. A constant
+// factor names a scaling that is missing or made twice; another direction, a sum that is missing or
+// parts that are weighed wrongly. Documents of unequal lengths make ranks count unequal numbers of
+// targets, so that a mean of means shows.
+#pragma once
+
+#include "audit/audit_report.h"
+#include "audit/probe.h"
+#include "train/trainer.h"
+
+typedef struct ot_reference_request {
+  ot_trainer *trainer;  // on the run's layout
+  ot_team *team;
+  int64_t most_bytes;  // of memory that one rank may take for the comparison
+} ot_reference_request;
+
+// What was compared.
+typedef struct ot_reference_figures {
+  bool compared;           // false: one rank would need more than most_bytes
+  double loss, reference;  // of the step
+  double largest;          // relative difference of the gradient of a tensor
+} ot_reference_figures;
+
+// The trainer takes its next step; the leader takes it once more alone. Findings are added on the
+// leader. Collective over the world. Blocks.
+ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *arena,
+                               ot_audit_report *report, ot_reference_figures *figures);
+
+// Relative difference that the order of sums may make, of gradients in a storage type.
+double ot_reference_tolerance(const ot_run *run);
