@@ -76,7 +76,7 @@ const char *const ot_page_style[] = {
     ".l-host{stroke:var(--host);stroke-dasharray:2 4}.l-update{stroke:var(--update)}\n"
     ".l-total{stroke:var(--total)}\n",
     "table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}\n"
-    "th,td{padding:5px 10px;border-bottom:1px solid var(--edge);text-align:right;white-space:"
+    "th,td{padding:5px 8px;border-bottom:1px solid var(--edge);text-align:right;white-space:"
     "nowrap}\n"
     "thead th{color:var(--dim);font-weight:600;vertical-align:bottom}\n"
     "th[scope=row],td.t{text-align:left}tbody tr.best{background:var(--idle)}\n"

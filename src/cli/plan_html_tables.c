@@ -57,21 +57,21 @@ static void put_plan(ot_text_builder *out, const char *class, const char *name,
   ot_markup_element(out, "td class=\"t\"", recomputes[c->recompute]);
   cell_seconds(out, e->step_s);
   cell(out, ot_figure_share(out->arena, e->mfu));
-  cell_seconds(out, e->bubble_s);
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) cell_seconds(out, e->exposed_s[i]);
   cell(out, ot_arena_format(out->arena, "%s, %.0f%%%s", ot_figure_bytes(out->arena, used),
                             100 * used / (double)e->memory.capacity, e->fits ? "" : ", too much"));
+  cell_seconds(out, e->bubble_s);
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) cell_seconds(out, e->exposed_s[i]);
   end_row(out);
 }
 
 void ot_html_plan_table(const ot_plan_page *page, ot_text_builder *out) {
-  static const char *const names[] = {"",         "tp",        "pp",
-                                      "vpp",      "cp",        "ep",
-                                      "dp",       "zero",      "micro-batches",
-                                      "pipeline", "recompute", "step",
-                                      "MFU",      "bubble",    "exposed tp",
-                                      "cp",       "ep",        "pp",
-                                      "dp",       "all",       "memory",
+  static const char *const names[] = {"",           "tp",        "pp",
+                                      "vpp",        "cp",        "ep",
+                                      "dp",         "zero",      "micro-batches",
+                                      "pipeline",   "recompute", "step",
+                                      "MFU",        "memory",    "bubble",
+                                      "exposed tp", "cp",        "ep",
+                                      "pp",         "dp",        "all",
                                       NULL};
   put_head(out, names);
   for (int i = 0; i < page->num_plans; i++) {
