@@ -152,7 +152,8 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
   const double slower_s = ot_price_beside_s(&estimator->simulation, out->compute_s, hidden);
   out->compute_s += slower_s;
   p.clock_s += slower_s;
-  if (p.ahead && p.host_s > p.clock_s) out->host_s = p.host_s - p.clock_s;
+  const ot_price both = {.device_s = p.clock_s, .host_s = p.host_s};
+  if (p.ahead) out->host_s = ot_price_total_s(&estimator->simulation, both) - p.clock_s;
   out->total_s = p.clock_s + out->host_s;
   return OT_OK;
 }

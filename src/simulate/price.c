@@ -78,7 +78,8 @@ static ot_status price_described(const ot_simulation *simulation, const ot_colle
     case OT_OP_REDUCE_SCATTER:
     case OT_OP_ALL_REDUCE:
     case OT_OP_SHIFT:
-      *price = (ot_price){ot_link_collective_s(simulation, collective), dispatch_s(simulation)};
+      // The library queues it beside what the host dispatches.
+      *price = (ot_price){.device_s = ot_link_collective_s(simulation, collective)};
       return OT_OK;
     default:
       return ot_fail(OT_BUG, "simulate: op %d is no collective", (int)collective->op);
@@ -122,9 +123,8 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
                            ot_price *price) {
   const ot_link_level *level = NULL;
   OT_TRY(find_level(simulation->cluster, from < to ? from : to, from < to ? to : from, &level));
-  *price = is_described(simulation)
-               ? (ot_price){ot_link_message_s(level, bytes), dispatch_s(simulation)}
-               : (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
+  *price = is_described(simulation) ? (ot_price){.device_s = ot_link_message_s(level, bytes)}
+                                    : (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
   return OT_OK;
 }
 
@@ -137,8 +137,11 @@ ot_price ot_price_pass(const ot_simulation *simulation, double bytes) {
 }
 
 double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
+  const double device_s = price.device_s, host_s = price.host_s;
   const bool ahead = simulation->style && simulation->style->host_ahead;
-  return ahead ? larger(price.device_s, price.host_s) : price.device_s + price.host_s;
+  if (!ahead || device_s == 0 || host_s == 0) return device_s + host_s;
+  const double ratio = host_s > device_s ? device_s / host_s : host_s / device_s;
+  return larger(device_s, host_s) * ot_pow(1 + ratio * ratio * ratio, 1.0 / 3);
 }
 
 double ot_price_beside_s(const ot_simulation *simulation, double work_s, double traffic_s) {

@@ -233,8 +233,10 @@ static void a_host_that_runs_ahead_counts_where_it_is_slower(void **state) {
   const ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
   const ot_simulation simulation = {.cluster = &cluster, .style = &style};
-  assert_true(ot_price_total_s(&simulation, (ot_price){3, 2}) == 3);
-  assert_true(ot_price_total_s(&simulation, (ot_price){2, 3}) == 3);
+  expect_near(ot_price_total_s(&simulation, (ot_price){3, 2}), cbrt(35), 1e-12);
+  expect_near(ot_price_total_s(&simulation, (ot_price){2, 3}), cbrt(35), 1e-12);
+  expect_near(ot_price_total_s(&simulation, (ot_price){1, 100}), 100, 1e-6);
+  assert_true(ot_price_total_s(&simulation, (ot_price){2, 0}) == 2);
   style.host_ahead = false;
   assert_true(ot_price_total_s(&simulation, (ot_price){2, 3}) == 5);
 }
