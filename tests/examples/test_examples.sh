@@ -16,6 +16,9 @@ examples/04_ranks.sh "$orthant" >"$work/04.txt" 2>&1 || { cat "$work/04.txt"; ex
 grep -q "^losses agree" "$work/04.txt"
 grep -q "^four processes: the same bits\|skipped$" "$work/04.txt"
 
+examples/06_audit.sh "$orthant" >"$work/06.txt" 2>&1 || { cat "$work/06.txt"; exit 1; }
+[ "$(grep -c "^finding 1: " "$work/06.txt")" = 4 ] && [ "$(grep -c ": clean$" "$work/06.txt")" = 4 ]
+
 # The commands of the README, as they are written, in a folder that looks like a clone after make.
 mkdir "$work/clone"
 ln -s "$PWD"/{docs,examples,src,presets} "$work/clone"

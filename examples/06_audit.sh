@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs that would fail, told before they do: documents that see each other, gradients summed in bf16 over
+# a thousand ranks, moments that cannot move; and a healthy run on four ranks, which is clean.
+#   examples/06_audit.sh [ORTHANT]
+set -euo pipefail
+orthant=$(realpath "${1:-build/orthant}")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$(dirname "$0")/01_train.sh" "$orthant" "$folder" >/dev/null 2>&1
+cd "$folder"
+
+# An audit that has something to say ends with exit code 1, and names the mechanism.
+finds() {  # finds MECHANISM AUDIT SETTINGS...
+  local mechanism=$1 code=0
+  shift
+  "$orthant" audit "$1" run.yaml "${@:2}" >report.txt || code=$?
+  [ "$code" = 1 ] || { cat report.txt; echo "exit code $code in place of 1"; exit 1; }
+  grep -m1 "^finding 1: $mechanism" report.txt
+}
+
+finds document_mask causality --set data.document_mask=false
+finds biased_reduction precision --planned-ranks 1024 \
+  --set precision.reduce=bf16 --set precision.accumulate=wire
+finds second_moment_frozen precision --set precision.moments=bf16 --set 'optimizer.betas=[0.9, 0.999]'
+finds updates_lost precision --set precision.compute=bf16 --set precision.master=bf16 \
+  --set optimizer.lr=1e-5 --set learning_rate.min=0
+
+# What is well says so, with exit code 0.
+for audit in causality precision drift; do
+  "$orthant" audit "$audit" run.yaml | head -1
+done
+"$orthant" audit ranks run.yaml --ranks 4 --set batch.micro_batch_size=1 --set parallel.tp=2
