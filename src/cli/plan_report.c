@@ -105,8 +105,8 @@ static void put_crossover(report *r) {
 static void put_limits(report *r) {
   const ot_limits *const l = r->page->limits;
   ot_arena *const a = r->arena;
-  ot_text_appendf(r->out, "\nlimits, at %sFLOP/s a device as the best plan reaches\n",
-                  ot_figure_count(a, l->flops_per_s));
+  ot_text_appendf(r->out, "\nlimits, at the %s/s of a device that the best plan reaches\n",
+                  ot_figure_flops(a, l->flops_per_s));
   line(r, "batch",
        ot_arena_format(a, "%s tokens are critical: %s sequences, as many devices with one each",
                        ot_figure_count(a, l->critical_batch_tokens),

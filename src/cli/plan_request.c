@@ -2,13 +2,14 @@
 // Options to job. Defaults follow from what was given, and each is said.
 #include "cli/plan_request.h"
 
-#include <string.h>
+#include <limits.h>
+#include <stdlib.h>
 
+#include "base/text.h"
 #include "cli/installed.h"
 #include "plan/figures.h"
 #include "plan/limits.h"
 #include "train/cluster_file.h"
-#include "train/disk.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;
@@ -108,6 +109,16 @@ static ot_run_precision precision_of(const ot_recipe *recipe) {
   };
 }
 
+// How a run would name the model, wherever its file is: not at all where --set changed it.
+static const char *source_of(const reader *r, const char *model) {
+  for (int i = 0; i < ot_options_count(r->options, "set"); i++) {
+    if (ot_text_starts_with(ot_options_values(r->options, "set")[i], "model.")) return NULL;
+  }
+  if (ot_presets_find(&r->presets, OT_PRESET_MODEL, model, r->arena)) return model;
+  char path[PATH_MAX];
+  return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
+}
+
 // The run with the user's --set, its model first.
 static ot_status read_run(reader *r) {
   const char *const model = ot_options_text(r->options, "model");
@@ -119,7 +130,7 @@ static ot_status read_run(reader *r) {
   const ot_config_request request = {.sets = sets, .num_sets = num_sets + 1, .presets = r->presets};
   OT_TRY(ot_config_load(&request, r->arena, &r->out->config));
   r->out->model_name = model;
-  r->out->model_is_file = !ot_presets_find(&r->presets, OT_PRESET_MODEL, model, r->arena);
+  r->out->model_source = source_of(r, model);
   r->out->config.run.precision = precision_of(&r->out->job.recipe);
   r->out->job.model = &r->out->config.run.model;
   return OT_OK;

@@ -11,10 +11,10 @@ enum { OT_PLAN_NOTES = 8 };
 typedef struct ot_plan_request {
   ot_job job;  // points into this request, which must stay where it is
   ot_bill bill;
-  ot_config config;        // the run that engine orthant would train
-  ot_cluster cluster;      // as large as the job
-  const char *model_name;  // as the user called it
-  bool model_is_file;      // model_name is a path
+  ot_config config;          // the run that engine orthant would train
+  ot_cluster cluster;        // as large as the job
+  const char *model_name;    // as the user called it
+  const char *model_source;  // of a run: preset or absolute path; null: its keys
   int num_notes;
   const char *notes[OT_PLAN_NOTES];  // [num_notes]
 } ot_plan_request;

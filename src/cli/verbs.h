@@ -5,6 +5,7 @@
 
 #include "cli/options.h"
 
+extern const ot_verb ot_verb_plan;
 extern const ot_verb ot_verb_train;
 extern const ot_verb ot_verb_audit;
 extern const ot_verb ot_verb_tokenize;

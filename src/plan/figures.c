@@ -2,16 +2,9 @@
 // One rule: the unit in which a number is below 1000, and a fixed number of digits.
 #include "plan/figures.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
-// Digits after the point that make `digits` in all; `value` is in [0, 1000).
-static int decimals_of(double value, int digits) {
-  const int before = value >= 99.95 ? 3 : value >= 9.995 ? 2 : 1;
-  return digits > before ? digits - before : 0;
-}
-
-// `value` and the unit it is given in; whole small counts stand as they are.
+// `value` with so many digits, in the unit that leaves it below 1000.
 static const char *scaled(ot_arena *arena, double value, const char *const *units, int digits) {
   const char *const sign = value < 0 ? "-" : "";
   double v = value < 0 ? -value : value;
@@ -20,9 +13,8 @@ static const char *scaled(ot_arena *arena, double value, const char *const *unit
     v /= 1000;
     unit++;
   }
-  const bool whole = unit == 0 && v == (double)(int64_t)v;
-  return ot_arena_format(arena, "%s%.*f%s", sign, whole ? 0 : decimals_of(v, digits), v,
-                         units[unit]);
+  if (v >= 999.5) return ot_arena_format(arena, "%s%.0f%s", sign, v, units[unit]);
+  return ot_arena_format(arena, "%s%.*g%s", sign, digits, v, units[unit]);
 }
 
 const char *ot_figure_bytes(ot_arena *arena, double bytes) {
@@ -33,6 +25,12 @@ const char *ot_figure_bytes(ot_arena *arena, double bytes) {
 const char *ot_figure_count(ot_arena *arena, double count) {
   static const char *const units[] = {"", "k", "M", "B", "T", "P", "E", NULL};
   return scaled(arena, count, units, 3);
+}
+
+const char *ot_figure_flops(ot_arena *arena, double flops) {
+  static const char *const units[] = {" FLOP",  " kFLOP", " MFLOP", " GFLOP",
+                                      " TFLOP", " PFLOP", " EFLOP", NULL};
+  return scaled(arena, flops, units, 3);
 }
 
 const char *ot_figure_seconds(ot_arena *arena, double seconds) {

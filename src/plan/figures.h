@@ -7,5 +7,6 @@
 
 const char *ot_figure_bytes(ot_arena *arena, double bytes);      // "128.5 GB"
 const char *ot_figure_count(ot_arena *arena, double count);      // "8.03B", "16.8M", "512"
+const char *ot_figure_flops(ot_arena *arena, double flops);      // "48.2 GFLOP"
 const char *ot_figure_seconds(ot_arena *arena, double seconds);  // "1.23 s", "45.6 ms", "7.8 us"
 const char *ot_figure_share(ot_arena *arena, double share);      // "41.2%"

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// `orthant plan`: which configuration, does it fit, how fast, why.
+#include <stdio.h>
+
+#include "cli/output.h"
+#include "cli/plan_emit.h"
+#include "cli/plan_json.h"
+#include "cli/plan_report.h"
+#include "cli/plan_request.h"
+#include "cli/plan_trace.h"
+#include "cli/verbs.h"
+#include "device/heap.h"
+#include "plan/figures.h"
+#include "plan/remedy.h"
+#include "train/disk.h"
+
+typedef struct planning {
+  const ot_options *options;
+  ot_arena *arena;
+  ot_plan_request request;
+  ot_search search;
+  ot_limits limits;
+  ot_page_plan *plans;
+  ot_plan_page page;
+} planning;
+
+// ---- searching ----
+
+static ot_status search(planning *p) {
+  const ot_search_request request = {.job = &p->request.job,
+                                     .top = (int)ot_options_integer(p->options, "top")};
+  OT_TRY(ot_search_build(&request, p->arena, &p->search));
+  const bool nothing = p->search.num_plans == 0 && p->search.num_rejected[OT_REJECTED_MEMORY] == 0;
+  if (!nothing) return OT_OK;
+  OT_CHECK(p->search.num_rejections > 0, OT_USAGE, "plan: there is no split of %d devices as asked",
+           p->request.job.devices);
+  return ot_fail(OT_USAGE, "%s", p->search.rejections[0].reason);
+}
+
+// The rate at which devices compute in what comes nearest to a plan.
+static double reached_flops(const planning *p) {
+  const ot_job *const job = &p->request.job;
+  const ot_estimate *const e = p->search.num_plans > 0 ? &p->search.plans[0] : &p->search.nearest;
+  if (e->compute_s > 0) return e->hardware_flops / job->devices / e->compute_s;
+  return job->cluster->device.flops[job->recipe.products];
+}
+
+static void build_limits(planning *p) {
+  const ot_limits_request request = {
+      .job = &p->request.job,
+      .bill = &p->request.bill,
+      .flops_per_s = reached_flops(p),
+      .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens"),
+  };
+  ot_limits_build(&request, &p->limits);
+}
+
+static ot_status build_plans(planning *p) {
+  ot_estimator *estimator;
+  OT_TRY(ot_estimator_build(&p->request.job, p->arena, &estimator));
+  p->plans = ot_arena_array(p->arena, p->search.num_plans + 1, sizeof *p->plans);
+  for (int i = 0; i < p->search.num_plans; i++) {
+    const ot_estimate *const e = &p->search.plans[i];
+    const ot_explanation explanation = {&p->request.job, &p->request.bill, &p->limits,
+                                        &p->search.plans[0]};
+    ot_stage_estimate *stages;
+    OT_TRY(ot_estimate_stages(estimator, &e->candidate, p->arena, &stages));
+    p->plans[i] = (ot_page_plan){.estimate = e, .stages = stages};
+    if (i == 0) {
+      ot_explain_best(&explanation, p->arena, &p->plans[i].why);
+    } else {
+      ot_explain_other(&explanation, e, p->arena, &p->plans[i].why);
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status build_page(planning *p) {
+  OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
+  OT_TRY(search(p));
+  build_limits(p);
+  OT_TRY(build_plans(p));
+  p->page = (ot_plan_page){.job = &p->request.job,
+                           .model_name = p->request.model_name,
+                           .model_source = p->request.model_source,
+                           .run = &p->request.config.run,
+                           .bill = &p->request.bill,
+                           .limits = &p->limits,
+                           .search = &p->search,
+                           .num_plans = p->search.num_plans,
+                           .plans = p->plans,
+                           .num_notes = p->request.num_notes,
+                           .notes = p->request.notes};
+  return OT_OK;
+}
+
+// ---- writing ----
+
+static ot_status print_page(planning *p) {
+  if (ot_options_json(p->options)) {
+    puts(ot_plan_json(&p->page, p->arena));
+    return OT_OK;
+  }
+  ot_text_builder text = {.arena = p->arena};
+  ot_plan_report(&p->page, &text);
+  fputs(ot_text_builder_text(&text), stdout);
+  return OT_OK;
+}
+
+// To FILE, or in place of the page.
+static ot_status emit(planning *p, const char *what, bool *printed) {
+  ot_emit_kind kind;
+  const char *path;
+  OT_TRY(ot_emit_parse(what, p->arena, &kind, &path));
+  OT_CHECK(path || !ot_options_json(p->options), OT_USAGE,
+           "--emit without a file and --json both print on stdout (try --emit %s=FILE)", what);
+  ot_text_builder text = {.arena = p->arena};
+  ot_plan_emit(&p->page, kind, &text);
+  const char *const all = ot_text_builder_text(&text);
+  *printed = !path;
+  if (path) return ot_disk_replace(path, all, text.length);
+  fputs(all, stdout);
+  return OT_OK;
+}
+
+// What does not fit, and what would.
+static ot_status refuse(planning *p) {
+  const ot_estimate *const nearest = &p->search.nearest;
+  const double used = (double)(nearest->memory.reserved + nearest->memory.context);
+  char split[256];
+  ot_candidate_print(&nearest->candidate, split, sizeof split);
+  ot_remedies remedies;
+  OT_TRY(ot_remedies_build(&p->request.job, p->arena, &remedies));
+  for (int i = 1; i < remedies.num; i++) fprintf(stderr, "also fits %s\n", remedies.text[i]);
+  ot_fail(OT_FINDINGS, "no plan fits: the nearest takes %s of %s a device (%s)",
+          ot_figure_bytes(p->arena, used),
+          ot_figure_bytes(p->arena, (double)nearest->memory.capacity), split);
+  if (remedies.num == 0) return OT_FINDINGS;
+  return ot_fail_hint(OT_FINDINGS, "fits %s", remedies.text[0]);
+}
+
+static ot_status plan(planning *p) {
+  const char *const what = ot_options_text(p->options, "emit");
+  const char *const trace = ot_options_text(p->options, "trace");
+  bool printed = false;
+  OT_TRY(build_page(p));
+  const bool fits = p->page.num_plans > 0;
+  if (fits && what) OT_TRY(emit(p, what, &printed));
+  if (!printed) OT_TRY(print_page(p));
+  if (!fits) return refuse(p);
+  return trace ? ot_plan_trace_write(&p->page, trace) : OT_OK;
+}
+
+static ot_status run(const ot_options *options) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  planning *const p = ot_arena_array(&arena, 1, sizeof *p);
+  p->options = options;
+  p->arena = &arena;
+  const ot_status status = plan(p);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- the table ----
+
+enum { MOST_DEGREE = 1 << 24 };
+
+static const ot_option rows[] = {
+    {.name = "model",
+     .kind = OT_OPTION_TEXT,
+     .value = "M",
+     .help = "preset, HF config.json, or a directory that holds one"},
+    {.name = "cluster",
+     .kind = OT_OPTION_TEXT,
+     .value = "C",
+     .fallback = "this-machine",
+     .help = "preset or cluster file"},
+    {.name = "gpus",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "devices; default: as many as the cluster has"},
+    {.name = "global-batch-size",
+     .kind = OT_OPTION_INTEGER,
+     .value = "B",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "sequences of a step; default: the most within the critical batch"},
+    {.name = "sequence-length",
+     .kind = OT_OPTION_INTEGER,
+     .value = "S",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "tokens of a sequence; default: as in RUN.yaml, 4096 or what the model allows"},
+    {.name = "tokens",
+     .kind = OT_OPTION_INTEGER,
+     .value = "T",
+     .minimum = 1,
+     .maximum = INT64_MAX,
+     .help = "of the whole run (15T); default: 20 a parameter"},
+    {.name = "critical-batch-tokens",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = INT64_MAX,
+     .help = "as measured (noise_scale_tokens); default: a law in the run's tokens"},
+    {.name = "tp",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "tensor parallel degree; degrees that are not given are searched"},
+    {.name = "pp",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "pipeline stages"},
+    {.name = "vpp",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "chunks of a stage"},
+    {.name = "cp",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "context parallel degree"},
+    {.name = "ep",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "expert parallel degree, over ranks of tp, cp and dp"},
+    {.name = "dp",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "data parallel degree; devices = tp x pp x cp x dp"},
+    {.name = "zero",
+     .kind = OT_OPTION_CHOICE,
+     .value = "0|1|2|3",
+     .help = "what dp shards: 1 optimizer states, 2 gradients, 3 weights"},
+    {.name = "micro-batch-size",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .minimum = 1,
+     .maximum = MOST_DEGREE,
+     .help = "sequences of one forward and backward"},
+    {.name = "pipeline",
+     .kind = OT_OPTION_CHOICE,
+     .value = "gpipe|1f1b|interleaved|zb-h1|zb-h2|zb-v",
+     .help = "order of the micro-batches"},
+    {.name = "recompute",
+     .kind = OT_OPTION_CHOICE,
+     .value = "none|selective|full",
+     .help = "activations computed again"},
+    {.name = "precision",
+     .kind = OT_OPTION_TEXT,
+     .value = "bf16|fp8|fp32",
+     .help = "bf16: 2 weight + 2 gradient + 12 optimizer bytes a parameter (the default)"},
+    {.name = "engine",
+     .kind = OT_OPTION_TEXT,
+     .value = "NAME",
+     .fallback = "orthant",
+     .help = "software whose steps are priced"},
+    {.name = "set",
+     .kind = OT_OPTION_SETTING,
+     .value = "KEY=VALUE",
+     .help = "setting of the run or its model; lists as [a, b]"},
+    {.name = "top",
+     .kind = OT_OPTION_INTEGER,
+     .value = "K",
+     .fallback = "5",
+     .minimum = 1,
+     .maximum = 1000,
+     .help = "plans shown"},
+    {.name = "emit",
+     .kind = OT_OPTION_TEXT,
+     .value = "run|mpirun|sbatch|mpijob[=FILE]",
+     .help = "write the best plan as RUN.yaml sections, or what launches it"},
+    {.name = "trace",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "write its predicted step as a Chrome trace"},
+};
+
+const ot_verb ot_verb_plan = {
+    .name = "plan",
+    .summary = "find the fastest configuration that fits, and say why",
+    .arguments = "",
+    .details =
+        "Searches all splits of the devices over tp, pp, cp, ep and dp with pipeline order, ZeRO\n"
+        "stage, micro-batch size and recompute; prices the steps of those that can run on the\n"
+        "cluster, and prints the fastest that fit, the limits of the job, and the reasons. What "
+        "is\n"
+        "given is fixed. Exit code 1 when nothing fits, with the smallest change that would.\n"
+        "MFU counts the model's FLOPs, of attention the causal half. docs/plan.md explains all of "
+        "it.",
+    .examples =
+        "  orthant plan --model llama3-8b --cluster h100 --gpus 8\n"
+        "  orthant plan --model llama3.1-405b --cluster h100 --gpus 16384 --tokens 15T\n"
+        "  orthant plan --model ./config.json --cluster cluster.yaml --tp 8 --recompute full "
+        "--json\n"
+        "  orthant plan --model gpt2 --emit run=run.yaml",
+    .options = rows,
+    .num_options = OT_COUNT(rows),
+    .json = true,
+    .run = run,
+};
