@@ -2,153 +2,82 @@
 // `orthant plan`: which configuration, does it fit, how fast, why.
 #include <stdio.h>
 
-#include "cli/output.h"
+#include "cli/plan_build.h"
 #include "cli/plan_emit.h"
 #include "cli/plan_json.h"
 #include "cli/plan_report.h"
-#include "cli/plan_request.h"
 #include "cli/plan_trace.h"
 #include "cli/verbs.h"
 #include "device/heap.h"
 #include "plan/figures.h"
-#include "plan/remedy.h"
 #include "train/disk.h"
 
 typedef struct planning {
   const ot_options *options;
   ot_arena *arena;
   ot_plan_request request;
-  ot_search search;
-  ot_limits limits;
-  ot_page_plan *plans;
   ot_plan_page page;
+  // --emit
+  bool emits;
+  ot_emit_kind kind;
+  const char *emit_path;  // null: in place of the page
 } planning;
 
-// ---- searching ----
-
-static ot_status search(planning *p) {
-  const ot_search_request request = {.job = &p->request.job,
-                                     .top = (int)ot_options_integer(p->options, "top")};
-  OT_TRY(ot_search_build(&request, p->arena, &p->search));
-  const bool nothing = p->search.num_plans == 0 && p->search.num_rejected[OT_REJECTED_MEMORY] == 0;
-  if (!nothing) return OT_OK;
-  OT_CHECK(p->search.num_rejections > 0, OT_USAGE, "plan: there is no split of %d devices as asked",
-           p->request.job.devices);
-  return ot_fail(OT_USAGE, "%s", p->search.rejections[0].reason);
-}
-
-// The rate at which devices compute in what comes nearest to a plan.
-static double reached_flops(const planning *p) {
-  const ot_job *const job = &p->request.job;
-  const ot_estimate *const e = p->search.num_plans > 0 ? &p->search.plans[0] : &p->search.nearest;
-  if (e->compute_s > 0) return e->hardware_flops / job->devices / e->compute_s;
-  return job->cluster->device.flops[job->recipe.products];
-}
-
-static void build_limits(planning *p) {
-  const ot_limits_request request = {
-      .job = &p->request.job,
-      .bill = &p->request.bill,
-      .flops_per_s = reached_flops(p),
-      .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens"),
-  };
-  ot_limits_build(&request, &p->limits);
-}
-
-static ot_status build_plans(planning *p) {
-  ot_estimator *estimator;
-  OT_TRY(ot_estimator_build(&p->request.job, p->arena, &estimator));
-  p->plans = ot_arena_array(p->arena, p->search.num_plans + 1, sizeof *p->plans);
-  for (int i = 0; i < p->search.num_plans; i++) {
-    const ot_estimate *const e = &p->search.plans[i];
-    const ot_explanation explanation = {&p->request.job, &p->request.bill, &p->limits,
-                                        &p->search.plans[0]};
-    ot_stage_estimate *stages;
-    OT_TRY(ot_estimate_stages(estimator, &e->candidate, p->arena, &stages));
-    p->plans[i] = (ot_page_plan){.estimate = e, .stages = stages};
-    if (i == 0) {
-      ot_explain_best(&explanation, p->arena, &p->plans[i].why);
-    } else {
-      ot_explain_other(&explanation, e, p->arena, &p->plans[i].why);
-    }
-  }
+static ot_status read_outputs(planning *p) {
+  const char *const what = ot_options_text(p->options, "emit");
+  p->emits = what != NULL;
+  if (!what) return OT_OK;
+  OT_TRY(ot_emit_parse(what, p->arena, &p->kind, &p->emit_path));
+  OT_CHECK(p->emit_path || !ot_options_json(p->options), OT_USAGE,
+           "--emit without a file and --json both print on stdout (try --emit %s=FILE)", what);
   return OT_OK;
 }
 
-static ot_status build_page(planning *p) {
-  OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
-  OT_TRY(search(p));
-  build_limits(p);
-  OT_TRY(build_plans(p));
-  p->page = (ot_plan_page){.job = &p->request.job,
-                           .model_name = p->request.model_name,
-                           .model_source = p->request.model_source,
-                           .run = &p->request.config.run,
-                           .bill = &p->request.bill,
-                           .limits = &p->limits,
-                           .search = &p->search,
-                           .num_plans = p->search.num_plans,
-                           .plans = p->plans,
-                           .num_notes = p->request.num_notes,
-                           .notes = p->request.notes};
-  return OT_OK;
-}
-
-// ---- writing ----
-
-static ot_status print_page(planning *p) {
-  if (ot_options_json(p->options)) {
-    puts(ot_plan_json(&p->page, p->arena));
-    return OT_OK;
-  }
+static ot_status emit(planning *p) {
+  OT_CHECK(p->page.run, OT_USAGE, "--emit: no family of HF has this model, so no run can name it");
   ot_text_builder text = {.arena = p->arena};
-  ot_plan_report(&p->page, &text);
+  ot_plan_emit(&p->page, p->kind, &text);
+  if (p->emit_path) return ot_disk_replace(p->emit_path, text.text, text.length);
   fputs(ot_text_builder_text(&text), stdout);
   return OT_OK;
 }
 
-// To FILE, or in place of the page.
-static ot_status emit(planning *p, const char *what, bool *printed) {
-  ot_emit_kind kind;
-  const char *path;
-  OT_TRY(ot_emit_parse(what, p->arena, &kind, &path));
-  OT_CHECK(path || !ot_options_json(p->options), OT_USAGE,
-           "--emit without a file and --json both print on stdout (try --emit %s=FILE)", what);
+static void print_page(planning *p) {
+  if (ot_options_json(p->options)) {
+    puts(ot_plan_json(&p->page, p->arena));
+    return;
+  }
   ot_text_builder text = {.arena = p->arena};
-  ot_plan_emit(&p->page, kind, &text);
-  const char *const all = ot_text_builder_text(&text);
-  *printed = !path;
-  if (path) return ot_disk_replace(path, all, text.length);
-  fputs(all, stdout);
-  return OT_OK;
+  ot_plan_report(&p->page, &text);
+  fputs(ot_text_builder_text(&text), stdout);
 }
 
-// What does not fit, and what would.
 static ot_status refuse(planning *p) {
-  const ot_estimate *const nearest = &p->search.nearest;
+  const ot_estimate *const nearest = &p->page.search->nearest;
   const double used = (double)(nearest->memory.reserved + nearest->memory.context);
   char split[256];
   ot_candidate_print(&nearest->candidate, split, sizeof split);
-  ot_remedies remedies;
-  OT_TRY(ot_remedies_build(&p->request.job, p->arena, &remedies));
-  for (int i = 1; i < remedies.num; i++) fprintf(stderr, "also fits %s\n", remedies.text[i]);
   ot_fail(OT_FINDINGS, "no plan fits: the nearest takes %s of %s a device (%s)",
           ot_figure_bytes(p->arena, used),
           ot_figure_bytes(p->arena, (double)nearest->memory.capacity), split);
-  if (remedies.num == 0) return OT_FINDINGS;
-  return ot_fail_hint(OT_FINDINGS, "fits %s", remedies.text[0]);
+  if (p->page.num_remedies == 0) return OT_FINDINGS;
+  return ot_fail_hint(OT_FINDINGS, "fits %s", p->page.remedies[0]);
 }
 
 static ot_status plan(planning *p) {
-  const char *const what = ot_options_text(p->options, "emit");
-  const char *const trace = ot_options_text(p->options, "trace");
-  bool printed = false;
-  OT_TRY(build_page(p));
+  OT_TRY(read_outputs(p));
+  OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
+  const ot_plan_build build = {
+      .request = &p->request,
+      .top = (int)ot_options_integer(p->options, "top"),
+      .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens")};
+  OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
   const bool fits = p->page.num_plans > 0;
-  if (fits && what) OT_TRY(emit(p, what, &printed));
-  if (!printed) OT_TRY(print_page(p));
-  if (!fits) return refuse(p);
-  return trace ? ot_plan_trace_write(&p->page, trace) : OT_OK;
+  const char *const trace = ot_options_text(p->options, "trace");
+  if (fits && p->emits) OT_TRY(emit(p));
+  if (fits && trace) OT_TRY(ot_plan_trace_write(&p->page, trace));
+  if (!fits || !p->emits || p->emit_path) print_page(p);
+  return fits ? OT_OK : refuse(p);
 }
 
 static ot_status run(const ot_options *options) {
@@ -280,6 +209,10 @@ static const ot_option rows[] = {
      .minimum = 1,
      .maximum = 1000,
      .help = "plans shown"},
+    {.name = "from",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "configuration of Megatron-LM, torchtitan or nanotron, priced beside the plans"},
     {.name = "emit",
      .kind = OT_OPTION_TEXT,
      .value = "run|mpirun|sbatch|mpijob[=FILE]",

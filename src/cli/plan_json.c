@@ -161,7 +161,11 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   ot_json_array(w, "why");
   for (int i = 0; i < plan->why.num; i++) ot_json_text(w, NULL, plan->why.text[i]);
   ot_json_end(w);
-  ot_node_write_json(ot_plan_sections(d->page, &e->candidate, d->arena), "run", w);
+  if (d->page->run) {
+    ot_node_write_json(ot_plan_sections(d->page, &e->candidate, d->arena), "run", w);
+  } else {
+    ot_json_null(w, "run");
+  }
   ot_json_end(w);
 }
 
@@ -171,6 +175,26 @@ static void put_plans(document *d) {
   for (int i = 0; i < d->page->num_plans; i++) put_plan(d, NULL, &d->page->plans[i]);
   ot_json_end(w);
   if (d->page->imported) put_plan(d, "imported", d->page->imported);
+}
+
+// ---- the whole run ----
+
+static void put_goodput(document *d) {
+  const ot_goodput *const g = d->page->goodput;
+  ot_json_writer *const w = &d->w;
+  ot_json_integer(w, "steps", d->page->steps);
+  if (!g) return;
+  ot_json_object(w, "goodput");
+  ot_json_real(w, "productive", g->productive);
+  ot_json_real(w, "checkpoints", g->checkpoints);
+  ot_json_real(w, "recovery", g->recovery);
+  ot_json_real(w, "lost", g->lost);
+  ot_json_real(w, "mtbf_seconds", g->mtbf_s);
+  ot_json_real(w, "checkpoint_interval_seconds", g->interval_s);
+  ot_json_real(w, "elapsed_seconds", g->elapsed_s);
+  ot_json_real(w, "interruptions", g->interruptions);
+  ot_json_integer(w, "spares", g->spares);
+  ot_json_end(w);
 }
 
 // ---- what is not taken ----
@@ -200,6 +224,19 @@ static void put_search(document *d) {
   ot_json_end(w);
 }
 
+static void put_refusal(document *d) {
+  const ot_estimate *const nearest = &d->page->search->nearest;
+  ot_json_writer *const w = &d->w;
+  if (d->page->num_plans > 0) return;
+  ot_json_object(w, "nearest");
+  put_candidate(d, &nearest->candidate);
+  put_memory(d, &nearest->memory);
+  ot_json_end(w);
+  ot_json_array(w, "remedies");
+  for (int i = 0; i < d->page->num_remedies; i++) ot_json_text(w, NULL, d->page->remedies[i]);
+  ot_json_end(w);
+}
+
 const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
   document d = {page, arena, ot_json_begin(arena, 2)};
   ot_json_object(&d.w, NULL);
@@ -208,7 +245,9 @@ const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
   put_bill(&d);
   put_limits(&d);
   put_plans(&d);
+  put_goodput(&d);
   put_search(&d);
+  put_refusal(&d);
   ot_json_end(&d.w);
   return d.w.text;
 }

@@ -4,6 +4,7 @@
 
 #include "plan/explain.h"
 #include "plan/search.h"
+#include "simulate/goodput.h"
 
 // A plan as it is shown.
 typedef struct ot_page_plan {
@@ -16,13 +17,17 @@ typedef struct ot_plan_page {
   const ot_job *job;
   const char *model_name;    // as the user called it
   const char *model_source;  // of a run: preset or absolute path; null: its keys are written out
-  const ot_run *run;         // settings that plans leave open
+  const ot_run *run;         // settings that plans leave open; null: HF has no such model
   const ot_bill *bill;
   const ot_limits *limits;
   const ot_search *search;
   int num_plans;
   const ot_page_plan *plans;     // [num_plans] those of search, best first
   const ot_page_plan *imported;  // what --from describes, priced the same way; null without --from
+  int64_t steps;                 // of the whole run
+  const ot_goodput *goodput;     // of it with the best plan; null on a machine without failures
+  int num_remedies;              // where no plan fits
+  const char *const *remedies;   // [num_remedies] what would, smallest change first
   int num_notes;
   const char *const *notes;  // [num_notes] what was assumed where nothing was given
 } ot_plan_page;

@@ -80,8 +80,8 @@ static void put_bill(report *r) {
                        (long long)b->min_devices_for_state,
                        b->min_devices_for_state == 1 ? "" : "s"));
   line(r, "work",
-       ot_arena_format(a, "%s FLOP a token, forward and backward",
-                       ot_figure_count(a, b->flops_per_token)));
+       ot_arena_format(a, "%s a token, forward and backward",
+                       ot_figure_flops(a, b->flops_per_token)));
 }
 
 static void put_crossover(report *r) {
@@ -165,6 +165,35 @@ static void put_plans(report *r) {
                   (long long)s->num_rejected[OT_REJECTED_SLOWER]);
 }
 
+// ---- the whole run ----
+
+static const char *duration(report *r, double seconds) {
+  if (seconds >= 2 * 86400.0) return ot_arena_format(r->arena, "%.3g days", seconds / 86400);
+  if (seconds >= 2 * 3600.0) return ot_arena_format(r->arena, "%.3g h", seconds / 3600);
+  if (seconds >= 120) return ot_arena_format(r->arena, "%.3g min", seconds / 60);
+  return ot_figure_seconds(r->arena, seconds);
+}
+
+static void put_run(report *r) {
+  const ot_plan_page *const p = r->page;
+  const ot_goodput *const g = p->goodput;
+  ot_arena *const a = r->arena;
+  if (p->num_plans == 0) return;
+  ot_text_put(r->out, "\nthe run with plan 1\n");
+  line(r, "length",
+       ot_arena_format(a, "%s tokens = %lld steps: %s", ot_figure_count(a, p->job->tokens),
+                       (long long)p->steps,
+                       duration(r, (double)p->steps * p->plans[0].estimate->step_s)));
+  if (!g) return;
+  line(r, "with failures",
+       ot_arena_format(a, "%s: goodput %s at Llama 3's rates, one failure in %s, docs/goodput.md",
+                       duration(r, g->elapsed_s), ot_figure_share(a, g->productive),
+                       duration(r, g->mtbf_s)));
+  line(r, "checkpoints",
+       ot_arena_format(a, "every %s, each stops the run for %s", duration(r, g->interval_s),
+                       duration(r, g->stall_s)));
+}
+
 // ---- reasons ----
 
 static void put_reasons(report *r) {
@@ -185,11 +214,20 @@ static void put_reasons(report *r) {
   for (int i = 0; i < p->imported->why.num; i++) wrap(r, "  - ", p->imported->why.text[i]);
 }
 
+static void put_remedies(report *r) {
+  const ot_plan_page *const p = r->page;
+  if (p->num_remedies == 0) return;
+  ot_text_put(r->out, "\nnothing fits; each of these would\n");
+  for (int i = 0; i < p->num_remedies; i++) wrap(r, "  - ", p->remedies[i]);
+}
+
 void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
   report r = {page, out, out->arena};
   put_question(&r);
   put_bill(&r);
   put_limits(&r);
   if (page->num_plans > 0 || page->imported) put_plans(&r);
+  put_run(&r);
   put_reasons(&r);
+  put_remedies(&r);
 }

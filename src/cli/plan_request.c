@@ -21,9 +21,51 @@ typedef struct reader {
   ot_plan_request *out;
 } reader;
 
-static void note(reader *r, const char *text) {
-  OT_ASSERT(r->out->num_notes < OT_PLAN_NOTES);
-  r->out->notes[r->out->num_notes++] = text;
+enum { MOST_NOTES = 8 };  // beside those of an imported file
+
+static void note(reader *r, const char *text) { r->out->notes[r->out->num_notes++] = text; }
+
+// ---- import ----
+
+static ot_status read_import(reader *r) {
+  const char *const path = ot_options_text(r->options, "from");
+  ot_imported *const i = &r->out->imported;
+  r->out->is_imported = path != NULL;
+  if (path) {
+    OT_CHECK(!ot_options_given(r->options, "model"), OT_USAGE,
+             "--model and --from both say which model (try one of them)");
+    OT_TRY(ot_import_read(path, &r->presets, r->arena, i));
+  }
+  r->out->notes = ot_arena_array(r->arena, MOST_NOTES + i->num_notes, sizeof *r->out->notes);
+  for (int n = 0; n < i->num_notes; n++) note(r, i->notes[n]);
+  if (i->num_ignored == 0) return OT_OK;
+  ot_text_builder text = {.arena = r->arena};
+  for (int n = 0; n < i->num_ignored; n++) {
+    ot_text_appendf(&text, "%s %s", n > 0 ? "," : "of no matter here:", i->ignored[n]);
+  }
+  note(r, ot_text_builder_text(&text));
+  return OT_OK;
+}
+
+// The configuration of the file on the devices of the job.
+static ot_status fit_import(reader *r) {
+  ot_imported *const i = &r->out->imported;
+  ot_job *const job = &r->out->job;
+  if (!r->out->is_imported) return OT_OK;
+  OT_TRY(ot_imported_fit(i, job->devices));
+  r->out->own = (ot_candidate){.tp = i->tp,
+                               .pp = i->pp,
+                               .vpp = i->vpp,
+                               .cp = i->cp,
+                               .ep = i->ep,
+                               .etp = i->etp,
+                               .dp = i->dp,
+                               .dp_shard = i->dp / i->dp_replicate,
+                               .zero = i->zero,
+                               .micro_batch_size = i->micro_batch_size,
+                               .pipeline = i->pipeline,
+                               .recompute = i->recompute};
+  return OT_OK;
 }
 
 // ---- cluster ----
@@ -48,7 +90,8 @@ static ot_status read_cluster(reader *r) {
     return ot_fail_hint(OT_ENVIRONMENT,
                         "`orthant bench` measures it; `orthant presets` lists clusters");
   }
-  const int given = (int)ot_options_integer(r->options, "gpus");
+  int given = (int)ot_options_integer(r->options, "gpus");
+  if (given == 0) given = r->out->imported.devices;
   if (given > 0) OT_TRY(resize(&r->out->cluster, given, &r->out->cluster));
   r->out->job.cluster = &r->out->cluster;
   r->out->job.devices = r->out->cluster.num_devices;
@@ -58,7 +101,8 @@ static ot_status read_cluster(reader *r) {
 // ---- engine and precision ----
 
 static ot_status read_engine(reader *r) {
-  const char *const name = ot_options_text(r->options, "engine");
+  const bool asked = ot_options_given(r->options, "engine") || !r->out->is_imported;
+  const char *const name = asked ? ot_options_text(r->options, "engine") : r->out->imported.engine;
   r->out->job.engine = ot_engine_find(name);
   if (r->out->job.engine) return OT_OK;
   ot_fail(OT_USAGE, "--engine: there is no engine called \"%s\"", name);
@@ -72,6 +116,7 @@ static ot_status read_engine(reader *r) {
 
 static const char *default_recipe(reader *r) {
   const ot_engine *const engine = r->out->job.engine;
+  if (r->out->imported.precision) return r->out->imported.precision;
   if (engine != &ot_engine_orthant) return engine->recipe;
   const bool narrow = r->out->cluster.device.flops[OT_BF16] > 0;
   if (!narrow) {
@@ -119,20 +164,44 @@ static const char *source_of(const reader *r, const char *model) {
   return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
 }
 
-// The run with the user's --set, its model first.
-static ot_status read_run(reader *r) {
-  const char *const model = ot_options_text(r->options, "model");
-  OT_CHECK(model, OT_USAGE, "--model M is needed (orthant plan)");
+// The model and what else there is of a run: of --model or of the imported file's keys, and the
+// user's --set.
+static ot_status load_run(reader *r, const char *model, const ot_node *keys) {
   const int num_sets = ot_options_count(r->options, "set");
   const char **const sets = ot_arena_array(r->arena, num_sets + 1, sizeof *sets);
-  sets[0] = ot_arena_format(r->arena, "model=%s", model);
-  for (int i = 0; i < num_sets; i++) sets[i + 1] = ot_options_values(r->options, "set")[i];
-  const ot_config_request request = {.sets = sets, .num_sets = num_sets + 1, .presets = r->presets};
+  ot_config_request request = {.sets = sets, .presets = r->presets};
+  if (keys) {
+    ot_json_writer w = ot_json_begin(r->arena, 0);
+    ot_json_object(&w, NULL);
+    ot_node_write_json(keys, "model", &w);
+    ot_json_end(&w);
+    request.path = ot_options_text(r->options, "from");
+    request.text = w.text;
+  } else {
+    sets[request.num_sets++] = ot_arena_format(r->arena, "model=%s", model);
+  }
+  for (int i = 0; i < num_sets; i++) {
+    sets[request.num_sets++] = ot_options_values(r->options, "set")[i];
+  }
   OT_TRY(ot_config_load(&request, r->arena, &r->out->config));
-  r->out->model_name = model;
-  r->out->model_source = source_of(r, model);
-  r->out->config.run.precision = precision_of(&r->out->job.recipe);
-  r->out->job.model = &r->out->config.run.model;
+  r->out->has_run = true;
+  return OT_OK;
+}
+
+static ot_status read_run(reader *r) {
+  ot_plan_request *const out = r->out;
+  const ot_imported *const i = &out->imported;
+  const char *const model = ot_options_text(r->options, "model");
+  out->model_name = out->is_imported ? i->model_name : model;
+  if (!out->is_imported || i->model_keys) {
+    OT_CHECK(out->model_name, OT_USAGE, "--model M is needed, or --from FILE (orthant plan)");
+    OT_TRY(load_run(r, model, i->model_keys));
+    out->model_source = out->is_imported ? NULL : source_of(r, model);
+    out->config.run.precision = precision_of(&out->job.recipe);
+  } else {
+    out->config.run.model = i->model;
+  }
+  out->job.model = &out->config.run.model;
   return OT_OK;
 }
 
@@ -157,6 +226,7 @@ static void read_given(reader *r) {
 static void read_sequence(reader *r) {
   ot_job *const job = &r->out->job;
   job->sequence_length = ot_options_integer(r->options, "sequence-length");
+  if (job->sequence_length == 0) job->sequence_length = r->out->imported.sequence_length;
   if (job->sequence_length > 0) return;
   job->sequence_length = r->out->config.run.data.sequence_length;
   note(r, ot_arena_format(r->arena, "sequence length %lld", (long long)job->sequence_length));
@@ -183,6 +253,7 @@ static int64_t batch_within(double sequences, int devices) {
 static void read_batch(reader *r) {
   ot_job *const job = &r->out->job;
   job->global_batch_size = ot_options_integer(r->options, "global-batch-size");
+  if (job->global_batch_size == 0) job->global_batch_size = r->out->imported.global_batch_size;
   if (job->global_batch_size > 0) return;
   const double measured = (double)ot_options_integer(r->options, "critical-batch-tokens");
   const double critical = measured > 0 ? measured : ot_critical_batch_tokens(job->tokens);
@@ -194,24 +265,29 @@ static void read_batch(reader *r) {
 
 static ot_status read_amounts(reader *r) {
   ot_plan_request *const out = r->out;
+  ot_run *const run = &out->config.run;
   read_sequence(r);
   ot_bill_build(&out->job, &out->bill);
   read_tokens(r);
   read_batch(r);
-  out->config.run.data.sequence_length = out->job.sequence_length;
-  out->config.run.batch =
+  out->own.micro_batches = ot_candidate_micro_batches(&out->job, &out->own);
+  if (!out->has_run) return OT_OK;
+  run->data.sequence_length = out->job.sequence_length;
+  run->batch =
       (ot_run_batch){.global_batch_size = out->job.global_batch_size, .micro_batch_size = 1};
-  out->job.run = out->job.engine == &ot_engine_orthant ? &out->config.run : NULL;
-  return ot_run_check(&out->config.run);
+  if (out->job.engine == &ot_engine_orthant) out->job.run = run;
+  return ot_run_check(run);
 }
 
 ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_plan_request *out) {
   *out = (ot_plan_request){0};
   reader r = {options, arena, ot_installed_presets(arena), out};
+  OT_TRY(read_import(&r));
   OT_TRY(read_cluster(&r));
   OT_TRY(read_engine(&r));
   OT_TRY(read_recipe(&r));
   OT_TRY(read_run(&r));
+  OT_TRY(fit_import(&r));
   read_given(&r);
   OT_TRY(read_amounts(&r));
   return ot_job_check(&out->job);

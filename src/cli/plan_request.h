@@ -5,8 +5,7 @@
 #include "cli/options.h"
 #include "plan/bill.h"
 #include "train/config_file.h"
-
-enum { OT_PLAN_NOTES = 8 };
+#include "train/import.h"
 
 typedef struct ot_plan_request {
   ot_job job;  // points into this request, which must stay where it is
@@ -15,8 +14,12 @@ typedef struct ot_plan_request {
   ot_cluster cluster;        // as large as the job
   const char *model_name;    // as the user called it
   const char *model_source;  // of a run: preset or absolute path; null: its keys
+  bool has_run;      // config holds a run; not so for imported models that HF has no family for
+  bool is_imported;  // --from
+  ot_imported imported;
+  ot_candidate own;  // what --from describes
   int num_notes;
-  const char *notes[OT_PLAN_NOTES];  // [num_notes]
+  const char **notes;  // [num_notes]
 } ot_plan_request;
 
 // OT_USAGE and OT_ENVIRONMENT as the loaders of models and clusters, and for options that do not

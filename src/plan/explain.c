@@ -149,7 +149,7 @@ static void say_clipping(speaker *s) {
   const ot_run *const run = s->e->job->run;
   const ot_pipeline kind = s->c->pipeline;
   const bool zero_bubble = kind == OT_PIPELINE_ZB_H1 || kind == OT_PIPELINE_ZB_H2;
-  if (!zero_bubble || !run || run->optimizer.clip == 0) return;
+  if (!zero_bubble || (run && run->optimizer.clip == 0)) return;
   say(s,
       "zb-h2 gains nothing over zb-h1 here: with clipping every update waits for the norm of all "
       "gradients, so no stage can start the next step early (optimizer.clip: 0 lifts that)");

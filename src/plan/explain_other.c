@@ -99,7 +99,7 @@ static const char *costs(const ot_estimate *other, const ot_estimate *best, ot_a
 
 // More stages in flight than zb-h1, and nothing to fill the end of the step with.
 static bool is_idle_h2(const ot_explanation *e, const ot_candidate *c) {
-  const bool clips = e->job->run && e->job->run->optimizer.clip > 0;
+  const bool clips = !e->job->run || e->job->run->optimizer.clip > 0;
   return clips && c->pipeline == OT_PIPELINE_ZB_H2;
 }
 
@@ -119,6 +119,10 @@ void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_aren
   out->num = 0;
   out->text = ot_arena_array(arena, 4, sizeof *out->text);
   const double lost_s = other->step_s - best->step_s;
+  if (text.length == 0) {
+    out->text[out->num++] = "the same plan";
+    return;
+  }
   out->text[out->num++] =
       ot_arena_format(arena, "%s: %s a step (%+.1f%%)", ot_text_builder_text(&text),
                       signed_seconds(arena, lost_s), 100 * lost_s / best->step_s);

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each part of a page by the one who knows it.
+#include "cli/plan_build.h"
+
+#include "plan/remedy.h"
+
+// What a page is made with.
+typedef struct builder {
+  const ot_plan_build *build;
+  const ot_job *job;
+  ot_arena *arena;
+  ot_estimator *estimator;
+  ot_search *search;
+  ot_plan_page *page;
+} builder;
+
+static ot_status search(builder *b) {
+  const ot_search_request request = {.job = b->job, .top = b->build->top};
+  ot_search *const s = b->search;
+  OT_TRY(ot_search_build(&request, b->arena, s));
+  b->page->search = s;
+  if (s->num_plans > 0 || s->num_rejected[OT_REJECTED_MEMORY] > 0) return OT_OK;
+  OT_CHECK(s->num_rejections > 0, OT_USAGE, "plan: %d devices cannot be split as asked",
+           b->job->devices);
+  return ot_fail(OT_USAGE, "%s", s->rejections[0].reason);
+}
+
+// ---- limits ----
+
+// The rate at which devices compute in what comes nearest to a plan.
+static double reached_flops(const builder *b) {
+  const ot_search *const s = b->search;
+  const ot_estimate *const e = s->num_plans > 0 ? &s->plans[0] : &s->nearest;
+  if (e->compute_s > 0) return e->hardware_flops / b->job->devices / e->compute_s;
+  return b->job->cluster->device.flops[b->job->recipe.products];
+}
+
+static void build_limits(builder *b) {
+  const ot_limits_request request = {.job = b->job,
+                                     .bill = &b->build->request->bill,
+                                     .flops_per_s = reached_flops(b),
+                                     .critical_batch_tokens = b->build->critical_batch_tokens};
+  ot_limits *const limits = ot_arena_array(b->arena, 1, sizeof *limits);
+  ot_limits_build(&request, limits);
+  b->page->limits = limits;
+}
+
+// ---- plans ----
+
+static ot_explanation explanation_of(const builder *b) {
+  return (ot_explanation){b->job, &b->build->request->bill, b->page->limits, &b->search->plans[0]};
+}
+
+static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_plan *out) {
+  const ot_explanation explanation = explanation_of(b);
+  ot_stage_estimate *stages;
+  OT_TRY(ot_estimate_stages(b->estimator, &estimate->candidate, b->arena, &stages));
+  *out = (ot_page_plan){.estimate = estimate, .stages = stages};
+  if (b->search->num_plans == 0) return OT_OK;
+  if (estimate == explanation.best) {
+    ot_explain_best(&explanation, b->arena, &out->why);
+  } else {
+    ot_explain_other(&explanation, estimate, b->arena, &out->why);
+  }
+  return OT_OK;
+}
+
+static ot_status build_plans(builder *b) {
+  const int n = b->search->num_plans;
+  ot_page_plan *const plans = ot_arena_array(b->arena, n, sizeof *plans);
+  for (int i = 0; i < n; i++) OT_TRY(build_plan(b, &b->search->plans[i], &plans[i]));
+  b->page->num_plans = n;
+  b->page->plans = plans;
+  return OT_OK;
+}
+
+static ot_status build_imported(builder *b) {
+  const ot_plan_request *const request = b->build->request;
+  if (!request->is_imported) return OT_OK;
+  ot_page_plan *const plan = ot_arena_array(b->arena, 1, sizeof *plan);
+  ot_estimate *const estimate = ot_arena_array(b->arena, 1, sizeof *estimate);
+  OT_TRY(ot_candidate_check(b->job, &request->own));
+  OT_TRY(ot_estimate_build(b->estimator, &request->own, estimate));
+  OT_TRY(build_plan(b, estimate, plan));
+  b->page->imported = plan;
+  return OT_OK;
+}
+
+// ---- the run ----
+
+// Failures as others counted them in data centres, so not on a machine that was measured by itself.
+// A checkpoint holds everything but gradients.
+static ot_status build_goodput(builder *b) {
+  const ot_job *const job = b->job;
+  const ot_bill *const bill = b->page->bill;
+  const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
+  b->page->steps = (int64_t)((job->tokens + tokens - 1) / tokens);
+  if (b->search->num_plans == 0 || job->cluster->device.threads > 0) return OT_OK;
+  const double bytes = (double)(bill->weight_bytes + bill->optimizer_bytes);
+  ot_goodput_request request = ot_goodput_defaults(job->devices, bytes);
+  request.train_s = (double)b->page->steps * b->search->plans[0].step_s;
+  ot_goodput *const goodput = ot_arena_array(b->arena, 1, sizeof *goodput);
+  OT_TRY(ot_goodput_build(&request, goodput));
+  b->page->goodput = goodput;
+  return OT_OK;
+}
+
+static ot_status build_remedies(builder *b) {
+  if (b->search->num_plans > 0) return OT_OK;
+  ot_remedies *const remedies = ot_arena_array(b->arena, 1, sizeof *remedies);
+  OT_TRY(ot_remedies_build(b->job, b->arena, remedies));
+  b->page->num_remedies = remedies->num;
+  b->page->remedies = remedies->text;
+  return OT_OK;
+}
+
+ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_plan_page *out) {
+  const ot_plan_request *const request = build->request;
+  *out = (ot_plan_page){.job = &request->job,
+                        .model_name = request->model_name,
+                        .model_source = request->model_source,
+                        .run = request->has_run ? &request->config.run : NULL,
+                        .bill = &request->bill,
+                        .num_notes = request->num_notes,
+                        .notes = request->notes};
+  builder b = {.build = build, .job = &request->job, .arena = arena, .page = out};
+  b.search = ot_arena_array(arena, 1, sizeof *b.search);
+  OT_TRY(ot_estimator_build(b.job, arena, &b.estimator));
+  OT_TRY(search(&b));
+  build_limits(&b);
+  OT_TRY(build_plans(&b));
+  OT_TRY(build_imported(&b));
+  OT_TRY(build_goodput(&b));
+  return build_remedies(&b);
+}
