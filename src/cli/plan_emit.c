@@ -80,7 +80,13 @@ static void put_title(const emission *e, const char *comment) {
 
 static void put_run(const emission *e) {
   const ot_job *const job = e->page->job;
+  const double gradient = (double)ot_dtype_bytes(e->page->run->precision.gradients);
   put_title(e, "#");
+  if (gradient != job->recipe.gradient_bytes) {
+    ot_text_appendf(e->out,
+                    "# The plan counts gradients of %g bytes; training here keeps them in %s.\n",
+                    job->recipe.gradient_bytes, ot_dtype_name(e->page->run->precision.gradients));
+  }
   ot_node_print_yaml(ot_plan_sections(e->page, &e->plan->candidate, e->arena), 0, e->out);
   ot_text_appendf(e->out,
                   "# To be added: what is trained on and how long. `orthant config --example` has "

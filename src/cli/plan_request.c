@@ -137,21 +137,15 @@ static ot_status read_recipe(reader *r) {
 
 // ---- run ----
 
-static ot_dtype type_of(double bytes) {
-  return bytes <= 2 ? OT_BF16 : bytes <= 4 ? OT_F32 : OT_F64;
-}
-
-// The precision section that keeps what the recipe keeps.
-static ot_run_precision precision_of(const ot_recipe *recipe) {
-  return (ot_run_precision){
-      .compute = type_of(recipe->activation_bytes),
-      .params = type_of(recipe->weight_bytes),
-      .gradients = type_of(recipe->gradient_bytes),
-      .master = type_of(recipe->master_bytes > 0 ? recipe->master_bytes : recipe->weight_bytes),
-      .moments = type_of(recipe->moment_bytes / 2),
-      .reduce = type_of(recipe->reduce_bytes),
-      .sum = OT_SUM_WIDE,
-  };
+// What this program trains in for the recipe of the job.
+static ot_run_precision precision_of(const ot_job *job) {
+  static const ot_candidate one_rank = {.dp = 1, .dp_shard = 1};
+  ot_job alone = *job;
+  ot_run_lists lists;
+  ot_run run;
+  alone.run = NULL;
+  ot_candidate_run(&alone, &one_rank, &lists, &run);
+  return run.precision;
 }
 
 // How a run would name the model, wherever its file is: not at all where --set changed it.
@@ -197,11 +191,11 @@ static ot_status read_run(reader *r) {
     OT_CHECK(out->model_name, OT_USAGE, "--model M is needed, or --from FILE (orthant plan)");
     OT_TRY(load_run(r, model, i->model_keys));
     out->model_source = out->is_imported ? NULL : source_of(r, model);
-    out->config.run.precision = precision_of(&out->job.recipe);
   } else {
     out->config.run.model = i->model;
   }
   out->job.model = &out->config.run.model;
+  out->config.run.precision = precision_of(&out->job);
   return OT_OK;
 }
 

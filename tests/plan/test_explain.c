@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. The reasons of estimates made by hand, word by word: each number in a sentence
+// is one of the estimate, the bill or the limits.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/explain.h"
+#include "plan/figures.h"
+#include "support/paper_job.h"
+
+typedef struct explained {
+  paper_job paper;
+  ot_bill bill;
+  ot_limits limits;
+  ot_estimate best;
+  ot_run run;
+  ot_explanation e;
+} explained;
+
+// Llama 3.1 405B on 16,384 devices, 2,048 sequences of 8,192.
+static void begin(explained *x) {
+  *x = (explained){0};
+  paper_job_create("llama3.1-405b", 16384, 2048, 8192, &x->paper);
+  ot_bill_build(&x->paper.job, &x->bill);
+  x->run.optimizer.clip = 1;
+  x->paper.job.run = &x->run;
+  x->limits = (ot_limits){.crossover_devices = 11000, .critical_batch_tokens = 20e6};
+  x->best = (ot_estimate){.candidate = {.tp = 8,
+                                        .pp = 16,
+                                        .vpp = 1,
+                                        .cp = 1,
+                                        .ep = 1,
+                                        .etp = 1,
+                                        .dp = 128,
+                                        .dp_shard = 128,
+                                        .zero = 1,
+                                        .micro_batch_size = 1,
+                                        .micro_batches = 16,
+                                        .pipeline = OT_PIPELINE_1F1B,
+                                        .recompute = OT_RECOMPUTE_FULL},
+                          .step_s = 10,
+                          .compute_s = 6,
+                          .recompute_s = 1.5,
+                          .update_s = 0.25,
+                          .bubble_s = 3,
+                          .exposed_s = {[OT_TIMELINE_TP] = 0.5, [OT_TIMELINE_DP] = 0.25},
+                          .bubble_fraction = 0.3,
+                          .mfu = 0.401,
+                          .memory = {.stage = 2,
+                                     .weights = 6000000000,
+                                     .gradients = 6000000000,
+                                     .optimizer = 300000000,
+                                     .activations = 20000000000,
+                                     .peak = 40000000000,
+                                     .reserved = 42000000000,
+                                     .context = 1000000000,
+                                     .capacity = 80000000000},
+                          .fits = true};
+  x->e = (ot_explanation){&x->paper.job, &x->bill, &x->limits, &x->best};
+}
+
+static void finish(explained *x) { paper_job_destroy(&x->paper); }
+
+static void expect(const ot_reasons *reasons, int i, const char *sentence) {
+  assert_true(i < reasons->num);
+  assert_string_equal(reasons->text[i], sentence);
+}
+
+static bool says(const ot_reasons *reasons, const char *part) {
+  for (int i = 0; i < reasons->num; i++) {
+    if (strstr(reasons->text[i], part)) return true;
+  }
+  return false;
+}
+
+static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  x.paper.job.global_batch_size = 32768;
+  ot_explain_best(&x.e, &x.paper.arena, &r);
+  int i = 0;
+  expect(&r, i++,
+         "406B parameters x 16 bytes (weights 2, gradients 2, optimizer 12) = 6.494 TB: no device "
+         "holds it, 82 of 80 GB at least, before activations");
+  expect(&r, i++,
+         "weights sharded over all devices (zero 3 alone): 268M tokens a step hide the gathers on "
+         "up to 11k devices, and these are 16384: links would be waited for");
+  expect(&r, i++,
+         "tp 8 over nvlink: weights and activations of a layer are cut by 8, states to 811.7 GB; "
+         "its sums of activations expose 500 ms a step");
+  // 8,192 tokens of 16,384 elements of 2 bytes, an eighth on each rank of tp.
+  expect(&r, i++,
+         "pp 16 across net: stages send each other only 33.55 MB a micro-batch; 1f1b with 16 "
+         "micro-batches leaves 30.0% of the step idle");
+  expect(&r, i++,
+         "zero 1 over dp 128: optimizer states cut; a device holds 6 GB of weights, 6 GB of "
+         "gradients, 300 MB of optimizer; exposes 250 ms a step");
+  expect(&r, i++,
+         "recompute full: a layer keeps its input and is computed again, so activations take 20 "
+         "GB; costs 1.5 s (15.0% of the step)");
+  expect(&r, i++,
+         "memory: 40 GB planned, 43 GB with allocator and runtime, of 80 GB (53.8%) on stage 2, "
+         "the fullest");
+  expect(&r, i++,
+         "batch: 32768 sequences of 8192 = 268M tokens, 1342.2% of the critical batch of 20M, as "
+         "dp 128 x 16 micro-batches of 1");
+  expect(&r, i++,
+         "step 10 s at MFU 40.1%: 60.0% of it computes, 7.5% waits for communication, most of it "
+         "tp (500 ms)");
+  assert_int_equal(r.num, i);
+  finish(&x);
+}
+
+static void a_batch_that_does_not_feed_the_devices_is_a_reason(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  ot_explain_best(&x.e, &x.paper.arena, &r);
+  expect(
+      &r, 1,
+      "2048 sequences do not feed 16384 devices one each: some must share a sequence (tp, cp) or "
+      "its layers (pp)");
+  finish(&x);
+}
+
+static void one_device_needs_no_axes(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  x.paper.job.devices = 1;
+  x.best.candidate = (ot_candidate){.tp = 1,
+                                    .pp = 1,
+                                    .vpp = 1,
+                                    .cp = 1,
+                                    .ep = 1,
+                                    .etp = 1,
+                                    .dp = 1,
+                                    .dp_shard = 1,
+                                    .micro_batch_size = 1,
+                                    .micro_batches = 8,
+                                    .pipeline = OT_PIPELINE_1F1B};
+  x.best.exposed_s[OT_TIMELINE_TP] = x.best.exposed_s[OT_TIMELINE_DP] = 0;
+  ot_explain_best(&x.e, &x.paper.arena, &r);
+  assert_false(says(&r, "tp 1"));
+  assert_false(says(&r, "zero"));
+  assert_true(says(&r, "no communication is waited for"));
+  assert_true(says(&r, "recompute none: every activation is kept, 20 GB, and that fits"));
+  finish(&x);
+}
+
+// More devices in a group of 8 than the innermost links have.
+static void axes_that_leave_a_node_are_told_by_their_links(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  x.best.candidate.tp = 16;
+  ot_explain_best(&x.e, &x.paper.arena, &r);
+  assert_true(says(&r, "tp 16 over net"));
+  finish(&x);
+}
+
+static void zb_h2_gains_nothing_under_clipping(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  x.best.candidate.pipeline = OT_PIPELINE_ZB_H1;
+  ot_explain_best(&x.e, &x.paper.arena, &r);
+  assert_true(says(&r, "zb-h2 gains nothing over zb-h1"));
+  ot_estimate h2 = x.best;
+  h2.candidate.pipeline = OT_PIPELINE_ZB_H2;
+  ot_explain_other(&x.e, &h2, &x.paper.arena, &r);
+  assert_true(says(&r, "zb-h2 gains nothing over zb-h1"));
+  x.run.optimizer.clip = 0;
+  ot_explain_other(&x.e, &h2, &x.paper.arena, &r);
+  assert_false(says(&r, "gains nothing"));
+  ot_explain_best(&x.e, &x.paper.arena, &r);
+  assert_false(says(&r, "gains nothing"));
+  finish(&x);
+}
+
+// Largest first; compute without its recompute; nothing below a thousandth of the step.
+static void what_another_plan_loses_is_told_term_by_term(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  ot_estimate other = x.best;
+  other.candidate.tp = 4;
+  other.candidate.dp = other.candidate.dp_shard = 256;
+  other.candidate.recompute = OT_RECOMPUTE_NONE;
+  other.candidate.pipeline = OT_PIPELINE_GPIPE;
+  other.step_s = 12;
+  other.compute_s = 5.5;
+  other.recompute_s = 0;
+  other.bubble_s = 6;
+  other.exposed_s[OT_TIMELINE_TP] = 0;
+  other.exposed_s[OT_TIMELINE_DP] = 0.252;
+  other.memory.reserved = 90000000000;
+  other.fits = false;
+  ot_explain_other(&x.e, &other, &x.paper.arena, &r);
+  assert_int_equal(r.num, 3);
+  expect(&r, 0,
+         "tp 4 (8), dp 256 (128), order gpipe (1f1b), recompute none (full): +2 s a step (+20.0%)");
+  expect(&r, 1, "bubble +3 s, recompute -1.5 s, compute +1 s, exposed tp -500 ms");
+  expect(&r, 2, "memory 91 GB (43 GB): more than a device has");
+  finish(&x);
+}
+
+static void a_plan_against_itself_is_the_same(void **state) {
+  (void)state;
+  explained x;
+  ot_reasons r;
+  begin(&x);
+  ot_explain_other(&x.e, &x.best, &x.paper.arena, &r);
+  assert_int_equal(r.num, 1);
+  expect(&r, 0, "the same plan");
+  finish(&x);
+}
+
+static void figures_are_short(void **state) {
+  (void)state;
+  explained x;
+  begin(&x);
+  ot_arena *const a = &x.paper.arena;
+  assert_string_equal(ot_figure_bytes(a, 6493654220800.0), "6.494 TB");
+  assert_string_equal(ot_figure_bytes(a, 512), "512 bytes");
+  assert_string_equal(ot_figure_bytes(a, 80e9), "80 GB");
+  assert_string_equal(ot_figure_count(a, 999.6), "1k");
+  assert_string_equal(ot_figure_count(a, 16777216), "16.8M");
+  assert_string_equal(ot_figure_seconds(a, 0.0456), "45.6 ms");
+  assert_string_equal(ot_figure_seconds(a, -0.5), "-500 ms");
+  assert_string_equal(ot_figure_seconds(a, 12345), "12345 s");
+  assert_string_equal(ot_figure_seconds(a, 0), "0 us");
+  assert_string_equal(ot_figure_flops(a, 48.2e9), "48.2 GFLOP");
+  assert_string_equal(ot_figure_share(a, 0.4123), "41.2%");
+  finish(&x);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_recipe_goes_from_the_bill_to_what_is_exposed),
+      cmocka_unit_test(a_batch_that_does_not_feed_the_devices_is_a_reason),
+      cmocka_unit_test(one_device_needs_no_axes),
+      cmocka_unit_test(axes_that_leave_a_node_are_told_by_their_links),
+      cmocka_unit_test(zb_h2_gains_nothing_under_clipping),
+      cmocka_unit_test(what_another_plan_loses_is_told_term_by_term),
+      cmocka_unit_test(a_plan_against_itself_is_the_same),
+      cmocka_unit_test(figures_are_short),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. What would make a job fit, against searches of the changed job.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/remedy.h"
+#include "support/paper_job.h"
+
+static const ot_candidate nothing_given = {
+    .zero = -1, .pipeline = (ot_pipeline)-1, .recompute = (ot_recompute)-1};
+
+static bool says(const ot_remedies *remedies, const char *start) {
+  for (int i = 0; i < remedies->num; i++) {
+    if (strncmp(remedies->text[i], start, strlen(start)) == 0) return true;
+  }
+  return false;
+}
+
+// 8.03 G x 16 bytes on one device of 80 GB: not whatever the split.
+static void more_devices_help_where_states_do_not_fit(void **state) {
+  (void)state;
+  paper_job p;
+  ot_remedies remedies;
+  paper_job_create("llama3-8b", 1, 8, 1024, &p);
+  p.job.given = nothing_given;
+  if (ot_remedies_build(&p.job, &p.arena, &remedies) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(remedies.num, 1);
+  if (!says(&remedies, "with 2 devices: ")) fail_msg("%s", remedies.text[0]);
+  paper_job_destroy(&p);
+}
+
+// Whole states on each device do not fit; cut ones do.
+static void a_value_that_was_fixed_is_named(void **state) {
+  (void)state;
+  paper_job p;
+  ot_remedies remedies;
+  paper_job_create("llama3-8b", 8, 8, 1024, &p);
+  p.job.given = nothing_given;
+  p.job.given.zero = 0;
+  p.job.given.tp = p.job.given.pp = p.job.given.cp = 1;
+  if (ot_remedies_build(&p.job, &p.arena, &remedies) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_true(says(&remedies, "without --zero: tp 1 pp 1"));
+  assert_false(says(&remedies, "without --recompute"));
+  paper_job_destroy(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(more_devices_help_where_states_do_not_fit),
+      cmocka_unit_test(a_value_that_was_fixed_is_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
