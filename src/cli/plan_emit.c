@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/plan_sections.h"
 #include "plan/figures.h"
 
@@ -31,8 +32,8 @@ typedef struct emission {
   ot_arena *arena;  // of `out`
   const char *name;
   int ranks, ranks_per_host, hosts;
-  bool accelerators;
-  int stop_s;  // from the signal to the end: a step and a checkpoint
+  const char *resource;  // of Kubernetes
+  int stop_s;            // from the signal to the end: a step and a checkpoint
 } emission;
 
 // A name that Slurm and Kubernetes take: letters, digits and dashes.
@@ -48,17 +49,30 @@ static const char *plain_name(const char *name, ot_arena *arena) {
   return out[0] != '\0' ? out : "run";
 }
 
+static int host_devices(const ot_cluster *cluster) {
+  if (cluster->host_devices > 0) return cluster->host_devices;
+  const bool one = cluster->device.threads > 0 || cluster->num_levels < 2;
+  return one ? cluster->num_devices : cluster->level[0].size;
+}
+
+// What Kubernetes counts the devices as; null where a machine is its own device.
+static const char *resource_of(const ot_cluster *cluster) {
+  if (cluster->device.threads > 0) return NULL;
+  const char *const device = cluster->device.name;
+  if (ot_text_starts_with(device, "tpu")) return "google.com/tpu";
+  return ot_text_starts_with(device, "mi") ? "amd.com/gpu" : "nvidia.com/gpu";
+}
+
 static emission emission_of(const ot_plan_page *page, ot_text_builder *out) {
   const ot_cluster *const cluster = page->job->cluster;
   const ot_estimate *const plan = page->plans[0].estimate;
   emission e = {.page = page, .plan = plan, .out = out, .arena = out->arena};
-  const bool one_host = cluster->device.threads > 0 || cluster->num_levels < 2;
-  const int host = one_host ? page->job->devices : cluster->level[0].size;
+  const int host = host_devices(cluster);
   e.name = plain_name(page->model_name, out->arena);
   e.ranks = page->job->devices;
   e.ranks_per_host = host < e.ranks ? host : e.ranks;
   e.hosts = (e.ranks + e.ranks_per_host - 1) / e.ranks_per_host;
-  e.accelerators = cluster->device.threads == 0;
+  e.resource = resource_of(cluster);
   // Two steps, and five minutes for a checkpoint.
   e.stop_s = 300 + (int)(2 * plan->step_s);
   return e;
@@ -151,7 +165,7 @@ static void put_sbatch(const emission *e) {
   ot_text_appendf(e->out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n", e->name, e->hosts);
   ot_text_appendf(e->out, "#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n", e->ranks,
                   e->ranks_per_host);
-  if (e->accelerators) ot_text_appendf(e->out, "#SBATCH --gpus-per-node=%d\n", e->ranks_per_host);
+  if (e->resource) ot_text_appendf(e->out, "#SBATCH --gpus-per-node=%d\n", e->ranks_per_host);
   ot_text_appendf(
       e->out,
       "#SBATCH --exclusive\n"
@@ -226,8 +240,8 @@ static void put_mpijob(const emission *e) {
                   "          terminationGracePeriodSeconds: %d\n",
                   e->hosts, e->stop_s);
   put_container(e, "worker");
-  if (e->accelerators) {
-    ot_text_appendf(e->out, "              resources: {limits: {nvidia.com/gpu: %d}}\n",
+  if (e->resource) {
+    ot_text_appendf(e->out, "              resources: {limits: {%s: %d}}\n", e->resource,
                     e->ranks_per_host);
   }
   put_volumes(e);

@@ -15,10 +15,6 @@ typedef struct report {
   ot_arena *arena;  // of `out`
 } report;
 
-static void line(report *r, const char *label, const char *text) {
-  ot_text_appendf(r->out, "  %-18s %s\n", label, text);
-}
-
 // Appends `text` broken at spaces, later lines under its first word.
 static void wrap(report *r, const char *lead, const char *text) {
   const int indent = (int)strlen(lead);
@@ -36,6 +32,10 @@ static void wrap(report *r, const char *lead, const char *text) {
     at += word + (at[word] == ' ');
   }
   ot_text_put(r->out, "\n");
+}
+
+static void line(report *r, const char *label, const char *text) {
+  wrap(r, ot_arena_format(r->arena, "  %-18s ", label), text);
 }
 
 // ---- the question ----
@@ -87,19 +87,17 @@ static void put_bill(report *r) {
 static void put_crossover(report *r) {
   const ot_limits *const l = r->page->limits;
   ot_arena *const a = r->arena;
-  line(r, "sharded weights",
-       ot_arena_format(a,
-                       "zero 3 alone hides its gathers on up to %s devices with this batch, %s "
-                       "with the critical one",
-                       ot_figure_count(a, (double)l->crossover_devices),
-                       ot_figure_count(a, (double)l->crossover_critical_devices)));
+  const ot_token_floor *const f = &l->floor;
   line(
-      r, "",
+      r, "sharded weights",
       ot_arena_format(a,
-                      "(%s were each device alone with its link); needs %.0f tokens a device "
-                      "and micro-batch",
+                      "zero 3 alone hides its gathers on up to %s devices with this batch, %s with "
+                      "the critical one (%s were each device alone with its link); it takes %.0f "
+                      "tokens a device and micro-batch",
+                      ot_figure_count(a, (double)l->crossover_devices),
+                      ot_figure_count(a, (double)l->crossover_critical_devices),
                       ot_figure_count(a, (double)l->crossover_flat_devices),
-                      l->floor.forward > l->floor.backward ? l->floor.forward : l->floor.backward));
+                      f->forward > f->backward ? f->forward : f->backward));
 }
 
 static void put_limits(report *r) {

@@ -159,6 +159,10 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
     length += ot_text_format(out + length, capacity - length, "flops %s %.17g\n",
                              ot_dtype_name((ot_dtype)i), device->flops[i]);
   }
+  if (cluster->host_devices > 0) {
+    length +=
+        ot_text_format(out + length, capacity - length, "host_devices %d\n", cluster->host_devices);
+  }
   if (device->threads > 0) {
     length += ot_text_format(out + length, capacity - length, "threads %d\n", device->threads);
   }

@@ -49,7 +49,8 @@ typedef struct ot_link_level {
 
 typedef struct ot_cluster {
   const char *name;
-  int num_devices;  // >= 1
+  int num_devices;   // >= 1
+  int host_devices;  // of one host, for launching; 0 = as many as the innermost level joins
   ot_device_kind device;
   int num_levels;  // [0, OT_MAX_LINK_LEVELS]; innermost first, the last holds all devices
   ot_link_level level[OT_MAX_LINK_LEVELS];

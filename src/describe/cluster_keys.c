@@ -5,7 +5,7 @@
 // As the table sees a cluster: rates by name, levels as a list.
 typedef struct cluster_values {
   const char *name;
-  int num_devices;
+  int num_devices, host_devices;
   const char *device_name;
   double fp32, fp64, bf16, fp16, fp8;
   ot_device_kind device;  // but for its name and flops
@@ -65,6 +65,12 @@ static const ot_key cluster_keys[] = {
      .minimum = 1,
      .maximum = 1 << 24,
      .help = "devices, one a rank"},
+    {.name = "host_devices",
+     .type = OT_KEY_INT,
+     .offset = offsetof(cluster_values, host_devices),
+     .maximum = 1 << 24,
+     .fallback = "0",
+     .help = "devices of one host; 0: as many as the innermost level joins"},
     {.name = "device",
      .type = OT_KEY_TEXT,
      .offset = offsetof(cluster_values, device_name),
@@ -256,6 +262,7 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
            OT_MAX_LINK_LEVELS);
   *out = (ot_cluster){.name = v.name,
                       .num_devices = v.num_devices,
+                      .host_devices = v.host_devices,
                       .device = v.device,
                       .num_levels = (int)v.num_levels,
                       .jitter = v.jitter};
@@ -275,6 +282,7 @@ ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
   for (int i = 0; i < cluster->num_levels; i++) levels[i] = cluster->level[i];
   const cluster_values v = {.name = cluster->name,
                             .num_devices = cluster->num_devices,
+                            .host_devices = cluster->host_devices,
                             .device_name = d->name,
                             .fp32 = d->flops[OT_F32],
                             .fp64 = d->flops[OT_F64],

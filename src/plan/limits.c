@@ -12,10 +12,15 @@ ot_token_floor ot_token_floor_of(const ot_gather_traffic *t, double bytes_per_s)
 
 static double higher(double a, double b) { return a > b ? a : b; }
 
+// What long messages attain.
+static double attained_bytes_per_s(const ot_link_level *level) {
+  return level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
+}
+
 // Into a device that shares the links of its group with all others of the group below `level`.
 static double incoming_bytes_per_s(const ot_cluster *cluster, int level, bool flat) {
   const int links = level > 0 && !flat ? cluster->level[level - 1].size : 1;
-  return links * cluster->level[level].bytes_per_s;
+  return links * attained_bytes_per_s(&cluster->level[level]);
 }
 
 // The floor of a gather among devices that meet in `level`: each level on the way has its own.
@@ -81,7 +86,7 @@ static double tensor_ways(const ot_limits_request *request) {
   const ot_job *const job = request->job;
   if (job->cluster->num_levels == 0) return 1;
   const double F = (double)job->model->intermediate_size;
-  const double rate = job->cluster->level[0].bytes_per_s;
+  const double rate = attained_bytes_per_s(&job->cluster->level[0]);
   return F * 2 * rate / (request->flops_per_s * job->recipe.activation_bytes);
 }
 
