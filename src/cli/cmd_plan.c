@@ -4,9 +4,11 @@
 
 #include "cli/plan_build.h"
 #include "cli/plan_emit.h"
+#include "cli/plan_html.h"
 #include "cli/plan_json.h"
 #include "cli/plan_report.h"
 #include "cli/plan_trace.h"
+#include "cli/played_trace.h"
 #include "cli/verbs.h"
 #include "device/heap.h"
 #include "plan/figures.h"
@@ -42,6 +44,19 @@ static ot_status emit(planning *p) {
   return OT_OK;
 }
 
+static ot_status write_html(planning *p, const char *path) {
+  ot_text_builder text = {.arena = p->arena};
+  OT_TRY(ot_plan_html(&p->page, &text));
+  return ot_disk_replace(path, text.text, text.length);
+}
+
+// Task by task where this program would run it, action by action for other software.
+static ot_status write_trace(planning *p, const char *path) {
+  const ot_job *const job = p->page.job;
+  if (job->run) return ot_plan_trace_write(&p->page, path);
+  return ot_played_trace_write(job, &p->page.plans[0].estimate->candidate, path);
+}
+
 static void print_page(planning *p) {
   if (ot_options_json(p->options)) {
     puts(ot_plan_json(&p->page, p->arena));
@@ -74,8 +89,10 @@ static ot_status plan(planning *p) {
   OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
   const bool fits = p->page.num_plans > 0;
   const char *const trace = ot_options_text(p->options, "trace");
+  const char *const html = ot_options_text(p->options, "html");
   if (fits && p->emits) OT_TRY(emit(p));
-  if (fits && trace) OT_TRY(ot_plan_trace_write(&p->page, trace));
+  if (fits && trace) OT_TRY(write_trace(p, trace));
+  if (html) OT_TRY(write_html(p, html));
   if (!fits || !p->emits || p->emit_path) print_page(p);
   return fits ? OT_OK : refuse(p);
 }
@@ -217,6 +234,10 @@ static const ot_option rows[] = {
      .kind = OT_OPTION_TEXT,
      .value = "run|mpirun|sbatch|mpijob[=FILE]",
      .help = "write the best plan as RUN.yaml sections, or what launches it"},
+    {.name = "html",
+     .kind = OT_OPTION_PATH,
+     .value = "FILE",
+     .help = "write all of it as a page with charts, one file that needs nothing else"},
     {.name = "trace",
      .kind = OT_OPTION_PATH,
      .value = "FILE",

@@ -79,7 +79,9 @@ static ot_status build_imported(builder *b) {
   if (!request->is_imported) return OT_OK;
   ot_page_plan *const plan = ot_arena_array(b->arena, 1, sizeof *plan);
   ot_estimate *const estimate = ot_arena_array(b->arena, 1, sizeof *estimate);
-  OT_TRY(ot_candidate_check(b->job, &request->own));
+  if (ot_candidate_check(b->job, &request->own) != OT_OK) {
+    return ot_fail_hint(OT_USAGE, "that is what --from says; --gpus and the batch may be given");
+  }
   OT_TRY(ot_estimate_build(b->estimator, &request->own, estimate));
   OT_TRY(build_plan(b, estimate, plan));
   b->page->imported = plan;

@@ -101,6 +101,9 @@ static void put_run(const emission *e) {
                     "# The plan counts gradients of %g bytes; training here keeps them in %s.\n",
                     job->recipe.gradient_bytes, ot_dtype_name(e->page->run->precision.gradients));
   }
+  if (job->recipe.products == OT_F8) {
+    ot_text_put(e->out, "# The plan multiplies in fp8; training here does in bf16.\n");
+  }
   ot_node_print_yaml(ot_plan_sections(e->page, &e->plan->candidate, e->arena), 0, e->out);
   ot_text_appendf(e->out,
                   "# To be added: what is trained on and how long. `orthant config --example` has "
@@ -115,9 +118,13 @@ static void put_run(const emission *e) {
 // Starts `command` so that a signal to the shell reaches the ranks as USR1: Open MPI's mpirun kills
 // them on TERM and hands on USR1.
 static void put_guarded(const emission *e, const char *indent, const char *command) {
-  static const char *const lines[] = {
+  static const char *const before[] = {
+      "pid= told=",
+      "trap 'told=1; [ -z \"$pid\" ] || kill -USR1 \"$pid\"' TERM INT USR1",
+  };
+  static const char *const after[] = {
       "pid=$!",
-      "trap 'kill -USR1 \"$pid\"' TERM INT USR1",
+      "[ -z \"$told\" ] || kill -USR1 \"$pid\"",
       "while :; do  # wait returns at each signal",
       "  wait \"$pid\"",
       "  code=$?",
@@ -125,8 +132,13 @@ static void put_guarded(const emission *e, const char *indent, const char *comma
       "done",
       "exit \"$code\"",
   };
+  for (int i = 0; i < OT_COUNT(before); i++) {
+    ot_text_appendf(e->out, "%s%s\n", indent, before[i]);
+  }
   ot_text_appendf(e->out, "%s%s &\n", indent, command);
-  for (int i = 0; i < OT_COUNT(lines); i++) ot_text_appendf(e->out, "%s%s\n", indent, lines[i]);
+  for (int i = 0; i < OT_COUNT(after); i++) {
+    ot_text_appendf(e->out, "%s%s\n", indent, after[i]);
+  }
 }
 
 // Ranks of a host are neighbours, tp fastest, so that tp stays on a host.

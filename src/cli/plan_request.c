@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/installed.h"
+#include "describe/model_keys.h"
 #include "plan/figures.h"
 #include "plan/limits.h"
 #include "train/cluster_file.h"
@@ -47,24 +48,28 @@ static ot_status read_import(reader *r) {
   return OT_OK;
 }
 
+static int or_one(int degree) { return degree > 0 ? degree : 1; }
+
 // The configuration of the file on the devices of the job.
 static ot_status fit_import(reader *r) {
   ot_imported *const i = &r->out->imported;
-  ot_job *const job = &r->out->job;
   if (!r->out->is_imported) return OT_OK;
-  OT_TRY(ot_imported_fit(i, job->devices));
-  r->out->own = (ot_candidate){.tp = i->tp,
-                               .pp = i->pp,
-                               .vpp = i->vpp,
-                               .cp = i->cp,
-                               .ep = i->ep,
-                               .etp = i->etp,
+  if (ot_imported_fit(i, r->out->job.devices) != OT_OK) {
+    return ot_fail_hint(OT_USAGE, "--gpus: as many devices as the file is meant for");
+  }
+  r->out->own = (ot_candidate){.tp = or_one(i->tp),
+                               .pp = or_one(i->pp),
+                               .vpp = or_one(i->vpp),
+                               .cp = or_one(i->cp),
+                               .ep = or_one(i->ep),
+                               .etp = i->model.moe.num_experts > 0 ? or_one(i->etp) : 1,
                                .dp = i->dp,
-                               .dp_shard = i->dp / i->dp_replicate,
+                               .dp_shard = i->dp / or_one(i->dp_replicate),
                                .zero = i->zero,
                                .micro_batch_size = i->micro_batch_size,
                                .pipeline = i->pipeline,
-                               .recompute = i->recompute};
+                               .recompute = i->recompute,
+                               .no_sequence_parallel = i->no_sequence_parallel};
   return OT_OK;
 }
 
@@ -148,23 +153,27 @@ static ot_run_precision precision_of(const ot_job *job) {
   return run.precision;
 }
 
-// How a run would name the model, wherever its file is: not at all where --set changed it.
-static const char *source_of(const reader *r, const char *model) {
+// How a run would name the model, wherever its file is: not at all where --set changed it, or where
+// the file of another software has it.
+static const char *source_of(const reader *r) {
+  const char *const model = r->out->model_name;
   for (int i = 0; i < ot_options_count(r->options, "set"); i++) {
     if (ot_text_starts_with(ot_options_values(r->options, "set")[i], "model.")) return NULL;
   }
   if (ot_presets_find(&r->presets, OT_PRESET_MODEL, model, r->arena)) return model;
   char path[PATH_MAX];
+  if (r->out->is_imported) return NULL;
   return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
 }
 
 // The model and what else there is of a run: of --model or of the imported file's keys, and the
 // user's --set.
-static ot_status load_run(reader *r, const char *model, const ot_node *keys) {
+static ot_status load_run(reader *r, const char *model) {
   const int num_sets = ot_options_count(r->options, "set");
   const char **const sets = ot_arena_array(r->arena, num_sets + 1, sizeof *sets);
   ot_config_request request = {.sets = sets, .presets = r->presets};
-  if (keys) {
+  if (r->out->is_imported) {
+    const ot_node *const keys = ot_model_write_config(&r->out->imported.model, r->arena);
     ot_json_writer w = ot_json_begin(r->arena, 0);
     ot_json_object(&w, NULL);
     ot_node_write_json(keys, "model", &w);
@@ -189,8 +198,8 @@ static ot_status read_run(reader *r) {
   out->model_name = out->is_imported ? i->model_name : model;
   if (!out->is_imported || i->model_keys) {
     OT_CHECK(out->model_name, OT_USAGE, "--model M is needed, or --from FILE (orthant plan)");
-    OT_TRY(load_run(r, model, i->model_keys));
-    out->model_source = out->is_imported ? NULL : source_of(r, model);
+    OT_TRY(load_run(r, model));
+    out->model_source = source_of(r);
   } else {
     out->config.run.model = i->model;
   }

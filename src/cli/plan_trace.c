@@ -49,9 +49,6 @@ static ot_status write_trace(const ot_plan_page *page, const char *path, ot_aren
 }
 
 ot_status ot_plan_trace_write(const ot_plan_page *page, const char *path) {
-  OT_CHECK(page->job->run, OT_USAGE,
-           "--trace: timelines are those of engine orthant, not of %s (try --engine orthant)",
-           page->job->engine->name);
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status status = write_trace(page, path, &arena);

@@ -38,6 +38,8 @@ static void put_differences(const ot_candidate *other, const ot_candidate *best,
   put_number(text, "cp", other->cp, best->cp);
   put_number(text, "ep", other->ep, best->ep);
   put_number(text, "etp", other->etp, best->etp);
+  put_number(text, "whole activations over tp", other->no_sequence_parallel,
+             best->no_sequence_parallel);
   put_number(text, "dp", other->dp, best->dp);
   if (other->dp == best->dp) put_number(text, "dp_shard", other->dp_shard, best->dp_shard);
   put_number(text, "zero", other->zero, best->zero);

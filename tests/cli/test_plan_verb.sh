@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: any machine. Plans from the command line: words, keys, exit codes, and that what is emitted
+# is taken by those who get it.
+set -euo pipefail
+orthant=$(realpath "${1:?usage: test_plan_verb.sh ORTHANT}")
+source_dir=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export XDG_CONFIG_HOME=$work/user
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
+  local code=$1 words=$2 got=0
+  shift 2
+  "$@" >out.txt 2>err.txt || got=$?
+  [ "$got" = "$code" ] || { cat out.txt err.txt; fail "$* gave $got, expected $code"; }
+  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
+}
+holds() {  # holds FILE PATTERN...
+  local file=$1 pattern
+  shift
+  for pattern in "$@"; do grep -q -- "$pattern" "$file" || { cat "$file"; fail "no $pattern in $file"; }; done
+}
+plan=("$orthant" plan --cluster h100)
+
+# ---- what is wrong is said ----
+expect 2 "--model M is needed" "${plan[@]}"
+expect 2 "did you mean the preset gpt2?" "${plan[@]}" --model gtp2
+expect 2 "no preset and no file is called \"h101\"" "$orthant" plan --model gpt2 --cluster h101
+expect 2 "--gpus: 0 is out of range" "${plan[@]}" --model gpt2 --gpus 0
+expect 2 "\"fp4\" is not one of bf16|fp8|fp32" "${plan[@]}" --model gpt2 --precision fp4
+expect 2 "there is no engine called \"nemo\"" "${plan[@]}" --model gpt2 --engine nemo
+expect 2 "one of orthant, " "${plan[@]}" --model gpt2 --engine nemo
+expect 2 "is not one of run|mpirun|sbatch|mpijob" "${plan[@]}" --model gpt2 --emit slurm
+expect 2 "both print on stdout" "${plan[@]}" --model gpt2 --gpus 8 --emit run --json
+expect 2 "tp=3 does not divide the 8 devices" "${plan[@]}" --model gpt2 --gpus 8 --tp 3
+expect 2 "position table of 1024" "${plan[@]}" --model gpt2 --gpus 8 --sequence-length 2048
+expect 2 "--model and --from both say" "${plan[@]}" --model gpt2 --from nowhere.toml
+expect 3 "nowhere.toml" "${plan[@]}" --from nowhere.toml
+expect 3 "never measured" "$orthant" plan --model gpt2
+expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
+
+# ---- the document ----
+"${plan[@]}" --model llama3-8b --gpus 8 --json >a.json
+"${plan[@]}" --model llama3-8b --gpus 8 --json >b.json
+cmp a.json b.json || fail "two plans of one job differ"
+holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flops_per_token": [1-9]' \
+  '"bytes_per_parameter": 16' '"state_bytes": 128484179968' '"min_devices_for_state": 2' \
+  '"batch_floor_devices": [1-9]' '"crossover_devices": [1-9]' '"critical_batch_tokens": [1-9]' \
+  '"tp": ' '"pp": ' '"vpp": ' '"cp": ' '"ep": ' '"dp": ' '"zero": ' '"micro_batch_size": ' \
+  '"micro_batches": ' '"pipeline": "' '"recompute": "' '"fits": true' '"weights": [1-9]' '"gradients": [1-9]' \
+  '"optimizer": [1-9]' '"activations": [1-9]' '"gathered": ' '"buffers": ' '"peak": [1-9]' \
+  '"capacity": 80000000000' '"step_seconds": [0-9.]*[1-9]' '"mfu": 0\.' '"hfu": 0\.' \
+  '"model_tflops_per_device": ' '"tokens_per_second_per_device": ' '"bubble_fraction": ' '"exposed_seconds": {' \
+  '"why": \[' '"run": {' '"model": "llama3-8b"' '"rejected": \[' '"mfu_convention": "model FLOPs, causal half'
+
+# ---- the text: nothing wider than a terminal but the table ----
+"${plan[@]}" --model llama3-8b --gpus 8 >a.txt
+holds a.txt '^bill$' '^limits, at the ' '^plans, fastest first' '^why plan 1$' '^what the others lose' \
+  'causal half' '^assumed: '
+[ "$(awk 'length($0) > 116' a.txt | wc -l)" = 0 ] || fail "a line of more than 116 columns"
+grep -q $'\033' a.txt && fail "colour where there is no terminal"
+
+# ---- what is given is fixed; more of it is no error ----
+"${plan[@]}" --model llama3-8b --gpus 8 --tp 2 --pp 2 --dp 2 --zero 1 --recompute full --pipeline 1f1b \
+  --micro-batch-size 2 --json >fixed.json
+holds fixed.json '"tp": 2' '"pp": 2' '"dp": 2' '"zero": 1' '"recompute": "full"' '"pipeline": "1f1b"' \
+  '"micro_batch_size": 2'
+
+# ---- a critical batch as measured ----
+"${plan[@]}" --model llama3-8b --gpus 64 --critical-batch-tokens 10M --sequence-length 10000 \
+  --global-batch-size 64 --json >critical.json
+holds critical.json '"batch_floor_devices": 1000' '"critical_batch_tokens": 10000000'
+
+# ---- nothing fits ----
+expect 1 "no plan fits: the nearest takes" "${plan[@]}" --model llama3-8b --gpus 1
+holds err.txt '^help: fits with [248] devices'
+expect 1 "no plan fits" "${plan[@]}" --model llama3-8b --gpus 1 --json
+holds out.txt '"plans": \[\]' '"nearest": {' '"remedies": \['
+
+# ---- what is emitted ----
+cat >tiny.json <<'JSON'
+{"model_type": "llama", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": true}
+JSON
+cat >machine.yaml <<'YAML'
+name: paper
+num_devices: 4
+memory_bytes: 1G
+memory_bytes_per_s: 1e10
+flops_fp32: 1e10
+other_flops_per_s: 1e9
+threads: 1
+packs: true
+levels: [{name: wire, size: 4, bytes_per_s: 1e9, latency_s: 1e-6}]
+YAML
+own=("$orthant" plan --model tiny.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32)
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null
+mkdir elsewhere
+"${own[@]}" --pp 2 --tp 2 --emit run=elsewhere/run.yaml >own.txt
+holds own.txt 'precision fp32: paper has no rate of bf16' '^why plan 1'
+cat >>elsewhere/run.yaml <<'YAML'
+data: {train: ../train, tokenizer: bytes, sequence_length: 32}
+steps: 2
+threads: 1
+YAML
+"$orthant" config elsewhere/run.yaml >config.txt
+holds config.txt ' pp: 2 .*run.yaml' ' tp: 2 .*run.yaml'
+"$orthant" train elsewhere/run.yaml --ranks 4 --dry-run 2>dry.txt || { cat dry.txt; fail "a plan that training refuses"; }
+"$orthant" train elsewhere/run.yaml --ranks 4 2>trained.txt || { cat trained.txt; fail "a plan that does not train"; }
+holds trained.txt '^step 2/2'
+# On stdout it is the file itself.
+"${own[@]}" --emit run >run.yaml
+holds run.yaml '^model: .*tiny.json' '^parallel:' '^precision:'
+# A model that --set changed is written out.
+"${own[@]}" --set model.num_hidden_layers=2 --emit run >run.yaml
+holds run.yaml '  num_hidden_layers: 2'
+
+# Other hosts: 16 devices on two.
+big=("${plan[@]}" --model llama3-8b --gpus 16)
+"${big[@]}" --emit mpirun=go.sh >/dev/null
+sh -n go.sh
+holds go.sh 'mpirun -n 16 --hostfile "$hosts" --map-by ppr:8:node' 'kill -USR1'
+"${big[@]}" --emit sbatch >go.sbatch
+bash -n go.sbatch
+holds go.sbatch '^#SBATCH --ntasks=16$' '^#SBATCH --ntasks-per-node=8$' '^#SBATCH --signal=USR1@[1-9]' '^srun ' \
+  '75.*scontrol requeue'
+"${big[@]}" --emit mpijob >job.yaml
+holds job.yaml '^kind: MPIJob' 'apiVersion: kubeflow.org/v2beta1' 'slotsPerWorker: 8' 'replicas: 2' 'nvidia.com/gpu: 8'
+
+# The script hands signals on, and takes the exit code of the ranks.
+mkdir bin
+cat >bin/mpirun <<'SH'
+#!/bin/sh
+trap 'echo saved >saved; exit 75' USR1
+echo started >started
+while :; do sleep 0.05; done
+SH
+chmod +x bin/mpirun
+"${own[@]}" --emit mpirun=own.sh >/dev/null
+PATH=$work/bin:$PATH sh own.sh &
+script=$!
+for _ in $(seq 200); do [ -e started ] && break; sleep 0.05; done
+kill -TERM "$script"
+code=0
+wait "$script" || code=$?
+[ "$code" = 75 ] && [ -e saved ] || fail "the ranks did not save: exit $code"
+
+# ---- other software's configurations ----
+"${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 >from.txt
+holds from.txt 'engine torchtitan' '^  own ' '^your own against plan 1'
+"${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --json >from.json
+holds from.json '"imported": {'
+expect 2 "--gpus: as many devices as the file is meant for" \
+  "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 24
+
+# ---- pages and traces ----
+"${own[@]}" --pp 2 --html page.html --trace trace.json >/dev/null
+holds page.html '<html' 'tiny.json'
+holds trace.json '"traceEvents"' '"name":"rank 0"' '"cat":"F"' '"name":"send"'
+"${big[@]}" --engine fsdp --trace played.json >/dev/null
+holds played.json '"traceEvents"'
+echo "all passed"
