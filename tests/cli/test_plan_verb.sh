@@ -43,8 +43,8 @@ expect 3 "never measured" "$orthant" plan --model gpt2
 expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
 
 # ---- the document ----
-"${plan[@]}" --model llama3-8b --gpus 8 --json >a.json
-"${plan[@]}" --model llama3-8b --gpus 8 --json >b.json
+"${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --json >a.json
+"${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --json >b.json
 cmp a.json b.json || fail "two plans of one job differ"
 holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flops_per_token": [1-9]' \
   '"bytes_per_parameter": 16' '"state_bytes": 128484179968' '"min_devices_for_state": 2' \
@@ -57,7 +57,7 @@ holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flop
   '"why": \[' '"run": {' '"model": "llama3-8b"' '"rejected": \[' '"mfu_convention": "model FLOPs, causal half'
 
 # ---- the text: nothing wider than a terminal but the table ----
-"${plan[@]}" --model llama3-8b --gpus 8 >a.txt
+"${plan[@]}" --model llama3-8b --gpus 8 --pp 1 >a.txt
 holds a.txt '^bill$' '^limits, at the ' '^plans, fastest first' '^why plan 1$' '^what the others lose' \
   'causal half' '^assumed: '
 [ "$(awk 'length($0) > 116' a.txt | wc -l)" = 0 ] || fail "a line of more than 116 columns"
@@ -71,7 +71,7 @@ holds fixed.json '"tp": 2' '"pp": 2' '"dp": 2' '"zero": 1' '"recompute": "full"'
 
 # ---- a critical batch as measured ----
 "${plan[@]}" --model llama3-8b --gpus 64 --critical-batch-tokens 10M --sequence-length 10000 \
-  --global-batch-size 64 --json >critical.json
+  --global-batch-size 64 --tp 8 --pp 1 --cp 1 --json >critical.json
 holds critical.json '"batch_floor_devices": 1000' '"critical_batch_tokens": 10000000'
 
 # ---- nothing fits ----
@@ -119,7 +119,7 @@ holds run.yaml '^model: .*tiny.json' '^parallel:' '^precision:'
 holds run.yaml '  num_hidden_layers: 2'
 
 # Other hosts: 16 devices on two.
-big=("${plan[@]}" --model llama3-8b --gpus 16)
+big=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 1 --cp 1 --zero 1)
 "${big[@]}" --emit mpirun=go.sh >/dev/null
 sh -n go.sh
 holds go.sh 'mpirun -n 16 --hostfile "$hosts" --map-by ppr:8:node' 'kill -USR1'
@@ -149,9 +149,9 @@ wait "$script" || code=$?
 [ "$code" = 75 ] && [ -e saved ] || fail "the ranks did not save: exit $code"
 
 # ---- other software's configurations ----
-"${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 >from.txt
+"${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --tp 1 --pp 1 >from.txt
 holds from.txt 'engine torchtitan' '^  own ' '^your own against plan 1'
-"${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --json >from.json
+"${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 256 --tp 1 --pp 1 --json >from.json
 holds from.json '"imported": {'
 expect 2 "--gpus: as many devices as the file is meant for" \
   "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 24
