@@ -382,13 +382,13 @@ static const ot_engine llmq = {
     .context_bytes = 1000000000,
 };
 
-// OneFlow 0.4 (DLPerf GPT): a static graph run by a C++ runtime, Megatron's fusions, gradients
-// summed beside the backward.
+// OneFlow 0.4 (DLPerf GPT): a static graph run by a C++ runtime, Megatron's fusions and dropout
+// with the softmax (fused_scale_mask_softmax_dropout), gradients summed beside the backward.
 static const ot_engine oneflow = {
     .name = "oneflow",
     .kernels = {.attention = OT_ATTENTION_UNFUSED,
                 .pass_factor = 1,
-                .score_passes = 4.5,
+                .score_passes = 3.5,
                 .loss_bytes = 44,
                 .host_ops = 0.1,
                 .host_ahead = true},
