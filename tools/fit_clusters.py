@@ -42,7 +42,7 @@ NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper", "blackwell-ultra": "black
 # value, what it stands for. Shared ones without "levels" are the defaults of src/describe/
 # cluster_keys.c.
 CONSTANTS = [
-    ("matrix_efficiency", "generation", 0.4, 1.0, "large products"),
+    ("matrix_efficiency", "generation", 0.4, 0.92, "large products"),
     ("attention_efficiency", "generation", 0.1, 0.9, "fused attention"),
     ("attention_1_efficiency", "generation", 0.05, 0.9, "its first generation"),
     ("memory_efficiency", "generation", 0.4, 1.0, "passes over memory"),
@@ -50,7 +50,6 @@ CONSTANTS = [
     ("step_s", "shared", 1e-4, 0.2, "a step beside its kernels"),
     ("contention", "shared", 1.0, 3.0, "kernels beside traffic"),
     ("jitter", "shared", 1e-4, 0.05, "waiting for the slowest"),
-    ("half_keys", "shared", 1, 2000, "short sequences in fused attention"),
     ("unaligned_efficiency", "shared", 0.02, 1, "products of unaligned rows"),
 ]
 
@@ -115,13 +114,6 @@ class Server:
         if not line:
             sys.exit("build/bench/published ended")
         return json.loads(line)["seconds"]
-
-
-def generation_of(preset):
-    for name, presets in GENERATIONS.items():
-        if preset in presets:
-            return name
-    return None
 
 
 def spread(values):
@@ -273,8 +265,9 @@ def main():
 
     errors = by_source(fit.errors(values, rows))
     result, shared, alone_rows = {}, [], []
-    for source in errors if options.left_out else []:
-        constants, alone = left_out(fit, values, rows, source, 3)
+    fitted_on = {r["source"] for r in rows if r.get("core")}
+    for source in [s for s in errors if s in fitted_on] if options.left_out else []:
+        constants, alone = left_out(fit, values, rows, source, 2)
         mine = [r for r in rows if r["source"] == source]
         tried = fit.errors(constants, mine)
         (alone_rows if alone else shared).append((source, mape(tried)))

@@ -10,9 +10,10 @@
 // weights copied back (6): 60; with fused buffers and one pass for most of it about 40; Adam alone
 // 30. loss_bytes: fp32 copy, maximum, difference, exponent, sum, quotient, gradient, fp16 copy: 44;
 // compiled 20; fused kernels 6 to 10. NCCL chooses ring, tree or switch by size.
-// context_bytes: CUDA and its libraries take about 1 GB, each communicator of NCCL some 0.4 GB;
-// DeepSpeed's pipelines have about eight. Buckets of Megatron-core: 40 M gradients, or 1 M for each
-// rank of dp (distributed_data_parallel.py).
+// score_passes of unfused attention: 4.5 with Megatron-LM's fused softmax in fp16, twice that in
+// fp32 as frameworks write it. context_bytes: CUDA and its libraries take about 1 GB, each
+// communicator of NCCL some 0.4 GB; DeepSpeed's pipelines have about eight. Buckets of
+// Megatron-core: 40 M gradients, or 1 M for each rank of dp (distributed_data_parallel.py).
 #include <stddef.h>
 
 #include "describe/engine.h"
@@ -249,6 +250,7 @@ static const ot_engine fsdp = {
     .name = "fsdp",
     .kernels = {.attention = OT_ATTENTION_FLASH_1,
                 .pass_factor = 1.6,
+                .score_passes = 9,
                 .loss_bytes = 48,
                 .cast_bytes = 4,
                 .casts_weights = true,
@@ -275,6 +277,7 @@ static const ot_engine torchtitan = {
     .name = "torchtitan",
     .kernels = {.attention = OT_ATTENTION_FLASH_2,
                 .pass_factor = 1,
+                .score_passes = 9,
                 .loss_bytes = 20,
                 .cast_bytes = 4,
                 .casts_weights = true,
@@ -304,6 +307,7 @@ static const ot_engine nanotron = {
     .name = "nanotron",
     .kernels = {.attention = OT_ATTENTION_FLASH_2,
                 .pass_factor = 2,
+                .score_passes = 9,
                 .loss_bytes = 48,
                 .cast_bytes = 4,
                 .host_ops = 1,
@@ -331,6 +335,7 @@ static const ot_engine jax = {
     .name = "jax",
     .kernels = {.attention = OT_ATTENTION_FLASH_2,
                 .pass_factor = 1,
+                .score_passes = 9,
                 .loss_bytes = 16,
                 .cast_bytes = 3,
                 .casts_weights = true,
