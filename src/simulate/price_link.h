@@ -12,10 +12,10 @@
 //
 //   (n-1)/n S / (c_{i-1} bytes_per_s efficiency)         twice that for all_reduce
 //
-// and the slowest level sets the pace (techniques: hierarchical and multi-ring collectives). Steps
+// and the slowest level sets the pace. Steps
 // are c_i / c_{i-1} - 1 messages of a ring, twice that for all_reduce, where a tree of
-// 4 log2(c_i / c_{i-1}) may be shorter. Both parts overlap in chunks of the best size, a
-// pipelined chain: T = (sqrt(steps) + sqrt(bytes part))^2. Switches that add up shorten all_reduce within
+// 4 log2(c_i / c_{i-1}) may be shorter. Both parts overlap in chunks of the best size, a pipelined
+// chain: T = (sqrt(steps) + sqrt(bytes part))^2. Switches that add up shorten all_reduce within
 // their level to SWITCH_SHARE of the ring's bytes part. An exchange of everyone with everyone has
 // (n - c_{i-1})/n of its bytes cross level i.
 double ot_link_collective_s(const ot_simulation *simulation, const ot_collective *collective);
