@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engines. A row is what the source code or documentation of a software says of itself at the
-// version that published runs used; none of it was fitted to those runs, but for the dispatches of
-// the engine that launches one kernel at a time (docs/pricing.md).
+// version that published runs used, as far as we know it. What published step times have decided is
+// said in docs/pricing.md.
 //
 // host_ops compares with eager PyTorch: about 0.5 where blocks are compiled but dispatched from
 // Python, 0.1 for programs that launch kernels themselves (2 to 3 us each), 0.02 for captured
