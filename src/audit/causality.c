@@ -29,6 +29,11 @@ typedef struct leak {
   bool saturated;  // the example is at a quarter of the capacity
 } leak;
 
+// Trials of one kind, and those of them in which something leaked.
+typedef struct trial_count {
+  int trials, own, others;  // within the sequence, to other sequences
+} trial_count;
+
 typedef struct causality_audit {
   const ot_causality_request *request;
   ot_arena *arena;
@@ -39,6 +44,7 @@ typedef struct causality_audit {
   ot_rows rows, changed;
   double *before, *after;  // [sequences * tokens, vocab]
   leak leaks[LEAK_KINDS];
+  trial_count counts[2][OT_SWAP_KINDS];  // [saturated]
   int64_t forwards;
 } causality_audit;
 
@@ -93,7 +99,7 @@ static void count(leak *l, const ot_swap *swap, const ot_swap_difference *d, boo
   if (d->largest > l->largest) l->largest = d->largest;
 }
 
-static ot_status run_trials(causality_audit *c, ot_probe *probe) {
+static ot_status run_trials(causality_audit *c, ot_probe *probe, trial_count *counts) {
   for (int kind = 0; kind < OT_SWAP_KINDS; kind++) {
     for (int i = 0; i < c->request->trials; i++) {
       const ot_swap swap = ot_swap_choose(c->request->seed, (ot_swap_kind)kind, i, c->tokens);
@@ -101,6 +107,9 @@ static ot_status run_trials(causality_audit *c, ot_probe *probe) {
       OT_TRY(try_swap(c, probe, &swap, &d));
       count(&c->leaks[kind == OT_SWAP_DOCUMENT ? LEAK_DOCUMENT : LEAK_FUTURE], &swap, &d, true);
       count(&c->leaks[LEAK_BATCH], &swap, &d, false);
+      counts[kind].trials++;
+      counts[kind].own += d.own > 0;
+      counts[kind].others += d.others > 0;
     }
   }
   return OT_OK;
@@ -124,7 +133,7 @@ static ot_status try_model(causality_audit *c, bool saturated, bool *repeats) {
   ot_probe *probe = NULL;
   ot_status status = create_probe(c, &model, &probe);
   if (status == OT_OK) status = check_repeats(c, probe, repeats);
-  if (status == OT_OK && *repeats) status = run_trials(c, probe);
+  if (status == OT_OK && *repeats) status = run_trials(c, probe, c->counts[saturated]);
   ot_probe_destroy(&probe);
   for (int i = 0; i < LEAK_KINDS; i++) {
     c->leaks[i].saturated = before[i].found > 0 ? before[i].saturated : saturated;
@@ -139,17 +148,18 @@ typedef struct leak_place {
   bool attention;  // else the layer's MLP
 } leak_place;
 
-// Whether the example leaks through the first `layers` layers, the attention of the last of them
-// silenced or not.
+// Whether the example leaks through the first `layers` layers, the MLP or the experts of the last
+// of them silenced or not. What attention reads does not depend on that; what an MLP reads would
+// depend on attention.
 static ot_status leaks_through(causality_audit *c, const leak *l, int64_t layers, bool silenced,
                                bool *leaks) {
   const ot_model model = model_of(c, layers, l->saturated);
   ot_probe *probe = NULL;
   ot_status status = create_probe(c, &model, &probe);
   if (status == OT_OK && silenced) {
-    const char *const name =
-        ot_arena_format(c->arena, "layers.%lld.attention.output.weight", (long long)layers - 1);
-    status = ot_probe_scale(probe, name, 0);
+    const char *const pattern =
+        ot_arena_format(c->arena, "layers.%lld.*down.weight", (long long)layers - 1);
+    status = ot_probe_scale(probe, pattern, 0);
   }
   if (status == OT_OK) status = ask(c, probe, &c->rows, c->before);
   ot_swap_difference d = {0};
@@ -172,7 +182,7 @@ static ot_status find_place(causality_audit *c, const leak *l, leak_place *place
     }
   }
   OT_TRY(leaks_through(c, l, leaking, true, &leaks));
-  *place = (leak_place){.layer = leaking - 1, .attention = !leaks};
+  *place = (leak_place){.layer = leaking - 1, .attention = leaks};
   return OT_OK;
 }
 
@@ -210,8 +220,8 @@ static const char *advice_of(const char *mechanism) {
        "whether a token is dropped depends on the scores of others, later ones included; use "
        "model.moe_routing: dropless, or a capacity that can never be exceeded"},
       {"drop_by_position",
-       "whether a token is dropped depends on the other sequences of the batch, so that training "
-       "and inference differ; use model.moe_routing: dropless"},
+       "whether a token is dropped depends on those before it, of other documents, too, so that "
+       "training and inference differ; use model.moe_routing: dropless"},
       {"document_mask",
        "set data.document_mask: true, and check that the loader marks where documents begin"},
   };
@@ -266,6 +276,28 @@ static ot_status report_leak(causality_audit *c, leak_kind kind) {
   return OT_OK;
 }
 
+// How many trials of each kind saw something.
+static const char *figures_of(const causality_audit *c) {
+  ot_json_writer json = ot_json_begin(c->arena, 0);
+  ot_json_object(&json, NULL);
+  ot_json_integer(&json, "forwards", c->forwards);
+  ot_json_array(&json, "trials");
+  for (int i = 0; i < 2 * OT_SWAP_KINDS; i++) {
+    const trial_count *const count = &c->counts[i / OT_SWAP_KINDS][i % OT_SWAP_KINDS];
+    if (count->trials == 0) continue;
+    ot_json_object(&json, NULL);
+    ot_json_text(&json, "changed", ot_swap_name((ot_swap_kind)(i % OT_SWAP_KINDS)));
+    ot_json_boolean(&json, "at_a_quarter_of_the_capacity", i >= OT_SWAP_KINDS);
+    ot_json_integer(&json, "trials", count->trials);
+    ot_json_integer(&json, "leaked_within_the_sequence", count->own);
+    ot_json_integer(&json, "leaked_to_other_sequences", count->others);
+    ot_json_end(&json);
+  }
+  ot_json_end(&json);
+  ot_json_end(&json);
+  return json.text;
+}
+
 // A capacity that holds all tokens drops none.
 static bool can_drop(const ot_model *model) {
   const ot_moe *const moe = &model->moe;
@@ -302,6 +334,7 @@ static ot_status look(causality_audit *c) {
   if (repeats && can_drop(&c->run->model)) OT_TRY(try_model(c, true, &repeats));
   for (int kind = 0; kind < LEAK_KINDS; kind++) OT_TRY(report_leak(c, (leak_kind)kind));
   conclude(c, repeats);
+  c->report->figures = figures_of(c);
   return OT_OK;
 }
 

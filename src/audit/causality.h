@@ -12,8 +12,8 @@
 // are repeated at a quarter of the capacity, where much is: by reliability's figures a test without
 // that sees 3 % of what one with it sees at 77 %.
 //
-// Where bits differ, the model is cut off behind fewer and fewer layers, and branches of the first
-// that differs are silenced, until the place has a name.
+// Where bits differ, the model is cut off behind fewer and fewer layers, and the MLP of the first
+// that differs is silenced: what still leaks is its attention.
 #pragma once
 
 #include "audit/audit_report.h"

@@ -169,14 +169,22 @@ static ot_status scale(ot_instance *instance, int index, double factor) {
   return status;
 }
 
-ot_status ot_probe_scale(ot_probe *probe, const char *name, double factor) {
-  const ot_graph *const whole = ot_instance_whole(probe->forward);
+static ot_status scale_matching(ot_instance *instance, const char *pattern, double factor,
+                                int *count) {
+  const ot_graph *const whole = ot_instance_whole(instance);
   for (int i = 0; i < whole->num_parameters; i++) {
-    if (!ot_text_equal(whole->parameters[i].name, name)) continue;
-    OT_TRY(scale(probe->forward, i, factor));
-    return probe->decoder ? scale(probe->decoder, i, factor) : OT_OK;
+    if (!ot_text_matches(whole->parameters[i].name, pattern)) continue;
+    OT_TRY(scale(instance, i, factor));
+    (*count)++;
   }
-  return ot_fail(OT_BUG, "probe: there is no parameter %s", name);
+  return OT_OK;
+}
+
+ot_status ot_probe_scale(ot_probe *probe, const char *pattern, double factor) {
+  int count = 0;
+  OT_TRY(scale_matching(probe->forward, pattern, factor, &count));
+  OT_CHECK(count > 0, OT_BUG, "probe: there is no parameter %s", pattern);
+  return probe->decoder ? scale_matching(probe->decoder, pattern, factor, &count) : OT_OK;
 }
 
 // ---- ask ----

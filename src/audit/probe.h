@@ -44,9 +44,8 @@ typedef struct ot_probe ot_probe;
 ot_status ot_probe_create(const ot_probe_request *request, ot_probe **out);
 void ot_probe_destroy(ot_probe **probe);
 
-// Changes one weight tensor of the probe: multiplies parameter `name` by `factor`. OT_BUG when
-// there is none of that name.
-ot_status ot_probe_scale(ot_probe *probe, const char *name, double factor);
+// Multiplies the parameters whose names match `pattern` by `factor`. OT_BUG when there are none.
+ot_status ot_probe_scale(ot_probe *probe, const char *pattern, double factor);
 
 //   rows    [sequences, tokens], targets are not looked at
 //   logits  [sequences * tokens, V]

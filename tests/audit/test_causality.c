@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: ranks=1,2 as threads. Dense models are causal, bit for bit; documents that see each other,
-// by the settings or by a loader that marks their beginnings wrongly, are found, with the layer.
+// by the settings or by a loader that marks their beginnings wrongly, are found, with the layer; so
+// is routing that lets tokens depend on later ones, in single trials.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@ typedef struct said {
   void (*amend)(ot_rows *rows);
   ot_verdict verdict;
   int num_findings;
-  char what[64], where[128];
+  char what[64], where[128], figures[2048];
+  int trials;  // 0: TRIALS
 } said;
 
 static ot_status audit(audit_rank *rank) {
@@ -29,12 +31,16 @@ static ot_status audit(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  const ot_causality_request request = {
-      .trainer = rank->trainer, .team = rank->team, .trials = TRIALS, .seed = 7, .amend = s->amend};
+  const ot_causality_request request = {.trainer = rank->trainer,
+                                        .team = rank->team,
+                                        .trials = s->trials > 0 ? s->trials : TRIALS,
+                                        .seed = 7,
+                                        .amend = s->amend};
   const ot_status status = ot_audit_causality(&request, &arena, &report);
   if (status == OT_OK && ot_team_leads(rank->team)) {
     s->verdict = report.verdict;
     s->num_findings = report.num_findings;
+    snprintf(s->figures, sizeof s->figures, "%s", report.figures);
     if (report.num_findings > 0) {
       snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
       snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
@@ -99,6 +105,88 @@ static void one_token_of_another_document_is_found(void **state) {
   assert_string_equal(s.what, "document_mask");
 }
 
+// ---- experts ----
+
+static audit_request experts(ot_moe_routing routing, double capacity) {
+  audit_request request = plain();
+  ot_model *const model = &request.model;
+  model->family = OT_FAMILY_MIXTRAL;
+  model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);
+  model->architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
+  model->num_layers = 2;
+  model->moe = (ot_moe){.num_experts = 8,
+                        .experts_per_token = 2,
+                        .expert_size = 24,
+                        .layer = {true, true},
+                        .renormalise = true,
+                        .scale = 1,
+                        .num_groups = 1,
+                        .groups_per_token = 1,
+                        .routing = routing,
+                        .capacity_factor = capacity};
+  return request;
+}
+
+// Of `trials` suffixes, how many changed what comes before them.
+static int found(const said *s, bool saturated) {
+  char part[128];
+  snprintf(part, sizeof part, "\"suffix\",\"at_a_quarter_of_the_capacity\":%s,",
+           saturated ? "true" : "false");
+  const char *const at = strstr(s->figures, part);
+  int trials = 0, own = -1;
+  if (!at) fail_msg("no %s in %s", part, s->figures);
+  sscanf(at + strlen(part), "\"trials\":%d,\"leaked_within_the_sequence\":%d", &trials, &own);
+  assert_int_equal(trials, s->trials);
+  return own;
+}
+
+enum { POWER_TRIALS = 40 };  // of which 38 are 95 %
+
+static said run_experts(ot_moe_routing routing, double capacity) {
+  const audit_request request = experts(routing, capacity);
+  said s = {.trials = POWER_TRIALS};
+  if (audit_run(&request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
+  return s;
+}
+
+static void dropless_token_choice_is_causal(void **state) {
+  (void)state;
+  const said s = run_experts(OT_MOE_DROPLESS, 1);
+  assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
+  assert_int_equal(found(&s, false), 0);
+}
+
+static void expert_choice_is_found_in_nearly_every_single_trial(void **state) {
+  (void)state;
+  const said s = run_experts(OT_MOE_EXPERT_CHOICE, 1);
+  assert_string_equal(s.what, "expert_choice");
+  assert_string_equal(s.where, "layer 0, MLP");
+  assert_true(found(&s, false) >= 38);
+}
+
+// A capacity of three even shares hides the leak from a test that does not force it.
+static void dropping_by_score_is_found_where_capacity_is_forced(void **state) {
+  (void)state;
+  const said s = run_experts(OT_MOE_DROP_BY_SCORE, 3);
+  assert_string_equal(s.what, "drop_by_score");
+  assert_true(found(&s, false) < 20);
+  assert_true(found(&s, true) >= 38);
+}
+
+// What comes first in a sequence is taken first: no future, but other documents.
+static void dropping_by_position_sees_no_future(void **state) {
+  (void)state;
+  const said s = run_experts(OT_MOE_DROP_BY_POSITION, 1);
+  assert_string_equal(s.what, "drop_by_position");
+  assert_int_equal(found(&s, false), 0);
+  assert_int_equal(found(&s, true), 0);
+}
+
+static void a_capacity_that_holds_all_drops_nothing(void **state) {
+  (void)state;
+  assert_int_equal(run_experts(OT_MOE_DROP_BY_SCORE, 4).verdict, OT_VERDICT_CLEAN);
+}
+
 static void what_is_protected_is_compared_bit_by_bit(void **state) {
   (void)state;
   ot_rows rows;
@@ -148,6 +236,11 @@ int main(void) {
       cmocka_unit_test(dense_models_are_causal),
       cmocka_unit_test(documents_that_see_each_other_are_found),
       cmocka_unit_test(one_token_of_another_document_is_found),
+      cmocka_unit_test(dropless_token_choice_is_causal),
+      cmocka_unit_test(expert_choice_is_found_in_nearly_every_single_trial),
+      cmocka_unit_test(dropping_by_score_is_found_where_capacity_is_forced),
+      cmocka_unit_test(dropping_by_position_sees_no_future),
+      cmocka_unit_test(a_capacity_that_holds_all_drops_nothing),
       cmocka_unit_test(what_is_protected_is_compared_bit_by_bit),
       cmocka_unit_test(a_swap_changes_every_token_that_it_says_and_no_other),
   };
