@@ -48,7 +48,11 @@ static void build_limits(builder *b) {
 // ---- plans ----
 
 static ot_explanation explanation_of(const builder *b) {
-  return (ot_explanation){b->job, &b->build->request->bill, b->page->limits, &b->search->plans[0]};
+  return (ot_explanation){.job = b->job,
+                          .bill = b->page->bill,
+                          .limits = b->page->limits,
+                          .best = &b->search->plans[0],
+                          .estimator = b->estimator};
 }
 
 static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_plan *out) {

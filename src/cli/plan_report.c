@@ -103,8 +103,9 @@ static void put_crossover(report *r) {
 static void put_limits(report *r) {
   const ot_limits *const l = r->page->limits;
   ot_arena *const a = r->arena;
-  ot_text_appendf(r->out, "\nlimits, at the %s/s of a device that the best plan reaches\n",
-                  ot_figure_flops(a, l->flops_per_s));
+  ot_text_appendf(r->out, "\nlimits, at the %s/s of a device that the %s reaches\n",
+                  ot_figure_flops(a, l->flops_per_s),
+                  r->page->num_plans > 0 ? "best plan" : "nearest split");
   line(r, "batch",
        ot_arena_format(a, "%s tokens are critical: %s sequences, as many devices with one each",
                        ot_figure_count(a, l->critical_batch_tokens),
@@ -125,18 +126,41 @@ static double exposed_of(const ot_estimate *e) {
   return s;
 }
 
+// "128", or "8x16" where states are cut over 16 ranks and 8 hold copies.
+static const char *dp_of(report *r, const ot_candidate *c) {
+  if (c->zero == 0 || c->dp_shard == c->dp) return ot_arena_format(r->arena, "%d", c->dp);
+  return ot_arena_format(r->arena, "%dx%d", c->dp / c->dp_shard, c->dp_shard);
+}
+
 static void put_row(report *r, const char *name, const ot_estimate *e) {
   static const char *const recomputes[] = {"none", "selective", "full"};
   const ot_candidate *const c = &e->candidate;
   ot_arena *const a = r->arena;
   const double used = (double)(e->memory.reserved + e->memory.context);
+  const char *const batch =
+      ot_arena_format(a, "%lldx%lld", (long long)c->micro_batch_size, (long long)c->micro_batches);
   ot_text_appendf(
-      r->out, "  %-3s %3d %3d %3d %3d %3d %5d %4d %4lldx%-4lld %-11s %-9s %8s %6s %6s %7s %5s%s\n",
-      name, c->tp, c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero, (long long)c->micro_batches,
-      (long long)c->micro_batch_size, ot_pipeline_name(c->pipeline), recomputes[c->recompute],
-      ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
+      r->out, "  %-3s%3d%4d%4d%4d%4d %7s%5d %7s  %-11s %-9s %8s%7s%7s%8s%5s%s\n", name, c->tp,
+      c->pp, c->vpp, c->cp, c->ep, dp_of(r, c), c->zero, batch, ot_pipeline_name(c->pipeline),
+      recomputes[c->recompute], ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
       ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
       ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
+}
+
+static void put_legend(report *r) {
+  const ot_search *const s = r->page->search;
+  wrap(r, "  ",
+       "dp 8x16: 8 copies of states that are cut over 16 ranks; batch 1x16: a rank's 16 "
+       "micro-batches of 1 sequence; exposed: communication that nothing hides; mem: of the "
+       "fullest device");
+  wrap(r, "  ",
+       ot_arena_format(r->arena,
+                       "of %lld splits %lld were simulated; without that: %lld cannot run, %lld "
+                       "cannot fit, %lld cannot win",
+                       (long long)s->num_candidates, (long long)s->num_simulated,
+                       (long long)s->num_rejected[OT_REJECTED_RULE],
+                       (long long)s->num_rejected[OT_REJECTED_MEMORY],
+                       (long long)s->num_rejected[OT_REJECTED_SLOWER]));
 }
 
 static void put_plans(report *r) {
@@ -144,23 +168,32 @@ static void put_plans(report *r) {
   ot_text_put(
       r->out,
       "\nplans, fastest first (mfu counts the model's FLOPs, of attention the causal half)\n");
-  ot_text_appendf(r->out,
-                  "  %-3s %3s %3s %3s %3s %3s %5s %4s %-9s %-11s %-9s %8s %6s %6s %7s %5s\n", "",
-                  "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "  batches", "order", "recompute",
+  ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %7s%5s %7s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
+                  "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "order", "recompute",
                   "step", "mfu", "bubble", "exposed", "mem");
   for (int i = 0; i < p->num_plans; i++) {
     put_row(r, ot_arena_format(r->arena, "%d", i + 1), p->plans[i].estimate);
   }
   if (p->imported) put_row(r, "own", p->imported->estimate);
-  const ot_search *const s = p->search;
-  ot_text_appendf(r->out,
-                  "  of %lld splits: %lld simulated; without that: %lld cannot run, %lld cannot "
-                  "fit, %lld cannot "
-                  "win\n",
-                  (long long)s->num_candidates, (long long)s->num_simulated,
-                  (long long)s->num_rejected[OT_REJECTED_RULE],
-                  (long long)s->num_rejected[OT_REJECTED_MEMORY],
-                  (long long)s->num_rejected[OT_REJECTED_SLOWER]);
+  put_legend(r);
+}
+
+// The first of each kind that lost without being one of the plans.
+static void put_rejections(report *r) {
+  static const char *const kinds[] = {"cannot fit", "cannot win"};
+  const ot_search *const s = r->page->search;
+  const char *title = "\nnot taken, for example\n";
+  for (int kind = OT_REJECTED_MEMORY; kind <= OT_REJECTED_SLOWER; kind++) {
+    for (int i = 0; i < s->num_rejections; i++) {
+      char split[256];
+      if ((int)s->rejections[i].kind != kind) continue;
+      ot_candidate_print(&s->rejections[i].candidate, split, sizeof split);
+      ot_text_put(r->out, title);
+      title = "";
+      line(r, kinds[kind], ot_arena_format(r->arena, "%s: %s", split, s->rejections[i].reason));
+      break;
+    }
+  }
 }
 
 // ---- the whole run ----
@@ -227,5 +260,6 @@ void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
   if (page->num_plans > 0 || page->imported) put_plans(&r);
   put_run(&r);
   put_reasons(&r);
+  put_rejections(&r);
   put_remedies(&r);
 }

@@ -3,8 +3,10 @@
 // be waited for, what the plan does about it, and what that costs.
 #include "plan/explain.h"
 
+#include "base/text_builder.h"
 #include "describe/pipeline_rules.h"
 #include "plan/figures.h"
+#include "plan/what_if.h"
 
 enum { MAX_SENTENCES = 16 };
 
@@ -12,6 +14,7 @@ enum { MAX_SENTENCES = 16 };
 typedef struct speaker {
   const ot_explanation *e;
   const ot_candidate *c;
+  ot_what_if what_if;
   ot_arena *arena;
   ot_reasons *out;
 } speaker;
@@ -19,12 +22,19 @@ typedef struct speaker {
 static speaker speaker_create(const ot_explanation *e, ot_arena *arena, ot_reasons *out) {
   out->num = 0;
   out->text = ot_arena_array(arena, MAX_SENTENCES, sizeof *out->text);
-  return (speaker){e, &e->best->candidate, arena, out};
+  const ot_what_if what_if = {e->estimator, e->job, e->best};
+  return (speaker){e, &e->best->candidate, what_if, arena, out};
 }
 
 static void say(speaker *s, const char *sentence) {
   OT_ASSERT(s->out->num < MAX_SENTENCES);
   s->out->text[s->out->num++] = sentence;
+}
+
+// Adds to the last sentence.
+static void add(speaker *s, const char *text) {
+  const char **const last = &s->out->text[s->out->num - 1];
+  *last = ot_arena_format(s->arena, "%s%s", *last, text);
 }
 
 // ---- links ----
@@ -89,6 +99,7 @@ static void say_tensor(speaker *s) {
   if (job->devices == 1) return;
   if (c->tp == 1) {
     say(s, "tp 1: no tensor is cut, so nothing travels inside a layer");
+    add(s, ot_what_if_tp(&s->what_if, 2, a));
     return;
   }
   const double state = (double)s->e->bill->state_bytes / c->tp;
@@ -98,6 +109,8 @@ static void say_tensor(speaker *s) {
              "sums of activations expose %s a step",
              c->tp, links_of(job->cluster, 1, c->tp), c->tp, ot_figure_bytes(a, state),
              ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_TP])));
+  add(s, ot_what_if_tp(&s->what_if, 1, a));
+  if (c->tp > 2) add(s, ot_what_if_tp(&s->what_if, c->tp / 2, a));
 }
 
 static void say_context(speaker *s) {
@@ -112,6 +125,7 @@ static void say_context(speaker *s) {
                       c->cp, links_of(job->cluster, c->tp, c->cp),
                       (long long)(job->sequence_length / c->cp), (long long)job->sequence_length,
                       ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_CP])));
+  add(s, ot_what_if_cp(&s->what_if, 1, a));
 }
 
 static void say_experts(speaker *s) {
@@ -124,12 +138,25 @@ static void say_experts(speaker *s) {
                          c->ep, ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
 }
 
+// What the formula of balanced stages says, for the orders that it is of.
+static const char *balanced_bubble(const speaker *s) {
+  const ot_candidate *const c = s->c;
+  const bool split = c->pipeline == OT_PIPELINE_ZB_H1 || c->pipeline == OT_PIPELINE_ZB_H2 ||
+                     c->pipeline == OT_PIPELINE_ZB_V;
+  if (split) return "";
+  const double share = ot_bubble_fraction(c->pp, c->vpp, c->micro_batches);
+  return ot_arena_format(s->arena, " ((p-1)/(%sm+p-1) = %s)", c->vpp > 1 ? "v" : "",
+                         ot_figure_share(s->arena, share));
+}
+
 static void say_pipeline(speaker *s) {
   const ot_candidate *const c = s->c;
   const ot_job *const job = s->e->job;
   ot_arena *const a = s->arena;
+  if (job->devices == 1) return;
   if (c->pp == 1) {
-    if (job->devices > 1) say(s, "pp 1: no pipeline, so no bubble");
+    say(s, "pp 1: no pipeline, so no bubble");
+    add(s, ot_what_if_pp(&s->what_if, 2, a));
     return;
   }
   const double rows = (double)c->micro_batch_size * (double)job->sequence_length / c->cp / c->tp;
@@ -137,10 +164,15 @@ static void say_pipeline(speaker *s) {
   const int stride = job->devices / c->pp;
   say(s, ot_arena_format(a,
                          "pp %d across %s: stages send each other only %s a micro-batch; %s with "
-                         "%lld micro-batches leaves %s of the step idle",
+                         "%lld micro-batches leaves %s of the step idle%s",
                          c->pp, links_of(job->cluster, stride, c->pp), ot_figure_bytes(a, message),
                          ot_pipeline_name(c->pipeline), (long long)c->micro_batches,
-                         ot_figure_share(a, s->e->best->bubble_fraction)));
+                         ot_figure_share(a, s->e->best->bubble_fraction), balanced_bubble(s)));
+  add(s, ot_what_if_pp(&s->what_if, 1, a));
+  if (c->pp > 2) add(s, ot_what_if_pp(&s->what_if, c->pp / 2, a));
+  if (c->pipeline != OT_PIPELINE_1F1B) {
+    add(s, ot_what_if_pipeline(&s->what_if, OT_PIPELINE_1F1B, a));
+  }
 }
 
 // The clip barrier: no update before the norm of all gradients is known, so that what zb-h2 gains
@@ -174,6 +206,9 @@ static void say_states(speaker *s) {
              c->zero, c->dp, copies, kept[c->zero], ot_figure_bytes(a, (double)m->weights),
              ot_figure_bytes(a, (double)m->gradients), ot_figure_bytes(a, (double)m->optimizer),
              ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_DP])));
+  for (int zero = 0; zero <= 3; zero++) {
+    if (zero != c->zero && zero != 2) add(s, ot_what_if_zero(&s->what_if, zero, a));
+  }
 }
 
 static void say_activations(speaker *s) {
@@ -192,6 +227,7 @@ static void say_activations(speaker *s) {
                          s->c->recompute == OT_RECOMPUTE_FULL ? "full" : "selective", mode, bytes,
                          ot_figure_seconds(a, e->recompute_s),
                          ot_figure_share(a, e->recompute_s / e->step_s)));
+  add(s, ot_what_if_recompute(&s->what_if, OT_RECOMPUTE_NONE, a));
 }
 
 static void say_memory(speaker *s) {
@@ -225,20 +261,34 @@ static void say_batch(speaker *s) {
                          (long long)s->c->micro_batches, (long long)s->c->micro_batch_size));
 }
 
+// ", most of it tp (1.05 s), cp (386 ms)": by size, those of at least a hundredth of the step, and
+// the largest.
+static const char *exposed_axes(const speaker *s) {
+  const ot_estimate *const e = s->e->best;
+  ot_text_builder text = {.arena = s->arena};
+  bool told[OT_TIMELINE_AXES] = {false};
+  for (;;) {
+    int most = -1;
+    for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+      if (!told[i] && (most < 0 || e->exposed_s[i] > e->exposed_s[most])) most = i;
+    }
+    const bool enough = most < 0 || e->exposed_s[most] < 0.01 * e->step_s;
+    if (enough && text.length > 0) return ot_text_builder_text(&text);
+    told[most] = true;
+    ot_text_appendf(&text, "%s %s (%s)", text.length > 0 ? "," : ", most of it",
+                    ot_timeline_axis_name((ot_timeline_axis)most),
+                    ot_figure_seconds(s->arena, e->exposed_s[most]));
+  }
+}
+
 static void say_result(speaker *s) {
   const ot_estimate *const e = s->e->best;
   ot_arena *const a = s->arena;
-  int most = 0;
   double exposed = 0;
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
-    exposed += e->exposed_s[i];
-    if (e->exposed_s[i] > e->exposed_s[most]) most = i;
-  }
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) exposed += e->exposed_s[i];
   const char *const waits =
-      exposed > 0 ? ot_arena_format(a, "%s waits for communication, most of it %s (%s)",
-                                    ot_figure_share(a, exposed / e->step_s),
-                                    ot_timeline_axis_name((ot_timeline_axis)most),
-                                    ot_figure_seconds(a, e->exposed_s[most]))
+      exposed > 0 ? ot_arena_format(a, "%s waits for communication%s",
+                                    ot_figure_share(a, exposed / e->step_s), exposed_axes(s))
                   : "no communication is waited for";
   say(s, ot_arena_format(a, "step %s at MFU %s: %s of it computes, %s",
                          ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),

@@ -17,6 +17,7 @@ typedef struct ot_explanation {
   const ot_bill *bill;
   const ot_limits *limits;
   const ot_estimate *best;
+  ot_estimator *estimator;  // of the job: decisions are held against others; null: they are not
 } ot_explanation;
 
 // From the bill to the exposed collectives of `best`. Lives in `arena`.

@@ -61,7 +61,8 @@ static void begin(explained *x) {
                                      .context = 1000000000,
                                      .capacity = 80000000000},
                           .fits = true};
-  x->e = (ot_explanation){&x->paper.job, &x->bill, &x->limits, &x->best};
+  x->e = (ot_explanation){
+      .job = &x->paper.job, .bill = &x->bill, .limits = &x->limits, .best = &x->best};
 }
 
 static void finish(explained *x) { paper_job_destroy(&x->paper); }
@@ -98,7 +99,7 @@ static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
   // 8,192 tokens of 16,384 elements of 2 bytes, an eighth on each rank of tp.
   expect(&r, i++,
          "pp 16 across net: stages send each other only 33.55 MB a micro-batch; 1f1b with 16 "
-         "micro-batches leaves 30.0% of the step idle");
+         "micro-batches leaves 30.0% of the step idle ((p-1)/(m+p-1) = 48.4%)");
   expect(&r, i++,
          "zero 1 over dp 128: optimizer states cut; a device holds 6 GB of weights, 6 GB of "
          "gradients, 300 MB of optimizer; exposes 250 ms a step");
@@ -113,7 +114,7 @@ static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
          "dp 128 x 16 micro-batches of 1");
   expect(&r, i++,
          "step 10 s at MFU 40.1%: 60.0% of it computes, 7.5% waits for communication, most of it "
-         "tp (500 ms)");
+         "tp (500 ms), dp (250 ms)");
   assert_int_equal(r.num, i);
   finish(&x);
 }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changed candidates, priced one by one.
+#include "plan/what_if.h"
+
+#include "base/text.h"
+#include "describe/pipeline_rules.h"
+#include "plan/figures.h"
+
+// Of `c`, whose dp has changed: whole micro-batches, and states cut over all of dp where they were.
+static void fit(const ot_what_if *w, ot_candidate *c) {
+  const ot_candidate *const best = &w->best->candidate;
+  const bool all = best->dp_shard == best->dp || c->dp % best->dp_shard != 0;
+  if (all) c->dp_shard = c->dp;
+  c->micro_batches = ot_candidate_micro_batches(w->job, c);
+  if (c->micro_batches > 0) return;
+  c->micro_batch_size = 1;
+  c->micro_batches = ot_candidate_micro_batches(w->job, c);
+}
+
+// `old` ranks of an axis become `now`, dp has the others. False when they cannot.
+static bool trade(ot_candidate *c, int old, int now) {
+  const int64_t ranks = (int64_t)c->dp * old;
+  if (now < 1 || ranks % now != 0) return false;
+  c->dp = (int)(ranks / now);
+  return true;
+}
+
+static const char *share_text(ot_arena *arena, double share) {
+  return ot_arena_format(arena, "%+.1f%%", 100 * share);
+}
+
+static const char *refusal(ot_arena *arena) {
+  const char *const text = ot_fail_message();
+  const char *const prefix = "plan: ";
+  const bool prefixed = ot_text_starts_with(text, prefix);
+  return ot_arena_format(arena, "%s", text + (prefixed ? ot_text_length(prefix) : 0));
+}
+
+// What `c` takes, called `name`.
+static const char *tell(const ot_what_if *w, const char *name, const ot_candidate *c,
+                        ot_arena *arena) {
+  ot_estimate e;
+  if (ot_candidate_check(w->job, c) != OT_OK) {
+    return ot_arena_format(arena, "; %s cannot run: %s", name, refusal(arena));
+  }
+  if (ot_estimate_build(w->estimator, c, &e) != OT_OK) return "";
+  const double used = (double)(e.memory.reserved + e.memory.context);
+  if (!e.fits) {
+    return ot_arena_format(arena, "; %s needs %s of %s", name, ot_figure_bytes(arena, used),
+                           ot_figure_bytes(arena, (double)e.memory.capacity));
+  }
+  return ot_arena_format(arena, "; %s takes %s (%s)", name, ot_figure_seconds(arena, e.step_s),
+                         share_text(arena, e.step_s / w->best->step_s - 1));
+}
+
+static const char *traded_name(const char *axis, int ways, const ot_candidate *c, ot_arena *arena) {
+  return ot_arena_format(arena, "%s %d with dp %d", axis, ways, c->dp);
+}
+
+const char *ot_what_if_tp(const ot_what_if *w, int tp, ot_arena *arena) {
+  ot_candidate c = w->best->candidate;
+  if (!w->estimator || !trade(&c, c.tp, tp)) return "";
+  c.tp = tp;
+  fit(w, &c);
+  return tell(w, traded_name("tp", tp, &c, arena), &c, arena);
+}
+
+const char *ot_what_if_pp(const ot_what_if *w, int pp, ot_arena *arena) {
+  ot_candidate c = w->best->candidate;
+  if (!w->estimator || !trade(&c, c.pp, pp)) return "";
+  if (c.pp == 1 || pp == 1) {
+    c.pipeline = OT_PIPELINE_1F1B;
+    c.vpp = 1;
+  }
+  c.pp = pp;
+  fit(w, &c);
+  return tell(w, traded_name("pp", pp, &c, arena), &c, arena);
+}
+
+const char *ot_what_if_cp(const ot_what_if *w, int cp, ot_arena *arena) {
+  ot_candidate c = w->best->candidate;
+  if (!w->estimator || !trade(&c, c.cp, cp)) return "";
+  c.cp = cp;
+  fit(w, &c);
+  return tell(w, traded_name("cp", cp, &c, arena), &c, arena);
+}
+
+const char *ot_what_if_zero(const ot_what_if *w, int zero, ot_arena *arena) {
+  ot_candidate c = w->best->candidate;
+  if (!w->estimator) return "";
+  if (c.zero == 0) c.dp_shard = c.dp;
+  c.zero = zero;
+  return tell(w, ot_arena_format(arena, "zero %d", zero), &c, arena);
+}
+
+const char *ot_what_if_recompute(const ot_what_if *w, ot_recompute recompute, ot_arena *arena) {
+  static const char *const names[] = {"none", "selective", "full"};
+  ot_candidate c = w->best->candidate;
+  if (!w->estimator) return "";
+  c.recompute = recompute;
+  return tell(w, names[recompute], &c, arena);
+}
+
+const char *ot_what_if_pipeline(const ot_what_if *w, ot_pipeline pipeline, ot_arena *arena) {
+  ot_candidate c = w->best->candidate;
+  if (!w->estimator) return "";
+  c.pipeline = pipeline;
+  if (pipeline != OT_PIPELINE_INTERLEAVED) c.vpp = 1;
+  return tell(w, ot_pipeline_name(pipeline), &c, arena);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan with one decision changed and all else as it is: what it would take. Ranks that an axis
+// gives up go to dp, and come from there.
+#pragma once
+
+#include "base/arena.h"
+#include "plan/estimate.h"
+
+typedef struct ot_what_if {
+  ot_estimator *estimator;  // null: nothing is said
+  const ot_job *job;
+  const ot_estimate *best;
+} ot_what_if;
+
+// "; with tp 4 and dp 256 7.5 s (+5.0%)", "...: 142 GB of 80 GB", or why it cannot run; "" when
+// there is no such split. In `arena`.
+const char *ot_what_if_tp(const ot_what_if *w, int tp, ot_arena *arena);
+const char *ot_what_if_pp(const ot_what_if *w, int pp, ot_arena *arena);
+const char *ot_what_if_cp(const ot_what_if *w, int cp, ot_arena *arena);
+const char *ot_what_if_zero(const ot_what_if *w, int zero, ot_arena *arena);
+const char *ot_what_if_recompute(const ot_what_if *w, ot_recompute recompute, ot_arena *arena);
+const char *ot_what_if_pipeline(const ot_what_if *w, ot_pipeline pipeline, ot_arena *arena);

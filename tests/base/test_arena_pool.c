@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. A pool gives the same memory again, and takes at most twice what is asked for.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/arena_pool.h"
+#include "device/heap.h"
+
+enum { MEGABYTE = 1 << 20 };
+
+static void arenas_one_after_the_other_have_the_same_memory(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena parent = ot_heap_arena_create(&heap);
+  ot_arena_pool pool = {.parent = &parent};
+  ot_arena first = ot_arena_pool_begin(&pool);
+  char *const a = ot_arena_take(&first, 100);
+  a[0] = 'x';
+  ot_arena second = ot_arena_pool_begin(&pool);
+  char *const b = ot_arena_take(&second, 100);
+  assert_ptr_equal(a, b);
+  assert_int_equal(b[0], 0);
+  ot_heap_release(&heap);
+}
+
+// 40 MB in small pieces take at most twice that, however often.
+static void much_memory_takes_little_more(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena parent = ot_heap_arena_create(&heap);
+  ot_arena_pool pool = {.parent = &parent};
+  for (int round = 0; round < 3; round++) {
+    ot_arena arena = ot_arena_pool_begin(&pool);
+    for (int i = 0; i < 80; i++) ot_arena_take(&arena, MEGABYTE / 2);
+  }
+  assert_true(parent.total >= 40 * (int64_t)MEGABYTE);
+  assert_true(parent.total <= 80 * (int64_t)MEGABYTE);
+  ot_heap_release(&heap);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arenas_one_after_the_other_have_the_same_memory),
+      cmocka_unit_test(much_memory_takes_little_more),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
