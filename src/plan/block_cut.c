@@ -61,7 +61,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
-  *cut = (ot_cut){.folded = folded(c), .recompute = c->recompute, .pp = c->pp, .vpp = c->vpp};
+  *cut = (ot_cut){0};
   OT_TRY(cut_stages(e, c, &run, cut));
   cut->chunk_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   cut->stage_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
@@ -74,18 +74,24 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   return OT_OK;
 }
 
+// All that cuts differ in, in one number.
+static uint64_t key_of(const ot_candidate *c) {
+  const uint64_t which = (uint64_t)c->recompute * 2 + folded(c);
+  return ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 8 + which;
+}
+
 ot_status ot_cut_find(ot_estimator *e, const ot_candidate *c, const ot_cut **out) {
-  for (int64_t i = 0; i < e->num_cuts; i++) {
-    const ot_cut *const made = e->cuts[i];
-    *out = made;
-    if (made->folded == folded(c) && made->recompute == c->recompute && made->pp == c->pp &&
-        made->vpp == c->vpp) {
-      return OT_OK;
-    }
+  const uint64_t key = key_of(c);
+  const int64_t found = ot_lookup_find(&e->cut_lookup, key);
+  if (found >= 0) {
+    *out = e->cuts[found];
+    return OT_OK;
   }
   ot_cut *const made = ot_arena_array(e->arena, 1, sizeof *made);
   OT_TRY(build(e, c, made));
   e->cuts = ot_arena_grow(e->arena, e->cuts, e->num_cuts, &e->cuts_capacity, sizeof(ot_cut *));
+  e->cut_lookup.arena = e->arena;
+  ot_lookup_add(&e->cut_lookup, key, e->num_cuts);
   e->cuts[e->num_cuts++] = made;
   *out = made;
   return OT_OK;

@@ -3,7 +3,8 @@
 // micro-batch; only the few figures that bounds need are kept.
 #include "plan/bound.h"
 
-#include "describe/pipeline_rules.h"
+#include "base/text.h"
+#include "schedule/step_plan.h"
 
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double larger(double a, double b) { return a > b ? a : b; }
@@ -56,20 +57,42 @@ static ot_status make_work(ot_estimator *e, const ot_candidate *key, ot_work_bou
   e->pool = probe.pool;
   if (status != OT_OK) return status;
   for (int i = 0; i < e->num_kinds; i++) take_block(e, prices, i, &out->kind[i]);
+  out->layer_elements = (double)out->kind[1].elements;
+  for (int i = 2; i < e->num_kinds - 1; i++) {
+    out->layer_elements = smaller(out->layer_elements, (double)out->kind[i].elements);
+  }
   return OT_OK;
+}
+
+static uint64_t hash_of(const ot_candidate *key) {
+  const int64_t fields[] = {key->tp,
+                            key->cp,
+                            key->ep,
+                            key->etp,
+                            key->micro_batch_size,
+                            (int64_t)key->pipeline,
+                            (int64_t)key->recompute,
+                            key->no_sequence_parallel};
+  uint64_t hash = 0;
+  for (int i = 0; i < OT_COUNT(fields); i++) hash = (hash ^ (uint64_t)fields[i]) * 1099511628211ULL;
+  return hash;
 }
 
 static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
                            const ot_work_bound **out) {
   const ot_candidate key = key_of(candidate);
-  for (int64_t i = 0; i < e->num_works; i++) {
-    *out = e->works[i];
-    if (ot_candidate_compare(&e->works[i]->key, &key) == 0) return OT_OK;
+  const uint64_t hash = hash_of(&key);
+  const int64_t found = ot_lookup_find(&e->work_lookup, hash);
+  if (found >= 0 && ot_candidate_compare(&e->works[found]->key, &key) == 0) {
+    *out = e->works[found];
+    return OT_OK;
   }
   ot_work_bound *const made = ot_arena_array(e->arena, 1, sizeof *made);
   OT_TRY(make_work(e, &key, made));
   e->works =
       ot_arena_grow(e->arena, e->works, e->num_works, &e->works_capacity, sizeof(ot_work_bound *));
+  e->work_lookup.arena = e->arena;
+  ot_lookup_add(&e->work_lookup, hash, e->num_works);
   e->works[e->num_works++] = made;
   *out = made;
   return OT_OK;
@@ -81,42 +104,31 @@ typedef struct block_sum {
   double forward_s, back_s, before_s, all_s;  // before: all but W
   double elements, slot_bytes;
   double scratch_bytes;  // the most of one
+  double layers;
 } block_sum;
 
-static void add_block(block_sum *sum, const ot_block_bound *block, double times) {
+static void add_sum(const block_sum *other, block_sum *sum) {
+  sum->forward_s += other->forward_s;
+  sum->back_s += other->back_s;
+  sum->before_s += other->before_s;
+  sum->all_s += other->all_s;
+  sum->elements += other->elements;
+  sum->slot_bytes += other->slot_bytes;
+  sum->scratch_bytes = larger(sum->scratch_bytes, other->scratch_bytes);
+  sum->layers += other->layers;
+}
+
+static block_sum sum_of(const ot_block_bound *block, bool layer) {
   const double forward_s = block->work_s[OT_WORK_FORWARD];
   const double backward_s = block->work_s[OT_WORK_BACKWARD];
-  sum->forward_s += times * forward_s;
-  sum->back_s += times * block->back_s;
-  sum->before_s += times * (forward_s + backward_s);
-  sum->all_s += times * (forward_s + backward_s + block->work_s[OT_WORK_WEIGHT]);
-  sum->elements += times * (double)block->elements;
-  sum->slot_bytes += times * (double)block->slot_bytes;
-  sum->scratch_bytes = larger(sum->scratch_bytes, (double)block->scratch_bytes);
-}
-
-static block_sum all_blocks(const ot_estimator *e, const ot_work_bound *work) {
-  block_sum sum = {0};
-  for (int i = 0; i < e->num_blocks; i++) add_block(&sum, &work->kind[e->kind_of[i]], 1);
-  return sum;
-}
-
-// Of each figure the least that any layer has.
-static block_sum least_layer(const ot_estimator *e, const ot_work_bound *work) {
-  block_sum least = {0};
-  for (int k = 1; k < e->num_kinds - 1; k++) {
-    block_sum one = {0};
-    add_block(&one, &work->kind[k], 1);
-    if (k == 1) least = one;
-    least.forward_s = smaller(least.forward_s, one.forward_s);
-    least.back_s = smaller(least.back_s, one.back_s);
-    least.before_s = smaller(least.before_s, one.before_s);
-    least.all_s = smaller(least.all_s, one.all_s);
-    least.elements = smaller(least.elements, one.elements);
-    least.slot_bytes = smaller(least.slot_bytes, one.slot_bytes);
-    least.scratch_bytes = smaller(least.scratch_bytes, one.scratch_bytes);
-  }
-  return least;
+  return (block_sum){.forward_s = forward_s,
+                     .back_s = block->back_s,
+                     .before_s = forward_s + backward_s,
+                     .all_s = forward_s + backward_s + block->work_s[OT_WORK_WEIGHT],
+                     .elements = (double)block->elements,
+                     .slot_bytes = (double)block->slot_bytes,
+                     .scratch_bytes = (double)block->scratch_bytes,
+                     .layers = layer};
 }
 
 // ---- stages ----
@@ -124,75 +136,107 @@ static block_sum least_layer(const ot_estimator *e, const ot_work_bound *work) {
 typedef struct bounder {
   const ot_estimator *estimator;
   const ot_candidate *candidate;
+  const ot_shard_bound *shards;
   const ot_work_bound *work;
-  double scale;        // of seconds and slots, to the size of the micro-batch
-  double state_bytes;  // of a parameter
-  double step_s, peak;
+  const ot_stages *stages;
+  const ot_walk *walk;  // null: the order is not looked at
+  double scale;         // of seconds and slots, to the size of the micro-batch
+  double state_bytes;   // of a parameter
+  double met_s, end_s;  // when the last stage has its sums; the longest update
+  double peak;
 } bounder;
 
-static void find_state_bytes(bounder *b) {
+static double state_bytes_of(const ot_estimator *e, const ot_candidate *c) {
+  const ot_recipe *const r = &e->job.recipe;
+  const double shard = c->zero > 0 ? c->dp_shard * (e->own ? 1 : c->cp) : 1;
+  return r->weight_bytes / (c->zero == 3 ? shard : 1) +
+         r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
+         (r->master_bytes + r->moment_bytes) / shard;
+}
+
+// Micro-batches whose activations a chunk keeps at once. Orders with one chunk a stage: forwards
+// before the first backward. Interleaved: the first pass through the chunks ends in the last one.
+static double in_flight(const bounder *b, int chunk) {
   const ot_candidate *const c = b->candidate;
-  const ot_recipe *const r = &b->estimator->job.recipe;
-  const double shard = c->zero > 0 ? c->dp_shard * (b->estimator->own ? 1 : c->cp) : 1;
-  b->state_bytes = r->weight_bytes / (c->zero == 3 ? shard : 1) +
-                   r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
-                   (r->master_bytes + r->moment_bytes) / shard;
-}
-
-// A stage with `own` blocks behind `before`.
-static double stage_s(const bounder *b, const block_sum *own, const block_sum *before) {
-  const double m = (double)b->candidate->micro_batches;
-  return before->forward_s + larger(m * own->all_s, m * own->before_s + before->back_s);
-}
-
-// `own` blocks that keep what so many micro-batches leave.
-static double stage_bytes(const bounder *b, const block_sum *own, double in_flight) {
-  return own->elements * b->state_bytes +
-         (in_flight * own->slot_bytes + own->scratch_bytes) * b->scale;
-}
-
-// Forwards of a stage before its first backward, of orders with one chunk a stage.
-static double in_flight(const ot_candidate *c, int stage) {
   const double m = (double)c->micro_batches;
-  return c->pipeline == OT_PIPELINE_GPIPE ? m : smaller(m, c->pp - stage);
-}
-
-static void bound_cut(bounder *b, const ot_stages *stages) {
-  const ot_estimator *const e = b->estimator;
-  block_sum before = {0};
-  for (int r = 0; r < stages->num_ranks; r++) {
-    block_sum own = {0};
-    for (int i = stages->first_block[r]; i < stages->first_block[r + 1]; i++) {
-      add_block(&own, &b->work->kind[e->kind_of[i]], 1);
-    }
-    b->step_s = larger(b->step_s, stage_s(b, &own, &before));
-    b->peak = larger(b->peak, stage_bytes(b, &own, in_flight(b->candidate, r)));
-    before.forward_s += own.forward_s;
-    before.back_s += own.back_s;
+  const int pp = b->stages->num_ranks, chunks = b->stages->num_chunks;
+  // Other software has no places that wait for their turn: only what is kept at one moment counts.
+  if (b->walk && b->estimator->own) {
+    const int kept = b->walk->ring[OT_RING_SHORT][chunk], late = b->walk->ring[OT_RING_LONG][chunk];
+    return kept < late ? kept : late;
   }
+  if (pp == 1) return 1;
+  if (c->pipeline == OT_PIPELINE_GPIPE) return m;
+  if (chunks == pp) return smaller(m, pp - chunk);
+  return c->pipeline == OT_PIPELINE_INTERLEAVED && chunk < chunks - pp ? smaller(m, pp) : 1;
 }
 
-// Whatever the cut. `most` layers on some stage, and on how many stages if nowhere more.
-static void bound_uncut(bounder *b) {
-  const ot_estimator *const e = b->estimator;
-  const int pp = b->candidate->pp, layers = e->num_blocks - 2;
-  const int most = (layers + pp - 1) / pp, stages = layers - pp * (most - 1);
-  const block_sum all = all_blocks(e, b->work), layer = least_layer(e, b->work);
+// Gathers of layers' weights that a chunk needs. Where the same block comes twice in a row, it
+// stays.
+static double gathers_of(const bounder *b, int chunk, double layers) {
+  const ot_walk *const walk = b->walk;
+  const double passes = 2 * (double)b->candidate->micro_batches;
+  if (!b->shards->regathers || !walk) return layers;
+  const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
+  const double stay = walk->turns[chunk] + (one ? walk->repeats[chunk] : 0);
+  return larger(layers, passes * layers - stay);
+}
+
+// A stage with `own` blocks behind `before`, `gathers` layers gathered.
+static void bound_stage(bounder *b, const block_sum *own, const block_sum *before, double gathers) {
+  const ot_engine *const engine = b->estimator->job.engine;
   const double m = (double)b->candidate->micro_batches;
-  block_sum own = {0}, before = {0};
-  own.before_s = most * layer.before_s;
-  own.all_s = most * layer.all_s;
-  // A chunk has a block at least, and the first is the embedding.
-  const int passed = stages >= 2 ? stages - 2 : 0;
-  before.forward_s = passed * layer.forward_s;
-  before.back_s = passed * layer.back_s;
-  const double even_s = stage_s(b, &own, &before), uneven_s = m * (most + 1) * layer.all_s;
-  b->step_s = larger(m * all.all_s / pp, smaller(even_s, uneven_s));
-  own.elements = most * layer.elements;
-  own.slot_bytes = most * layer.slot_bytes;
-  own.scratch_bytes = layer.scratch_bytes;
-  const block_sum mean = {.elements = all.elements / pp, .slot_bytes = all.slot_bytes / pp};
-  b->peak = larger(stage_bytes(b, &own, 1), stage_bytes(b, &mean, 1));
+  const double work_s =
+      before->forward_s + larger(m * own->all_s, m * own->before_s + before->back_s);
+  const double gather_s = gathers * b->shards->gather_s;
+  const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + b->shards->reduce_s);
+  double total_s = work_s * b->scale;
+  if (!engine->overlap_gather) total_s += gather_s;
+  if (!engine->overlap_reduce) total_s += reduce_s;
+  // One chunk a stage: all but the last backward comes before the first sum.
+  const bool one = b->stages->num_chunks == b->stages->num_ranks;
+  const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
+  const double lane_s = b->shards->reduce_each_s > 0 ? reduce_s : first_s * b->scale + reduce_s;
+  b->met_s = larger(b->met_s, larger(total_s, larger(lane_s, gather_s)));
+  b->end_s = larger(b->end_s, own->layers * b->shards->end_s);
+}
+
+// All micro-batches pass a chunk one after the other, the first having come through all before it
+// and the last going back through them.
+static void bound_chunk(bounder *b, const block_sum *chunk, const block_sum *before) {
+  const double m = (double)b->candidate->micro_batches;
+  const double s = before->forward_s + m * chunk->before_s + before->back_s;
+  b->met_s = larger(b->met_s, s * b->scale);
+}
+
+static void bound_stages(bounder *b, ot_arena *scratch) {
+  const ot_estimator *const e = b->estimator;
+  const ot_stages *const stages = b->stages;
+  block_sum *const own = ot_arena_array(scratch, stages->num_ranks, sizeof *own);
+  block_sum *const before = ot_arena_array(scratch, stages->num_ranks, sizeof *before);
+  double *const kept = ot_arena_array(scratch, stages->num_ranks, sizeof *kept);
+  double *const gathers = ot_arena_array(scratch, stages->num_ranks, sizeof *gathers);
+  block_sum passed = {0};
+  for (int c = 0; c < stages->num_chunks; c++) {
+    const int rank = stages->rank_of[c];
+    block_sum chunk = {0};
+    for (int i = stages->first_block[c]; i < stages->first_block[c + 1]; i++) {
+      const block_sum block = sum_of(&b->work->kind[e->kind_of[i]], i > 0 && i < e->num_blocks - 1);
+      add_sum(&block, &chunk);
+    }
+    // Chunks of a stage that are next to each other (zb-v) pass nothing on.
+    if (own[rank].all_s == 0) before[rank] = passed;
+    add_sum(&chunk, &own[rank]);
+    kept[rank] += in_flight(b, c) * chunk.slot_bytes;
+    gathers[rank] += gathers_of(b, c, chunk.layers);
+    bound_chunk(b, &chunk, &passed);
+    add_sum(&chunk, &passed);
+  }
+  for (int r = 0; r < stages->num_ranks; r++) {
+    bound_stage(b, &own[r], &before[r], gathers[r]);
+    b->peak = larger(
+        b->peak, own[r].elements * b->state_bytes + (kept[r] + own[r].scratch_bytes) * b->scale);
+  }
 }
 
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
@@ -201,31 +245,45 @@ bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
   return reserved + (double)engine->context_bytes <= (double)estimator->cluster.device.memory_bytes;
 }
 
-ot_status ot_bound_build(ot_estimator *e, const ot_candidate *candidate, ot_bound_depth depth,
-                         ot_estimate_bound *out) {
-  bounder b = {.estimator = e, .candidate = candidate, .scale = 1};
+ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, double *elements) {
+  const ot_work_bound *work;
   ot_candidate priced = *candidate;
-  if (depth == OT_BOUND_FLOOR) {
+  priced.micro_batch_size = e->job.global_batch_size;
+  priced.cp = 1;
+  OT_TRY(find_work(e, &priced, &work));
+  *elements = work->layer_elements;
+  return OT_OK;
+}
+
+ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_estimate_bound *out) {
+  const ot_candidate *const c = request->candidate;
+  const ot_cut *cut;
+  ot_shard_bound shards;
+  bounder b = {.estimator = e, .candidate = c, .shards = request->shards, .scale = 1};
+  ot_candidate priced = *c;
+  if (request->depth == OT_BOUND_FLOOR) {
     priced.micro_batch_size = e->job.global_batch_size;
     priced.cp = 1;
-    b.scale =
-        (double)candidate->micro_batch_size / ((double)e->job.global_batch_size * candidate->cp);
+    b.scale = (double)c->micro_batch_size / ((double)e->job.global_batch_size * c->cp);
   }
   OT_TRY(find_work(e, &priced, &b.work));
-  find_state_bytes(&b);
-  if (ot_pipeline_chunks(candidate->pipeline, candidate->pp, candidate->vpp) == 1) {
-    const ot_cut *cut;
-    OT_TRY(ot_cut_find(e, candidate, &cut));
-    bound_cut(&b, &cut->stages);
-  } else {
-    bound_uncut(&b);
+  OT_TRY(ot_cut_find(e, c, &cut));
+  b.stages = &cut->stages;
+  if (request->depth == OT_BOUND_ORDER) OT_TRY(ot_walk_find(e, c, b.stages, &b.walk));
+  b.state_bytes = state_bytes_of(e, c);
+  if (!b.shards) {
+    OT_TRY(ot_shard_bound_build(e, c, b.work->layer_elements, &shards));
+    b.shards = &shards;
   }
-  const double step_s = ot_price_step_s(&e->simulation, e->job.devices, b.step_s * b.scale);
+  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  bound_stages(&b, &scratch);
+  const double step_s = ot_price_step_s(&e->simulation, e->job.devices, b.met_s + b.end_s);
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)b.peak};
   return OT_OK;
 }
 
 ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,
                                   ot_estimate_bound *out) {
-  return ot_bound_build(estimator, candidate, OT_BOUND_ORDER, out);
+  const ot_bound_request request = {.candidate = candidate, .depth = OT_BOUND_ORDER};
+  return ot_bound_build(estimator, &request, out);
 }

@@ -7,17 +7,18 @@
 //          half as long, or longer
 //   order  blocks as they are
 //
-// Time. With F, B the forward and backward of one micro-batch on a chunk, m micro-batches, and for
-// any stage r: nothing runs there before the first micro-batch has come through all chunks before
-// its first one, and when it has done its own m (F + B), the last micro-batch goes back through
-// those. So step >= (sum of F before r) + m (F_r + B_r) + (sum of B before r). Where I and W are
-// apart, I takes the place of B, and W may run last instead of the way back. A recompute needs not
-// wait for the way back. Where chunks are not cut yet: some stage has at least ceil(layers /
-// stages) layers, and with exactly so many, more than one stage has, so one of them is well down
-// the line.
+// Time. With F, B the forward and backward of one micro-batch, m micro-batches, and any stage r:
+// nothing runs there before the first micro-batch has come through all chunks before its first one,
+// and when it has done its own m (F + B), the last micro-batch goes back through those. So
+//
+//   step >= (sum of F before r) + m (F_r + B_r) + (sum of B before r)
+//
+// Where I and W are apart, I takes the place of B, and W may run last instead of the way back. A
+// recompute needs not wait for the way back. Collectives of data parallelism either stand between
+// the stage's work, or have a lane that is no shorter than all of them.
 #pragma once
 
-#include "plan/estimator.h"
+#include "plan/shard_bound.h"
 
 // What one kind of block takes of one micro-batch.
 typedef struct ot_block_bound {
@@ -31,14 +32,25 @@ typedef struct ot_block_bound {
 // Of all kinds, by what cuts a micro-batch.
 typedef struct ot_work_bound {
   ot_candidate key;
-  ot_block_bound *kind;  // [num_kinds]
+  ot_block_bound *kind;   // [num_kinds]
+  double layer_elements;  // of the smallest kind of layer
 } ot_work_bound;
 
 typedef enum ot_bound_depth { OT_BOUND_FLOOR, OT_BOUND_ORDER, OT_BOUND_DEPTHS } ot_bound_depth;
 
-// zero and dp_shard of `candidate` count for memory only.
-ot_status ot_bound_build(ot_estimator *estimator, const ot_candidate *candidate,
-                         ot_bound_depth depth, ot_estimate_bound *out);
+typedef struct ot_bound_request {
+  const ot_candidate *candidate;
+  ot_bound_depth depth;
+  const ot_shard_bound *shards;  // of a layer; null: of candidate's zero and dp_shard
+} ot_bound_request;
+
+// zero and dp_shard of the candidate count for memory.
+ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *request,
+                         ot_estimate_bound *out);
+
+// The parameters that one rank has of a layer, at least.
+ot_status ot_bound_elements(ot_estimator *estimator, const ot_candidate *candidate,
+                            double *elements);
 
 // Whether `peak` bytes fit a device beside what the engine and the runtime take.
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak);

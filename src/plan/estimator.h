@@ -9,6 +9,7 @@
 #include "base/arena_pool.h"
 #include "graph/graph.h"
 #include "plan/estimate.h"
+#include "plan/lookup.h"
 #include "schedule/stages.h"
 #include "schedule/storage.h"
 #include "simulate/price.h"
@@ -95,13 +96,13 @@ typedef struct ot_walk {
   int32_t *first_posts;     // [2 * num_ranks] messages whose receive begins with the step
   int64_t num_messages;
   int *ring[OT_WALK_RINGS];  // [num_chunks] by ot_step_ring
+  // Pairs of actions of a stage next to each other that are of one chunk [num_chunks]: forward and
+  // back, or both the same way. Of W's, none.
+  int *turns, *repeats;
 } ot_walk;
 
 // Which blocks are where.
 typedef struct ot_cut {
-  bool folded;  // zb-v
-  ot_recompute recompute;
-  int pp, vpp;
   ot_stages stages;
   int *chunk_of;  // [num_blocks]
   int *stage_of;  // [num_blocks]
@@ -133,6 +134,7 @@ struct ot_estimator {
   ot_arena_pool work_pool;
   int64_t num_works, works_capacity;
   struct ot_work_bound **works;
+  ot_lookup work_lookup, cut_lookup;
 };
 
 // The prices of the blocks of `candidate`, made at the first call.

@@ -19,3 +19,7 @@ void ot_phase_price_add(ot_phase_price *sum, const ot_phase_price *price, double
 // begin, clip), from the segments of this program or from the bytes of the recipe.
 ot_status ot_sum_prices_build(const ot_estimator *estimator, const ot_step_phases *phases,
                               ot_arena *scratch, ot_prices *prices);
+
+// Sums, gather and update of a bucket of `elements`, of other software.
+ot_status ot_bucket_price_build(const ot_estimator *estimator, const ot_candidate *candidate,
+                                double elements, ot_block_price *out);

@@ -183,6 +183,23 @@ static void count_rings(walker *w, ot_arena *arena) {
   }
 }
 
+// ---- what stays ----
+
+static void count_pairs(const walker *w, ot_arena *arena, ot_arena *scratch) {
+  ot_walk *const walk = w->walk;
+  const ot_walk_action **const before =
+      ot_arena_array(scratch, walk->num_ranks, sizeof(ot_walk_action *));
+  walk->turns = ot_arena_array(arena, walk->num_chunks, sizeof(int));
+  walk->repeats = ot_arena_array(arena, walk->num_chunks, sizeof(int));
+  for (int64_t i = 0; i < walk->num_actions; i++) {
+    const ot_walk_action *const a = &walk->actions[i], *const last = before[a->rank];
+    before[a->rank] = a;
+    if (!last || last->chunk != a->chunk) continue;
+    if (a->work == OT_WORK_WEIGHT || last->work == OT_WORK_WEIGHT) continue;
+    (a->work == last->work ? walk->repeats : walk->turns)[a->chunk]++;
+  }
+}
+
 // ---- the whole ----
 
 static ot_status build(const ot_pipeline_request *request, ot_arena *arena, ot_arena *scratch,
@@ -208,6 +225,7 @@ static ot_status build(const ot_pipeline_request *request, ot_arena *arena, ot_a
            ot_pipeline_name(walk->kind), walk->num_ranks, (long long)walk->num_actions);
   find_places(&w, scratch);
   count_rings(&w, arena);
+  count_pairs(&w, arena, scratch);
   return OT_OK;
 }
 

@@ -12,15 +12,28 @@
 #include "plan/bound.h"
 #include "plan/space.h"
 
-typedef enum node_kind { NODE_FLOOR, NODE_ORDER, NODE_CANDIDATE } node_kind;
+enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
+
+typedef enum node_kind {
+  NODE_FLOOR,       // all ways to cut weights; by the floor
+  NODE_ZERO_FLOOR,  // those of one stage of ZeRO; by the floor
+  NODE_ZERO,        // the same by the bound
+  NODE_CANDIDATE,   // one; by the bound
+} node_kind;
+
+// The least that the ways to cut weights take.
+typedef struct least_shards {
+  ot_shard_bound all, zero[ZERO_STAGES];
+} least_shards;
 
 typedef struct node {
   double key;  // lower bound of what is searched for: seconds, or bytes
   double step_s;
   int64_t peak;
   int group;
-  int16_t order, shard;  // of the group; shard: of a candidate
-  int8_t recompute;      // of the space
+  int16_t order,
+      shard;         // of the group; shard: the one with the fewest bytes of those it stands for
+  int8_t recompute;  // of the space
   int8_t kind;
 } node;
 
@@ -34,10 +47,10 @@ typedef struct searcher {
   node *heap;  // [count]
   ot_search *out;
   int64_t too_large;             // candidates that a bound of memory rejected
+  ot_shard_bound **shards;       // [num_groups][num_shards] of a layer
+  least_shards *least;           // [num_groups]
   int kept[OT_REJECTION_KINDS];  // rejections by kind
 } searcher;
-
-enum { KEPT_REJECTIONS = 3 };
 
 // ---- heap ----
 
@@ -81,14 +94,28 @@ static ot_candidate candidate_of(const searcher *s, const node *n) {
                             s->space.recompute[n->recompute]);
 }
 
-// The way to cut weights that leaves the fewest bytes.
-static int least_states(const ot_space_group *group) {
-  int best = 0;
-  for (int i = 1; i < group->num_shards; i++) {
-    const ot_shard_choice *const a = &group->shards[i], *const b = &group->shards[best];
-    if (a->zero > b->zero || (a->zero == b->zero && a->dp_shard > b->dp_shard)) best = i;
-  }
-  return best;
+static const ot_shard_choice *shard_of(const searcher *s, const node *n) {
+  return &s->space.groups[n->group].shards[n->shard];
+}
+
+// Whether `n` stands for the `index`-th way to cut weights, too.
+static bool stands_for(const searcher *s, const node *n, int index) {
+  if (n->kind == NODE_FLOOR) return true;
+  if (n->kind == NODE_CANDIDATE) return index == n->shard;
+  return s->space.groups[n->group].shards[index].zero == shard_of(s, n)->zero;
+}
+
+static int64_t count_candidates(const searcher *s, const node *n) {
+  int64_t count = 0;
+  for (int i = 0; i < s->space.groups[n->group].num_shards; i++) count += stands_for(s, n, i);
+  return count;
+}
+
+// Later ways leave fewer bytes: the highest stage of ZeRO over the most ranks is the last.
+static const ot_shard_bound *bound_of(const searcher *s, const node *n) {
+  if (n->kind == NODE_FLOOR) return &s->least[n->group].all;
+  if (n->kind == NODE_CANDIDATE) return &s->shards[n->group][n->shard];
+  return &s->least[n->group].zero[shard_of(s, n)->zero];
 }
 
 static void keep_rejection(searcher *s, ot_rejection_kind kind, const node *n, const char *reason) {
@@ -101,7 +128,8 @@ static void keep_rejection(searcher *s, ot_rejection_kind kind, const node *n, c
                      .reason = ot_arena_text(s->arena, reason, ot_text_length(reason))};
 }
 
-static void reject_memory(searcher *s, const node *n, int64_t candidates) {
+static void reject_memory(searcher *s, const node *n) {
+  const int64_t candidates = count_candidates(s, n);
   char reason[128];
   s->out->num_rejected[OT_REJECTED_MEMORY] += candidates;
   ot_text_format(reason, sizeof reason, "needs at least %.1f GB of %.1f GB", (double)n->peak / 1e9,
@@ -110,42 +138,73 @@ static void reject_memory(searcher *s, const node *n, int64_t candidates) {
 }
 
 // What cannot be built is no better than what the rules refuse. Keeps other failures.
-static ot_status refuse(searcher *s, const node *n, int64_t candidates, ot_status status) {
+static ot_status refuse(searcher *s, const node *n, ot_status status) {
   if (status != OT_USAGE) return status;
-  s->out->num_rejected[OT_REJECTED_RULE] += s->by_memory ? 0 : candidates;
+  if (!s->by_memory) s->out->num_rejected[OT_REJECTED_RULE] += count_candidates(s, n);
   keep_rejection(s, OT_REJECTED_RULE, n, ot_fail_message());
   return OT_OK;
 }
 
-// Bounds `n` and adds it to the heap, or counts its `candidates` as rejected.
-static ot_status add(searcher *s, node n, int64_t candidates) {
+// Bounds `n` and adds it to the heap, or counts its candidates as rejected.
+static ot_status add(searcher *s, node n) {
+  const bool floor = n.kind == NODE_FLOOR || n.kind == NODE_ZERO_FLOOR;
   const ot_candidate candidate = candidate_of(s, &n);
-  const ot_bound_depth depth = n.kind == NODE_FLOOR ? OT_BOUND_FLOOR : OT_BOUND_ORDER;
+  const ot_bound_request request = {.candidate = &candidate,
+                                    .depth = floor ? OT_BOUND_FLOOR : OT_BOUND_ORDER,
+                                    .shards = bound_of(s, &n)};
   ot_estimate_bound bound;
-  const ot_status status = ot_bound_build(s->estimator, &candidate, depth, &bound);
-  if (status != OT_OK) return refuse(s, &n, candidates, status);
-  // A floor that came out above the bound stays what it is: a bound.
+  const ot_status status = ot_bound_build(s->estimator, &request, &bound);
+  if (status != OT_OK) return refuse(s, &n, status);
+  // A bound of those that it stood for before is one still.
   if (bound.step_s > n.step_s) n.step_s = bound.step_s;
   if (bound.peak > n.peak) n.peak = bound.peak;
   n.key = s->by_memory ? (double)n.peak : n.step_s;
   if (!s->by_memory && !s->request->exhaustive && !ot_bound_fits(s->estimator, n.peak)) {
-    s->too_large += candidates;
-    reject_memory(s, &n, candidates);
+    s->too_large += count_candidates(s, &n);
+    reject_memory(s, &n);
     return OT_OK;
   }
   push(s, &n);
   return OT_OK;
 }
 
-// Every order of a group, with the shards that take the fewest bytes.
+// What the ways to cut weights take, and the least of all. Groups of the same degrees share theirs.
+static ot_status find_shards(searcher *s, int group_index) {
+  const ot_space_group *const group = &s->space.groups[group_index];
+  const ot_space_group *const before = group_index > 0 ? group - 1 : NULL;
+  if (before && before->shards == group->shards) {
+    s->shards[group_index] = s->shards[group_index - 1];
+    s->least[group_index] = s->least[group_index - 1];
+    return OT_OK;
+  }
+  ot_shard_bound *const made = ot_arena_array(s->arena, group->num_shards, sizeof *made);
+  least_shards *const least = &s->least[group_index];
+  s->shards[group_index] = made;
+  for (int i = 0; i < group->num_shards; i++) {
+    const ot_candidate candidate =
+        ot_space_candidate(group, group->orders[0], group->shards[i], s->space.recompute[0]);
+    double elements;
+    OT_TRY(ot_bound_elements(s->estimator, &candidate, &elements));
+    OT_TRY(ot_shard_bound_build(s->estimator, &candidate, elements, &made[i]));
+    ot_shard_bound *const zero = &least->zero[group->shards[i].zero];
+    const bool first = i == 0 || group->shards[i].zero != group->shards[i - 1].zero;
+    if (i == 0) least->all = made[i];
+    if (first) *zero = made[i];
+    ot_shard_bound_merge(&made[i], &least->all);
+    ot_shard_bound_merge(&made[i], zero);
+  }
+  return OT_OK;
+}
+
+// Every order of a group.
 static ot_status add_group(searcher *s, int group_index) {
   const ot_space_group *const group = &s->space.groups[group_index];
-  node n = {.group = group_index, .shard = (int16_t)least_states(group), .kind = NODE_FLOOR};
+  node n = {.group = group_index, .shard = (int16_t)(group->num_shards - 1), .kind = NODE_FLOOR};
   for (int r = 0; r < s->space.num_recomputes; r++) {
     for (int o = 0; o < group->num_orders; o++) {
       n.recompute = (int8_t)r;
       n.order = (int16_t)o;
-      OT_TRY(add(s, n, group->num_shards));
+      OT_TRY(add(s, n));
     }
   }
   return OT_OK;
@@ -153,18 +212,33 @@ static ot_status add_group(searcher *s, int group_index) {
 
 static ot_status add_floors(searcher *s) {
   s->count = 0;
-  for (int64_t i = 0; i < s->space.num_groups; i++) OT_TRY(add_group(s, (int)i));
+  for (int64_t i = 0; i < s->space.num_groups; i++) {
+    OT_TRY(find_shards(s, (int)i));
+    OT_TRY(add_group(s, (int)i));
+  }
+  return OT_OK;
+}
+
+// Each stage of ZeRO, by the last of its ways.
+static ot_status add_zeros(searcher *s, const node *from) {
+  const ot_space_group *const group = &s->space.groups[from->group];
+  for (int i = 0; i < group->num_shards; i++) {
+    node n = *from;
+    if (i + 1 < group->num_shards && group->shards[i + 1].zero == group->shards[i].zero) continue;
+    n.kind = NODE_ZERO_FLOOR;
+    n.shard = (int16_t)i;
+    OT_TRY(add(s, n));
+  }
   return OT_OK;
 }
 
 static ot_status add_candidates(searcher *s, const node *from) {
-  const ot_space_group *const group = &s->space.groups[from->group];
-  for (int i = 0; i < group->num_shards; i++) {
+  for (int i = 0; i < s->space.groups[from->group].num_shards; i++) {
     node n = *from;
+    if (!stands_for(s, from, i)) continue;
     n.kind = NODE_CANDIDATE;
     n.shard = (int16_t)i;
-    n.peak = 0;
-    OT_TRY(add(s, n, 1));
+    OT_TRY(add(s, n));
   }
   return OT_OK;
 }
@@ -201,7 +275,7 @@ static ot_status simulate(searcher *s, const node *n) {
   ot_estimate estimate;
   ot_status status = ot_candidate_check(s->request->job, &candidate);
   if (status == OT_OK) status = ot_estimate_build(s->estimator, &candidate, &estimate);
-  if (status != OT_OK) return refuse(s, n, 1, status);
+  if (status != OT_OK) return refuse(s, n, status);
   if (s->by_memory) {
     keep_nearest(s, &estimate);
     return OT_OK;
@@ -214,7 +288,7 @@ static ot_status simulate(searcher *s, const node *n) {
   node simulated = *n;
   simulated.step_s = estimate.step_s;
   simulated.peak = estimate.memory.reserved + estimate.memory.context;
-  reject_memory(s, &simulated, 1);
+  reject_memory(s, &simulated);
   return OT_OK;
 }
 
@@ -234,10 +308,13 @@ static ot_status run(searcher *s) {
     node n = pop(s);
     switch ((node_kind)n.kind) {
       case NODE_FLOOR:
-        n.kind = NODE_ORDER;
-        OT_TRY(add(s, n, s->space.groups[n.group].num_shards));
+        OT_TRY(add_zeros(s, &n));
         break;
-      case NODE_ORDER:
+      case NODE_ZERO_FLOOR:
+        n.kind = NODE_ZERO;
+        OT_TRY(add(s, n));
+        break;
+      case NODE_ZERO:
         OT_TRY(add_candidates(s, &n));
         break;
       case NODE_CANDIDATE:
@@ -279,6 +356,8 @@ ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_
   OT_TRY(ot_estimator_build(request->job, arena, &s.estimator));
   ot_space_build(request->job, arena, &s.space);
   const int most = OT_PARTS * OT_MAX_REFUSALS + OT_REJECTION_KINDS * KEPT_REJECTIONS;
+  s.shards = ot_arena_array(arena, s.space.num_groups, sizeof *s.shards);
+  s.least = ot_arena_array(arena, s.space.num_groups, sizeof *s.least);
   out->plans = ot_arena_array(arena, request->top, sizeof *out->plans);
   out->rejections = ot_arena_array(arena, most, sizeof *out->rejections);
   out->num_candidates = s.space.num_candidates;

@@ -84,9 +84,10 @@ static double per_block(const ot_estimator *e, double bytes, int ranks, double *
   return bucket > 0 ? bucket : bytes;
 }
 
-static ot_status price_sums(const ot_estimator *e, const ot_prices *p, double elements,
+static bool cuts_states(const ot_candidate *c) { return c->zero > 0 && c->dp_shard * c->cp > 1; }
+
+static ot_status price_sums(const ot_estimator *e, const ot_candidate *c, double elements,
                             ot_block_price *to) {
-  const ot_candidate *const c = &p->key;
   const ot_recipe *const recipe = &e->job.recipe;
   const ot_group_shape shape = shard_shape(c);
   const ot_group_shape others = {.size = c->zero > 0 ? c->dp / c->dp_shard : 1,
@@ -95,7 +96,8 @@ static ot_status price_sums(const ot_estimator *e, const ot_prices *p, double el
   double messages, s, across_s;
   const double bytes = per_block(e, elements * recipe->reduce_bytes, shape.size, &messages);
   OT_TRY(collective_s(
-      e, &(ot_collective){p->shards ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape, bytes, 0},
+      e,
+      &(ot_collective){cuts_states(c) ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape, bytes, 0},
       &s));
   OT_TRY(collective_s(e, &(ot_collective){OT_OP_ALL_REDUCE, others, bytes / shape.size, 0},
                       &across_s));
@@ -104,16 +106,16 @@ static ot_status price_sums(const ot_estimator *e, const ot_prices *p, double el
   for (int i = 0; i < 4; i++) {
     to->reduce_s[i / 2][i % 2] = copy_s + messages * (s + (i % 2 == 1 ? across_s : 0));
   }
-  if (!p->shards) return OT_OK;
+  if (!cuts_states(c)) return OT_OK;
   const ot_collective gather = {OT_OP_ALL_GATHER, shape, elements * recipe->gather_bytes, 0};
   return collective_s(e, &gather, &to->gather_s);
 }
 
-static void price_update(const ot_estimator *e, const ot_prices *p, double elements,
+static void price_update(const ot_estimator *e, const ot_candidate *c, double elements,
                          ot_block_price *to) {
   const ot_recipe *const recipe = &e->job.recipe;
   const ot_engine *const engine = e->job.engine;
-  const double piece = p->shards ? elements / shard_shape(&p->key).size : elements;
+  const double piece = cuts_states(c) ? elements / shard_shape(c).size : elements;
   const double kept = recipe->gradient_bytes + recipe->weight_bytes +
                       2 * (recipe->master_bytes + recipe->moment_bytes) +
                       (recipe->master_bytes > 0 ? 0 : recipe->weight_bytes);
@@ -121,6 +123,13 @@ static void price_update(const ot_estimator *e, const ot_prices *p, double eleme
       engine->update_bytes > 0 ? engine->update_bytes : kept + recipe->gradient_bytes;
   const double update_s = pass_s(e, piece * moved + elements * engine->zero_bytes);
   to->update = (ot_phase_price){.total_s = update_s, .compute_s = update_s};
+}
+
+ot_status ot_bucket_price_build(const ot_estimator *e, const ot_candidate *candidate,
+                                double elements, ot_block_price *out) {
+  OT_TRY(price_sums(e, candidate, elements, out));
+  price_update(e, candidate, elements, out);
+  return OT_OK;
 }
 
 static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
@@ -145,8 +154,7 @@ ot_status ot_sum_prices_build(const ot_estimator *e, const ot_step_phases *phase
       OT_TRY(price_segments(e, prices, &phases->blocks[i], to));
       continue;
     }
-    OT_TRY(price_sums(e, prices, (double)to->elements, to));
-    price_update(e, prices, (double)to->elements, to);
+    OT_TRY(ot_bucket_price_build(e, &prices->key, (double)to->elements, to));
   }
   if (!e->own) return price_meeting(e, prices);
   OT_TRY(price_tied(e, phases, prices));

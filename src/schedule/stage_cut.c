@@ -2,8 +2,8 @@
 // Dynamic programming for one chunk a rank (the classic partition of a chain). With several chunks
 // a rank, sums over chunks far apart count: from the same cut a descent moves one block at a time,
 // and starts again from random neighbours of the best until none of many leads further (iterated
-// local search). Costs are whole numbers below 2^26, so that squares and sums are exact and equal
-// blocks are equal.
+// local search), unless all layers are equal (even_cut.h). Costs are whole numbers below 2^26, so
+// that squares and sums are exact and equal blocks are equal.
 #include "schedule/stage_cut.h"
 
 #include <stdbool.h>
@@ -11,15 +11,31 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "schedule/even_cut.h"
 
 // A descent costs about chunks^3 steps for each block that it moves.
 enum { SCALE = 1 << 26, MAX_STARTS = 100, START_BUDGET = 1 << 24, KICKS = 5 };
 
+// Sums of some costs, how they stand against a limit, and their squares.
+typedef struct tally {
+  int count;
+  int64_t *value;  // [count]
+  int64_t limit;
+  int above, equal;  // values above the limit, and at it
+  int64_t squares;   // sum
+} tally;
+
+// Chunks and ranks while cuts are moved.
+typedef struct standing {
+  tally chunk, rank;
+} standing;
+
 typedef struct cutter {
   int blocks, chunks, ranks;
   const int *rank_of;
-  int64_t *sum;   // [blocks + 1] cost of the blocks before
-  int64_t *load;  // [ranks] scratch of a score
+  int64_t *sum;       // [blocks + 1] cost of the blocks before
+  standing base;      // as the cuts stand
+  standing moved[2];  // one block to the left, to the right
 } cutter;
 
 static int64_t cost_between(const cutter *c, int from, int to) { return c->sum[to] - c->sum[from]; }
@@ -87,20 +103,61 @@ typedef struct score {
   int64_t rank, chunk, rank_squares, chunk_squares;
 } score;
 
-static score score_of(const cutter *c, const int *first) {
-  score s = {0};
-  memset(c->load, 0, (size_t)c->ranks * sizeof *c->load);
+static int64_t largest(const tally *t) {
+  int64_t most = t->value[0];
+  for (int i = 1; i < t->count; i++) most = t->value[i] > most ? t->value[i] : most;
+  return most;
+}
+
+static score score_of(const standing *t) {
+  return (score){.rank = largest(&t->rank),
+                 .chunk = largest(&t->chunk),
+                 .rank_squares = t->rank.squares,
+                 .chunk_squares = t->chunk.squares};
+}
+
+static void set_limit(tally *t, int64_t limit) {
+  t->limit = limit;
+  t->above = t->equal = 0;
+  for (int i = 0; i < t->count; i++) {
+    t->above += t->value[i] > limit;
+    t->equal += t->value[i] == limit;
+  }
+}
+
+static void set_limits(standing *t, const score *best) {
+  set_limit(&t->rank, best->rank);
+  set_limit(&t->chunk, best->chunk);
+}
+
+static void add_cost(tally *t, int index, int64_t cost) {
+  const int64_t before = t->value[index], after = before + cost;
+  t->value[index] = after;
+  t->squares += after * after - before * before;
+  t->above += (after > t->limit) - (before > t->limit);
+  t->equal += (after == t->limit) - (before == t->limit);
+}
+
+static void add_to_chunk(const cutter *c, standing *t, int chunk, int64_t cost) {
+  add_cost(&t->chunk, chunk, cost);
+  add_cost(&t->rank, c->rank_of[chunk], cost);
+}
+
+static void set_base(cutter *c, const int *first) {
+  standing *const t = &c->base;
+  t->chunk.squares = t->rank.squares = 0;
+  memset(t->chunk.value, 0, (size_t)c->chunks * sizeof(int64_t));
+  memset(t->rank.value, 0, (size_t)c->ranks * sizeof(int64_t));
   for (int k = 0; k < c->chunks; k++) {
-    const int64_t cost = cost_between(c, first[k], first[k + 1]);
-    c->load[c->rank_of[k]] += cost;
-    if (cost > s.chunk) s.chunk = cost;
-    s.chunk_squares += cost * cost;
+    add_to_chunk(c, t, k, cost_between(c, first[k], first[k + 1]));
   }
-  for (int r = 0; r < c->ranks; r++) {
-    if (c->load[r] > s.rank) s.rank = c->load[r];
-    s.rank_squares += c->load[r] * c->load[r];
-  }
-  return s;
+}
+
+static void copy_tally(const tally *from, tally *to) {
+  int64_t *const value = to->value;
+  memcpy(value, from->value, (size_t)from->count * sizeof *value);
+  *to = *from;
+  to->value = value;
 }
 
 static bool is_better(const score *a, const score *b) {
@@ -108,6 +165,16 @@ static bool is_better(const score *a, const score *b) {
   if (a->chunk != b->chunk) return a->chunk < b->chunk;
   if (a->rank_squares != b->rank_squares) return a->rank_squares < b->rank_squares;
   return a->chunk_squares < b->chunk_squares;
+}
+
+// As is_better of the score of `t`, whose limits are those of `best`, without looking for maxima.
+static bool betters(const standing *t, const score *best) {
+  if (t->rank.above > 0) return false;
+  if (t->rank.equal == 0) return true;
+  if (t->chunk.above > 0) return false;
+  if (t->chunk.equal == 0) return true;
+  if (t->rank.squares != best->rank_squares) return t->rank.squares < best->rank_squares;
+  return t->chunk.squares < best->chunk_squares;
 }
 
 // Moves the cuts [from, to] by `step`: one block goes from one end to the other, and the chunks
@@ -120,30 +187,62 @@ static bool is_whole(const cutter *c, const int *first, int from, int to) {
   return first[from] > first[from - 1] && first[to] < first[to + 1] && to < c->chunks;
 }
 
-// Takes the best move there is; false when none is for the better.
-static bool improve(const cutter *c, int *first, score *now) {
-  score best = *now;
-  int best_from = 0, best_to = 0, best_step = 0;
-  for (int from = 1; from < c->chunks; from++) {
-    for (int to = from; to < c->chunks; to++) {
-      for (int step = -1; step <= 1; step += 2) {
-        shift(first, from, to, step);
-        const score s = is_whole(c, first, from, to) ? score_of(c, first) : *now;
-        shift(first, from, to, -step);
-        if (!is_better(&s, &best)) continue;
-        best = s;
-        best_from = from, best_to = to, best_step = step;
-      }
+// The block that passes cut k when it moves by `step`, as what the chunk behind the cut gains.
+static int64_t passed(const cutter *c, const int *first, int k, int step) {
+  const int block = step > 0 ? first[k] : first[k] - 1;
+  return -step * cost_between(c, block, block + 1);
+}
+
+// Cut k moves by `step`, too.
+static void move_cut(const cutter *c, const int *first, int k, int step, standing *t) {
+  const int64_t cost = passed(c, first, k, step);
+  add_to_chunk(c, t, k - 1, -cost);
+  add_to_chunk(c, t, k, cost);
+}
+
+typedef struct move {
+  int from, to, step;
+} move;
+
+// Whether chunks at the ends of the moved cuts keep a block.
+static bool leaves_blocks(const int *first, int from, int to, int step) {
+  return step > 0 ? first[to] + 1 < first[to + 1] : first[from] - 1 > first[from - 1];
+}
+
+// The moves of cuts `from` to any: the best replaces `found` and `best`.
+static void try_from(cutter *c, const int *first, int from, move *found, score *best) {
+  for (int side = 0; side < 2; side++) {
+    copy_tally(&c->base.chunk, &c->moved[side].chunk);
+    copy_tally(&c->base.rank, &c->moved[side].rank);
+    set_limits(&c->moved[side], best);
+  }
+  for (int to = from; to < c->chunks; to++) {
+    for (int side = 0; side < 2; side++) {
+      const int step = side == 0 ? -1 : 1;
+      standing *const t = &c->moved[side];
+      move_cut(c, first, to, step, t);
+      if (!leaves_blocks(first, from, to, step) || !betters(t, best)) continue;
+      *best = score_of(t);
+      *found = (move){from, to, step};
+      set_limits(&c->moved[0], best);
+      set_limits(&c->moved[1], best);
     }
   }
-  if (best_from == 0) return false;
-  shift(first, best_from, best_to, best_step);
-  *now = best;
+}
+
+// Takes the best move there is; false when none is for the better.
+static bool improve(cutter *c, int *first, score *now) {
+  move found = {0};
+  set_base(c, first);
+  for (int from = 1; from < c->chunks; from++) try_from(c, first, from, &found, now);
+  if (found.from == 0) return false;
+  shift(first, found.from, found.to, found.step);
   return true;
 }
 
-static score descend(const cutter *c, int *first) {
-  score now = score_of(c, first);
+static score descend(cutter *c, int *first) {
+  set_base(c, first);
+  score now = score_of(&c->base);
   while (improve(c, first, &now)) continue;
   return now;
 }
@@ -162,7 +261,7 @@ static void kick(const cutter *c, int *first, uint64_t *drawn) {
   }
 }
 
-static void search(const cutter *c, ot_arena *arena, int *first) {
+static void search(cutter *c, ot_arena *arena, int *first) {
   const size_t bytes = (size_t)(c->chunks + 1) * sizeof *first;
   int *const trial = ot_arena_take(arena, (int64_t)bytes);
   const int64_t affordable = START_BUDGET / ((int64_t)c->chunks * c->chunks * c->chunks);
@@ -180,6 +279,30 @@ static void search(const cutter *c, ot_arena *arena, int *first) {
   }
 }
 
+static void create_standing(const cutter *c, ot_arena *arena, standing *t) {
+  t->chunk.count = c->chunks;
+  t->chunk.value = ot_arena_array(arena, c->chunks, sizeof(int64_t));
+  t->rank.count = c->ranks;
+  t->rank.value = ot_arena_array(arena, c->ranks, sizeof(int64_t));
+}
+
+// Equal layers, as most models have them.
+static bool cut_evenly(const cutter *c, ot_arena *arena, int *first) {
+  const int last = c->blocks - 1;
+  const int64_t layer = cost_between(c, 1, 2);
+  for (int i = 2; i < last; i++) {
+    if (cost_between(c, i, i + 1) != layer) return false;
+  }
+  const ot_even_cut_request request = {.num_layers = c->blocks - 2,
+                                       .layer = layer,
+                                       .first = cost_between(c, 0, 1),
+                                       .last = cost_between(c, last, last + 1),
+                                       .num_ranks = c->ranks,
+                                       .num_chunks = c->chunks,
+                                       .rank_of = c->rank_of};
+  return ot_even_cut(&request, arena, first);
+}
+
 void ot_stage_cut(const ot_cut_request *request, ot_arena *arena, int *first) {
   cutter c = {.blocks = request->num_blocks,
               .chunks = request->num_chunks,
@@ -187,8 +310,11 @@ void ot_stage_cut(const ot_cut_request *request, ot_arena *arena, int *first) {
               .rank_of = request->rank_of};
   OT_ASSERT(c.chunks >= 1 && c.chunks <= c.blocks);
   c.sum = ot_arena_array(arena, c.blocks + 1, sizeof *c.sum);
-  c.load = ot_arena_array(arena, c.ranks, sizeof *c.load);
+  create_standing(&c, arena, &c.base);
+  for (int side = 0; side < 2; side++) create_standing(&c, arena, &c.moved[side]);
   sum_costs(request, &c);
+  const bool several = c.chunks > c.ranks && c.ranks > 1;
+  if (several && c.blocks > 2 && cut_evenly(&c, arena, first)) return;
   cut_exactly(&c, arena, first);
-  if (c.chunks > c.ranks && c.ranks > 1) search(&c, arena, first);
+  if (several) search(&c, arena, first);
 }

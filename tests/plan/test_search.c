@@ -175,7 +175,8 @@ static void assert_bounds(ot_estimator *estimator, const ot_candidate *candidate
   if (ot_estimate_build(estimator, candidate, &estimate) != OT_OK)
     fail_msg("%s", ot_fail_message());
   for (int d = 0; d < (int)OT_BOUND_DEPTHS; d++) {
-    assert_int_equal(ot_bound_build(estimator, candidate, (ot_bound_depth)d, &bound[d]), OT_OK);
+    const ot_bound_request request = {.candidate = candidate, .depth = (ot_bound_depth)d};
+    assert_int_equal(ot_bound_build(estimator, &request, &bound[d]), OT_OK);
     if (bound[d].step_s > estimate.step_s || bound[d].peak > estimate.memory.peak) {
       fail_msg("%s, shard %d, depth %d: at least %.9g s and %lld bytes; %.9g s and %lld bytes",
                text, candidate->dp_shard, d, bound[d].step_s, (long long)bound[d].peak,
