@@ -7,47 +7,50 @@
 #include "published_job.h"
 
 static const struct {
-  const char *word;    // in the source's name
-  const char *engine;  // describe/engine.h
+  const char *word;     // in the source's name
+  const char *engine;   // describe/engine.h
+  const char *version;  // in the row's notes; null: any
 } engines[] = {
     // sources
-    {"SC21", "megatron-2021"},
-    {"Jan-2021", "megatron-2021"},
-    {"Reducing Activation Recomputation", "megatron-2022"},
-    {"Megatron-LM examples/llama", "megatron-core"},
-    {"vTrain", "megatron-deepspeed"},
-    {"BLOOM", "megatron-deepspeed-blocking"},
-    {"MT-NLG", "megatron-deepspeed"},
-    {"Frontier", "megatron-deepspeed"},
-    {"MosaicML", "fsdp"},
-    {"LLaMA-1", "fsdp"},
-    {"TinyLlama", "fsdp"},
-    {"torchtitan", "torchtitan"},
-    {"NeMo long-sequence", "megatron-core"},
-    {"MLPerf Training v3", "megatron-core"},
-    {"Megatron-Bridge", "megatron-bridge"},
-    {"Megatron-MoE-ModelZoo", "megatron-bridge"},
-    {"MaxText", "jax"},
-    {"tpu-recipes", "jax"},
-    {"JAX-Toolbox", "jax"},
-    {"PaLM", "jax"},
-    {"nanotron", "nanotron"},
-    {"llmq", "llmq"},
-    {"OneFlow", "oneflow"},
-    {"ColossalAI", "deepspeed"},
-    {"stas00", "deepspeed"},
+    {"SC21", "megatron-2021", NULL},
+    {"Jan-2021", "megatron-2021", NULL},
+    {"Reducing Activation Recomputation", "megatron-2022", NULL},
+    {"Megatron-LM examples/llama", "megatron-core", NULL},
+    {"vTrain", "megatron-deepspeed", NULL},
+    {"BLOOM", "megatron-deepspeed-blocking", NULL},
+    {"MT-NLG", "megatron-deepspeed", NULL},
+    {"Frontier", "megatron-deepspeed", NULL},
+    {"MosaicML", "fsdp", NULL},
+    {"LLaMA-1", "fsdp", NULL},
+    {"TinyLlama", "fsdp", NULL},
+    {"torchtitan", "torchtitan", NULL},
+    {"NeMo long-sequence", "megatron-core", NULL},
+    {"MLPerf Training v3", "megatron-core", NULL},
+    {"Megatron-Bridge", "megatron-bridge-26.06", "26.06"},
+    {"Megatron-Bridge", "megatron-bridge-26.06", "26.08"},
+    {"Megatron-Bridge", "megatron-bridge", NULL},
+    {"Megatron-MoE-ModelZoo", "megatron-bridge", NULL},
+    {"MaxText", "jax", NULL},
+    {"tpu-recipes", "jax", NULL},
+    {"JAX-Toolbox", "jax", NULL},
+    {"PaLM", "jax", NULL},
+    {"nanotron", "nanotron", NULL},
+    {"llmq", "llmq", NULL},
+    {"OneFlow", "oneflow", NULL},
+    {"ColossalAI", "deepspeed", NULL},
+    {"stas00", "deepspeed", NULL},
     // words
-    {"Megatron-DeepSpeed", "megatron-deepspeed"},
-    {"DeepSpeed", "deepspeed"},
-    {"llm-foundry", "fsdp"},
-    {"titan", "torchtitan"},
-    {"FSDP", "fsdp"},
-    {"JAX", "jax"},
-    {"TPU", "jax"},
-    {"NeMo", "megatron-core"},
-    {"MLPerf", "megatron-core"},
-    {"Megatron-Core", "megatron-core"},
-    {"Megatron", "megatron-core"},
+    {"Megatron-DeepSpeed", "megatron-deepspeed", NULL},
+    {"DeepSpeed", "deepspeed", NULL},
+    {"llm-foundry", "fsdp", NULL},
+    {"titan", "torchtitan", NULL},
+    {"FSDP", "fsdp", NULL},
+    {"JAX", "jax", NULL},
+    {"TPU", "jax", NULL},
+    {"NeMo", "megatron-core", NULL},
+    {"MLPerf", "megatron-core", NULL},
+    {"Megatron-Core", "megatron-core", NULL},
+    {"Megatron", "megatron-core", NULL},
 };
 
 // Weights cut over all of dp and no other split is what FSDP does; the rest is Megatron's.
@@ -59,6 +62,8 @@ static const char *engine_by_split(const ot_published_row *row) {
 
 const ot_engine *ot_published_engine(const ot_published_row *row) {
   for (int i = 0; i < OT_COUNT(engines); i++) {
+    const char *const version = engines[i].version;
+    if (version && !ot_published_mentions(row->notes, version)) continue;
     if (ot_published_mentions(row->source, engines[i].word)) {
       return ot_engine_find(engines[i].engine);
     }

@@ -62,17 +62,14 @@ static void set_experts(const ot_published_experts *moe, ot_model *out) {
   for (int64_t i = moe->dense_first_layers; i < out->num_layers; i++) out->moe.layer[i] = true;
 }
 
+// No builder writes latent attention yet. Grouped-query attention with heads as wide as its values
+// and one head of keys multiplies within a tenth as much: of DeepSeek-V3 236 instead of 187 million
+// weights a layer, 128 instead of a mean of 160 elements a pair and head.
 static void set_latent(const ot_published_latent *mla, ot_model *out) {
-  out->family = OT_FAMILY_DEEPSEEK_V3;
-  out->mla = (ot_mla){.kv_rank = mla->kv_lora,
-                      .q_rank = mla->q_lora,
-                      .nope_dim = mla->qk_nope,
-                      .rope_dim = mla->qk_rope,
-                      .v_dim = mla->v_head};
-  out->head_dim = mla->qk_nope + mla->qk_rope;
-  out->num_kv_heads = out->num_heads;
-  out->rotary_dim = mla->qk_rope;
-  out->qk_norm = OT_QK_NORM_NONE;
+  out->head_dim = mla->v_head;
+  out->num_kv_heads = 1;
+  out->rotary_dim = out->head_dim;
+  out->attention_scale = 1 / sqrt((double)out->head_dim);
 }
 
 // A module that predicts a further token (DeepSeek-AI 2024, sec. 2.2) is one more layer.

@@ -94,7 +94,7 @@ ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
     if (status == OT_OK) continue;
     *price = (ot_published_price){.row = price->row, .engine = price->engine};
     price->reason = ot_arena_format(arena, "%s", ot_fail_message());
-    if (status != OT_USAGE && status != OT_RANKS) return status;
+    if (status == OT_BUG) return status;
   }
   return OT_OK;
 }

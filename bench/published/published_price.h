@@ -27,8 +27,7 @@ void ot_published_prices_create(const ot_published_rows *rows, ot_arena *arena,
                                 ot_published_prices *out);
 
 // Prices the rows whose cluster is another than at the last call. A row that the planner refuses is
-// not priced and says why, in `arena`; a fault of the program (OT_BUG) is returned, and so is a
-// cluster preset that cannot be read.
+// not priced and says why, in `arena`; a fault of the program (OT_BUG) is returned.
 ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
                                      ot_published_prices *prices);
 

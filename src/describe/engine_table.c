@@ -10,9 +10,10 @@
 // weights copied back (6): 60; with fused buffers and one pass for most of it about 40; Adam alone
 // 30. loss_bytes: fp32 copy, maximum, difference, exponent, sum, quotient, gradient, fp16 copy: 44;
 // compiled 20; fused kernels 6 to 10. NCCL chooses ring, tree or switch by size.
-// score_passes of unfused attention: 4.5 with Megatron-LM's fused softmax in fp16, twice that in
-// fp32 as frameworks write it. context_bytes: CUDA and its libraries take about 1 GB, each
-// communicator of NCCL some 0.4 GB; DeepSpeed's pipelines have about eight. Buckets of
+// expert_ops: token_dispatcher.py and moe_utils.py of Megatron-core make about eight operators of
+// what is one op here. score_passes of unfused attention: 4.5 with Megatron-LM's fused softmax in
+// fp16, twice that in fp32 as frameworks write it. context_bytes: CUDA and its libraries take about
+// 1 GB, each communicator of NCCL some 0.4 GB; DeepSpeed's pipelines have about eight. Buckets of
 // Megatron-core: 40 M gradients, or 1 M for each rank of dp (distributed_data_parallel.py).
 #include <stddef.h>
 
@@ -189,6 +190,7 @@ static const ot_engine megatron_core = {
                 .loss_bytes = 44,
                 .cast_bytes = 4,
                 .host_ops = 1,
+                .expert_ops = 8,
                 .host_ahead = true,
                 .fused_accumulation = true,
                 .switch_reductions = true},
@@ -212,7 +214,8 @@ static const ot_engine megatron_core = {
 };
 
 // Megatron-core 0.12 and later with Transformer Engine 2 (Megatron-Bridge 25, 26): attention of
-// cuDNN 9, fused cross-entropy, captured graphs, all-to-all of experts beside compute.
+// cuDNN 9, fused cross-entropy, captured graphs; all-to-all of experts beside compute is a choice
+// that most of its recipes leave.
 static const ot_engine megatron_bridge = {
     .name = "megatron-bridge",
     .kernels = {.attention = OT_ATTENTION_FLASH_3,
@@ -220,6 +223,7 @@ static const ot_engine megatron_bridge = {
                 .loss_bytes = 10,
                 .cast_bytes = 3,
                 .host_ops = 0.1,
+                .expert_ops = 8,
                 .host_ahead = true,
                 .fused_accumulation = true,
                 .switch_reductions = true},
@@ -230,7 +234,37 @@ static const ot_engine megatron_bridge = {
     .overlap_update_gather = true,
     .overlap_tensor = true,
     .overlap_pipeline = true,
-    .overlap_expert = true,
+    .update_bytes = 40,
+    .reduce = OT_COLLECTIVE_BEST,
+    .gather = OT_COLLECTIVE_BEST,
+    .bucket_bytes = 160000000,
+    .bucket_rank_bytes = 4000000,
+    .fused_optimizer = true,
+    .zero_bytes = 4,
+    .loss_logit_bytes = 6,
+    .allocator_slack = 0.05,
+    .context_bytes = 2500000000,
+};
+
+// The same from container 26.06 on: layers with experts are captured, too.
+static const ot_engine megatron_bridge_26_06 = {
+    .name = "megatron-bridge-26.06",
+    .kernels = {.attention = OT_ATTENTION_FLASH_3,
+                .pass_factor = 1,
+                .loss_bytes = 10,
+                .cast_bytes = 3,
+                .host_ops = 0.1,
+                .expert_ops = 0.1,
+                .host_ahead = true,
+                .fused_accumulation = true,
+                .switch_reductions = true},
+    .recipe = "bf16-fp32-gradients",
+    .sequence_parallel = true,
+    .tensor_products_overlap = true,
+    .overlap_reduce = true,
+    .overlap_update_gather = true,
+    .overlap_tensor = true,
+    .overlap_pipeline = true,
     .update_bytes = 40,
     .reduce = OT_COLLECTIVE_BEST,
     .gather = OT_COLLECTIVE_BEST,
@@ -418,6 +452,7 @@ static const ot_engine *const engines[] = {&ot_engine_orthant,
                                            &deepspeed,
                                            &megatron_core,
                                            &megatron_bridge,
+                                           &megatron_bridge_26_06,
                                            &fsdp,
                                            &torchtitan,
                                            &nanotron,

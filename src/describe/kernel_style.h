@@ -25,6 +25,8 @@ typedef struct ot_kernel_style {
   double cast_bytes;    // fp8: bytes moved to cast an element of an operand, its transpose included
   bool casts_weights;   // fp8: in each micro-batch; else once a step, which is not counted
   double host_ops;      // host time of an op, over that of one that Python dispatches
+  double expert_ops;    // and of an op that moves rows to experts or works on groups: no graph
+                        // captures shapes that routing decides
   bool host_ahead;      // the host queues kernels while the device works: the longer of the two
                         // counts; else one comes after the other
   bool fused_sums;      // residuals and partial sums are added inside the product's kernel

@@ -3,6 +3,7 @@
 // once. Candidates that differ in what blocks do not see share theirs; graphs are shared by all
 // that split a micro-batch alike. Only figures are kept.
 #include "describe/groups.h"
+#include "plan/expert_prices.h"
 #include "plan/phase_price.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
@@ -224,6 +225,14 @@ static void count_bytes(const ot_block_phases *from, ot_block_price *to) {
   to->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
 }
 
+// What a rank holds of the experts, and what sending to them takes.
+static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
+                             ot_block_price *to) {
+  to->expert_elements = ot_expert_elements(e, &p->key, kind);
+  to->elements -= (int64_t)(to->expert_elements * (p->key.ep - 1));
+  return ot_expert_prices_add(e, p, kind, to);
+}
+
 // ---- the whole ----
 
 static ot_status price_kinds(ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
@@ -233,6 +242,7 @@ static ot_status price_kinds(ot_estimator *e, const ot_step_phases *phases, ot_a
     count_bytes(&phases->blocks[i], &p->kind[i]);
     count_flops(&phases->blocks[i], &p->kind[i]);
     OT_TRY(price_work(e, p, &phases->blocks[i], &p->kind[i]));
+    if (!e->own) OT_TRY(add_experts(e, p, i, &p->kind[i]));
   }
   return ot_sum_prices_build(e, phases, scratch, p);
 }
@@ -265,6 +275,8 @@ static ot_status build(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
   p->tied_apart = p->tied && key->pp > 1 && key->pipeline != OT_PIPELINE_ZB_V;
   p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !key->no_sequence_parallel);
   ot_candidate_run(&e->job, key, &lists, &run);
+  if (!e->own) run.parallel.ep = 1;
+  e->simulation.expert_ranks = e->own ? 1 : key->ep;
   lists.recompute = policy_of(e, key);
   OT_TRY(ot_mesh_build(&run.parallel, key->tp * key->cp * key->dp * key->pp, &mesh));
   find_shapes(e, &mesh, &scratch, p);

@@ -5,6 +5,7 @@
 #include "describe/mesh.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
+#include "plan/expert_prices.h"
 #include "plan/job.h"
 
 // ---- as a run ----
@@ -99,7 +100,11 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
   ot_run run;
   ot_candidate_run(job, candidate, &lists, &run);
   // Other software may give a chunk to the embedding or the head alone.
-  if (job->engine != &ot_engine_orthant) run.model.num_layers += 2;
+  if (job->engine != &ot_engine_orthant) {
+    OT_TRY(ot_expert_check(job, candidate));
+    run.model.num_layers += 2;
+    run.parallel.ep = 1;
+  }
   OT_TRY(ot_parallel_check(&run));
   return ot_run_check_ranks(&run, job->devices);
 }

@@ -40,6 +40,7 @@ typedef struct ot_block_price {
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
   int64_t elements, piece_elements;      // of the bucket, and of this rank's part of it
+  double expert_elements;                // part of elements: routed experts (expert_prices.h)
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
   int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward

@@ -2,6 +2,7 @@
 // Memory of other software: the tensors that the derived backward reads, as many times as the
 // pipeline holds micro-batches, and what the engine adds to them. Sums that frameworks round up
 // somewhere are taken on the high side.
+#include "plan/expert_prices.h"
 #include "plan/memory.h"
 
 typedef struct counter {
@@ -39,14 +40,18 @@ static void count_states(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   const int zero = c->candidate->zero;
   const double pieces = zero > 0 ? c->candidate->dp_shard * c->candidate->cp : 1;
-  double n = 0;
+  const double expert_pieces = zero > 0 ? ot_expert_replicas(c->candidate).size : 1;
+  double n = 0, held = 0;  // of a rank; with what is cut in pieces, cut
   for (int i = 0; i < c->estimator->num_blocks; i++) {
     const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->estimator->num_blocks - 1);
-    if (runs(c, i) || copy) n += elements_of(c, i);
+    if (!runs(c, i) && !copy) continue;
+    const double experts = c->prices->kind[kind_of(c, i)].expert_elements;
+    n += elements_of(c, i);
+    held += (elements_of(c, i) - experts) / pieces + experts / expert_pieces;
   }
-  c->out->weights = (int64_t)(n * recipe->weight_bytes / (zero == 3 ? pieces : 1));
-  c->out->gradients = (int64_t)(n * recipe->gradient_bytes / (zero >= 2 ? pieces : 1));
-  c->out->optimizer = (int64_t)(n * (recipe->master_bytes + recipe->moment_bytes) / pieces);
+  c->out->weights = (int64_t)((zero == 3 ? held : n) * recipe->weight_bytes);
+  c->out->gradients = (int64_t)((zero >= 2 ? held : n) * recipe->gradient_bytes);
+  c->out->optimizer = (int64_t)(held * (recipe->master_bytes + recipe->moment_bytes));
 }
 
 // Whole weights of the unit at work and of the next one; embedding and head belong to the outermost

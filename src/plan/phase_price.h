@@ -20,6 +20,7 @@ void ot_phase_price_add(ot_phase_price *sum, const ot_phase_price *price, double
 ot_status ot_sum_prices_build(const ot_estimator *estimator, const ot_step_phases *phases,
                               ot_arena *scratch, ot_prices *prices);
 
-// Sums, gather and update of a bucket of `elements`, of other software.
+// Adds sums and gather, and sets the update, of a bucket of to->elements, of which
+// to->expert_elements are experts; of other software.
 ot_status ot_bucket_price_build(const ot_estimator *estimator, const ot_candidate *candidate,
-                                double elements, ot_block_price *out);
+                                ot_block_price *to);

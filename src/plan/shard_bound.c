@@ -2,6 +2,7 @@
 // Of this program what reduce.c and update.c do, by their groups; of other software its prices.
 #include "plan/shard_bound.h"
 
+#include "plan/expert_prices.h"
 #include "plan/phase_price.h"
 
 // AdamW reads and writes both moments, in fp32.
@@ -47,8 +48,10 @@ static ot_status build_other(const ot_estimator *e, const ot_candidate *c, doubl
                              ot_shard_bound *out) {
   const ot_engine *const engine = e->job.engine;
   const bool cut = c->zero > 0 && c->dp_shard * c->cp > 1;
-  ot_block_price price = {0};
-  OT_TRY(ot_bucket_price_build(e, c, n, &price));
+  // Experts are summed over fewer ranks: as many of them as there may be.
+  const double experts = ot_expert_elements(e, c, e->num_kinds - 2);
+  ot_block_price price = {.elements = (int64_t)n, .expert_elements = experts < n ? experts : n};
+  OT_TRY(ot_bucket_price_build(e, c, &price));
   out->reduce_s = price.reduce_s[0][1];
   if (cut && c->zero >= 2 && engine->reduce_each_micro_batch) {
     out->reduce_each_s = price.reduce_s[0][0];

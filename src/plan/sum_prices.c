@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of gradients, gathers of weights, norm and update: the segments of this program, or bytes by
 // recipe and engine.
+#include "plan/expert_prices.h"
 #include "plan/phase_price.h"
 
 // ---- of this program ----
@@ -86,12 +87,12 @@ static double per_block(const ot_estimator *e, double bytes, int ranks, double *
 
 static bool cuts_states(const ot_candidate *c) { return c->zero > 0 && c->dp_shard * c->cp > 1; }
 
-static ot_status price_sums(const ot_estimator *e, const ot_candidate *c, double elements,
-                            ot_block_price *to) {
+// Adds what sums of `elements` take, and gathers of them, among the ranks of shapes[0], which hold
+// pieces, and of shapes[1].
+static ot_status add_sums(const ot_estimator *e, const ot_candidate *c, double elements,
+                          const ot_group_shape shapes[2], ot_block_price *to) {
   const ot_recipe *const recipe = &e->job.recipe;
-  const ot_group_shape shape = shard_shape(c);
-  const ot_group_shape others = {.size = c->zero > 0 ? c->dp / c->dp_shard : 1,
-                                 .stride = c->tp * c->cp * c->dp_shard};
+  const ot_group_shape shape = shapes[0], others = shapes[1];
   const bool copies = e->job.engine->copies_gradients && shape.size * others.size > 1;
   double messages, s, across_s;
   const double bytes = per_block(e, elements * recipe->reduce_bytes, shape.size, &messages);
@@ -104,18 +105,31 @@ static ot_status price_sums(const ot_estimator *e, const ot_candidate *c, double
   const double copy_s =
       copies ? pass_s(e, elements * (recipe->gradient_bytes + recipe->reduce_bytes)) : 0;
   for (int i = 0; i < 4; i++) {
-    to->reduce_s[i / 2][i % 2] = copy_s + messages * (s + (i % 2 == 1 ? across_s : 0));
+    to->reduce_s[i / 2][i % 2] += copy_s + messages * (s + (i % 2 == 1 ? across_s : 0));
   }
   if (!cuts_states(c)) return OT_OK;
   const ot_collective gather = {OT_OP_ALL_GATHER, shape, elements * recipe->gather_bytes, 0};
-  return collective_s(e, &gather, &to->gather_s);
+  OT_TRY(collective_s(e, &gather, &s));
+  to->gather_s += s;
+  return OT_OK;
 }
 
-static void price_update(const ot_estimator *e, const ot_candidate *c, double elements,
-                         ot_block_price *to) {
+static ot_status price_sums(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
+  const ot_group_shape dense[2] = {
+      shard_shape(c),
+      {.size = c->zero > 0 ? c->dp / c->dp_shard : 1, .stride = c->tp * c->cp * c->dp_shard}};
+  const ot_group_shape experts[2] = {ot_expert_replicas(c), {.size = 1, .stride = 1}};
+  OT_TRY(add_sums(e, c, (double)to->elements - to->expert_elements, dense, to));
+  return to->expert_elements > 0 ? add_sums(e, c, to->expert_elements, experts, to) : OT_OK;
+}
+
+static void price_update(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
   const ot_recipe *const recipe = &e->job.recipe;
   const ot_engine *const engine = e->job.engine;
-  const double piece = cuts_states(c) ? elements / shard_shape(c).size : elements;
+  const double elements = (double)to->elements;
+  const double dense = (elements - to->expert_elements) / shard_shape(c).size;
+  const double experts = to->expert_elements / ot_expert_replicas(c).size;
+  const double piece = cuts_states(c) ? dense + experts : elements;
   const double kept = recipe->gradient_bytes + recipe->weight_bytes +
                       2 * (recipe->master_bytes + recipe->moment_bytes) +
                       (recipe->master_bytes > 0 ? 0 : recipe->weight_bytes);
@@ -126,9 +140,9 @@ static void price_update(const ot_estimator *e, const ot_candidate *c, double el
 }
 
 ot_status ot_bucket_price_build(const ot_estimator *e, const ot_candidate *candidate,
-                                double elements, ot_block_price *out) {
-  OT_TRY(price_sums(e, candidate, elements, out));
-  price_update(e, candidate, elements, out);
+                                ot_block_price *to) {
+  OT_TRY(price_sums(e, candidate, to));
+  price_update(e, candidate, to);
   return OT_OK;
 }
 
@@ -154,7 +168,7 @@ ot_status ot_sum_prices_build(const ot_estimator *e, const ot_step_phases *phase
       OT_TRY(price_segments(e, prices, &phases->blocks[i], to));
       continue;
     }
-    OT_TRY(ot_bucket_price_build(e, &prices->key, (double)to->elements, to));
+    OT_TRY(ot_bucket_price_build(e, &prices->key, to));
   }
   if (!e->own) return price_meeting(e, prices);
   OT_TRY(price_tied(e, phases, prices));

@@ -16,6 +16,7 @@ typedef struct ot_simulation {
   double launch_s;               // host time of one task, >= 0; of this program's own kernels
   const ot_kernel_style *style;  // null: this program's own kernels
   ot_dtype products;             // with a style: type that layers multiply in
+  int expert_ranks;  // tasks hold all experts, which are spread over so many ranks; 0: over one
 } ot_simulation;
 
 // The ranks first, first + stride, ..., size of them.

@@ -14,6 +14,7 @@ typedef struct pricing {
   ot_cost cost;
   double s, bytes;  // so far: of products, and moved by passes beside them
   double ops;       // dispatched by the host
+  bool experts;     // by the path that moves rows to experts
 } pricing;
 
 static double share_of(double share) { return share > 0 ? share : 1; }
@@ -96,6 +97,28 @@ static ot_status price_linear(pricing *p) {
       }
   }
   if (product.type == OT_F8) add_casts(p);
+  return add_product(p, product);
+}
+
+// Rows of as many groups as there are experts on a rank, all of one size. A task has the rows of
+// its rank and all experts; with the experts spread out, fewer groups have the rows of more ranks.
+static ot_status price_grouped(pricing *p) {
+  const ot_operand *const in = p->task->in, *const out = p->task->out;
+  const int spread = p->simulation->expert_ranks > 1 ? p->simulation->expert_ranks : 1;
+  const double experts = elements_of(&in[2]) - 1;
+  ot_product product = {.batch = experts / spread, .type = product_type(p, true)};
+  const double rows = rows_of(&in[0].type) / product.batch;
+  p->experts = true;
+  if (p->task->op == OT_OP_GROUPED_LINEAR_DW) {
+    product.rows = width_of(&in[0].type);
+    product.columns = width_of(&in[1].type);
+    product.depth = rows;
+  } else {
+    product.rows = rows;
+    product.columns = width_of(&out[0].type);
+    product.depth = width_of(&in[0].type);
+  }
+  if (product.type == OT_F8) p->bytes += p->style->cast_bytes * elements_of(&in[0]);
   return add_product(p, product);
 }
 
@@ -184,9 +207,14 @@ static ot_status price_head(pricing *p) {
 
 // ---- the rest ----
 
+static bool moves_to_experts(ot_op_kind op) {
+  return op >= OT_OP_ROUTE && op < OT_OP_GROUPED_LINEAR;
+}
+
 // Bytes; products that nothing is known of but their FLOPs beside them.
 static ot_status price_pass(pricing *p) {
   const ot_dtype type = product_type(p, false);
+  p->experts = moves_to_experts(p->task->op);
   p->bytes += p->style->pass_factor * (p->cost.bytes_read + p->cost.bytes_written);
   if (p->cost.matrix_flops == 0) return OT_OK;
   OT_CHECK(p->device->flops[type] > 0, OT_USAGE,
@@ -203,6 +231,10 @@ static ot_status price_family(pricing *p) {
     case OT_OP_LINEAR_DX:
     case OT_OP_LINEAR_DW:
       return price_linear(p);
+    case OT_OP_GROUPED_LINEAR:
+    case OT_OP_GROUPED_LINEAR_DX:
+    case OT_OP_GROUPED_LINEAR_DW:
+      return price_grouped(p);
     case OT_OP_ATTENTION:
     case OT_OP_ATTENTION_GRAD:
     case OT_OP_ATTENTION_BLOCK:
@@ -228,7 +260,10 @@ ot_status ot_price_kernel(const ot_simulation *simulation, const ot_task *task, 
                .cost = ot_task_cost(task),
                .ops = 1};
   OT_TRY(price_family(&p));
+  const ot_kernel_style *const style = p.style;
+  const bool slow = p.experts && style->expert_ops > style->host_ops;
+  const double ops = slow ? style->expert_ops : style->host_ops;
   *price = (ot_price){.device_s = p.s + p.bytes / ot_device_stream_rate(device),
-                      .host_s = p.ops * p.style->host_ops * device->host_op_s};
+                      .host_s = p.ops * ops * device->host_op_s};
   return OT_OK;
 }

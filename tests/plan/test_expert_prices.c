@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Experts of other software spread over ranks: what a rank holds against counting
+// by hand, what is sent, and which degrees go together.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "device/heap.h"
+#include "plan/estimate.h"
+#include "support/scratch.h"
+#include "support/tiny_model.h"
+
+enum { DEVICES = 16, LAYERS = 2, EXPERTS = 8, WIDTH = 64, EXPERT_WIDTH = 96 };
+
+static ot_model model_of_experts(void) {
+  ot_model model = tiny_llama();
+  model.family = OT_FAMILY_QWEN3_MOE;
+  model.num_layers = LAYERS;
+  model.hidden_size = WIDTH;
+  model.moe = (ot_moe){.num_experts = EXPERTS,
+                       .experts_per_token = 2,
+                       .expert_size = EXPERT_WIDTH,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .capacity_factor = 1};
+  for (int i = 0; i < LAYERS; i++) model.moe.layer[i] = true;
+  return model;
+}
+
+static ot_cluster two_nodes(void) {
+  ot_cluster cluster = {
+      .name = "two nodes",
+      .num_devices = DEVICES,
+      .device = {.name = "abacus",
+                 .other_flops_per_s = 1e12,
+                 .memory_bytes_per_s = 1e12,
+                 .memory_bytes = 80000000000,
+                 .processors = 100},
+      .num_levels = 2,
+      .level = {{.name = "node", .size = 8, .bytes_per_s = 1e11, .latency_s = 1e-6},
+                {.name = "net", .size = DEVICES, .bytes_per_s = 1e10, .latency_s = 5e-6}}};
+  cluster.device.flops[OT_BF16] = 1e14;
+  cluster.device.flops[OT_F32] = 1e13;
+  return cluster;
+}
+
+static ot_candidate split_of(int ep) {
+  return (ot_candidate){.tp = 1,
+                        .pp = 1,
+                        .vpp = 1,
+                        .cp = 1,
+                        .ep = ep,
+                        .etp = 1,
+                        .dp = DEVICES,
+                        .dp_shard = DEVICES,
+                        .zero = 1,
+                        .micro_batch_size = 1,
+                        .micro_batches = 2,
+                        .pipeline = OT_PIPELINE_1F1B,
+                        .recompute = OT_RECOMPUTE_NONE};
+}
+
+static ot_status estimate(int ep, ot_estimate *out) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_model model = model_of_experts();
+  const ot_cluster cluster = two_nodes();
+  const ot_job job = {.model = &model,
+                      .cluster = &cluster,
+                      .engine = ot_engine_find("megatron-core"),
+                      .recipe = *ot_recipe_find("bf16"),
+                      .devices = DEVICES,
+                      .global_batch_size = 2 * DEVICES,
+                      .sequence_length = 256};
+  const ot_candidate candidate = split_of(ep);
+  ot_estimator *estimator;
+  ot_status status = ot_candidate_check(&job, &candidate);
+  if (status == OT_OK) status = ot_estimator_build(&job, &arena, &estimator);
+  if (status == OT_OK) status = ot_estimate_build(estimator, &candidate, out);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static ot_estimate must_estimate(int ep) {
+  ot_estimate e;
+  if (estimate(ep, &e) != OT_OK) fail_msg("%s", ot_fail_message());
+  return e;
+}
+
+static void a_rank_holds_its_part_of_the_experts(void **state) {
+  (void)state;
+  const ot_estimate all = must_estimate(1), part = must_estimate(4);
+  // Three matrices an expert, in two layers, of two bytes; three quarters of them stand elsewhere.
+  const int64_t experts = (int64_t)LAYERS * EXPERTS * 3 * WIDTH * EXPERT_WIDTH;
+  assert_int_equal(all.memory.weights - part.memory.weights, 2 * experts * 3 / 4);
+  assert_int_equal(all.memory.gradients - part.memory.gradients, 2 * experts * 3 / 4);
+  // States are cut over those who hold the same: 12 bytes over all 16 ranks in both.
+  assert_true(all.memory.optimizer - part.memory.optimizer <= 12);
+}
+
+static void rows_are_sent_to_experts_elsewhere_only(void **state) {
+  (void)state;
+  const double alone = must_estimate(1).exposed_s[OT_TIMELINE_EP];
+  const double near = must_estimate(8).exposed_s[OT_TIMELINE_EP];
+  assert_true(alone == 0);
+  assert_true(near > 0);
+}
+
+static void ep_divides_experts_and_ranks(void **state) {
+  (void)state;
+  ot_estimate e;
+  assert_int_equal(estimate(3, &e), OT_USAGE);
+  assert_message_has("ep=3 divides not both the 8 experts and the 16 ranks");
+  assert_int_equal(estimate(16, &e), OT_USAGE);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_rank_holds_its_part_of_the_experts),
+      cmocka_unit_test(rows_are_sent_to_experts_elsewhere_only),
+      cmocka_unit_test(ep_divides_experts_and_ranks),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
