@@ -88,16 +88,19 @@ static void put_crossover(report *r) {
   const ot_limits *const l = r->page->limits;
   ot_arena *const a = r->arena;
   const ot_token_floor *const f = &l->floor;
+  const char *const alone =
+      r->page->job->cluster->num_levels > 1
+          ? ot_arena_format(a, " (%s were each device alone with its link)",
+                            ot_figure_count(a, (double)l->crossover_flat_devices))
+          : "";
   line(
       r, "sharded weights",
       ot_arena_format(a,
                       "zero 3 alone hides its gathers on up to %s devices with this batch, %s with "
-                      "the critical one (%s were each device alone with its link); it takes %.0f "
-                      "tokens a device and micro-batch",
+                      "the critical one%s; it takes %s tokens a device and micro-batch",
                       ot_figure_count(a, (double)l->crossover_devices),
-                      ot_figure_count(a, (double)l->crossover_critical_devices),
-                      ot_figure_count(a, (double)l->crossover_flat_devices),
-                      f->forward > f->backward ? f->forward : f->backward));
+                      ot_figure_count(a, (double)l->crossover_critical_devices), alone,
+                      ot_figure_count(a, f->forward > f->backward ? f->forward : f->backward)));
 }
 
 static void put_limits(report *r) {
@@ -113,8 +116,8 @@ static void put_limits(report *r) {
   if (r->page->job->devices > 1) put_crossover(r);
   if (r->page->job->devices > 1) {
     line(r, "cut tensors",
-         ot_arena_format(a, "tp up to %.1f, then its traffic outlasts its products",
-                         l->tensor_ways));
+         ot_arena_format(a, "tp up to %s, then its traffic outlasts its products",
+                         ot_figure_count(a, l->tensor_ways)));
   }
 }
 
@@ -199,6 +202,7 @@ static void put_rejections(report *r) {
 // ---- the whole run ----
 
 static const char *duration(report *r, double seconds) {
+  if (seconds >= 730 * 86400.0) return ot_arena_format(r->arena, "%.3g years", seconds / 31557600);
   if (seconds >= 2 * 86400.0) return ot_arena_format(r->arena, "%.3g days", seconds / 86400);
   if (seconds >= 2 * 3600.0) return ot_arena_format(r->arena, "%.3g h", seconds / 3600);
   if (seconds >= 120) return ot_arena_format(r->arena, "%.3g min", seconds / 60);

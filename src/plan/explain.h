@@ -20,6 +20,9 @@ typedef struct ot_explanation {
   ot_estimator *estimator;  // of the job: decisions are held against others; null: they are not
 } ot_explanation;
 
+// What is said of zb-h2.
+extern const char ot_explain_barrier[];
+
 // From the bill to the exposed collectives of `best`. Lives in `arena`.
 void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out);
 

@@ -99,12 +99,6 @@ static const char *costs(const ot_estimate *other, const ot_estimate *best, ot_a
   return ot_text_builder_text(&text);
 }
 
-// More stages in flight than zb-h1, and nothing to fill the end of the step with.
-static bool is_idle_h2(const ot_explanation *e, const ot_candidate *c) {
-  const bool clips = !e->job->run || e->job->run->optimizer.clip > 0;
-  return clips && c->pipeline == OT_PIPELINE_ZB_H2;
-}
-
 static const char *memory_of(const ot_estimate *other, const ot_estimate *best, ot_arena *arena) {
   const double here = (double)(other->memory.reserved + other->memory.context);
   const double there = (double)(best->memory.reserved + best->memory.context);
@@ -131,8 +125,6 @@ void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_aren
   const char *const terms = costs(other, best, arena);
   if (terms[0] != '\0') out->text[out->num++] = terms;
   out->text[out->num++] = memory_of(other, best, arena);
-  if (is_idle_h2(e, &other->candidate)) {
-    out->text[out->num++] =
-        "zb-h2 gains nothing over zb-h1: with clipping no stage can start the next step early";
-  }
+  const bool h2 = other->candidate.pipeline == OT_PIPELINE_ZB_H2;
+  if (h2) out->text[out->num++] = ot_explain_barrier;
 }

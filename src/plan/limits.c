@@ -45,7 +45,9 @@ double ot_crossover_devices(const ot_gather_traffic *traffic, const ot_cluster *
     const double size = cluster->level[i].size;
     // Devices that do not leave the level below do not pay for this one.
     if (i > 0 && devices <= cluster->level[i - 1].size) continue;
-    return i < last && devices > size ? size : higher(devices, 1);
+    // The outermost links go on, but for those inside one machine.
+    const bool ends = i < last || last == 0;
+    return ends && devices > size ? size : higher(devices, 1);
   }
   return 1;
 }

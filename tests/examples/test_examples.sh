@@ -16,6 +16,10 @@ examples/04_ranks.sh "$orthant" >"$work/04.txt" 2>&1 || { cat "$work/04.txt"; ex
 grep -q "^losses agree" "$work/04.txt"
 grep -q "^four processes: the same bits\|skipped$" "$work/04.txt"
 
+examples/05_plan.sh "$orthant" >"$work/05.txt" 2>&1 || { cat "$work/05.txt"; exit 1; }
+grep -q "^why plan 1" "$work/05.txt" && grep -q "^help: fits with " "$work/05.txt"
+grep -q "^step 5/5" "$work/05.txt"
+
 examples/06_audit.sh "$orthant" >"$work/06.txt" 2>&1 || { cat "$work/06.txt"; exit 1; }
 [ "$(grep -c "^finding 1: " "$work/06.txt")" = 4 ] && [ "$(grep -c ": clean$" "$work/06.txt")" = 4 ]
 

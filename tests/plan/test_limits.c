@@ -102,6 +102,24 @@ static void a_small_batch_stays_inside_a_node(void **state) {
   assert_float_equal(ot_crossover_devices(&t, &cluster, 100, false), 1, 1e-9);
 }
 
+// A machine with one kind of links has as many devices as those join.
+static void the_only_links_do_not_go_on(void **state) {
+  (void)state;
+  const ot_gather_traffic t = traffic_of(2, 2);
+  ot_cluster cluster = cluster_of();
+  cluster.num_levels = 1;
+  assert_float_equal(ot_crossover_devices(&t, &cluster, 1e9, false), 8, 1e-9);
+}
+
+// What is measured of a link counts, not what it is sold as.
+static void links_count_with_what_they_attain(void **state) {
+  (void)state;
+  const ot_gather_traffic t = traffic_of(2, 2);
+  ot_cluster cluster = cluster_of();
+  cluster.level[1].efficiency = 0.5;
+  assert_float_equal(ot_crossover_devices(&t, &cluster, 8e6, false), 8e6 / 3000, 1e-6);
+}
+
 static void a_critical_batch_of_ten_million_tokens_feeds_a_thousand_devices(void **state) {
   (void)state;
   paper_job p;
@@ -163,6 +181,8 @@ int main(void) {
       cmocka_unit_test(hierarchical_collectives_move_it_right),
       cmocka_unit_test(sparsity_moves_it_left),
       cmocka_unit_test(a_small_batch_stays_inside_a_node),
+      cmocka_unit_test(the_only_links_do_not_go_on),
+      cmocka_unit_test(links_count_with_what_they_attain),
       cmocka_unit_test(a_critical_batch_of_ten_million_tokens_feeds_a_thousand_devices),
       cmocka_unit_test(the_critical_batch_grows_with_the_length_of_the_run),
       cmocka_unit_test(bubbles_are_idle_over_the_whole_step),
