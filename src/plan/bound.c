@@ -33,14 +33,25 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
   const ot_block_price *const price = &prices->kind[kind];
   *out = (ot_block_bound){.elements = price->elements,
-                          .scratch_bytes = e->own ? price->work_scratch : price->transient_bytes};
+                          .scratch_bytes = e->own ? price->work_scratch : price->transient_bytes,
+                          .input_bytes = price->has_input ? prices->hidden_bytes : 0,
+                          .weights_read_in = price->weights_read_in};
   for (int w = 0; w < OT_WORKS; w++) {
     out->work_s[w] = smaller(price->work[w][0].total_s, price->work[w][1].total_s);
   }
   out->back_s = out->work_s[OT_WORK_BACKWARD] - price->recompute_total_s;
-  // What is kept from I to W alone may be that of one micro-batch.
-  out->slot_bytes = price->slot_bytes[OT_SLOT_SHORT] + price->slot_bytes[OT_SLOT_LONG];
-  if (!e->own && e->job.recipe.products == OT_F8) out->slot_bytes -= price->product_bytes / 2;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = price->slot_bytes[i];
+}
+
+// Over the kinds of layers.
+static void take_extremes(const ot_estimator *e, ot_work_bound *work) {
+  work->layer_elements = (double)work->kind[1].elements;
+  for (int i = 1; i < e->num_kinds - 1; i++) {
+    const ot_block_bound *const block = &work->kind[i];
+    work->layer_elements = smaller(work->layer_elements, (double)block->elements);
+    work->forward_s = larger(work->forward_s, block->work_s[OT_WORK_FORWARD]);
+    work->back_s = larger(work->back_s, block->work_s[OT_WORK_BACKWARD]);
+  }
 }
 
 static ot_status make_work(ot_estimator *e, const ot_candidate *key, ot_work_bound *out) {
@@ -57,10 +68,7 @@ static ot_status make_work(ot_estimator *e, const ot_candidate *key, ot_work_bou
   e->pool = probe.pool;
   if (status != OT_OK) return status;
   for (int i = 0; i < e->num_kinds; i++) take_block(e, prices, i, &out->kind[i]);
-  out->layer_elements = (double)out->kind[1].elements;
-  for (int i = 2; i < e->num_kinds - 1; i++) {
-    out->layer_elements = smaller(out->layer_elements, (double)out->kind[i].elements);
-  }
+  take_extremes(e, out);
   return OT_OK;
 }
 
@@ -102,7 +110,7 @@ static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
 
 typedef struct block_sum {
   double forward_s, back_s, before_s, all_s;  // before: all but W
-  double elements, slot_bytes;
+  double elements;
   double scratch_bytes;  // the most of one
   double layers;
 } block_sum;
@@ -113,7 +121,6 @@ static void add_sum(const block_sum *other, block_sum *sum) {
   sum->before_s += other->before_s;
   sum->all_s += other->all_s;
   sum->elements += other->elements;
-  sum->slot_bytes += other->slot_bytes;
   sum->scratch_bytes = larger(sum->scratch_bytes, other->scratch_bytes);
   sum->layers += other->layers;
 }
@@ -126,7 +133,6 @@ static block_sum sum_of(const ot_block_bound *block, bool layer) {
                      .before_s = forward_s + backward_s,
                      .all_s = forward_s + backward_s + block->work_s[OT_WORK_WEIGHT],
                      .elements = (double)block->elements,
-                     .slot_bytes = (double)block->slot_bytes,
                      .scratch_bytes = (double)block->scratch_bytes,
                      .layers = layer};
 }
@@ -160,44 +166,89 @@ static double in_flight(const bounder *b, int chunk) {
   const ot_candidate *const c = b->candidate;
   const double m = (double)c->micro_batches;
   const int pp = b->stages->num_ranks, chunks = b->stages->num_chunks;
-  // Other software has no places that wait for their turn: only what is kept at one moment counts.
-  if (b->walk && b->estimator->own) {
-    const int kept = b->walk->ring[OT_RING_SHORT][chunk], late = b->walk->ring[OT_RING_LONG][chunk];
-    return kept < late ? kept : late;
-  }
   if (pp == 1) return 1;
   if (c->pipeline == OT_PIPELINE_GPIPE) return m;
   if (chunks == pp) return smaller(m, pp - chunk);
   return c->pipeline == OT_PIPELINE_INTERLEAVED && chunk < chunks - pp ? smaller(m, pp) : 1;
 }
 
-// Gathers of layers' weights that a chunk needs. Where the same block comes twice in a row, it
-// stays.
-static double gathers_of(const bounder *b, int chunk, double layers) {
-  const ot_walk *const walk = b->walk;
-  const double passes = 2 * (double)b->candidate->micro_batches;
-  if (!b->shards->regathers || !walk) return layers;
-  const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
-  const double stay = walk->turns[chunk] + (one ? walk->repeats[chunk] : 0);
-  return larger(layers, passes * layers - stay);
+// What a chunk keeps of a block. This program has a place for each micro-batch that is kept at one
+// time (memory_own.c); of other software only what is kept at one moment counts.
+static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *block, bool first) {
+  const int64_t *const slot = block->slot_bytes;
+  if (!b->walk || !b->estimator->own) {
+    return in_flight(b, chunk) * (double)(slot[OT_SLOT_SHORT] + slot[OT_SLOT_LONG]);
+  }
+  const ot_step_ring in = first                    ? OT_RING_INPUT
+                          : block->weights_read_in ? OT_RING_LONG
+                                                   : OT_RING_SHORT;
+  return (double)(slot[OT_SLOT_SHORT] * b->walk->ring[OT_RING_SHORT][chunk] +
+                  slot[OT_SLOT_LONG] * b->walk->ring[OT_RING_LONG][chunk] +
+                  slot[OT_SLOT_WEIGHT] * b->walk->ring[OT_RING_WEIGHT][chunk] +
+                  block->input_bytes * b->walk->ring[in][chunk]);
 }
 
-// A stage with `own` blocks behind `before`, `gathers` layers gathered.
-static void bound_stage(bounder *b, const block_sum *own, const block_sum *before, double gathers) {
+// Collectives of a stage's layers.
+typedef struct stage_traffic {
+  double gathers;  // of weights, in layers
+  double stay;     // passes that need none
+  double inner;    // layers with two behind them in their chunk, going back
+} stage_traffic;
+
+// Where the same block comes twice in a row, its weights stay.
+static void add_traffic(const bounder *b, int chunk, double layers, stage_traffic *out) {
+  const ot_walk *const walk = b->walk;
+  const double passes = 2 * (double)b->candidate->micro_batches;
+  const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
+  out->inner += layers > 2 ? layers - 2 : 0;
+  if (!b->shards->regathers || !walk) {
+    out->gathers += layers;
+    return;
+  }
+  const double stay = walk->turns[chunk] + (one ? walk->repeats[chunk] : 0);
+  out->stay += stay;
+  out->gathers += larger(layers, passes * layers - stay);
+}
+
+// What collectives add to the work of a stage that has to wait for them, block by block: a gather
+// begins with the block before, and a gradient that is summed at once has two places. Unscaled.
+static double waits_s(const bounder *b, const block_sum *own, const stage_traffic *traffic) {
+  const double m = (double)b->candidate->micro_batches;
+  const double forward_s = b->work->forward_s * b->scale, back_s = b->work->back_s * b->scale;
+  const ot_engine *const engine = b->estimator->job.engine;
+  const double gather_s = b->shards->gather_s;
+  double s = 0, longest_s = back_s;
+  if (!b->walk) return 0;
+  if (b->shards->regathers && engine->overlap_gather && ot_estimator_prefetch(b->estimator) == 1) {
+    const double before_s = larger(0, gather_s - forward_s);
+    const double after_s = larger(0, gather_s - back_s);
+    s = larger(0, m * own->layers * (before_s + after_s) - traffic->stay * before_s);
+    longest_s = larger(back_s, gather_s);
+  }
+  if (!engine->overlap_reduce || b->walk->split) return s;
+  return s + m * traffic->inner * larger(0, b->shards->reduce_each_s - longest_s);
+}
+
+// A stage with `own` blocks behind `before`.
+static void bound_stage(bounder *b, const block_sum *own, const block_sum *before,
+                        const stage_traffic *traffic) {
   const ot_engine *const engine = b->estimator->job.engine;
   const double m = (double)b->candidate->micro_batches;
   const double work_s =
       before->forward_s + larger(m * own->all_s, m * own->before_s + before->back_s);
-  const double gather_s = gathers * b->shards->gather_s;
+  const double gather_s = traffic->gathers * b->shards->gather_s;
   const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + b->shards->reduce_s);
   double total_s = work_s * b->scale;
   if (!engine->overlap_gather) total_s += gather_s;
   if (!engine->overlap_reduce) total_s += reduce_s;
+  // W may be where the stage waits.
+  const double waited_s =
+      (before->forward_s + m * own->before_s) * b->scale + waits_s(b, own, traffic);
   // One chunk a stage: all but the last backward comes before the first sum.
   const bool one = b->stages->num_chunks == b->stages->num_ranks;
   const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
   const double lane_s = b->shards->reduce_each_s > 0 ? reduce_s : first_s * b->scale + reduce_s;
-  b->met_s = larger(b->met_s, larger(total_s, larger(lane_s, gather_s)));
+  b->met_s = larger(b->met_s, larger(larger(total_s, waited_s), larger(lane_s, gather_s)));
   b->end_s = larger(b->end_s, own->layers * b->shards->end_s);
 }
 
@@ -215,25 +266,26 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
   block_sum *const own = ot_arena_array(scratch, stages->num_ranks, sizeof *own);
   block_sum *const before = ot_arena_array(scratch, stages->num_ranks, sizeof *before);
   double *const kept = ot_arena_array(scratch, stages->num_ranks, sizeof *kept);
-  double *const gathers = ot_arena_array(scratch, stages->num_ranks, sizeof *gathers);
+  stage_traffic *const traffic = ot_arena_array(scratch, stages->num_ranks, sizeof *traffic);
   block_sum passed = {0};
   for (int c = 0; c < stages->num_chunks; c++) {
     const int rank = stages->rank_of[c];
     block_sum chunk = {0};
     for (int i = stages->first_block[c]; i < stages->first_block[c + 1]; i++) {
-      const block_sum block = sum_of(&b->work->kind[e->kind_of[i]], i > 0 && i < e->num_blocks - 1);
+      const ot_block_bound *const kind = &b->work->kind[e->kind_of[i]];
+      const block_sum block = sum_of(kind, i > 0 && i < e->num_blocks - 1);
       add_sum(&block, &chunk);
+      kept[rank] += kept_bytes(b, c, kind, i == stages->first_block[c]);
     }
     // Chunks of a stage that are next to each other (zb-v) pass nothing on.
     if (own[rank].all_s == 0) before[rank] = passed;
     add_sum(&chunk, &own[rank]);
-    kept[rank] += in_flight(b, c) * chunk.slot_bytes;
-    gathers[rank] += gathers_of(b, c, chunk.layers);
+    add_traffic(b, c, chunk.layers, &traffic[rank]);
     bound_chunk(b, &chunk, &passed);
     add_sum(&chunk, &passed);
   }
   for (int r = 0; r < stages->num_ranks; r++) {
-    bound_stage(b, &own[r], &before[r], gathers[r]);
+    bound_stage(b, &own[r], &before[r], &traffic[r]);
     b->peak = larger(
         b->peak, own[r].elements * b->state_bytes + (kept[r] + own[r].scratch_bytes) * b->scale);
   }

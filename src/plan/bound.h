@@ -5,7 +5,8 @@
 //   floor  blocks as if a micro-batch were the whole batch and nobody held a part of a sequence,
 //          for few sizes are priced then: half of what a kernel does or a message carries takes
 //          half as long, or longer
-//   order  blocks as they are
+//   block  blocks as they are
+//   order  and what the order of the stages keeps and gathers
 //
 // Time. With F, B the forward and backward of one micro-batch, m micro-batches, and any stage r:
 // nothing runs there before the first micro-batch has come through all chunks before its first one,
@@ -14,8 +15,9 @@
 //   step >= (sum of F before r) + m (F_r + B_r) + (sum of B before r)
 //
 // Where I and W are apart, I takes the place of B, and W may run last instead of the way back. A
-// recompute needs not wait for the way back. Collectives of data parallelism either stand between
-// the stage's work, or have a lane that is no shorter than all of them.
+// recompute needs not wait for the way back. In the same way, for any chunk. Collectives of data
+// parallelism either stand between the stage's work, or have a lane that is no shorter than all of
+// them; and weights that are gathered one block ahead take as long as the block before, or longer.
 #pragma once
 
 #include "plan/shard_bound.h"
@@ -25,18 +27,26 @@ typedef struct ot_block_bound {
   double work_s[OT_WORKS];  // recompute included
   double back_s;            // BACKWARD without the recompute
   int64_t elements;         // of parameters
-  int64_t slot_bytes;       // kept from forward to backward
-  int64_t scratch_bytes;    // while it is worked on
+  int64_t slot_bytes[OT_SLOT_CLASSES];
+  int64_t scratch_bytes;  // while it is worked on
+  int64_t input_bytes;    // that enter it, where something does
+  bool weights_read_in;   // W reads them
 } ot_block_bound;
 
 // Of all kinds, by what cuts a micro-batch.
 typedef struct ot_work_bound {
   ot_candidate key;
-  ot_block_bound *kind;   // [num_kinds]
-  double layer_elements;  // of the smallest kind of layer
+  ot_block_bound *kind;      // [num_kinds]
+  double layer_elements;     // of the smallest kind of layer
+  double forward_s, back_s;  // of the longest; back: with the recompute, without W
 } ot_work_bound;
 
-typedef enum ot_bound_depth { OT_BOUND_FLOOR, OT_BOUND_ORDER, OT_BOUND_DEPTHS } ot_bound_depth;
+typedef enum ot_bound_depth {
+  OT_BOUND_FLOOR,
+  OT_BOUND_BLOCK,
+  OT_BOUND_ORDER,
+  OT_BOUND_DEPTHS,
+} ot_bound_depth;
 
 typedef struct ot_bound_request {
   const ot_candidate *candidate;

@@ -17,8 +17,10 @@ enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
 typedef enum node_kind {
   NODE_FLOOR,       // all ways to cut weights; by the floor
   NODE_ZERO_FLOOR,  // those of one stage of ZeRO; by the floor
-  NODE_ZERO,        // the same by the bound
-  NODE_CANDIDATE,   // one; by the bound
+  NODE_ZERO_BLOCK,  // the same by the bound of blocks
+  NODE_ZERO,        // the same by that of the order
+  NODE_CANDIDATE,   // one
+  NODE_KINDS,
 } node_kind;
 
 // The least that the ways to cut weights take.
@@ -147,11 +149,11 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
 
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
-  const bool floor = n.kind == NODE_FLOOR || n.kind == NODE_ZERO_FLOOR;
+  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_FLOOR, OT_BOUND_FLOOR, OT_BOUND_BLOCK,
+                                                   OT_BOUND_ORDER, OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
-  const ot_bound_request request = {.candidate = &candidate,
-                                    .depth = floor ? OT_BOUND_FLOOR : OT_BOUND_ORDER,
-                                    .shards = bound_of(s, &n)};
+  const ot_bound_request request = {
+      .candidate = &candidate, .depth = depth[n.kind], .shards = bound_of(s, &n)};
   ot_estimate_bound bound;
   const ot_status status = ot_bound_build(s->estimator, &request, &bound);
   if (status != OT_OK) return refuse(s, &n, status);
@@ -311,7 +313,8 @@ static ot_status run(searcher *s) {
         OT_TRY(add_zeros(s, &n));
         break;
       case NODE_ZERO_FLOOR:
-        n.kind = NODE_ZERO;
+      case NODE_ZERO_BLOCK:
+        n.kind++;
         OT_TRY(add(s, n));
         break;
       case NODE_ZERO:
@@ -320,6 +323,8 @@ static ot_status run(searcher *s) {
       case NODE_CANDIDATE:
         OT_TRY(simulate(s, &n));
         break;
+      case NODE_KINDS:
+        OT_UNREACHABLE();
     }
   }
   return OT_OK;
