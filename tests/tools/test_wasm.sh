@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run: machines with clang and the headers of wasi-libc. The planning half compiles for WebAssembly
+# without a warning, and needs nothing of its host but memory and what the compiler brings.
+set -euo pipefail
+clang=$(command -v clang || ls /usr/bin/clang-[0-9]* 2>/dev/null | grep -x '.*clang-[0-9]*' | head -1 || true)
+[ -n "$clang" ] || { echo "skipped: no clang"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+echo '#include <string.h>' >"$work/probe.c"
+flags=(--target=wasm32-wasi -std=c17 -O1 -ffp-contract=off -Isrc -Wall -Wextra -Werror)
+"$clang" "${flags[@]}" -c "$work/probe.c" -o "$work/probe.o" 2>/dev/null ||
+  { echo "skipped: clang without wasi-libc"; exit 77; }
+
+list() { find src/{base,describe,ops,graph,schedule,simulate,plan} -name '*.c' ! -name '*_cpu.c' ! -name kernels.c; }
+export clang work
+printf '%s\n' "${flags[@]}" >"$work/flags"
+list | xargs -P 2 -I{} sh -c '"$clang" $(cat "$work/flags") -c "$1" -o "$work/$(basename "$1").o"' _ {}
+
+# Names are unique in the tree, so that no object replaced another.
+rm "$work/probe.o"
+[ "$(ls "$work"/*.o | wc -l)" = "$(list | wc -l)" ]
+nm=$(command -v llvm-nm || ls /usr/bin/llvm-nm-* 2>/dev/null | head -1 || true)
+[ -n "$nm" ] || { echo "skipped: no llvm-nm"; exit 77; }
+allowed='^(memcpy|memset|memmove|memcmp|sqrt|__multi3|__stack_pointer)$'
+"$nm" --undefined-only "$work"/*.o | awk 'NF == 2 { print $2 }' | grep -v '^ot_' | sort -u >"$work/needs"
+if grep -Ev "$allowed" "$work/needs"; then
+  echo "the planning half needs these of its host"
+  exit 1
+fi
+echo "$(ls "$work"/*.o | wc -l) files, which need: $(tr '\n' ' ' <"$work/needs")"
