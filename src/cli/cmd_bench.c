@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant bench`: measures this machine and writes it as a cluster file.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json_writer.h"
 #include "cli/installed.h"
@@ -20,47 +21,122 @@ static ot_status default_path(ot_arena *arena, const char **path) {
   return OT_OK;
 }
 
+static void print_fit(ot_json_writer *json, const ot_fit_quality *fit) {
+  ot_json_integer(json, "samples", fit->samples);
+  ot_json_real(json, "residual", fit->residual);
+  ot_json_real(json, "spread", fit->spread);
+}
+
+static void print_kernels_json(const ot_measured_machine *m, ot_json_writer *json) {
+  ot_json_array(json, "kernels");
+  for (int64_t i = 0; i < m->num_kernels; i++) {
+    const ot_kernel_rates *const k = &m->kernels[i];
+    ot_json_object(json, NULL);
+    ot_json_text(json, "op", k->op);
+    ot_json_integer(json, "threads", k->threads);
+    ot_json_real(json, "call_s", k->call_s);
+    ot_json_real(json, "fork_s", k->fork_s);
+    ot_json_real(json, "matrix_flops_per_s", k->matrix_flops_per_s);
+    ot_json_real(json, "other_flops_per_s", k->other_flops_per_s);
+    ot_json_real(json, "bytes_per_s", k->bytes_per_s);
+    print_fit(json, &k->fit);
+    ot_json_end(json);
+  }
+  ot_json_end(json);
+  ot_json_array(json, "collectives");
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const ot_collective_rates *const c = &m->collectives[i];
+    ot_json_object(json, NULL);
+    ot_json_text(json, "op", c->op);
+    ot_json_integer(json, "ranks", c->ranks);
+    ot_json_real(json, "latency_s", c->latency_s);
+    ot_json_real(json, "bytes_per_s", c->bytes_per_s);
+    print_fit(json, &c->fit);
+    ot_json_end(json);
+  }
+  ot_json_end(json);
+}
+
 static void print_json(const ot_cluster *c, const char *path, ot_arena *arena) {
   ot_json_writer json = ot_json_begin(arena, 2);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "file", path);
   ot_json_integer(&json, "ranks", c->num_devices);
+  ot_json_integer(&json, "cores", c->measured.cores);
   ot_json_real(&json, "flops_fp32", c->device.flops[OT_F32]);
   ot_json_real(&json, "flops_fp64", c->device.flops[OT_F64]);
   ot_json_real(&json, "other_flops_per_s", c->device.other_flops_per_s);
   ot_json_real(&json, "memory_bytes_per_s", c->device.memory_bytes_per_s);
+  ot_json_real(&json, "disk_bytes_per_s", c->measured.disk_bytes_per_s);
   if (c->num_levels > 0) {
     ot_json_real(&json, "link_bytes_per_s", c->level[0].bytes_per_s);
     ot_json_real(&json, "link_latency_s", c->level[0].latency_s);
   }
+  print_kernels_json(&c->measured, &json);
   ot_json_end(&json);
   puts(json.text);
 }
 
+static void print_products(const ot_measured_machine *m) {
+  for (int64_t i = 0; i < m->num_products; i++) {
+    const ot_measured_product *const p = &m->products[i];
+    printf("  product %4lld x %4lld x %4lld %6.1f GFLOP/s  +- %.0f %%\n", (long long)p->rows,
+           (long long)p->columns, (long long)p->depth, p->flops_per_s / 1e9, 50 * p->spread);
+  }
+  for (int64_t i = 0; i < m->num_traffic; i++) {
+    const ot_measured_traffic *const t = &m->traffic[i];
+    printf("  memory %10.1f MB       %6.1f GB/s     +- %.0f %%\n", (double)t->bytes / 1e6,
+           t->bytes_per_s / 1e9, 50 * t->spread);
+  }
+}
+
+// Those that most of a step is spent in; the file has all.
+static void print_kernels(const ot_measured_machine *m) {
+  static const char *const shown[] = {"linear",    "linear_dx",      "linear_dw",
+                                      "attention", "attention_grad", "head_loss"};
+  for (int64_t i = 0; i < m->num_kernels; i++) {
+    const ot_kernel_rates *const k = &m->kernels[i];
+    bool is_shown = false;
+    for (int j = 0; j < OT_COUNT(shown); j++) is_shown |= strcmp(shown[j], k->op) == 0;
+    if (!is_shown) continue;
+    printf("  %-16s %2d thread%s %7.1f GFLOP/s  off by %.0f %%, runs +- %.0f %%\n", k->op,
+           k->threads, k->threads == 1 ? " " : "s", k->matrix_flops_per_s / 1e9,
+           100 * k->fit.residual, 50 * k->fit.spread);
+  }
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const ot_collective_rates *const c = &m->collectives[i];
+    printf("  %-16s %2d ranks   %7.1f GB/s, %.0f us  off by %.0f %%, runs +- %.0f %%\n", c->op,
+           c->ranks, c->bytes_per_s / 1e9, 1e6 * c->latency_s, 100 * c->fit.residual,
+           50 * c->fit.spread);
+  }
+}
+
 static void print_text(const ot_cluster *c, const char *path) {
-  printf("%d rank%s at once, each:\n", c->num_devices, c->num_devices == 1 ? "" : "s");
+  printf("%d core%s; %d rank%s at once, each:\n", c->measured.cores,
+         c->measured.cores == 1 ? "" : "s", c->num_devices, c->num_devices == 1 ? "" : "s");
   printf("  matrix products  %8.1f GFLOP/s fp32, %.1f fp64\n", c->device.flops[OT_F32] / 1e9,
          c->device.flops[OT_F64] / 1e9);
-  printf("  elementwise      %8.1f GFLOP/s\n", c->device.other_flops_per_s / 1e9);
-  printf("  memory           %8.1f GB/s\n", c->device.memory_bytes_per_s / 1e9);
-  if (c->num_levels > 0) {
-    printf("  between ranks    %8.1f GB/s, %.1f us a message\n", c->level[0].bytes_per_s / 1e9,
-           c->level[0].latency_s * 1e6);
-  }
+  print_products(&c->measured);
+  printf("in steps, of each thread, and between ranks:\n");
+  print_kernels(&c->measured);
+  printf("disk               %8.2f GB/s\n", c->measured.disk_bytes_per_s / 1e9);
   printf("written to %s\n", path);
+}
+
+static void say(void *context, const char *what) {
+  (void)context;
+  fprintf(stderr, "measuring %s\n", what);
 }
 
 static ot_status bench(const ot_options *options, ot_arena *arena) {
   const char *path = ot_options_text(options, "out");
-  const int cores = ot_instance_cores();
-  const int ranks = (int)ot_options_integer(options, "ranks");
-  const int used = ranks > 0 ? ranks : cores;
   ot_cluster cluster;
   if (!path) OT_TRY(default_path(arena, &path));
-  // Ranks that must share cores take turns: the best moment of one of them says nothing.
-  const int threads = used < cores ? cores / used : 1;
-  OT_TRY(ot_measure_machine(used < cores ? used : cores, threads, &cluster));
-  OT_TRY(ot_cluster_share(&cluster, used, threads, &cluster));
+  const ot_measure_request request = {.ranks = (int)ot_options_integer(options, "ranks"),
+                                      .quick = ot_options_flag(options, "quick"),
+                                      .disk_file = ot_arena_format(arena, "%s.disk", path),
+                                      .say = say};
+  OT_TRY(ot_measure_machine(&request, arena, &cluster));
   OT_TRY(ot_cluster_file_save(&cluster, path));
   if (ot_options_json(options)) {
     print_json(&cluster, path, arena);
@@ -90,6 +166,7 @@ static const ot_option rows[] = {
      .minimum = 0,
      .maximum = 4096,
      .help = "ranks that work at once; 0: one a core"},
+    {.name = "quick", .kind = OT_OPTION_FLAG, .help = "in seconds, and less exact"},
 };
 
 const ot_verb ot_verb_bench = {
@@ -97,9 +174,12 @@ const ot_verb ot_verb_bench = {
     .summary = "measure this machine for predictions",
     .arguments = "",
     .details =
-        "Measures matrix products, elementwise work, memory and messages between two ranks while\n"
-        "as many ranks as asked for work at once, and writes a cluster file. `cluster:` of a run\n"
-        "names one; this-machine, the default, is what this verb wrote last.",
+        "Measures matrix products by shape, memory and caches, every kind of kernel inside steps "
+        "of\n"
+        "small models, collectives and messages by size and number of ranks, and the disk, while\n"
+        "all ranks work at once; writes a cluster file, with how far its formulas are off and how\n"
+        "far runs were apart. `cluster:` of a run names one; this-machine, the default, is what\n"
+        "this verb wrote last. A minute on an idle machine; a busy one gives poor figures.",
     .examples =
         "  orthant bench\n"
         "  orthant bench --ranks 2 --out two-ranks.yaml",

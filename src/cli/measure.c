@@ -1,38 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each figure is the best of several tries: what the machine can do, not what it did while
-// something else ran. All ranks work at once, as they do in a run.
+// Products, traffic and the disk, and all that is measured put together. What one rank can do is
+// timed while all of them work.
 #include "cli/measure.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/text.h"
+#include "cli/measure_kernels.h"
+#include "cli/measure_links.h"
+#include "cli/timings.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "ops/catalog.h"
 #include "ops/kernels.h"
 #include "ops/operands.h"
+#include "train/disk.h"
+#include "train/instance.h"
 
 enum {
-  TRIES = 7,  // of a figure, at least
-  LINK_TRIES = 60,
-  DISTANCES = 7,
-  MEETINGS = 40,  // at each distance
+  LEAST_RUNS = 5,  // of a figure
   MATRIX = 768,
-  STREAM = 1 << 23,
   CACHED = 1 << 15,
-  LINK = 1 << 22
+  PACE = 512,
+  DISK_BYTES = 16 << 20,
+  DISK_RUNS = 4,
 };
 
-static const double FIGURE_S = 0.4;  // at least, for each figure
-
-typedef struct measurement {
-  int threads;
-  double matrix[2];  // seconds of one product, float and double
-  double stream, cached;
-  double link, latency;  // seconds of a message of LINK floats, and of a collective of one
-} measurement;
-
-// ---- kernels ----
+// ---- one kernel, again and again ----
 
 typedef struct subject {
   ot_op_kind op;
@@ -41,15 +36,21 @@ typedef struct subject {
   int num_in;
 } subject;
 
-static ot_status time_kernel(const subject *s, int threads, double *best_s) {
+typedef struct patience {
+  int threads;
+  double figure_s;                // at least, for each figure
+  double most_flops, most_bytes;  // of one run; what is larger is left out
+} patience;
+
+static ot_status time_kernel(const subject *s, const patience *how, ot_timing *out) {
   ot_op_attributes attributes = {
-      .threads = threads, .compute = s->dtype, .activation = OT_ACTIVATION_GELU_TANH};
+      .threads = how->threads, .compute = s->dtype, .activation = OT_ACTIVATION_GELU_TANH};
   ot_op_types types = {.in = {s->in[0], s->in[1]}, .out = {s->out}};
-  ot_tensor in[OT_MAX_INPUTS] = {{0}}, out[OT_MAX_OUTPUTS] = {{0}};
+  ot_tensor in[OT_MAX_INPUTS] = {{0}}, results[OT_MAX_OUTPUTS] = {{0}};
   const int64_t workspace = ot_op_workspace(s->op, &attributes, &types);
   void *blocks[4] = {calloc(1, (size_t)workspace + 64), calloc(1, (size_t)ot_type_bytes(&s->out)),
                      NULL, NULL};
-  out[0] = (ot_tensor){.data = blocks[1], .type = s->out};
+  results[0] = (ot_tensor){.data = blocks[1], .type = s->out};
   bool enough = blocks[0] && blocks[1];
   for (int i = 0; i < s->num_in; i++) {
     blocks[2 + i] = calloc(1, (size_t)ot_type_bytes(&s->in[i]));
@@ -57,170 +58,236 @@ static ot_status time_kernel(const subject *s, int threads, double *best_s) {
     enough = enough && blocks[2 + i];
   }
   const ot_kernel_call call = {
-      .attributes = &attributes, .in = in, .out = out, .workspace = blocks[0]};
-  *best_s = 1e30;
+      .attributes = &attributes, .in = in, .out = results, .workspace = blocks[0]};
+  ot_timings timings = {0};
   const double begin_s = ot_device_now_s();
-  for (int i = 0; enough && (i < TRIES || ot_device_now_s() < begin_s + FIGURE_S); i++) {
+  for (int i = 0; enough && (i < LEAST_RUNS || ot_device_now_s() < begin_s + how->figure_s); i++) {
     const double start_s = ot_device_now_s();
     ot_kernel_cpu(s->op, s->dtype)(&call);
-    const double seconds = ot_device_now_s() - start_s;
-    if (i > 0 && seconds < *best_s) *best_s = seconds;
+    if (i > 0) ot_timings_add(&timings, ot_device_now_s() - start_s);
   }
+  *out = ot_timings_read(&timings);
   for (int i = 0; i < 4; i++) free(blocks[i]);
   OT_CHECK(enough, OT_ENVIRONMENT, "bench: out of memory");
   return OT_OK;
 }
 
-static ot_status time_kernels(measurement *m) {
-  for (int wide = 0; wide < 2; wide++) {
-    const ot_dtype dtype = wide ? OT_F64 : OT_F32;
-    const ot_tensor_type square = ot_type_matrix(dtype, MATRIX, MATRIX);
-    const subject product = {OT_OP_LINEAR, dtype, {square, square}, square, 2};
-    OT_TRY(time_kernel(&product, m->threads, &m->matrix[wide]));
-  }
-  const ot_tensor_type large = ot_type_matrix(OT_F32, STREAM / 1024, 1024);
-  const subject stream = {OT_OP_ADD, OT_F32, {large, large}, large, 2};
-  OT_TRY(time_kernel(&stream, m->threads, &m->stream));
-  const ot_tensor_type small = ot_type_matrix(OT_F32, CACHED / 1024, 1024);
-  const subject cached = {OT_OP_ACTIVATION, OT_F32, {small}, small, 1};
-  return time_kernel(&cached, m->threads, &m->cached);
+// y [rows, columns] = x [rows, depth] w^T
+static subject product_of(ot_dtype dtype, int64_t rows, int64_t columns, int64_t depth) {
+  return (subject){OT_OP_LINEAR,
+                   dtype,
+                   {ot_type_matrix(dtype, rows, depth), ot_type_matrix(dtype, columns, depth)},
+                   ot_type_matrix(dtype, rows, columns),
+                   2};
 }
 
-// ---- links ----
-
-// A large message there and back: the best of many.
-static ot_status time_link(ot_comm *comm, float *buffer, double *best_s) {
-  const bool sends = ot_comm_rank(comm) == 0;
-  const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
-  const ot_comm_call there = {.kind = sends ? OT_COMM_SEND : OT_COMM_RECEIVE,
-                              .group = OT_GROUP_WORLD,
-                              .peer = sends ? 1 : 0,
-                              .send = buffer,
-                              .receive = buffer,
-                              .count = LINK,
-                              .dtype = OT_F32,
-                              .name = "there"};
-  ot_comm_call back = there;
-  back.kind = sends ? OT_COMM_RECEIVE : OT_COMM_SEND;
-  *best_s = 1e30;
-  for (int i = 0; i < LINK_TRIES; i++) {
-    OT_TRY(ot_comm_run(comm, &meet));
-    const double start_s = ot_device_now_s();
-    OT_TRY(ot_comm_run(comm, &there));
-    OT_TRY(ot_comm_run(comm, &back));
-    const double seconds = (ot_device_now_s() - start_s) / 2;
-    if (i > 0 && seconds < *best_s) *best_s = seconds;
-  }
-  return OT_OK;
-}
-
-// Ranks do not come to a collective at one moment, and who waits for long must be woken: rounds in
-// which one of two ranks comes up to 60 us after the other, in turns. Fills the seconds from the
-// moment when the later one came until this rank had what it waited for.
-static ot_status time_meetings(ot_comm *comm, double late_s[DISTANCES][MEETINGS]) {
-  const double apart_s = 10e-6, period_s = 250e-6;
-  float buffer[2] = {0};
-  const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
-  const ot_comm_call gather = {.kind = OT_COMM_ALL_GATHER,
-                               .group = OT_GROUP_WORLD,
-                               .send = &buffer[ot_comm_rank(comm)],
-                               .receive = buffer,
-                               .count = 1,
-                               .dtype = OT_F32,
-                               .name = "gather"};
-  for (int i = 0; i < MEETINGS * DISTANCES; i++) {
-    if (i % 16 == 0) OT_TRY(ot_comm_run(comm, &meet));
-    const double begin_s = ot_device_now_s();
-    const int distance = i / 2 % DISTANCES;
-    const double behind_s = distance * apart_s, work_s = period_s - DISTANCES * apart_s;
-    const double own_s = i % 2 == ot_comm_rank(comm) ? behind_s : 0;
-    while (ot_device_now_s() < begin_s + work_s + own_s) continue;
-    OT_TRY(ot_comm_run(comm, &gather));
-    late_s[distance][i / (2 * DISTANCES) * 2 + i % 2] =
-        ot_device_now_s() - begin_s - work_s - behind_s;
-  }
-  return OT_OK;
-}
-
-static int compare_reals(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-// The median for each distance, of which the mean: now and then something else runs.
-static double typical(double late_s[DISTANCES][MEETINGS]) {
-  double sum = 0;
-  for (int i = 0; i < DISTANCES; i++) {
-    qsort(late_s[i], MEETINGS, sizeof(double), compare_reals);
-    sum += late_s[i][MEETINGS / 2];
-  }
-  return sum / DISTANCES;
-}
-
-static ot_status time_links(ot_comm *comm, measurement *m) {
-  float *const buffer = calloc(LINK, sizeof *buffer);
-  double(*const late_s)[MEETINGS] = calloc(DISTANCES, sizeof *late_s);
-  ot_status status = buffer && late_s ? OT_OK : ot_fail(OT_ENVIRONMENT, "bench: out of memory");
-  m->latency = 1;
-  for (int i = 0; i < TRIES && status == OT_OK; i++) {
-    status = time_meetings(comm, late_s);
-    const double latency = typical(late_s);
-    if (latency > 0 && latency < m->latency) m->latency = latency;
-  }
-  if (status == OT_OK) status = time_link(comm, buffer, &m->link);
-  free(buffer);
-  free(late_s);
-  return status;
+static subject sum_of(int64_t elements) {
+  const ot_tensor_type type = ot_type_matrix(OT_F32, elements / 1024, 1024);
+  return (subject){OT_OP_ADD, OT_F32, {type, type}, type, 2};
 }
 
 // ---- all ranks at once ----
 
+static const ot_measured_product shapes[] = {
+    {64, 256, 256, 0, 0},   {64, 768, 768, 0, 0},   {256, 64, 256, 0, 0},    {256, 256, 64, 0, 0},
+    {256, 256, 256, 0, 0},  {256, 768, 256, 0, 0},  {1024, 256, 256, 0, 0},  {1024, 768, 768, 0, 0},
+    {768, 768, 4096, 0, 0}, {256, 4096, 256, 0, 0}, {1024, 3072, 768, 0, 0},
+};
+
+// Bytes read and written by a sum: within caches and far beyond.
+static const int64_t traffics[] = {96 << 10, 768 << 10, 6 << 20, 48 << 20, 384 << 20};
+
+typedef struct measurement {
+  patience how;
+  ot_measured_product products[OT_COUNT(shapes)];
+  int num_products;
+  ot_measured_traffic traffic[OT_COUNT(traffics)];
+  int num_traffic;
+  ot_timing matrix[2], cached;  // float and double; elementwise work
+} measurement;
+
+static ot_status time_products(measurement *m) {
+  for (int wide = 0; wide < 2; wide++) {
+    const subject s = product_of(wide ? OT_F64 : OT_F32, MATRIX, MATRIX, MATRIX);
+    OT_TRY(time_kernel(&s, &m->how, &m->matrix[wide]));
+  }
+  for (int i = 0; i < OT_COUNT(shapes); i++) {
+    ot_measured_product *const p = &m->products[m->num_products];
+    *p = shapes[i];
+    if (2.0 * (double)(p->rows * p->columns * p->depth) > m->how.most_flops) continue;
+    m->num_products++;
+    const subject s = product_of(OT_F32, p->rows, p->columns, p->depth);
+    ot_timing timing;
+    OT_TRY(time_kernel(&s, &m->how, &timing));
+    p->flops_per_s = 2.0 * (double)(p->rows * p->columns * p->depth) / timing.seconds;
+    p->spread = timing.spread;
+  }
+  return OT_OK;
+}
+
+static ot_status time_traffic(measurement *m) {
+  for (int i = 0; i < OT_COUNT(traffics); i++) {
+    if ((double)traffics[i] > m->how.most_bytes) continue;
+    const subject s = sum_of(traffics[i] / 3 / (int64_t)sizeof(float));
+    ot_timing timing;
+    OT_TRY(time_kernel(&s, &m->how, &timing));
+    m->traffic[m->num_traffic++] =
+        (ot_measured_traffic){.bytes = traffics[i],
+                              .bytes_per_s = (double)traffics[i] / timing.seconds,
+                              .spread = timing.spread};
+  }
+  const ot_tensor_type small = ot_type_matrix(OT_F32, CACHED / 1024, 1024);
+  const subject cached = {OT_OP_ACTIVATION, OT_F32, {small}, small, 1};
+  return time_kernel(&cached, &m->how, &m->cached);
+}
+
 static ot_status rank_kernels(ot_comm *comm, void *context) {
   measurement own = *(measurement *)context;
-  OT_TRY(time_kernels(&own));
+  OT_TRY(time_products(&own));
+  OT_TRY(time_traffic(&own));
+  // All have copied what rank 0 now writes over.
+  const ot_comm_call meet = {.kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "meet"};
+  if (ot_comm_size(comm) > 1) OT_TRY(ot_comm_run(comm, &meet));
   if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
   return OT_OK;
 }
 
-static ot_status rank_link(ot_comm *comm, void *context) {
-  measurement own = *(measurement *)context;
-  OT_TRY(time_links(comm, &own));
-  if (ot_comm_rank(comm) == 0) *(measurement *)context = own;
-  return OT_OK;
+static double bytes_per_s_of(const measurement *m) {
+  return m->traffic[m->num_traffic - 1].bytes_per_s;
 }
 
 // The rate of multiplying alone: packing and storing the operands is counted as traffic.
-static double product_rate(double seconds, size_t element, double bytes_per_s) {
-  const double traffic_s = 3.0 * MATRIX * MATRIX * (double)element / bytes_per_s;
-  return 2.0 * MATRIX * MATRIX * MATRIX / (seconds - traffic_s);
+static double product_rate(const measurement *m, bool wide) {
+  const double element = wide ? sizeof(double) : sizeof(float);
+  const double traffic_s = 3.0 * MATRIX * MATRIX * element / bytes_per_s_of(m);
+  const double seconds = m->matrix[wide].seconds;
+  return 2.0 * MATRIX * MATRIX * MATRIX /
+         (seconds > 2 * traffic_s ? seconds - traffic_s : seconds / 2);
 }
 
-ot_status ot_measure_machine(int ranks, int threads, ot_cluster *out) {
-  measurement m = {.threads = threads};
-  OT_TRY(ot_comm_run_threads(ranks, rank_kernels, &m));
-  OT_TRY(ot_comm_run_threads(2, rank_link, &m));
-  const double bytes_per_s = 3.0 * STREAM * sizeof(float) / m.stream;
+static double other_rate(const measurement *m) {
   const ot_tensor_type small = ot_type_matrix(OT_F32, CACHED / 1024, 1024);
-  const ot_op_attributes attributes = {.threads = threads, .compute = OT_F32};
+  const ot_op_attributes attributes = {.threads = m->how.threads, .compute = OT_F32};
   const ot_op_types types = {.in = {small}, .out = {small}};
+  return ot_op_cost(OT_OP_ACTIVATION, &attributes, &types).other_flops / m->cached.seconds;
+}
+
+// ---- disk ----
+
+static ot_status time_disk(const char *path, const void *block, ot_timings *timings) {
+  for (int i = 0; i < DISK_RUNS; i++) {
+    const double start_s = ot_device_now_s();
+    OT_TRY(ot_disk_replace(path, block, DISK_BYTES));
+    ot_timings_add(timings, ot_device_now_s() - start_s);
+  }
+  return ot_disk_remove(path);
+}
+
+static ot_status measure_disk(const char *path, double *bytes_per_s) {
+  if (!path) return OT_OK;
+  ot_timings timings = {0};
+  void *const block = calloc(1, DISK_BYTES);
+  OT_CHECK(block, OT_ENVIRONMENT, "bench: out of memory");
+  const ot_status status = time_disk(path, block, &timings);
+  free(block);
+  OT_TRY(status);
+  *bytes_per_s = DISK_BYTES / ot_timings_read(&timings).seconds;
+  return OT_OK;
+}
+
+// ---- the machine ----
+
+static void say(const ot_measure_request *request, const char *what) {
+  if (request->say) request->say(request->context, what);
+}
+
+// One thread a rank, all cores for one rank, and what was asked for.
+static ot_status measure_all_kernels(const ot_measure_request *request, int threads, int cores,
+                                     ot_arena *arena, ot_cluster *out) {
+  const int counts[] = {1, threads, cores};
+  ot_kernel_rates *const all =
+      ot_arena_array(arena, (int64_t)OT_COUNT(counts) * OT_OP_COUNT, sizeof *all);
+  int64_t count = 0;
+  for (int i = 0; i < OT_COUNT(counts); i++) {
+    const bool known = (i > 0 && counts[i] == counts[0]) || (i > 1 && counts[i] == counts[1]);
+    if (known) continue;
+    const ot_kernel_trials trials = {cores / counts[i], counts[i], request->quick};
+    ot_measured_kernels kernels;
+    OT_TRY(ot_measure_kernels(&trials, arena, &kernels));
+    for (int64_t k = 0; k < kernels.num_rates; k++) all[count++] = kernels.rates[k];
+    if (i == 0) out->device.launch_s = kernels.launch_s;
+  }
+  out->measured.kernels = all;
+  out->measured.num_kernels = count;
+  return OT_OK;
+}
+
+static ot_status measure_links(const ot_measure_request *request, int ranks, ot_arena *arena,
+                               ot_cluster *out) {
+  ot_measured_links links;
+  const int most = ranks > 4 ? ranks : 4;
+  OT_TRY(ot_measure_links(most, request->quick, arena, &links));
+  out->measured.collectives = links.rates;
+  out->measured.num_collectives = links.num_rates;
+  const ot_collective_rates *message = links.rates;
+  for (int64_t i = 0; i < links.num_rates; i++) {
+    if (ot_text_equal(links.rates[i].op, "message")) message = &links.rates[i];
+  }
+  out->num_levels = 1;
+  out->level[0] = (ot_link_level){.name = "memory",
+                                  .size = out->num_devices,
+                                  .bytes_per_s = message->bytes_per_s,
+                                  .latency_s = message->latency_s};
+  return OT_OK;
+}
+
+static void keep_tables(const measurement *m, ot_arena *arena, ot_measured_machine *out) {
+  ot_measured_product *const products = ot_arena_array(arena, OT_COUNT(shapes), sizeof *products);
+  ot_measured_traffic *const traffic = ot_arena_array(arena, OT_COUNT(traffics), sizeof *traffic);
+  for (int i = 0; i < m->num_products; i++) products[i] = m->products[i];
+  for (int i = 0; i < m->num_traffic; i++) traffic[i] = m->traffic[i];
+  out->products = products;
+  out->num_products = m->num_products;
+  out->traffic = traffic;
+  out->num_traffic = m->num_traffic;
+}
+
+ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena, ot_cluster *out) {
+  const int cores = ot_instance_cores();
+  const int ranks = request->ranks > 0 ? request->ranks : cores;
+  // Ranks that must share cores take turns: the best moment of one of them says nothing.
+  const int together = ranks < cores ? ranks : cores, threads = cores / together;
+  const patience whole = {threads, 0.25, 1e300, 1e300}, quick = {threads, 0.01, 0.5e9, 64e6};
+  measurement m = {.how = request->quick ? quick : whole};
+  say(request, "products and memory");
+  OT_TRY(ot_comm_run_threads(together, rank_kernels, &m));
   const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
   *out = (ot_cluster){
       .name = "this-machine",
-      .num_devices = ranks,
+      .num_devices = together,
       .device = {.name = "cpu",
-                 .flops = {[OT_F32] = product_rate(m.matrix[0], sizeof(float), bytes_per_s),
-                           [OT_F64] = product_rate(m.matrix[1], sizeof(double), bytes_per_s)},
-                 .other_flops_per_s =
-                     ot_op_cost(OT_OP_ACTIVATION, &attributes, &types).other_flops / m.cached,
-                 .memory_bytes_per_s = bytes_per_s,
+                 .flops = {[OT_F32] = product_rate(&m, false), [OT_F64] = product_rate(&m, true)},
+                 .other_flops_per_s = other_rate(&m),
+                 .memory_bytes_per_s = bytes_per_s_of(&m),
                  .packs = true,
-                 .memory_bytes = (int64_t)(memory / ranks),
+                 .memory_bytes = (int64_t)(memory / together),
                  .threads = threads},
-  };
-  out->num_levels = 1;
-  out->level[0] = (ot_link_level){.name = "memory",
-                                  .size = ranks,
-                                  .bytes_per_s = LINK * sizeof(float) / m.link,
-                                  .latency_s = m.latency};
+      .measured = {.cores = cores}};
+  keep_tables(&m, arena, &out->measured);
+  say(request, "kernels in steps");
+  OT_TRY(measure_all_kernels(request, threads, cores, arena, out));
+  say(request, "collectives and messages");
+  OT_TRY(measure_links(request, together, arena, out));
+  say(request, "the disk");
+  OT_TRY(measure_disk(request->disk_file, &out->measured.disk_bytes_per_s));
+  return ot_cluster_share(out, ranks, threads, out);
+}
+
+ot_status ot_measure_pace(double *seconds) {
+  const subject s = product_of(OT_F32, PACE, PACE, PACE);
+  const patience how = {1, 0.2, 1e300, 1e300};
+  ot_timing timing;
+  OT_TRY(time_kernel(&s, &how, &timing));
+  *seconds = timing.seconds;
   return OT_OK;
 }

@@ -107,7 +107,9 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   }
   const double part = (double)cluster->num_devices / ranks;
   const double wanted = (double)threads / cluster->device.threads;
-  const double rate = wanted < part ? wanted : part;
+  const int cores = cluster->measured.cores;
+  const double share = cores > 0 ? wanted : part;
+  const double rate = wanted < share ? wanted : share;
   ot_device_kind *const device = &out->device;
   for (int i = 0; i < OT_DTYPE_COUNT; i++) device->flops[i] *= rate;
   device->other_flops_per_s *= rate;
@@ -115,10 +117,11 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   device->memory_bytes = (int64_t)((double)device->memory_bytes * part);
   device->threads = threads;
   out->num_devices = ranks;
+  out->crowding = cores > 0 && ranks * threads > cores ? (double)ranks * threads / cores : 0;
   // A message is moved by one thread, as long as there is a core for it.
   for (int i = 0; i < out->num_levels; i++) {
     out->level[i].size = ranks;
-    if (part < 1) out->level[i].bytes_per_s *= part;
+    if (part < 1 && cores == 0) out->level[i].bytes_per_s *= part;
   }
   return ot_cluster_check(out);
 }
@@ -146,6 +149,28 @@ static int64_t print_kernels(const ot_cluster *cluster, char *out, int64_t capac
       d->processors, d->matrix_efficiency, d->memory_efficiency, d->attention_efficiency,
       d->attention_1_efficiency, d->unaligned_efficiency, d->half_keys, d->contention, d->host_op_s,
       d->step_s, cluster->jitter);
+}
+
+// What is priced by.
+static int64_t print_measured(const ot_measured_machine *m, char *out, int64_t capacity) {
+  if (m->cores == 0) return 0;
+  int64_t length = ot_text_format(out, capacity, "cores %d disk_bytes_per_s %.17g\n", m->cores,
+                                  m->disk_bytes_per_s);
+  for (int64_t i = 0; i < m->num_kernels; i++) {
+    const ot_kernel_rates *const k = &m->kernels[i];
+    length += ot_text_format(out + length, capacity - length,
+                             "kernel %s threads %d call_s %.17g fork_s %.17g matrix %.17g other "
+                             "%.17g bytes %.17g\n",
+                             k->op, k->threads, k->call_s, k->fork_s, k->matrix_flops_per_s,
+                             k->other_flops_per_s, k->bytes_per_s);
+  }
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const ot_collective_rates *const c = &m->collectives[i];
+    length += ot_text_format(out + length, capacity - length,
+                             "collective %s ranks %d latency_s %.17g bytes_per_s %.17g\n", c->op,
+                             c->ranks, c->latency_s, c->bytes_per_s);
+  }
+  return length;
 }
 
 int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity) {
@@ -178,11 +203,12 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
     }
     length += ot_text_format(out + length, capacity - length, "\n");
   }
+  length += print_measured(&cluster->measured, out + length, capacity - length);
   return length;
 }
 
 uint64_t ot_cluster_hash(const ot_cluster *cluster) {
-  char text[2048];
+  char text[16384];
   ot_cluster_print(cluster, text, sizeof text);
   return ot_hash_text(OT_HASH_START, text);
 }

@@ -47,6 +47,62 @@ typedef struct ot_link_level {
   bool reduces;        // switches add up (NVLS, SHARP)
 } ot_link_level;
 
+// How well a formula fits what it was fitted to.
+typedef struct ot_fit_quality {
+  int samples;      // timings that it was fitted to, each of several runs
+  double residual;  // median of |formula / timing - 1|
+  double spread;    // median of (third quartile - first) / median of the runs of a timing
+} ot_fit_quality;
+
+// What one kind of kernel takes on one rank of a measured machine, all of whose ranks work:
+//   call_s + fork_s (with several threads) + matrix_flops / w matrix_flops_per_s
+//     + elementwise flops / w other_flops_per_s + bytes / w bytes_per_s
+// w being the threads that share the call (ops/shares.h). A rate of 0: takes no time.
+typedef struct ot_kernel_rates {
+  const char *op;  // the catalog's name
+  int threads;     // of the rank
+  double call_s, fork_s;
+  double matrix_flops_per_s, other_flops_per_s, bytes_per_s;
+  ot_fit_quality fit;
+} ot_kernel_rates;
+
+// What a collective, or "message", takes among `ranks` ranks of a measured machine from when all
+// have come: latency_s + bytes / bytes_per_s, bytes as of ot_collective (simulate/price.h).
+typedef struct ot_collective_rates {
+  const char *op;
+  int ranks;  // >= 2
+  double latency_s, bytes_per_s;
+  ot_fit_quality fit;
+} ot_collective_rates;
+
+// What was measured and nothing is priced by: for people.
+typedef struct ot_measured_product {
+  int64_t rows, columns, depth;
+  double flops_per_s;  // of one rank
+  double spread;       // (third quartile - first) / median
+} ot_measured_product;
+
+typedef struct ot_measured_traffic {
+  int64_t bytes;  // read and written by one call, again and again
+  double bytes_per_s;
+  double spread;
+} ot_measured_traffic;
+
+// Arrays are as long as their counts and live where the cluster was read into.
+typedef struct ot_measured_machine {
+  int cores;  // that all ranks share; 0: the cluster was described, or measured by a version that
+              // kept no such figures
+  const ot_kernel_rates *kernels;  // [num_kernels]
+  int64_t num_kernels;
+  const ot_collective_rates *collectives;  // [num_collectives]
+  int64_t num_collectives;
+  const ot_measured_product *products;  // [num_products]
+  int64_t num_products;
+  const ot_measured_traffic *traffic;  // [num_traffic]
+  int64_t num_traffic;
+  double disk_bytes_per_s;  // written and synced; 0 = not known
+} ot_measured_machine;
+
 typedef struct ot_cluster {
   const char *name;
   int num_devices;   // >= 1
@@ -56,6 +112,9 @@ typedef struct ot_cluster {
   ot_link_level level[OT_MAX_LINK_LEVELS];
   double jitter;  // share of a step that waiting for the slowest takes, for each doubling of the
                   // groups of the innermost level
+  ot_measured_machine measured;
+  double crowding;  // threads of all ranks for each core of a measured machine, where above 1; 0:
+                    // nobody shares
 } ot_cluster;
 
 ot_status ot_cluster_check(const ot_cluster *cluster);
@@ -65,8 +124,9 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other);
 
 // The cluster as `ranks` ranks of `threads` threads find it. Devices that were measured as ranks of
 // one machine share its cores and memory in equal parts: rates are those of as many threads, at
-// most of a rank's part of the machine. OT_USAGE when other devices are fewer than the ranks. `out`
-// may be `cluster`.
+// most of a rank's part of the machine. Where the machine's cores are known, rates stay those of a
+// rank that has its threads' cores to itself, and `crowding` says how many share one. OT_USAGE when
+// other devices are fewer than the ranks. `out` may be `cluster`.
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out);
 
 // The cluster with `devices` devices: fewer, or more of them on the outermost links, in whole

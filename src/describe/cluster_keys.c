@@ -2,6 +2,8 @@
 // One row a key; links are a list from the innermost level outwards.
 #include "describe/cluster_keys.h"
 
+#include "describe/measured_keys.h"
+
 // As the table sees a cluster: rates by name, levels as a list.
 typedef struct cluster_values {
   const char *name;
@@ -10,6 +12,7 @@ typedef struct cluster_values {
   double fp32, fp64, bf16, fp16, fp8;
   ot_device_kind device;  // but for its name and flops
   double jitter;
+  ot_measured_machine measured;
   ot_link_level *levels;
   int64_t num_levels;
 } cluster_values;
@@ -239,6 +242,11 @@ static const ot_key cluster_keys[] = {
      .maximum = 1,
      .fallback = "0.0025",
      .help = "share of a step that waits for the slowest, for each doubling of nodes"},
+    {.name = "measured",
+     .type = OT_KEY_OBJECT,
+     .offset = offsetof(cluster_values, measured),
+     .help = "what `orthant bench` found",
+     .object = &ot_measured_schema},
     {.name = "levels",
      .type = OT_KEY_OBJECT,
      .shape = OT_SHAPE_LIST,
@@ -265,7 +273,8 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
                       .host_devices = v.host_devices,
                       .device = v.device,
                       .num_levels = (int)v.num_levels,
-                      .jitter = v.jitter};
+                      .jitter = v.jitter,
+                      .measured = v.measured};
   out->device.name = v.device_name;
   out->device.flops[OT_F32] = v.fp32;
   out->device.flops[OT_F64] = v.fp64;
@@ -273,6 +282,7 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
   out->device.flops[OT_F16] = v.fp16;
   out->device.flops[OT_F8] = v.fp8;
   for (int i = 0; i < out->num_levels; i++) out->level[i] = v.levels[i];
+  OT_TRY(ot_measured_check(out));
   return ot_cluster_check(out);
 }
 
@@ -291,6 +301,7 @@ ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
                             .fp8 = d->flops[OT_F8],
                             .device = *d,
                             .jitter = cluster->jitter,
+                            .measured = cluster->measured,
                             .levels = levels,
                             .num_levels = cluster->num_levels};
   return ot_schema_write(&ot_cluster_schema, 0, &v, arena);

@@ -7,13 +7,11 @@
 
 #include "base/status.h"
 #include "ops/matrix.h"
+#include "ops/shares.h"
 
 enum {
   ROW_UNIT = 16,
   COLUMN_UNIT = 64,
-  // Multiply-adds that a thread must have to be worth waking. Also above the size up to which
-  // OpenBLAS takes another code path with another order of sums (28 * 512 * 512).
-  PIECE_MULTIPLY_ADDS = 8 << 20,
 };
 
 typedef struct grid {
@@ -39,8 +37,7 @@ void OT_KERNEL(ot_matrix_prepare)(void) {
 // a and its columns of b.
 static grid grid_for(const ot_product *product, int threads) {
   const double work = (double)product->rows * (double)product->columns * (double)product->depth;
-  const double affordable = work / PIECE_MULTIPLY_ADDS;
-  const int pieces = affordable < threads ? (affordable < 1 ? 1 : (int)affordable) : threads;
+  const int pieces = ot_threads_for_product(work, threads);
   grid best = {.rows = pieces, .columns = 1};
   double least = 0;
   for (int rows = pieces; rows >= 1; rows--) {

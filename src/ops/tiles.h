@@ -8,13 +8,11 @@
 #include "ops/blocks.h"
 #include "ops/kernel.h"
 #include "ops/real.h"
-
-// Fewer elements than this are done by one thread: waking others takes longer.
-enum { OT_ALONE_ELEMENTS = 16384 };
+#include "ops/shares.h"
 
 // The threads worth waking for work on so many elements.
 static inline int ot_threads_for(const ot_kernel_call *call, int64_t elements) {
-  return elements < OT_ALONE_ELEMENTS ? 1 : call->attributes->threads;
+  return ot_threads_for_elements(elements, call->attributes->threads);
 }
 
 // Does elements [first, first + n) of an elementwise op, n <= OT_TILE.

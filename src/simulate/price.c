@@ -6,8 +6,10 @@
 
 #include "base/dtype.h"
 #include "base/math.h"
+#include "ops/catalog.h"
 #include "simulate/price_kernel.h"
 #include "simulate/price_link.h"
+#include "simulate/price_measured.h"
 
 ot_status ot_price_check(const ot_simulation *simulation) {
   OT_TRY(ot_cluster_check(simulation->cluster));
@@ -25,6 +27,11 @@ static bool is_described(const ot_simulation *simulation) {
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
+static double stretch_of(const ot_simulation *simulation) {
+  if (simulation->stretch > 0) return simulation->stretch;
+  return larger(simulation->cluster->crowding, 1);
+}
+
 static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
                                ot_price *price) {
   const ot_device_kind *const device = &simulation->cluster->device;
@@ -33,13 +40,20 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   OT_CHECK(rate > 0 || cost.matrix_flops == 0, OT_USAGE,
            "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
            device->name, ot_dtype_name(task->attributes.compute), ot_task_name(task));
+  double measured_s;
+  if (ot_price_measured_kernel(simulation->cluster, task, &measured_s)) {
+    const double stretch = stretch_of(simulation);
+    *price = (ot_price){stretch * measured_s, stretch * simulation->launch_s};
+    return OT_OK;
+  }
   const double flops = cost.matrix_flops + (device->packs ? cost.padded_flops : 0);
   const double matrix_s = flops > 0 ? flops / rate : 0;
   const double memory_s = (cost.bytes_read + cost.bytes_written) / device->memory_bytes_per_s;
   const double other_s = cost.other_flops / simulation->other_flops_per_s;
   const double work_s =
       device->packs ? matrix_s + larger(memory_s, other_s) : larger(matrix_s, memory_s) + other_s;
-  *price = (ot_price){work_s, simulation->launch_s};
+  const double stretch = stretch_of(simulation);
+  *price = (ot_price){stretch * work_s, stretch * simulation->launch_s};
   return OT_OK;
 }
 
@@ -97,6 +111,11 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
                     shape->first + shape->stride * (shape->size - 1), &level));
   if (is_described(simulation)) return price_described(simulation, collective, price);
   double s = 0;
+  if (ot_price_measured_collective(simulation->cluster, ot_op_info_of(collective->op)->name,
+                                   shape->size, whole, &s)) {
+    *price = (ot_price){s, simulation->launch_s};
+    return OT_OK;
+  }
   switch (collective->op) {
     case OT_OP_ALL_GATHER:
     case OT_OP_ALL_TO_ALL:
@@ -123,6 +142,11 @@ ot_status ot_price_message(const ot_simulation *simulation, int from, int to, do
                            ot_price *price) {
   const ot_link_level *level = NULL;
   OT_TRY(find_level(simulation->cluster, from < to ? from : to, from < to ? to : from, &level));
+  double measured_s;
+  if (ot_price_measured_collective(simulation->cluster, "message", 2, bytes, &measured_s)) {
+    *price = (ot_price){measured_s, simulation->launch_s};
+    return OT_OK;
+  }
   *price = is_described(simulation) ? (ot_price){.device_s = ot_link_message_s(level, bytes)}
                                     : (ot_price){transfer_s(level, 1, bytes), simulation->launch_s};
   return OT_OK;

@@ -2,6 +2,8 @@
 // The first rank of each stage stands for the stage.
 #include "train/prediction.h"
 
+#include "simulate/shared_cores.h"
+
 // ---- the machine ----
 
 static double peak_of(const ot_cluster *cluster, ot_dtype compute) {
@@ -66,7 +68,7 @@ ot_status ot_prediction_play(const ot_prediction *prediction, int micro_batches,
                                  .num_stages = prediction->num_stages,
                                  .kind = OT_ORDER_STEP,
                                  .micro_batches = micro_batches};
-  return ot_schedules_simulate(&play, &simulation, arena, timelines);
+  return ot_schedules_simulate_shared(&play, &simulation, arena, timelines);
 }
 
 static ot_status predict_step(const ot_prediction *p, ot_arena *arena, ot_predicted_step *step) {

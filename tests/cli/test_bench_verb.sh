@@ -8,13 +8,36 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-"$orthant" bench --ranks 2 --out two.yaml --json >two.json
+"$orthant" bench --quick --ranks 2 --out two.yaml --json >two.json
 grep -q '"ranks": 2' two.json
 grep -q 'name: this-machine' two.yaml
 for key in flops_fp32 flops_fp64 memory_bytes_per_s other_flops_per_s; do
   awk -v key="$key:" '$1 == key { found = $2 > 0 } END { exit !found }' two.yaml ||
     { echo "$key is missing or not positive"; cat two.yaml; exit 1; }
 done
-XDG_CONFIG_HOME=$work/user "$orthant" bench --ranks 1 >said.txt
+# What was measured, how well its formulas fit, and how far apart runs were.
+for what in 'cores: [1-9]' 'disk_bytes_per_s: [1-9]' 'op: linear, threads: 1' 'op: attention_grad, ' 'op: adamw, ' \
+  'op: all_reduce, ranks: 2' 'op: reduce_scatter, ranks: 4' 'op: message, ranks: 2' 'residual: ' 'spread: ' \
+  'rows: 256, columns: 768, depth: 256, flops_per_s: [1-9]' 'bytes: 6291456, bytes_per_s: [1-9]'; do
+  grep -q "$what" two.yaml || { echo "no $what"; cat two.yaml; exit 1; }
+done
+grep -q '"residual": ' two.json
+[ ! -e two.yaml.disk ] || { echo "the file that timed the disk is still there"; exit 1; }
+# It is read again, and predicts.
+cat >run.yaml <<'YAML'
+model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
+  num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}
+data: {train: nowhere, tokenizer: bytes, sequence_length: 32}
+batch: {global_batch_size: 8, micro_batch_size: 1}
+steps: 4
+output: a
+YAML
+"$orthant" simulate run.yaml --cluster ./two.yaml --ranks 2 --json >step.json
+grep -q '"step_seconds": [0-9.e-]*[1-9]' step.json || { cat step.json; exit 1; }
+"$orthant" simulate run.yaml --cluster ./two.yaml --ranks 8 >/dev/null
+# A file without what kernels take, as earlier versions wrote it, is read, too.
+sed '/^measured:/,/^levels:/{/^levels:/!d}' two.yaml >before.yaml
+"$orthant" simulate run.yaml --cluster ./before.yaml --ranks 2 >/dev/null
+XDG_CONFIG_HOME=$work/user "$orthant" bench --quick --ranks 1 >said.txt
 test -f user/orthant/clusters/this-machine.yaml
 grep -q 'this-machine.yaml' said.txt

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// How well steps on this machine are predicted: trains a grid of configurations for a few steps
+// each and prints predicted and measured seconds side by side, and whether memory was as planned,
+// to the byte. The machine is measured first, as `orthant bench` does, unless --cluster names a
+// file. Between configurations one product is timed: what the machine's speed has become since it
+// was measured is the column "pace".
+#include "predict/predict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_writer.h"
+#include "cli/installed.h"
+#include "cli/measure.h"
+#include "device/heap.h"
+#include "ops/catalog.h"
+#include "support/bench_program.h"
+#include "train/cluster_file.h"
+
+typedef struct settings {
+  bool quick, json, ops, memory;
+  int steps;
+  const char *only;
+  const char *cluster;
+} settings;
+
+typedef struct result {
+  const ot_predict_case *of;
+  ot_predict_outcome outcome;
+  double pace;  // seconds of the product now / when the machine was measured
+} result;
+
+typedef struct report {
+  result *results;  // [count]
+  int count;
+} report;
+
+static double ratio_of(const result *r) { return r->outcome.predicted_s / r->outcome.measured_s; }
+
+static double error_of(const result *r) { return 100 * fabs(ratio_of(r) - 1); }
+
+// ---- text ----
+
+static void print_head(void) {
+  printf("%-8s %-14s %5s %10s %10s %10s %7s %6s %15s %13s %s\n", "model", "case", "ranks",
+         "predicted", "median ms", "fastest", "ratio", "pace", "bubble %", "exposed ms", "memory");
+}
+
+static void print_ops(const result *r) {
+  const ot_predict_terms *const p = &r->outcome.predicted, *const m = &r->outcome.measured;
+  for (int op = 0; op < OT_OP_COUNT; op++) {
+    if (p->op_s[op] + m->op_s[op] < 1e-3 * r->outcome.measured_s) continue;
+    printf("    %-24s %10.3f %10.3f %7.2f\n", ot_op_info_of((ot_op_kind)op)->name,
+           1e3 * p->op_s[op], 1e3 * m->op_s[op], p->op_s[op] / m->op_s[op]);
+  }
+}
+
+static const char *memory_word(const ot_predict_outcome *o) {
+  if (o->unequal_ranks > 0) return "DIFFERS";
+  return o->touched_bytes > 0 ? "equal" : "as planned";
+}
+
+static void print_result(const settings *s, const result *r) {
+  const ot_predict_outcome *const o = &r->outcome;
+  printf("%-8s %-14s %5d %10.2f %10.2f %10.2f %7.3f %6.2f %7.1f %7.1f %6.1f %6.1f %s\n",
+         r->of->model, r->of->name, r->of->ranks, 1e3 * o->predicted_s, 1e3 * o->measured_s,
+         1e3 * o->fastest_s, ratio_of(r), r->pace, 100 * o->expected_bubble, 100 * o->bubble,
+         1e3 * o->expected_exposed_s, 1e3 * o->exposed_s, memory_word(o));
+  if (s->ops) print_ops(r);
+  fflush(stdout);
+}
+
+// ---- sums ----
+
+typedef struct verdict {
+  double median_percent, worst_percent;
+  int within, unequal;  // cases within 10 %; whose memory differs
+} verdict;
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static verdict judge(const report *all, ot_arena *arena) {
+  verdict v = {0};
+  double *const errors = ot_arena_array(arena, all->count + 1, sizeof *errors);
+  for (int i = 0; i < all->count; i++) {
+    errors[i] = error_of(&all->results[i]);
+    v.within += errors[i] <= 10;
+    v.unequal += all->results[i].outcome.unequal_ranks > 0;
+  }
+  qsort(errors, (size_t)all->count, sizeof *errors, by_value);
+  if (all->count == 0) return v;
+  v.median_percent = (errors[(all->count - 1) / 2] + errors[all->count / 2]) / 2;
+  v.worst_percent = errors[all->count - 1];
+  return v;
+}
+
+static void print_case_json(const result *r, ot_json_writer *json) {
+  const ot_predict_outcome *const o = &r->outcome;
+  ot_json_object(json, NULL);
+  ot_json_text(json, "model", r->of->model);
+  ot_json_text(json, "case", r->of->name);
+  ot_json_integer(json, "ranks", r->of->ranks);
+  ot_json_real(json, "predicted_seconds", o->predicted_s);
+  ot_json_real(json, "measured_seconds", o->measured_s);
+  ot_json_real(json, "fastest_seconds", o->fastest_s);
+  ot_json_real(json, "ratio", ratio_of(r));
+  ot_json_real(json, "pace", r->pace);
+  ot_json_integer(json, "planned_bytes", o->planned_bytes);
+  ot_json_integer(json, "touched_bytes", o->touched_bytes);
+  ot_json_boolean(json, "memory_equal", o->unequal_ranks == 0);
+  ot_json_end(json);
+}
+
+static void print_json(const report *all, const verdict *v, ot_arena *arena) {
+  ot_json_writer json = ot_json_begin(arena, 2);
+  ot_json_object(&json, NULL);
+  ot_json_array(&json, "cases");
+  for (int i = 0; i < all->count; i++) print_case_json(&all->results[i], &json);
+  ot_json_end(&json);
+  ot_json_integer(&json, "count", all->count);
+  ot_json_real(&json, "median_percent", v->median_percent);
+  ot_json_real(&json, "worst_percent", v->worst_percent);
+  ot_json_integer(&json, "within_10_percent", v->within);
+  ot_json_integer(&json, "memory_unequal", v->unequal);
+  ot_json_end(&json);
+  puts(json.text);
+}
+
+// ---- the grid ----
+
+static bool is_chosen(const settings *s, const ot_predict_case *c) {
+  if (s->only) return strcmp(c->name, s->only) == 0 || strcmp(c->model, s->only) == 0;
+  return c->quick || !s->quick;
+}
+
+static ot_status run_cases(const settings *s, const ot_cluster *cluster, ot_arena *arena,
+                           report *all) {
+  double before_s, now_s;
+  OT_TRY(ot_measure_pace(&before_s));
+  all->results = ot_arena_array(arena, ot_predict_num_cases, sizeof *all->results);
+  if (!s->json) print_head();
+  const ot_predict_how how = {.cluster = cluster, .steps = s->steps, .memory = s->memory};
+  for (int i = 0; i < ot_predict_num_cases; i++) {
+    if (!is_chosen(s, &ot_predict_cases[i])) continue;
+    ot_heap heap = {0};
+    ot_arena scratch = ot_heap_arena_create(&heap);
+    result *const r = &all->results[all->count++];
+    *r = (result){.of = &ot_predict_cases[i]};
+    ot_status status = ot_predict_case_run(r->of, &how, &scratch, &r->outcome);
+    if (status == OT_OK) status = ot_measure_pace(&now_s);
+    ot_heap_release(&heap);
+    OT_TRY(status);
+    r->pace = now_s / before_s;
+    if (!s->json) print_result(s, r);
+  }
+  OT_CHECK(all->count > 0, OT_USAGE, "--only %s: no case and no model is called so", s->only);
+  return OT_OK;
+}
+
+static ot_status find_cluster(const settings *s, ot_arena *arena, ot_cluster *cluster) {
+  bool found = true;
+  const ot_presets presets = ot_installed_presets(arena);
+  if (s->cluster) return ot_cluster_file_load(s->cluster, &presets, arena, cluster, &found);
+  fprintf(stderr, "measuring the machine\n");
+  return ot_measure_machine(&(ot_measure_request){.quick = s->quick}, arena, cluster);
+}
+
+static ot_status predict(const settings *s, ot_arena *arena) {
+  ot_cluster cluster;
+  report all = {0};
+  OT_TRY(find_cluster(s, arena, &cluster));
+  OT_TRY(run_cases(s, &cluster, arena, &all));
+  const verdict v = judge(&all, arena);
+  if (s->json) {
+    print_json(&all, &v, arena);
+  } else {
+    printf("%d cases: median error %.1f %%, worst %.1f %%, %d within 10 %%; memory %s\n", all.count,
+           v.median_percent, v.worst_percent, v.within,
+           v.unequal == 0 ? "as planned in all" : "DIFFERS");
+  }
+  return OT_OK;
+}
+
+static ot_status run_program(const ot_options *options) {
+  const settings s = {.quick = ot_options_flag(options, "quick"),
+                      .json = ot_options_json(options),
+                      .ops = ot_options_flag(options, "ops"),
+                      .memory = !ot_options_flag(options, "no-memory"),
+                      .steps = (int)ot_options_integer(options, "steps"),
+                      .only = ot_options_text(options, "only"),
+                      .cluster = ot_options_text(options, "cluster")};
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = predict(&s, &arena);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option options[] = {
+    {.name = "quick", .kind = OT_OPTION_FLAG, .help = "fewer cases, and a shorter measurement"},
+    {.name = "ops", .kind = OT_OPTION_FLAG, .help = "predicted and measured by operator, too"},
+    {.name = "no-memory",
+     .kind = OT_OPTION_FLAG,
+     .help = "leave out the step that follows which bytes are written"},
+    {.name = "steps",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "5",
+     .help = "steps that a median is of",
+     .minimum = 1,
+     .maximum = OT_PREDICT_MAX_STEPS},
+    {.name = "only",
+     .kind = OT_OPTION_TEXT,
+     .value = "NAME",
+     .help = "the cases, or the model, of this name"},
+    {.name = "cluster",
+     .kind = OT_OPTION_TEXT,
+     .value = "C",
+     .help = "a cluster file, or this-machine; default: the machine is measured first"},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "predict",
+    .summary = "steps of a grid of configurations, predicted and measured",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps of this program on this machine, predicted and measured: the configurations, one of which
+// is a run, and what came of it.
+#pragma once
+
+#include "cli/options.h"
+#include "train/config_file.h"
+#include "train/prediction.h"
+
+// One configuration of the grid.
+typedef struct ot_predict_case {
+  const char *name;
+  const char *model;  // a row of the table of models
+  int ranks;
+  int64_t global_batch, micro_batch, sequence;
+  const char *sets;  // further settings, "key=value key=value"
+  bool quick;        // part of --quick
+} ot_predict_case;
+
+extern const ot_predict_case ot_predict_cases[];
+extern const int ot_predict_num_cases;
+
+// The run of a case; in `arena`.
+ot_status ot_predict_case_load(const ot_predict_case *c, ot_arena *arena, ot_config *out);
+
+enum { OT_PREDICT_MAX_RANKS = 8, OT_PREDICT_MAX_STEPS = 32 };
+
+// Seconds of a step by op, of all ranks together.
+typedef struct ot_predict_terms {
+  double op_s[OT_OP_COUNT];
+} ot_predict_terms;
+
+typedef struct ot_predict_outcome {
+  double predicted_s, measured_s;  // of a step; measured: median over steps
+  double fastest_s;                // of the steps measured
+  double expected_bubble, expected_exposed_s, bubble, exposed_s;  // means over ranks
+  ot_predict_terms predicted, measured;
+  int64_t planned_bytes, touched_bytes;  // of the fullest rank; touched 0: not looked at
+  int unequal_ranks;                     // that touched other than what was planned for them
+} ot_predict_outcome;
+
+typedef struct ot_predict_how {
+  const ot_cluster *cluster;
+  int steps;    // measured, behind one that is not
+  bool memory;  // one more step that follows what is written
+} ot_predict_how;
+
+ot_status ot_predict_case_run(const ot_predict_case *c, const ot_predict_how *how, ot_arena *arena,
+                              ot_predict_outcome *out);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels: the rates of as many threads, else of the next fewer. Collectives: those among as many
+// ranks, else of the next fewer, of which each further rank adds a message and its bytes.
+#include "simulate/price_measured.h"
+
+#include "base/text.h"
+#include "ops/catalog.h"
+#include "ops/shares.h"
+
+// ---- kernels ----
+
+static int64_t most_elements(const ot_task *task) {
+  int64_t most = 0;
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    const int64_t n = ot_type_elements(&task->in[i].type);
+    if (task->in[i].base != OT_BASE_NONE && n > most) most = n;
+  }
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    const int64_t n = ot_type_elements(&task->out[i].type);
+    if (task->out[i].base != OT_BASE_NONE && n > most) most = n;
+  }
+  return most;
+}
+
+static int sharing(const ot_task *task, const ot_cost *cost) {
+  const int threads = task->attributes.threads;
+  if (threads <= 1) return 1;
+  return cost->matrix_flops > 0 ? ot_threads_for_product(cost->matrix_flops / 2, threads)
+                                : ot_threads_for_elements(most_elements(task), threads);
+}
+
+void ot_kernel_terms(const ot_task *task, double terms[OT_KERNEL_TERMS]) {
+  const ot_cost cost = ot_task_cost(task);
+  const int w = sharing(task, &cost);
+  terms[OT_KERNEL_CALL] = 1;
+  terms[OT_KERNEL_FORK] = w > 1;
+  terms[OT_KERNEL_MATRIX] = (cost.matrix_flops + cost.padded_flops) / w;
+  terms[OT_KERNEL_OTHER] = cost.other_flops / w;
+  terms[OT_KERNEL_BYTES] = (cost.bytes_read + cost.bytes_written) / w;
+}
+
+static const ot_kernel_rates *find_kernel(const ot_measured_machine *m, const char *op,
+                                          int threads) {
+  const ot_kernel_rates *best = NULL;
+  for (int64_t i = 0; i < m->num_kernels; i++) {
+    const ot_kernel_rates *const k = &m->kernels[i];
+    if (!ot_text_equal(k->op, op)) continue;
+    const bool closer = !best || (k->threads <= threads && k->threads > best->threads) ||
+                        (best->threads > threads && k->threads < best->threads);
+    if (closer) best = k;
+  }
+  return best;
+}
+
+static double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
+
+bool ot_price_measured_kernel(const ot_cluster *cluster, const ot_task *task, double *seconds) {
+  const ot_kernel_rates *const k =
+      find_kernel(&cluster->measured, ot_task_name(task), task->attributes.threads);
+  if (!k) return false;
+  double terms[OT_KERNEL_TERMS];
+  ot_kernel_terms(task, terms);
+  // Measured in fp32; a type of other products takes its part longer for all arithmetic.
+  const double *const flops = cluster->device.flops;
+  const ot_dtype type = task->attributes.compute;
+  const double slower = flops[type] > 0 ? flops[OT_F32] / flops[type] : 1;
+  *seconds = k->call_s + terms[OT_KERNEL_FORK] * k->fork_s +
+             slower * over(terms[OT_KERNEL_MATRIX], k->matrix_flops_per_s) +
+             slower * over(terms[OT_KERNEL_OTHER], k->other_flops_per_s) +
+             over(terms[OT_KERNEL_BYTES], k->bytes_per_s);
+  return true;
+}
+
+// ---- collectives ----
+
+static const ot_collective_rates *find_collective(const ot_measured_machine *m, const char *op,
+                                                  int ranks) {
+  const ot_collective_rates *best = NULL;
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    const ot_collective_rates *const c = &m->collectives[i];
+    if (!ot_text_equal(c->op, op)) continue;
+    const bool closer = !best || (c->ranks <= ranks && c->ranks > best->ranks) ||
+                        (best->ranks > ranks && c->ranks < best->ranks);
+    if (closer) best = c;
+  }
+  return best;
+}
+
+bool ot_price_measured_collective(const ot_cluster *cluster, const char *op, int ranks,
+                                  double bytes, double *seconds) {
+  const ot_collective_rates *const c = find_collective(&cluster->measured, op, ranks);
+  if (!c) return false;
+  const double further = c->ranks == ranks ? 1 : (double)ranks / c->ranks;
+  *seconds = further * (c->latency_s + over(bytes, c->bytes_per_s));
+  return true;
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stretch is found by secants: the length of a step is nearly linear in it.
+#include "simulate/shared_cores.h"
+
+enum { MOST_PLAYS = 6 };
+
+static const double close_enough = 0.002;
+
+// Seconds that one span keeps a core busy; `threads` cores of a kernel. Members of a collective
+// take turns where there are more of them than cores, which is in its price.
+static double busy_s(const ot_span *span, const ot_task *task, int cores) {
+  const double seconds = span->end_s - span->start_s;
+  switch (task->kind) {
+    case OT_TASK_COMPUTE:
+      return seconds * task->attributes.threads;
+    case OT_TASK_COLLECTIVE: {
+      const int members = task->attributes.group_size;
+      return members > cores ? seconds * cores / members : seconds;
+    }
+    case OT_TASK_SEND:
+    case OT_TASK_RECEIVE:
+      return 0;
+    case OT_TASK_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// Of one rank.
+static double work_s(const ot_timeline *timeline, const ot_schedule *schedule, int cores) {
+  const ot_order *const order = &schedule->orders[timeline->order];
+  double sum_s = 0;
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    const ot_segment *const segment = &schedule->segments[order->entries[span->entry].segment];
+    sum_s += busy_s(span, &segment->tasks[span->task], cores);
+  }
+  return sum_s;
+}
+
+// Seconds that the cores need at least for the work of all ranks.
+static double least_s(const ot_pipeline_play *play, const ot_timeline *timelines, int cores) {
+  double sum_s = 0;
+  for (int i = 0; i < play->num_stages; i++) {
+    const double ranks = (double)play->schedules[i]->ranks / play->num_stages;
+    sum_s += ranks * work_s(&timelines[i], play->schedules[i], cores);
+  }
+  return sum_s / cores;
+}
+
+static double longest_s(const ot_pipeline_play *play, const ot_timeline *timelines) {
+  double longest = 0;
+  for (int i = 0; i < play->num_stages; i++) {
+    if (timelines[i].total_s > longest) longest = timelines[i].total_s;
+  }
+  return longest;
+}
+
+ot_status ot_schedules_simulate_shared(const ot_pipeline_play *play,
+                                       const ot_simulation *simulation, ot_arena *arena,
+                                       ot_timeline *timelines) {
+  const int cores = simulation->cluster->measured.cores;
+  if (cores == 0) return ot_schedules_simulate(play, simulation, arena, timelines);
+  ot_simulation now = *simulation;
+  now.stretch = 1;
+  OT_TRY(ot_schedules_simulate(play, &now, arena, timelines));
+  const double wanted_s = least_s(play, timelines, cores);
+  double before = 1, before_s = longest_s(play, timelines);
+  now.stretch = wanted_s / before_s;
+  for (int i = 1; i < MOST_PLAYS && now.stretch > 1 + close_enough; i++) {
+    OT_TRY(ot_schedules_simulate(play, &now, arena, timelines));
+    const double step_s = longest_s(play, timelines);
+    const double slope = (step_s - before_s) / (now.stretch - before);
+    if (step_s > wanted_s * (1 - close_enough) || slope <= 0) break;
+    before = now.stretch;
+    before_s = step_s;
+    now.stretch += (wanted_s - step_s) / slope;
+  }
+  return OT_OK;
+}
