@@ -14,6 +14,7 @@ Each source is then left out: constants are fitted again without its rows and tr
 source that alone knows a generation takes the constants of the generation beside it (NEIGHBOUR).
 
   --write      puts the fitted values into the presets
+  --only       constants of these generations alone, on their rows
   --constants  writes {PRESET: {key: value}} for build/bench/published --constants
   --left-out   writes {SOURCE: {PRESET: {key: value}}} for build/bench/published --left-out
 """
@@ -33,10 +34,9 @@ GENERATIONS = {
     "volta": ["v100"],
     "ampere": ["a100-80g", "a100-40g"],
     "hopper": ["h100", "h200", "h800"],
-    "blackwell": ["gb200-nvl72", "b200"],
-    "blackwell-ultra": ["gb300-nvl72", "b300"],
+    "blackwell": ["gb200-nvl72", "b200", "b300", "gb300-nvl72"],
 }
-NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper", "blackwell-ultra": "blackwell"}
+NEIGHBOUR = {"volta": "ampere", "blackwell": "hopper"}
 
 # key of a preset, whether each generation has its own or all devices share it, lowest and highest
 # value, what it stands for. Shared ones without "levels" are the defaults of src/describe/
@@ -199,7 +199,7 @@ def device_generation(row):
     name = row["gpu"]["name"]
     for word, generation in (("V100", "volta"), ("A100", "ampere"), ("H100", "hopper"),
                              ("H200", "hopper"), ("H800", "hopper"), ("B200", "blackwell"),
-                             ("B300", "blackwell-ultra")):
+                             ("B300", "blackwell")):
         if word in name:
             return generation
     return None
@@ -223,6 +223,7 @@ def left_out(fit, values, rows, source, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=list(GENERATIONS), default=[])
     parser.add_argument("--constants")
     parser.add_argument("--left-out")
     parser.add_argument("--rounds", type=int, default=8)
@@ -239,7 +240,8 @@ def main():
     for row in loaded:
         seen[row["source"]] = seen.get(row["source"], 0) + 1
         thin = count[row["source"]] > 300 and seen[row["source"]] % options.every != 0
-        if row["usable_for_step_time"] and device_generation(row) and not thin:
+        known = device_generation(row) in (options.only or GENERATIONS)
+        if row["usable_for_step_time"] and known and not thin:
             rows.append(row)
     thinned = ROOT / "build" / "fit_rows.json"
     thinned.write_text(json.dumps(rows))
@@ -248,7 +250,8 @@ def main():
     values, bounds = start_values(presets)
     fit = Fit(rows, Server([str(thinned)]), bounds)
     print("start: loss %.4f" % fit.loss(values, rows), flush=True)
-    values, loss = fit.search(values, rows, options.rounds)
+    keys = [k for k in values if not options.only or k[1] in options.only]
+    values, loss = fit.search(values, rows, options.rounds, keys)
     print("fitted: loss %.4f on %d rows" % (loss, len(rows)))
     for key, scope, _, _, what in CONSTANTS:
         for name in GENERATIONS if scope == "generation" else [None]:
