@@ -285,6 +285,30 @@ static bool next_interval(sweep *s, interval *next) {
   return true;
 }
 
+static ot_timeline_part part_of(ot_phase phase) {
+  switch (phase) {
+    case OT_PHASE_FORWARD:
+      return OT_TIMELINE_FORWARD;
+    case OT_PHASE_RECOMPUTE:
+      return OT_TIMELINE_RECOMPUTE;
+    case OT_PHASE_INPUT:
+    case OT_PHASE_WEIGHT:
+    case OT_PHASE_BACKWARD:
+      return OT_TIMELINE_BACKWARD;
+    default:
+      return OT_TIMELINE_UPDATE;
+  }
+}
+
+// Kernels of a lane run one after the other, so sums are unions.
+static void sum_parts(const reader *r, double part_s[OT_TIMELINE_PARTS]) {
+  for (int64_t i = 0; i < r->timeline->num_spans; i++) {
+    const ot_span *const span = span_at(r, i);
+    if (stream_of(r, span) != STREAM_COMPUTE) continue;
+    part_s[part_of(r->order->entries[span->entry].phase)] += span->end_s - span->start_s;
+  }
+}
+
 ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline,
                                           const ot_schedule *schedule) {
   static_assert(OT_OP_RECEIVE - OT_OP_ALL_GATHER + 1 == OT_TIMELINE_OPS, "communication ops");
@@ -295,6 +319,7 @@ ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline,
   const double before_last_s = compute_union(s.r, s.last_s);
   s.waits = next_wait(&s.r, &s.wait);
   for (interval next; next_interval(&s, &next);) take_interval(&s, &next);
+  sum_parts(&s.r, s.sum.part_s);
   s.sum.idle_s = s.sum.total_s - s.sum.compute_s;
   const double bubble_s = s.last_s - before_last_s - s.busy_sum_s;
   s.sum.bubble_s = bubble_s > 0 ? bubble_s : 0;  // sums round
@@ -308,4 +333,10 @@ const char *ot_timeline_axis_name(ot_timeline_axis axis) {
   static const char *const names[] = {"tp", "cp", "ep", "pp", "dp", "world"};
   static_assert(sizeof names / sizeof names[0] == OT_TIMELINE_AXES, "one name each");
   return names[axis];
+}
+
+const char *ot_timeline_part_name(ot_timeline_part part) {
+  static const char *const names[OT_TIMELINE_PARTS] = {"forward", "recompute", "backward",
+                                                       "update"};
+  return names[part];
 }

@@ -55,19 +55,29 @@ typedef enum ot_timeline_axis {
   OT_TIMELINE_AXES,
 } ot_timeline_axis;
 
+// What kernels of the compute lane are counted under, by the phase of their entry.
+typedef enum ot_timeline_part {
+  OT_TIMELINE_FORWARD,
+  OT_TIMELINE_RECOMPUTE,
+  OT_TIMELINE_BACKWARD,
+  OT_TIMELINE_UPDATE,  // optimizer, and all else between micro-batches and steps
+  OT_TIMELINE_PARTS,
+} ot_timeline_part;
+
 // Communication ops, from OT_OP_ALL_GATHER on.
 enum { OT_TIMELINE_OPS = 7 };
 
 // What one reading of a timeline says.
 typedef struct ot_timeline_summary {
   double total_s;
-  double compute_s;        // union of kernels on the compute lane
-  double idle_s;           // total_s - compute_s
-  double bubble_s;         // see above
-  double bubble_fraction;  // bubble_s / total_s
-  double matrix_flops;     // of all tasks, recompute included
-  double model_flops;      // 3 x forward: what MFU counts, see ot_order_flops
-  double exposed_s;        // of all communication, and of kernels on other lanes
+  double compute_s;                  // union of kernels on the compute lane
+  double idle_s;                     // total_s - compute_s
+  double part_s[OT_TIMELINE_PARTS];  // of compute_s
+  double bubble_s;                   // see above
+  double bubble_fraction;            // bubble_s / total_s
+  double matrix_flops;               // of all tasks, recompute included
+  double model_flops;                // 3 x forward: what MFU counts, see ot_order_flops
+  double exposed_s;                  // of all communication, and of kernels on other lanes
   double exposed_axis_s[OT_TIMELINE_AXES];
   double exposed_op_s[OT_TIMELINE_AXES][OT_TIMELINE_OPS];  // by op - OT_OP_ALL_GATHER
 } ot_timeline_summary;
@@ -79,3 +89,6 @@ ot_timeline_axis ot_timeline_axis_of(ot_group_kind group);
 
 // "tp", "cp", "ep", "pp", "dp", "world".
 const char *ot_timeline_axis_name(ot_timeline_axis axis);
+
+// "forward", "recompute", "backward", "update".
+const char *ot_timeline_part_name(ot_timeline_part part);

@@ -26,10 +26,10 @@
 //   all_reduce                  reduce_scatter + all_gather
 //   shift, message              a + S b, a message from when both sides have started it
 //
-// and launch_s each. Ranks are devices in order. NOT modelled yet, and what a measured cluster file
-// will bring: the efficiency of matrix products by shape, of memory by access pattern and size
-// (caches), lanes that share a link, cores or memory bandwidth, ranks that are late, the speed of
-// stored types narrower than the compute type.
+// and launch_s each. Where `orthant bench` has measured a kind of kernel or a collective, its own
+// constants count instead (price_measured.h), and shared_cores.h lets ranks share cores. Ranks are
+// devices in order. NOT modelled: caches (a kernel's rate is that of a step's usual traffic), lanes
+// that share a link, ranks that are late, stored types narrower than the compute type.
 #pragma once
 
 #include "schedule/schedule.h"

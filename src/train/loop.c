@@ -2,6 +2,7 @@
 // The loop itself; what surrounds it (directory, resuming) is in loop_start.c.
 #include "train/loop.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <sys/resource.h>
@@ -247,15 +248,19 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
                             ot_instance_schedule(ot_trainer_instance(l->start.trainer)));
-  double values[OT_TIMELINE_AXES + 2] = {0};
-  double *const stop = &values[OT_TIMELINE_AXES], *const bubble = stop + 1;
+  double values[OT_TIMELINE_AXES + OT_TIMELINE_PARTS + 2] = {0};
+  double *const part_s = &values[OT_TIMELINE_AXES];
+  double *const stop = part_s + OT_TIMELINE_PARTS, *const bubble = stop + 1;
+  static_assert(OT_COUNT(values) <= OT_TEAM_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
+  for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
   *stop = ot_stop_signal_seen();
   *bubble = mine.bubble_fraction;
   OT_TRY(ot_team_sum(l->request->team, values, OT_COUNT(values)));
   const double ranks = ot_team_size(l->request->team);
   *sums = (step_sums){.stop = *stop > 0, .figures = {.bubble_fraction = *bubble / ranks}};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sums->figures.exposed_axis_s[i] = values[i] / ranks;
+  for (int i = 0; i < OT_TIMELINE_PARTS; i++) sums->figures.part_s[i] = part_s[i] / ranks;
   return OT_OK;
 }
 

@@ -82,6 +82,7 @@ static ot_status predict_step(const ot_prediction *p, ot_arena *arena, ot_predic
     for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
       figures->exposed_axis_s[axis] += sum.exposed_axis_s[axis] / num_stages;
     }
+    for (int k = 0; k < OT_TIMELINE_PARTS; k++) figures->part_s[k] += sum.part_s[k] / num_stages;
     figures->bubble_fraction += sum.bubble_fraction / num_stages;
     step->model_flops += sum.model_flops * (ranks / num_stages);
   }

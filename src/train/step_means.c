@@ -8,6 +8,7 @@
 static void add(ot_step_figures *sum, const ot_step_figures *step) {
   sum->step_s += step->step_s;
   sum->bubble_fraction += step->bubble_fraction;
+  for (int i = 0; i < OT_TIMELINE_PARTS; i++) sum->part_s[i] += step->part_s[i];
   for (int i = 0; i < OT_TIMELINE_AXES; i++) sum->exposed_axis_s[i] += step->exposed_axis_s[i];
 }
 
@@ -39,6 +40,17 @@ static void print_row(const ot_step_means *means, const row *r, ot_text_builder 
                   r->unit);
 }
 
+static void print_parts(const ot_step_means *means, ot_text_builder *text) {
+  for (int i = 0; i < OT_TIMELINE_PARTS; i++) {
+    const row r = {.name = ot_timeline_part_name((ot_timeline_part)i),
+                   .unit = "ms",
+                   .scale = 1e3,
+                   .measured = means->measured.part_s[i],
+                   .predicted = means->predicted.part_s[i]};
+    if (r.measured > 0 || r.predicted > 0) print_row(means, &r, text);
+  }
+}
+
 static void print_exposed(const ot_step_means *means, ot_text_builder *text) {
   for (int i = 0; i < OT_TIMELINE_AXES; i++) {
     char name[32];
@@ -59,6 +71,7 @@ const char *ot_step_means_print(const ot_step_means *means, int ranks, ot_arena 
                   means->num_predicted > 0 ? "    predicted" : "");
   const row step = {"step", "ms", 1e3, means->measured.step_s, means->predicted.step_s};
   print_row(means, &step, &text);
+  print_parts(means, &text);
   if (ranks == 1) return ot_text_builder_text(&text);
   print_exposed(means, &text);
   const row bubble = {"bubble", "%", 100, means->measured.bubble_fraction,

@@ -7,9 +7,10 @@
 #include "base/arena.h"
 #include "schedule/timeline.h"
 
-// Of one step, or sums over many; exposed seconds and bubbles are means over ranks.
+// Of one step, or sums over many; all but the length of the step are means over ranks.
 typedef struct ot_step_figures {
   double step_s;
+  double part_s[OT_TIMELINE_PARTS];
   double exposed_axis_s[OT_TIMELINE_AXES];
   double bubble_fraction;
 } ot_step_figures;
@@ -25,6 +26,7 @@ typedef struct ot_step_means {
 void ot_step_means_add(ot_step_means *means, const ot_step_figures *measured,
                        const ot_step_figures *predicted);
 
-// Lines of text: step time, exposed milliseconds by axis, the bubble. Null where there is nothing
+// Lines of text: step time, what of it are kernels by part, exposed milliseconds by axis, the
+// bubble. Null where there is nothing
 // to say: no second step, or one rank without a prediction.
 const char *ot_step_means_print(const ot_step_means *means, int ranks, ot_arena *arena);

@@ -89,6 +89,24 @@ static void expect(const bar *bars, int count, double compute_s, double exposed_
   }
 }
 
+static void kernels_are_counted_by_the_phase_of_their_entry(void **state) {
+  (void)state;
+  const bar bars[] = {
+      kernel(0, 2),
+      in_phase(OT_PHASE_RECOMPUTE, kernel(2, 3)),
+      in_phase(OT_PHASE_INPUT, kernel(4, 8)),
+      in_phase(OT_PHASE_WEIGHT, kernel(8, 9)),
+      in_phase(OT_PHASE_UPDATE, kernel(10, 16)),
+      in_phase(OT_PHASE_REDUCE, kernel_on(OT_LANE_REDUCE, 9, 12)),  // another lane's
+  };
+  const ot_timeline_summary summary = summarize(bars, 6, 20);
+  assert_true(summary.part_s[OT_TIMELINE_FORWARD] == 2);
+  assert_true(summary.part_s[OT_TIMELINE_RECOMPUTE] == 1);
+  assert_true(summary.part_s[OT_TIMELINE_BACKWARD] == 5);
+  assert_true(summary.part_s[OT_TIMELINE_UPDATE] == 6);
+  assert_true(summary.compute_s == 14);
+}
+
 static void compute_alone_has_gaps_and_nothing_exposed(void **state) {
   (void)state;
   const bar bars[] = {kernel(0, 2), kernel(2, 5), kernel(8, 10)};
@@ -297,6 +315,7 @@ static void messages_are_found_in_any_order_of_their_waits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(kernels_are_counted_by_the_phase_of_their_entry),
       cmocka_unit_test(compute_alone_has_gaps_and_nothing_exposed),
       cmocka_unit_test(an_empty_timeline_is_no_division_by_zero),
       cmocka_unit_test(communication_inside_compute_is_hidden),

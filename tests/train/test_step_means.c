@@ -46,6 +46,26 @@ static void means_leave_out_the_first_step(void **state) {
          "  bubble             37.50 %      12.50 %");
 }
 
+static void kernels_are_told_by_part_on_one_rank_too(void **state) {
+  (void)state;
+  ot_step_figures step = figures(0.5, 0, 0), plan = figures(0.4, 0, 0);
+  step.part_s[OT_TIMELINE_FORWARD] = 0.125;
+  step.part_s[OT_TIMELINE_BACKWARD] = 0.25;
+  step.part_s[OT_TIMELINE_UPDATE] = 0.0625;
+  plan.part_s[OT_TIMELINE_FORWARD] = 0.1;
+  plan.part_s[OT_TIMELINE_BACKWARD] = 0.2;
+  plan.part_s[OT_TIMELINE_UPDATE] = 0.05;
+  ot_step_means means = {0};
+  ot_step_means_add(&means, &step, &plan);
+  ot_step_means_add(&means, &step, &plan);
+  expect(&means, 1,
+         "mean of 1        measured    predicted\n"
+         "  step              500.00 ms    400.00 ms\n"
+         "  forward           125.00 ms    100.00 ms\n"
+         "  backward          250.00 ms    200.00 ms\n"
+         "  update             62.50 ms     50.00 ms");
+}
+
 static void what_is_not_known_is_not_said(void **state) {
   (void)state;
   const ot_step_figures step = figures(0.5, 0, 0);
@@ -62,6 +82,7 @@ static void what_is_not_known_is_not_said(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(means_leave_out_the_first_step),
+      cmocka_unit_test(kernels_are_told_by_part_on_one_rank_too),
       cmocka_unit_test(what_is_not_known_is_not_said),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

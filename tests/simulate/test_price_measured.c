@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Prices of kernels and collectives from a measured machine's rates, by hand;
+// which rates are taken where threads or ranks are others; and what ranks that share cores take.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "device/heap.h"
+#include "ops/operands.h"
+#include "simulate/price_measured.h"
+#include "support/tiny_model.h"
+#include "train/prediction.h"
+
+// linear: 100 GFLOP/s and 10 GB/s a thread, 2 us a call, and 8 us more to wake threads.
+static const ot_kernel_rates kernels[] = {
+    {"linear", 1, 2e-6, 0, 100e9, 0, 10e9, {1, 0, 0}},
+    {"linear", 4, 2e-6, 8e-6, 50e9, 0, 10e9, {1, 0, 0}},
+};
+static const ot_collective_rates collectives[] = {
+    {"all_reduce", 2, 10e-6, 5e9, {1, 0, 0}},
+    {"all_reduce", 4, 30e-6, 2e9, {1, 0, 0}},
+};
+
+static ot_cluster machine(void) {
+  return (ot_cluster){.name = "paper",
+                      .num_devices = 4,
+                      .device = {.name = "cpu",
+                                 .flops = {[OT_F32] = 100e9, [OT_F64] = 50e9},
+                                 .other_flops_per_s = 1e9,
+                                 .memory_bytes_per_s = 10e9,
+                                 .packs = true,
+                                 .memory_bytes = 1 << 30,
+                                 .threads = 1},
+                      .num_levels = 1,
+                      .level = {{.name = "memory", .size = 4, .bytes_per_s = 1e9}},
+                      .measured = {.cores = 4,
+                                   .kernels = kernels,
+                                   .num_kernels = OT_COUNT(kernels),
+                                   .collectives = collectives,
+                                   .num_collectives = OT_COUNT(collectives)}};
+}
+
+// y [rows, columns] = x [rows, depth] w^T
+static ot_task product(int64_t rows, int64_t columns, int64_t depth, int threads) {
+  ot_task task = {.kind = OT_TASK_COMPUTE,
+                  .op = OT_OP_LINEAR,
+                  .attributes = {.threads = threads, .compute = OT_F32}};
+  task.in[0] = (ot_operand){.base = OT_BASE_SCRATCH, .type = ot_type_matrix(OT_F32, rows, depth)};
+  task.in[1] = (ot_operand){.base = OT_BASE_WEIGHT, .type = ot_type_matrix(OT_F32, columns, depth)};
+  task.out[0] =
+      (ot_operand){.base = OT_BASE_SCRATCH, .type = ot_type_matrix(OT_F32, rows, columns)};
+  return task;
+}
+
+static double price(const ot_cluster *cluster, const ot_task *task) {
+  double seconds = 0;
+  assert_true(ot_price_measured_kernel(cluster, task, &seconds));
+  return seconds;
+}
+
+static void expect_near(double seconds, double expected) {
+  if (fabs(seconds / expected - 1) > 1e-9) fail_msg("%.12g s, not %.12g", seconds, expected);
+}
+
+static void a_product_takes_its_call_its_flops_and_its_bytes(void **state) {
+  (void)state;
+  const ot_cluster cluster = machine();
+  const double flops = 2.0 * 512 * 256 * 128, bytes = 4.0 * (512 * 128 + 256 * 128 + 512 * 256);
+  ot_task task = product(512, 256, 128, 1);
+  expect_near(price(&cluster, &task), 2e-6 + flops / 100e9 + bytes / 10e9);
+  // fp64: half the rate.
+  task.attributes.compute = OT_F64;
+  expect_near(price(&cluster, &task), 2e-6 + flops / 50e9 + bytes / 10e9);
+}
+
+static void threads_share_what_is_worth_waking_them(void **state) {
+  (void)state;
+  const ot_cluster cluster = machine();
+  // 32 Mi multiply-adds: 8 Mi for each of 4 threads.
+  const ot_task large = product(1024, 256, 128, 4), small = product(64, 64, 64, 4);
+  const double flops = 2.0 * 1024 * 256 * 128;
+  const double bytes = 4.0 * (1024 * 128 + 256 * 128 + 1024 * 256);
+  expect_near(price(&cluster, &large), 10e-6 + flops / 4 / 50e9 + bytes / 4 / 10e9);
+  expect_near(price(&cluster, &small), 2e-6 + 2.0 * 64 * 64 * 64 / 50e9 + 12.0 * 64 * 64 / 10e9);
+  // Two threads were not measured: the rates of one, cut in two.
+  const ot_task two = product(1024, 256, 128, 2);
+  expect_near(price(&cluster, &two), 2e-6 + flops / 2 / 100e9 + bytes / 2 / 10e9);
+}
+
+static void what_was_not_measured_is_not_priced(void **state) {
+  (void)state;
+  const ot_cluster cluster = machine();
+  ot_task task = product(64, 64, 64, 1);
+  task.op = OT_OP_LINEAR_DX;
+  double seconds;
+  assert_false(ot_price_measured_kernel(&cluster, &task, &seconds));
+  assert_false(ot_price_measured_collective(&cluster, "all_gather", 2, 100, &seconds));
+}
+
+static void collectives_are_those_of_as_many_ranks_or_grow_with_them(void **state) {
+  (void)state;
+  const ot_cluster cluster = machine();
+  double seconds;
+  assert_true(ot_price_measured_collective(&cluster, "all_reduce", 2, 1e6, &seconds));
+  expect_near(seconds, 10e-6 + 1e6 / 5e9);
+  assert_true(ot_price_measured_collective(&cluster, "all_reduce", 3, 1e6, &seconds));
+  expect_near(seconds, 1.5 * (10e-6 + 1e6 / 5e9));
+  assert_true(ot_price_measured_collective(&cluster, "all_reduce", 4, 1e6, &seconds));
+  expect_near(seconds, 30e-6 + 1e6 / 2e9);
+}
+
+// ---- shared cores ----
+
+static ot_recompute recompute = OT_RECOMPUTE_NONE;
+
+// Seconds of a step on `cores` cores on which nothing but products takes time.
+static double step_s(int ranks, int pp, int cores) {
+  ot_cluster cluster = machine();
+  cluster.device.memory_bytes_per_s = cluster.device.other_flops_per_s = 0x1p200;
+  cluster.level[0].bytes_per_s = 0x1p200;
+  cluster.measured = (ot_measured_machine){.cores = cores};
+  const ot_model model = tiny_llama();
+  ot_run run = tiny_run(&model);
+  run.model = model;
+  run.data.sequence_length = 16;
+  run.batch = (ot_run_batch){.global_batch_size = 16, .micro_batch_size = 1};
+  run.parallel = (ot_run_parallel){.tp = 1,
+                                   .pp = pp,
+                                   .vpp = 1,
+                                   .cp = 1,
+                                   .ep = 1,
+                                   .etp = 1,
+                                   .dp_replicate = 1,
+                                   .zero = 1,
+                                   .pipeline = OT_PIPELINE_1F1B,
+                                   .recompute = &recompute,
+                                   .num_recompute = 1};
+  run.threads = 1;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_mesh mesh;
+  ot_prediction prediction;
+  assert_int_equal(ot_mesh_build(&run.parallel, ranks, &mesh), OT_OK);
+  const ot_prediction_request request = {
+      .run = &run, .mesh = &mesh, .cluster = &cluster, .threads = 1};
+  assert_int_equal(ot_prediction_build(&request, &arena, &prediction), OT_OK);
+  const double seconds = prediction.steps[0].expected.step_s;
+  ot_heap_release(&heap);
+  return seconds;
+}
+
+static void ranks_that_never_wait_share_cores_in_equal_parts(void **state) {
+  (void)state;
+  assert_true(fabs(step_s(4, 1, 4) / step_s(4, 1, 8) - 1) < 1e-9);
+  assert_true(fabs(step_s(4, 1, 2) / step_s(4, 1, 4) - 2) < 0.01);
+  assert_true(fabs(step_s(4, 1, 1) / step_s(4, 1, 4) - 4) < 0.02);
+}
+
+static void a_core_that_one_stage_leaves_idle_is_used_by_another(void **state) {
+  (void)state;
+  const double alone = step_s(2, 2, 2), shared = step_s(2, 2, 1);
+  assert_true(shared > 1.2 * alone && shared < 1.9 * alone);
+  // One core does the work of both stages, and of one rank that has both, in the same time.
+  assert_true(fabs(shared / step_s(1, 1, 1) - 1) < 0.02);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_product_takes_its_call_its_flops_and_its_bytes),
+      cmocka_unit_test(threads_share_what_is_worth_waking_them),
+      cmocka_unit_test(what_was_not_measured_is_not_priced),
+      cmocka_unit_test(collectives_are_those_of_as_many_ranks_or_grow_with_them),
+      cmocka_unit_test(ranks_that_never_wait_share_cores_in_equal_parts),
+      cmocka_unit_test(a_core_that_one_stage_leaves_idle_is_used_by_another),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
