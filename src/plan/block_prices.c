@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prices of the blocks of a candidate: graph of one layer of each kind, its segments, each priced
-// once. Candidates that differ in what blocks do not see share theirs; graphs are shared by all
-// that split a micro-batch alike. Only figures are kept.
+// once. They come in two halves, which candidates share: what micro-batches take depends on what
+// cuts a micro-batch, and sums, gathers and updates depend on what cuts parameters. Only figures
+// are kept.
 #include "describe/groups.h"
 #include "plan/expert_prices.h"
 #include "plan/phase_price.h"
@@ -201,19 +202,13 @@ static int64_t product_bytes(const ot_storage *storage) {
   return bytes;
 }
 
-static void count_bytes(const ot_block_phases *from, ot_block_price *to) {
+static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const works[] = {from->forward[0],  from->forward[1],  from->recompute,
                                      from->backward[0], from->backward[1], from->weight[0],
                                      from->weight[1]};
-  const ot_segment *const updates[] = {from->norm, from->update};
-  const ot_segment *const moves[] = {from->reduce[0][0], from->reduce[0][1], from->reduce[1][0],
-                                     from->reduce[1][1], from->gather,       from->spread};
   const ot_program *const program = from->storage->program;
   to->elements = from->bucket->elements;
-  to->piece_elements = from->bucket->piece_elements;
   to->work_scratch = most_scratch(works, OT_COUNT(works));
-  to->update_scratch = most_scratch(updates, OT_COUNT(updates));
-  to->staging = most_scratch(moves, OT_COUNT(moves));
   for (int i = 0; i < OT_SLOT_CLASSES; i++) to->slot_bytes[i] = from->storage->slot_bytes[i];
   for (int i = 0; i < OT_SCRATCH_GROUPS; i++) {
     const int64_t bytes = from->storage->scratch_bytes[i];
@@ -225,26 +220,81 @@ static void count_bytes(const ot_block_phases *from, ot_block_price *to) {
   to->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
 }
 
-// What a rank holds of the experts, and what sending to them takes.
-static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
-                             ot_block_price *to) {
-  to->expert_elements = ot_expert_elements(e, &p->key, kind);
-  to->elements -= (int64_t)(to->expert_elements * (p->key.ep - 1));
-  return ot_expert_prices_add(e, p, kind, to);
+static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
+  const ot_segment *const updates[] = {from->norm, from->update};
+  const ot_segment *const moves[] = {from->reduce[0][0], from->reduce[0][1], from->reduce[1][0],
+                                     from->reduce[1][1], from->gather,       from->spread};
+  to->elements = from->bucket->elements;
+  to->piece_elements = from->bucket->piece_elements;
+  to->update_scratch = most_scratch(updates, OT_COUNT(updates));
+  to->staging = most_scratch(moves, OT_COUNT(moves));
 }
 
-// ---- the whole ----
+// What a rank holds of the experts.
+static void count_experts(const ot_estimator *e, const ot_candidate *c, int kind,
+                          ot_block_price *to) {
+  to->expert_elements = ot_expert_elements(e, c, kind);
+  to->elements -= (int64_t)(to->expert_elements * (c->ep - 1));
+}
 
-static ot_status price_kinds(ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
-                             ot_prices *p) {
-  p->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *p->kind);
-  for (int i = 0; i < e->num_kinds; i++) {
-    count_bytes(&phases->blocks[i], &p->kind[i]);
-    count_flops(&phases->blocks[i], &p->kind[i]);
-    OT_TRY(price_work(e, p, &phases->blocks[i], &p->kind[i]));
-    if (!e->own) OT_TRY(add_experts(e, p, i, &p->kind[i]));
-  }
-  return ot_sum_prices_build(e, phases, scratch, p);
+// ---- what both halves are made from ----
+
+// Other software that makes only attention again keeps what this program would keep without.
+static ot_recompute policy_of(const ot_estimator *e, const ot_candidate *c) {
+  return !e->own && c->recompute == OT_RECOMPUTE_SELECTIVE ? OT_RECOMPUTE_NONE : c->recompute;
+}
+
+static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices *p) {
+  *p = (ot_prices){.key = *c, .ranks = e->job.devices, .split = splits_backward(c->pipeline)};
+  p->tied = e->job.model->tie_word_embeddings;
+  p->tied_apart = p->tied && c->pp > 1 && c->pipeline != OT_PIPELINE_ZB_V;
+  p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !c->no_sequence_parallel);
+}
+
+// What is built of a run.
+typedef struct blueprint {
+  ot_arena scratch;
+  ot_run_lists lists;
+  ot_run run;
+  ot_mesh mesh;
+  ot_step_phases phases;
+} blueprint;
+
+// Segments of `part` for the candidate of `p`, whose groups are noted.
+static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_prices *p,
+                 blueprint *out) {
+  const ot_schedule_request wanted = {
+      .graphs = {[OT_MODE_TRAIN] = graph}, .run = &out->run, .mesh = &out->mesh};
+  const ot_step_shape shape = {.part = part, .split = p->split, .tied_apart = p->tied_apart};
+  find_shapes(e, &out->mesh, &out->scratch, p);
+  ot_step_phases_build(&wanted, shape, &out->scratch, &out->phases);
+}
+
+static ot_status begin_blueprint(ot_estimator *e, const ot_candidate *c, blueprint *out) {
+  out->scratch = ot_arena_pool_begin(&e->pool);
+  ot_candidate_run(&e->job, c, &out->lists, &out->run);
+  if (!e->own) out->run.parallel.ep = 1;
+  e->simulation.expert_ranks = e->own ? 1 : c->ep;
+  out->lists.recompute = policy_of(e, c);
+  return ot_mesh_build(&out->run.parallel, c->tp * c->cp * c->dp * c->pp, &out->mesh);
+}
+
+// ---- micro-batches ----
+
+static ot_candidate work_key_of(const ot_candidate *c) {
+  return (ot_candidate){
+      .tp = c->tp,
+      .pp = 1,
+      .vpp = 1,
+      .cp = c->cp,
+      .ep = c->ep,
+      .etp = c->etp,
+      .dp = c->ep * c->etp,
+      .dp_shard = 1,
+      .micro_batch_size = c->micro_batch_size,
+      .pipeline = splits_backward(c->pipeline) ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B,
+      .recompute = c->recompute,
+      .no_sequence_parallel = c->no_sequence_parallel};
 }
 
 static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *p) {
@@ -258,55 +308,141 @@ static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *
   }
 }
 
-// Other software that makes only attention again keeps what this program would keep without.
-static ot_recompute policy_of(const ot_estimator *e, const ot_candidate *c) {
-  return !e->own && c->recompute == OT_RECOMPUTE_SELECTIVE ? OT_RECOMPUTE_NONE : c->recompute;
+// The graph is large and is dropped.
+static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
+  blueprint print;
+  ot_graph graph;
+  begin_prices(e, key, p);
+  OT_TRY(begin_blueprint(e, key, &print));
+  const ot_graph_request request = ot_prices_graph(e, key, &print.run, false);
+  OT_TRY(ot_graph_build(&request, &print.scratch, &graph));
+  draw(e, &graph, OT_STEP_WORK, p, &print);
+  count_step(e, &graph, p);
+  p->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *p->kind);
+  for (int i = 0; i < e->num_kinds; i++) {
+    const ot_block_phases *const from = &print.phases.blocks[i];
+    count_work_bytes(from, &p->kind[i]);
+    count_flops(from, &p->kind[i]);
+    OT_TRY(price_work(e, p, from, &p->kind[i]));
+    if (e->own) continue;
+    count_experts(e, key, i, &p->kind[i]);
+    OT_TRY(ot_expert_prices_add(e, p, i, &p->kind[i]));
+  }
+  return OT_OK;
 }
 
-static ot_status build(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_run_lists lists;
-  ot_run run;
-  ot_mesh mesh;
+ot_status ot_work_prices_find(ot_estimator *e, const ot_candidate *candidate,
+                              const ot_prices **out) {
+  const ot_candidate key = work_key_of(candidate);
+  const int64_t found = ot_price_list_find(&e->works, &key);
+  if (found >= 0) {
+    *out = e->works.prices[found];
+    return OT_OK;
+  }
+  ot_prices *const made = ot_arena_array(e->arena, 1, sizeof *made);
+  OT_TRY(build_work(e, &key, made));
+  ot_price_list_add(&e->works, made, e->arena);
+  *out = made;
+  return OT_OK;
+}
+
+// ---- sums ----
+
+static ot_candidate sum_key_of(const ot_candidate *c) {
+  const bool folded = c->pipeline == OT_PIPELINE_ZB_V && c->pp > 1;
+  ot_candidate key = *c;
+  key.vpp = 1;
+  key.micro_batches = 0;
+  key.micro_batch_size = 0;
+  key.pipeline = folded ? OT_PIPELINE_ZB_V : OT_PIPELINE_1F1B;
+  key.recompute = OT_RECOMPUTE_NONE;
+  return key;
+}
+
+// Parameters are the same for any micro-batch: the first graph of a split serves all.
+static ot_status find_split(ot_estimator *e, const ot_candidate *c, const ot_run *run,
+                            ot_graph **out) {
+  const ot_graph_request request = ot_prices_graph(e, c, run, false);
+  for (int64_t i = 0; i < e->num_graphs; i++) {
+    const ot_split *const split = &e->graphs[i]->request.split;
+    *out = e->graphs[i];
+    if (split->tp == request.split.tp && split->cp == request.split.cp) return OT_OK;
+  }
+  return ot_graph_find(e, &request, out);
+}
+
+static ot_status build_sums(ot_estimator *e, const ot_candidate *candidate, ot_prices *p) {
+  blueprint print;
   ot_graph *graph;
-  ot_step_phases phases;
-  *p = (ot_prices){.key = *key, .ranks = e->job.devices, .split = splits_backward(key->pipeline)};
-  p->tied = e->job.model->tie_word_embeddings;
-  p->tied_apart = p->tied && key->pp > 1 && key->pipeline != OT_PIPELINE_ZB_V;
-  p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !key->no_sequence_parallel);
-  ot_candidate_run(&e->job, key, &lists, &run);
-  if (!e->own) run.parallel.ep = 1;
-  e->simulation.expert_ranks = e->own ? 1 : key->ep;
-  lists.recompute = policy_of(e, key);
-  OT_TRY(ot_mesh_build(&run.parallel, key->tp * key->cp * key->dp * key->pp, &mesh));
-  find_shapes(e, &mesh, &scratch, p);
-  const ot_graph_request request = ot_prices_graph(e, key, &run, false);
-  OT_TRY(ot_graph_find(e, &request, &graph));
-  const ot_schedule_request wanted = {
-      .graphs = {[OT_MODE_TRAIN] = graph}, .run = &run, .mesh = &mesh};
-  const ot_step_shape shape = {.split = p->split, .tied_apart = p->tied_apart};
-  ot_step_phases_build(&wanted, shape, &scratch, &phases);
-  const int cut = key->zero > 0 ? key->dp_shard * key->cp : 1;
-  p->shards = e->own ? phases.shards : cut > 1;
-  p->gathers = e->own ? phases.gathers : cut > 1 && key->zero == 3;
-  p->each_micro_batch = e->own
-                            ? phases.each_micro_batch
-                            : cut > 1 && key->zero >= 2 && e->job.engine->reduce_each_micro_batch;
-  count_step(e, graph, p);
-  return price_kinds(e, &phases, &scratch, p);
+  begin_prices(e, candidate, p);
+  OT_TRY(begin_blueprint(e, candidate, &print));
+  OT_TRY(find_split(e, candidate, &print.run, &graph));
+  draw(e, graph, OT_STEP_SUMS, p, &print);
+  const ot_candidate *const c = candidate;
+  const int cut = c->zero > 0 ? c->dp_shard * c->cp : 1;
+  p->shards = e->own ? print.phases.shards : cut > 1;
+  p->gathers = e->own ? print.phases.gathers : cut > 1 && c->zero == 3;
+  p->each_micro_batch = e->own ? print.phases.each_micro_batch
+                               : cut > 1 && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
+  p->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *p->kind);
+  for (int i = 0; i < e->num_kinds; i++) {
+    count_sum_bytes(&print.phases.blocks[i], &p->kind[i]);
+    if (!e->own) count_experts(e, candidate, i, &p->kind[i]);
+  }
+  return ot_sum_prices_build(e, &print.phases, &print.scratch, p);
+}
+
+static ot_status find_sums(ot_estimator *e, const ot_candidate *candidate, const ot_prices **out) {
+  const ot_candidate key = sum_key_of(candidate);
+  const int64_t found = ot_price_list_find(&e->sums, &key);
+  if (found >= 0) {
+    *out = e->sums.prices[found];
+    return OT_OK;
+  }
+  ot_prices *const made = ot_arena_array(e->arena, 1, sizeof *made);
+  OT_TRY(build_sums(e, candidate, made));
+  made->key = key;
+  ot_price_list_add(&e->sums, made, e->arena);
+  *out = made;
+  return OT_OK;
+}
+
+// ---- the whole ----
+
+static void join(const ot_block_price *work, const ot_block_price *sums, ot_block_price *out) {
+  *out = *work;
+  memcpy(out->reduce_s, sums->reduce_s, sizeof out->reduce_s);
+  out->gather_s = sums->gather_s;
+  out->spread_s = sums->spread_s;
+  out->norm = sums->norm;
+  out->update = sums->update;
+  out->elements = sums->elements;
+  out->piece_elements = sums->piece_elements;
+  out->expert_elements = sums->expert_elements;
+  out->update_scratch = sums->update_scratch;
+  out->staging = sums->staging;
 }
 
 ot_status ot_prices_find(ot_estimator *e, const ot_candidate *candidate, ot_prices **out) {
   const ot_candidate key = key_of(candidate);
-  for (int64_t i = 0; i < e->num_prices; i++) {
-    *out = e->prices[i];
-    if (ot_candidate_compare(&e->prices[i]->key, &key) == 0) return OT_OK;
+  const ot_prices *work, *sums;
+  const int64_t found = ot_price_list_find(&e->prices, &key);
+  if (found >= 0) {
+    *out = e->prices.prices[found];
+    return OT_OK;
   }
+  OT_TRY(ot_work_prices_find(e, candidate, &work));
+  OT_TRY(find_sums(e, candidate, &sums));
   ot_prices *const made = ot_arena_array(e->arena, 1, sizeof *made);
-  OT_TRY(build(e, &key, made));
-  e->prices =
-      ot_arena_grow(e->arena, e->prices, e->num_prices, &e->prices_capacity, sizeof(ot_prices *));
-  e->prices[e->num_prices++] = made;
+  *made = *sums;
+  made->key = key;
+  made->split = work->split;
+  made->hidden_bytes = work->hidden_bytes;
+  made->batch_bytes = work->batch_bytes;
+  made->constant_bytes = work->constant_bytes;
+  made->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *made->kind);
+  for (int i = 0; i < e->num_kinds; i++) join(&work->kind[i], &sums->kind[i], &made->kind[i]);
+  ot_price_list_add(&e->prices, made, e->arena);
   *out = made;
   return OT_OK;
 }

@@ -11,24 +11,6 @@ static double larger(double a, double b) { return a > b ? a : b; }
 
 // ---- blocks ----
 
-static ot_candidate key_of(const ot_candidate *c) {
-  const bool split = c->pipeline == OT_PIPELINE_ZB_H1 || c->pipeline == OT_PIPELINE_ZB_H2 ||
-                     c->pipeline == OT_PIPELINE_ZB_V;
-  return (ot_candidate){.tp = c->tp,
-                        .pp = 1,
-                        .vpp = 1,
-                        .cp = c->cp,
-                        .ep = c->ep,
-                        .etp = c->etp,
-                        .dp = c->ep * c->etp,
-                        .dp_shard = 1,
-                        .micro_batch_size = c->micro_batch_size,
-                        .micro_batches = 1,
-                        .pipeline = split ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B,
-                        .recompute = c->recompute,
-                        .no_sequence_parallel = c->no_sequence_parallel};
-}
-
 static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
   const ot_block_price *const price = &prices->kind[kind];
@@ -54,55 +36,25 @@ static void take_extremes(const ot_estimator *e, ot_work_bound *work) {
   }
 }
 
-static ot_status make_work(ot_estimator *e, const ot_candidate *key, ot_work_bound *out) {
-  *out = (ot_work_bound){.key = *key,
-                         .kind = ot_arena_array(e->arena, e->num_kinds, sizeof *out->kind)};
-  // The graph is dropped, room for what else is built is shared.
-  if (!e->work_pool.parent) e->work_pool.parent = e->arena;
-  ot_arena scratch = ot_arena_pool_begin(&e->work_pool);
-  ot_estimator probe = *e;
-  probe.arena = &scratch;
-  probe.num_graphs = probe.graphs_capacity = probe.num_prices = probe.prices_capacity = 0;
-  ot_prices *prices;
-  const ot_status status = ot_prices_find(&probe, key, &prices);
-  e->pool = probe.pool;
-  if (status != OT_OK) return status;
-  for (int i = 0; i < e->num_kinds; i++) take_block(e, prices, i, &out->kind[i]);
-  take_extremes(e, out);
-  return OT_OK;
-}
-
-static uint64_t hash_of(const ot_candidate *key) {
-  const int64_t fields[] = {key->tp,
-                            key->cp,
-                            key->ep,
-                            key->etp,
-                            key->micro_batch_size,
-                            (int64_t)key->pipeline,
-                            (int64_t)key->recompute,
-                            key->no_sequence_parallel};
-  uint64_t hash = 0;
-  for (int i = 0; i < OT_COUNT(fields); i++) hash = (hash ^ (uint64_t)fields[i]) * 1099511628211ULL;
-  return hash;
+static ot_work_bound *make_work(const ot_estimator *e, const ot_prices *prices) {
+  ot_work_bound *const made = ot_arena_array(e->arena, 1, sizeof *made);
+  made->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *made->kind);
+  for (int i = 0; i < e->num_kinds; i++) take_block(e, prices, i, &made->kind[i]);
+  take_extremes(e, made);
+  return made;
 }
 
 static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
                            const ot_work_bound **out) {
-  const ot_candidate key = key_of(candidate);
-  const uint64_t hash = hash_of(&key);
-  const int64_t found = ot_lookup_find(&e->work_lookup, hash);
-  if (found >= 0 && ot_candidate_compare(&e->works[found]->key, &key) == 0) {
-    *out = e->works[found];
-    return OT_OK;
+  const ot_prices *prices;
+  OT_TRY(ot_work_prices_find(e, candidate, &prices));
+  const int64_t index = ot_price_list_find(&e->works, &prices->key);
+  while (e->bounds_capacity <= index) {
+    e->bounds = ot_arena_grow(e->arena, e->bounds, e->bounds_capacity, &e->bounds_capacity,
+                              sizeof *e->bounds);
   }
-  ot_work_bound *const made = ot_arena_array(e->arena, 1, sizeof *made);
-  OT_TRY(make_work(e, &key, made));
-  e->works =
-      ot_arena_grow(e->arena, e->works, e->num_works, &e->works_capacity, sizeof(ot_work_bound *));
-  e->work_lookup.arena = e->arena;
-  ot_lookup_add(&e->work_lookup, hash, e->num_works);
-  e->works[e->num_works++] = made;
-  *out = made;
+  if (!e->bounds[index]) e->bounds[index] = make_work(e, prices);
+  *out = e->bounds[index];
   return OT_OK;
 }
 

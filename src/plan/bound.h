@@ -35,7 +35,6 @@ typedef struct ot_block_bound {
 
 // Of all kinds, by what cuts a micro-batch.
 typedef struct ot_work_bound {
-  ot_candidate key;
   ot_block_bound *kind;      // [num_kinds]
   double layer_elements;     // of the smallest kind of layer
   double forward_s, back_s;  // of the longest; back: with the recompute, without W

@@ -111,6 +111,13 @@ typedef struct ot_cut {
 
 // ---- the estimator ----
 
+// Prices by their keys.
+typedef struct ot_price_list {
+  int64_t count, capacity;
+  ot_prices **prices;
+  ot_lookup lookup;
+} ot_price_list;
+
 struct ot_estimator {
   ot_job job;
   ot_arena *arena;
@@ -123,20 +130,26 @@ struct ot_estimator {
   int num_blocks;
   int *kind_of;   // [num_blocks]
   int num_parts;  // of the parameters of the model
-  int64_t num_prices, prices_capacity;
-  ot_prices **prices;
+  ot_price_list prices, works, sums;
   int64_t num_graphs, graphs_capacity;
   ot_graph **graphs;
   int64_t num_walks, walks_capacity;
   ot_walk **walks;
   int64_t num_cuts, cuts_capacity;
   ot_cut **cuts;
-  // of bounds
-  ot_arena_pool work_pool;
-  int64_t num_works, works_capacity;
-  struct ot_work_bound **works;
-  ot_lookup work_lookup, cut_lookup;
+  ot_lookup cut_lookup;
+  struct ot_work_bound **bounds;  // [of works] null where nobody asked
+  int64_t bounds_capacity;
 };
+
+// Index of the prices with this key, or -1; adding them.
+int64_t ot_price_list_find(const ot_price_list *list, const ot_candidate *key);
+void ot_price_list_add(ot_price_list *list, ot_prices *prices, ot_arena *arena);
+
+// What micro-batches take in the blocks of `candidate`, as far as it does not depend on stages and
+// data parallelism: no sums, gathers, updates.
+ot_status ot_work_prices_find(ot_estimator *estimator, const ot_candidate *candidate,
+                              const ot_prices **out);
 
 // The prices of the blocks of `candidate`, made at the first call.
 ot_status ot_prices_find(ot_estimator *estimator, const ot_candidate *candidate, ot_prices **out);

@@ -20,22 +20,23 @@ static void take_reductions(const ot_build *b, const ot_block_segments *made,
 static void take_block(const ot_step_builder *s, int block, ot_block_phases *out) {
   const ot_build *const b = s->b;
   const ot_block_segments *const made = &s->segments[block];
-  *out = (ot_block_phases){
-      .recompute = segment_at(b, made->recompute),
-      .norm = segment_at(b, made->norm),
-      .update = segment_at(b, made->update),
-      .gather = b->shards ? segment_at(b, made->gather) : NULL,
-      .spread = segment_at(b, made->spread),
-      .storage = &s->storage[block],
-      .bucket = &b->schedule->buckets[block],
-      .parts = ot_update_parts(s->graph, block),
-  };
+  *out = (ot_block_phases){.bucket = &b->schedule->buckets[block],
+                           .parts = ot_update_parts(s->graph, block)};
+  if (!s->only_work) {
+    out->norm = segment_at(b, made->norm);
+    out->update = segment_at(b, made->update);
+    out->gather = b->shards ? segment_at(b, made->gather) : NULL;
+    out->spread = segment_at(b, made->spread);
+    take_reductions(b, made, out->reduce);
+  }
+  if (s->only_sums) return;
+  out->storage = &s->storage[block];
+  out->recompute = segment_at(b, made->recompute);
   for (int later = 0; later < 2; later++) {
     out->forward[later] = segment_at(b, made->forward[later]);
     out->backward[later] = segment_at(b, made->backward[later]);
     out->weight[later] = segment_at(b, made->weight[later]);
   }
-  take_reductions(b, made, out->reduce);
 }
 
 // The builder of one stage makes no group for uses that are on two.
@@ -66,18 +67,24 @@ void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shap
   const ot_graph *const graph = request->graphs[OT_MODE_TRAIN];
   OT_ASSERT(graph != NULL && request->run != NULL && request->stages == NULL);
   *out = (ot_step_phases){.graph = graph, .run = request->run, .split = shape.split};
-  ot_build b = {.request = request, .arena = arena, .schedule = &out->schedule};
+  const bool sums = shape.part != OT_STEP_WORK;
+  ot_build b = {.request = request, .arena = arena, .schedule = &out->schedule, .apart = true};
   ot_build_begin(&b);
   const bool remote = shape.tied_apart && b.tied_user >= 0;
   if (remote) join_tied(&b);
   ot_step_plan plan = {.split = shape.split};
-  ot_step_builder s = {.b = &b, .graph = graph, .plans = &plan, .num_plans = 1};
+  ot_step_builder s = {.b = &b,
+                       .graph = graph,
+                       .only_sums = shape.part == OT_STEP_SUMS,
+                       .only_work = !sums,
+                       .plans = &plan,
+                       .num_plans = 1};
   ot_step_segments_build(&s);
   out->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *out->blocks);
   for (int i = 0; i < graph->num_blocks; i++) take_block(&s, i, &out->blocks[i]);
-  if (b.tied_user >= 0) take_reductions(&b, &s.tied, out->tied_reduce);
-  out->tie = segment_at(&b, s.tie);
-  if (remote) out->tied_update = update_tied(&b);
+  if (sums && b.tied_user >= 0) take_reductions(&b, &s.tied, out->tied_reduce);
+  if (sums) out->tie = segment_at(&b, s.tie);
+  if (sums && remote) out->tied_update = update_tied(&b);
   out->scratch_bytes = s.scratch_bytes;
   out->staging_bytes = s.staging_bytes;
   out->shards = b.shards;

@@ -36,8 +36,16 @@ typedef struct ot_step_phases {
   bool split;
 } ot_step_phases;
 
+// Which segments are built; others are null.
+typedef enum ot_step_part {
+  OT_STEP_ALL,
+  OT_STEP_WORK,  // of micro-batches: they do not depend on how gradients are summed
+  OT_STEP_SUMS,  // all others: they do not depend on the size of a micro-batch; no storage
+} ot_step_part;
+
 // How a step is split up that is not in an ot_schedule_request.
 typedef struct ot_step_shape {
+  ot_step_part part;
   bool split;       // I and W apart
   bool tied_apart;  // embedding and head are on different stages
 } ot_step_shape;

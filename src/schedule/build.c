@@ -189,12 +189,14 @@ int64_t ot_build_hidden_bytes(const ot_graph *graph) {
 
 int ot_build_add_segment(ot_build *b, const ot_segment *segment) {
   ot_schedule *const schedule = b->schedule;
-  for (int i = 0; i < schedule->num_segments; i++) {
-    if (schedule->segments[i].hash == segment->hash) return i;
+  const uint64_t hash = b->apart ? 0 : ot_segment_hash(segment);
+  for (int i = 0; i < schedule->num_segments && !b->apart; i++) {
+    if (schedule->segments[i].hash == hash) return i;
   }
   schedule->segments = ot_arena_grow(b->arena, schedule->segments, schedule->num_segments,
                                      &b->segments_capacity, sizeof *schedule->segments);
   schedule->segments[schedule->num_segments] = *segment;
+  schedule->segments[schedule->num_segments].hash = hash;
   return schedule->num_segments++;
 }
 

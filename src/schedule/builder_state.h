@@ -23,6 +23,7 @@ typedef struct ot_build {
   int tied_block;    // block whose parameter the head is tied to, or -1
   int tied_user;     // the head, or -1
   int nothing;       // a segment without tasks, for entries that only wait; pipelines only
+  bool apart;        // segments are looked at and never played: equal ones are not looked for
   // Arena offsets by block, -1 where there is none.
   int64_t *weights;  // whole buckets
   int64_t *pieces;   // this rank's piece of the weights; in the whole bucket where that is kept
@@ -35,7 +36,7 @@ typedef struct ot_build {
 // Groups, stages, and what stands in the arena for all orders, from b->request, arena and schedule.
 void ot_build_begin(ot_build *b);
 
-// The index of an equal segment, or of a copy of this one.
+// The index of an equal segment, or of a copy of this one with its hash.
 int ot_build_add_segment(ot_build *b, const ot_segment *segment);
 
 // A new order; entries may be added to it until the next order is begun.

@@ -32,7 +32,6 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
   inverse.in[0] = scalar(OT_SCALAR_TARGETS);
   inverse.out[0] = scalar(OT_SCALAR_INVERSE_TOKENS);
   ot_tasks_append(segment, &inverse, 0);
-  ot_tasks_end(segment);
 }
 
 // Every rank of tp has summed the same losses; the first one's count.
@@ -58,5 +57,4 @@ void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double cl
   task.out[0] = scalar(OT_SCALAR_GRADIENT_NORM);
   task.out[1] = scalar(OT_SCALAR_CLIP_FACTOR);
   ot_tasks_append(segment, &task, 0);
-  ot_tasks_end(segment);
 }

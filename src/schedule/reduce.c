@@ -135,14 +135,12 @@ void ot_reduce_build(const ot_reduce_request *request, bool adds, bool last, ot_
   if (r->tied_use) last = false;
   if (last && among(r, OT_GROUP_TENSOR_SUM)) sum_copies(r, OT_GROUP_TENSOR_SUM, segment);
   if (last && among(r, OT_GROUP_KV_SUM)) sum_copies(r, OT_GROUP_KV_SUM, segment);
-  ot_tasks_end(segment);
 }
 
 void ot_reduce_tied(const ot_reduce_request *request, int64_t first, int64_t count, ot_arena *arena,
                     ot_segment *segment) {
   begin(request, "reduce_uses", OT_PHASE_REDUCE, arena, segment);
   if (count > 0) all_reduce(request, OT_GROUP_TIED, first, count, segment);
-  ot_tasks_end(segment);
 }
 
 // ---- gathers ----
@@ -160,7 +158,6 @@ static void gather(const ot_reduce_request *r, const piece_gather *what, ot_segm
   task.in[0] = ot_operand_vector(what->piece, what->dtype, 0, bucket->piece_elements);
   task.out[0] = ot_operand_vector(what->whole, what->dtype, 0, bucket->elements);
   ot_tasks_append(segment, &task, 0);
-  ot_tasks_end(segment);
 }
 
 void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {

@@ -179,10 +179,17 @@ static ot_scratch_group scratch_group_of(ot_phase phase) {
   return phase == OT_PHASE_WEIGHT ? OT_SCRATCH_WEIGHT : OT_SCRATCH_BACKWARD;
 }
 
+static int runs_in(const ot_storage *storage, ot_phase phase) {
+  int count = 0;
+  for (int i = 0; i < storage->num_runs; i++) count += storage->runs[i].phase == phase;
+  return count;
+}
+
 void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_segment *segment) {
   const ot_storage *const storage = request->storage;
   const ot_program *const program = storage->program;
   const ot_block *const block = &request->graph->blocks[request->block];
+  const int count = runs_in(storage, request->phase);
   lowering l = {
       .request = request,
       .program = program,
@@ -193,17 +200,16 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
       .name = ot_arena_format(arena, "%s.%s%s", program->name, ot_phase_name(request->phase),
                               request->first ? ".first" : ""),
       .phase = request->phase,
-      .tasks = ot_arena_array(arena, program->num_ops + 1, sizeof(ot_task)),
+      .tasks = ot_arena_array(arena, count + 1, sizeof(ot_task)),
       .scratch_bytes = storage->scratch_bytes[scratch_group_of(request->phase)],
   };
-  int *const ops = ot_arena_array(arena, program->num_ops + 1, sizeof(int));
+  int *const ops = ot_arena_array(arena, count + 1, sizeof(int));
   for (int i = 0; i < storage->num_runs; i++) {
     if (storage->runs[i].phase != request->phase) continue;
     ops[segment->num_tasks] = storage->runs[i].op;
     segment->tasks[segment->num_tasks] = lower(&l, storage->runs[i].op);
     set_wait(segment, ops, program, segment->num_tasks++);
   }
-  segment->hash = ot_segment_hash(segment);
 }
 
 // ---- hash ----

@@ -155,13 +155,14 @@ void ot_step_segments_build(ot_step_builder *s) {
   s->storage = ot_arena_array(b->arena, n, sizeof *s->storage);
   s->segments = ot_arena_array(b->arena, n, sizeof *s->segments);
   for (int i = 0; i < n; i++) {
-    if (b->runs[i]) build_storage(s, i);
-    if (b->runs[i]) build_phases(s, i);
-    if (!b->held[i]) continue;
+    if (b->runs[i] && !s->only_sums) build_storage(s, i);
+    if (b->runs[i] && !s->only_sums) build_phases(s, i);
+    if (!b->held[i] || s->only_work) continue;
     const ot_reduce_request request = reduce_request(s, i, false);
     build_reductions(s, &request, &s->segments[i]);
     build_updates(s, i);
   }
+  if (s->only_work) return;
   if (b->tied_user >= 0) {
     const ot_reduce_request request = reduce_request(s, b->tied_block, true);
     build_reductions(s, &request, &s->tied);

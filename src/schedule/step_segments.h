@@ -22,6 +22,8 @@ typedef struct ot_step_builder {
   ot_block_segments tied;       // reductions of the bucket of the head's use of a tied embedding
   int tie;                      // adds uses up: here, or over OT_GROUP_TIED
   int64_t scratch_bytes, staging_bytes;
+  bool only_sums;       // blocks have no storage and no segments for micro-batches
+  bool only_work;       // and no others
   ot_step_plan *plans;  // [num_plans]
   int num_plans;
   ot_step_memory memory;

@@ -84,7 +84,4 @@ void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot
   ot_tasks_begin(segment, sends ? "send" : "receive", sends ? OT_PHASE_SEND : OT_PHASE_RECEIVE, 1,
                  arena);
   ot_tasks_append(segment, &task, 0);
-  ot_tasks_end(segment);
 }
-
-void ot_tasks_end(ot_segment *segment) { segment->hash = ot_segment_hash(segment); }

@@ -44,6 +44,3 @@ typedef struct ot_message {
 // The segment of one message.
 void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot_arena *arena,
                       ot_segment *segment);
-
-// Ends a segment.
-void ot_tasks_end(ot_segment *segment);

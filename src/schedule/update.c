@@ -29,7 +29,6 @@ int ot_update_first_part(const ot_graph *graph, int block) {
 void ot_update_begin_evaluation(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
   ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 1, arena);
   ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_EVALUATE_LOSS * 8, 2, segment);
-  ot_tasks_end(segment);
 }
 
 void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
@@ -43,7 +42,6 @@ void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment
     ot_tasks_append(segment, &task, 0);
     offset += ot_align(ot_type_bytes(&constant->type));
   }
-  ot_tasks_end(segment);
 }
 
 // ---- tied uses ----
@@ -86,7 +84,6 @@ void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_seg
     task.out[0] = task.in[0];
     ot_tasks_append(segment, &task, 0);
   }
-  ot_tasks_end(segment);
 }
 
 // ---- parts ----
@@ -154,7 +151,6 @@ void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *seg
   ot_tasks_begin(segment, ot_arena_format(arena, "norm.%s", view->graph->blocks[view->block].name),
                  OT_PHASE_NORM, ot_update_parts(view->graph, view->block), arena);
   for_each_part(append_norm, &context);
-  ot_tasks_end(segment);
 }
 
 // ---- optimizer ----
@@ -221,5 +217,4 @@ void ot_update_apply(const ot_update_view *view, const ot_run *run, ot_arena *ar
                  ot_arena_format(arena, "update.%s", view->graph->blocks[view->block].name),
                  OT_PHASE_UPDATE, ot_update_parts(view->graph, view->block), arena);
   for_each_part(append_update, &context);
-  ot_tasks_end(segment);
 }
