@@ -7,7 +7,11 @@
 #include "describe/mesh.h"
 #include "describe/pipeline_rules.h"
 
-enum { HINT_BYTES = 96, MAX_MICRO_BATCHES = 1 << 24 };
+enum {
+  HINT_BYTES = 96,
+  MAX_MICRO_BATCHES = 1 << 24,
+  MOST_RING = 256,  // ranks, each a step in the program of a layer
+};
 
 typedef struct degree {
   const char *key;
@@ -112,6 +116,9 @@ static ot_status check_cp(const ot_run *run) {
   const bool ring = p->context == OT_CONTEXT_RING;
   const degree d = {"cp", p->cp, run->data.sequence_length, cp_fits};
   char hint[HINT_BYTES];
+  OT_CHECK(!ring || p->cp <= MOST_RING, OT_USAGE,
+           "parallel: cp=%d with context=ring; allowed: up to %d (try cp=%d)", p->cp, MOST_RING,
+           MOST_RING);
   OT_CHECK(
       run->data.sequence_length % pieces_of(run, p->cp) == 0, OT_USAGE,
       "parallel: cp=%d with context=%s needs data.sequence_length to be a multiple of %lld; it "

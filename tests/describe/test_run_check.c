@@ -122,6 +122,8 @@ static void ring_needs_two_pieces_a_rank(void **state) {
   run.parallel.cp = 4;
   refuse(&run, "cp=4 with context=ring needs data.sequence_length to be a multiple of 8; it is 100",
          "(try cp=2 or cp=5)");
+  run.parallel.cp = 512;
+  refuse(&run, "cp=512 with context=ring; allowed: up to 256", "(try cp=256)");
   run.parallel.cp = 5;
   accept(&run);
   run.parallel.cp = 4;
