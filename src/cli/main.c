@@ -19,7 +19,7 @@ static const ot_verb *const verbs[] = {
 
 static const char examples[] =
     "examples:\n"
-    "  orthant plan --model llama3-8b --cluster h100 --gpus 8         fastest split that fits, why\n"
+    "  orthant plan --model llama3-8b --cluster h100 --gpus 8         the fastest that fits, why\n"
     "  orthant tokenize --tokenizer bytes --out data/train book.txt   text to token files\n"
     "  orthant config --example > run.yaml                            every setting of a run\n"
     "  orthant train run.yaml --dry-run                               check all, train nothing\n"
