@@ -48,8 +48,10 @@ CASTS_REMOVED = [
      "RMSNorm of Gemma: the rows and the weight"),
     (r"modeling_\w+\.py \w+RotaryEmbedding\.compute_default_rope_parameters", "arange",
      "rotary embedding: the inverse frequencies"),
-    (r"modeling_rope_utils\.py _compute_(linear_scaling|llama3)(_rope)?_parameters", "to",
+    (r"modeling_rope_utils\.py _compute_(linear_scaling|llama3|yarn)(_rope)?_parameters", "to",
      "rotary embedding: the scaled inverse frequencies"),
+    (r"modeling_rope_utils\.py _compute_yarn_parameters\.<locals>\.linear_ramp_factor", "arange",
+     "rotary embedding: the ramp of yarn"),
     (r"modeling_\w+\.py \w+RotaryEmbedding\.forward", "float",
      "rotary embedding: the positions, hence the angles, cosines and sines"),
     (r"modeling_\w+\.py \w+RotaryEmbedding\.forward", "to",
@@ -58,6 +60,8 @@ CASTS_REMOVED = [
      "attention: softmax and its result (all families but GPT-2, which has no such cast)"),
     (r"modeling_(qwen3_moe|olmoe)\.py \w+TopKRouter\.forward", "softmax",
      "router: the probabilities"),
+    (r"modeling_deepseek_v3\.py DeepseekV3TopkRouter\.forward", "type",
+     "router of DeepSeek-V3: the rows and the weight"),
     (r"modeling_mixtral\.py MixtralTopKRouter\.forward", "float",
      "router of Mixtral: the logits"),
     (r"loss_utils\.py ForCausalLMLoss", "float",
@@ -102,6 +106,11 @@ def cases():
                      num_hidden_layers=3, mlp_only_layers=[1], rope_parameters=rope(1e6))
     olmoe = dict(small, model_type="olmoe", num_key_value_heads=3, num_experts=8,
                  num_experts_per_tok=3, intermediate_size=10, rope_parameters=rope(1e4))
+    deepseek = dict(small, model_type="deepseek_v3", num_key_value_heads=3, n_routed_experts=8,
+                    n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=2,
+                    moe_intermediate_size=10, first_k_dense_replace=1, q_lora_rank=7,
+                    kv_lora_rank=9, qk_rope_head_dim=4, qk_nope_head_dim=5, v_head_dim=6,
+                    rope_parameters=rope(1e4))
     documents = [[5, 1, 9, 4], [11, 8]]
     return {
         "gpt2": (gpt2, 19, None, True),
@@ -136,6 +145,11 @@ def cases():
         "mixtral-packed": (dict(mixtral, sliding_window=6), 19, documents, False),
         "qwen3-moe": (qwen3_moe, 23, None, True),
         "olmoe": (olmoe, 19, None, False),
+        "deepseek-v3": (deepseek, 19, None, False),
+        "deepseek-v3-yarn": (dict(
+            deepseek, q_lora_rank=None, rope_interleave=False, rope_parameters=rope(
+                1e4, "yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=0.8,
+                mscale_all_dim=0.7, original_max_position_embeddings=16)), 19, documents, False),
     }
 
 
@@ -206,6 +220,14 @@ def make_weights(name, model):
         else:
             value = value * 0.3 + (0.0 if zero_centred else 1.0)
         parameter.data.copy_(torch.from_numpy(value.astype(np.float32)))
+    for buffer_name, buffer in saved_buffers(model).items():
+        value = 0.1 * random.standard_normal(tuple(buffer.shape))
+        buffer.copy_(torch.from_numpy(value.astype(np.float32)))
+
+
+def saved_buffers(model):
+    """The biases that choose experts."""
+    return {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
 
 
 def as_saved(model, tensors):
@@ -293,6 +315,7 @@ def build(config):
 def copy_weights(model, saved):
     """Fills the model from tensors as save_pretrained writes them."""
     views = as_saved(model, {name: p.data for name, p in model.named_parameters()})
+    views |= saved_buffers(model)
     assert set(views) == set(saved)
     for name, view in views.items():
         view.copy_(saved[name].data)
@@ -340,12 +363,30 @@ def reference(model, batch):
     """logits, loss and gradients; the mask that transformers derives must be the one we mean."""
     model.zero_grad(set_to_none=True)
     mask = explicit_mask(model.config, batch)
-    logits, loss = loss_of(model, batch, mask)
+    loads = {}
+    with counted(model, loads):
+        logits, loss = loss_of(model, batch, mask)
     loss.backward()
     with torch.no_grad():
         assert torch.equal(logits, logits_of(model, batch)), "mask differs from transformers' own"
     gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
-    return logits.detach(), loss.detach().reshape(1), gradients
+    return logits.detach(), loss.detach().reshape(1), gradients | loads
+
+
+@contextlib.contextmanager
+def counted(model, loads):
+    """Fills `loads` with how many slots chose each expert, by name of the bias of its router."""
+    def hook(name):
+        def count(module, inputs, outputs):
+            slots = torch.bincount(outputs[2].flatten(), minlength=module.num_experts)
+            loads[name] = slots.to(outputs[0].dtype)
+        return count
+
+    handles = [model.get_submodule(name.rsplit(".", 1)[0]).register_forward_hook(hook(name))
+               for name in saved_buffers(model)]
+    yield
+    for handle in handles:
+        handle.remove()
 
 
 def adamw_steps(model, batch, steps=2):
@@ -376,8 +417,9 @@ def error(a, b, gradient_rms=0.0):
 
 
 def root_mean_square(gradients):
-    total = sum(g.double().square().sum().item() for g in gradients.values())
-    return math.sqrt(total / sum(g.numel() for g in gradients.values()))
+    weights = [g for n, g in gradients.items() if not n.endswith("e_score_correction_bias")]
+    total = sum(g.double().square().sum().item() for g in weights)
+    return math.sqrt(total / sum(g.numel() for g in weights))
 
 
 def difference_check(model, batch, gradients):
@@ -479,7 +521,7 @@ def make_case(name, case, check):
 
     with precision(torch.float64) as widen:
         exact = build(config)
-    copy_weights(exact, as_saved(model, dict(model.named_parameters())))
+    copy_weights(exact, as_saved(model, dict(model.named_parameters())) | saved_buffers(model))
     with precision(torch.float64) as widen_run:
         logits64, loss64, gradients64 = reference(exact, batch)
         report = dict(difference=difference_check(exact, batch, gradients64),
@@ -577,7 +619,7 @@ again and compares. Nothing that reads them needs Python.
 | `doc_start` | I32 [B, T] | index in the row of the first token of this token's document |
 | `logits.f64`, `logits.f32` | [B, T, V] | |
 | `loss.f64`, `loss.f32` | [1] | mean of -ln p(target) over the counted targets of both rows, nats |
-| `grad.f64.NAME`, `grad.f32.NAME` | as `NAME` | gradient of that loss by each tensor NAME of model.safetensors; a tied embedding has the sum of both uses |
+| `grad.f64.NAME`, `grad.f32.NAME` | as `NAME` | gradient of that loss by each tensor NAME of model.safetensors; a tied embedding has the sum of both uses; of the bias of a router: slots that chose each expert |
 | `after.NAME` | F64, as `NAME` | the tensor after two AdamW steps on this batch (gpt2, llama, qwen3-moe only) |
 | `grad_norm` | F64 [2] | global gradient norm before clipping in each of these steps |
 

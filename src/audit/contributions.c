@@ -40,11 +40,15 @@ static ot_gradient_class class_of(const ot_parameter *p) {
 
 // ---- choosing ----
 
+static bool is_chosen(const ot_parameter *p, ot_gradient_class class) {
+  return p->tied_to < 0 && p->kind != OT_PARAMETER_BUFFER && class_of(p) == class;
+}
+
 static int64_t class_elements(const ot_graph *graph, ot_gradient_class class) {
   int64_t total = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
-    if (p->tied_to < 0 && class_of(p) == class) total += ot_parameter_elements(p);
+    if (is_chosen(p, class)) total += ot_parameter_elements(p);
   }
   return total;
 }
@@ -52,7 +56,7 @@ static int64_t class_elements(const ot_graph *graph, ot_gradient_class class) {
 static chosen_element element_at(const ot_graph *graph, ot_gradient_class class, int64_t place) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
-    if (p->tied_to >= 0 || class_of(p) != class) continue;
+    if (!is_chosen(p, class)) continue;
     if (place < ot_parameter_elements(p))
       return (chosen_element){i, place / p->cols, place % p->cols};
     place -= ot_parameter_elements(p);

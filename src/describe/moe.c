@@ -81,6 +81,9 @@ ot_status ot_mla_check(const ot_model *model) {
   OT_TRY(check_range("qk_nope_head_dim", mla->nope_dim, 1, 1 << 16));
   OT_TRY(check_range("qk_rope_head_dim", mla->rope_dim, 2, 1 << 16));
   OT_TRY(check_range("v_head_dim", mla->v_dim, 1, 1 << 16));
+  OT_CHECK(mla->v_dim <= mla->nope_dim + mla->rope_dim, OT_USAGE,
+           "model: v_head_dim=%lld is wider than a key of qk_nope_head_dim + qk_rope_head_dim=%lld",
+           (long long)mla->v_dim, (long long)(mla->nope_dim + mla->rope_dim));
   OT_CHECK(model->head_dim == mla->nope_dim + mla->rope_dim, OT_BUG,
            "model: head_dim=%lld is not qk_nope_head_dim + qk_rope_head_dim",
            (long long)model->head_dim);

@@ -32,7 +32,8 @@ static bool is_transient(const ot_access *access) {
   return !ot_base_is_defined(access->base) && access->base != OT_BASE_RESULT &&
          access->base != OT_BASE_GRADIENT && access->base != OT_BASE_GRADIENT_PIECE &&
          access->base != OT_BASE_TIED_GRADIENT && access->base != OT_BASE_STATISTIC &&
-         access->base != OT_BASE_SQUARES && access->base != OT_BASE_UPDATES;
+         access->base != OT_BASE_EXPERTS && access->base != OT_BASE_SQUARES &&
+         access->base != OT_BASE_UPDATES;
 }
 
 // True when the next later entry that touches any byte of the access only writes it, or none does.

@@ -139,6 +139,14 @@ int ot_builder_scalar(ot_builder *builder, ot_step_scalar index, const char *nam
   return scalar(builder, index, name, (ot_lives){invariant, invariant, invariant});
 }
 
+int ot_builder_expert_sums(ot_builder *builder) {
+  const ot_value value = {.name = "expert_sums",
+                          .kind = OT_VALUE_STATISTIC,
+                          .index = OT_STATISTIC_EXPERTS,
+                          .type = ot_type_vector(OT_F64, OT_EXPERT_SUMS)};
+  return ot_builder_external(builder, &value, (ot_lives){partial, partial, partial});
+}
+
 int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, const char *name) {
   const ot_value value = {.name = name,
                           .kind = OT_VALUE_STATISTIC,

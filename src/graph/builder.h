@@ -64,6 +64,9 @@ int ot_builder_sum(ot_builder *builder, ot_step_scalar scalar, const char *name)
 // A number that is known everywhere.
 int ot_builder_scalar(ot_builder *builder, ot_step_scalar scalar, const char *name);
 
+// What is added up about the experts of the block (ot_expert_sum), by every rank of its own rows.
+int ot_builder_expert_sums(ot_builder *builder);
+
 // A maximum over what each rank has.
 int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, const char *name);
 

@@ -88,7 +88,10 @@ void ot_decoder_embedding(ot_builder *b) {
 }
 
 void ot_decoder_layer(ot_builder *b, int layer) {
-  const int x = ot_decoder_attention(b, layer, ot_builder_input(b));
+  const int in = ot_builder_input(b);
+  const bool latent = ot_model_of(b)->mla.kv_rank > 0;
+  const int x =
+      latent ? ot_decoder_latent_attention(b, layer, in) : ot_decoder_attention(b, layer, in);
   b->program->output = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x) : mlp(b, x);
   watch(b, b->program->output);
 }

@@ -82,6 +82,7 @@ static ot_op_attributes attention_attributes(const ot_builder *b, int layer) {
   ot_op_attributes attributes = head_attributes(b);
   attributes.window = model->window[layer];
   attributes.scale = model->attention_scale;
+  attributes.value_dim = model->mla.v_dim;
   attributes.first_head = ot_share_of(b)->first_head;
   if (ot_builder_trains(b) && model->attention_dropout > 0) {
     attributes.dropout = model->attention_dropout;
@@ -137,16 +138,21 @@ static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attribute
   return rearrange(b, OT_OP_HEADS_GATHER, &copies, x, "attention.all_heads");
 }
 
-static int heads(ot_builder *b, int layer, int qkv) {
+int ot_decoder_attend(ot_builder *b, int layer, int qkv) {
   const ot_share *const share = ot_share_of(b);
+  const ot_op_attributes attributes = attention_attributes(b, layer);
+  if (share->cp == 1) return attend(b, qkv, &attributes);
+  return share->ulysses ? attend_by_exchange(b, qkv, attributes)
+                        : attend_by_ring(b, qkv, attributes);
+}
+
+static int heads(ot_builder *b, int layer, int qkv) {
   const ot_mode mode = b->graph->request.mode;
   const ot_op_attributes attributes = attention_attributes(b, layer);
   int cache = -1;
   if (mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE) append_to_cache(b, qkv, &cache);
   if (mode == OT_MODE_DECODE) return attend_to_cache(b, qkv, cache, &attributes);
-  if (share->cp == 1) return attend(b, qkv, &attributes);
-  return share->ulysses ? attend_by_exchange(b, qkv, attributes)
-                        : attend_by_ring(b, qkv, attributes);
+  return ot_decoder_attend(b, layer, qkv);
 }
 
 int ot_decoder_attention(ot_builder *b, int layer, int x) {

@@ -36,10 +36,46 @@ static ot_op_attributes route_attributes(const ot_builder *b) {
   attributes.num_groups = moe->num_groups;
   attributes.groups_per_token = moe->groups_per_token;
   attributes.routing = moe->routing;
+  attributes.aux_coefficient = moe->aux_coefficient;
+  attributes.z_coefficient = moe->z_coefficient;
+  attributes.num_sequences = b->graph->request.micro_batch_size;
+  attributes.first_row = ot_share_of(b)->first_row;
+  ot_builder_set_context(b, &attributes);
   if (moe->routing != OT_MOE_DROPLESS) {
     attributes.capacity = capacity_of(moe, attributes.sequence_length);
   }
   return attributes;
+}
+
+static int sum_over(ot_builder *b, ot_group_kind group, int ranks, int counts) {
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  if (ranks == 1) return counts;
+  ot_builder_set_group(b, group, &attributes);
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_ALL_REDUCE, &attributes, "router.counts", 1, {counts}, NULL});
+}
+
+// Losses of the router and what is reported of it; both have their gradients from here.
+static void judge(ot_builder *b, const ot_op_attributes *attributes, int logits, int experts) {
+  if (!ot_builder_trains(b)) return;
+  const ot_share *const share = ot_share_of(b);
+  const int own = ot_builder_op(
+      b, &(ot_op_description){OT_OP_ROUTE_COUNT, attributes, "router.own", 1, {experts}, NULL});
+  const int counts =
+      sum_over(b, OT_GROUP_CONTEXT, share->cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
+  const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_SEQUENCES, "inverse_sequences");
+  const int out[OT_MAX_OUTPUTS] = {ot_builder_expert_sums(b), -1, -1, -1, -1};
+  ot_builder_op(
+      b,
+      &(ot_op_description){
+          OT_OP_ROUTE_LOSS, attributes, "router.loss", 4, {logits, experts, counts, inverse}, out});
+}
+
+static int bias_of(ot_builder *b) {
+  const ot_moe *const moe = &ot_model_of(b)->moe;
+  if (moe->balance != OT_MOE_BALANCE_BIAS) return -1;
+  return ot_decoder_buffer(b, OT_ROLE_ROUTER, "router", "e_score_correction_bias",
+                           moe->num_experts);
 }
 
 static routed route(ot_builder *b, int normed) {
@@ -51,11 +87,13 @@ static routed route(ot_builder *b, int normed) {
   const int logits = ot_builder_op(
       b,
       &(ot_op_description){OT_OP_LINEAR_WIDE, &plain, "router.logits", 2, {normed, weight}, NULL});
+  const int bias = bias_of(b);
   ot_op made;
   r.gates = ot_builder_emit(
-      b, &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {logits, -1}, NULL},
+      b, &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {logits, bias}, NULL},
       &made);
   const int experts = made.out[1];
+  judge(b, &r.attributes, logits, experts);
   r.place = ot_builder_emit(
       b, &(ot_op_description){OT_OP_ROUTE_ORDER, &r.attributes, "router.place", 1, {experts}, NULL},
       &made);

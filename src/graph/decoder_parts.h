@@ -21,6 +21,10 @@ int ot_decoder_table(ot_builder *b, ot_role role, const char *name, int64_t rows
 int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char *suffix,
                       int64_t rows);
 
+// Zero at first; OT_PARAMETER_BUFFER.
+int ot_decoder_buffer(ot_builder *b, ot_role role, const char *name, const char *suffix,
+                      int64_t rows);
+
 // ---- ops ----
 
 int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x);
@@ -49,8 +53,17 @@ int ot_decoder_onto(ot_builder *b, int x, const ot_projection *p);
 // between, else projection, norm, dropout, sum.
 int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role post_norm);
 
+// As ot_decoder_norm for rows that are `width` wide.
+int ot_decoder_norm_of(ot_builder *b, ot_role role, const char *name, int x, int64_t width);
+
 // The attention branch of a layer.
 int ot_decoder_attention(ot_builder *b, int layer, int x);
+
+// Attention over packed q|k|v [R, (H+2G)*D], whole or over the ranks of cp -> [R, H*D].
+int ot_decoder_attend(ot_builder *b, int layer, int qkv);
+
+// The same branch where keys and values are made of latents.
+int ot_decoder_latent_attention(ot_builder *b, int layer, int x);
 
 // The branch of a layer with experts, in place of the MLP, joined to `x`.
 int ot_decoder_experts(ot_builder *b, int x);

@@ -132,9 +132,6 @@ ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_gr
   const int layers = (int)request->model->num_layers;
   const bool has_head = request->mode != OT_MODE_PREFILL;
   *graph = (ot_graph){.request = *request, .num_blocks = layers + 1 + (has_head ? 1 : 0)};
-  OT_CHECK(request->model->mla.kv_rank == 0, OT_ENVIRONMENT,
-           "graph: model_type %s has latent attention, which no builder writes yet",
-           request->model->model_type);
   OT_TRY(ot_share_build(request, &graph->share));
   graph->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *graph->blocks);
   graph->programs = ot_arena_array(arena, graph->num_blocks, sizeof *graph->programs);

@@ -12,6 +12,12 @@ static const char *const llama_names[OT_ROLES] = {
     [OT_ROLE_ATTENTION_NORM] = "input_layernorm",
     [OT_ROLE_Q_NORM] = "self_attn.q_norm",
     [OT_ROLE_K_NORM] = "self_attn.k_norm",
+    [OT_ROLE_Q_DOWN] = "self_attn.q_a_proj",
+    [OT_ROLE_Q_UP] = "self_attn.q_b_proj",
+    [OT_ROLE_KV_DOWN] = "self_attn.kv_a_proj_with_mqa",
+    [OT_ROLE_KV_UP] = "self_attn.kv_b_proj",
+    [OT_ROLE_Q_LATENT_NORM] = "self_attn.q_a_layernorm",
+    [OT_ROLE_KV_LATENT_NORM] = "self_attn.kv_a_layernorm",
     [OT_ROLE_ATTENTION_OUTPUT] = "self_attn.o_proj",
     [OT_ROLE_ATTENTION_POST_NORM] = "post_attention_layernorm",
     [OT_ROLE_MLP_NORM] = "post_attention_layernorm",
@@ -46,6 +52,7 @@ static const char *module_name(const ot_model *model, ot_role role) {
   if (model->family == OT_FAMILY_MIXTRAL && role == OT_ROLE_ROUTER) {
     return "block_sparse_moe.gate";
   }
+  if (role == OT_ROLE_Q_UP && model->mla.q_rank == 0) return "self_attn.q_proj";
   // gemma3 normalises around the MLP too and calls the norm before it differently.
   if (role == OT_ROLE_MLP_NORM && model->norm_placement == OT_NORM_SANDWICH) {
     return "pre_feedforward_layernorm";
@@ -64,6 +71,8 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
   switch (role) {
     case OT_ROLE_EMBEDDING:
     case OT_ROLE_QKV:
+    case OT_ROLE_Q_UP:
+    case OT_ROLE_KV_UP:
     case OT_ROLE_GATE_UP:
     case OT_ROLE_SHARED_GATE_UP:
     case OT_ROLE_HEAD:
@@ -74,6 +83,10 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
       return vector ? OT_CUT_NONE : OT_CUT_COLUMNS;
     case OT_ROLE_POSITIONS:
     case OT_ROLE_ATTENTION_NORM:
+    case OT_ROLE_Q_DOWN:
+    case OT_ROLE_KV_DOWN:
+    case OT_ROLE_Q_LATENT_NORM:
+    case OT_ROLE_KV_LATENT_NORM:
     case OT_ROLE_Q_NORM:
     case OT_ROLE_K_NORM:
     case OT_ROLE_ATTENTION_POST_NORM:
@@ -215,8 +228,9 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
     return;
   }
   const bool attention = request->role == OT_ROLE_ATTENTION_OUTPUT;
-  part->hf_first_col = attention ? share->first_head * model->head_dim : share->first_column;
-  part->hf_cols = attention ? model->num_heads * model->head_dim : model->intermediate_size;
+  const int64_t head = model->mla.kv_rank > 0 ? model->mla.v_dim : model->head_dim;
+  part->hf_first_col = attention ? share->first_head * head : share->first_column;
+  part->hf_cols = attention ? model->num_heads * head : model->intermediate_size;
 }
 
 // Who else holds the part and must add its gradient, and whether this rank stands for them.

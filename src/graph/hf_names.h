@@ -15,6 +15,12 @@ typedef enum ot_role {
   OT_ROLE_QKV,
   OT_ROLE_Q_NORM,
   OT_ROLE_K_NORM,
+  OT_ROLE_Q_DOWN,   // latent attention: to q_rank
+  OT_ROLE_Q_UP,     // from q_rank, or from the residual stream, to heads
+  OT_ROLE_KV_DOWN,  // to kv_rank and what rotates
+  OT_ROLE_KV_UP,    // from kv_rank to keys and values of heads
+  OT_ROLE_Q_LATENT_NORM,
+  OT_ROLE_KV_LATENT_NORM,
   OT_ROLE_ATTENTION_OUTPUT,
   OT_ROLE_ATTENTION_POST_NORM,  // after attention, before the residual sum
   OT_ROLE_MLP_NORM,

@@ -12,6 +12,8 @@ typedef enum ot_parameter_kind {
   OT_PARAMETER_MATRIX,     // weight of a linear layer inside a block: Muon, decay
   OT_PARAMETER_EMBEDDING,  // token and position tables, output head: AdamW, decay
   OT_PARAMETER_VECTOR,     // norms and biases: AdamW, no decay
+  OT_PARAMETER_BUFFER,     // kept, split and saved as weights are, but no weight: the bias of a
+                           // router, whose accumulator holds loads (ops/route_balance.h)
 } ot_parameter_kind;
 
 typedef enum ot_initial { OT_INITIAL_NORMAL, OT_INITIAL_ZERO, OT_INITIAL_ONE } ot_initial;

@@ -39,7 +39,8 @@ typedef enum ot_batch_field {
 typedef enum ot_block_statistic {
   OT_STATISTIC_MAX_ACTIVATION,  // max |block output| of the step
   OT_STATISTIC_MAX_LOGIT,       // max scaled attention logit of the step
-  OT_BLOCK_STATISTICS,
+  OT_BLOCK_STATISTICS,          // those above are maxima, side by side
+  OT_STATISTIC_EXPERTS,         // ot_expert_sum of the block, apart from them
 } ot_block_statistic;
 
 typedef enum ot_result {

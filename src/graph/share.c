@@ -84,6 +84,14 @@ static ot_status check_routing(const ot_graph_request *r) {
   return ot_fail_hint(OT_ENVIRONMENT, "try moe_routing: dropless, or split over dp and pp alone");
 }
 
+static ot_status check_latents(const ot_graph_request *r) {
+  const int tp = degree_of(r->split.tp);
+  if (r->model->mla.kv_rank == 0 || tp == 1) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "graph: the latent attention of model_type %s needs tp=1, not %d",
+          r->model->model_type, tp);
+  return ot_fail_hint(OT_ENVIRONMENT, "try dp, cp or pp");
+}
+
 static ot_status refuse_tp(const ot_graph_request *r) {
   return suggest(r, "tp", tp_fits, r->model->num_heads);
 }
@@ -171,6 +179,7 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   const ot_split *const split = &request->split;
   OT_TRY(check_mode(request));
   OT_TRY(check_routing(request));
+  OT_TRY(check_latents(request));
   OT_TRY(check_context(request));
   OT_TRY(check_tensor(request));
   ot_share s = {.tp = degree_of(split->tp),

@@ -5,6 +5,8 @@
 #include "ops/operands.h"
 #include "ops/zigzag.h"
 
+enum { GRAD_PRODUCTS = 5 };  // scores again, dp, dq, dk, dv
+
 enum {
   KEY_UNIT = 8,
   VECTOR_BYTES = 64,
@@ -207,7 +209,14 @@ static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_typ
   const double pairs = BH * (double)visible;
   ot_cost cost = ot_cost_of_traffic(w->info, a, types, 6 * pairs);
   cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
-  cost.padded_flops = 2 * w->products * BH * (double)hidden * (double)a->head_dim;
+  if (w->products == GRAD_PRODUCTS) cost.repeated_flops = cost.matrix_flops / GRAD_PRODUCTS;
+  if (a->value_dim > 0) {
+    // Every second product is with values, which are filled up to the width of keys.
+    const double filled = (double)(a->head_dim - a->value_dim);
+    cost.padded_flops = 2 * (double)(w->products / 2) * pairs * filled;
+    cost.matrix_flops -= cost.padded_flops;
+  }
+  cost.padded_flops += 2 * w->products * BH * (double)hidden * (double)a->head_dim;
   return cost;
 }
 
@@ -232,11 +241,8 @@ static ot_cost attention_cost(const ot_op_attributes *attributes, const ot_op_ty
   return whole_cost(&ot_attention_info, attributes, types, 2);
 }
 
-// Five products: scores again, dp, dq, dk, dv.
 static ot_cost attention_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  ot_cost cost = whole_cost(&ot_attention_grad_info, attributes, types, 5);
-  cost.repeated_flops = cost.matrix_flops / 5;
-  return cost;
+  return whole_cost(&ot_attention_grad_info, attributes, types, GRAD_PRODUCTS);
 }
 
 static ot_cost attention_block_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
@@ -246,10 +252,8 @@ static ot_cost attention_block_cost(const ot_op_attributes *attributes, const ot
 
 static ot_cost attention_block_grad_cost(const ot_op_attributes *attributes,
                                          const ot_op_types *types) {
-  const work w = {.info = &ot_attention_block_grad_info, .products = 5};
-  ot_cost cost = block_cost(&w, attributes, types, 1);
-  cost.repeated_flops = cost.matrix_flops / 5;
-  return cost;
+  const work w = {.info = &ot_attention_block_grad_info, .products = GRAD_PRODUCTS};
+  return block_cost(&w, attributes, types, 1);
 }
 
 bool ot_attention_is_block(ot_op_kind kind) {

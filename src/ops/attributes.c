@@ -76,6 +76,12 @@ static const attribute_field fields[] = {
     {"groups_per_token", FIELD_INT64, offsetof(ot_op_attributes, groups_per_token)},
     {"routing", FIELD_INT, offsetof(ot_op_attributes, routing)},
     {"capacity", FIELD_INT64, offsetof(ot_op_attributes, capacity)},
+    {"num_sequences", FIELD_INT64, offsetof(ot_op_attributes, num_sequences)},
+    {"aux_coefficient", FIELD_DOUBLE, offsetof(ot_op_attributes, aux_coefficient)},
+    {"z_coefficient", FIELD_DOUBLE, offsetof(ot_op_attributes, z_coefficient)},
+    {"bias_rate", FIELD_DOUBLE, offsetof(ot_op_attributes, bias_rate)},
+    {"value_dim", FIELD_INT64, offsetof(ot_op_attributes, value_dim)},
+    {"interleaved", FIELD_BOOL, offsetof(ot_op_attributes, interleaved)},
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };

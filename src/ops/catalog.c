@@ -17,11 +17,13 @@
 #include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/head_parts.h"
+#include "ops/latent.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rope.h"
 #include "ops/route.h"
+#include "ops/route_balance.h"
 
 static const ot_op_info *const rows[] = {
     [OT_OP_EMBEDDING] = &ot_embedding_info,
@@ -81,11 +83,24 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ROUTE] = &ot_route_info,
     [OT_OP_ROUTE_GRAD] = &ot_route_grad_info,
     [OT_OP_ROUTE_ORDER] = &ot_route_order_info,
+    [OT_OP_ROUTE_COUNT] = &ot_route_count_info,
+    [OT_OP_ROUTE_LOSS] = &ot_route_loss_info,
+    [OT_OP_ROUTE_LOSS_GRAD] = &ot_route_loss_grad_info,
+    [OT_OP_ROUTE_LOAD] = &ot_route_load_info,
+    [OT_OP_ROUTE_BIAS] = &ot_route_bias_info,
     [OT_OP_DISPATCH] = &ot_dispatch_info,
     [OT_OP_COMBINE] = &ot_combine_info,
     [OT_OP_GROUPED_LINEAR] = &ot_grouped_linear_info,
     [OT_OP_GROUPED_LINEAR_DX] = &ot_grouped_linear_dx_info,
     [OT_OP_GROUPED_LINEAR_DW] = &ot_grouped_linear_dw_info,
+    [OT_OP_LATENT_SPLIT] = &ot_latent_split_info,
+    [OT_OP_LATENT_JOIN] = &ot_latent_join_info,
+    [OT_OP_LATENT_HEADS] = &ot_latent_heads_info,
+    [OT_OP_LATENT_HEADS_GRAD] = &ot_latent_heads_grad_info,
+    [OT_OP_VALUE_TRIM] = &ot_value_trim_info,
+    [OT_OP_VALUE_PAD] = &ot_value_pad_info,
+    [OT_OP_APPEND_LATENT] = &ot_append_latent_info,
+    [OT_OP_LATENT_DECODE] = &ot_latent_decode_info,
     [OT_OP_ALL_GATHER] = &ot_all_gather_info,
     [OT_OP_REDUCE_SCATTER] = &ot_reduce_scatter_info,
     [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,

@@ -16,11 +16,13 @@
 #include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/head_parts.h"
+#include "ops/latent.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rope.h"
 #include "ops/route.h"
+#include "ops/route_balance.h"
 
 // Each table is declared in the header of its operators.
 typedef struct kernel_tables {
@@ -41,12 +43,15 @@ static const kernel_tables files[] = {
     {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},
     {ot_head_parts_cpu_f32, ot_head_parts_cpu_f64},
+    {ot_latent_cpu_f32, ot_latent_cpu_f64},
+    {ot_latent_decode_cpu_f32, ot_latent_decode_cpu_f64},
     {ot_linear_cpu_f32, ot_linear_cpu_f64},
     {ot_muon_cpu_f32, ot_muon_cpu_f64},
     {ot_norm_cpu_f32, ot_norm_cpu_f64},
     {ot_optimizer_cpu_f32, ot_optimizer_cpu_f64},
     {ot_rope_cpu_f32, ot_rope_cpu_f64},
     {ot_route_cpu_f32, ot_route_cpu_f64},
+    {ot_route_balance_cpu_f32, ot_route_balance_cpu_f64},
 };
 
 ot_kernel ot_kernel_cpu(ot_op_kind kind, ot_dtype compute) {

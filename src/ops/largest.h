@@ -3,7 +3,6 @@
 // reduction(max), so the lanes are written out.
 #pragma once
 
-
 #include "ops/real.h"
 
 enum { OT_LARGEST_LANES = 64 };

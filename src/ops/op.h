@@ -113,10 +113,19 @@ typedef enum ot_op_kind {
   OT_OP_SEQUENCE_JOIN,   // z[c*R,...] rows rank by rank -> y[c*R,...] sequence by sequence
   OT_OP_SEQUENCE_SPLIT,  // y[c*R,...] -> z[c*R,...]
   // route.h: which of E experts a token goes to; S slots a token, N rows sorted by expert
-  OT_OP_ROUTE,  // logits[R,E], bias?[E] f32 -> gates[R,S] compute dtype, experts[R,S] i32 (saved)
+  OT_OP_ROUTE,        // logits[R,E], bias?[E] -> gates[R,S] compute dtype, experts[R,S] i32 (saved)
   OT_OP_ROUTE_GRAD,   // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
   OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S] i32: row of the slot or -1, offsets[E+1] i32:
                       // first row of each expert, then the number of rows in use (saved)
+  // route_balance.h: what keeps experts equally busy; B sequences, counts of all ranks of a
+  // sequence
+  OT_OP_ROUTE_COUNT,      // experts[R,S] -> counts[B,E] compute dtype
+  OT_OP_ROUTE_LOSS,       // logits[R,E], experts[R,S], counts[B,E], inverse_sequences[1] f64
+                          // -> effect sums[OT_EXPERT_SUMS] f64
+  OT_OP_ROUTE_LOSS_GRAD,  // logits[R,E], counts[B,E], inverse_sequences[1] f64, partial?[R,E]
+                          // -> dlogits[R,E]
+  OT_OP_ROUTE_LOAD,       // experts[R,S] -> acc load[E]: slots that chose each expert
+  OT_OP_ROUTE_BIAS,       // load[n], scalars -> bias[n] (read too), master?[n], stats[2] f64
   // dispatch.h: between tokens and the rows of experts
   OT_OP_DISPATCH,  // x[R,C], gates?[R,S], place[R,S], offsets[E+1]
                    // -> rows[N,C], row_gates[N] if there are gates; rows not in use are zero
@@ -127,6 +136,19 @@ typedef enum ot_op_kind {
   OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1] -> y[N,O]
   OT_OP_GROUPED_LINEAR_DX,  // dy[N,O], w[E*O,C], offsets[E+1] -> dx[N,C]
   OT_OP_GROUPED_LINEAR_DW,  // dy[N,O], x[N,C], offsets[E+1] -> acc dw[E*O,C]
+  // latent.h: multi-head latent attention; K numbers a token make keys and values, P rotate, N do
+  // not, D = N + P, V are of a head of values, Q3 = 3*H*D
+  OT_OP_LATENT_SPLIT,       // x[R,K+P] -> latent[R,K], rotary[R,P]
+  OT_OP_LATENT_JOIN,        // latent[R,K], rotary[R,P] -> x[R,K+P]
+  OT_OP_LATENT_HEADS,       // q[R,H*D], kv[R,H*(N+V)], rotary[R,P], positions[R] i32, table
+                            // -> qkv[R,Q3]: rotated, values filled up with zeros
+  OT_OP_LATENT_HEADS_GRAD,  // dqkv[R,Q3], positions[R], table -> dq, dkv, drotary
+  OT_OP_VALUE_TRIM,         // o[R,H*D] -> y[R,H*V]: the first V of each head
+  OT_OP_VALUE_PAD,          // y[R,H*V] -> o[R,H*D]: filled up with zeros
+  OT_OP_APPEND_LATENT,      // latent[R,K], rotary[R,P], positions[R], table, length[B] i32
+                            // -> acc cache[B,P,K+P]: rows at length[b]..; rotated
+  OT_OP_LATENT_DECODE,  // q[B,H*D], w[H*(N+V),K], cache[B,P,K+P], positions[B], table, length[B]
+                        // -> o[B,H*V]
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
   OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
   OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
@@ -156,8 +178,19 @@ typedef enum ot_step_scalar {
                               // over ranks: of this rank, then of the step
   OT_SCALAR_LOCAL_SQUARES,    // sum over ranks and reductions of the squared norm of what is
                               // reduced, for the gradient noise scale
+  OT_SCALAR_INVERSE_SEQUENCES,  // 1 / sequences of the whole step
   OT_STEP_SCALARS,
 } ot_step_scalar;
+
+// What is added up about the experts of a block, each the mean over the tokens of a step.
+typedef enum ot_expert_sum {
+  OT_EXPERT_AUX_LOSS,      // load-balancing loss, 1 when loads are even; before its coefficient
+  OT_EXPERT_Z_LOSS,        // squared log-sum-exp of router logits; before its coefficient
+  OT_EXPERT_LOAD_MAX,      // largest over mean load of a micro-batch
+  OT_EXPERT_LOAD_ENTROPY,  // of the loads of a micro-batch, over ln E
+  OT_EXPERT_DROP_SHARE,    // slots dropped; where experts choose, tokens that none took
+  OT_EXPERT_SUMS,
+} ot_expert_sum;
 
 // Everything that an op's meaning depends on beside its operands. Flat and plain, so that a task
 // can
@@ -211,7 +244,13 @@ typedef struct ot_op_attributes {
   bool renormalise;  // gates of a token sum to `scale`
   int64_t num_groups, groups_per_token;
   ot_moe_routing routing;
-  int64_t capacity;  // rows of an expert for each sequence, all but dropless
+  int64_t capacity;       // rows of an expert for each sequence, all but dropless
+  int64_t num_sequences;  // B of the micro-batch
+  double aux_coefficient, z_coefficient;
+  double bias_rate;
+  // Latent attention
+  int64_t value_dim;  // V, at most head_dim; 0 where values are as wide as keys
+  bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of what is read
 } ot_op_attributes;
 
 // Shape and type of one operand. rank 0 marks an absent optional operand.

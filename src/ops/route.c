@@ -40,7 +40,7 @@ static ot_status route_infer(const ot_op_attributes *attributes, ot_op_types *ty
   const int64_t E = attributes->num_experts;
   OT_TRY(ot_operand_check(&types->in[0],
                           (ot_expected){op, "logits", (int)attributes->compute, 2, {0, E}}));
-  OT_TRY(ot_operand_check_optional(&types->in[1], (ot_expected){op, "bias", OT_F32, 1, {E}}));
+  OT_TRY(ot_operand_check_optional(&types->in[1], (ot_expected){op, "bias", OT_ANY_REAL, 1, {E}}));
   const int64_t R = types->in[0].dim[0];
   OT_TRY(check_choice(op, attributes, R));
   types->out[0] = ot_type_matrix(attributes->compute, R, ot_route_slots(attributes));
@@ -107,12 +107,16 @@ const ot_op_info ot_route_info = {
     .infer = route_infer,
     .cost = route_cost,
     .workspace = route_workspace,
-    .num_vjp_steps = 1,
+    .num_vjp_steps = 2,
     .vjp =
         {{.op = OT_OP_ROUTE_GRAD,
           .phase = OT_VJP_INPUT,
           .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_OUTPUT, 1}, {OT_REF_PARTIAL, 0}},
-          .out = {{OT_REF_DINPUT, 0}}}},
+          .out = {{OT_REF_DINPUT, 0}}},
+         {.op = OT_OP_ROUTE_LOAD,
+          .phase = OT_VJP_WEIGHT,
+          .in = {{OT_REF_OUTPUT, 1}},
+          .out = {{OT_REF_ACCUMULATOR, 1}}}},
 };
 
 const ot_op_info ot_route_grad_info = {

@@ -3,11 +3,12 @@
 // choose, E where experts do. All is in the compute type.
 //
 // OT_OP_ROUTE  s = softmax(logits) or sigmoid(logits); c = s + bias where there is one
-//   logits [R, E] compute type, bias? [E] fp32 -> gates [R, S] compute type, experts [R, S] i32
+//   logits [R, E] compute type, bias? [E] real -> gates [R, S] compute type, experts [R, S] i32
 //   Tokens choose the k largest of c, the lower index among equals, largest first; only among the
 //   groups_per_token groups of E/num_groups experts whose two largest c have the largest sums
 //   (DeepSeek-AI 2024, sec. 2.1.2). gates = scale * s, divided by the sum of the s of the token's
-//   experts if renormalise. The bias chooses, and is in no gate.
+//   experts if renormalise. The bias chooses, and is in no gate;
+//   no loss has a gradient by it, and what stands where one would is the load (route_balance.h).
 //   drop_by_position, drop_by_score: of the tokens of a sequence (sequence_length rows) an expert
 //   keeps the first `capacity`, or those with the largest gates, the first among equals. A slot
 //   that is dropped has gate 0 and holds -1 - expert. expert_choice (Zhou et al. 2022): of each

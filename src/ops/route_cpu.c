@@ -13,7 +13,7 @@ typedef struct routing {
   const ot_op_attributes *attributes;
   int64_t E, S;
   const ot_real *logits;  // [R, E]
-  const float *bias;      // [E] or null
+  const ot_tensor *bias;  // [E] or absent
   ot_real *gates;         // [R, S]
   int32_t *experts;       // [R, S]
   int32_t *heaps;         // [sequences, E, capacity]
@@ -63,7 +63,9 @@ static void choose(const routing *m, int64_t row) {
   ot_real choices[OT_MAX_EXPERTS];
   bool taken[OT_MAX_EXPERTS] = {false};
   ot_route_scores(a, m->logits + row * m->E, scores);
-  for (int64_t e = 0; e < m->E; e++) choices[e] = scores[e] + (m->bias ? (ot_real)m->bias[e] : 0);
+  memset(choices, 0, (size_t)m->E * sizeof *choices);
+  if (m->bias->data) ot_load_row(choices, m->bias->data, m->bias->type.dtype, 0, m->E);
+  for (int64_t e = 0; e < m->E; e++) choices[e] += scores[e];
   if (a->num_groups > 1) leave_groups(a, choices, taken);
   int32_t *const experts = m->experts + row * m->S;
   ot_real *const gates = m->gates + row * m->S;
@@ -192,7 +194,7 @@ static void route(const ot_kernel_call *call) {
                      .E = a->num_experts,
                      .S = ot_route_slots(a),
                      .logits = call->in[0].data,
-                     .bias = call->in[1].data,
+                     .bias = &call->in[1],
                      .gates = call->out[0].data,
                      .experts = call->out[1].data,
                      .heaps = call->workspace};

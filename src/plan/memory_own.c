@@ -83,6 +83,9 @@ static void add_tables(bill *b) {
   int64_t *const buffers = &b->out->buffers;
   add(b, buffers, OT_STEP_SCALARS * 8);
   add(b, buffers, (int64_t)b->estimator->num_blocks * OT_BLOCK_STATISTICS * 8);
+  if (b->estimator->job.model->moe.num_experts > 0) {
+    add(b, buffers, (int64_t)b->estimator->num_blocks * OT_EXPERT_SUMS * 8);
+  }
   add(b, buffers, b->prices->norm_slots * 8);
   add(b, buffers, b->prices->norm_slots * 16);
   add(b, buffers, b->prices->constant_bytes);

@@ -39,6 +39,7 @@ bool ot_base_is_defined(ot_base base) {
     case OT_BASE_D_INPUT:
     case OT_BASE_SCRATCH:
     case OT_BASE_STATISTIC:
+    case OT_BASE_EXPERTS:
     case OT_BASE_SQUARES:
     case OT_BASE_UPDATES:
     case OT_BASE_RESULT:
@@ -89,6 +90,7 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
     case OT_BASE_CONSTANT:
     case OT_BASE_SCALAR:
     case OT_BASE_STATISTIC:
+    case OT_BASE_EXPERTS:
     case OT_BASE_SQUARES:
     case OT_BASE_UPDATES:
     case OT_BASE_CACHE:

@@ -157,8 +157,10 @@ static int64_t constant_bytes(const ot_graph *graph) {
 
 static int64_t cache_bytes(const ot_graph *graph) {
   const ot_graph_request *const r = &graph->request;
-  return r->micro_batch_size * r->cache_positions * 2 * r->model->num_kv_heads *
-         r->model->head_dim * ot_dtype_bytes(r->storage);
+  const ot_mla *const mla = &r->model->mla;
+  const int64_t heads = 2 * r->model->num_kv_heads * r->model->head_dim;
+  const int64_t width = mla->kv_rank > 0 ? mla->kv_rank + mla->rope_dim : heads;
+  return r->micro_batch_size * r->cache_positions * width * ot_dtype_bytes(r->storage);
 }
 
 static void place_buffers(ot_build *b) {
@@ -167,6 +169,8 @@ static void place_buffers(ot_build *b) {
   const ot_graph *const cached = decode ? decode : b->request->graphs[OT_MODE_PREFILL];
   b->scalars = buffer(b, "scalars", OT_STEP_SCALARS * 8);
   b->statistics = buffer(b, "statistics", (int64_t)n * OT_BLOCK_STATISTICS * 8);
+  const bool experts = b->shape->request.model->moe.num_experts > 0;
+  b->experts = experts ? buffer(b, "expert_sums", (int64_t)n * OT_EXPERT_SUMS * 8) : -1;
   const int64_t slots = (int64_t)b->schedule->num_parts * b->schedule->slots_per_part;
   b->squares = buffer(b, "squares", slots * 8);
   b->updates = buffer(b, "updates", slots * 16);
@@ -231,6 +235,9 @@ void ot_build_bind_block(const ot_build *b, ot_entry *entry) {
   entry->base[OT_BASE_WEIGHT] = b->weights[block];
   entry->base[OT_BASE_CACHE] = b->caches[block];
   entry->base[OT_BASE_STATISTIC] = b->statistics + (int64_t)block * OT_BLOCK_STATISTICS * 8;
+  if (b->experts >= 0) {
+    entry->base[OT_BASE_EXPERTS] = b->experts + (int64_t)block * OT_EXPERT_SUMS * 8;
+  }
   entry->base[OT_BASE_GRADIENT] = b->gradients[block];
   if (block != b->tied_user) return;
   entry->base[OT_BASE_TIED] = b->weights[b->tied_block];

@@ -30,7 +30,7 @@ typedef struct ot_build {
   int64_t *gradients, *gradient_pieces, *moment_1, *moment_2, *master, *caches;
   int64_t tied_gradients, tied_piece;  // of the use, where the owner is on this rank, too
   // Arena offsets of step-level buffers.
-  int64_t scalars, statistics, squares, updates, constants;
+  int64_t scalars, statistics, experts, squares, updates, constants;
 } ot_build;
 
 // Groups, stages, and what stands in the arena for all orders, from b->request, arena and schedule.

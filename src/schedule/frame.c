@@ -13,13 +13,22 @@ static ot_operand scalar(ot_step_scalar index) {
   return ot_operand_vector(OT_BASE_SCALAR, OT_F64, index, 1);
 }
 
+static int64_t expert_sums_of(const ot_graph *graph) {
+  return (int64_t)graph->num_blocks * OT_EXPERT_SUMS;
+}
+
+static bool has_experts(const ot_graph *graph) { return graph->request.model->moe.num_experts > 0; }
+
 void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
                     ot_segment *segment) {
-  ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 6, arena);
+  ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 7, arena);
   ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);
   ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOCAL_SQUARES * 8, 1, segment);
   ot_tasks_zero(graph, OT_BASE_STATISTIC, 0, (int64_t)graph->num_blocks * OT_BLOCK_STATISTICS,
                 segment);
+  if (has_experts(graph)) {
+    ot_tasks_zero(graph, OT_BASE_EXPERTS, 0, expert_sums_of(graph), segment);
+  }
   if (schedule->ranks > 1) {
     ot_tasks_zero(graph, OT_BASE_SQUARES, 0, squares_of(schedule), segment);
   }
@@ -41,12 +50,16 @@ static void gather_losses(const ot_graph *graph, const ot_schedule *schedule, ot
   }
   ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOSS), segment);
   ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, scalar(OT_SCALAR_LOCAL_SQUARES), segment);
+  if (!has_experts(graph)) return;
+  ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD,
+                      ot_operand_vector(OT_BASE_EXPERTS, OT_F64, 0, expert_sums_of(graph)),
+                      segment);
 }
 
 void ot_frame_clip(const ot_graph *graph, const ot_schedule *schedule, double clip, ot_arena *arena,
                    ot_segment *segment) {
   const ot_operand squares = ot_operand_vector(OT_BASE_SQUARES, OT_F64, 0, squares_of(schedule));
-  ot_tasks_begin(segment, "clip", OT_PHASE_CLIP, 5, arena);
+  ot_tasks_begin(segment, "clip", OT_PHASE_CLIP, 6, arena);
   if (schedule->ranks > 1) {
     ot_tasks_all_reduce(graph, schedule, OT_GROUP_WORLD, squares, segment);
     gather_losses(graph, schedule, segment);

@@ -372,6 +372,7 @@ static ot_entry *add_step(emission *e, int segment, int block) {
   entry->base[OT_BASE_SQUARES] = b->squares + first * 8;
   entry->base[OT_BASE_UPDATES] = b->updates + first * 16;
   entry->base[OT_BASE_STATISTIC] = b->statistics;
+  entry->base[OT_BASE_EXPERTS] = b->experts;
   if (block < 0) return entry;
   entry->base[OT_BASE_WEIGHT_PIECE] = b->shards ? b->pieces[block] : b->weights[block];
   const bool piece = b->shards || entry->phase == OT_PHASE_NORM;

@@ -25,6 +25,7 @@ static void begin(const ot_reduce_request *r, const char *what, ot_phase phase, 
 // ---- over OT_GROUP_SHARD ----
 
 bool ot_reduce_notes(const ot_graph *graph, const ot_parameter *parameter, int part) {
+  if (parameter->kind == OT_PARAMETER_BUFFER) return false;
   return parameter->parts[part].sum_group < 0 && !ot_update_is_tied_to(graph, parameter);
 }
 

@@ -42,6 +42,7 @@ static const char *const base_names[] = {
     [OT_BASE_CONSTANT] = "constant",
     [OT_BASE_SCALAR] = "scalar",
     [OT_BASE_STATISTIC] = "statistic",
+    [OT_BASE_EXPERTS] = "experts",
     [OT_BASE_SQUARES] = "squares",
     [OT_BASE_UPDATES] = "updates",
     [OT_BASE_CACHE] = "cache",

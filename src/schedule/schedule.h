@@ -87,6 +87,7 @@ typedef enum ot_base {
   OT_BASE_CONSTANT,        // tables
   OT_BASE_SCALAR,          // ot_step_scalar, float64
   OT_BASE_STATISTIC,       // ot_block_statistic of the block, float64
+  OT_BASE_EXPERTS,         // ot_expert_sum of the block, float64
   OT_BASE_SQUARES,         // squared gradient norm of each part of the block, float64
   OT_BASE_UPDATES,  // squared update and weight norm of each part of the block, float64 pairs
   OT_BASE_CACHE,    // key-value cache of the block

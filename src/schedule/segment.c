@@ -105,6 +105,7 @@ static ot_place place_of(const lowering *l, int index) {
     case OT_VALUE_SCALAR:
       return (ot_place){OT_BASE_SCALAR, value->index * 8};
     case OT_VALUE_STATISTIC:
+      if (value->index == OT_STATISTIC_EXPERTS) return (ot_place){OT_BASE_EXPERTS, 0};
       return (ot_place){OT_BASE_STATISTIC, value->index * 8};
     case OT_VALUE_CACHE:
       return (ot_place){OT_BASE_CACHE, 0};

@@ -140,6 +140,10 @@ static int64_t slot_of(const part_view *p, const ot_update_view *view) {
 
 static void append_norm(const part_view *p, const update_context *c) {
   const ot_dtype dtype = c->view->graph->request.compute;
+  if (p->parameter->kind == OT_PARAMETER_BUFFER) {  // loads, no gradient
+    ot_tasks_zero(c->view->graph, OT_BASE_SQUARES, 8 * slot_of(p, c->view), 1, c->segment);
+    return;
+  }
   ot_task task = ot_task_of(c->view->graph, OT_OP_SUM_SQUARES);
   task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, dtype, p->first, p->count);
   task.out[0] = ot_operand_vector(OT_BASE_SQUARES, OT_F64, slot_of(p, c->view), 1);
@@ -185,7 +189,31 @@ static ot_tensor_type type_of(const part_view *p, bool muon, ot_dtype dtype) {
               : ot_type_vector(dtype, p->count);
 }
 
+// The bias of a router moves by its loads. Sequences are whole on all ranks together.
+static void append_bias(const part_view *p, const update_context *c) {
+  const ot_graph_request *const request = &c->view->graph->request;
+  const ot_moe *const moe = &request->model->moe;
+  const int64_t wide = p->first * ot_dtype_bytes(request->compute);
+  ot_task task = ot_task_of(c->view->graph, OT_OP_ROUTE_BIAS);
+  task.attributes.num_experts = moe->num_experts;
+  task.attributes.experts_per_token = moe->experts_per_token;
+  task.attributes.bias_rate = moe->bias_rate;
+  task.attributes.sequence_length = request->sequence_length;
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, request->compute, p->first, p->count);
+  task.in[1] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, 0, OT_STEP_SCALARS);
+  task.out[0] = ot_operand_vector(OT_BASE_WEIGHT_PIECE, request->storage, p->first, p->count);
+  if (request->storage != request->compute) {
+    task.out[1] = ot_operand_at(OT_BASE_MASTER, wide, ot_type_vector(request->compute, p->count));
+  }
+  task.out[2] = ot_operand_vector(OT_BASE_UPDATES, OT_F64, 2 * slot_of(p, c->view), 2);
+  ot_tasks_append(c->segment, &task, 0);
+}
+
 static void append_update(const part_view *p, const update_context *c) {
+  if (p->parameter->kind == OT_PARAMETER_BUFFER) {
+    append_bias(p, c);
+    return;
+  }
   const ot_run *const run = c->run;
   const bool muon = uses_muon(run, p);
   const ot_dtype compute = c->view->graph->request.compute;

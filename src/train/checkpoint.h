@@ -94,6 +94,8 @@ ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dty
 
 // Counts tensor `index` as dealt with although it is not loaded (a buffer that a model has no use
 // for).
+void ot_checkpoint_skip_elements(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index,
+                                 int64_t count);
 void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index);
 
 // Fails, naming the tensors, unless every element of `set` was read exactly once or skipped.

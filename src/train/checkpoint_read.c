@@ -215,6 +215,11 @@ void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int in
   s->elements_read[index] = ot_safetensors_tensor_at(s->tensors, index)->elements;
 }
 
+void ot_checkpoint_skip_elements(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index,
+                                 int64_t count) {
+  checkpoint->sets[set].elements_read[index] += count;
+}
+
 static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *set,
                              ot_arena *arena) {
   ot_name_list unread = ot_name_list_create(arena);

@@ -36,7 +36,7 @@ typedef struct conversion {
   ot_model model;
   ot_graph graph;
   ot_weight_map map;
-  int *source;  // [map.num_tensors] index in the set of files that it is read from
+  ot_weight_source *source;  // [map.num_tensors] in the set of files that it is read from
   ot_checkpoint_set set;
   ot_tensor_source *sources;  // [map.num_tensors]
   int num_texts;
@@ -47,15 +47,16 @@ typedef struct conversion {
 typedef struct file_tensor {
   ot_checkpoint *checkpoint;
   ot_checkpoint_set set;
-  int index;
+  ot_weight_source source;
   ot_dtype dtype;
 } file_tensor;
 
 static ot_status fill(void *context, int64_t first, int64_t count, void *out) {
   const file_tensor *const tensor = context;
-  return ot_checkpoint_read_range(tensor->checkpoint, tensor->set,
-                                  (ot_safetensors_range){tensor->index, first, count},
-                                  tensor->dtype, out);
+  return ot_checkpoint_read_range(
+      tensor->checkpoint, tensor->set,
+      (ot_safetensors_range){tensor->source.index, tensor->source.first + first, count},
+      tensor->dtype, out);
 }
 
 // ---- the tensors ----
@@ -79,11 +80,11 @@ static bool find_masters(conversion *c) {
   const ot_safetensors *const optimizer =
       ot_checkpoint_tensors(c->checkpoint, OT_CHECKPOINT_OPTIMIZER);
   if (optimizer == NULL) return false;
-  int *const masters = ot_arena_array(c->arena, c->map.num_tensors, sizeof *masters);
+  ot_weight_source *const masters = ot_arena_array(c->arena, c->map.num_tensors, sizeof *masters);
   for (int i = 0; i < c->map.num_tensors; i++) {
     const char *const name = ot_arena_format(c->arena, "master.%s", c->map.tensors[i].name);
-    masters[i] = ot_safetensors_find(optimizer, name);
-    if (masters[i] < 0) return false;
+    masters[i] = (ot_weight_source){.index = ot_safetensors_find(optimizer, name)};
+    if (masters[i].index < 0) return false;
   }
   c->source = masters;
   c->set = OT_CHECKPOINT_OPTIMIZER;
@@ -112,7 +113,8 @@ static ot_status build_sources(conversion *c) {
   const ot_safetensors *const tensors = ot_checkpoint_tensors(c->checkpoint, c->set);
   c->sources = ot_arena_array(c->arena, c->map.num_tensors, sizeof *c->sources);
   for (int i = 0; i < c->map.num_tensors; i++) {
-    const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(tensors, c->source[i]);
+    const ot_safetensors_tensor *const found =
+        ot_safetensors_tensor_at(tensors, c->source[i].index);
     file_tensor *const context = ot_arena_take(c->arena, sizeof *context);
     *context = (file_tensor){c->checkpoint, c->set, c->source[i], OT_F32};
     const bool known = ot_safetensors_type_dtype(found->type, &context->dtype);
@@ -127,7 +129,7 @@ static ot_status build_sources(conversion *c) {
                                        .dim = {tensor->dim[0], tensor->dim[1]},
                                        .fill = fill,
                                        .context = context};
-    c->report->bytes += found->elements * ot_dtype_bytes(context->dtype);
+    c->report->bytes += tensor->rows * tensor->cols * ot_dtype_bytes(context->dtype);
   }
   c->report->num_tensors = c->map.num_tensors;
   return OT_OK;

@@ -111,6 +111,7 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
       .memory_planned_bytes = l->planned_bytes,
       .noise_scale_tokens = report->noise_scale_tokens,
+      .experts = report->experts,
   };
 }
 

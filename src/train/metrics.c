@@ -151,6 +151,11 @@ ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step
   print_count(json, "memory_peak_bytes", step->memory_peak_bytes);
   print_count(json, "memory_planned_bytes", step->memory_planned_bytes);
   ot_json_real(json, "noise_scale_tokens", step->noise_scale_tokens);
+  ot_json_real(json, "moe_aux_loss", step->experts.aux_loss);
+  ot_json_real(json, "moe_z_loss", step->experts.z_loss);
+  ot_json_real(json, "moe_load_max", step->experts.load_max);
+  ot_json_real(json, "moe_load_entropy", step->experts.load_entropy);
+  ot_json_real(json, "moe_drop_share", step->experts.drop_share);
   for (int i = 0; i < step->num_health; i++)
     ot_json_real(json, step->health[i].name, step->health[i].value);
   return end_line(metrics);

@@ -19,6 +19,14 @@ typedef struct ot_metrics_exposed {
   double tp_s, cp_s, ep_s, pp_s, dp_s;
 } ot_metrics_exposed;
 
+// Of the experts of a model, means over layers and over the tokens of the step.
+typedef struct ot_metrics_experts {
+  double aux_loss, z_loss;  // before their coefficients; not part of loss_nats
+  double load_max;          // largest over mean load of a micro-batch
+  double load_entropy;      // of the loads of a micro-batch; 1 when they are even
+  double drop_share;        // of the slots of tokens; where experts choose, of tokens
+} ot_metrics_experts;
+
 // One step. Unknown: NaN for reals, -1 for counts.
 typedef struct ot_metrics_step {
   int64_t step;      // completed steps, this one included
@@ -35,6 +43,7 @@ typedef struct ot_metrics_step {
   int64_t memory_peak_bytes;
   int64_t memory_planned_bytes;
   double noise_scale_tokens;
+  ot_metrics_experts experts;
   int num_health;
   const ot_metric *health;  // [num_health] further keys
 } ot_metrics_step;

@@ -225,7 +225,28 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targ
   return OT_OK;
 }
 
-static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets) {
+// Means over the layers that have experts.
+static ot_metrics_experts read_experts(const ot_trainer *trainer) {
+  const ot_model *const model = &trainer->run->model;
+  const ot_schedule *const schedule = ot_instance_schedule(trainer->instance);
+  if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN};
+  const ot_region *const region = ot_schedule_region(schedule, "expert_sums");
+  double block[OT_EXPERT_SUMS], mean[OT_EXPERT_SUMS] = {0};
+  int layers = 0;
+  for (int i = 0; i < model->num_layers; i++) layers += model->moe.layer[i];
+  for (int i = 0; i < schedule->num_blocks; i++) {
+    ot_executor_read(ot_instance_executor(trainer->instance),
+                     region->offset + (int64_t)i * (int64_t)sizeof block, block, sizeof block);
+    for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] += block[k] / layers;
+  }
+  return (ot_metrics_experts){.aux_loss = mean[OT_EXPERT_AUX_LOSS],
+                              .z_loss = mean[OT_EXPERT_Z_LOSS],
+                              .load_max = mean[OT_EXPERT_LOAD_MAX],
+                              .load_entropy = mean[OT_EXPERT_LOAD_ENTROPY],
+                              .drop_share = mean[OT_EXPERT_DROP_SHARE]};
+}
+
+static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, int64_t sequences) {
   const ot_run *const run = trainer->run;
   ot_executor *const executor = ot_instance_executor(trainer->instance);
   const ot_progress progress = ot_run_progress(run, trainer->position.step);
@@ -238,6 +259,7 @@ static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets) 
                          1 / (1 - ot_pow(run->optimizer.betas[1], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets->sum);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, ot_noise_target_squares(run, targets));
+  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES, 1.0 / (double)sequences);
   return rate;
 }
 
@@ -270,7 +292,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_noise_targets targets;
   ot_team_watch(trainer->team, run->parallel.watchdog_seconds);
   OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
-  const double rate = set_scalars(trainer, &targets);
+  const double rate = set_scalars(trainer, &targets, global);
   const double order_start_s = ot_device_now_s();
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
 
@@ -292,6 +314,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .loss = ot_executor_scalar(executor, OT_SCALAR_LOSS),
       .gradient_norm = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM),
       .learning_rate = rate,
+      .experts = read_experts(trainer),
       .noise_scale_tokens = ot_noise_average_tokens(&trainer->noise),
       .step_seconds = ot_device_now_s() - start_s,
       .micro_batches = micro_batches,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "train/health.h"
+#include "train/metrics.h"
 #include "train/training_state.h"
 
 typedef struct ot_trainer ot_trainer;
@@ -18,9 +19,10 @@ typedef struct ot_step_report {
   double loss;           // mean nats per unmasked target
   double gradient_norm;  // before clipping
   double learning_rate;
-  double noise_scale_tokens;  // averaged over the steps of this process; NAN where it is not known
-  double step_seconds;        // data and optimizer included
-  double start_s;             // clock of this rank when its order began
+  ot_metrics_experts experts;  // NAN where the model has none
+  double noise_scale_tokens;   // averaged over the steps of this process; NAN where it is not known
+  double step_seconds;         // data and optimizer included
+  double start_s;              // clock of this rank when its order began
 } ot_step_report;
 
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or

@@ -96,11 +96,17 @@ typedef struct ot_weight_notes {
   bool tied_head;       // the file repeats a tied head; it was equal
 } ot_weight_notes;
 
+// Where the elements of a tensor are in the files: from `first` of tensor `index` on.
+typedef struct ot_weight_source {
+  int index;
+  int64_t first;  // not 0 for a matrix of an expert in a stack of all experts (transformers 5)
+} ot_weight_source;
+
 // Finds the model tensors of `checkpoint` that are those of `map`: source [map->num_tensors]
-// receives their indices in the files. Fails as ot_weights_import does, and reads nothing but a
+// receives their places in the files. Fails as ot_weights_import does, and reads nothing but a
 // repeated head.
 ot_status ot_weights_match(ot_arena *arena, const ot_weight_map *map, ot_checkpoint *checkpoint,
-                           int *source, ot_weight_notes *notes);
+                           ot_weight_source *source, ot_weight_notes *notes);
 
 typedef struct ot_weight_import {
   const ot_weight_map *map;

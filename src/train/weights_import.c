@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "train/name_list.h"
+#include "train/weight_stack.h"
 #include "train/weights.h"
 
 typedef struct matching {
@@ -14,7 +15,7 @@ typedef struct matching {
   ot_checkpoint *checkpoint;
   const ot_safetensors *tensors;  // of the file
   const char *path;               // of its first file, for messages
-  int *source;                    // [map->num_tensors] index in the file, -1: not found
+  ot_weight_source *source;       // [map->num_tensors] in the file, index -1: not found
   int tied_head;                  // index in the file of a repeated tied head, or -1
 } matching;
 
@@ -38,20 +39,34 @@ static ot_status check_shape(ot_arena *arena, const char *path, const ot_weight_
   return ot_fail_hint(OT_ENVIRONMENT, "is config.json that of these weights?");
 }
 
+static ot_status take_source(matching *in, int tensor, ot_weight_source source) {
+  OT_CHECK(in->source[tensor].index < 0, OT_ENVIRONMENT,
+           "tensors %s and %s are the same weight (%s)",
+           ot_safetensors_tensor_at(in->tensors, in->source[tensor].index)->name,
+           ot_safetensors_tensor_at(in->tensors, source.index)->name, in->path);
+  in->source[tensor] = source;
+  return OT_OK;
+}
+
 static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
                               ot_name_list *unexpected) {
   const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(in->tensors, index);
   const int tensor = ot_weight_map_find(in->map, found->name);
   if (tensor >= 0) {
-    OT_CHECK(in->source[tensor] < 0, OT_ENVIRONMENT, "tensors %s and %s are the same weight (%s)",
-             ot_safetensors_tensor_at(in->tensors, in->source[tensor])->name, found->name,
-             in->path);
-    in->source[tensor] = index;
+    OT_TRY(take_source(in, tensor, (ot_weight_source){.index = index}));
     return check_shape(in->arena, in->path, &in->map->tensors[tensor], found);
   }
   if (ot_text_equal(found->name, "lm_head.weight") && in->map->tied_tensor >= 0) {
     in->tied_head = index;
     return check_shape(in->arena, in->path, &in->map->tensors[in->map->tied_tensor], found);
+  }
+  if (ot_weight_stack_is(found)) {
+    ot_weight_stack stack;
+    OT_TRY(ot_weight_stack_read(in->arena, in->map, found, &stack));
+    for (int i = 0; i < stack.count; i++) {
+      OT_TRY(take_source(in, stack.tensors[i], (ot_weight_source){index, i * stack.elements}));
+    }
+    return OT_OK;
   }
   if (!is_buffer(found->name)) {
     ot_name_list_add(unexpected, found->name);
@@ -66,7 +81,7 @@ static ot_status check_missing(const matching *in) {
   ot_name_list missing = ot_name_list_create(in->arena);
   bool head = false;
   for (int i = 0; i < in->map->num_tensors; i++) {
-    if (in->source[i] >= 0) continue;
+    if (in->source[i].index >= 0) continue;
     ot_name_list_add(&missing, in->map->tensors[i].name);
     head = head || ot_text_equal(in->map->tensors[i].name, "lm_head.weight");
   }
@@ -79,7 +94,7 @@ static ot_status check_missing(const matching *in) {
 }
 
 static ot_status match_all(matching *in, ot_weight_notes *notes) {
-  for (int i = 0; i < in->map->num_tensors; i++) in->source[i] = -1;
+  for (int i = 0; i < in->map->num_tensors; i++) in->source[i].index = -1;
   ot_name_list ignored = ot_name_list_create(in->arena);
   ot_name_list unexpected = ot_name_list_create(in->arena);
   for (int i = 0; i < ot_safetensors_count(in->tensors); i++)
@@ -115,13 +130,13 @@ static void write_rows(const ot_weight_stage *stage, const ot_weight_tensor *ten
 typedef struct reading {
   ot_checkpoint *checkpoint;
   ot_checkpoint_set set;
-  int index;
+  ot_weight_source source;
   bool counted;
 } reading;
 
 static ot_status read_elements(const reading *r, int64_t first, int64_t count, ot_dtype dtype,
                                void *out) {
-  const ot_safetensors_range range = {r->index, first, count};
+  const ot_safetensors_range range = {r->source.index, r->source.first + first, count};
   if (r->counted) return ot_checkpoint_read_range(r->checkpoint, r->set, range, dtype, out);
   return ot_safetensors_read(ot_checkpoint_tensors(r->checkpoint, r->set), range, dtype, out);
 }
@@ -163,7 +178,10 @@ static bool is_held(const ot_weight_access *access, const ot_weight_tensor *tens
 static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
                              const reading *r) {
   if (!is_held(stage->access, tensor)) {
-    if (r->counted) ot_checkpoint_skip(r->checkpoint, r->set, r->index);
+    const int64_t elements = tensor->rows * tensor->cols;
+    if (r->counted) {
+      ot_checkpoint_skip_elements(r->checkpoint, r->set, r->source.index, elements);
+    }
     return OT_OK;
   }
   if (!tensor->transposed) return read_rows_of(stage, tensor, r);
@@ -179,7 +197,7 @@ static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tenso
 static ot_status check_tied_head(const matching *in) {
   enum { BLOCK = 4096 };
   if (in->tied_head < 0) return OT_OK;
-  const int embedding = in->source[in->map->tied_tensor];
+  const int embedding = in->source[in->map->tied_tensor].index;
   const int64_t elements = ot_safetensors_tensor_at(in->tensors, in->tied_head)->elements;
   double head[BLOCK], shared[BLOCK];
   for (int64_t first = 0; first < elements; first += BLOCK) {
@@ -217,7 +235,7 @@ static ot_status match(matching *in, ot_weight_notes *notes) {
 }
 
 ot_status ot_weights_match(ot_arena *arena, const ot_weight_map *map, ot_checkpoint *checkpoint,
-                           int *source, ot_weight_notes *notes) {
+                           ot_weight_source *source, ot_weight_notes *notes) {
   matching in = {
       .arena = arena, .map = map, .checkpoint = checkpoint, .source = source, .tied_head = -1};
   return match(&in, notes);
@@ -264,7 +282,7 @@ ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
   ot_weight_stage_build(arena, what->map, what->access, &stage);
   for (int i = 0; i < what->map->num_tensors; i++) {
     if (source[i] < 0) continue;
-    const reading r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, source[i], true};
+    const reading r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, {.index = source[i]}, true};
     OT_TRY(read_tensor(&stage, &what->map->tensors[i], &r));
   }
   return OT_OK;

@@ -259,6 +259,7 @@ static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, 
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1 / (1 - pow(o->betas[0], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1 / (1 - pow(o->betas[1], t)));
   ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets);
+  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES, 1.0 / (double)w->request->batch);
   ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, (double)(targets * targets));
   const bool last = step == w->request->steps - 1;
   if (last) count_bytes(w, comm, rank, -1);

@@ -100,6 +100,7 @@ static floors floors_of(const rank_result *result) {
   int64_t count = 0;
   for (int i = 0; i < result->num_tensors; i++) {
     const rank_tensor *const tensor = &result->tensors[i];
+    if (ot_text_find(tensor->name, "e_score_correction_bias")) continue;  // loads, no gradient
     const double g = rms(tensor->gradient, tensor->count), w = rms(tensor->weight, tensor->count);
     gradient += g * g * (double)tensor->count;
     weight += w * w * (double)tensor->count;

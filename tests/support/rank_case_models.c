@@ -112,7 +112,11 @@ static ot_model moe(int layers, bool wide) {
                        .scale = 1.5,
                        .num_groups = 1,
                        .groups_per_token = 1,
-                       .capacity_factor = 1.25};
+                       .capacity_factor = 1.25,
+                       .balance = OT_MOE_BALANCE_BIAS,
+                       .aux_coefficient = 0.05,
+                       .z_coefficient = 0.01,
+                       .bias_rate = 0.01};
   for (int i = 0; i < layers; i++) model.moe.layer[i] = i != 1;
   return model;
 }

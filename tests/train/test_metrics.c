@@ -52,7 +52,8 @@ static ot_metrics_step unknown_step(int64_t step) {
                            .bubble_fraction = NAN,
                            .memory_peak_bytes = -1,
                            .memory_planned_bytes = -1,
-                           .noise_scale_tokens = NAN};
+                           .noise_scale_tokens = NAN,
+                           .experts = {NAN, NAN, NAN, NAN, NAN}};
 }
 
 static ot_metrics *open_metrics(const fixture *f, int64_t step) {
@@ -85,7 +86,9 @@ static void writes_every_key_and_null_where_unknown(void **state) {
       "\"step_seconds\":null,\"tokens_per_second\":null,\"mfu\":null,"
       "\"predicted_step_seconds\":null,\"exposed_seconds\":{\"tp\":null,\"cp\":null,\"ep\":null,"
       "\"pp\":null,\"dp\":null},\"bubble_fraction\":null,\"memory_peak_bytes\":null,"
-      "\"memory_planned_bytes\":null,\"noise_scale_tokens\":null}\n"
+      "\"memory_planned_bytes\":null,\"noise_scale_tokens\":null,"
+      "\"moe_aux_loss\":null,\"moe_z_loss\":null,\"moe_load_max\":null,"
+      "\"moe_load_entropy\":null,\"moe_drop_share\":null}\n"
       "{\"step\":7,\"val_loss\":0.10000000000000001}\n"
       "{\"step\":7,\"val_loss/held out\":2.5}\n");
 }

@@ -19,9 +19,10 @@
 #include "train/tree_file.h"
 #include "train/weights.h"
 
-static const char *const cases[] = {"gpt2",     "gpt2-untied",   "llama", "llama-tied-bias",
-                                    "llama3.1", "qwen2-sliding", "qwen3", "olmo2",
-                                    "mistral",  "gemma3"};
+static const char *const cases[] = {"gpt2",     "gpt2-untied",   "llama",   "llama-tied-bias",
+                                    "llama3.1", "qwen2-sliding", "qwen3",   "olmo2",
+                                    "mistral",  "gemma3",        "mixtral", "qwen3-moe",
+                                    "olmoe",    "deepseek-v3"};
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];
@@ -339,6 +340,81 @@ static void takes_names_with_and_without_prefix(void **state) {
                  "tensors ln_f.bias and transformer.ln_f.bias are the same weight");
 }
 
+// ---- stacks of experts ----
+
+enum { EXPERTS = 8, OLMOE_LAYERS = 2 };
+
+// Matrices `names` of each expert of `layer`, one behind the other.
+static ot_tensor_source stack_of(fixture *f, const ot_safetensors *set, int layer,
+                                 const char *const names[], bool swap) {
+  const int parts = names[1] ? 2 : 1;
+  ot_tensor_source source = {.dtype = OT_F32, .rank = 3};
+  float *values = NULL;
+  for (int i = 0; i < EXPERTS * parts; i++) {
+    const char *const name = ot_arena_format(&f->arena, "model.layers.%d.mlp.experts.%d.%s.weight",
+                                             layer, i / parts, names[i % parts]);
+    const int index = ot_safetensors_find(set, name);
+    const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, index);
+    if (!values) values = ot_arena_array(&f->arena, EXPERTS * parts * t->elements, sizeof *values);
+    memcpy(values + i * t->elements, ot_safetensors_data(set, index), (size_t)t->bytes);
+    source.dim[0] = EXPERTS;
+    source.dim[swap ? 2 : 1] = parts * t->dim[0];
+    source.dim[swap ? 1 : 2] = t->dim[1];
+  }
+  source.name = ot_arena_format(&f->arena, "model.layers.%d.mlp.experts.%s", layer,
+                                parts == 2 ? "gate_up_proj" : "down_proj");
+  source.data = values;
+  return source;
+}
+
+// The olmoe fixture with all experts of a layer in two tensors.
+static const char *write_stacks(fixture *f, bool swap) {
+  static const char *const up[] = {"gate_proj", "up_proj"};
+  static const char *const down[] = {"down_proj", NULL};
+  ot_safetensors *set = NULL;
+  assert_int_equal(ot_safetensors_create(model_path("olmoe"), "", &set), OT_OK);
+  const int n = ot_safetensors_count(set);
+  ot_tensor_source *const sources = ot_arena_array(&f->arena, n, sizeof *sources);
+  int count = 0;
+  for (int layer = 0; layer < OLMOE_LAYERS; layer++) {
+    sources[count++] = stack_of(f, set, layer, up, swap);
+    sources[count++] = stack_of(f, set, layer, down, swap);
+  }
+  for (int i = 0; i < n; i++) {
+    const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
+    if (strstr(t->name, ".experts.")) continue;
+    sources[count++] = (ot_tensor_source){.name = t->name,
+                                          .dtype = OT_F32,
+                                          .rank = t->rank,
+                                          .dim = {t->dim[0], t->dim[1]},
+                                          .data = ot_safetensors_data(set, i)};
+  }
+  const ot_checkpoint_content content = {.num_model = count, .model = sources};
+  const char *const path = scratch_path(f->directory, "stacks");
+  if (ot_checkpoint_write(path, &content) != OT_OK) fail_msg("%s", ot_fail_message());
+  ot_safetensors_destroy(&set);
+  return path;
+}
+
+static void takes_experts_in_stacks_and_apart(void **state) {
+  fixture *const f = *state;
+  build_model(f, "olmoe");
+  ot_weight_notes notes;
+  if (import_file(f, write_stacks(f, false), OT_F32, &notes) != OT_OK) {
+    fail_msg("%s", ot_fail_message());
+  }
+  assert_int_equal(export_model(f, OT_F32, OT_F32), OT_OK);
+  assert_files_equal(scratch_path(f->directory, "out/model.safetensors"), model_path("olmoe"));
+}
+
+static void refuses_stacks_of_transposed_matrices(void **state) {
+  fixture *const f = *state;
+  build_model(f, "olmoe");
+  ot_weight_notes notes;
+  assert_int_equal(import_file(f, write_stacks(f, true), OT_F32, &notes), OT_ENVIRONMENT);
+  assert_message_has("has not the shape [experts, 18, 10]");
+}
+
 static void ignores_old_buffers_and_says_so(void **state) {
   fixture *const f = *state;
   const variation mask = {.add = "transformer.ln_f.bias", .as = "h.0.attn.bias"};
@@ -448,6 +524,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(exports_bf16_rounded_once, set_up, tear_down),
       cmocka_unit_test_setup_teardown(takes_names_with_and_without_prefix, set_up, tear_down),
       cmocka_unit_test_setup_teardown(ignores_old_buffers_and_says_so, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(takes_experts_in_stacks_and_apart, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(refuses_stacks_of_transposed_matrices, set_up, tear_down),
       cmocka_unit_test_setup_teardown(takes_a_repeated_tied_head_only_when_equal, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(names_tensors_that_do_not_fit, set_up, tear_down),

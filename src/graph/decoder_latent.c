@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The attention branch with latents (ops/latent.h). Over the rows of a micro-batch keys and values
+// of all heads are made and attention is the ordinary one, values filled up to the width of keys;
+// against a cache, which holds latents alone, the projections are moved over to the query and the
+// result. On one rank of tp.
+//
+//   normed +-> q_down -> norm -> q_up ---------------------+
+//          +-> kv_down -> split +-> norm -> kv_up ---------+-> heads -> attention -> trim -> output
+//                               +-> rotary ----------------+
+#include "graph/decoder_parts.h"
+#include "ops/operands.h"
+
+// What the latents of a token are.
+typedef struct latents {
+  int q;       // [R, H*D] of all heads
+  int latent;  // [R, K] normalised
+  int rotary;  // [R, P], not rotated yet
+  ot_op_attributes attributes;
+} latents;
+
+static int queries(ot_builder *b, int normed) {
+  const ot_model *const model = ot_model_of(b);
+  const int64_t rank = model->mla.q_rank;
+  const int64_t width = model->num_heads * model->head_dim;
+  if (rank == 0) {
+    return ot_decoder_into(
+        b, normed,
+        &(ot_projection){OT_ROLE_Q_UP, "attention.q", width, model->hidden_size, false, -1});
+  }
+  const int down = ot_decoder_into(b, normed,
+                                   &(ot_projection){OT_ROLE_Q_DOWN, "attention.q_down", rank,
+                                                    model->hidden_size, model->output_bias, -1});
+  const int q = ot_decoder_norm_of(b, OT_ROLE_Q_LATENT_NORM, "attention.q_latent_norm", down, rank);
+  return ot_decoder_into(b, q,
+                         &(ot_projection){OT_ROLE_Q_UP, "attention.q_up", width, rank, false, -1});
+}
+
+static latents make_latents(ot_builder *b, int normed) {
+  const ot_model *const model = ot_model_of(b);
+  const ot_mla *const mla = &model->mla;
+  latents l = {.q = queries(b, normed), .attributes = ot_builder_attributes(b)};
+  l.attributes.num_heads = model->num_heads;
+  l.attributes.head_dim = model->head_dim;
+  l.attributes.rotary_dim = mla->rope_dim;
+  l.attributes.value_dim = mla->v_dim;
+  l.attributes.interleaved = mla->interleaved;
+  const int down = ot_decoder_into(
+      b, normed,
+      &(ot_projection){OT_ROLE_KV_DOWN, "attention.kv_down", mla->kv_rank + mla->rope_dim,
+                       model->hidden_size, model->output_bias, -1});
+  ot_op made;
+  const int raw = ot_builder_emit(
+      b,
+      &(ot_op_description){OT_OP_LATENT_SPLIT, &l.attributes, "attention.latent", 1, {down}, NULL},
+      &made);
+  l.rotary = made.out[1];
+  l.latent =
+      ot_decoder_norm_of(b, OT_ROLE_KV_LATENT_NORM, "attention.kv_latent_norm", raw, mla->kv_rank);
+  return l;
+}
+
+static int cos_sin(ot_builder *b) { return ot_builder_constant(b, 0, "rope"); }
+
+// ---- over the rows of a micro-batch ----
+
+static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
+  const ot_mla *const mla = &ot_model_of(b)->mla;
+  const int64_t wide = l->attributes.num_heads * (mla->nope_dim + mla->v_dim);
+  const int kv = ot_decoder_into(
+      b, l->latent,
+      &(ot_projection){OT_ROLE_KV_UP, "attention.kv_up", wide, mla->kv_rank, false, -1});
+  const int positions = ot_builder_batch(b, OT_BATCH_POSITIONS);
+  const int qkv =
+      ot_builder_op(b, &(ot_op_description){OT_OP_LATENT_HEADS,
+                                            &l->attributes,
+                                            "attention.packed",
+                                            5,
+                                            {l->q, kv, l->rotary, positions, cos_sin(b)},
+                                            NULL});
+  const int heads = ot_decoder_attend(b, layer, qkv);
+  return ot_builder_op(
+      b,
+      &(ot_op_description){OT_OP_VALUE_TRIM, &l->attributes, "attention.values", 1, {heads}, NULL});
+}
+
+// ---- against a cache ----
+
+static int append(ot_builder *b, const latents *l) {
+  const ot_graph_request *const request = &b->graph->request;
+  const ot_mla *const mla = &request->model->mla;
+  const ot_tensor_type type = {
+      .dtype = request->storage,
+      .rank = 3,
+      .dim = {request->micro_batch_size, request->cache_positions, mla->kv_rank + mla->rope_dim}};
+  const int cache = ot_builder_own(b, OT_VALUE_CACHE, 0, "cache", type);
+  const int in[] = {ot_builder_batch(b, OT_BATCH_POSITIONS), cos_sin(b),
+                    ot_builder_batch(b, OT_BATCH_LENGTHS)};
+  const int out[OT_MAX_OUTPUTS] = {cache, -1, -1, -1, -1};
+  ot_builder_op(b, &(ot_op_description){OT_OP_APPEND_LATENT,
+                                        &l->attributes,
+                                        "cache",
+                                        5,
+                                        {l->latent, l->rotary, in[0], in[1], in[2]},
+                                        out});
+  return cache;
+}
+
+static int attend_to_cache(ot_builder *b, const latents *l, int cache) {
+  const ot_model *const model = ot_model_of(b);
+  ot_op_attributes attributes = l->attributes;
+  attributes.scale = model->attention_scale;
+  const int64_t wide = attributes.num_heads * (model->mla.nope_dim + model->mla.v_dim);
+  const int weight =
+      ot_decoder_matrix(b, OT_ROLE_KV_UP, "attention.kv_up", wide, model->mla.kv_rank);
+  const int in[] = {ot_builder_batch(b, OT_BATCH_POSITIONS), cos_sin(b),
+                    ot_builder_batch(b, OT_BATCH_LENGTHS)};
+  return ot_builder_op(b, &(ot_op_description){OT_OP_LATENT_DECODE,
+                                               &attributes,
+                                               "attention.values",
+                                               6,
+                                               {l->q, weight, cache, in[0], in[1], in[2]},
+                                               NULL});
+}
+
+int ot_decoder_latent_attention(ot_builder *b, int layer, int x) {
+  const ot_model *const model = ot_model_of(b);
+  const ot_mode mode = b->graph->request.mode;
+  const int normed = ot_decoder_norm(b, OT_ROLE_ATTENTION_NORM, "attention_norm", x);
+  const latents l = make_latents(b, normed);
+  const bool cached = mode == OT_MODE_PREFILL || mode == OT_MODE_DECODE;
+  const int cache = cached ? append(b, &l) : -1;
+  const int heads =
+      mode == OT_MODE_DECODE ? attend_to_cache(b, &l, cache) : attend_to_rows(b, layer, &l);
+  const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
+                                model->hidden_size,       model->num_heads * model->mla.v_dim,
+                                model->output_bias,       -1};
+  return ot_decoder_join(b, heads, x, output, OT_ROLE_ATTENTION_POST_NORM);
+}
