@@ -18,7 +18,9 @@ static const char *recipe_name(const ot_published_row *row, const ot_engine *eng
   const char *const dtype = row->dtype;
   if (ot_published_mentions(dtype, "amp")) return "amp-bf16";
   if (ot_published_mentions(dtype, "pure")) return "bf16-pure";
-  if (ot_published_mentions(dtype, "fp32 grad")) return "bf16-fp32-accumulators";
+  if (ot_published_mentions(dtype, "fp32 grad") && starts(engine->recipe, "fp16")) {
+    return "bf16-fp32-accumulators";
+  }
   if (starts(dtype, "fp16") && !starts(engine->recipe, "fp16")) return "fp16";
   if (starts(dtype, "bf16") && starts(engine->recipe, "fp16")) return "bf16";
   return engine->recipe;
@@ -44,6 +46,26 @@ static ot_status build_recipe(const ot_published_row *row, const ot_engine *engi
 }
 
 // ---- split ----
+
+// The number behind `words` in `text`, or 0.
+static int64_t number_behind(const char *text, const char *words) {
+  const char *const at = strstr(text, words);
+  return at ? strtol(at + strlen(words), NULL, 10) : 0;
+}
+
+// Data parallelism over all devices leaves no other split ("zero2 dp8; batch per DP 36").
+static ot_published_row complete(const ot_published_row *row) {
+  ot_published_row whole = *row;
+  const int64_t batch = number_behind(row->notes, "batch per DP ");
+  const bool open = row->tp == 0 && row->pp == 0 && row->dp == 0;
+  if (!open || number_behind(row->notes, "dp") != row->gpus) return whole;
+  whole.tp = whole.pp = 1;
+  if (row->gbs == 0 && batch > 0) {
+    whole.gbs = batch * row->gpus;
+    if (row->mbs == 0) whole.mbs = batch;
+  }
+  return whole;
+}
 
 // Ranks that weights are cut over: "fsdp=4 dp=32", "FSDP in node, DP across nodes", "... across N
 // slices"; all of dp where nothing is said.
@@ -113,8 +135,10 @@ static void set_attention(const ot_published_row *row, ot_kernel_style *kernels)
   if (row->flash_attention == 1 && unfused) kernels->attention = OT_ATTENTION_FLASH_2;
 }
 
-ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *row,
+ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *stated,
                                  ot_published_job *out) {
+  const ot_published_row whole = complete(stated);
+  const ot_published_row *const row = &whole;
   *out = (ot_published_job){.engine = *ot_published_engine(row)};
   ot_recipe recipe;
   OT_TRY(check_stated(row));

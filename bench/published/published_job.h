@@ -34,7 +34,7 @@ typedef struct ot_published_job {
 
 // `out` must stay where it is while out->job is used. OT_USAGE when the row lacks something that no
 // rule fills, or when its values do not go together.
-ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *row,
+ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_row *stated,
                                  ot_published_job *out);
 
 // The parts of it. The engine: one table from words of the source to software at a version.

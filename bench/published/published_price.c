@@ -10,15 +10,13 @@ bool ot_published_has_step(const ot_published_row *row) { return row->usable == 
 
 bool ot_published_has_memory(const ot_published_row *row) { return row->memory_gb > 0; }
 
-// The peak as the source measures it, in GB of its own: what nvidia-smi shows includes the context
-// of the device; the rest is what the allocator holds. GiB where the source says so.
+// The peak as sources measure it: what nvidia-smi shows includes the context of the device; the
+// rest is what the allocator holds. Tools and frameworks count in MiB, so a GB of theirs is a GiB.
 static double memory_of(const ot_published_row *row, const ot_memory_estimate *memory) {
   const bool smi = ot_published_mentions(row->memory_def, "nvidia-smi") ||
                    ot_published_mentions(row->memory_def, "GPU memory");
-  const bool binary = ot_published_mentions(row->memory_def, "GiB") ||
-                      ot_published_mentions(row->memory_def, "MiB");
   const double bytes = (double)memory->reserved + (smi ? (double)memory->context : 0);
-  return bytes / (binary ? 1024.0 * 1024 * 1024 : 1e9);
+  return bytes / (1024.0 * 1024 * 1024);
 }
 
 // The mildest recompute that fits, where the source leaves it open. What misses by less than SLACK

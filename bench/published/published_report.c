@@ -151,6 +151,17 @@ static void print_ranking(ot_text_builder *out, const ot_published_prices *price
       r.worst_regret);
 }
 
+// Against what the source measured, and what it consists of in GB.
+static void print_memory(ot_text_builder *out, const ot_published_row *row,
+                         const ot_memory_estimate *m) {
+  ot_text_appendf(out, ", measured %.1f (stage %d: weights %.2f gradients %.2f optimizer %.2f",
+                  row->memory_gb, m->stage, 1e-9 * (double)m->weights, 1e-9 * (double)m->gradients,
+                  1e-9 * (double)m->optimizer);
+  ot_text_appendf(out, " activations %.2f gathered %.2f buffers %.2f reserved %.2f context %.2f)",
+                  1e-9 * (double)m->activations, 1e-9 * (double)m->gathered,
+                  1e-9 * (double)m->buffers, 1e-9 * (double)m->reserved, 1e-9 * (double)m->context);
+}
+
 static void print_row(ot_text_builder *out, const ot_published_price *price) {
   const ot_published_row *const r = price->row;
   ot_text_appendf(out, "%-14s %-22.22s %-16.16s ", r->id, r->model.name, r->gpu.name);
@@ -167,7 +178,7 @@ static void print_row(ot_text_builder *out, const ot_published_price *price) {
                   e->compute_s, e->recompute_s, e->update_s, e->bubble_s, e->host_s);
   for (int i = 0; i < OT_TIMELINE_AXES; i++) ot_text_appendf(out, " %.3f", e->exposed_s[i]);
   ot_text_appendf(out, "; %.1f GB", price->memory_gb);
-  if (r->memory_gb > 0) ot_text_appendf(out, ", measured %.1f", r->memory_gb);
+  if (r->memory_gb > 0) print_memory(out, r, &e->memory);
   ot_text_appendf(out, "; %s", price->engine);
   char candidate[256];
   ot_candidate_print(&e->candidate, candidate, sizeof candidate);

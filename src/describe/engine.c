@@ -29,6 +29,8 @@ ot_status ot_engine_check(const ot_engine *engine) {
   OT_CHECK(!engine->chunked_loss || engine->loss_rows >= 1, OT_USAGE,
            "engine %s: loss_rows=%lld; allowed: at least 1", engine->name,
            (long long)engine->loss_rows);
+  OT_CHECK(engine->stage_buffers >= 0 && engine->copy_bytes >= 0 && engine->step_bytes >= 0,
+           OT_USAGE, "engine %s: buffers and copies are not negative", engine->name);
   OT_CHECK(
       engine->bucket_bytes >= 0 && engine->bucket_rank_bytes >= 0 && engine->context_bytes >= 0,
       OT_USAGE, "engine %s: bucket_bytes=%lld context_bytes=%lld; allowed: at least 0",
@@ -79,6 +81,11 @@ int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
       "context_bytes %lld\n",
       e->keeps_gathered, e->saved_score_bytes, e->loss_logit_bytes, e->allocator_slack,
       (long long)e->context_bytes);
+  n += ot_text_format(out + n, capacity - n,
+                      "  cuts_by_cost %d keeps_activated %d keeps_outputs %d drops_elementwise %d "
+                      "stage_buffers %d copy_bytes %.17g step_bytes %.17g\n",
+                      e->cuts_by_cost, e->keeps_activated, e->keeps_outputs, e->drops_elementwise,
+                      e->stage_buffers, e->copy_bytes, e->step_bytes);
   return n;
 }
 

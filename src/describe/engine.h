@@ -56,8 +56,18 @@ typedef struct ot_engine {
   double update_bytes;  // moved per parameter and step by norm, clipping and update; 0: what
                         // the recipe keeps, read and written once
 
+  // which software cuts a model to stages by the cost of its blocks; else as many layers each
+  bool cuts_by_cost;
+
   // memory
   bool keeps_gathered;       // what sequence parallelism gathers is kept whole for the backward
+  bool keeps_activated;      // gated MLPs: the activated gate is kept beside gate, up and product
+  bool keeps_outputs;        // stages keep what they sent until its gradient is back
+  bool drops_elementwise;    // what only norms and elementwise work need to make is made again
+  int stage_buffers;         // micro-batches that a stage has room for, per stage of the pipeline;
+                             // forward and backward then share no memory. 0: what the order holds
+  double copy_bytes;         // of a gradient, kept beside it where ranks sum gradients
+  double step_bytes;         // of a piece's gradient, flat copies that the update makes (ZeRO 1, 2)
   double saved_score_bytes;  // unfused attention: kept per element of T x T scores and head
   double loss_logit_bytes;   // kept per logit until its gradient is made
   double allocator_slack;    // share of memory lost to an allocator; 0 with a planned arena

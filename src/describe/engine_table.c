@@ -68,13 +68,14 @@ static const ot_engine megatron_2021 = {
     .fused_optimizer = true,
     .zero_bytes = 2,
     .saved_score_bytes = 5,
+    .keeps_outputs = true,
     .loss_logit_bytes = 10,
-    .allocator_slack = 0.06,
+    .allocator_slack = 0.08,
     .context_bytes = 2000000000,
 };
 
-// Korthikanti et al. 2022: sequence parallelism, and dw beside the collectives of the backward
-// (LinearWithGradAccumulationAndAsyncCommunication).
+// Korthikanti et al. 2022: sequence parallelism, what a stage sent is freed (appendix B), and dw
+// beside the collectives of the backward (LinearWithGradAccumulationAndAsyncCommunication).
 static const ot_engine megatron_2022 = {
     .name = "megatron-2022",
     .kernels = {.attention = OT_ATTENTION_UNFUSED,
@@ -96,7 +97,7 @@ static const ot_engine megatron_2022 = {
     .zero_bytes = 4,
     .saved_score_bytes = 5,
     .loss_logit_bytes = 10,
-    .allocator_slack = 0.06,
+    .allocator_slack = 0.08,
     .context_bytes = 2000000000,
 };
 
@@ -122,9 +123,11 @@ static const ot_engine megatron_deepspeed = {
     .fused_optimizer = true,
     .zero_bytes = 2,
     .saved_score_bytes = 5,
+    .keeps_outputs = true,
+    .step_bytes = 8,
     .loss_logit_bytes = 10,
     .allocator_slack = 0.08,
-    .context_bytes = 4000000000,
+    .context_bytes = 4200000000,
 };
 
 // The same with CUDA_LAUNCH_BLOCKING=1 (bigscience tr11: "do not remove or the training will
@@ -147,9 +150,11 @@ static const ot_engine megatron_deepspeed_blocking = {
     .fused_optimizer = true,
     .zero_bytes = 2,
     .saved_score_bytes = 5,
+    .keeps_outputs = true,
+    .step_bytes = 8,
     .loss_logit_bytes = 10,
     .allocator_slack = 0.08,
-    .context_bytes = 4000000000,
+    .context_bytes = 4200000000,
 };
 
 // DeepSpeed ZeRO 3 around Megatron-LM's layers: gathers are fetched ahead, reduce-scatters leave in
@@ -209,7 +214,7 @@ static const ot_engine megatron_core = {
     .fused_optimizer = true,
     .zero_bytes = 4,
     .loss_logit_bytes = 10,
-    .allocator_slack = 0.05,
+    .allocator_slack = 0.08,
     .context_bytes = 2500000000,
 };
 
@@ -273,7 +278,7 @@ static const ot_engine megatron_bridge_26_06 = {
     .fused_optimizer = true,
     .zero_bytes = 4,
     .loss_logit_bytes = 6,
-    .allocator_slack = 0.05,
+    .allocator_slack = 0.08,
     .context_bytes = 2500000000,
 };
 
@@ -330,13 +335,16 @@ static const ot_engine torchtitan = {
     .reduce_each_micro_batch = true,
     .reshard_after_forward = true,
     .fused_optimizer = true,
+    .drops_elementwise = true,
     .loss_logit_bytes = 10,
-    .allocator_slack = 0.06,
+    .allocator_slack = 0.08,
     .context_bytes = 1500000000,
 };
 
 // nanotron 0.4 (src/nanotron): flash 2, layers in eager PyTorch, bf16 with fp32 accumulation of
-// gradients, ZeRO 1, sums of gradients beside the last backward, tp collectives exposed.
+// gradients, ZeRO 1, sums of gradients beside the last backward, tp collectives exposed. The
+// activation of a gate and its product are kernels of their own (GLUActivation). Logits are cast,
+// copied to contiguous memory and shifted by their maximum, all in fp32 (sharded_cross_entropy).
 static const ot_engine nanotron = {
     .name = "nanotron",
     .kernels = {.attention = OT_ATTENTION_FLASH_2,
@@ -347,7 +355,7 @@ static const ot_engine nanotron = {
                 .host_ops = 1,
                 .host_ahead = true,
                 .switch_reductions = true},
-    .recipe = "bf16-fp32-accumulators",
+    .recipe = "bf16-fp32-gradients",
     .sequence_parallel = true,
     .overlap_reduce = true,
     .update_bytes = 40,
@@ -357,8 +365,12 @@ static const ot_engine nanotron = {
     .copies_gradients = true,
     .fused_optimizer = true,
     .zero_bytes = 4,
+    .cuts_by_cost = true,
     .keeps_gathered = true,
-    .loss_logit_bytes = 10,
+    .keeps_activated = true,
+    .keeps_outputs = true,
+    .copy_bytes = 2,
+    .loss_logit_bytes = 12,
     .allocator_slack = 0.08,
     .context_bytes = 2500000000,
 };
@@ -440,6 +452,8 @@ static const ot_engine oneflow = {
     .gather = OT_COLLECTIVE_RING,
     .fused_optimizer = true,
     .saved_score_bytes = 5,
+    .stage_buffers = 2,
+    .copy_bytes = 2,
     .loss_logit_bytes = 10,
     .context_bytes = 1000000000,
 };

@@ -33,6 +33,24 @@ static void cut_evenly(int layers, int chunks, int *first) {
   first[chunks] = layers + 2;
 }
 
+// nanotron (models/base.py): a stage takes blocks until their cost is more than its even share of
+// all; products of weights count, an embedding costs nothing. Each stage gets a block.
+static void cut_by_cost(const ot_model *model, int stages, int *first) {
+  const int layers = (int)model->num_layers;
+  const double width = (double)model->hidden_size;
+  const double layer = width * (4.0 * (double)(model->num_heads * model->head_dim) +
+                                3.0 * (double)model->intermediate_size);
+  const double all = layers * layer + width * (double)model->vocab_size;
+  int block = 0;
+  for (int stage = 0; stage < stages; stage++) {
+    first[stage] = block;
+    const int last = layers + 2 - (stages - stage - 1);
+    do block++;
+    while (block < last && (block - 1) * layer <= all * (stage + 1) / stages);
+  }
+  first[stages] = layers + 2;
+}
+
 static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run *run,
                             ot_cut *cut) {
   if (e->own) {
@@ -46,7 +64,11 @@ static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run
            "model's %d blocks",
            c->pp, chunks, e->num_blocks);
   int *const first = ot_arena_array(e->arena, chunks + 1, sizeof *first);
-  cut_evenly(e->num_blocks - 2, chunks, first);
+  if (e->job.engine->cuts_by_cost && chunks == c->pp) {
+    cut_by_cost(e->job.model, chunks, first);
+  } else {
+    cut_evenly(e->num_blocks - 2, chunks, first);
+  }
   cut->stages = (ot_stages){.num_ranks = c->pp,
                             .num_chunks = chunks,
                             .first_block = first,

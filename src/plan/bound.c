@@ -4,6 +4,7 @@
 #include "plan/bound.h"
 
 #include "base/text.h"
+#include "plan/memory.h"
 #include "schedule/step_plan.h"
 
 static double smaller(double a, double b) { return a < b ? a : b; }
@@ -11,11 +12,21 @@ static double larger(double a, double b) { return a > b ? a : b; }
 
 // ---- blocks ----
 
+// What is kept at one moment, and the transients of layers; best fit of a larger micro-batch may
+// lose a little that a smaller one does not.
+static void take_other(const ot_estimator *e, const ot_prices *prices, int kind,
+                       ot_block_bound *out) {
+  const bool layer = kind > 0 && kind < e->num_kinds - 1;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = 0;
+  out->slot_bytes[OT_SLOT_SHORT] = (int64_t)ot_memory_kept(e, prices, kind);
+  out->scratch_bytes = layer ? prices->kind[kind].transient_bytes / 8 * 7 : 0;
+}
+
 static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
   const ot_block_price *const price = &prices->kind[kind];
   *out = (ot_block_bound){.elements = price->elements,
-                          .scratch_bytes = e->own ? price->work_scratch : price->transient_bytes,
+                          .scratch_bytes = price->work_scratch,
                           .input_bytes = price->has_input ? prices->hidden_bytes : 0,
                           .weights_read_in = price->weights_read_in};
   for (int w = 0; w < OT_WORKS; w++) {
@@ -23,6 +34,7 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   }
   out->back_s = out->work_s[OT_WORK_BACKWARD] - price->recompute_total_s;
   for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = price->slot_bytes[i];
+  if (!e->own) take_other(e, prices, kind, out);
 }
 
 // Over the kinds of layers.

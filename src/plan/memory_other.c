@@ -49,13 +49,18 @@ static void count_states(counter *c) {
     n += elements_of(c, i);
     held += (elements_of(c, i) - experts) / pieces + experts / expert_pieces;
   }
+  const ot_engine *const engine = c->estimator->job.engine;
+  const bool sums = c->candidate->dp * c->candidate->cp > 1;
+  const double copies = (sums && zero < 2 ? n * engine->copy_bytes : 0) +
+                        (zero == 1 || zero == 2 ? held * engine->step_bytes : 0);
   c->out->weights = (int64_t)((zero == 3 ? held : n) * recipe->weight_bytes);
-  c->out->gradients = (int64_t)((zero >= 2 ? held : n) * recipe->gradient_bytes);
+  c->out->gradients = (int64_t)((zero >= 2 ? held : n) * recipe->gradient_bytes + copies);
   c->out->optimizer = (int64_t)(held * (recipe->master_bytes + recipe->moment_bytes));
 }
 
 // Whole weights of the unit at work and of the next one; embedding and head belong to the outermost
-// unit, which stays (torch FSDP's root). And the whole gradient of one unit.
+// unit, which stays (torch FSDP's root), and so does the gradient of the larger of them. And the
+// whole gradient of a layer, with its copy on the wire.
 static void count_gathered(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   double layer = 0, ends = 0, all = 0, largest = 0;
@@ -70,41 +75,37 @@ static void count_gathered(counter *c) {
   }
   const bool kept = !c->estimator->job.engine->reshard_after_forward;
   c->out->gathered = (int64_t)((kept ? all : 2 * layer + ends) * recipe->gather_bytes +
-                               largest * recipe->gather_bytes);
+                               largest * recipe->gather_bytes +
+                               layer * (recipe->gather_bytes + recipe->reduce_bytes));
 }
 
 // ---- activations ----
 
-// Of one micro-batch of a layer, beyond what the backward of a fused layer reads.
-static double more_of_layer(const counter *c) {
-  const ot_engine *const engine = c->estimator->job.engine;
-  const ot_model *const model = c->estimator->job.model;
-  const int tp = c->candidate->tp;
-  const double rows = rows_of(c);
-  double bytes = 0;
-  if (engine->kernels.attention == OT_ATTENTION_UNFUSED &&
-      c->candidate->recompute != OT_RECOMPUTE_SELECTIVE) {
-    bytes += engine->saved_score_bytes * rows * (double)c->estimator->job.sequence_length *
-             (double)model->num_heads / tp;
-  }
-  if (c->prices->sequence_parallel && engine->keeps_gathered) {
-    bytes += 4 * rows * (double)model->hidden_size * (1 - 1.0 / tp);
-  }
-  // Korthikanti et al. 2022, table 2: of 34 sbh, 10 are whole without sequence parallelism.
-  if (!c->prices->sequence_parallel) {
-    bytes += 10 * rows * (double)model->hidden_size * (1 - 1.0 / tp);
-  }
-  return bytes;
+// Of one micro-batch.
+static double kept_of(const counter *c, int block) {
+  const int kind = kind_of(c, block);
+  const double bytes = ot_memory_kept(c->estimator, c->prices, kind);
+  const bool again = c->candidate->recompute == OT_RECOMPUTE_FULL;
+  if (!is_layer(c, block) || again) return bytes;
+  return bytes + ot_memory_kept_more(c->estimator, c->prices, kind);
 }
 
-static double kept_of(const counter *c, int block) {
-  const ot_block_price *const price = &c->prices->kind[kind_of(c, block)];
-  double bytes = 0;
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->slot_bytes[i];
-  if (price->has_input) bytes += (double)c->prices->hidden_bytes;
-  if (c->estimator->job.recipe.products == OT_F8) bytes -= (double)price->product_bytes / 2;
-  const bool again = c->candidate->recompute == OT_RECOMPUTE_FULL;
-  return is_layer(c, block) && !again ? bytes + more_of_layer(c) : bytes;
+// What a chunk keeps of a micro-batch beside its blocks: what it sent.
+static double sent_of(const counter *c, int chunk) {
+  const bool sends = chunk + 1 < c->request->walk->num_chunks;
+  return sends && c->estimator->job.engine->keeps_outputs ? (double)c->prices->hidden_bytes : 0;
+}
+
+// Static graphs have room for as many micro-batches as their buffers have places, and one that is
+// being made; the last stage hands its own on.
+static void fill_buffers(const counter *c, const double *kept, double *peak) {
+  const ot_walk *const walk = c->request->walk;
+  const double places = c->estimator->job.engine->stage_buffers * walk->num_ranks + 1;
+  const double held = places < walk->micro_batches ? places : walk->micro_batches;
+  for (int i = 0; i + 1 < walk->num_chunks; i++) {
+    const double bytes = held * kept[i];
+    if (bytes > peak[walk->rank_of[i]]) peak[walk->rank_of[i]] = bytes;
+  }
 }
 
 // The most that a stage keeps at once: an allocator gives what one chunk has let go to another.
@@ -120,12 +121,14 @@ void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, doub
   for (int i = 0; i < c.estimator->num_blocks; i++) {
     kept[request->cut->chunk_of[i]] += kept_of(&c, i);
   }
+  for (int i = 0; i < walk->num_chunks; i++) kept[i] += sent_of(&c, i);
   for (int64_t i = 0; i < walk->num_actions; i++) {
     const ot_walk_action *const a = &walk->actions[i];
     if (a->work == OT_WORK_FORWARD) live[a->rank] += kept[a->chunk];
     if (live[a->rank] > peak[a->rank]) peak[a->rank] = live[a->rank];
     if (a->work == last) live[a->rank] -= kept[a->chunk];
   }
+  if (c.estimator->job.engine->stage_buffers > 0) fill_buffers(&c, kept, peak);
 }
 
 // ---- buffers ----
@@ -133,13 +136,16 @@ void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, doub
 // Transients of the largest layer; with recompute, all that it makes again.
 static double transients_of(const counter *c) {
   double most = 0;
+  int kind = 0;
   for (int i = 0; i < c->estimator->num_blocks; i++) {
     if (!runs(c, i) || !is_layer(c, i)) continue;
     const double bytes = (double)c->prices->kind[kind_of(c, i)].transient_bytes;
-    if (bytes > most) most = bytes;
+    if (bytes <= most) continue;
+    most = bytes;
+    kind = kind_of(c, i);
   }
   const bool again = most > 0 && c->candidate->recompute == OT_RECOMPUTE_FULL;
-  return again ? most + more_of_layer(c) : most;
+  return again ? most + ot_memory_kept_more(c->estimator, c->prices, kind) : most;
 }
 
 static double logits_of(const counter *c) {
@@ -157,7 +163,9 @@ static void count_buffers(counter *c) {
   const bool sums = c->candidate->dp * c->candidate->cp > 1;
   const double transients = transients_of(c), logits = logits_of(c);
   double bytes = transients > logits ? transients : logits;
-  if (c->request->walk->num_ranks > 1) bytes += 4.0 * (double)c->prices->hidden_bytes;
+  const bool stages = c->request->walk->num_ranks > 1;
+  if (stages && engine->stage_buffers > 0) bytes *= 2;
+  if (stages) bytes += 4.0 * (double)c->prices->hidden_bytes;
   if (sums && engine->copies_gradients) bytes += (double)engine->bucket_bytes;
   c->out->buffers = (int64_t)bytes;
 }

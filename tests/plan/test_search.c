@@ -81,6 +81,7 @@ static void draw_given(problem *p) {
 
 static void create(uint64_t number, problem *p) {
   static const int devices[] = {1, 2, 3, 4, 6, 8};
+  static const char *const others[] = {"megatron-core", "torchtitan", "nanotron", "oneflow"};
   *p = (problem){.stream = number};
   p->arena = ot_heap_arena_create(&p->heap);
   draw_model(p);
@@ -89,7 +90,7 @@ static void create(uint64_t number, problem *p) {
   const bool own = draw(p, 2) == 0;
   p->job = (ot_job){.model = &p->model,
                     .cluster = &p->cluster,
-                    .engine = own ? &ot_engine_orthant : ot_engine_find("megatron-core"),
+                    .engine = own ? &ot_engine_orthant : ot_engine_find(others[draw(p, 4)]),
                     .recipe = *ot_recipe_find(draw(p, 2) == 0 ? "fp32" : "bf16"),
                     .devices = count,
                     .global_batch_size = 4 + 4 * draw(p, 4),

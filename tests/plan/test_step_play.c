@@ -170,6 +170,7 @@ static void stages_keep_what_the_papers_say(void **state) {
         P * (kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1);
     p.estimator.job.engine = &other;
     p.candidate.tp = p.candidate.cp = 1;
+    p.prices.key = p.candidate;
     const ot_model model = {.hidden_size = 1};
     p.estimator.job.model = &model;
     ot_memory_other_peaks(&p.request, &p.arena, peak);
