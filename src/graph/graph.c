@@ -114,9 +114,10 @@ static ot_status end_block(ot_builder *builder) {
   }
   OT_TRY(ot_program_expand(program, builder->arena));
   OT_TRY(check_sums(graph, builder->block, program));
-  const uint64_t hash = ot_program_hash(program);
   for (int i = 0; i < graph->num_programs; i++) {
-    if (ot_program_hash(&graph->programs[i]) != hash) continue;
+    const ot_program *const other = &graph->programs[i];
+    if (other->num_ops != program->num_ops || other->num_values != program->num_values) continue;
+    if (ot_program_hash(other) != ot_program_hash(program)) continue;
     builder->block->program = i;
     return OT_OK;
   }

@@ -7,6 +7,9 @@
 #include "plan/memory.h"
 #include "schedule/step_plan.h"
 
+// Sums are made in another order than estimates make them.
+static const double rounding = 1 - 0x1p-40;
+
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double larger(double a, double b) { return a > b ? a : b; }
 
@@ -89,6 +92,17 @@ static void add_sum(const block_sum *other, block_sum *sum) {
   sum->layers += other->layers;
 }
 
+// The same blocks so many times.
+static block_sum times(block_sum sum, double count) {
+  sum.forward_s *= count;
+  sum.back_s *= count;
+  sum.before_s *= count;
+  sum.all_s *= count;
+  sum.elements *= count;
+  sum.layers *= count;
+  return sum;
+}
+
 static block_sum sum_of(const ot_block_bound *block, bool layer) {
   const double forward_s = block->work_s[OT_WORK_FORWARD];
   const double backward_s = block->work_s[OT_WORK_BACKWARD];
@@ -150,6 +164,25 @@ static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *bloc
                   slot[OT_SLOT_LONG] * b->walk->ring[OT_RING_LONG][chunk] +
                   slot[OT_SLOT_WEIGHT] * b->walk->ring[OT_RING_WEIGHT][chunk] +
                   block->input_bytes * b->walk->ring[in][chunk]);
+}
+
+// Sums up the blocks of a chunk; returns what it keeps of them. Equal blocks behind the first one
+// are counted together.
+static double sum_chunk(const bounder *b, int chunk, block_sum *out) {
+  const ot_estimator *const e = b->estimator;
+  const int first = b->stages->first_block[chunk], end = b->stages->first_block[chunk + 1];
+  double kept = 0;
+  for (int i = first; i < end;) {
+    const int kind = e->kind_of[i];
+    int next = i + 1;
+    while (i > first && next < end && e->kind_of[next] == kind) next++;
+    const ot_block_bound *const block = &b->work->kind[kind];
+    const block_sum sum = times(sum_of(block, i > 0 && i < e->num_blocks - 1), next - i);
+    add_sum(&sum, out);
+    kept += (next - i) * kept_bytes(b, chunk, block, i == first);
+    i = next;
+  }
+  return kept;
 }
 
 // Collectives of a stage's layers.
@@ -225,7 +258,6 @@ static void bound_chunk(bounder *b, const block_sum *chunk, const block_sum *bef
 }
 
 static void bound_stages(bounder *b, ot_arena *scratch) {
-  const ot_estimator *const e = b->estimator;
   const ot_stages *const stages = b->stages;
   block_sum *const own = ot_arena_array(scratch, stages->num_ranks, sizeof *own);
   block_sum *const before = ot_arena_array(scratch, stages->num_ranks, sizeof *before);
@@ -235,12 +267,7 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
   for (int c = 0; c < stages->num_chunks; c++) {
     const int rank = stages->rank_of[c];
     block_sum chunk = {0};
-    for (int i = stages->first_block[c]; i < stages->first_block[c + 1]; i++) {
-      const ot_block_bound *const kind = &b->work->kind[e->kind_of[i]];
-      const block_sum block = sum_of(kind, i > 0 && i < e->num_blocks - 1);
-      add_sum(&block, &chunk);
-      kept[rank] += kept_bytes(b, c, kind, i == stages->first_block[c]);
-    }
+    kept[rank] += sum_chunk(b, c, &chunk);
     // Chunks of a stage that are next to each other (zb-v) pass nothing on.
     if (own[rank].all_s == 0) before[rank] = passed;
     add_sum(&chunk, &own[rank]);
@@ -293,7 +320,8 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   }
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
   bound_stages(&b, &scratch);
-  const double step_s = ot_price_step_s(&e->simulation, e->job.devices, b.met_s + b.end_s);
+  const double s = (b.met_s + b.end_s) * rounding;
+  const double step_s = ot_price_step_s(&e->simulation, e->job.devices, s);
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)b.peak};
   return OT_OK;
 }

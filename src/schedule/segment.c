@@ -160,18 +160,14 @@ static ot_task lower(lowering *l, int index) {
 }
 
 // Makes task `index` wait for the last collective of the segment that it reads or overwrites.
-static void set_wait(const ot_segment *segment, const int *ops, const ot_program *program,
-                     int index) {
+//   made  [num_values] the last collective so far that writes the value, -1
+static void set_wait(const ot_segment *segment, const ot_op *op, int index, int *made) {
   ot_task *const task = &segment->tasks[index];
-  const ot_op *const op = &program->ops[ops[index]];
-  for (int k = 0; k < index; k++) {
-    if (segment->tasks[k].lane != OT_LANE_TENSOR) continue;
-    const ot_op *const earlier = &program->ops[ops[k]];
-    for (int i = 0; i < OT_MAX_INPUTS; i++) {
-      for (int o = 0; o < OT_MAX_OUTPUTS; o++) {
-        if (op->in[i] >= 0 && op->in[i] == earlier->out[o]) task->wait = k;
-      }
-    }
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    if (op->in[i] >= 0 && made[op->in[i]] > task->wait) task->wait = made[op->in[i]];
+  }
+  for (int o = 0; task->lane == OT_LANE_TENSOR && o < OT_MAX_OUTPUTS; o++) {
+    if (op->out[o] >= 0) made[op->out[o]] = index;
   }
 }
 
@@ -204,12 +200,12 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
       .tasks = ot_arena_array(arena, count + 1, sizeof(ot_task)),
       .scratch_bytes = storage->scratch_bytes[scratch_group_of(request->phase)],
   };
-  int *const ops = ot_arena_array(arena, count + 1, sizeof(int));
+  int *const made = ot_arena_array(arena, program->num_values + 1, sizeof(int));
+  for (int i = 0; i < program->num_values; i++) made[i] = -1;
   for (int i = 0; i < storage->num_runs; i++) {
     if (storage->runs[i].phase != request->phase) continue;
-    ops[segment->num_tasks] = storage->runs[i].op;
     segment->tasks[segment->num_tasks] = lower(&l, storage->runs[i].op);
-    set_wait(segment, ops, program, segment->num_tasks++);
+    set_wait(segment, &program->ops[storage->runs[i].op], segment->num_tasks++, made);
   }
 }
 
