@@ -136,7 +136,8 @@ static int *nothing(ot_arena *arena, int count) {
 void ot_bucket_plan_build(const ot_play_request *request, int stage, ot_arena *arena,
                           ot_bucket_plan *out) {
   const ot_prices *const prices = request->prices;
-  *out = (ot_bucket_plan){0};
+  *out = request->plans ? request->plans[stage] : (ot_bucket_plan){0};
+  if (request->plans) return;
   if (!prices->gathers && !prices->each_micro_batch) return;
   planner p = {.request = request, .arena = arena, .plan = out};
   p.local = ot_arena_array(arena, request->estimator->num_blocks, sizeof(int));

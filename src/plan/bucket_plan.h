@@ -27,6 +27,7 @@ typedef struct ot_bucket_plan {
   ot_bucket_list gathers, sums, tied_sums;
 } ot_bucket_plan;
 
+// That of request->plans, where they are made.
 void ot_bucket_plan_build(const ot_play_request *request, int stage, ot_arena *arena,
                           ot_bucket_plan *out);
 

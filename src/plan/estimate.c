@@ -3,6 +3,7 @@
 #include "plan/estimate.h"
 
 #include "describe/pipeline_rules.h"
+#include "plan/bucket_plan.h"
 #include "plan/estimator.h"
 #include "plan/memory.h"
 
@@ -189,15 +190,24 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
   return OT_OK;
 }
 
-ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
-                            ot_estimate *out) {
+static void plan_buckets(ot_play_request *r, ot_arena *arena) {
+  const int stages = r->stages->num_ranks;
+  if (!r->prices->gathers && !r->prices->each_micro_batch) return;
+  ot_bucket_plan *const plans = ot_arena_array(arena, stages, sizeof *plans);
+  for (int i = 0; i < stages; i++) ot_bucket_plan_build(r, i, arena, &plans[i]);
+  r->plans = plans;
+}
+
+// Memory first; then, where it fits or `always`, the play.
+static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
+                          ot_estimate *out) {
   ot_play_request request;
-  bool periodic;
-  *out = (ot_estimate){.candidate = *candidate};
-  OT_TRY(is_periodic(estimator, candidate, &periodic));
-  if (periodic) return estimate_periodic(estimator, candidate, out);
-  OT_TRY(prepare(estimator, candidate, &request));
-  ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
+  OT_TRY(prepare(e, candidate, &request));
+  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  plan_buckets(&request, &scratch);
+  find_fullest(&request, &scratch, &out->memory);
+  out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
+  if (!out->fits && !always) return OT_OK;
   ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
   OT_TRY(ot_step_play(&request, &scratch, plays));
   const ot_stage_play *busiest = plays;
@@ -206,9 +216,25 @@ ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candida
   }
   take_play(busiest, out);
   count_flops(&request, out);
-  find_fullest(&request, &scratch, &out->memory);
-  out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   return OT_OK;
+}
+
+static ot_status build(ot_estimator *e, const ot_candidate *candidate, bool always,
+                       ot_estimate *out) {
+  bool periodic;
+  *out = (ot_estimate){.candidate = *candidate};
+  OT_TRY(is_periodic(e, candidate, &periodic));
+  return periodic ? estimate_periodic(e, candidate, out) : estimate(e, candidate, always, out);
+}
+
+ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
+                            ot_estimate *out) {
+  return build(estimator, candidate, true, out);
+}
+
+ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
+                              ot_estimate *out) {
+  return build(estimator, candidate, false, out);
 }
 
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,

@@ -60,6 +60,11 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
                             ot_estimate *out);
 
+// The same, but where memory does not fit, the step need not be played: then all but memory may be
+// zero.
+ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
+                              ot_estimate *out);
+
 // The stages of the pipeline [candidate->pp], in `arena`.
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out);

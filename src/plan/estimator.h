@@ -183,6 +183,7 @@ typedef struct ot_play_request {
   const ot_cut *cut;
   const ot_stages *stages;  // of the cut
   const ot_walk *walk;
+  struct ot_bucket_plan *plans;  // [stages] when made already, else null
   ot_played_step *played;  // gets the actions, if not null; room for those of the walk and a stage
 } ot_play_request;
 

@@ -131,9 +131,9 @@ static void keep_rejection(searcher *s, ot_rejection_kind kind, const node *n, c
 }
 
 static void reject_memory(searcher *s, const node *n) {
-  const int64_t candidates = count_candidates(s, n);
   char reason[128];
-  s->out->num_rejected[OT_REJECTED_MEMORY] += candidates;
+  s->out->num_rejected[OT_REJECTED_MEMORY] += count_candidates(s, n);
+  if (s->kept[OT_REJECTED_MEMORY] == KEPT_REJECTIONS) return;
   ot_text_format(reason, sizeof reason, "needs at least %.1f GB of %.1f GB", (double)n->peak / 1e9,
                  (double)s->request->job->cluster->device.memory_bytes / 1e9);
   keep_rejection(s, OT_REJECTED_MEMORY, n, reason);
@@ -276,19 +276,24 @@ static ot_status simulate(searcher *s, const node *n) {
   const ot_candidate candidate = candidate_of(s, n);
   ot_estimate estimate;
   ot_status status = ot_candidate_check(s->request->job, &candidate);
-  if (status == OT_OK) status = ot_estimate_build(s->estimator, &candidate, &estimate);
+  if (status == OT_OK && s->by_memory) {
+    status = ot_estimate_build(s->estimator, &candidate, &estimate);
+  } else if (status == OT_OK) {
+    status = ot_estimate_fitting(s->estimator, &candidate, &estimate);
+  }
   if (status != OT_OK) return refuse(s, n, status);
   if (s->by_memory) {
     keep_nearest(s, &estimate);
     return OT_OK;
   }
-  s->out->num_simulated++;
+  s->out->num_simulated += estimate.step_s > 0;
+  s->too_large += estimate.step_s == 0;
   if (estimate.fits) {
     keep_plan(s, &estimate);
     return OT_OK;
   }
   node simulated = *n;
-  simulated.step_s = estimate.step_s;
+  if (estimate.step_s > 0) simulated.step_s = estimate.step_s;
   simulated.peak = estimate.memory.reserved + estimate.memory.context;
   reject_memory(s, &simulated);
   return OT_OK;
