@@ -220,7 +220,8 @@ static const ot_engine megatron_core = {
 
 // Megatron-core 0.12 and later with Transformer Engine 2 (Megatron-Bridge 25, 26): attention of
 // cuDNN 9, fused cross-entropy, captured graphs; all-to-all of experts beside compute is a choice
-// that most of its recipes leave.
+// that most of its recipes leave. Megatron FSDP gathers a layer's weights ahead and frees them after
+// each use.
 static const ot_engine megatron_bridge = {
     .name = "megatron-bridge",
     .kernels = {.attention = OT_ATTENTION_FLASH_3,
@@ -236,6 +237,7 @@ static const ot_engine megatron_bridge = {
     .sequence_parallel = true,
     .tensor_products_overlap = true,
     .overlap_reduce = true,
+    .overlap_gather = true,
     .overlap_update_gather = true,
     .overlap_tensor = true,
     .overlap_pipeline = true,
@@ -244,6 +246,7 @@ static const ot_engine megatron_bridge = {
     .gather = OT_COLLECTIVE_BEST,
     .bucket_bytes = 160000000,
     .bucket_rank_bytes = 4000000,
+    .reshard_after_forward = true,
     .fused_optimizer = true,
     .zero_bytes = 4,
     .loss_logit_bytes = 6,
@@ -284,7 +287,8 @@ static const ot_engine megatron_bridge_26_06 = {
 
 // PyTorch FSDP 1 with eager modules (llm-foundry 0.1 to 0.4): attention in Triton, layer norm in
 // low precision, gelu, residual additions and casts of amp are kernels of their own; cross-entropy
-// over whole fp32 logits.
+// over whole logits, of which only themselves and their gradient are kept (loss_fn
+// fused_crossentropy).
 static const ot_engine fsdp = {
     .name = "fsdp",
     .kernels = {.attention = OT_ATTENTION_FLASH_1,
@@ -304,7 +308,7 @@ static const ot_engine fsdp = {
     .reduce_each_micro_batch = true,
     .reshard_after_forward = true,
     .zero_bytes = 0,
-    .loss_logit_bytes = 10,
+    .loss_logit_bytes = 4,
     .allocator_slack = 0.08,
     .context_bytes = 1500000000,
 };
