@@ -220,8 +220,8 @@ static const ot_engine megatron_core = {
 
 // Megatron-core 0.12 and later with Transformer Engine 2 (Megatron-Bridge 25, 26): attention of
 // cuDNN 9, fused cross-entropy, captured graphs; all-to-all of experts beside compute is a choice
-// that most of its recipes leave. Megatron FSDP gathers a layer's weights ahead and frees them after
-// each use.
+// that most of its recipes leave. Megatron FSDP gathers a layer's weights ahead and frees them
+// after each use.
 static const ot_engine megatron_bridge = {
     .name = "megatron-bridge",
     .kernels = {.attention = OT_ATTENTION_FLASH_3,
