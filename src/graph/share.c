@@ -3,6 +3,7 @@
 #include "graph/share.h"
 
 #include "base/text.h"
+#include "describe/parallel_check.h"
 
 enum { MAX_SUGGESTED = 12, SUGGESTION_BYTES = 160 };
 
@@ -71,25 +72,6 @@ static ot_status check_mode(const ot_graph_request *r) {
   ot_fail(OT_ENVIRONMENT, "graph: mode %s runs on one rank, not on tp=%d x cp=%d", names[r->mode],
           tp, cp);
   return ot_fail_hint(OT_ENVIRONMENT, "try tp=1 and cp=1");
-}
-
-// Who drops or chooses looks at whole sequences, which one rank must have.
-static ot_status check_routing(const ot_graph_request *r) {
-  const bool whole = r->model->moe.num_experts > 0 && r->model->moe.routing != OT_MOE_DROPLESS;
-  const int tp = degree_of(r->split.tp);
-  const int cp = degree_of(r->split.cp);
-  if (!whole || tp * cp == 1) return OT_OK;
-  ot_fail(OT_ENVIRONMENT,
-          "graph: moe_routing other than dropless needs tp=1 and cp=1, not %d and %d", tp, cp);
-  return ot_fail_hint(OT_ENVIRONMENT, "try moe_routing: dropless, or split over dp and pp alone");
-}
-
-static ot_status check_latents(const ot_graph_request *r) {
-  const int tp = degree_of(r->split.tp);
-  if (r->model->mla.kv_rank == 0 || tp == 1) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "graph: the latent attention of model_type %s needs tp=1, not %d",
-          r->model->model_type, tp);
-  return ot_fail_hint(OT_ENVIRONMENT, "try dp, cp or pp");
 }
 
 static ot_status refuse_tp(const ot_graph_request *r) {
@@ -178,8 +160,8 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   const ot_model *const model = request->model;
   const ot_split *const split = &request->split;
   OT_TRY(check_mode(request));
-  OT_TRY(check_routing(request));
-  OT_TRY(check_latents(request));
+  OT_TRY(ot_model_check_split(request->model, degree_of(request->split.tp),
+                              degree_of(request->split.cp)));
   OT_TRY(check_context(request));
   OT_TRY(check_tensor(request));
   ot_share s = {.tp = degree_of(split->tp),
