@@ -7,7 +7,7 @@
 enum {
   LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
   LEAST_CHUNK_ROWS = 64,
-  MOST_CHUNKS = 32,          // of more tokens than these hold, other activations are larger still
+  MOST_CHUNKS = 16,          // of more tokens than these hold, other activations are larger still
   BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
   BLOCK_UNIT = 64,
 };

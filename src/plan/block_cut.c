@@ -79,12 +79,31 @@ static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run
 // Chunks go down the stages and back up; of all other orders they go round.
 static bool folded(const ot_candidate *c) { return c->pipeline == OT_PIPELINE_ZB_V; }
 
+static void share_layers(const ot_estimator *e, ot_cut *cut) {
+  const ot_stages *const stages = &cut->stages;
+  const int head = e->num_blocks - 1;
+  cut->shares = ot_arena_array(e->arena, stages->num_ranks, sizeof *cut->shares);
+  for (int c = stages->num_chunks - 1; c >= 0; c--) {
+    ot_stage_share *const share = &cut->shares[stages->rank_of[c]];
+    const int first = stages->first_block[c], end = stages->first_block[c + 1];
+    const int layers = end - first - (first == 0) - (end > head);
+    if (share->layers == 0 && share->last_chunk == 0) {
+      share->last_chunk = c;
+      share->last_layers = layers;
+    }
+    share->layers += layers;
+    share->layers_before = first > 0 ? first - 1 : 0;
+    share->first_chunk = c;
+  }
+}
+
 static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
   *cut = (ot_cut){0};
   OT_TRY(cut_stages(e, c, &run, cut));
+  share_layers(e, cut);
   cut->chunk_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   cut->stage_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   for (int chunk = 0; chunk < cut->stages.num_chunks; chunk++) {

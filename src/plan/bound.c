@@ -150,12 +150,16 @@ static double in_flight(const bounder *b, int chunk) {
   return c->pipeline == OT_PIPELINE_INTERLEAVED && chunk < chunks - pp ? smaller(m, pp) : 1;
 }
 
+static double slots_of(const ot_block_bound *block) {
+  return (double)(block->slot_bytes[OT_SLOT_SHORT] + block->slot_bytes[OT_SLOT_LONG]);
+}
+
 // What a chunk keeps of a block. This program has a place for each micro-batch that is kept at one
 // time (memory_own.c); of other software only what is kept at one moment counts.
 static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *block, bool first) {
   const int64_t *const slot = block->slot_bytes;
   if (!b->walk || !b->estimator->own) {
-    return in_flight(b, chunk) * (double)(slot[OT_SLOT_SHORT] + slot[OT_SLOT_LONG]);
+    return in_flight(b, chunk) * slots_of(block);
   }
   const ot_step_ring in = first                    ? OT_RING_INPUT
                           : block->weights_read_in ? OT_RING_LONG
@@ -257,6 +261,46 @@ static void bound_chunk(bounder *b, const block_sum *chunk, const block_sum *bef
   b->met_s = larger(b->met_s, s * b->scale);
 }
 
+static void add_times(const ot_block_bound *block, double count, bool layers, block_sum *out) {
+  const block_sum sum = times(sum_of(block, layers), count);
+  if (count > 0) add_sum(&sum, out);
+}
+
+// Where all layers are equal and the order is not looked at: by numbers of layers.
+static void bound_shares(bounder *b, const ot_cut *cut) {
+  const ot_block_bound *const first = &b->work->kind[0], *const layer = &b->work->kind[1],
+                              *const head = &b->work->kind[2];
+  const int chunks = b->stages->num_chunks;
+  for (int r = 0; r < b->stages->num_ranks; r++) {
+    const ot_stage_share *const share = &cut->shares[r];
+    const bool begins = share->first_chunk == 0, ends = share->last_chunk == chunks - 1;
+    block_sum own = {0}, before = {0};
+    add_times(layer, share->layers, true, &own);
+    add_times(layer, share->layers_before, true, &before);
+    add_times(first, begins, false, &own);
+    add_times(first, !begins, false, &before);
+    add_times(head, ends, false, &own);
+    const stage_traffic traffic = {.gathers = own.layers};
+    bound_stage(b, &own, &before, &traffic);
+    const double early = in_flight(b, share->first_chunk), late = in_flight(b, share->last_chunk);
+    const bool one = share->first_chunk == share->last_chunk;
+    const double kept =
+        slots_of(layer) *
+            (early * (share->layers - share->last_layers) + late * share->last_layers) +
+        (begins ? slots_of(first) * (one ? late : early) : 0) + (ends ? slots_of(head) * late : 0);
+    b->peak =
+        larger(b->peak, own.elements * b->state_bytes + (kept + own.scratch_bytes) * b->scale);
+  }
+  // One micro-batch after the other in the last chunk.
+  block_sum last = {0}, before = {0};
+  const ot_stage_share *const share = &cut->shares[b->stages->rank_of[chunks - 1]];
+  add_times(head, 1, false, &last);
+  add_times(layer, share->last_layers, true, &last);
+  add_times(layer, b->estimator->num_blocks - 2 - share->last_layers, true, &before);
+  add_times(first, chunks > 1, false, &before);
+  bound_chunk(b, &last, &before);
+}
+
 static void bound_stages(bounder *b, ot_arena *scratch) {
   const ot_stages *const stages = b->stages;
   block_sum *const own = ot_arena_array(scratch, stages->num_ranks, sizeof *own);
@@ -319,7 +363,11 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
     b.shards = &shards;
   }
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  bound_stages(&b, &scratch);
+  if (!b.walk && e->num_kinds == 3) {
+    bound_shares(&b, cut);
+  } else {
+    bound_stages(&b, &scratch);
+  }
   const double s = (b.met_s + b.end_s) * rounding;
   const double step_s = ot_price_step_s(&e->simulation, e->job.devices, s);
   *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)b.peak};

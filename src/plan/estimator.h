@@ -102,11 +102,19 @@ typedef struct ot_walk {
   int *turns, *repeats;
 } ot_walk;
 
+// Of the layers, how many a stage has, how many of them in its last chunk, and how many come before
+// its first one.
+typedef struct ot_stage_share {
+  int layers, last_layers, layers_before;
+  int first_chunk, last_chunk;
+} ot_stage_share;
+
 // Which blocks are where.
 typedef struct ot_cut {
   ot_stages stages;
-  int *chunk_of;  // [num_blocks]
-  int *stage_of;  // [num_blocks]
+  int *chunk_of;           // [num_blocks]
+  int *stage_of;           // [num_blocks]
+  ot_stage_share *shares;  // [num_ranks]
 } ot_cut;
 
 // ---- the estimator ----
