@@ -4,44 +4,39 @@
 
 #include <stdbool.h>
 
+#include "base/sort.h"
+
+// A buffer that has its place.
 typedef struct placed {
   int64_t begin, end;
+  int first, last;  // times
 } placed;
 
-static bool overlap_in_time(const ot_interval *a, const ot_interval *b) {
-  return a->first <= b->last && b->first <= a->last;
-}
-
-static bool goes_before(const ot_interval *intervals, int a, int b) {
-  const ot_interval *const x = &intervals[a];
-  const ot_interval *const y = &intervals[b];
-  if (x->bytes != y->bytes) return x->bytes > y->bytes;
-  const int length_x = x->last - x->first;
-  const int length_y = y->last - y->first;
-  if (length_x != length_y) return length_x > length_y;
-  return a < b;
-}
-
-static void sort_by_size(const ot_interval *intervals, int *order, int count) {
-  for (int i = 1; i < count; i++) {
-    const int moved = order[i];
-    int k = i;
-    for (; k > 0 && goes_before(intervals, moved, order[k - 1]); k--) order[k] = order[k - 1];
-    order[k] = moved;
-  }
+// Larger ones first, then those that live longer.
+static int compare(const void *a, const void *b, const void *context) {
+  const ot_interval *const intervals = context;
+  const int i = *(const int *)a, k = *(const int *)b;
+  const ot_interval *const x = &intervals[i], *const y = &intervals[k];
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  const int length_x = x->last - x->first, length_y = y->last - y->first;
+  if (length_x != length_y) return length_x > length_y ? -1 : 1;
+  return i - k;
 }
 
 // Inserts into `taken` [count], sorted by begin.
-static void insert_placed(placed *taken, int count, placed range) {
+static void insert(placed *taken, int count, placed range) {
   int k = count;
   for (; k > 0 && taken[k - 1].begin > range.begin; k--) taken[k] = taken[k - 1];
   taken[k] = range;
 }
 
-// The start of the smallest gap between the ranges that holds `bytes`, else the end of the last.
-static int64_t best_gap(const placed *taken, int count, int64_t bytes) {
+// The start of the smallest gap that holds `bytes` between buffers that live at the same time as
+// `interval`, else the end of the last of them.
+static int64_t best_gap(const placed *taken, int count, const ot_interval *interval,
+                        int64_t bytes) {
   int64_t top = 0, best = -1, best_size = INT64_MAX;
   for (int i = 0; i < count; i++) {
+    if (taken[i].first > interval->last || taken[i].last < interval->first) continue;
     const int64_t gap = taken[i].begin - top;
     if (gap >= bytes && gap < best_size) {
       best = top;
@@ -57,22 +52,19 @@ int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_byte
   int *const order = ot_arena_array(arena, count + 1, sizeof(int));
   placed *const taken = ot_arena_array(arena, count + 1, sizeof(placed));
   int64_t peak = 0;
-  for (int i = 0; i < count; i++) order[i] = i;
-  sort_by_size(intervals, order, count);
+  int wanted = 0;
   for (int i = 0; i < count; i++) {
+    intervals[i].offset = 0;
+    if (intervals[i].bytes > 0) order[wanted++] = i;
+  }
+  ot_sort(order, wanted, sizeof(int), (ot_ordering){compare, intervals}, arena);
+  for (int i = 0; i < wanted; i++) {
     ot_interval *const interval = &intervals[order[i]];
-    interval->offset = 0;
-    if (interval->bytes == 0) continue;
     const int64_t bytes = ot_align(interval->bytes) + ot_align(guard_bytes);
-    int num_taken = 0;
-    for (int k = 0; k < i; k++) {
-      const ot_interval *const other = &intervals[order[k]];
-      if (other->bytes == 0 || !overlap_in_time(interval, other)) continue;
-      const int64_t end = other->offset + ot_align(other->bytes) + ot_align(guard_bytes);
-      insert_placed(taken, num_taken++, (placed){other->offset, end});
-    }
-    interval->offset = best_gap(taken, num_taken, bytes);
-    if (interval->offset + bytes > peak) peak = interval->offset + bytes;
+    const int64_t begin = best_gap(taken, i, interval, bytes), end = begin + bytes;
+    interval->offset = begin;
+    insert(taken, i, (placed){begin, end, interval->first, interval->last});
+    if (end > peak) peak = end;
   }
   return peak;
 }
