@@ -12,6 +12,7 @@
 #include "train/loop_start.h"
 #include "train/metrics.h"
 #include "train/prediction.h"
+#include "train/spike.h"
 #include "train/stop_signal.h"
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
@@ -31,6 +32,7 @@ typedef struct loop {
   int64_t planned_bytes;     // of all ranks of this process
   ot_prediction prediction;  // of the leader; without steps when nothing is known
   ot_step_means means;
+  ot_spike_monitor loss_spikes, norm_spikes;  // of the leader
 } loop;
 
 // What a step was like on all ranks.
@@ -118,6 +120,31 @@ static ot_metrics_step line_of(const loop *l, const ot_step_report *report, cons
 static ot_status write_metrics(loop *l, const ot_metrics_step *line) {
   OT_TRY(ot_metrics_write_step(l->metrics, line));
   return l->tensorboard ? ot_tensorboard_write_step(l->tensorboard, line) : OT_OK;
+}
+
+static ot_status report_spike(loop *l, const ot_step_report *report, const char *name, double z) {
+  const int64_t next = ot_trainer_position(l->start.trainer).next_sample;
+  const ot_metrics_spike spike = {
+      .step = report->step,
+      .name = name,
+      .z = z,
+      .first_sample = next - report->step_tokens / l->run->data.sequence_length,
+      .last_sample = next - 1};
+  ot_loop_note(
+      l->request,
+      "step %lld: %s stands out (z = %.3g of the last %d steps); it was trained on samples "
+      "%lld to %lld",
+      (long long)report->step, name, z, OT_SPIKE_WINDOW, (long long)spike.first_sample,
+      (long long)spike.last_sample);
+  return ot_metrics_write_spike(l->metrics, &spike);
+}
+
+static ot_status watch_spikes(loop *l, const ot_step_report *report) {
+  if (ot_spike_add(&l->loss_spikes, report->loss)) {
+    OT_TRY(report_spike(l, report, "loss", l->loss_spikes.z));
+  }
+  if (!ot_spike_add(&l->norm_spikes, report->gradient_norm)) return OT_OK;
+  return report_spike(l, report, "grad_norm", l->norm_spikes.z);
 }
 
 static void say_status(loop *l, const ot_step_report *report) {
@@ -278,6 +305,7 @@ static ot_status report_step(loop *l, const ot_step_report *report, const step_s
   ot_metrics_step line = line_of(l, report, sums);
   if (is_due(report->step, l->run->log.health_every)) OT_TRY(health_metrics(l, arena, &line));
   OT_TRY(agree(l, leads(l) ? write_metrics(l, &line) : OT_OK));
+  OT_TRY(agree(l, leads(l) ? watch_spikes(l, report) : OT_OK));
   if (leads(l) && (last || is_due(report->step, l->run->log.every))) say_status(l, report);
   return OT_OK;
 }

@@ -179,6 +179,16 @@ ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *
   return end_line(metrics);
 }
 
+ot_status ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike) {
+  char key[64];
+  ot_text_format(key, sizeof key, "spike/%s", spike->name);
+  ot_json_writer *const line = begin_line(metrics, spike->step);
+  ot_json_real(line, key, spike->z);
+  ot_json_integer(line, "first_sample", spike->first_sample);
+  ot_json_integer(line, "last_sample", spike->last_sample);
+  return end_line(metrics);
+}
+
 ot_status ot_metrics_sync(ot_metrics *metrics) {
   if (fsync(metrics->file) != 0) return ot_disk_fail("sync", metrics->path, errno);
   return OT_OK;

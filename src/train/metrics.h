@@ -68,6 +68,16 @@ ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const c
 ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
                                  int64_t findings);
 
+// A step that stands out (spike.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so
+// that its batch can be read again.
+typedef struct ot_metrics_spike {
+  int64_t step;
+  const char *name;  // "loss", "grad_norm"
+  double z;
+  int64_t first_sample, last_sample;  // of the step
+} ot_metrics_spike;
+ot_status ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike);
+
 // Makes all lines durable. To be called before the checkpoint of a step is written, so that no step
 // that a run resumes after can lack its line.
 ot_status ot_metrics_sync(ot_metrics *metrics);
