@@ -361,6 +361,7 @@ ot_status ot_audit_drift(const ot_drift_request *request, ot_arena *arena,
   OT_TRY(ot_probe_weights_read(instance, request->team, arena, &d.weights));
   const char *exported = NULL;
   OT_TRY(ot_probe_export(request->trainer, request->team, arena, &exported));
+  if (exported && request->amend_files) request->amend_files(exported);
   ot_status status = ot_team_leads(request->team) ? lead(&d, exported) : OT_OK;
   ot_probe_export_remove(exported);
   return ot_team_agree(request->team, status);

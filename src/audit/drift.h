@@ -21,6 +21,8 @@ typedef struct ot_drift_request {
   int64_t tokens;       // of a sequence, at most; the run's sequences may be shorter
   // Tests: changes the model that decodes, or null.
   void (*amend)(ot_model *model);
+  // Tests: changes the exported files in the folder `path`, or null.
+  void (*amend_files)(const char *path);
 } ot_drift_request;
 
 // What counts as the same, in nats of a token's log-probability.

@@ -13,6 +13,11 @@ static double log_sum(const double *logits, int64_t vocab, int64_t *top) {
   return logits[*top] + log(sum);
 }
 
+double ot_log_probability(const double *logits, int64_t vocab, int32_t target) {
+  int64_t top;
+  return logits[target] - log_sum(logits, vocab, &top);
+}
+
 // One row of both.
 typedef struct row_pair {
   double a_target, b_target;  // ln p

@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+// ln p of `target` by one row of logits [vocab].
+double ot_log_probability(const double *logits, int64_t vocab, int32_t target);
+
 typedef struct ot_logit_pair {
   const double *a, *b;     // [rows, vocab] `a` is taken as the truth
   const int32_t *targets;  // [rows] the tokens whose probabilities are compared; < 0: left out

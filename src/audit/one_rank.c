@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "train/trainer.h"
+
 ot_run ot_one_rank_run(const ot_run *run, bool whole) {
   static ot_recompute none[] = {OT_RECOMPUTE_NONE};
   ot_run one = *run;
@@ -27,4 +29,18 @@ ot_run ot_one_rank_run(const ot_run *run, bool whole) {
   one.precision.sum = OT_SUM_WIDE;
   one.init = "random";
   return one;
+}
+
+ot_status ot_one_rank_bytes(const ot_run *one, int64_t *bytes) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_instance_request request = {0};
+  ot_graph *const graphs = ot_arena_array(&arena, OT_MODES, sizeof *graphs);
+  ot_schedule schedule;
+  ot_status status = ot_trainer_request(one, &arena, &request);
+  if (request.threads == 0) request.threads = 1;
+  if (status == OT_OK) status = ot_instance_plan(&request, &arena, graphs, &schedule);
+  if (status == OT_OK) *bytes = schedule.bill.peak_bytes;
+  ot_heap_release(&heap);
+  return status;
 }

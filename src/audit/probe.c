@@ -143,6 +143,10 @@ void ot_probe_destroy(ot_probe **probe) {
 
 // ---- change ----
 
+ot_status ot_probe_reload(ot_probe *probe, const ot_probe_weights *weights) {
+  return ot_probe_weights_load(weights, probe->forward);
+}
+
 static void scale_elements(ot_dtype dtype, void *values, double factor, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     void *const at = (char *)values + i * ot_dtype_bytes(dtype);

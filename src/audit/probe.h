@@ -44,6 +44,9 @@ typedef struct ot_probe ot_probe;
 ot_status ot_probe_create(const ot_probe_request *request, ot_probe **out);
 void ot_probe_destroy(ot_probe **probe);
 
+// Other values of the same weights, for the forward; the decoder keeps what it has.
+ot_status ot_probe_reload(ot_probe *probe, const ot_probe_weights *weights);
+
 // Multiplies the parameters whose names match `pattern` by `factor`. OT_BUG when there are none.
 ot_status ot_probe_scale(ot_probe *probe, const char *pattern, double factor);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit_ranks.h"
+#include "audit/audit_step.h"
 #include "audit/causality.h"
 #include "audit/drift.h"
 #include "audit/overlap.h"
@@ -21,18 +22,24 @@ typedef enum audit_kind {
   AUDIT_DRIFT,
   AUDIT_CAUSALITY,
   AUDIT_PRECISION,
+  AUDIT_STEP,
   AUDIT_ALL
 } audit_kind;
 
-enum { MOST_REPORTS = 5 };
+enum { MOST_REPORTS = 6 };
 
 static const struct {
   const char *name;
   audit_kind kind;
   int steps;  // that it takes when --steps does not say
 } audits[] = {
-    {"causality", AUDIT_CAUSALITY, 0}, {"precision", AUDIT_PRECISION, 0}, {"drift", AUDIT_DRIFT, 0},
-    {"ranks", AUDIT_RANKS, 2},         {"overlap", AUDIT_OVERLAP, 5},     {"all", AUDIT_ALL, 0},
+    {"causality", AUDIT_CAUSALITY, 0},
+    {"precision", AUDIT_PRECISION, 0},
+    {"drift", AUDIT_DRIFT, 0},
+    {"step", AUDIT_STEP, 0},
+    {"ranks", AUDIT_RANKS, 2},
+    {"overlap", AUDIT_OVERLAP, 5},
+    {"all", AUDIT_ALL, 0},
 };
 
 // What the ranks of a process share.
@@ -62,7 +69,7 @@ static ot_status find_audit(auditing *a) {
   }
   if (a->audit == OT_COUNT(audits)) {
     ot_fail(OT_USAGE, "there is no audit \"%s\"", name);
-    return ot_fail_hint(OT_USAGE, "causality, precision, ranks, drift, overlap or all");
+    return ot_fail_hint(OT_USAGE, "causality, precision, drift, step, ranks, overlap or all");
   }
   return OT_OK;
 }
@@ -156,6 +163,8 @@ static ot_status look_once(const auditing *a, int audit, audit_place place,
       return audit_causality(a, place, report);
     case AUDIT_PRECISION:
       return audit_precision(a, place, report);
+    case AUDIT_STEP:
+      return ot_audit_step(trainer, a->checkpoint, place.arena, report);
     case AUDIT_ALL:
       break;
   }
@@ -313,7 +322,7 @@ static const ot_option rows[] = {
 const ot_verb ot_verb_audit = {
     .name = "audit",
     .summary = "find out why a run would fail",
-    .arguments = "causality|precision|drift|ranks|overlap|all RUN.yaml|CHECKPOINT",
+    .arguments = "causality|precision|drift|step|ranks|overlap|all RUN.yaml|CHECKPOINT",
     .min_arguments = 2,
     .max_arguments = 2,
     .details =
@@ -322,11 +331,13 @@ const ot_verb ot_verb_audit = {
         "           formats; moments, updates and epsilon fit theirs\n"
         "drift      the forward of training gives what decoding token by token, other lengths and\n"
         "           batches, and the exported model give\n"
+        "step       a training step made once more: its batches, its loss and gradients, its norm\n"
+        "           and update; of a checkpoint, also the state that it begins with\n"
         "ranks      every number that several ranks hold copies of has the same bits on all:\n"
         "           weights, gradients, optimizer state, scalars, counters, batches; every tensor\n"
         "           moves; a step is that of one rank\n"
         "overlap    how much of a step is communication in the open, by axis and kind\n"
-        "all        these five, one after the other\n"
+        "all        these six, one after the other\n"
         "A RUN.yaml is audited from its initial weights on, a checkpoint or a run directory from\n"
         "its state; nothing is written. The exit code is 1 when there is a finding.",
     .examples =

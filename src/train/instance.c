@@ -120,7 +120,7 @@ static ot_status plan(ot_instance *instance, const ot_instance_request *request,
   ot_arena check_arena = ot_heap_arena_create(&scratch);
   const ot_status checked = ot_schedule_check(&instance->schedule, &check_arena);
   ot_heap_release(&scratch);
-  OT_TRY(checked);
+  if (!request->unchecked) OT_TRY(checked);
   for (int mode = OT_MODES - 1; mode >= 0; mode--) {
     if (mode != OT_MODE_PREFILL && ((request->modes >> mode) & 1u)) {
       instance->shape = &instance->graphs[mode];
@@ -197,14 +197,28 @@ static const ot_region *order_region(const ot_instance *instance, ot_mode mode, 
   OT_UNREACHABLE();
 }
 
+static int64_t batch_offset(const ot_instance *instance, ot_mode mode, int micro_batch,
+                            ot_batch_field field) {
+  const ot_graph *const graph = ot_instance_graph(instance, mode);
+  return order_region(instance, mode, "batch")->offset +
+         micro_batch * ot_segment_batch_bytes(graph) + ot_segment_batch_offset(graph, field);
+}
+
+static int64_t batch_bytes(const ot_instance *instance, ot_mode mode, ot_batch_field field) {
+  const ot_tensor_type type = ot_graph_batch_type(ot_instance_graph(instance, mode), field);
+  return ot_type_bytes(&type);
+}
+
 void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch,
                             ot_batch_field field, const void *data) {
-  const ot_graph *const graph = ot_instance_graph(instance, mode);
-  const ot_tensor_type type = ot_graph_batch_type(graph, field);
-  const int64_t offset = order_region(instance, mode, "batch")->offset +
-                         micro_batch * ot_segment_batch_bytes(graph) +
-                         ot_segment_batch_offset(graph, field);
-  ot_executor_write(instance->executor, offset, data, ot_type_bytes(&type));
+  ot_executor_write(instance->executor, batch_offset(instance, mode, micro_batch, field), data,
+                    batch_bytes(instance, mode, field));
+}
+
+void ot_instance_read_batch(const ot_instance *instance, ot_mode mode, int micro_batch,
+                            ot_batch_field field, void *to) {
+  ot_executor_read(instance->executor, batch_offset(instance, mode, micro_batch, field), to,
+                   batch_bytes(instance, mode, field));
 }
 
 void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_result result, void *to,

@@ -34,6 +34,7 @@ typedef struct ot_instance_request {
   // Tests: changes the schedule before it is checked, or null.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;
+  bool unchecked;  // tests: what the check says of it is not heard
 } ot_instance_request;
 
 // Builds and checks the schedule, takes the memory. Weights are undefined until initialised or
@@ -108,6 +109,10 @@ void ot_instance_zero_moments(ot_instance *instance);
 // Loads one field of micro-batch `micro_batch` of the orders of `kind`; `data` as the field's type.
 void ot_instance_load_batch(ot_instance *instance, ot_mode mode, int micro_batch,
                             ot_batch_field field, const void *data);
+
+// Reads a field back, as it was loaded.
+void ot_instance_read_batch(const ot_instance *instance, ot_mode mode, int micro_batch,
+                            ot_batch_field field, void *to);
 
 // Reads what the last run of `mode` handed out: [R] float64, [R] int32 or [R, V] of compute type.
 void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_result result, void *to,

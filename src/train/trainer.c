@@ -17,6 +17,7 @@ struct ot_trainer {
   const ot_run *run;
   const ot_node *settings;
   ot_team *team;  // null: one rank
+  ot_trainer_hooks hooks;
   ot_instance *instance;
   ot_feed *feed;
   ot_rows rows;  // of one micro-batch, whole sequences
@@ -135,6 +136,9 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
       .mesh = ot_team_mesh(team), .rank = ot_team_rank(team), .comm = ot_team_comm(team)};
   OT_TRY(ot_team_agree(team, ot_trainer_request(trainer->run, arena, &request)));
   if (request.threads == 0) request.threads = ot_team_threads(team);
+  request.amend = trainer->hooks.amend;
+  request.amend_context = trainer->hooks.context;
+  request.unchecked = trainer->hooks.unchecked;
   return ot_instance_create(&request, &trainer->instance);
 }
 
@@ -166,17 +170,26 @@ static ot_status create(ot_trainer *trainer) {
   return ot_team_agree(trainer->team, set_weights(trainer));
 }
 
-ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
-                            ot_trainer **out) {
+ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_trainer_hooks *hooks,
+                                   ot_trainer **out) {
   ot_trainer *trainer = calloc(1, sizeof *trainer);
   OT_TRY(ot_team_agree(team, trainer ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  static const ot_node no_settings = {.kind = OT_NODE_MAP};
   trainer->run = run;
-  trainer->settings = settings;
+  trainer->settings = &no_settings;
   trainer->team = team;
+  if (hooks) trainer->hooks = *hooks;
   const ot_status status = create(trainer);
   if (status != OT_OK) ot_trainer_destroy(&trainer);
   *out = trainer;
   return status;
+}
+
+ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
+                            ot_trainer **out) {
+  OT_TRY(ot_trainer_create_hooked(run, team, NULL, out));
+  if (settings) (*out)->settings = settings;
+  return OT_OK;
 }
 
 void ot_trainer_destroy(ot_trainer **trainer) {
@@ -218,6 +231,8 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targ
   for (int m = 0; m < micro_batches; m++) {
     const int64_t first = trainer->position.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(ot_feed_train(trainer->feed, first, &trainer->rows));
+    const ot_trainer_hooks *const hooks = &trainer->hooks;
+    if (hooks->rows) hooks->rows(trainer, m, &trainer->rows, hooks->context);
     const int64_t count = load_rows(trainer, OT_MODE_TRAIN, m);
     targets->sum += count;
     targets->squares += (double)count * (double)count;
@@ -293,8 +308,11 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   ot_team_watch(trainer->team, run->parallel.watchdog_seconds);
   OT_TRY(ot_team_agree(trainer->team, load_step(trainer, micro_batches, &targets)));
   const double rate = set_scalars(trainer, &targets, global);
+  const ot_trainer_hooks *const hooks = &trainer->hooks;
+  if (hooks->before) hooks->before(trainer, hooks->context);
   const double order_start_s = ot_device_now_s();
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
+  if (hooks->after) hooks->after(trainer, hooks->context);
 
   trainer->micro_batches = micro_batches;
   ot_noise_sample noise;
@@ -379,8 +397,13 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
   ot_state_request request = state_of(trainer, path);
   OT_TRY(ot_training_state_load(trainer->instance, &request));
   trainer->position = request.position;
+  if (trainer->hooks.resumed) trainer->hooks.resumed(trainer, trainer->hooks.context);
   return OT_OK;
 }
+
+const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer) { return &trainer->hooks; }
+
+ot_team *ot_trainer_team(const ot_trainer *trainer) { return trainer->team; }
 
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 

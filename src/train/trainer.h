@@ -7,6 +7,7 @@
 
 #include "train/health.h"
 #include "train/metrics.h"
+#include "train/rows.h"
 #include "train/training_state.h"
 
 typedef struct ot_trainer ot_trainer;
@@ -25,11 +26,31 @@ typedef struct ot_step_report {
   double start_s;              // clock of this rank when its order began
 } ot_step_report;
 
+// Faults put in from outside, for tests of what audits find: places where a program could have one.
+// Any of them may be null.
+typedef struct ot_trainer_hooks {
+  // As ot_instance_request; `unchecked`: the schedule is run whatever its check says of it.
+  void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
+  bool unchecked;
+  // Rows of a micro-batch as they were read, before context parallelism cuts them.
+  void (*rows)(const ot_trainer *trainer, int micro_batch, ot_rows *rows, void *context);
+  void (*before)(ot_trainer *trainer, void *context);   // batches and scalars of a step are set
+  void (*after)(ot_trainer *trainer, void *context);    // a step was run, and is not yet read
+  void (*resumed)(ot_trainer *trainer, void *context);  // a checkpoint was read
+  void *context;
+} ot_trainer_hooks;
+
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or
 // from run->init). Keeps `run`, `settings` and `team` (null: one rank) until destroy.
 ot_status ot_trainer_create(const ot_run *run, const ot_node *settings, ot_team *team,
                             ot_trainer **out);
 void ot_trainer_destroy(ot_trainer **trainer);
+
+// The same with `hooks` (copied; null: none), which audits give on to the trainers that they make.
+ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_trainer_hooks *hooks,
+                                   ot_trainer **out);
+const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);
+ot_team *ot_trainer_team(const ot_trainer *trainer);
 
 // The request that the memory of a rank follows from; for a dry run and `orthant schedule`, too.
 // mesh, rank and comm of `request` say which rank, and are kept; the rest is filled in, lists in

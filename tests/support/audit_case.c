@@ -80,6 +80,7 @@ static ot_run settings_of(const audit_request *r, ot_data_source *source) {
   run.steps = 1000;
   run.seed = 5;
   run.threads = 1;
+  if (r->settings) r->settings(&run, r->settings_context);
   return run;
 }
 
@@ -89,8 +90,8 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   rank.rank = ot_comm_rank(comm);
   rank.ranks = ot_comm_size(comm);
   OT_TRY(ot_team_create(&w->run.parallel, comm, &rank.team));
-  static const ot_node no_settings = {.kind = OT_NODE_MAP};
-  ot_status status = ot_trainer_create(&w->run, &no_settings, rank.team, &rank.trainer);
+  ot_status status =
+      ot_trainer_create_hooked(&w->run, rank.team, w->request->hooks, &rank.trainer);
   if (status == OT_OK) status = w->body(&rank);
   ot_trainer_destroy(&rank.trainer);
   ot_team_destroy(&rank.team);

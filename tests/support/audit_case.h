@@ -19,6 +19,10 @@ typedef struct audit_request {
   bool bf16;                   // weights and activations, with master weights
   bool bf16_on_wire;           // gradients are summed in bf16, each partial sum rounded
   bool documents;              // some tokens end documents, so that targets are masked
+  // Changes the settings that follow from the above, or null.
+  void (*settings)(ot_run *run, void *context);
+  void *settings_context;
+  const ot_trainer_hooks *hooks;  // of every rank's trainer, or null
 } audit_request;
 
 // A model of four heads and `kv_heads`, with 300 tokens, tied or not.

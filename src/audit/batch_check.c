@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each rank looks at its own rows; what is wrong first goes around as five numbers.
+#include "audit/batch_check.h"
+
+#include <stdlib.h>
+
+#include "train/feed.h"
+
+typedef enum batch_fault {
+  BATCH_SOUND,
+  BATCH_TARGET,    // is not the next token
+  BATCH_UNMASKED,  // a target where a document ends
+  BATCH_MASKED,    // none where the document goes on
+  BATCH_POSITION,  // does not count up
+  BATCH_MASK,      // begins elsewhere than positions do
+  BATCH_SAMPLE,    // another sample than this rank's
+  BATCH_TOKENS,    // not what the data say: tokens, targets, positions or document starts
+  BATCH_TARGETS_OF_DATA,
+  BATCH_POSITIONS_OF_DATA,
+  BATCH_MASK_OF_DATA,
+} batch_fault;
+
+static const struct {
+  const char *what, *where, *advice;
+} words[] = {
+    [BATCH_TARGET] = {"target_shift", "targets", "a target is the next token, moved by one, once"},
+    [BATCH_UNMASKED] = {"target_mask", "targets",
+                        "what ends a document, or is padding, has no target"},
+    [BATCH_MASKED] = {"target_mask", "targets", "a target is masked within a document"},
+    [BATCH_POSITION] = {"positions", "positions",
+                        "positions count up by one, from zero in each document"},
+    [BATCH_MASK] = {"document_mask", "document starts",
+                    "a document's first token is the first that its tokens see"},
+    [BATCH_SAMPLE] = {"samples", "sample numbers",
+                      "sample numbers follow from the position of the run, the micro-batch and the "
+                      "rank of data parallelism"},
+    [BATCH_TOKENS] = {"data_differs", "tokens", "read once more, the data are others"},
+    [BATCH_TARGETS_OF_DATA] = {"data_differs", "targets", "read once more, the data are others"},
+    [BATCH_POSITIONS_OF_DATA] = {"data_differs", "positions",
+                                 "read once more, the data are others"},
+    [BATCH_MASK_OF_DATA] = {"data_differs", "document starts",
+                            "read once more, the data are others"},
+};
+
+typedef struct fault {
+  batch_fault kind;
+  int64_t micro_batch, row, got, wanted;
+} fault;
+
+enum { FAULT_NUMBERS = 5 };
+
+typedef struct batch_check {
+  ot_trainer *trainer;
+  const ot_run *run;
+  ot_feed *feed;
+  ot_rows_piece piece;
+  ot_rows whole;    // as the data say
+  ot_rows part;     // of those, this rank's pieces; with cp
+  ot_rows loaded;   // as they are in the arena
+  int32_t *starts;  // of `loaded`: of whole sequences, with Ulysses
+} batch_check;
+
+// ---- by themselves ----
+
+// Index in its sequence of the row that stands at `t` in a rank's part of it.
+static int64_t index_of(const batch_check *c, int64_t t) {
+  const bool ring = c->piece.context == OT_CONTEXT_RING && c->piece.size > 1;
+  const int64_t length = c->loaded.T / (ring ? 2 : 1);
+  const int64_t place =
+      ring && t >= length ? 2 * c->piece.size - 1 - c->piece.index : c->piece.index;
+  return place * length + t % length;
+}
+
+// Row i and the next one of the same sequence.
+static fault check_pair(const batch_check *c, int64_t i, int64_t index) {
+  const ot_rows *const r = &c->loaded;
+  const bool begins = r->positions[i + 1] == 0;
+  const bool whole_starts = c->piece.context == OT_CONTEXT_ULYSSES && c->piece.size > 1;
+  const bool padding = r->tokens[i + 1] == 0 && r->targets[i + 1] < 0;
+  const int32_t next = r->tokens[i + 1], target = r->targets[i];
+  if (begins ? !c->run->data.document_mask && !padding
+             : r->positions[i + 1] != r->positions[i] + 1) {
+    return (fault){BATCH_POSITION, 0, i + 1, r->positions[i + 1], r->positions[i] + 1};
+  }
+  if (begins && target >= 0) return (fault){BATCH_UNMASKED, 0, i, target, -1};
+  if (!begins && target < 0) return (fault){BATCH_MASKED, 0, i, target, next};
+  if (!begins && target != next) return (fault){BATCH_TARGET, 0, i, target, next};
+  const int64_t start = begins ? index + 1 : r->doc_starts[i];
+  if (!whole_starts && r->doc_starts[i + 1] != start) {
+    return (fault){BATCH_MASK, 0, i + 1, r->doc_starts[i + 1], start};
+  }
+  return (fault){0};
+}
+
+static fault check_rows(const batch_check *c) {
+  const ot_rows *const r = &c->loaded;
+  for (int64_t i = 0; i + 1 < r->B * r->T; i++) {
+    const int64_t index = index_of(c, i % r->T);
+    const bool neighbours = (i + 1) % r->T != 0 && index_of(c, (i + 1) % r->T) == index + 1;
+    if (!neighbours) continue;
+    const fault found = check_pair(c, i, index);
+    if (found.kind != BATCH_SOUND) return found;
+  }
+  return (fault){0};
+}
+
+// ---- against the run ----
+
+static fault compare_field(batch_fault kind, const int32_t *got, const int32_t *wanted,
+                           int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    if (got[i] != wanted[i]) return (fault){kind, 0, i, got[i], wanted[i]};
+  }
+  return (fault){0};
+}
+
+static fault compare_data(const batch_check *c, int64_t starts) {
+  const ot_rows *const wanted = c->piece.size > 1 ? &c->part : &c->whole, *const r = &c->loaded;
+  const int64_t R = r->B * r->T;
+  fault found = compare_field(BATCH_TOKENS, r->tokens, wanted->tokens, R);
+  if (!found.kind) found = compare_field(BATCH_TARGETS_OF_DATA, r->targets, wanted->targets, R);
+  if (!found.kind)
+    found = compare_field(BATCH_POSITIONS_OF_DATA, r->positions, wanted->positions, R);
+  if (!found.kind)
+    found = compare_field(BATCH_MASK_OF_DATA, r->doc_starts, wanted->doc_starts, starts);
+  return found;
+}
+
+// Elements of document starts of one micro-batch.
+static int64_t count_starts(const batch_check *c) {
+  const ot_graph *const graph = ot_instance_graph(ot_trainer_instance(c->trainer), OT_MODE_TRAIN);
+  const ot_tensor_type type = ot_graph_batch_type(graph, OT_BATCH_DOC_STARTS);
+  return ot_type_elements(&type);
+}
+
+static void read_batch(batch_check *c, int micro_batch) {
+  ot_instance *const instance = ot_trainer_instance(c->trainer);
+  const ot_mode mode = OT_MODE_TRAIN;
+  ot_rows *const r = &c->loaded;
+  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, r->tokens);
+  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_TARGETS, r->targets);
+  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_POSITIONS, r->positions);
+  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_DOC_STARTS, r->doc_starts);
+  ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, r->sample_ids);
+}
+
+// One micro-batch, whose samples begin with `first`.
+static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fault *found) {
+  OT_TRY(ot_feed_train(c->feed, first, &c->whole));
+  if (c->piece.size > 1) ot_rows_cut(&c->whole, &c->piece, &c->part);
+  read_batch(c, micro_batch);
+  *found = check_rows(c);
+  for (int64_t b = 0; b < c->loaded.B && !found->kind; b++) {
+    const int64_t id = c->loaded.sample_ids[b];
+    if (id != first + b) *found = (fault){BATCH_SAMPLE, 0, b, id, first + b};
+  }
+  if (!found->kind) *found = compare_data(c, count_starts(c));
+  found->micro_batch = micro_batch;
+  return OT_OK;
+}
+
+static ot_status check_batches(batch_check *c, const ot_position *position, fault *found) {
+  const ot_team *const team = ot_trainer_team(c->trainer);
+  const int64_t B = c->run->batch.micro_batch_size;
+  const int dp = ot_team_data_degree(team), d = ot_team_data_index(team);
+  for (int m = 0; m < ot_trainer_micro_batches(c->trainer) && !found->kind; m++) {
+    const int64_t first = position->next_sample + ((int64_t)m * dp + d) * B;
+    OT_TRY(check_batch(c, m, first, found));
+  }
+  return OT_OK;
+}
+
+// ---- the whole ----
+
+static ot_status open_check(batch_check *c) {
+  const int64_t B = c->run->batch.micro_batch_size, T = c->run->data.sequence_length;
+  OT_TRY(ot_feed_create(c->run, &c->feed));
+  OT_TRY(ot_rows_create(B, T, &c->whole));
+  OT_TRY(ot_rows_create(B, T / c->piece.size, &c->part));
+  OT_TRY(ot_rows_create(B, T / c->piece.size, &c->loaded));
+  c->starts = malloc((size_t)(B * T) * sizeof *c->starts);
+  OT_CHECK(c->starts, OT_ENVIRONMENT, "out of memory");
+  c->loaded.doc_starts = c->starts;
+  return OT_OK;
+}
+
+static void close_check(batch_check *c) {
+  ot_feed_destroy(&c->feed);
+  ot_rows_release(&c->whole);
+  ot_rows_release(&c->part);
+  ot_rows_release(&c->loaded);
+  free(c->starts);
+}
+
+static void find(const fault *f, int rank, ot_arena *arena, ot_audit_report *report) {
+  const ot_finding finding = {
+      .what = words[f->kind].what,
+      .where = words[f->kind].where,
+      .evidence = ot_arena_format(
+          arena, "on rank %d, micro-batch %lld, at %lld: %lld, which should be %lld", rank,
+          (long long)f->micro_batch, (long long)f->row, (long long)f->got, (long long)f->wanted),
+      .advice = words[f->kind].advice};
+  ot_audit_report_add(report, &finding, arena);
+}
+
+// The lowest rank that found something, and what.
+static ot_status share(ot_team *team, const fault *mine, ot_arena *arena, ot_audit_report *report) {
+  const int64_t numbers[FAULT_NUMBERS] = {(int64_t)mine->kind, mine->micro_batch, mine->row,
+                                          mine->got, mine->wanted};
+  const int size = ot_team_size(team);
+  int64_t *const all = ot_arena_array(arena, (int64_t)FAULT_NUMBERS * size, sizeof *all);
+  for (int i = 0; i < FAULT_NUMBERS; i++) {
+    OT_TRY(ot_team_collect(team, numbers[i], all + (int64_t)i * size));
+  }
+  for (int r = 0; r < size; r++) {
+    const fault f = {(batch_fault)all[r], all[size + r], all[2 * size + r], all[3 * size + r],
+                     all[4 * size + r]};
+    if (f.kind == BATCH_SOUND) continue;
+    find(&f, r, arena, report);
+    return OT_OK;
+  }
+  return OT_OK;
+}
+
+ot_status ot_batch_check(ot_trainer *trainer, const ot_position *position, ot_arena *arena,
+                         ot_audit_report *report) {
+  ot_team *const team = ot_trainer_team(trainer);
+  batch_check c = {.trainer = trainer, .run = ot_trainer_run(trainer)};
+  c.piece = (ot_rows_piece){
+      .size = ot_team_degree(team, OT_AXIS_CP),
+      .index = ot_team_index(team, OT_AXIS_CP),
+      .context = ot_instance_shape(ot_trainer_instance(trainer))->request.split.context};
+  fault found = {0};
+  ot_status status = open_check(&c);
+  if (status == OT_OK) status = check_batches(&c, position, &found);
+  close_check(&c);
+  OT_TRY(ot_team_agree(team, status));
+  return share(team, &found, arena, report);
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows are read before and after the step; the formula is that of Loshchilov and Hutter 2019.
+#include "audit/update_check.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "train/elements.h"
+#include "train/learning_rate.h"
+
+enum {
+  ROWS_OF_A_PARAMETER = 4,
+  COLUMNS_OF_A_ROW = 64,
+  STREAM_ROWS = 0x757064,
+  MOST_FINDINGS = 5,
+  BLOCK_ELEMENTS = 1 << 16
+};
+
+typedef enum moment_of_read { BEFORE, AFTER, MOMENTS } moment_of_read;
+
+// One row of a parameter: `values` [COPIES][COLUMNS_OF_A_ROW] of each moment.
+typedef struct sampled_row {
+  int parameter;
+  int64_t row, count;
+  double *values[MOMENTS][OT_COPY_MASTER + 1];
+} sampled_row;
+
+typedef struct update_check {
+  ot_trainer *trainer;
+  const ot_run *run;
+  ot_instance *instance;
+  const ot_graph *whole;
+  ot_arena *arena;
+  ot_audit_report *report;
+  ot_update_figures *figures;
+  int num_rows;
+  sampled_row *rows;
+  void *raw;                           // a row, or a block of elements, as they are stored
+  double rate, correction[2], factor;  // of the step, as they should be
+  int findings;
+} update_check;
+
+// ---- reading ----
+
+static bool is_looked_at(const update_check *u, const ot_parameter *p) {
+  const bool muon = u->run->optimizer.name == OT_OPTIMIZER_MUON;
+  return p->tied_to < 0 && !(muon && p->kind == OT_PARAMETER_MATRIX);
+}
+
+static void choose_rows(update_check *u) {
+  const ot_graph *const whole = u->whole;
+  u->rows = ot_arena_array(u->arena, (int64_t)whole->num_parameters * ROWS_OF_A_PARAMETER + 1,
+                           sizeof *u->rows);
+  for (int i = 0; i < whole->num_parameters; i++) {
+    const ot_parameter *const p = &whole->parameters[i];
+    const int64_t most = p->rank == 1 ? COLUMNS_OF_A_ROW : ROWS_OF_A_PARAMETER;
+    const int64_t wanted = p->rows < most ? p->rows : most;
+    if (!is_looked_at(u, p)) continue;
+    if (p->rank == 1) {  // consecutive elements of a vector are a row here
+      u->rows[u->num_rows++] = (sampled_row){.parameter = i, .count = wanted};
+      continue;
+    }
+    for (int64_t k = 0; k < wanted; k++) {
+      const int64_t row =
+          (int64_t)ot_rng_permute(2, STREAM_ROWS + (uint64_t)i, (uint64_t)k, (uint64_t)p->rows);
+      const int64_t count = p->cols < COLUMNS_OF_A_ROW ? p->cols : COLUMNS_OF_A_ROW;
+      u->rows[u->num_rows++] = (sampled_row){.parameter = i, .row = row, .count = count};
+    }
+  }
+}
+
+static ot_status read_copy(update_check *u, sampled_row *r, moment_of_read when,
+                           ot_parameter_copy copy) {
+  const ot_parameter *const p = &u->whole->parameters[r->parameter];
+  const int64_t rows = p->rank == 1 ? r->count : 1;
+  const ot_parameter_rows range = {
+      .parameter = r->parameter, .copy = copy, .first_row = r->row, .rows = rows};
+  if (!ot_instance_has_copy(u->instance, copy)) return OT_OK;
+  double *const values = ot_arena_array(u->arena, r->count, sizeof *values);
+  OT_TRY(ot_instance_lead_read(u->instance, &range, u->raw));
+  ot_elements_convert(ot_instance_copy_dtype(u->instance, copy), u->raw, OT_F64, values, r->count);
+  r->values[when][copy] = values;
+  return OT_OK;
+}
+
+static ot_status read_rows(update_check *u, moment_of_read when) {
+  for (int i = 0; i < u->num_rows; i++) {
+    for (int copy = 0; copy <= OT_COPY_MASTER; copy++) {
+      if (copy == OT_COPY_GRADIENT && when == BEFORE) continue;
+      OT_TRY(read_copy(u, &u->rows[i], when, (ot_parameter_copy)copy));
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status add_squares(update_check *u, int parameter, double *sum) {
+  const ot_parameter *const p = &u->whole->parameters[parameter];
+  const ot_dtype dtype = ot_instance_copy_dtype(u->instance, OT_COPY_GRADIENT);
+  const int64_t step = p->cols < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / p->cols : 1;
+  for (int64_t row = 0; row < p->rows; row += step) {
+    const ot_parameter_rows range = {.parameter = parameter,
+                                     .copy = OT_COPY_GRADIENT,
+                                     .first_row = row,
+                                     .rows = step < p->rows - row ? step : p->rows - row};
+    OT_TRY(ot_instance_lead_read(u->instance, &range, u->raw));
+    for (int64_t i = 0; i < range.rows * p->cols; i++) {
+      const double g = dtype == OT_F64 ? ((const double *)u->raw)[i] : ((const float *)u->raw)[i];
+      *sum += g * g;
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status find_norm(update_check *u) {
+  double sum = 0;
+  for (int i = 0; i < u->whole->num_parameters; i++) {
+    if (u->whole->parameters[i].tied_to < 0) OT_TRY(add_squares(u, i, &sum));
+  }
+  u->figures->norm = sqrt(sum);
+  return OT_OK;
+}
+
+// Only the leader knows what is read.
+static ot_status read_on_leader(update_check *u, moment_of_read when) {
+  ot_team *const team = ot_trainer_team(u->trainer);
+  if (!ot_team_leads(team)) return ot_team_agree(team, ot_instance_serve(u->instance));
+  ot_status status = read_rows(u, when);
+  if (status == OT_OK && when == AFTER) status = find_norm(u);
+  const ot_status dismissed = ot_instance_dismiss(u->instance);
+  return ot_team_agree(team, status != OT_OK ? status : dismissed);
+}
+
+// ---- the formula ----
+
+static const ot_parameter_part *part_at(const ot_parameter *p, int64_t row) {
+  int k = 0;
+  while (row >= p->parts[k].first_row + p->parts[k].rows) k++;
+  return &p->parts[k];
+}
+
+// Learning rate and decay of a part.
+static void rates_of(const update_check *u, const ot_parameter *p, const char *name,
+                     double rates[2]) {
+  const ot_run_optimizer *const o = &u->run->optimizer;
+  const bool other = o->name == OT_OPTIMIZER_MUON && o->adamw_lr > 0;
+  rates[0] = u->rate * (other ? o->adamw_lr / o->lr : 1);
+  rates[1] = p->kind == OT_PARAMETER_VECTOR ? 0 : o->weight_decay;
+  for (int64_t i = 0; i < o->num_groups; i++) {
+    const ot_optimizer_group *const group = &o->groups[i];
+    if (!ot_text_matches(name, group->pattern)) continue;
+    rates[0] *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
+    if (group->weight_decay >= 0) rates[1] = group->weight_decay;
+    return;
+  }
+}
+
+typedef struct discrepancy {
+  const char *copy;
+  int64_t element;
+  double got, wanted;
+} discrepancy;
+
+static void find(update_check *u, const sampled_row *r, const discrepancy *d) {
+  const ot_parameter *const p = &u->whole->parameters[r->parameter];
+  const int64_t row = p->rank == 1 ? d->element : r->row;
+  if (u->findings++ >= MOST_FINDINGS) return;
+  const ot_finding finding = {
+      .what = "update_differs",
+      .where = ot_arena_format(u->arena, "%s of %s", d->copy, part_at(p, row)->hf_name),
+      .evidence = ot_arena_format(
+          u->arena, "row %lld, column %lld: %.9g after the step, which should be %.9g",
+          (long long)row, (long long)(p->rank == 1 ? 0 : d->element), d->got, d->wanted),
+      .advice =
+          "compare clip factor, learning rate, bias corrections, decay and moments with the "
+          "settings"};
+  ot_audit_report_add(u->report, &finding, u->arena);
+}
+
+static bool within(double got, double wanted, double allowed) {
+  return fabs(got - wanted) <= allowed;
+}
+
+// The first moment first: what is wrong in it, is wrong in all that follows.
+static bool check_element(update_check *u, const sampled_row *r, int64_t i, discrepancy *d) {
+  const ot_run_optimizer *const o = &u->run->optimizer;
+  const ot_parameter *const p = &u->whole->parameters[r->parameter];
+  const bool narrow = ot_instance_has_copy(u->instance, OT_COPY_MASTER);
+  const bool wide = u->run->precision.compute == OT_F64;
+  const double unit = wide ? 0x1p-52 : 0x1p-23, loose = wide ? 1e-9 : 1e-4;
+  double *const *const a = r->values[BEFORE], *const *const b = r->values[AFTER];
+  const double g = u->factor * b[OT_COPY_GRADIENT][i];
+  const double m0 = a[OT_COPY_MOMENT_1][i], v0 = a[OT_COPY_MOMENT_2][i];
+  const double m = o->betas[0] * m0 + (1 - o->betas[0]) * g;
+  const double v = o->betas[1] * v0 + (1 - o->betas[1]) * g * g;
+  const double m_size = fabs(o->betas[0] * m0) + fabs((1 - o->betas[0]) * g);
+  *d = (discrepancy){"first moment", i, b[OT_COPY_MOMENT_1][i], m};
+  if (!within(d->got, m, loose * m_size + 1e-37)) return false;
+  *d = (discrepancy){"second moment", i, b[OT_COPY_MOMENT_2][i], v};
+  if (!within(d->got, v, loose * v + 1e-37)) return false;
+  double rates[2];
+  rates_of(u, p, part_at(p, p->rank == 1 ? i : r->row)->hf_name, rates);
+  const ot_parameter_copy exact = narrow ? OT_COPY_MASTER : OT_COPY_WEIGHT;
+  const double step = rates[0] * u->correction[0] * b[OT_COPY_MOMENT_1][i] /
+                      (sqrt(u->correction[1] * b[OT_COPY_MOMENT_2][i]) + o->eps);
+  const double decay = rates[0] * rates[1] * a[exact][i];
+  const double allowed =
+      loose * (fabs(step) + fabs(decay)) + unit * (fabs(a[exact][i]) + fabs(step));
+  *d = (discrepancy){narrow ? "master weight" : "weight", i, b[exact][i],
+                     a[exact][i] - step - decay};
+  if (!within(d->got, d->wanted, allowed)) return false;
+  const double size = fabs(step) + fabs(decay);
+  if (size > 1e-3 * fabs(a[exact][i])) {
+    u->figures->difference = fmax(u->figures->difference, fabs(d->got - d->wanted) / size);
+  }
+  if (!narrow) return true;
+  *d = (discrepancy){"stored weight", i, b[OT_COPY_WEIGHT][i], b[exact][i]};
+  return within(d->got, d->wanted, 0x1p-8 * fabs(d->wanted));
+}
+
+static void check_row(update_check *u, const sampled_row *r) {
+  for (int64_t i = 0; i < r->count; i++) {
+    discrepancy d;
+    u->figures->elements++;
+    if (check_element(u, r, i, &d)) continue;
+    find(u, r, &d);
+    return;
+  }
+}
+
+// ---- the step ----
+
+static void check_norm(update_check *u, double reported) {
+  const double tolerance = u->run->precision.compute == OT_F64 ? 1e-9 : 1e-4;
+  const double norm = u->figures->norm;
+  if (within(reported, norm, tolerance * norm)) return;
+  const ot_finding finding = {
+      .what = "gradient_norm",
+      .where = "the norm that clipping goes by",
+      .evidence = ot_arena_format(
+          u->arena, "%.9g was used; over every element of the model once it is %.9g (ratio %.6g)",
+          reported, norm, reported / norm),
+      .advice = "an axis is left out of the sum, or copies are counted more than once"};
+  ot_audit_report_add(u->report, &finding, u->arena);
+}
+
+static void set_expected(update_check *u, const ot_position *before) {
+  const ot_run_optimizer *const o = &u->run->optimizer;
+  const ot_progress progress = ot_run_progress(u->run, before->step);
+  u->rate = ot_learning_rate(&u->run->learning_rate, o->lr, &progress);
+  for (int i = 0; i < 2; i++) {
+    u->correction[i] = 1 / (1 - pow(o->betas[i], (double)(before->step + 1)));
+  }
+  const double clip = o->clip / (u->figures->norm + 1e-6);
+  u->factor = o->clip > 0 && clip < 1 ? clip : 1;
+}
+
+static int64_t widest_row(const ot_graph *graph) {
+  int64_t widest = BLOCK_ELEMENTS;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
+  }
+  return widest;
+}
+
+static ot_status take_step(update_check *u, ot_step_report *step) {
+  const ot_position before = ot_trainer_position(u->trainer);
+  OT_TRY(read_on_leader(u, BEFORE));
+  OT_TRY(ot_trainer_step(u->trainer, step));
+  OT_TRY(read_on_leader(u, AFTER));
+  if (!ot_team_leads(ot_trainer_team(u->trainer))) return OT_OK;
+  set_expected(u, &before);
+  check_norm(u, step->gradient_norm);
+  for (int i = 0; i < u->num_rows; i++) check_row(u, &u->rows[i]);
+  return OT_OK;
+}
+
+ot_status ot_update_check(ot_trainer *trainer, ot_arena *arena, ot_audit_report *report,
+                          ot_step_report *step, ot_update_figures *figures) {
+  *figures = (ot_update_figures){0};
+  update_check u = {.trainer = trainer,
+                    .run = ot_trainer_run(trainer),
+                    .instance = ot_trainer_instance(trainer),
+                    .arena = arena,
+                    .report = report,
+                    .figures = figures};
+  u.whole = ot_instance_whole(u.instance);
+  u.raw = malloc((size_t)widest_row(u.whole) * sizeof(double));
+  OT_TRY(ot_team_agree(ot_trainer_team(trainer),
+                       u.raw ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  choose_rows(&u);
+  const ot_status status = take_step(&u, step);
+  free(u.raw);
+  return status;
+}
