@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an audit within training costs: the look at replicas of `audit: {every: N, checks: [ranks]}`
+// beside the step, of a model of 44 M parameters on ranks of one thread, in turns: step, look,
+// step, look... With zero 0 every rank holds all there is, the most that a look can have to read.
+//   bench/audits [--ranks N] [--repeats R] [--every K] [--batch B] [--json]
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "audit/audit_ranks.h"
+#include "support/bench_program.h"
+#include "train/config_file.h"
+
+enum { MAX_REPEATS = 64, TOKENS = 1 << 16, HEADER_BYTES = 1024 };
+
+typedef struct settings {
+  int ranks, repeats, every, batch;
+  bool json;
+} settings;
+
+typedef struct timing {
+  const settings *settings;
+  ot_config config;
+  double step_s[MAX_REPEATS], look_s[MAX_REPEATS];  // of rank 0
+} timing;
+
+static const char model[] =
+    "{\"model\":{\"model_type\":\"llama\",\"vocab_size\":16384,\"hidden_size\":512,"
+    "\"intermediate_size\":1536,\"num_hidden_layers\":8,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"max_position_embeddings\":256},"
+    "\"data\":{\"train\":\"%s\",\"sequence_length\":256,\"format\":\"llmc\"},"
+    "\"batch\":{\"global_batch_size\":%d,\"micro_batch_size\":1},"
+    "\"parallel\":{\"zero\":%d},\"steps\":1000,\"threads\":1,\"output\":\"unused\"}";
+
+// ---- data ----
+
+// A file of llm.c's form: 256 words of header, then ids of 16 bits. Any tokens do.
+static ot_status write_tokens(char path[]) {
+  const int file = mkstemps(path, 4);
+  OT_CHECK(file >= 0, OT_ENVIRONMENT, "cannot make %s", path);
+  FILE *const out = fdopen(file, "wb");
+  int32_t header[HEADER_BYTES / 4] = {20240520, 1, TOKENS};
+  static uint16_t ids[TOKENS];
+  for (int i = 0; i < TOKENS; i++) ids[i] = (uint16_t)((uint32_t)i * 2654435761u >> 18);
+  const bool whole = fwrite(header, sizeof header, 1, out) == 1 && fwrite(ids, sizeof ids, 1, out);
+  const bool closed = fclose(out) == 0;
+  OT_CHECK(whole && closed, OT_ENVIRONMENT, "cannot write %s", path);
+  return OT_OK;
+}
+
+// ---- turns ----
+
+static ot_status take_turns(timing *t, ot_trainer *trainer, ot_team *team, ot_arena *arena) {
+  ot_ranks_watch watch = {.team = team};
+  ot_step_report step;
+  ot_loop_findings findings;
+  ot_status status = ot_trainer_step(trainer, &step);  // pages are touched here, and by a look
+  if (status == OT_OK) status = ot_ranks_watch_look(&watch, trainer, arena, &findings);
+  for (int i = 0; i < t->settings->repeats && status == OT_OK; i++) {
+    status = ot_trainer_step(trainer, &step);
+    const double start_s = ot_device_now_s();
+    if (status == OT_OK) status = ot_ranks_watch_look(&watch, trainer, arena, &findings);
+    if (status == OT_OK && findings.count > 0) status = ot_fail(OT_FINDINGS, "%s", findings.worst);
+    if (!ot_team_leads(team)) continue;
+    t->look_s[i] = ot_device_now_s() - start_s;
+    t->step_s[i] = step.step_seconds;
+  }
+  ot_replicas_destroy(&watch.replicas);
+  return status;
+}
+
+static ot_status time_rank(ot_comm *comm, void *context) {
+  timing *const t = context;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_team *team = NULL;
+  ot_trainer *trainer = NULL;
+  ot_status status = ot_team_create(&t->config.run.parallel, comm, &team);
+  if (status == OT_OK) status = ot_trainer_create(&t->config.run, NULL, team, &trainer);
+  if (status == OT_OK) status = take_turns(t, trainer, team, &arena);
+  ot_trainer_destroy(&trainer);
+  ot_team_destroy(&team);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- report ----
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+  qsort(values, (size_t)count, sizeof *values, by_value);
+  return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+static void report(timing *t, int zero, bool last) {
+  const settings *const s = t->settings;
+  const double step_s = median(t->step_s, s->repeats), look_s = median(t->look_s, s->repeats);
+  const double share = look_s / (s->every * step_s);
+  if (s->json) {
+    printf("\n  {\"zero\": %d, \"step_seconds\": %.6g, \"look_seconds\": %.6g, \"share\": %.6g}%s",
+           zero, step_s, look_s, share, last ? "" : ",");
+  } else {
+    printf("zero %d  %8.3f s a step  %8.4f s a look  %7.3f %% of the time\n", zero, step_s, look_s,
+           100 * share);
+  }
+}
+
+static ot_status time_all(const settings *s, const char *tokens) {
+  for (int zero = 0; zero <= 1; zero++) {
+    ot_heap heap = {0};
+    ot_arena arena = ot_heap_arena_create(&heap);
+    timing *const t = ot_arena_take(&arena, sizeof *t);
+    *t = (timing){.settings = s};
+    const ot_config_request request = {
+        .path = "bench", .text = ot_arena_format(&arena, model, tokens, s->batch, zero)};
+    ot_status status = ot_config_load(&request, &arena, &t->config);
+    if (status == OT_OK) status = ot_comm_run_threads(s->ranks, time_rank, t);
+    if (status == OT_OK) report(t, zero, zero == 1);
+    ot_heap_release(&heap);
+    OT_TRY(status);
+  }
+  return OT_OK;
+}
+
+static ot_status run_program(const ot_options *options) {
+  const settings s = {.ranks = (int)ot_options_integer(options, "ranks"),
+                      .repeats = (int)ot_options_integer(options, "repeats"),
+                      .every = (int)ot_options_integer(options, "every"),
+                      .batch = (int)ot_options_integer(options, "batch"),
+                      .json = ot_options_json(options)};
+  char tokens[] = "/tmp/orthant-audits-XXXXXX.bin";
+  OT_TRY(write_tokens(tokens));
+  if (s.json) {
+    printf("{\"ranks\": %d, \"every\": %d, \"sequences\": %d, \"layouts\": [", s.ranks, s.every,
+           s.batch);
+  } else {
+    printf("%d ranks of 1 thread, %d sequences of 256 tokens a step, a look every %d steps\n",
+           s.ranks, s.batch, s.every);
+  }
+  const ot_status status = time_all(&s, tokens);
+  if (s.json) printf("\n  ]}\n");
+  unlink(tokens);
+  return status;
+}
+
+static const ot_option options[] = {
+    {.name = "ranks",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .fallback = "2",
+     .help = "ranks of one thread",
+     .minimum = 2,
+     .maximum = 256},
+    {.name = "repeats",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "5",
+     .help = "turns that the medians are of",
+     .minimum = 1,
+     .maximum = MAX_REPEATS},
+    {.name = "every",
+     .kind = OT_OPTION_INTEGER,
+     .value = "K",
+     .fallback = "100",
+     .help = "steps between two looks",
+     .minimum = 1,
+     .maximum = 1000000},
+    {.name = "batch",
+     .kind = OT_OPTION_INTEGER,
+     .value = "B",
+     .fallback = "8",
+     .help = "sequences of a step, a multiple of the ranks",
+     .minimum = 2,
+     .maximum = 65536},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "audits",
+    .summary = "the look at replicas within training, beside the step",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};
