@@ -99,7 +99,8 @@ static bool moves(const ot_graph *graph, int tensor) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     if (tensor < p->num_parts) {
-      return !(tensor == 1 && p->num_parts == 3 && p->kind == OT_PARAMETER_VECTOR);
+      const bool keys = tensor == 1 && p->num_parts == 3 && p->kind == OT_PARAMETER_VECTOR;
+      return !keys && p->kind != OT_PARAMETER_BUFFER;
     }
     tensor -= p->num_parts;
   }
