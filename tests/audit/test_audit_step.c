@@ -68,8 +68,8 @@ static void sound_steps_are_looked_at_and_clean(void **state) {
 
 static void corrections_of_another_step(ot_trainer *trainer, void *context) {
   (void)context;
-  ot_executor_set_scalar(ot_instance_executor(ot_trainer_instance(trainer)),
-                         OT_SCALAR_CORRECTION_1, 5.0);
+  ot_executor_set_scalar(ot_instance_executor(ot_trainer_instance(trainer)), OT_SCALAR_CORRECTION_1,
+                         5.0);
 }
 
 static void a_bias_correction_that_is_off_is_found(void **state) {

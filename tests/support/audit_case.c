@@ -90,8 +90,7 @@ static ot_status run_rank(ot_comm *comm, void *context) {
   rank.rank = ot_comm_rank(comm);
   rank.ranks = ot_comm_size(comm);
   OT_TRY(ot_team_create(&w->run.parallel, comm, &rank.team));
-  ot_status status =
-      ot_trainer_create_hooked(&w->run, rank.team, w->request->hooks, &rank.trainer);
+  ot_status status = ot_trainer_create_hooked(&w->run, rank.team, w->request->hooks, &rank.trainer);
   if (status == OT_OK) status = w->body(&rank);
   ot_trainer_destroy(&rank.trainer);
   ot_team_destroy(&rank.team);

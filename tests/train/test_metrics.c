@@ -79,6 +79,9 @@ static void writes_every_key_and_null_where_unknown(void **state) {
   assert_int_equal(ot_metrics_write_step(metrics, &step), OT_OK);
   assert_int_equal(ot_metrics_write_validation(metrics, 7, NULL, 0.1), OT_OK);
   assert_int_equal(ot_metrics_write_validation(metrics, 7, "held out", 2.5), OT_OK);
+  const ot_metrics_spike spike = {
+      .step = 7, .name = "grad_norm", .z = 31.5, .first_sample = 448, .last_sample = 511};
+  assert_int_equal(ot_metrics_write_spike(metrics, &spike), OT_OK);
   ot_metrics_destroy(&metrics);
   expect_content(
       f,
@@ -90,7 +93,8 @@ static void writes_every_key_and_null_where_unknown(void **state) {
       "\"moe_aux_loss\":null,\"moe_z_loss\":null,\"moe_load_max\":null,"
       "\"moe_load_entropy\":null,\"moe_drop_share\":null}\n"
       "{\"step\":7,\"val_loss\":0.10000000000000001}\n"
-      "{\"step\":7,\"val_loss/held out\":2.5}\n");
+      "{\"step\":7,\"val_loss/held out\":2.5}\n"
+      "{\"step\":7,\"spike/grad_norm\":31.5,\"first_sample\":448,\"last_sample\":511}\n");
 }
 
 static void writes_numbers_that_read_back(void **state) {
