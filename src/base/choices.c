@@ -17,6 +17,11 @@ static const char *const group_names[] = {
     [OT_GROUP_KV_SUM] = "kv_sum",
     [OT_GROUP_TIED] = "tied",
     [OT_GROUP_TOKENS] = "tokens",
+    [OT_GROUP_EXPERT] = "expert",
+    [OT_GROUP_EXPERT_GATHER] = "expert_gather",
+    [OT_GROUP_EXPERT_SHARD] = "expert_shard",
+    [OT_GROUP_EXPERT_REPLICATE] = "expert_replicate",
+    [OT_GROUP_EXPERT_SUM] = "expert_sum",
 };
 static_assert(sizeof group_names / sizeof group_names[0] == OT_GROUP_KINDS, "one name each");
 

@@ -6,12 +6,15 @@
 #include <stdbool.h>
 
 static const ot_axis axes[] = {
-    [OT_GROUP_WORLD] = OT_AXIS_COUNT,     [OT_GROUP_TENSOR] = OT_AXIS_TP,
-    [OT_GROUP_CONTEXT] = OT_AXIS_CP,      [OT_GROUP_STAGES] = OT_AXIS_PP,
-    [OT_GROUP_GATHER] = OT_AXIS_DP_SHARD, [OT_GROUP_SHARD] = OT_AXIS_DP_SHARD,
-    [OT_GROUP_CONTEXT_SUM] = OT_AXIS_CP,  [OT_GROUP_REPLICATE] = OT_AXIS_DP_REPLICATE,
-    [OT_GROUP_TENSOR_SUM] = OT_AXIS_TP,   [OT_GROUP_KV_SUM] = OT_AXIS_TP,
-    [OT_GROUP_TIED] = OT_AXIS_PP,         [OT_GROUP_TOKENS] = OT_AXIS_DP_SHARD,
+    [OT_GROUP_WORLD] = OT_AXIS_COUNT,      [OT_GROUP_TENSOR] = OT_AXIS_TP,
+    [OT_GROUP_CONTEXT] = OT_AXIS_CP,       [OT_GROUP_STAGES] = OT_AXIS_PP,
+    [OT_GROUP_GATHER] = OT_AXIS_DP_SHARD,  [OT_GROUP_SHARD] = OT_AXIS_DP_SHARD,
+    [OT_GROUP_CONTEXT_SUM] = OT_AXIS_CP,   [OT_GROUP_REPLICATE] = OT_AXIS_DP_REPLICATE,
+    [OT_GROUP_TENSOR_SUM] = OT_AXIS_TP,    [OT_GROUP_KV_SUM] = OT_AXIS_TP,
+    [OT_GROUP_TIED] = OT_AXIS_PP,          [OT_GROUP_TOKENS] = OT_AXIS_DP_SHARD,
+    [OT_GROUP_EXPERT] = OT_AXIS_EP,        [OT_GROUP_EXPERT_GATHER] = OT_AXIS_EDP,
+    [OT_GROUP_EXPERT_SHARD] = OT_AXIS_EDP, [OT_GROUP_EXPERT_REPLICATE] = OT_AXIS_EDP,
+    [OT_GROUP_EXPERT_SUM] = OT_AXIS_EP,
 };
 static_assert(OT_COUNT(axes) == OT_GROUP_KINDS, "one each");
 
@@ -44,6 +47,23 @@ static int tied_ranks(const ot_mesh *mesh, int rank, int *out) {
   return run_of_ranks(rank % stride, stride * (pp - 1), 2, out);
 }
 
+// Ranks of a stage that hold copies of the same experts are apart by etp x ep. A shard domain, the
+// first ranks of a stage when dp_shard > 1, cuts them in two: those inside and those across.
+static int expert_ranks(const ot_mesh *mesh, bool inside, int rank, int *out) {
+  const int *const d = mesh->degree;
+  const int apart = d[OT_AXIS_ETP] * d[OT_AXIS_EP];
+  const int stage = mesh->ranks / d[OT_AXIS_PP];
+  const int first = rank / stage * stage;
+  const int domain =
+      d[OT_AXIS_DP_SHARD] > 1 ? d[OT_AXIS_TP] * d[OT_AXIS_CP] * d[OT_AXIS_DP_SHARD] : stage;
+  const int wide = apart > domain ? apart : domain;
+  const int place = rank - first;
+  if (apart == 1) return run_of_ranks(rank, 1, 1, out);
+  if (inside)
+    return run_of_ranks(first + place / wide * wide + place % apart, apart, wide / apart, out);
+  return run_of_ranks(first + place % wide, wide, stage / wide, out);
+}
+
 static int axis_ranks(const ot_mesh *mesh, ot_axis axis, int rank, int *out) {
   ot_mesh_group(mesh, rank, axis, out);
   return mesh->degree[axis];
@@ -61,6 +81,8 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
     case OT_GROUP_GATHER:
     case OT_GROUP_CONTEXT_SUM:
     case OT_GROUP_TENSOR_SUM:
+    case OT_GROUP_EXPERT:
+    case OT_GROUP_EXPERT_SUM:
       return axis_ranks(mesh, axes[kind], rank, out);
     case OT_GROUP_SHARD:
       return axis_ranks(mesh, sharded ? OT_AXIS_DP_SHARD : OT_AXIS_DP_REPLICATE, rank, out);
@@ -73,6 +95,11 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
       return tied_ranks(mesh, rank, out);
     case OT_GROUP_TOKENS:
       return token_ranks(mesh, rank, out);
+    case OT_GROUP_EXPERT_GATHER:
+    case OT_GROUP_EXPERT_SHARD:
+      return expert_ranks(mesh, true, rank, out);
+    case OT_GROUP_EXPERT_REPLICATE:
+      return expert_ranks(mesh, false, rank, out);
     case OT_GROUP_KINDS:
       break;
   }

@@ -218,8 +218,18 @@ static ot_status check_dp(const ot_run *run) {
 
 // ---- the rest ----
 
+static bool ep_fits(const ot_run *run, int64_t ep) { return run->model.moe.num_experts % ep == 0; }
+
 static ot_status check_experts(const ot_run *run) {
   const ot_run_parallel *const p = &run->parallel;
+  const int64_t experts = run->model.moe.num_experts;
+  if (experts > 0) {
+    const degree d = {"ep", p->ep, experts, ep_fits};
+    char hint[HINT_BYTES];
+    OT_CHECK(ep_fits(run, p->ep), OT_USAGE, "parallel: ep=%d does not divide the %lld experts%s",
+             p->ep, (long long)experts, nearest(run, &d, hint));
+    return OT_OK;
+  }
   OT_CHECK(p->ep == 1, OT_USAGE, "parallel: ep=%d, but a %s model has no experts (try ep=1)", p->ep,
            run->model.model_type);
   OT_CHECK(p->etp == 1, OT_USAGE, "parallel: etp=%d, but a %s model has no experts (try etp=1)",

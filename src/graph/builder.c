@@ -25,13 +25,13 @@ ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
 void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
                           ot_op_attributes *attributes) {
   const ot_share *const share = &builder->graph->share;
-  const bool tensor = group == OT_GROUP_TENSOR;
-  OT_ASSERT(tensor || group == OT_GROUP_CONTEXT);
-  const int size = tensor ? share->tp : share->cp;
+  const bool tensor = group == OT_GROUP_TENSOR, expert = group == OT_GROUP_EXPERT;
+  OT_ASSERT(tensor || expert || group == OT_GROUP_CONTEXT);
+  const int size = tensor ? share->tp : expert ? share->ep : share->cp;
   if (size == 1) return;
   attributes->group = group;
   attributes->group_size = size;
-  attributes->group_index = tensor ? share->tp_index : share->cp_index;
+  attributes->group_index = tensor ? share->tp_index : expert ? share->ep_index : share->cp_index;
 }
 
 void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attributes) {
@@ -68,8 +68,10 @@ int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives liv
   const ot_share *const share = &builder->graph->share;
   ot_value made = *value;
   made.placement[OT_PLACED_TP] = share->tp > 1 ? lives.tensor : invariant;
-  made.placement[OT_PLACED_CP] = share->cp > 1 ? lives.context : invariant;
+  made.placement[OT_PLACED_CP] = share->cp > 1 && !share->expert_view ? lives.context : invariant;
   made.placement[OT_PLACED_DP] = lives.data;
+  const bool experts = share->expert_view && share->ep > 1;
+  made.placement[OT_PLACED_EP] = experts ? lives.experts : invariant;
   return ot_program_add_value(program, builder->arena, &made);
 }
 
@@ -80,7 +82,7 @@ int ot_builder_input(ot_builder *builder) {
                           .type = ot_type_matrix(graph->request.storage, graph->share.own_rows,
                                                  graph->request.model->hidden_size)};
   builder->program->input =
-      ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying});
+      ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying, by_rows});
   return builder->program->input;
 }
 
@@ -89,13 +91,14 @@ int ot_builder_constant(ot_builder *builder, int index, const char *name) {
                           .kind = OT_VALUE_CONSTANT,
                           .index = index,
                           .type = builder->graph->constants[index].type};
-  return ot_builder_external(builder, &value, (ot_lives){invariant, invariant, invariant});
+  return ot_builder_external(builder, &value,
+                             (ot_lives){invariant, invariant, invariant, invariant});
 }
 
 int ot_builder_own(ot_builder *builder, ot_value_kind kind, int index, const char *name,
                    ot_tensor_type type) {
   const ot_value value = {.name = name, .kind = kind, .index = index, .type = type};
-  return ot_builder_external(builder, &value, (ot_lives){invariant, invariant, varying});
+  return ot_builder_external(builder, &value, (ot_lives){invariant, invariant, varying, varying});
 }
 
 static ot_value batch_value(const ot_builder *builder, ot_batch_field field) {
@@ -112,7 +115,7 @@ int ot_builder_batch(ot_builder *builder, ot_batch_field field) {
   const bool whole = field == OT_BATCH_DOC_STARTS && builder->graph->share.ulysses;
   const bool per_sequence = field == OT_BATCH_SAMPLE_IDS || field == OT_BATCH_LENGTHS;
   const ot_placement context = whole || per_sequence ? invariant : by_rows;
-  return ot_builder_external(builder, &value, (ot_lives){invariant, context, varying});
+  return ot_builder_external(builder, &value, (ot_lives){invariant, context, varying, by_rows});
 }
 
 int ot_builder_batch_rows(ot_builder *builder, ot_batch_field field, int64_t first, int64_t rows) {
@@ -120,7 +123,7 @@ int ot_builder_batch_rows(ot_builder *builder, ot_batch_field field, int64_t fir
   value.name = ot_arena_format(builder->arena, "%s.own", value.name);
   value.first = first;
   value.type.dim[0] = rows;
-  return ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying});
+  return ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying, by_rows});
 }
 
 static int scalar(ot_builder *builder, ot_step_scalar index, const char *name, ot_lives lives) {
@@ -132,11 +135,11 @@ static int scalar(ot_builder *builder, ot_step_scalar index, const char *name, o
 }
 
 int ot_builder_sum(ot_builder *builder, ot_step_scalar index, const char *name) {
-  return scalar(builder, index, name, (ot_lives){invariant, partial, partial});
+  return scalar(builder, index, name, (ot_lives){invariant, partial, partial, partial});
 }
 
 int ot_builder_scalar(ot_builder *builder, ot_step_scalar index, const char *name) {
-  return scalar(builder, index, name, (ot_lives){invariant, invariant, invariant});
+  return scalar(builder, index, name, (ot_lives){invariant, invariant, invariant, invariant});
 }
 
 int ot_builder_expert_sums(ot_builder *builder) {
@@ -144,7 +147,7 @@ int ot_builder_expert_sums(ot_builder *builder) {
                           .kind = OT_VALUE_STATISTIC,
                           .index = OT_STATISTIC_EXPERTS,
                           .type = ot_type_vector(OT_F64, OT_EXPERT_SUMS)};
-  return ot_builder_external(builder, &value, (ot_lives){partial, partial, partial});
+  return ot_builder_external(builder, &value, (ot_lives){partial, partial, partial, partial});
 }
 
 int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, const char *name) {
@@ -152,7 +155,7 @@ int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, cons
                           .kind = OT_VALUE_STATISTIC,
                           .index = (int)statistic,
                           .type = ot_type_vector(OT_F64, 1)};
-  return ot_builder_external(builder, &value, (ot_lives){varying, varying, varying});
+  return ot_builder_external(builder, &value, (ot_lives){varying, varying, varying, varying});
 }
 
 // ---- collectives over tp ----
@@ -172,6 +175,23 @@ int ot_builder_scatter(ot_builder *builder, int x, const char *name) {
   return over_tensor(builder, OT_OP_REDUCE_SCATTER, x, name);
 }
 
+// ---- collectives over ep ----
+
+static int over_experts(ot_builder *builder, ot_op_kind kind, int x, const char *name) {
+  if (builder->graph->share.ep == 1) return x;
+  ot_op_attributes attributes = ot_builder_attributes(builder);
+  ot_builder_set_group(builder, OT_GROUP_EXPERT, &attributes);
+  return ot_builder_op(builder, &(ot_op_description){kind, &attributes, name, 1, {x}, NULL});
+}
+
+int ot_builder_gather_tokens(ot_builder *builder, int x, const char *name) {
+  return over_experts(builder, OT_OP_ALL_GATHER, x, name);
+}
+
+int ot_builder_return_tokens(ot_builder *builder, int x, const char *name) {
+  return over_experts(builder, OT_OP_REDUCE_SCATTER, x, name);
+}
+
 // ---- parameters ----
 
 static int64_t pad(int64_t elements) {
@@ -181,6 +201,7 @@ static int64_t pad(int64_t elements) {
 static ot_placement tensor_placement(ot_cut cut) {
   switch (cut) {
     case OT_CUT_NONE:
+    case OT_CUT_EXPERTS:
       return replicated;
     case OT_CUT_ROWS:
       return by_rows;
@@ -195,7 +216,9 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_
   ot_block *const block = builder->block;
   const int index = block->num_parameters;
   ot_parameter made = *parameter;
-  made.name = ot_arena_format(builder->arena, "%s.%s", block->name, parameter->name);
+  made.name = block->layer < 0
+                  ? ot_arena_format(builder->arena, "%s.%s", block->name, parameter->name)
+                  : ot_arena_format(builder->arena, "layers.%d.%s", block->layer, parameter->name);
   made.block = (int)(block - graph->blocks);
   graph->parameters = ot_arena_grow(builder->arena, graph->parameters, graph->num_parameters,
                                     &builder->parameters_capacity, sizeof *graph->parameters);
@@ -211,11 +234,14 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_
   };
   // Entered as I; what the ranks use on values of their own is R from the start.
   return ot_builder_external(builder, &value,
-                             (ot_lives){tensor_placement(cut), replicated, replicated});
+                             (ot_lives){tensor_placement(cut), replicated, replicated,
+                                        cut == OT_CUT_EXPERTS ? by_rows : replicated});
 }
 
 static bool summed_over_tensor(const ot_parameter *parameter) {
-  return parameter->num_parts > 0 && parameter->parts[0].sum_group == OT_GROUP_TENSOR_SUM;
+  if (parameter->num_parts == 0) return false;
+  const int group = parameter->parts[0].sum_group;
+  return group == OT_GROUP_TENSOR_SUM || group == OT_GROUP_EXPERT_SUM;
 }
 
 // Lays the parameters of the block for which the question is answered so behind `top`.

@@ -21,8 +21,8 @@ typedef struct ot_builder {
 // Attributes that every op of the graph shares: threads, compute, rows of each sequence.
 ot_op_attributes ot_builder_attributes(const ot_builder *builder);
 
-// Adds the ranks of `group` (tensor or context) and this one's place among them; nothing where it
-// is alone.
+// Adds the ranks of `group` (tensor, context or expert) and this one's place among them; nothing
+// where it is alone.
 void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
                           ot_op_attributes *attributes);
 
@@ -36,9 +36,10 @@ int ot_builder_op(ot_builder *builder, const ot_op_description *description);
 int ot_builder_emit(ot_builder *builder, const ot_op_description *description, ot_op *made);
 
 // As a value that lives on the ranks of tp as `tensor`, on those of cp as `context` and on those of
-// dp as `data` says; an axis along which nothing is split has I.
+// dp as `data` says; in the expert view on those of ep as `experts` and on those of edp as `data`
+// says. An axis along which nothing is split has I.
 typedef struct ot_lives {
-  ot_placement tensor, context, data;
+  ot_placement tensor, context, data, experts;
 } ot_lives;
 
 // A value that comes from outside the block.
@@ -74,6 +75,10 @@ int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, cons
 // all rows of x; leaving it: the rows of this rank of the sum of x.
 int ot_builder_gather(ot_builder *builder, int x, const char *name);
 int ot_builder_scatter(ot_builder *builder, int x, const char *name);
+
+// The same over the ranks of ep: the rows of all of them; this rank's rows of the sum.
+int ot_builder_gather_tokens(ot_builder *builder, int x, const char *name);
+int ot_builder_return_tokens(ot_builder *builder, int x, const char *name);
 
 // Registers `parameter` (block, offset and name completed here: `parameter->name` is local, as
 // "attention.qkv.weight"), which the ranks of tp divide by `cut`, and returns its value.

@@ -87,11 +87,24 @@ void ot_decoder_embedding(ot_builder *b) {
   watch(b, b->program->output);
 }
 
-void ot_decoder_layer(ot_builder *b, int layer) {
+static int attend(ot_builder *b, int layer) {
   const int in = ot_builder_input(b);
   const bool latent = ot_model_of(b)->mla.kv_rank > 0;
-  const int x =
-      latent ? ot_decoder_latent_attention(b, layer, in) : ot_decoder_attention(b, layer, in);
+  return latent ? ot_decoder_latent_attention(b, layer, in) : ot_decoder_attention(b, layer, in);
+}
+
+void ot_decoder_layer_attention(ot_builder *b, int layer) {
+  b->program->output = attend(b, layer);
+  watch(b, b->program->output);
+}
+
+void ot_decoder_layer_experts(ot_builder *b) {
+  b->program->output = ot_decoder_experts(b, ot_builder_input(b));
+  watch(b, b->program->output);
+}
+
+void ot_decoder_layer(ot_builder *b, int layer) {
+  const int x = attend(b, layer);
   b->program->output = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x) : mlp(b, x);
   watch(b, b->program->output);
 }

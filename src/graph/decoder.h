@@ -10,5 +10,9 @@ void ot_decoder_embedding(ot_builder *builder);
 // One layer: attention and MLP, each with its norms around it as the model places them.
 void ot_decoder_layer(ot_builder *builder, int layer);
 
+// The two blocks of a layer whose experts are apart (graph.h).
+void ot_decoder_layer_attention(ot_builder *builder, int layer);
+void ot_decoder_layer_experts(ot_builder *builder);
+
 // Final norm and what the mode asks of the logits.
 void ot_decoder_head(ot_builder *builder, int embedding_parameter);

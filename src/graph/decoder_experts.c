@@ -5,6 +5,11 @@
 //
 //   normed -> router -> route -> order -> dispatch -> gate|up -> glu -> down -> combine -> + x
 //        \-> shared experts, an ordinary MLP ------------------------------------------/
+//
+// Over ep a rank has some of the experts and meets the rows of all of ep: rows, gates and choices
+// are gathered between route and order, and parts of sums go back to the ranks whose rows they are.
+// Whatever is chosen fits, because buffers hold all rows, and no count has to be exchanged; it
+// moves ep/k times the bytes of an exchange of the chosen rows alone.
 #include "graph/decoder_parts.h"
 #include "ops/route.h"
 
@@ -59,16 +64,19 @@ static int sum_over(ot_builder *b, ot_group_kind group, int ranks, int counts) {
 static void judge(ot_builder *b, const ot_op_attributes *attributes, int logits, int experts) {
   if (!ot_builder_trains(b)) return;
   const ot_share *const share = ot_share_of(b);
+  ot_op_attributes own_rows = *attributes;
+  if (share->expert_view) ot_builder_set_group(b, OT_GROUP_EXPERT, &own_rows);
   const int own = ot_builder_op(
-      b, &(ot_op_description){OT_OP_ROUTE_COUNT, attributes, "router.own", 1, {experts}, NULL});
+      b, &(ot_op_description){OT_OP_ROUTE_COUNT, &own_rows, "router.own", 1, {experts}, NULL});
+  const int cp = share->expert_view ? 1 : share->cp;
   const int counts =
-      sum_over(b, OT_GROUP_CONTEXT, share->cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
+      sum_over(b, OT_GROUP_CONTEXT, cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
   const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_SEQUENCES, "inverse_sequences");
   const int out[OT_MAX_OUTPUTS] = {ot_builder_expert_sums(b), -1, -1, -1, -1};
   ot_builder_op(
       b,
       &(ot_op_description){
-          OT_OP_ROUTE_LOSS, attributes, "router.loss", 4, {logits, experts, counts, inverse}, out});
+          OT_OP_ROUTE_LOSS, &own_rows, "router.loss", 4, {logits, experts, counts, inverse}, out});
 }
 
 static int bias_of(ot_builder *b) {
@@ -76,6 +84,17 @@ static int bias_of(ot_builder *b) {
   if (moe->balance != OT_MOE_BALANCE_BIAS) return -1;
   return ot_decoder_buffer(b, OT_ROLE_ROUTER, "router", "e_score_correction_bias",
                            moe->num_experts);
+}
+
+// Rows of all of ep, and the experts of this rank.
+static void meet_all_tokens(ot_builder *b, routed *r, int *experts) {
+  const ot_share *const share = ot_share_of(b);
+  if (share->ep == 1) return;
+  r->gates = ot_builder_gather_tokens(b, r->gates, "router.all_gates");
+  *experts = ot_builder_gather_tokens(b, *experts, "router.all_experts");
+  ot_builder_set_group(b, OT_GROUP_EXPERT, &r->attributes);
+  r->attributes.held_experts = share->experts;
+  r->attributes.first_expert = share->first_expert;
 }
 
 static routed route(ot_builder *b, int normed) {
@@ -92,8 +111,9 @@ static routed route(ot_builder *b, int normed) {
   r.gates = ot_builder_emit(
       b, &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {logits, bias}, NULL},
       &made);
-  const int experts = made.out[1];
+  int experts = made.out[1];
   judge(b, &r.attributes, logits, experts);
+  meet_all_tokens(b, &r, &experts);
   r.place = ot_builder_emit(
       b, &(ot_op_description){OT_OP_ROUTE_ORDER, &r.attributes, "router.place", 1, {experts}, NULL},
       &made);
@@ -107,19 +127,37 @@ static int grouped(ot_builder *b, const routed *r, const char *name, int rows, i
              OT_OP_GROUPED_LINEAR, &r->attributes, name, 3, {rows, weight, r->offsets}, NULL});
 }
 
+// x + the sums of `rows` that belong to each token.
+static int come_home(ot_builder *b, const routed *r, int rows, int x) {
+  const bool alone = ot_share_of(b)->ep == 1;
+  const ot_op_attributes plain = ot_builder_attributes(b);
+  const int sum =
+      ot_builder_op(b, &(ot_op_description){OT_OP_COMBINE,
+                                            &r->attributes,
+                                            "experts.sum",
+                                            5,
+                                            {rows, -1, r->place, r->offsets, alone ? x : -1},
+                                            NULL});
+  if (alone) return sum;
+  const int own = ot_builder_return_tokens(b, sum, "experts.own");
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_ADD, &plain, "experts.joined", 2, {own, x}, NULL});
+}
+
 // x + what the experts of each token make of `normed`.
 static int meet_experts(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
-  const int64_t E = model->moe.num_experts;
+  const int64_t E = ot_share_of(b)->experts;
   const int64_t F = model->moe.expert_size;
   const routed r = route(b, normed);
+  const int tokens = ot_builder_gather_tokens(b, normed, "experts.tokens");
   ot_op made;
   const int rows = ot_builder_emit(b,
                                    &(ot_op_description){OT_OP_DISPATCH,
                                                         &r.attributes,
                                                         "experts.rows",
                                                         4,
-                                                        {normed, r.gates, r.place, r.offsets},
+                                                        {tokens, r.gates, r.place, r.offsets},
                                                         NULL},
                                    &made);
   const int row_gates = made.out[1];
@@ -134,10 +172,7 @@ static int meet_experts(ot_builder *b, int normed, int x) {
   const int down =
       ot_decoder_matrix(b, OT_ROLE_EXPERT_DOWN, "experts.down", E * model->hidden_size, F);
   const int out = grouped(b, &r, "experts.out", active, down);
-  return ot_builder_op(
-      b,
-      &(ot_op_description){
-          OT_OP_COMBINE, &r.attributes, "experts.sum", 5, {out, -1, r.place, r.offsets, x}, NULL});
+  return come_home(b, &r, out, x);
 }
 
 // x + what the shared experts make of `normed`.

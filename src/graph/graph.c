@@ -76,8 +76,8 @@ static void build_constants(ot_graph *graph) {
 
 // ---- blocks ----
 
-static void begin_block(ot_builder *builder, int index, const char *name, int layer) {
-  ot_block *const block = &builder->graph->blocks[index];
+static void begin_block(ot_builder *builder, const char *name, int layer) {
+  ot_block *const block = &builder->graph->blocks[builder->graph->num_blocks++];
   *block =
       (ot_block){.name = name, .layer = layer, .first_parameter = builder->graph->num_parameters};
   builder->block = block;
@@ -85,18 +85,22 @@ static void begin_block(ot_builder *builder, int index, const char *name, int la
       (ot_program){.name = name, .input = -1, .output = -1, .d_input = -1, .d_output = -1};
 }
 
-// What the ranks of tp use on values of their own is summed over them, and nothing else is.
+// What the ranks of tp, or in the expert view of ep, use on values of their own is summed over
+// them, and nothing else is.
 static ot_status check_sums(const ot_graph *graph, const ot_block *block,
                             const ot_program *program) {
   for (int i = 0; i < program->num_values; i++) {
     const ot_value *const value = &program->values[i];
     if (value->kind != OT_VALUE_PARAMETER) continue;
     const ot_parameter *const p = &graph->parameters[block->first_parameter + value->index];
-    const bool retyped = value->placement[OT_PLACED_TP].kind == OT_REPLICATED;
+    const ot_placed_axis axis = block->experts ? OT_PLACED_EP : OT_PLACED_TP;
+    const int group = block->experts ? OT_GROUP_EXPERT_SUM : OT_GROUP_TENSOR_SUM;
+    const bool retyped = value->placement[axis].kind == OT_REPLICATED;
     for (int k = 0; k < p->num_parts; k++) {
-      OT_CHECK(retyped == (p->parts[k].sum_group == OT_GROUP_TENSOR_SUM), OT_BUG,
-               "graph: %s is %s on tp, but its gradient is %ssummed over tp", p->name,
-               ot_placement_name(value->placement[OT_PLACED_TP]), retyped ? "not " : "");
+      OT_CHECK(retyped == (p->parts[k].sum_group == group), OT_BUG,
+               "graph: %s is %s on %s, but its gradient is %ssummed over it", p->name,
+               ot_placement_name(value->placement[axis]), ot_placed_axis_name(axis),
+               retyped ? "not " : "");
     }
   }
   return OT_OK;
@@ -121,35 +125,60 @@ static ot_status end_block(ot_builder *builder) {
     builder->block->program = i;
     return OT_OK;
   }
+  const char *const kind = builder->block->experts ? "experts" : "layer";
   program->name = builder->block->layer < 0
                       ? builder->block->name
-                      : ot_arena_format(builder->arena, "layer_%d", builder->block->layer);
+                      : ot_arena_format(builder->arena, "%s_%d", kind, builder->block->layer);
   builder->block->program = graph->num_programs;
   graph->programs[graph->num_programs++] = *program;
   return OT_OK;
 }
 
+static ot_status build_layer(ot_builder *builder, int layer) {
+  ot_graph *const graph = builder->graph;
+  const ot_model *const model = graph->request.model;
+  const ot_split *const split = &graph->request.split;
+  const bool apart = (split->experts_apart || split->ep > 1) && model->moe.layer[layer];
+  begin_block(builder, ot_arena_format(builder->arena, "layers.%d", layer), layer);
+  if (!apart) {
+    ot_decoder_layer(builder, layer);
+    return end_block(builder);
+  }
+  ot_decoder_layer_attention(builder, layer);
+  OT_TRY(end_block(builder));
+  const ot_share dense = graph->share;
+  begin_block(builder, ot_arena_format(builder->arena, "layers.%d.experts", layer), layer);
+  builder->block->experts = true;
+  graph->share = ot_share_of_experts(&dense, model);
+  ot_decoder_layer_experts(builder);
+  graph->share = dense;
+  return end_block(builder);
+}
+
+int ot_graph_block_of_layer(const ot_graph *graph, int layer) {
+  int block = 1;
+  while (graph->blocks[block].layer < layer) block++;
+  return block;
+}
+
 ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph) {
   const int layers = (int)request->model->num_layers;
   const bool has_head = request->mode != OT_MODE_PREFILL;
-  *graph = (ot_graph){.request = *request, .num_blocks = layers + 1 + (has_head ? 1 : 0)};
+  const int most = 2 * layers + 2;
+  *graph = (ot_graph){.request = *request};
   OT_TRY(ot_share_build(request, &graph->share));
-  graph->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *graph->blocks);
-  graph->programs = ot_arena_array(arena, graph->num_blocks, sizeof *graph->programs);
+  graph->blocks = ot_arena_array(arena, most, sizeof *graph->blocks);
+  graph->programs = ot_arena_array(arena, most, sizeof *graph->programs);
   build_constants(graph);
   ot_program program;
   ot_builder builder = {.graph = graph, .arena = arena, .program = &program};
 
-  begin_block(&builder, 0, "embedding", -1);
+  begin_block(&builder, "embedding", -1);
   ot_decoder_embedding(&builder);
   OT_TRY(end_block(&builder));
-  for (int i = 0; i < layers; i++) {
-    begin_block(&builder, i + 1, ot_arena_format(arena, "layers.%d", i), i);
-    ot_decoder_layer(&builder, i);
-    OT_TRY(end_block(&builder));
-  }
+  for (int i = 0; i < layers; i++) OT_TRY(build_layer(&builder, i));
   if (!has_head) return OT_OK;
-  begin_block(&builder, layers + 1, "head", -1);
+  begin_block(&builder, "head", -1);
   ot_decoder_head(&builder, graph->blocks[0].first_parameter);
   return end_block(&builder);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model as a chain of blocks (embedding, one a layer, head), each with a program, for one mode
-// and one micro-batch shape. Parameters come out the same, in the same order and place, in every
-// mode. Pass order: build, placed as it is written -> differentiate -> expand; recompute and order
-// belong to the schedule.
+// and one micro-batch shape. Over ep, a layer with experts is two blocks: the attention, and in the
+// *expert view* all behind it, which knows of no tp or cp: its ranks differ in their rows and,
+// along ep, in the experts that they have. Norm, router and shared experts are whole on each of
+// them. Parameters come out the same, in the same order and place, in every mode. Pass order:
+// build, placed as it is written -> differentiate -> expand; recompute and order belong to the
+// schedule.
 #pragma once
 
 #include "graph/graph_request.h"
@@ -11,14 +14,15 @@
 #include "graph/share.h"
 
 typedef struct ot_block {
-  const char *name;     // "embedding", "layers.3", "head"
+  const char *name;     // "embedding", "layers.3", "layers.3.experts", "head"
   int layer;            // index of the layer, or -1
+  bool experts;         // in the expert view
   int program;          // index in graph->programs
   int first_parameter;  // in graph->parameters
   int num_parameters;
   int64_t weight_elements;  // of the bucket, each parameter padded; tied uses take no room
   int64_t summed_elements;  // the first of them: parameters whose gradients are sums over
-                            // OT_GROUP_TENSOR_SUM; the others come after them
+                            // OT_GROUP_TENSOR_SUM or OT_GROUP_EXPERT_SUM; the others come after
 } ot_block;
 
 // A table made once, before the first step, by one op without inputs.
@@ -47,6 +51,9 @@ typedef struct ot_graph {
 // or the micro-batch cannot be split so, naming degrees that work; OT_ENVIRONMENT for a mode that
 // runs on one rank only.
 ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph);
+
+// The first block of `layer`.
+int ot_graph_block_of_layer(const ot_graph *graph, int layer);
 
 // Shape of a batch field for this graph's micro-batch.
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field);

@@ -21,6 +21,8 @@ typedef struct ot_split {
   int tp, tp_index;  // heads, MLP columns, vocabulary; between them rows of the micro-batch
   int cp, cp_index;  // pieces of each sequence
   ot_context_parallel context;
+  int ep, ep_index;    // experts
+  bool experts_apart;  // the branch with experts is a block of its own; always with ep > 1
 } ot_split;
 
 // What is built.

@@ -93,10 +93,11 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
     case OT_ROLE_MLP_NORM:
     case OT_ROLE_MLP_POST_NORM:
     case OT_ROLE_ROUTER:
-    case OT_ROLE_EXPERT_GATE_UP:
-    case OT_ROLE_EXPERT_DOWN:
     case OT_ROLE_FINAL_NORM:
       return OT_CUT_NONE;
+    case OT_ROLE_EXPERT_GATE_UP:
+    case OT_ROLE_EXPERT_DOWN:
+      return OT_CUT_EXPERTS;
     case OT_ROLES:
       break;
   }
@@ -183,14 +184,16 @@ static const char *expert_module(const ot_model *model, int expert, int matrix, 
                          mixtral ? mixtral_names[matrix] : names[matrix]);
 }
 
-// All experts, the matrices [first, first + count) of each.
+// The experts of this rank, the matrices [first, first + count) of each.
 static int slices_of_experts(const ot_hf_request *request, int first, int count, slice *slices,
                              ot_arena *arena) {
   const ot_model *const model = request->model;
-  const int experts = (int)model->moe.num_experts;
+  const ot_share *const share = request->share;
+  const int experts = (int)(share->expert_view ? share->experts : model->moe.num_experts);
+  const int begin = share->expert_view ? (int)share->first_expert : 0;
   const int64_t rows = first == 2 ? model->hidden_size : model->moe.expert_size;
   for (int i = 0; i < experts * count; i++) {
-    slices[i] = (slice){.module = expert_module(model, i / count, first + i % count, arena),
+    slices[i] = (slice){.module = expert_module(model, begin + i / count, first + i % count, arena),
                         .rows = rows,
                         .whole = rows,
                         .copies = 1};
@@ -237,9 +240,14 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
 static void set_sum(const ot_hf_request *request, bool vector, int copies,
                     ot_parameter_part *part) {
   const ot_share *const share = request->share;
+  const ot_cut cut = ot_role_cut(request->role, vector);
   part->sum_group = -1;
   part->counted = true;
-  if (share->tp > 1 && ot_role_cut(request->role, vector) == OT_CUT_NONE) {
+  if (share->expert_view) {
+    if (share->ep == 1 || cut == OT_CUT_EXPERTS) return;
+    part->sum_group = OT_GROUP_EXPERT_SUM;
+    part->counted = share->ep_index == 0;
+  } else if (share->tp > 1 && (cut == OT_CUT_NONE || cut == OT_CUT_EXPERTS)) {
     part->sum_group = OT_GROUP_TENSOR_SUM;
     part->counted = share->tp_index == 0;
   } else if (copies > 1) {

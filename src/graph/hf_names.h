@@ -42,6 +42,7 @@ typedef enum ot_cut {
   OT_CUT_NONE,     // each holds all of it and uses it on rows or heads of its own
   OT_CUT_ROWS,     // outputs of the ranks lie side by side
   OT_CUT_COLUMNS,  // outputs of the ranks add up
+  OT_CUT_EXPERTS,  // tp as NONE; each rank of ep holds experts of its own
 } ot_cut;
 
 // Which parameter.

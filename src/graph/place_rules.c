@@ -71,18 +71,19 @@ static const ot_place_rule rules[] = {
     // Each rank routes its own rows; how many rows of it an expert gets is nobody else's number.
     [OT_OP_ROUTE] = {.rows = {"VR>VV", "0R>00"}},
     [OT_OP_ROUTE_GRAD] = {.rows = {"VVVV>V", "0000>0"}},
-    [OT_OP_ROUTE_ORDER] = {.rows = {"V>VV", "0>0V"}},
-    // Counts are those of whole sequences before anyone reads them.
-    [OT_OP_ROUTE_COUNT] = {.rows = {"V>V", "0>P"}},
-    [OT_OP_ROUTE_LOSS] = {.rows = {"VVVI>P", "00RI>P"}},
-    [OT_OP_ROUTE_LOSS_GRAD] = {.rows = {"VVIV>V", "0RI0>0"}},
+    // Over the ranks of ep each has the tokens of all, and makes its experts' part of their sums.
+    [OT_OP_ROUTE_ORDER] = {.rows = {"V>VV", "0>0V"}, .own = {"R>VV"}},
+    // Counts are those of whole sequences before anyone reads them; ranks of ep have whole ones.
+    [OT_OP_ROUTE_COUNT] = {.rows = {"V>V", "0>P"}, .own = {"0>V"}},
+    [OT_OP_ROUTE_LOSS] = {.rows = {"VVVI>P", "00RI>P"}, .own = {"00VI>P"}},
+    [OT_OP_ROUTE_LOSS_GRAD] = {.rows = {"VVIV>V", "0RI0>0"}, .own = {"0VI0>0"}},
     [OT_OP_ROUTE_LOAD] = {.rows = {"V>P", "0>P"}},
     [OT_OP_ROUTE_BIAS] = {.rows = {NULL}},
-    [OT_OP_DISPATCH] = {.rows = {"VVVV>VV", "000V>VV"}},
-    [OT_OP_COMBINE] = {.rows = {"VVVVV>VV", "VV0V0>00"}},
-    [OT_OP_GROUPED_LINEAR] = {.rows = {"VRV>V"}},
-    [OT_OP_GROUPED_LINEAR_DX] = {.rows = {"VRV>V"}},
-    [OT_OP_GROUPED_LINEAR_DW] = {.rows = {"VVV>P"}},
+    [OT_OP_DISPATCH] = {.rows = {"VVVV>VV", "000V>VV"}, .own = {"RRVV>VV"}},
+    [OT_OP_COMBINE] = {.rows = {"VVVVV>VV", "VV0V0>00"}, .own = {"VVVVP>PP"}},
+    [OT_OP_GROUPED_LINEAR] = {.rows = {"VRV>V"}, .own = {"V0V>V"}},
+    [OT_OP_GROUPED_LINEAR_DX] = {.rows = {"VRV>V"}, .own = {"V0V>V"}},
+    [OT_OP_GROUPED_LINEAR_DW] = {.rows = {"VVV>P"}, .own = {"VVV>0"}},
     [OT_OP_LATENT_SPLIT] = {.rows = {"V>VV", "0>00"}},
     [OT_OP_LATENT_JOIN] = {.rows = {"VV>V", "00>0"}},
     [OT_OP_LATENT_HEADS] = {.rows = {"VVVVI>V", "0000I>0"}},
@@ -113,6 +114,8 @@ ot_placed_axis ot_place_own_axis(ot_op_kind kind, const ot_op_attributes *attrib
       return OT_PLACED_TP;
     case OT_GROUP_CONTEXT:
       return OT_PLACED_CP;
+    case OT_GROUP_EXPERT:
+      return OT_PLACED_EP;
     default:
       return OT_PLACED_AXES;
   }

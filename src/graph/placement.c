@@ -67,7 +67,7 @@ bool ot_placement_equal(ot_placement a, ot_placement b) {
 
 const char *ot_placed_axis_name(ot_placed_axis axis) {
   static const char *const names[] = {
-      [OT_PLACED_TP] = "tp", [OT_PLACED_CP] = "cp", [OT_PLACED_DP] = "dp"};
+      [OT_PLACED_TP] = "tp", [OT_PLACED_CP] = "cp", [OT_PLACED_DP] = "dp", [OT_PLACED_EP] = "ep"};
   static_assert(sizeof names / sizeof names[0] == OT_PLACED_AXES, "one name each");
   return names[axis];
 }

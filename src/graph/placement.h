@@ -9,13 +9,15 @@
 
 #include "base/status.h"
 
-// What a placement is kept for. In dense programs the atoms of an axis (describe/mesh.h) always
-// agree, so there is one placement for each axis that splits a micro-batch or tells ranks with
-// different micro-batches apart; experts, who cut the axes elsewhere, will need one for each atom.
+// What a placement is kept for. In one program the atoms of an axis (describe/mesh.h) always agree,
+// so there is one placement for each axis that splits a micro-batch or tells ranks with different
+// micro-batches apart. A program in the dense view knows tp, cp and dp; one in the expert view
+// (graph.h) knows ep and, as dp, edp. Rows that go from one to the other stay where they are.
 typedef enum ot_placed_axis {
   OT_PLACED_TP,
   OT_PLACED_CP,
   OT_PLACED_DP,  // shards and replicas alike; of any degree, so it is always checked
+  OT_PLACED_EP,
   OT_PLACED_AXES,
 } ot_placed_axis;
 
@@ -51,7 +53,7 @@ ot_placement ot_placement_dual(ot_placement placement);
 
 bool ot_placement_equal(ot_placement a, ot_placement b);
 
-// "tp", "cp", "dp".
+// "tp", "cp", "dp", "ep".
 const char *ot_placed_axis_name(ot_placed_axis axis);
 
 // "I", "R", "S0", "V", "P", "F".

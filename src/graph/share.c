@@ -68,10 +68,36 @@ static ot_status check_mode(const ot_graph_request *r) {
   const int tp = degree_of(r->split.tp);
   const int cp = degree_of(r->split.cp);
   const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE;
-  if (tp * cp == 1 || splits) return OT_OK;
+  const int ep = degree_of(r->split.ep);
+  if (tp * cp * ep == 1 || splits) return OT_OK;
+  OT_CHECK(ep == 1, OT_ENVIRONMENT, "graph: mode %s runs on one rank, not on ep=%d (try ep=1)",
+           names[r->mode], ep);
   ot_fail(OT_ENVIRONMENT, "graph: mode %s runs on one rank, not on tp=%d x cp=%d", names[r->mode],
           tp, cp);
   return ot_fail_hint(OT_ENVIRONMENT, "try tp=1 and cp=1");
+}
+
+static bool ep_fits(const ot_graph_request *r, int64_t ep) {
+  return r->model->moe.num_experts % ep == 0;
+}
+
+static ot_status check_experts(const ot_graph_request *r) {
+  const int ep = degree_of(r->split.ep);
+  const int parts = degree_of(r->split.tp) * degree_of(r->split.cp);
+  if (ep == 1) return OT_OK;
+  OT_CHECK(
+      parts == 1 || r->model->moe.aux_coefficient == 0, OT_ENVIRONMENT,
+      "graph: router_aux_loss_coef=%.9g is of whole sequences, which a rank of ep=%d with tp=%d "
+      "and cp=%d has not (try router_aux_loss_coef=0, or tp=1 and cp=1)",
+      r->model->moe.aux_coefficient, ep, degree_of(r->split.tp), degree_of(r->split.cp));
+  if (r->model->moe.num_experts > 0 && ep_fits(r, ep)) return OT_OK;
+  if (r->model->moe.num_experts == 0) {
+    return ot_fail(OT_USAGE, "graph: ep=%d, but a %s model has no experts (try ep=1)", ep,
+                   r->model->model_type);
+  }
+  ot_fail(OT_USAGE, "graph: ep=%d does not divide the %lld experts of a layer", ep,
+          (long long)r->model->moe.num_experts);
+  return suggest(r, "ep", ep_fits, r->model->moe.num_experts);
 }
 
 static ot_status refuse_tp(const ot_graph_request *r) {
@@ -164,10 +190,13 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
                               degree_of(request->split.cp)));
   OT_TRY(check_context(request));
   OT_TRY(check_tensor(request));
+  OT_TRY(check_experts(request));
   ot_share s = {.tp = degree_of(split->tp),
                 .tp_index = split->tp_index,
                 .cp = degree_of(split->cp),
                 .cp_index = split->cp_index,
+                .ep = degree_of(split->ep),
+                .ep_index = split->ep_index,
                 .rows = rows_of(request)};
   OT_ASSERT(s.tp_index >= 0 && s.tp_index < s.tp && s.cp_index >= 0 && s.cp_index < s.cp);
   s.ulysses = s.cp > 1 && split->context == OT_CONTEXT_ULYSSES;
@@ -186,6 +215,19 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   s.first_vocab = part_begin(model->vocab_size, s.tp, s.tp_index);
   s.vocab = part_begin(model->vocab_size, s.tp, s.tp_index + 1) - s.first_vocab;
   s.widest_vocab = (model->vocab_size + s.tp - 1) / s.tp;
+  s.experts = model->moe.num_experts / s.ep;
+  s.first_expert = s.experts * s.ep_index;
   *share = s;
   return OT_OK;
+}
+
+ot_share ot_share_of_experts(const ot_share *share, const ot_model *model) {
+  ot_share s = *share;
+  s.expert_view = true;
+  s.tp = 1;
+  s.tp_index = 0;
+  s.rows = s.own_rows;
+  s.shared_columns = model->moe.shared_size;
+  s.first_shared_column = 0;
+  return s;
 }

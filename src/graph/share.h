@@ -19,7 +19,14 @@ typedef struct ot_share {
   int64_t shared_columns, first_shared_column;  // of the MLP of shared experts
   int64_t vocab, first_vocab;                   // of V: [V*i/tp, V*(i+1)/tp)
   int64_t widest_vocab;                         // the largest `vocab` of all ranks of tp
+  int ep, ep_index;
+  int64_t experts, first_expert;  // of E: E / ep
+  bool expert_view;               // as ot_share_of_experts
 } ot_share;
+
+// What a block in the expert view has: the rank's own rows (still of a piece of each sequence), and
+// nothing cut but the experts.
+ot_share ot_share_of_experts(const ot_share *share, const ot_model *model);
 
 // Divides, or says OT_USAGE with the value that cannot be divided and the degrees that work, and
 // OT_ENVIRONMENT for a mode that runs on one rank only.

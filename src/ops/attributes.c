@@ -82,6 +82,8 @@ static const attribute_field fields[] = {
     {"bias_rate", FIELD_DOUBLE, offsetof(ot_op_attributes, bias_rate)},
     {"value_dim", FIELD_INT64, offsetof(ot_op_attributes, value_dim)},
     {"interleaved", FIELD_BOOL, offsetof(ot_op_attributes, interleaved)},
+    {"held_experts", FIELD_INT64, offsetof(ot_op_attributes, held_experts)},
+    {"first_expert", FIELD_INT64, offsetof(ot_op_attributes, first_expert)},
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };

@@ -10,7 +10,7 @@ static ot_status check_places(const char *op, const ot_op_attributes *attributes
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(place, (ot_expected){op, "place", OT_I32, 2, {rows, S}}));
   return ot_operand_check(offsets,
-                          (ot_expected){op, "offsets", OT_I32, 1, {attributes->num_experts + 1}});
+                          (ot_expected){op, "offsets", OT_I32, 1, {ot_route_held(attributes) + 1}});
 }
 
 static ot_status dispatch_infer(const ot_op_attributes *attributes, ot_op_types *types) {

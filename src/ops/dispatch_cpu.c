@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/dispatch.h"
+#include "ops/route.h"
 #include "ops/tiles.h"
 
 // ---- dispatch ----
@@ -27,7 +28,7 @@ static void dispatch_token(const ot_kernel_call *call, int64_t token) {
 
 static void clear_unused(const ot_kernel_call *call) {
   const ot_tensor *const rows = &call->out[0];
-  const int64_t used = ((const int32_t *)call->in[3].data)[call->attributes->num_experts];
+  const int64_t used = ((const int32_t *)call->in[3].data)[ot_route_held(call->attributes)];
   const int64_t unused = rows->type.dim[0] - used;
   const int64_t bytes = rows->type.dim[1] * ot_dtype_bytes(rows->type.dtype);
   memset((char *)rows->data + used * bytes, 0, (size_t)(unused * bytes));

@@ -3,12 +3,13 @@
 #include "ops/grouped.h"
 
 #include "ops/operands.h"
+#include "ops/route.h"
 
 enum { BLOCK_COLUMNS = 256, SHORTEST_TILE = 16, TALLEST_TILE = 128, SUMMED_ROWS = 512 };
 
 static ot_status check_experts(const char *op, const ot_op_attributes *attributes, int64_t rows,
                                const ot_tensor_type *offsets) {
-  const int64_t E = attributes->num_experts;
+  const int64_t E = ot_route_held(attributes);
   OT_TRY(ot_operand_check(offsets, (ot_expected){op, "offsets", OT_I32, 1, {E + 1}}));
   OT_CHECK(rows % E == 0, OT_BUG, "%s: w has %lld rows for %lld experts", op, (long long)rows,
            (long long)E);
@@ -22,14 +23,14 @@ static ot_status grouped_linear_infer(const ot_op_attributes *attributes, ot_op_
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}}));
   OT_TRY(check_experts(op, attributes, types->in[1].dim[0], &types->in[2]));
   types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0],
-                                 types->in[1].dim[0] / attributes->num_experts);
+                                 types->in[1].dim[0] / ot_route_held(attributes));
   return OT_OK;
 }
 
 static ot_status grouped_linear_dx_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "grouped_linear_dx";
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
-  const int64_t rows = types->in[0].dim[1] * attributes->num_experts;
+  const int64_t rows = types->in[0].dim[1] * ot_route_held(attributes);
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {rows, 0}}));
   OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
   types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0], types->in[1].dim[1]);
@@ -40,7 +41,7 @@ static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_
   const char *const op = "grouped_linear_dw";
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "dy", OT_ANY_REAL, 2, {0, 0}}));
   const int64_t N = types->in[0].dim[0];
-  const int64_t rows = types->in[0].dim[1] * attributes->num_experts;
+  const int64_t rows = types->in[0].dim[1] * ot_route_held(attributes);
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "x", OT_ANY_REAL, 2, {N, 0}}));
   OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
   return ot_operand_check(
@@ -65,7 +66,7 @@ ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op
                                        const ot_op_types *types) {
   const ot_tensor_type *const in = types->in;
   const int64_t N = in[0].dim[0];
-  ot_grouped_layout l = {.E = attributes->num_experts};
+  ot_grouped_layout l = {.E = ot_route_held(attributes)};
   l.tile = tile_of(N, l.E);
   if (kind == OT_OP_GROUPED_LINEAR_DW) {
     l.block = smaller(BLOCK_COLUMNS, in[0].dim[1]);
@@ -104,24 +105,25 @@ static int64_t dw_workspace(const ot_op_attributes *attributes, const ot_op_type
 
 // ---- cost ----
 
-// 2 N O C for all N rows, which are in use but for drops; experts that have a row are read.
+// 2 N O C for the rows in use, all N but for drops and experts elsewhere; experts that have a row
+// are read.
 static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attributes,
                             const ot_op_types *types, double width) {
-  const double N = (double)types->in[0].dim[0];
-  const double E = (double)attributes->num_experts;
+  const double N = ot_route_used(attributes, types->in[0].dim[0]);
+  const double E = (double)ot_route_held(attributes);
   const double met = N < E ? N : E;
   ot_cost cost = ot_cost_of_traffic(info, attributes, types, 0);
   cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * width;
   cost.bytes_read -= (1 - met / E) * (double)ot_type_bytes(&types->in[1]);
   // The last tile of an expert is half empty on average.
-  const double tile = (double)tile_of(types->in[0].dim[0], attributes->num_experts);
+  const double tile = (double)tile_of(types->in[0].dim[0], ot_route_held(attributes));
   cost.padded_flops = cost.matrix_flops * met * (tile - 1) / 2 / N;
   return cost;
 }
 
 static ot_cost grouped_linear_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   return product_cost(&ot_grouped_linear_info, attributes, types,
-                      (double)types->in[1].dim[0] / (double)attributes->num_experts);
+                      (double)types->in[1].dim[0] / (double)ot_route_held(attributes));
 }
 
 static ot_cost grouped_linear_dx_cost(const ot_op_attributes *attributes,
@@ -132,7 +134,8 @@ static ot_cost grouped_linear_dx_cost(const ot_op_attributes *attributes,
 static ot_cost grouped_linear_dw_cost(const ot_op_attributes *attributes,
                                       const ot_op_types *types) {
   ot_cost cost = ot_cost_of_traffic(&ot_grouped_linear_dw_info, attributes, types, 0);
-  cost.matrix_flops = 2 * (double)ot_type_elements(&types->in[0]) * (double)types->in[1].dim[1];
+  const double N = ot_route_used(attributes, types->in[0].dim[0]);
+  cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * (double)types->in[1].dim[1];
   return cost;
 }
 

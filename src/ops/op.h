@@ -248,6 +248,8 @@ typedef struct ot_op_attributes {
   int64_t num_sequences;  // B of the micro-batch
   double aux_coefficient, z_coefficient;
   double bias_rate;
+  int64_t held_experts;  // that this rank of ep has, from first_expert on; 0: all
+  int64_t first_expert;
   // Latent attention
   int64_t value_dim;  // V, at most head_dim; 0 where values are as wide as keys
   bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of what is read

@@ -11,12 +11,30 @@ int64_t ot_route_slots(const ot_op_attributes *attributes) {
   return chosen ? attributes->num_experts : attributes->experts_per_token;
 }
 
+int64_t ot_route_held(const ot_op_attributes *attributes) {
+  return attributes->held_experts > 0 ? attributes->held_experts : attributes->num_experts;
+}
+
+// A token is with an expert once.
+static int64_t most_slots(const ot_op_attributes *attributes) {
+  const int64_t slots = ot_route_slots(attributes);
+  const int64_t held = ot_route_held(attributes);
+  return slots < held ? slots : held;
+}
+
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens) {
-  const int64_t all = tokens * ot_route_slots(attributes);
+  const int64_t all = tokens * most_slots(attributes);
   if (attributes->routing == OT_MOE_DROPLESS) return all;
   const int64_t sequences = tokens / attributes->sequence_length;
-  const int64_t kept = sequences * attributes->num_experts * attributes->capacity;
+  const int64_t kept = sequences * ot_route_held(attributes) * attributes->capacity;
   return kept < all ? kept : all;
+}
+
+double ot_route_used(const ot_op_attributes *attributes, int64_t rows) {
+  if (attributes->routing != OT_MOE_DROPLESS || attributes->held_experts == 0) return (double)rows;
+  const double part = (double)ot_route_held(attributes) / (double)attributes->num_experts;
+  return (double)rows / (double)most_slots(attributes) * part *
+         (double)attributes->experts_per_token;
 }
 
 static ot_status check_choice(const char *op, const ot_op_attributes *a, int64_t rows) {
@@ -89,7 +107,7 @@ static ot_status route_order_infer(const ot_op_attributes *attributes, ot_op_typ
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
   types->out[0] = types->in[0];
-  types->out[1] = ot_type_vector(OT_I32, attributes->num_experts + 1);
+  types->out[1] = ot_type_vector(OT_I32, ot_route_held(attributes) + 1);
   return OT_OK;
 }
 

@@ -17,6 +17,8 @@
 // OT_OP_ROUTE_GRAD  dlogits + partial from dgates, with the choice held fixed.
 // OT_OP_ROUTE_ORDER  rows sorted by expert, then by slot: the inverse of the choice, as positions.
 //   place [R, S] the row of each slot, -1 for one that holds no expert; offsets [E + 1].
+// A rank of ep sorts the tokens of all of ep, but has rows of its own experts only, which are
+// numbered from 0: what E means to offsets, rows and matrices is ot_route_held.
 #pragma once
 
 #include "ops/kernel.h"
@@ -31,8 +33,14 @@ extern const ot_kernel_entry ot_route_cpu_f64[];
 // S: slots of a token. Pure.
 int64_t ot_route_slots(const ot_op_attributes *attributes);
 
-// N: rows that all experts together can have of `tokens` tokens, whatever they choose. Pure.
+// Experts that this rank has. Pure.
+int64_t ot_route_held(const ot_op_attributes *attributes);
+
+// N: rows that these experts together can have of `tokens` tokens, whatever they choose. Pure.
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens);
+
+// Of N such rows, those in use when all experts are chosen equally often. Pure.
+double ot_route_used(const ot_op_attributes *attributes, int64_t rows);
 
 // The expert that a slot names, whether it was kept or not.
 static inline int64_t ot_route_expert(int32_t slot) { return slot >= 0 ? slot : -1 - slot; }

@@ -258,7 +258,8 @@ static void route_grad(const ot_kernel_call *call) {
 
 // A counting sort; one pass to count and one to place, both in memory order.
 static void route_order(const ot_kernel_call *call) {
-  const int64_t E = call->attributes->num_experts;
+  const int64_t E = ot_route_held(call->attributes);
+  const int64_t first = call->attributes->first_expert;
   const int64_t slots = ot_type_elements(&call->in[0].type);
   const int32_t *const experts = call->in[0].data;
   int32_t *const place = call->out[0].data;
@@ -266,13 +267,16 @@ static void route_order(const ot_kernel_call *call) {
   int32_t next[OT_MAX_EXPERTS];
   memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
   for (int64_t i = 0; i < slots; i++) {
-    if (experts[i] >= 0) offsets[experts[i] + 1]++;
+    if (experts[i] >= first && experts[i] < first + E) offsets[experts[i] - first + 1]++;
   }
   for (int64_t e = 0; e < E; e++) {
     next[e] = offsets[e];
     offsets[e + 1] += offsets[e];
   }
-  for (int64_t i = 0; i < slots; i++) place[i] = experts[i] >= 0 ? next[experts[i]]++ : -1;
+  for (int64_t i = 0; i < slots; i++) {
+    const int64_t expert = experts[i] - first;
+    place[i] = experts[i] >= 0 && expert >= 0 && expert < E ? next[expert]++ : -1;
+  }
 }
 
 const ot_kernel_entry OT_KERNEL(ot_route_cpu)[] = {

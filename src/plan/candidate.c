@@ -104,6 +104,10 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
     OT_TRY(ot_expert_check(job, candidate));
     run.model.num_layers += 2;
     run.parallel.ep = 1;
+  } else {
+    OT_CHECK(candidate->ep == 1, OT_ENVIRONMENT,
+             "plan: ep=%d of this program is not priced yet (try ep=1, or another engine)",
+             candidate->ep);
   }
   OT_TRY(ot_parallel_check(&run));
   return ot_run_check_ranks(&run, job->devices);

@@ -25,7 +25,7 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
   if (!s->only_work) {
     out->norm = segment_at(b, made->norm);
     out->update = segment_at(b, made->update);
-    out->gather = b->shards ? segment_at(b, made->gather) : NULL;
+    out->gather = segment_at(b, made->gather);
     out->spread = segment_at(b, made->spread);
     take_reductions(b, made, out->reduce);
   }
@@ -51,10 +51,11 @@ static void join_tied(ot_build *b) {
 
 static const ot_segment *update_tied(const ot_build *b) {
   const ot_bucket *const bucket = &b->schedule->buckets[b->tied_block];
+  const bool shards = ot_build_shards(b, b->tied_block);
   const ot_update_view view = {.graph = b->shape,
                                .block = b->tied_block,
-                               .first = b->shards ? bucket->piece_first : 0,
-                               .count = b->shards ? bucket->piece_elements : bucket->elements,
+                               .first = shards ? bucket->piece_first : 0,
+                               .count = shards ? bucket->piece_elements : bucket->elements,
                                .slots = b->schedule->slots_per_part,
                                .tied_only = true};
   ot_segment *const segment = ot_arena_array(b->arena, 1, sizeof *segment);
@@ -87,9 +88,9 @@ void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shap
   if (sums && remote) out->tied_update = update_tied(&b);
   out->scratch_bytes = s.scratch_bytes;
   out->staging_bytes = s.staging_bytes;
-  out->shards = b.shards;
-  out->gathers = b.gathers;
-  out->each_micro_batch = b.eachtime;
+  out->shards = ot_build_shards(&b, 0);
+  out->gathers = ot_build_gathers(&b, 0);
+  out->each_micro_batch = ot_build_eachtime(&b, 0);
 }
 
 void ot_step_phases_frame(const ot_step_phases *phases, int num_blocks, int num_parts,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "describe/groups.h"
+#include "schedule/block_view.h"
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
@@ -23,7 +24,7 @@ static void place_weights(ot_build *b, int block) {
   ot_bucket *const made = &b->schedule->buckets[block];
   const int64_t size = ot_dtype_bytes(b->shape->request.storage);
   ot_bucket_range *const range = &made->copy[OT_BUCKET_WEIGHT];
-  if (b->gathers) {
+  if (ot_build_gathers(b, block)) {
     *range = (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements};
     b->pieces[block] = range->offset =
         bucket(b, OT_MEMORY_WEIGHTS, "piece", block, range->count * size);
@@ -40,7 +41,8 @@ static void place_gradients(ot_build *b, int block) {
   const int64_t size = ot_dtype_bytes(b->shape->request.compute);
   ot_bucket_range *const range = &made->copy[OT_BUCKET_GRADIENT];
   const ot_bucket_range piece = {.first = made->piece_first, .count = made->piece_elements};
-  if (b->eachtime && b->shards) {
+  const bool shards = ot_build_shards(b, block);
+  if (ot_build_eachtime(b, block) && shards) {
     *range = piece;
     b->gradient_pieces[block] = range->offset =
         bucket(b, OT_MEMORY_GRADIENTS, "gradient_piece", block, range->count * size);
@@ -48,15 +50,16 @@ static void place_gradients(ot_build *b, int block) {
   }
   b->gradients[block] = bucket(b, OT_MEMORY_GRADIENTS, "gradients", block, made->elements * size);
   b->gradient_pieces[block] = b->gradients[block] + made->piece_first * size;
-  *range = b->shards ? piece : (ot_bucket_range){.count = made->elements};
+  *range = shards ? piece : (ot_bucket_range){.count = made->elements};
   range->offset = b->gradients[block] + range->first * size;
 }
 
 static int64_t place_state(ot_build *b, int block, ot_bucket_copy copy, const char *name) {
   ot_bucket *const made = &b->schedule->buckets[block];
   ot_bucket_range *const range = &made->copy[copy];
-  *range = b->shards ? (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements}
-                     : (ot_bucket_range){.count = made->elements};
+  *range = ot_build_shards(b, block)
+               ? (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements}
+               : (ot_bucket_range){.count = made->elements};
   range->offset = bucket(b, OT_MEMORY_OPTIMIZER, name, block,
                          range->count * ot_dtype_bytes(b->shape->request.compute));
   return range->offset;
@@ -70,7 +73,7 @@ static void place_tied(ot_build *b) {
   if (!b->runs[b->tied_block]) return;
   const ot_bucket *const owner = &b->schedule->buckets[b->tied_block];
   const int64_t size = ot_dtype_bytes(b->shape->request.compute);
-  if (b->eachtime) {
+  if (ot_build_eachtime(b, b->tied_block)) {
     b->tied_piece = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->piece_elements * size,
                                          "tied_piece");
     return;
@@ -80,14 +83,18 @@ static void place_tied(ot_build *b) {
   b->tied_piece = b->tied_gradients + owner->piece_first * size;
 }
 
+static bool is_shard(ot_group_kind group) {
+  return group == OT_GROUP_SHARD || group == OT_GROUP_EXPERT_SHARD;
+}
+
 static void need(ot_build *b, ot_bucket *bucket, ot_group_kind group, int64_t first,
                  int64_t count) {
-  if (ot_build_group_size(b, group) < 2) return;
+  if (group == OT_GROUP_KINDS || ot_build_group_size(b, group) < 2) return;
   bucket->sums[bucket->num_sums++] =
       (ot_bucket_sum){.group = group,
                       .first = first,
                       .count = count,
-                      .each_micro_batch = b->eachtime && group == OT_GROUP_SHARD};
+                      .each_micro_batch = b->accumulates_sharded && is_shard(group)};
 }
 
 // What each gradient is a sum over, from the placements alone: micro-batches differ over dp and cp,
@@ -98,9 +105,9 @@ static void list_sums(ot_build *b, int block) {
   const int parts = ot_update_parts(b->shape, block);
   bucket->sums = ot_arena_array(b->arena, 4 + 2 * parts, sizeof *bucket->sums);
   if (b->runs[block]) {
-    need(b, bucket, OT_GROUP_SHARD, 0, bucket->elements);
-    need(b, bucket, OT_GROUP_CONTEXT_SUM, 0, bucket->elements);
-    need(b, bucket, OT_GROUP_REPLICATE, 0, bucket->elements);
+    need(b, bucket, ot_view_kind(shape, OT_GROUP_SHARD), 0, bucket->elements);
+    need(b, bucket, ot_view_kind(shape, OT_GROUP_CONTEXT_SUM), 0, bucket->elements);
+    need(b, bucket, ot_view_kind(shape, OT_GROUP_REPLICATE), 0, bucket->elements);
   }
   for (int i = 0; i < shape->num_parameters; i++) {
     const int index = shape->first_parameter + i;
@@ -121,10 +128,11 @@ static void place_buckets(ot_build *b) {
   const bool train = b->request->graphs[OT_MODE_TRAIN] != NULL;
   const ot_graph_request *const r = &b->shape->request;
   const int n = b->shape->num_blocks;
-  const ot_group *const group = &b->schedule->group[OT_GROUP_SHARD];
-  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
   for (int i = 0; i < n; i++) {
     if (!b->held[i]) continue;
+    const ot_block *const block = &b->shape->blocks[i];
+    const ot_group *const group = ot_view_group(b->schedule, block, OT_GROUP_SHARD);
+    const int pieces = ot_view_size(b->schedule, block, OT_GROUP_SHARD);
     ot_bucket *const made = &b->schedule->buckets[i];
     made->elements = ot_bucket_elements(b->shape, i, pieces);
     made->piece_elements = made->elements / pieces;
@@ -266,6 +274,19 @@ int ot_build_group_size(const ot_build *b, ot_group_kind kind) {
   return b->schedule->group[kind].size > 1 ? b->schedule->group[kind].size : 1;
 }
 
+bool ot_build_shards(const ot_build *b, int block) {
+  return b->cuts_states && ot_view_size(b->schedule, &b->shape->blocks[block], OT_GROUP_SHARD) > 1;
+}
+
+bool ot_build_gathers(const ot_build *b, int block) {
+  return ot_build_shards(b, block) && b->request->run->parallel.zero == 3;
+}
+
+bool ot_build_eachtime(const ot_build *b, int block) {
+  return b->accumulates_sharded &&
+         ot_view_size(b->schedule, &b->shape->blocks[block], OT_GROUP_SHARD) > 1;
+}
+
 static void find_groups(ot_build *b) {
   const ot_mesh *const mesh = b->request->mesh;
   b->schedule->ranks = 1;
@@ -340,11 +361,13 @@ static void begin_schedule(ot_build *b) {
   find_tied(b);
   const ot_run *const run = b->request->run;
   const int shard = b->request->mesh ? b->request->mesh->degree[OT_AXIS_DP_SHARD] : 1;
-  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
-  b->shards = run && run->parallel.zero >= 1 && shard > 1;
-  b->gathers = b->shards && run->parallel.zero == 3;
-  b->eachtime = run && pieces > 1 && run->parallel.accumulate == OT_ACCUMULATE_SHARDED;
-  schedule->slots_per_part = ot_build_group_size(b, OT_GROUP_TENSOR) * pieces;
+  b->cuts_states = run && run->parallel.zero >= 1 && shard > 1;
+  b->accumulates_sharded = run && run->parallel.accumulate == OT_ACCUMULATE_SHARDED;
+  const int dense =
+      ot_build_group_size(b, OT_GROUP_TENSOR) * ot_build_group_size(b, OT_GROUP_SHARD);
+  const int experts =
+      ot_build_group_size(b, OT_GROUP_EXPERT) * ot_build_group_size(b, OT_GROUP_EXPERT_SHARD);
+  schedule->slots_per_part = dense > experts ? dense : experts;
   const ot_segment nothing = {.name = "wait", .phase = OT_PHASE_SEND};
   if (ot_build_group_size(b, OT_GROUP_STAGES) > 1) b->nothing = ot_build_add_segment(b, &nothing);
   b->weights = offsets(b);

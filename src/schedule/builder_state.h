@@ -17,13 +17,12 @@ typedef struct ot_build {
   bool *runs;        // [num_blocks] blocks that this rank computes
   bool *held;        // [num_blocks] blocks whose weights it holds: those, and on the last stage the
                      // embedding that its head is tied to
-  bool shards;       // optimizer state is cut over OT_GROUP_SHARD (ZeRO 1 to 3)
-  bool gathers;      // weights are, too (ZeRO 3)
-  bool eachtime;     // gradients are summed over OT_GROUP_SHARD after each micro-batch
-  int tied_block;    // block whose parameter the head is tied to, or -1
-  int tied_user;     // the head, or -1
-  int nothing;       // a segment without tasks, for entries that only wait; pipelines only
-  bool apart;        // segments are looked at and never played: equal ones are not looked for
+  bool cuts_states;  // ZeRO 1 to 3, with ranks to cut over
+  bool accumulates_sharded;  // accumulate: sharded
+  int tied_block;            // block whose parameter the head is tied to, or -1
+  int tied_user;             // the head, or -1
+  int nothing;               // a segment without tasks, for entries that only wait; pipelines only
+  bool apart;  // segments are looked at and never played: equal ones are not looked for
   // Arena offsets by block, -1 where there is none.
   int64_t *weights;  // whole buckets
   int64_t *pieces;   // this rank's piece of the weights; in the whole bucket where that is kept
@@ -48,6 +47,13 @@ ot_entry *ot_build_add_entry(ot_build *b, ot_order *order, int segment, int bloc
 
 // Binds weights, accumulators, statistics and cache of the entry's block.
 void ot_build_bind_block(const ot_build *b, ot_entry *entry);
+
+// What is done with the bucket of `block`, if other ranks have parts of its gradient: its optimizer
+// state is cut over OT_GROUP_SHARD (or what stands for it in the block's view); its weights are,
+// too (ZeRO 3); its gradients are summed over it after each micro-batch.
+bool ot_build_shards(const ot_build *b, int block);
+bool ot_build_gathers(const ot_build *b, int block);
+bool ot_build_eachtime(const ot_build *b, int block);
 
 // Ranks in a group of this rank, 1 where there is none.
 int ot_build_group_size(const ot_build *b, ot_group_kind kind);

@@ -288,7 +288,7 @@ static void spread(emission *e, int block) {
 static void reduce_block(emission *e, const ot_step_item *item, bool last) {
   const ot_build *const b = e->s->b;
   const int block = item->block;
-  const bool adds = b->eachtime && item->micro_batch > 0;
+  const bool adds = ot_build_eachtime(b, block) && item->micro_batch > 0;
   const int64_t whole = item->sum >= 0
                             ? place(&e->s->memory.sums[block], e->plan->sums[item->sum].place)
                             : b->gradients[block];
@@ -301,7 +301,7 @@ static void reduce_block(emission *e, const ot_step_item *item, bool last) {
 
 static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
   const ot_build *const b = e->s->b;
-  const bool adds = b->eachtime && item->micro_batch > 0;
+  const bool adds = ot_build_eachtime(b, b->tied_block) && item->micro_batch > 0;
   const int64_t whole =
       item->tied_sum >= 0 ? place(&e->s->memory.tied_sums, e->plan->tied_sums[item->tied_sum].place)
                           : b->tied_gradients;
@@ -317,7 +317,7 @@ static void add_reductions(emission *e, const ot_step_item *item) {
   const ot_phase end = e->plan->split ? OT_PHASE_WEIGHT : OT_PHASE_BACKWARD;
   if (item->phase != end) return;
   const bool last = item->micro_batch == e->plan->micro_batches - 1;
-  if (!last && !e->s->b->eachtime) return;
+  if (!last && !ot_build_eachtime(e->s->b, item->block)) return;
   if (item->block == e->s->b->tied_user) reduce_tied(e, item, last);
   reduce_block(e, item, last);
 }
@@ -342,7 +342,8 @@ static void add_send(emission *e, const ot_step_item *item) {
 static void add_item(emission *e, int index) {
   const ot_step_item *const item = &e->plan->items[index];
   const ot_block_segments *const made = &e->s->segments[item->block];
-  const int later = !e->s->b->eachtime && item->micro_batch > 0 ? 1 : 0;
+  const bool eachtime = ot_build_eachtime(e->s->b, item->block);
+  const int later = !eachtime && item->micro_batch > 0 ? 1 : 0;
   add_gathers(e, index);
   add_receives(e, index);
   switch (item->phase) {
@@ -374,8 +375,9 @@ static ot_entry *add_step(emission *e, int segment, int block) {
   entry->base[OT_BASE_STATISTIC] = b->statistics;
   entry->base[OT_BASE_EXPERTS] = b->experts;
   if (block < 0) return entry;
-  entry->base[OT_BASE_WEIGHT_PIECE] = b->shards ? b->pieces[block] : b->weights[block];
-  const bool piece = b->shards || entry->phase == OT_PHASE_NORM;
+  entry->base[OT_BASE_WEIGHT_PIECE] =
+      ot_build_shards(b, block) ? b->pieces[block] : b->weights[block];
+  const bool piece = ot_build_shards(b, block) || entry->phase == OT_PHASE_NORM;
   entry->base[OT_BASE_GRADIENT_PIECE] = piece ? b->gradient_pieces[block] : b->gradients[block];
   entry->base[OT_BASE_MOMENT_1] = b->moment_1[block];
   entry->base[OT_BASE_MOMENT_2] = b->moment_2[block];
@@ -416,8 +418,8 @@ static void add_update(emission *e) {
     if (!b->held[i] || e->s->segments[i].update < 0) continue;
     add_step(e, e->s->segments[i].update, i);
   }
-  for (int i = 0; i < n && b->shards && !b->gathers; i++) {
-    if (!b->held[i]) continue;
+  for (int i = 0; i < n; i++) {
+    if (!b->held[i] || !ot_build_shards(b, i) || ot_build_gathers(b, i)) continue;
     ot_entry *const gather = add_entry(e, e->s->segments[i].gather, i, OT_LANE_GATHER);
     gather->base[OT_BASE_WEIGHT_PIECE] = b->pieces[i];
     gather->base[OT_BASE_WEIGHT] = b->weights[i];

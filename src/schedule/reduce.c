@@ -3,6 +3,7 @@
 #include "schedule/reduce.h"
 
 #include "ops/operands.h"
+#include "schedule/block_view.h"
 #include "schedule/layout.h"
 #include "schedule/tasks.h"
 #include "schedule/update.h"
@@ -11,8 +12,10 @@ static const ot_bucket *bucket_of(const ot_reduce_request *r) {
   return &r->schedule->buckets[r->block];
 }
 
+static const ot_block *block_of(const ot_reduce_request *r) { return &r->graph->blocks[r->block]; }
+
 static bool among(const ot_reduce_request *r, ot_group_kind kind) {
-  return r->schedule->group[kind].size > 1;
+  return ot_view_size(r->schedule, block_of(r), kind) > 1;
 }
 
 static void begin(const ot_reduce_request *r, const char *what, ot_phase phase, ot_arena *arena,
@@ -26,6 +29,7 @@ static void begin(const ot_reduce_request *r, const char *what, ot_phase phase, 
 
 bool ot_reduce_notes(const ot_graph *graph, const ot_parameter *parameter, int part) {
   if (parameter->kind == OT_PARAMETER_BUFFER) return false;
+  if (graph->blocks[parameter->block].experts) return false;
   return parameter->parts[part].sum_group < 0 && !ot_update_is_tied_to(graph, parameter);
 }
 
@@ -73,7 +77,7 @@ static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) 
     staged = ot_align(bucket->elements * ot_dtype_bytes(wire));
   }
   ot_task sum = ot_task_of(r->graph, OT_OP_REDUCE_SCATTER);
-  ot_task_set_group(&sum, r->schedule, OT_GROUP_SHARD);
+  ot_task_set_group(&sum, r->schedule, ot_view_kind(block_of(r), OT_GROUP_SHARD));
   sum.attributes.accumulate = adds;
   sum.attributes.sum_on_wire = r->precision->sum == OT_SUM_WIRE;
   sum.in[0] = payload;
@@ -86,7 +90,8 @@ static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) 
 static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t first, int64_t count,
                        ot_segment *segment) {
   const ot_dtype compute = r->graph->request.compute;
-  ot_tasks_all_reduce(r->graph, r->schedule, kind,
+  const ot_group_kind own = kind == OT_GROUP_TIED ? kind : ot_view_kind(block_of(r), kind);
+  ot_tasks_all_reduce(r->graph, r->schedule, own,
                       ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, first, count), segment);
 }
 
@@ -109,7 +114,7 @@ static void sum_copies(const ot_reduce_request *r, ot_group_kind kind, ot_segmen
     const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
     for (int k = 0; k < p->num_parts; k++) {
       const ot_parameter_part *const part = &p->parts[k];
-      if (part->sum_group != (int)kind) continue;
+      if (part->sum_group != (int)ot_view_kind(block, kind)) continue;
       const int64_t first = p->offset + part->first_row * p->cols;
       if (first >= end + GAP) {
         if (end > begin) sum_range(r, kind, begin, end, segment);
@@ -155,7 +160,7 @@ typedef struct piece_gather {
 static void gather(const ot_reduce_request *r, const piece_gather *what, ot_segment *segment) {
   const ot_bucket *const bucket = bucket_of(r);
   ot_task task = ot_task_of(r->graph, OT_OP_ALL_GATHER);
-  ot_task_set_group(&task, r->schedule, what->group);
+  ot_task_set_group(&task, r->schedule, ot_view_kind(block_of(r), what->group));
   task.in[0] = ot_operand_vector(what->piece, what->dtype, 0, bucket->piece_elements);
   task.out[0] = ot_operand_vector(what->whole, what->dtype, 0, bucket->elements);
   ot_tasks_append(segment, &task, 0);

@@ -71,9 +71,29 @@ ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_paralle
   return OT_OK;
 }
 
+// A cut of embedding, layers and head as one of the blocks of `graph`, where a layer may be two.
+static void count_blocks(const ot_graph *graph, ot_arena *arena, ot_stages *out) {
+  const int layers = (int)graph->request.model->num_layers;
+  int *const first = ot_arena_array(arena, out->num_chunks + 1, sizeof *first);
+  for (int i = 0; i <= out->num_chunks; i++) {
+    const int place = out->first_block[i];
+    const bool behind = place > layers;
+    first[i] = behind       ? graph->num_blocks - (layers + 2 - place)
+               : place == 0 ? 0
+                            : ot_graph_block_of_layer(graph, place - 1);
+  }
+  out->first_block = first;
+}
+
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out) {
   OT_ASSERT(graph->request.mode == OT_MODE_TRAIN);
+  if (parallel->layout && parallel->layout[0] != '\0') {
+    const int places = (int)graph->request.model->num_layers + 2;
+    OT_TRY(ot_stages_cut(places, NULL, parallel, arena, out));
+    count_blocks(graph, arena, out);
+    return OT_OK;
+  }
   double *const cost = ot_arena_array(arena, graph->num_blocks, sizeof *cost);
   for (int i = 0; i < graph->num_blocks; i++) {
     cost[i] = ot_stages_block_cost(graph, i, parallel, arena);

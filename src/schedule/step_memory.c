@@ -98,10 +98,10 @@ static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
   const ot_build *const b = r->build;
   for (int i = 0; i < r->graph->num_blocks; i++) {
     if (!b->held[i]) continue;
-    if (b->gathers) m->gathered[i] = shared_ring(r, i, m->gathered, true);
-    if (b->eachtime && b->runs[i]) m->sums[i] = shared_ring(r, i, m->sums, false);
+    if (ot_build_gathers(b, i)) m->gathered[i] = shared_ring(r, i, m->gathered, true);
+    if (ot_build_eachtime(b, i) && b->runs[i]) m->sums[i] = shared_ring(r, i, m->sums, false);
   }
-  if (!b->eachtime || b->tied_user < 0) return;
+  if (b->tied_user < 0 || !ot_build_eachtime(b, b->tied_block)) return;
   const int64_t elements = b->schedule->buckets[b->tied_block].elements;
   int places = 0;
   for (int i = 0; i < r->num_plans; i++) {

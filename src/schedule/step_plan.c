@@ -198,10 +198,18 @@ int ot_step_places(const ot_build *b, const ot_step_use *uses, int count, int64_
 
 // ---- gathers ----
 
+// parallel.reshard speaks of the embedding, the layers and the head.
+static bool reshards(const ot_build *b, int block) {
+  const int layer = b->shape->blocks[block].layer;
+  const int layers = (int)b->shape->request.model->num_layers;
+  const int place = layer >= 0 ? layer + 1 : block == 0 ? 0 : layers + 1;
+  return ot_run_reshard(b->request->run, place);
+}
+
 // The gather that already holds `block` for the item, or a new one. The bucket of a block that is
 // resharded stays from one item to the next only.
 static int gather_for(ot_build *b, ot_step_plan *plan, int item, int block) {
-  const bool reshard = ot_run_reshard(b->request->run, block);
+  const bool reshard = reshards(b, block);
   for (int i = plan->num_gathers - 1; i >= 0; i--) {
     ot_step_use *const use = &plan->gathers[i];
     if (use->block != block) continue;
@@ -258,7 +266,7 @@ static bucket_reads reads_of(const ot_build *b, const ot_graph *graph, int block
 
 static void plan_gathers(ot_build *b, const ot_graph *graph, ot_step_plan *plan) {
   plan->gathers = ot_arena_array(b->arena, 2 * (int64_t)plan->num_items + 1, sizeof(ot_step_use));
-  if (!b->gathers) return;
+  if (!b->cuts_states || b->request->run->parallel.zero != 3) return;
   bucket_reads *const reads =
       ot_arena_array(b->arena, (int64_t)graph->num_blocks * OT_PHASES, sizeof *reads);
   for (int i = 0; i < graph->num_blocks * OT_PHASES; i++) {
@@ -267,8 +275,10 @@ static void plan_gathers(ot_build *b, const ot_graph *graph, ot_step_plan *plan)
   for (int i = 0; i < plan->num_items; i++) {
     ot_step_item *const item = &plan->items[i];
     const bucket_reads *const r = &reads[item->block * OT_PHASES + item->phase];
-    if (r->own) item->gather = gather_for(b, plan, i, item->block);
-    if (r->tied) item->tied_gather = gather_for(b, plan, i, b->tied_block);
+    if (r->own && ot_build_gathers(b, item->block))
+      item->gather = gather_for(b, plan, i, item->block);
+    if (r->tied && ot_build_gathers(b, b->tied_block))
+      item->tied_gather = gather_for(b, plan, i, b->tied_block);
   }
   const int ahead = b->request->run->parallel.prefetch;
   for (int i = 0; i < plan->num_gathers; i++) {
@@ -311,9 +321,10 @@ static bool writes_in_forward(const ot_build *b, int block) {
 static void plan_sums(ot_build *b, ot_step_plan *plan) {
   plan->sums = ot_arena_array(b->arena, (int64_t)plan->num_items + 1, sizeof(ot_step_use));
   plan->tied_sums = ot_arena_array(b->arena, (int64_t)plan->num_items + 1, sizeof(ot_step_use));
-  if (!b->eachtime) return;
+  if (!b->accumulates_sharded) return;
   for (int i = 0; i < plan->num_items; i++) {
     ot_step_item *const item = &plan->items[i];
+    if (!ot_build_eachtime(b, item->block)) continue;
     if (item->phase == OT_PHASE_FORWARD && !writes_in_forward(b, item->block)) continue;
     item->sum = sum_for(plan->sums, &plan->num_sums, i, item);
     if (item->block != b->tied_user) continue;

@@ -3,6 +3,7 @@
 // theirs.
 #include "schedule/step_segments.h"
 
+#include "schedule/block_view.h"
 #include "schedule/reduce.h"
 #include "schedule/segment.h"
 #include "schedule/update.h"
@@ -79,18 +80,20 @@ static void build_reductions(ot_step_builder *s, const ot_reduce_request *reques
 }
 
 // The first rank of those that hold the same piece of the same parts.
-static bool counts_norms(const ot_build *b) {
-  const ot_group *const group = b->schedule->group;
-  return group[OT_GROUP_CONTEXT_SUM].index == 0 && group[OT_GROUP_REPLICATE].index == 0;
+static bool counts_norms(const ot_build *b, int block) {
+  const ot_block *const shape = &b->shape->blocks[block];
+  return ot_view_group(b->schedule, shape, OT_GROUP_CONTEXT_SUM)->index == 0 &&
+         ot_view_group(b->schedule, shape, OT_GROUP_REPLICATE)->index == 0;
 }
 
 // What the rank updates (piece), or, for norms, what it counts.
 static ot_update_view view_of(const ot_step_builder *s, int block, bool piece) {
   const ot_build *const b = s->b;
   const ot_bucket *const bucket = &b->schedule->buckets[block];
-  const int pieces = ot_build_group_size(b, OT_GROUP_SHARD);
-  const ot_group *const group = b->schedule->group;
-  const int slot = group[OT_GROUP_TENSOR].index * pieces + group[OT_GROUP_SHARD].index;
+  const ot_block *const shape = &s->graph->blocks[block];
+  const int pieces = ot_view_size(b->schedule, shape, OT_GROUP_SHARD);
+  const int slot = ot_view_group(b->schedule, shape, OT_GROUP_TENSOR)->index * pieces +
+                   ot_view_group(b->schedule, shape, OT_GROUP_SHARD)->index;
   return (ot_update_view){.graph = s->graph,
                           .block = block,
                           .first = piece ? bucket->piece_first : 0,
@@ -107,19 +110,21 @@ static void build_updates(ot_step_builder *s, int block) {
   ot_update_view counted = view_of(s, block, true);
   counted.counted_only = true;
   made->norm = made->spread = made->gather = -1;
-  if (b->runs[block] && counts_norms(b)) {
+  if (b->runs[block] && counts_norms(b, block)) {
     ot_update_norm(&counted, b->arena, &segment);
     made->norm = add(s, &segment, &s->scratch_bytes);
   }
-  const ot_update_view whole = view_of(s, block, b->shards);
+  const bool shards = ot_build_shards(b, block);
+  const ot_update_view whole = view_of(s, block, shards);
   ot_update_apply(&whole, b->request->run, b->arena, &segment);
   made->update = add(s, &segment, &s->scratch_bytes);
   const ot_reduce_request request = reduce_request(s, block, false);
-  if (ot_build_group_size(b, OT_GROUP_SHARD) > 1 && !b->shards) {
+  const ot_block *const shape = &s->graph->blocks[block];
+  if (ot_view_size(b->schedule, shape, OT_GROUP_SHARD) > 1 && !shards) {
     ot_reduce_spread(&request, b->arena, &segment);
     made->spread = add(s, &segment, &s->staging_bytes);
   }
-  if (b->shards) {
+  if (shards) {
     ot_reduce_gather(&request, b->arena, &segment);
     made->gather = add(s, &segment, &s->staging_bytes);
   }

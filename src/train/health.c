@@ -64,24 +64,48 @@ static double ratio_of(double squares, double of_squares) {
   return of_squares > 0 ? sqrt(squares / of_squares) : 0;
 }
 
+// The slots of a part. Ranks of ep number the parts of their own experts from 0, each in slots of
+// its own.
+typedef struct part_slots {
+  int64_t first;  // of all parts and slots
+  int count;
+} part_slots;
+
+static part_slots slots_of_expert(const ot_schedule *schedule, const ot_parameter *local,
+                                  int64_t before, int k) {
+  const int slots = schedule->slots_per_part;
+  const int held = schedule->group[OT_GROUP_EXPERT_SHARD].size;
+  const int pieces = held > 1 ? held : 1;
+  return (part_slots){(before + k % local->num_parts) * slots + k / local->num_parts * pieces,
+                      pieces};
+}
+
 static ot_status read_tensors(ot_instance *instance, ot_comm *comm, ot_arena *arena,
                               ot_health *health) {
-  const ot_graph *const graph = ot_instance_shape(instance);
+  const ot_graph *const graph = ot_instance_shape(instance), *const whole =
+                                                                 ot_instance_whole(instance);
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
   const int slots = ot_instance_schedule(instance)->slots_per_part;
   int64_t num_squares, num_updates;
   const double *const squares = read_region(instance, "squares", arena, &num_squares);
   double *const updates = read_region(instance, "updates", arena, &num_updates);
   OT_TRY(sum_values(comm, updates, num_updates));
-  int64_t part = 0;
+  int64_t part = 0, before = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
-    for (int k = 0; k < graph->parameters[i].num_parts; k++, part++) {
-      const char *const name = graph->parameters[i].parts[k].hf_name;
-      const double *const update = updates + 2 * part * slots;
-      const double norm = sqrt(sum_slots(squares + part * slots, slots, 1));
-      const double ratio = ratio_of(sum_slots(update, slots, 2), sum_slots(update + 1, slots, 2));
+    const ot_parameter *const local = &graph->parameters[i];
+    for (int k = 0; k < whole->parameters[i].num_parts; k++, part++) {
+      const char *const name = whole->parameters[i].parts[k].hf_name;
+      const bool cut = local->num_parts < whole->parameters[i].num_parts;
+      const part_slots s = cut ? slots_of_expert(schedule, local, before, k)
+                               : (part_slots){(before + k) * slots, slots};
+      const double *const update = updates + 2 * s.first;
+      const double norm = sqrt(sum_slots(squares + s.first, s.count, 1));
+      const double ratio =
+          ratio_of(sum_slots(update, s.count, 2), sum_slots(update + 1, s.count, 2));
       health->gradient_norm[part] = (ot_health_value){name, norm};
       health->update_ratio[part] = (ot_health_value){name, ratio};
     }
+    before += local->num_parts;
   }
   return OT_OK;
 }
@@ -101,8 +125,14 @@ static ot_status read_blocks(ot_instance *instance, ot_comm *comm, ot_arena *are
   return OT_OK;
 }
 
+static int count_parts(const ot_graph *graph) {
+  int parts = 0;
+  for (int i = 0; i < graph->num_parameters; i++) parts += graph->parameters[i].num_parts;
+  return parts;
+}
+
 ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health) {
-  const int parts = ot_instance_schedule(instance)->num_parts;
+  const int parts = count_parts(ot_instance_whole(instance));
   const int blocks = ot_instance_shape(instance)->num_blocks;
   *health = (ot_health){
       .num_tensors = parts,

@@ -26,13 +26,22 @@ static int degree_of(const ot_mesh *mesh, ot_axis axis) { return mesh ? mesh->de
 static ot_split split_of(const ot_instance_request *request) {
   const ot_mesh *const mesh = request->mesh;
   if (!mesh) return (ot_split){0};
+  const int ep = mesh->degree[OT_AXIS_EP];
   return (ot_split){
       .tp = mesh->degree[OT_AXIS_TP],
       .tp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_TP),
       .cp = mesh->degree[OT_AXIS_CP],
       .cp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP),
       .context = request->run ? request->run->parallel.context : OT_CONTEXT_RING,
+      .ep = ep,
+      .ep_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_EP),
+      .experts_apart = ep > 1,
   };
+}
+
+// The same blocks, undivided.
+static ot_split whole_split(const ot_instance_request *request) {
+  return (ot_split){.experts_apart = degree_of(request->mesh, OT_AXIS_EP) > 1};
 }
 
 static ot_status build_graph(const ot_instance_request *request, ot_mode mode, ot_split split,
@@ -58,7 +67,7 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
 static ot_status cut_stages(const ot_instance_request *request, ot_arena *arena,
                             ot_stages *stages) {
   ot_graph whole;
-  OT_TRY(build_graph(request, OT_MODE_TRAIN, (ot_split){0}, arena, &whole));
+  OT_TRY(build_graph(request, OT_MODE_TRAIN, whole_split(request), arena, &whole));
   return ot_stages_build(&whole, &request->run->parallel, arena, stages);
 }
 
@@ -74,6 +83,9 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
       .order_csv = request->order_csv,
       .guard_bytes = request->guard_bytes,
   };
+  OT_CHECK(degree_of(request->mesh, OT_AXIS_ETP) == 1, OT_ENVIRONMENT,
+           "parallel: etp=%d: training does not cut an expert (try etp=1, and ep)",
+           degree_of(request->mesh, OT_AXIS_ETP));
   ot_stages stages;
   const bool written =
       request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';
@@ -108,9 +120,11 @@ static void find_place(ot_instance *instance, const ot_instance_request *request
 static ot_status find_whole(ot_instance *instance, const ot_instance_request *request,
                             ot_arena *arena) {
   instance->whole = instance->shape;
-  if (degree_of(request->mesh, OT_AXIS_TP) == 1) return OT_OK;
+  if (degree_of(request->mesh, OT_AXIS_TP) * degree_of(request->mesh, OT_AXIS_EP) == 1) {
+    return OT_OK;
+  }
   instance->whole = &instance->whole_graph;
-  return build_graph(request, OT_MODE_LOGITS, (ot_split){0}, arena, &instance->whole_graph);
+  return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &instance->whole_graph);
 }
 
 static ot_status plan(ot_instance *instance, const ot_instance_request *request, ot_arena *arena) {

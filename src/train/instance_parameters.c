@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "schedule/block_view.h"
 #include "train/instance_state.h"
 #include "train/slices.h"
 
@@ -49,6 +50,15 @@ static void copy_slice(void *context, const ot_slice *slice) {
   }
 }
 
+// The first of the ranks that hold the same piece of the block's bucket, or all of it.
+static bool counts(const ot_instance *instance, int block, bool whole) {
+  const ot_block *const shape = &instance->shape->blocks[block];
+  if (!shape->experts) return whole ? instance->counts_buckets : instance->counts_pieces;
+  const ot_schedule *const schedule = &instance->schedule;
+  const bool first = ot_view_group(schedule, shape, OT_GROUP_SHARD)->index == 0;
+  return (first || !whole) && ot_view_group(schedule, shape, OT_GROUP_REPLICATE)->index == 0;
+}
+
 // Elements [t->first, t->first + count) of parameter `range->parameter`.
 static void copy_elements(const ot_instance *instance, const ot_parameter_rows *range, transfer *t,
                           int64_t count) {
@@ -58,7 +68,7 @@ static void copy_elements(const ot_instance *instance, const ot_parameter_rows *
   t->held = bucket->copy[range->copy];
   t->size = ot_dtype_bytes(ot_instance_copy_dtype(instance, range->copy));
   const bool whole = t->held.count >= bucket->elements;
-  const bool mine = bucket->counted && (whole ? instance->counts_buckets : instance->counts_pieces);
+  const bool mine = bucket->counted && counts(instance, local->block, whole);
   if (t->to && !mine) return;
   const ot_slice_request request = {.whole = &instance->whole->parameters[range->parameter],
                                     .local = local,

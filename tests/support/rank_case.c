@@ -50,7 +50,7 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
                                    .pp = degree(r->pp),
                                    .vpp = degree(r->vpp),
                                    .cp = degree(r->cp),
-                                   .ep = 1,
+                                   .ep = degree(r->ep),
                                    .etp = 1,
                                    .dp_replicate = degree(r->dp_replicate),
                                    .context = r->context,
@@ -68,6 +68,13 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
 static ot_status build_world(const rank_request *r, rank_result *result, world *w) {
   *w = (world){.request = r, .ranks = rank_count(r), .result = result};
   w->model = rank_model(r->model, r->layers > 0 ? r->layers : RANK_LAYERS, r->wide);
+  w->model.moe.routing = r->routing;
+  if (r->routing == OT_MOE_EXPERT_CHOICE) w->model.moe.balance = OT_MOE_BALANCE_NONE;
+  if (r->no_balance_loss) w->model.moe.aux_coefficient = 0;
+  if (r->lone_experts > 0) {
+    w->model.moe.num_experts = r->lone_experts;
+    w->model.moe.experts_per_token = 1;
+  }
   w->model.max_positions = r->length;  // so that every row of a table is used
   w->run = settings_of(r, &w->model);
   w->run.parallel.reshard = w->reshard;

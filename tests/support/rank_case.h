@@ -22,6 +22,10 @@ typedef struct rank_request {
   int64_t micro_batch;  // sequences of a micro-batch, which divide batch / dp
   int steps;            // 1 .. RANK_STEPS
   int pp, vpp, dp_replicate, dp_shard, cp, tp;
+  int ep;  // over the ranks of a stage; no factor of their number
+  ot_moe_routing routing;
+  bool no_balance_loss;
+  int lone_experts;  // of RANK_MOE, one a token; 0: the model's, two a token
   int zero, prefetch;
   ot_accumulate accumulate;
   ot_pipeline pipeline;

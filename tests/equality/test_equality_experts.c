@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Experts spread over ranks are the same experts: losses, gradients, norms and
+// weights against one rank that has all of them, whatever ranks of tp, cp and dp they are spread
+// over, at every ZeRO stage, in a pipeline, under recompute, with more and fewer tokens than
+// experts.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/rank_case_verdict.h"
+
+typedef struct spread {
+  int ep, lone_experts, pp, dp_replicate, dp_shard, cp, tp, zero;
+  ot_accumulate accumulate;
+  ot_pipeline pipeline;
+  int vpp, length;
+  ot_moe_routing routing;
+} spread;
+
+#define WHOLE OT_ACCUMULATE_WHOLE
+#define DROPLESS OT_MOE_DROPLESS
+#define SHARDED OT_ACCUMULATE_SHARDED
+
+static const spread spreads[] = {
+    // ep over dp, all of it and a part
+    {2, 0, 1, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {3, 0, 1, 1, 3, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 4, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 4, 1, 1, 1, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 4, 1, 1, 1, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 4, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {3, 0, 1, 1, 3, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    // replicas of shard domains: ep inside one, of its size, across both
+    {2, 0, 1, 2, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 2, 2, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {6, 0, 1, 3, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    // over tp and cp
+    {2, 0, 1, 1, 1, 1, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 1, 2, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 1, 2, 2, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 0, 1, 1, 2, 2, 2, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {6, 0, 1, 1, 3, 1, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    // pipelines, which cut anywhere
+    {2, 0, 2, 1, 2, 1, 1, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
+    {2, 0, 2, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_INTERLEAVED, 2, 32, DROPLESS},
+    {2, 0, 2, 1, 2, 2, 1, 2, WHOLE, OT_PIPELINE_ZB_H1, 1, 32, DROPLESS},
+    // one expert a rank, one expert a token, few tokens: ranks of which nobody wants anything
+    {8, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
+    {4, 16, 1, 1, 2, 2, 2, 1, SHARDED, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
+    // who drops or chooses decides before rows travel
+    {2, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_POSITION},
+    {3, 0, 1, 3, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_SCORE},
+    {2, 0, 1, 1, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_EXPERT_CHOICE},
+};
+
+static void try_spread(const spread *s, bool poison, rank_verdict *verdict) {
+  static const ot_dtype types[] = {OT_F64, OT_F32};
+  for (int i = 0; i < 2; i++) {
+    const rank_request request = {
+        .model = RANK_MOE,
+        .layers = 4,
+        .dtype = types[i],
+        .length = s->length,
+        .batch = (int64_t)s->dp_replicate * s->dp_shard * 4,
+        .micro_batch = s->pp == 1 && s->length == 32 ? 2 : 1,
+        .steps = RANK_STEPS,
+        .pp = s->pp,
+        .vpp = s->vpp,
+        .dp_replicate = s->dp_replicate,
+        .dp_shard = s->dp_shard,
+        .cp = s->cp,
+        .tp = s->tp,
+        .ep = s->ep,
+        .routing = s->routing,
+        .no_balance_loss = s->tp * s->cp > 1,
+        .lone_experts = s->lone_experts,
+        .zero = s->zero,
+        .prefetch = 1,
+        .accumulate = s->accumulate,
+        .pipeline = s->pipeline,
+        .recompute = {OT_RECOMPUTE_FULL, OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE},
+        .overlap = true,
+        .poison = poison && types[i] == OT_F32,
+    };
+    rank_try(&request, verdict);
+  }
+}
+
+static void experts_spread_over_ranks_equal_those_of_one(void **state) {
+  (void)state;
+  rank_verdict verdict = {0};
+  const int count = (int)(sizeof spreads / sizeof spreads[0]);
+  for (int i = 0; i < count; i++) try_spread(&spreads[i], i % 3 == 0, &verdict);
+  rank_conclude(&verdict, "experts");
+}
+
+static int release(void **state) {
+  (void)state;
+  rank_references_release();
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(experts_spread_over_ranks_equal_those_of_one),
+  };
+  return cmocka_run_group_tests(tests, NULL, release);
+}
