@@ -95,14 +95,6 @@ static ot_status read_element(const reader *r, const chosen_element *at, double 
   return OT_OK;
 }
 
-static int64_t widest_row(const ot_graph *graph) {
-  int64_t widest = 1;
-  for (int i = 0; i < graph->num_parameters; i++) {
-    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
-  }
-  return widest;
-}
-
 // Elements that no micro-batch touches say nothing; keeps the first q->elements others.
 static void keep_touched(const ot_contributions_request *q, ot_contributions *out,
                          ot_gradient_class class) {
@@ -152,7 +144,7 @@ static ot_status read_with(const ot_contributions_request *request, ot_trainer *
   ot_instance *const instance = ot_trainer_instance(trainer);
   OT_TRY(ot_probe_weights_load(request->weights, instance));
   reader r = {.request = request, .instance = instance};
-  r.row = malloc((size_t)widest_row(ot_instance_whole(instance)) * sizeof(double));
+  r.row = malloc((size_t)ot_graph_widest_row(ot_instance_whole(instance)) * sizeof(double));
   OT_CHECK(r.row, OT_ENVIRONMENT, "out of memory");
   const ot_status status = read_steps(&r, trainer, arena, out);
   free(r.row);

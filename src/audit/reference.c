@@ -125,14 +125,6 @@ static void compare_loss(comparison *c) {
 
 // ---- the step, alone ----
 
-static int64_t widest_row(const ot_graph *graph) {
-  int64_t widest = 1;
-  for (int i = 0; i < graph->num_parameters; i++) {
-    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
-  }
-  return widest;
-}
-
 static ot_status step_alone(comparison *c, const ot_probe_weights *weights,
                             const ot_position *position) {
   OT_TRY(ot_probe_weights_load(weights, c->reference));
@@ -145,7 +137,7 @@ static ot_status step_alone(comparison *c, const ot_probe_weights *weights,
 
 static ot_status compare_alone(comparison *c, const ot_probe_weights *weights,
                                const ot_position *position) {
-  const size_t widest = (size_t)widest_row(ot_instance_whole(c->reference));
+  const size_t widest = (size_t)ot_graph_widest_row(ot_instance_whole(c->reference));
   c->raw = malloc(3 * widest * sizeof(double));
   OT_CHECK(c->raw, OT_ENVIRONMENT, "out of memory");
   c->row[0] = (double *)c->raw + widest;

@@ -261,14 +261,6 @@ static void set_expected(update_check *u, const ot_position *before) {
   u->factor = o->clip > 0 && clip < 1 ? clip : 1;
 }
 
-static int64_t widest_row(const ot_graph *graph) {
-  int64_t widest = BLOCK_ELEMENTS;
-  for (int i = 0; i < graph->num_parameters; i++) {
-    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
-  }
-  return widest;
-}
-
 static ot_status take_step(update_check *u, ot_step_report *step) {
   const ot_position before = ot_trainer_position(u->trainer);
   OT_TRY(read_on_leader(u, BEFORE));
@@ -291,7 +283,8 @@ ot_status ot_update_check(ot_trainer *trainer, ot_arena *arena, ot_audit_report 
                     .report = report,
                     .figures = figures};
   u.whole = ot_instance_whole(u.instance);
-  u.raw = malloc((size_t)widest_row(u.whole) * sizeof(double));
+  const int64_t widest = ot_graph_widest_row(u.whole);
+  u.raw = malloc((size_t)(widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS) * sizeof(double));
   OT_TRY(ot_team_agree(ot_trainer_team(trainer),
                        u.raw ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
   choose_rows(&u);

@@ -20,6 +20,14 @@ ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) 
   };
 }
 
+int64_t ot_graph_widest_row(const ot_graph *graph) {
+  int64_t widest = 1;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].cols > widest) widest = graph->parameters[i].cols;
+  }
+  return widest;
+}
+
 const ot_parameter *ot_graph_parameter(const ot_graph *graph, const char *name) {
   for (int i = 0; i < graph->num_parameters; i++) {
     if (ot_text_equal(graph->parameters[i].name, name)) return &graph->parameters[i];

@@ -58,5 +58,8 @@ int ot_graph_block_of_layer(const ot_graph *graph, int layer);
 // Shape of a batch field for this graph's micro-batch.
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field);
 
+// Elements of the longest row of a parameter, at least 1.
+int64_t ot_graph_widest_row(const ot_graph *graph);
+
 // The parameter named `name`, or null.
 const ot_parameter *ot_graph_parameter(const ot_graph *graph, const char *name);
