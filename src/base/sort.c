@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/extremes.h"
+
 enum { RUN_LENGTH = 8 };
 
 typedef struct sorter {
@@ -47,20 +49,19 @@ static void merge(const sorter *s, char *source, char *target, const int64_t bou
   }
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void ot_sort(void *array, int64_t count, int64_t size, ot_ordering ordering, ot_arena *arena) {
   if (count < 2) return;
   const sorter s = {ordering, size};
   char *source = array;
   char *target = ot_arena_array(arena, count, size);
   for (int64_t i = 0; i < count; i += RUN_LENGTH) {
-    sort_run(&s, source, i, smaller(i + RUN_LENGTH, count), target);
+    sort_run(&s, source, i, ot_smaller_whole(i + RUN_LENGTH, count), target);
   }
   for (int64_t width = RUN_LENGTH; width < count; width *= 2) {
     for (int64_t i = 0; i < count; i += 2 * width) {
-      const int64_t middle = smaller(i + width, count);
-      merge(&s, source, target, (const int64_t[]){i, middle, smaller(i + 2 * width, count)});
+      const int64_t middle = ot_smaller_whole(i + width, count);
+      merge(&s, source, target,
+            (const int64_t[]){i, middle, ot_smaller_whole(i + 2 * width, count)});
     }
     char *const merged = target;
     target = source;

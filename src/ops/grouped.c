@@ -2,6 +2,7 @@
 // Shapes, cost, layout and VJP of the linear maps of experts.
 #include "ops/grouped.h"
 
+#include "base/extremes.h"
 #include "ops/operands.h"
 #include "ops/route.h"
 
@@ -58,8 +59,6 @@ static int64_t tile_of(int64_t rows, int64_t experts) {
   return tile;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static int64_t padded(int64_t elements) { return (elements + 15) / 16 * 16; }
 
 ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op_kind kind,
@@ -69,15 +68,15 @@ ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op
   ot_grouped_layout l = {.E = ot_route_held(attributes)};
   l.tile = tile_of(N, l.E);
   if (kind == OT_OP_GROUPED_LINEAR_DW) {
-    l.block = smaller(BLOCK_COLUMNS, in[0].dim[1]);
-    l.depth = smaller(SUMMED_ROWS, N);
+    l.block = ot_smaller_whole(BLOCK_COLUMNS, in[0].dim[1]);
+    l.depth = ot_smaller_whole(SUMMED_ROWS, N);
     l.operand = in[0].dtype == attributes->compute ? 0 : padded(l.depth * l.block);
     l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.depth * in[1].dim[1]);
     l.elements = l.operand + l.matrix;
     return l;
   }
   l.depth = in[0].dim[1];
-  l.block = smaller(BLOCK_COLUMNS, types->out[0].dim[1]);
+  l.block = ot_smaller_whole(BLOCK_COLUMNS, types->out[0].dim[1]);
   l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.block * l.depth);
   l.operand = padded(l.tile * l.depth);
   l.result = padded(l.tile * l.block);

@@ -3,15 +3,13 @@
 // micro-batch; only the few figures that bounds need are kept.
 #include "plan/bound.h"
 
+#include "base/extremes.h"
 #include "base/text.h"
 #include "plan/memory.h"
 #include "schedule/step_plan.h"
 
 // Sums are made in another order than estimates make them.
 static const double rounding = 1 - 0x1p-40;
-
-static double smaller(double a, double b) { return a < b ? a : b; }
-static double larger(double a, double b) { return a > b ? a : b; }
 
 // ---- blocks ----
 
@@ -33,7 +31,7 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                           .input_bytes = price->has_input ? prices->hidden_bytes : 0,
                           .weights_read_in = price->weights_read_in};
   for (int w = 0; w < OT_WORKS; w++) {
-    out->work_s[w] = smaller(price->work[w][0].total_s, price->work[w][1].total_s);
+    out->work_s[w] = ot_smaller(price->work[w][0].total_s, price->work[w][1].total_s);
   }
   out->back_s = out->work_s[OT_WORK_BACKWARD] - price->recompute_total_s;
   for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = price->slot_bytes[i];
@@ -45,9 +43,9 @@ static void take_extremes(const ot_estimator *e, ot_work_bound *work) {
   work->layer_elements = (double)work->kind[1].elements;
   for (int i = 1; i < e->num_kinds - 1; i++) {
     const ot_block_bound *const block = &work->kind[i];
-    work->layer_elements = smaller(work->layer_elements, (double)block->elements);
-    work->forward_s = larger(work->forward_s, block->work_s[OT_WORK_FORWARD]);
-    work->back_s = larger(work->back_s, block->work_s[OT_WORK_BACKWARD]);
+    work->layer_elements = ot_smaller(work->layer_elements, (double)block->elements);
+    work->forward_s = ot_larger(work->forward_s, block->work_s[OT_WORK_FORWARD]);
+    work->back_s = ot_larger(work->back_s, block->work_s[OT_WORK_BACKWARD]);
   }
 }
 
@@ -88,7 +86,7 @@ static void add_sum(const block_sum *other, block_sum *sum) {
   sum->before_s += other->before_s;
   sum->all_s += other->all_s;
   sum->elements += other->elements;
-  sum->scratch_bytes = larger(sum->scratch_bytes, other->scratch_bytes);
+  sum->scratch_bytes = ot_larger(sum->scratch_bytes, other->scratch_bytes);
   sum->layers += other->layers;
 }
 
@@ -146,8 +144,8 @@ static double in_flight(const bounder *b, int chunk) {
   const int pp = b->stages->num_ranks, chunks = b->stages->num_chunks;
   if (pp == 1) return 1;
   if (c->pipeline == OT_PIPELINE_GPIPE) return m;
-  if (chunks == pp) return smaller(m, pp - chunk);
-  return c->pipeline == OT_PIPELINE_INTERLEAVED && chunk < chunks - pp ? smaller(m, pp) : 1;
+  if (chunks == pp) return ot_smaller(m, pp - chunk);
+  return c->pipeline == OT_PIPELINE_INTERLEAVED && chunk < chunks - pp ? ot_smaller(m, pp) : 1;
 }
 
 static double slots_of(const ot_block_bound *block) {
@@ -208,7 +206,7 @@ static void add_traffic(const bounder *b, int chunk, double layers, stage_traffi
   }
   const double stay = walk->turns[chunk] + (one ? walk->repeats[chunk] : 0);
   out->stay += stay;
-  out->gathers += larger(layers, passes * layers - stay);
+  out->gathers += ot_larger(layers, passes * layers - stay);
 }
 
 // What collectives add to the work of a stage that has to wait for them, block by block: a gather
@@ -221,13 +219,13 @@ static double waits_s(const bounder *b, const block_sum *own, const stage_traffi
   double s = 0, longest_s = back_s;
   if (!b->walk) return 0;
   if (b->shards->regathers && engine->overlap_gather && ot_estimator_prefetch(b->estimator) == 1) {
-    const double before_s = larger(0, gather_s - forward_s);
-    const double after_s = larger(0, gather_s - back_s);
-    s = larger(0, m * own->layers * (before_s + after_s) - traffic->stay * before_s);
-    longest_s = larger(back_s, gather_s);
+    const double before_s = ot_larger(0, gather_s - forward_s);
+    const double after_s = ot_larger(0, gather_s - back_s);
+    s = ot_larger(0, m * own->layers * (before_s + after_s) - traffic->stay * before_s);
+    longest_s = ot_larger(back_s, gather_s);
   }
   if (!engine->overlap_reduce || b->walk->split) return s;
-  return s + m * traffic->inner * larger(0, b->shards->reduce_each_s - longest_s);
+  return s + m * traffic->inner * ot_larger(0, b->shards->reduce_each_s - longest_s);
 }
 
 // A stage with `own` blocks behind `before`.
@@ -236,7 +234,7 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   const ot_engine *const engine = b->estimator->job.engine;
   const double m = (double)b->candidate->micro_batches;
   const double work_s =
-      before->forward_s + larger(m * own->all_s, m * own->before_s + before->back_s);
+      before->forward_s + ot_larger(m * own->all_s, m * own->before_s + before->back_s);
   const double gather_s = traffic->gathers * b->shards->gather_s;
   const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + b->shards->reduce_s);
   double total_s = work_s * b->scale;
@@ -249,8 +247,9 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   const bool one = b->stages->num_chunks == b->stages->num_ranks;
   const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
   const double lane_s = b->shards->reduce_each_s > 0 ? reduce_s : first_s * b->scale + reduce_s;
-  b->met_s = larger(b->met_s, larger(larger(total_s, waited_s), larger(lane_s, gather_s)));
-  b->end_s = larger(b->end_s, own->layers * b->shards->end_s);
+  b->met_s =
+      ot_larger(b->met_s, ot_larger(ot_larger(total_s, waited_s), ot_larger(lane_s, gather_s)));
+  b->end_s = ot_larger(b->end_s, own->layers * b->shards->end_s);
 }
 
 // All micro-batches pass a chunk one after the other, the first having come through all before it
@@ -258,7 +257,7 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
 static void bound_chunk(bounder *b, const block_sum *chunk, const block_sum *before) {
   const double m = (double)b->candidate->micro_batches;
   const double s = before->forward_s + m * chunk->before_s + before->back_s;
-  b->met_s = larger(b->met_s, s * b->scale);
+  b->met_s = ot_larger(b->met_s, s * b->scale);
 }
 
 static void add_times(const ot_block_bound *block, double count, bool layers, block_sum *out) {
@@ -289,7 +288,7 @@ static void bound_shares(bounder *b, const ot_cut *cut) {
             (early * (share->layers - share->last_layers) + late * share->last_layers) +
         (begins ? slots_of(first) * (one ? late : early) : 0) + (ends ? slots_of(head) * late : 0);
     b->peak =
-        larger(b->peak, own.elements * b->state_bytes + (kept + own.scratch_bytes) * b->scale);
+        ot_larger(b->peak, own.elements * b->state_bytes + (kept + own.scratch_bytes) * b->scale);
   }
   // One micro-batch after the other in the last chunk.
   block_sum last = {0}, before = {0};
@@ -321,7 +320,7 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
   }
   for (int r = 0; r < stages->num_ranks; r++) {
     bound_stage(b, &own[r], &before[r], &traffic[r]);
-    b->peak = larger(
+    b->peak = ot_larger(
         b->peak, own[r].elements * b->state_bytes + (kept[r] + own[r].scratch_bytes) * b->scale);
   }
 }

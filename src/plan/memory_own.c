@@ -2,6 +2,7 @@
 // The regions of an arena in the order in which build.c and step_memory.c place them, as sizes
 // only. What a parameter takes is the recipe's; with the recipe that this program trains in, the
 // sum is that of the schedule, to the byte.
+#include "base/extremes.h"
 #include "plan/bucket_plan.h"
 #include "plan/memory.h"
 #include "schedule/layout.h"
@@ -93,8 +94,6 @@ static void add_tables(bill *b) {
 
 // ---- what a step uses ----
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 // Of the lanes: kernels, and what travels.
 static void find_scratch(const bill *b, int64_t *scratch, int64_t *staging) {
   const ot_prices *const prices = b->prices;
@@ -102,14 +101,14 @@ static void find_scratch(const bill *b, int64_t *scratch, int64_t *staging) {
   *staging = 0;
   for (int i = 0; i < b->estimator->num_blocks; i++) {
     if (!holds(b, i)) continue;
-    if (runs(b, i)) *scratch = larger(*scratch, price_of(b, i)->work_scratch);
-    *scratch = larger(*scratch, price_of(b, i)->update_scratch);
-    *staging = larger(*staging, price_of(b, i)->staging);
+    if (runs(b, i)) *scratch = ot_larger_whole(*scratch, price_of(b, i)->work_scratch);
+    *scratch = ot_larger_whole(*scratch, price_of(b, i)->update_scratch);
+    *staging = ot_larger_whole(*staging, price_of(b, i)->staging);
   }
   if (!prices->tied || (!runs(b, 0) && !has_head(b))) return;
-  if (has_head(b)) *staging = larger(*staging, prices->tied_staging);
-  *scratch = larger(*scratch, prices->tie_scratch);
-  *staging = larger(*staging, prices->tie_staging);
+  if (has_head(b)) *staging = ot_larger_whole(*staging, prices->tied_staging);
+  *scratch = ot_larger_whole(*scratch, prices->tie_scratch);
+  *staging = ot_larger_whole(*staging, prices->tie_staging);
 }
 
 static void add_messages(bill *b) {

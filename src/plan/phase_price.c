@@ -5,6 +5,8 @@
 // (Korthikanti et al. 2022, fig. 5: the same bytes travel).
 #include "plan/phase_price.h"
 
+#include "base/extremes.h"
+
 typedef struct player {
   const ot_estimator *estimator;
   const ot_prices *prices;
@@ -30,11 +32,9 @@ static bool is_product(const ot_task *task) {
   return task->op == OT_OP_LINEAR || task->op == OT_OP_LINEAR_DX || task->op == OT_OP_LINEAR_DW;
 }
 
-static double smaller(double a, double b) { return a < b ? a : b; }
-
 // Of a collective in as many pieces as there are ranks, all but one hide beside a product.
 static double hidden_s(const player *p, double collective_s, double product_s, int ranks) {
-  return p->in_pieces ? smaller(collective_s * (ranks - 1) / ranks, product_s) : 0;
+  return p->in_pieces ? ot_smaller(collective_s * (ranks - 1) / ranks, product_s) : 0;
 }
 
 // ---- without sequence parallelism ----

@@ -5,6 +5,7 @@
 // counted where it waits.
 #include <string.h>
 
+#include "base/extremes.h"
 #include "plan/bucket_plan.h"
 #include "plan/phase_price.h"
 
@@ -42,8 +43,6 @@ typedef struct player {
   double *reduced_s;           // [num_blocks] when the sum of its gradient is done
   double tied_reduced_s;       // of the head's use of a tied embedding
 } player;
-
-static double larger(double a, double b) { return a > b ? a : b; }
 
 static const ot_block_price *price_of(const player *p, int block) {
   return &p->prices->kind[p->request->estimator->kind_of[block]];
@@ -140,7 +139,7 @@ static double hop_of(const player *p, int32_t message) {
 // What is known of a message: when it has come.
 static double arrival_s(const player *p, int32_t message) {
   if (!p->overlap_pipeline) return p->sent_s[message];
-  return larger(p->sent_s[message], p->posted_s[message]) + hop_of(p, message);
+  return ot_larger(p->sent_s[message], p->posted_s[message]) + hop_of(p, message);
 }
 
 // The stage waits for a message: while it is on its way, for that; before, for who sends it.
@@ -185,7 +184,7 @@ static void reduce(player *p, stage *s, double price_s, double *done_s) {
     s->exposed_dp_s += price_s;
     s->reduce_s = s->clock_s;
   } else {
-    s->reduce_s = larger(s->reduce_s, s->clock_s) + price_s;
+    s->reduce_s = ot_larger(s->reduce_s, s->clock_s) + price_s;
   }
   *done_s = s->reduce_s;
 }
@@ -215,7 +214,7 @@ static void start_gathers(const player *p, stage *s, int item, double clock_s) {
   const ot_bucket_list *const list = &s->plan.gathers;
   for (; s->gathers < list->count && list->uses[s->gathers].issue == item; s->gathers++) {
     s->gather_s =
-        larger(s->gather_s, clock_s) + price_of(p, list->uses[s->gathers].block)->gather_s;
+        ot_larger(s->gather_s, clock_s) + price_of(p, list->uses[s->gathers].block)->gather_s;
     s->gathered_s[s->gathers] = s->gather_s;
   }
 }
@@ -350,7 +349,7 @@ static void run_actions(player *p) {
     stage *const s = &p->stage[r];
     s->clock_s += s->after_s;
     s->exposed_dp_s += s->after_s;
-    s->reduce_s = larger(s->reduce_s, s->clock_s);
+    s->reduce_s = ot_larger(s->reduce_s, s->clock_s);
   }
 }
 
@@ -379,7 +378,8 @@ static void add_tied(player *p, ot_stage_play *out) {
   const int owner = p->walk->rank_of[0], user = p->walk->rank_of[p->walk->num_chunks - 1];
   stage *const a = &p->stage[owner], *const b = &p->stage[user];
   if (!p->prices->tied) return;
-  const double ready_s = larger(larger(a->reduce_s, a->clock_s), larger(b->reduce_s, b->clock_s));
+  const double ready_s =
+      ot_larger(ot_larger(a->reduce_s, a->clock_s), ot_larger(b->reduce_s, b->clock_s));
   const double spread_s = price_of(p, 0)->spread_s;
   if (owner != user || p->tied_reduced_s > 0 || p->reduced_s[0] > 0) {
     a->reduce_s = b->reduce_s = ready_s + p->prices->tie_s + spread_s;
@@ -444,7 +444,7 @@ static double gathered_s(const player *p, int rank) {
 static void end_step(player *p, ot_stage_play *out) {
   const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
   double met_s = 0, end_s = 0;
-  for (int r = 0; r < p->walk->num_ranks; r++) met_s = larger(met_s, p->stage[r].clock_s);
+  for (int r = 0; r < p->walk->num_ranks; r++) met_s = ot_larger(met_s, p->stage[r].clock_s);
   for (int r = 0; r < p->walk->num_ranks; r++) {
     stage *const s = &p->stage[r];
     double update_s = 0;
@@ -458,7 +458,7 @@ static void end_step(player *p, ot_stage_play *out) {
     s->bubble_s += met_s - s->clock_s;
     s->exposed_dp_s += gather_s;
     s->clock_s = met_s + clip->total_s + update_s + gather_s;
-    end_s = larger(end_s, s->clock_s);
+    end_s = ot_larger(end_s, s->clock_s);
     record(p, &(ot_played_action){.stage = r,
                                   .chunk = -1,
                                   .micro_batch = -1,

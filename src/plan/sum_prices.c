@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of gradients, gathers of weights, norm and update: the segments of this program, or bytes by
 // recipe and engine.
+#include "base/extremes.h"
 #include "plan/expert_prices.h"
 #include "plan/phase_price.h"
 
@@ -29,13 +30,11 @@ static int64_t scratch_of(const ot_segment *segment) {
   return segment && segment->num_tasks > 0 ? segment->scratch_bytes : 0;
 }
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases, ot_prices *p) {
   for (int i = 0; i < 4; i++) {
     const ot_segment *const segment = phases->tied_reduce[i / 2][i % 2];
     OT_TRY(total_of(e, p, segment, &p->tied_reduce_s[i / 2][i % 2]));
-    p->tied_staging = larger(p->tied_staging, scratch_of(segment));
+    p->tied_staging = ot_larger_whole(p->tied_staging, scratch_of(segment));
   }
   OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
   *(p->tied_apart ? &p->tie_staging : &p->tie_scratch) = scratch_of(phases->tie);
@@ -49,7 +48,7 @@ static ot_status price_frame(const ot_estimator *e, const ot_step_phases *phases
   p->norm_slots = (int64_t)parts * phases->schedule.slots_per_part;
   ot_segment frame[2];
   ot_step_phases_frame(phases, e->num_blocks, parts, scratch, frame);
-  p->frame_scratch = larger(frame[0].scratch_bytes, frame[1].scratch_bytes);
+  p->frame_scratch = ot_larger_whole(frame[0].scratch_bytes, frame[1].scratch_bytes);
   OT_TRY(ot_phase_price_build(e, p, &frame[0], &p->begin));
   return ot_phase_price_build(e, p, &frame[1], &p->clip);
 }

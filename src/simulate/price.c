@@ -5,6 +5,7 @@
 #include "simulate/price.h"
 
 #include "base/dtype.h"
+#include "base/extremes.h"
 #include "base/math.h"
 #include "ops/catalog.h"
 #include "simulate/price_kernel.h"
@@ -25,11 +26,9 @@ static bool is_described(const ot_simulation *simulation) {
   return simulation->style && simulation->cluster->device.processors > 0;
 }
 
-static double larger(double a, double b) { return a > b ? a : b; }
-
 static double stretch_of(const ot_simulation *simulation) {
   if (simulation->stretch > 0) return simulation->stretch;
-  return larger(simulation->cluster->crowding, 1);
+  return ot_larger(simulation->cluster->crowding, 1);
 }
 
 static ot_status price_compute(const ot_simulation *simulation, const ot_task *task,
@@ -50,8 +49,8 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
   const double matrix_s = flops > 0 ? flops / rate : 0;
   const double memory_s = (cost.bytes_read + cost.bytes_written) / device->memory_bytes_per_s;
   const double other_s = cost.other_flops / simulation->other_flops_per_s;
-  const double work_s =
-      device->packs ? matrix_s + larger(memory_s, other_s) : larger(matrix_s, memory_s) + other_s;
+  const double work_s = device->packs ? matrix_s + ot_larger(memory_s, other_s)
+                                      : ot_larger(matrix_s, memory_s) + other_s;
   const double stretch = stretch_of(simulation);
   *price = (ot_price){stretch * work_s, stretch * simulation->launch_s};
   return OT_OK;
@@ -165,7 +164,7 @@ double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
   const bool ahead = simulation->style && simulation->style->host_ahead;
   if (!ahead || device_s == 0 || host_s == 0) return device_s + host_s;
   const double ratio = host_s > device_s ? device_s / host_s : host_s / device_s;
-  return larger(device_s, host_s) * ot_pow(1 + ratio * ratio * ratio, 1.0 / 3);
+  return ot_larger(device_s, host_s) * ot_pow(1 + ratio * ratio * ratio, 1.0 / 3);
 }
 
 double ot_price_beside_s(const ot_simulation *simulation, double work_s, double traffic_s) {

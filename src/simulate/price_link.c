@@ -3,6 +3,7 @@
 // of hops: NCCL, src/graph/tuning.cc. Both are in the cluster's levels.
 #include "simulate/price_link.h"
 
+#include "base/extremes.h"
 #include "base/math.h"
 
 // All-reduce of 16 GB, ring against switch: 367 / 482 GB/s on 8 x H200, 682 / 846 on 8 x B200.
@@ -15,10 +16,6 @@ typedef struct hop {
   const ot_link_level *level;
 } hop;
 
-static double larger(double a, double b) { return a > b ? a : b; }
-
-static double smaller(double a, double b) { return a < b ? a : b; }
-
 static double rate_of(const ot_link_level *level) {
   return level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
 }
@@ -26,7 +23,7 @@ static double rate_of(const ot_link_level *level) {
 // Members of a group of `size` devices: at least the one that looks.
 static double members_in(const ot_group_shape *shape, int size) {
   const int members = size / shape->stride;
-  return members < 1 ? 1 : smaller(members, shape->size);
+  return members < 1 ? 1 : ot_smaller(members, shape->size);
 }
 
 static bool is_switched(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
@@ -38,7 +35,7 @@ static double steps_of(const ot_simulation *simulation, const ot_collective *c, 
   const double ratio = h->joined / h->inside;
   if (c->op == OT_OP_SHIFT) return 1;
   if (c->op != OT_OP_ALL_REDUCE || is_switched(simulation, c, h)) return ratio - 1;
-  return smaller(2 * (ratio - 1), 4 * ot_log2(ratio));
+  return ot_smaller(2 * (ratio - 1), 4 * ot_log2(ratio));
 }
 
 static double bytes_s(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
@@ -68,7 +65,7 @@ double ot_link_collective_s(const ot_simulation *simulation, const ot_collective
                                             : members_in(&collective->shape, h.level->size);
     if (h.joined == h.inside) continue;
     latency_s += steps_of(simulation, collective, &h) * h.level->latency_s;
-    slowest_s = larger(slowest_s, bytes_s(simulation, collective, &h));
+    slowest_s = ot_larger(slowest_s, bytes_s(simulation, collective, &h));
   }
   const double root = ot_sqrt(latency_s) + ot_sqrt(slowest_s);
   return root * root;

@@ -5,6 +5,8 @@
 // shows them.
 #include "simulate/price_product.h"
 
+#include "base/extremes.h"
+
 typedef struct tile {
   double rows, columns, share;
 } tile;
@@ -18,8 +20,6 @@ enum {
   STAGE_DEPTH = 32,    // what a tile loads before it multiplies
   ALIGNED_BYTES = 16,  // rows of operands: NVIDIA's guide, "Tensor Core requirements"
 };
-
-static double larger(double a, double b) { return a > b ? a : b; }
 
 static double share_of(double share) { return share > 0 ? share : 1; }
 
@@ -65,5 +65,5 @@ double ot_product_s(const ot_device_kind *d, const ot_product *p) {
     }
   }
   if (!is_aligned(p)) best_s /= share_of(d->unaligned_efficiency);
-  return larger(best_s, memory_s);
+  return ot_larger(best_s, memory_s);
 }
