@@ -52,9 +52,8 @@ static ot_status write_html(planning *p, const char *path) {
 
 // Task by task where this program would run it, action by action for other software.
 static ot_status write_trace(planning *p, const char *path) {
-  const ot_job *const job = p->page.job;
-  if (job->run) return ot_plan_trace_write(&p->page, path);
-  return ot_played_trace_write(job, &p->page.plans[0].estimate->candidate, path);
+  if (p->page.job->run) return ot_plan_trace_write(&p->page, path);
+  return ot_played_trace_write(p->page.estimator, &p->page.plans[0].estimate->candidate, path);
 }
 
 static void print_page(planning *p) {

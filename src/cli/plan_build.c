@@ -9,7 +9,6 @@ typedef struct builder {
   const ot_plan_build *build;
   const ot_job *job;
   ot_arena *arena;
-  ot_estimator *estimator;
   ot_search *search;
   ot_plan_page *page;
 } builder;
@@ -52,13 +51,13 @@ static ot_explanation explanation_of(const builder *b) {
                           .bill = b->page->bill,
                           .limits = b->page->limits,
                           .best = &b->search->plans[0],
-                          .estimator = b->estimator};
+                          .estimator = b->page->estimator};
 }
 
 static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_plan *out) {
   const ot_explanation explanation = explanation_of(b);
   ot_stage_estimate *stages;
-  OT_TRY(ot_estimate_stages(b->estimator, &estimate->candidate, b->arena, &stages));
+  OT_TRY(ot_estimate_stages(b->page->estimator, &estimate->candidate, b->arena, &stages));
   *out = (ot_page_plan){.estimate = estimate, .stages = stages};
   if (b->search->num_plans == 0) return OT_OK;
   if (estimate == explanation.best) {
@@ -86,7 +85,7 @@ static ot_status build_imported(builder *b) {
   if (ot_candidate_check(b->job, &request->own) != OT_OK) {
     return ot_fail_hint(OT_USAGE, "that is what --from says; --gpus and the batch may be given");
   }
-  OT_TRY(ot_estimate_build(b->estimator, &request->own, estimate));
+  OT_TRY(ot_estimate_build(b->page->estimator, &request->own, estimate));
   OT_TRY(build_plan(b, estimate, plan));
   b->page->imported = plan;
   return OT_OK;
@@ -131,7 +130,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                         .notes = request->notes};
   builder b = {.build = build, .job = &request->job, .arena = arena, .page = out};
   b.search = ot_arena_array(arena, 1, sizeof *b.search);
-  OT_TRY(ot_estimator_build(b.job, arena, &b.estimator));
+  OT_TRY(ot_estimator_build(b.job, arena, &out->estimator));
   OT_TRY(search(&b));
   build_limits(&b);
   OT_TRY(build_plans(&b));

@@ -15,6 +15,7 @@ typedef struct ot_page_plan {
 
 typedef struct ot_plan_page {
   const ot_job *job;
+  ot_estimator *estimator;   // of the job, with the prices of what is shown
   const char *model_name;    // as the user called it
   const char *model_source;  // of a run: preset or absolute path; null: its keys are written out
   const ot_run *run;         // settings that plans leave open; null: HF has no such model

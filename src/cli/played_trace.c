@@ -76,20 +76,18 @@ static ot_status write_step(tracing *t) {
   return ot_trace_finish(t->trace);
 }
 
-static ot_status play(const ot_job *job, const char *path, ot_arena *arena, tracing *t) {
-  ot_estimator *estimator;
-  OT_TRY(ot_estimator_build(job, arena, &estimator));
+static ot_status play(ot_estimator *estimator, const char *path, ot_arena *arena, tracing *t) {
   OT_TRY(ot_estimate_play(estimator, t->candidate, arena, &t->step));
   OT_TRY(ot_trace_create(path, &t->trace));
   return write_step(t);
 }
 
-ot_status ot_played_trace_write(const ot_job *job, const ot_candidate *candidate,
+ot_status ot_played_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
                                 const char *path) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   tracing t = {.candidate = candidate};
-  const ot_status status = play(job, path, &arena, &t);
+  const ot_status status = play(estimator, path, &arena, &t);
   ot_trace_destroy(&t.trace);
   ot_heap_release(&heap);
   return status;

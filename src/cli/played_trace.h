@@ -6,5 +6,6 @@
 
 #include "plan/estimate.h"
 
-// Plays `candidate` of `job` and writes it to `path`. OT_USAGE as ot_estimator_build.
-ot_status ot_played_trace_write(const ot_job *job, const ot_candidate *candidate, const char *path);
+// Plays `candidate` of the estimator's job and writes it to `path`.
+ot_status ot_played_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
+                                const char *path);

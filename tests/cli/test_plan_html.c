@@ -85,6 +85,7 @@ static void create(const char *name, int num_plans, page_case *c) {
                           .num_rejections = 1,
                           .rejections = &c->rejection};
   c->page = (ot_plan_page){.job = &c->paper.job,
+                           .estimator = estimator,
                            .model_name = name,
                            .model_source = "llama3-8b",
                            .bill = &c->bill,

@@ -54,7 +54,8 @@ static void a_trace_has_each_action_on_the_first_rank_of_its_stage(void **state)
   close(mkstemp(path));
   paper_job_create("llama3-8b", 16, 32, 2048, &paper);
   paper.job.engine = ot_engine_find("megatron-core");
-  assert_int_equal(ot_played_trace_write(&paper.job, &candidate, path), OT_OK);
+  assert_int_equal(ot_estimator_build(&paper.job, &paper.arena, &estimator), OT_OK);
+  assert_int_equal(ot_played_trace_write(estimator, &candidate, path), OT_OK);
   assert_int_equal(ot_json_load(path, 1 << 20, &root), OT_OK);
   const json_t *const events = json_object_get(root, "traceEvents");
   double end_us = 0;
@@ -64,7 +65,6 @@ static void a_trace_has_each_action_on_the_first_rank_of_its_stage(void **state)
     assert_int_equal(bars_of(events, 8 * stage, "W", &end_us), 8);
     assert_int_equal(bars_of(events, 8 * stage, "update", &end_us), 1);
   }
-  assert_int_equal(ot_estimator_build(&paper.job, &paper.arena, &estimator), OT_OK);
   assert_int_equal(ot_estimate_build(estimator, &candidate, &estimate), OT_OK);
   assert_float_equal(end_us, 1e6 * estimate.step_s, 1);
   json_decref(root);
