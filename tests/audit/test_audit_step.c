@@ -13,33 +13,21 @@
 #include "audit/audit_step.h"
 #include "support/audit_case.h"
 
-typedef struct said {
-  int num_findings;
-  char what[64], where[128], figures[512];
-} said;
-
 static ot_status audit(audit_rank *rank) {
-  said *const s = rank->context;
+  audit_said *const s = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
   ot_step_report step;
   ot_status status = audit_step(rank, &step);
   if (status == OT_OK) status = ot_audit_step(rank->trainer, NULL, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) {
-    s->num_findings = report.num_findings;
-    snprintf(s->figures, sizeof s->figures, "%s", report.figures);
-    if (report.num_findings > 0) {
-      snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
-      snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
-    }
-  }
+  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, s);
   ot_heap_release(&heap);
   return status;
 }
 
-static said run(const audit_request *request) {
-  said s = {0};
+static audit_said run(const audit_request *request) {
+  audit_said s = {0};
   if (audit_run(request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
   return s;
 }
@@ -58,7 +46,7 @@ static void sound_steps_are_looked_at_and_clean(void **state) {
     request.tp = precision == 2 ? 1 : 2;
     request.dp_shard = 2;
     request.zero = 1;
-    const said s = run(&request);
+    const audit_said s = run(&request);
     if (s.num_findings > 0) fail_msg("%s: %s", s.what, s.where);
     // Two layers of eight tensors, embedding, norm and head.
     assert_non_null(strstr(s.figures, "\"slopes_compared\":15"));
@@ -77,7 +65,7 @@ static void a_bias_correction_that_is_off_is_found(void **state) {
   const ot_trainer_hooks hooks = {.before = corrections_of_another_step};
   audit_request request = plain();
   request.hooks = &hooks;
-  const said s = run(&request);
+  const audit_said s = run(&request);
   assert_string_equal(s.what, "update_differs");
   assert_string_equal(s.where, "weight of model.embed_tokens.weight");
 }
@@ -99,7 +87,7 @@ static void one_target_that_is_masked_is_found(void **state) {
   audit_request request = plain();
   request.documents = false;
   request.hooks = &hooks;
-  const said s = run(&request);
+  const audit_said s = run(&request);
   assert_string_equal(s.what, "target_mask");
 }
 

@@ -18,61 +18,50 @@
 
 enum { TRIALS = 8 };
 
-typedef struct said {
+// A question, and what was said to it.
+typedef struct looked {
   void (*amend)(ot_rows *rows);
-  ot_verdict verdict;
-  int num_findings;
-  char what[64], where[128], figures[2048];
-  int trials;  // 0: TRIALS
-} said;
+  int trials;
+  audit_said said;
+} looked;
 
 static ot_status audit(audit_rank *rank) {
-  said *const s = rank->context;
+  looked *const l = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
   const ot_causality_request request = {.trainer = rank->trainer,
                                         .team = rank->team,
-                                        .trials = s->trials > 0 ? s->trials : TRIALS,
+                                        .trials = l->trials,
                                         .seed = 7,
-                                        .amend = s->amend};
+                                        .amend = l->amend};
   const ot_status status = ot_audit_causality(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) {
-    s->verdict = report.verdict;
-    s->num_findings = report.num_findings;
-    snprintf(s->figures, sizeof s->figures, "%s", report.figures);
-    if (report.num_findings > 0) {
-      snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
-      snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
-    }
-  }
+  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
   ot_heap_release(&heap);
   return status;
 }
 
-static said run(const audit_request *request, void (*amend)(ot_rows *)) {
-  said s = {.amend = amend};
-  if (audit_run(request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
-  return s;
+static audit_said run_trials(const audit_request *request, int trials, void (*amend)(ot_rows *)) {
+  looked l = {.amend = amend, .trials = trials};
+  if (audit_run(request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
+  return l.said;
 }
 
-static audit_request plain(void) {
-  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
-  request.model.num_layers = 3;
-  return request;
+static audit_said run(const audit_request *request, void (*amend)(ot_rows *)) {
+  return run_trials(request, TRIALS, amend);
 }
 
 static void dense_models_are_causal(void **state) {
   (void)state;
-  audit_request request = plain();
+  audit_request request = audit_plain(3);
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
   for (int i = 0; i < 3; i++) request.model.window[i] = i == 1 ? 0 : 5;
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
-  request = plain();
+  request = audit_plain(3);
   request.bf16 = true;
   request.tp = 2;
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
-  request = plain();
+  request = audit_plain(3);
   request.model = tiny_gpt2();
   request.model.vocab_size = 300;
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
@@ -90,8 +79,8 @@ static void one_too_early(ot_rows *rows) {
 
 static void documents_that_see_each_other_are_found(void **state) {
   (void)state;
-  const audit_request request = plain();
-  said s = run(&request, no_mask);
+  const audit_request request = audit_plain(3);
+  audit_said s = run(&request, no_mask);
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.what, "document_mask");
   assert_string_equal(s.where, "layer 0, attention");
@@ -99,8 +88,8 @@ static void documents_that_see_each_other_are_found(void **state) {
 
 static void one_token_of_another_document_is_found(void **state) {
   (void)state;
-  const audit_request request = plain();
-  const said s = run(&request, one_too_early);
+  const audit_request request = audit_plain(3);
+  const audit_said s = run(&request, one_too_early);
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.what, "document_mask");
 }
@@ -108,7 +97,7 @@ static void one_token_of_another_document_is_found(void **state) {
 // ---- experts ----
 
 static audit_request experts(ot_moe_routing routing, double capacity) {
-  audit_request request = plain();
+  audit_request request = audit_plain(3);
   ot_model *const model = &request.model;
   model->family = OT_FAMILY_MIXTRAL;
   model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);
@@ -127,8 +116,10 @@ static audit_request experts(ot_moe_routing routing, double capacity) {
   return request;
 }
 
-// Of `trials` suffixes, how many changed what comes before them.
-static int found(const said *s, bool saturated) {
+enum { POWER_TRIALS = 40 };  // of which 38 are 95 %
+
+// Of POWER_TRIALS suffixes, how many changed what comes before them.
+static int found(const audit_said *s, bool saturated) {
   char part[128];
   snprintf(part, sizeof part, "\"suffix\",\"at_a_quarter_of_the_capacity\":%s,",
            saturated ? "true" : "false");
@@ -136,29 +127,25 @@ static int found(const said *s, bool saturated) {
   int trials = 0, own = -1;
   if (!at) fail_msg("no %s in %s", part, s->figures);
   sscanf(at + strlen(part), "\"trials\":%d,\"leaked_within_the_sequence\":%d", &trials, &own);
-  assert_int_equal(trials, s->trials);
+  assert_int_equal(trials, POWER_TRIALS);
   return own;
 }
 
-enum { POWER_TRIALS = 40 };  // of which 38 are 95 %
-
-static said run_experts(ot_moe_routing routing, double capacity) {
+static audit_said run_experts(ot_moe_routing routing, double capacity) {
   const audit_request request = experts(routing, capacity);
-  said s = {.trials = POWER_TRIALS};
-  if (audit_run(&request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
-  return s;
+  return run_trials(&request, POWER_TRIALS, NULL);
 }
 
 static void dropless_token_choice_is_causal(void **state) {
   (void)state;
-  const said s = run_experts(OT_MOE_DROPLESS, 1);
+  const audit_said s = run_experts(OT_MOE_DROPLESS, 1);
   assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
   assert_int_equal(found(&s, false), 0);
 }
 
 static void expert_choice_is_found_in_nearly_every_single_trial(void **state) {
   (void)state;
-  const said s = run_experts(OT_MOE_EXPERT_CHOICE, 1);
+  const audit_said s = run_experts(OT_MOE_EXPERT_CHOICE, 1);
   assert_string_equal(s.what, "expert_choice");
   assert_string_equal(s.where, "layer 0, MLP");
   assert_true(found(&s, false) >= 38);
@@ -167,7 +154,7 @@ static void expert_choice_is_found_in_nearly_every_single_trial(void **state) {
 // A capacity of three even shares hides the leak from a test that does not force it.
 static void dropping_by_score_is_found_where_capacity_is_forced(void **state) {
   (void)state;
-  const said s = run_experts(OT_MOE_DROP_BY_SCORE, 3);
+  const audit_said s = run_experts(OT_MOE_DROP_BY_SCORE, 3);
   assert_string_equal(s.what, "drop_by_score");
   assert_true(found(&s, false) < 20);
   assert_true(found(&s, true) >= 38);
@@ -176,7 +163,7 @@ static void dropping_by_score_is_found_where_capacity_is_forced(void **state) {
 // What comes first in a sequence is taken first: no future, but other documents.
 static void dropping_by_position_sees_no_future(void **state) {
   (void)state;
-  const said s = run_experts(OT_MOE_DROP_BY_POSITION, 1);
+  const audit_said s = run_experts(OT_MOE_DROP_BY_POSITION, 1);
   assert_string_equal(s.what, "drop_by_position");
   assert_int_equal(found(&s, false), 0);
   assert_int_equal(found(&s, true), 0);

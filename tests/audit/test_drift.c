@@ -15,70 +15,53 @@
 #include "device/heap.h"
 #include "support/audit_case.h"
 
-// What an audit of one run said, kept beyond it.
-typedef struct said {
+// A question, and what was said to it.
+typedef struct looked {
   void (*amend)(ot_model *model);
-  ot_verdict verdict;
-  int num_findings;
-  char what[64], where[128];
-  bool exported;
-} said;
+  audit_said said;
+} looked;
 
 static ot_status audit(audit_rank *rank) {
-  said *const s = rank->context;
+  looked *const l = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
   const ot_drift_request request = {
-      .trainer = rank->trainer, .team = rank->team, .tokens = 128, .amend = s->amend};
+      .trainer = rank->trainer, .team = rank->team, .tokens = 128, .amend = l->amend};
   const ot_status status = ot_audit_drift(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) {
-    s->verdict = report.verdict;
-    s->num_findings = report.num_findings;
-    s->exported = strstr(report.table, "exported") != NULL;
-    if (report.num_findings > 0) {
-      snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
-      snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
-    }
-  }
+  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
   ot_heap_release(&heap);
   return status;
 }
 
-static said run(const audit_request *request, void (*amend)(ot_model *)) {
-  said s = {.amend = amend};
-  if (audit_run(request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
-  return s;
-}
-
-static audit_request plain(void) {
-  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
-  request.model.num_layers = 3;
-  return request;
+static audit_said run(const audit_request *request, void (*amend)(ot_model *)) {
+  looked l = {.amend = amend};
+  if (audit_run(request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
+  return l.said;
 }
 
 static void decoding_is_training_on_any_mesh_and_in_any_type(void **state) {
   (void)state;
-  audit_request request = plain();
+  audit_request request = audit_plain(3);
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
   request.tp = 2;
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
-  request = plain();
+  request = audit_plain(3);
   request.pp = 2;
   request.bf16 = true;
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
-  request = plain();
+  request = audit_plain(3);
   request.dp_shard = 2;
   request.zero = 3;
   request.fp64 = true;
-  const said s = run(&request, NULL);
+  const audit_said s = run(&request, NULL);
   assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
-  assert_true(s.exported);
+  assert_non_null(strstr(s.table, "exported"));
 }
 
 static void families_with_windows_and_norms_of_heads_are_clean(void **state) {
   (void)state;
-  audit_request request = plain();
+  audit_request request = audit_plain(3);
   request.model = tiny_gemma();
   request.model.model_type = ot_family_name(OT_FAMILY_GEMMA3);
   request.model.architecture = ot_family_architecture(OT_FAMILY_GEMMA3);
@@ -93,9 +76,9 @@ static void families_with_windows_and_norms_of_heads_are_clean(void **state) {
 // A window is no key of this family: the files cannot say it.
 static void a_model_that_its_files_do_not_describe_is_found(void **state) {
   (void)state;
-  audit_request request = plain();
+  audit_request request = audit_plain(3);
   for (int i = 0; i < 3; i++) request.model.window[i] = 5;
-  const said s = run(&request, NULL);
+  const audit_said s = run(&request, NULL);
   assert_int_equal(s.num_findings, 1);
   assert_string_equal(s.what, "export");
 }
@@ -109,8 +92,8 @@ static void a_constant_that_differs_is_found(void **state) {
   (void)state;
   void (*const amends[])(ot_model *) = {other_epsilon, other_scale, other_theta};
   for (int i = 0; i < OT_COUNT(amends); i++) {
-    const audit_request request = plain();
-    const said s = run(&request, amends[i]);
+    const audit_request request = audit_plain(3);
+    const audit_said s = run(&request, amends[i]);
     assert_int_equal(s.verdict, OT_VERDICT_FINDING);
     assert_string_equal(s.what, "train_decode");
   }
@@ -118,9 +101,9 @@ static void a_constant_that_differs_is_found(void **state) {
 
 static void the_first_layer_that_differs_is_named(void **state) {
   (void)state;
-  audit_request request = plain();
+  audit_request request = audit_plain(3);
   for (int i = 0; i < 3; i++) request.model.window[i] = 5;
-  const said s = run(&request, window_too_short);
+  const audit_said s = run(&request, window_too_short);
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.where, "layer 1 is the first that differs");
 }

@@ -173,29 +173,19 @@ static void errors_on_either_side_count(void **state) {
 
 // ---- settings ----
 
-typedef struct said {
-  const ot_run *run;
+// A question, and what was said to it.
+typedef struct looked {
   int64_t ranks;
-  ot_verdict verdict;
-  int num_findings;
-  char what[64], where[160];
-} said;
+  audit_said said;
+} looked;
 
-static void hear(said *s, const ot_audit_report *report) {
-  s->verdict = report->verdict;
-  s->num_findings = report->num_findings;
-  if (report->num_findings == 0) return;
-  snprintf(s->what, sizeof s->what, "%s", report->findings[0].what);
-  snprintf(s->where, sizeof s->where, "%s", report->findings[0].where);
-}
-
-static said lint(const ot_run *run) {
-  said s = {0};
+static audit_said lint(const ot_run *run) {
+  audit_said s;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report = {.audit = "precision"};
   ot_precision_lint(run, &arena, &report);
-  hear(&s, &report);
+  audit_hear(&report, &s);
   ot_heap_release(&heap);
   return s;
 }
@@ -223,7 +213,7 @@ static void moments_that_cannot_move_are_found_without_data(void **state) {
 static void updates_that_are_rounded_away_are_found_without_data(void **state) {
   (void)state;
   const ot_run run = settings(OT_BF16, 0.95, 1e-5);
-  const said s = lint(&run);
+  const audit_said s = lint(&run);
   assert_string_equal(s.what, "updates_lost");
 }
 
@@ -238,31 +228,31 @@ static void an_epsilon_that_rounds_to_zero_is_found(void **state) {
 // ---- the audit ----
 
 static ot_status audit(audit_rank *rank) {
-  said *const s = rank->context;
+  looked *const l = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
   const ot_precision_request request = {
-      .trainer = rank->trainer, .team = rank->team, .ranks = s->ranks, .seed = 3};
+      .trainer = rank->trainer, .team = rank->team, .ranks = l->ranks, .seed = 3};
   const ot_status status = ot_audit_precision(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) hear(s, &report);
+  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
   ot_heap_release(&heap);
   return status;
 }
 
-static said run_audit(bool on_wire, int64_t ranks) {
-  said s = {.ranks = ranks};
-  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
+static audit_said run_audit(bool on_wire, int64_t ranks) {
+  looked l = {.ranks = ranks};
+  audit_request request = audit_plain(2);
   request.dp_replicate = 2;
   request.bf16_on_wire = on_wire;
-  if (audit_run(&request, audit, &s) != OT_OK) fail_msg("%s", ot_fail_message());
-  return s;
+  if (audit_run(&request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
+  return l.said;
 }
 
 static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
   (void)state;
   assert_int_equal(run_audit(true, 4).verdict, OT_VERDICT_CLEAN);
-  const said s = run_audit(true, 4096);
+  const audit_said s = run_audit(true, 4096);
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.what, "biased_reduction");
   assert_non_null(strstr(s.where, "sum over 4096 ranks in bf16"));
@@ -271,10 +261,10 @@ static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
 
 static void one_rank_of_one_micro_batch_sums_nothing(void **state) {
   (void)state;
-  said s = {.ranks = 1};
+  looked l = {.ranks = 1};
   audit_request request = {.batch = 1, .micro_batch = 1, .model = audit_model(2, true)};
-  assert_int_equal(audit_run(&request, audit, &s), OT_OK);
-  assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
+  assert_int_equal(audit_run(&request, audit, &l), OT_OK);
+  assert_int_equal(l.said.verdict, OT_VERDICT_INCONCLUSIVE);
 }
 
 int main(void) {

@@ -15,13 +15,12 @@
 #include "device/heap.h"
 #include "support/audit_case.h"
 
-typedef struct said {
+typedef struct looked {
   double damage;  // the weights of rank 1 are multiplied by it beforehand; 0: they are not
   int64_t most_bytes;
-  int num_findings;
-  char what[64], where[128];
+  audit_said said;
   ot_reference_figures figures;
-} said;
+} looked;
 
 // As if rank 1 computed with other weights: its part of every sum is wrong.
 static void damage(ot_instance *instance, double factor) {
@@ -36,33 +35,29 @@ static void damage(ot_instance *instance, double factor) {
 }
 
 static ot_status compare(audit_rank *rank) {
-  said *const s = rank->context;
+  looked *const l = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report = {.audit = "ranks"};
   ot_reference_figures figures;
   const ot_reference_request request = {
-      .trainer = rank->trainer, .team = rank->team, .most_bytes = s->most_bytes};
-  if (s->damage != 0 && rank->rank == 1) {
-    damage(ot_trainer_instance(rank->trainer), s->damage);
+      .trainer = rank->trainer, .team = rank->team, .most_bytes = l->most_bytes};
+  if (l->damage != 0 && rank->rank == 1) {
+    damage(ot_trainer_instance(rank->trainer), l->damage);
   }
   const ot_status status = ot_reference_compare(&request, &arena, &report, &figures);
   if (status == OT_OK && ot_team_leads(rank->team)) {
-    s->figures = figures;
-    s->num_findings = report.num_findings;
-    if (report.num_findings > 0) {
-      snprintf(s->what, sizeof s->what, "%s", report.findings[0].what);
-      snprintf(s->where, sizeof s->where, "%s", report.findings[0].where);
-    }
+    l->figures = figures;
+    audit_hear(&report, &l->said);
   }
   ot_heap_release(&heap);
   return status;
 }
 
-static said run(const audit_request *request, double factor, int64_t most_bytes) {
-  said s = {.damage = factor, .most_bytes = most_bytes};
-  if (audit_run(request, compare, &s) != OT_OK) fail_msg("%s", ot_fail_message());
-  return s;
+static looked run(const audit_request *request, double factor, int64_t most_bytes) {
+  looked l = {.damage = factor, .most_bytes = most_bytes};
+  if (audit_run(request, compare, &l) != OT_OK) fail_msg("%s", ot_fail_message());
+  return l;
 }
 
 static void every_layout_makes_the_step_of_one_rank(void **state) {
@@ -80,11 +75,11 @@ static void every_layout_makes_the_step_of_one_rank(void **state) {
     request.micro_batch = 1;
     request.documents = true;  // so that ranks count unequal numbers of targets
     request.fp64 = true;
-    const said s = run(&request, 0, 1 << 30);
-    assert_true(s.figures.compared);
-    assert_int_equal(s.num_findings, 0);
-    assert_true(s.figures.largest < 1e-12);
-    assert_true(fabs(s.figures.loss - s.figures.reference) < 1e-13);
+    const looked l = run(&request, 0, 1 << 30);
+    assert_true(l.figures.compared);
+    assert_int_equal(l.said.num_findings, 0);
+    assert_true(l.figures.largest < 1e-12);
+    assert_true(fabs(l.figures.loss - l.figures.reference) < 1e-13);
   }
 }
 
@@ -92,19 +87,19 @@ static void other_weights_on_one_rank_are_found(void **state) {
   (void)state;
   audit_request request = {.dp_replicate = 2, .batch = 4, .micro_batch = 1};
   request.model = audit_model(2, false);
-  const said s = run(&request, 1.5, 1 << 30);
-  assert_true(s.num_findings > 0);
-  assert_string_equal(s.what, "gradient_direction");
-  assert_true(s.figures.largest > 1e-3);
+  const looked l = run(&request, 1.5, 1 << 30);
+  assert_true(l.said.num_findings > 0);
+  assert_string_equal(l.said.what, "gradient_direction");
+  assert_true(l.figures.largest > 1e-3);
 }
 
 static void what_one_rank_cannot_hold_is_not_compared(void **state) {
   (void)state;
   audit_request request = {.dp_replicate = 2, .batch = 4, .micro_batch = 1};
   request.model = audit_model(2, false);
-  const said s = run(&request, 1.5, 1000);
-  assert_false(s.figures.compared);
-  assert_int_equal(s.num_findings, 0);
+  const looked l = run(&request, 1.5, 1000);
+  assert_false(l.figures.compared);
+  assert_int_equal(l.said.num_findings, 0);
 }
 
 int main(void) {

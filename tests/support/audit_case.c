@@ -111,6 +111,25 @@ ot_status audit_run(const audit_request *request, audit_body body, void *context
   return status;
 }
 
+static void keep(char *to, size_t bytes, const char *text) {
+  snprintf(to, bytes, "%s", text ? text : "");
+}
+
+void audit_hear(const ot_audit_report *report, audit_said *said) {
+  *said = (audit_said){.verdict = report->verdict, .num_findings = report->num_findings};
+  keep(said->figures, sizeof said->figures, report->figures);
+  keep(said->table, sizeof said->table, report->table);
+  if (report->num_findings == 0) return;
+  keep(said->what, sizeof said->what, report->findings[0].what);
+  keep(said->where, sizeof said->where, report->findings[0].where);
+}
+
+audit_request audit_plain(int layers) {
+  audit_request request = {.batch = 2, .micro_batch = 1, .model = audit_model(2, false)};
+  request.model.num_layers = layers;
+  return request;
+}
+
 ot_status audit_step(audit_rank *rank, ot_step_report *report) {
   return ot_trainer_step(rank->trainer, report);
 }

@@ -3,6 +3,7 @@
 // between its steps. The data are random tokens in a file of the test's own.
 #pragma once
 
+#include "audit/audit_report.h"
 #include "support/tiny_model.h"
 #include "train/trainer.h"
 
@@ -46,6 +47,20 @@ typedef ot_status (*audit_body)(audit_rank *rank);
 
 // Calls `body` on every rank, with a trainer that has taken no step.
 ot_status audit_run(const audit_request *request, audit_body body, void *context);
+
+// What an audit of one run said, kept beyond it.
+typedef struct audit_said {
+  ot_verdict verdict;
+  int num_findings;
+  char what[64], where[160];  // of the first finding
+  char figures[2048], table[2048];
+} audit_said;
+
+// Keeps `report` in `said`; cuts texts that are longer.
+void audit_hear(const ot_audit_report *report, audit_said *said);
+
+// A model of `layers` layers on one rank, one sequence a micro-batch, two a step.
+audit_request audit_plain(int layers);
 
 // Takes a step.
 ot_status audit_step(audit_rank *rank, ot_step_report *report);
