@@ -3,6 +3,7 @@
 # run: any machine. Plans from the command line: words, keys, exit codes, and that what is emitted
 # is taken by those who get it.
 set -euo pipefail
+. tests/support/expect.sh
 orthant=$(realpath "${1:?usage: test_plan_verb.sh ORTHANT}")
 source_dir=$PWD
 work=$(mktemp -d)
@@ -10,14 +11,6 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 export XDG_CONFIG_HOME=$work/user
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
-expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
-  local code=$1 words=$2 got=0
-  shift 2
-  "$@" >out.txt 2>err.txt || got=$?
-  [ "$got" = "$code" ] || { cat out.txt err.txt; fail "$* gave $got, expected $code"; }
-  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
-}
 holds() {  # holds FILE PATTERN...
   local file=$1 pattern
   shift

@@ -2,20 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. Training on many ranks, as threads of one process.
 set -euo pipefail
+. tests/support/expect.sh
 orthant=${1:?usage: test_ranks_verb.sh ORTHANT}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source_dir=$PWD
 cd "$work"
-
-fail() { echo "FAILED: $*" >&2; exit 1; }
-expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
-  local code=$1 words=$2 got=0
-  shift 2
-  "$@" >out.txt 2>err.txt || got=$?
-  [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
-  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
-}
 
 "$orthant" tokenize --tokenizer bytes --out train "$source_dir"/src/base/*.h >/dev/null
 cat >run.yaml <<'YAML'

@@ -2,20 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # run: any machine. Predictions of runs that are not there: no data, no machine but a file.
 set -euo pipefail
+. tests/support/expect.sh
 orthant=$(realpath "${1:?usage: test_simulate_verb.sh ORTHANT}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export XDG_CONFIG_HOME=$work/user
-
-fail() { echo "FAILED: $*" >&2; exit 1; }
-expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
-  local code=$1 words=$2 got=0
-  shift 2
-  "$@" >out.txt 2>err.txt || got=$?
-  [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
-  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
-}
 
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4,

@@ -3,20 +3,13 @@
 # run: any machine. The whole way as a user goes it: tokenize, train, stop, resume, score, sample. Two
 # runs, recompute, and resuming at any step must give the same bits.
 set -euo pipefail
+. tests/support/expect.sh
 orthant=${1:?usage: test_train_verb.sh ORTHANT}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source_dir=$PWD
 cd "$work"
 
-fail() { echo "FAILED: $*" >&2; exit 1; }
-expect() {  # expect CODE WORDS COMMAND...: the exit code, and words that stderr must hold
-  local code=$1 words=$2 got=0
-  shift 2
-  "$@" >out.txt 2>err.txt || got=$?
-  [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
-  grep -qF -- "$words" err.txt || { cat err.txt; fail "$* did not say \"$words\""; }
-}
 losses() { sed -n 's/.*"step":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
 
 mkdir text
