@@ -3,8 +3,6 @@
 // estimate by stages, chunks and micro-batches once prices are known. Time of the one core that is
 // used, and time on the clock; the median of repeats, each from nothing.
 //   bench/search [--repeats R] [--case NAME] [--json]
-#include "plan/search.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,6 +11,7 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "device/heap.h"
+#include "plan/search.h"
 #include "support/bench_program.h"
 #include "train/cluster_file.h"
 

@@ -128,9 +128,12 @@ typedef struct bounder {
   double peak;
 } bounder;
 
+// Other software cuts the states of experts over all ranks of a stage that hold them.
 static double state_bytes_of(const ot_estimator *e, const ot_candidate *c) {
   const ot_recipe *const r = &e->job.recipe;
-  const double shard = c->zero > 0 ? c->dp_shard * (e->own ? 1 : c->cp) : 1;
+  const bool experts = e->job.model->moe.num_experts > 0;
+  double shard = c->zero > 0 ? c->dp_shard : 1;
+  if (c->zero > 0 && !e->own) shard = experts ? (double)c->dp * c->cp * c->tp : shard * c->cp;
   return r->weight_bytes / (c->zero == 3 ? shard : 1) +
          r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
          (r->master_bytes + r->moment_bytes) / shard;

@@ -120,9 +120,9 @@ static void add_order(builder *b, ot_candidate *part, ot_order_choice choice, or
   list->choice[list->count++] = choice;
 }
 
-// The chunks of a stage that `kind` is tried with.
+// The chunks of a stage that `kind` is tried with: as many as there are blocks, at most.
 static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last) {
-  const int most = (int)(job->model->num_layers / pp);
+  const int most = (int)((job->model->num_layers + 2) / pp);
   *first = kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
   *last = kind == OT_PIPELINE_INTERLEAVED && most > 2 ? most : *first;
   if (job->given.vpp > 0) *first = *last = job->given.vpp;
@@ -130,7 +130,7 @@ static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first,
 
 static void list_orders(builder *b, const ot_candidate *base, order_list *list) {
   const ot_candidate *const given = &b->job->given;
-  const int most = (int)b->job->model->num_layers + OT_PIPELINE_ZB_V + 2;
+  const int most = (int)b->job->model->num_layers + OT_PIPELINE_ZB_V + 4;
   ot_candidate part = whole(b);
   part.pp = base->pp;
   part.micro_batches = base->micro_batches;

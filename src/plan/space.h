@@ -4,7 +4,7 @@
 //   tp x pp x cp x dp = devices   every ordered factorisation
 //   micro_batch_size              every divisor of the sequences of a rank of dp
 //   pipeline, vpp                 every order; interleaved with every number of chunks from 2 to
-//                                 layers / pp. One stage has no order: 1f1b stands for all
+//                                 blocks / pp. One stage has no order: 1f1b stands for all
 //   zero, dp_shard                0, or 1 to 3 over every divisor of dp above 1. Over one rank all
 //                                 stages of ZeRO are the same: 0 stands for all
 //   recompute                     none, selective, full

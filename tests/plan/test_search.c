@@ -36,6 +36,23 @@ static double draw_between(problem *p, double low, double high) {
   return low + (high - low) * ot_rng_uniform(6, p->stream, p->draws++);
 }
 
+static void draw_experts(problem *p) {
+  p->model.family = OT_FAMILY_MIXTRAL;
+  p->model.model_type = "mixtral";
+  p->model.architecture = "MixtralForCausalLM";
+  p->model.moe = (ot_moe){.num_experts = 4,
+                          .experts_per_token = 2,
+                          .expert_size = 32,
+                          .score = OT_MOE_SOFTMAX,
+                          .renormalise = true,
+                          .scale = 1,
+                          .num_groups = 1,
+                          .groups_per_token = 1,
+                          .capacity_factor = 1,
+                          .balance = OT_MOE_BALANCE_NONE};
+  for (int i = 0; i < (int)p->model.num_layers; i++) p->model.moe.layer[i] = true;
+}
+
 static void draw_model(problem *p) {
   p->model = draw(p, 2) == 0 ? tiny_gpt2() : tiny_llama();
   p->model.num_layers = 1 + draw(p, 6);
@@ -45,6 +62,27 @@ static void draw_model(problem *p) {
   p->model.head_dim = p->model.hidden_size / 4;
   if (p->model.rotary_dim > 0) p->model.rotary_dim = p->model.head_dim;
   p->model.intermediate_size = 2 * p->model.hidden_size;
+  if (p->model.gated_mlp && draw(p, 2) == 0) draw_experts(p);
+}
+
+// As presets of GPUs are.
+static void describe(ot_cluster *cluster) {
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) cluster->device.flops[i] = 3e13;
+  cluster->device.other_flops_per_s = 4e12;
+  cluster->device.memory_bytes_per_s *= 1e3;
+  cluster->device.memory_bytes = 1 << 30;
+  for (int i = 0; i < cluster->num_levels; i++) cluster->level[i].bytes_per_s *= 1e3;
+  cluster->device.processors = 7;
+  cluster->device.matrix_efficiency = 0.6;
+  cluster->device.memory_efficiency = 0.9;
+  cluster->device.attention_efficiency = 0.3;
+  cluster->device.attention_1_efficiency = 0.2;
+  cluster->device.half_keys = 20;
+  cluster->device.unaligned_efficiency = 0.5;
+  cluster->device.contention = 1.2;
+  cluster->level[0].efficiency = 0.8;
+  cluster->level[0].reduces = true;
+  cluster->level[1].efficiency = 0.7;
 }
 
 static void draw_cluster(problem *p, int devices) {
@@ -66,6 +104,7 @@ static void draw_cluster(problem *p, int devices) {
                                        .latency_s = draw_between(p, 0, 1e-4)}}};
   p->cluster.level[1].size = 64 * p->cluster.level[0].size;
   for (int i = 0; i < OT_DTYPE_COUNT; i++) p->cluster.device.flops[i] = 3e10;
+  if (!p->cluster.device.packs) describe(&p->cluster);
 }
 
 // Fixes some degrees, so that all candidates can be simulated.
@@ -202,8 +241,82 @@ static void bounds_are_at_most_what_estimates_say(void **state) {
   }
 }
 
+// Orders and ways to cut weights that are ways at all, as plan/space.h says.
+static bool is_one(const ot_candidate *c) {
+  const bool folded = c->pipeline == OT_PIPELINE_INTERLEAVED || c->pipeline == OT_PIPELINE_ZB_V;
+  if (c->pp == 1 && (c->pipeline != OT_PIPELINE_1F1B || c->vpp > 1)) return false;
+  if (c->pp > 1 && (c->vpp > 1) != folded) return false;
+  return c->zero == 0 ? c->dp_shard == 1 : c->dp_shard > 1;
+}
+
+// The next digit of a number that stands for many choices, from 0.
+static int digit(int64_t *number, int64_t choices) {
+  const int64_t value = *number % choices;
+  *number /= choices;
+  return (int)value;
+}
+
+// All orders and ways to cut weights.
+static int64_t count_ways(const ot_job *job, ot_candidate c) {
+  const int64_t chunks = job->model->num_layers + 1;
+  int64_t count = 0;
+  for (int64_t i = 0; i < 6 * chunks * 4 * c.dp; i++) {
+    int64_t rest = i;
+    c.pipeline = (ot_pipeline)digit(&rest, 6);
+    c.vpp = 1 + digit(&rest, chunks);
+    c.zero = digit(&rest, 4);
+    c.dp_shard = 1 + digit(&rest, c.dp);
+    count += is_one(&c) && ot_candidate_check(job, &c) == OT_OK;
+  }
+  return count;
+}
+
+static int64_t count_all(const ot_job *job) {
+  const int64_t n = job->devices, experts = 4, batch = job->global_batch_size;
+  int64_t count = 0;
+  for (int64_t i = 0; i < n * n * n * experts * batch; i++) {
+    int64_t rest = i;
+    ot_candidate c = {.etp = 1};
+    c.tp = 1 + digit(&rest, n);
+    c.pp = 1 + digit(&rest, n);
+    c.cp = 1 + digit(&rest, n);
+    c.ep = 1 + digit(&rest, experts);
+    c.micro_batch_size = 1 + digit(&rest, batch);
+    c.dp = (int)n / (c.tp * c.pp * c.cp);
+    if (c.dp * c.tp * c.pp * c.cp != n) continue;
+    c.micro_batches = ot_candidate_micro_batches(job, &c);
+    if (c.micro_batches > 0) count += count_ways(job, c);
+  }
+  return count;
+}
+
+static void the_space_is_all_that_the_rules_allow(void **state) {
+  (void)state;
+  enum { SPACES = 40 };
+  int64_t refused = 0;
+  for (uint64_t i = 0; i < SPACES; i++) {
+    problem p;
+    ot_space space;
+    ot_candidate candidate;
+    int64_t count = 0;
+    create(i, &p);
+    p.job.given =
+        (ot_candidate){.zero = -1, .pipeline = (ot_pipeline)-1, .recompute = OT_RECOMPUTE_NONE};
+    ot_space_build(&p.job, &p.arena, &space);
+    for (candidate_walk walk = {.space = &space}; next_candidate(&walk, &candidate); count++) {
+      if (ot_candidate_check(&p.job, &candidate) != OT_OK) fail_msg("%s", ot_fail_message());
+    }
+    assert_int_equal(count, space.num_candidates - space.num_refused);
+    assert_int_equal(count, count_all(&p.job));
+    refused += space.num_refused;
+    destroy(&p);
+  }
+  assert_true(refused > 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_space_is_all_that_the_rules_allow),
       cmocka_unit_test(bounds_are_at_most_what_estimates_say),
       cmocka_unit_test(stopping_early_finds_what_simulating_everything_finds),
   };
