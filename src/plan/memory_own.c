@@ -112,9 +112,11 @@ static void find_scratch(const bill *b, int64_t *scratch, int64_t *staging) {
 }
 
 static void add_messages(bill *b) {
-  if (b->request->walk->num_ranks < 2) return;
-  for (int i = 0; i < 2 * b->request->walk->send_buffers; i++) {
-    add(b, &b->out->buffers, b->prices->hidden_bytes);
+  for (int backward = 0; backward < 2; backward++) {
+    if (!ot_stages_sends(b->request->stages, b->stage, backward == 1)) continue;
+    for (int i = 0; i < b->request->walk->send_buffers; i++) {
+      add(b, &b->out->buffers, b->prices->hidden_bytes);
+    }
   }
 }
 
@@ -193,6 +195,7 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
     if (runs(&b, i)) add_block(&b, i);
   }
   for (int i = 0; i < 2 && !request->walk->split; i++) {
+    if (!ot_stages_uses_hand(request->stages, stage, i)) continue;
     add(&b, &out->activations, request->prices->hidden_bytes);
   }
   out->peak = b.end;

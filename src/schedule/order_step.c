@@ -156,7 +156,7 @@ static int64_t d_output_of(const emission *e, const ot_step_item *item, int bloc
   }
   return e->s->graph->programs[e->s->graph->blocks[block].program].d_output < 0
              ? -1
-             : m->hand[(block + 1) % 2];
+             : m->hand[ot_stages_hand(block)];
 }
 
 static void bind_activations(emission *e, const ot_step_item *item, ot_entry *entry) {

@@ -123,11 +123,25 @@ static void place_messages(const ot_step_memory_request *r, ot_step_memory *m) {
   }
   m->send = ot_arena_array(b->arena, most + 1, sizeof *m->send);
   m->back = ot_arena_array(b->arena, most + 1, sizeof *m->back);
-  if (ot_build_group_size(b, OT_GROUP_STAGES) < 2) return;
+  const bool sends = ot_stages_sends(&b->stages, b->stage, false);
+  const bool back = ot_stages_sends(&b->stages, b->stage, true);
   for (int i = 0; i < most; i++) {
-    m->send[i] = region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send.%d", i));
+    m->send[i] = m->back[i] = -1;
+    if (sends)
+      m->send[i] = region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send.%d", i));
+    if (!back) continue;
     m->back[i] =
         region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send_gradient.%d", i));
+  }
+}
+
+static void place_hands(const ot_step_memory_request *r, ot_step_memory *m) {
+  static const char *const names[] = {"gradient.0", "gradient.1"};
+  const ot_build *const b = r->build;
+  for (int i = 0; i < 2; i++) {
+    m->hand[i] = -1;
+    if (r->plans[0].split || !ot_stages_uses_hand(&b->stages, b->stage, i)) continue;
+    m->hand[i] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), names[i]);
   }
 }
 
@@ -168,8 +182,5 @@ void ot_step_memory_build(const ot_step_memory_request *request, ot_step_memory 
   for (int i = 0; i < n; i++) {
     if (b->runs[i]) place_block(r, i, memory);
   }
-  memory->hand[0] = memory->hand[1] = -1;
-  if (r->plans[0].split) return;
-  memory->hand[0] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), "gradient.0");
-  memory->hand[1] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), "gradient.1");
+  place_hands(r, memory);
 }
