@@ -14,6 +14,10 @@ const ot_engine *ot_engine_find(const char *name) {
   return NULL;
 }
 
+int64_t ot_engine_context(const ot_engine *engine, const ot_device_kind *device) {
+  return device->packs ? 0 : engine->context_bytes;
+}
+
 static ot_status check_kernels(const ot_engine *engine) {
   const ot_kernel_style *const k = &engine->kernels;
   OT_CHECK(k->pass_factor >= 1, OT_USAGE, "engine %s: pass_factor=%g; allowed: at least 1",

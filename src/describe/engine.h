@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "describe/cluster.h"
 #include "describe/kernel_style.h"
 
 // How a collective is carried out.
@@ -71,8 +72,12 @@ typedef struct ot_engine {
   double saved_score_bytes;  // unfused attention: kept per element of T x T scores and head
   double loss_logit_bytes;   // kept per logit until its gradient is made
   double allocator_slack;    // share of memory lost to an allocator; 0 with a planned arena
-  int64_t context_bytes;     // of the device's runtime, libraries and communicators
+  int64_t context_bytes;     // of an accelerator's runtime, libraries and communicators
 } ot_engine;
+
+// What the runtime, libraries and communicators take of a device's memory: context_bytes; 0 where
+// the device is the host's own processor, whose memory is told without them.
+int64_t ot_engine_context(const ot_engine *engine, const ot_device_kind *device);
 
 // The engine called `name`, or null.
 const ot_engine *ot_engine_find(const char *name);

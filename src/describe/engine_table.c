@@ -13,7 +13,8 @@
 // expert_ops: token_dispatcher.py and moe_utils.py of Megatron-core make about eight operators of
 // what is one op here. score_passes of unfused attention: 4.5 with Megatron-LM's fused softmax in
 // fp16, twice that in fp32 as frameworks write it. context_bytes: CUDA and its libraries take about
-// 1 GB, each communicator of NCCL some 0.4 GB; DeepSpeed's pipelines have about eight. Buckets of
+// 1 GB, each communicator of NCCL some 0.4 GB, of which a mesh of four axes has four; DeepSpeed's
+// pipelines have about eight. Buckets of
 // Megatron-core: 40 M gradients, or 1 M for each rank of dp (distributed_data_parallel.py).
 #include <stddef.h>
 
@@ -44,6 +45,7 @@ const ot_engine ot_engine_orthant = {
     .reduce_each_micro_batch = true,
     .reshard_after_forward = true,
     .fused_optimizer = true,
+    .context_bytes = 2500000000,
 };
 
 // Megatron-LM v2.x (megatron/model/{transformer,fused_softmax}.py, optimizer.py): scaled masked

@@ -331,7 +331,8 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
   const ot_engine *const engine = estimator->job.engine;
   const double reserved = (double)peak * (1 + engine->allocator_slack);
-  return reserved + (double)engine->context_bytes <= (double)estimator->cluster.device.memory_bytes;
+  const ot_device_kind *const device = &estimator->cluster.device;
+  return reserved + (double)ot_engine_context(engine, device) <= (double)device->memory_bytes;
 }
 
 ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, double *elements) {

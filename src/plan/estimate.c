@@ -145,7 +145,7 @@ static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_est
       ot_memory_other_build(r, stage, kept[stage], m);
     }
     m->reserved = (int64_t)((double)m->peak * (1 + e->job.engine->allocator_slack));
-    m->context = e->job.engine->context_bytes;
+    m->context = ot_engine_context(e->job.engine, &e->cluster.device);
   }
 }
 

@@ -266,6 +266,29 @@ static void bf16_takes_what_its_schedule_takes(void **state) {
   compare_in(&plain, recipe, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
 }
 
+static ot_memory_estimate memory_on(bool host) {
+  estimate_case e;
+  ot_estimate estimate;
+  const ot_model model = llama();
+  const ot_candidate c = candidate_of((ot_candidate){.pp = 2});
+  create(&model, "fp32", &c, &e);
+  e.cluster.device.packs = host;
+  assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_OK);
+  assert_int_equal(ot_estimate_build(e.estimator, &c, &estimate), OT_OK);
+  destroy(&e);
+  return estimate.memory;
+}
+
+static void an_accelerator_keeps_memory_for_its_runtime(void **state) {
+  (void)state;
+  const ot_memory_estimate host = memory_on(true), other = memory_on(false);
+  assert_int_equal(host.context, 0);
+  assert_int_equal(other.context, ot_engine_orthant.context_bytes);
+  assert_true(other.context >= 1000000000);
+  assert_int_equal(other.peak, host.peak);
+  assert_int_equal(other.reserved, host.reserved);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_stage_takes_what_its_schedule_takes),
@@ -274,6 +297,7 @@ int main(void) {
       cmocka_unit_test(stages_take_what_their_schedules_take),
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
       cmocka_unit_test(bf16_takes_what_its_schedule_takes),
+      cmocka_unit_test(an_accelerator_keeps_memory_for_its_runtime),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
