@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 
-#include "audit/probe.h"
+#include "audit/layout_probe.h"
 #include "audit/swap.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 
-enum { MOST_TOKENS = 64 };
+enum { SEQUENCES = 4, MOST_TOKENS = 64 };
 
 // Who saw what they may not see.
 typedef enum leak_kind { LEAK_FUTURE, LEAK_DOCUMENT, LEAK_BATCH, LEAK_KINDS } leak_kind;
@@ -24,7 +24,7 @@ typedef struct leak {
   int trials, found;
   int64_t positions, changed;  // that were protected, that differed all the same
   double largest;
-  ot_swap example;
+  ot_swap example;  // the largest
   ot_swap_difference difference;
   bool saturated;  // the example is at a quarter of the capacity
 } leak;
@@ -39,10 +39,10 @@ typedef struct causality_audit {
   ot_arena *arena;
   ot_audit_report *report;
   const ot_run *run;
-  ot_probe_weights weights;
-  int64_t tokens, vocab;
+  int64_t rank_sequences, vocab;
   ot_rows rows, changed;
-  double *before, *after;  // [sequences * tokens, vocab]
+  void *before, *after;  // answers
+  double *changes;       // [sequences * tokens]
   leak leaks[LEAK_KINDS];
   trial_count counts[2][OT_SWAP_KINDS];  // [saturated]
   int64_t forwards;
@@ -50,41 +50,60 @@ typedef struct causality_audit {
 
 // ---- asking ----
 
-static ot_model model_of(const causality_audit *c, int64_t layers, bool saturated) {
+static ot_model model_of(const causality_audit *c, bool saturated) {
   ot_model model = c->run->model;
-  model.num_layers = layers;
   if (saturated) model.moe.capacity_factor /= 4;
   return model;
 }
 
-static ot_status create_probe(const causality_audit *c, const ot_model *model, ot_probe **probe) {
-  const bool wide = c->run->precision.compute == OT_F64;
-  const ot_probe_request request = {.model = model,
-                                    .sequences = OT_SWAP_SEQUENCES_COUNT,
-                                    .tokens = c->tokens,
-                                    .compute = wide ? OT_F64 : OT_F32,
-                                    .storage = c->run->precision.params,
-                                    .weights = &c->weights};
-  return ot_probe_create(&request, probe);
+static ot_status create_probe(causality_audit *c, bool saturated, ot_layout_probe **probe) {
+  const ot_model model = model_of(c, saturated);
+  const ot_layout_probe_request request = {.trainer = c->request->trainer,
+                                           .model = &model,
+                                           .rank_sequences = c->rank_sequences,
+                                           .tokens = c->rows.T};
+  OT_TRY(ot_layout_probe_create(&request, probe));
+  const size_t bytes = (size_t)ot_layout_probe_bytes(*probe) + 1;
+  c->before = malloc(bytes);
+  c->after = malloc(bytes);
+  const bool there = c->before && c->after;
+  return ot_team_agree(c->request->team,
+                       there ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for two answers"));
 }
 
-static ot_status ask(causality_audit *c, ot_probe *probe, ot_rows *rows, double *logits) {
+static void destroy_probe(causality_audit *c, ot_layout_probe **probe) {
+  ot_layout_probe_destroy(probe);
+  free(c->before);
+  free(c->after);
+  c->before = c->after = NULL;
+}
+
+static ot_status ask(causality_audit *c, ot_layout_probe *probe, ot_rows *rows, void *answer) {
   c->forwards++;
-  return ot_probe_forward(probe, rows, logits);
+  return ot_layout_probe_ask(probe, rows, answer);
 }
 
-// `c->before` holds the logits of the rows as they were.
-static ot_status try_swap(causality_audit *c, ot_probe *probe, const ot_swap *swap,
+// `c->before` holds the answer for the rows as they were.
+static ot_status try_swap(causality_audit *c, ot_layout_probe *probe, const ot_swap *swap,
                           ot_swap_difference *difference) {
   ot_swap_apply(swap, c->vocab, &c->rows, &c->changed);
   OT_TRY(ask(c, probe, &c->changed, c->after));
-  *difference = ot_swap_compare(swap, &c->rows, c->vocab, c->before, c->after);
+  OT_TRY(ot_layout_probe_compare(probe, c->before, c->after, c->changes));
+  *difference = ot_swap_compare(swap, &c->rows, c->changes);
   return OT_OK;
 }
 
 // ---- trials ----
 
-static void count(leak *l, const ot_swap *swap, const ot_swap_difference *d, bool own) {
+// A trial, and whether it was at a quarter of the capacity.
+typedef struct trial {
+  ot_swap swap;
+  ot_swap_difference difference;
+  bool saturated;
+} trial;
+
+static void count(leak *l, const trial *t, bool own) {
+  const ot_swap_difference *const d = &t->difference;
   const int64_t positions = own ? d->own_protected : d->others_protected;
   const int64_t changed = own ? d->own : d->others;
   if (positions == 0) return;
@@ -92,98 +111,97 @@ static void count(leak *l, const ot_swap *swap, const ot_swap_difference *d, boo
   l->positions += positions;
   if (changed == 0) return;
   if (l->found++ == 0 || d->largest > l->largest) {
-    l->example = *swap;
+    l->example = t->swap;
     l->difference = *d;
+    l->saturated = t->saturated;
   }
   l->changed += changed;
   if (d->largest > l->largest) l->largest = d->largest;
 }
 
-static ot_status run_trials(causality_audit *c, ot_probe *probe, trial_count *counts) {
+static ot_status run_trials(causality_audit *c, ot_layout_probe *probe, bool saturated) {
+  trial_count *const counts = c->counts[saturated];
   for (int kind = 0; kind < OT_SWAP_KINDS; kind++) {
     for (int i = 0; i < c->request->trials; i++) {
-      const ot_swap swap = ot_swap_choose(c->request->seed, (ot_swap_kind)kind, i, c->tokens);
-      ot_swap_difference d;
-      OT_TRY(try_swap(c, probe, &swap, &d));
-      count(&c->leaks[kind == OT_SWAP_DOCUMENT ? LEAK_DOCUMENT : LEAK_FUTURE], &swap, &d, true);
-      count(&c->leaks[LEAK_BATCH], &swap, &d, false);
+      trial t = {.swap = ot_swap_choose(c->request->seed, (ot_swap_kind)kind, i, &c->rows),
+                 .saturated = saturated};
+      OT_TRY(try_swap(c, probe, &t.swap, &t.difference));
+      count(&c->leaks[kind == OT_SWAP_DOCUMENT ? LEAK_DOCUMENT : LEAK_FUTURE], &t, true);
+      count(&c->leaks[LEAK_BATCH], &t, false);
       counts[kind].trials++;
-      counts[kind].own += d.own > 0;
-      counts[kind].others += d.others > 0;
+      counts[kind].own += t.difference.own > 0;
+      counts[kind].others += t.difference.others > 0;
     }
   }
   return OT_OK;
 }
 
 // Equal questions must have equal answers, or nothing can be said.
-static ot_status check_repeats(causality_audit *c, ot_probe *probe, bool *repeats) {
+static ot_status check_repeats(causality_audit *c, ot_layout_probe *probe, bool *repeats) {
   OT_TRY(ask(c, probe, &c->rows, c->before));
   OT_TRY(ask(c, probe, &c->rows, c->after));
+  OT_TRY(ot_layout_probe_compare(probe, c->before, c->after, c->changes));
   *repeats = true;
-  for (int64_t i = 0; i < c->rows.B * c->rows.T * c->vocab; i++) {
-    *repeats = *repeats && c->before[i] == c->after[i];
-  }
+  for (int64_t i = 0; i < c->rows.B * c->rows.T; i++) *repeats = *repeats && c->changes[i] == 0;
   return OT_OK;
 }
 
 static ot_status try_model(causality_audit *c, bool saturated, bool *repeats) {
-  const ot_model model = model_of(c, c->run->model.num_layers, saturated);
-  leak before[LEAK_KINDS];
-  for (int i = 0; i < LEAK_KINDS; i++) before[i] = c->leaks[i];
-  ot_probe *probe = NULL;
-  ot_status status = create_probe(c, &model, &probe);
+  ot_layout_probe *probe = NULL;
+  ot_status status = create_probe(c, saturated, &probe);
   if (status == OT_OK) status = check_repeats(c, probe, repeats);
-  if (status == OT_OK && *repeats) status = run_trials(c, probe, c->counts[saturated]);
-  ot_probe_destroy(&probe);
-  for (int i = 0; i < LEAK_KINDS; i++) {
-    c->leaks[i].saturated = before[i].found > 0 ? before[i].saturated : saturated;
-  }
+  if (status == OT_OK && *repeats) status = run_trials(c, probe, saturated);
+  destroy_probe(c, &probe);
   return status;
 }
 
 // ---- the place ----
 
 typedef struct leak_place {
-  int64_t layer;   // -1: before the first
+  int64_t layer;   // -1: before the first, in the embedding
   bool attention;  // else the layer's MLP
 } leak_place;
 
 // Whether the example leaks through the first `layers` layers, the MLP or the experts of the last
 // of them silenced or not. What attention reads does not depend on that; what an MLP reads would
 // depend on attention.
-static ot_status leaks_through(causality_audit *c, const leak *l, int64_t layers, bool silenced,
-                               bool *leaks) {
-  const ot_model model = model_of(c, layers, l->saturated);
-  ot_probe *probe = NULL;
-  ot_status status = create_probe(c, &model, &probe);
-  if (status == OT_OK && silenced) {
-    const char *const pattern =
-        ot_arena_format(c->arena, "layers.%lld.*down.weight", (long long)layers - 1);
-    status = ot_probe_scale(probe, pattern, 0);
-  }
-  if (status == OT_OK) status = ask(c, probe, &c->rows, c->before);
+static ot_status leaks_through(causality_audit *c, ot_layout_probe *probe, const leak *l,
+                               const leak_place *upto, bool *leaks) {
   ot_swap_difference d = {0};
-  if (status == OT_OK) status = try_swap(c, probe, &l->example, &d);
-  ot_probe_destroy(&probe);
+  OT_TRY(ot_layout_probe_keep(probe, upto->layer, upto->attention));
+  OT_TRY(ask(c, probe, &c->rows, c->before));
+  OT_TRY(try_swap(c, probe, &l->example, &d));
   *leaks = d.own + d.others > 0;
-  return status;
+  return OT_OK;
 }
 
-static ot_status find_place(causality_audit *c, const leak *l, leak_place *place) {
+static ot_status bisect(causality_audit *c, ot_layout_probe *probe, const leak *l,
+                        leak_place *place) {
   int64_t clean = 0, leaking = c->run->model.num_layers;
   bool leaks = false;
   while (leaking - clean > 1) {
     const int64_t middle = clean + (leaking - clean) / 2;
-    OT_TRY(leaks_through(c, l, middle, false, &leaks));
+    OT_TRY(leaks_through(c, probe, l, &(leak_place){middle, false}, &leaks));
     if (leaks) {
       leaking = middle;
     } else {
       clean = middle;
     }
   }
-  OT_TRY(leaks_through(c, l, leaking, true, &leaks));
+  OT_TRY(leaks_through(c, probe, l, &(leak_place){leaking, true}, &leaks));
   *place = (leak_place){.layer = leaking - 1, .attention = leaks};
+  if (leaking > 1) return OT_OK;
+  OT_TRY(leaks_through(c, probe, l, &(leak_place){0, false}, &leaks));
+  if (leaks) place->layer = -1;
   return OT_OK;
+}
+
+static ot_status find_place(causality_audit *c, const leak *l, leak_place *place) {
+  ot_layout_probe *probe = NULL;
+  ot_status status = create_probe(c, l->saturated, &probe);
+  if (status == OT_OK) status = bisect(c, probe, l, place);
+  destroy_probe(c, &probe);
+  return status;
 }
 
 // ---- what is said ----
@@ -202,6 +220,7 @@ static const char *mechanism_of(const causality_audit *c, leak_kind kind, const 
       [LEAK_DOCUMENT] = "document_mask",
       [LEAK_BATCH] = "attention_across_sequences",
   };
+  if (place->layer < 0) return "embedding";
   if (place->attention) return masks[kind];
   if (model->moe.num_experts > 0 && model->moe.layer[place->layer]) {
     return routing_names[model->moe.routing];
@@ -232,15 +251,27 @@ static const char *advice_of(const char *mechanism) {
 }
 
 static const char *evidence_of(const causality_audit *c, leak_kind kind, const leak *l) {
-  return ot_arena_format(c->arena,
-                         "%s: in %d of %d trials%s, %.3g %% of the protected positions changed, a "
-                         "logit by up to %.3g; "
-                         "first after other %s in sequence %lld: sequence %lld, position %lld",
-                         leak_sentences[kind], l->found, l->trials,
-                         l->saturated ? " (at a quarter of the capacity, too)" : "",
-                         100.0 * (double)l->changed / (double)l->positions, l->largest,
-                         ot_swap_name(l->example.kind), (long long)l->example.sequence,
-                         (long long)l->difference.sequence, (long long)l->difference.position);
+  return ot_arena_format(
+      c->arena,
+      "%s: in %d of %d trials%s, %.3g %% of the protected positions changed, the "
+      "head's input by up to %.3g; "
+      "first after other %s in sequence %lld: sequence %lld, position %lld",
+      leak_sentences[kind], l->found, l->trials,
+      l->saturated ? " (at a quarter of the capacity, too)" : "",
+      100.0 * (double)l->changed / (double)l->positions, l->largest, ot_swap_name(l->example.kind),
+      (long long)l->example.sequence, (long long)l->difference.sequence,
+      (long long)l->difference.position);
+}
+
+static const char *op_of(const leak_place *place) {
+  if (place->layer < 0) return "embedding";
+  return place->attention ? "attention" : "mlp";
+}
+
+static const char *where_of(const causality_audit *c, const leak_place *place) {
+  if (place->layer < 0) return "the embedding";
+  return ot_arena_format(c->arena, "layer %lld, %s", (long long)place->layer,
+                         place->attention ? "attention" : "MLP");
 }
 
 static const char *details_of(const causality_audit *c, leak_kind kind, const leak *l,
@@ -250,11 +281,11 @@ static const char *details_of(const causality_audit *c, leak_kind kind, const le
   ot_json_object(&json, NULL);
   ot_json_text(&json, "leak", names[kind]);
   ot_json_integer(&json, "layer", place->layer);
-  ot_json_text(&json, "op", place->attention ? "attention" : "mlp");
+  ot_json_text(&json, "op", op_of(place));
   ot_json_integer(&json, "trials", l->trials);
   ot_json_integer(&json, "found", l->found);
   ot_json_real(&json, "changed_share", (double)l->changed / (double)l->positions);
-  ot_json_real(&json, "largest_logit_change", l->largest);
+  ot_json_real(&json, "largest_change", l->largest);
   ot_json_end(&json);
   return json.text;
 }
@@ -265,13 +296,11 @@ static ot_status report_leak(causality_audit *c, leak_kind kind) {
   leak_place place;
   OT_TRY(find_place(c, l, &place));
   const char *const what = mechanism_of(c, kind, &place);
-  const ot_finding finding = {
-      .what = what,
-      .where = ot_arena_format(c->arena, "layer %lld, %s", (long long)place.layer,
-                               place.attention ? "attention" : "MLP"),
-      .evidence = evidence_of(c, kind, l),
-      .advice = advice_of(what),
-      .details = details_of(c, kind, l, &place)};
+  const ot_finding finding = {.what = what,
+                              .where = where_of(c, &place),
+                              .evidence = evidence_of(c, kind, l),
+                              .advice = advice_of(what),
+                              .details = details_of(c, kind, l, &place)};
   ot_audit_report_add(c->report, &finding, c->arena);
   return OT_OK;
 }
@@ -313,8 +342,10 @@ static void conclude(causality_audit *c, bool repeats) {
   const bool declared = chooses || can_drop(model);
   const bool looked = c->leaks[LEAK_FUTURE].positions > 0;
   c->report->summary = ot_arena_format(
-      c->arena, "%lld forwards of %d sequences of %lld tokens; %d trials of each kind",
-      (long long)c->forwards, OT_SWAP_SEQUENCES_COUNT, (long long)c->tokens, c->request->trials);
+      c->arena, "%lld forwards of %lld sequences of %lld tokens on %d %s; %d trials of each kind",
+      (long long)c->forwards, (long long)c->rows.B, (long long)c->rows.T,
+      ot_team_size(c->request->team), ot_team_size(c->request->team) == 1 ? "rank" : "ranks",
+      c->request->trials);
   if (c->report->num_findings > 0) return;
   if (!repeats) {
     c->report->summary = "two equal forwards gave different bits, so that nothing can be compared";
@@ -338,29 +369,23 @@ static ot_status look(causality_audit *c) {
   return OT_OK;
 }
 
-static ot_status lead(causality_audit *c) {
+static ot_status take_rows(causality_audit *c) {
+  ot_team *const team = c->request->team;
   const int64_t sequence = c->run->data.sequence_length;
-  c->tokens = sequence < MOST_TOKENS ? sequence : MOST_TOKENS;
-  c->vocab = c->run->model.vocab_size;
-  OT_CHECK(c->tokens >= 8, OT_USAGE,
+  OT_CHECK(sequence >= 8, OT_USAGE,
            "audit causality: sequence_length=%lld; at least 8 are needed to hold documents",
            (long long)sequence);
-  const int64_t count = OT_SWAP_SEQUENCES_COUNT * c->tokens * c->vocab;
-  c->before = malloc((size_t)count * sizeof *c->before);
-  c->after = malloc((size_t)count * sizeof *c->after);
-  ot_status status = c->before && c->after ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory");
-  if (status == OT_OK) status = ot_rows_create(OT_SWAP_SEQUENCES_COUNT, c->tokens, &c->rows);
-  if (status == OT_OK) status = ot_rows_create(OT_SWAP_SEQUENCES_COUNT, c->tokens, &c->changed);
-  if (status == OT_OK) {
-    ot_swap_fill(c->request->seed, c->vocab, c->run->data.document_mask, &c->rows);
-    if (c->request->amend) c->request->amend(&c->rows);
-    status = look(c);
-  }
-  ot_rows_release(&c->rows);
-  ot_rows_release(&c->changed);
-  free(c->before);
-  free(c->after);
-  return status;
+  c->vocab = c->run->model.vocab_size;
+  c->rank_sequences = ot_layout_sequences(team, SEQUENCES);
+  const int64_t tokens = ot_layout_tokens(team, sequence, MOST_TOKENS);
+  const int64_t sequences = c->rank_sequences * ot_team_data_degree(team);
+  OT_TRY(ot_rows_create(sequences, tokens, &c->rows));
+  OT_TRY(ot_rows_create(sequences, tokens, &c->changed));
+  c->changes = malloc((size_t)(sequences * tokens) * sizeof *c->changes);
+  OT_CHECK(c->changes, OT_ENVIRONMENT, "out of memory");
+  ot_swap_fill(c->request->seed, c->vocab, c->run->data.document_mask, &c->rows);
+  if (c->request->amend) c->request->amend(&c->rows);
+  return OT_OK;
 }
 
 ot_status ot_audit_causality(const ot_causality_request *request, ot_arena *arena,
@@ -370,7 +395,10 @@ ot_status ot_audit_causality(const ot_causality_request *request, ot_arena *aren
                        .arena = arena,
                        .report = report,
                        .run = ot_trainer_run(request->trainer)};
-  ot_instance *const instance = ot_trainer_instance(request->trainer);
-  OT_TRY(ot_probe_weights_read(instance, request->team, arena, &c.weights));
-  return ot_team_agree(request->team, ot_team_leads(request->team) ? lead(&c) : OT_OK);
+  ot_status status = ot_team_agree(request->team, take_rows(&c));
+  if (status == OT_OK) status = look(&c);
+  ot_rows_release(&c.rows);
+  ot_rows_release(&c.changed);
+  free(c.changes);
+  return status;
 }

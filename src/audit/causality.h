@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `audit causality`: no token may see its future, another document or another sequence. Pairs of
-// forwards at equal shapes differ in some tokens; what may not depend on those must have the same
-// bits. A gradient would not do: the choice of experts has none, and it is what leaks.
+// forwards at equal shapes, on the layout of the run, differ in some tokens; what may not depend on
+// those must have the same bits. A gradient would not do: the choice of experts has none, and it is
+// what leaks.
 //
 //   suffix     all tokens of a sequence from some place on; what comes before is protected
 //   token      a single one
@@ -12,8 +13,8 @@
 // are repeated at a quarter of the capacity, where much is: by reliability's figures a test without
 // that sees 3 % of what one with it sees at 77 %.
 //
-// Where bits differ, the model is cut off behind fewer and fewer layers, and the MLP of the first
-// that differs is silenced: what still leaks is its attention.
+// Where bits differ, fewer and fewer layers are left and the others hand on what they get, and the
+// MLP of the first that leaks is silenced: what still leaks is its attention.
 #pragma once
 
 #include "audit/audit_report.h"
@@ -30,13 +31,13 @@ typedef enum ot_swap_kind {
 
 typedef struct ot_causality_request {
   ot_trainer *trainer;  // whose weights are audited; takes no step
-  ot_team *team;        // null: one rank
+  ot_team *team;        // the trainer's; null: one rank
   int trials;           // of each kind, >= 1
   uint64_t seed;        // of tokens and places
   // Tests: changes the rows, as a faulty loader would, or null.
   void (*amend)(ot_rows *rows);
 } ot_causality_request;
 
-// The leader's report; the others' is empty. Collective over the world. Blocks.
+// The report is the same on all ranks. Collective over the world. Blocks.
 ot_status ot_audit_causality(const ot_causality_request *request, ot_arena *arena,
                              ot_audit_report *report);

@@ -45,9 +45,10 @@ static int64_t draw(uint64_t seed, ot_swap_kind kind, int trial, int which, int6
   return (int64_t)ot_rng_below(seed, STREAM_PLACES, counter, (uint64_t)below);
 }
 
-ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, int64_t tokens) {
+ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_rows *rows) {
+  const int64_t tokens = rows->T;
   ot_swap swap = {.kind = kind, .draw = seed + (uint64_t)trial * OT_SWAP_KINDS + kind};
-  swap.sequence = draw(seed, kind, trial, 0, OT_SWAP_SEQUENCES_COUNT);
+  swap.sequence = draw(seed, kind, trial, 0, rows->B);
   switch (kind) {
     case OT_SWAP_SUFFIX:
     case OT_SWAP_TOKEN:
@@ -102,8 +103,8 @@ static bool is_protected(const ot_swap *swap, int64_t sequence, int64_t position
   return true;
 }
 
-ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows, int64_t vocab,
-                                   const double *before, const double *after) {
+ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows,
+                                   const double *changes) {
   ot_swap_difference d = {.sequence = -1};
   for (int64_t i = 0; i < rows->B * rows->T; i++) {
     const int64_t sequence = i / rows->T, position = i % rows->T;
@@ -111,12 +112,13 @@ ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows, int
     // That a sequence depends on the others of its batch is no leak within it.
     const bool own = sequence == swap->sequence && swap->kind != OT_SWAP_SEQUENCES;
     *(own ? &d.own_protected : &d.others_protected) += 1;
-    const double *const x = before + i * vocab, *const y = after + i * vocab;
-    if (memcmp(x, y, (size_t)vocab * sizeof *x) == 0) continue;
+    if (changes[i] == 0) continue;
     *(own ? &d.own : &d.others) += 1;
-    if (d.sequence < 0) d.sequence = sequence;
-    if (d.sequence == sequence && d.own + d.others == 1) d.position = position;
-    for (int64_t v = 0; v < vocab; v++) d.largest = fmax(d.largest, fabs(x[v] - y[v]));
+    if (d.sequence < 0) {
+      d.sequence = sequence;
+      d.position = position;
+    }
+    d.largest = fmax(d.largest, changes[i]);
   }
   return d;
 }

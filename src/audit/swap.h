@@ -6,7 +6,7 @@
 #include "audit/causality.h"
 #include "train/rows.h"
 
-enum { OT_SWAP_SEQUENCES_COUNT = 4, OT_SWAP_DOCUMENTS = 3 };
+enum { OT_SWAP_DOCUMENTS = 3 };
 
 // A batch of packed documents, and one trial on it.
 typedef struct ot_swap {
@@ -16,27 +16,25 @@ typedef struct ot_swap {
   uint64_t draw;        // of the new tokens
 } ot_swap;
 
-// Random tokens; OT_SWAP_DOCUMENTS documents a sequence, apart when `document_mask`. `rows` was
-// created with OT_SWAP_SEQUENCES_COUNT sequences.
+// Random tokens; OT_SWAP_DOCUMENTS documents a sequence, apart when `document_mask`.
 void ot_swap_fill(uint64_t seed, int64_t vocab, bool document_mask, ot_rows *rows);
 
-// Place of trial number `trial`.
-ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, int64_t tokens);
+// Place of trial number `trial` in `rows`.
+ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_rows *rows);
 
 // `changed` becomes `rows` with other tokens where the swap says.
 void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_rows *rows, ot_rows *changed);
 
-// What differs between the logits before and after.
+// What differs between the answers before and after.
 typedef struct ot_swap_difference {
   int64_t own, others;  // protected positions of the changed sequence, of other sequences
   int64_t own_protected, others_protected;  // how many were looked at
-  double largest;                           // |difference| of a logit
+  double largest;                           // change of a row
   int64_t sequence, position;               // of the first that differs
 } ot_swap_difference;
 
-//   before, after  [sequences * tokens, vocab]
-ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows, int64_t vocab,
-                                   const double *before, const double *after);
+//   changes  [sequences * tokens] as ot_layout_probe_compare
+ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows, const double *changes);
 
 // First token of document `index` of a sequence of `tokens`.
 int64_t ot_swap_document(int64_t tokens, int index);

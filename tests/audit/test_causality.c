@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: ranks=1,2 as threads. Dense models are causal, bit for bit; documents that see each other,
+// run: ranks=1,2,4 as threads. Dense models are causal, bit for bit; documents that see each other,
 // by the settings or by a loader that marks their beginnings wrongly, are found, with the layer; so
 // is routing that lets tokens depend on later ones, in single trials.
 #include <setjmp.h>
@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -94,6 +95,88 @@ static void one_token_of_another_document_is_found(void **state) {
   assert_string_equal(s.what, "document_mask");
 }
 
+// ---- layouts ----
+
+static void ulysses(ot_run *run, void *context) {
+  (void)context;
+  run->parallel.context = OT_CONTEXT_ULYSSES;
+}
+
+static void layouts_are_causal(void **state) {
+  (void)state;
+  audit_request plain = audit_plain(3);
+  plain.batch = 4;
+  audit_request r[6] = {plain, plain, plain, plain, plain, plain};
+  r[0].cp = 2;
+  r[1].cp = 2;
+  r[1].settings = ulysses;
+  r[2].cp = r[2].tp = 2;
+  r[3].pp = r[3].dp_shard = 2;
+  r[3].zero = 3;
+  r[4].tp = r[4].dp_replicate = 2;
+  r[4].bf16 = true;
+  r[5].pp = r[5].cp = 2;
+  r[5].model = audit_model(2, true);
+  for (int i = 0; i < OT_COUNT(r); i++) {
+    const audit_said s = run(&r[i], NULL);
+    if (s.verdict != OT_VERDICT_CLEAN)
+      fail_msg("%s: %s %s", audit_describe(&r[i]), s.what, s.where);
+  }
+}
+
+// A fault in the forward of all layers, on every rank.
+static void edit_forward(ot_schedule *schedule, ot_op_kind op, void (*edit)(ot_task *task)) {
+  for (int i = 0; i < schedule->num_segments; i++) {
+    ot_segment *const segment = &schedule->segments[i];
+    for (int t = 0; segment->phase == OT_PHASE_FORWARD && t < segment->num_tasks; t++) {
+      if (segment->tasks[t].op == op) edit(&segment->tasks[t]);
+    }
+  }
+}
+
+static void take_keys_for_the_first(ot_task *task) { task->attributes.key_index = 0; }
+
+// Every rank takes all keys for those of the first piece, which all may see.
+static void ring_mask(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  edit_forward(schedule, OT_OP_ATTENTION_BLOCK, take_keys_for_the_first);
+}
+
+static void read_a_row_later(ot_task *task) {
+  const ot_tensor_type *const type = &task->in[0].type;
+  task->in[0].offset += type->dim[type->rank - 1] * ot_dtype_bytes(type->dtype);
+}
+
+// The last rank of tp hands on its rows, each in the place of the one before it.
+static void shifted_rows(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  if (schedule->rank == 1) edit_forward(schedule, OT_OP_ALL_GATHER, read_a_row_later);
+}
+
+static audit_said run_faulty(audit_request request,
+                             void (*amend)(ot_schedule *, ot_arena *, void *)) {
+  const ot_trainer_hooks hooks = {.amend = amend, .unchecked = true};
+  request.hooks = &hooks;
+  request.batch = 4;
+  return run(&request, NULL);
+}
+
+static void leaks_of_a_layout_are_found_with_their_layer(void **state) {
+  (void)state;
+  audit_request request = audit_plain(3);
+  request.cp = 2;
+  audit_said s = run_faulty(request, ring_mask);
+  assert_string_equal(s.what, "attention_mask");
+  assert_string_equal(s.where, "layer 0, attention");
+  request = audit_plain(3);
+  request.tp = 2;
+  s = run_faulty(request, shifted_rows);
+  assert_string_equal(s.what, "attention_mask");
+  assert_string_equal(s.where, "layer 0, attention");
+}
+
 // ---- experts ----
 
 static audit_request experts(ot_moe_routing routing, double capacity) {
@@ -151,11 +234,62 @@ static void expert_choice_is_found_in_nearly_every_single_trial(void **state) {
   assert_true(found(&s, false) >= 38);
 }
 
+static void experts_over_ranks_are_causal(void **state) {
+  (void)state;
+  audit_request request = experts(OT_MOE_DROPLESS, 1);
+  request.ep = request.dp_shard = 2;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request.tp = 2;
+  request.ep = 4;
+  request.batch = 4;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+}
+
+static void experts_over_ranks_that_leak_are_found(void **state) {
+  (void)state;
+  audit_request request = experts(OT_MOE_EXPERT_CHOICE, 1);
+  request.ep = request.dp_shard = 2;
+  const audit_said s = run(&request, NULL);
+  assert_string_equal(s.what, "expert_choice");
+  assert_string_equal(s.where, "layer 0, MLP");
+}
+
+static void take_one_sequence(ot_task *task) { task->attributes.sequence_length *= 2; }
+
+// The two sequences of a rank share the rows of an expert.
+static void shared_capacity(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  edit_forward(schedule, OT_OP_ROUTE, take_one_sequence);
+}
+
+// Of all trials, how many reached other sequences.
+static int reached_others(const audit_said *s) {
+  static const char key[] = "\"leaked_to_other_sequences\":";
+  int sum = 0;
+  for (const char *at = strstr(s->figures, key); at; at = strstr(at + 1, key)) {
+    sum += atoi(at + sizeof key - 1);
+  }
+  return sum;
+}
+
+static void a_capacity_that_sequences_share_is_found(void **state) {
+  (void)state;
+  audit_request request = experts(OT_MOE_DROP_BY_POSITION, 2);
+  request.ep = request.dp_shard = 2;
+  const audit_said sound = run(&request, NULL);
+  assert_int_equal(reached_others(&sound), 0);
+  const audit_said s = run_faulty(request, shared_capacity);
+  assert_string_equal(s.what, "drop_by_position");
+  assert_true(reached_others(&s) > 0);
+}
+
 // A capacity of three even shares hides the leak from a test that does not force it.
 static void dropping_by_score_is_found_where_capacity_is_forced(void **state) {
   (void)state;
   const audit_said s = run_experts(OT_MOE_DROP_BY_SCORE, 3);
   assert_string_equal(s.what, "drop_by_score");
+  assert_string_equal(s.where, "layer 0, MLP");
   assert_true(found(&s, false) < 20);
   assert_true(found(&s, true) >= 38);
 }
@@ -174,18 +308,19 @@ static void a_capacity_that_holds_all_drops_nothing(void **state) {
   assert_int_equal(run_experts(OT_MOE_DROP_BY_SCORE, 4).verdict, OT_VERDICT_CLEAN);
 }
 
-static void what_is_protected_is_compared_bit_by_bit(void **state) {
+enum { SEQUENCES = 4 };
+
+static void what_is_protected_is_compared(void **state) {
   (void)state;
   ot_rows rows;
-  assert_int_equal(ot_rows_create(OT_SWAP_SEQUENCES_COUNT, 8, &rows), OT_OK);
-  double before[OT_SWAP_SEQUENCES_COUNT * 8 * 2] = {0},
-                                              after[OT_SWAP_SEQUENCES_COUNT * 8 * 2] = {0};
+  assert_int_equal(ot_rows_create(SEQUENCES, 8, &rows), OT_OK);
+  double changes[SEQUENCES * 8] = {0};
   const ot_swap swap = {.kind = OT_SWAP_SUFFIX, .sequence = 1, .first = 3, .last = 8};
-  after[2 * (8 + 5)] = 1;  // behind the place: free to change
-  assert_int_equal(ot_swap_compare(&swap, &rows, 2, before, after).own, 0);
-  after[2 * (8 + 2) + 1] = 1e-300;
-  after[2 * (3 * 8)] = -2;
-  const ot_swap_difference d = ot_swap_compare(&swap, &rows, 2, before, after);
+  changes[8 + 5] = 1;  // behind the place: free to change
+  assert_int_equal(ot_swap_compare(&swap, &rows, changes).own, 0);
+  changes[8 + 2] = 1e-300;
+  changes[3 * 8] = 2;
+  const ot_swap_difference d = ot_swap_compare(&swap, &rows, changes);
   assert_int_equal(d.own, 1);
   assert_int_equal(d.own_protected, 3);
   assert_int_equal(d.others, 1);
@@ -199,14 +334,14 @@ static void what_is_protected_is_compared_bit_by_bit(void **state) {
 static void a_swap_changes_every_token_that_it_says_and_no_other(void **state) {
   (void)state;
   ot_rows rows, changed;
-  assert_int_equal(ot_rows_create(OT_SWAP_SEQUENCES_COUNT, 21, &rows), OT_OK);
-  assert_int_equal(ot_rows_create(OT_SWAP_SEQUENCES_COUNT, 21, &changed), OT_OK);
+  assert_int_equal(ot_rows_create(SEQUENCES, 21, &rows), OT_OK);
+  assert_int_equal(ot_rows_create(SEQUENCES, 21, &changed), OT_OK);
   ot_swap_fill(1, 50, true, &rows);
   for (int kind = 0; kind < OT_SWAP_KINDS; kind++) {
     for (int trial = 0; trial < 20; trial++) {
-      const ot_swap swap = ot_swap_choose(1, (ot_swap_kind)kind, trial, 21);
+      const ot_swap swap = ot_swap_choose(1, (ot_swap_kind)kind, trial, &rows);
       ot_swap_apply(&swap, 50, &rows, &changed);
-      for (int64_t i = 0; i < OT_SWAP_SEQUENCES_COUNT * 21; i++) {
+      for (int64_t i = 0; i < SEQUENCES * 21; i++) {
         const bool inside = i / 21 == swap.sequence && i % 21 >= swap.first && i % 21 < swap.last;
         const bool other = kind == OT_SWAP_SEQUENCES && i / 21 != swap.sequence;
         assert_int_equal(changed.tokens[i] != rows.tokens[i], inside || other);
@@ -223,12 +358,17 @@ int main(void) {
       cmocka_unit_test(dense_models_are_causal),
       cmocka_unit_test(documents_that_see_each_other_are_found),
       cmocka_unit_test(one_token_of_another_document_is_found),
+      cmocka_unit_test(layouts_are_causal),
+      cmocka_unit_test(leaks_of_a_layout_are_found_with_their_layer),
+      cmocka_unit_test(experts_over_ranks_are_causal),
+      cmocka_unit_test(experts_over_ranks_that_leak_are_found),
+      cmocka_unit_test(a_capacity_that_sequences_share_is_found),
       cmocka_unit_test(dropless_token_choice_is_causal),
       cmocka_unit_test(expert_choice_is_found_in_nearly_every_single_trial),
       cmocka_unit_test(dropping_by_score_is_found_where_capacity_is_forced),
       cmocka_unit_test(dropping_by_position_sees_no_future),
       cmocka_unit_test(a_capacity_that_holds_all_drops_nothing),
-      cmocka_unit_test(what_is_protected_is_compared_bit_by_bit),
+      cmocka_unit_test(what_is_protected_is_compared),
       cmocka_unit_test(a_swap_changes_every_token_that_it_says_and_no_other),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

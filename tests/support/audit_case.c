@@ -48,7 +48,7 @@ static ot_run settings_of(const audit_request *r, ot_data_source *source) {
                                    .pp = degree(r->pp),
                                    .vpp = 1,
                                    .cp = degree(r->cp),
-                                   .ep = 1,
+                                   .ep = degree(r->ep),
                                    .etp = 1,
                                    .dp_replicate = degree(r->dp_replicate),
                                    .zero = r->zero,
@@ -136,8 +136,8 @@ ot_status audit_step(audit_rank *rank, ot_step_report *report) {
 
 const char *audit_describe(const audit_request *r) {
   static char text[128];
-  snprintf(text, sizeof text, "pp %d dp %dx%d cp %d tp %d zero %d %s", degree(r->pp),
-           degree(r->dp_replicate), degree(r->dp_shard), degree(r->cp), degree(r->tp), r->zero,
-           r->model.tie_word_embeddings ? "tied" : "untied");
+  snprintf(text, sizeof text, "pp %d dp %dx%d cp %d tp %d ep %d zero %d %s", degree(r->pp),
+           degree(r->dp_replicate), degree(r->dp_shard), degree(r->cp), degree(r->tp),
+           degree(r->ep), r->zero, r->model.tie_word_embeddings ? "tied" : "untied");
   return text;
 }

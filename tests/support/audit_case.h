@@ -13,6 +13,7 @@ enum { AUDIT_TOKENS = 20000, AUDIT_DOCUMENT_END = 256 };
 typedef struct audit_request {
   ot_model model;
   int pp, dp_replicate, dp_shard, cp, tp, zero;
+  int ep;  // folds over dp, cp and tp
   ot_accumulate accumulate;
   int64_t batch, micro_batch;  // sequences of a step and of a micro-batch
   double watchdog_seconds;     // 0: never
@@ -65,5 +66,5 @@ audit_request audit_plain(int layers);
 // Takes a step.
 ot_status audit_step(audit_rank *rank, ot_step_report *report);
 
-// "pp 2 dp 1x2 cp 1 tp 2 zero 3", in static storage.
+// "pp 2 dp 1x2 cp 1 tp 2 ep 1 zero 3", in static storage.
 const char *audit_describe(const audit_request *request);

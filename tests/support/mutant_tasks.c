@@ -99,7 +99,9 @@ void tasks_keep_local(ot_schedule *schedule, task_kind kind) {
 // ---- memory ----
 
 ot_order *tasks_step(ot_schedule *schedule) {
-  return &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_STEP, 0)];
+  static ot_order none;
+  const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  return order >= 0 ? &schedule->orders[order] : &none;
 }
 
 int64_t tasks_bind_memory(ot_schedule *schedule, ot_arena *arena,

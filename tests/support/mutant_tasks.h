@@ -35,4 +35,5 @@ int64_t tasks_bind_memory(ot_schedule *schedule, ot_arena *arena,
 // Offset of that memory in a schedule that has it.
 int64_t tasks_memory(const ot_schedule *schedule);
 
+// One without entries where the schedule takes no steps (audits evaluate).
 ot_order *tasks_step(ot_schedule *schedule);

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+// An instance that evaluates, on the mesh of the run. What enters its head is read from the buffer
+// that the entry of the head is bound to. Rows are numbered by cutting a micro-batch whose tokens
+// are their own numbers, so that this file knows nothing of how sequences are cut.
+#include "audit/layout_probe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "train/elements.h"
+#include "train/exchange.h"
+
+struct ot_layout_probe {
+  ot_trainer *trainer;
+  ot_team *team;
+  ot_run run;  // the trainer's, of the model that is asked
+  int64_t B, T, sequences;
+  ot_instance *instance;
+  ot_rows mine, part;     // sequences of this rank; its pieces of them
+  int64_t rows, columns;  // of its part of an answer
+  int64_t *number;        // [rows] of all rows, of those of this rank
+  int64_t offset;         // of the answer in the arena; -1: another stage has it
+  ot_dtype dtype;
+  ot_exchange *exchange;
+};
+
+// ---- shapes ----
+
+int64_t ot_layout_tokens(const ot_team *team, int64_t sequence, int64_t most) {
+  const int64_t unit =
+      2 * (int64_t)ot_team_degree(team, OT_AXIS_CP) * (int64_t)ot_team_degree(team, OT_AXIS_TP);
+  if (sequence <= most || sequence < unit) return sequence;
+  return most < unit ? unit : most / unit * unit;
+}
+
+int64_t ot_layout_sequences(const ot_team *team, int64_t wanted) {
+  const int dp = ot_team_data_degree(team);
+  return (wanted + dp - 1) / dp;
+}
+
+int64_t ot_layout_probe_sequences(const ot_layout_probe *probe) { return probe->sequences; }
+
+int64_t ot_layout_probe_bytes(const ot_layout_probe *probe) {
+  return probe->rows * probe->columns * ot_dtype_bytes(probe->dtype);
+}
+
+// ---- weights ----
+
+// A copy of weights, some rows at a time: no rank need have the memory of a whole model.
+typedef struct weight_copy {
+  ot_instance *from, *to;
+  ot_parameter_copy copy;  // of `from`
+  int64_t layers;          // that are left
+  bool silenced;
+  int64_t room;           // elements
+  void *raw, *converted;  // [room] of 8 bytes
+} weight_copy;
+
+static int find_source(const ot_graph *graph, const char *name) {
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    if (ot_text_equal(p->name, name)) return p->tied_to >= 0 ? p->tied_to : i;
+  }
+  return -1;
+}
+
+// A layer of which all is zero hands on what it gets.
+static bool is_silent(const weight_copy *w, const char *name) {
+  char pattern[64];
+  int64_t layer = 0;
+  ot_text_format(pattern, sizeof pattern, "layers.%lld.*down.weight", (long long)w->layers - 1);
+  if (w->silenced && ot_text_matches(name, pattern)) return true;
+  if (!ot_text_starts_with(name, "layers.")) return false;
+  for (const char *at = name + 7; *at >= '0' && *at <= '9'; at++) layer = 10 * layer + *at - '0';
+  return layer >= w->layers;
+}
+
+static ot_status copy_rows(const weight_copy *w, ot_parameter_rows read, ot_parameter_rows write) {
+  const ot_parameter *const p = &ot_instance_whole(w->to)->parameters[write.parameter];
+  const int64_t count = write.rows * p->cols;
+  const ot_dtype to = ot_instance_copy_dtype(w->to, write.copy);
+  OT_TRY(ot_instance_read(w->from, &read, w->raw));
+  ot_elements_convert(ot_instance_copy_dtype(w->from, read.copy), w->raw, to, w->converted, count);
+  if (is_silent(w, p->name)) memset(w->converted, 0, (size_t)(count * ot_dtype_bytes(to)));
+  ot_instance_write(w->to, &write, w->converted);
+  return OT_OK;
+}
+
+static ot_status copy_parameter(const weight_copy *w, int index) {
+  const ot_parameter *const p = &ot_instance_whole(w->to)->parameters[index];
+  const int source = find_source(ot_instance_whole(w->from), p->name);
+  const int64_t most = w->room / p->cols;
+  OT_CHECK(source >= 0, OT_BUG, "audit: no weights of %s", p->name);
+  for (int64_t first = 0; first < p->rows; first += most) {
+    const int64_t rows = p->rows - first < most ? p->rows - first : most;
+    OT_TRY(copy_rows(w, (ot_parameter_rows){source, w->copy, first, rows},
+                     (ot_parameter_rows){index, OT_COPY_WEIGHT, first, rows}));
+  }
+  return OT_OK;
+}
+
+static ot_status copy_all(const weight_copy *w) {
+  const ot_graph *const targets = ot_instance_whole(w->to);
+  for (int i = 0; i < targets->num_parameters; i++) {
+    if (targets->parameters[i].tied_to < 0) OT_TRY(copy_parameter(w, i));
+  }
+  const bool trains = ot_instance_has_copy(w->to, OT_COPY_MOMENT_1);
+  return trains ? ot_instance_reset_optimizer(w->to) : OT_OK;
+}
+
+ot_status ot_layout_keep_layers(ot_instance *from, ot_instance *to, int64_t layers, bool silenced) {
+  enum { ROOM = 1 << 20 };
+  const int64_t widest = ot_graph_widest_row(ot_instance_whole(to));
+  const bool narrow =
+      ot_instance_copy_dtype(from, OT_COPY_WEIGHT) != ot_instance_copy_dtype(from, OT_COPY_MASTER);
+  weight_copy w = {.from = from,
+                   .to = to,
+                   .copy = narrow ? OT_COPY_MASTER : OT_COPY_WEIGHT,
+                   .layers = layers,
+                   .silenced = silenced,
+                   .room = widest > ROOM ? widest : ROOM};
+  double *const raw = malloc(2 * (size_t)w.room * sizeof *raw);
+  OT_CHECK(raw, OT_ENVIRONMENT, "out of memory for some rows of weights");
+  w.raw = raw;
+  w.converted = raw + w.room;
+  const ot_status status = copy_all(&w);
+  free(raw);
+  return status;
+}
+
+ot_status ot_layout_copy_weights(ot_instance *from, ot_instance *to) {
+  return ot_layout_keep_layers(from, to, INT64_MAX, false);
+}
+
+ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced) {
+  return ot_layout_keep_layers(ot_trainer_instance(probe->trainer), probe->instance, layers,
+                               silenced);
+}
+
+// ---- create ----
+
+static const ot_entry *head_entry(const ot_schedule *schedule) {
+  const ot_order *const order =
+      &schedule->orders[ot_schedule_find_order(schedule, OT_ORDER_EVALUATE, 0)];
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_entry *const entry = &order->entries[i];
+    const bool forward = entry->phase == OT_PHASE_FORWARD && entry->lane == OT_LANE_COMPUTE;
+    if (forward && entry->block == schedule->num_blocks - 1) return entry;
+  }
+  return NULL;
+}
+
+static ot_rows_piece piece_of(const ot_layout_probe *p) {
+  return (ot_rows_piece){.size = ot_team_degree(p->team, OT_AXIS_CP),
+                         .index = ot_team_index(p->team, OT_AXIS_CP),
+                         .context = p->run.parallel.context};
+}
+
+static void number_rows(ot_layout_probe *p) {
+  const ot_rows_piece piece = piece_of(p);
+  const int64_t first = ot_team_data_index(p->team) * p->B * p->T;
+  const int64_t first_row = ot_team_index(p->team, OT_AXIS_TP) * p->rows;
+  for (int64_t i = 0; i < p->B * p->T; i++) p->mine.tokens[i] = (int32_t)i;
+  ot_rows_cut(&p->mine, &piece, &p->part);
+  for (int64_t r = 0; r < p->rows; r++) p->number[r] = first + p->part.tokens[first_row + r];
+}
+
+static ot_status take_memory(ot_layout_probe *p) {
+  const int cp = ot_team_degree(p->team, OT_AXIS_CP), tp = ot_team_degree(p->team, OT_AXIS_TP);
+  p->sequences = p->B * ot_team_data_degree(p->team);
+  p->rows = p->B * p->T / cp / tp;
+  p->columns = p->run.model.hidden_size;
+  p->dtype = p->run.precision.params;
+  OT_TRY(ot_rows_create(p->B, p->T, &p->mine));
+  OT_TRY(ot_rows_create(p->B, p->T / cp, &p->part));
+  p->number = malloc((size_t)(p->rows + 1) * sizeof *p->number);
+  OT_CHECK(p->number, OT_ENVIRONMENT, "out of memory");
+  number_rows(p);
+  return ot_exchange_create(ot_team_comm(p->team), p->sequences * p->T, &p->exchange);
+}
+
+static ot_status create_instance(ot_layout_probe *p) {
+  const ot_run *const run = &p->run;
+  const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(p->trainer);
+  const ot_instance_request request = {
+      .model = &run->model,
+      .run = run,
+      .modes = 1u << OT_MODE_EVALUATE,
+      .micro_batch_size = p->B,
+      .sequence_length = p->T,
+      .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+      .storage = p->dtype,
+      .threads = run->threads > 0 ? run->threads : ot_team_threads(p->team),
+      .seed = (uint64_t)run->seed,
+      .mesh = ot_team_mesh(p->team),
+      .rank = ot_team_rank(p->team),
+      .comm = ot_team_comm(p->team),
+      .amend = hooks->amend,
+      .amend_context = hooks->context,
+      .unchecked = hooks->unchecked,
+  };
+  OT_TRY(ot_instance_create(&request, &p->instance));
+  const ot_entry *const head = head_entry(ot_instance_schedule(p->instance));
+  p->offset = head ? head->base[OT_BASE_INPUT] : -1;
+  return OT_OK;
+}
+
+// Every row is some rank's, and only one's.
+static ot_status check_rows(ot_layout_probe *p) {
+  const int64_t n = p->sequences * p->T;
+  int64_t *const words = ot_exchange_words(p->exchange);
+  memset(words, 0, (size_t)n * sizeof *words);
+  for (int64_t r = 0; p->offset >= 0 && r < p->rows; r++) words[p->number[r]]++;
+  OT_TRY(ot_exchange_merge(p->exchange, n));
+  for (int64_t i = 0; i < n; i++) {
+    OT_CHECK(words[i] == 1, OT_BUG, "audit: %lld ranks have row %lld of the answer",
+             (long long)words[i], (long long)i);
+  }
+  return OT_OK;
+}
+
+static ot_status create(ot_layout_probe *p) {
+  OT_TRY(ot_team_agree(p->team, take_memory(p)));
+  OT_TRY(create_instance(p));
+  OT_TRY(check_rows(p));
+  return ot_layout_copy_weights(ot_trainer_instance(p->trainer), p->instance);
+}
+
+ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layout_probe **out) {
+  ot_team *const team = ot_trainer_team(request->trainer);
+  ot_layout_probe *p = calloc(1, sizeof *p);
+  OT_TRY(ot_team_agree(team, p ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  p->trainer = request->trainer;
+  p->team = team;
+  p->run = *ot_trainer_run(request->trainer);
+  p->run.model = *request->model;
+  p->B = request->rank_sequences;
+  p->T = request->tokens;
+  const ot_status status = create(p);
+  if (status != OT_OK) ot_layout_probe_destroy(&p);
+  *out = p;
+  return status;
+}
+
+void ot_layout_probe_destroy(ot_layout_probe **probe) {
+  if (!probe || !*probe) return;
+  ot_layout_probe *const p = *probe;
+  ot_instance_destroy(&p->instance);
+  ot_exchange_destroy(&p->exchange);
+  ot_rows_release(&p->mine);
+  ot_rows_release(&p->part);
+  free(p->number);
+  free(p);
+  *probe = NULL;
+}
+
+// ---- ask ----
+
+static void take_mine(ot_layout_probe *p, const ot_rows *rows) {
+  const int64_t n = p->B * p->T, first = ot_team_data_index(p->team) * p->B;
+  const size_t bytes = (size_t)n * sizeof *rows->tokens;
+  memcpy(p->mine.tokens, rows->tokens + first * p->T, bytes);
+  memcpy(p->mine.positions, rows->positions + first * p->T, bytes);
+  memcpy(p->mine.doc_starts, rows->doc_starts + first * p->T, bytes);
+  memcpy(p->mine.sample_ids, rows->sample_ids + first, (size_t)p->B * sizeof *rows->sample_ids);
+  memset(p->mine.targets, -1, bytes);
+}
+
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer) {
+  ot_layout_probe *const p = probe;
+  const ot_rows_piece piece = piece_of(p);
+  const ot_mode mode = OT_MODE_EVALUATE;
+  OT_ASSERT(rows->B == p->sequences && rows->T == p->T);
+  take_mine(p, rows);
+  ot_rows_cut(&p->mine, &piece, &p->part);
+  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_TOKENS, p->part.tokens);
+  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_TARGETS, p->part.targets);
+  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
+  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_DOC_STARTS, p->part.doc_starts);
+  ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_SAMPLE_IDS, p->part.sample_ids);
+  OT_TRY(ot_instance_run(p->instance, mode, 0));
+  if (p->offset < 0) return OT_OK;
+  ot_executor_read(ot_instance_executor(p->instance), p->offset, answer, ot_layout_probe_bytes(p));
+  return OT_OK;
+}
+
+// ---- compare ----
+
+// The largest |difference| of rows of which some bit differs.
+static double change_of(const ot_layout_probe *p, const char *before, const char *after) {
+  const int64_t size = ot_dtype_bytes(p->dtype);
+  double largest = 0;
+  for (int64_t c = 0; c < p->columns; c++) {
+    double x, y;
+    ot_elements_convert(p->dtype, before + c * size, OT_F64, &x, 1);
+    ot_elements_convert(p->dtype, after + c * size, OT_F64, &y, 1);
+    const double change = fabs(x - y);
+    largest = change > largest || change != change ? change : largest;
+  }
+  if (largest != largest) return INFINITY;
+  return largest > 0 ? largest : 4.9e-324;  // the sign of a zero
+}
+
+ot_status ot_layout_probe_compare(ot_layout_probe *probe, const void *before, const void *after,
+                                  double *changes) {
+  const ot_layout_probe *const p = probe;
+  const int64_t n = p->sequences * p->T, stride = p->columns * ot_dtype_bytes(p->dtype);
+  double *const words = (double *)ot_exchange_words(p->exchange);
+  memset(words, 0, (size_t)n * sizeof *words);
+  for (int64_t r = 0; p->offset >= 0 && r < p->rows; r++) {
+    const char *const x = (const char *)before + r * stride, *const y =
+                                                                 (const char *)after + r * stride;
+    if (memcmp(x, y, (size_t)stride) != 0) words[p->number[r]] = change_of(p, x, y);
+  }
+  OT_TRY(ot_exchange_merge(p->exchange, n));
+  memcpy(changes, words, (size_t)n * sizeof *changes);
+  return OT_OK;
+}

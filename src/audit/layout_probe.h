@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model asked, on the ranks and the layout of its run, what enters its head: what each token has
+// become behind the last layer. Every rank keeps the rows that it has of an answer; two answers are
+// compared where their rows are, and all ranks learn by how much each row differs. The head works
+// row by row, so that nothing leaks there.
+#pragma once
+
+#include "audit/probe.h"
+#include "train/trainer.h"
+
+typedef struct ot_layout_probe_request {
+  ot_trainer *trainer;     // whose weights, layout, types and hooks are taken; takes no step
+  const ot_model *model;   // the trainer's, or one with the same parameters
+  int64_t rank_sequences;  // of each rank of data parallelism
+  int64_t tokens;          // of each sequence, see ot_layout_tokens
+} ot_layout_probe_request;
+
+typedef struct ot_layout_probe ot_layout_probe;
+
+// Takes the memory (weights and activations of an evaluation beside what the trainer has) and loads
+// the weights. Collective over the world, as all of the below. Blocks.
+ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layout_probe **out);
+void ot_layout_probe_destroy(ot_layout_probe **probe);
+
+// Sequences of all ranks together.
+int64_t ot_layout_probe_sequences(const ot_layout_probe *probe);
+
+// Bytes of this rank's part of an answer.
+int64_t ot_layout_probe_bytes(const ot_layout_probe *probe);
+
+//   rows    [sequences, tokens], the same on all ranks; targets are not looked at
+//   answer  [ot_layout_probe_bytes]
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer);
+
+// By how much each row of two answers differs at most, on all ranks: exactly zero where every bit
+// is the same and nowhere else; infinite where one is no number.
+//   changes  [sequences * tokens]
+ot_status ot_layout_probe_compare(ot_layout_probe *probe, const void *before, const void *after,
+                                  double *changes);
+
+// Weights as the trainer has them but for layers from `layers` on, which hand on what they get;
+// `silenced`: and the MLP or the experts of the layer before those do.
+ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced);
+
+// Of at most `most` tokens of a sequence of `sequence`, as many as every layout of `team` can cut.
+int64_t ot_layout_tokens(const ot_team *team, int64_t sequence, int64_t most);
+
+// Sequences for each rank of data parallelism, so that all have `wanted` at least.
+int64_t ot_layout_sequences(const ot_team *team, int64_t wanted);
+
+// Copies the weights of `from` (its full-precision copies where it has them) into `to`, of the same
+// layers on the same ranks; a head that is tied in `from` need not be in `to`. Zeroes moments.
+ot_status ot_layout_copy_weights(ot_instance *from, ot_instance *to);
+
+// The same but for layers from `layers` on and `silenced`, as ot_layout_probe_keep.
+ot_status ot_layout_keep_layers(ot_instance *from, ot_instance *to, int64_t layers, bool silenced);
