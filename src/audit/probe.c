@@ -147,50 +147,6 @@ ot_status ot_probe_reload(ot_probe *probe, const ot_probe_weights *weights) {
   return ot_probe_weights_load(weights, probe->forward);
 }
 
-static void scale_elements(ot_dtype dtype, void *values, double factor, int64_t count) {
-  for (int64_t i = 0; i < count; i++) {
-    void *const at = (char *)values + i * ot_dtype_bytes(dtype);
-    double value;
-    ot_elements_convert(dtype, at, OT_F64, &value, 1);
-    value *= factor;
-    ot_elements_convert(OT_F64, &value, dtype, at, 1);
-  }
-}
-
-static ot_status scale(ot_instance *instance, int index, double factor) {
-  const ot_parameter *const p = &ot_instance_whole(instance)->parameters[index];
-  const ot_dtype dtype = ot_instance_copy_dtype(instance, OT_COPY_WEIGHT);
-  const ot_parameter_rows range = {.parameter = index, .copy = OT_COPY_WEIGHT, .rows = p->rows};
-  const int64_t count = ot_parameter_elements(p);
-  void *const values = malloc((size_t)(count * ot_dtype_bytes(dtype)));
-  OT_CHECK(values, OT_ENVIRONMENT, "out of memory for %s", p->name);
-  const ot_status status = ot_instance_read(instance, &range, values);
-  if (status == OT_OK) {
-    scale_elements(dtype, values, factor, count);
-    ot_instance_write(instance, &range, values);
-  }
-  free(values);
-  return status;
-}
-
-static ot_status scale_matching(ot_instance *instance, const char *pattern, double factor,
-                                int *count) {
-  const ot_graph *const whole = ot_instance_whole(instance);
-  for (int i = 0; i < whole->num_parameters; i++) {
-    if (!ot_text_matches(whole->parameters[i].name, pattern)) continue;
-    OT_TRY(scale(instance, i, factor));
-    (*count)++;
-  }
-  return OT_OK;
-}
-
-ot_status ot_probe_scale(ot_probe *probe, const char *pattern, double factor) {
-  int count = 0;
-  OT_TRY(scale_matching(probe->forward, pattern, factor, &count));
-  OT_CHECK(count > 0, OT_BUG, "probe: there is no parameter %s", pattern);
-  return probe->decoder ? scale_matching(probe->decoder, pattern, factor, &count) : OT_OK;
-}
-
 // ---- ask ----
 
 static void read_logits(ot_probe *probe, ot_instance *instance, ot_mode mode, int64_t rows,

@@ -47,9 +47,6 @@ void ot_probe_destroy(ot_probe **probe);
 // Other values of the same weights, for the forward; the decoder keeps what it has.
 ot_status ot_probe_reload(ot_probe *probe, const ot_probe_weights *weights);
 
-// Multiplies the parameters whose names match `pattern` by `factor`. OT_BUG when there are none.
-ot_status ot_probe_scale(ot_probe *probe, const char *pattern, double factor);
-
 //   rows    [sequences, tokens], targets are not looked at
 //   logits  [sequences * tokens, V]
 ot_status ot_probe_forward(ot_probe *probe, const ot_rows *rows, double *logits);
