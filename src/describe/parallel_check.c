@@ -228,6 +228,8 @@ static ot_status check_experts(const ot_run *run) {
     char hint[HINT_BYTES];
     OT_CHECK(ep_fits(run, p->ep), OT_USAGE, "parallel: ep=%d does not divide the %lld experts%s",
              p->ep, (long long)experts, nearest(run, &d, hint));
+    OT_CHECK(p->etp == 1, OT_ENVIRONMENT,
+             "parallel: etp=%d: training does not cut an expert (try etp=1, and ep)", p->etp);
     return OT_OK;
   }
   OT_CHECK(p->ep == 1, OT_USAGE, "parallel: ep=%d, but a %s model has no experts (try ep=1)", p->ep,

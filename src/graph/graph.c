@@ -142,11 +142,14 @@ static ot_status end_block(ot_builder *builder) {
   return OT_OK;
 }
 
+int ot_graph_layer_blocks(const ot_model *model, const ot_split *split, int layer) {
+  return (split->experts_apart || split->ep > 1) && model->moe.layer[layer] ? 2 : 1;
+}
+
 static ot_status build_layer(ot_builder *builder, int layer) {
   ot_graph *const graph = builder->graph;
   const ot_model *const model = graph->request.model;
-  const ot_split *const split = &graph->request.split;
-  const bool apart = (split->experts_apart || split->ep > 1) && model->moe.layer[layer];
+  const bool apart = ot_graph_layer_blocks(model, &graph->request.split, layer) > 1;
   begin_block(builder, ot_arena_format(builder->arena, "layers.%d", layer), layer);
   if (!apart) {
     ot_decoder_layer(builder, layer);

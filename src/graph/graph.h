@@ -52,6 +52,10 @@ typedef struct ot_graph {
 // runs on one rank only.
 ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph);
 
+// Blocks that layer `layer` of `model` is with this split: one, or its attention and, in the expert
+// view, the rest.
+int ot_graph_layer_blocks(const ot_model *model, const ot_split *split, int layer);
+
 // The first block of `layer`.
 int ot_graph_block_of_layer(const ot_graph *graph, int layer);
 

@@ -6,16 +6,17 @@
 // Matrix FLOPs of each block of the whole model, not of a rank's part: all ranks cut alike.
 static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,
                              double *cost) {
+  const ot_block_list *const blocks = ot_estimator_blocks(e, c);
   ot_candidate one = *c;
   one.micro_batch_size = 1;  // costs are in proportion
   const ot_graph_request request = ot_prices_graph(e, &one, run, true);
   ot_graph *graph;
   OT_TRY(ot_graph_find(e, &request, &graph));
-  double *const of_kind = ot_arena_array(e->arena, e->num_kinds, sizeof *of_kind);
-  for (int k = 0; k < e->num_kinds; k++) {
+  double *const of_kind = ot_arena_array(e->arena, blocks->num_kinds, sizeof *of_kind);
+  for (int k = 0; k < blocks->num_kinds; k++) {
     of_kind[k] = ot_stages_block_cost(graph, k, &run->parallel, e->arena);
   }
-  for (int i = 0; i < e->num_blocks; i++) cost[i] = of_kind[e->kind_of[i]];
+  for (int i = 0; i < blocks->num_blocks; i++) cost[i] = of_kind[blocks->kind_of[i]];
   return OT_OK;
 }
 
@@ -53,21 +54,22 @@ static void cut_by_cost(const ot_model *model, int stages, int *first) {
 
 static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run *run,
                             ot_cut *cut) {
+  const int num_blocks = cut->blocks->num_blocks;
   if (e->own) {
-    double *const cost = ot_arena_array(e->arena, e->num_blocks, sizeof *cost);
+    double *const cost = ot_arena_array(e->arena, num_blocks, sizeof *cost);
     OT_TRY(block_costs(e, c, run, cost));
-    return ot_stages_cut(e->num_blocks, cost, &run->parallel, e->arena, &cut->stages);
+    return ot_stages_cut(num_blocks, cost, &run->parallel, e->arena, &cut->stages);
   }
   const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
-  OT_CHECK(chunks <= e->num_blocks, OT_USAGE,
+  OT_CHECK(chunks <= num_blocks, OT_USAGE,
            "plan: pp=%d with %d chunks in all is more than the "
            "model's %d blocks",
-           c->pp, chunks, e->num_blocks);
+           c->pp, chunks, num_blocks);
   int *const first = ot_arena_array(e->arena, chunks + 1, sizeof *first);
   if (e->job.engine->cuts_by_cost && chunks == c->pp) {
     cut_by_cost(e->job.model, chunks, first);
   } else {
-    cut_evenly(e->num_blocks - 2, chunks, first);
+    cut_evenly(num_blocks - 2, chunks, first);
   }
   cut->stages = (ot_stages){.num_ranks = c->pp,
                             .num_chunks = chunks,
@@ -81,7 +83,7 @@ static bool folded(const ot_candidate *c) { return c->pipeline == OT_PIPELINE_ZB
 
 static void share_layers(const ot_estimator *e, ot_cut *cut) {
   const ot_stages *const stages = &cut->stages;
-  const int head = e->num_blocks - 1;
+  const int head = cut->blocks->num_blocks - 1;
   cut->shares = ot_arena_array(e->arena, stages->num_ranks, sizeof *cut->shares);
   for (int c = stages->num_chunks - 1; c >= 0; c--) {
     ot_stage_share *const share = &cut->shares[stages->rank_of[c]];
@@ -101,11 +103,11 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
-  *cut = (ot_cut){0};
+  *cut = (ot_cut){.blocks = ot_estimator_blocks(e, c)};
   OT_TRY(cut_stages(e, c, &run, cut));
   share_layers(e, cut);
-  cut->chunk_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
-  cut->stage_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
+  cut->chunk_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
+  cut->stage_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
   for (int chunk = 0; chunk < cut->stages.num_chunks; chunk++) {
     for (int i = cut->stages.first_block[chunk]; i < cut->stages.first_block[chunk + 1]; i++) {
       cut->chunk_of[i] = chunk;
@@ -116,13 +118,14 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
 }
 
 // All that cuts differ in, in one number.
-static uint64_t key_of(const ot_candidate *c) {
-  const uint64_t which = (uint64_t)c->recompute * 2 + folded(c);
-  return ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 8 + which;
+static uint64_t key_of(const ot_estimator *e, const ot_candidate *c) {
+  const bool apart = ot_estimator_blocks(e, c) == &e->apart;
+  const uint64_t which = ((uint64_t)c->recompute * 2 + folded(c)) * 2 + apart;
+  return ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 16 + which;
 }
 
 ot_status ot_cut_find(ot_estimator *e, const ot_candidate *c, const ot_cut **out) {
-  const uint64_t key = key_of(c);
+  const uint64_t key = key_of(e, c);
   const int64_t found = ot_lookup_find(&e->cut_lookup, key);
   if (found >= 0) {
     *out = e->cuts[found];

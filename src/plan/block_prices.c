@@ -26,8 +26,8 @@ static ot_candidate key_of(const ot_candidate *candidate) {
   return key;
 }
 
-bool ot_estimator_reshards(const ot_estimator *e, int block) {
-  return e->job.run ? ot_run_reshard(e->job.run, block) : e->job.engine->reshard_after_forward;
+bool ot_estimator_reshards(const ot_estimator *e, int place) {
+  return e->job.run ? ot_run_reshard(e->job.run, place) : e->job.engine->reshard_after_forward;
 }
 
 int ot_estimator_prefetch(const ot_estimator *e) {
@@ -51,6 +51,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
                                  bool whole) {
   const int64_t rows = c->micro_batch_size * e->job.sequence_length / (whole ? 1 : c->cp);
   const ot_engine *const engine = e->job.engine;
+  const ot_split split = ot_estimator_split(e, c, run->parallel.context);
   return (ot_graph_request){
       .model = &e->layers,
       .mode = OT_MODE_TRAIN,
@@ -62,14 +63,17 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
                          : engine->chunked_loss ? engine->loss_rows
                                                 : rows,
       .threads = 1,
-      .split = whole ? (ot_split){0}
-                     : (ot_split){.tp = c->tp, .cp = c->cp, .context = run->parallel.context},
+      .split = whole ? (ot_split){.experts_apart = split.experts_apart} : split,
   };
 }
 
+static bool same_split(const ot_split *a, const ot_split *b) {
+  return a->tp == b->tp && a->cp == b->cp && a->context == b->context && a->ep == b->ep &&
+         a->experts_apart == b->experts_apart;
+}
+
 static bool same_graph(const ot_graph_request *a, const ot_graph_request *b) {
-  return a->micro_batch_size == b->micro_batch_size && a->split.tp == b->split.tp &&
-         a->split.cp == b->split.cp && a->split.context == b->split.context &&
+  return a->micro_batch_size == b->micro_batch_size && same_split(&a->split, &b->split) &&
          a->storage == b->storage && a->compute == b->compute;
 }
 
@@ -226,8 +230,19 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
                                      from->reduce[1][1], from->gather,       from->spread};
   to->elements = from->bucket->elements;
   to->piece_elements = from->bucket->piece_elements;
+  to->shards = from->shards;
+  to->gathers = from->gathers;
+  to->each_micro_batch = from->each_micro_batch;
   to->update_scratch = most_scratch(updates, OT_COUNT(updates));
   to->staging = most_scratch(moves, OT_COUNT(moves));
+}
+
+// Other software cuts all blocks alike.
+static void cut_states(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
+  const int cut = c->zero > 0 ? c->dp_shard * c->cp : 1;
+  to->shards = cut > 1;
+  to->gathers = cut > 1 && c->zero == 3;
+  to->each_micro_batch = cut > 1 && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
 }
 
 // What a rank holds of the experts.
@@ -245,7 +260,10 @@ static ot_recompute policy_of(const ot_estimator *e, const ot_candidate *c) {
 }
 
 static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices *p) {
-  *p = (ot_prices){.key = *c, .ranks = e->job.devices, .split = splits_backward(c->pipeline)};
+  *p = (ot_prices){.key = *c,
+                   .blocks = ot_estimator_blocks(e, c),
+                   .ranks = e->job.devices,
+                   .split = splits_backward(c->pipeline)};
   p->tied = e->job.model->tie_word_embeddings;
   p->tied_apart = p->tied && c->pp > 1 && c->pipeline != OT_PIPELINE_ZB_V;
   p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !c->no_sequence_parallel);
@@ -318,8 +336,8 @@ static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices 
   OT_TRY(ot_graph_build(&request, &print.scratch, &graph));
   draw(e, &graph, OT_STEP_WORK, p, &print);
   count_step(e, &graph, p);
-  p->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *p->kind);
-  for (int i = 0; i < e->num_kinds; i++) {
+  p->kind = ot_arena_array(e->arena, p->blocks->num_kinds, sizeof *p->kind);
+  for (int i = 0; i < p->blocks->num_kinds; i++) {
     const ot_block_phases *const from = &print.phases.blocks[i];
     count_work_bytes(from, &p->kind[i]);
     count_flops(from, &p->kind[i]);
@@ -359,14 +377,16 @@ static ot_candidate sum_key_of(const ot_candidate *c) {
   return key;
 }
 
-// Parameters are the same for any micro-batch: the first graph of a split serves all.
+// Parameters are the same for any micro-batch: the first graph of a split serves all, however it
+// cuts attention.
 static ot_status find_split(ot_estimator *e, const ot_candidate *c, const ot_run *run,
                             ot_graph **out) {
   const ot_graph_request request = ot_prices_graph(e, c, run, false);
   for (int64_t i = 0; i < e->num_graphs; i++) {
-    const ot_split *const split = &e->graphs[i]->request.split;
+    ot_split split = e->graphs[i]->request.split;
+    split.context = request.split.context;
     *out = e->graphs[i];
-    if (split->tp == request.split.tp && split->cp == request.split.cp) return OT_OK;
+    if (same_split(&split, &request.split)) return OT_OK;
   }
   return ot_graph_find(e, &request, out);
 }
@@ -378,16 +398,14 @@ static ot_status build_sums(ot_estimator *e, const ot_candidate *candidate, ot_p
   OT_TRY(begin_blueprint(e, candidate, &print));
   OT_TRY(find_split(e, candidate, &print.run, &graph));
   draw(e, graph, OT_STEP_SUMS, p, &print);
-  const ot_candidate *const c = candidate;
-  const int cut = c->zero > 0 ? c->dp_shard * c->cp : 1;
-  p->shards = e->own ? print.phases.shards : cut > 1;
-  p->gathers = e->own ? print.phases.gathers : cut > 1 && c->zero == 3;
-  p->each_micro_batch = e->own ? print.phases.each_micro_batch
-                               : cut > 1 && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
-  p->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *p->kind);
-  for (int i = 0; i < e->num_kinds; i++) {
-    count_sum_bytes(&print.phases.blocks[i], &p->kind[i]);
-    if (!e->own) count_experts(e, candidate, i, &p->kind[i]);
+  p->kind = ot_arena_array(e->arena, p->blocks->num_kinds, sizeof *p->kind);
+  for (int i = 0; i < p->blocks->num_kinds; i++) {
+    ot_block_price *const kind = &p->kind[i];
+    count_sum_bytes(&print.phases.blocks[i], kind);
+    if (!e->own) cut_states(e, candidate, kind);
+    if (!e->own) count_experts(e, candidate, i, kind);
+    p->gathers = p->gathers || kind->gathers;
+    p->each_micro_batch = p->each_micro_batch || kind->each_micro_batch;
   }
   return ot_sum_prices_build(e, &print.phases, &print.scratch, p);
 }
@@ -418,6 +436,9 @@ static void join(const ot_block_price *work, const ot_block_price *sums, ot_bloc
   out->update = sums->update;
   out->elements = sums->elements;
   out->piece_elements = sums->piece_elements;
+  out->shards = sums->shards;
+  out->gathers = sums->gathers;
+  out->each_micro_batch = sums->each_micro_batch;
   out->expert_elements = sums->expert_elements;
   out->update_scratch = sums->update_scratch;
   out->staging = sums->staging;
@@ -440,8 +461,9 @@ ot_status ot_prices_find(ot_estimator *e, const ot_candidate *candidate, ot_pric
   made->hidden_bytes = work->hidden_bytes;
   made->batch_bytes = work->batch_bytes;
   made->constant_bytes = work->constant_bytes;
-  made->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *made->kind);
-  for (int i = 0; i < e->num_kinds; i++) join(&work->kind[i], &sums->kind[i], &made->kind[i]);
+  const int kinds = made->blocks->num_kinds;
+  made->kind = ot_arena_array(e->arena, kinds, sizeof *made->kind);
+  for (int i = 0; i < kinds; i++) join(&work->kind[i], &sums->kind[i], &made->kind[i]);
   ot_price_list_add(&e->prices, made, e->arena);
   *out = made;
   return OT_OK;

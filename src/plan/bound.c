@@ -17,7 +17,7 @@ static const double rounding = 1 - 0x1p-40;
 // lose a little that a smaller one does not.
 static void take_other(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
-  const bool layer = kind > 0 && kind < e->num_kinds - 1;
+  const bool layer = kind > 0 && kind < prices->blocks->num_kinds - 1;
   for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = 0;
   out->slot_bytes[OT_SLOT_SHORT] = (int64_t)ot_memory_kept(e, prices, kind);
   out->scratch_bytes = layer ? prices->kind[kind].transient_bytes / 8 * 7 : 0;
@@ -26,7 +26,8 @@ static void take_other(const ot_estimator *e, const ot_prices *prices, int kind,
 static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
   const ot_block_price *const price = &prices->kind[kind];
-  *out = (ot_block_bound){.elements = price->elements,
+  *out = (ot_block_bound){.experts = prices->blocks->experts[kind],
+                          .elements = price->elements,
                           .scratch_bytes = price->work_scratch,
                           .input_bytes = price->has_input ? prices->hidden_bytes : 0,
                           .weights_read_in = price->weights_read_in};
@@ -38,22 +39,27 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   if (!e->own) take_other(e, prices, kind, out);
 }
 
-// Over the kinds of layers.
-static void take_extremes(const ot_estimator *e, ot_work_bound *work) {
+// Over the kinds of layers. Between two blocks of the dense view may be one of experts.
+static void take_extremes(int num_kinds, ot_work_bound *work) {
+  double forward_s[2] = {0}, back_s[2] = {0};
   work->layer_elements = (double)work->kind[1].elements;
-  for (int i = 1; i < e->num_kinds - 1; i++) {
+  for (int i = 1; i < num_kinds - 1; i++) {
     const ot_block_bound *const block = &work->kind[i];
-    work->layer_elements = ot_smaller(work->layer_elements, (double)block->elements);
-    work->forward_s = ot_larger(work->forward_s, block->work_s[OT_WORK_FORWARD]);
-    work->back_s = ot_larger(work->back_s, block->work_s[OT_WORK_BACKWARD]);
+    const int view = block->experts;
+    if (view == 0) work->layer_elements = ot_smaller(work->layer_elements, (double)block->elements);
+    forward_s[view] = ot_larger(forward_s[view], block->work_s[OT_WORK_FORWARD]);
+    back_s[view] = ot_larger(back_s[view], block->work_s[OT_WORK_BACKWARD]);
   }
+  work->forward_s = forward_s[0] + forward_s[1];
+  work->back_s = back_s[0] + back_s[1];
 }
 
 static ot_work_bound *make_work(const ot_estimator *e, const ot_prices *prices) {
   ot_work_bound *const made = ot_arena_array(e->arena, 1, sizeof *made);
-  made->kind = ot_arena_array(e->arena, e->num_kinds, sizeof *made->kind);
-  for (int i = 0; i < e->num_kinds; i++) take_block(e, prices, i, &made->kind[i]);
-  take_extremes(e, made);
+  const int kinds = prices->blocks->num_kinds;
+  made->kind = ot_arena_array(e->arena, kinds, sizeof *made->kind);
+  for (int i = 0; i < kinds; i++) take_block(e, prices, i, &made->kind[i]);
+  take_extremes(kinds, made);
   return made;
 }
 
@@ -75,9 +81,9 @@ static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
 
 typedef struct block_sum {
   double forward_s, back_s, before_s, all_s;  // before: all but W
-  double elements;
-  double scratch_bytes;  // the most of one
-  double layers;
+  double elements[2];                         // of the dense view, and of that of experts
+  double scratch_bytes;                       // the most of one
+  double layers;                              // in the dense view
 } block_sum;
 
 static void add_sum(const block_sum *other, block_sum *sum) {
@@ -85,7 +91,7 @@ static void add_sum(const block_sum *other, block_sum *sum) {
   sum->back_s += other->back_s;
   sum->before_s += other->before_s;
   sum->all_s += other->all_s;
-  sum->elements += other->elements;
+  for (int i = 0; i < 2; i++) sum->elements[i] += other->elements[i];
   sum->scratch_bytes = ot_larger(sum->scratch_bytes, other->scratch_bytes);
   sum->layers += other->layers;
 }
@@ -96,7 +102,7 @@ static block_sum times(block_sum sum, double count) {
   sum.back_s *= count;
   sum.before_s *= count;
   sum.all_s *= count;
-  sum.elements *= count;
+  for (int i = 0; i < 2; i++) sum.elements[i] *= count;
   sum.layers *= count;
   return sum;
 }
@@ -104,13 +110,14 @@ static block_sum times(block_sum sum, double count) {
 static block_sum sum_of(const ot_block_bound *block, bool layer) {
   const double forward_s = block->work_s[OT_WORK_FORWARD];
   const double backward_s = block->work_s[OT_WORK_BACKWARD];
-  return (block_sum){.forward_s = forward_s,
-                     .back_s = block->back_s,
-                     .before_s = forward_s + backward_s,
-                     .all_s = forward_s + backward_s + block->work_s[OT_WORK_WEIGHT],
-                     .elements = (double)block->elements,
-                     .scratch_bytes = (double)block->scratch_bytes,
-                     .layers = layer};
+  block_sum sum = {.forward_s = forward_s,
+                   .back_s = block->back_s,
+                   .before_s = forward_s + backward_s,
+                   .all_s = forward_s + backward_s + block->work_s[OT_WORK_WEIGHT],
+                   .scratch_bytes = (double)block->scratch_bytes,
+                   .layers = layer && !block->experts};
+  sum.elements[block->experts] = (double)block->elements;
+  return sum;
 }
 
 // ---- stages ----
@@ -120,20 +127,25 @@ typedef struct bounder {
   const ot_candidate *candidate;
   const ot_shard_bound *shards;
   const ot_work_bound *work;
+  const ot_block_list *blocks;
   const ot_stages *stages;
-  const ot_walk *walk;  // null: the order is not looked at
-  double scale;         // of seconds and slots, to the size of the micro-batch
-  double state_bytes;   // of a parameter
-  double met_s, end_s;  // when the last stage has its sums; the longest update
+  const ot_walk *walk;    // null: the order is not looked at
+  double scale;           // of seconds and slots, to the size of the micro-batch
+  double state_bytes[2];  // of a parameter in the dense view, and in that of experts
+  double met_s, end_s;    // when the last stage has its sums; the longest update
   double peak;
 } bounder;
 
-// Other software cuts the states of experts over all ranks of a stage that hold them.
-static double state_bytes_of(const ot_estimator *e, const ot_candidate *c) {
+// States are cut over no more ranks than hold the same: experts are on 1 of ep.
+static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
-  const bool experts = e->job.model->moe.num_experts > 0;
+  const double stage = (double)c->dp * c->cp * c->tp;
   double shard = c->zero > 0 ? c->dp_shard : 1;
-  if (c->zero > 0 && !e->own) shard = experts ? (double)c->dp * c->cp * c->tp : shard * c->cp;
+  if (e->own) {
+    if (experts && shard > 1) shard = stage / c->ep;
+  } else if (c->zero > 0) {
+    shard = e->job.model->moe.num_experts > 0 ? stage : shard * c->cp;
+  }
   return r->weight_bytes / (c->zero == 3 ? shard : 1) +
          r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
          (r->master_bytes + r->moment_bytes) / shard;
@@ -174,15 +186,15 @@ static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *bloc
 // Sums up the blocks of a chunk; returns what it keeps of them. Equal blocks behind the first one
 // are counted together.
 static double sum_chunk(const bounder *b, int chunk, block_sum *out) {
-  const ot_estimator *const e = b->estimator;
+  const ot_block_list *const blocks = b->blocks;
   const int first = b->stages->first_block[chunk], end = b->stages->first_block[chunk + 1];
   double kept = 0;
   for (int i = first; i < end;) {
-    const int kind = e->kind_of[i];
+    const int kind = blocks->kind_of[i];
     int next = i + 1;
-    while (i > first && next < end && e->kind_of[next] == kind) next++;
+    while (i > first && next < end && blocks->kind_of[next] == kind) next++;
     const ot_block_bound *const block = &b->work->kind[kind];
-    const block_sum sum = times(sum_of(block, i > 0 && i < e->num_blocks - 1), next - i);
+    const block_sum sum = times(sum_of(block, i > 0 && i < blocks->num_blocks - 1), next - i);
     add_sum(&sum, out);
     kept += (next - i) * kept_bytes(b, chunk, block, i == first);
     i = next;
@@ -255,6 +267,12 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   b->end_s = ot_larger(b->end_s, own->layers * b->shards->end_s);
 }
 
+// Of the states of these blocks, what they keep, and what is needed while they are worked on.
+static double bytes_of(const bounder *b, const block_sum *own, double kept) {
+  const double states = own->elements[0] * b->state_bytes[0] + own->elements[1] * b->state_bytes[1];
+  return states + (kept + own->scratch_bytes) * b->scale;
+}
+
 // All micro-batches pass a chunk one after the other, the first having come through all before it
 // and the last going back through them.
 static void bound_chunk(bounder *b, const block_sum *chunk, const block_sum *before) {
@@ -290,15 +308,14 @@ static void bound_shares(bounder *b, const ot_cut *cut) {
         slots_of(layer) *
             (early * (share->layers - share->last_layers) + late * share->last_layers) +
         (begins ? slots_of(first) * (one ? late : early) : 0) + (ends ? slots_of(head) * late : 0);
-    b->peak =
-        ot_larger(b->peak, own.elements * b->state_bytes + (kept + own.scratch_bytes) * b->scale);
+    b->peak = ot_larger(b->peak, bytes_of(b, &own, kept));
   }
   // One micro-batch after the other in the last chunk.
   block_sum last = {0}, before = {0};
   const ot_stage_share *const share = &cut->shares[b->stages->rank_of[chunks - 1]];
   add_times(head, 1, false, &last);
   add_times(layer, share->last_layers, true, &last);
-  add_times(layer, b->estimator->num_blocks - 2 - share->last_layers, true, &before);
+  add_times(layer, b->blocks->num_blocks - 2 - share->last_layers, true, &before);
   add_times(first, chunks > 1, false, &before);
   bound_chunk(b, &last, &before);
 }
@@ -323,8 +340,7 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
   }
   for (int r = 0; r < stages->num_ranks; r++) {
     bound_stage(b, &own[r], &before[r], &traffic[r]);
-    b->peak = ot_larger(
-        b->peak, own[r].elements * b->state_bytes + (kept[r] + own[r].scratch_bytes) * b->scale);
+    b->peak = ot_larger(b->peak, bytes_of(b, &own[r], kept[r]));
   }
 }
 
@@ -358,15 +374,16 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   }
   OT_TRY(find_work(e, &priced, &b.work));
   OT_TRY(ot_cut_find(e, c, &cut));
+  b.blocks = cut->blocks;
   b.stages = &cut->stages;
   if (request->depth == OT_BOUND_ORDER) OT_TRY(ot_walk_find(e, c, b.stages, &b.walk));
-  b.state_bytes = state_bytes_of(e, c);
+  for (int i = 0; i < 2; i++) b.state_bytes[i] = state_bytes_of(e, c, i == 1);
   if (!b.shards) {
     OT_TRY(ot_shard_bound_build(e, c, b.work->layer_elements, &shards));
     b.shards = &shards;
   }
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  if (!b.walk && e->num_kinds == 3) {
+  if (!b.walk && b.blocks->num_kinds == 3) {
     bound_shares(&b, cut);
   } else {
     bound_stages(&b, &scratch);

@@ -26,6 +26,7 @@
 typedef struct ot_block_bound {
   double work_s[OT_WORKS];  // recompute included
   double back_s;            // BACKWARD without the recompute
+  bool experts;             // in the expert view
   int64_t elements;         // of parameters
   int64_t slot_bytes[OT_SLOT_CLASSES];
   int64_t scratch_bytes;  // while it is worked on
@@ -36,8 +37,9 @@ typedef struct ot_block_bound {
 // Of all kinds, by what cuts a micro-batch.
 typedef struct ot_work_bound {
   ot_block_bound *kind;      // [num_kinds]
-  double layer_elements;     // of the smallest kind of layer
-  double forward_s, back_s;  // of the longest; back: with the recompute, without W
+  double layer_elements;     // of the smallest kind of layer, in the dense view
+  double forward_s, back_s;  // of the longest from one dense block to the next; back: with the
+                             // recompute, without W
 } ot_work_bound;
 
 typedef enum ot_bound_depth {
@@ -57,7 +59,7 @@ typedef struct ot_bound_request {
 ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *request,
                          ot_estimate_bound *out);
 
-// The parameters that one rank has of a layer, at least.
+// The parameters that one rank has of a layer, at least; over ep, of its attention.
 ot_status ot_bound_elements(ot_estimator *estimator, const ot_candidate *candidate,
                             double *elements);
 

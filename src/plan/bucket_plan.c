@@ -15,14 +15,15 @@ typedef struct planner {
 } planner;
 
 static const ot_block_price *price_of(const ot_play_request *r, int block) {
-  return &r->prices->kind[r->estimator->kind_of[block]];
+  return &r->prices->kind[r->prices->blocks->kind_of[block]];
 }
 
 // ---- uses ----
 
 static int gather_for(planner *p, int item, int block) {
   ot_bucket_list *const list = &p->plan->gathers;
-  const bool reshard = ot_estimator_reshards(p->request->estimator, block);
+  const ot_play_request *const r = p->request;
+  const bool reshard = ot_estimator_reshards(r->estimator, r->prices->blocks->place_of[block]);
   const int held = p->held[block];
   if (held >= 0 && !(reshard && list->uses[held].last < item - 1)) {
     list->uses[held].last = item;
@@ -51,13 +52,13 @@ static void add_item(planner *p, const ot_walk_action *a, int block) {
   const ot_block_price *const price = price_of(p->request, block);
   ot_bucket_plan *const plan = p->plan;
   const int item = plan->num_items++;
-  const bool head = block == p->request->estimator->num_blocks - 1;
+  const bool head = block == prices->blocks->num_blocks - 1;
   plan->gather[item] = plan->tied_gather[item] = plan->sum[item] = plan->tied_sum[item] = -1;
-  if (prices->gathers) {
-    if (price->reads[a->work]) plan->gather[item] = gather_for(p, item, block);
-    if (price->reads_tied[a->work]) plan->tied_gather[item] = gather_for(p, item, 0);
+  if (price->gathers && price->reads[a->work]) plan->gather[item] = gather_for(p, item, block);
+  if (prices->kind[0].gathers && price->reads_tied[a->work]) {
+    plan->tied_gather[item] = gather_for(p, item, 0);
   }
-  if (!prices->each_micro_batch) return;
+  if (!price->each_micro_batch) return;
   if (a->work == OT_WORK_FORWARD && !price->writes_in_forward) return;
   const ot_bucket_use own = {.block = block, .micro_batch = a->micro_batch};
   const ot_bucket_use tied = {.block = 0, .micro_batch = a->micro_batch};
@@ -140,10 +141,10 @@ void ot_bucket_plan_build(const ot_play_request *request, int stage, ot_arena *a
   if (request->plans) return;
   if (!prices->gathers && !prices->each_micro_batch) return;
   planner p = {.request = request, .arena = arena, .plan = out};
-  p.local = ot_arena_array(arena, request->estimator->num_blocks, sizeof(int));
+  p.local = ot_arena_array(arena, prices->blocks->num_blocks, sizeof(int));
   const int cells = number_blocks(request, stage, p.local) * request->walk->micro_batches;
   const int items = cells * (request->walk->split ? 3 : 2);
-  p.held = nothing(arena, request->estimator->num_blocks);
+  p.held = nothing(arena, prices->blocks->num_blocks);
   if (prices->each_micro_batch) {
     p.sum = nothing(arena, cells);
     p.tied_sum = nothing(arena, request->walk->micro_batches);

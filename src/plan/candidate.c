@@ -5,6 +5,7 @@
 #include "describe/mesh.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
+#include "graph/share.h"
 #include "plan/expert_prices.h"
 #include "plan/job.h"
 
@@ -89,6 +90,20 @@ static ot_status check_batch(const ot_job *job, const ot_candidate *c) {
   return OT_OK;
 }
 
+// Whether blocks can be cut so.
+static ot_status check_share(const ot_run *run) {
+  const ot_run_parallel *const p = &run->parallel;
+  const ot_graph_request request = {
+      .model = &run->model,
+      .mode = OT_MODE_TRAIN,
+      .micro_batch_size = run->batch.micro_batch_size,
+      .sequence_length = run->data.sequence_length,
+      .split = {.tp = p->tp, .cp = p->cp, .context = p->context, .ep = p->ep},
+  };
+  ot_share share;
+  return ot_share_build(&request, &share);
+}
+
 ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
   OT_TRY(check_ranges(candidate));
   const int64_t devices = (int64_t)candidate->tp * candidate->pp * candidate->cp * candidate->dp;
@@ -99,17 +114,17 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(job, candidate, &lists, &run);
-  // Other software may give a chunk to the embedding or the head alone.
-  if (job->engine != &ot_engine_orthant) {
-    OT_TRY(ot_expert_check(job, candidate));
-    run.model.num_layers += 2;
-    run.parallel.ep = 1;
-  } else {
-    OT_CHECK(candidate->ep == 1, OT_ENVIRONMENT,
-             "plan: ep=%d of this program is not priced yet (try ep=1, or another engine)",
-             candidate->ep);
+  if (job->engine == &ot_engine_orthant) {
+    OT_TRY(ot_parallel_check(&run));
+    OT_TRY(check_share(&run));
+    return ot_run_check_ranks(&run, job->devices);
   }
+  // Other software may give a chunk to the embedding or the head alone.
+  OT_TRY(ot_expert_check(job, candidate));
+  run.model.num_layers += 2;
+  run.parallel.ep = run.parallel.etp = 1;
   OT_TRY(ot_parallel_check(&run));
+  run.parallel.etp = candidate->etp;
   return ot_run_check_ranks(&run, job->devices);
 }
 

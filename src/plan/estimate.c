@@ -13,18 +13,17 @@ static void find_kinds(ot_estimator *e) {
   const ot_model *const model = e->job.model;
   const int layers = (int)model->num_layers;
   int *const of_kind = ot_arena_array(e->arena, layers, sizeof(int));
+  int *const kind_of = ot_arena_array(e->arena, layers, sizeof(int));
   int kinds = 0;
-  e->num_blocks = layers + 2;
-  e->kind_of = ot_arena_array(e->arena, e->num_blocks, sizeof(int));
   for (int i = 0; i < layers; i++) {
     int kind = 0;
     while (kind < kinds && !ot_model_same_layer(model, of_kind[kind], i)) kind++;
     if (kind == kinds) of_kind[kinds++] = i;
-    e->kind_of[i + 1] = kind + 1;
+    kind_of[i] = kind;
   }
-  e->num_kinds = kinds + 2;
-  e->kind_of[layers + 1] = kinds + 1;
   ot_model_take_layers(model, of_kind, kinds, &e->layers);
+  ot_block_list_build(e, kind_of, &(ot_split){0}, &e->joined);
+  ot_block_list_build(e, kind_of, &(ot_split){.experts_apart = true}, &e->apart);
 }
 
 // A CPU is priced as the simulator prices it; other devices with what the software does to them.
@@ -113,10 +112,11 @@ static void take_play(const ot_stage_play *play, ot_estimate *out) {
 static void count_flops(const ot_play_request *r, ot_estimate *out) {
   const ot_estimator *const e = r->estimator;
   const ot_candidate *const c = r->candidate;
+  const ot_block_list *const blocks = r->prices->blocks;
   double hardware = 0, model = 0;
-  for (int i = 0; i < e->num_blocks; i++) {
-    hardware += r->prices->kind[e->kind_of[i]].matrix_flops;
-    model += r->prices->kind[e->kind_of[i]].model_flops;
+  for (int i = 0; i < blocks->num_blocks; i++) {
+    hardware += r->prices->kind[blocks->kind_of[i]].matrix_flops;
+    model += r->prices->kind[blocks->kind_of[i]].model_flops;
   }
   const double times = (double)c->micro_batches * c->dp * c->cp * c->tp;
   const double peak = e->cluster.device.flops[e->job.recipe.products] > 0
@@ -248,7 +248,7 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
     stage->first_block = stages->first_block[chunk];
     stage->num_blocks += stages->first_block[chunk + 1] - stages->first_block[chunk];
     for (int i = stages->first_block[chunk]; i < stages->first_block[chunk + 1]; i++) {
-      const ot_block_price *const price = &request.prices->kind[estimator->kind_of[i]];
+      const ot_block_price *const price = &request.prices->kind[request.prices->blocks->kind_of[i]];
       stage->forward_s += price->work[OT_WORK_FORWARD][1].total_s;
       stage->backward_s +=
           price->work[OT_WORK_BACKWARD][1].total_s + price->work[OT_WORK_WEIGHT][1].total_s;

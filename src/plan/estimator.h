@@ -14,6 +14,17 @@
 #include "schedule/storage.h"
 #include "simulate/price.h"
 
+// ---- blocks ----
+
+// The blocks of a model in their order, and the kinds of them, each of which is priced once.
+typedef struct ot_block_list {
+  int num_kinds;  // embedding, those of each kind of layer, head
+  bool *experts;  // [num_kinds] in the expert view (graph.h)
+  int num_blocks;
+  int *kind_of;   // [num_blocks]
+  int *place_of;  // [num_blocks] among embedding, layers and head
+} ot_block_list;
+
 // ---- prices ----
 
 // What a segment takes; total_s is the sum of the others.
@@ -39,8 +50,10 @@ typedef struct ot_block_price {
   ot_phase_price norm, update;
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
-  int64_t elements, piece_elements;      // of the bucket, and of this rank's part of it
-  double expert_elements;                // part of elements: routed experts (expert_prices.h)
+  int64_t elements, piece_elements;  // of the bucket, and of this rank's part of it
+  bool shards, gathers;    // states are cut over ranks (ZeRO 1 to 3); weights are, too (ZeRO 3)
+  bool each_micro_batch;   // gradients are summed over ranks after each
+  double expert_elements;  // part of elements: routed experts (expert_prices.h)
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
   int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward
@@ -52,15 +65,16 @@ typedef struct ot_block_price {
 
 typedef struct ot_prices {
   ot_candidate key;  // as far as prices depend on it
-  int ranks;         // of the job
+  const ot_block_list *blocks;
+  int ranks;  // of the job
   ot_group_shape shape[OT_GROUP_KINDS];
-  ot_block_price *kind;  // [num_kinds]
+  ot_block_price *kind;  // [blocks->num_kinds]
   double tied_reduce_s[2][2], tie_s;
   ot_phase_price tied_update;
   ot_phase_price begin, clip;
   bool split;              // I and W apart
-  bool shards, gathers;    // states are cut over ranks (ZeRO 1 to 3); weights are, too (ZeRO 3)
-  bool each_micro_batch;   // gradients are summed over ranks after each
+  bool gathers;            // weights of some blocks are cut over ranks
+  bool each_micro_batch;   // gradients of some are summed after each
   bool sequence_parallel;  // between its regions, tp cuts activations
   bool tied, tied_apart;   // head and embedding share a table; and are on different stages
   // memory
@@ -111,6 +125,7 @@ typedef struct ot_stage_share {
 
 // Which blocks are where.
 typedef struct ot_cut {
+  const ot_block_list *blocks;
   ot_stages stages;
   int *chunk_of;           // [num_blocks]
   int *stage_of;           // [num_blocks]
@@ -132,12 +147,9 @@ struct ot_estimator {
   ot_arena_pool pool;  // of what is needed for one estimate only
   ot_cluster cluster;  // as the ranks of the job find it
   ot_simulation simulation;
-  bool own;         // the engine is this program: figures of its schedules, to the byte
-  ot_model layers;  // the model with one layer of each kind
-  int num_kinds;    // embedding, kinds of layers, head
-  int num_blocks;
-  int *kind_of;   // [num_blocks]
-  int num_parts;  // of the parameters of the model
+  bool own;                     // the engine is this program: figures of its schedules, to the byte
+  ot_model layers;              // the model with one layer of each kind
+  ot_block_list joined, apart;  // over ep, this program has layers with experts in two blocks
   ot_price_list prices, works, sums;
   int64_t num_graphs, graphs_capacity;
   ot_graph **graphs;
@@ -173,9 +185,22 @@ ot_graph_request ot_prices_graph(const ot_estimator *estimator, const ot_candida
 // The graph of `request`, made at the first call.
 ot_status ot_graph_find(ot_estimator *estimator, const ot_graph_request *request, ot_graph **out);
 
-// Whether gathered weights of `block` are released after each use, and how many blocks ahead of
-// their use they are gathered.
-bool ot_estimator_reshards(const ot_estimator *estimator, int block);
+// The blocks of the job's model, split so; `layer_kind` says of which kind each layer is
+// [num_layers], as e->layers has them.
+void ot_block_list_build(const ot_estimator *estimator, const int *layer_kind,
+                         const ot_split *split, ot_block_list *out);
+
+// The blocks that `candidate` is made of.
+const ot_block_list *ot_estimator_blocks(const ot_estimator *estimator,
+                                         const ot_candidate *candidate);
+
+// How its blocks are cut.
+ot_split ot_estimator_split(const ot_estimator *estimator, const ot_candidate *candidate,
+                            ot_context_parallel context);
+
+// Whether gathered weights of the block at `place` (embedding, layers, head) are released after
+// each use, and how many blocks ahead of their use they are gathered.
+bool ot_estimator_reshards(const ot_estimator *estimator, int place);
 int ot_estimator_prefetch(const ot_estimator *estimator);
 
 // In which order the stages work.

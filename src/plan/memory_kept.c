@@ -21,7 +21,7 @@ static keeper keeper_of(const ot_estimator *e, const ot_prices *p, int kind) {
                   .prices = p,
                   .model = &e->layers,
                   .engine = e->job.engine,
-                  .layer = kind > 0 && kind < e->num_kinds - 1 ? kind - 1 : -1,
+                  .layer = kind > 0 && kind < p->blocks->num_kinds - 1 ? kind - 1 : -1,
                   .rows = tokens / p->key.cp,
                   .bytes = e->job.recipe.activation_bytes,
                   .tp = p->key.tp,

@@ -14,7 +14,7 @@ typedef struct counter {
   ot_memory_estimate *out;
 } counter;
 
-static int kind_of(const counter *c, int block) { return c->estimator->kind_of[block]; }
+static int kind_of(const counter *c, int block) { return c->prices->blocks->kind_of[block]; }
 
 static bool runs(const counter *c, int block) {
   return c->request->cut->stage_of[block] == c->stage;
@@ -25,7 +25,7 @@ static double elements_of(const counter *c, int block) {
 }
 
 static bool is_layer(const counter *c, int block) {
-  return block > 0 && block < c->estimator->num_blocks - 1;
+  return block > 0 && block < c->prices->blocks->num_blocks - 1;
 }
 
 static double rows_of(const counter *c) {
@@ -42,8 +42,8 @@ static void count_states(counter *c) {
   const double pieces = zero > 0 ? c->candidate->dp_shard * c->candidate->cp : 1;
   const double expert_pieces = zero > 0 ? ot_expert_replicas(c->candidate).size : 1;
   double n = 0, held = 0;  // of a rank; with what is cut in pieces, cut
-  for (int i = 0; i < c->estimator->num_blocks; i++) {
-    const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->estimator->num_blocks - 1);
+  for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
+    const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->prices->blocks->num_blocks - 1);
     if (!runs(c, i) && !copy) continue;
     const double experts = c->prices->kind[kind_of(c, i)].expert_elements;
     n += elements_of(c, i);
@@ -65,7 +65,7 @@ static void count_gathered(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   double layer = 0, ends = 0, all = 0, largest = 0;
   if (c->candidate->zero < 3 || c->candidate->dp_shard * c->candidate->cp == 1) return;
-  for (int i = 0; i < c->estimator->num_blocks; i++) {
+  for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
     if (!runs(c, i)) continue;
     const double n = elements_of(c, i);
     all += n;
@@ -118,7 +118,7 @@ void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, doub
   double *const kept = ot_arena_array(arena, walk->num_chunks, sizeof *kept);
   double *const live = ot_arena_array(arena, walk->num_ranks, sizeof *live);
   const ot_work last = walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
-  for (int i = 0; i < c.estimator->num_blocks; i++) {
+  for (int i = 0; i < c.prices->blocks->num_blocks; i++) {
     kept[request->cut->chunk_of[i]] += kept_of(&c, i);
   }
   for (int i = 0; i < walk->num_chunks; i++) kept[i] += sent_of(&c, i);
@@ -137,7 +137,7 @@ void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, doub
 static double transients_of(const counter *c) {
   double most = 0;
   int kind = 0;
-  for (int i = 0; i < c->estimator->num_blocks; i++) {
+  for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
     if (!runs(c, i) || !is_layer(c, i)) continue;
     const double bytes = (double)c->prices->kind[kind_of(c, i)].transient_bytes;
     if (bytes <= most) continue;
@@ -150,7 +150,7 @@ static double transients_of(const counter *c) {
 
 static double logits_of(const counter *c) {
   const ot_engine *const engine = c->estimator->job.engine;
-  if (!runs(c, c->estimator->num_blocks - 1)) return 0;
+  if (!runs(c, c->prices->blocks->num_blocks - 1)) return 0;
   const double rows = engine->chunked_loss && (double)engine->loss_rows < rows_of(c)
                           ? (double)engine->loss_rows
                           : rows_of(c);

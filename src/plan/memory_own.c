@@ -30,12 +30,14 @@ static void add_ring(bill *b, int64_t *class, int64_t bytes, int count) {
 }
 
 static const ot_block_price *price_of(const bill *b, int block) {
-  return &b->prices->kind[b->estimator->kind_of[block]];
+  return &b->prices->kind[b->prices->blocks->kind_of[block]];
 }
+
+static int num_blocks(const bill *b) { return b->prices->blocks->num_blocks; }
 
 static bool runs(const bill *b, int block) { return b->request->cut->stage_of[block] == b->stage; }
 
-static bool has_head(const bill *b) { return runs(b, b->estimator->num_blocks - 1); }
+static bool has_head(const bill *b) { return runs(b, num_blocks(b) - 1); }
 
 // The head's stage holds a copy of the embedding that it is tied to.
 static bool holds(const bill *b, int block) {
@@ -50,21 +52,21 @@ static int64_t bytes_of(double bytes_each, int64_t elements) {
 
 static void add_weights(bill *b) {
   const double each = b->estimator->job.recipe.weight_bytes;
-  for (int i = 0; i < b->estimator->num_blocks; i++) {
+  for (int i = 0; i < num_blocks(b); i++) {
     if (!holds(b, i)) continue;
     const ot_block_price *const price = price_of(b, i);
-    const bool cut = b->prices->gathers;
-    add(b, &b->out->weights, bytes_of(each, cut ? price->piece_elements : price->elements));
+    add(b, &b->out->weights,
+        bytes_of(each, price->gathers ? price->piece_elements : price->elements));
   }
 }
 
 static void add_states(bill *b) {
   const ot_recipe *const recipe = &b->estimator->job.recipe;
-  for (int i = 0; i < b->estimator->num_blocks; i++) {
+  for (int i = 0; i < num_blocks(b); i++) {
     if (!holds(b, i)) continue;
     const ot_block_price *const bucket = price_of(b, i);
-    const int64_t state = b->prices->shards ? bucket->piece_elements : bucket->elements;
-    const bool cut = b->prices->each_micro_batch && b->prices->shards;
+    const int64_t state = bucket->shards ? bucket->piece_elements : bucket->elements;
+    const bool cut = bucket->each_micro_batch && bucket->shards;
     add(b, &b->out->gradients,
         bytes_of(recipe->gradient_bytes, cut ? bucket->piece_elements : bucket->elements));
     add(b, &b->out->optimizer, bytes_of(recipe->moment_bytes / 2, state));
@@ -77,15 +79,15 @@ static void add_states(bill *b) {
   const ot_block_price *const owner = price_of(b, 0);
   add(b, &b->out->gradients,
       bytes_of(recipe->gradient_bytes,
-               b->prices->each_micro_batch ? owner->piece_elements : owner->elements));
+               owner->each_micro_batch ? owner->piece_elements : owner->elements));
 }
 
 static void add_tables(bill *b) {
   int64_t *const buffers = &b->out->buffers;
   add(b, buffers, OT_STEP_SCALARS * 8);
-  add(b, buffers, (int64_t)b->estimator->num_blocks * OT_BLOCK_STATISTICS * 8);
+  add(b, buffers, (int64_t)num_blocks(b) * OT_BLOCK_STATISTICS * 8);
   if (b->estimator->job.model->moe.num_experts > 0) {
-    add(b, buffers, (int64_t)b->estimator->num_blocks * OT_EXPERT_SUMS * 8);
+    add(b, buffers, (int64_t)num_blocks(b) * OT_EXPERT_SUMS * 8);
   }
   add(b, buffers, b->prices->norm_slots * 8);
   add(b, buffers, b->prices->norm_slots * 16);
@@ -99,7 +101,7 @@ static void find_scratch(const bill *b, int64_t *scratch, int64_t *staging) {
   const ot_prices *const prices = b->prices;
   *scratch = prices->frame_scratch;
   *staging = 0;
-  for (int i = 0; i < b->estimator->num_blocks; i++) {
+  for (int i = 0; i < num_blocks(b); i++) {
     if (!holds(b, i)) continue;
     if (runs(b, i)) *scratch = ot_larger_whole(*scratch, price_of(b, i)->work_scratch);
     *scratch = ot_larger_whole(*scratch, price_of(b, i)->update_scratch);
@@ -120,32 +122,41 @@ static void add_messages(bill *b) {
   }
 }
 
+// Sizes that have a ring.
+typedef struct size_list {
+  int count;
+  int64_t *made;  // [count]
+} size_list;
+
+static bool is_new(size_list *list, int64_t elements) {
+  for (int i = 0; i < list->count; i++) {
+    if (list->made[i] == elements) return false;
+  }
+  list->made[list->count++] = elements;
+  return true;
+}
+
 // Rings of buckets, one for each size.
 static void add_buckets(bill *b, ot_arena *arena) {
   const ot_recipe *const recipe = &b->estimator->job.recipe;
   ot_bucket_plan plan;
   if (!b->prices->gathers && !b->prices->each_micro_batch) return;
   ot_bucket_plan_build(b->request, b->stage, arena, &plan);
-  const int n = b->estimator->num_blocks;
-  int64_t *const made = ot_arena_array(arena, 2 * (int64_t)b->estimator->num_kinds, sizeof *made);
-  int num_made = 0;
-  for (int i = 0; i < n; i++) {
+  size_list gathered = {.made = ot_arena_array(arena, b->prices->blocks->num_kinds, 8)};
+  size_list summed = {.made = ot_arena_array(arena, b->prices->blocks->num_kinds, 8)};
+  for (int i = 0; i < num_blocks(b); i++) {
+    const ot_block_price *const price = price_of(b, i);
     if (!holds(b, i)) continue;
-    const int64_t elements = price_of(b, i)->elements;
-    int k = 0;
-    while (k < num_made && made[k] != elements) k++;
-    if (k < num_made) continue;
-    made[num_made++] = elements;
-    if (b->prices->gathers) {
-      add_ring(b, &b->out->gathered, bytes_of(recipe->gather_bytes, elements),
-               ot_bucket_places(b->request, &plan.gathers, elements));
+    if (price->gathers && is_new(&gathered, price->elements)) {
+      add_ring(b, &b->out->gathered, bytes_of(recipe->gather_bytes, price->elements),
+               ot_bucket_places(b->request, &plan.gathers, price->elements));
     }
-    if (b->prices->each_micro_batch) {
-      add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, elements),
-               ot_bucket_places(b->request, &plan.sums, elements));
+    if (price->each_micro_batch && is_new(&summed, price->elements)) {
+      add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, price->elements),
+               ot_bucket_places(b->request, &plan.sums, price->elements));
     }
   }
-  if (!b->prices->each_micro_batch || !b->prices->tied || !has_head(b)) return;
+  if (!price_of(b, 0)->each_micro_batch || !b->prices->tied || !has_head(b)) return;
   const int64_t elements = price_of(b, 0)->elements;
   add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, elements),
            ot_bucket_places(b->request, &plan.tied_sums, elements));
@@ -191,7 +202,7 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
   add(&b, &out->buffers, staging);
   add_messages(&b);
   add_buckets(&b, arena);
-  for (int i = 0; i < request->estimator->num_blocks; i++) {
+  for (int i = 0; i < num_blocks(&b); i++) {
     if (runs(&b, i)) add_block(&b, i);
   }
   for (int i = 0; i < 2 && !request->walk->split; i++) {

@@ -45,7 +45,7 @@ typedef struct player {
 } player;
 
 static const ot_block_price *price_of(const player *p, int block) {
-  return &p->prices->kind[p->request->estimator->kind_of[block]];
+  return &p->prices->kind[p->prices->blocks->kind_of[block]];
 }
 
 // ---- costs ----
@@ -120,7 +120,7 @@ static ot_status create(player *p, ot_arena *arena) {
   p->hop_s = ot_arena_array(arena, walk->num_chunks, sizeof(double));
   p->sent_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
   p->posted_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
-  p->reduced_s = ot_arena_array(arena, p->request->estimator->num_blocks, sizeof(double));
+  p->reduced_s = ot_arena_array(arena, p->prices->blocks->num_blocks, sizeof(double));
   for (int w = 0; w < OT_WORKS; w++) {
     p->cost[w] = ot_arena_array(arena, walk->num_chunks, sizeof(chunk_cost));
     for (int c = 0; c < walk->num_chunks; c++) add_chunk(p, (ot_work)w, c);
@@ -195,9 +195,9 @@ static void reduce_block(player *p, const ot_walk_action *a, int block, int item
   stage *const s = &p->stage[a->rank];
   const ot_block_price *const price = price_of(p, block);
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const int adds = p->each_micro_batch && a->micro_batch > 0;
-  if (!last && !p->each_micro_batch) return;
-  if (p->prices->tied && block == p->request->estimator->num_blocks - 1) {
+  const int adds = price->each_micro_batch && a->micro_batch > 0;
+  if (!last && !price->each_micro_batch) return;
+  if (p->prices->tied && block == p->prices->blocks->num_blocks - 1) {
     reduce(p, s, p->prices->tied_reduce_s[adds][last], &p->tied_reduced_s);
     if (item >= 0 && s->plan.tied_sum[item] >= 0)
       s->tied_summed_s[s->plan.tied_sum[item]] = p->tied_reduced_s;
@@ -269,8 +269,9 @@ static bool ends_backward(const player *p, ot_work work) {
   return work == (p->walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
 }
 
-static int later_of(const player *p, const ot_walk_action *a) {
-  return !p->each_micro_batch && a->micro_batch > 0;
+// Whether a block with this price adds to what micro-batches before left.
+static int later_of(const ot_block_price *price, const ot_walk_action *a) {
+  return !price->each_micro_batch && a->micro_batch > 0;
 }
 
 // What traffic beside the work of a block makes it longer by.
@@ -280,10 +281,11 @@ static void slow_down(const player *p, const ot_walk_action *a, int block, int i
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
   const int use = item >= 0 ? s->plan.gather[item] : -1;
   const bool gathers = p->overlap_gather && use >= 0 && s->plan.gathers.uses[use].first == item;
-  const bool sums = p->overlap_reduce && ends_backward(p, a->work) && (last || p->each_micro_batch);
+  const bool sums =
+      p->overlap_reduce && ends_backward(p, a->work) && (last || price->each_micro_batch);
   const double traffic_s =
       (gathers ? price->gather_s : 0) + (sums ? price->reduce_s[a->micro_batch > 0][last] : 0);
-  const double work_s = price->work[a->work][later_of(p, a)].total_s;
+  const double work_s = price->work[a->work][later_of(price, a)].total_s;
   const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, work_s, traffic_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
@@ -304,7 +306,7 @@ static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_p
   s->clock_s += again_s;
   if (enters) await_entry(p, s, a->in);
   if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
-  s->clock_s += price->work[a->work][later_of(p, a)].total_s - again_s;
+  s->clock_s += price->work[a->work][later_of(price, a)].total_s - again_s;
   slow_down(p, a, block, item);
   if (leaves) send(p, s, a->out);
   if (ends_backward(p, a->work)) reduce_block(p, a, block, item);
@@ -319,7 +321,7 @@ static void run_blocks(player *p, const ot_walk_action *a, ot_bucket_plan *plan)
 
 static void run_chunk(const player *p, const ot_walk_action *a) {
   const chunk_cost *const cost = &p->cost[a->work][a->chunk];
-  const int later = later_of(p, a);
+  const int later = a->micro_batch > 0;
   stage *const s = &p->stage[a->rank];
   s->clock_s += cost->early_s;
   await_entry(p, s, a->in);
@@ -393,7 +395,7 @@ static void add_tied(player *p, ot_stage_play *out) {
 // The stage's blocks, last to first.
 static void end_stage(player *p, int rank, ot_stage_play *out) {
   stage *const s = &p->stage[rank];
-  for (int block = p->request->estimator->num_blocks - 1; block >= 0; block--) {
+  for (int block = p->prices->blocks->num_blocks - 1; block >= 0; block--) {
     if (!runs_on(p, block, rank)) continue;
     const ot_block_price *const price = price_of(p, block);
     await_sum(p, s, block);
@@ -407,16 +409,14 @@ static void end_stage(player *p, int rank, ot_stage_play *out) {
 }
 
 static void count_work(const player *p, int rank, ot_stage_play *out) {
-  const double times[2] = {p->each_micro_batch ? p->walk->micro_batches : 1,
-                           p->each_micro_batch ? 0 : p->walk->micro_batches - 1};
   ot_phase_price sum = {0};
-  for (int block = 0; block < p->request->estimator->num_blocks; block++) {
+  for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
     if (!runs_on(p, block, rank)) continue;
     const ot_block_price *const price = price_of(p, block);
+    const double later = price->each_micro_batch ? 0 : p->walk->micro_batches - 1;
+    const double times[2] = {p->walk->micro_batches - later, later};
     for (int w = 0; w < OT_WORKS; w++) {
-      for (int later = 0; later < 2; later++) {
-        ot_phase_price_add(&sum, &price->work[w][later], times[later]);
-      }
+      for (int i = 0; i < 2; i++) ot_phase_price_add(&sum, &price->work[w][i], times[i]);
     }
     out->recompute_s += price->recompute_s * p->walk->micro_batches;
   }
@@ -425,17 +425,21 @@ static void count_work(const player *p, int rank, ot_stage_play *out) {
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += sum.exposed_s[i];
 }
 
+static double gathered_after_s(const ot_block_price *price) {
+  return price->gathers ? 0 : price->gather_s;
+}
+
 // Weights of ZeRO 1 and 2 after the update.
 static double gathered_s(const player *p, int rank) {
   double s = 0;
   const bool hidden =
       !p->request->estimator->own && p->request->estimator->job.engine->overlap_update_gather;
-  if (p->prices->gathers || hidden) return 0;
-  for (int block = 0; block < p->request->estimator->num_blocks; block++) {
-    if (runs_on(p, block, rank)) s += price_of(p, block)->gather_s;
+  if (hidden) return 0;
+  for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
+    if (runs_on(p, block, rank)) s += gathered_after_s(price_of(p, block));
   }
   if (p->prices->tied_apart && rank == p->walk->rank_of[p->walk->num_chunks - 1]) {
-    s += price_of(p, 0)->gather_s;
+    s += gathered_after_s(price_of(p, 0));
   }
   return s;
 }
@@ -448,7 +452,7 @@ static void end_step(player *p, ot_stage_play *out) {
   for (int r = 0; r < p->walk->num_ranks; r++) {
     stage *const s = &p->stage[r];
     double update_s = 0;
-    for (int block = 0; block < p->request->estimator->num_blocks; block++) {
+    for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
       if (runs_on(p, block, r)) update_s += price_of(p, block)->update.total_s;
     }
     if (p->prices->tied_apart && r == p->walk->rank_of[p->walk->num_chunks - 1]) {

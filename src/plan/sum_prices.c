@@ -44,10 +44,11 @@ static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases,
 static ot_status price_frame(const ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
                              ot_prices *p) {
   int parts = 0;
-  for (int i = 0; i < e->num_blocks; i++) parts += phases->blocks[e->kind_of[i]].parts;
+  const ot_block_list *const blocks = p->blocks;
+  for (int i = 0; i < blocks->num_blocks; i++) parts += phases->blocks[blocks->kind_of[i]].parts;
   p->norm_slots = (int64_t)parts * phases->schedule.slots_per_part;
   ot_segment frame[2];
-  ot_step_phases_frame(phases, e->num_blocks, parts, scratch, frame);
+  ot_step_phases_frame(phases, blocks->num_blocks, parts, scratch, frame);
   p->frame_scratch = ot_larger_whole(frame[0].scratch_bytes, frame[1].scratch_bytes);
   OT_TRY(ot_phase_price_build(e, p, &frame[0], &p->begin));
   return ot_phase_price_build(e, p, &frame[1], &p->clip);
@@ -161,7 +162,7 @@ static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
 
 ot_status ot_sum_prices_build(const ot_estimator *e, const ot_step_phases *phases,
                               ot_arena *scratch, ot_prices *prices) {
-  for (int i = 0; i < e->num_kinds; i++) {
+  for (int i = 0; i < prices->blocks->num_kinds; i++) {
     ot_block_price *const to = &prices->kind[i];
     if (e->own) {
       OT_TRY(price_segments(e, prices, &phases->blocks[i], to));

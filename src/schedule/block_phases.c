@@ -21,7 +21,10 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
   const ot_build *const b = s->b;
   const ot_block_segments *const made = &s->segments[block];
   *out = (ot_block_phases){.bucket = &b->schedule->buckets[block],
-                           .parts = ot_update_parts(s->graph, block)};
+                           .parts = ot_update_parts(s->graph, block),
+                           .shards = ot_build_shards(b, block),
+                           .gathers = ot_build_gathers(b, block),
+                           .each_micro_batch = ot_build_eachtime(b, block)};
   if (!s->only_work) {
     out->norm = segment_at(b, made->norm);
     out->update = segment_at(b, made->update);
@@ -88,9 +91,6 @@ void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shap
   if (sums && remote) out->tied_update = update_tied(&b);
   out->scratch_bytes = s.scratch_bytes;
   out->staging_bytes = s.staging_bytes;
-  out->shards = ot_build_shards(&b, 0);
-  out->gathers = ot_build_gathers(&b, 0);
-  out->each_micro_batch = ot_build_eachtime(&b, 0);
 }
 
 void ot_step_phases_frame(const ot_step_phases *phases, int num_blocks, int num_parts,

@@ -20,7 +20,8 @@ typedef struct ot_block_phases {
   const ot_segment *spread;  // of summed gradients, where nothing is cut
   const ot_storage *storage;
   const ot_bucket *bucket;
-  int parts;  // of its parameters
+  int parts;                               // of its parameters
+  bool shards, gathers, each_micro_batch;  // as ot_build: ZeRO 1 to 3, ZeRO 3, accumulate: sharded
 } ot_block_phases;
 
 typedef struct ot_step_phases {
@@ -31,8 +32,7 @@ typedef struct ot_step_phases {
   const ot_segment *tied_reduce[2][2];  // sums of the head's use of a tied embedding
   const ot_segment *tie;                // adds up the two uses
   const ot_segment *tied_update;  // of the copy that the head's stage holds, where it is another
-  int64_t scratch_bytes, staging_bytes;    // that the segments need, each in its lane's memory
-  bool shards, gathers, each_micro_batch;  // as ot_build: ZeRO 1 to 3, ZeRO 3, accumulate: sharded
+  int64_t scratch_bytes, staging_bytes;  // that the segments need, each in its lane's memory
   bool split;
 } ot_step_phases;
 

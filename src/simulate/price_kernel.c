@@ -3,6 +3,7 @@
 // moves bytes. Formulas and where their figures come from: docs/pricing.md.
 #include "simulate/price_kernel.h"
 
+#include "ops/route.h"
 #include "simulate/price_product.h"
 
 // A price under way.
@@ -107,7 +108,8 @@ static ot_status price_grouped(pricing *p) {
   const int spread = p->simulation->expert_ranks > 1 ? p->simulation->expert_ranks : 1;
   const double experts = elements_of(&in[2]) - 1;
   ot_product product = {.batch = experts / spread, .type = product_type(p, true)};
-  const double rows = rows_of(&in[0].type) / product.batch;
+  const double rows =
+      ot_route_used(&p->task->attributes, (int64_t)rows_of(&in[0].type)) / product.batch;
   p->experts = true;
   if (p->task->op == OT_OP_GROUPED_LINEAR_DW) {
     product.rows = width_of(&in[0].type);

@@ -83,9 +83,7 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
       .order_csv = request->order_csv,
       .guard_bytes = request->guard_bytes,
   };
-  OT_CHECK(degree_of(request->mesh, OT_AXIS_ETP) == 1, OT_ENVIRONMENT,
-           "parallel: etp=%d: training does not cut an expert (try etp=1, and ep)",
-           degree_of(request->mesh, OT_AXIS_ETP));
+  OT_ASSERT(degree_of(request->mesh, OT_AXIS_ETP) == 1);
   ot_stages stages;
   const bool written =
       request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';

@@ -71,7 +71,8 @@ static ot_candidate candidate_of(ot_candidate c) {
   if (c.dp_shard == 0) c.dp_shard = c.dp;
   if (c.micro_batch_size == 0) c.micro_batch_size = 2;
   if (c.micro_batches == 0) c.micro_batches = 4;
-  c.ep = c.etp = 1;
+  if (c.ep == 0) c.ep = 1;
+  c.etp = 1;
   return c;
 }
 
@@ -168,6 +169,29 @@ static ot_model wider(ot_model model, int layers) {
 static ot_model gpt2(void) { return wider(tiny_gpt2(), 6); }
 static ot_model llama(void) { return wider(tiny_llama(), 7); }
 
+static ot_model experts(bool tied) {
+  ot_model model = llama();
+  model.family = OT_FAMILY_QWEN3_MOE;
+  model.model_type = "qwen3_moe";
+  model.architecture = "Qwen3MoeForCausalLM";
+  model.tie_word_embeddings = tied;
+  model.moe = (ot_moe){.num_experts = 8,
+                       .experts_per_token = 3,
+                       .expert_size = 24,
+                       .shared_size = tied ? 0 : 16,
+                       .score = OT_MOE_SIGMOID,
+                       .renormalise = true,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .capacity_factor = 1,
+                       .balance = tied ? OT_MOE_BALANCE_NONE : OT_MOE_BALANCE_BIAS,
+                       .z_coefficient = 0.01,
+                       .bias_rate = 0.01};
+  for (int i = 0; i < (int)model.num_layers; i++) model.moe.layer[i] = tied || i != 1;
+  return model;
+}
+
 static void one_stage_takes_what_its_schedule_takes(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();
@@ -256,6 +280,47 @@ static void composed_splits_take_what_their_schedules_take(void **state) {
                       .pp = 2, .vpp = 2, .pipeline = OT_PIPELINE_INTERLEAVED, .dp = 2, .zero = 3});
 }
 
+// A layer is two blocks; what its experts' ranks share is another part of the stage.
+static void experts_over_ranks_take_what_their_schedules_take(void **state) {
+  (void)state;
+  const ot_model tied = experts(true), plain = experts(false);
+  for (int zero = 0; zero <= 3; zero++) {
+    compare(&plain, (ot_candidate){.dp = 2, .ep = 2, .zero = zero});
+    compare(&tied, (ot_candidate){.dp = 4, .ep = 2, .zero = zero});
+    compare(&plain, (ot_candidate){.dp = 4, .dp_shard = 2, .ep = 4, .zero = zero});
+    compare(&tied, (ot_candidate){.dp = 4, .dp_shard = 2, .ep = 2, .zero = zero});
+    compare(&plain, (ot_candidate){.tp = 2, .dp = 2, .ep = 2, .zero = zero});
+    compare(&tied, (ot_candidate){.cp = 2, .dp = 2, .ep = 4, .zero = zero});
+    compare(&plain, (ot_candidate){.tp = 2, .cp = 2, .ep = 2, .zero = zero});
+  }
+  compare(&tied, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .recompute = OT_RECOMPUTE_FULL});
+  compare(&plain, (ot_candidate){.dp = 2, .ep = 2, .recompute = OT_RECOMPUTE_SELECTIVE});
+  compare(&plain, (ot_candidate){.dp = 8, .ep = 8, .zero = 2, .pipeline = OT_PIPELINE_ZB_H1});
+  compare(&tied, (ot_candidate){.dp = 2, .ep = 2, .zero = 3, .micro_batches = 23});
+  compare(&plain, (ot_candidate){.dp = 4, .ep = 4, .zero = 2, .micro_batches = 23});
+}
+
+static void stages_with_experts_take_what_their_schedules_take(void **state) {
+  (void)state;
+  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
+                                      OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  const ot_model tied = experts(true), plain = experts(false);
+  for (int i = 0; i < OT_COUNT(kinds); i++) {
+    const int vpp = kinds[i] == OT_PIPELINE_INTERLEAVED ? 2 : 1;
+    const ot_candidate two = {.pp = 2, .vpp = vpp, .pipeline = kinds[i], .dp = 2, .ep = 2};
+    for (int zero = 0; zero <= 3; zero++) {
+      ot_candidate c = two;
+      c.zero = zero;
+      c.recompute = zero % 2 == 0 ? OT_RECOMPUTE_NONE : OT_RECOMPUTE_FULL;
+      compare(zero % 2 == 0 ? &tied : &plain, c);
+    }
+  }
+  compare(&tied, (ot_candidate){
+                     .pp = 3, .pipeline = OT_PIPELINE_1F1B, .tp = 2, .dp = 2, .ep = 4, .zero = 3});
+  compare(&plain,
+          (ot_candidate){.pp = 4, .pipeline = OT_PIPELINE_ZB_H1, .cp = 2, .ep = 2, .zero = 2});
+}
+
 // What is kept narrow takes half.
 static void bf16_takes_what_its_schedule_takes(void **state) {
   (void)state;
@@ -264,6 +329,8 @@ static void bf16_takes_what_its_schedule_takes(void **state) {
   compare_in(&tied, recipe, (ot_candidate){.dp = 2, .zero = 1});
   compare_in(&plain, recipe, (ot_candidate){.dp = 2, .zero = 3, .tp = 2});
   compare_in(&plain, recipe, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
+  const ot_model spread = experts(false);
+  compare_in(&spread, recipe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .tp = 2});
 }
 
 static ot_memory_estimate memory_on(bool host) {
@@ -296,6 +363,8 @@ int main(void) {
       cmocka_unit_test(many_micro_batches_take_what_their_schedules_take),
       cmocka_unit_test(stages_take_what_their_schedules_take),
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
+      cmocka_unit_test(experts_over_ranks_take_what_their_schedules_take),
+      cmocka_unit_test(stages_with_experts_take_what_their_schedules_take),
       cmocka_unit_test(bf16_takes_what_its_schedule_takes),
       cmocka_unit_test(an_accelerator_keeps_memory_for_its_runtime),
   };

@@ -20,6 +20,7 @@ typedef struct pipeline {
   ot_heap heap;
   ot_arena arena;
   ot_estimator estimator;
+  ot_block_list blocks;
   ot_candidate candidate;
   ot_block_price kind;
   ot_prices prices;
@@ -70,11 +71,14 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
                                 .pool = {.parent = &p->arena},
                                 .simulation = {.cluster = machine()},
                                 .job = {.engine = &ot_engine_orthant, .devices = stages},
-                                .own = true,
-                                .num_blocks = n,
-                                .kind_of = ot_arena_array(&p->arena, n, sizeof(int))};
-  p->prices =
-      (ot_prices){.kind = &p->kind, .ranks = stages, .split = split, .sequence_parallel = true};
+                                .own = true};
+  p->blocks =
+      (ot_block_list){.num_blocks = n, .kind_of = ot_arena_array(&p->arena, n, sizeof(int))};
+  p->prices = (ot_prices){.blocks = &p->blocks,
+                          .kind = &p->kind,
+                          .ranks = stages,
+                          .split = split,
+                          .sequence_parallel = true};
   p->request = (ot_play_request){.estimator = &p->estimator,
                                  .candidate = &p->candidate,
                                  .prices = &p->prices,
@@ -166,8 +170,6 @@ static void stages_keep_what_the_papers_say(void **state) {
     double peak[P] = {0};
     play((ot_pipeline)kind, P, M, &p);
     p.kind.slot_bytes[OT_SLOT_SHORT] = 64;
-    p.estimator.num_blocks =
-        P * (kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1);
     p.estimator.job.engine = &other;
     p.candidate.tp = p.candidate.cp = 1;
     p.prices.key = p.candidate;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which blocks a candidate's graph has, from the model's layers and how the graph cuts them.
+#include "plan/estimator.h"
+
+const ot_block_list *ot_estimator_blocks(const ot_estimator *e, const ot_candidate *c) {
+  return e->own && c->ep > 1 ? &e->apart : &e->joined;
+}
+
+// Other software's tasks are those of all experts; expert_prices.h says what ep changes.
+ot_split ot_estimator_split(const ot_estimator *e, const ot_candidate *c,
+                            ot_context_parallel context) {
+  const int ep = e->own ? c->ep : 1;
+  return (ot_split){
+      .tp = c->tp, .cp = c->cp, .context = context, .ep = ep, .experts_apart = ep > 1};
+}
+
+// `first_kind` gets the first kind of block of each kind of layer.
+static void list_kinds(const ot_estimator *e, const ot_split *split, int *first_kind,
+                       ot_block_list *out) {
+  const int layers = (int)e->layers.num_layers;
+  int kinds = 1;
+  out->experts = ot_arena_array(e->arena, 2 * (int64_t)layers + 2, sizeof(bool));
+  for (int i = 0; i < layers; i++) {
+    const int blocks = ot_graph_layer_blocks(&e->layers, split, i);
+    first_kind[i] = kinds;
+    for (int k = 1; k < blocks; k++) out->experts[kinds + k] = true;
+    kinds += blocks;
+  }
+  out->num_kinds = kinds + 1;
+}
+
+static void add_block(ot_block_list *list, int kind, int place) {
+  list->kind_of[list->num_blocks] = kind;
+  list->place_of[list->num_blocks++] = place;
+}
+
+void ot_block_list_build(const ot_estimator *e, const int *layer_kind, const ot_split *split,
+                         ot_block_list *out) {
+  const int layers = (int)e->job.model->num_layers;
+  int *const first_kind = ot_arena_array(e->arena, e->layers.num_layers, sizeof(int));
+  *out = (ot_block_list){0};
+  list_kinds(e, split, first_kind, out);
+  out->kind_of = ot_arena_array(e->arena, 2 * (int64_t)layers + 2, sizeof(int));
+  out->place_of = ot_arena_array(e->arena, 2 * (int64_t)layers + 2, sizeof(int));
+  add_block(out, 0, 0);
+  for (int i = 0; i < layers; i++) {
+    const int blocks = ot_graph_layer_blocks(&e->layers, split, layer_kind[i]);
+    for (int k = 0; k < blocks; k++) add_block(out, first_kind[layer_kind[i]] + k, i + 1);
+  }
+  add_block(out, out->num_kinds - 1, layers + 1);
+}
