@@ -43,9 +43,10 @@ static void set_llama(const ot_published_row *row, ot_model *out) {
   out->rotary_dim = out->head_dim;
 }
 
-// gpt-oss (its model card): every other layer sees 128 tokens.
-static void set_windows(const ot_published_row *row, ot_model *out) {
+// gpt-oss (its model card): every other layer sees 128 tokens, and experts have biases.
+static void set_gpt_oss(const ot_published_row *row, ot_model *out) {
   if (!ot_published_mentions(row->model.name, "gpt-oss")) return;
+  out->moe.biases = out->moe.num_experts > 0;
   for (int64_t i = 0; i < out->num_layers; i += 2) out->window[i] = 128;
 }
 
@@ -62,14 +63,29 @@ static void set_experts(const ot_published_experts *moe, ot_model *out) {
   for (int64_t i = moe->dense_first_layers; i < out->num_layers; i++) out->moe.layer[i] = true;
 }
 
-// No builder writes latent attention yet. Grouped-query attention with heads as wide as its values
-// and one head of keys multiplies within a tenth as much: of DeepSeek-V3 236 instead of 187 million
-// weights a layer, 128 instead of a mean of 160 elements a pair and head.
-static void set_latent(const ot_published_latent *mla, ot_model *out) {
+// No builder cuts latent attention over tp yet. Grouped-query attention with heads as wide as its
+// values and one head of keys multiplies within a tenth as much: of DeepSeek-V3 236 instead of 187
+// million weights a layer, 128 instead of a mean of 160 elements a pair and head.
+static void set_stand_in(const ot_published_latent *mla, ot_model *out) {
   out->head_dim = mla->v_head;
   out->num_kv_heads = 1;
   out->rotary_dim = out->head_dim;
   out->attention_scale = 1 / sqrt((double)out->head_dim);
+}
+
+// DeepSeek-AI 2024, DeepSeek-V2, sec. 2.1: each head has its own keys and values, made of latents.
+static void set_latent(const ot_published_latent *mla, ot_model *out) {
+  out->family = OT_FAMILY_DEEPSEEK_V3;
+  out->mla = (ot_mla){.kv_rank = mla->kv_lora,
+                      .q_rank = mla->q_lora,
+                      .nope_dim = mla->qk_nope,
+                      .rope_dim = mla->qk_rope,
+                      .v_dim = mla->v_head};
+  out->head_dim = mla->qk_nope + mla->qk_rope;
+  out->num_kv_heads = out->num_heads;
+  out->rotary_dim = mla->qk_rope;
+  out->attention_scale = 1 / sqrt((double)out->head_dim);
+  out->qk_norm = OT_QK_NORM_NONE;
 }
 
 // A module that predicts a further token (DeepSeek-AI 2024, sec. 2.2) is one more layer.
@@ -111,9 +127,9 @@ ot_status ot_published_model_build(const ot_published_row *row, ot_model *out) {
   }
   if (ot_published_mentions(m->ffn_kind, "relu")) out->activation = OT_ACTIVATION_RELU;
   if (m->has_experts) set_experts(&m->moe, out);
-  if (m->has_latent) set_latent(&m->mla, out);
+  if (m->has_latent) (row->tp > 1 ? set_stand_in : set_latent)(&m->mla, out);
   out->model_type = ot_family_name(out->family);
   out->architecture = ot_family_architecture(out->family);
-  set_windows(row, out);
+  set_gpt_oss(row, out);
   return ot_model_check(out);
 }

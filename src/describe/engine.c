@@ -47,14 +47,16 @@ ot_status ot_engine_check(const ot_engine *engine) {
 
 static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capacity) {
   static const char *const attention[] = {"unfused", "flash 1", "flash 2", "flash 3"};
-  return ot_text_format(
-      out, capacity,
-      "  attention %s, pass_factor %.17g score_passes %.17g loss_bytes %.17g "
-      "cast_bytes %.17g weights %d, host_ops %.17g %.17g ahead %d, fused_sums %d accumulation %d, "
-      "switch_reductions %d, fp8 attention %d head %d\n",
-      attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes, k->cast_bytes,
-      k->casts_weights, k->host_ops, k->expert_ops, k->host_ahead, k->fused_sums,
-      k->fused_accumulation, k->switch_reductions, k->fp8_attention, k->fp8_head);
+  return ot_text_format(out, capacity,
+                        "  attention %s, pass_factor %.17g score_passes %.17g loss_bytes %.17g "
+                        "cast_bytes %.17g weights %d, host_ops %.17g %.17g %.17g ahead %d, "
+                        "fused_sums %d accumulation "
+                        "%d experts %d, "
+                        "switch_reductions %d, fp8 attention %d head %d\n",
+                        attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes,
+                        k->cast_bytes, k->casts_weights, k->host_ops, k->expert_ops, k->group_ops,
+                        k->host_ahead, k->fused_sums, k->fused_accumulation, k->fused_experts,
+                        k->switch_reductions, k->fp8_attention, k->fp8_head);
 }
 
 int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
@@ -76,9 +78,11 @@ int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
                       (long long)e->bucket_rank_bytes);
   n += ot_text_format(out + n, capacity - n,
                       "  reduce_each_micro_batch %d reshard_after_forward %d copies_gradients %d "
-                      "fused_optimizer %d zero_bytes %.17g update_bytes %.17g\n",
+                      "fused_optimizer %d zero_bytes %.17g update_bytes %.17g sorts_received %d "
+                      "expert_bias_bytes %.17g %.17g\n",
                       e->reduce_each_micro_batch, e->reshard_after_forward, e->copies_gradients,
-                      e->fused_optimizer, e->zero_bytes, e->update_bytes);
+                      e->fused_optimizer, e->zero_bytes, e->update_bytes, e->sorts_received,
+                      e->expert_bias_bytes[0], e->expert_bias_bytes[1]);
   n += ot_text_format(
       out + n, capacity - n,
       "  keeps_gathered %d saved_score_bytes %.17g loss_logit_bytes %.17g allocator_slack %.17g "

@@ -43,7 +43,7 @@ typedef struct ot_engine {
   bool overlap_update_gather;  // weights after the update (ZeRO 1, 2), during the next forward
   bool overlap_tensor;         // of tp, in pieces beside the products
   bool overlap_pipeline;       // messages between stages, where the order allows
-  bool overlap_expert;         // all-to-all of experts
+  bool overlap_expert;         // what rows take to experts and back
 
   // gradients and weights
   ot_collective_algorithm reduce, gather;
@@ -59,6 +59,12 @@ typedef struct ot_engine {
 
   // which software cuts a model to stages by the cost of its blocks; else as many layers each
   bool cuts_by_cost;
+
+  // rows that experts receive are put in their order, and what is sent back out of it, by passes of
+  // their own; else by what sends them
+  bool sorts_received;
+  double expert_bias_bytes[2];  // moved per element that experts put out, forward and backward,
+                                // where they have biases
 
   // memory
   bool keeps_gathered;       // what sequence parallelism gathers is kept whole for the backward

@@ -27,11 +27,13 @@ typedef struct ot_kernel_style {
   double host_ops;      // host time of an op, over that of one that Python dispatches
   double expert_ops;    // and of an op that moves rows to experts or works on groups: no graph
                         // captures shapes that routing decides
+  double group_ops;     // and of a grouped product for each expert of the rank, beside it
   bool host_ahead;      // the host queues kernels while the device works: the longer of the two
                         // counts; else one comes after the other
   bool fused_sums;      // residuals and partial sums are added inside the product's kernel
   bool fused_accumulation;  // gradients of weights are added up inside the product's kernel; else
                             // each is written, and added in the type of the weights
+  bool fused_experts;       // grouped products make the activation between them, and the casts
   bool switch_reductions;   // the library adds up in switches that can (NCCL 2.18 and later)
   bool fp8_attention, fp8_head;  // fp8 recipes: whether these products are in fp8, too
 } ot_kernel_style;

@@ -64,6 +64,7 @@ typedef struct ot_moe {
   int64_t experts_per_token;  // k [1, num_experts]
   int64_t expert_size;        // width of the MLP of a routed expert
   int64_t shared_size;        // width of the MLP of all shared experts together; 0 = none
+  bool biases;                // of experts; only other software has them: no graph does
   bool layer[OT_MAX_LAYERS];  // layers with experts; the others have an MLP. [num_layers]
   ot_moe_score score;         //
   bool renormalise;           // the gates of a token are divided by their sum

@@ -4,6 +4,8 @@
 // are different.
 #include "plan/expert_prices.h"
 
+#include "base/extremes.h"
+
 static bool has_experts(const ot_estimator *e, int kind) {
   const int layer = kind - 1;
   return layer >= 0 && layer < e->layers.num_layers && e->layers.moe.num_experts > 0 &&
@@ -41,20 +43,48 @@ static ot_status send_s(const ot_estimator *e, const ot_group_shape *places, dou
   return OT_OK;
 }
 
-// Beside the work of another micro-batch, what is longer than that is seen.
+// Beside the work of another micro-batch, what is longer than that is seen, and slows it down.
 static void add_exposed(const ot_estimator *e, ot_phase_price *work, double s) {
-  const double hidden_s = e->job.engine->overlap_expert ? work->compute_s : 0;
-  const double seen_s = s > hidden_s ? s - hidden_s : 0;
-  work->total_s += seen_s;
-  work->exposed_s[OT_TIMELINE_EP] += seen_s;
+  const double hidden_s = e->job.engine->overlap_expert ? ot_smaller(s, work->compute_s) : 0;
+  const double slower_s = ot_price_beside_s(&e->simulation, work->compute_s, hidden_s);
+  work->total_s += s - hidden_s + slower_s;
+  work->compute_s += slower_s;
+  work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
+}
+
+// Moves `bytes` beside what the ops of the layer move.
+static void add_pass(const ot_estimator *e, ot_phase_price *work, double bytes) {
+  const double s = ot_price_pass(&e->simulation, bytes).device_s;
+  work->compute_s += s;
+  work->total_s += s;
+}
+
+// What the graph has no ops for. Rows that are received are read and written once more, there and
+// back; biases go over all rows that experts put out.
+static void add_passes(const ot_estimator *e, const ot_candidate *c, double tokens,
+                       ot_block_price *to) {
+  const ot_moe *const moe = &e->job.model->moe;
+  const ot_engine *const engine = e->job.engine;
+  const double width = (double)e->job.model->hidden_size;
+  const double received = tokens * width * e->job.recipe.activation_bytes *
+                          places_of_token(c->ep, moe->experts_per_token);
+  for (int i = 0; i < 4; i++) {
+    ot_phase_price *const work = &to->work[i / 2 ? OT_WORK_BACKWARD : OT_WORK_FORWARD][i % 2];
+    if (engine->sorts_received && c->ep > 1) add_pass(e, work, 4 * received);
+    if (!moe->biases) continue;
+    add_pass(e, work,
+             engine->expert_bias_bytes[i / 2] * tokens * (double)moe->experts_per_token * width);
+  }
 }
 
 ot_status ot_expert_prices_add(const ot_estimator *e, const ot_prices *p, int kind,
                                ot_block_price *to) {
   const ot_candidate *const c = &p->key;
-  if (c->ep == 1 || !has_experts(e, kind)) return OT_OK;
+  if (!has_experts(e, kind)) return OT_OK;
   const double tokens = (double)c->micro_batch_size * (double)e->job.sequence_length /
                         (c->cp * (p->sequence_parallel ? c->tp : 1));
+  add_passes(e, c, tokens, to);
+  if (c->ep == 1) return OT_OK;
   const double bytes = tokens * (double)e->job.model->hidden_size * e->job.recipe.activation_bytes;
   const int domain = e->cluster.num_levels > 1 ? e->cluster.level[0].size : c->ep;
   const int inside = c->ep < domain ? c->ep : domain;

@@ -6,6 +6,8 @@
 #include "ops/route.h"
 #include "simulate/price_product.h"
 
+enum { GROUP_ROWS = 32 };  // of an expert, in blocks of 8-bit types
+
 // A price under way.
 typedef struct pricing {
   const ot_simulation *simulation;
@@ -15,6 +17,7 @@ typedef struct pricing {
   ot_cost cost;
   double s, bytes;  // so far: of products, and moved by passes beside them
   double ops;       // dispatched by the host
+  double groups;    // of a product of experts; else 0
   bool experts;     // by the path that moves rows to experts
 } pricing;
 
@@ -22,6 +25,12 @@ static double share_of(double share) { return share > 0 ? share : 1; }
 
 double ot_device_stream_rate(const ot_device_kind *device) {
   return device->memory_bytes_per_s * share_of(device->memory_efficiency);
+}
+
+// Rows of an expert, with what makes them whole blocks.
+static double padded(double rows) {
+  const int64_t blocks = (int64_t)((rows + GROUP_ROWS - 1) / GROUP_ROWS);
+  return (double)(blocks * GROUP_ROWS);
 }
 
 static double rows_of(const ot_tensor_type *type) {
@@ -101,16 +110,19 @@ static ot_status price_linear(pricing *p) {
   return add_product(p, product);
 }
 
-// Rows of as many groups as there are experts on a rank, all of one size. A task has the rows of
-// its rank and all experts; with the experts spread out, fewer groups have the rows of more ranks.
+// Rows of as many groups as there are experts on a rank, all of one size, which is padded to whole
+// blocks of 8-bit types (Megatron-core, moe_utils.py get_align_size_for_quantization). A task has
+// the rows of its rank and all experts; with the experts spread out, fewer groups have the rows of
+// more ranks. Those who make operands cast them.
 static ot_status price_grouped(pricing *p) {
   const ot_operand *const in = p->task->in, *const out = p->task->out;
   const int spread = p->simulation->expert_ranks > 1 ? p->simulation->expert_ranks : 1;
   const double experts = elements_of(&in[2]) - 1;
   ot_product product = {.batch = experts / spread, .type = product_type(p, true)};
-  const double rows =
-      ot_route_used(&p->task->attributes, (int64_t)rows_of(&in[0].type)) / product.batch;
+  const double used = ot_route_used(&p->task->attributes, (int64_t)rows_of(&in[0].type));
+  const double rows = padded(used / product.batch);
   p->experts = true;
+  p->groups = product.batch;
   if (p->task->op == OT_OP_GROUPED_LINEAR_DW) {
     product.rows = width_of(&in[0].type);
     product.columns = width_of(&in[1].type);
@@ -120,8 +132,20 @@ static ot_status price_grouped(pricing *p) {
     product.columns = width_of(&out[0].type);
     product.depth = width_of(&in[0].type);
   }
-  if (product.type == OT_F8) p->bytes += p->style->cast_bytes * elements_of(&in[0]);
   return add_product(p, product);
+}
+
+// Rows of experts, and what they make of them, are cast once, for the product that reads them and
+// for that of the weight's gradient.
+static void add_expert_casts(pricing *p) {
+  if (product_type(p, true) == OT_F8) p->bytes += p->style->cast_bytes * elements_of(p->task->out);
+}
+
+// Of experts, whose gates make part of it.
+static bool is_expert_activation(const ot_task *task) {
+  const int gates = task->op == OT_OP_GLU ? 1 : 2;
+  return (task->op == OT_OP_GLU || task->op == OT_OP_GLU_GRAD) &&
+         task->in[gates].base != OT_BASE_NONE;
 }
 
 // ---- attention ----
@@ -216,8 +240,13 @@ static bool moves_to_experts(ot_op_kind op) {
 // Bytes; products that nothing is known of but their FLOPs beside them.
 static ot_status price_pass(pricing *p) {
   const ot_dtype type = product_type(p, false);
-  p->experts = moves_to_experts(p->task->op);
-  p->bytes += p->style->pass_factor * (p->cost.bytes_read + p->cost.bytes_written);
+  const bool activation = is_expert_activation(p->task);
+  const bool fused = activation && p->style->fused_experts;
+  p->experts = activation || moves_to_experts(p->task->op);
+  if (p->task->op == OT_OP_DISPATCH || (activation && !fused)) add_expert_casts(p);
+  if (fused) p->ops = 0;
+  p->bytes += fused ? p->cost.bytes_written
+                    : p->style->pass_factor * (p->cost.bytes_read + p->cost.bytes_written);
   if (p->cost.matrix_flops == 0) return OT_OK;
   OT_CHECK(p->device->flops[type] > 0, OT_USAGE,
            "cluster %s: device %s has no flops of %s, which op %s needs",
@@ -266,6 +295,6 @@ ot_status ot_price_kernel(const ot_simulation *simulation, const ot_task *task, 
   const bool slow = p.experts && style->expert_ops > style->host_ops;
   const double ops = slow ? style->expert_ops : style->host_ops;
   *price = (ot_price){.device_s = p.s + p.bytes / ot_device_stream_rate(device),
-                      .host_s = p.ops * ops * device->host_op_s};
+                      .host_s = (p.ops * ops + p.groups * style->group_ops) * device->host_op_s};
   return OT_OK;
 }

@@ -33,7 +33,8 @@ static bool is_switched(const ot_simulation *simulation, const ot_collective *c,
 
 static double steps_of(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
   const double ratio = h->joined / h->inside;
-  if (c->op == OT_OP_SHIFT) return 1;
+  // Everyone is a hop away from whom it sends to.
+  if (c->op == OT_OP_SHIFT || c->op == OT_OP_ALL_TO_ALL) return 1;
   if (c->op != OT_OP_ALL_REDUCE || is_switched(simulation, c, h)) return ratio - 1;
   return ot_smaller(2 * (ratio - 1), 4 * ot_log2(ratio));
 }

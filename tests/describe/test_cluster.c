@@ -70,6 +70,21 @@ static void every_engine_has_a_name_of_its_own_and_holds(void **state) {
   }
 }
 
+// Two containers of one software: what is not said of the later one is as before.
+static void the_later_bridge_differs_in_its_experts_only(void **state) {
+  (void)state;
+  const ot_engine *const before = ot_engine_find("megatron-bridge");
+  ot_engine later = *ot_engine_find("megatron-bridge-26.06");
+  later.name = before->name;
+  later.kernels.expert_ops = before->kernels.expert_ops;
+  later.kernels.group_ops = before->kernels.group_ops;
+  later.kernels.fused_experts = before->kernels.fused_experts;
+  later.overlap_expert = before->overlap_expert;
+  later.sorts_received = before->sorts_received;
+  for (int i = 0; i < 2; i++) later.expert_bias_bytes[i] = before->expert_bias_bytes[i];
+  assert_true(ot_engine_hash(&later) == ot_engine_hash(before));
+}
+
 static void orthant_is_an_engine(void **state) {
   (void)state;
   assert_ptr_equal(ot_engine_find("orthant"), &ot_engine_orthant);
@@ -160,6 +175,7 @@ int main(void) {
       cmocka_unit_test(ranks_share_the_machine_that_was_measured),
       cmocka_unit_test(devices_that_are_no_machine_are_as_they_are),
       cmocka_unit_test(every_engine_has_a_name_of_its_own_and_holds),
+      cmocka_unit_test(the_later_bridge_differs_in_its_experts_only),
       cmocka_unit_test(orthant_is_an_engine),
       cmocka_unit_test(a_cluster_grows_over_its_outermost_links),
   };

@@ -159,6 +159,93 @@ static void a_type_that_the_device_lacks_is_refused(void **state) {
   assert_non_null(strstr(ot_fail_message(), "abacus has no flops of fp8"));
 }
 
+// ---- experts ----
+
+enum { GROUPS = 4, EXPERT = 1024, WIDE = 2048 };
+
+static ot_operand offsets(void) {
+  return (ot_operand){.base = OT_BASE_SCRATCH,
+                      .type = {.dtype = OT_I32, .rank = 1, .dim = {GROUPS + 1}}};
+}
+
+static ot_task grouped(int64_t rows) {
+  return (ot_task){.op = OT_OP_GROUPED_LINEAR,
+                   .attributes = {.num_experts = GROUPS, .experts_per_token = 1},
+                   .in = {matrix(rows, WIDE), matrix(GROUPS * EXPERT, WIDE), offsets()},
+                   .out = {matrix(rows, EXPERT)}};
+}
+
+// The gradient of the weights is as deep as an expert has rows, which are no whole 16 bytes: their
+// padding makes them so.
+static void rows_of_an_expert_are_padded_to_whole_blocks(void **state) {
+  (void)state;
+  ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  cluster.device.unaligned_efficiency = 0.1;
+  ot_task odd = {.op = OT_OP_GROUPED_LINEAR_DW,
+                 .attributes = {.num_experts = GROUPS, .experts_per_token = 1},
+                 .in = {matrix(GROUPS * 4067, EXPERT), matrix(GROUPS * 4067, WIDE), offsets()},
+                 .out = {matrix(GROUPS * EXPERT, WIDE)}};
+  ot_task even = odd;
+  even.in[0] = matrix(GROUPS * 4096, EXPERT);
+  even.in[1] = matrix(GROUPS * 4096, WIDE);
+  expect_near(price(&cluster, &style, OT_F8, &odd).device_s,
+              price(&cluster, &style, OT_F8, &even).device_s, 1e-12);
+}
+
+// Whoever makes rows for grouped products casts them, and the products do not.
+static void rows_of_experts_are_cast_once(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  const ot_task product = grouped(4096);
+  const ot_task activation = {.op = OT_OP_GLU,
+                              .in = {matrix(4096, 2 * EXPERT), matrix(4096, 1)},
+                              .out = {matrix(4096, EXPERT)}};
+  const double product_s = price(&cluster, &style, OT_F8, &product).device_s;
+  const double activation_s = price(&cluster, &style, OT_F8, &activation).device_s;
+  style.cast_bytes = 4;
+  expect_near(price(&cluster, &style, OT_F8, &product).device_s, product_s, 1e-12);
+  expect_near(price(&cluster, &style, OT_F8, &activation).device_s - activation_s,
+              4 * 4096.0 * EXPERT / 1e12, 1e-9);
+}
+
+// What a fused kernel reads is still on the chip; an MLP that is no expert's stays as it is.
+static void fused_experts_only_write_what_is_between_them(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  ot_task activation = {.op = OT_OP_GLU,
+                        .in = {matrix(4096, 2 * EXPERT), matrix(4096, 1)},
+                        .out = {matrix(4096, EXPERT)}};
+  style.cast_bytes = 4;
+  style.fused_experts = true;
+  const ot_price fused = price(&cluster, &style, OT_F8, &activation);
+  expect_near(fused.device_s, 2 * 4096.0 * EXPERT / 1e12, 1e-9);
+  assert_true(fused.host_s == 0);
+  activation.in[1] = (ot_operand){0};
+  expect_near(price(&cluster, &style, OT_F8, &activation).device_s, 3 * 2 * 4096.0 * EXPERT / 1e12,
+              1e-9);
+}
+
+static void the_host_starts_a_product_for_each_expert_of_the_rank(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  ot_kernel_style style = compiled();
+  style.expert_ops = 2;
+  style.group_ops = 3;
+  const ot_simulation simulation = {.cluster = &cluster,
+                                    .other_flops_per_s = 1e12,
+                                    .style = &style,
+                                    .products = OT_BF16,
+                                    .expert_ranks = 2};
+  static const ot_group_shape alone[OT_GROUP_KINDS];
+  const ot_task task = grouped(4096);
+  ot_price out;
+  assert_int_equal(ot_price_task(&simulation, alone, &task, &out), OT_OK);
+  expect_near(out.host_s, (2 + 3.0 * GROUPS / 2) * 1e-5, 1e-12);
+}
+
 // ---- attention ----
 
 enum { T = 2048, HEADS = 16, HEAD = 128 };
@@ -262,6 +349,10 @@ int main(void) {
       cmocka_unit_test(sums_outside_the_product_are_passes_of_their_own),
       cmocka_unit_test(fp8_multiplies_at_its_own_rate_and_casts),
       cmocka_unit_test(a_type_that_the_device_lacks_is_refused),
+      cmocka_unit_test(rows_of_an_expert_are_padded_to_whole_blocks),
+      cmocka_unit_test(rows_of_experts_are_cast_once),
+      cmocka_unit_test(fused_experts_only_write_what_is_between_them),
+      cmocka_unit_test(the_host_starts_a_product_for_each_expert_of_the_rank),
       cmocka_unit_test(fused_attention_takes_its_visible_flops_at_its_share),
       cmocka_unit_test(the_first_flash_attention_has_a_share_of_its_own),
       cmocka_unit_test(unfused_attention_moves_its_scores),

@@ -177,6 +177,19 @@ static void an_exchange_crosses_the_network_through_each_port(void **state) {
   ot_heap_release(&m.heap);
 }
 
+// However many take part: nothing is passed on.
+static void an_exchange_is_a_hop_of_each_level(void **state) {
+  (void)state;
+  machine m;
+  create(&m, "h100");
+  const double inner_s = m.cluster.level[0].latency_s, outer_s = m.cluster.level[1].latency_s;
+  const double node_s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){8, 0, 1}, 0);
+  const double all_s = collective_s(&m, OT_OP_ALL_TO_ALL, (ot_group_shape){64, 0, 1}, 0);
+  assert_true(fabs(node_s / inner_s - 1) < 1e-12);
+  assert_true(fabs(all_s / (inner_s + outer_s) - 1) < 1e-12);
+  ot_heap_release(&m.heap);
+}
+
 static void alone_there_is_nothing_to_send(void **state) {
   (void)state;
   machine m;
@@ -205,6 +218,7 @@ int main(void) {
       cmocka_unit_test(steps_and_bytes_are_put_together_as_in_a_pipeline),
       cmocka_unit_test(switches_that_add_up_are_used_by_libraries_that_know_them),
       cmocka_unit_test(an_exchange_crosses_the_network_through_each_port),
+      cmocka_unit_test(an_exchange_is_a_hop_of_each_level),
       cmocka_unit_test(alone_there_is_nothing_to_send),
       cmocka_unit_test(devices_beyond_the_cluster_are_refused),
   };
