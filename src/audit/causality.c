@@ -4,20 +4,18 @@
 
 #include <stdlib.h>
 
+#include "audit/gradient_leak.h"
 #include "audit/layout_probe.h"
 #include "audit/swap.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 
-enum { SEQUENCES = 4, MOST_TOKENS = 64 };
-
-// Who saw what they may not see.
-typedef enum leak_kind { LEAK_FUTURE, LEAK_DOCUMENT, LEAK_BATCH, LEAK_KINDS } leak_kind;
+enum { SEQUENCES = 4, MOST_TOKENS = 64, GRADIENT_TRIALS = 8, GRADIENT_BYTES = 1 << 30 };
 
 static const char *const leak_sentences[] = {
-    [LEAK_FUTURE] = "tokens see later tokens of their sequence",
-    [LEAK_DOCUMENT] = "documents of a sequence see each other",
-    [LEAK_BATCH] = "a sequence depends on the others of its batch",
+    [OT_LEAK_FUTURE] = "tokens see later tokens of their sequence",
+    [OT_LEAK_DOCUMENT] = "documents of a sequence see each other",
+    [OT_LEAK_BATCH] = "a sequence depends on the others of its batch",
 };
 
 typedef struct leak {
@@ -28,6 +26,13 @@ typedef struct leak {
   ot_swap_difference difference;
   bool saturated;  // the example is at a quarter of the capacity
 } leak;
+
+// What gradients reached that they may not.
+typedef struct gradient_leak {
+  int found;  // of GRADIENT_TRIALS
+  double largest;
+  ot_gradient_trial example;  // the largest
+} gradient_leak;
 
 // Trials of one kind, and those of them in which something leaked.
 typedef struct trial_count {
@@ -43,9 +48,12 @@ typedef struct causality_audit {
   ot_rows rows, changed;
   void *before, *after;  // answers
   double *changes;       // [sequences * tokens]
-  leak leaks[LEAK_KINDS];
+  leak leaks[OT_LEAK_KINDS];
   trial_count counts[2][OT_SWAP_KINDS];  // [saturated]
   int64_t forwards;
+  gradient_leak gradients[OT_LEAK_KINDS];
+  int64_t steps;  // of training
+  int reached;    // trials whose gradient was there at all
 } causality_audit;
 
 // ---- asking ----
@@ -126,8 +134,8 @@ static ot_status run_trials(causality_audit *c, ot_layout_probe *probe, bool sat
       trial t = {.swap = ot_swap_choose(c->request->seed, (ot_swap_kind)kind, i, &c->rows),
                  .saturated = saturated};
       OT_TRY(try_swap(c, probe, &t.swap, &t.difference));
-      count(&c->leaks[kind == OT_SWAP_DOCUMENT ? LEAK_DOCUMENT : LEAK_FUTURE], &t, true);
-      count(&c->leaks[LEAK_BATCH], &t, false);
+      count(&c->leaks[kind == OT_SWAP_DOCUMENT ? OT_LEAK_DOCUMENT : OT_LEAK_FUTURE], &t, true);
+      count(&c->leaks[OT_LEAK_BATCH], &t, false);
       counts[kind].trials++;
       counts[kind].own += t.difference.own > 0;
       counts[kind].others += t.difference.others > 0;
@@ -162,46 +170,89 @@ typedef struct leak_place {
   bool attention;  // else the layer's MLP
 } leak_place;
 
-// Whether the example leaks through the first `layers` layers, the MLP or the experts of the last
-// of them silenced or not. What attention reads does not depend on that; what an MLP reads would
-// depend on attention.
-static ot_status leaks_through(causality_audit *c, ot_layout_probe *probe, const leak *l,
-                               const leak_place *upto, bool *leaks) {
+// What is asked whether it leaks through the first layers of the model.
+typedef struct place_search {
+  causality_audit *c;
+  ot_leak_kind kind;
+  ot_layout_probe *probe;        // of the example of forwards, or null
+  ot_gradient_probe *gradients;  // of that of gradients
+} place_search;
+
+static ot_status forward_leaks(const place_search *s, bool *leaks) {
+  causality_audit *const c = s->c;
   ot_swap_difference d = {0};
-  OT_TRY(ot_layout_probe_keep(probe, upto->layer, upto->attention));
-  OT_TRY(ask(c, probe, &c->rows, c->before));
-  OT_TRY(try_swap(c, probe, &l->example, &d));
+  OT_TRY(ask(c, s->probe, &c->rows, c->before));
+  OT_TRY(try_swap(c, s->probe, &c->leaks[s->kind].example, &d));
   *leaks = d.own + d.others > 0;
   return OT_OK;
 }
 
-static ot_status bisect(causality_audit *c, ot_layout_probe *probe, const leak *l,
-                        leak_place *place) {
-  int64_t clean = 0, leaking = c->run->model.num_layers;
+static ot_status gradient_leaks(const place_search *s, bool *leaks) {
+  ot_gradient_reach reach;
+  s->c->steps++;
+  OT_TRY(ot_gradient_probe_ask(s->gradients, &s->c->gradients[s->kind].example, &reach));
+  *leaks = reach.largest[s->kind] > 0;
+  return OT_OK;
+}
+
+// With `layers` layers left, the MLP or the experts of the last of them silenced or not. What
+// attention reads does not depend on that; what an MLP reads would depend on attention.
+static ot_status leaks_through(const place_search *s, int64_t layers, bool silenced, bool *leaks) {
+  if (s->probe) {
+    OT_TRY(ot_layout_probe_keep(s->probe, layers, silenced));
+    return forward_leaks(s, leaks);
+  }
+  OT_TRY(ot_gradient_probe_keep(s->gradients, layers, silenced));
+  return gradient_leaks(s, leaks);
+}
+
+static ot_status bisect(const place_search *s, leak_place *place) {
+  int64_t clean = 0, leaking = s->c->run->model.num_layers;
   bool leaks = false;
   while (leaking - clean > 1) {
     const int64_t middle = clean + (leaking - clean) / 2;
-    OT_TRY(leaks_through(c, probe, l, &(leak_place){middle, false}, &leaks));
+    OT_TRY(leaks_through(s, middle, false, &leaks));
     if (leaks) {
       leaking = middle;
     } else {
       clean = middle;
     }
   }
-  OT_TRY(leaks_through(c, probe, l, &(leak_place){leaking, true}, &leaks));
+  OT_TRY(leaks_through(s, leaking, true, &leaks));
   *place = (leak_place){.layer = leaking - 1, .attention = leaks};
   if (leaking > 1) return OT_OK;
-  OT_TRY(leaks_through(c, probe, l, &(leak_place){0, false}, &leaks));
+  OT_TRY(leaks_through(s, 0, false, &leaks));
   if (leaks) place->layer = -1;
   return OT_OK;
 }
 
-static ot_status find_place(causality_audit *c, const leak *l, leak_place *place) {
-  ot_layout_probe *probe = NULL;
-  ot_status status = create_probe(c, l->saturated, &probe);
-  if (status == OT_OK) status = bisect(c, probe, l, place);
-  destroy_probe(c, &probe);
+static ot_status find_place(causality_audit *c, ot_leak_kind kind, leak_place *place) {
+  place_search search = {.c = c, .kind = kind};
+  ot_status status = create_probe(c, c->leaks[kind].saturated, &search.probe);
+  if (status == OT_OK) status = bisect(&search, place);
+  destroy_probe(c, &search.probe);
   return status;
+}
+
+// ---- gradients ----
+
+static ot_status run_gradient_trials(causality_audit *c, ot_gradient_probe *probe) {
+  for (int i = 0; i < GRADIENT_TRIALS; i++) {
+    const ot_gradient_trial loss = ot_gradient_trial_choose(c->request->seed, i, &c->rows);
+    ot_gradient_reach reach;
+    OT_TRY(ot_gradient_probe_ask(probe, &loss, &reach));
+    c->steps++;
+    c->reached += reach.own;
+    for (int kind = 0; kind < OT_LEAK_KINDS; kind++) {
+      gradient_leak *const g = &c->gradients[kind];
+      if (reach.largest[kind] == 0) continue;
+      g->found++;
+      if (reach.largest[kind] <= g->largest) continue;
+      g->largest = reach.largest[kind];
+      g->example = loss;
+    }
+  }
+  return OT_OK;
 }
 
 // ---- what is said ----
@@ -213,12 +264,13 @@ static const char *const routing_names[] = {
     [OT_MOE_EXPERT_CHOICE] = "expert_choice",
 };
 
-static const char *mechanism_of(const causality_audit *c, leak_kind kind, const leak_place *place) {
+static const char *mechanism_of(const causality_audit *c, ot_leak_kind kind,
+                                const leak_place *place) {
   const ot_model *const model = &c->run->model;
   static const char *const masks[] = {
-      [LEAK_FUTURE] = "attention_mask",
-      [LEAK_DOCUMENT] = "document_mask",
-      [LEAK_BATCH] = "attention_across_sequences",
+      [OT_LEAK_FUTURE] = "attention_mask",
+      [OT_LEAK_DOCUMENT] = "document_mask",
+      [OT_LEAK_BATCH] = "attention_across_sequences",
   };
   if (place->layer < 0) return "embedding";
   if (place->attention) return masks[kind];
@@ -250,7 +302,7 @@ static const char *advice_of(const char *mechanism) {
   return "compare which rows and keys the operator reads with those it may read";
 }
 
-static const char *evidence_of(const causality_audit *c, leak_kind kind, const leak *l) {
+static const char *evidence_of(const causality_audit *c, ot_leak_kind kind, const leak *l) {
   return ot_arena_format(
       c->arena,
       "%s: in %d of %d trials%s, %.3g %% of the protected positions changed, the "
@@ -274,12 +326,13 @@ static const char *where_of(const causality_audit *c, const leak_place *place) {
                          place->attention ? "attention" : "MLP");
 }
 
-static const char *details_of(const causality_audit *c, leak_kind kind, const leak *l,
+static const char *const leak_names[] = {"future", "document", "batch"};
+
+static const char *details_of(const causality_audit *c, ot_leak_kind kind, const leak *l,
                               const leak_place *place) {
-  static const char *const names[] = {"future", "document", "batch"};
   ot_json_writer json = ot_json_begin(c->arena, 0);
   ot_json_object(&json, NULL);
-  ot_json_text(&json, "leak", names[kind]);
+  ot_json_text(&json, "leak", leak_names[kind]);
   ot_json_integer(&json, "layer", place->layer);
   ot_json_text(&json, "op", op_of(place));
   ot_json_integer(&json, "trials", l->trials);
@@ -290,11 +343,11 @@ static const char *details_of(const causality_audit *c, leak_kind kind, const le
   return json.text;
 }
 
-static ot_status report_leak(causality_audit *c, leak_kind kind) {
+static ot_status report_leak(causality_audit *c, ot_leak_kind kind) {
   const leak *const l = &c->leaks[kind];
   if (l->found == 0) return OT_OK;
   leak_place place;
-  OT_TRY(find_place(c, l, &place));
+  OT_TRY(find_place(c, kind, &place));
   const char *const what = mechanism_of(c, kind, &place);
   const ot_finding finding = {.what = what,
                               .where = where_of(c, &place),
@@ -303,6 +356,51 @@ static ot_status report_leak(causality_audit *c, leak_kind kind) {
                               .details = details_of(c, kind, l, &place)};
   ot_audit_report_add(c->report, &finding, c->arena);
   return OT_OK;
+}
+
+static const char *gradient_evidence(const causality_audit *c, ot_leak_kind kind) {
+  const gradient_leak *const g = &c->gradients[kind];
+  return ot_arena_format(
+      c->arena,
+      "%s in the backward alone: in %d of %d trials a loss has a gradient to their embeddings, of "
+      "up to %.3g; most that of positions %lld to %lld of sequence %lld",
+      leak_sentences[kind], g->found, GRADIENT_TRIALS, g->largest, (long long)g->example.first,
+      (long long)g->example.last, (long long)g->example.sequence);
+}
+
+// What a forward shows it also shows of gradients: once is enough.
+static ot_status report_gradient(causality_audit *c, ot_gradient_probe *probe, ot_leak_kind kind) {
+  if (c->gradients[kind].found == 0 || c->leaks[kind].found > 0) return OT_OK;
+  const place_search search = {.c = c, .kind = kind, .gradients = probe};
+  leak_place place;
+  OT_TRY(bisect(&search, &place));
+  const char *const what = mechanism_of(c, kind, &place);
+  const ot_finding finding = {
+      .what = what,
+      .where = ot_arena_format(c->arena, "%s, backward", where_of(c, &place)),
+      .evidence = gradient_evidence(c, kind),
+      .advice =
+          "the forward is sound: compare which rows and keys the gradient of the operator "
+          "reads and writes with those of its forward"};
+  ot_audit_report_add(c->report, &finding, c->arena);
+  return OT_OK;
+}
+
+static ot_status look_at_gradients(causality_audit *c) {
+  const ot_gradient_probe_request request = {.trainer = c->request->trainer,
+                                             .rows = &c->rows,
+                                             .rank_sequences = c->rank_sequences,
+                                             .most_bytes = GRADIENT_BYTES};
+  ot_gradient_probe *probe = NULL;
+  OT_TRY(ot_gradient_probe_create(&request, &probe));
+  if (!probe) return OT_OK;
+  ot_status status = run_gradient_trials(c, probe);
+  for (int kind = 0; status == OT_OK && kind < OT_LEAK_KINDS; kind++) {
+    status = report_gradient(c, probe, (ot_leak_kind)kind);
+  }
+  ot_gradient_probe_destroy(&probe);
+  // What leaks in the forward may well have a gradient that is no number.
+  return status == OT_NUMERIC && c->report->num_findings > 0 ? OT_OK : status;
 }
 
 // How many trials of each kind saw something.
@@ -323,6 +421,13 @@ static const char *figures_of(const causality_audit *c) {
     ot_json_end(&json);
   }
   ot_json_end(&json);
+  ot_json_object(&json, "gradients");
+  ot_json_integer(&json, "steps", c->steps);
+  for (int kind = 0; kind < OT_LEAK_KINDS; kind++) {
+    ot_json_integer(&json, ot_arena_format(c->arena, "reached_%s", leak_names[kind]),
+                    c->gradients[kind].found);
+  }
+  ot_json_end(&json);
   ot_json_end(&json);
   return json.text;
 }
@@ -335,17 +440,26 @@ static bool can_drop(const ot_model *model) {
   return moe->capacity_factor * (double)moe->experts_per_token < (double)moe->num_experts;
 }
 
+static const char *summary_of(const causality_audit *c) {
+  const int ranks = ot_team_size(c->request->team);
+  const char *const gradients =
+      c->steps == 0 ? "no gradients, for which a rank lacks the memory"
+                    : ot_arena_format(c->arena, "the gradients of %d losses", GRADIENT_TRIALS);
+  return ot_arena_format(
+      c->arena,
+      "%lld forwards of %lld sequences of %lld tokens on %d %s; %d trials of each kind; %s",
+      (long long)c->forwards, (long long)c->rows.B, (long long)c->rows.T, ranks,
+      ranks == 1 ? "rank" : "ranks", c->request->trials, gradients);
+}
+
 // Not causal by construction, and yet nothing was seen.
 static void conclude(causality_audit *c, bool repeats) {
   const ot_model *const model = &c->run->model;
   const bool chooses = model->moe.num_experts > 0 && model->moe.routing == OT_MOE_EXPERT_CHOICE;
   const bool declared = chooses || can_drop(model);
-  const bool looked = c->leaks[LEAK_FUTURE].positions > 0;
-  c->report->summary = ot_arena_format(
-      c->arena, "%lld forwards of %lld sequences of %lld tokens on %d %s; %d trials of each kind",
-      (long long)c->forwards, (long long)c->rows.B, (long long)c->rows.T,
-      ot_team_size(c->request->team), ot_team_size(c->request->team) == 1 ? "rank" : "ranks",
-      c->request->trials);
+  const bool looked = c->leaks[OT_LEAK_FUTURE].positions > 0;
+  const bool unreached = c->steps > 0 && c->reached < GRADIENT_TRIALS;
+  c->report->summary = summary_of(c);
   if (c->report->num_findings > 0) return;
   if (!repeats) {
     c->report->summary = "two equal forwards gave different bits, so that nothing can be compared";
@@ -353,8 +467,10 @@ static void conclude(causality_audit *c, bool repeats) {
     c->report->summary =
         ot_arena_format(c->arena, "no trial saw a leak, but %s is not causal by construction",
                         routing_names[model->moe.routing]);
+  } else if (unreached) {
+    c->report->summary = "a loss has no gradient to the embeddings of its own tokens";
   }
-  if (!repeats || declared || !looked) c->report->verdict = OT_VERDICT_INCONCLUSIVE;
+  if (!repeats || declared || !looked || unreached) c->report->verdict = OT_VERDICT_INCONCLUSIVE;
 }
 
 // ---- the whole ----
@@ -363,7 +479,8 @@ static ot_status look(causality_audit *c) {
   bool repeats = false;
   OT_TRY(try_model(c, false, &repeats));
   if (repeats && can_drop(&c->run->model)) OT_TRY(try_model(c, true, &repeats));
-  for (int kind = 0; kind < LEAK_KINDS; kind++) OT_TRY(report_leak(c, (leak_kind)kind));
+  for (int kind = 0; kind < OT_LEAK_KINDS; kind++) OT_TRY(report_leak(c, (ot_leak_kind)kind));
+  OT_TRY(look_at_gradients(c));
   conclude(c, repeats);
   c->report->figures = figures_of(c);
   return OT_OK;

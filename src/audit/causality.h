@@ -15,6 +15,8 @@
 //
 // Where bits differ, fewer and fewer layers are left and the others hand on what they get, and the
 // MLP of the first that leaks is silenced: what still leaks is its attention.
+//
+// Then gradients (gradient_leak.h), which see what the backward alone does wrong.
 #pragma once
 
 #include "audit/audit_report.h"

@@ -87,6 +87,25 @@ static void documents_that_see_each_other_are_found(void **state) {
   assert_string_equal(s.where, "layer 0, attention");
 }
 
+// Of the losses tried, how many had a gradient that they may not have.
+static int reached(const audit_said *s, const char *whom) {
+  char key[64];
+  snprintf(key, sizeof key, "\"reached_%s\":", whom);
+  const char *const at = strstr(s->figures, key);
+  if (!at) fail_msg("no %s in %s", key, s->figures);
+  return atoi(at + strlen(key));
+}
+
+static void a_mask_that_leaks_also_lets_gradients_through(void **state) {
+  (void)state;
+  const audit_request request = audit_plain(3);
+  const audit_said s = run(&request, no_mask);
+  assert_int_equal(s.num_findings, 1);
+  assert_true(reached(&s, "document") > 0);
+  assert_int_equal(reached(&s, "future"), 0);
+  assert_int_equal(reached(&s, "batch"), 0);
+}
+
 static void one_token_of_another_document_is_found(void **state) {
   (void)state;
   const audit_request request = audit_plain(3);
@@ -155,12 +174,51 @@ static void shifted_rows(ot_schedule *schedule, ot_arena *arena, void *context) 
   if (schedule->rank == 1) edit_forward(schedule, OT_OP_ALL_GATHER, read_a_row_later);
 }
 
+static void edit_backward(ot_schedule *schedule, ot_op_kind op, void (*edit)(ot_task *task)) {
+  for (int i = 0; i < schedule->num_segments; i++) {
+    ot_segment *const segment = &schedule->segments[i];
+    for (int t = 0; segment->phase != OT_PHASE_FORWARD && t < segment->num_tasks; t++) {
+      if (segment->tasks[t].op == op) edit(&segment->tasks[t]);
+    }
+  }
+}
+
+// The batch has positions just before the document starts: of a later document they are smaller.
+static void take_positions_for_starts(ot_task *task) {
+  task->in[2].offset -= task->in[2].type.dim[0] * (int64_t)sizeof(int32_t);
+}
+
+// The forward masks documents, the backward lets some tokens see others.
+static void unmasked_backward(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  edit_backward(schedule, OT_OP_ATTENTION_GRAD, take_positions_for_starts);
+}
+
+static void ring_mask_backward(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  edit_backward(schedule, OT_OP_ATTENTION_BLOCK_GRAD, take_keys_for_the_first);
+}
+
 static audit_said run_faulty(audit_request request,
                              void (*amend)(ot_schedule *, ot_arena *, void *)) {
   const ot_trainer_hooks hooks = {.amend = amend, .unchecked = true};
   request.hooks = &hooks;
   request.batch = 4;
   return run(&request, NULL);
+}
+
+static void leaks_of_the_backward_alone_are_found(void **state) {
+  (void)state;
+  audit_request request = audit_plain(3);
+  audit_said s = run_faulty(request, unmasked_backward);
+  assert_string_equal(s.what, "document_mask");
+  assert_string_equal(s.where, "layer 0, attention, backward");
+  request.cp = 2;
+  s = run_faulty(request, ring_mask_backward);
+  assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+  assert_string_equal(s.where, "layer 0, attention, backward");
 }
 
 static void leaks_of_a_layout_are_found_with_their_layer(void **state) {
@@ -232,6 +290,8 @@ static void expert_choice_is_found_in_nearly_every_single_trial(void **state) {
   assert_string_equal(s.what, "expert_choice");
   assert_string_equal(s.where, "layer 0, MLP");
   assert_true(found(&s, false) >= 38);
+  // A choice has no gradient: those who look for one see nothing.
+  assert_int_equal(reached(&s, "future"), 0);
 }
 
 static void experts_over_ranks_are_causal(void **state) {
@@ -357,8 +417,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(dense_models_are_causal),
       cmocka_unit_test(documents_that_see_each_other_are_found),
+      cmocka_unit_test(a_mask_that_leaks_also_lets_gradients_through),
       cmocka_unit_test(one_token_of_another_document_is_found),
       cmocka_unit_test(layouts_are_causal),
+      cmocka_unit_test(leaks_of_the_backward_alone_are_found),
       cmocka_unit_test(leaks_of_a_layout_are_found_with_their_layer),
       cmocka_unit_test(experts_over_ranks_are_causal),
       cmocka_unit_test(experts_over_ranks_that_leak_are_found),

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trainer at a learning rate of zero, whose rows are written here. The head has weights of its
+// own, so that the embedding's gradient is that of what it put out; losses beside that of tokens,
+// which all tokens have a part in, are off.
+#include "audit/gradient_leak.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "audit/layout_probe.h"
+#include "audit/one_rank.h"
+#include "audit/swap.h"
+#include "base/rng.h"
+#include "train/elements.h"
+
+enum { STREAM_TRIALS = 0x677264, MOST_IDS = 256 };
+
+// Ids of the vocabulary by who has them: those whose loss it is and their past, then the kinds.
+enum { OWN, CLASSES = 1 + OT_LEAK_KINDS };
+
+struct ot_gradient_probe {
+  ot_trainer *trainer;  // of the run
+  ot_team *team;
+  const ot_rows *rows;
+  ot_trainer_hooks hooks;
+  ot_run run;
+  ot_trainer *still;  // that steps
+  ot_gradient_trial trial;
+  int64_t ids;  // of each class
+  int table;    // parameter
+  void *raw;    // [ids] rows of the embedding
+  double *row;
+};
+
+// ---- trials ----
+
+ot_gradient_trial ot_gradient_trial_choose(uint64_t seed, int trial, const ot_rows *rows) {
+  const uint64_t counter = 3 * (uint64_t)trial;
+  const int document = (int)ot_rng_below(seed, STREAM_TRIALS, counter, OT_SWAP_DOCUMENTS);
+  ot_gradient_trial t = {.first = ot_swap_document(rows->T, document),
+                         .end = ot_swap_document(rows->T, document + 1)};
+  const uint64_t places = t.end - t.first > 1 ? (uint64_t)(t.end - t.first - 1) : 1;
+  t.last = t.first + (int64_t)ot_rng_below(seed, STREAM_TRIALS, counter + 1, places);
+  t.sequence = (int64_t)ot_rng_below(seed, STREAM_TRIALS, counter + 2, (uint64_t)rows->B);
+  return t;
+}
+
+static int class_of(const ot_gradient_trial *t, int64_t sequence, int64_t position) {
+  if (sequence != t->sequence) return 1 + OT_LEAK_BATCH;
+  if (position < t->first || position >= t->end) return 1 + OT_LEAK_DOCUMENT;
+  return position > t->last ? 1 + OT_LEAK_FUTURE : OWN;
+}
+
+// Rows of a micro-batch. Those behind the first have all sequences once more, without targets.
+static void write_rows(const ot_trainer *trainer, int micro_batch, ot_rows *rows, void *context) {
+  const ot_gradient_probe *const g = context;
+  const int64_t first = ot_team_data_index(ot_trainer_team(trainer)) * rows->B;
+  rows->num_targets = 0;
+  for (int64_t i = 0; i < rows->B * rows->T; i++) {
+    const int64_t from = first * rows->T + i;
+    const int64_t sequence = micro_batch * g->rows->B + first + i / rows->T;
+    const int class = class_of(&g->trial, sequence, i % rows->T);
+    rows->tokens[i] = (int32_t)(class * g->ids + from % g->ids);
+    rows->positions[i] = g->rows->positions[from];
+    rows->doc_starts[i] = g->rows->doc_starts[from];
+    rows->targets[i] = class == OWN ? (int32_t)((from + 1) % g->ids) : -1;
+    rows->num_targets += class == OWN;
+  }
+}
+
+static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
+  const ot_gradient_probe *const g = context;
+  const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(g->trainer);
+  hooks->amend(schedule, arena, hooks->context);
+}
+
+// ---- create ----
+
+// The order of a pipeline needs as many micro-batches as there are stages.
+static ot_run run_of(const ot_gradient_probe *g, int64_t rank_sequences) {
+  ot_run run = ot_still_run(ot_trainer_run(g->trainer));
+  const int64_t micro_batches = ot_team_degree(g->team, OT_AXIS_PP);
+  run.model.tie_word_embeddings = false;
+  run.model.moe.z_coefficient = run.model.moe.aux_coefficient = 0;
+  run.parallel.order_csv = "";
+  run.data.sequence_length = g->rows->T;
+  run.batch.micro_batch_size = rank_sequences;
+  run.batch.global_batch_size = g->rows->B * micro_batches;
+  return run;
+}
+
+static ot_status find_table(ot_gradient_probe *g) {
+  const ot_graph *const whole = ot_instance_whole(ot_trainer_instance(g->still));
+  for (g->table = 0; g->table < whole->num_parameters; g->table++) {
+    const ot_parameter *const p = &whole->parameters[g->table];
+    if (p->block == 0 && p->kind == OT_PARAMETER_EMBEDDING && p->rows == g->run.model.vocab_size) {
+      break;
+    }
+  }
+  OT_CHECK(g->table < whole->num_parameters, OT_BUG, "audit: no embedding of tokens");
+  const int64_t cols = whole->parameters[g->table].cols;
+  g->raw = malloc((size_t)(g->ids * cols) * sizeof(double));
+  g->row = malloc((size_t)(g->ids * cols) * sizeof *g->row);
+  OT_CHECK(g->raw && g->row, OT_ENVIRONMENT, "out of memory for rows of an embedding");
+  return OT_OK;
+}
+
+static ot_status create(ot_gradient_probe *g, int64_t most_bytes, bool *fits) {
+  int64_t bytes = 0;
+  const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(g->trainer);
+  OT_TRY(ot_team_agree(g->team, ot_run_bytes(&g->run, g->team, &bytes)));
+  double too_many = bytes > most_bytes || g->ids < 2;
+  OT_TRY(ot_team_sum(g->team, &too_many, 1));
+  *fits = too_many == 0;
+  if (!*fits) return OT_OK;
+  g->hooks = (ot_trainer_hooks){.amend = hooks->amend ? amend : NULL,
+                                .unchecked = hooks->unchecked,
+                                .rows = write_rows,
+                                .context = g};
+  OT_TRY(ot_trainer_create_hooked(&g->run, g->team, &g->hooks, &g->still));
+  OT_TRY(ot_team_agree(g->team, find_table(g)));
+  return ot_gradient_probe_keep(g, INT64_MAX, false);
+}
+
+ot_status ot_gradient_probe_create(const ot_gradient_probe_request *request,
+                                   ot_gradient_probe **out) {
+  ot_team *const team = ot_trainer_team(request->trainer);
+  const int64_t vocab = ot_trainer_run(request->trainer)->model.vocab_size;
+  ot_gradient_probe *g = calloc(1, sizeof *g);
+  *out = NULL;
+  OT_TRY(ot_team_agree(team, g ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  g->trainer = request->trainer;
+  g->team = team;
+  g->rows = request->rows;
+  g->ids = vocab / CLASSES < MOST_IDS ? vocab / CLASSES : MOST_IDS;
+  g->run = run_of(g, request->rank_sequences);
+  bool fits = false;
+  const ot_status status = create(g, request->most_bytes, &fits);
+  if (status != OT_OK || !fits) ot_gradient_probe_destroy(&g);
+  *out = g;
+  return status;
+}
+
+void ot_gradient_probe_destroy(ot_gradient_probe **probe) {
+  if (!probe || !*probe) return;
+  ot_gradient_probe *const g = *probe;
+  // Audits that follow may keep ranks waiting for their leader.
+  ot_team_watch(g->team, 0);
+  ot_trainer_destroy(&g->still);
+  free(g->raw);
+  free(g->row);
+  free(g);
+  *probe = NULL;
+}
+
+ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool silenced) {
+  return ot_layout_keep_layers(ot_trainer_instance(probe->trainer),
+                               ot_trainer_instance(probe->still), layers, silenced);
+}
+
+// ---- ask ----
+
+static ot_status read_class(ot_gradient_probe *g, int class, double *largest) {
+  ot_instance *const instance = ot_trainer_instance(g->still);
+  const int64_t count = g->ids * ot_instance_whole(instance)->parameters[g->table].cols;
+  const ot_parameter_rows range = {
+      .parameter = g->table, .copy = OT_COPY_GRADIENT, .first_row = class * g->ids, .rows = g->ids};
+  OT_TRY(ot_instance_read(instance, &range, g->raw));
+  ot_elements_convert(ot_instance_copy_dtype(instance, OT_COPY_GRADIENT), g->raw, OT_F64, g->row,
+                      count);
+  *largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const double size = fabs(g->row[i]);
+    if (size > *largest || size != size) *largest = size == size ? size : INFINITY;
+  }
+  return OT_OK;
+}
+
+ot_status ot_gradient_probe_ask(ot_gradient_probe *probe, const ot_gradient_trial *trial,
+                                ot_gradient_reach *reach) {
+  ot_step_report step;
+  double own = 0;
+  probe->trial = *trial;
+  OT_TRY(ot_trainer_step(probe->still, &step));
+  OT_TRY(read_class(probe, OWN, &own));
+  reach->own = own > 0;
+  for (int kind = 0; kind < OT_LEAK_KINDS; kind++) {
+    OT_TRY(read_class(probe, 1 + kind, &reach->largest[kind]));
+  }
+  return OT_OK;
+}
