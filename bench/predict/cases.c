@@ -17,6 +17,12 @@ static const named_model models[] = {
      "model.model_type=llama model.vocab_size=2048 model.hidden_size=128 "
      "model.intermediate_size=384 model.num_hidden_layers=4 model.num_attention_heads=4 "
      "model.num_key_value_heads=2 model.max_position_embeddings=1024"},
+    // 4 M parameters, 1.7 M of them used by a token
+    {"experts",
+     "model.model_type=mixtral model.vocab_size=2048 model.hidden_size=128 "
+     "model.intermediate_size=256 model.num_hidden_layers=4 model.num_attention_heads=4 "
+     "model.num_key_value_heads=2 model.max_position_embeddings=1024 model.num_local_experts=8 "
+     "model.num_experts_per_tok=2 model.router_aux_loss_coef=0"},
     // 9 M parameters
     {"medium",
      "model.model_type=gpt2 model.vocab_size=8192 model.n_embd=320 model.n_layer=6 "
@@ -41,6 +47,10 @@ const ot_predict_case ot_predict_cases[] = {
     {"pp2", "small", 2, 8, 1, 256, "parallel.pp=2", true},
     {"cp2", "small", 2, 8, 2, 256, "parallel.cp=2", true},
     {"tp2-pp2", "small", 4, 8, 1, 256, "parallel.tp=2 parallel.pp=2", true},
+    {"one", "experts", 1, 8, 4, 256, "", true},
+    {"dp2-ep2", "experts", 2, 8, 2, 256, "parallel.ep=2 parallel.zero=1", true},
+    {"tp2-ep2", "experts", 2, 8, 2, 256, "parallel.ep=2 parallel.tp=2 " FULL, false},
+    {"pp2-dp2-ep2", "experts", 4, 8, 1, 256, "parallel.ep=2 parallel.pp=2 parallel.zero=3", false},
     {"one", "medium", 1, 8, 4, 256, "", true},
     {"one-short", "medium", 1, 32, 8, 64, SELECTIVE, false},
     {"one-1-thread", "medium", 1, 4, 2, 256, "threads=1", false},

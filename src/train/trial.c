@@ -38,6 +38,9 @@ static ot_status load(ot_instance *instance, const ot_run *run, int micro_batche
   ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
   ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGET_SQUARES, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES,
+                         1 / (double)run->batch.global_batch_size);
   return OT_OK;
 }
 

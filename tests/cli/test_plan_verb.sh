@@ -111,6 +111,31 @@ holds run.yaml '^model: .*tiny.json' '^parallel:' '^precision:'
 "${own[@]}" --set model.num_hidden_layers=2 --emit run >run.yaml
 holds run.yaml '  num_hidden_layers: 2'
 
+# Experts over ranks: what is planned is what is simulated, and what training takes, to the byte.
+cat >experts.json <<'JSON'
+{"model_type": "mixtral", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "num_local_experts": 8,
+ "num_experts_per_tok": 2, "router_aux_loss_coef": 0}
+JSON
+first() { sed -n '/^ *"'"$2"'": /{s/^[^:]*: \([^,]*\),*$/\1/p;q;}' "$1"; }  # first FILE KEY
+for degrees in "--ep 4" "--ep 2 --pp 2 --zero 1" "--ep 2 --tp 2 --zero 3 --recompute full"; do
+  # shellcheck disable=SC2086
+  "$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 $degrees \
+    --emit run=experts.yaml --json >experts.plan
+  cat >>experts.yaml <<'YAML'
+data: {train: train, tokenizer: bytes, sequence_length: 32}
+steps: 1
+threads: 1
+YAML
+  holds experts.yaml "^  ep: ${degrees:5:1}$"
+  "$orthant" train experts.yaml --ranks 4 --dry-run >dry.txt 2>&1 || { cat dry.txt; fail "$degrees: training refuses"; }
+  holds dry.txt "($(first experts.plan peak) bytes)"
+  "$orthant" simulate experts.yaml --cluster ./machine.yaml --json >experts.step
+  awk -v a="$(first experts.plan step_seconds)" -v b="$(first experts.step step_seconds)" \
+    'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: another step is simulated"
+done
+"$orthant" train experts.yaml --ranks 4 2>trained.txt || { cat trained.txt; fail "experts that do not train"; }
+
 # Other hosts: 16 devices on two.
 big=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 1 --cp 1 --zero 1)
 "${big[@]}" --emit mpirun=go.sh >/dev/null
