@@ -361,17 +361,24 @@ ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, doub
   return OT_OK;
 }
 
+// Whose blocks stand for those of `c`, and what share of them `c` has at least.
+static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_bound_depth depth,
+                              double *scale) {
+  ot_candidate priced = *c;
+  *scale = 1;
+  if (depth > OT_BOUND_CONTEXT) return priced;
+  priced.micro_batch_size = e->job.global_batch_size;
+  if (depth == OT_BOUND_FLOOR) priced.cp = 1;
+  *scale = (double)c->micro_batch_size * priced.cp / ((double)e->job.global_batch_size * c->cp);
+  return priced;
+}
+
 ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_estimate_bound *out) {
   const ot_candidate *const c = request->candidate;
   const ot_cut *cut;
   ot_shard_bound shards;
-  bounder b = {.estimator = e, .candidate = c, .shards = request->shards, .scale = 1};
-  ot_candidate priced = *c;
-  if (request->depth == OT_BOUND_FLOOR) {
-    priced.micro_batch_size = e->job.global_batch_size;
-    priced.cp = 1;
-    b.scale = (double)c->micro_batch_size / ((double)e->job.global_batch_size * c->cp);
-  }
+  bounder b = {.estimator = e, .candidate = c, .shards = request->shards};
+  const ot_candidate priced = priced_at(e, c, request->depth, &b.scale);
   OT_TRY(find_work(e, &priced, &b.work));
   OT_TRY(ot_cut_find(e, c, &cut));
   b.blocks = cut->blocks;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lower bounds of the step and the memory of a candidate, at two depths: the first is at most the
-// second, and that at most the estimate. Private to plan/.
+// Lower bounds of the step and the memory of a candidate, at several depths: each is at most the
+// next, and the last at most the estimate. Private to plan/.
 //
-//   floor  blocks as if a micro-batch were the whole batch and nobody held a part of a sequence,
-//          for few sizes are priced then: half of what a kernel does or a message carries takes
-//          half as long, or longer
-//   block  blocks as they are
-//   order  and what the order of the stages keeps and gathers
+//   floor    blocks as if a micro-batch were the whole batch and nobody held a part of a sequence,
+//            for few sizes are priced then: half of what a kernel does or a message carries takes
+//            half as long, or longer
+//   context  the same with the parts of a sequence that ranks hold, and what they send each other
+//   block    blocks as they are
+//   order    and what the order of the stages keeps and gathers
 //
 // Time. With F, B the forward and backward of one micro-batch, m micro-batches, and any stage r:
 // nothing runs there before the first micro-batch has come through all chunks before its first one,
@@ -44,6 +45,7 @@ typedef struct ot_work_bound {
 
 typedef enum ot_bound_depth {
   OT_BOUND_FLOOR,
+  OT_BOUND_CONTEXT,
   OT_BOUND_BLOCK,
   OT_BOUND_ORDER,
   OT_BOUND_DEPTHS,

@@ -15,11 +15,12 @@
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
 
 typedef enum node_kind {
-  NODE_FLOOR,       // all ways to cut weights; by the floor
-  NODE_ZERO_FLOOR,  // those of one stage of ZeRO; by the floor
-  NODE_ZERO_BLOCK,  // the same by the bound of blocks
-  NODE_ZERO,        // the same by that of the order
-  NODE_CANDIDATE,   // one
+  NODE_FLOOR,         // all ways to cut weights; by the floor
+  NODE_ZERO_FLOOR,    // those of one stage of ZeRO; by the floor
+  NODE_ZERO_CONTEXT,  // the same by that of parts of sequences
+  NODE_ZERO_BLOCK,    // the same by the bound of blocks
+  NODE_ZERO,          // the same by that of the order
+  NODE_CANDIDATE,     // one
   NODE_KINDS,
 } node_kind;
 
@@ -149,8 +150,8 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
 
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
-  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_FLOOR, OT_BOUND_FLOOR, OT_BOUND_BLOCK,
-                                                   OT_BOUND_ORDER, OT_BOUND_ORDER};
+  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_FLOOR, OT_BOUND_FLOOR, OT_BOUND_CONTEXT,
+                                                   OT_BOUND_BLOCK, OT_BOUND_ORDER, OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
   const ot_bound_request request = {
       .candidate = &candidate, .depth = depth[n.kind], .shards = bound_of(s, &n)};
@@ -318,6 +319,7 @@ static ot_status run(searcher *s) {
         OT_TRY(add_zeros(s, &n));
         break;
       case NODE_ZERO_FLOOR:
+      case NODE_ZERO_CONTEXT:
       case NODE_ZERO_BLOCK:
         n.kind++;
         OT_TRY(add(s, n));
