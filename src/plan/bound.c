@@ -43,12 +43,17 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
 static void take_extremes(int num_kinds, ot_work_bound *work) {
   double forward_s[2] = {0}, back_s[2] = {0};
   work->layer_elements = (double)work->kind[1].elements;
+  for (int w = 0; w < OT_WORKS; w++) work->least_s[w] = work->kind[1].work_s[w];
   for (int i = 1; i < num_kinds - 1; i++) {
     const ot_block_bound *const block = &work->kind[i];
     const int view = block->experts;
-    if (view == 0) work->layer_elements = ot_smaller(work->layer_elements, (double)block->elements);
     forward_s[view] = ot_larger(forward_s[view], block->work_s[OT_WORK_FORWARD]);
     back_s[view] = ot_larger(back_s[view], block->work_s[OT_WORK_BACKWARD]);
+    if (view == 1) continue;
+    work->layer_elements = ot_smaller(work->layer_elements, (double)block->elements);
+    for (int w = 0; w < OT_WORKS; w++) {
+      work->least_s[w] = ot_smaller(work->least_s[w], block->work_s[w]);
+    }
   }
   work->forward_s = forward_s[0] + forward_s[1];
   work->back_s = back_s[0] + back_s[1];
@@ -58,6 +63,7 @@ static ot_work_bound *make_work(const ot_estimator *e, const ot_prices *prices) 
   ot_work_bound *const made = ot_arena_array(e->arena, 1, sizeof *made);
   const int kinds = prices->blocks->num_kinds;
   made->kind = ot_arena_array(e->arena, kinds, sizeof *made->kind);
+  made->split = prices->split;
   for (int i = 0; i < kinds; i++) take_block(e, prices, i, &made->kind[i]);
   take_extremes(kinds, made);
   return made;
@@ -209,30 +215,48 @@ typedef struct stage_traffic {
   double inner;    // layers with two behind them in their chunk, going back
 } stage_traffic;
 
-// Where the same block comes twice in a row, its weights stay.
-static void add_traffic(const bounder *b, int chunk, double layers, stage_traffic *out) {
-  const ot_walk *const walk = b->walk;
+// Where the same block comes twice in a row, its weights stay: at most once between all passes, if
+// the order is not looked at.
+static void add_traffic(const bounder *b, double chunks, double layers, double stay,
+                        stage_traffic *out) {
   const double passes = 2 * (double)b->candidate->micro_batches;
-  const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
-  out->inner += layers > 2 ? layers - 2 : 0;
-  if (!b->shards->regathers || !walk) {
+  const double most = chunks * (passes - 1);
+  out->inner += layers > 2 * chunks ? layers - 2 * chunks : 0;
+  if (!b->shards->regathers) {
     out->gathers += layers;
     return;
   }
-  const double stay = walk->turns[chunk] + (one ? walk->repeats[chunk] : 0);
-  out->stay += stay;
-  out->gathers += ot_larger(layers, passes * layers - stay);
+  const double stays = b->walk ? stay : most;
+  out->stay += stays;
+  out->gathers += ot_larger(layers, passes * layers - stays);
+}
+
+static void add_chunk_traffic(const bounder *b, int chunk, double layers, stage_traffic *out) {
+  const ot_walk *const walk = b->walk;
+  const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
+  const double stay = walk ? walk->turns[chunk] + (one ? walk->repeats[chunk] : 0) : 0;
+  add_traffic(b, 1, layers, stay, out);
+}
+
+// What collectives beside it make work longer by.
+static double beside_s(const bounder *b, double work_s, double traffic_s) {
+  return ot_price_beside_s(&b->estimator->simulation, work_s, traffic_s);
+}
+
+// The longest that work may take beside collectives.
+static double slowest_s(const bounder *b, double work_s) {
+  return work_s + beside_s(b, work_s, work_s);
 }
 
 // What collectives add to the work of a stage that has to wait for them, block by block: a gather
 // begins with the block before, and a gradient that is summed at once has two places. Unscaled.
 static double waits_s(const bounder *b, const block_sum *own, const stage_traffic *traffic) {
   const double m = (double)b->candidate->micro_batches;
-  const double forward_s = b->work->forward_s * b->scale, back_s = b->work->back_s * b->scale;
+  const double forward_s = slowest_s(b, b->work->forward_s * b->scale);
+  const double back_s = slowest_s(b, b->work->back_s * b->scale);
   const ot_engine *const engine = b->estimator->job.engine;
   const double gather_s = b->shards->gather_s;
   double s = 0, longest_s = back_s;
-  if (!b->walk) return 0;
   if (b->shards->regathers && engine->overlap_gather && ot_estimator_prefetch(b->estimator) == 1) {
     const double before_s = ot_larger(0, gather_s - forward_s);
     const double after_s = ot_larger(0, gather_s - back_s);
@@ -243,21 +267,75 @@ static double waits_s(const bounder *b, const block_sum *own, const stage_traffi
   return s + m * traffic->inner * ot_larger(0, b->shards->reduce_each_s - longest_s);
 }
 
+// What is added to the work of a stage; before: to all but W.
+typedef struct stage_slowdown {
+  double before_s, all_s;
+} stage_slowdown;
+
+// Layers that work beside gathers of their weights and sums of their gradients: those of all
+// micro-batches, or of the last one. Where weights stay, one pass less is slowed down.
+static stage_slowdown slowdown_of(const bounder *b, const block_sum *own,
+                                  const stage_traffic *traffic) {
+  const ot_engine *const engine = b->estimator->job.engine;
+  const ot_shard_bound *const shards = b->shards;
+  const double m = (double)b->candidate->micro_batches;
+  const bool split = b->work->split, again = shards->regathers;
+  const double forward_s = b->work->least_s[OT_WORK_FORWARD] * b->scale;
+  const double back_s = b->work->least_s[OT_WORK_BACKWARD] * b->scale;
+  const double summing_s = split ? b->work->least_s[OT_WORK_WEIGHT] * b->scale : back_s;
+  const double gather_s = engine->overlap_gather ? shards->gather_s : 0;
+  const double each_s = engine->overlap_reduce ? shards->reduce_each_s : 0;
+  const double last_s = engine->overlap_reduce ? shards->reduce_s : 0;
+  const double both_s = again && !split ? gather_s : 0;  // gathered where it is summed
+  const double pass_s =
+      beside_s(b, forward_s, gather_s) + (again && split ? beside_s(b, back_s, gather_s) : 0);
+  const double most_s = again ? beside_s(b, ot_larger(forward_s, back_s), gather_s) : 0;
+  const double gathered_s = own->layers * (again ? m : 1) * pass_s - traffic->stay * most_s;
+  const double summed_s = own->layers * ((m - 1) * beside_s(b, summing_s, both_s + each_s) +
+                                         beside_s(b, summing_s, both_s + last_s));
+  return (stage_slowdown){.before_s = ot_larger(0, gathered_s + (split ? 0 : summed_s)),
+                          .all_s = ot_larger(0, gathered_s + summed_s)};
+}
+
+// Until the stage has done its own work, and until the last micro-batch has gone back from it. Sums
+// that nothing hides stand between blocks, each behind what leaves its block, or after all work.
+static double busy_s(const bounder *b, const block_sum *own, const block_sum *before,
+                     const stage_traffic *traffic, double reduce_s) {
+  const ot_engine *const engine = b->estimator->job.engine;
+  const ot_shard_bound *const shards = b->shards;
+  const double m = (double)b->candidate->micro_batches;
+  const stage_slowdown slow = slowdown_of(b, own, traffic);
+  const double gather_s = engine->overlap_gather ? 0 : traffic->gathers * shards->gather_s;
+  const double first_s = before->forward_s * b->scale + gather_s;
+  double own_s = m * own->all_s * b->scale + slow.all_s;
+  double back_s = (m * own->before_s + before->back_s) * b->scale + slow.before_s;
+  if (!engine->overlap_reduce) {
+    const bool between = shards->reduce_each_s > 0 && !b->work->split;
+    const double last_s = ot_larger(shards->reduce_s, shards->reduce_each_s) + shards->spread_s;
+    own_s += reduce_s;
+    back_s += between ? ot_larger(0, reduce_s - last_s) : 0;
+  }
+  return first_s + ot_larger(own_s, back_s);
+}
+
+// With what it waits for.
+static double waited_for_s(const bounder *b, const block_sum *own, const block_sum *before,
+                           const stage_traffic *traffic) {
+  const double m = (double)b->candidate->micro_batches;
+  return (before->forward_s + m * own->before_s) * b->scale +
+         slowdown_of(b, own, traffic).before_s + waits_s(b, own, traffic);
+}
+
 // A stage with `own` blocks behind `before`.
 static void bound_stage(bounder *b, const block_sum *own, const block_sum *before,
                         const stage_traffic *traffic) {
-  const ot_engine *const engine = b->estimator->job.engine;
   const double m = (double)b->candidate->micro_batches;
-  const double work_s =
-      before->forward_s + ot_larger(m * own->all_s, m * own->before_s + before->back_s);
   const double gather_s = traffic->gathers * b->shards->gather_s;
-  const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + b->shards->reduce_s);
-  double total_s = work_s * b->scale;
-  if (!engine->overlap_gather) total_s += gather_s;
-  if (!engine->overlap_reduce) total_s += reduce_s;
+  const double last_s = b->shards->reduce_s + b->shards->spread_s;
+  const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + last_s);
+  const double total_s = busy_s(b, own, before, traffic, reduce_s);
   // W may be where the stage waits.
-  const double waited_s =
-      (before->forward_s + m * own->before_s) * b->scale + waits_s(b, own, traffic);
+  const double waited_s = b->walk ? waited_for_s(b, own, before, traffic) : 0;
   // One chunk a stage: all but the last backward comes before the first sum.
   const bool one = b->stages->num_chunks == b->stages->num_ranks;
   const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
@@ -300,7 +378,8 @@ static void bound_shares(bounder *b, const ot_cut *cut) {
     add_times(first, begins, false, &own);
     add_times(first, !begins, false, &before);
     add_times(head, ends, false, &own);
-    const stage_traffic traffic = {.gathers = own.layers};
+    stage_traffic traffic = {0};
+    add_traffic(b, (double)chunks / b->stages->num_ranks, share->layers, 0, &traffic);
     bound_stage(b, &own, &before, &traffic);
     const double early = in_flight(b, share->first_chunk), late = in_flight(b, share->last_chunk);
     const bool one = share->first_chunk == share->last_chunk;
@@ -334,7 +413,7 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
     // Chunks of a stage that are next to each other (zb-v) pass nothing on.
     if (own[rank].all_s == 0) before[rank] = passed;
     add_sum(&chunk, &own[rank]);
-    add_traffic(b, c, chunk.layers, &traffic[rank]);
+    add_chunk_traffic(b, c, chunk.layers, &traffic[rank]);
     bound_chunk(b, &chunk, &passed);
     add_sum(&chunk, &passed);
   }

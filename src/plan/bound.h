@@ -19,6 +19,7 @@
 // recompute needs not wait for the way back. In the same way, for any chunk. Collectives of data
 // parallelism either stand between the stage's work, or have a lane that is no shorter than all of
 // them; and weights that are gathered one block ahead take as long as the block before, or longer.
+// Kernels beside a collective take longer, by a share of the shorter of both.
 #pragma once
 
 #include "plan/shard_bound.h"
@@ -41,6 +42,8 @@ typedef struct ot_work_bound {
   double layer_elements;     // of the smallest kind of layer, in the dense view
   double forward_s, back_s;  // of the longest from one dense block to the next; back: with the
                              // recompute, without W
+  double least_s[OT_WORKS];  // of the shortest dense block
+  bool split;                // I and W apart
 } ot_work_bound;
 
 typedef enum ot_bound_depth {

@@ -34,7 +34,7 @@ static ot_status build_own(const ot_estimator *e, const ot_candidate *c, double 
   OT_TRY(collective_s(e, OT_OP_REDUCE_SCATTER, shard, wire, &scatter_s));
   OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, wide / pieces, &out->reduce_s));
   OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, wide / pieces, &out->reduce_s));
-  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, wide, &out->reduce_s));
+  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, wide, &out->spread_s));
   if (c->zero > 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, weights, &gather_s));
   out->reduce_s += scatter_s;
   out->reduce_each_s = c->zero >= 2 ? scatter_s : 0;
@@ -62,9 +62,17 @@ static ot_status build_other(const ot_estimator *e, const ot_candidate *c, doubl
   return OT_OK;
 }
 
+// A run may say it block by block.
+static bool all_reshard(const ot_estimator *e) {
+  for (int i = 0; i < (int)e->job.model->num_layers; i++) {
+    if (!ot_estimator_reshards(e, 1 + i)) return false;
+  }
+  return true;
+}
+
 ot_status ot_shard_bound_build(const ot_estimator *e, const ot_candidate *c, double elements,
                                ot_shard_bound *out) {
-  *out = (ot_shard_bound){.regathers = ot_estimator_reshards(e, 1)};
+  *out = (ot_shard_bound){.regathers = all_reshard(e)};
   return e->own ? build_own(e, c, elements, out) : build_other(e, c, elements, out);
 }
 
@@ -75,6 +83,7 @@ static void take_smaller(double other, double *value) {
 void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out) {
   take_smaller(other->reduce_s, &out->reduce_s);
   take_smaller(other->reduce_each_s, &out->reduce_each_s);
+  take_smaller(other->spread_s, &out->spread_s);
   take_smaller(other->gather_s, &out->gather_s);
   take_smaller(other->end_s, &out->end_s);
 }

@@ -9,6 +9,7 @@
 typedef struct ot_shard_bound {
   double reduce_s;       // after the last micro-batch
   double reduce_each_s;  // after each one before
+  double spread_s;       // after the last sum, where nothing is cut
   double gather_s;       // of weights that stand elsewhere, each time
   double end_s;          // after all sums: the update, and weights gathered then
   bool regathers;        // for every pass through the layer

@@ -24,6 +24,7 @@ typedef struct problem {
   ot_arena arena;
   ot_model model;
   ot_cluster cluster;
+  ot_engine other;  // where it is not this program
   ot_job job;
   uint64_t stream, draws;
 } problem;
@@ -79,7 +80,6 @@ static void describe(ot_cluster *cluster) {
   cluster->device.attention_1_efficiency = 0.2;
   cluster->device.half_keys = 20;
   cluster->device.unaligned_efficiency = 0.5;
-  cluster->device.contention = 1.2;
   cluster->level[0].efficiency = 0.8;
   cluster->level[0].reduces = true;
   cluster->level[1].efficiency = 0.7;
@@ -107,6 +107,29 @@ static void draw_cluster(problem *p, int devices) {
   if (!p->cluster.device.packs) describe(&p->cluster);
 }
 
+// Kernels and traffic that get into each other's way; on some clusters they take about as long.
+static void draw_traffic(problem *p) {
+  p->cluster.device.contention = draw_between(p, 1, 9);
+  if (draw(p, 2) == 0) return;
+  p->cluster.device.launch_s = 0;
+  const double rate = 1e10 * (double)(1 << draw(p, 10));
+  for (int i = 0; i < p->cluster.num_levels; i++) {
+    p->cluster.level[i].latency_s = 0;
+    p->cluster.level[i].bytes_per_s = rate;
+  }
+}
+
+// What other software has beside what, as one or another does it.
+static const ot_engine *draw_engine(problem *p) {
+  static const char *const others[] = {"megatron-core", "torchtitan", "nanotron", "oneflow"};
+  p->other = *ot_engine_find(others[draw(p, 4)]);
+  p->other.overlap_reduce = draw(p, 2) == 0;
+  p->other.overlap_gather = draw(p, 2) == 0;
+  p->other.reduce_each_micro_batch = draw(p, 2) == 0;
+  p->other.reshard_after_forward = draw(p, 2) == 0;
+  return &p->other;
+}
+
 // Fixes some degrees, so that all candidates can be simulated.
 static void draw_given(problem *p) {
   ot_candidate *const given = &p->job.given;
@@ -120,7 +143,6 @@ static void draw_given(problem *p) {
 
 static void create(uint64_t number, problem *p) {
   static const int devices[] = {1, 2, 3, 4, 6, 8};
-  static const char *const others[] = {"megatron-core", "torchtitan", "nanotron", "oneflow"};
   *p = (problem){.stream = number};
   p->arena = ot_heap_arena_create(&p->heap);
   draw_model(p);
@@ -129,12 +151,13 @@ static void create(uint64_t number, problem *p) {
   const bool own = draw(p, 2) == 0;
   p->job = (ot_job){.model = &p->model,
                     .cluster = &p->cluster,
-                    .engine = own ? &ot_engine_orthant : ot_engine_find(others[draw(p, 4)]),
+                    .engine = own ? &ot_engine_orthant : draw_engine(p),
                     .recipe = *ot_recipe_find(draw(p, 2) == 0 ? "fp32" : "bf16"),
                     .devices = count,
                     .global_batch_size = 4 + 4 * draw(p, 4),
                     .sequence_length = 16 << draw(p, 3)};
   draw_given(p);
+  if (!p->cluster.device.packs) draw_traffic(p);
 }
 
 static void destroy(problem *p) { ot_heap_release(&p->heap); }
