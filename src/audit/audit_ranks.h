@@ -12,7 +12,7 @@
 ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
                          ot_audit_report *report);
 
-// Compares within a training run: an ot_loop_audit, whose context is an ot_ranks_watch.
+// Compares within a training run: the look of an ot_loop_check, whose context is an ot_ranks_watch.
 typedef struct ot_ranks_watch {
   ot_team *team;          // null: one rank
   ot_replicas *replicas;  // made at the first look; to be destroyed by the owner

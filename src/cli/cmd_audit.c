@@ -5,8 +5,7 @@
 
 #include "audit/audit_ranks.h"
 #include "audit/audit_step.h"
-#include "audit/causality.h"
-#include "audit/drift.h"
+#include "audit/model_audits.h"
 #include "audit/overlap.h"
 #include "audit/precision.h"
 #include "cli/installed.h"
@@ -117,31 +116,14 @@ static ot_status prepare(void *context, int ranks) {
 
 // ---- one rank ----
 
-static ot_status audit_drift(ot_trainer *trainer, ot_team *team, ot_arena *arena,
+static ot_status audit_model(const auditing *a, ot_audit_check check, audit_place place,
                              ot_audit_report *report) {
-  enum { DRIFT_TOKENS = 128 };
-  const ot_drift_request request = {.trainer = trainer, .team = team, .tokens = DRIFT_TOKENS};
-  return ot_audit_drift(&request, arena, report);
-}
-
-static ot_status audit_causality(const auditing *a, audit_place place, ot_audit_report *report) {
-  enum { TRIALS = 16 };
-  const ot_causality_request request = {.trainer = place.trainer,
-                                        .team = place.team,
-                                        .trials = TRIALS,
-                                        .seed = (uint64_t)a->config.run.seed};
-  return ot_audit_causality(&request, place.arena, report);
-}
-
-// Gradients are summed over data and context parallelism.
-static ot_status audit_precision(const auditing *a, audit_place place, ot_audit_report *report) {
-  const int64_t planned = ot_options_integer(a->options, "planned-ranks");
-  const int live = ot_team_data_degree(place.team) * ot_team_degree(place.team, OT_AXIS_CP);
-  const ot_precision_request request = {.trainer = place.trainer,
-                                        .team = place.team,
-                                        .ranks = planned > 0 ? planned : live,
-                                        .seed = (uint64_t)a->config.run.seed};
-  return ot_audit_precision(&request, place.arena, report);
+  const ot_model_audit_request request = {
+      .trainer = place.trainer,
+      .check = check,
+      .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
+      .seed = (uint64_t)a->config.run.seed};
+  return ot_audit_model(&request, place.arena, report);
 }
 
 static int steps_of(const auditing *a, int audit) {
@@ -158,11 +140,11 @@ static ot_status look_once(const auditing *a, int audit, audit_place place,
     case AUDIT_OVERLAP:
       return ot_audit_overlap(trainer, place.team, steps_of(a, audit), place.arena, report);
     case AUDIT_DRIFT:
-      return audit_drift(trainer, place.team, place.arena, report);
+      return audit_model(a, OT_AUDIT_DRIFT, place, report);
     case AUDIT_CAUSALITY:
-      return audit_causality(a, place, report);
+      return audit_model(a, OT_AUDIT_CAUSALITY, place, report);
     case AUDIT_PRECISION:
-      return audit_precision(a, place, report);
+      return audit_model(a, OT_AUDIT_PRECISION, place, report);
     case AUDIT_STEP:
       return ot_audit_step(trainer, a->checkpoint, place.arena, report);
     case AUDIT_ALL:

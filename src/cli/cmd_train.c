@@ -6,7 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "audit/audit_ranks.h"
+#include "audit/run_audits.h"
 #include "base/json_writer.h"
 #include "cli/installed.h"
 #include "cli/ranks.h"
@@ -151,11 +151,13 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   ot_loop_request request = t->request;
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
   const bool leads = ot_team_leads(request.team);
-  ot_ranks_watch watch = {.team = request.team};
-  request.audit = ot_ranks_watch_look;
-  request.audit_context = &watch;
-  const ot_status status = ot_loop_run(&request);
-  ot_replicas_destroy(&watch.replicas);
+  ot_run_audits *audits = NULL;
+  ot_status status = ot_run_audits_create(request.run, request.team, &audits);
+  if (status == OT_OK) {
+    request.checks = ot_run_audits_checks(audits, &request.num_checks);
+    status = ot_loop_run(&request);
+  }
+  ot_run_audits_destroy(&audits);
   ot_team_destroy(&request.team);
   if (leads) {
     t->leads = true;

@@ -170,6 +170,7 @@ typedef enum ot_audit_check {
   OT_AUDIT_RANKS,
   OT_AUDIT_DRIFT,
   OT_AUDIT_OVERLAP,
+  OT_AUDIT_STATE,
 } ot_audit_check;
 
 typedef struct ot_run_audit {

@@ -13,7 +13,8 @@ static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", "muon", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const sums[] = {"wide", "wire", NULL};
-static const char *const audits[] = {"causality", "precision", "ranks", "drift", "overlap", NULL};
+static const char *const audits[] = {"causality", "precision", "ranks", "drift",
+                                     "overlap",   "state",     NULL};
 static const char *const computes[] = {"fp32", "fp64", "bf16", NULL};
 static const char *const no_file[] = {"random", NULL};
 

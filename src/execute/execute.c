@@ -36,8 +36,10 @@ struct ot_executor {
   ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
-  const ot_order *order;  // being played
-  int64_t scalars;        // offset in the arena
+  const ot_order *order;    // being played
+  int64_t scalars;          // offset in the arena
+  ot_executor_pause pause;  // call null: none
+  bool paused;              // in this run
 };
 
 // A task of the order being played.
@@ -208,6 +210,10 @@ static ot_status push(ot_executor *executor, int index, ot_lane lane) {
 static ot_status walk_entry(ot_executor *executor, int index) {
   const ot_entry *const entry = &executor->order->entries[index];
   const int message = entry->wait[OT_LANE_PIPELINE];
+  if (executor->pause.call && !executor->paused && entry->phase == executor->pause.phase) {
+    executor->paused = true;
+    executor->pause.call(executor->pause.context);
+  }
   if (message >= 0) OT_TRY(wait_for_message(executor, message));
   if (entry->lane == OT_LANE_GATHER || entry->lane == OT_LANE_REDUCE) {
     return push(executor, index, entry->lane);
@@ -243,6 +249,7 @@ static ot_status finish(ot_executor *executor, ot_status status) {
 ot_status ot_executor_run(ot_executor *executor, int order) {
   executor->order = &executor->schedule->orders[order];
   executor->timeline.order = order;
+  executor->paused = false;
   ot_recorder_begin(&executor->recorder, executor->options.trace);
   ot_mailbox_begin(&executor->mailbox);
   if (executor->lanes) ot_lanes_begin(executor->lanes);
@@ -252,6 +259,10 @@ ot_status ot_executor_run(ot_executor *executor, int order) {
   ot_stream_synchronize(executor->stream[OT_LANE_COMPUTE]);
   ot_recorder_finish(&executor->recorder, &executor->timeline);
   return OT_OK;
+}
+
+void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause) {
+  executor->pause = pause ? *pause : (ot_executor_pause){0};
 }
 
 // ---- create ----

@@ -46,6 +46,16 @@ void ot_executor_destroy(ot_executor **executor);
 // destroyed but not run again. Collective over the groups of the order. Blocks until it is done.
 ot_status ot_executor_run(ot_executor *executor, int order);
 
+// From now on every run calls `call` before its first entry of `phase`, on the thread that walks
+// the order, with all earlier compute entries done; null: no more. The arena may be read there, as
+// far as nothing that is under way on other lanes writes it.
+typedef struct ot_executor_pause {
+  ot_phase phase;
+  void (*call)(void *context);
+  void *context;
+} ot_executor_pause;
+void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause);
+
 // Host access to the arena between runs; [offset, offset + bytes) must lie inside.
 void ot_executor_write(ot_executor *executor, int64_t offset, const void *from, int64_t bytes);
 void ot_executor_read(const ot_executor *executor, int64_t offset, void *to, int64_t bytes);

@@ -220,9 +220,11 @@ static ot_status report_audit(loop *l, int64_t step, const ot_loop_findings *fou
   return ot_metrics_sync(l->metrics);
 }
 
-static ot_status audit_step(loop *l, int64_t step, ot_arena *arena) {
+static ot_status look_once(loop *l, int64_t step, const ot_loop_check *check, ot_arena *arena) {
   ot_loop_findings found = {0};
-  OT_TRY(l->request->audit(l->request->audit_context, l->start.trainer, arena, &found));
+  OT_TRY(check->look(check->context, l->start.trainer, arena, &found));
+  if (!found.audit) return OT_OK;
+  if (leads(l) && found.note) ot_loop_note(l->request, "%s", found.note);
   OT_TRY(agree(l, leads(l) ? report_audit(l, step, &found) : OT_OK));
   if (found.count == 0) return OT_OK;
   ot_fail(OT_FINDINGS, "step %lld: the audit of %s found %d: %s", (long long)step, found.audit,
@@ -232,11 +234,22 @@ static ot_status audit_step(loop *l, int64_t step, ot_arena *arena) {
                       "checkpoint before it");
 }
 
+static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+static ot_status look_at_all(loop *l, int64_t step, ot_arena *arena) {
+  const int64_t every = l->run->audit.every;
+  for (int i = 0; i < l->request->num_checks; i++) {
+    const ot_loop_check *const check = &l->request->checks[i];
+    const bool behind = check->follows && step > 1 && is_due(step - 1, every);
+    if (behind || is_due(step, every)) OT_TRY(look_once(l, step, check, arena));
+  }
+  return OT_OK;
+}
+
 static ot_status audit(loop *l, int64_t step) {
-  if (!l->request->audit) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = audit_step(l, step, &arena);
+  const ot_status status = look_at_all(l, step, &arena);
   ot_heap_release(&heap);
   return status;
 }
@@ -268,8 +281,6 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
 }
 
 // ---- the loop ----
-
-static bool is_due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
 // What one rank alone knows, of all: a wish to stop, and what its timeline says, as means.
 static ot_status sum_step(loop *l, step_sums *sums) {
@@ -329,7 +340,7 @@ static ot_status step_once(loop *l, bool *stop) {
   add_means(l, &step, &sums);
   if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
-  if (is_due(step.step, l->run->audit.every)) OT_TRY(audit(l, step.step));
+  OT_TRY(audit(l, step.step));
   const bool last = step.step == total;
   if (last || is_due(step.step, l->run->data.validation_every)) {
     OT_TRY(validate(l, step.step));

@@ -29,16 +29,21 @@ typedef void (*ot_loop_sink)(void *context, const ot_loop_event *event);
 
 // What an audit of the state after a step says.
 typedef struct ot_loop_findings {
-  const char *audit;  // its name
-  int count;          // of findings
+  const char *audit;  // its name; null: nothing yet
+  int count;          // of findings, the same on all ranks
   const char *text;   // lines for the user
   const char *worst;  // a sentence, of the first finding
+  const char *note;   // a sentence where nothing can be concluded, or null
 } ot_loop_findings;
 
-// Called on every rank after the steps that run->audit names, before the checkpoint of the step.
-// Texts live in `arena`. Collective over the world.
-typedef ot_status (*ot_loop_audit)(void *context, ot_trainer *trainer, ot_arena *arena,
-                                   ot_loop_findings *findings);
+// An audit within training. `look` is called on every rank after the steps that run->audit names,
+// before the checkpoint of the step. Texts live in `arena`. Collective over the world.
+typedef struct ot_loop_check {
+  ot_status (*look)(void *context, ot_trainer *trainer, ot_arena *arena,
+                    ot_loop_findings *findings);
+  void *context;  // of this rank
+  bool follows;   // called after the step behind those, too
+} ot_loop_check;
 
 typedef struct ot_loop_request {
   const ot_run *run;
@@ -50,8 +55,8 @@ typedef struct ot_loop_request {
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
   const ot_cluster *cluster;     // for MFU and predictions, of devices that are ranks; or null
   ot_team *team;                 // null: one rank
-  ot_loop_audit audit;           // null: none
-  void *audit_context;           // of this rank
+  const ot_loop_check *checks;   // [num_checks], the same on all ranks
+  int num_checks;
   ot_loop_sink sink;
   void *context;
 } ot_loop_request;

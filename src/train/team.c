@@ -135,11 +135,13 @@ ot_status ot_team_check_equal(ot_team *team, uint64_t value, const char *what) {
 
 // ---- words ----
 
-ot_status ot_team_share(ot_team *team, char *text) {
+ot_status ot_team_share(ot_team *team, char *text) { return ot_team_share_of(team, 0, text); }
+
+ot_status ot_team_share_of(ot_team *team, int rank, char *text) {
   if (!team || team->size == 1) return OT_OK;
   char *const words = (char *)ot_exchange_words(team->exchange);
   memset(words, 0, OT_TEAM_TEXT);
-  if (team->rank == 0) ot_text_format(words, OT_TEAM_TEXT, "%s", text);
+  if (team->rank == rank) ot_text_format(words, OT_TEAM_TEXT, "%s", text);
   OT_TRY(ot_exchange_merge(team->exchange, OT_TEAM_TEXT / (int64_t)sizeof(int64_t)));
   memcpy(text, words, OT_TEAM_TEXT);
   return OT_OK;

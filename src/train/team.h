@@ -51,9 +51,11 @@ void ot_team_watch(ot_team *team, double seconds);
 // OT_RANKS, naming the ranks that differ, unless all have the same. Collective over the world.
 ot_status ot_team_check_equal(ot_team *team, uint64_t value, const char *what);
 
-// The leader's text, to at most OT_TEAM_TEXT - 1 bytes, on all. Collective over the world. Blocks.
+// The text of the leader, or of `rank`, to at most OT_TEAM_TEXT - 1 bytes, on all. Collective over
+// the world. Blocks.
 enum { OT_TEAM_TEXT = 4096 };
 ot_status ot_team_share(ot_team *team, char *text);
+ot_status ot_team_share_of(ot_team *team, int rank, char *text);
 
 // Sums `values` [count <= OT_TEAM_VALUES] over the ranks, in rank order, on all. Collective over
 // the world. Blocks; allocates nothing.

@@ -87,8 +87,9 @@ static ot_status check_precision(const ot_run_precision *precision) {
 // What the settings can say and this build cannot do yet.
 static ot_status check_supported(const ot_run *run) {
   for (int64_t i = 0; i < run->audit.num_checks; i++) {
-    OT_CHECK(run->audit.checks[i] == OT_AUDIT_RANKS, OT_ENVIRONMENT,
-             "audit.checks: in a run this build checks ranks alone (`orthant audit` has more)");
+    OT_CHECK(run->audit.checks[i] != OT_AUDIT_OVERLAP, OT_USAGE,
+             "audit.checks: overlap takes steps of its own and has no part in a run (try `orthant "
+             "audit overlap`, or exposed_seconds in metrics.jsonl)");
   }
   OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
            "audit.every=%lld, and audit.checks is empty (try [ranks])",

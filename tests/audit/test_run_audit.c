@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: ranks=4 as threads. Audits within training: a clean run is not disturbed; one bit that
-// changes on one rank ends it at the next look, before anything is saved.
+// changes on one rank ends it at the next look, before anything is saved, and where no other rank
+// has it, before the next step is; what the command finds of a model a run finds, too.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "audit/audit_ranks.h"
+#include "audit/run_audits.h"
 #include "support/audit_case.h"
 #include "support/scratch.h"
 #include "train/config_file.h"
@@ -70,14 +72,13 @@ static ot_status look(void *context, ot_trainer *trainer, ot_arena *arena,
 
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
-  ot_loop_request request = {.run = &t->config->run,
-                             .settings = t->config->settings,
-                             .sink = hear,
-                             .context = t,
-                             .audit = look};
+  ot_loop_request request = {
+      .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
   rank_watch watch = {.t = t, .watch = {.team = request.team}};
-  request.audit_context = &watch;
+  const ot_loop_check check = {.look = look, .context = &watch};
+  request.checks = &check;
+  request.num_checks = 1;
   const ot_status status = ot_loop_run(&request);
   ot_replicas_destroy(&watch.watch.replicas);
   ot_team_destroy(&request.team);
@@ -158,10 +159,143 @@ static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
   scratch_destroy(directory);
 }
 
+// ---- all of them ----
+
+typedef struct damage_watch {
+  const training *t;
+  ot_team *team;
+} damage_watch;
+
+// A low bit of a second moment, of a piece that rank 3 alone has.
+static ot_status flip(void *context, ot_trainer *trainer, ot_arena *arena,
+                      ot_loop_findings *findings) {
+  const damage_watch *const w = context;
+  (void)arena;
+  (void)findings;
+  const bool mine = ot_team_rank(w->team) == 3;
+  if (!mine || ot_trainer_position(trainer).step != w->t->damage_step) return OT_OK;
+  ot_instance *const instance = ot_trainer_instance(trainer);
+  const ot_bucket_range held = ot_instance_held(instance, 1, OT_COPY_MOMENT_2);
+  uint32_t word;
+  ot_executor_read(ot_instance_executor(instance), held.offset + 4 * 7, &word, sizeof word);
+  word ^= 1;
+  ot_executor_write(ot_instance_executor(instance), held.offset + 4 * 7, &word, sizeof word);
+  return OT_OK;
+}
+
+static ot_status train_audited(ot_comm *comm, void *context) {
+  training *const t = context;
+  ot_loop_request request = {
+      .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
+  OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
+  ot_run_audits *audits = NULL;
+  ot_loop_check checks[8];
+  damage_watch watch = {.t = t, .team = request.team};
+  ot_status status = ot_run_audits_create(request.run, request.team, &audits);
+  const ot_loop_check *const made = ot_run_audits_checks(audits, &request.num_checks);
+  for (int i = 0; i < request.num_checks; i++) checks[i] = made[i];
+  checks[request.num_checks++] = (ot_loop_check){.look = flip, .context = &watch};
+  request.checks = checks;
+  if (status == OT_OK) status = ot_loop_run(&request);
+  ot_run_audits_destroy(&audits);
+  ot_team_destroy(&request.team);
+  return status;
+}
+
+static ot_status train_all(const char *directory, training *t, const char **sets, int num_sets) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_config config;
+  const ot_config_request request = {
+      .path = scratch_path(directory, "run.yaml"), .sets = sets, .num_sets = num_sets};
+  ot_status status = ot_config_load(&request, &arena, &config);
+  t->config = &config;
+  if (status == OT_OK) status = ot_comm_run_threads(4, train_audited, t);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static void every_audit_looks_at_a_clean_run(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  prepare(directory);
+  training t = {0};
+  const char *sets[] = {"audit={every: 4, checks: [ranks, causality, precision, drift, state]}"};
+  if (train_all(directory, &t, sets, 1) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(count(directory, "\"audit_findings/ranks\":0}"), 2);
+  assert_int_equal(count(directory, "\"audit_findings/causality\":0}"), 2);
+  assert_int_equal(count(directory, "\"audit_findings/precision\":0}"), 2);
+  assert_int_equal(count(directory, "\"audit_findings/drift\":0}"), 2);
+  assert_int_equal(count(directory, "\"step\":5,\"audit_findings/state\":0}"), 1);
+  assert_int_equal(count(directory, "\"audit_findings/state\""), 1);
+  scratch_destroy(directory);
+}
+
+static void audits_change_no_bit_of_a_run(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  char *text[2];
+  for (int i = 0; i < 2; i++) {
+    int64_t bytes;
+    prepare(directory);
+    training t = {0};
+    const char *sets[] = {i == 0 ? "audit={every: 0}"
+                                 : "audit={every: 2, checks: [causality, drift, state]}"};
+    if (train_all(directory, &t, sets, 1) != OT_OK) fail_msg("%s", ot_fail_message());
+    char *const all = scratch_read(scratch_path(directory, "out/metrics.jsonl"), &bytes);
+    text[i] = calloc(1, (size_t)bytes + 1);
+    memcpy(text[i], all, (size_t)bytes);
+    free(all);
+    scratch_destroy(directory);
+  }
+  double loss[2] = {0};
+  for (int i = 0; i < 2; i++) {
+    const char *const line = strstr(text[i], "{\"step\":8,\"loss\":");
+    assert_non_null(line);
+    loss[i] = atof(strstr(line, "loss\":") + 6);
+    free(text[i]);
+  }
+  assert_true(loss[0] == loss[1] && loss[0] > 0);
+}
+
+static void a_bit_that_no_replica_has_ends_the_run_after_one_step(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  prepare(directory);
+  training t = {.damage_step = 4};
+  const char *sets[] = {"audit={every: 2, checks: [ranks, state]}", "parallel.zero=1"};
+  assert_int_equal(train_all(directory, &t, sets, 2), OT_FINDINGS);
+  assert_message_has("step 5: the audit of state found 1: second moments of model.layers.0.");
+  assert_message_has(" on rank 3 are not what the update of step 4 wrote (1 tensors of this rank)");
+  assert_non_null(strstr(t.notes, "finding 1: state_changed"));
+  assert_int_equal(count(directory, "\"step\":3,\"audit_findings/state\":0}"), 1);
+  assert_int_equal(count(directory, "\"step\":5,\"audit_findings/state\":1}"), 1);
+  assert_int_equal(count(directory, "\"audit_findings/ranks\":1}"), 0);
+  scratch_destroy(directory);
+}
+
+static void a_leak_ends_a_run_as_it_ends_the_command(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  prepare(directory);
+  training t = {0};
+  const char *sets[] = {"audit={every: 2, checks: [causality]}", "data.document_mask=false"};
+  assert_int_equal(train_all(directory, &t, sets, 2), OT_FINDINGS);
+  assert_message_has(
+      "step 2: the audit of causality found 1: document_mask in layer 0, attention, documents");
+  assert_non_null(strstr(t.notes, "finding 1: document_mask  layer 0, attention"));
+  assert_false(is_saved(directory, "step-00000002"));
+  scratch_destroy(directory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_clean_run_is_looked_at_and_goes_on),
       cmocka_unit_test(a_changed_bit_ends_the_run_before_it_is_saved),
+      cmocka_unit_test(every_audit_looks_at_a_clean_run),
+      cmocka_unit_test(audits_change_no_bit_of_a_run),
+      cmocka_unit_test(a_bit_that_no_replica_has_ends_the_run_after_one_step),
+      cmocka_unit_test(a_leak_ends_a_run_as_it_ends_the_command),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ YAML
 # What cannot be is said, before anything runs.
 expect 2 'there is no audit "foo"' "$orthant" audit foo run.yaml
 expect 4 "pp=2" "$orthant" audit ranks run.yaml --set parallel.pp=2
-expect 3 "in a run this build checks ranks alone" \
+expect 2 "overlap takes steps of its own" \
   "$orthant" train run.yaml --set 'audit={every: 2, checks: [overlap]}'
 expect 2 "audit.checks is empty" "$orthant" train run.yaml --set audit.every=2
 [ ! -e a ] || fail "a refused run wrote files"

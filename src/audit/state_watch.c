@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hash for each tensor and copy of it that this rank has.
+#include "audit/state_watch.h"
+
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "audit/replica_units.h"
+#include "base/text.h"
+
+enum { PIECE_BYTES = 1 << 18 };
+
+struct ot_state_watch {
+  ot_trainer *trainer;
+  ot_instance *instance;
+  ot_heap heap;
+  ot_arena arena;
+  ot_unit_list list;
+  uint64_t *taken;         // [list.num_units] after a step
+  unsigned char *staging;  // [threads * PIECE_BYTES]
+  int64_t step;            // after which the hashes were taken; -1: never
+  bool armed;              // the next update is to be compared with them
+  int differ, first;       // units; of them the first
+};
+
+static int threads_of(const ot_state_watch *w) {
+  return ot_instance_schedule(w->instance)->threads;
+}
+
+static bool is_watched(const ot_unit *unit) {
+  return ot_unit_kind_is_state(unit->kind) && unit->kind != OT_UNIT_WORD;
+}
+
+static uint64_t hash_unit(const ot_state_watch *w, const ot_unit *unit, unsigned char *staging) {
+  const int64_t bytes = unit->count * unit->size;
+  uint64_t hash = 0;
+  for (int64_t at = 0; at < bytes; at += PIECE_BYTES) {
+    const int64_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+    ot_executor_read(ot_instance_executor(w->instance), unit->offset + at, staging, n);
+    hash = XXH3_64bits_withSeed(staging, (size_t)n, hash);
+  }
+  return hash;
+}
+
+static void hash_all(const ot_state_watch *w, uint64_t *hashes) {
+  const int threads = threads_of(w), n = w->list.num_units;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int t = 0; t < threads; t++) {
+    for (int i = t; i < n; i += threads) {
+      const ot_unit *const unit = &w->list.units[i];
+      if (is_watched(unit)) {
+        hashes[i] = hash_unit(w, unit, w->staging + (int64_t)t * PIECE_BYTES);
+      }
+    }
+  }
+}
+
+// Before the first update of a step.
+static void compare(void *context) {
+  ot_state_watch *const w = context;
+  if (!w->armed) return;
+  w->armed = false;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  uint64_t *const now = ot_arena_array(&arena, w->list.num_units + 1, sizeof *now);
+  hash_all(w, now);
+  for (int i = w->list.num_units - 1; i >= 0; i--) {
+    if (!is_watched(&w->list.units[i]) || now[i] == w->taken[i]) continue;
+    w->differ++;
+    w->first = i;
+  }
+  ot_heap_release(&heap);
+}
+
+ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
+  ot_state_watch *const w = calloc(1, sizeof *w);
+  ot_team *const team = ot_trainer_team(trainer);
+  OT_TRY(ot_team_agree(team, w ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for an audit")));
+  w->trainer = trainer;
+  w->step = -1;
+  w->instance = ot_trainer_instance(trainer);
+  w->arena = ot_heap_arena_create(&w->heap);
+  ot_units_list(w->instance, ot_team_mesh(team), ot_team_rank(team), &w->arena, &w->list);
+  w->taken = ot_arena_array(&w->arena, w->list.num_units + 1, sizeof *w->taken);
+  w->staging = ot_arena_take(&w->arena, (int64_t)threads_of(w) * PIECE_BYTES);
+  const ot_executor_pause pause = {OT_PHASE_UPDATE, compare, w};
+  ot_executor_set_pause(ot_instance_executor(w->instance), &pause);
+  *out = w;
+  return OT_OK;
+}
+
+void ot_state_watch_destroy(ot_state_watch **watch) {
+  if (!watch || !*watch) return;
+  ot_heap_release(&(*watch)->heap);
+  free(*watch);
+  *watch = NULL;
+}
+
+void ot_state_watch_take(ot_state_watch *watch) {
+  hash_all(watch, watch->taken);
+  watch->step = ot_trainer_position(watch->trainer).step;
+  watch->armed = true;
+  watch->differ = 0;
+}
+
+static void describe(const ot_state_watch *w, char *text) {
+  const ot_unit *const unit = &w->list.units[w->first];
+  ot_text_format(text, OT_TEAM_TEXT,
+                 "%s of %s on rank %d are not what the update of step %lld wrote (%d tensors of "
+                 "this rank)",
+                 ot_unit_kind_name(unit->kind), ot_unit_name(w->instance, unit->kind, unit->index),
+                 ot_team_rank(ot_trainer_team(w->trainer)), (long long)w->step, w->differ);
+}
+
+// How many ranks saw something, and what the first of them saw.
+static ot_status collect(const ot_state_watch *w, ot_arena *arena, int *count, char *text) {
+  ot_team *const team = ot_trainer_team(w->trainer);
+  const int ranks = ot_team_size(team);
+  int64_t *const all = ot_arena_array(arena, ranks, sizeof *all);
+  int first = -1;
+  OT_TRY(ot_team_collect(team, w->differ, all));
+  for (int i = ranks - 1; i >= 0; i--) {
+    if (all[i] == 0) continue;
+    first = i;
+    ++*count;
+  }
+  return first >= 0 ? ot_team_share_of(team, first, text) : OT_OK;
+}
+
+ot_status ot_state_watch_report(ot_state_watch *watch, ot_arena *arena,
+                                ot_loop_findings *findings) {
+  char text[OT_TEAM_TEXT] = "";
+  int count = 0;
+  if (watch->step < 0 || ot_trainer_position(watch->trainer).step != watch->step + 1) return OT_OK;
+  if (watch->differ > 0) describe(watch, text);
+  OT_TRY(collect(watch, arena, &count, text));
+  *findings = (ot_loop_findings){.audit = "state", .count = count};
+  if (count == 0) return OT_OK;
+  findings->worst = ot_arena_format(arena, "%s", text);
+  findings->text = ot_arena_format(
+      arena,
+      "state: finding\nfinding 1: state_changed  %s\n  try: memory, or a stray write; take the "
+      "same "
+      "steps again from the checkpoint before, on another machine if it comes again\n",
+      text);
+  return OT_OK;
+}
