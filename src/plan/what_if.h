@@ -17,6 +17,7 @@ typedef struct ot_what_if {
 const char *ot_what_if_tp(const ot_what_if *w, int tp, ot_arena *arena);
 const char *ot_what_if_pp(const ot_what_if *w, int pp, ot_arena *arena);
 const char *ot_what_if_cp(const ot_what_if *w, int cp, ot_arena *arena);
+const char *ot_what_if_ep(const ot_what_if *w, int ep, ot_arena *arena);
 const char *ot_what_if_zero(const ot_what_if *w, int zero, ot_arena *arena);
 const char *ot_what_if_recompute(const ot_what_if *w, ot_recompute recompute, ot_arena *arena);
 const char *ot_what_if_pipeline(const ot_what_if *w, ot_pipeline pipeline, ot_arena *arena);

@@ -300,6 +300,23 @@ static void experts_over_ranks_take_what_their_schedules_take(void **state) {
   compare(&plain, (ot_candidate){.dp = 4, .ep = 4, .zero = 2, .micro_batches = 23});
 }
 
+// Over all ranks the same rows meet the same experts, whoever has them.
+static void experts_elsewhere_are_as_much_work(void **state) {
+  (void)state;
+  const ot_model model = experts(false);
+  double flops[2];
+  for (int i = 0; i < 2; i++) {
+    estimate_case e;
+    ot_estimate estimate;
+    const ot_candidate c = candidate_of((ot_candidate){.dp = 4, .tp = 2, .ep = i == 0 ? 1 : 4});
+    create(&model, "fp32", &c, &e);
+    assert_int_equal(ot_estimate_build(e.estimator, &c, &estimate), OT_OK);
+    flops[i] = estimate.model_flops;
+    destroy(&e);
+  }
+  assert_true(flops[0] > 0 && flops[1] > flops[0] * (1 - 1e-9) && flops[1] < flops[0] * (1 + 1e-9));
+}
+
 static void stages_with_experts_take_what_their_schedules_take(void **state) {
   (void)state;
   static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
@@ -364,6 +381,7 @@ int main(void) {
       cmocka_unit_test(stages_take_what_their_schedules_take),
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
       cmocka_unit_test(experts_over_ranks_take_what_their_schedules_take),
+      cmocka_unit_test(experts_elsewhere_are_as_much_work),
       cmocka_unit_test(stages_with_experts_take_what_their_schedules_take),
       cmocka_unit_test(bf16_takes_what_its_schedule_takes),
       cmocka_unit_test(an_accelerator_keeps_memory_for_its_runtime),

@@ -26,20 +26,20 @@ static ot_estimate estimate(changed *x, ot_candidate c) {
   return e;
 }
 
-// Llama 3 8B on 16 devices: tp 2, pp 2, dp 4 as two domains of two.
-static void begin(changed *x) {
+// On 16 devices: pp 2, and dp as domains of two.
+static void begin_with(const char *model, int tp, changed *x) {
   *x = (changed){0};
-  paper_job_create("llama3-8b", 16, 64, 4096, &x->paper);
+  paper_job_create(model, 16, 64, 4096, &x->paper);
   if (ot_estimator_build(&x->paper.job, &x->paper.arena, &x->w.estimator) != OT_OK) {
     fail_msg("%s", ot_fail_message());
   }
-  const ot_candidate c = {.tp = 2,
+  const ot_candidate c = {.tp = tp,
                           .pp = 2,
                           .vpp = 1,
                           .cp = 1,
                           .ep = 1,
                           .etp = 1,
-                          .dp = 4,
+                          .dp = 8 / tp,
                           .dp_shard = 2,
                           .zero = 1,
                           .micro_batch_size = 1,
@@ -48,6 +48,8 @@ static void begin(changed *x) {
   x->w.job = &x->paper.job;
   x->w.best = &x->best;
 }
+
+static void begin(changed *x) { begin_with("llama3-8b", 2, x); }
 
 static void expect_time(changed *x, const char *text, const char *name, const ot_estimate *e) {
   ot_arena *const a = &x->paper.arena;
@@ -100,6 +102,21 @@ static void decisions_that_move_no_ranks(void **state) {
   paper_job_destroy(&x.paper);
 }
 
+// Experts go over ranks that are there.
+static void experts_over_ranks_move_no_others(void **state) {
+  (void)state;
+  changed x;
+  begin_with("olmoe-1b-7b", 1, &x);
+  ot_arena *const a = &x.paper.arena;
+  ot_candidate c = x.best.candidate;
+  c.ep = 2;
+  const ot_estimate two = estimate(&x, c);
+  expect_time(&x, ot_what_if_ep(&x.w, 2, a), "ep 2", &two);
+  assert_string_equal(ot_what_if_ep(&x.w, 3, a), "");
+  assert_string_equal(ot_what_if_ep(&x.w, 16, a), "");
+  paper_job_destroy(&x.paper);
+}
+
 // 8.03 G parameters in two parts take 64 GB, and another 20 of activations.
 static void what_does_not_fit_is_told_in_bytes(void **state) {
   (void)state;
@@ -137,6 +154,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_of_an_axis_go_to_dp),
       cmocka_unit_test(decisions_that_move_no_ranks),
+      cmocka_unit_test(experts_over_ranks_move_no_others),
       cmocka_unit_test(what_does_not_fit_is_told_in_bytes),
       cmocka_unit_test(what_cannot_run_says_why),
   };

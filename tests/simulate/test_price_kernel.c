@@ -175,6 +175,20 @@ static ot_task grouped(int64_t rows) {
                    .out = {matrix(rows, EXPERT)}};
 }
 
+// Over ep, buffers have room for all rows of all ranks, and only those that chose an expert of the
+// rank are multiplied: one of three, where a rank has a third of the experts.
+static void rows_that_nobody_sent_are_not_multiplied(void **state) {
+  (void)state;
+  const ot_cluster cluster = plain();
+  const ot_kernel_style style = compiled();
+  const ot_task all = grouped(4096);
+  ot_task third = grouped(3 * 4096);
+  third.attributes.num_experts = 3 * GROUPS;
+  third.attributes.held_experts = GROUPS;
+  expect_near(price(&cluster, &style, OT_BF16, &third).device_s,
+              price(&cluster, &style, OT_BF16, &all).device_s, 1e-12);
+}
+
 // The gradient of the weights is as deep as an expert has rows, which are no whole 16 bytes: their
 // padding makes them so.
 static void rows_of_an_expert_are_padded_to_whole_blocks(void **state) {
@@ -349,6 +363,7 @@ int main(void) {
       cmocka_unit_test(sums_outside_the_product_are_passes_of_their_own),
       cmocka_unit_test(fp8_multiplies_at_its_own_rate_and_casts),
       cmocka_unit_test(a_type_that_the_device_lacks_is_refused),
+      cmocka_unit_test(rows_that_nobody_sent_are_not_multiplied),
       cmocka_unit_test(rows_of_an_expert_are_padded_to_whole_blocks),
       cmocka_unit_test(rows_of_experts_are_cast_once),
       cmocka_unit_test(fused_experts_only_write_what_is_between_them),
