@@ -146,6 +146,14 @@ def cases():
         "qwen3-moe": (qwen3_moe, 23, None, True),
         "olmoe": (olmoe, 19, None, False),
         "deepseek-v3": (deepseek, 19, None, False),
+        # Attention Residuals: blocks end behind MLPs and leave a rest; behind attention, too; and
+        # each sub-layer is a block, with experts in one layer of two.
+        "llama-residuals": (dict(llama, num_hidden_layers=3, attention_residuals="block",
+                                 attention_residual_block_size=4), 19, None, False),
+        "gemma3-odd-residuals": (dict(gemma3, attention_residuals="block",
+                                      attention_residual_block_size=3), 19, None, False),
+        "qwen3-moe-residuals": (dict(qwen3_moe, num_hidden_layers=2, attention_residuals="block",
+                                     attention_residual_block_size=1), 23, None, False),
         "deepseek-v3-yarn": (dict(
             deepseek, q_lora_rank=None, rope_interleave=False, rope_parameters=rope(
                 1e4, "yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=0.8,
@@ -217,6 +225,8 @@ def make_weights(name, model):
             value *= 0.7 if embedding else 1.1 / math.sqrt(fan_in)
         elif parameter_name.endswith("bias"):
             value *= 0.2
+        elif "residual" in parameter_name:
+            value *= 0.3
         else:
             value = value * 0.3 + (0.0 if zero_centred else 1.0)
         parameter.data.copy_(torch.from_numpy(value.astype(np.float32)))
@@ -309,7 +319,68 @@ def build(config):
     experts = dict(experts_implementation="eager") if hasattr(config, "num_experts_per_tok") else {}
     model = AutoModelForCausalLM.from_config(
         config, attn_implementation="eager", dtype=torch.get_default_dtype(), **experts)
+    if getattr(config, "attention_residuals", "none") == "block":
+        add_residuals(model, config.attention_residual_block_size)
     return model.eval()
+
+
+class Query(torch.nn.Module):
+    """The learned query of one mix."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(size))
+
+
+class Residuals:
+    """Attention Residuals, block form (arXiv 2603.15031), which transformers has not. Sub-layers
+    read a softmax mix of the embedding, the sums of finished blocks and the sum so far of their own
+    block; scores are the product of a query with the source divided by its root mean square."""
+
+    def __init__(self, block_size, epsilon):
+        self.block_size, self.epsilon = block_size, epsilon
+
+    def begin(self, embedded):
+        self.finished, self.sum, self.count = [embedded], None, 0
+
+    def read(self, query):
+        sources = torch.stack(self.finished + ([] if self.sum is None else [self.sum]))
+        rms = (sources.square().mean(-1, keepdim=True) + self.epsilon).sqrt()
+        weights = ((sources / rms) @ query.weight).softmax(0)
+        return (weights[..., None] * sources).sum(0)
+
+    def add(self, made):
+        self.sum = made if self.sum is None else self.sum + made
+        self.count += 1
+        if self.count % self.block_size == 0:
+            self.finished, self.sum = self.finished + [self.sum], None
+
+
+def add_residuals(model, block_size):
+    """Puts the residuals into a model of transformers, around its own attention and MLPs."""
+    decoder, size = model.model, model.config.hidden_size
+    residuals = Residuals(block_size, model.config.rms_norm_eps)
+    sandwich = hasattr(decoder.layers[0], "pre_feedforward_layernorm")
+
+    def forward_of(layer, index):
+        def forward(hidden_states, **arguments):
+            if index == 0:
+                residuals.begin(hidden_states)
+            x = layer.input_layernorm(residuals.read(layer.attention_residual))
+            y = layer.self_attn(hidden_states=x, **arguments)[0]
+            residuals.add(layer.post_attention_layernorm(y) if sandwich else y)
+            before = layer.pre_feedforward_layernorm if sandwich else layer.post_attention_layernorm
+            y = layer.mlp(before(residuals.read(layer.mlp_residual)))
+            residuals.add(layer.post_feedforward_layernorm(y) if sandwich else y)
+            return hidden_states
+        return forward
+
+    for index, layer in enumerate(decoder.layers):
+        layer.attention_residual, layer.mlp_residual = Query(size), Query(size)
+        layer.forward = forward_of(layer, index)
+    decoder.residual = Query(size)
+    norm = decoder.norm.forward
+    decoder.norm.forward = lambda hidden_states: norm(residuals.read(decoder.residual))
 
 
 def copy_weights(model, saved):
@@ -634,6 +705,8 @@ again and compares. Nothing that reads them needs Python.
 - AdamW: lr 1e-3, betas 0.9 0.95, eps 1e-8, weight decay 0.1 on all 2-D tensors (embeddings too) and
   0 on the others, p -= lr * decay * p first; gradients times min(1, 1 / (norm + 1e-6)) before each
   step; float64 state. Both steps clip.
+- `-residuals` cases: transformers' modules with Attention Residuals around them, which
+  transformers does not know; the queries of the mixes are the tensors with `residual` in their names.
 - `pad_token_id` is null: with one, PyTorch would keep that token's embedding gradient at zero.
 
 ## The float64 references

@@ -50,8 +50,10 @@ static ot_status make_folder(ot_arena *arena, char **folder) {
 static ot_status convert(const char *folder, ot_dtype full, ot_arena *arena, const char **path) {
   ot_convert_report report;
   *path = ot_disk_join(arena, folder, "hf");
-  const ot_convert_request request = {
-      .from = ot_disk_join(arena, folder, "checkpoint"), .to = *path, .dtype = &full};
+  const ot_convert_request request = {.from = ot_disk_join(arena, folder, "checkpoint"),
+                                      .to = *path,
+                                      .dtype = &full,
+                                      .only_ours = true};
   return ot_convert(arena, &request, &report);
 }
 

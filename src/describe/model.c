@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "describe/moe.h"
+#include "describe/residuals.h"
 
 enum { PRINT_BYTES = 16384 };
 
@@ -148,6 +149,7 @@ ot_status ot_model_check(const ot_model *model) {
   OT_TRY(check_heads(model));
   OT_TRY(ot_moe_check(model));
   OT_TRY(ot_mla_check(model));
+  OT_TRY(ot_residuals_check(model));
   if (!model->learned_positions) {
     OT_TRY(check_rope("global", &model->rope));
     OT_TRY(check_rope("sliding", &model->rope_local));
@@ -201,6 +203,7 @@ static int64_t count_elements(const ot_model *model, int64_t experts) {
   for (int64_t i = 0; i < model->num_layers; i++) {
     n += model->moe.layer[i] ? ot_moe_elements(model, experts) : mlp_elements(model);
   }
+  n += ot_residual_elements(model, model->num_layers);
   if (!model->tie_word_embeddings) n += table;
   if (model->learned_positions) n += model->max_positions * model->hidden_size;
   return n;
@@ -214,8 +217,15 @@ int64_t ot_model_active_parameters(const ot_model *model) {
   return count_elements(model, model->moe.experts_per_token);
 }
 
+static bool same_residuals(const ot_model *model, int layer, int other) {
+  const ot_residual_place a = ot_residual_place_of(model, layer);
+  const ot_residual_place b = ot_residual_place_of(model, other);
+  return a.finished == b.finished && a.begun == b.begun && a.attention_ends == b.attention_ends &&
+         a.mlp_ends == b.mlp_ends;
+}
+
 bool ot_model_same_layer(const ot_model *model, int layer, int other) {
-  return model->window[layer] == model->window[other] &&
+  return same_residuals(model, layer, other) && model->window[layer] == model->window[other] &&
          model->moe.layer[layer] == model->moe.layer[other];
 }
 
@@ -225,6 +235,7 @@ void ot_model_take_layers(const ot_model *model, const int *layers, int count, o
   for (int i = 0; i < count; i++) {
     out->window[i] = model->window[layers[i]];
     out->moe.layer[i] = model->moe.layer[layers[i]];
+    out->residuals.place[i] = model->residuals.place[layers[i]];
   }
 }
 
@@ -329,6 +340,10 @@ static void put_shape(printer *p, const ot_model *model) {
   put_whole(p, "max_positions", model->max_positions);
   put_moe(p, model);
   put_mla(p, &model->mla);
+  if (model->residuals.block_size > 0) {
+    put_whole(p, "residual_block", model->residuals.block_size);
+    put_whole(p, "sublayers", model->residuals.sublayers);
+  }
 }
 
 static void put_mathematics(printer *p, const ot_model *model) {

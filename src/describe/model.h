@@ -91,6 +91,13 @@ typedef struct ot_mla {
   bool interleaved;  // rotated elements come in pairs (0, 1), (2, 3), ... in HF's weights
 } ot_mla;
 
+// Residuals that sub-layers choose from (describe/residuals.h).
+typedef struct ot_attention_residuals {
+  int64_t block_size;            // sub-layers whose outputs are added up; 0: ordinary residuals
+  int64_t sublayers;             // of the whole model, two for each layer
+  int64_t place[OT_MAX_LAYERS];  // of each layer's attention among them; [num_layers]
+} ot_attention_residuals;
+
 typedef struct ot_model {
   ot_family family;
   const char *model_type;    // HF spelling, static: "llama"
@@ -106,6 +113,7 @@ typedef struct ot_model {
   int64_t max_positions;      // longest sequence the model is meant for; rows of a learned table
   ot_moe moe;
   ot_mla mla;
+  ot_attention_residuals residuals;
 
   ot_activation activation;
   bool gated_mlp;  // down(activation(gate(x)) * up(x)), else down(activation(up(x)))

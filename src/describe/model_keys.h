@@ -50,6 +50,8 @@ typedef struct ot_model_keys {
   int routing, balance;  // ot_moe_routing, ot_moe_balance
   int64_t kv_rank, q_rank, nope_dim, rope_dim, v_dim;
   bool interleaved;
+  int residuals;                // 0 = none, 1 = block
+  int64_t residual_block_size;  // 0: not given
 } ot_model_keys;
 
 // The table, over ot_model_keys; its variants are families.

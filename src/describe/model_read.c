@@ -8,6 +8,7 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/model_keys.h"
+#include "describe/residuals.h"
 
 // What a family fixes that no key says.
 typedef struct family_row {
@@ -368,6 +369,24 @@ static void fill_experts(reading *r) {
   fill_balance(r);
 }
 
+// ---- Residuals ----
+
+static ot_status fill_residuals(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  ot_attention_residuals *const out = &r->out->residuals;
+  const bool block = keys->residuals > 0;
+  OT_CHECK(block || keys->residual_block_size == 0, OT_USAGE,
+           "model: attention_residual_block_size=%lld needs attention_residuals: block (%s)",
+           (long long)keys->residual_block_size,
+           place(r, given(r->tree, "attention_residual_block_size")));
+  if (!block) return OT_OK;
+  out->block_size = keys->residual_block_size > 0 ? keys->residual_block_size
+                                                  : ot_residual_default_size(keys->num_layers);
+  out->sublayers = 2 * keys->num_layers;
+  for (int64_t i = 0; i < keys->num_layers; i++) out->place[i] = 2 * i;
+  return OT_OK;
+}
+
 // ---- Names ----
 
 // A mistral whose layers differ is called ministral: transformers' own mistral has one window.
@@ -394,6 +413,7 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   if (!out->learned_positions) OT_TRY(fill_ropes(&r));
   OT_TRY(fill_windows(&r));
   fill_experts(&r);
+  OT_TRY(fill_residuals(&r));
   fill_names(out);
   return ot_model_check(out);
 }

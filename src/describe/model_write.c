@@ -114,6 +114,8 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
       .bos_id = model->bos_id,
       .pad_id = model->pad_id,
       .num_eos = model->num_eos,
+      .residuals = model->residuals.block_size > 0,
+      .residual_block_size = model->residuals.block_size,
   };
   keys.eos_id = ot_arena_array(arena, OT_MAX_EOS, sizeof(int64_t));
   for (int i = 0; i < model->num_eos; i++) keys.eos_id[i] = model->eos_id[i];
@@ -197,6 +199,10 @@ ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
   put(arena, map, "model_type", ot_node_text(arena, model->model_type));
   write_rope(model, arena, map);
   if (model->mla.kv_rank > 0) drop(map, "head_dim");
+  if (model->residuals.block_size == 0) {
+    drop(map, "attention_residuals");
+    drop(map, "attention_residual_block_size");
+  }
   if (keys.num_layer_types == 0) drop(map, "layer_types");
   if (keys.num_layer_types > 0) drop(map, "sliding_window_pattern");
   if (model->num_eos == 0) put(arena, map, "eos_token_id", ot_node_create(arena, OT_NODE_NULL));
@@ -211,7 +217,10 @@ ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
       [OT_F32] = "float32", [OT_F64] = "float64", [OT_BF16] = "bfloat16", [OT_F16] = "float16"};
   ot_node *const map = ot_model_write(model, arena);
   ot_node *const architectures = ot_node_create(arena, OT_NODE_LIST);
-  ot_node_append(architectures, ot_node_text(arena, model->architecture));
+  // Software that goes by this name refuses what it does not know.
+  const bool known = model->residuals.block_size == 0;
+  ot_node_append(architectures, ot_node_text(arena, known ? model->architecture
+                                                          : "AttentionResidualsForCausalLM"));
   ot_node_put(arena, map, "architectures", architectures);
   if (!model->learned_positions) {
     put(arena, map, "rope_parameters", rope_parameters(model, arena));

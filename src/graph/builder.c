@@ -11,7 +11,7 @@ static const ot_placement replicated = {OT_REPLICATED, 0};
 static const ot_placement varying = {OT_VARYING, 0};
 static const ot_placement partial = {OT_PARTIAL, 0};
 static const ot_placement by_rows = {OT_SHARDED, 0};
-static const ot_placement by_columns = {OT_SHARDED, 1};
+static const ot_placement by_columns = {OT_SHARDED, 1};  // of a stack: by rows
 
 ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
   const ot_graph_request *const request = &builder->graph->request;
@@ -79,11 +79,34 @@ int ot_builder_input(ot_builder *builder) {
   const ot_graph *const graph = builder->graph;
   const ot_value value = {.name = "x",
                           .kind = OT_VALUE_INPUT,
+                          .index = OT_PORT_HIDDEN,
                           .type = ot_type_matrix(graph->request.storage, graph->share.own_rows,
                                                  graph->request.model->hidden_size)};
   builder->program->input =
       ot_builder_external(builder, &value, (ot_lives){by_rows, by_rows, varying, by_rows});
   return builder->program->input;
+}
+
+int ot_builder_stack(ot_builder *builder, int64_t size) {
+  const ot_graph *const graph = builder->graph;
+  const ot_value value = {
+      .name = "stack",
+      .kind = OT_VALUE_INPUT,
+      .index = OT_PORT_STACK,
+      .type = {.dtype = graph->request.storage,
+               .rank = 3,
+               .dim = {size, graph->share.own_rows, graph->request.model->hidden_size}}};
+  builder->program->stack =
+      ot_builder_external(builder, &value, (ot_lives){by_columns, by_columns, varying, by_columns});
+  return builder->program->stack;
+}
+
+void ot_builder_push(ot_builder *builder, int x) {
+  ot_program *const program = builder->program;
+  if (builder->status != OT_OK) return;
+  OT_ASSERT(program->num_pushed < OT_MAX_PUSHED);
+  program->d_pushed[program->num_pushed] = -1;
+  program->pushed[program->num_pushed++] = x;
 }
 
 int ot_builder_constant(ot_builder *builder, int index, const char *name) {

@@ -48,6 +48,12 @@ int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives liv
 // The hidden rows that enter the block [own_rows, C]; they leave it likewise.
 int ot_builder_input(ot_builder *builder);
 
+// The `size` values [size, own_rows, C] that are on the stack when the block begins.
+int ot_builder_stack(ot_builder *builder, int64_t size);
+
+// Puts `x` [own_rows, C] on the stack.
+void ot_builder_push(ot_builder *builder, int x);
+
 // A constant of the graph, the same everywhere.
 int ot_builder_constant(ot_builder *builder, int index, const char *name);
 

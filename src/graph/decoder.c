@@ -3,11 +3,12 @@
 // block to block.
 #include "graph/decoder.h"
 
+#include "describe/residuals.h"
 #include "graph/decoder_parts.h"
 
 // ---- MLP ----
 
-static int mlp(ot_builder *b, int x) {
+static int mlp(ot_builder *b, int x, int sum) {
   const ot_model *const model = ot_model_of(b);
   const int64_t F = ot_share_of(b)->columns;
   const int normed = model->norm_placement == OT_NORM_POST
@@ -28,7 +29,7 @@ static int mlp(ot_builder *b, int x) {
   const ot_projection down = {
       OT_ROLE_DOWN, "mlp.down", model->hidden_size, F, model->mlp_bias, -1,
   };
-  return ot_decoder_join(b, active, x, down, OT_ROLE_MLP_POST_NORM);
+  return ot_decoder_join(b, active, sum, down, OT_ROLE_MLP_POST_NORM);
 }
 
 // ---- blocks ----
@@ -82,29 +83,47 @@ static int embed(ot_builder *b) {
 }
 
 void ot_decoder_embedding(ot_builder *b) {
-  b->program->output =
-      ot_decoder_dropout(b, "embedding", embed(b), ot_model_of(b)->embedding_dropout);
-  watch(b, b->program->output);
+  const int x = ot_decoder_dropout(b, "embedding", embed(b), ot_model_of(b)->embedding_dropout);
+  watch(b, x);
+  if (ot_model_of(b)->residuals.block_size > 0) {
+    ot_builder_push(b, x);
+  } else {
+    b->program->output = x;
+  }
 }
 
-static int attend(ot_builder *b, int layer) {
-  const int in = ot_builder_input(b);
+static int attend(ot_builder *b, int layer, ot_stream *stream) {
   const bool latent = ot_model_of(b)->mla.kv_rank > 0;
-  return latent ? ot_decoder_latent_attention(b, layer, in) : ot_decoder_attention(b, layer, in);
+  const int x = ot_stream_read(b, stream, OT_ROLE_ATTENTION_QUERY, "attention_residual");
+  const int y = latent ? ot_decoder_latent_attention(b, layer, x, stream->sum)
+                       : ot_decoder_attention(b, layer, x, stream->sum);
+  ot_stream_take(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).attention_ends);
+  return y;
+}
+
+static int feed_forward(ot_builder *b, int layer, ot_stream *stream) {
+  const int x = ot_stream_read(b, stream, OT_ROLE_MLP_QUERY, "mlp_residual");
+  const int y = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x, stream->sum)
+                                                 : mlp(b, x, stream->sum);
+  ot_stream_take(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).mlp_ends);
+  return y;
 }
 
 void ot_decoder_layer_attention(ot_builder *b, int layer) {
-  b->program->output = attend(b, layer);
-  watch(b, b->program->output);
+  ot_stream stream = ot_stream_enter(b, layer, 0);
+  watch(b, attend(b, layer, &stream));
+  ot_stream_leave(b, &stream);
 }
 
-void ot_decoder_layer_experts(ot_builder *b) {
-  b->program->output = ot_decoder_experts(b, ot_builder_input(b));
-  watch(b, b->program->output);
+void ot_decoder_layer_experts(ot_builder *b, int layer) {
+  ot_stream stream = ot_stream_enter(b, layer, 1);
+  watch(b, feed_forward(b, layer, &stream));
+  ot_stream_leave(b, &stream);
 }
 
 void ot_decoder_layer(ot_builder *b, int layer) {
-  const int x = attend(b, layer);
-  b->program->output = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x) : mlp(b, x);
-  watch(b, b->program->output);
+  ot_stream stream = ot_stream_enter(b, layer, 0);
+  attend(b, layer, &stream);
+  watch(b, feed_forward(b, layer, &stream));
+  ot_stream_leave(b, &stream);
 }

@@ -12,7 +12,7 @@ void ot_decoder_layer(ot_builder *builder, int layer);
 
 // The two blocks of a layer whose experts are apart (graph.h).
 void ot_decoder_layer_attention(ot_builder *builder, int layer);
-void ot_decoder_layer_experts(ot_builder *builder);
+void ot_decoder_layer_experts(ot_builder *builder, int layer);
 
 // Final norm and what the mode asks of the logits.
 void ot_decoder_head(ot_builder *builder, int embedding_parameter);

@@ -155,7 +155,7 @@ static int heads(ot_builder *b, int layer, int qkv) {
   return ot_decoder_attend(b, layer, qkv);
 }
 
-int ot_decoder_attention(ot_builder *b, int layer, int x) {
+int ot_decoder_attention(ot_builder *b, int layer, int x, int sum) {
   const ot_model *const model = ot_model_of(b);
   const ot_share *const share = ot_share_of(b);
   const int64_t q_width = share->heads * model->head_dim;
@@ -169,5 +169,5 @@ int ot_decoder_attention(ot_builder *b, int layer, int x) {
   const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
                                 model->hidden_size,       q_width,
                                 model->output_bias,       -1};
-  return ot_decoder_join(b, heads(b, layer, packed), x, output, OT_ROLE_ATTENTION_POST_NORM);
+  return ot_decoder_join(b, heads(b, layer, packed), sum, output, OT_ROLE_ATTENTION_POST_NORM);
 }

@@ -127,7 +127,7 @@ static int grouped(ot_builder *b, const routed *r, const char *name, int rows, i
              OT_OP_GROUPED_LINEAR, &r->attributes, name, 3, {rows, weight, r->offsets}, NULL});
 }
 
-// x + the sums of `rows` that belong to each token.
+// x, where there is one, + the sums of `rows` that belong to each token.
 static int come_home(ot_builder *b, const routed *r, int rows, int x) {
   const bool alone = ot_share_of(b)->ep == 1;
   const ot_op_attributes plain = ot_builder_attributes(b);
@@ -140,6 +140,7 @@ static int come_home(ot_builder *b, const routed *r, int rows, int x) {
                                             NULL});
   if (alone) return sum;
   const int own = ot_builder_return_tokens(b, sum, "experts.own");
+  if (x < 0) return own;
   return ot_builder_op(
       b, &(ot_op_description){OT_OP_ADD, &plain, "experts.joined", 2, {own, x}, NULL});
 }
@@ -191,7 +192,7 @@ static int meet_shared(ot_builder *b, int normed, int x) {
   return ot_decoder_onto(b, active, &down);
 }
 
-int ot_decoder_experts(ot_builder *b, int x) {
+int ot_decoder_experts(ot_builder *b, int x, int sum) {
   const int normed = ot_decoder_norm(b, OT_ROLE_MLP_NORM, "mlp_norm", x);
-  return meet_experts(b, normed, meet_shared(b, normed, x));
+  return meet_experts(b, normed, meet_shared(b, normed, sum));
 }

@@ -162,7 +162,9 @@ static void logits(ot_builder *b, const head *h) {
 void ot_decoder_head(ot_builder *b, int embedding_parameter) {
   const ot_mode mode = b->graph->request.mode;
   head h = {.attributes = ot_builder_attributes(b)};
-  const int normed = ot_decoder_norm(b, OT_ROLE_FINAL_NORM, "final_norm", ot_builder_input(b));
+  const ot_stream stream = ot_stream_enter(b, (int)ot_model_of(b)->num_layers, 0);
+  const int x = ot_stream_read(b, &stream, OT_ROLE_FINAL_QUERY, "final_residual");
+  const int normed = ot_decoder_norm(b, OT_ROLE_FINAL_NORM, "final_norm", x);
   h.x = ot_builder_gather(b, normed, "output.in");
   h.weight = head_weight(b, embedding_parameter);
   h.attributes.chunk_rows = b->graph->request.head_chunk_rows;

@@ -122,7 +122,7 @@ static int attend_to_cache(ot_builder *b, const latents *l, int cache) {
                                                NULL});
 }
 
-int ot_decoder_latent_attention(ot_builder *b, int layer, int x) {
+int ot_decoder_latent_attention(ot_builder *b, int layer, int x, int sum) {
   const ot_model *const model = ot_model_of(b);
   const ot_mode mode = b->graph->request.mode;
   const int normed = ot_decoder_norm(b, OT_ROLE_ATTENTION_NORM, "attention_norm", x);
@@ -134,5 +134,5 @@ int ot_decoder_latent_attention(ot_builder *b, int layer, int x) {
   const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
                                 model->hidden_size,       model->num_heads * model->mla.v_dim,
                                 model->output_bias,       -1};
-  return ot_decoder_join(b, heads, x, output, OT_ROLE_ATTENTION_POST_NORM);
+  return ot_decoder_join(b, heads, sum, output, OT_ROLE_ATTENTION_POST_NORM);
 }

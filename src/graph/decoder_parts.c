@@ -65,6 +65,15 @@ int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char 
   return parameter(b, role, name, suffix, made);
 }
 
+int ot_decoder_query(ot_builder *b, ot_role role, const char *name) {
+  const ot_parameter made = {.rank = 1,
+                             .rows = ot_model_of(b)->hidden_size,
+                             .cols = 1,
+                             .kind = OT_PARAMETER_VECTOR,
+                             .initial = OT_INITIAL_ZERO};
+  return parameter(b, role, name, "weight", made);
+}
+
 int ot_decoder_buffer(ot_builder *b, ot_role role, const char *name, const char *suffix,
                       int64_t rows) {
   const ot_parameter made = {
@@ -161,10 +170,11 @@ int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role p
   const bool drops = model->residual_dropout > 0 && ot_builder_trains(b);
   p.residual = post || drops ? -1 : x;
   int y = ot_decoder_onto(b, branch, &p);
-  if (p.residual >= 0) return y;
+  if (!post && !drops) return y;
   const char *const norm_name = ot_arena_format(b->arena, "%s_post_norm", p.name);
   if (post) y = ot_decoder_norm(b, post_norm, norm_name, y);
   y = ot_decoder_dropout(b, p.name, y, model->residual_dropout);
+  if (x < 0) return y;
   const ot_op_attributes attributes = ot_builder_attributes(b);
   return ot_builder_op(
       b, &(ot_op_description){OT_OP_ADD, &attributes, made_of(b, &p, "sum"), 2, {y, x}, NULL});

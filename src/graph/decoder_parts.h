@@ -25,6 +25,9 @@ int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char 
 int ot_decoder_buffer(ot_builder *b, ot_role role, const char *name, const char *suffix,
                       int64_t rows);
 
+// [hidden_size], zero at first.
+int ot_decoder_query(ot_builder *b, ot_role role, const char *name);
+
 // ---- ops ----
 
 int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x);
@@ -50,20 +53,41 @@ int ot_decoder_into(ot_builder *b, int x, const ot_projection *p);
 int ot_decoder_onto(ot_builder *b, int x, const ot_projection *p);
 
 // A branch's last projection joined to the residual stream `x`: in one op where nothing stands
-// between, else projection, norm, dropout, sum.
+// between, else projection, norm, dropout, sum. The branch alone where x is -1.
 int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role post_norm);
 
 // As ot_decoder_norm for rows that are `width` wide.
 int ot_decoder_norm_of(ot_builder *b, ot_role role, const char *name, int x, int64_t width);
 
-// The attention branch of a layer.
-int ot_decoder_attention(ot_builder *b, int layer, int x);
+// The residual stream as a sub-layer finds it.
+typedef struct ot_stream {
+  int sum;    // what the sub-layer's branch is added to, or -1
+  int stack;  // outputs of finished blocks, or -1: the branch reads the sum
+  int last;   // one more of them, or the sum so far, or -1
+} ot_stream;
+
+// The stream where a layer begins (`behind` 0), where its MLP does when that is a block of its own
+// (1), or, for the number of layers of the model, at the head.
+ot_stream ot_stream_enter(ot_builder *b, int layer, int behind);
+
+// What the sub-layer reads.
+int ot_stream_read(ot_builder *b, const ot_stream *stream, ot_role query, const char *name);
+
+// `x` is what the sub-layer made, joined to the sum; `ends`: it is the last of its block.
+void ot_stream_take(ot_builder *b, ot_stream *stream, int x, bool ends);
+
+// The block ends here.
+void ot_stream_leave(ot_builder *b, const ot_stream *stream);
+
+// The attention branch of a layer, which reads `x`, joined to `sum` (or alone).
+int ot_decoder_attention(ot_builder *b, int layer, int x, int sum);
 
 // Attention over packed q|k|v [R, (H+2G)*D], whole or over the ranks of cp -> [R, H*D].
 int ot_decoder_attend(ot_builder *b, int layer, int qkv);
 
 // The same branch where keys and values are made of latents.
-int ot_decoder_latent_attention(ot_builder *b, int layer, int x);
+int ot_decoder_latent_attention(ot_builder *b, int layer, int x, int sum);
 
-// The branch of a layer with experts, in place of the MLP, joined to `x`.
-int ot_decoder_experts(ot_builder *b, int x);
+// The branch of a layer with experts, in place of the MLP, which reads `x`, joined to `sum` (or
+// alone).
+int ot_decoder_experts(ot_builder *b, int x, int sum);

@@ -191,6 +191,24 @@ static void differentiate_op(backward *b, int index) {
   }
 }
 
+// What later blocks give: the gradient of the output, of what is put on the stack, and what they
+// owe to the rest of it. Behind the head there is nobody.
+static void enter(backward *b) {
+  ot_program *const program = b->program;
+  const bool last = program->output < 0 && program->num_pushed == 0;
+  if (program->output >= 0) {
+    program->d_output = gradient_like(b, program->output);
+    b->gradient[program->output] = program->d_output;
+  }
+  for (int i = 0; i < program->num_pushed; i++) {
+    program->d_pushed[i] = gradient_like(b, program->pushed[i]);
+    b->gradient[program->pushed[i]] = program->d_pushed[i];
+  }
+  if (program->stack < 0 || last) return;
+  program->d_stack = gradient_like(b, program->stack);
+  b->gradient[program->stack] = program->d_stack;
+}
+
 ot_status ot_program_differentiate(ot_program *program, ot_arena *arena) {
   const int num_values = program->num_values;
   const int num_ops = program->num_ops;
@@ -202,13 +220,12 @@ ot_status ot_program_differentiate(ot_program *program, ot_arena *arena) {
       .num_forward_ops = num_ops,
   };
   for (int i = 0; i < num_values; i++) b.gradient[i] = b.again[i] = -1;
-  if (program->output >= 0) {
-    program->d_output = gradient_like(&b, program->output);
-    b.gradient[program->output] = program->d_output;
-  }
+  enter(&b);
   for (int i = num_ops - 1; i >= 0; i--) differentiate_op(&b, i);
   if (program->input >= 0) program->d_input = b.gradient[program->input];
   OT_CHECK(program->input < 0 || program->d_input >= 0, OT_BUG,
            "program %s: no gradient reaches its input", program->name);
+  OT_CHECK(program->stack < 0 || b.gradient[program->stack] >= 0, OT_BUG,
+           "program %s: no gradient reaches what is on the stack", program->name);
   return ot_program_check(program);
 }

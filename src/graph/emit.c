@@ -30,6 +30,7 @@ ot_status ot_program_emit(ot_program *program, ot_arena *arena, ot_part part,
         .name = i == 0 ? d->name : ot_arena_format(arena, "%s.%d", d->name, i),
         .kind = part == OT_PART_FORWARD ? OT_VALUE_ACTIVATION : OT_VALUE_GRADIENT,
         .type = types.out[i],
+        .index = -1,
     };
     for (int axis = 0; axis < OT_PLACED_AXES; axis++) {
       value.placement[axis] = placements[i][axis];

@@ -89,8 +89,13 @@ static void begin_block(ot_builder *builder, const char *name, int layer) {
   *block =
       (ot_block){.name = name, .layer = layer, .first_parameter = builder->graph->num_parameters};
   builder->block = block;
-  *builder->program =
-      (ot_program){.name = name, .input = -1, .output = -1, .d_input = -1, .d_output = -1};
+  *builder->program = (ot_program){.name = name,
+                                   .input = -1,
+                                   .output = -1,
+                                   .d_input = -1,
+                                   .d_output = -1,
+                                   .stack = -1,
+                                   .d_stack = -1};
 }
 
 // What the ranks of tp, or in the expert view of ep, use on values of their own is summed over
@@ -161,7 +166,7 @@ static ot_status build_layer(ot_builder *builder, int layer) {
   begin_block(builder, ot_arena_format(builder->arena, "layers.%d.experts", layer), layer);
   builder->block->experts = true;
   graph->share = ot_share_of_experts(&dense, model);
-  ot_decoder_layer_experts(builder);
+  ot_decoder_layer_experts(builder, layer);
   graph->share = dense;
   return end_block(builder);
 }

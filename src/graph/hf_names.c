@@ -25,6 +25,9 @@ static const char *const llama_names[OT_ROLES] = {
     [OT_ROLE_MLP_POST_NORM] = "post_feedforward_layernorm",
     [OT_ROLE_ROUTER] = "mlp.gate",
     [OT_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
+    [OT_ROLE_ATTENTION_QUERY] = "attention_residual",  // these three are ours: HF has none
+    [OT_ROLE_MLP_QUERY] = "mlp_residual",
+    [OT_ROLE_FINAL_QUERY] = "model.residual",
     [OT_ROLE_FINAL_NORM] = "model.norm",
     [OT_ROLE_HEAD] = "lm_head",
 };
@@ -93,6 +96,9 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
     case OT_ROLE_MLP_NORM:
     case OT_ROLE_MLP_POST_NORM:
     case OT_ROLE_ROUTER:
+    case OT_ROLE_ATTENTION_QUERY:
+    case OT_ROLE_MLP_QUERY:
+    case OT_ROLE_FINAL_QUERY:
     case OT_ROLE_FINAL_NORM:
       return OT_CUT_NONE;
     case OT_ROLE_EXPERT_GATE_UP:

@@ -209,5 +209,9 @@ ot_status ot_place_check(const ot_program *program) {
   OT_TRY(check_accumulators(program));
   OT_TRY(check_dual(program, program->output, program->d_output));
   OT_TRY(check_dual(program, program->input, program->d_input));
+  OT_TRY(check_dual(program, program->stack, program->d_stack));
+  for (int i = 0; i < program->num_pushed; i++) {
+    OT_TRY(check_dual(program, program->pushed[i], program->d_pushed[i]));
+  }
   return ot_place_ring_check(program);
 }

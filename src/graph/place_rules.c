@@ -92,6 +92,9 @@ static const ot_place_rule rules[] = {
     [OT_OP_VALUE_PAD] = {.rows = {"V>V", "0>0"}},
     [OT_OP_APPEND_LATENT] = {.rows = {"VVVIV>V"}},
     [OT_OP_LATENT_DECODE] = {.rows = {"VRVVIV>V"}},
+    // Rows of a stack are its second dimension.
+    [OT_OP_RESIDUAL_ATTENTION] = {.rows = {"VVR>VVV", "10R>000"}},
+    [OT_OP_RESIDUAL_ATTENTION_GRAD] = {.rows = {"VVVVRVVV>VVP", "1010R000>10P"}},
     [OT_OP_ALL_GATHER] = {.passes = true, .own = {"0>R"}},
     [OT_OP_REDUCE_SCATTER] = {.passes = true, .own = {"P>0"}},
     [OT_OP_ALL_REDUCE] = {.passes = true, .own = {"P>R"}},

@@ -49,10 +49,10 @@ static ot_status check_inputs(const ot_program *program, const ot_op *op, const 
     OT_CHECK(value >= 0 || optional, OT_BUG, "program %s: op %s lacks input %d", program->name,
              info->name, i);
     if (value < 0) continue;
-    OT_CHECK(
-        !is_made_inside(&program->values[value]) || written[value] || value == program->d_output,
-        OT_BUG, "program %s: op %s reads %s before it is written", program->name, info->name,
-        program->values[value].name);
+    OT_CHECK(!is_made_inside(&program->values[value]) || written[value] ||
+                 ot_program_enters_backwards(program, value),
+             OT_BUG, "program %s: op %s reads %s before it is written", program->name, info->name,
+             program->values[value].name);
   }
   return OT_OK;
 }
@@ -82,6 +82,43 @@ bool ot_program_reads(const ot_program *program, int value, ot_part part) {
   }
   return false;
 }
+
+// ---- stack ----
+
+int64_t ot_program_stack_size(const ot_program *program) {
+  return program->stack < 0 ? 0 : program->values[program->stack].type.dim[0];
+}
+
+int64_t ot_program_stack_end(const ot_program *program) {
+  return ot_program_stack_size(program) + program->num_pushed;
+}
+
+int64_t ot_program_stack_place(const ot_program *program, int value) {
+  const ot_value *const v = &program->values[value];
+  const bool gradient = v->kind == OT_VALUE_GRADIENT && v->index == program->stack;
+  if (program->stack >= 0 && (value == program->stack || gradient)) return 0;
+  for (int i = 0; i < program->num_pushed; i++) {
+    const bool there = value == program->pushed[i] || value == program->d_pushed[i];
+    if (there) return ot_program_stack_size(program) + i;
+  }
+  return -1;
+}
+
+bool ot_program_enters_backwards(const ot_program *program, int value) {
+  for (int i = 0; i < program->num_pushed; i++) {
+    if (value == program->d_pushed[i]) return true;
+  }
+  return value == program->d_output || value == program->d_stack;
+}
+
+bool ot_program_is_pushed(const ot_program *program, int value) {
+  for (int i = 0; i < program->num_pushed; i++) {
+    if (value == program->pushed[i]) return true;
+  }
+  return false;
+}
+
+// ---- the whole ----
 
 ot_status ot_program_check(const ot_program *program) {
   bool written[OT_MAX_PROGRAM_VALUES] = {false};
@@ -120,7 +157,13 @@ uint64_t ot_program_hash(const ot_program *program) {
     hash = ot_hash_bytes(hash, op->out, sizeof op->out);
   }
   const int32_t ends[] = {program->input, program->output, program->d_output, program->d_input};
-  return ot_hash_bytes(hash, ends, sizeof ends);
+  hash = ot_hash_bytes(hash, ends, sizeof ends);
+  for (int i = 0; i < program->num_pushed; i++) {
+    const int32_t pushed[] = {program->pushed[i], program->d_pushed[i]};
+    hash = ot_hash_bytes(hash, pushed, sizeof pushed);
+  }
+  const int32_t stack[] = {program->stack, program->d_stack};
+  return ot_hash_bytes(hash, stack, sizeof stack);
 }
 
 static const char *value_name(const ot_program *program, int value) {

@@ -9,7 +9,7 @@
 #include "ops/op.h"
 
 typedef enum ot_value_kind {
-  OT_VALUE_INPUT,        // activation that enters the block; index = port
+  OT_VALUE_INPUT,        // activation that enters the block; index = ot_port
   OT_VALUE_ACTIVATION,   // made by a forward op
   OT_VALUE_PARAMETER,    // index = parameter of the block
   OT_VALUE_BATCH,        // index = ot_batch_field
@@ -18,8 +18,8 @@ typedef enum ot_value_kind {
   OT_VALUE_STATISTIC,    // index = ot_block_statistic; one float64 per block
   OT_VALUE_CACHE,        // key-value cache of the block
   OT_VALUE_RESULT,       // index = ot_result; what score, prefill and decode hand out
-  OT_VALUE_GRADIENT,     // made by a backward op: the gradient of value `index`, something on the
-                         // way to it, or that value gathered again for the gradient of a weight
+  OT_VALUE_GRADIENT,     // made by a backward op: the gradient of value `index`, or that value
+                         // gathered again for the gradient of a weight; -1: something on the way
   OT_VALUE_ACCUMULATOR,  // gradient of parameter `index`
 } ot_value_kind;
 
@@ -35,6 +35,12 @@ typedef enum ot_batch_field {
   OT_BATCH_LENGTHS,     // [B] i32, decode: tokens already in the cache
   OT_BATCH_FIELDS,
 } ot_batch_field;
+
+// What enters a block, and its gradient leaves it.
+typedef enum ot_port {
+  OT_PORT_HIDDEN,  // what the block before made
+  OT_PORT_STACK,   // what blocks before it put on the stack
+} ot_port;
 
 typedef enum ot_block_statistic {
   OT_STATISTIC_MAX_ACTIVATION,  // max |block output| of the step
@@ -72,6 +78,12 @@ typedef struct ot_op {
 
 enum { OT_MAX_PROGRAM_VALUES = 4096 };
 
+enum { OT_MAX_PUSHED = 2 };
+
+// Beside the one value that goes from block to block there may be a stack of such values, which
+// later blocks read and nobody changes. Where a value lies on it is known when the program is
+// written: behind those that enter. Its gradient is a stack, too, to which each block adds what it
+// owes to those that entered, from the last block to the first.
 typedef struct ot_program {
   const char *name;  // "embedding", "layer", "layer.window", "head", ...
   int num_values;
@@ -82,6 +94,11 @@ typedef struct ot_program {
   int output;    // value that leaves, or -1 (head)
   int d_output;  // gradient of output, or -1; set by differentiate
   int d_input;   // gradient of input, or -1; set by differentiate
+  int stack;     // value [n, R, C] of those on the stack when the block begins, or -1
+  int d_stack;   // its gradient as later blocks leave it, or -1; set by differentiate
+  int num_pushed;
+  int pushed[OT_MAX_PUSHED];    // values [R, C] that the block puts behind them
+  int d_pushed[OT_MAX_PUSHED];  // their gradients, complete; set by differentiate
   int64_t values_capacity, ops_capacity;
 } ot_program;
 
@@ -96,6 +113,20 @@ void ot_program_types(const ot_program *program, const ot_op *op, ot_op_types *t
 
 // Whether an op of `part` reads `value`; false for -1.
 bool ot_program_reads(const ot_program *program, int value, ot_part part);
+
+// Values on the stack when the block begins, and when it ends.
+int64_t ot_program_stack_size(const ot_program *program);
+int64_t ot_program_stack_end(const ot_program *program);
+
+// The place on the stack, in values from its bottom, of `value` or of what is its gradient: of what
+// is put there, and of the stack as a whole, which begins at 0; -1 for any other.
+int64_t ot_program_stack_place(const ot_program *program, int value);
+
+// True when other blocks give the value: a gradient that enters backwards.
+bool ot_program_enters_backwards(const ot_program *program, int value);
+
+// True when the value is on the stack, where it stays for the backward.
+bool ot_program_is_pushed(const ot_program *program, int value);
 
 // Every value is written once before it is read, required operands are present, effects go to
 // step-level values, placements follow from one another (place.h). Names the op that fails.

@@ -7,20 +7,22 @@
 
 static bool is_forward(const ot_op *op) { return op->part == OT_PART_FORWARD; }
 
+// True for what must be kept or made again to be there for the backward.
+static bool passes(const ot_program *program, int value) {
+  return value >= 0 && program->values[value].kind == OT_VALUE_ACTIVATION &&
+         !ot_program_is_pushed(program, value);
+}
+
 static void mark_read(const ot_program *program, const ot_op *op, bool *read) {
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    if (op->in[i] >= 0 && program->values[op->in[i]].kind == OT_VALUE_ACTIVATION) {
-      read[op->in[i]] = true;
-    }
+    if (passes(program, op->in[i])) read[op->in[i]] = true;
   }
 }
 
 // True when every activation that `op` reads is marked in `there`.
 static bool inputs_there(const ot_program *program, const ot_op *op, const bool *there) {
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    const int value = op->in[i];
-    if (value < 0 || program->values[value].kind != OT_VALUE_ACTIVATION) continue;
-    if (!there[value]) return false;
+    if (passes(program, op->in[i]) && !there[op->in[i]]) return false;
   }
   return true;
 }

@@ -20,6 +20,7 @@
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
+#include "ops/residual.h"
 #include "ops/rope.h"
 #include "ops/route.h"
 #include "ops/route_balance.h"
@@ -49,6 +50,7 @@ static const kernel_tables files[] = {
     {ot_muon_cpu_f32, ot_muon_cpu_f64},
     {ot_norm_cpu_f32, ot_norm_cpu_f64},
     {ot_optimizer_cpu_f32, ot_optimizer_cpu_f64},
+    {ot_residual_cpu_f32, ot_residual_cpu_f64},
     {ot_rope_cpu_f32, ot_rope_cpu_f64},
     {ot_route_cpu_f32, ot_route_cpu_f64},
     {ot_route_balance_cpu_f32, ot_route_balance_cpu_f64},

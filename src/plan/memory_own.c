@@ -205,8 +205,11 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
   for (int i = 0; i < num_blocks(&b); i++) {
     if (runs(&b, i)) add_block(&b, i);
   }
+  const int n = num_blocks(&b);
+  bool *const gives = ot_arena_array(arena, n, sizeof *gives);
+  for (int i = 0; i < n; i++) gives[i] = price_of(&b, i)->has_d_output;
   for (int i = 0; i < 2 && !request->walk->split; i++) {
-    if (!ot_stages_uses_hand(request->stages, stage, i)) continue;
+    if (!ot_stages_uses_hand(request->stages, stage, i, gives)) continue;
     add(&b, &out->activations, request->prices->hidden_bytes);
   }
   out->peak = b.end;

@@ -37,6 +37,10 @@ bool ot_base_is_defined(ot_base base) {
     case OT_BASE_OUTPUT:
     case OT_BASE_D_OUTPUT:
     case OT_BASE_D_INPUT:
+    case OT_BASE_STACK:
+    case OT_BASE_STACK_OUT:
+    case OT_BASE_D_STACK:
+    case OT_BASE_D_STACK_OUT:
     case OT_BASE_SCRATCH:
     case OT_BASE_STATISTIC:
     case OT_BASE_EXPERTS:
@@ -50,10 +54,34 @@ bool ot_base_is_defined(ot_base base) {
   OT_UNREACHABLE();
 }
 
-// A boundary tensor is one block's output and the next one's input; anything else is known by its
-// value, block and micro-batch, or, where it is not of a program, by its bytes alone.
+// The stack that an operand is part of, or right in front of: what crosses a cut of the pipeline
+// lies in one piece.
+static ot_base stack_of(const ot_entry *entry, const ot_operand *operand) {
+  static const ot_base behind[OT_BASES] = {[OT_BASE_INPUT] = OT_BASE_STACK,
+                                           [OT_BASE_OUTPUT] = OT_BASE_STACK_OUT,
+                                           [OT_BASE_D_OUTPUT] = OT_BASE_D_STACK,
+                                           [OT_BASE_D_INPUT] = OT_BASE_D_STACK_OUT};
+  static const ot_base stacks[OT_BASES] = {[OT_BASE_STACK] = OT_BASE_STACK,
+                                           [OT_BASE_STACK_OUT] = OT_BASE_STACK,
+                                           [OT_BASE_D_STACK] = OT_BASE_D_STACK,
+                                           [OT_BASE_D_STACK_OUT] = OT_BASE_D_STACK};
+  const ot_base next = behind[operand->base];
+  const int64_t end = entry->base[operand->base] + operand->offset + ot_type_bytes(&operand->type);
+  const bool touches = next != OT_BASE_NONE && entry->base[next] == end;
+  return stacks[touches ? next : operand->base];
+}
+
+// A boundary tensor is one block's output and the next one's input, and a stack is one of its
+// micro-batch; anything else is known by its value, block and micro-batch, or, where it is not of a
+// program, by its bytes alone.
 static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
   int64_t key[4] = {operand->base, entry->block, entry->micro_batch, operand->value};
+  const ot_base stack = stack_of(entry, operand);
+  if (stack != OT_BASE_NONE) {
+    key[0] = stack;
+    key[1] = key[3] = 0;
+    return ot_hash_bytes(OT_HASH_START, key, sizeof key) | 1u;
+  }
   switch (operand->base) {
     case OT_BASE_OUTPUT:
     case OT_BASE_D_OUTPUT:
@@ -65,6 +93,11 @@ static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
     case OT_BASE_D_INPUT:
       key[3] = 0;
       break;
+    case OT_BASE_STACK:
+    case OT_BASE_STACK_OUT:
+    case OT_BASE_D_STACK:
+    case OT_BASE_D_STACK_OUT:
+      OT_UNREACHABLE();
     case OT_BASE_SLOT:
     case OT_BASE_SLOT_LONG:
     case OT_BASE_SLOT_WEIGHT:

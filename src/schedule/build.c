@@ -197,6 +197,30 @@ int64_t ot_build_hidden_bytes(const ot_graph *graph) {
          ot_dtype_bytes(r->storage);
 }
 
+static const ot_program *program_of(const ot_graph *graph, int block) {
+  return &graph->programs[graph->blocks[block].program];
+}
+
+int64_t ot_build_input_bytes(const ot_graph *graph, int block) {
+  return program_of(graph, block)->input < 0 ? 0 : ot_build_hidden_bytes(graph);
+}
+
+int64_t ot_build_stack_bytes(const ot_graph *graph, int block) {
+  return ot_program_stack_size(program_of(graph, block)) * ot_build_hidden_bytes(graph);
+}
+
+int64_t ot_build_edge_bytes(const ot_graph *graph, int block) {
+  return ot_build_input_bytes(graph, block) + ot_build_stack_bytes(graph, block);
+}
+
+int64_t ot_build_stack_end_bytes(const ot_graph *graph, int block) {
+  return ot_program_stack_end(program_of(graph, block)) * ot_build_hidden_bytes(graph);
+}
+
+int64_t ot_build_output_bytes(const ot_graph *graph, int block) {
+  return program_of(graph, block)->output < 0 ? 0 : ot_build_hidden_bytes(graph);
+}
+
 // ---- segments ----
 
 int ot_build_add_segment(ot_build *b, const ot_segment *segment) {

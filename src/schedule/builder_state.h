@@ -58,8 +58,19 @@ bool ot_build_eachtime(const ot_build *b, int block);
 // Ranks in a group of this rank, 1 where there is none.
 int ot_build_group_size(const ot_build *b, ot_group_kind kind);
 
-// Bytes of the activation between blocks.
+// Bytes of one activation between blocks.
 int64_t ot_build_hidden_bytes(const ot_graph *graph);
+
+// Bytes of what comes from the block before `block` (0 where nothing does), and of the stack that
+// is there when it begins. Where a cut of the pipeline is before it, both cross it in one piece,
+// the stack behind the other.
+int64_t ot_build_input_bytes(const ot_graph *graph, int block);
+int64_t ot_build_stack_bytes(const ot_graph *graph, int block);
+int64_t ot_build_edge_bytes(const ot_graph *graph, int block);
+
+// Bytes of the stack when `block` ends, and of what it gives to the next block.
+int64_t ot_build_stack_end_bytes(const ot_graph *graph, int block);
+int64_t ot_build_output_bytes(const ot_graph *graph, int block);
 
 // All step orders of the request (order_step.c).
 ot_status ot_build_step_orders(ot_build *b);

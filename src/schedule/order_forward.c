@@ -19,6 +19,7 @@ typedef struct forward_builder {
   int *segments;  // [num_blocks]
   int64_t batch, result, scratch;
   int64_t hand[2];
+  int64_t stack;      // room for one activation, and behind it the stack; -1: there is none
   int64_t *gathered;  // [num_gathers] offset of each use
   int *gather_entry;  // [num_gathers]
   int gathers;        // issued so far
@@ -67,15 +68,27 @@ static void place_gathered(forward_builder *f) {
   }
 }
 
+// The largest stack that a block of this rank leaves behind.
+static int64_t most_stack(const forward_builder *f) {
+  int64_t most = 0;
+  for (int i = 0; i < f->plan.num_items; i++) {
+    const int64_t bytes = ot_build_stack_end_bytes(f->graph, f->plan.items[i].block);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
 static void place_regions(forward_builder *f, int64_t scratch_bytes) {
   const ot_graph *const graph = f->graph;
   const int64_t hidden = ot_build_hidden_bytes(graph);
+  const int64_t stack = most_stack(f);
   ot_region_begin_order(&f->b->map);
   f->batch = region(f, OT_MEMORY_BUFFERS, ot_segment_batch_bytes(graph), "batch");
   f->result = region(f, OT_MEMORY_BUFFERS, ot_segment_result_bytes(graph), "result");
   place_gathered(f);
   f->hand[0] = region(f, OT_MEMORY_ACTIVATIONS, hidden, "activation.0");
   f->hand[1] = region(f, OT_MEMORY_ACTIVATIONS, hidden, "activation.1");
+  f->stack = stack > 0 ? region(f, OT_MEMORY_ACTIVATIONS, hidden + stack, "stack") : -1;
   f->scratch = region(f, OT_MEMORY_BUFFERS, scratch_bytes, "scratch");
 }
 
@@ -114,11 +127,12 @@ static void add_gathers(forward_builder *f, int item) {
 static int add_message(forward_builder *f, ot_op_kind op, int block, int64_t at) {
   ot_build *const b = f->b;
   const int chunk = ot_stages_chunk(&b->stages, block);
-  const int64_t bytes = ot_build_hidden_bytes(f->graph);
+  const int64_t bytes = ot_build_edge_bytes(f->graph, op == OT_OP_SEND ? block + 1 : block);
+  const ot_base plain = op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT;
   const ot_message message = {
       .graph = f->graph,
       .op = op,
-      .base = op == OT_OP_SEND ? OT_BASE_OUTPUT : OT_BASE_INPUT,
+      .base = f->stack < 0 ? plain : OT_BASE_STACK,
       .peer = b->stages.rank_of[op == OT_OP_SEND ? chunk + 1 : chunk - 1],
       .elements = bytes / ot_dtype_bytes(f->graph->request.storage),
   };
@@ -147,17 +161,35 @@ static bool is_mine(const forward_builder *f, int chunk) {
   return chunk >= 0 && chunk < stages->num_chunks && stages->rank_of[chunk] == f->b->stage;
 }
 
+// Where what crosses the cut before `block` lies: with a stack in one piece.
+static int64_t edge_at(const forward_builder *f, int block) {
+  if (f->stack < 0) return f->hand[block % 2];
+  const int64_t hidden = ot_build_hidden_bytes(f->graph);
+  return f->stack + (ot_build_input_bytes(f->graph, block) > 0 ? 0 : hidden);
+}
+
+// What `block`, at the end of its chunk, made is brought before the stack.
+static void bring_home(forward_builder *f, int block) {
+  const int64_t bytes = ot_build_output_bytes(f->graph, block);
+  if (f->stack < 0 || bytes == 0) return;
+  const ot_segment segment =
+      ot_tasks_hand_over(f->graph, OT_BASE_OUTPUT, OT_BASE_STACK, bytes, f->b->arena);
+  ot_entry *const entry =
+      add_entry(f, ot_build_add_segment(f->b, &segment), block, OT_LANE_COMPUTE);
+  entry->micro_batch = 0;
+  entry->base[OT_BASE_OUTPUT] = f->hand[(block + 1) % 2];
+  entry->base[OT_BASE_STACK] = f->stack;
+}
+
 static void add_item(forward_builder *f, int index) {
   const ot_step_item *const item = &f->plan.items[index];
   const ot_stages *const stages = &f->b->stages;
   const int block = item->block;
   const bool first = block == stages->first_block[item->chunk];
   const bool last = block == stages->first_block[item->chunk + 1] - 1;
-  int awaited = -1;
+  const bool receives = first && item->chunk > 0 && !is_mine(f, item->chunk - 1);
   add_gathers(f, index);
-  if (first && item->chunk > 0 && !is_mine(f, item->chunk - 1)) {
-    awaited = add_message(f, OT_OP_RECEIVE, block, f->hand[block % 2]);
-  }
+  const int awaited = receives ? add_message(f, OT_OP_RECEIVE, block, edge_at(f, block)) : -1;
   ot_entry *const entry = add_entry(f, f->segments[block], block, OT_LANE_COMPUTE);
   ot_build_bind_block(f->b, entry);
   bind_gathered(f, item, entry);
@@ -165,10 +197,13 @@ static void add_item(forward_builder *f, int index) {
   entry->wait[OT_LANE_PIPELINE] = awaited;
   entry->base[OT_BASE_BATCH] = f->batch;
   entry->base[OT_BASE_RESULT] = f->result;
-  entry->base[OT_BASE_INPUT] = block > 0 ? f->hand[block % 2] : -1;
+  const int64_t in = receives ? edge_at(f, block) : f->hand[block % 2];
+  entry->base[OT_BASE_INPUT] = block > 0 ? in : -1;
   entry->base[OT_BASE_OUTPUT] = f->hand[(block + 1) % 2];
+  if (f->stack >= 0) entry->base[OT_BASE_STACK] = f->stack + ot_build_hidden_bytes(f->graph);
   if (!last || item->chunk + 1 == stages->num_chunks || is_mine(f, item->chunk + 1)) return;
-  const int sent = add_message(f, OT_OP_SEND, block, f->hand[(block + 1) % 2]);
+  bring_home(f, block);
+  const int sent = add_message(f, OT_OP_SEND, block, edge_at(f, block + 1));
   // The next chunk of this rank uses the buffers again.
   ot_entry *const wait = add_entry(f, f->b->nothing, -1, OT_LANE_COMPUTE);
   wait->wait[OT_LANE_PIPELINE] = sent;

@@ -79,14 +79,18 @@ typedef struct edge_message {
 static void add_message(emission *e, const edge_message *m) {
   static const ot_base bases[2][2] = {{OT_BASE_INPUT, OT_BASE_D_OUTPUT},
                                       {OT_BASE_OUTPUT, OT_BASE_D_INPUT}};
+  static const ot_base stacks[2][2] = {{OT_BASE_STACK, OT_BASE_D_STACK},
+                                       {OT_BASE_STACK_OUT, OT_BASE_D_STACK_OUT}};
   ot_build *const b = e->s->b;
   const bool sends = m->op == OT_OP_SEND;
   const int chunk = sends ? ot_stages_chunk(&b->stages, m->block) : m->peer_chunk;
-  const int64_t bytes = ot_build_hidden_bytes(e->s->graph);
+  const int behind = m->block + (sends != m->backward ? 1 : 0);  // the cut
+  const bool stack = ot_build_stack_bytes(e->s->graph, behind) > 0;
+  const int64_t bytes = ot_build_edge_bytes(e->s->graph, behind);
   const ot_message message = {
       .graph = e->s->graph,
       .op = m->op,
-      .base = bases[sends][m->backward],
+      .base = (stack ? stacks : bases)[sends][m->backward],
       .peer = b->stages.rank_of[m->peer_chunk],
       .tag = tag_of(chunk, m->backward),
       .elements = bytes / ot_dtype_bytes(e->s->graph->request.storage),
@@ -159,6 +163,31 @@ static int64_t d_output_of(const emission *e, const ot_step_item *item, int bloc
              : m->hand[ot_stages_hand(block)];
 }
 
+// Where the stack of the chunk lies, and its gradient: behind what enters the chunk. The block at
+// an edge says also where it goes.
+static void bind_stack(emission *e, const ot_step_item *item, ot_entry *entry) {
+  const ot_step_memory *const m = &e->s->memory;
+  const ot_stages *const stages = &e->s->b->stages;
+  const ot_graph *const graph = e->s->graph;
+  const int first = stages->first_block[item->chunk];
+  const int last = stages->first_block[item->chunk + 1] - 1;
+  const bool forward = item->phase == OT_PHASE_FORWARD;
+  const int64_t ahead = ot_build_input_bytes(graph, first);
+  const int64_t behind = ot_build_output_bytes(graph, last);
+  if (ot_build_stack_end_bytes(graph, last) == 0) return;
+  entry->base[OT_BASE_STACK] =
+      place(&m->input[first], ring_place(e, OT_RING_INPUT, item->chunk, item->micro_batch)) + ahead;
+  if (!forward) {
+    entry->base[OT_BASE_D_STACK] =
+        place(&m->d_output[last], ring_place(e, OT_RING_D_OUTPUT, item->chunk, item->micro_batch)) +
+        behind;
+  }
+  if (item->phase == OT_PHASE_WEIGHT || item->block != (forward ? last : first)) return;
+  const int64_t out = chunk_output(e, item, !forward);
+  if (out < 0) return;
+  entry->base[forward ? OT_BASE_STACK_OUT : OT_BASE_D_STACK_OUT] = out + (forward ? behind : ahead);
+}
+
 static void bind_activations(emission *e, const ot_step_item *item, ot_entry *entry) {
   static const ot_base bases[] = {OT_BASE_SLOT, OT_BASE_SLOT_LONG, OT_BASE_SLOT_WEIGHT};
   static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
@@ -167,6 +196,7 @@ static void bind_activations(emission *e, const ot_step_item *item, ot_entry *en
   const int block = item->block;
   const bool first = block == stages->first_block[item->chunk];
   const bool last = block == stages->first_block[item->chunk + 1] - 1;
+  bind_stack(e, item, entry);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) {
     entry->base[bases[i]] =
         place(&m->slot[i][block], ring_place(e, rings[i], item->chunk, item->micro_batch));
@@ -322,6 +352,26 @@ static void add_reductions(emission *e, const ot_step_item *item) {
   reduce_block(e, item, last);
 }
 
+// Behind the block at an edge: the stack goes with what it made, backwards its gradient.
+static void add_hand_over(emission *e, const ot_step_item *item) {
+  ot_build *const b = e->s->b;
+  const bool backward = item->phase != OT_PHASE_FORWARD;
+  const int first = b->stages.first_block[item->chunk];
+  const int cut = backward ? first : b->stages.first_block[item->chunk + 1];
+  const int edge = backward ? first : cut - 1;
+  if (item->phase == OT_PHASE_WEIGHT || item->block != edge) return;
+  if (cut == 0 || cut == e->s->graph->num_blocks) return;
+  const int64_t bytes = ot_build_stack_bytes(e->s->graph, cut);
+  if (bytes == 0) return;
+  const ot_segment segment =
+      ot_tasks_hand_over(e->s->graph, backward ? OT_BASE_D_STACK : OT_BASE_STACK,
+                         backward ? OT_BASE_D_STACK_OUT : OT_BASE_STACK_OUT, bytes, b->arena);
+  ot_entry *const entry =
+      add_entry(e, ot_build_add_segment(b, &segment), item->block, OT_LANE_COMPUTE);
+  entry->micro_batch = item->micro_batch;
+  bind_stack(e, item, entry);
+}
+
 static void add_send(emission *e, const ot_step_item *item) {
   const ot_stages *const stages = &e->s->b->stages;
   const bool backward = item->phase != OT_PHASE_FORWARD;
@@ -358,6 +408,7 @@ static void add_item(emission *e, int index) {
       add_segment_entry(e, item, made->backward[later]);
       break;
   }
+  add_hand_over(e, item);
   add_send(e, item);
   add_reductions(e, item);
 }

@@ -82,6 +82,10 @@ typedef enum ot_base {
   OT_BASE_OUTPUT,          // activation that leaves it
   OT_BASE_D_OUTPUT,        // gradient that enters the block backwards
   OT_BASE_D_INPUT,         // gradient that leaves it
+  OT_BASE_STACK,           // what blocks of the chunk put on the stack, and those before it
+  OT_BASE_STACK_OUT,       // where the next chunk, or a message to it, has them
+  OT_BASE_D_STACK,         // their gradients
+  OT_BASE_D_STACK_OUT,     // where the chunk before has those
   OT_BASE_SCRATCH,         // transients of one segment (or of R and what follows it)
   OT_BASE_BATCH,           // fields of the micro-batch
   OT_BASE_CONSTANT,        // tables

@@ -87,7 +87,7 @@ static ot_place place_of(const lowering *l, int index) {
   const ot_graph *const graph = l->request->graph;
   switch (value->kind) {
     case OT_VALUE_INPUT:
-      return (ot_place){OT_BASE_INPUT, 0};
+      return (ot_place){value->index == OT_PORT_STACK ? OT_BASE_STACK : OT_BASE_INPUT, 0};
     case OT_VALUE_ACTIVATION:
     case OT_VALUE_GRADIENT:
       return ot_storage_place(l->request->storage, index, l->side);

@@ -114,21 +114,25 @@ int ot_stages_chunk_of(const ot_stages *stages, int rank, int index) {
   OT_UNREACHABLE();
 }
 
+bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool backward) {
+  const int to = backward ? chunk - 1 : chunk + 1;
+  if (stages->rank_of[chunk] != rank || to < 0 || to >= stages->num_chunks) return false;
+  return stages->rank_of[to] != rank;
+}
+
 bool ot_stages_sends(const ot_stages *stages, int rank, bool backward) {
   for (int c = 0; c < stages->num_chunks; c++) {
-    const int to = backward ? c - 1 : c + 1;
-    if (stages->rank_of[c] != rank || to < 0 || to >= stages->num_chunks) continue;
-    if (stages->rank_of[to] != rank) return true;
+    if (ot_stages_chunk_sends(stages, c, rank, backward)) return true;
   }
   return false;
 }
 
 int ot_stages_hand(int block) { return (block + 1) % 2; }
 
-bool ot_stages_uses_hand(const ot_stages *stages, int rank, int hand) {
+bool ot_stages_uses_hand(const ot_stages *stages, int rank, int hand, const bool *gives) {
   for (int c = 0; c < stages->num_chunks; c++) {
     for (int b = stages->first_block[c]; b < stages->first_block[c + 1] - 1; b++) {
-      if (stages->rank_of[c] == rank && ot_stages_hand(b) == hand) return true;
+      if (stages->rank_of[c] == rank && ot_stages_hand(b) == hand && gives[b]) return true;
     }
   }
   return false;

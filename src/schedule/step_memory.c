@@ -44,7 +44,6 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
   const ot_stages *const stages = &r->build->stages;
   const int chunk = ot_stages_chunk(stages, block);
   const ot_program *const program = program_of(r, block);
-  const int64_t hidden = ot_build_hidden_bytes(r->graph);
   const bool split = r->plans[0].split;
   const bool first = block == stages->first_block[chunk];
   const bool last = block == stages->first_block[chunk + 1] - 1;
@@ -52,8 +51,11 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
   m->input[block] = m->d_output[block] = (ot_step_buffers){.offset = -1};
   m->input_ring[block] = first ? OT_RING_INPUT : kept ? OT_RING_LONG : OT_RING_SHORT;
   m->d_output_ring[block] = last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT;
-  if (program->input >= 0) {
-    m->input[block] = buffers(r, OT_MEMORY_ACTIVATIONS, hidden,
+  const int64_t stack = ot_build_stack_end_bytes(r->graph, stages->first_block[chunk + 1] - 1);
+  const int64_t in = ot_build_input_bytes(r->graph, block) + (first ? stack : 0);
+  const int64_t back = ot_build_output_bytes(r->graph, block) + (last ? stack : 0);
+  if (in > 0) {
+    m->input[block] = buffers(r, OT_MEMORY_ACTIVATIONS, in,
                               ring_size(r, m->input_ring[block], chunk), named(r, "input", block));
   }
   for (int class = 0; class < OT_SLOT_CLASSES; class ++) {
@@ -63,9 +65,9 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
         buffers(r, OT_MEMORY_ACTIVATIONS, bytes, ring_size(r, rings[class], chunk),
                 named(r, names[class], block));
   }
-  if (program->d_output >= 0 && (last || split)) {
+  if (back > 0 && (last || split)) {
     m->d_output[block] =
-        buffers(r, OT_MEMORY_ACTIVATIONS, hidden, ring_size(r, m->d_output_ring[block], chunk),
+        buffers(r, OT_MEMORY_ACTIVATIONS, back, ring_size(r, m->d_output_ring[block], chunk),
                 named(r, "gradient", block));
   }
 }
@@ -114,33 +116,47 @@ static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
               "gradient_part.tied");
 }
 
+// The largest message that the stage sends forwards or backwards, 0 for none.
+static int64_t message_bytes(const ot_step_memory_request *r, bool backward) {
+  const ot_build *const b = r->build;
+  int64_t most = 0;
+  for (int c = 0; c < b->stages.num_chunks; c++) {
+    if (!ot_stages_chunk_sends(&b->stages, c, b->stage, backward)) continue;
+    const int edge = b->stages.first_block[backward ? c : c + 1];
+    const int64_t bytes = ot_build_edge_bytes(r->graph, edge);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
 static void place_messages(const ot_step_memory_request *r, ot_step_memory *m) {
   ot_build *const b = r->build;
-  const int64_t hidden = ot_build_hidden_bytes(r->graph);
   int most = 0;
   for (int i = 0; i < r->num_plans; i++) {
     if (r->plans[i].send_buffers > most) most = r->plans[i].send_buffers;
   }
   m->send = ot_arena_array(b->arena, most + 1, sizeof *m->send);
   m->back = ot_arena_array(b->arena, most + 1, sizeof *m->back);
-  const bool sends = ot_stages_sends(&b->stages, b->stage, false);
-  const bool back = ot_stages_sends(&b->stages, b->stage, true);
+  const int64_t sent = message_bytes(r, false), back = message_bytes(r, true);
   for (int i = 0; i < most; i++) {
     m->send[i] = m->back[i] = -1;
-    if (sends)
-      m->send[i] = region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send.%d", i));
-    if (!back) continue;
+    if (sent > 0)
+      m->send[i] = region(r, OT_MEMORY_BUFFERS, sent, ot_arena_format(b->arena, "send.%d", i));
+    if (back == 0) continue;
     m->back[i] =
-        region(r, OT_MEMORY_BUFFERS, hidden, ot_arena_format(b->arena, "send_gradient.%d", i));
+        region(r, OT_MEMORY_BUFFERS, back, ot_arena_format(b->arena, "send_gradient.%d", i));
   }
 }
 
 static void place_hands(const ot_step_memory_request *r, ot_step_memory *m) {
   static const char *const names[] = {"gradient.0", "gradient.1"};
   const ot_build *const b = r->build;
+  const int n = r->graph->num_blocks;
+  bool *const gives = ot_arena_array(b->arena, n, sizeof *gives);
+  for (int i = 0; i < n; i++) gives[i] = ot_build_output_bytes(r->graph, i) > 0;
   for (int i = 0; i < 2; i++) {
     m->hand[i] = -1;
-    if (r->plans[0].split || !ot_stages_uses_hand(&b->stages, b->stage, i)) continue;
+    if (r->plans[0].split || !ot_stages_uses_hand(&b->stages, b->stage, i, gives)) continue;
     m->hand[i] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), names[i]);
   }
 }

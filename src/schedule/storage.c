@@ -112,7 +112,8 @@ static void list_runs(storage_builder *b) {
 // ---- instances ----
 
 static bool is_boundary(const ot_program *program, int value) {
-  return value == program->output || value == program->d_output || value == program->d_input;
+  return value == program->output || value == program->d_output || value == program->d_input ||
+         ot_program_stack_place(program, value) >= 0;
 }
 
 // True when the value's storage is decided here.
@@ -245,7 +246,14 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
   }
 }
 
+// Versions of the gradient of the stack follow one another in place.
 static ot_place boundary_place(const ot_program *program, int value) {
+  const ot_value *const v = &program->values[value];
+  const int64_t place = ot_program_stack_place(program, value);
+  if (place >= 0) {
+    return (ot_place){v->kind == OT_VALUE_GRADIENT ? OT_BASE_D_STACK : OT_BASE_STACK,
+                      place > 0 ? place * ot_type_bytes(&v->type) : 0};
+  }
   if (value == program->output) return (ot_place){OT_BASE_OUTPUT, 0};
   if (value == program->d_output) return (ot_place){OT_BASE_D_OUTPUT, 0};
   return (ot_place){OT_BASE_D_INPUT, 0};

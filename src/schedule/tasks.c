@@ -85,3 +85,16 @@ void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot
                  arena);
   ot_tasks_append(segment, &task, 0);
 }
+
+ot_segment ot_tasks_hand_over(const ot_graph *graph, ot_base from, ot_base to, int64_t bytes,
+                              ot_arena *arena) {
+  const ot_dtype storage = graph->request.storage;
+  const int64_t elements = bytes / ot_dtype_bytes(storage);
+  ot_segment segment;
+  ot_task task = ot_task_of(graph, OT_OP_CAST);
+  task.in[0] = ot_operand_vector(from, storage, 0, elements);
+  task.out[0] = ot_operand_vector(to, storage, 0, elements);
+  ot_tasks_begin(&segment, "hand_over", OT_PHASE_SEND, 1, arena);
+  ot_tasks_append(&segment, &task, 0);
+  return segment;
+}

@@ -44,3 +44,8 @@ typedef struct ot_message {
 // The segment of one message.
 void ot_tasks_message(const ot_message *message, const ot_schedule *schedule, ot_arena *arena,
                       ot_segment *segment);
+
+// The segment that copies `bytes` of the storage type from one base to another: a stack that goes
+// on to the next chunk.
+ot_segment ot_tasks_hand_over(const ot_graph *graph, ot_base from, ot_base to, int64_t bytes,
+                              ot_arena *arena);

@@ -198,10 +198,21 @@ static const char *model_settings(conversion *c) {
   return json.text;
 }
 
+// Software that reads HF directories would leave tensors aside that it has no names for, and run
+// another model.
+static ot_status check_known(const conversion *c) {
+  if (c->model.residuals.block_size == 0 || c->request->only_ours) return OT_OK;
+  ot_fail(OT_USAGE,
+          "no HF model has attention_residuals, so there is no HF directory of this one (%s)",
+          c->report->from);
+  return ot_fail_hint(OT_USAGE, "train, score and sample read the checkpoint itself");
+}
+
 static ot_status convert_open(conversion *c) {
   ot_convert_report *const report = c->report;
   report->to_hf = ot_checkpoint_manifest(c->checkpoint) != NULL;
   OT_TRY(build_map(c));
+  if (report->to_hf) OT_TRY(check_known(c));
   OT_TRY(build_sources(c));
   count_left_out(c);
   OT_TRY(copy_texts(c));

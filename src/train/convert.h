@@ -12,6 +12,7 @@ typedef struct ot_convert_request {
   const char *to;         // directory to make; must not exist
   const ot_dtype *dtype;  // of the tensors made; null: as they are, each
   int64_t shard_bytes;    // most bytes of a tensor file; 0 = one file
+  bool only_ours;         // nobody else will read it: models that HF has not are written, too
 } ot_convert_request;
 
 // What was done; text in the arena of the call.
@@ -28,5 +29,6 @@ typedef struct ot_convert_report {
 
 // A directory with a manifest is a checkpoint and becomes an HF directory, without the optimizer's
 // state; another becomes a checkpoint of step 0. With fp32 asked for, full-precision copies are
-// taken where the checkpoint has them. `to` is complete or absent.
+// taken where the checkpoint has them. `to` is complete or absent. OT_USAGE for a model that no
+// software reading HF directories would run as it is.
 ot_status ot_convert(ot_arena *arena, const ot_convert_request *request, ot_convert_report *report);

@@ -73,6 +73,16 @@ static void families_with_windows_and_norms_of_heads_are_clean(void **state) {
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
 }
 
+// Decoding mixes the blocks of one token, training those of all.
+static void a_mix_of_blocks_is_clean(void **state) {
+  (void)state;
+  audit_request request = audit_plain(3);
+  request.model.residuals = (ot_attention_residuals){3, 6, {0, 2, 4}};
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request.pp = 2;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+}
+
 // A window is no key of this family: the files cannot say it.
 static void a_model_that_its_files_do_not_describe_is_found(void **state) {
   (void)state;
@@ -112,6 +122,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decoding_is_training_on_any_mesh_and_in_any_type),
       cmocka_unit_test(families_with_windows_and_norms_of_heads_are_clean),
+      cmocka_unit_test(a_mix_of_blocks_is_clean),
       cmocka_unit_test(a_model_that_its_files_do_not_describe_is_found),
       cmocka_unit_test(a_constant_that_differs_is_found),
       cmocka_unit_test(the_first_layer_that_differs_is_named),

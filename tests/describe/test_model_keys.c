@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "describe/model_keys.h"
+#include "describe/residuals.h"
 #include "device/heap.h"
 #include "support/preset_sizes.h"
 #include "train/tree_file.h"
@@ -379,6 +380,55 @@ static void the_variants_of_routing_have_their_own_defaults(void **state) {
   assert_true(drops.moe.aux_coefficient == 0);
 }
 
+static void expect_place(const ot_model *model, int64_t layer, ot_residual_place expected) {
+  const ot_residual_place at = ot_residual_place_of(model, layer);
+  assert_int_equal(at.finished, expected.finished);
+  assert_int_equal(at.begun, expected.begun);
+  assert_int_equal(at.attention_ends, expected.attention_ends);
+  assert_int_equal(at.mlp_ends, expected.mlp_ends);
+}
+
+static void blocks_of_residuals_count_sublayers(void **state) {
+  (void)state;
+  const ot_model plain = accept("{\"model_type\": \"llama\"}");
+  expect_place(&plain, 3, (ot_residual_place){0});
+  const ot_model model = accept(
+      "{\"model_type\": \"llama\", \"num_hidden_layers\": 5, \"attention_residuals\": \"block\","
+      " \"attention_residual_block_size\": 3}");
+  // Sub-layers 0 1 2 | 3 4 5 | 6 7 8 | 9: two to a layer, and the embedding on the stack from the
+  // start.
+  expect_place(&model, 0, (ot_residual_place){1, false, false, false});
+  expect_place(&model, 1, (ot_residual_place){1, true, true, false});
+  expect_place(&model, 2, (ot_residual_place){2, true, false, true});
+  expect_place(&model, 3, (ot_residual_place){3, false, false, false});
+  expect_place(&model, 4, (ot_residual_place){3, true, true, false});
+  expect_place(&model, 5, (ot_residual_place){4, true, false, false});
+  assert_true(ot_model_parameters(&model) > 11 * model.hidden_size);
+  assert_false(ot_model_same_layer(&model, 0, 3));
+  const ot_model eight = accept(
+      "{\"model_type\": \"llama\", \"num_hidden_layers\": 18, \"attention_residuals\": \"block\"}");
+  assert_int_equal(eight.residuals.block_size, 5);
+  // What one layer of each kind is made of keeps its place.
+  const int taken[] = {4, 1};
+  ot_model some;
+  ot_model_take_layers(&model, taken, 2, &some);
+  expect_place(&some, 0, (ot_residual_place){3, true, true, false});
+  expect_place(&some, 1, (ot_residual_place){1, true, true, false});
+  expect_place(&some, 2, (ot_residual_place){4, true, false, false});
+}
+
+static void blocks_of_residuals_must_fit_the_model(void **state) {
+  (void)state;
+  refuse("{\"model_type\": \"llama\", \"attention_residual_block_size\": 3}",
+         "attention_residual_block_size=3", "attention_residuals: block");
+  refuse(
+      "{\"model_type\": \"llama\", \"num_hidden_layers\": 4, \"attention_residuals\": \"block\","
+      " \"attention_residual_block_size\": 9}",
+      "attention_residual_block_size=9", "1 to 8");
+  refuse("{\"model_type\": \"llama\", \"attention_residuals\": \"full\"}", "attention_residuals",
+         "block");
+}
+
 static void experts_must_fit_each_other(void **state) {
   (void)state;
   refuse("{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", "num_experts_per_tok=9",
@@ -421,6 +471,8 @@ int main(void) {
       cmocka_unit_test(reads_experts_of_every_family),
       cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),
       cmocka_unit_test(the_variants_of_routing_have_their_own_defaults),
+      cmocka_unit_test(blocks_of_residuals_count_sublayers),
+      cmocka_unit_test(blocks_of_residuals_must_fit_the_model),
       cmocka_unit_test(experts_must_fit_each_other),
   };
   return cmocka_run_group_tests(tests, begin, finish);

@@ -230,7 +230,9 @@ static int add_op(hand_program *h, ot_op_kind kind, int a, int b, const char *na
 // first.
 static void uses_without_a_partial_sum_are_added_last_first(void **state) {
   (void)state;
-  hand_program h = {.program = {.name = "fan", .output = -1, .d_output = -1, .d_input = -1}};
+  hand_program h = {
+      .program = {
+          .name = "fan", .output = -1, .d_output = -1, .d_input = -1, .stack = -1, .d_stack = -1}};
   h.arena = ot_heap_arena_create(&h.heap);
   const int x = h.program.input = add_value(&h, "x", OT_VALUE_INPUT);
   const int f = add_op(&h, OT_OP_ACTIVATION, x, -1, "f");
@@ -266,7 +268,12 @@ static void uses_without_a_partial_sum_are_added_last_first(void **state) {
 // Used twice in its block, a parameter still has one accumulator, to which both uses add.
 static void two_uses_in_a_block_share_an_accumulator(void **state) {
   (void)state;
-  hand_program h = {.program = {.name = "twice", .output = -1, .d_output = -1, .d_input = -1}};
+  hand_program h = {.program = {.name = "twice",
+                                .output = -1,
+                                .d_output = -1,
+                                .d_input = -1,
+                                .stack = -1,
+                                .d_stack = -1}};
   h.arena = ot_heap_arena_create(&h.heap);
   const int x = h.program.input = add_value(&h, "x", OT_VALUE_INPUT);
   const int w = add_value(&h, "w", OT_VALUE_PARAMETER);
@@ -293,7 +300,12 @@ static void two_uses_in_a_block_share_an_accumulator(void **state) {
 static void a_bias_alone_has_one_weight_op(void **state) {
   (void)state;
   for (int with_bias = 0; with_bias < 2; with_bias++) {
-    hand_program h = {.program = {.name = "bias", .output = -1, .d_output = -1, .d_input = -1}};
+    hand_program h = {.program = {.name = "bias",
+                                  .output = -1,
+                                  .d_output = -1,
+                                  .d_input = -1,
+                                  .stack = -1,
+                                  .d_stack = -1}};
     h.arena = ot_heap_arena_create(&h.heap);
     const int x = h.program.input = add_value(&h, "x", OT_VALUE_INPUT);
     const int b = with_bias ? add_value(&h, "b", OT_VALUE_PARAMETER) : -1;
@@ -323,7 +335,9 @@ static void a_bias_alone_has_one_weight_op(void **state) {
 
 static void a_program_that_forgets_its_input_is_refused(void **state) {
   (void)state;
-  hand_program h = {.program = {.name = "deaf", .output = -1, .d_output = -1, .d_input = -1}};
+  hand_program h = {
+      .program = {
+          .name = "deaf", .output = -1, .d_output = -1, .d_input = -1, .stack = -1, .d_stack = -1}};
   h.arena = ot_heap_arena_create(&h.heap);
   h.program.input = add_value(&h, "x", OT_VALUE_INPUT);
   const int other = add_value(&h, "table", OT_VALUE_CONSTANT);

@@ -31,6 +31,7 @@ static rank_request whole_of(const rank_request *r) {
                         .layers = r->layers,
                         .wide = r->wide,
                         .lone_experts = r->lone_experts,
+                        .residual_block = r->residual_block,
                         .routing = r->routing,
                         .no_balance_loss = r->no_balance_loss,
                         .dtype = r->dtype,
@@ -44,11 +45,12 @@ const rank_result *rank_reference(const rank_request *request) {
   const rank_request wanted = whole_of(request);
   for (int i = 0; i < num_references; i++) {
     const rank_request *const r = &references[i]->request;
-    const bool same =
-        r->model == wanted.model && r->layers == wanted.layers && r->wide == wanted.wide &&
-        r->lone_experts == wanted.lone_experts && r->routing == wanted.routing &&
-        r->no_balance_loss == wanted.no_balance_loss && r->dtype == wanted.dtype &&
-        r->length == wanted.length && r->batch == wanted.batch && r->steps == wanted.steps;
+    const bool same = r->model == wanted.model && r->layers == wanted.layers &&
+                      r->wide == wanted.wide && r->lone_experts == wanted.lone_experts &&
+                      r->residual_block == wanted.residual_block && r->routing == wanted.routing &&
+                      r->no_balance_loss == wanted.no_balance_loss && r->dtype == wanted.dtype &&
+                      r->length == wanted.length && r->batch == wanted.batch &&
+                      r->steps == wanted.steps;
     if (same) return &references[i]->result;
   }
   assert_true(num_references < MAX_REFERENCES);
@@ -168,13 +170,13 @@ static void describe_blocks(const rank_request *r, char *text, int64_t room) {
 const char *rank_describe(const rank_request *r, char *text) {
   int64_t n = ot_text_format(
       text, RANK_TEXT,
-      "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d, ep%d of %d",
+      "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d, ep%d of %d, mix %d",
       rank_model_name(r->model), r->layers > 0 ? r->layers : RANK_LAYERS, r->wide ? " wide" : "",
       ot_dtype_name(r->dtype), r->pp, ot_pipeline_name(r->pipeline), r->vpp,
       r->layout[0] ? " layout " : "", r->layout, r->dp_replicate, r->dp_shard, r->zero,
       r->accumulate == OT_ACCUMULATE_SHARDED ? "sharded" : "whole", r->cp,
       r->context == OT_CONTEXT_RING ? "ring" : "ulysses", r->tp, r->ep > 1 ? r->ep : 1,
-      r->lone_experts);
+      r->lone_experts, r->residual_block);
   n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s",
                       (long long)r->batch, (long long)r->micro_batch, (long long)r->length,
                       r->prefetch, r->overlap ? " overlap" : "",

@@ -121,6 +121,18 @@ static ot_model moe(int layers, bool wide) {
   return model;
 }
 
+void rank_model_mix(ot_model *model, int block_size) {
+  model->residuals.block_size = block_size;
+  model->residuals.sublayers = 2 * model->num_layers;
+  for (int i = 0; i < model->num_layers; i++) model->residuals.place[i] = 2 * i;
+}
+
+static ot_model residuals(int layers, bool wide) {
+  ot_model model = llama(layers, wide);
+  rank_model_mix(&model, 3);
+  return model;
+}
+
 ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
   switch (kind) {
     case RANK_LLAMA:
@@ -135,6 +147,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
       return olmo(layers, wide);
     case RANK_MOE:
       return moe(layers, wide);
+    case RANK_RESIDUALS:
+      return residuals(layers, wide);
     case RANK_DROPOUT:
     case RANK_MODELS:
       break;
@@ -147,7 +161,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
 }
 
 const char *rank_model_name(rank_model_kind kind) {
-  static const char *const names[] = {"llama", "gpt2", "gemma", "qwen", "olmo", "dropout", "moe"};
+  static const char *const names[] = {"llama", "gpt2",    "gemma", "qwen",
+                                      "olmo",  "dropout", "moe",   "residuals"};
   return names[kind];
 }
 

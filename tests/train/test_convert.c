@@ -186,6 +186,18 @@ static void refuses_what_it_cannot_account_for(void **state) {
   assert_message_has("there is no checkpoint, run or HF directory of this name");
 }
 
+static void makes_no_hf_directory_of_what_hf_does_not_know(void **state) {
+  fixture *const f = *state;
+  ot_convert_report report;
+  const char *const checkpoint = scratch_path(f->directory, "checkpoint");
+  report = convert(f, case_path("llama-residuals"), checkpoint, NULL);
+  assert_false(report.to_hf);
+  const ot_convert_request request = {.from = checkpoint, .to = scratch_path(f->directory, "out")};
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_USAGE);
+  assert_message_has("no HF model has attention_residuals");
+  assert_false(ot_disk_is_directory(request.to));
+}
+
 static void copies_the_files_of_the_tokenizer(void **state) {
   fixture *const f = *state;
   const char *const from = scratch_path(f->directory, "from");
@@ -213,6 +225,8 @@ int main(void) {
                                       tear_down),
       cmocka_unit_test_setup_teardown(takes_full_precision_copies_for_fp32, set_up, tear_down),
       cmocka_unit_test_setup_teardown(refuses_what_it_cannot_account_for, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(makes_no_hf_directory_of_what_hf_does_not_know, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(copies_the_files_of_the_tokenizer, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The residual stream. Ordinarily it is one sum, which every sub-layer reads and adds to. Under
+// Attention Residuals a sub-layer reads a mix (ops/residual.h) of what is on the stack, the
+// embedding and the outputs of finished blocks, and of the sum so far of its own block, to which it
+// adds; where it is the last of its block, that sum goes on the stack. The head reads one more mix
+// of all of them: what the paper does there is not told, this is what a reproduction does
+// (ilml/Attention-Residuals).
+#include "describe/residuals.h"
+#include "graph/decoder_parts.h"
+
+ot_stream ot_stream_enter(ot_builder *b, int layer, int behind) {
+  const ot_residual_place at = ot_residual_place_of(ot_model_of(b), layer);
+  ot_stream stream = {-1, -1, -1};
+  if (at.finished == 0) {
+    stream.sum = ot_builder_input(b);
+    return stream;
+  }
+  const bool ended = behind > 0 && at.attention_ends;
+  stream.stack = ot_builder_stack(b, at.finished + ended);
+  if (behind > 0 ? !ended : at.begun) stream.sum = stream.last = ot_builder_input(b);
+  return stream;
+}
+
+int ot_stream_read(ot_builder *b, const ot_stream *stream, ot_role query, const char *name) {
+  if (stream->stack < 0) return stream->sum;
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.epsilon = ot_model_of(b)->norm_epsilon;
+  const int weight = ot_decoder_query(b, query, name);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_RESIDUAL_ATTENTION,
+                                               &attributes,
+                                               ot_arena_format(b->arena, "%s.mix", name),
+                                               3,
+                                               {stream->stack, stream->last, weight},
+                                               NULL});
+}
+
+void ot_stream_take(ot_builder *b, ot_stream *stream, int x, bool ends) {
+  stream->sum = ends ? -1 : x;
+  stream->last = stream->stack < 0 ? -1 : x;
+  if (ends) ot_builder_push(b, x);
+}
+
+void ot_stream_leave(ot_builder *b, const ot_stream *stream) { b->program->output = stream->sum; }
