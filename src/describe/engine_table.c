@@ -107,8 +107,9 @@ static const ot_engine megatron_2022 = {
 };
 
 // Megatron-DeepSpeed (DeepSpeed 0.5 pipe engine): Megatron-LM's layers, 1F1B with sends that the
-// host does not wait for, ZeRO 1 with gradients reduced at the end of the step and weights gathered
-// after it.
+// host does not wait for, of which each rank of tp sends its part (v0.5.10, runtime/pipe/engine.py,
+// is_pipe_partitioned and is_grad_partitioned), ZeRO 1 with gradients reduced at the end of the
+// step and weights gathered after it.
 static const ot_engine megatron_deepspeed = {
     .name = "megatron-deepspeed",
     .kernels = {.attention = OT_ATTENTION_UNFUSED,
@@ -118,6 +119,7 @@ static const ot_engine megatron_deepspeed = {
                 .host_ops = 1,
                 .host_ahead = true},
     .recipe = "fp16",
+    .scattered_messages = true,
     .overlap_pipeline = true,
     .dropout = true,
     .update_bytes = 60,
@@ -143,8 +145,9 @@ static const ot_engine megatron_deepspeed_blocking = {
                 .pass_factor = 1,
                 .score_passes = 4.5,
                 .loss_bytes = 44,
-                .host_ops = 2.75},
+                .host_ops = 3.25},
     .recipe = "fp16",
+    .scattered_messages = true,
     .overlap_pipeline = true,
     .dropout = true,
     .update_bytes = 60,
