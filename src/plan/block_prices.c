@@ -211,7 +211,6 @@ static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
                                      from->backward[0], from->backward[1], from->weight[0],
                                      from->weight[1]};
   const ot_program *const program = from->storage->program;
-  to->elements = from->bucket->elements;
   to->work_scratch = most_scratch(works, OT_COUNT(works));
   for (int i = 0; i < OT_SLOT_CLASSES; i++) to->slot_bytes[i] = from->storage->slot_bytes[i];
   for (int i = 0; i < OT_SCRATCH_GROUPS; i++) {
@@ -339,6 +338,7 @@ static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices 
   p->kind = ot_arena_array(e->arena, p->blocks->num_kinds, sizeof *p->kind);
   for (int i = 0; i < p->blocks->num_kinds; i++) {
     const ot_block_phases *const from = &print.phases.blocks[i];
+    p->kind[i].elements = ot_bucket_elements(&graph, i, 1);
     count_work_bytes(from, &p->kind[i]);
     count_flops(from, &p->kind[i]);
     OT_TRY(price_work(e, p, from, &p->kind[i]));

@@ -50,7 +50,7 @@ typedef struct ot_block_price {
   ot_phase_price norm, update;
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
-  int64_t elements, piece_elements;  // of the bucket, and of this rank's part of it
+  int64_t elements, piece_elements;  // of the bucket (of works: in one piece), of this rank's part
   bool shards, gathers;    // states are cut over ranks (ZeRO 1 to 3); weights are, too (ZeRO 3)
   bool each_micro_batch;   // gradients are summed over ranks after each
   double expert_elements;  // part of elements: routed experts (expert_prices.h)

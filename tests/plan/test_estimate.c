@@ -295,6 +295,7 @@ static void experts_over_ranks_take_what_their_schedules_take(void **state) {
   }
   compare(&tied, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .recompute = OT_RECOMPUTE_FULL});
   compare(&plain, (ot_candidate){.dp = 2, .ep = 2, .recompute = OT_RECOMPUTE_SELECTIVE});
+  compare(&plain, (ot_candidate){.tp = 2, .cp = 2, .ep = 4, .micro_batch_size = 1});
   compare(&plain, (ot_candidate){.dp = 8, .ep = 8, .zero = 2, .pipeline = OT_PIPELINE_ZB_H1});
   compare(&tied, (ot_candidate){.dp = 2, .ep = 2, .zero = 3, .micro_batches = 23});
   compare(&plain, (ot_candidate){.dp = 4, .ep = 4, .zero = 2, .micro_batches = 23});
