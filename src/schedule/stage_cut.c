@@ -167,14 +167,31 @@ static bool is_better(const score *a, const score *b) {
   return a->chunk_squares < b->chunk_squares;
 }
 
-// As is_better of the score of `t`, whose limits are those of `best`, without looking for maxima.
-static bool betters(const standing *t, const score *best) {
-  if (t->rank.above > 0) return false;
-  if (t->rank.equal == 0) return true;
-  if (t->chunk.above > 0) return false;
-  if (t->chunk.equal == 0) return true;
-  if (t->rank.squares != best->rank_squares) return t->rank.squares < best->rank_squares;
-  return t->chunk.squares < best->chunk_squares;
+// A tally with one value changed.
+typedef struct outlook {
+  int above, equal;
+  int64_t squares;
+} outlook;
+
+static outlook look_ahead(const tally *t, int index, int64_t cost) {
+  const int64_t before = t->value[index], after = before + cost;
+  return (outlook){.above = t->above + (after > t->limit) - (before > t->limit),
+                   .equal = t->equal + (after == t->limit) - (before == t->limit),
+                   .squares = t->squares + after * after - before * before};
+}
+
+// As is_better of the score of `t`, whose limits are those of `best`, when `chunk` gains `cost`:
+// without looking for maxima.
+static bool betters(const cutter *c, const standing *t, int chunk, int64_t cost,
+                    const score *best) {
+  const outlook rank = look_ahead(&t->rank, c->rank_of[chunk], cost);
+  if (rank.above > 0) return false;
+  if (rank.equal == 0) return true;
+  const outlook own = look_ahead(&t->chunk, chunk, cost);
+  if (own.above > 0) return false;
+  if (own.equal == 0) return true;
+  if (rank.squares != best->rank_squares) return rank.squares < best->rank_squares;
+  return own.squares < best->chunk_squares;
 }
 
 // Moves the cuts [from, to] by `step`: one block goes from one end to the other, and the chunks
@@ -193,13 +210,6 @@ static int64_t passed(const cutter *c, const int *first, int k, int step) {
   return -step * cost_between(c, block, block + 1);
 }
 
-// Cut k moves by `step`, too.
-static void move_cut(const cutter *c, const int *first, int k, int step, standing *t) {
-  const int64_t cost = passed(c, first, k, step);
-  add_to_chunk(c, t, k - 1, -cost);
-  add_to_chunk(c, t, k, cost);
-}
-
 typedef struct move {
   int from, to, step;
 } move;
@@ -209,23 +219,35 @@ static bool leaves_blocks(const int *first, int from, int to, int step) {
   return step > 0 ? first[to] + 1 < first[to + 1] : first[from] - 1 > first[from - 1];
 }
 
-// The moves of cuts `from` to any: the best replaces `found` and `best`.
+// The score of `t` when `chunk` gains `cost`; all limits become those.
+static void take_best(cutter *c, standing *t, int chunk, int64_t cost, score *best) {
+  add_to_chunk(c, t, chunk, cost);
+  *best = score_of(t);
+  add_to_chunk(c, t, chunk, -cost);
+  set_limits(&c->base, best);
+  set_limits(&c->moved[0], best);
+  set_limits(&c->moved[1], best);
+}
+
+// The moves of cuts `from` to any: the best replaces `found` and `best`. Where they end, a chunk
+// only gains; chunks before have passed a block on, mostly one like that which they gained.
 static void try_from(cutter *c, const int *first, int from, move *found, score *best) {
   for (int side = 0; side < 2; side++) {
     copy_tally(&c->base.chunk, &c->moved[side].chunk);
     copy_tally(&c->base.rank, &c->moved[side].rank);
-    set_limits(&c->moved[side], best);
+    add_to_chunk(c, &c->moved[side], from - 1, -passed(c, first, from, side == 0 ? -1 : 1));
   }
   for (int to = from; to < c->chunks; to++) {
     for (int side = 0; side < 2; side++) {
       const int step = side == 0 ? -1 : 1;
+      const int64_t gained = passed(c, first, to, step);
       standing *const t = &c->moved[side];
-      move_cut(c, first, to, step, t);
-      if (!leaves_blocks(first, from, to, step) || !betters(t, best)) continue;
-      *best = score_of(t);
-      *found = (move){from, to, step};
-      set_limits(&c->moved[0], best);
-      set_limits(&c->moved[1], best);
+      if (leaves_blocks(first, from, to, step) && betters(c, t, to, gained, best)) {
+        take_best(c, t, to, gained, best);
+        *found = (move){from, to, step};
+      }
+      const int64_t net = to + 1 < c->chunks ? gained - passed(c, first, to + 1, step) : 0;
+      if (net != 0) add_to_chunk(c, t, to, net);
     }
   }
 }
@@ -234,6 +256,7 @@ static void try_from(cutter *c, const int *first, int from, move *found, score *
 static bool improve(cutter *c, int *first, score *now) {
   move found = {0};
   set_base(c, first);
+  set_limits(&c->base, now);
   for (int from = 1; from < c->chunks; from++) try_from(c, first, from, &found, now);
   if (found.from == 0) return false;
   shift(first, found.from, found.to, found.step);
