@@ -17,6 +17,10 @@ const char *ot_pipeline_name(ot_pipeline kind) {
   return names[kind];
 }
 
+bool ot_pipeline_splits(ot_pipeline kind) {
+  return kind == OT_PIPELINE_ZB_H1 || kind == OT_PIPELINE_ZB_H2 || kind == OT_PIPELINE_ZB_V;
+}
+
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp) {
   const bool folded = kind == OT_PIPELINE_ZB_V && pp > 1 && vpp == 1;
   return folded ? 2 : vpp;

@@ -8,6 +8,9 @@
 // As RUN.yaml spells it.
 const char *ot_pipeline_name(ot_pipeline kind);
 
+// Whether gradients of inputs (I) and of weights (W) are two actions.
+bool ot_pipeline_splits(ot_pipeline kind);
+
 // Chunks of the model that each of `pp` stages holds: vpp, but two for zb-v, which needs no vpp.
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp);
 

@@ -4,6 +4,7 @@
 // cuts a micro-batch, and sums, gathers and updates depend on what cuts parameters. Only figures
 // are kept.
 #include "describe/groups.h"
+#include "describe/pipeline_rules.h"
 #include "plan/expert_prices.h"
 #include "plan/phase_price.h"
 #include "schedule/layout.h"
@@ -11,18 +12,14 @@
 
 // ---- what prices depend on ----
 
-static bool splits_backward(ot_pipeline kind) {
-  return kind == OT_PIPELINE_ZB_H1 || kind == OT_PIPELINE_ZB_H2 || kind == OT_PIPELINE_ZB_V;
-}
-
 static ot_candidate key_of(const ot_candidate *candidate) {
   const bool folded = candidate->pipeline == OT_PIPELINE_ZB_V && candidate->pp > 1;
   ot_candidate key = *candidate;
   key.vpp = 1;
   key.micro_batches = 0;
-  key.pipeline = folded                                 ? OT_PIPELINE_ZB_V
-                 : splits_backward(candidate->pipeline) ? OT_PIPELINE_ZB_H1
-                                                        : OT_PIPELINE_1F1B;
+  key.pipeline = folded                                    ? OT_PIPELINE_ZB_V
+                 : ot_pipeline_splits(candidate->pipeline) ? OT_PIPELINE_ZB_H1
+                                                           : OT_PIPELINE_1F1B;
   return key;
 }
 
@@ -262,7 +259,7 @@ static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices
   *p = (ot_prices){.key = *c,
                    .blocks = ot_estimator_blocks(e, c),
                    .ranks = e->job.devices,
-                   .split = splits_backward(c->pipeline)};
+                   .split = ot_pipeline_splits(c->pipeline)};
   p->tied = e->job.model->tie_word_embeddings;
   p->tied_apart = p->tied && c->pp > 1 && c->pipeline != OT_PIPELINE_ZB_V;
   p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !c->no_sequence_parallel);
@@ -309,7 +306,7 @@ static ot_candidate work_key_of(const ot_candidate *c) {
       .dp = c->ep * c->etp,
       .dp_shard = 1,
       .micro_batch_size = c->micro_batch_size,
-      .pipeline = splits_backward(c->pipeline) ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B,
+      .pipeline = ot_pipeline_splits(c->pipeline) ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B,
       .recompute = c->recompute,
       .no_sequence_parallel = c->no_sequence_parallel};
 }

@@ -134,11 +134,11 @@ typedef struct bounder {
   const ot_shard_bound *shards;
   const ot_work_bound *work;
   const ot_block_list *blocks;
-  const ot_stages *stages;
-  const ot_walk *walk;    // null: the order is not looked at
-  double scale;           // of seconds and slots, to the size of the micro-batch
-  double state_bytes[2];  // of a parameter in the dense view, and in that of experts
-  double met_s, end_s;    // when the last stage has its sums; the longest update
+  const ot_stages *stages;  // null: where the blocks are is not looked at
+  const ot_walk *walk;      // null: the order is not looked at
+  double scale;             // of seconds and slots, to the size of the micro-batch
+  double state_bytes[2];    // of a parameter in the dense view, and in that of experts
+  double met_s, end_s;      // when the last stage has its sums; the longest update
   double peak;
 } bounder;
 
@@ -337,7 +337,7 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   // W may be where the stage waits.
   const double waited_s = b->walk ? waited_for_s(b, own, before, traffic) : 0;
   // One chunk a stage: all but the last backward comes before the first sum.
-  const bool one = b->stages->num_chunks == b->stages->num_ranks;
+  const bool one = b->stages && b->stages->num_chunks == b->stages->num_ranks;
   const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
   const double lane_s = b->shards->reduce_each_s > 0 ? reduce_s : first_s * b->scale + reduce_s;
   b->met_s =
@@ -423,6 +423,27 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
   }
 }
 
+// The mean of all stages: sums and maxima of sums are convex in what a stage has. A chunk may be a
+// block. Each micro-batch passes all blocks and goes back through them.
+static void bound_mean(bounder *b) {
+  const ot_block_list *const blocks = b->blocks;
+  const double share = 1.0 / b->candidate->pp;
+  block_sum all = {0};
+  double kept = 0;
+  for (int i = 0; i < blocks->num_blocks; i++) {
+    const ot_block_bound *const block = &b->work->kind[blocks->kind_of[i]];
+    add_times(block, 1, i > 0 && i < blocks->num_blocks - 1, &all);
+    kept += slots_of(block);
+  }
+  block_sum own = times(all, share);
+  stage_traffic traffic = {0};
+  own.scratch_bytes = 0;
+  add_traffic(b, own.layers, own.layers, 0, &traffic);
+  bound_stage(b, &own, &(block_sum){0}, &traffic);
+  b->met_s = ot_larger(b->met_s, (all.forward_s + all.back_s) * b->scale);
+  b->peak = bytes_of(b, &own, kept * share);
+}
+
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
   const ot_engine *const engine = estimator->job.engine;
   const double reserved = (double)peak * (1 + engine->allocator_slack);
@@ -447,32 +468,44 @@ static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_b
   *scale = 1;
   if (depth > OT_BOUND_CONTEXT) return priced;
   priced.micro_batch_size = e->job.global_batch_size;
-  if (depth == OT_BOUND_FLOOR) priced.cp = 1;
+  if (depth < OT_BOUND_CONTEXT) priced.cp = 1;
   *scale = (double)c->micro_batch_size * priced.cp / ((double)e->job.global_batch_size * c->cp);
   return priced;
 }
 
+// The least that the stages of b->candidate take, cut as it says.
+static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, bounder *b) {
+  const ot_cut *cut;
+  OT_TRY(ot_cut_find(e, b->candidate, &cut));
+  b->stages = &cut->stages;
+  if (depth == OT_BOUND_ORDER) OT_TRY(ot_walk_find(e, b->candidate, b->stages, &b->walk));
+  ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  if (!b->walk && b->blocks->num_kinds == 3) {
+    bound_shares(b, cut);
+  } else {
+    bound_stages(b, &scratch);
+  }
+  return OT_OK;
+}
+
 ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_estimate_bound *out) {
   const ot_candidate *const c = request->candidate;
-  const ot_cut *cut;
   ot_shard_bound shards;
-  bounder b = {.estimator = e, .candidate = c, .shards = request->shards};
+  bounder b = {.estimator = e,
+               .candidate = c,
+               .shards = request->shards,
+               .blocks = ot_estimator_blocks(e, c)};
   const ot_candidate priced = priced_at(e, c, request->depth, &b.scale);
   OT_TRY(find_work(e, &priced, &b.work));
-  OT_TRY(ot_cut_find(e, c, &cut));
-  b.blocks = cut->blocks;
-  b.stages = &cut->stages;
-  if (request->depth == OT_BOUND_ORDER) OT_TRY(ot_walk_find(e, c, b.stages, &b.walk));
   for (int i = 0; i < 2; i++) b.state_bytes[i] = state_bytes_of(e, c, i == 1);
   if (!b.shards) {
     OT_TRY(ot_shard_bound_build(e, c, b.work->layer_elements, &shards));
     b.shards = &shards;
   }
-  ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  if (!b.walk && b.blocks->num_kinds == 3) {
-    bound_shares(&b, cut);
+  if (request->depth == OT_BOUND_MEAN) {
+    bound_mean(&b);
   } else {
-    bound_stages(&b, &scratch);
+    OT_TRY(bound_cut(e, request->depth, &b));
   }
   const double s = (b.met_s + b.end_s) * rounding;
   const double step_s = ot_price_step_s(&e->simulation, e->job.devices, s);

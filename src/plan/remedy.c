@@ -66,7 +66,7 @@ static bool set_free(ot_candidate *given, value v) {
 
 // The first plan of `job`, if it has one.
 static ot_status first_plan(const ot_job *job, ot_arena *arena, const ot_estimate **plan) {
-  const ot_search_request request = {.job = job, .top = 1};
+  const ot_search_request request = {.job = job, .top = 1, .plans_only = true};
   ot_search search;
   *plan = NULL;
   OT_TRY(ot_search_build(&request, arena, &search));

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best first: a heap of nodes by their lower bounds. A node is an order of a group with all ways to
-// cut its weights, first with a floor, then with the bound of its own blocks; then it is taken
-// apart into candidates, which are simulated when their turn comes. When no node is left whose
-// bound is better than the last plan that is kept, nobody in the heap can be among the best (Land
-// and Doig 1960). Ties are simulated, so that it does not matter who comes first.
+// Best first: a heap of nodes by their lower bounds. A node is a group with all its orders and all
+// ways to cut its weights, then each order by itself, first with a floor, then with the bound of
+// its own blocks; then it is taken apart into candidates, which are simulated when their turn
+// comes. When no node is left whose bound is better than the last plan that is kept, nobody in the
+// heap can be among the best (Land and Doig 1960). Ties are simulated, so that it does not matter
+// who comes first.
 #include "plan/search.h"
 
 #include <string.h>
 
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 #include "plan/bound.h"
 #include "plan/space.h"
 
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
 
 typedef enum node_kind {
+  NODE_GROUP,         // all orders that split the backward, or all others; by the mean
   NODE_FLOOR,         // all ways to cut weights; by the floor
   NODE_ZERO_FLOOR,    // those of one stage of ZeRO; by the floor
   NODE_ZERO_CONTEXT,  // the same by that of parts of sequences
@@ -103,20 +106,33 @@ static const ot_shard_choice *shard_of(const searcher *s, const node *n) {
 
 // Whether `n` stands for the `index`-th way to cut weights, too.
 static bool stands_for(const searcher *s, const node *n, int index) {
-  if (n->kind == NODE_FLOOR) return true;
+  if (n->kind <= NODE_FLOOR) return true;
   if (n->kind == NODE_CANDIDATE) return index == n->shard;
   return s->space.groups[n->group].shards[index].zero == shard_of(s, n)->zero;
 }
 
+static bool is_split(const ot_space_group *group, int order) {
+  return ot_pipeline_splits(group->orders[order].pipeline);
+}
+
+// Whether `n` stands for the `index`-th order, too.
+static bool stands_for_order(const searcher *s, const node *n, int index) {
+  const ot_space_group *const group = &s->space.groups[n->group];
+  if (n->kind != NODE_GROUP) return index == n->order;
+  return is_split(group, index) == is_split(group, n->order);
+}
+
 static int64_t count_candidates(const searcher *s, const node *n) {
-  int64_t count = 0;
-  for (int i = 0; i < s->space.groups[n->group].num_shards; i++) count += stands_for(s, n, i);
-  return count;
+  const ot_space_group *const group = &s->space.groups[n->group];
+  int64_t shards = 0, orders = 0;
+  for (int i = 0; i < group->num_shards; i++) shards += stands_for(s, n, i);
+  for (int i = 0; i < group->num_orders; i++) orders += stands_for_order(s, n, i);
+  return shards * orders;
 }
 
 // Later ways leave fewer bytes: the highest stage of ZeRO over the most ranks is the last.
 static const ot_shard_bound *bound_of(const searcher *s, const node *n) {
-  if (n->kind == NODE_FLOOR) return &s->least[n->group].all;
+  if (n->kind <= NODE_FLOOR) return &s->least[n->group].all;
   if (n->kind == NODE_CANDIDATE) return &s->shards[n->group][n->shard];
   return &s->least[n->group].zero[shard_of(s, n)->zero];
 }
@@ -150,8 +166,9 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
 
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
-  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_FLOOR, OT_BOUND_FLOOR, OT_BOUND_CONTEXT,
-                                                   OT_BOUND_BLOCK, OT_BOUND_ORDER, OT_BOUND_ORDER};
+  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_MEAN,    OT_BOUND_FLOOR, OT_BOUND_FLOOR,
+                                                   OT_BOUND_CONTEXT, OT_BOUND_BLOCK, OT_BOUND_ORDER,
+                                                   OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
   const ot_bound_request request = {
       .candidate = &candidate, .depth = depth[n.kind], .shards = bound_of(s, &n)};
@@ -199,13 +216,16 @@ static ot_status find_shards(searcher *s, int group_index) {
   return OT_OK;
 }
 
-// Every order of a group.
+// Two nodes: one for the orders that split the backward, and one for the others.
 static ot_status add_group(searcher *s, int group_index) {
   const ot_space_group *const group = &s->space.groups[group_index];
-  node n = {.group = group_index, .shard = (int16_t)(group->num_shards - 1), .kind = NODE_FLOOR};
+  node n = {.group = group_index, .shard = (int16_t)(group->num_shards - 1), .kind = NODE_GROUP};
   for (int r = 0; r < s->space.num_recomputes; r++) {
+    bool added[2] = {false};
+    n.recompute = (int8_t)r;
     for (int o = 0; o < group->num_orders; o++) {
-      n.recompute = (int8_t)r;
+      if (added[is_split(group, o)]) continue;
+      added[is_split(group, o)] = true;
       n.order = (int16_t)o;
       OT_TRY(add(s, n));
     }
@@ -213,7 +233,18 @@ static ot_status add_group(searcher *s, int group_index) {
   return OT_OK;
 }
 
-static ot_status add_floors(searcher *s) {
+static ot_status add_orders(searcher *s, const node *from) {
+  for (int i = 0; i < s->space.groups[from->group].num_orders; i++) {
+    node n = *from;
+    if (!stands_for_order(s, from, i)) continue;
+    n.kind = NODE_FLOOR;
+    n.order = (int16_t)i;
+    OT_TRY(add(s, n));
+  }
+  return OT_OK;
+}
+
+static ot_status add_groups(searcher *s) {
   s->count = 0;
   for (int64_t i = 0; i < s->space.num_groups; i++) {
     OT_TRY(find_shards(s, (int)i));
@@ -311,10 +342,13 @@ static bool is_done(const searcher *s, const node *n) {
 }
 
 static ot_status run(searcher *s) {
-  OT_TRY(add_floors(s));
+  OT_TRY(add_groups(s));
   while (s->count > 0 && !is_done(s, &s->heap[0])) {
     node n = pop(s);
     switch ((node_kind)n.kind) {
+      case NODE_GROUP:
+        OT_TRY(add_orders(s, &n));
+        break;
       case NODE_FLOOR:
         OT_TRY(add_zeros(s, &n));
         break;
@@ -379,7 +413,7 @@ ot_status ot_search_build(const ot_search_request *request, ot_arena *arena, ot_
       out->num_candidates - out->num_simulated - s.too_large - out->num_rejected[OT_REJECTED_RULE];
   keep_slower(&s);
   keep_refusals(&s);
-  if (out->num_plans > 0) return OT_OK;
+  if (out->num_plans > 0 || request->plans_only) return OT_OK;
   s.by_memory = true;
   return run(&s);
 }

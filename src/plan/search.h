@@ -26,6 +26,7 @@ typedef struct ot_search_request {
   const ot_job *job;
   int top;          // plans kept, >= 1
   bool exhaustive;  // simulate all that can run, whatever their bound: for tests
+  bool plans_only;  // where nothing fits, nobody asks what comes nearest
 } ot_search_request;
 
 typedef struct ot_search {

@@ -60,14 +60,12 @@ static void build_formula(const ot_pipeline_request *request, ot_arena *arena,
 ot_status ot_pipeline_order_build(const ot_pipeline_request *request, ot_arena *arena,
                                   ot_pipeline_order *out) {
   OT_ASSERT(request->num_ranks >= 1 && request->num_chunks % request->num_ranks == 0);
-  const bool zero_bubble = request->kind == OT_PIPELINE_ZB_H1 ||
-                           request->kind == OT_PIPELINE_ZB_H2 || request->kind == OT_PIPELINE_ZB_V;
   *out = (ot_pipeline_order){
       .num_ranks = request->num_ranks,
       .num_chunks = request->num_chunks,
       .micro_batches = request->micro_batches,
       .rank_of = request->rank_of,
-      .split = request->csv ? ot_order_csv_splits(request->csv) : zero_bubble,
+      .split = request->csv ? ot_order_csv_splits(request->csv) : ot_pipeline_splits(request->kind),
       .num_actions = ot_arena_array(arena, request->num_ranks, sizeof(int)),
       .actions = ot_arena_array(arena, request->num_ranks, sizeof(ot_action *)),
   };
