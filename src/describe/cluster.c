@@ -198,8 +198,9 @@ int64_t ot_cluster_print(const ot_cluster *cluster, char *out, int64_t capacity)
                              "level %s size %d bytes_per_s %.17g latency_s %.17g", level->name,
                              level->size, level->bytes_per_s, level->latency_s);
     if (level->efficiency > 0) {
-      length += ot_text_format(out + length, capacity - length, " efficiency %.17g reduces %d",
-                               level->efficiency, level->reduces);
+      length +=
+          ot_text_format(out + length, capacity - length, " efficiency %.17g reduces %d mesh %d",
+                         level->efficiency, level->reduces, level->mesh);
     }
     length += ot_text_format(out + length, capacity - length, "\n");
   }

@@ -45,6 +45,7 @@ typedef struct ot_link_level {
   double latency_s;    // of one message, >= 0
   double efficiency;   // share of bytes_per_s that long messages attain; 0 = all
   bool reduces;        // switches add up (NVLS, SHARP)
+  bool mesh;           // no switch: links join pairs, and a group has those between its members
 } ot_link_level;
 
 // How well a formula fits what it was fitted to.

@@ -51,6 +51,11 @@ static const ot_key level_keys[] = {
      .offset = offsetof(ot_link_level, reduces),
      .fallback = "false",
      .help = "its switches add up"},
+    {.name = "mesh",
+     .type = OT_KEY_BOOL,
+     .offset = offsetof(ot_link_level, mesh),
+     .fallback = "false",
+     .help = "no switch: a group has the links between its members only"},
 };
 static const ot_schema level = {.name = "level of links",
                                 .keys = level_keys,

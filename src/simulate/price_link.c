@@ -13,11 +13,15 @@ enum { LEAST_SWITCHED = 5 };  // members: fewer take a ring
 // The part of a collective that a level carries.
 typedef struct hop {
   double inside, joined;  // members of a group of the level within, and of this level
+  double places;          // of this level, each a group of the level within
   const ot_link_level *level;
 } hop;
 
-static double rate_of(const ot_link_level *level) {
-  return level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
+// What a device has of a level of `places` for a group that has `members` of them. Where each place
+// is joined to each other one, it has as many links as there are other members.
+static double rate_of(const ot_link_level *level, double members, double places) {
+  const double rate = level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
+  return level->mesh && places > 1 ? rate * (members - 1) / (places - 1) : rate;
 }
 
 // Members of a group of `size` devices: at least the one that looks.
@@ -41,7 +45,7 @@ static double steps_of(const ot_simulation *simulation, const ot_collective *c, 
 
 static double bytes_s(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
   const double n = c->shape.size;
-  const double rate = rate_of(h->level);
+  const double rate = rate_of(h->level, h->joined / h->inside, h->places);
   switch (c->op) {
     case OT_OP_SHIFT:
       return c->bytes / rate;
@@ -62,6 +66,7 @@ double ot_link_collective_s(const ot_simulation *simulation, const ot_collective
   for (int i = 0; i < cluster->num_levels && h.joined < collective->shape.size; i++) {
     h.level = &cluster->level[i];
     h.inside = h.joined;
+    h.places = (double)h.level->size / (i > 0 ? cluster->level[i - 1].size : 1);
     h.joined = i + 1 == cluster->num_levels ? collective->shape.size
                                             : members_in(&collective->shape, h.level->size);
     if (h.joined == h.inside) continue;
@@ -73,5 +78,5 @@ double ot_link_collective_s(const ot_simulation *simulation, const ot_collective
 }
 
 double ot_link_message_s(const ot_link_level *level, double bytes) {
-  return level->latency_s + bytes / rate_of(level);
+  return level->latency_s + bytes / rate_of(level, 2, level->size);
 }

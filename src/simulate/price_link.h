@@ -12,7 +12,8 @@
 //
 //   (n-1)/n S / (c_{i-1} bytes_per_s efficiency)         twice that for all_reduce
 //
-// and the slowest level sets the pace. Steps
+// and the slowest level sets the pace; of a mesh of p places, c_i / c_{i-1} of them have
+// (c_i / c_{i-1} - 1) / (p - 1) of bytes_per_s. Steps
 // are c_i / c_{i-1} - 1 messages of a ring, twice that for all_reduce, where a tree of
 // 4 log2(c_i / c_{i-1}) may be shorter. Both parts overlap in chunks of the best size, a pipelined
 // chain: T = (sqrt(steps) + sqrt(bytes part))^2. Switches that add up shorten all_reduce within

@@ -177,6 +177,30 @@ static void an_exchange_crosses_the_network_through_each_port(void **state) {
   ot_heap_release(&m.heap);
 }
 
+// Each of eight has a seventh of its links to each other: two use one of them, four use three, and
+// a message one.
+static void a_group_in_a_mesh_has_the_links_between_its_members(void **state) {
+  (void)state;
+  machine m;
+  create(&m, "mi300x");
+  m.cluster.level[0].latency_s = 0;
+  const double rate = m.cluster.level[0].bytes_per_s * m.cluster.level[0].efficiency;
+  assert_true(m.cluster.level[0].mesh && m.cluster.level[0].size == 8);
+  for (int n = 2; n <= 8; n *= 2) {
+    const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){n, 0, 1}, 1e9);
+    const double by_hand = (n - 1.0) / n * 1e9 / (rate * (n - 1) / 7);
+    assert_true(fabs(s / by_hand - 1) < 1e-12);
+  }
+  const ot_simulation simulation = {.cluster = &m.cluster, .style = &m.style};
+  ot_price message;
+  assert_int_equal(ot_price_message(&simulation, 0, 1, 1e9, &message), OT_OK);
+  assert_true(fabs(message.device_s / (7e9 / rate) - 1) < 1e-12);
+  m.cluster.level[0].mesh = false;
+  const double s = collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){2, 0, 1}, 1e9);
+  assert_true(fabs(s / (0.5e9 / rate) - 1) < 1e-12);
+  ot_heap_release(&m.heap);
+}
+
 // However many take part: nothing is passed on.
 static void an_exchange_is_a_hop_of_each_level(void **state) {
   (void)state;
@@ -218,6 +242,7 @@ int main(void) {
       cmocka_unit_test(steps_and_bytes_are_put_together_as_in_a_pipeline),
       cmocka_unit_test(switches_that_add_up_are_used_by_libraries_that_know_them),
       cmocka_unit_test(an_exchange_crosses_the_network_through_each_port),
+      cmocka_unit_test(a_group_in_a_mesh_has_the_links_between_its_members),
       cmocka_unit_test(an_exchange_is_a_hop_of_each_level),
       cmocka_unit_test(alone_there_is_nothing_to_send),
       cmocka_unit_test(devices_beyond_the_cluster_are_refused),
