@@ -9,9 +9,10 @@
 
 #include "audit/audit_ranks.h"
 #include "support/bench_program.h"
+#include "support/bench_step.h"
 #include "train/config_file.h"
 
-enum { MAX_REPEATS = 64, TOKENS = 1 << 16, HEADER_BYTES = 1024 };
+enum { TOKENS = 1 << 16, HEADER_BYTES = 1024 };
 
 typedef struct settings {
   int ranks, repeats, every, batch;
@@ -21,7 +22,7 @@ typedef struct settings {
 typedef struct timing {
   const settings *settings;
   ot_config config;
-  double step_s[MAX_REPEATS], look_s[MAX_REPEATS];  // of rank 0
+  double step_s[OT_BENCH_REPEATS], look_s[OT_BENCH_REPEATS];  // of rank 0
 } timing;
 
 static const char model[] =
@@ -86,19 +87,10 @@ static ot_status time_rank(ot_comm *comm, void *context) {
 
 // ---- report ----
 
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, by_value);
-  return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
-
 static void report(timing *t, int zero, bool last) {
   const settings *const s = t->settings;
-  const double step_s = median(t->step_s, s->repeats), look_s = median(t->look_s, s->repeats);
+  const double step_s = ot_bench_median(t->step_s, s->repeats),
+               look_s = ot_bench_median(t->look_s, s->repeats);
   const double share = look_s / (s->every * step_s);
   if (s->json) {
     printf("\n  {\"zero\": %d, \"step_seconds\": %.6g, \"look_seconds\": %.6g, \"share\": %.6g}%s",
@@ -161,7 +153,7 @@ static const ot_option options[] = {
      .fallback = "5",
      .help = "turns that the medians are of",
      .minimum = 1,
-     .maximum = MAX_REPEATS},
+     .maximum = OT_BENCH_REPEATS},
     {.name = "every",
      .kind = OT_OPTION_INTEGER,
      .value = "K",

@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "base/sort.h"
 #include "describe/groups.h"
 #include "support/bench_program.h"
-#include "train/instance.h"
+#include "support/bench_step.h"
 
 typedef struct settings {
   int ranks, repeats, micro_batches, sequence;
@@ -26,7 +25,7 @@ typedef struct layout {
   ot_run_parallel parallel;
 } layout;
 
-enum { MAX_REPEATS = 64 };
+enum { VOCABULARY = 16384 };
 
 // ---- the model: 44 M parameters ----
 
@@ -35,7 +34,7 @@ static ot_model small_llama(int sequence) {
       .family = OT_FAMILY_LLAMA,
       .model_type = "llama",
       .architecture = "LlamaForCausalLM",
-      .vocab_size = 16384,
+      .vocab_size = VOCABULARY,
       .hidden_size = 512,
       .intermediate_size = 1536,
       .num_layers = 8,
@@ -100,31 +99,8 @@ static ot_status create(const settings *s, const ot_run *run, ot_mesh *mesh, ot_
   return ot_instance_initialize(*out, 1);
 }
 
-// Any tokens do: speed does not depend on them.
-static void load(ot_instance *instance, int micro_batch) {
-  const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_TRAIN);
-  for (int field = 0; field < OT_BATCH_FIELDS; field++) {
-    const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)field);
-    const int64_t n = ot_type_elements(&type);
-    void *const values = calloc((size_t)n, (size_t)ot_dtype_bytes(type.dtype));
-    if (!values) continue;
-    for (int64_t i = 0; i < n && type.dtype == OT_I32; i++) {
-      const bool ids = field == OT_BATCH_TOKENS || field == OT_BATCH_TARGETS;
-      const uint64_t at = (uint64_t)(micro_batch * n + i);
-      const int32_t id = (int32_t)(ot_rng_uniform(7, (uint64_t)field, at) * 16384);
-      ((int32_t *)values)[i] = ids ? id : field == OT_BATCH_POSITIONS ? (int32_t)i : 0;
-    }
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)field, values);
-    free(values);
-  }
-}
-
 static ot_status step(ot_instance *instance, int micro_batches, double *seconds) {
-  ot_executor *const executor = ot_instance_executor(instance);
-  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
-  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, 4096);
+  ot_bench_set_scalars(instance, 4096, 1);
   const double start_s = ot_device_now_s();
   const ot_status status = ot_instance_run(instance, OT_MODE_TRAIN, micro_batches);
   *seconds = ot_device_now_s() - start_s;
@@ -137,7 +113,7 @@ typedef struct contest {
   const settings *settings;
   const ot_run *run;
   ot_instance *whole;  // one rank of all threads, run by rank 0 while the others wait
-  double whole_s[MAX_REPEATS], split_s[MAX_REPEATS];
+  double whole_s[OT_BENCH_REPEATS], split_s[OT_BENCH_REPEATS];
   ot_timeline_summary summary;  // of rank 0, last step
 } contest;
 
@@ -175,7 +151,7 @@ static ot_status rank_main(ot_comm *comm, void *context) {
   const int micro_batches = c->settings->micro_batches / dp;
   ot_instance *split = NULL;
   OT_TRY(create(c->settings, c->run, &mesh, comm, &split));
-  for (int m = 0; m < micro_batches; m++) load(split, m);
+  for (int m = 0; m < micro_batches; m++) ot_bench_load(split, m, VOCABULARY);
   const ot_status status = take_turns(c, comm, split, micro_batches);
   ot_instance_destroy(&split);
   return status;
@@ -183,28 +159,17 @@ static ot_status rank_main(ot_comm *comm, void *context) {
 
 // ---- report ----
 
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(const double *values, int count) {
-  double sorted[MAX_REPEATS];
-  memcpy(sorted, values, (size_t)count * sizeof *sorted);
-  qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-  return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
-}
-
 // Of each pair the ratio; the median of those.
 static double paired_ratio(const contest *c) {
-  double ratios[MAX_REPEATS];
+  double ratios[OT_BENCH_REPEATS];
   for (int i = 0; i < c->settings->repeats; i++) ratios[i] = c->split_s[i] / c->whole_s[i];
-  return median(ratios, c->settings->repeats);
+  return ot_bench_median(ratios, c->settings->repeats);
 }
 
 static void report(const contest *c, const char *name, bool first) {
   const settings *const s = c->settings;
-  const double whole = median(c->whole_s, s->repeats), split = median(c->split_s, s->repeats);
+  const double whole = ot_bench_median(c->whole_s, s->repeats),
+               split = ot_bench_median(c->split_s, s->repeats);
   const double ratio = paired_ratio(c);
   if (s->json) {
     printf(
@@ -258,7 +223,7 @@ static ot_status contest_all(const settings *s) {
   const ot_run whole_run = run_of(&model, &layouts[0].parallel);
   ot_instance *whole = NULL;
   OT_TRY(create(s, &whole_run, NULL, NULL, &whole));
-  for (int m = 0; m < s->micro_batches; m++) load(whole, m);
+  for (int m = 0; m < s->micro_batches; m++) ot_bench_load(whole, m, VOCABULARY);
   double seconds = 0;
   OT_TRY(step(whole, s->micro_batches, &seconds));
   ot_status status = OT_OK;
@@ -312,7 +277,7 @@ static const ot_option options[] = {
      .fallback = "5",
      .help = "turns that the medians are of",
      .minimum = 1,
-     .maximum = MAX_REPEATS},
+     .maximum = OT_BENCH_REPEATS},
     {.name = "micro-batches",
      .kind = OT_OPTION_INTEGER,
      .value = "M",

@@ -7,14 +7,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
-#include "base/rng.h"
-#include "ops/catalog.h"
 #include "ops/matrix.h"
+#include "ops/op.h"
 #include "support/bench_program.h"
-#include "train/instance.h"
+#include "support/bench_step.h"
 
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
@@ -23,8 +21,6 @@ typedef struct settings {
   ot_recompute recompute;
   bool phases, json;
 } settings;
-
-enum { MAX_REPEATS = 64 };
 
 typedef struct shape {
   int64_t rows, columns, depth;
@@ -169,78 +165,6 @@ static double blas_seconds(const shape_list *list, int threads, int tries, float
   return total_s;
 }
 
-// ---- the step ----
-
-static void load_batch(ot_instance *instance, const settings *s, int micro_batches) {
-  const int64_t rows = (int64_t)s->micro_batch * s->sequence;
-  int32_t *const tokens = calloc((size_t)rows * 4, sizeof *tokens);
-  int64_t *const samples = calloc((size_t)s->micro_batch, sizeof *samples);
-  if (!tokens || !samples) exit(3);
-  for (int m = 0; m < micro_batches; m++) {
-    for (int64_t i = 0; i < rows; i++) {
-      tokens[i] = (int32_t)ot_rng_below(1, (uint64_t)m, (uint64_t)i, 50257);
-      tokens[rows + i] = (int32_t)ot_rng_below(2, (uint64_t)m, (uint64_t)i, 50257);
-      tokens[2 * rows + i] = (int32_t)(i % s->sequence);
-    }
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TOKENS, tokens);
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_TARGETS, tokens + rows);
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_POSITIONS, tokens + 2 * rows);
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_DOC_STARTS, tokens + 3 * rows);
-    ot_instance_load_batch(instance, OT_MODE_TRAIN, m, OT_BATCH_SAMPLE_IDS, samples);
-  }
-  free(tokens);
-  free(samples);
-}
-
-static void set_scalars(ot_instance *instance, const settings *s) {
-  ot_executor *const executor = ot_instance_executor(instance);
-  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
-  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
-  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)s->batch * s->sequence);
-}
-
-static bool is_forward_backward(ot_phase phase) {
-  return phase == OT_PHASE_FORWARD || phase == OT_PHASE_BACKWARD || phase == OT_PHASE_RECOMPUTE;
-}
-
-// Seconds of the last run in F, R and B.
-static double forward_backward_seconds(ot_instance *instance) {
-  const ot_timeline *const timeline = ot_executor_timeline(ot_instance_executor(instance));
-  const ot_order *const order = &ot_instance_schedule(instance)->orders[timeline->order];
-  double sum_s = 0;
-  for (int64_t i = 0; i < timeline->num_spans; i++) {
-    const ot_span *const span = &timeline->spans[i];
-    if (is_forward_backward(order->entries[span->entry].phase)) {
-      sum_s += span->end_s - span->start_s;
-    }
-  }
-  return sum_s;
-}
-
-static void print_phases(ot_instance *instance) {
-  const ot_schedule *const schedule = ot_instance_schedule(instance);
-  const ot_timeline *const timeline = ot_executor_timeline(ot_instance_executor(instance));
-  const ot_order *const order = &schedule->orders[timeline->order];
-  double seconds[OT_OP_COUNT] = {0}, flops[OT_OP_COUNT] = {0}, bytes[OT_OP_COUNT] = {0};
-  for (int64_t i = 0; i < timeline->num_spans; i++) {
-    const ot_span *const span = &timeline->spans[i];
-    const ot_task *const task =
-        &schedule->segments[order->entries[span->entry].segment].tasks[span->task];
-    const ot_cost cost = ot_task_cost(task);
-    seconds[task->op] += span->end_s - span->start_s;
-    flops[task->op] += cost.matrix_flops;
-    bytes[task->op] += cost.bytes_read + cost.bytes_written;
-  }
-  printf("%-18s %9s %7s %9s %8s\n", "op", "seconds", "share", "GFLOP/s", "GB/s");
-  for (int i = 0; i < OT_OP_COUNT; i++) {
-    if (seconds[i] == 0) continue;
-    printf("%-18s %9.4f %6.2f%% %9.1f %8.1f\n", ot_op_info_of((ot_op_kind)i)->name, seconds[i],
-           100 * seconds[i] / timeline->total_s, flops[i] / seconds[i] * 1e-9,
-           bytes[i] / seconds[i] * 1e-9);
-  }
-}
-
 // ---- command line ----
 
 static settings read_settings(const ot_options *o) {
@@ -257,16 +181,6 @@ static settings read_settings(const ot_options *o) {
   return s;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, compare_doubles);
-  return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
-}
-
 typedef struct figures {
   double step_s, forward_backward_s, blas_s, model_flops;
   double forward_backward_ratio, step_ratio;  // medians of the paired ratios
@@ -274,8 +188,8 @@ typedef struct figures {
 } figures;
 
 static ot_status measure(ot_instance *instance, const settings *s, figures *out) {
-  double step[MAX_REPEATS], fb[MAX_REPEATS], blas[MAX_REPEATS], fb_ratio[MAX_REPEATS],
-      step_ratio[MAX_REPEATS];
+  double step[OT_BENCH_REPEATS], fb[OT_BENCH_REPEATS], blas[OT_BENCH_REPEATS],
+      fb_ratio[OT_BENCH_REPEATS], step_ratio[OT_BENCH_REPEATS];
   const ot_schedule *const schedule = ot_instance_schedule(instance);
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   shape_list list;
@@ -292,25 +206,25 @@ static ot_status measure(ot_instance *instance, const settings *s, figures *out)
   OT_CHECK(memory, OT_ENVIRONMENT, "out of memory");
   for (int64_t i = 0; i < 3 * stride; i++) memory[i] = (float)(i % 7) - 3;
   const double flops = ot_order_flops(schedule, order, true);
-  const int repeats = s->repeats < MAX_REPEATS ? s->repeats : MAX_REPEATS;
+  const int repeats = s->repeats < OT_BENCH_REPEATS ? s->repeats : OT_BENCH_REPEATS;
   OT_TRY(ot_executor_run(ot_instance_executor(instance), order));
   for (int i = 0; i < repeats; i++) {
     OT_TRY(ot_executor_run(ot_instance_executor(instance), order));
     step[i] = ot_executor_timeline(ot_instance_executor(instance))->total_s;
-    fb[i] = forward_backward_seconds(instance);
+    fb[i] = ot_bench_forward_backward_s(instance);
     blas[i] = blas_seconds(&list, s->threads, 2, memory, stride);
     const double rate = blas_flops / blas[i];
     fb_ratio[i] = flops / fb[i] / rate;
     step_ratio[i] = flops / step[i] / rate;
   }
-  if (s->phases) print_phases(instance);
+  if (s->phases) ot_bench_print_phases(instance);
   free(memory);
-  *out = (figures){.step_s = median(step, repeats),
-                   .forward_backward_s = median(fb, repeats),
-                   .blas_s = median(blas, repeats),
+  *out = (figures){.step_s = ot_bench_median(step, repeats),
+                   .forward_backward_s = ot_bench_median(fb, repeats),
+                   .blas_s = ot_bench_median(blas, repeats),
                    .model_flops = flops,
-                   .forward_backward_ratio = median(fb_ratio, repeats),
-                   .step_ratio = median(step_ratio, repeats),
+                   .forward_backward_ratio = ot_bench_median(fb_ratio, repeats),
+                   .step_ratio = ot_bench_median(step_ratio, repeats),
                    .blas_flops = blas_flops};
   return OT_OK;
 }
@@ -380,8 +294,8 @@ static ot_status run(const settings *s) {
   OT_TRY(ot_instance_create(&request, &instance));
   ot_status status = ot_instance_initialize(instance, 1);
   ot_executor_set_trace(ot_instance_executor(instance), true);
-  load_batch(instance, s, micro_batches);
-  set_scalars(instance, s);
+  for (int m = 0; m < micro_batches; m++) ot_bench_load(instance, m, model.vocab_size);
+  ot_bench_set_scalars(instance, (int64_t)s->batch * s->sequence, s->batch);
   if (status == OT_OK) status = measure(instance, s, &f);
   if (status == OT_OK) print_figures(s, ot_instance_schedule(instance), &f);
   ot_instance_destroy(&instance);
@@ -428,7 +342,7 @@ static const ot_option options[] = {
      .fallback = "3",
      .help = "turns that the medians are of",
      .minimum = 1,
-     .maximum = MAX_REPEATS},
+     .maximum = OT_BENCH_REPEATS},
     {.name = "recompute",
      .kind = OT_OPTION_CHOICE,
      .value = "none|selective|full",

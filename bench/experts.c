@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speed of a model with experts beside the dense model of equal active size, in turns: dense,
+// experts, dense, experts... A token of the one meets k experts of width F, of the other an MLP of
+// width k F; attention, embedding and head are the same. What is compared is the rate of
+// forward and backward: their model FLOPs (products of rows in use, the router's too) a second. On
+// a machine that others use, processor time says more than the clock: it is given, too, as the
+// share of forward and backward in what the process used for a step (OMP_WAIT_POLICY=passive, so
+// that threads that wait use none).
+//   bench/experts [--experts E] [--per-token K] [--batch B] [--threads N] [--repeats R] [--phases]
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "support/bench_program.h"
+#include "support/bench_step.h"
+#include "train/config_file.h"
+
+enum { HIDDEN = 512, ACTIVE_WIDTH = 2048, VOCABULARY = 4096, SEQUENCE = 512, LAYERS = 4 };
+
+typedef struct settings {
+  int experts, per_token, batch, threads, repeats;
+  bool phases, json;
+} settings;
+
+// One of the two models.
+typedef struct subject {
+  ot_instance *instance;
+  int order;
+  double model_flops;
+  double seconds[OT_BENCH_REPEATS];    // of F, R and B
+  double processor[OT_BENCH_REPEATS];  // the same of all threads, as processor time
+} subject;
+
+static const char dense_model[] =
+    "{\"model\":{\"model_type\":\"llama\",\"vocab_size\":%d,\"hidden_size\":%d,"
+    "\"intermediate_size\":%d,\"num_hidden_layers\":%d,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"head_dim\":64,\"max_position_embeddings\":%d}%s";
+
+static const char expert_model[] =
+    "{\"model\":{\"model_type\":\"mixtral\",\"vocab_size\":%d,\"hidden_size\":%d,"
+    "\"intermediate_size\":%d,\"num_hidden_layers\":%d,\"num_attention_heads\":8,"
+    "\"num_key_value_heads\":4,\"head_dim\":64,\"max_position_embeddings\":%d,"
+    "\"num_local_experts\":%d,\"num_experts_per_tok\":%d,\"moe_balance\":\"bias\"}%s";
+
+static ot_status create(const settings *s, const char *text, ot_arena *arena, subject *out) {
+  ot_config *const config = ot_arena_take(arena, sizeof *config);
+  const ot_config_request wanted = {.path = "bench", .text = text};
+  OT_TRY(ot_config_load(&wanted, arena, config));
+  const int micro_batches = 1;
+  const ot_instance_request request = {.model = &config->run.model,
+                                       .run = &config->run,
+                                       .modes = 1u << OT_MODE_TRAIN,
+                                       .micro_batch_size = s->batch,
+                                       .sequence_length = SEQUENCE,
+                                       .compute = OT_F32,
+                                       .storage = OT_F32,
+                                       .threads = s->threads,
+                                       .seed = 1,
+                                       .micro_batches = &micro_batches,
+                                       .num_micro_batches = 1};
+  OT_TRY(ot_instance_create(&request, &out->instance));
+  OT_TRY(ot_instance_initialize(out->instance, 1));
+  ot_executor_set_trace(ot_instance_executor(out->instance), true);
+  ot_bench_load(out->instance, 0, VOCABULARY);
+  const ot_schedule *const schedule = ot_instance_schedule(out->instance);
+  out->order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  out->model_flops = ot_order_flops(schedule, out->order, true);
+  return OT_OK;
+}
+
+static double processor_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static ot_status run_once(const settings *s, subject *which, int turn) {
+  ot_executor *const executor = ot_instance_executor(which->instance);
+  ot_bench_set_scalars(which->instance, (int64_t)s->batch * SEQUENCE, s->batch);
+  const double start_s = processor_s();
+  OT_TRY(ot_executor_run(executor, which->order));
+  const double used_s = processor_s() - start_s;
+  which->seconds[turn] = ot_bench_forward_backward_s(which->instance);
+  which->processor[turn] = used_s * which->seconds[turn] / ot_executor_timeline(executor)->total_s;
+  return OT_OK;
+}
+
+// The fewest rows that an expert of any layer had in the last step: loads are what the accumulator
+// of a router's bias adds up.
+static ot_status least_rows(const settings *s, ot_instance *instance, double *rows) {
+  const ot_graph *const graph = ot_instance_whole(instance);
+  float loads[OT_BENCH_REPEATS];
+  *rows = INFINITY;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].kind != OT_PARAMETER_BUFFER) continue;
+    const ot_parameter_rows range = {i, OT_COPY_GRADIENT, 0, s->experts};
+    OT_TRY(ot_instance_read(instance, &range, loads));
+    for (int e = 0; e < s->experts; e++) *rows = fmin(*rows, (double)loads[e]);
+  }
+  return OT_OK;
+}
+
+static ot_status take_turns(const settings *s, subject *dense, subject *experts) {
+  OT_TRY(run_once(s, dense, 0));  // pages are touched here
+  OT_TRY(run_once(s, experts, 0));
+  for (int i = 0; i < s->repeats; i++) {
+    OT_TRY(run_once(s, dense, i));
+    OT_TRY(run_once(s, experts, i));
+  }
+  if (!s->phases) return OT_OK;
+  ot_bench_print_phases(dense->instance);
+  ot_bench_print_phases(experts->instance);
+  return OT_OK;
+}
+
+// The median over pairs of the rate of experts over that of dense.
+static double ratio_of(const settings *s, double work, const double *dense, const double *experts) {
+  double ratios[OT_BENCH_REPEATS];
+  for (int i = 0; i < s->repeats; i++) ratios[i] = work * dense[i] / experts[i];
+  return ot_bench_median(ratios, s->repeats);
+}
+
+static void report(const settings *s, const subject *dense, const subject *experts, double rows) {
+  const double work = experts->model_flops / dense->model_flops;
+  const double ratio = ratio_of(s, work, dense->seconds, experts->seconds);
+  const double processor = ratio_of(s, work, dense->processor, experts->processor);
+  const double dense_s = ot_bench_median(dense->seconds, s->repeats);
+  const double experts_s = ot_bench_median(experts->seconds, s->repeats);
+  if (s->json) {
+    printf(
+        "{\"experts\": %d, \"experts_per_token\": %d, \"least_rows\": %.0f, \"threads\": %d, "
+        "\"dense_seconds\": %.6g, \"experts_seconds\": %.6g, \"ratio\": %.4f, "
+        "\"ratio_of_processor_time\": %.4f}\n",
+        s->experts, s->per_token, rows, s->threads, dense_s, experts_s, ratio, processor);
+    return;
+  }
+  printf("%d experts, %d a token; the least busy one has %.0f rows; %d threads, %d pairs\n",
+         s->experts, s->per_token, rows, s->threads, s->repeats);
+  printf("dense    %8.3f s  %8.1f GFLOP/s forward and backward\n", dense_s,
+         dense->model_flops / dense_s * 1e-9);
+  printf("experts  %8.3f s  %8.1f GFLOP/s\n", experts_s, experts->model_flops / experts_s * 1e-9);
+  printf("rate of experts over dense %6.3f (of processor time %.3f)\n", ratio, processor);
+}
+
+static ot_status compare(const settings *s, ot_arena *arena, subject *dense, subject *experts) {
+  const char *const rest = ot_arena_format(
+      arena,
+      ",\"data\":{\"train\":\"unused\",\"sequence_length\":%d,\"format\":\"llmc\"},"
+      "\"batch\":{\"global_batch_size\":%d,\"micro_batch_size\":%d},\"steps\":1,\"threads\":%d,"
+      "\"output\":\"unused\"}",
+      SEQUENCE, s->batch, s->batch, s->threads);
+  OT_TRY(create(
+      s,
+      ot_arena_format(arena, dense_model, VOCABULARY, HIDDEN, ACTIVE_WIDTH, LAYERS, SEQUENCE, rest),
+      arena, dense));
+  OT_TRY(
+      create(s,
+             ot_arena_format(arena, expert_model, VOCABULARY, HIDDEN, ACTIVE_WIDTH / s->per_token,
+                             LAYERS, SEQUENCE, s->experts, s->per_token, rest),
+             arena, experts));
+  OT_TRY(take_turns(s, dense, experts));
+  double rows;
+  OT_TRY(least_rows(s, experts->instance, &rows));
+  report(s, dense, experts, rows);
+  return OT_OK;
+}
+
+static ot_status run_program(const ot_options *options) {
+  settings s = {.experts = (int)ot_options_integer(options, "experts"),
+                .per_token = (int)ot_options_integer(options, "per-token"),
+                .batch = (int)ot_options_integer(options, "batch"),
+                .threads = (int)ot_options_integer(options, "threads"),
+                .repeats = (int)ot_options_integer(options, "repeats"),
+                .phases = ot_options_flag(options, "phases"),
+                .json = ot_options_json(options)};
+  if (s.threads == 0) s.threads = ot_instance_cores();
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  subject *const both = ot_arena_array(&arena, 2, sizeof *both);
+  const ot_status status = compare(&s, &arena, &both[0], &both[1]);
+  for (int i = 0; i < 2; i++) ot_instance_destroy(&both[i].instance);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static const ot_option options[] = {
+    {.name = "experts",
+     .kind = OT_OPTION_INTEGER,
+     .value = "E",
+     .fallback = "8",
+     .help = "routed experts of a layer",
+     .minimum = 1,
+     .maximum = OT_BENCH_REPEATS},
+    {.name = "per-token",
+     .kind = OT_OPTION_INTEGER,
+     .value = "K",
+     .fallback = "2",
+     .help = "experts of a token, each 2048/K wide",
+     .minimum = 1,
+     .maximum = OT_BENCH_REPEATS},
+    {.name = "batch",
+     .kind = OT_OPTION_INTEGER,
+     .value = "B",
+     .fallback = "4",
+     .help = "sequences of 512 tokens",
+     .minimum = 1,
+     .maximum = 65536},
+    {.name = "threads",
+     .kind = OT_OPTION_INTEGER,
+     .value = "N",
+     .help = "threads; the machine's cores when not given",
+     .minimum = 1,
+     .maximum = 4096},
+    {.name = "repeats",
+     .kind = OT_OPTION_INTEGER,
+     .value = "R",
+     .fallback = "5",
+     .help = "turns that the medians are of",
+     .minimum = 1,
+     .maximum = OT_BENCH_REPEATS},
+    {.name = "phases", .kind = OT_OPTION_FLAG, .help = "where the time of a step goes"},
+};
+
+const ot_verb ot_bench_program = {
+    .prefix = OT_BENCH_PREFIX,
+    .name = "experts",
+    .summary = "forward and backward of a model with experts beside a dense one",
+    .arguments = "",
+    .options = options,
+    .num_options = OT_COUNT(options),
+    .json = true,
+    .run = run_program,
+};

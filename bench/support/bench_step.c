@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches, scalars, spans and medians.
+#include "support/bench_step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "ops/catalog.h"
+
+enum { SEED = 7 };
+
+void ot_bench_load(ot_instance *instance, int micro_batch, int64_t vocab) {
+  const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_TRAIN);
+  for (int field = 0; field < OT_BATCH_FIELDS; field++) {
+    const ot_tensor_type type = ot_graph_batch_type(graph, (ot_batch_field)field);
+    const int64_t n = ot_type_elements(&type);
+    void *const values = calloc((size_t)n, (size_t)ot_dtype_bytes(type.dtype));
+    if (!values) continue;
+    for (int64_t i = 0; i < n && type.dtype == OT_I32; i++) {
+      const bool ids = field == OT_BATCH_TOKENS || field == OT_BATCH_TARGETS;
+      const uint64_t at = (uint64_t)(micro_batch * n + i);
+      const int64_t place = i % graph->request.sequence_length;
+      const int32_t id = (int32_t)ot_rng_below(SEED, (uint64_t)field, at, (uint64_t)vocab);
+      ((int32_t *)values)[i] = ids ? id : field == OT_BATCH_POSITIONS ? (int32_t)place : 0;
+    }
+    ot_instance_load_batch(instance, OT_MODE_TRAIN, micro_batch, (ot_batch_field)field, values);
+    free(values);
+  }
+}
+
+void ot_bench_set_scalars(ot_instance *instance, int64_t targets, int64_t sequences) {
+  ot_executor *const executor = ot_instance_executor(instance);
+  ot_executor_set_scalar(executor, OT_SCALAR_LEARNING_RATE, 1e-4);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_1, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_CORRECTION_2, 1);
+  ot_executor_set_scalar(executor, OT_SCALAR_TARGETS, (double)targets);
+  ot_executor_set_scalar(executor, OT_SCALAR_INVERSE_SEQUENCES, 1 / (double)sequences);
+}
+
+static bool is_forward_backward(ot_phase phase) {
+  return phase == OT_PHASE_FORWARD || phase == OT_PHASE_BACKWARD || phase == OT_PHASE_RECOMPUTE;
+}
+
+double ot_bench_forward_backward_s(ot_instance *instance) {
+  const ot_timeline *const timeline = ot_executor_timeline(ot_instance_executor(instance));
+  const ot_order *const order = &ot_instance_schedule(instance)->orders[timeline->order];
+  double sum_s = 0;
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    if (is_forward_backward(order->entries[span->entry].phase)) {
+      sum_s += span->end_s - span->start_s;
+    }
+  }
+  return sum_s;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double ot_bench_median(const double *values, int count) {
+  double sorted[OT_BENCH_REPEATS];
+  memcpy(sorted, values, (size_t)count * sizeof *sorted);
+  qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+  return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+void ot_bench_print_phases(ot_instance *instance) {
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  const ot_timeline *const timeline = ot_executor_timeline(ot_instance_executor(instance));
+  const ot_order *const order = &schedule->orders[timeline->order];
+  double seconds[OT_OP_COUNT] = {0}, flops[OT_OP_COUNT] = {0}, bytes[OT_OP_COUNT] = {0};
+  for (int64_t i = 0; i < timeline->num_spans; i++) {
+    const ot_span *const span = &timeline->spans[i];
+    const ot_task *const task =
+        &schedule->segments[order->entries[span->entry].segment].tasks[span->task];
+    const ot_cost cost = ot_task_cost(task);
+    seconds[task->op] += span->end_s - span->start_s;
+    flops[task->op] += cost.matrix_flops;
+    bytes[task->op] += cost.bytes_read + cost.bytes_written;
+  }
+  printf("%-18s %9s %7s %9s %8s\n", "op", "seconds", "share", "GFLOP/s", "GB/s");
+  for (int i = 0; i < OT_OP_COUNT; i++) {
+    if (seconds[i] == 0) continue;
+    printf("%-18s %9.4f %6.2f%% %9.1f %8.1f\n", ot_op_info_of((ot_op_kind)i)->name, seconds[i],
+           100 * seconds[i] / timeline->total_s, flops[i] / seconds[i] * 1e-9,
+           bytes[i] / seconds[i] * 1e-9);
+  }
+}
