@@ -18,7 +18,6 @@
 enum {
   OT_QUERIES = OT_ATTENTION_QUERIES,
   OT_KEYS = OT_ATTENTION_KEYS,
-  OT_PANEL = OT_TILE_VECTORS * OT_LANES,
   OT_PREFETCH_ROWS = 8,  // rows of a head ahead: each lies in another page
 };
 static_assert(OT_QUERIES % OT_PANEL == 0, "whole panels");

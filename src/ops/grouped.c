@@ -2,11 +2,15 @@
 // Shapes, cost, layout and VJP of the linear maps of experts.
 #include "ops/grouped.h"
 
+#include <assert.h>
+
 #include "base/extremes.h"
 #include "ops/operands.h"
 #include "ops/route.h"
 
-enum { BLOCK_COLUMNS = 256, SHORTEST_TILE = 16, TALLEST_TILE = 128, SUMMED_ROWS = 512 };
+enum { BLOCK_COLUMNS = 256, TILE_ROWS = 128, SUMMED_ROWS = 512 };
+static_assert(TILE_ROWS % OT_GROUPED_ROWS == 0 && BLOCK_COLUMNS % OT_GROUPED_COLUMNS == 0,
+              "whole register tiles");
 
 static ot_status check_experts(const char *op, const ot_op_attributes *attributes, int64_t rows,
                                const ot_tensor_type *offsets) {
@@ -52,21 +56,15 @@ static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_
 
 // ---- layout ----
 
-// Half of the rows that an expert has on average, in powers of two: most rows are in full tiles.
-static int64_t tile_of(int64_t rows, int64_t experts) {
-  int64_t tile = SHORTEST_TILE;
-  while (tile < TALLEST_TILE && rows / experts >= 4 * tile) tile *= 2;
-  return tile;
-}
+static int64_t rounded(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static int64_t padded(int64_t elements) { return (elements + 15) / 16 * 16; }
+static int64_t padded(int64_t elements) { return rounded(elements, 16); }
 
 ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op_kind kind,
                                        const ot_op_types *types) {
   const ot_tensor_type *const in = types->in;
   const int64_t N = in[0].dim[0];
   ot_grouped_layout l = {.E = ot_route_held(attributes)};
-  l.tile = tile_of(N, l.E);
   if (kind == OT_OP_GROUPED_LINEAR_DW) {
     l.block = ot_smaller_whole(BLOCK_COLUMNS, in[0].dim[1]);
     l.depth = ot_smaller_whole(SUMMED_ROWS, N);
@@ -77,9 +75,12 @@ ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op
   }
   l.depth = in[0].dim[1];
   l.block = ot_smaller_whole(BLOCK_COLUMNS, types->out[0].dim[1]);
-  l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.block * l.depth);
-  l.operand = padded(l.tile * l.depth);
-  l.result = padded(l.tile * l.block);
+  l.tile = rounded(ot_smaller_whole(TILE_ROWS, N), OT_GROUPED_ROWS);
+  const int64_t columns = rounded(l.block, OT_GROUPED_COLUMNS);
+  const bool narrow = in[0].dtype != attributes->compute;
+  l.matrix = columns * l.depth;
+  l.operand = padded((narrow ? l.tile : OT_GROUPED_ROWS) * l.depth);
+  l.result = l.tile * columns;
   l.elements = l.matrix + l.operand + l.result;
   return l;
 }
@@ -114,9 +115,8 @@ static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attr
   ot_cost cost = ot_cost_of_traffic(info, attributes, types, 0);
   cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * width;
   cost.bytes_read -= (1 - met / E) * (double)ot_type_bytes(&types->in[1]);
-  // The last tile of an expert is half empty on average.
-  const double tile = (double)tile_of(types->in[0].dim[0], ot_route_held(attributes));
-  cost.padded_flops = cost.matrix_flops * met * (tile - 1) / 2 / N;
+  // The rows of an expert are rounded up.
+  cost.padded_flops = cost.matrix_flops * met * (OT_GROUPED_ROWS - 1) / 2 / N;
   return cost;
 }
 

@@ -8,10 +8,9 @@
 // OT_OP_GROUPED_LINEAR_DW  acc dw[e] = the sum over rows of e of dy^T x
 //                                            dy, x, offsets -> dw [E*O, C] compute type
 // Rows from offsets[E] on belong to nobody: their results are zero, and dw knows nothing of them.
-// Products are made in tiles of equal shape, the last of an expert filled up with zeros, so that
-// the result of a row depends on that row and the matrix alone, not on how many others chose the
-// expert (a BLAS may sum in another order for another number of rows). The height of a tile follows
-// from N and E.
+// A row of y or dx is a sum over the depth in its order, so that it depends on that row and the
+// matrix alone, not on how many others chose the expert (a BLAS may sum in another order for
+// another number of rows).
 #pragma once
 
 #include "ops/kernel.h"
@@ -23,11 +22,14 @@ extern const ot_op_info ot_grouped_linear_dw_info;
 extern const ot_kernel_entry ot_grouped_cpu_f32[];
 extern const ot_kernel_entry ot_grouped_cpu_f64[];
 
+// Units in which kernels round up: multiples of what any target's registers hold (register_tile.h).
+enum { OT_GROUPED_ROWS = 8, OT_GROUPED_COLUMNS = 64 };
+
 // How the products of one op are cut; each piece of work is an expert and a block of columns.
 typedef struct ot_grouped_layout {
   int64_t E;
-  int64_t tile;      // rows of a product
-  int64_t block;     // columns of y or dx, or rows of dw, that a product makes
+  int64_t tile;      // rows of y or dx that are made at a time, a multiple of OT_GROUPED_ROWS
+  int64_t block;     // columns of y or dx, or rows of dw, that a piece makes
   int64_t depth;     // of the contraction (dw: rows that are added at a time)
   int64_t matrix;    // elements of scratch of a thread for a part of w, ...
   int64_t operand;   // ... for a tile of rows

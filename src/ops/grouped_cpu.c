@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of experts: a piece of work is an expert and a block of columns, done by one thread,
-// which widens its part of the matrix once and passes over the expert's rows tile by tile. Threads
-// take the next piece when they are done with one: experts differ in rows. What a piece makes does
-// not depend on who makes it.
+// Products of experts: a piece of work is an expert and a block of columns, done by one thread.
+// Threads take the next piece when they are done with one: experts differ in rows. What a piece
+// makes does not depend on who makes it. For y and dx it copies its part of the matrix into panels
+// once and passes over the expert's rows with tiles of registers (register_tile.h): a BLAS would
+// copy the matrix for each call, and experts have few rows. dw is made by a BLAS.
+#include <assert.h>
 #include <omp.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "ops/grouped.h"
 #include "ops/matrix.h"
+#include "ops/register_tile.h"
 #include "ops/route.h"
 #include "ops/view.h"
+
+enum {
+  PACKED_DEPTH = 16,  // of the matrix, turned at a time
+  PANEL_DEPTH = 256,  // of a panel, which stays in the first cache
+};
+static_assert(OT_GROUPED_ROWS % OT_TILE_ROWS == 0 && OT_GROUPED_COLUMNS % OT_PANEL == 0,
+              "whole register tiles");
 
 // One op and one of its pieces.
 typedef struct piece {
@@ -21,6 +31,10 @@ typedef struct piece {
   int64_t column, columns;             // of the result
   ot_real *matrix, *operand, *result;  // scratch of the thread
 } piece;
+
+typedef struct depths {
+  int64_t begin, end;
+} depths;
 
 typedef void (*piece_function)(const piece *p);
 
@@ -51,6 +65,11 @@ static void for_pieces(const ot_kernel_call *call, ot_op_kind kind, int64_t widt
   }
 }
 
+// Elements between rows of results in scratch: whole panels.
+static int64_t result_stride(const piece *p) {
+  return (p->layout->block + OT_GROUPED_COLUMNS - 1) / OT_GROUPED_COLUMNS * OT_GROUPED_COLUMNS;
+}
+
 // Part `part` of `tensor`, in `scratch` if it must be widened.
 static ot_view part_of(const ot_tensor *tensor, ot_region part, ot_real *scratch) {
   return ot_view_read(tensor, part, scratch, 1);
@@ -58,44 +77,108 @@ static ot_view part_of(const ot_tensor *tensor, ot_region part, ot_real *scratch
 
 // ---- y and dx: tiles of rows ----
 
-// Rows [row, row + tile) of the operand, those behind the expert's last as zeros.
-static ot_view tile_of(const piece *p, int64_t row) {
-  const ot_tensor *const x = &p->call->in[0];
-  const int64_t tile = p->layout->tile;
+// Panels of the matrix [panel][depth][OT_PANEL]: depth runs over its columns (y) or its rows (dx).
+// Columns behind the last are zeros.
+
+static void pack_rows(const piece *p) {
+  const ot_tensor *const w = &p->call->in[1];
   const int64_t depth = p->layout->depth;
-  const bool whole = row + tile <= p->end;
-  if (whole && x->type.dtype == OT_REAL_DTYPE) {
-    return ot_view_of(x, (ot_region){row, tile, 0, depth}, NULL);
+  const int64_t first = p->expert * p->call->out[0].type.dim[1] + p->column;
+  ot_real rows[OT_PANEL][PACKED_DEPTH];
+  for (int64_t column = 0; column < p->columns; column += OT_PANEL) {
+    const int64_t n = p->columns - column < OT_PANEL ? p->columns - column : OT_PANEL;
+    memset(rows, 0, sizeof rows);
+    for (int64_t k = 0; k < depth; k += PACKED_DEPTH) {
+      const int64_t deep = depth - k < PACKED_DEPTH ? depth - k : PACKED_DEPTH;
+      ot_real *const panel = p->matrix + column * depth + k * OT_PANEL;
+      for (int64_t i = 0; i < n; i++) {
+        ot_load_row(rows[i], w->data, w->type.dtype, (first + column + i) * depth + k, deep);
+      }
+      for (int64_t j = 0; j < deep; j++) {
+        for (int i = 0; i < OT_PANEL; i++) panel[j * OT_PANEL + i] = rows[i][j];
+      }
+    }
   }
-  const int64_t rows = whole ? tile : p->end - row;
-  ot_load_row(p->operand, x->data, x->type.dtype, row * depth, rows * depth);
-  memset(p->operand + rows * depth, 0, (size_t)((tile - rows) * depth) * sizeof(ot_real));
-  return (ot_view){p->operand, depth};
 }
 
-// The result has its rows written whatever the shape of the tile that made them.
-static void make_tile(const piece *p, int64_t row, ot_factor matrix) {
+static void pack_columns(const piece *p) {
+  const ot_tensor *const w = &p->call->in[1];
+  const int64_t depth = p->layout->depth;
+  for (int64_t k = 0; k < depth; k++) {
+    const int64_t row = (p->expert * depth + k) * w->type.dim[1] + p->column;
+    for (int64_t column = 0; column < p->columns; column += OT_PANEL) {
+      const int64_t n = p->columns - column < OT_PANEL ? p->columns - column : OT_PANEL;
+      ot_real *const to = p->matrix + column * depth + k * OT_PANEL;
+      ot_load_row(to, w->data, w->type.dtype, row + column, n);
+      if (n < OT_PANEL) memset(to + n, 0, (size_t)(OT_PANEL - n) * sizeof *to);
+    }
+  }
+}
+
+// Rows of the operand: those from `copied` on are in scratch, filled up with zeros to whole tiles
+// of registers; the others lie where they are.
+typedef struct row_tile {
+  ot_view own, scratch;
+  int64_t rows, copied;
+} row_tile;
+
+static row_tile tile_of(const piece *p, int64_t row) {
+  const ot_tensor *const x = &p->call->in[0];
+  const int64_t depth = p->layout->depth;
+  const int64_t left = p->end - row;
+  row_tile t = {.rows = left < p->layout->tile ? left : p->layout->tile,
+                .scratch = {p->operand, depth}};
+  if (x->type.dtype == OT_REAL_DTYPE) {
+    t.own = ot_view_of(x, (ot_region){row, t.rows, 0, depth}, NULL);
+    t.copied = t.rows / OT_TILE_ROWS * OT_TILE_ROWS;
+  }
+  const int64_t n = t.rows - t.copied;
+  const int64_t filled = (n + OT_TILE_ROWS - 1) / OT_TILE_ROWS * OT_TILE_ROWS;
+  ot_load_row(p->operand, x->data, x->type.dtype, (row + t.copied) * depth, n * depth);
+  memset(p->operand + n * depth, 0, (size_t)((filled - n) * depth) * sizeof(ot_real));
+  return t;
+}
+
+// Adds what the depths [k, k + deep) give to a panel of results.
+static void multiply_panel(const piece *p, const row_tile *t, int64_t column, depths k) {
+  const int64_t width = result_stride(p);
+  for (int64_t r = 0; r < t->rows; r += OT_TILE_ROWS) {
+    const ot_view x = r < t->copied ? t->own : t->scratch;
+    const int64_t row = r < t->copied ? r : r - t->copied;
+    const ot_register_tile tile = {.a = x.data + row * x.stride + k.begin,
+                                   .a_row = x.stride,
+                                   .a_depth = 1,
+                                   .b = p->matrix + column * p->layout->depth + k.begin * OT_PANEL,
+                                   .b_stride = OT_PANEL,
+                                   .c = p->result + r * width + column,
+                                   .c_stride = width,
+                                   .depth = k.end - k.begin};
+    if (k.begin == 0) {
+      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ZERO, NULL);
+    } else {
+      ot_tile_multiply(&tile, OT_TILE_VECTORS, OT_TILE_ADD, NULL);
+    }
+  }
+}
+
+static void make_tile(const piece *p, int64_t row) {
   const ot_tensor *const y = &p->call->out[0];
-  const int64_t tile = p->layout->tile;
-  const ot_view x = tile_of(p, row);
-  const ot_product product = {.rows = tile,
-                              .columns = p->columns,
-                              .depth = p->layout->depth,
-                              .a = {x.data, x.stride, false},
-                              .b = matrix,
-                              .c = p->result,
-                              .c_stride = p->columns,
-                              .alpha = 1};
-  OT_KERNEL(ot_matrix_multiply_serial)(&product);
-  const int64_t rows = row + tile <= p->end ? tile : p->end - row;
-  for (int64_t r = 0; r < rows; r++) {
+  const int64_t depth = p->layout->depth;
+  const row_tile t = tile_of(p, row);
+  for (int64_t k = 0; k < depth; k += PANEL_DEPTH) {
+    const depths deep = {k, depth - k < PANEL_DEPTH ? depth : k + PANEL_DEPTH};
+    for (int64_t column = 0; column < p->columns; column += OT_PANEL) {
+      multiply_panel(p, &t, column, deep);
+    }
+  }
+  for (int64_t r = 0; r < t.rows; r++) {
     ot_store_row(y->data, y->type.dtype, (row + r) * y->type.dim[1] + p->column,
-                 p->result + r * p->columns, p->columns);
+                 p->result + r * result_stride(p), p->columns);
   }
 }
 
-static void make_tiles(const piece *p, ot_factor matrix) {
-  for (int64_t row = p->begin; row < p->end; row += p->layout->tile) make_tile(p, row, matrix);
+static void make_tiles(const piece *p) {
+  for (int64_t row = p->begin; row < p->end; row += p->layout->tile) make_tile(p, row);
 }
 
 static void clear_unused(const ot_kernel_call *call) {
@@ -106,11 +189,9 @@ static void clear_unused(const ot_kernel_call *call) {
 }
 
 static void forward_piece(const piece *p) {
-  const int64_t O = p->call->out[0].type.dim[1];
-  const ot_region part = {p->expert * O + p->column, p->columns, 0, p->layout->depth};
   if (p->begin == p->end) return;
-  const ot_view w = part_of(&p->call->in[1], part, p->matrix);
-  make_tiles(p, (ot_factor){w.data, w.stride, true});
+  pack_rows(p);
+  make_tiles(p);
 }
 
 static void grouped_linear(const ot_kernel_call *call) {
@@ -119,11 +200,9 @@ static void grouped_linear(const ot_kernel_call *call) {
 }
 
 static void dx_piece(const piece *p) {
-  const int64_t O = p->layout->depth;
-  const ot_region part = {p->expert * O, O, p->column, p->columns};
   if (p->begin == p->end) return;
-  const ot_view w = part_of(&p->call->in[1], part, p->matrix);
-  make_tiles(p, (ot_factor){w.data, w.stride, false});
+  pack_columns(p);
+  make_tiles(p);
 }
 
 static void grouped_linear_dx(const ot_kernel_call *call) {

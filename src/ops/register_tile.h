@@ -17,7 +17,11 @@ enum { OT_VECTOR_BYTES = 32, OT_TILE_ROWS = 4 };
 enum { OT_VECTOR_BYTES = 16, OT_TILE_ROWS = 4 };
 #endif
 
-enum { OT_LANES = OT_VECTOR_BYTES / (int)sizeof(ot_real), OT_TILE_VECTORS = 2 };
+enum {
+  OT_LANES = OT_VECTOR_BYTES / (int)sizeof(ot_real),
+  OT_TILE_VECTORS = 2,
+  OT_PANEL = OT_TILE_VECTORS * OT_LANES,  // columns of b that a tile meets
+};
 
 typedef ot_real ot_vector __attribute__((vector_size(OT_VECTOR_BYTES)));
 
