@@ -82,24 +82,43 @@ static void sum_rows(const ot_kernel_call *call, int64_t begin, int64_t end, dou
   }
 }
 
-// Slots of these rows: the largest over the mean load, entropy over ln E, share dropped.
-static void describe_loads(const ot_kernel_call *call, double out[3]) {
+// Loads [E] of the sequences that these rows are of: all slots; where experts choose, those taken.
+static void sum_loads(const ot_kernel_call *call, double *loads) {
   const ot_op_attributes *const a = call->attributes;
+  const int32_t *const experts = call->in[1].data;
+  if (a->routing == OT_MOE_EXPERT_CHOICE) {
+    for (int64_t i = 0; i < ot_type_elements(&call->in[1].type); i++) {
+      if (experts[i] >= 0) loads[experts[i]] += 1;
+    }
+    return;
+  }
+  const ot_real *const counts = call->in[2].data;
+  for (int64_t i = 0; i < ot_type_elements(&call->in[2].type); i++) {
+    loads[i % a->num_experts] += (double)counts[i];
+  }
+}
+
+// The share of slots dropped; where experts choose, of tokens that none took.
+static double dropped_share(const ot_kernel_call *call) {
+  const bool chosen = call->attributes->routing == OT_MOE_EXPERT_CHOICE;
   const int64_t rows = call->in[1].type.dim[0];
   const int64_t S = call->in[1].type.dim[1];
-  const bool chosen = a->routing == OT_MOE_EXPERT_CHOICE;
   const int32_t *const experts = call->in[1].data;
-  double loads[OT_MAX_EXPERTS] = {0};
-  double all = 0, largest = 0, entropy = 0;
   int64_t dropped = 0;
   for (int64_t row = 0; row < rows; row++) {
     int64_t kept = 0;
-    for (int64_t i = row * S; i < (row + 1) * S; i++) {
-      kept += experts[i] >= 0;
-      if (!chosen || experts[i] >= 0) loads[ot_route_expert(experts[i])] += 1;
-    }
+    for (int64_t i = row * S; i < (row + 1) * S; i++) kept += experts[i] >= 0;
     dropped += chosen ? kept == 0 : S - kept;
   }
+  return (double)dropped / (double)(chosen ? rows : rows * S);
+}
+
+// The largest over the mean load, entropy of the loads over ln E, and the share dropped.
+static void describe_loads(const ot_kernel_call *call, double out[3]) {
+  const ot_op_attributes *const a = call->attributes;
+  double loads[OT_MAX_EXPERTS] = {0};
+  double all = 0, largest = 0, entropy = 0;
+  sum_loads(call, loads);
   for (int64_t e = 0; e < a->num_experts; e++) all += loads[e];
   for (int64_t e = 0; e < a->num_experts; e++) {
     largest = loads[e] > largest ? loads[e] : largest;
@@ -107,7 +126,7 @@ static void describe_loads(const ot_kernel_call *call, double out[3]) {
   }
   out[0] = largest * (double)a->num_experts / all;
   out[1] = a->num_experts > 1 ? entropy / ot_log_f64((double)a->num_experts) : 1;
-  out[2] = (double)dropped / (double)(chosen ? rows : rows * S);
+  out[2] = dropped_share(call);
 }
 
 static void route_loss(const ot_kernel_call *call) {
