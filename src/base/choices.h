@@ -61,6 +61,7 @@ typedef enum ot_group_kind {
   OT_GROUP_EXPERT_SHARD,      // the same (all of edp when nothing is cut): gradients
   OT_GROUP_EXPERT_REPLICATE,  // edp across shard domains: gradients of pieces
   OT_GROUP_EXPERT_SUM,        // ep: gradients of parameters that all of ep use
+  OT_GROUP_SEQUENCE,          // tp x cp: counts of those who have parts of the same sequences
   OT_GROUP_KINDS,
 } ot_group_kind;
 

@@ -14,7 +14,7 @@ static const ot_axis axes[] = {
     [OT_GROUP_TIED] = OT_AXIS_PP,          [OT_GROUP_TOKENS] = OT_AXIS_DP_SHARD,
     [OT_GROUP_EXPERT] = OT_AXIS_EP,        [OT_GROUP_EXPERT_GATHER] = OT_AXIS_EDP,
     [OT_GROUP_EXPERT_SHARD] = OT_AXIS_EDP, [OT_GROUP_EXPERT_REPLICATE] = OT_AXIS_EDP,
-    [OT_GROUP_EXPERT_SUM] = OT_AXIS_EP,
+    [OT_GROUP_EXPERT_SUM] = OT_AXIS_EP,    [OT_GROUP_SEQUENCE] = OT_AXIS_EP,
 };
 static_assert(OT_COUNT(axes) == OT_GROUP_KINDS, "one each");
 
@@ -37,6 +37,13 @@ static int token_ranks(const ot_mesh *mesh, int rank, int *out) {
   const int tp = mesh->degree[OT_AXIS_TP];
   const int stage = mesh->ranks / mesh->degree[OT_AXIS_PP];
   return run_of_ranks(rank / stage * stage + rank % tp, tp, stage / tp, out);
+}
+
+// All ranks of tp and cp, where blocks in the expert view ask for them.
+static int sequence_ranks(const ot_mesh *mesh, int rank, int *out) {
+  const int n = mesh->degree[OT_AXIS_TP] * mesh->degree[OT_AXIS_CP];
+  if (mesh->degree[OT_AXIS_EP] == 1) return run_of_ranks(rank, 1, 1, out);
+  return run_of_ranks(rank - rank % n, 1, n, out);
 }
 
 static int tied_ranks(const ot_mesh *mesh, int rank, int *out) {
@@ -93,6 +100,8 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
       return kv_ranks(mesh, num_kv_heads, rank, out);
     case OT_GROUP_TIED:
       return tied_ranks(mesh, rank, out);
+    case OT_GROUP_SEQUENCE:
+      return sequence_ranks(mesh, rank, out);
     case OT_GROUP_TOKENS:
       return token_ranks(mesh, rank, out);
     case OT_GROUP_EXPERT_GATHER:

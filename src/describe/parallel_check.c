@@ -279,10 +279,7 @@ ot_status ot_model_check_split(const ot_model *model, int tp, int cp) {
             "parallel: moe_routing other than dropless needs tp=1 and cp=1, not %d and %d", tp, cp);
     return ot_fail_hint(OT_ENVIRONMENT, "try moe_routing: dropless, or split over dp and pp alone");
   }
-  if (model->mla.kv_rank == 0 || tp == 1) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "parallel: the latent attention of model_type %s needs tp=1, not %d",
-          model->model_type, tp);
-  return ot_fail_hint(OT_ENVIRONMENT, "try dp, cp or pp");
+  return OT_OK;
 }
 
 ot_status ot_parallel_check(const ot_run *run) {

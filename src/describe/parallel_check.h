@@ -10,5 +10,5 @@
 ot_status ot_parallel_check(const ot_run *run);
 
 // Whether a layer of `model` can be cut by such degrees at all: routing that looks at whole
-// sequences and latent attention cannot yet. OT_ENVIRONMENT.
+// sequences cannot yet. OT_ENVIRONMENT.
 ot_status ot_model_check_split(const ot_model *model, int tp, int cp);

@@ -25,13 +25,20 @@ ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
 void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
                           ot_op_attributes *attributes) {
   const ot_share *const share = &builder->graph->share;
-  const bool tensor = group == OT_GROUP_TENSOR, expert = group == OT_GROUP_EXPERT;
-  OT_ASSERT(tensor || expert || group == OT_GROUP_CONTEXT);
-  const int size = tensor ? share->tp : expert ? share->ep : share->cp;
-  if (size == 1) return;
+  const struct {
+    ot_group_kind group;
+    int size, index;
+  } axes[] = {{OT_GROUP_TENSOR, share->tp, share->tp_index},
+              {OT_GROUP_CONTEXT, share->cp, share->cp_index},
+              {OT_GROUP_EXPERT, share->ep, share->ep_index},
+              {OT_GROUP_SEQUENCE, share->sequence_ranks, share->sequence_index}};
+  int i = 0;
+  while (i < OT_COUNT(axes) && axes[i].group != group) i++;
+  OT_ASSERT(i < OT_COUNT(axes));
+  if (axes[i].size == 1) return;
   attributes->group = group;
-  attributes->group_size = size;
-  attributes->group_index = tensor ? share->tp_index : expert ? share->ep_index : share->cp_index;
+  attributes->group_size = axes[i].size;
+  attributes->group_index = axes[i].index;
 }
 
 void ot_builder_set_context(const ot_builder *builder, ot_op_attributes *attributes) {

@@ -21,8 +21,8 @@ typedef struct ot_builder {
 // Attributes that every op of the graph shares: threads, compute, rows of each sequence.
 ot_op_attributes ot_builder_attributes(const ot_builder *builder);
 
-// Adds the ranks of `group` (tensor, context or expert) and this one's place among them; nothing
-// where it is alone.
+// Adds the ranks of `group` (tensor, context, expert or sequence) and this one's place among them;
+// nothing where it is alone.
 void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
                           ot_op_attributes *attributes);
 

@@ -60,17 +60,23 @@ static int sum_over(ot_builder *b, ot_group_kind group, int ranks, int counts) {
       b, &(ot_op_description){OT_OP_ALL_REDUCE, &attributes, "router.counts", 1, {counts}, NULL});
 }
 
+// Counts of whole sequences from those of own rows.
+static int count_sequences(ot_builder *b, int own) {
+  const ot_share *const share = ot_share_of(b);
+  if (share->expert_view) return sum_over(b, OT_GROUP_SEQUENCE, share->sequence_ranks, own);
+  return sum_over(b, OT_GROUP_CONTEXT, share->cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
+}
+
 // Losses of the router and what is reported of it; both have their gradients from here.
 static void judge(ot_builder *b, const ot_op_attributes *attributes, int logits, int experts) {
   if (!ot_builder_trains(b)) return;
   const ot_share *const share = ot_share_of(b);
   ot_op_attributes own_rows = *attributes;
-  if (share->expert_view) ot_builder_set_group(b, OT_GROUP_EXPERT, &own_rows);
+  const bool whole = share->expert_view && share->sequence_ranks == 1;
+  if (whole) ot_builder_set_group(b, OT_GROUP_EXPERT, &own_rows);
   const int own = ot_builder_op(
       b, &(ot_op_description){OT_OP_ROUTE_COUNT, &own_rows, "router.own", 1, {experts}, NULL});
-  const int cp = share->expert_view ? 1 : share->cp;
-  const int counts =
-      sum_over(b, OT_GROUP_CONTEXT, cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
+  const int counts = count_sequences(b, own);
   const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_SEQUENCES, "inverse_sequences");
   const int out[OT_MAX_OUTPUTS] = {ot_builder_expert_sums(b), -1, -1, -1, -1};
   ot_builder_op(

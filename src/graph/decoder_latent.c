@@ -2,34 +2,49 @@
 // The attention branch with latents (ops/latent.h). Over the rows of a micro-batch keys and values
 // of all heads are made and attention is the ordinary one, values filled up to the width of keys;
 // against a cache, which holds latents alone, the projections are moved over to the query and the
-// result. On one rank of tp.
+// result.
 //
 //   normed +-> q_down -> norm -> q_up ---------------------+
 //          +-> kv_down -> split +-> norm -> kv_up ---------+-> heads -> attention -> trim -> output
 //                               +-> rotary ----------------+
+//
+// Over tp a rank makes the latents of its own rows; latents, which are narrow, are gathered, and
+// each rank makes its heads of them.
 #include "graph/decoder_parts.h"
 #include "ops/operands.h"
 
 // What the latents of a token are.
 typedef struct latents {
-  int q;       // [R, H*D] of all heads
-  int latent;  // [R, K] normalised
+  int q;       // [R, H*D] of this rank's heads
+  int latent;  // [own_rows, K] normalised
   int rotary;  // [R, P], not rotated yet
   ot_op_attributes attributes;
 } latents;
 
+// `width` numbers for each own row.
+static int make_narrow(ot_builder *b, int normed, ot_role role, const char *name, int64_t width) {
+  const ot_model *const model = ot_model_of(b);
+  const ot_op_attributes attributes = ot_builder_attributes(b);
+  const int weight = ot_decoder_matrix(b, role, name, width, model->hidden_size);
+  const int bias = model->output_bias ? ot_decoder_vector(b, role, name, "bias", width) : -1;
+  return ot_builder_op(b, &(ot_op_description){OT_OP_LINEAR,
+                                               &attributes,
+                                               ot_arena_format(b->arena, "%s.out", name),
+                                               3,
+                                               {normed, weight, bias},
+                                               NULL});
+}
+
 static int queries(ot_builder *b, int normed) {
   const ot_model *const model = ot_model_of(b);
   const int64_t rank = model->mla.q_rank;
-  const int64_t width = model->num_heads * model->head_dim;
+  const int64_t width = ot_share_of(b)->heads * model->head_dim;
   if (rank == 0) {
     return ot_decoder_into(
         b, normed,
         &(ot_projection){OT_ROLE_Q_UP, "attention.q", width, model->hidden_size, false, -1});
   }
-  const int down = ot_decoder_into(b, normed,
-                                   &(ot_projection){OT_ROLE_Q_DOWN, "attention.q_down", rank,
-                                                    model->hidden_size, model->output_bias, -1});
+  const int down = make_narrow(b, normed, OT_ROLE_Q_DOWN, "attention.q_down", rank);
   const int q = ot_decoder_norm_of(b, OT_ROLE_Q_LATENT_NORM, "attention.q_latent_norm", down, rank);
   return ot_decoder_into(b, q,
                          &(ot_projection){OT_ROLE_Q_UP, "attention.q_up", width, rank, false, -1});
@@ -39,21 +54,19 @@ static latents make_latents(ot_builder *b, int normed) {
   const ot_model *const model = ot_model_of(b);
   const ot_mla *const mla = &model->mla;
   latents l = {.q = queries(b, normed), .attributes = ot_builder_attributes(b)};
-  l.attributes.num_heads = model->num_heads;
+  l.attributes.num_heads = ot_share_of(b)->heads;
   l.attributes.head_dim = model->head_dim;
   l.attributes.rotary_dim = mla->rope_dim;
   l.attributes.value_dim = mla->v_dim;
   l.attributes.interleaved = mla->interleaved;
-  const int down = ot_decoder_into(
-      b, normed,
-      &(ot_projection){OT_ROLE_KV_DOWN, "attention.kv_down", mla->kv_rank + mla->rope_dim,
-                       model->hidden_size, model->output_bias, -1});
+  const int down =
+      make_narrow(b, normed, OT_ROLE_KV_DOWN, "attention.kv_down", mla->kv_rank + mla->rope_dim);
   ot_op made;
   const int raw = ot_builder_emit(
       b,
       &(ot_op_description){OT_OP_LATENT_SPLIT, &l.attributes, "attention.latent", 1, {down}, NULL},
       &made);
-  l.rotary = made.out[1];
+  l.rotary = ot_builder_gather(b, made.out[1], "attention.rotary");
   l.latent =
       ot_decoder_norm_of(b, OT_ROLE_KV_LATENT_NORM, "attention.kv_latent_norm", raw, mla->kv_rank);
   return l;
@@ -132,7 +145,7 @@ int ot_decoder_latent_attention(ot_builder *b, int layer, int x, int sum) {
   const int heads =
       mode == OT_MODE_DECODE ? attend_to_cache(b, &l, cache) : attend_to_rows(b, layer, &l);
   const ot_projection output = {OT_ROLE_ATTENTION_OUTPUT, "attention.output",
-                                model->hidden_size,       model->num_heads * model->mla.v_dim,
+                                model->hidden_size,       ot_share_of(b)->heads * model->mla.v_dim,
                                 model->output_bias,       -1};
   return ot_decoder_join(b, heads, sum, output, OT_ROLE_ATTENTION_POST_NORM);
 }

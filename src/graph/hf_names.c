@@ -217,6 +217,11 @@ static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, 
   if (role == OT_ROLE_EXPERT_DOWN) return slices_of_experts(request, 2, 1, slices, arena);
   slices[0] = (slice){
       .module = module_name(request->model, role), .rows = rows, .whole = rows, .copies = 1};
+  if (role == OT_ROLE_Q_UP || role == OT_ROLE_KV_UP) {
+    const int64_t head = rows / request->share->heads;
+    slices[0].first = request->share->first_head * head;
+    slices[0].whole = request->model->num_heads * head;
+  }
   if (role == OT_ROLE_EMBEDDING || role == OT_ROLE_HEAD) {
     slices[0].first = request->share->first_vocab;
     slices[0].whole = request->model->vocab_size;

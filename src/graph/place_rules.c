@@ -73,7 +73,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_ROUTE_GRAD] = {.rows = {"VVVV>V", "0000>0"}},
     // Over the ranks of ep each has the tokens of all, and makes its experts' part of their sums.
     [OT_OP_ROUTE_ORDER] = {.rows = {"V>VV", "0>0V"}, .own = {"R>VV"}},
-    // Counts are those of whole sequences before anyone reads them; ranks of ep have whole ones.
+    // Counts are those of whole sequences before anyone reads them; ranks of ep have whole ones
+    // unless they are ranks of tp or cp.
     [OT_OP_ROUTE_COUNT] = {.rows = {"V>V", "0>P"}, .own = {"0>V"}},
     [OT_OP_ROUTE_LOSS] = {.rows = {"VVVI>P", "00RI>P"}, .own = {"00VI>P"}},
     [OT_OP_ROUTE_LOSS_GRAD] = {.rows = {"VVIV>V", "0RI0>0"}, .own = {"0VI0>0"}},
@@ -86,10 +87,10 @@ static const ot_place_rule rules[] = {
     [OT_OP_GROUPED_LINEAR_DW] = {.rows = {"VVV>P"}, .own = {"VVV>0"}},
     [OT_OP_LATENT_SPLIT] = {.rows = {"V>VV", "0>00"}},
     [OT_OP_LATENT_JOIN] = {.rows = {"VV>V", "00>0"}},
-    [OT_OP_LATENT_HEADS] = {.rows = {"VVVVI>V", "0000I>0"}},
-    [OT_OP_LATENT_HEADS_GRAD] = {.rows = {"VVI>VVV", "00I>000"}},
-    [OT_OP_VALUE_TRIM] = {.rows = {"V>V", "0>0"}},
-    [OT_OP_VALUE_PAD] = {.rows = {"V>V", "0>0"}},
+    [OT_OP_LATENT_HEADS] = {.rows = {"VVVVI>V", "0000I>0", "11RII>1"}},
+    [OT_OP_LATENT_HEADS_GRAD] = {.rows = {"VVI>VVV", "00I>000", "1II>11P"}},
+    [OT_OP_VALUE_TRIM] = {.rows = {"V>V", "0>0", "1>1"}},
+    [OT_OP_VALUE_PAD] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_APPEND_LATENT] = {.rows = {"VVVIV>V"}},
     [OT_OP_LATENT_DECODE] = {.rows = {"VRVVIV>V"}},
     // Rows of a stack are its second dimension.
@@ -118,6 +119,7 @@ ot_placed_axis ot_place_own_axis(ot_op_kind kind, const ot_op_attributes *attrib
     case OT_GROUP_CONTEXT:
       return OT_PLACED_CP;
     case OT_GROUP_EXPERT:
+    case OT_GROUP_SEQUENCE:  // in the expert view, where ranks of tp and cp are ranks of ep
       return OT_PLACED_EP;
     default:
       return OT_PLACED_AXES;

@@ -83,13 +83,7 @@ static bool ep_fits(const ot_graph_request *r, int64_t ep) {
 
 static ot_status check_experts(const ot_graph_request *r) {
   const int ep = degree_of(r->split.ep);
-  const int parts = degree_of(r->split.tp) * degree_of(r->split.cp);
   if (ep == 1) return OT_OK;
-  OT_CHECK(
-      parts == 1 || r->model->moe.aux_coefficient == 0, OT_ENVIRONMENT,
-      "graph: router_aux_loss_coef=%.9g is of whole sequences, which a rank of ep=%d with tp=%d "
-      "and cp=%d has not (try router_aux_loss_coef=0, or tp=1 and cp=1)",
-      r->model->moe.aux_coefficient, ep, degree_of(r->split.tp), degree_of(r->split.cp));
   if (r->model->moe.num_experts > 0 && ep_fits(r, ep)) return OT_OK;
   if (r->model->moe.num_experts == 0) {
     return ot_fail(OT_USAGE, "graph: ep=%d, but a %s model has no experts (try ep=1)", ep,
@@ -198,6 +192,8 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
                 .ep = degree_of(split->ep),
                 .ep_index = split->ep_index,
                 .rows = rows_of(request)};
+  s.sequence_ranks = s.tp * s.cp;
+  s.sequence_index = s.cp_index * s.tp + s.tp_index;
   OT_ASSERT(s.tp_index >= 0 && s.tp_index < s.tp && s.cp_index >= 0 && s.cp_index < s.cp);
   s.ulysses = s.cp > 1 && split->context == OT_CONTEXT_ULYSSES;
   s.length = request->sequence_length / s.cp;

@@ -131,6 +131,8 @@ static const sample multiples_of_three[] = {
      12},
     {RANK_GEMMA, 1, 1, 1, 1, 6, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, 1, OT_CONTEXT_RING, 5},
     {RANK_OLMO, 1, 3, 2, 1, 1, 1, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, 1, OT_CONTEXT_RING, 5},
+    {RANK_LATENT, 2, 1, 1, 2, 3, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, 1, OT_CONTEXT_ULYSSES,
+     5},
 };
 
 static void try_sample(const sample *s, bool wide, rank_verdict *verdict) {

@@ -77,7 +77,6 @@ static void try_spread(const spread *s, bool poison, rank_verdict *verdict) {
         .tp = s->tp,
         .ep = s->ep,
         .routing = s->routing,
-        .no_balance_loss = s->tp * s->cp > 1,
         .lone_experts = s->lone_experts,
         .zero = s->zero,
         .prefetch = 1,

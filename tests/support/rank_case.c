@@ -71,7 +71,6 @@ static ot_status build_world(const rank_request *r, rank_result *result, world *
   w->model.moe.routing = r->routing;
   if (r->routing == OT_MOE_EXPERT_CHOICE) w->model.moe.balance = OT_MOE_BALANCE_NONE;
   if (r->residual_block > 0) rank_model_mix(&w->model, r->residual_block);
-  if (r->no_balance_loss) w->model.moe.aux_coefficient = 0;
   if (r->lone_experts > 0) {
     w->model.moe.num_experts = r->lone_experts;
     w->model.moe.experts_per_token = 1;

@@ -24,7 +24,6 @@ typedef struct rank_request {
   int pp, vpp, dp_replicate, dp_shard, cp, tp;
   int ep;  // over the ranks of a stage; no factor of their number
   ot_moe_routing routing;
-  bool no_balance_loss;
   int lone_experts;    // of RANK_MOE, one a token; 0: the model's, two a token
   int residual_block;  // sub-layers of a block of Attention Residuals; 0: the model's own
   int zero, prefetch;

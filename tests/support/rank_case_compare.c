@@ -33,7 +33,6 @@ static rank_request whole_of(const rank_request *r) {
                         .lone_experts = r->lone_experts,
                         .residual_block = r->residual_block,
                         .routing = r->routing,
-                        .no_balance_loss = r->no_balance_loss,
                         .dtype = r->dtype,
                         .length = r->length,
                         .batch = r->batch,
@@ -48,9 +47,8 @@ const rank_result *rank_reference(const rank_request *request) {
     const bool same = r->model == wanted.model && r->layers == wanted.layers &&
                       r->wide == wanted.wide && r->lone_experts == wanted.lone_experts &&
                       r->residual_block == wanted.residual_block && r->routing == wanted.routing &&
-                      r->no_balance_loss == wanted.no_balance_loss && r->dtype == wanted.dtype &&
-                      r->length == wanted.length && r->batch == wanted.batch &&
-                      r->steps == wanted.steps;
+                      r->dtype == wanted.dtype && r->length == wanted.length &&
+                      r->batch == wanted.batch && r->steps == wanted.steps;
     if (same) return &references[i]->result;
   }
   assert_true(num_references < MAX_REFERENCES);

@@ -133,6 +133,27 @@ static ot_model residuals(int layers, bool wide) {
   return model;
 }
 
+static ot_model latent(int layers, bool wide) {
+  ot_model model = moe(layers, wide);
+  model.family = OT_FAMILY_DEEPSEEK_V3;
+  model.model_type = "deepseek_v3";
+  model.architecture = "DeepseekV3ForCausalLM";
+  model.qk_norm = OT_QK_NORM_NONE;
+  model.num_kv_heads = model.num_heads;
+  model.mla = (ot_mla){.kv_rank = 10,
+                       .q_rank = wide ? 0 : 14,
+                       .nope_dim = 6,
+                       .rope_dim = 4,
+                       .v_dim = 5,
+                       .interleaved = true};
+  model.head_dim = model.mla.nope_dim + model.mla.rope_dim;
+  model.attention_scale = 1 / ot_sqrt((double)model.head_dim);
+  model.moe.num_groups = 3;
+  model.moe.groups_per_token = 2;
+  for (int i = 0; i < layers; i++) model.moe.layer[i] = i != 0;
+  return model;
+}
+
 ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
   switch (kind) {
     case RANK_LLAMA:
@@ -149,6 +170,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
       return moe(layers, wide);
     case RANK_RESIDUALS:
       return residuals(layers, wide);
+    case RANK_LATENT:
+      return latent(layers, wide);
     case RANK_DROPOUT:
     case RANK_MODELS:
       break;
@@ -161,8 +184,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
 }
 
 const char *rank_model_name(rank_model_kind kind) {
-  static const char *const names[] = {"llama", "gpt2",    "gemma", "qwen",
-                                      "olmo",  "dropout", "moe",   "residuals"};
+  static const char *const names[] = {"llama",   "gpt2", "gemma",     "qwen",  "olmo",
+                                      "dropout", "moe",  "residuals", "latent"};
   return names[kind];
 }
 

@@ -15,6 +15,7 @@ typedef enum rank_model_kind {
   RANK_DROPOUT,    // RANK_GPT2 with dropout of embeddings, attention and residual branches
   RANK_MOE,        // RANK_LLAMA with routed and shared experts in all layers but the second
   RANK_RESIDUALS,  // RANK_LLAMA with a mix of blocks of three sub-layers for residual sums
+  RANK_LATENT,     // latent attention; experts in groups in all layers but the first, untied
   RANK_MODELS,
 } rank_model_kind;
 
