@@ -276,6 +276,7 @@ static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, 
     w->result->scalars[rank][i] = ot_executor_scalar(executor, (ot_step_scalar)i);
   }
   if (rank == 0) note_scalars(w, instance, step);
+  if (w->request->observe) w->request->observe(instance, step, w->request->observe_context);
   return collect_copy(w, instance, OT_COPY_GRADIENT, step);
 }
 

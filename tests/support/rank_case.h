@@ -39,6 +39,9 @@ typedef struct rank_request {
   // thread.
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;
+  // Looks at a rank after each step, on its thread, or null.
+  void (*observe)(const ot_instance *instance, int step, void *context);
+  void *observe_context;
 } rank_request;
 
 // A slice of an HF tensor in the order of its parameter: q, k, v, gate and up apart.

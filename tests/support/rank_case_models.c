@@ -97,12 +97,18 @@ static ot_model olmo(int layers, bool wide) {
   return model;
 }
 
+// Among the heads of some hundred tokens, four elements each, a few are all but zero, and a norm
+// that divides by their size (58 times as much as by the usual one) multiplies roundings. With
+// this, none is multiplied by more than 10.
+static const double head_epsilon = 1e-2;
+
 static ot_model moe(int layers, bool wide) {
   ot_model model = llama(layers, wide);
   model.family = OT_FAMILY_QWEN3_MOE;
   model.model_type = "qwen3_moe";
   model.architecture = "Qwen3MoeForCausalLM";
   model.qk_norm = OT_QK_NORM_HEAD;
+  model.norm_epsilon = head_epsilon;
   model.moe = (ot_moe){.num_experts = 6,
                        .experts_per_token = 2,
                        .expert_size = 20,
