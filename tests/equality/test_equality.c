@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "support/rank_case_axes.h"
+#include "support/rank_case_margin.h"
 #include "support/rank_case_verdict.h"
 
 static bool full(void) {
@@ -30,6 +31,7 @@ static void try_row(const cover_row *row, bool poison, rank_verdict *verdict) {
     rank_request request;
     rank_request_of(row, types[i], &request);
     request.poison = poison && types[i] == OT_F32;
+    if (types[i] == OT_F32) rank_settle(&request);
     rank_try(&request, verdict);
   }
 }
@@ -138,7 +140,7 @@ static const sample multiples_of_three[] = {
 static void try_sample(const sample *s, bool wide, rank_verdict *verdict) {
   static const ot_dtype types[] = {OT_F64, OT_F32};
   for (int i = 0; i < OT_COUNT(types); i++) {
-    const rank_request request = {
+    rank_request request = {
         .model = s->model,
         .layers = s->layers,
         .wide = wide,
@@ -160,6 +162,7 @@ static void try_sample(const sample *s, bool wide, rank_verdict *verdict) {
         .recompute = {OT_RECOMPUTE_NONE, OT_RECOMPUTE_FULL, OT_RECOMPUTE_SELECTIVE},
         .context = s->context,
         .overlap = true};
+    if (types[i] == OT_F32) rank_settle(&request);
     rank_try(&request, verdict);
   }
 }

@@ -10,10 +10,15 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
+#include "support/rank_case_margin.h"
 #include "support/rank_case_verdict.h"
 
+enum { EXPERTS = 6 };
+
+// `lone` experts, of which a token has one; 0: EXPERTS, of which it has two.
 typedef struct spread {
-  int ep, lone_experts, pp, dp_replicate, dp_shard, cp, tp, zero;
+  int ep, lone, pp, dp_replicate, dp_shard, cp, tp, zero;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
   int vpp, length;
@@ -58,10 +63,35 @@ static const spread spreads[] = {
     {2, 0, 1, 1, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_EXPERT_CHOICE},
 };
 
-static void try_spread(const spread *s, bool poison, rank_verdict *verdict) {
+// Later experts are chosen less and less, and the last quarter of them never: the last ranks have
+// nothing to do.
+static const spread crowded[] = {
+    {4, 8, 1, 2, 2, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {8, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {4, 8, 2, 1, 2, 1, 2, 1, WHOLE, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
+    {4, 16, 1, 1, 1, 2, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 16, DROPLESS},
+};
+
+// Of every router of `result`, what its experts were chosen for in the first step.
+static void expect_crowds(const rank_result *result, int experts) {
+  int routers = 0;
+  for (int i = 0; i < result->num_tensors; i++) {
+    const rank_tensor *const tensor = &result->tensors[i];
+    if (!ot_text_find(tensor->name, "e_score_correction_bias")) continue;
+    assert_int_equal(tensor->count, experts);
+    double all = 0;
+    for (int e = 0; e < experts; e++) all += tensor->gradient[e];
+    assert_true(tensor->gradient[0] > 1.5 * all / experts);
+    for (int e = experts - experts / 4; e < experts; e++) assert_true(tensor->gradient[e] == 0);
+    routers++;
+  }
+  assert_int_equal(routers, 3);
+}
+
+static void try_spread(const spread *s, rank_loads loads, bool poison, rank_verdict *verdict) {
   static const ot_dtype types[] = {OT_F64, OT_F32};
   for (int i = 0; i < 2; i++) {
-    const rank_request request = {
+    rank_request request = {
         .model = RANK_MOE,
         .layers = 4,
         .dtype = types[i],
@@ -77,7 +107,9 @@ static void try_spread(const spread *s, bool poison, rank_verdict *verdict) {
         .tp = s->tp,
         .ep = s->ep,
         .routing = s->routing,
-        .lone_experts = s->lone_experts,
+        .experts = s->lone > 0 ? s->lone : EXPERTS,
+        .lone = s->lone > 0,
+        .loads = loads,
         .zero = s->zero,
         .prefetch = 1,
         .accumulate = s->accumulate,
@@ -86,7 +118,9 @@ static void try_spread(const spread *s, bool poison, rank_verdict *verdict) {
         .overlap = true,
         .poison = poison && types[i] == OT_F32,
     };
+    if (types[i] == OT_F32 && s->routing == OT_MOE_DROPLESS) rank_settle(&request);
     rank_try(&request, verdict);
+    if (loads == RANK_LOADS_CROWDED) expect_crowds(rank_reference(&request), request.experts);
   }
 }
 
@@ -94,8 +128,17 @@ static void experts_spread_over_ranks_equal_those_of_one(void **state) {
   (void)state;
   rank_verdict verdict = {0};
   const int count = (int)(sizeof spreads / sizeof spreads[0]);
-  for (int i = 0; i < count; i++) try_spread(&spreads[i], i % 3 == 0, &verdict);
+  for (int i = 0; i < count; i++) try_spread(&spreads[i], RANK_LOADS_FREE, i % 3 == 0, &verdict);
   rank_conclude(&verdict, "experts");
+}
+
+static void ranks_that_get_no_token_and_ranks_that_get_most_equal_one(void **state) {
+  (void)state;
+  rank_verdict verdict = {0};
+  for (int i = 0; i < OT_COUNT(crowded); i++) {
+    try_spread(&crowded[i], RANK_LOADS_CROWDED, i == 0, &verdict);
+  }
+  rank_conclude(&verdict, "crowded experts");
 }
 
 static int release(void **state) {
@@ -107,6 +150,7 @@ static int release(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(experts_spread_over_ranks_equal_those_of_one),
+      cmocka_unit_test(ranks_that_get_no_token_and_ranks_that_get_most_equal_one),
   };
   return cmocka_run_group_tests(tests, NULL, release);
 }

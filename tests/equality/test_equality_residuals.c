@@ -77,7 +77,6 @@ static void try_case(const mixed *m, bool poison, rank_verdict *verdict) {
         .cp = m->cp,
         .tp = m->tp,
         .ep = m->ep > 1 ? m->ep : 0,
-        .no_balance_loss = m->tp * m->cp > 1,
         .residual_block = m->block,
         .zero = m->zero,
         .prefetch = 1,

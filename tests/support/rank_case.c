@@ -65,16 +65,18 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
   return run;
 }
 
+static ot_model world_model(const rank_request *r) {
+  ot_model model = rank_model(r->model, r->layers > 0 ? r->layers : RANK_LAYERS, r->wide);
+  model.moe.routing = r->routing;
+  if (r->routing == OT_MOE_EXPERT_CHOICE) model.moe.balance = OT_MOE_BALANCE_NONE;
+  if (r->residual_block > 0) rank_model_mix(&model, r->residual_block);
+  if (r->experts > 0) model.moe.num_experts = r->experts;
+  if (r->lone) model.moe.experts_per_token = 1;
+  return model;
+}
+
 static ot_status build_world(const rank_request *r, rank_result *result, world *w) {
-  *w = (world){.request = r, .ranks = rank_count(r), .result = result};
-  w->model = rank_model(r->model, r->layers > 0 ? r->layers : RANK_LAYERS, r->wide);
-  w->model.moe.routing = r->routing;
-  if (r->routing == OT_MOE_EXPERT_CHOICE) w->model.moe.balance = OT_MOE_BALANCE_NONE;
-  if (r->residual_block > 0) rank_model_mix(&w->model, r->residual_block);
-  if (r->lone_experts > 0) {
-    w->model.moe.num_experts = r->lone_experts;
-    w->model.moe.experts_per_token = 1;
-  }
+  *w = (world){.request = r, .ranks = rank_count(r), .result = result, .model = world_model(r)};
   w->model.max_positions = r->length;  // so that every row of a table is used
   w->run = settings_of(r, &w->model);
   w->run.parallel.reshard = w->reshard;
@@ -163,7 +165,8 @@ static ot_status load_step(const world *w, int rank, int step, ot_instance *inst
   OT_TRY(ot_rows_create(r->micro_batch, r->length / piece.size, &part));
   *targets = 0;
   for (int m = 0; m < w->micro_batches; m++) {
-    fill_rows(w, step * r->batch + ((int64_t)m * dp + d) * r->micro_batch, &whole);
+    fill_rows(w, r->first_sample + step * r->batch + ((int64_t)m * dp + d) * r->micro_batch,
+              &whole);
     if (piece.size > 1) ot_rows_cut(&whole, &piece, &part);
     *targets += load(instance, m, piece.size > 1 ? &part : &whole);
   }
@@ -280,9 +283,32 @@ static ot_status run_step(const world *w, ot_comm *comm, ot_instance *instance, 
   return collect_copy(w, instance, OT_COPY_GRADIENT, step);
 }
 
+float rank_initial_bias(const rank_request *request, int expert) {
+  const int experts = (int)world_model(request).moe.num_experts;
+  if (request->loads == RANK_LOADS_FREE) return 0;
+  return expert >= experts - experts / 4 ? -4.0f : -0.05f * (float)expert;
+}
+
+static void set_biases(const world *w, ot_instance *instance) {
+  const ot_graph *const graph = ot_instance_whole(instance);
+  if (w->request->loads == RANK_LOADS_FREE) return;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    if (p->kind != OT_PARAMETER_BUFFER) continue;
+    for (int64_t e = 0; e < p->rows; e++) {
+      const ot_parameter_rows range = {i, OT_COPY_WEIGHT, e, 1};
+      const float narrow = rank_initial_bias(w->request, (int)e);
+      const double wide = (double)narrow;
+      ot_instance_write(instance, &range,
+                        w->request->dtype == OT_F64 ? (const void *)&wide : &narrow);
+    }
+  }
+}
+
 static ot_status train(const world *w, ot_comm *comm, ot_instance *instance) {
   if (ot_comm_rank(comm) == 0) list_tensors(w, instance);
   OT_TRY(ot_instance_initialize(instance, SEED));
+  set_biases(w, instance);
   for (int step = 0; step < w->request->steps; step++) {
     OT_TRY(run_step(w, comm, instance, step));
   }

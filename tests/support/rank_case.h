@@ -10,6 +10,10 @@
 
 enum { RANK_MAX = 16, RANK_STEPS = 2, RANK_MAX_LAYERS = 32, RANK_LAYOUT = 96 };
 
+// How the bias of routers begins: at nothing, or so that later experts are chosen less and the last
+// quarter never.
+typedef enum rank_loads { RANK_LOADS_FREE, RANK_LOADS_CROWDED } rank_loads;
+
 // One way to run. Zero fields of degrees mean 1.
 typedef struct rank_request {
   rank_model_kind model;
@@ -24,8 +28,11 @@ typedef struct rank_request {
   int pp, vpp, dp_replicate, dp_shard, cp, tp;
   int ep;  // over the ranks of a stage; no factor of their number
   ot_moe_routing routing;
-  int lone_experts;    // of RANK_MOE, one a token; 0: the model's, two a token
-  int residual_block;  // sub-layers of a block of Attention Residuals; 0: the model's own
+  int experts;           // of a layer; 0: the model's
+  bool lone;             // one expert a token, not two
+  rank_loads loads;      //
+  int64_t first_sample;  // of the first step
+  int residual_block;    // sub-layers of a block of Attention Residuals; 0: the model's own
   int zero, prefetch;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
@@ -40,7 +47,7 @@ typedef struct rank_request {
   void (*amend)(ot_schedule *schedule, ot_arena *arena, void *context);
   void *amend_context;
   // Looks at a rank after each step, on its thread, or null.
-  void (*observe)(const ot_instance *instance, int step, void *context);
+  void (*observe)(ot_instance *instance, int step, void *context);
   void *observe_context;
 } rank_request;
 
@@ -66,6 +73,9 @@ typedef struct rank_result {
 
 int rank_count(const rank_request *request);
 
+// What expert `expert`'s bias begins with.
+float rank_initial_bias(const rank_request *request, int expert);
+
 // Runs it. `result` is to be released whatever comes back.
 ot_status rank_run(const rank_request *request, rank_result *result);
 void rank_release(rank_result *result);
@@ -77,7 +87,13 @@ ot_status rank_run_processes(const rank_request *request, rank_result *result);
 // Plans all ranks without running them, each schedule checked: schedules [RANK_MAX] in `arena`.
 ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *schedules);
 
-// The same model, data and types on one rank, everything whole, kept for all who ask. Fails the
+// The same model, data and types on one rank, everything whole.
+rank_request rank_whole(const rank_request *request);
+
+// True when both are the same run on one rank.
+bool rank_same_whole(const rank_request *a, const rank_request *b);
+
+// That run, kept for all who ask. Fails the
 // test on an error.
 const rank_result *rank_reference(const rank_request *request);
 void rank_references_release(void);

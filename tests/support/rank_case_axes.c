@@ -33,6 +33,8 @@ const int rank_levels[] = {
     [RANK_OVERLAP] = 2,
     [RANK_ROUNDS] = OT_COUNT(rounds),
     [RANK_MICRO_BATCH] = 2,
+    [RANK_EP] = DEGREES,
+    [RANK_LOADS] = 2,
 };
 
 // ---- rules ----
@@ -83,12 +85,27 @@ static bool fits_context(const cover_row *row) {
   return model.num_kv_heads % ways == 0;
 }
 
+// Experts are spread over ranks of a stage: of any axes but pp, and no more than there are.
+static bool fits_experts(const cover_row *row) {
+  if (!chosen(row, RANK_EP) && !chosen(row, RANK_LOADS)) return true;
+  if (!open(row, RANK_MODEL) && !rank_has_experts((rank_model_kind)row->level[RANK_MODEL])) {
+    return false;
+  }
+  int ranks = 1;
+  bool all = true;
+  for (int f = RANK_DP_REPLICATE; f <= RANK_TP; f++) {
+    ranks *= degree_of(row, (rank_factor)f);
+    all = all && !open(row, (rank_factor)f);
+  }
+  return degree_of(row, RANK_EP) <= (all ? ranks : MAX_DEGREE / degree_of(row, RANK_PP));
+}
+
 bool rank_fits(const cover_row *row) {
   int ranks = 1;
   for (int f = RANK_PP; f <= RANK_TP; f++) ranks *= degree_of(row, (rank_factor)f);
   if (ranks > MAX_DEGREE) return false;
   if (row->level[RANK_MODEL] == RANK_OLMO && chosen(row, RANK_TP)) return false;
-  return fits_data(row) && fits_stages(row) && fits_context(row);
+  return fits_data(row) && fits_stages(row) && fits_context(row) && fits_experts(row);
 }
 
 int rank_factorisations(ot_arena *arena, cover_row **rows) {
@@ -145,6 +162,8 @@ void rank_request_of(const cover_row *row, ot_dtype dtype, rank_request *request
                             .dp_shard = degree_of(row, RANK_DP_SHARD),
                             .cp = degree_of(row, RANK_CP),
                             .tp = degree_of(row, RANK_TP),
+                            .ep = degree_of(row, RANK_EP),
+                            .loads = (rank_loads)row->level[RANK_LOADS],
                             .zero = row->level[RANK_ZERO],
                             .prefetch = prefetches[row->level[RANK_PREFETCH]],
                             .accumulate = (ot_accumulate)row->level[RANK_ACCUMULATE],

@@ -24,6 +24,8 @@ typedef enum rank_factor {
   RANK_OVERLAP,
   RANK_ROUNDS,
   RANK_MICRO_BATCH,
+  RANK_EP,
+  RANK_LOADS,
   RANK_FACTORS,
 } rank_factor;
 

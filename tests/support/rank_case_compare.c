@@ -26,11 +26,14 @@ enum { MAX_REFERENCES = 1024 };
 static kept_reference *references[MAX_REFERENCES];
 static int num_references;
 
-static rank_request whole_of(const rank_request *r) {
+rank_request rank_whole(const rank_request *r) {
   return (rank_request){.model = r->model,
                         .layers = r->layers,
                         .wide = r->wide,
-                        .lone_experts = r->lone_experts,
+                        .experts = r->experts,
+                        .lone = r->lone,
+                        .loads = r->loads,
+                        .first_sample = r->first_sample,
                         .residual_block = r->residual_block,
                         .routing = r->routing,
                         .dtype = r->dtype,
@@ -40,16 +43,18 @@ static rank_request whole_of(const rank_request *r) {
                         .steps = r->steps};
 }
 
+bool rank_same_whole(const rank_request *a, const rank_request *b) {
+  return a->model == b->model && a->layers == b->layers && a->wide == b->wide &&
+         a->experts == b->experts && a->lone == b->lone && a->loads == b->loads &&
+         a->first_sample == b->first_sample && a->residual_block == b->residual_block &&
+         a->routing == b->routing && a->dtype == b->dtype && a->length == b->length &&
+         a->batch == b->batch && a->steps == b->steps;
+}
+
 const rank_result *rank_reference(const rank_request *request) {
-  const rank_request wanted = whole_of(request);
+  const rank_request wanted = rank_whole(request);
   for (int i = 0; i < num_references; i++) {
-    const rank_request *const r = &references[i]->request;
-    const bool same = r->model == wanted.model && r->layers == wanted.layers &&
-                      r->wide == wanted.wide && r->lone_experts == wanted.lone_experts &&
-                      r->residual_block == wanted.residual_block && r->routing == wanted.routing &&
-                      r->dtype == wanted.dtype && r->length == wanted.length &&
-                      r->batch == wanted.batch && r->steps == wanted.steps;
-    if (same) return &references[i]->result;
+    if (rank_same_whole(&references[i]->request, &wanted)) return &references[i]->result;
   }
   assert_true(num_references < MAX_REFERENCES);
   kept_reference *const made = calloc(1, sizeof *made);
@@ -168,13 +173,15 @@ static void describe_blocks(const rank_request *r, char *text, int64_t room) {
 const char *rank_describe(const rank_request *r, char *text) {
   int64_t n = ot_text_format(
       text, RANK_TEXT,
-      "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d, ep%d of %d, mix %d",
+      "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d, ep%d of %d%s%s from %lld, "
+      "mix %d",
       rank_model_name(r->model), r->layers > 0 ? r->layers : RANK_LAYERS, r->wide ? " wide" : "",
       ot_dtype_name(r->dtype), r->pp, ot_pipeline_name(r->pipeline), r->vpp,
       r->layout[0] ? " layout " : "", r->layout, r->dp_replicate, r->dp_shard, r->zero,
       r->accumulate == OT_ACCUMULATE_SHARDED ? "sharded" : "whole", r->cp,
-      r->context == OT_CONTEXT_RING ? "ring" : "ulysses", r->tp, r->ep > 1 ? r->ep : 1,
-      r->lone_experts, r->residual_block);
+      r->context == OT_CONTEXT_RING ? "ring" : "ulysses", r->tp, r->ep > 1 ? r->ep : 1, r->experts,
+      r->lone ? " lone" : "", r->loads == RANK_LOADS_CROWDED ? " crowded" : "",
+      (long long)r->first_sample, r->residual_block);
   n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s",
                       (long long)r->batch, (long long)r->micro_batch, (long long)r->length,
                       r->prefetch, r->overlap ? " overlap" : "",

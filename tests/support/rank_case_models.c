@@ -109,7 +109,7 @@ static ot_model moe(int layers, bool wide) {
   model.architecture = "Qwen3MoeForCausalLM";
   model.qk_norm = OT_QK_NORM_HEAD;
   model.norm_epsilon = head_epsilon;
-  model.moe = (ot_moe){.num_experts = 6,
+  model.moe = (ot_moe){.num_experts = 8,
                        .experts_per_token = 2,
                        .expert_size = 20,
                        .shared_size = 24,
@@ -154,7 +154,7 @@ static ot_model latent(int layers, bool wide) {
                        .interleaved = true};
   model.head_dim = model.mla.nope_dim + model.mla.rope_dim;
   model.attention_scale = 1 / ot_sqrt((double)model.head_dim);
-  model.moe.num_groups = 3;
+  model.moe.num_groups = 4;
   model.moe.groups_per_token = 2;
   for (int i = 0; i < layers; i++) model.moe.layer[i] = i != 0;
   return model;
@@ -188,6 +188,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
   model.residual_dropout = 0.15;
   return model;
 }
+
+bool rank_has_experts(rank_model_kind kind) { return kind == RANK_MOE || kind == RANK_LATENT; }
 
 const char *rank_model_name(rank_model_kind kind) {
   static const char *const names[] = {"llama",   "gpt2", "gemma",     "qwen",  "olmo",

@@ -25,6 +25,7 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide);
 // Attention Residuals with so many sub-layers in a block.
 void rank_model_mix(ot_model *model, int block_size);
 const char *rank_model_name(rank_model_kind kind);
+bool rank_has_experts(rank_model_kind kind);
 
 // Row t of sequence `sample` of T tokens. A sequence is some documents one after another; the
 // last token of each has no target, and a few others have none, too.
