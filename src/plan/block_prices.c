@@ -9,6 +9,7 @@
 #include "plan/phase_price.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
+#include "schedule/tasks.h"
 
 // ---- what prices depend on ----
 
@@ -166,6 +167,14 @@ static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_
   return OT_OK;
 }
 
+static ot_status price_hand_over(const ot_estimator *e, const ot_step_phases *phases,
+                                 const ot_prices *p, ot_arena *scratch, ot_block_price *to) {
+  if (to->stack == 0) return OT_OK;
+  const ot_segment copy = ot_tasks_hand_over(phases->graph, OT_BASE_STACK, OT_BASE_STACK_OUT,
+                                             to->stack * p->hidden_bytes, scratch);
+  return ot_phase_price_build(e, p, &copy, &to->hand_over);
+}
+
 static void count_flops(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const segments[] = {from->forward[0], from->recompute, from->backward[0],
                                         from->weight[0]};
@@ -217,6 +226,8 @@ static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
   to->product_bytes = product_bytes(from->storage);
   to->has_input = program->input >= 0;
   to->has_d_output = program->d_output >= 0;
+  to->stack = ot_program_stack_size(program);
+  to->stack_end = ot_program_stack_end(program);
   to->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
 }
 
@@ -339,6 +350,7 @@ static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices 
     count_work_bytes(from, &p->kind[i]);
     count_flops(from, &p->kind[i]);
     OT_TRY(price_work(e, p, from, &p->kind[i]));
+    OT_TRY(price_hand_over(e, &print.phases, p, &print.scratch, &p->kind[i]));
     if (e->own) continue;
     count_experts(e, key, i, &p->kind[i]);
     OT_TRY(ot_expert_prices_add(e, p, i, &p->kind[i]));

@@ -48,6 +48,7 @@ typedef struct ot_block_price {
   double reduce_s[2][2];                       // [adds to the piece][last micro-batch]
   double gather_s, spread_s;
   ot_phase_price norm, update;
+  ot_phase_price hand_over;  // of the stack in front of the block, where a chunk begins with it
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
   int64_t elements, piece_elements;  // of the bucket (of works: in one piece), of this rank's part
@@ -60,6 +61,7 @@ typedef struct ot_block_price {
   int64_t work_scratch, update_scratch;  // that segments need: of a micro-batch, of the update
   int64_t staging;                       // and those on other lanes
   bool has_input, has_d_output;          // something enters it, forwards and backwards
+  int64_t stack, stack_end;              // activations on the stack when it begins and ends
   bool weights_read_in;                  // W reads what enters
 } ot_block_price;
 
@@ -161,6 +163,11 @@ struct ot_estimator {
   struct ot_work_bound **bounds;  // [of works] null where nobody asked
   int64_t bounds_capacity;
 };
+
+// Bytes that cross a cut in front of a block.
+static inline double ot_price_edge_bytes(const ot_prices *prices, const ot_block_price *block) {
+  return (double)(prices->hidden_bytes * (block->has_input + block->stack));
+}
 
 // Index of the prices with this key, or -1; adding them.
 int64_t ot_price_list_find(const ot_price_list *list, const ot_candidate *key);

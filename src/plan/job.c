@@ -55,8 +55,9 @@ ot_status ot_job_check(const ot_job *job) {
   OT_TRY(ot_model_check(job->model));
   OT_TRY(ot_cluster_check(job->cluster));
   OT_TRY(ot_engine_check(job->engine));
-  OT_CHECK(job->model->residuals.block_size == 0, OT_USAGE,
-           "plan: attention_residuals: block is not priced (try attention_residuals=none)");
+  OT_CHECK(job->model->residuals.block_size == 0 || job->engine == &ot_engine_orthant, OT_USAGE,
+           "plan: engine %s trains no models with attention_residuals: block (try engine=orthant)",
+           job->engine->name);
   OT_TRY(check_recipe(&job->recipe));
   OT_CHECK(job->devices >= 1 && job->devices <= job->cluster->num_devices, OT_USAGE,
            "plan: %d devices; cluster %s has %d", job->devices, job->cluster->name,

@@ -113,12 +113,23 @@ static void find_scratch(const bill *b, int64_t *scratch, int64_t *staging) {
   *staging = ot_larger_whole(*staging, prices->tie_staging);
 }
 
+// The largest message that the stage sends, 0 for none.
+static int64_t message_bytes(const bill *b, bool backward) {
+  const ot_stages *const stages = b->request->stages;
+  int64_t most = 0;
+  for (int c = 0; c < stages->num_chunks; c++) {
+    if (!ot_stages_chunk_sends(stages, c, b->stage, backward)) continue;
+    const ot_block_price *const cut = price_of(b, stages->first_block[backward ? c : c + 1]);
+    most = ot_larger_whole(most, (int64_t)ot_price_edge_bytes(b->prices, cut));
+  }
+  return most;
+}
+
 static void add_messages(bill *b) {
-  for (int backward = 0; backward < 2; backward++) {
-    if (!ot_stages_sends(b->request->stages, b->stage, backward == 1)) continue;
-    for (int i = 0; i < b->request->walk->send_buffers; i++) {
-      add(b, &b->out->buffers, b->prices->hidden_bytes);
-    }
+  const int64_t sent = message_bytes(b, false), back = message_bytes(b, true);
+  for (int i = 0; i < b->request->walk->send_buffers; i++) {
+    if (sent > 0) add(b, &b->out->buffers, sent);
+    if (back > 0) add(b, &b->out->buffers, back);
   }
 }
 
@@ -175,13 +186,17 @@ static void add_block(bill *b, int block) {
                                                    : OT_RING_SHORT;
   int64_t *const class = &b->out->activations;
   const int64_t hidden = b->prices->hidden_bytes;
-  if (price->has_input) add_ring(b, class, hidden, walk->ring[in][chunk]);
+  const int64_t stack = price_of(b, stages->first_block[chunk + 1] - 1)->stack_end;
+  const int64_t enters = price->has_input + (first ? stack : 0);
+  const int64_t returns = price->has_d_output + (last ? stack : 0);
+  if (enters > 0) add_ring(b, class, enters * hidden, walk->ring[in][chunk]);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) {
     if (price->slot_bytes[i] == 0) continue;
     add_ring(b, class, price->slot_bytes[i], walk->ring[rings[i]][chunk]);
   }
-  if (price->has_d_output && (last || walk->split)) {
-    add_ring(b, class, hidden, walk->ring[last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT][chunk]);
+  if (returns > 0 && (last || walk->split)) {
+    add_ring(b, class, returns * hidden,
+             walk->ring[last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT][chunk]);
   }
 }
 

@@ -50,6 +50,18 @@ static const ot_block_price *price_of(const player *p, int block) {
 
 // ---- costs ----
 
+// The block whose stack a chunk hands on with `work`, to the next or to the one before, or null.
+static const ot_block_price *cut_of(const player *p, ot_work work, int chunk) {
+  const int cut = work == OT_WORK_FORWARD ? chunk + 1 : chunk;
+  if (work == OT_WORK_WEIGHT || cut == 0 || cut == p->stages->num_chunks) return NULL;
+  return price_of(p, p->stages->first_block[cut]);
+}
+
+static double hand_over_s(const player *p, ot_work work, int chunk) {
+  const ot_block_price *const cut = cut_of(p, work, chunk);
+  return cut ? cut->hand_over.total_s : 0;
+}
+
 static void add_chunk(const player *p, ot_work work, int chunk) {
   const int first = p->stages->first_block[chunk], end = p->stages->first_block[chunk + 1];
   const bool forward = work == OT_WORK_FORWARD, backward = work == OT_WORK_BACKWARD;
@@ -64,19 +76,20 @@ static void add_chunk(const player *p, ot_work work, int chunk) {
     // The message leaves with what comes after the recompute.
     const double again_s = backward ? price_of(p, edge)->recompute_total_s : 0;
     cost->before_s[later] += again_s - cost->early_s;
-    cost->edge_s[later] -= again_s;
+    cost->edge_s[later] += hand_over_s(p, work, chunk) - again_s;
   }
 }
 
 // Where tp holds whole activations, each of its ranks may send a part, and the parts are gathered
 // where they come (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
-static ot_status price_hop(const player *p, int from, int to, double *hop_s) {
+static ot_status price_hop(const player *p, int chunk, double *hop_s) {
+  const int from = p->walk->rank_of[chunk - 1], to = p->walk->rank_of[chunk];
   const ot_prices *const prices = p->prices;
   const ot_simulation *const simulation = &p->request->estimator->simulation;
   const int stage_ranks = prices->ranks / p->walk->num_ranks;
   const bool scatters = p->request->estimator->job.engine->scattered_messages;
   const int parts = !prices->sequence_parallel && scatters ? prices->key.tp : 1;
-  const double whole = (double)prices->hidden_bytes;
+  const double whole = ot_price_edge_bytes(prices, price_of(p, p->stages->first_block[chunk]));
   const ot_collective gather = {
       .op = OT_OP_ALL_GATHER, .shape = prices->shape[OT_GROUP_TENSOR], .bytes = whole};
   ot_price price, gathered = {0};
@@ -88,8 +101,7 @@ static ot_status price_hop(const player *p, int from, int to, double *hop_s) {
 
 static ot_status find_hops(player *p) {
   for (int c = 1; c < p->walk->num_chunks; c++) {
-    const int from = p->walk->rank_of[c - 1], to = p->walk->rank_of[c];
-    if (from != to) OT_TRY(price_hop(p, from, to, &p->hop_s[c]));
+    if (p->walk->rank_of[c - 1] != p->walk->rank_of[c]) OT_TRY(price_hop(p, c, &p->hop_s[c]));
   }
   return OT_OK;
 }
@@ -308,6 +320,7 @@ static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_p
   if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += price->work[a->work][later_of(price, a)].total_s - again_s;
   slow_down(p, a, block, item);
+  if (leaves) s->clock_s += hand_over_s(p, a->work, a->chunk);
   if (leaves) send(p, s, a->out);
   if (ends_backward(p, a->work)) reduce_block(p, a, block, item);
 }
@@ -419,6 +432,12 @@ static void count_work(const player *p, int rank, ot_stage_play *out) {
       for (int i = 0; i < 2; i++) ot_phase_price_add(&sum, &price->work[w][i], times[i]);
     }
     out->recompute_s += price->recompute_s * p->walk->micro_batches;
+  }
+  for (int c = 0; c < p->stages->num_chunks; c++) {
+    for (int w = 0; w < OT_WORKS && p->stages->rank_of[c] == rank; w++) {
+      const ot_block_price *const cut = cut_of(p, (ot_work)w, c);
+      if (cut) ot_phase_price_add(&sum, &cut->hand_over, p->walk->micro_batches);
+    }
   }
   out->compute_s = sum.compute_s;
   out->host_s = sum.host_s;

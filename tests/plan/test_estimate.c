@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -339,6 +340,67 @@ static void stages_with_experts_take_what_their_schedules_take(void **state) {
           (ot_candidate){.pp = 4, .pipeline = OT_PIPELINE_ZB_H1, .cp = 2, .ep = 2, .zero = 2});
 }
 
+// Attention Residuals in blocks of so many sub-layers.
+static ot_model mixed(ot_model model, int block_size) {
+  model.residuals.block_size = block_size;
+  model.residuals.sublayers = 2 * model.num_layers;
+  for (int i = 0; i < model.num_layers; i++) model.residuals.place[i] = 2 * i;
+  return model;
+}
+
+// What crosses cuts grows from stage to stage, and is copied before each.
+static void stages_with_a_stack_take_what_their_schedules_take(void **state) {
+  (void)state;
+  static const ot_pipeline kinds[] = {OT_PIPELINE_GPIPE, OT_PIPELINE_1F1B,  OT_PIPELINE_INTERLEAVED,
+                                      OT_PIPELINE_ZB_H1, OT_PIPELINE_ZB_H2, OT_PIPELINE_ZB_V};
+  for (int i = 0; i < OT_COUNT(kinds); i++) {
+    const int vpp = kinds[i] == OT_PIPELINE_INTERLEAVED ? 2 : 1;
+    for (int block = 1; block <= 5; block++) {
+      const ot_model model = mixed(block % 2 == 0 ? gpt2() : llama(), block);
+      const ot_recompute recompute = (ot_recompute)(block % 3);
+      compare(&model,
+              (ot_candidate){.pp = 2, .vpp = vpp, .pipeline = kinds[i], .recompute = recompute});
+      if (kinds[i] == OT_PIPELINE_ZB_V || vpp == 2) continue;
+      compare(&model,
+              (ot_candidate){
+                  .pp = 4, .pipeline = kinds[i], .micro_batches = 8, .recompute = recompute});
+    }
+  }
+}
+
+static void other_splits_with_a_stack_take_what_their_schedules_take(void **state) {
+  (void)state;
+  const ot_model tied = mixed(gpt2(), 3), plain = mixed(llama(), 4);
+  const ot_model spread = mixed(experts(false), 3);
+  compare(&plain, (ot_candidate){.recompute = OT_RECOMPUTE_SELECTIVE});
+  compare(&tied, (ot_candidate){.tp = 4});
+  compare(&plain, (ot_candidate){.cp = 2, .recompute = OT_RECOMPUTE_FULL});
+  for (int zero = 0; zero <= 3; zero++) {
+    compare(&tied, (ot_candidate){.dp = 4, .zero = zero, .dp_shard = 2, .tp = 2});
+    compare(&plain,
+            (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_H1, .dp = 2, .zero = zero, .tp = 2});
+    compare(&spread,
+            (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .ep = 2, .zero = zero});
+  }
+  compare_in(&plain, "bf16-fp32-gradients",
+             (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .zero = 3});
+  compare(&plain, (ot_candidate){.dp = 2, .zero = 3, .micro_batches = 23});
+}
+
+static void other_software_knows_no_stack(void **state) {
+  (void)state;
+  estimate_case e;
+  const ot_model plain = llama(), model = mixed(plain, 3);
+  const ot_candidate c = candidate_of((ot_candidate){.pp = 2});
+  create(&plain, "fp32", &c, &e);
+  e.model = model;
+  e.job.engine = ot_engine_find("megatron-core");
+  assert_non_null(e.job.engine);
+  assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_USAGE);
+  assert_non_null(strstr(ot_fail_message(), "attention_residuals"));
+  destroy(&e);
+}
+
 // What is kept narrow takes half.
 static void bf16_takes_what_its_schedule_takes(void **state) {
   (void)state;
@@ -384,6 +446,9 @@ int main(void) {
       cmocka_unit_test(experts_over_ranks_take_what_their_schedules_take),
       cmocka_unit_test(experts_elsewhere_are_as_much_work),
       cmocka_unit_test(stages_with_experts_take_what_their_schedules_take),
+      cmocka_unit_test(stages_with_a_stack_take_what_their_schedules_take),
+      cmocka_unit_test(other_splits_with_a_stack_take_what_their_schedules_take),
+      cmocka_unit_test(other_software_knows_no_stack),
       cmocka_unit_test(bf16_takes_what_its_schedule_takes),
       cmocka_unit_test(an_accelerator_keeps_memory_for_its_runtime),
   };
