@@ -5,6 +5,7 @@
 
 #include "base/text_builder.h"
 #include "describe/pipeline_rules.h"
+#include "describe/residuals.h"
 #include "plan/figures.h"
 #include "plan/what_if.h"
 
@@ -173,12 +174,16 @@ static void say_pipeline(speaker *s) {
     return;
   }
   const double rows = (double)c->micro_batch_size * (double)job->sequence_length / c->cp / c->tp;
-  const double message = rows * (double)job->model->hidden_size * job->recipe.activation_bytes;
+  const ot_residual_place end = ot_residual_place_of(job->model, job->model->num_layers);
+  const double activations = end.finished > 0 ? (double)(end.finished + end.begun) : 1;
+  const double message =
+      activations * rows * (double)job->model->hidden_size * job->recipe.activation_bytes;
   const int stride = job->devices / c->pp;
   say(s, ot_arena_format(a,
-                         "pp %d across %s: stages send each other only %s a micro-batch; %s with "
+                         "pp %d across %s: stages send each other %s %s a micro-batch; %s with "
                          "%lld micro-batches leaves %s of the step idle%s",
-                         c->pp, links_of(job->cluster, stride, c->pp), ot_figure_bytes(a, message),
+                         c->pp, links_of(job->cluster, stride, c->pp),
+                         activations > 1 ? "up to" : "only", ot_figure_bytes(a, message),
                          ot_pipeline_name(c->pipeline), (long long)c->micro_batches,
                          ot_figure_share(a, s->e->best->bubble_fraction), balanced_bubble(s)));
   add(s, ot_what_if_pp(&s->what_if, 1, a));

@@ -197,6 +197,52 @@ static void global_layers_count_for_more_than_windowed_ones(void **state) {
   ot_heap_release(&c.heap);
 }
 
+// Matrix FLOPs of a block over T tokens, forward and backward, by hand: three products for each
+// weight; of attention two forward and five backward (scores once more) over the pairs that are
+// seen.
+static double flops_of(const ot_model *m, int block, int64_t T) {
+  enum { WEIGHT_PRODUCTS = 3, ATTENTION_PRODUCTS = 7 };
+  const double C = (double)m->hidden_size, F = (double)m->intermediate_size;
+  const double q = (double)(m->num_heads * m->head_dim);
+  const double kv = (double)(m->num_kv_heads * m->head_dim);
+  if (block == 0) return 0;
+  if (block > m->num_layers) return 2.0 * WEIGHT_PRODUCTS * (double)(T * m->vocab_size) * C;
+  const int64_t window = m->window[block - 1];
+  double pairs = 0;
+  for (int64_t t = 0; t < T; t++) pairs += (double)(window > 0 && t >= window ? window : t + 1);
+  return 2.0 * WEIGHT_PRODUCTS * (double)T * C * (2 * q + 2 * kv + 3 * F) +
+         2.0 * ATTENTION_PRODUCTS * pairs * q;
+}
+
+// Gemma's pattern, five windowed layers to each global one, where sequences are long: the cut is
+// the best that there is, with one chunk a stage and with two, and better than one by numbers.
+static void interleaved_windows_are_balanced_by_cost(void **state) {
+  (void)state;
+  enum { LAYERS = 12, LENGTH = 1024 };
+  for (int pp = 2; pp <= 4; pp++) {
+    for (int vpp = 1; vpp <= 2; vpp++) {
+      stage_case c;
+      stage_case_create(&c, LAYERS);
+      c.model.vocab_size = 8;
+      c.run.parallel.pp = pp;
+      c.run.parallel.vpp = vpp;
+      c.run.parallel.pipeline = vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
+      for (int i = 0; i < LAYERS; i++) c.model.window[i] = i % 6 < 5 ? 16 : 0;
+      chain by_hand = {.blocks = LAYERS + 2, .ranks = pp, .chunks = pp * vpp};
+      for (int i = 0; i < LAYERS + 2; i++) by_hand.cost[i] = flops_of(&c.model, i, LENGTH);
+      place(&by_hand, false);
+      assert_int_equal(stage_case_build(&c, LENGTH), OT_OK);
+      const load best = best_load(&by_hand), cut = load_of(&by_hand, c.stages.first_block);
+      assert_true(cut.rank <= best.rank * (1 + 1e-12));
+      assert_true(by_hand.cost[6] > 2 * by_hand.cost[5]);
+      int even[MAX_BLOCKS + 1];
+      for (int k = 0; k <= by_hand.chunks; k++) even[k] = (LAYERS + 2) * k / by_hand.chunks;
+      if (pp == 4) assert_true(cut.rank < 0.9 * load_of(&by_hand, even).rank);
+      ot_heap_release(&c.heap);
+    }
+  }
+}
+
 static void recompute_counts_for_the_layers_that_do_it(void **state) {
   (void)state;
   stage_case c;
@@ -301,6 +347,7 @@ int main(void) {
       cmocka_unit_test(equal_bests_are_cut_the_same_way_and_evenly),
       cmocka_unit_test(a_large_head_leaves_its_rank_fewer_layers),
       cmocka_unit_test(global_layers_count_for_more_than_windowed_ones),
+      cmocka_unit_test(interleaved_windows_are_balanced_by_cost),
       cmocka_unit_test(recompute_counts_for_the_layers_that_do_it),
       cmocka_unit_test(chunks_stand_in_a_loop_or_fold_back),
       cmocka_unit_test(more_chunks_than_blocks_are_refused),
