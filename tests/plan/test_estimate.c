@@ -128,8 +128,29 @@ static void expect_bound(estimate_case *e, const ot_estimate *estimate, const ch
   }
 }
 
-static void compare_in(const ot_model *model, const char *recipe, ot_candidate c) {
+// The run of `out` keeps weights of some blocks, gathers far ahead, and trades heads.
+static void set_run(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out) {
+  static bool reshard[] = {false, true, false, true, true, false, true, true, true};
+  assert_int_equal(out->model.num_layers + 2, OT_COUNT(reshard));
+  ot_candidate_run(&out->job, c, lists, run);
+  run->parallel.prefetch = 3;
+  run->parallel.reshard = reshard;
+  run->parallel.num_reshard = OT_COUNT(reshard);
+  run->parallel.context = OT_CONTEXT_ULYSSES;
+  out->job.run = run;
+  assert_int_equal(ot_estimator_build(&out->job, &out->arena, &out->estimator), OT_OK);
+}
+
+typedef struct comparison {
+  const ot_model *model;
+  const char *recipe;
+  bool with_run;
+} comparison;
+
+static void compare_as(comparison how, ot_candidate c) {
   estimate_case e;
+  ot_run_lists given_lists;
+  ot_run given;
   char text[256];
   ot_estimate estimate;
   ot_run_lists lists;
@@ -137,7 +158,8 @@ static void compare_in(const ot_model *model, const char *recipe, ot_candidate c
   ot_mesh mesh;
   ot_prediction p;
   c = candidate_of(c);
-  create(model, recipe, &c, &e);
+  create(how.model, how.recipe, &c, &e);
+  if (how.with_run) set_run(&c, &given_lists, &given, &e);
   ot_candidate_print(&c, text, sizeof text);
   if (ot_candidate_check(&e.job, &c) != OT_OK) fail_msg("%s: %s", text, ot_fail_message());
   if (ot_estimate_build(e.estimator, &c, &estimate) != OT_OK) {
@@ -154,6 +176,10 @@ static void compare_in(const ot_model *model, const char *recipe, ot_candidate c
   expect_bill(&e, &run, &mesh, &estimate, text);
   expect_bound(&e, &estimate, text);
   destroy(&e);
+}
+
+static void compare_in(const ot_model *model, const char *recipe, ot_candidate c) {
+  compare_as((comparison){model, recipe, false}, c);
 }
 
 static void compare(const ot_model *model, ot_candidate c) { compare_in(model, "fp32", c); }
@@ -302,6 +328,18 @@ static void experts_over_ranks_take_what_their_schedules_take(void **state) {
   compare(&plain, (ot_candidate){.dp = 4, .ep = 4, .zero = 2, .micro_batches = 23});
 }
 
+static void runs_that_say_more_take_what_their_schedules_take(void **state) {
+  (void)state;
+  const ot_model plain = llama(), spread = experts(false);
+  const comparison dense = {&plain, "fp32", true}, moe = {&spread, "fp32", true};
+  compare_as(dense, (ot_candidate){.dp = 2, .cp = 2, .zero = 3});
+  compare_as(dense, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .zero = 3});
+  compare_as(moe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3});
+  compare_as(moe, (ot_candidate){.dp = 2, .cp = 2, .ep = 2, .zero = 3, .micro_batches = 2});
+  compare_as(moe,
+             (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .ep = 2, .zero = 3});
+}
+
 // Over all ranks the same rows meet the same experts, whoever has them.
 static void experts_elsewhere_are_as_much_work(void **state) {
   (void)state;
@@ -444,6 +482,7 @@ int main(void) {
       cmocka_unit_test(stages_take_what_their_schedules_take),
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
       cmocka_unit_test(experts_over_ranks_take_what_their_schedules_take),
+      cmocka_unit_test(runs_that_say_more_take_what_their_schedules_take),
       cmocka_unit_test(experts_elsewhere_are_as_much_work),
       cmocka_unit_test(stages_with_experts_take_what_their_schedules_take),
       cmocka_unit_test(stages_with_a_stack_take_what_their_schedules_take),
