@@ -156,9 +156,8 @@ void ot_bucket_plan_build(const ot_play_request *request, int stage, ot_arena *a
   out->gathers.uses = ot_arena_array(arena, 2 * (int64_t)items + 1, sizeof(ot_bucket_use));
   out->sums.uses = ot_arena_array(arena, items + 1, sizeof(ot_bucket_use));
   out->tied_sums.uses = ot_arena_array(arena, items + 1, sizeof(ot_bucket_use));
-  for (int64_t i = 0; i < request->walk->num_actions; i++) {
-    const ot_walk_action *const a = &request->walk->actions[i];
-    if (a->rank == stage) add_action(&p, a);
+  for (int i = 0; i < request->walk->num_of_rank[stage]; i++) {
+    add_action(&p, &request->walk->actions[request->walk->of_rank[stage][i]]);
   }
   const int ahead = ot_estimator_prefetch(request->estimator);
   ot_bucket_use *const gathers = out->gathers.uses;

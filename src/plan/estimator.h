@@ -110,6 +110,8 @@ typedef struct ot_walk {
   const int *rank_of;  // [num_chunks]
   int64_t num_actions;
   ot_walk_action *actions;  // [num_actions]
+  int32_t **of_rank;        // [num_ranks][num_of_rank] those of each rank, as indices
+  int *num_of_rank;         // [num_ranks]
   int32_t *first_posts;     // [2 * num_ranks] messages whose receive begins with the step
   int64_t num_messages;
   int *ring[OT_WALK_RINGS];  // [num_chunks] by ot_step_ring

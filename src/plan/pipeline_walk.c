@@ -86,6 +86,7 @@ static bool advance(walker *w, int rank) {
     w->sent[made.out] = true;
   }
   await(w, made.posts);
+  w->walk->of_rank[rank][index] = (int32_t)w->walk->num_actions;
   w->walk->actions[w->walk->num_actions++] = made;
   w->position[rank]++;
   return true;
@@ -215,7 +216,13 @@ static ot_status build(const ot_pipeline_request *request, ot_arena *arena, ot_a
                     .send_buffers = ot_order_send_buffers(&order, LEAST_SEND_BUFFERS, scratch),
                     .num_messages = (int64_t)order.num_chunks * order.micro_batches * DIRECTIONS};
   int64_t actions = 0;
-  for (int rank = 0; rank < order.num_ranks; rank++) actions += order.num_actions[rank];
+  walk->of_rank = ot_arena_array(arena, order.num_ranks, sizeof *walk->of_rank);
+  walk->num_of_rank = ot_arena_array(arena, order.num_ranks, sizeof *walk->num_of_rank);
+  for (int rank = 0; rank < order.num_ranks; rank++) {
+    const int count = walk->num_of_rank[rank] = order.num_actions[rank];
+    walk->of_rank[rank] = ot_arena_array(arena, count + 1, sizeof **walk->of_rank);
+    actions += count;
+  }
   walk->actions = ot_arena_array(arena, actions + 1, sizeof *walk->actions);
   walk->first_posts = ot_arena_array(arena, 2 * (int64_t)order.num_ranks, sizeof(int32_t));
   walker w = {.order = &order, .walk = walk};
