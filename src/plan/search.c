@@ -18,8 +18,8 @@ enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
 
 typedef enum node_kind {
   NODE_GROUP,         // all orders that split the backward, or all others; by the mean
-  NODE_FLOOR,         // all ways to cut weights; by the floor
-  NODE_ZERO_FLOOR,    // those of one stage of ZeRO; by the floor
+  NODE_GROUP_ZERO,    // the same, with one stage of ZeRO
+  NODE_ZERO_FLOOR,    // one order, all its ways to cut weights; by the floor
   NODE_ZERO_CONTEXT,  // the same by that of parts of sequences
   NODE_ZERO_BLOCK,    // the same by the bound of blocks
   NODE_ZERO,          // the same by that of the order
@@ -106,7 +106,7 @@ static const ot_shard_choice *shard_of(const searcher *s, const node *n) {
 
 // Whether `n` stands for the `index`-th way to cut weights, too.
 static bool stands_for(const searcher *s, const node *n, int index) {
-  if (n->kind <= NODE_FLOOR) return true;
+  if (n->kind == NODE_GROUP) return true;
   if (n->kind == NODE_CANDIDATE) return index == n->shard;
   return s->space.groups[n->group].shards[index].zero == shard_of(s, n)->zero;
 }
@@ -118,7 +118,7 @@ static bool is_split(const ot_space_group *group, int order) {
 // Whether `n` stands for the `index`-th order, too.
 static bool stands_for_order(const searcher *s, const node *n, int index) {
   const ot_space_group *const group = &s->space.groups[n->group];
-  if (n->kind != NODE_GROUP) return index == n->order;
+  if (n->kind > NODE_GROUP_ZERO) return index == n->order;
   return is_split(group, index) == is_split(group, n->order);
 }
 
@@ -132,7 +132,7 @@ static int64_t count_candidates(const searcher *s, const node *n) {
 
 // Later ways leave fewer bytes: the highest stage of ZeRO over the most ranks is the last.
 static const ot_shard_bound *bound_of(const searcher *s, const node *n) {
-  if (n->kind <= NODE_FLOOR) return &s->least[n->group].all;
+  if (n->kind == NODE_GROUP) return &s->least[n->group].all;
   if (n->kind == NODE_CANDIDATE) return &s->shards[n->group][n->shard];
   return &s->least[n->group].zero[shard_of(s, n)->zero];
 }
@@ -166,7 +166,7 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
 
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
-  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_MEAN,    OT_BOUND_FLOOR, OT_BOUND_FLOOR,
+  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_MEAN,    OT_BOUND_MEAN,  OT_BOUND_FLOOR,
                                                    OT_BOUND_CONTEXT, OT_BOUND_BLOCK, OT_BOUND_ORDER,
                                                    OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
@@ -237,7 +237,7 @@ static ot_status add_orders(searcher *s, const node *from) {
   for (int i = 0; i < s->space.groups[from->group].num_orders; i++) {
     node n = *from;
     if (!stands_for_order(s, from, i)) continue;
-    n.kind = NODE_FLOOR;
+    n.kind = NODE_ZERO_FLOOR;
     n.order = (int16_t)i;
     OT_TRY(add(s, n));
   }
@@ -259,7 +259,7 @@ static ot_status add_zeros(searcher *s, const node *from) {
   for (int i = 0; i < group->num_shards; i++) {
     node n = *from;
     if (i + 1 < group->num_shards && group->shards[i + 1].zero == group->shards[i].zero) continue;
-    n.kind = NODE_ZERO_FLOOR;
+    n.kind = NODE_GROUP_ZERO;
     n.shard = (int16_t)i;
     OT_TRY(add(s, n));
   }
@@ -347,10 +347,10 @@ static ot_status run(searcher *s) {
     node n = pop(s);
     switch ((node_kind)n.kind) {
       case NODE_GROUP:
-        OT_TRY(add_orders(s, &n));
-        break;
-      case NODE_FLOOR:
         OT_TRY(add_zeros(s, &n));
+        break;
+      case NODE_GROUP_ZERO:
+        OT_TRY(add_orders(s, &n));
         break;
       case NODE_ZERO_FLOOR:
       case NODE_ZERO_CONTEXT:
