@@ -468,7 +468,8 @@ static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_b
   *scale = 1;
   if (depth > OT_BOUND_CONTEXT) return priced;
   priced.micro_batch_size = e->job.global_batch_size;
-  if (depth < OT_BOUND_CONTEXT) priced.cp = 1;
+  if (depth < OT_BOUND_PLAIN) priced.cp = 1;
+  if (depth == OT_BOUND_PLAIN) priced.recompute = OT_RECOMPUTE_NONE;
   *scale = (double)c->micro_batch_size * priced.cp / ((double)e->job.global_batch_size * c->cp);
   return priced;
 }
@@ -509,7 +510,8 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   }
   const double s = (b.met_s + b.end_s) * rounding;
   const double step_s = ot_price_step_s(&e->simulation, e->job.devices, s);
-  *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)b.peak};
+  const double peak = request->depth == OT_BOUND_PLAIN ? 0 : b.peak;
+  *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)peak};
   return OT_OK;
 }
 

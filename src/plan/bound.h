@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lower bounds of the step and the memory of a candidate, at several depths: each is at most the
-// next, and the last at most the estimate. Private to plan/.
+// estimate, and takes more to know than the one before. Private to plan/.
 //
 //   mean     the floor on stages that all have the same share of the blocks: no way to cut them is
 //            looked at, for the fullest stage has no less than the mean, whatever the order
 //   floor    blocks as if a micro-batch were the whole batch and nobody held a part of a sequence,
 //            for few sizes are priced then: half of what a kernel does or a message carries takes
 //            half as long, or longer
+//   plain    the next one, of a step that makes nothing again; says nothing of memory
 //   context  the same with the parts of a sequence that ranks hold, and what they send each other
 //   block    blocks as they are
 //   order    and what the order of the stages keeps and gathers
@@ -51,6 +52,7 @@ typedef struct ot_work_bound {
 typedef enum ot_bound_depth {
   OT_BOUND_MEAN,
   OT_BOUND_FLOOR,
+  OT_BOUND_PLAIN,
   OT_BOUND_CONTEXT,
   OT_BOUND_BLOCK,
   OT_BOUND_ORDER,

@@ -20,6 +20,7 @@ typedef enum node_kind {
   NODE_GROUP,         // all orders that split the backward, or all others; by the mean
   NODE_GROUP_ZERO,    // the same, with one stage of ZeRO
   NODE_ZERO_FLOOR,    // one order, all its ways to cut weights; by the floor
+  NODE_ZERO_PLAIN,    // the same by that of parts of sequences, nothing made again
   NODE_ZERO_CONTEXT,  // the same by that of parts of sequences
   NODE_ZERO_BLOCK,    // the same by the bound of blocks
   NODE_ZERO,          // the same by that of the order
@@ -166,9 +167,11 @@ static ot_status refuse(searcher *s, const node *n, ot_status status) {
 
 // Bounds `n` and adds it to the heap, or counts its candidates as rejected.
 static ot_status add(searcher *s, node n) {
-  static const ot_bound_depth depth[NODE_KINDS] = {OT_BOUND_MEAN,    OT_BOUND_MEAN,  OT_BOUND_FLOOR,
-                                                   OT_BOUND_CONTEXT, OT_BOUND_BLOCK, OT_BOUND_ORDER,
-                                                   OT_BOUND_ORDER};
+  static const ot_bound_depth depth[NODE_KINDS] = {
+      [NODE_GROUP] = OT_BOUND_MEAN,           [NODE_GROUP_ZERO] = OT_BOUND_MEAN,
+      [NODE_ZERO_FLOOR] = OT_BOUND_FLOOR,     [NODE_ZERO_PLAIN] = OT_BOUND_PLAIN,
+      [NODE_ZERO_CONTEXT] = OT_BOUND_CONTEXT, [NODE_ZERO_BLOCK] = OT_BOUND_BLOCK,
+      [NODE_ZERO] = OT_BOUND_ORDER,           [NODE_CANDIDATE] = OT_BOUND_ORDER};
   const ot_candidate candidate = candidate_of(s, &n);
   const ot_bound_request request = {
       .candidate = &candidate, .depth = depth[n.kind], .shards = bound_of(s, &n)};
@@ -353,6 +356,10 @@ static ot_status run(searcher *s) {
         OT_TRY(add_orders(s, &n));
         break;
       case NODE_ZERO_FLOOR:
+        n.kind = s->by_memory ? NODE_ZERO_CONTEXT : NODE_ZERO_PLAIN;
+        OT_TRY(add(s, n));
+        break;
+      case NODE_ZERO_PLAIN:
       case NODE_ZERO_CONTEXT:
       case NODE_ZERO_BLOCK:
         n.kind++;
