@@ -110,7 +110,7 @@ static bool moves(const ot_graph *graph, int tensor) {
 // A tensor that a step has not moved by one part in 10^12 has no gradient, or is not updated.
 static ot_status check_moved(const course *c, ot_arena *arena, ot_audit_report *report) {
   ot_health health;
-  const ot_graph *const graph = ot_instance_shape(ot_trainer_instance(c->trainer));
+  const ot_graph *const graph = ot_instance_whole(ot_trainer_instance(c->trainer));
   if (c->rate <= 0) return OT_OK;
   OT_TRY(ot_trainer_health(c->trainer, arena, &health));
   for (int i = 0; i < health.num_tensors; i++) {

@@ -85,7 +85,7 @@ const char *ot_unit_name(const ot_instance *instance, ot_unit_kind kind, int ind
     case OT_UNIT_MOMENT_1:
     case OT_UNIT_MOMENT_2:
     case OT_UNIT_MASTER:
-      return part_name(ot_instance_shape(instance), index);
+      return part_name(ot_instance_whole(instance), index);
     case OT_UNIT_KINDS:
       break;
   }
@@ -150,20 +150,37 @@ static bool is_tied_to(const ot_graph *graph, int parameter) {
   return false;
 }
 
+// Which part of the whole parameter a part of this rank is: a rank of ep has those of some experts.
+static int part_in_whole(const ot_parameter *whole, const ot_parameter *local, int part) {
+  const ot_parameter_part *const mine = &local->parts[part];
+  if (whole->num_parts == local->num_parts) return part;
+  for (int k = 0; k < whole->num_parts; k++) {
+    const ot_parameter_part *const theirs = &whole->parts[k];
+    const bool same = theirs->hf_first == mine->hf_first &&
+                      theirs->hf_first_col == mine->hf_first_col &&
+                      ot_text_equal(theirs->hf_name, mine->hf_name);
+    if (same) return k;
+  }
+  OT_UNREACHABLE();
+}
+
 static void add_copies(listing *l) {
   const ot_graph *const graph = ot_instance_shape(l->instance);
+  const ot_graph *const whole = ot_instance_whole(l->instance);
   const ot_schedule *const schedule = ot_instance_schedule(l->instance);
-  int index = 0;
+  int before = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     const ot_bucket *const bucket = &schedule->buckets[p->block];
     // Of the bucket that a stage holds for a tied head, the rest means nothing.
     const bool held = bucket->counted || is_tied_to(graph, i);
-    for (int part = 0; part < p->num_parts; part++, index++) {
+    for (int part = 0; part < p->num_parts; part++) {
+      const int index = before + part_in_whole(&whole->parameters[i], p, part);
       for (int copy = 0; held && copy < OT_BUCKET_COPIES; copy++) {
         add_part(l, (ot_bucket_copy)copy, p, part, index);
       }
     }
+    before += whole->parameters[i].num_parts;
   }
 }
 
@@ -216,14 +233,13 @@ static void add_batches(listing *l) {
 static void count_parts(listing *l) {
   const ot_graph *const whole = ot_instance_whole(l->instance);
   ot_unit_list *const list = l->list;
-  list->num_parts = ot_instance_schedule(l->instance)->num_parts;
+  for (int i = 0; i < whole->num_parameters; i++) list->num_parts += whole->parameters[i].num_parts;
   list->part_count = ot_arena_array(l->arena, list->num_parts + 1, sizeof *list->part_count);
   int index = 0;
   for (int i = 0; i < whole->num_parameters; i++) {
     const ot_parameter *const p = &whole->parameters[i];
     for (int k = 0; k < p->num_parts; k++) list->part_count[index++] = p->parts[k].rows * p->cols;
   }
-  OT_ASSERT(index == list->num_parts);
 }
 
 void ot_units_list(const ot_instance *instance, const ot_mesh *mesh, int rank, ot_arena *arena,
