@@ -18,9 +18,11 @@ typedef struct ot_reference_request {
 
 // What was compared.
 typedef struct ot_reference_figures {
-  bool compared;           // false: one rank would need more than most_bytes
-  double loss, reference;  // of the step
-  double largest;          // relative difference of the gradient of a tensor
+  bool compared;                         // false: one rank would need more than most_bytes
+  double loss, reference;                // of the step
+  double largest;                        // relative difference of the gradient of a tensor
+  int64_t fewest_targets, most_targets;  // of a micro-batch of a rank; equal: means of means pass
+  bool undecided;  // it is more than the tolerance, and may be rounding all the same
 } ot_reference_figures;
 
 // The trainer takes its next step; the leader takes it once more alone. Findings are added on the
@@ -30,3 +32,6 @@ ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *ar
 
 // Relative difference that the order of sums may make, of gradients in a storage type.
 double ot_reference_tolerance(const ot_run *run);
+
+// What it may be where rounding sends tokens to other experts; from there on a finding.
+double ot_reference_doubt(const ot_run *run);

@@ -80,6 +80,7 @@ static void every_layout_makes_the_step_of_one_rank(void **state) {
     assert_int_equal(l.said.num_findings, 0);
     assert_true(l.figures.largest < 1e-12);
     assert_true(fabs(l.figures.loss - l.figures.reference) < 1e-13);
+    assert_true(l.figures.fewest_targets < l.figures.most_targets);
   }
 }
 
@@ -91,6 +92,20 @@ static void other_weights_on_one_rank_are_found(void **state) {
   assert_true(l.said.num_findings > 0);
   assert_string_equal(l.said.what, "gradient_direction");
   assert_true(l.figures.largest > 1e-3);
+  // Without documents all have as many targets: what is said of means of means has no power here.
+  assert_int_equal(l.figures.fewest_targets, 16);
+  assert_int_equal(l.figures.most_targets, 16);
+}
+
+static void rounding_that_moves_tokens_leaves_open_and_is_not_clean(void **state) {
+  (void)state;
+  ot_run run = {.precision = {.compute = OT_F32, .params = OT_F32, .reduce = OT_F32}};
+  run.parallel.tp = 1;
+  run.parallel.ep = 2;
+  assert_true(ot_reference_doubt(&run) == ot_reference_tolerance(&run));
+  run.precision.params = OT_BF16;
+  assert_true(ot_reference_tolerance(&run) == 0.01);
+  assert_true(ot_reference_doubt(&run) == 0.5);
 }
 
 static void what_one_rank_cannot_hold_is_not_compared(void **state) {
@@ -106,6 +121,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_layout_makes_the_step_of_one_rank),
       cmocka_unit_test(other_weights_on_one_rank_are_found),
+      cmocka_unit_test(rounding_that_moves_tokens_leaves_open_and_is_not_clean),
       cmocka_unit_test(what_one_rank_cannot_hold_is_not_compared),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

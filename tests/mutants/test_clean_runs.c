@@ -141,7 +141,52 @@ static void no_audit_finds_anything_in_sound_runs(void **state) {
   assert_int_equal(alarms, 0);
 }
 
+// Experts over ranks, on every axis that they fold over.
+static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
+  (void)state;
+  static const struct {
+    degrees d;
+    int ep, zero;
+    bool bf16;
+  } runs[] = {
+      {{1, 1, 2, 1, 1}, 2, 1, false}, {{1, 1, 4, 1, 1}, 2, 2, true},
+      {{1, 1, 4, 1, 1}, 4, 0, false}, {{1, 2, 2, 1, 1}, 2, 3, true},
+      {{1, 1, 2, 1, 2}, 2, 1, false}, {{1, 1, 2, 1, 2}, 4, 1, true},
+      {{1, 1, 2, 2, 1}, 2, 3, false}, {{2, 1, 2, 1, 1}, 2, 1, false},
+  };
+  for (int i = 0; i < OT_COUNT(runs); i++) {
+    const degrees *const d = &runs[i].d;
+    user_request request = {.training_steps = 40, .planned_ranks = 64};
+    request.run = (audit_request){.model = rank_model(RANK_MOE, 2, false),
+                                  .pp = d->pp,
+                                  .dp_replicate = d->dp_replicate,
+                                  .dp_shard = d->dp_shard,
+                                  .cp = d->cp,
+                                  .tp = d->tp,
+                                  .ep = runs[i].ep,
+                                  .zero = runs[i].zero,
+                                  .bf16 = runs[i].bf16,
+                                  .batch = 8,
+                                  .micro_batch = 1,
+                                  .documents = true};
+    ot_model *const model = &request.run.model;
+    model->vocab_size = 300;
+    model->hidden_size = 32;
+    model->moe.num_experts = 8;
+    model->moe.num_groups = model->moe.groups_per_token = 1;
+    model->moe.shared_size = 0;
+    model->moe.scale = 1;
+    model->moe.score = OT_MOE_SOFTMAX;
+    if (d->tp * d->cp > 1) model->moe.aux_coefficient = 0;
+    const user_report report = user_audits(&request);
+    if (report.stage == USER_NOTHING) continue;
+    fail_msg("%s: %s: %s", audit_describe(&request.run), user_stage_name(report.stage),
+             report.text);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_audit_finds_anything_in_sound_runs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_audit_finds_anything_in_sound_runs),
+                                     cmocka_unit_test(nor_in_sound_runs_with_experts_over_ranks)};
   return cmocka_run_group_tests_name("false alarms", tests, NULL, NULL);
 }

@@ -14,6 +14,9 @@ typedef enum mutant_layout {
   ON_SHARDED,  // dp2x2 zero3, bf16 with master weights
   ON_BOTH,     // pp2 tp2, dropout, tied
   ON_EXPERTS,  // dp2 zero1, routed and shared experts
+  ON_SPREAD,   // dp4 ep2 zero1, a loss that balances
+  ON_FOLDED,   // tp2 dp2 ep2 zero2
+  ON_HYBRID,   // dp2x2 ep2 zero3
   MUTANT_LAYOUTS,
 } mutant_layout;
 
@@ -24,6 +27,9 @@ enum {
   SHARDED = 1 << ON_SHARDED,
   BOTH = 1 << ON_BOTH,
   EXPERTS = 1 << ON_EXPERTS,
+  SPREAD = 1 << ON_SPREAD,
+  FOLDED = 1 << ON_FOLDED,
+  HYBRID = 1 << ON_HYBRID,
   DENSE = TENSOR | STAGES | CONTEXT | SHARDED | BOTH,
 };
 
@@ -92,6 +98,7 @@ mutant_list mutants_of_updates(void);
 mutant_list mutants_of_data(void);
 mutant_list mutants_of_mathematics(void);
 mutant_list mutants_of_state(void);
+mutant_list mutants_of_experts(void);
 
 int mutant_count(void);
 const mutant *mutant_at(int index);

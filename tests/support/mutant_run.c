@@ -19,7 +19,8 @@ typedef struct infection {
 } infection;
 
 const char *mutant_layout_name(mutant_layout layout) {
-  static const char *const names[] = {"tensor", "stages", "context", "sharded", "both", "experts"};
+  static const char *const names[] = {"tensor",  "stages", "context", "sharded", "both",
+                                      "experts", "spread", "folded",  "hybrid"};
   return names[layout];
 }
 
@@ -162,6 +163,26 @@ static audit_request layout_of(mutant_layout layout) {
     case ON_BOTH:
       r.model = dropping_model(true);
       r.pp = r.tp = 2;
+      break;
+    case ON_SPREAD:
+      r.model = expert_model();
+      r.model.moe.balance = OT_MOE_BALANCE_AUX_LOSS;
+      r.model.moe.aux_coefficient = 0.01;
+      r.dp_shard = 4;
+      r.ep = 2;
+      r.zero = 1;
+      break;
+    case ON_FOLDED:
+      r.model = expert_model();
+      r.tp = r.dp_shard = r.ep = 2;
+      r.zero = 2;
+      r.accumulate = OT_ACCUMULATE_SHARDED;
+      break;
+    case ON_HYBRID:
+      r.model = expert_model();
+      r.dp_replicate = r.dp_shard = r.ep = 2;
+      r.zero = 3;
+      r.accumulate = OT_ACCUMULATE_SHARDED;
       break;
     case ON_EXPERTS:
     case MUTANT_LAYOUTS:

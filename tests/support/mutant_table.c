@@ -15,12 +15,14 @@ static mutant_list list_at(int index) {
       return mutants_of_data();
     case 4:
       return mutants_of_mathematics();
-    default:
+    case 5:
       return mutants_of_state();
+    default:
+      return mutants_of_experts();
   }
 }
 
-enum { LISTS = 6 };
+enum { LISTS = 7 };
 
 int mutant_count(void) {
   int count = 0;
