@@ -96,6 +96,26 @@ static ot_recompute recompute_of(const char *text) {
   return text[0] == '\0' || starts(text, "none") ? OT_RECOMPUTE_NONE : OT_RECOMPUTE_SELECTIVE;
 }
 
+// The parts that a row names ("selective: layernorm, moe_act", "other: --recompute-ffn"): of a
+// feed-forward part all but its last product.
+static unsigned remade_of(const char *text) {
+  static const struct {
+    const char *word;
+    unsigned parts;
+  } named[] = {{"norm", OT_REMADE_NORMS},
+               {"attn", OT_REMADE_ATTENTION},
+               {"swiglu", OT_REMADE_ACTIVATION},
+               {"_act", OT_REMADE_ACTIVATION},
+               {"ffn", OT_REMADE_ACTIVATION | OT_REMADE_WIDE},
+               {"mlp", OT_REMADE_ACTIVATION | OT_REMADE_WIDE}};
+  unsigned parts = 0;
+  if (!starts(text, "selective:") && !starts(text, "other:")) return 0;
+  for (int i = 0; i < OT_COUNT(named); i++) {
+    if (ot_published_mentions(text, named[i].word)) parts |= named[i].parts;
+  }
+  return parts;
+}
+
 static ot_status check_stated(const ot_published_row *row) {
   OT_CHECK(row->gpus > 0, OT_USAGE, "the number of devices is not stated");
   OT_CHECK(row->tp > 0 && row->pp > 0, OT_USAGE, "tp or pp are not stated");
@@ -152,6 +172,7 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
     out->engine.loss_rows = LIGER_ROWS;
   }
   set_attention(row, &out->engine.kernels);
+  out->engine.remade = remade_of(row->recompute);
   out->recompute_open = row->recompute[0] == '\0';
   out->every_other_layer = ot_published_mentions(row->recompute, "every other layer");
   out->job = (ot_job){.model = &out->model,

@@ -61,13 +61,14 @@ static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capaci
 
 int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
   static const char *const algorithms[] = {"exchange", "ring", "tree", "hierarchical", "best"};
-  int64_t n = ot_text_format(out, capacity,
-                             "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld, "
-                             "sequence_parallel %d, tensor_products_overlap %d selective_share "
-                             "%.17g scattered_messages %d\n",
-                             e->name, e->recipe, e->dropout, e->chunked_loss,
-                             (long long)e->loss_rows, e->sequence_parallel,
-                             e->tensor_products_overlap, e->selective_share, e->scattered_messages);
+  int64_t n =
+      ot_text_format(out, capacity,
+                     "engine %s: recipe %s, dropout %d, chunked_loss %d loss_rows %lld, "
+                     "sequence_parallel %d, tensor_products_overlap %d selective_share "
+                     "%.17g remade %u scattered_messages %d\n",
+                     e->name, e->recipe, e->dropout, e->chunked_loss, (long long)e->loss_rows,
+                     e->sequence_parallel, e->tensor_products_overlap, e->selective_share,
+                     e->remade, e->scattered_messages);
   n += print_kernels(&e->kernels, out + n, capacity - n);
   n += ot_text_format(out + n, capacity - n,
                       "  overlap reduce %d gather %d update_gather %d tensor %d pipeline %d expert "

@@ -21,6 +21,14 @@ typedef enum ot_collective_algorithm {
   OT_COLLECTIVE_BEST,          // the library takes what is fastest for the size (NCCL)
 } ot_collective_algorithm;
 
+// Parts of a block that recompute selective may make again; any of them together.
+typedef enum ot_remade {
+  OT_REMADE_ATTENTION = 1,   // its core, no products
+  OT_REMADE_NORMS = 2,       //
+  OT_REMADE_ACTIVATION = 4,  // of the feed-forward part
+  OT_REMADE_WIDE = 8,        // the product before that
+} ot_remade;
+
 typedef struct ot_engine {
   const char *name;
   ot_kernel_style kernels;
@@ -33,8 +41,9 @@ typedef struct ot_engine {
   bool sequence_parallel;  // norms and residuals are cut over tp
   bool tensor_products_overlap;  // dw of a product hides the collective beside it, forward nothing
 
-  double selective_share;   // of a block's forward that recompute selective makes again; 0: its
-                            // attention
+  double selective_share;   // of a block's forward that recompute selective makes again; 0: what
+                            // remade says
+  unsigned remade;          // ot_remade; 0: attention. Memory counts other parts as kept
   bool scattered_messages;  // stages send a part from each rank of tp, put together there
 
   // which collectives run beside compute

@@ -11,8 +11,8 @@
 // 30. loss_bytes: fp32 copy, maximum, difference, exponent, sum, quotient, gradient, fp16 copy: 44;
 // compiled 20; fused kernels 6 to 10. NCCL chooses ring, tree or switch by size.
 // expert_ops: permute, dispatch, sort and their like are about two operators of Python each, and
-// group_ops one for each expert of the rank: lists of weights, gradients and quantizers
-// (Megatron-core, token_dispatcher.py, experts.py; Transformer Engine, grouped_linear.py).
+// group_ops one for each expert of the rank, of quantizers or of biases (Megatron-core,
+// token_dispatcher.py, experts.py; Transformer Engine, grouped_linear.py).
 // expert_bias_bytes: the bias of each expert times fp32 gates, added, joined with the others and
 // cast (TEGroupedMLP._apply_bias). score_passes of unfused attention: 4.5 with Megatron-LM's fused
 // softmax in fp16, twice that in fp32 as frameworks write it. context_bytes: CUDA and its libraries

@@ -27,7 +27,8 @@ typedef struct ot_kernel_style {
   double host_ops;      // host time of an op, over that of one that Python dispatches
   double expert_ops;    // and of an op that moves rows to experts or works on groups: no graph
                         // captures shapes that routing decides
-  double group_ops;     // and of a grouped product for each expert of the rank, beside it
+  double group_ops;     // and of a grouped product for each expert of the rank, beside it, where
+                        // it is in 8 bits or experts have biases
   bool host_ahead;      // the host queues kernels while the device works: the longer of the two
                         // counts; else one comes after the other
   bool fused_sums;      // residuals and partial sums are added inside the product's kernel

@@ -109,14 +109,45 @@ static bool writes_gradients(const ot_segment *segment) {
   return false;
 }
 
-// Attention alone, forward, once more.
-static ot_status price_attention(const ot_estimator *e, const ot_prices *p,
-                                 const ot_segment *forward, ot_phase_price *out) {
+static bool is_activation(const ot_task *task) {
+  return task->op == OT_OP_GLU || task->op == OT_OP_ACTIVATION;
+}
+
+static bool is_product(const ot_task *task) {
+  return task->op == OT_OP_LINEAR || task->op == OT_OP_GROUPED_LINEAR;
+}
+
+// Whether task i is the last product before an activation.
+static bool feeds_activation(const ot_segment *forward, int i) {
+  if (!is_product(&forward->tasks[i])) return false;
+  for (i++; i < forward->num_tasks && !is_product(&forward->tasks[i]); i++) {
+    if (is_activation(&forward->tasks[i])) return true;
+  }
+  return false;
+}
+
+static bool is_remade(const ot_segment *forward, int i, unsigned parts) {
+  const ot_task *const task = &forward->tasks[i];
+  switch (task->op) {
+    case OT_OP_ATTENTION:
+    case OT_OP_ATTENTION_BLOCK:
+      return parts == 0 || (parts & OT_REMADE_ATTENTION);
+    case OT_OP_RMSNORM:
+    case OT_OP_LAYERNORM:
+      return parts & OT_REMADE_NORMS;
+    default:
+      if (is_activation(task)) return parts & OT_REMADE_ACTIVATION;
+      return (parts & OT_REMADE_WIDE) && feeds_activation(forward, i);
+  }
+}
+
+// The parts of a block that the engine makes again, forward, once more.
+static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
+                             ot_phase_price *out) {
   *out = (ot_phase_price){0};
   for (int i = 0; forward && i < forward->num_tasks; i++) {
-    const ot_op_kind op = forward->tasks[i].op;
     ot_price price;
-    if (op != OT_OP_ATTENTION && op != OT_OP_ATTENTION_BLOCK) continue;
+    if (!is_remade(forward, i, e->job.engine->remade)) continue;
     OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
     out->compute_s += ot_price_total_s(&e->simulation, price);
   }
@@ -126,7 +157,7 @@ static ot_status price_attention(const ot_estimator *e, const ot_prices *p,
 
 // What is made again before the backward. Other software makes all of the layer again
 // (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention (Korthikanti et
-// al. 2022), or a share of the layer (torchtitan).
+// al. 2022) or other parts that it names, or a share of the layer (torchtitan).
 static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
                                  const ot_block_phases *from, ot_phase_price *out) {
   const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
@@ -135,7 +166,7 @@ static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
   if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
   const double share = e->job.engine->selective_share;
   if (p->key.recompute == OT_RECOMPUTE_SELECTIVE && share == 0) {
-    return price_attention(e, p, from->forward[0], out);
+    return price_parts(e, p, from->forward[0], out);
   }
   ot_phase_price forward;
   OT_TRY(ot_phase_price_build(e, p, from->forward[0], &forward));

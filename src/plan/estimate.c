@@ -44,6 +44,7 @@ static ot_status find_machine(ot_estimator *e) {
       .launch_s = e->cluster.device.launch_s,
       .style = plain ? NULL : &e->job.engine->kernels,
       .products = e->job.recipe.products,
+      .expert_biases = e->job.model->moe.biases,
   };
   return ot_price_check(&e->simulation);
 }

@@ -16,9 +16,10 @@ typedef struct ot_simulation {
   double launch_s;               // host time of one task, >= 0; of this program's own kernels
   const ot_kernel_style *style;  // null: this program's own kernels
   ot_dtype products;             // with a style: type that layers multiply in
-  int expert_ranks;  // tasks hold all experts, which are spread over so many ranks; 0: over one
-  double stretch;                // kernels take so many times as long, because others want their
-                                 // cores; 0: as the cluster is crowded
+  int expert_ranks;    // tasks hold all experts, which are spread over so many ranks; 0: over one
+  bool expert_biases;  // of other software: added one expert after the other
+  double stretch;      // kernels take so many times as long, because others want their
+                       // cores; 0: as the cluster is crowded
 } ot_simulation;
 
 // The ranks first, first + stride, ..., size of them.

@@ -122,7 +122,7 @@ static ot_status price_grouped(pricing *p) {
   const double used = ot_route_used(&p->task->attributes, (int64_t)rows_of(&in[0].type));
   const double rows = padded(used / product.batch);
   p->experts = true;
-  p->groups = product.batch;
+  if (product.type == OT_F8 || p->simulation->expert_biases) p->groups = product.batch;
   if (p->task->op == OT_OP_GROUPED_LINEAR_DW) {
     product.rows = width_of(&in[0].type);
     product.columns = width_of(&in[1].type);

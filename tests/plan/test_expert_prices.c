@@ -177,6 +177,36 @@ static void biases_go_over_what_experts_put_out(void **state) {
     fail_msg("%.9g, by hand %.9g", more_s, bytes / 1e12);
 }
 
+static double remade_s(unsigned parts) {
+  ot_engine engine = plain_engine();
+  question q = {.engine = &engine, .candidate = split_of(1)};
+  engine.remade = parts;
+  q.candidate.recompute = OT_RECOMPUTE_SELECTIVE;
+  return answer(&q).recompute_s;
+}
+
+// Each part takes its time and no other's; attention is what an engine that names none makes again.
+static void what_is_made_again_is_what_an_engine_names(void **state) {
+  (void)state;
+  const unsigned parts[] = {OT_REMADE_ATTENTION, OT_REMADE_NORMS, OT_REMADE_ACTIVATION,
+                            OT_REMADE_WIDE};
+  unsigned all = 0;
+  double sum_s = 0;
+  for (int i = 0; i < OT_COUNT(parts); i++) {
+    assert_true(remade_s(parts[i]) > 0);
+    sum_s += remade_s(parts[i]);
+    all |= parts[i];
+  }
+  assert_true(fabs(remade_s(all) / sum_s - 1) < 1e-9);
+  assert_true(remade_s(0) == remade_s(OT_REMADE_ATTENTION));
+  // Two norms of 256 rows, read and written, in each of 2 layers and 2 micro-batches.
+  const double norms_s = 2.0 * 2 * 256 * WIDTH * 2 * LAYERS * 2 / 1e12;
+  assert_true(remade_s(OT_REMADE_NORMS) > norms_s && remade_s(OT_REMADE_NORMS) < 1.1 * norms_s);
+  // The wide product of experts: 2 rows an expert of 256, gate and up.
+  const double wide_s = 2.0 * 512 * WIDTH * 2 * EXPERT_WIDTH * LAYERS * 2 / 1e14;
+  assert_true(remade_s(OT_REMADE_WIDE) > wide_s);
+}
+
 static void ep_divides_experts_and_ranks(void **state) {
   (void)state;
   ot_estimate e;
@@ -192,6 +222,7 @@ int main(void) {
       cmocka_unit_test(rows_that_travel_beside_compute_are_not_waited_for),
       cmocka_unit_test(received_rows_are_sorted_by_passes_of_their_own),
       cmocka_unit_test(biases_go_over_what_experts_put_out),
+      cmocka_unit_test(what_is_made_again_is_what_an_engine_names),
       cmocka_unit_test(ep_divides_experts_and_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

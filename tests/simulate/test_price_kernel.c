@@ -242,20 +242,28 @@ static void fused_experts_only_write_what_is_between_them(void **state) {
               1e-9);
 }
 
-static void the_host_starts_a_product_for_each_expert_of_the_rank(void **state) {
+// For each expert of the rank: its quantizers, or its bias.
+static void the_host_works_for_each_expert_in_8_bits_or_with_a_bias(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
   ot_kernel_style style = compiled();
   style.expert_ops = 2;
   style.group_ops = 3;
-  const ot_simulation simulation = {.cluster = &cluster,
-                                    .other_flops_per_s = 1e12,
-                                    .style = &style,
-                                    .products = OT_BF16,
-                                    .expert_ranks = 2};
+  ot_simulation simulation = {.cluster = &cluster,
+                              .other_flops_per_s = 1e12,
+                              .style = &style,
+                              .products = OT_BF16,
+                              .expert_ranks = 2};
   static const ot_group_shape alone[OT_GROUP_KINDS];
   const ot_task task = grouped(4096);
   ot_price out;
+  assert_int_equal(ot_price_task(&simulation, alone, &task, &out), OT_OK);
+  expect_near(out.host_s, 2e-5, 1e-12);
+  simulation.expert_biases = true;
+  assert_int_equal(ot_price_task(&simulation, alone, &task, &out), OT_OK);
+  expect_near(out.host_s, (2 + 3.0 * GROUPS / 2) * 1e-5, 1e-12);
+  simulation.expert_biases = false;
+  simulation.products = OT_F8;
   assert_int_equal(ot_price_task(&simulation, alone, &task, &out), OT_OK);
   expect_near(out.host_s, (2 + 3.0 * GROUPS / 2) * 1e-5, 1e-12);
 }
@@ -367,7 +375,7 @@ int main(void) {
       cmocka_unit_test(rows_of_an_expert_are_padded_to_whole_blocks),
       cmocka_unit_test(rows_of_experts_are_cast_once),
       cmocka_unit_test(fused_experts_only_write_what_is_between_them),
-      cmocka_unit_test(the_host_starts_a_product_for_each_expert_of_the_rank),
+      cmocka_unit_test(the_host_works_for_each_expert_in_8_bits_or_with_a_bias),
       cmocka_unit_test(fused_attention_takes_its_visible_flops_at_its_share),
       cmocka_unit_test(the_first_flash_attention_has_a_share_of_its_own),
       cmocka_unit_test(unfused_attention_moves_its_scores),
