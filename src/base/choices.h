@@ -55,12 +55,12 @@ typedef enum ot_group_kind {
   OT_GROUP_KV_SUM,       // ranks of tp that hold copies of one kv head: their gradients
   OT_GROUP_TIED,         // first and last stage: gradients of a tied embedding
   OT_GROUP_TOKENS,       // cp x dp: all who train on different tokens
-  // Of blocks in the expert view (graph/graph.h), with ep > 1:
-  OT_GROUP_EXPERT,            // ep: rows on their way to experts and back
+  // Of blocks in the expert view (graph/graph.h), with ep x etp > 1:
+  OT_GROUP_EXPERT,            // ep x etp: rows on their way to experts and back
   OT_GROUP_EXPERT_GATHER,     // edp inside a shard domain: weights
   OT_GROUP_EXPERT_SHARD,      // the same (all of edp when nothing is cut): gradients
   OT_GROUP_EXPERT_REPLICATE,  // edp across shard domains: gradients of pieces
-  OT_GROUP_EXPERT_SUM,        // ep: gradients of parameters that all of ep use
+  OT_GROUP_EXPERT_SUM,        // ep x etp: gradients of parameters that all of them use
   OT_GROUP_SEQUENCE,          // tp x cp: counts of those who have parts of the same sequences
   OT_GROUP_KINDS,
 } ot_group_kind;

@@ -39,10 +39,14 @@ static int token_ranks(const ot_mesh *mesh, int rank, int *out) {
   return run_of_ranks(rank / stage * stage + rank % tp, tp, stage / tp, out);
 }
 
+static int expert_degree(const ot_mesh *mesh) {
+  return mesh->degree[OT_AXIS_ETP] * mesh->degree[OT_AXIS_EP];
+}
+
 // All ranks of tp and cp, where blocks in the expert view ask for them.
 static int sequence_ranks(const ot_mesh *mesh, int rank, int *out) {
   const int n = mesh->degree[OT_AXIS_TP] * mesh->degree[OT_AXIS_CP];
-  if (mesh->degree[OT_AXIS_EP] == 1) return run_of_ranks(rank, 1, 1, out);
+  if (expert_degree(mesh) == 1) return run_of_ranks(rank, 1, 1, out);
   return run_of_ranks(rank - rank % n, 1, n, out);
 }
 
@@ -58,7 +62,7 @@ static int tied_ranks(const ot_mesh *mesh, int rank, int *out) {
 // first ranks of a stage when dp_shard > 1, cuts them in two: those inside and those across.
 static int expert_ranks(const ot_mesh *mesh, bool inside, int rank, int *out) {
   const int *const d = mesh->degree;
-  const int apart = d[OT_AXIS_ETP] * d[OT_AXIS_EP];
+  const int apart = expert_degree(mesh);
   const int stage = mesh->ranks / d[OT_AXIS_PP];
   const int first = rank / stage * stage;
   const int domain =
@@ -88,8 +92,6 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
     case OT_GROUP_GATHER:
     case OT_GROUP_CONTEXT_SUM:
     case OT_GROUP_TENSOR_SUM:
-    case OT_GROUP_EXPERT:
-    case OT_GROUP_EXPERT_SUM:
       return axis_ranks(mesh, axes[kind], rank, out);
     case OT_GROUP_SHARD:
       return axis_ranks(mesh, sharded ? OT_AXIS_DP_SHARD : OT_AXIS_DP_REPLICATE, rank, out);
@@ -100,6 +102,9 @@ int ot_group_ranks(const ot_mesh *mesh, ot_group_kind kind, int64_t num_kv_heads
       return kv_ranks(mesh, num_kv_heads, rank, out);
     case OT_GROUP_TIED:
       return tied_ranks(mesh, rank, out);
+    case OT_GROUP_EXPERT:
+    case OT_GROUP_EXPERT_SUM:  // the fastest ranks of a stage
+      return run_of_ranks(rank - rank % expert_degree(mesh), 1, expert_degree(mesh), out);
     case OT_GROUP_SEQUENCE:
       return sequence_ranks(mesh, rank, out);
     case OT_GROUP_TOKENS:

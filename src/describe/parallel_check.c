@@ -220,6 +220,10 @@ static ot_status check_dp(const ot_run *run) {
 
 static bool ep_fits(const ot_run *run, int64_t ep) { return run->model.moe.num_experts % ep == 0; }
 
+static bool etp_fits(const ot_run *run, int64_t etp) {
+  return run->model.moe.expert_size % etp == 0;
+}
+
 static ot_status check_experts(const ot_run *run) {
   const ot_run_parallel *const p = &run->parallel;
   const int64_t experts = run->model.moe.num_experts;
@@ -228,8 +232,10 @@ static ot_status check_experts(const ot_run *run) {
     char hint[HINT_BYTES];
     OT_CHECK(ep_fits(run, p->ep), OT_USAGE, "parallel: ep=%d does not divide the %lld experts%s",
              p->ep, (long long)experts, nearest(run, &d, hint));
-    OT_CHECK(p->etp == 1, OT_ENVIRONMENT,
-             "parallel: etp=%d: training does not cut an expert (try etp=1, and ep)", p->etp);
+    const degree columns = {"etp", p->etp, run->model.moe.expert_size, etp_fits};
+    OT_CHECK(etp_fits(run, p->etp), OT_USAGE,
+             "parallel: etp=%d does not divide the width of an expert, %lld%s", p->etp,
+             (long long)run->model.moe.expert_size, nearest(run, &columns, hint));
     return OT_OK;
   }
   OT_CHECK(p->ep == 1, OT_USAGE, "parallel: ep=%d, but a %s model has no experts (try ep=1)", p->ep,
@@ -266,6 +272,11 @@ static ot_status check_muon(const ot_run *run, int shards) {
       "optimizer: name=muon with tp=%d is not there yet: a rank has parts of its matrices (try "
       "tp=1, or name=adamw)",
       p->tp);
+  OT_CHECK(
+      p->etp == 1, OT_ENVIRONMENT,
+      "optimizer: name=muon with etp=%d is not there yet: a rank has parts of its matrices (try "
+      "etp=1, or name=adamw)",
+      p->etp);
   OT_CHECK(p->zero == 0 || shards <= 1, OT_ENVIRONMENT,
            "optimizer: name=muon with zero=%d over dp_shard=%d is not there yet: a rank has parts "
            "of its matrices (try zero=0, or name=adamw)",

@@ -30,7 +30,7 @@ void ot_builder_set_group(const ot_builder *builder, ot_group_kind group,
     int size, index;
   } axes[] = {{OT_GROUP_TENSOR, share->tp, share->tp_index},
               {OT_GROUP_CONTEXT, share->cp, share->cp_index},
-              {OT_GROUP_EXPERT, share->ep, share->ep_index},
+              {OT_GROUP_EXPERT, share->expert_ranks, share->expert_index},
               {OT_GROUP_SEQUENCE, share->sequence_ranks, share->sequence_index}};
   int i = 0;
   while (i < OT_COUNT(axes) && axes[i].group != group) i++;
@@ -77,7 +77,7 @@ int ot_builder_external(ot_builder *builder, const ot_value *value, ot_lives liv
   made.placement[OT_PLACED_TP] = share->tp > 1 ? lives.tensor : invariant;
   made.placement[OT_PLACED_CP] = share->cp > 1 && !share->expert_view ? lives.context : invariant;
   made.placement[OT_PLACED_DP] = lives.data;
-  const bool experts = share->expert_view && share->ep > 1;
+  const bool experts = share->expert_view && share->expert_ranks > 1;
   made.placement[OT_PLACED_EP] = experts ? lives.experts : invariant;
   return ot_program_add_value(program, builder->arena, &made);
 }
@@ -208,7 +208,7 @@ int ot_builder_scatter(ot_builder *builder, int x, const char *name) {
 // ---- collectives over ep ----
 
 static int over_experts(ot_builder *builder, ot_op_kind kind, int x, const char *name) {
-  if (builder->graph->share.ep == 1) return x;
+  if (builder->graph->share.expert_ranks == 1) return x;
   ot_op_attributes attributes = ot_builder_attributes(builder);
   ot_builder_set_group(builder, OT_GROUP_EXPERT, &attributes);
   return ot_builder_op(builder, &(ot_op_description){kind, &attributes, name, 1, {x}, NULL});

@@ -6,10 +6,11 @@
 //   normed -> router -> route -> order -> dispatch -> gate|up -> glu -> down -> combine -> + x
 //        \-> shared experts, an ordinary MLP ------------------------------------------/
 //
-// Over ep a rank has some of the experts and meets the rows of all of ep: rows, gates and choices
-// are gathered between route and order, and parts of sums go back to the ranks whose rows they are.
-// Whatever is chosen fits, because buffers hold all rows, and no count has to be exchanged; it
-// moves ep/k times the bytes of an exchange of the chosen rows alone.
+// Over ep a rank has some of the experts, over etp some columns of each, and it meets the rows of
+// all of both: rows, gates and choices are gathered between route and order, and parts of sums go
+// back to the ranks whose rows they are. Whatever is chosen fits, because buffers hold all rows,
+// and no count has to be exchanged; it moves ep/k times the bytes of an exchange of the chosen rows
+// alone.
 #include "graph/decoder_parts.h"
 #include "ops/route.h"
 
@@ -95,7 +96,7 @@ static int bias_of(ot_builder *b) {
 // Rows of all of ep, and the experts of this rank.
 static void meet_all_tokens(ot_builder *b, routed *r, int *experts) {
   const ot_share *const share = ot_share_of(b);
-  if (share->ep == 1) return;
+  if (share->expert_ranks == 1) return;
   r->gates = ot_builder_gather_tokens(b, r->gates, "router.all_gates");
   *experts = ot_builder_gather_tokens(b, *experts, "router.all_experts");
   ot_builder_set_group(b, OT_GROUP_EXPERT, &r->attributes);
@@ -135,7 +136,7 @@ static int grouped(ot_builder *b, const routed *r, const char *name, int rows, i
 
 // x, where there is one, + the sums of `rows` that belong to each token.
 static int come_home(ot_builder *b, const routed *r, int rows, int x) {
-  const bool alone = ot_share_of(b)->ep == 1;
+  const bool alone = ot_share_of(b)->expert_ranks == 1;
   const ot_op_attributes plain = ot_builder_attributes(b);
   const int sum =
       ot_builder_op(b, &(ot_op_description){OT_OP_COMBINE,
@@ -155,7 +156,7 @@ static int come_home(ot_builder *b, const routed *r, int rows, int x) {
 static int meet_experts(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
   const int64_t E = ot_share_of(b)->experts;
-  const int64_t F = model->moe.expert_size;
+  const int64_t F = ot_share_of(b)->expert_columns;
   const routed r = route(b, normed);
   const int tokens = ot_builder_gather_tokens(b, normed, "experts.tokens");
   ot_op made;

@@ -148,7 +148,8 @@ static ot_status end_block(ot_builder *builder) {
 }
 
 int ot_graph_layer_blocks(const ot_model *model, const ot_split *split, int layer) {
-  return (split->experts_apart || split->ep > 1) && model->moe.layer[layer] ? 2 : 1;
+  return (split->experts_apart || split->ep > 1 || split->etp > 1) && model->moe.layer[layer] ? 2
+                                                                                              : 1;
 }
 
 static ot_status build_layer(ot_builder *builder, int layer) {

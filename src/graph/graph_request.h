@@ -22,7 +22,8 @@ typedef struct ot_split {
   int cp, cp_index;  // pieces of each sequence
   ot_context_parallel context;
   int ep, ep_index;    // experts
-  bool experts_apart;  // the branch with experts is a block of its own; always with ep > 1
+  int etp, etp_index;  // columns of each expert's MLP
+  bool experts_apart;  // the branch with experts is a block of its own; always with ep x etp > 1
 } ot_split;
 
 // What is built.

@@ -197,11 +197,14 @@ static int slices_of_experts(const ot_hf_request *request, int first, int count,
   const ot_share *const share = request->share;
   const int experts = (int)(share->expert_view ? share->experts : model->moe.num_experts);
   const int begin = share->expert_view ? (int)share->first_expert : 0;
-  const int64_t rows = first == 2 ? model->hidden_size : model->moe.expert_size;
+  const bool down = first == 2;
+  const bool cut = share->expert_view && !down;
+  const int64_t whole = down ? model->hidden_size : model->moe.expert_size;
   for (int i = 0; i < experts * count; i++) {
     slices[i] = (slice){.module = expert_module(model, begin + i / count, first + i % count, arena),
-                        .rows = rows,
-                        .whole = rows,
+                        .rows = cut ? share->expert_columns : whole,
+                        .first = cut ? share->first_expert_column : 0,
+                        .whole = whole,
                         .copies = 1};
   }
   return experts * count;
@@ -234,6 +237,10 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
                         ot_parameter_part *part) {
   const ot_share *const share = request->share;
   part->hf_cols = parameter->cols;
+  if (request->role == OT_ROLE_EXPERT_DOWN && share->expert_view) {
+    part->hf_first_col = share->first_expert_column;
+    part->hf_cols = request->model->moe.expert_size;
+  }
   if (parameter->rank == 1 || ot_role_cut(request->role, false) != OT_CUT_COLUMNS) return;
   const ot_model *const model = request->model;
   if (request->role == OT_ROLE_SHARED_DOWN) {
@@ -255,9 +262,9 @@ static void set_sum(const ot_hf_request *request, bool vector, int copies,
   part->sum_group = -1;
   part->counted = true;
   if (share->expert_view) {
-    if (share->ep == 1 || cut == OT_CUT_EXPERTS) return;
+    if (share->expert_ranks == 1 || cut == OT_CUT_EXPERTS) return;
     part->sum_group = OT_GROUP_EXPERT_SUM;
-    part->counted = share->ep_index == 0;
+    part->counted = share->expert_index == 0;
   } else if (share->tp > 1 && (cut == OT_CUT_NONE || cut == OT_CUT_EXPERTS)) {
     part->sum_group = OT_GROUP_TENSOR_SUM;
     part->counted = share->tp_index == 0;

@@ -68,9 +68,10 @@ static ot_status check_mode(const ot_graph_request *r) {
   const int tp = degree_of(r->split.tp);
   const int cp = degree_of(r->split.cp);
   const bool splits = r->mode == OT_MODE_TRAIN || r->mode == OT_MODE_EVALUATE;
-  const int ep = degree_of(r->split.ep);
+  const int ep = degree_of(r->split.ep) * degree_of(r->split.etp);
   if (tp * cp * ep == 1 || splits) return OT_OK;
-  OT_CHECK(ep == 1, OT_ENVIRONMENT, "graph: mode %s runs on one rank, not on ep=%d (try ep=1)",
+  OT_CHECK(ep == 1, OT_ENVIRONMENT,
+           "graph: mode %s runs on one rank, not on ep x etp=%d (try ep=1 and etp=1)",
            names[r->mode], ep);
   ot_fail(OT_ENVIRONMENT, "graph: mode %s runs on one rank, not on tp=%d x cp=%d", names[r->mode],
           tp, cp);
@@ -79,6 +80,23 @@ static ot_status check_mode(const ot_graph_request *r) {
 
 static bool ep_fits(const ot_graph_request *r, int64_t ep) {
   return r->model->moe.num_experts % ep == 0;
+}
+
+static bool etp_fits(const ot_graph_request *r, int64_t etp) {
+  return r->model->moe.expert_size % etp == 0;
+}
+
+static ot_status check_expert_columns(const ot_graph_request *r) {
+  const int etp = degree_of(r->split.etp);
+  if (etp == 1) return OT_OK;
+  if (r->model->moe.num_experts == 0) {
+    return ot_fail(OT_USAGE, "graph: etp=%d, but a %s model has no experts (try etp=1)", etp,
+                   r->model->model_type);
+  }
+  if (etp_fits(r, etp)) return OT_OK;
+  ot_fail(OT_USAGE, "graph: etp=%d does not divide the width of an expert, %lld", etp,
+          (long long)r->model->moe.expert_size);
+  return suggest(r, "etp", etp_fits, r->model->moe.expert_size);
 }
 
 static ot_status check_experts(const ot_graph_request *r) {
@@ -185,12 +203,11 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   OT_TRY(check_context(request));
   OT_TRY(check_tensor(request));
   OT_TRY(check_experts(request));
+  OT_TRY(check_expert_columns(request));
   ot_share s = {.tp = degree_of(split->tp),
                 .tp_index = split->tp_index,
                 .cp = degree_of(split->cp),
                 .cp_index = split->cp_index,
-                .ep = degree_of(split->ep),
-                .ep_index = split->ep_index,
                 .rows = rows_of(request)};
   s.sequence_ranks = s.tp * s.cp;
   s.sequence_index = s.cp_index * s.tp + s.tp_index;
@@ -211,8 +228,13 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   s.first_vocab = part_begin(model->vocab_size, s.tp, s.tp_index);
   s.vocab = part_begin(model->vocab_size, s.tp, s.tp_index + 1) - s.first_vocab;
   s.widest_vocab = (model->vocab_size + s.tp - 1) / s.tp;
-  s.experts = model->moe.num_experts / s.ep;
-  s.first_expert = s.experts * s.ep_index;
+  const int ep = degree_of(split->ep), etp = degree_of(split->etp);
+  s.expert_ranks = ep * etp;
+  s.expert_index = split->ep_index * etp + split->etp_index;
+  s.experts = model->moe.num_experts / ep;
+  s.first_expert = s.experts * split->ep_index;
+  s.expert_columns = model->moe.expert_size / etp;
+  s.first_expert_column = s.expert_columns * split->etp_index;
   *share = s;
   return OT_OK;
 }

@@ -19,10 +19,11 @@ typedef struct ot_share {
   int64_t shared_columns, first_shared_column;  // of the MLP of shared experts
   int64_t vocab, first_vocab;                   // of V: [V*i/tp, V*(i+1)/tp)
   int64_t widest_vocab;                         // the largest `vocab` of all ranks of tp
-  int ep, ep_index;
-  int64_t experts, first_expert;       // of E: E / ep
-  int sequence_ranks, sequence_index;  // who have parts of the same sequences: tp x cp
-  bool expert_view;                    // as ot_share_of_experts
+  int expert_ranks, expert_index;               // ep x etp, etp fastest
+  int64_t experts, first_expert;                // of E: E / ep
+  int64_t expert_columns, first_expert_column;  // of an expert's MLP
+  int sequence_ranks, sequence_index;           // who have parts of the same sequences: tp x cp
+  bool expert_view;                             // as ot_share_of_experts
 } ot_share;
 
 // What a block in the expert view has: the rank's own rows (still of a piece of each sequence), and

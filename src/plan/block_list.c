@@ -3,15 +3,20 @@
 #include "plan/estimator.h"
 
 const ot_block_list *ot_estimator_blocks(const ot_estimator *e, const ot_candidate *c) {
-  return e->own && c->ep > 1 ? &e->apart : &e->joined;
+  return e->own && c->ep * c->etp > 1 ? &e->apart : &e->joined;
 }
 
 // Other software's tasks are those of all experts; expert_prices.h says what ep changes.
 ot_split ot_estimator_split(const ot_estimator *e, const ot_candidate *c,
                             ot_context_parallel context) {
   const int ep = e->own ? c->ep : 1;
-  return (ot_split){
-      .tp = c->tp, .cp = c->cp, .context = context, .ep = ep, .experts_apart = ep > 1};
+  const int etp = e->own ? c->etp : 1;
+  return (ot_split){.tp = c->tp,
+                    .cp = c->cp,
+                    .context = context,
+                    .ep = ep,
+                    .etp = etp,
+                    .experts_apart = ep * etp > 1};
 }
 
 // `first_kind` gets the first kind of block of each kind of layer.

@@ -67,7 +67,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
 
 static bool same_split(const ot_split *a, const ot_split *b) {
   return a->tp == b->tp && a->cp == b->cp && a->context == b->context && a->ep == b->ep &&
-         a->experts_apart == b->experts_apart;
+         a->etp == b->etp && a->experts_apart == b->experts_apart;
 }
 
 static bool same_graph(const ot_graph_request *a, const ot_graph_request *b) {

@@ -142,13 +142,13 @@ typedef struct bounder {
   double peak;
 } bounder;
 
-// States are cut over no more ranks than hold the same: experts are on 1 of ep.
+// States are cut over no more ranks than hold the same: experts are on 1 of ep x etp.
 static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
   const double stage = (double)c->dp * c->cp * c->tp;
   double shard = c->zero > 0 ? c->dp_shard : 1;
   if (e->own) {
-    if (experts && shard > 1) shard = stage / c->ep;
+    if (experts && shard > 1) shard = stage / (c->ep * c->etp);
   } else if (c->zero > 0) {
     shard = e->job.model->moe.num_experts > 0 ? stage : shard * c->cp;
   }

@@ -98,7 +98,7 @@ static ot_status check_share(const ot_run *run) {
       .mode = OT_MODE_TRAIN,
       .micro_batch_size = run->batch.micro_batch_size,
       .sequence_length = run->data.sequence_length,
-      .split = {.tp = p->tp, .cp = p->cp, .context = p->context, .ep = p->ep},
+      .split = {.tp = p->tp, .cp = p->cp, .context = p->context, .ep = p->ep, .etp = p->etp},
   };
   ot_share share;
   return ot_share_build(&request, &share);

@@ -23,25 +23,30 @@ enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte
 
 static int degree_of(const ot_mesh *mesh, ot_axis axis) { return mesh ? mesh->degree[axis] : 1; }
 
+static bool spreads_experts(const ot_mesh *mesh) {
+  return degree_of(mesh, OT_AXIS_EP) * degree_of(mesh, OT_AXIS_ETP) > 1;
+}
+
 static ot_split split_of(const ot_instance_request *request) {
   const ot_mesh *const mesh = request->mesh;
   if (!mesh) return (ot_split){0};
-  const int ep = mesh->degree[OT_AXIS_EP];
   return (ot_split){
       .tp = mesh->degree[OT_AXIS_TP],
       .tp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_TP),
       .cp = mesh->degree[OT_AXIS_CP],
       .cp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_CP),
       .context = request->run ? request->run->parallel.context : OT_CONTEXT_RING,
-      .ep = ep,
+      .ep = mesh->degree[OT_AXIS_EP],
       .ep_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_EP),
-      .experts_apart = ep > 1,
+      .etp = mesh->degree[OT_AXIS_ETP],
+      .etp_index = ot_mesh_coordinate(mesh, request->rank, OT_AXIS_ETP),
+      .experts_apart = spreads_experts(mesh),
   };
 }
 
 // The same blocks, undivided.
 static ot_split whole_split(const ot_instance_request *request) {
-  return (ot_split){.experts_apart = degree_of(request->mesh, OT_AXIS_EP) > 1};
+  return (ot_split){.experts_apart = spreads_experts(request->mesh)};
 }
 
 static ot_status build_graph(const ot_instance_request *request, ot_mode mode, ot_split split,
@@ -83,7 +88,6 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
       .order_csv = request->order_csv,
       .guard_bytes = request->guard_bytes,
   };
-  OT_ASSERT(degree_of(request->mesh, OT_AXIS_ETP) == 1);
   ot_stages stages;
   const bool written =
       request->run && request->run->parallel.layout && request->run->parallel.layout[0] != '\0';
@@ -118,9 +122,7 @@ static void find_place(ot_instance *instance, const ot_instance_request *request
 static ot_status find_whole(ot_instance *instance, const ot_instance_request *request,
                             ot_arena *arena) {
   instance->whole = instance->shape;
-  if (degree_of(request->mesh, OT_AXIS_TP) * degree_of(request->mesh, OT_AXIS_EP) == 1) {
-    return OT_OK;
-  }
+  if (degree_of(request->mesh, OT_AXIS_TP) == 1 && !spreads_experts(request->mesh)) return OT_OK;
   instance->whole = &instance->whole_graph;
   return build_graph(request, OT_MODE_LOGITS, whole_split(request), arena, &instance->whole_graph);
 }

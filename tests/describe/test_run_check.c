@@ -286,6 +286,30 @@ static void dense_models_have_no_experts_to_split(void **state) {
   refuse(&run, "etp=2, but a llama model has no experts", "(try etp=1)");
 }
 
+static void experts_are_split_by_what_divides_them(void **state) {
+  (void)state;
+  ot_run run = base_run();
+  run.model.family = OT_FAMILY_MIXTRAL;
+  run.model.model_type = "mixtral";
+  run.model.moe = (ot_moe){.num_experts = 6,
+                           .experts_per_token = 2,
+                           .expert_size = 20,
+                           .scale = 1,
+                           .num_groups = 1,
+                           .groups_per_token = 1,
+                           .capacity_factor = 1};
+  run.parallel.ep = 4;
+  refuse(&run, "ep=4 does not divide the 6 experts", "(try ep=3 or ep=6)");
+  run.parallel.ep = 3;
+  run.parallel.etp = 3;
+  refuse(&run, "etp=3 does not divide the width of an expert, 20", "(try etp=2 or etp=4)");
+  run.parallel.etp = 2;
+  accept_ranks(&run, 6);
+  run.optimizer.name = OT_OPTIMIZER_MUON;
+  assert_int_equal(ot_run_check(&run), OT_ENVIRONMENT);
+  assert_message_has("name=muon with etp=2");
+}
+
 static void muon_needs_whole_matrices(void **state) {
   (void)state;
   ot_run run = base_run();
@@ -343,6 +367,7 @@ int main(void) {
       cmocka_unit_test(a_step_is_as_many_micro_batches_as_the_order_runs),
       cmocka_unit_test(ranks_are_the_product_of_the_degrees),
       cmocka_unit_test(dense_models_have_no_experts_to_split),
+      cmocka_unit_test(experts_are_split_by_what_divides_them),
       cmocka_unit_test(muon_needs_whole_matrices),
       cmocka_unit_test(recompute_is_one_word_or_one_a_layer),
       cmocka_unit_test(reshard_is_one_word_or_one_a_block),

@@ -18,7 +18,7 @@ enum { EXPERTS = 6 };
 
 // `lone` experts, of which a token has one; 0: EXPERTS, of which it has two.
 typedef struct spread {
-  int ep, lone, pp, dp_replicate, dp_shard, cp, tp, zero;
+  int ep, etp, lone, pp, dp_replicate, dp_shard, cp, tp, zero;
   ot_accumulate accumulate;
   ot_pipeline pipeline;
   int vpp, length;
@@ -31,45 +31,54 @@ typedef struct spread {
 
 static const spread spreads[] = {
     // ep over dp, all of it and a part
-    {2, 0, 1, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {3, 0, 1, 1, 3, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 4, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 4, 1, 1, 1, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 4, 1, 1, 1, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 4, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {3, 0, 1, 1, 3, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {3, 1, 0, 1, 1, 3, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 4, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 4, 1, 1, 1, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 4, 1, 1, 1, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 4, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {3, 1, 0, 1, 1, 3, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     // replicas of shard domains: ep inside one, of its size, across both
-    {2, 0, 1, 2, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 2, 2, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {6, 0, 1, 3, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 2, 4, 1, 1, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 2, 2, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {6, 1, 0, 1, 3, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     // over tp and cp
-    {2, 0, 1, 1, 1, 1, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 1, 2, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 1, 2, 2, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {2, 0, 1, 1, 2, 2, 2, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {6, 0, 1, 1, 3, 1, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 1, 1, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 1, 2, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 1, 2, 2, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 1, 0, 1, 1, 2, 2, 2, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {6, 1, 0, 1, 1, 3, 1, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
     // pipelines, which cut anywhere
-    {2, 0, 2, 1, 2, 1, 1, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
-    {2, 0, 2, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_INTERLEAVED, 2, 32, DROPLESS},
-    {2, 0, 2, 1, 2, 2, 1, 2, WHOLE, OT_PIPELINE_ZB_H1, 1, 32, DROPLESS},
+    {2, 1, 0, 2, 1, 2, 1, 1, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
+    {2, 1, 0, 2, 2, 1, 1, 1, 0, WHOLE, OT_PIPELINE_INTERLEAVED, 2, 32, DROPLESS},
+    {2, 1, 0, 2, 1, 2, 2, 1, 2, WHOLE, OT_PIPELINE_ZB_H1, 1, 32, DROPLESS},
     // one expert a rank, one expert a token, few tokens: ranks of which nobody wants anything
-    {8, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
-    {4, 16, 1, 1, 2, 2, 2, 1, SHARDED, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
+    {8, 1, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
+    {4, 1, 16, 1, 1, 2, 2, 2, 1, SHARDED, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
+    // columns of experts over ranks of tp, of cp and dp, of all of them, and with ep
+    {1, 2, 0, 1, 1, 1, 1, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {1, 4, 0, 1, 2, 1, 2, 1, 0, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {1, 2, 0, 1, 1, 4, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 2, 0, 1, 1, 2, 1, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {3, 2, 0, 1, 1, 3, 1, 2, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 2, 0, 1, 2, 2, 1, 2, 2, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {2, 2, 0, 2, 1, 2, 1, 2, 3, SHARDED, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
+    {4, 2, 16, 1, 1, 2, 2, 2, 1, SHARDED, OT_PIPELINE_1F1B, 1, 8, DROPLESS},
     // who drops or chooses decides before rows travel
-    {2, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_POSITION},
-    {3, 0, 1, 3, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_SCORE},
-    {2, 0, 1, 1, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_EXPERT_CHOICE},
+    {2, 1, 0, 1, 1, 4, 1, 1, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_POSITION},
+    {3, 1, 0, 1, 3, 1, 1, 1, 0, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_DROP_BY_SCORE},
+    {2, 1, 0, 1, 1, 2, 1, 1, 1, WHOLE, OT_PIPELINE_1F1B, 1, 32, OT_MOE_EXPERT_CHOICE},
 };
 
 // Later experts are chosen less and less, and the last quarter of them never: the last ranks have
 // nothing to do.
 static const spread crowded[] = {
-    {4, 8, 1, 2, 2, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {8, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
-    {4, 8, 2, 1, 2, 1, 2, 1, WHOLE, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
-    {4, 16, 1, 1, 1, 2, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 16, DROPLESS},
+    {4, 1, 8, 1, 2, 2, 1, 1, 3, SHARDED, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {8, 1, 8, 1, 1, 2, 2, 2, 3, WHOLE, OT_PIPELINE_1F1B, 1, 32, DROPLESS},
+    {4, 1, 8, 2, 1, 2, 1, 2, 1, WHOLE, OT_PIPELINE_ZB_V, 1, 32, DROPLESS},
+    {4, 1, 16, 1, 1, 1, 2, 2, 0, WHOLE, OT_PIPELINE_1F1B, 1, 16, DROPLESS},
 };
 
 // Of every router of `result`, what its experts were chosen for in the first step.
@@ -106,6 +115,7 @@ static void try_spread(const spread *s, rank_loads loads, bool poison, rank_verd
         .cp = s->cp,
         .tp = s->tp,
         .ep = s->ep,
+        .etp = s->etp,
         .routing = s->routing,
         .experts = s->lone > 0 ? s->lone : EXPERTS,
         .lone = s->lone > 0,

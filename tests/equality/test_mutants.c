@@ -237,6 +237,26 @@ static void of_a_folded_pipeline(void **state) {
   hunt_layout(&r, SAMPLE);
 }
 
+// Experts over tp, with copies on the ranks of dp; experts and their columns over tp and cp.
+static void of_experts(void **state) {
+  (void)state;
+  rank_request r = layout_of(RANK_MOE);
+  r.length = 20;  // chunks of the head that are more than a last token, which has no target
+  r.tp = r.dp_shard = 2;
+  r.ep = 2;
+  r.zero = 3;
+  r.accumulate = OT_ACCUMULATE_SHARDED;
+  r.batch = 4;
+  hunt_layout(&r, SAMPLE);
+  r.cp = r.dp_replicate = 2;
+  r.dp_shard = 1;
+  r.ep = 2;
+  r.etp = 2;
+  r.zero = 0;
+  r.accumulate = OT_ACCUMULATE_WHOLE;
+  hunt_layout(&r, SAMPLE);
+}
+
 static int release(void **state) {
   (void)state;
   rank_references_release();
@@ -250,6 +270,7 @@ int main(void) {
       cmocka_unit_test(of_exchanged_heads_and_replicas),
       cmocka_unit_test(of_hybrid_shards),
       cmocka_unit_test(of_a_folded_pipeline),
+      cmocka_unit_test(of_experts),
   };
   return cmocka_run_group_tests_name("every mutant is caught", tests, NULL, release);
 }

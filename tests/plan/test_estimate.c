@@ -73,7 +73,7 @@ static ot_candidate candidate_of(ot_candidate c) {
   if (c.micro_batch_size == 0) c.micro_batch_size = 2;
   if (c.micro_batches == 0) c.micro_batches = 4;
   if (c.ep == 0) c.ep = 1;
-  c.etp = 1;
+  if (c.etp == 0) c.etp = 1;
   return c;
 }
 
@@ -319,6 +319,8 @@ static void experts_over_ranks_take_what_their_schedules_take(void **state) {
     compare(&plain, (ot_candidate){.tp = 2, .dp = 2, .ep = 2, .zero = zero});
     compare(&tied, (ot_candidate){.cp = 2, .dp = 2, .ep = 4, .zero = zero});
     compare(&plain, (ot_candidate){.tp = 2, .cp = 2, .ep = 2, .zero = zero});
+    compare(&plain, (ot_candidate){.dp = 4, .ep = 2, .etp = 2, .zero = zero});
+    compare(&tied, (ot_candidate){.tp = 2, .dp = 2, .etp = 2, .zero = zero});
   }
   compare(&tied, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .recompute = OT_RECOMPUTE_FULL});
   compare(&plain, (ot_candidate){.dp = 2, .ep = 2, .recompute = OT_RECOMPUTE_SELECTIVE});

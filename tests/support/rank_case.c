@@ -51,7 +51,7 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
                                    .vpp = degree(r->vpp),
                                    .cp = degree(r->cp),
                                    .ep = degree(r->ep),
-                                   .etp = 1,
+                                   .etp = degree(r->etp),
                                    .dp_replicate = degree(r->dp_replicate),
                                    .context = r->context,
                                    .zero = r->zero,
@@ -238,6 +238,18 @@ static ot_status collect_copy(const world *w, ot_instance *instance, ot_paramete
   return OT_OK;
 }
 
+static void note_experts(const world *w, ot_instance *instance, int step) {
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  if (w->model.moe.num_experts == 0) return;
+  const ot_region *const region = ot_schedule_region(schedule, "expert_sums");
+  for (int i = 0; i < schedule->num_blocks; i++) {
+    double block[OT_EXPERT_SUMS];
+    ot_executor_read(ot_instance_executor(instance),
+                     region->offset + (int64_t)i * (int64_t)sizeof block, block, sizeof block);
+    for (int k = 0; k < OT_EXPERT_SUMS; k++) w->result->experts[step][k] += block[k];
+  }
+}
+
 static void note_scalars(const world *w, ot_instance *instance, int step) {
   rank_result *const result = w->result;
   const ot_executor *const executor = ot_instance_executor(instance);
@@ -245,6 +257,7 @@ static void note_scalars(const world *w, ot_instance *instance, int step) {
   result->norm[step] = ot_executor_scalar(executor, OT_SCALAR_GRADIENT_NORM);
   result->bits = ot_hash_bytes(result->bits, &result->loss[step], sizeof(double));
   result->bits = ot_hash_bytes(result->bits, &result->norm[step], sizeof(double));
+  note_experts(w, instance, step);
 }
 
 // ---- one rank ----
@@ -332,7 +345,7 @@ static ot_status run_rank(ot_comm *comm, void *context) {
 }
 
 static ot_status begin(const rank_request *request, rank_result *result, world *w) {
-  *result = (rank_result){.bits = OT_HASH_START};
+  *result = (rank_result){.bits = OT_HASH_START, .micro_batch = request->micro_batch};
   result->arena = ot_heap_arena_create(&result->heap);
   return build_world(request, result, w);
 }

@@ -26,7 +26,7 @@ typedef struct rank_request {
   int64_t micro_batch;  // sequences of a micro-batch, which divide batch / dp
   int steps;            // 1 .. RANK_STEPS
   int pp, vpp, dp_replicate, dp_shard, cp, tp;
-  int ep;  // over the ranks of a stage; no factor of their number
+  int ep, etp;  // over the ranks of a stage; no factors of their number
   ot_moe_routing routing;
   int experts;           // of a layer; 0: the model's
   bool lone;             // one expert a token, not two
@@ -66,6 +66,8 @@ typedef struct rank_result {
   int num_tensors;
   rank_tensor *tensors;
   double loss[RANK_STEPS], norm[RANK_STEPS];
+  double experts[RANK_STEPS][OT_EXPERT_SUMS];  // summed over layers; zero without experts
+  int64_t micro_batch;                         // of the request
   uint64_t bits;  // of losses, norms, gradients, weights and moments as they are
   double scalars[RANK_MAX][OT_STEP_SCALARS];             // of the last step, on each rank
   double sent[RANK_MAX][OT_GROUP_KINDS][OT_COMM_KINDS];  // bytes of the last step
@@ -109,6 +111,8 @@ typedef struct rank_worst {
 // Differences of a result from another one, each divided by what it is told against.
 typedef struct rank_difference {
   double loss, norm;  // relative, largest of all steps
+  double experts;     // of what is reported of experts; of loads, which are those of a micro-batch,
+                      // where micro-batches are as large
   // max |a-b| / max(max |b|, 1e-2 rms over all tensors): gradients of the first step, from equal
   // weights; of the last one; weights after it
   rank_worst gradient, last, weight;

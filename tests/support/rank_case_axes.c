@@ -34,6 +34,7 @@ const int rank_levels[] = {
     [RANK_ROUNDS] = OT_COUNT(rounds),
     [RANK_MICRO_BATCH] = 2,
     [RANK_EP] = DEGREES,
+    [RANK_ETP] = 2,
     [RANK_LOADS] = 2,
 };
 
@@ -87,7 +88,8 @@ static bool fits_context(const cover_row *row) {
 
 // Experts are spread over ranks of a stage: of any axes but pp, and no more than there are.
 static bool fits_experts(const cover_row *row) {
-  if (!chosen(row, RANK_EP) && !chosen(row, RANK_LOADS)) return true;
+  const bool spread = chosen(row, RANK_EP) || chosen(row, RANK_ETP);
+  if (!spread && !chosen(row, RANK_LOADS)) return true;
   if (!open(row, RANK_MODEL) && !rank_has_experts((rank_model_kind)row->level[RANK_MODEL])) {
     return false;
   }
@@ -97,7 +99,8 @@ static bool fits_experts(const cover_row *row) {
     ranks *= degree_of(row, (rank_factor)f);
     all = all && !open(row, (rank_factor)f);
   }
-  return degree_of(row, RANK_EP) <= (all ? ranks : MAX_DEGREE / degree_of(row, RANK_PP));
+  const int wanted = degree_of(row, RANK_EP) * degree_of(row, RANK_ETP);
+  return wanted <= (all ? ranks : MAX_DEGREE / degree_of(row, RANK_PP));
 }
 
 bool rank_fits(const cover_row *row) {
@@ -163,6 +166,7 @@ void rank_request_of(const cover_row *row, ot_dtype dtype, rank_request *request
                             .cp = degree_of(row, RANK_CP),
                             .tp = degree_of(row, RANK_TP),
                             .ep = degree_of(row, RANK_EP),
+                            .etp = degree_of(row, RANK_ETP),
                             .loads = (rank_loads)row->level[RANK_LOADS],
                             .zero = row->level[RANK_ZERO],
                             .prefetch = prefetches[row->level[RANK_PREFETCH]],

@@ -25,6 +25,7 @@ typedef enum rank_factor {
   RANK_ROUNDS,
   RANK_MICRO_BATCH,
   RANK_EP,
+  RANK_ETP,
   RANK_LOADS,
   RANK_FACTORS,
 } rank_factor;

@@ -25,7 +25,7 @@ static limits limits_of(ot_dtype dtype) {
 static bool within(double found, double limit) { return limit == 0 || found <= limit; }
 
 static bool equals(const rank_difference *d, const limits *l) {
-  return within(d->loss, l->loss) && within(d->norm, l->loss) &&
+  return within(d->loss, l->loss) && within(d->norm, l->loss) && within(d->experts, l->loss) &&
          within(d->gradient.difference, l->gradient) && within(d->last.difference, l->last) &&
          within(d->weight.difference, l->weight) && within(d->update.difference, l->update);
 }
@@ -37,6 +37,7 @@ static void keep_larger(rank_worst *worst, const rank_worst *found) {
 static void keep_largest(rank_difference *largest, const rank_difference *d) {
   if (!(d->loss <= largest->loss)) largest->loss = d->loss;
   if (!(d->norm <= largest->norm)) largest->norm = d->norm;
+  if (!(d->experts <= largest->experts)) largest->experts = d->experts;
   keep_larger(&largest->gradient, &d->gradient);
   keep_larger(&largest->last, &d->last);
   keep_larger(&largest->weight, &d->weight);
@@ -51,12 +52,13 @@ static void add_text(rank_verdict *verdict, const rank_request *request, const c
 }
 
 static void print_difference(const rank_difference *d, char *text, int64_t room) {
-  ot_text_format(text, room,
-                 "loss %.2g, norm %.2g, gradient %.2g (%s), last %.2g (%s), weight %.2g (%s), "
-                 "update %.2g (%s)",
-                 d->loss, d->norm, d->gradient.difference, d->gradient.tensor, d->last.difference,
-                 d->last.tensor, d->weight.difference, d->weight.tensor, d->update.difference,
-                 d->update.tensor);
+  ot_text_format(
+      text, room,
+      "loss %.2g, norm %.2g, experts %.2g, gradient %.2g (%s), last %.2g (%s), weight %.2g (%s), "
+      "update %.2g (%s)",
+      d->loss, d->norm, d->experts, d->gradient.difference, d->gradient.tensor, d->last.difference,
+      d->last.tensor, d->weight.difference, d->weight.tensor, d->update.difference,
+      d->update.tensor);
 }
 
 bool rank_judge(const rank_request *request, const rank_result *result, rank_verdict *verdict) {
