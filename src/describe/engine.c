@@ -84,12 +84,12 @@ int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {
                       e->reduce_each_micro_batch, e->reshard_after_forward, e->copies_gradients,
                       e->fused_optimizer, e->zero_bytes, e->update_bytes, e->sorts_received,
                       e->expert_bias_bytes[0], e->expert_bias_bytes[1]);
-  n += ot_text_format(
-      out + n, capacity - n,
-      "  keeps_gathered %d saved_score_bytes %.17g loss_logit_bytes %.17g allocator_slack %.17g "
-      "context_bytes %lld\n",
-      e->keeps_gathered, e->saved_score_bytes, e->loss_logit_bytes, e->allocator_slack,
-      (long long)e->context_bytes);
+  n += ot_text_format(out + n, capacity - n,
+                      "  live_elements %lld keeps_gathered %d saved_score_bytes %.17g "
+                      "loss_logit_bytes %.17g allocator_slack %.17g "
+                      "context_bytes %lld\n",
+                      (long long)e->live_elements, e->keeps_gathered, e->saved_score_bytes,
+                      e->loss_logit_bytes, e->allocator_slack, (long long)e->context_bytes);
   n += ot_text_format(out + n, capacity - n,
                       "  cuts_by_cost %d keeps_activated %d keeps_outputs %d drops_elementwise %d "
                       "stage_buffers %d copy_bytes %.17g step_bytes %.17g\n",

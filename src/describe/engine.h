@@ -76,6 +76,7 @@ typedef struct ot_engine {
                                 // where they have biases
 
   // memory
+  int64_t live_elements;     // ZeRO 3: weights used again within so many stay gathered
   bool keeps_gathered;       // what sequence parallelism gathers is kept whole for the backward
   bool keeps_activated;      // gated MLPs: the activated gate is kept beside gate, up and product
   bool keeps_outputs;        // stages keep what they sent until its gradient is back

@@ -166,7 +166,8 @@ static const ot_engine megatron_deepspeed_blocking = {
 };
 
 // DeepSpeed ZeRO 3 around Megatron-LM's layers: gathers are fetched ahead, reduce-scatters leave in
-// buckets of 5e8 elements.
+// buckets of 5e8 elements, weights within stage3_max_reuse_distance of 1e9 are not let go (defaults
+// of runtime/zero/config.py).
 static const ot_engine deepspeed = {
     .name = "deepspeed",
     .kernels = {.attention = OT_ATTENTION_UNFUSED,
@@ -185,6 +186,7 @@ static const ot_engine deepspeed = {
     .bucket_bytes = 1000000000,
     .reduce_each_micro_batch = true,
     .reshard_after_forward = true,
+    .live_elements = 1000000000,
     .copies_gradients = true,
     .fused_optimizer = true,
     .saved_score_bytes = 5,

@@ -2,6 +2,7 @@
 // Memory of other software: the tensors that the derived backward reads, as many times as the
 // pipeline holds micro-batches, and what the engine adds to them. Sums that frameworks round up
 // somewhere are taken on the high side.
+#include "base/extremes.h"
 #include "plan/expert_prices.h"
 #include "plan/memory.h"
 
@@ -58,9 +59,10 @@ static void count_states(counter *c) {
   c->out->optimizer = (int64_t)(held * (recipe->master_bytes + recipe->moment_bytes));
 }
 
-// Whole weights of the unit at work and of the next one; embedding and head belong to the outermost
-// unit, which stays (torch FSDP's root), and so does the gradient of the larger of them. And the
-// whole gradient of a layer, with its copy on the wire.
+// Whole weights of the unit at work and of the next one, or of as many as are used again before
+// long, where the forward turns back; embedding and head belong to the outermost unit, which stays
+// (torch FSDP's root), and so does the gradient of the larger of them. And the whole gradient of a
+// layer, with its copy on the wire.
 static void count_gathered(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   double layer = 0, ends = 0, all = 0, largest = 0;
@@ -73,10 +75,13 @@ static void count_gathered(counter *c) {
     if (!is_layer(c, i)) ends += n;
     if (is_layer(c, i) && n > layer) layer = n;
   }
-  const bool kept = !c->estimator->job.engine->reshard_after_forward;
-  c->out->gathered = (int64_t)((kept ? all : 2 * layer + ends) * recipe->gather_bytes +
-                               largest * recipe->gather_bytes +
-                               layer * (recipe->gather_bytes + recipe->reduce_bytes));
+  const ot_engine *const engine = c->estimator->job.engine;
+  const double live = ot_smaller((double)engine->live_elements, all - ends);
+  const double near = ot_larger(2 * layer, live);
+  const bool kept = !engine->reshard_after_forward;
+  c->out->gathered =
+      (int64_t)((kept ? all : near + ends) * recipe->gather_bytes + largest * recipe->gather_bytes +
+                layer * (recipe->gather_bytes + recipe->reduce_bytes));
 }
 
 // ---- activations ----

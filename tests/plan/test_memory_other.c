@@ -225,6 +225,24 @@ static void a_parameter_takes_what_the_documents_of_its_software_say(void **stat
 
 // nanotron (models/base.py): 16 layers of 4 h^2 + 3 h f and a head of V h on two stages are 10 and
 // a head; the block that makes it more than half is still the first stage's.
+// Of 12 h^2 + 13 h elements a layer, up to 1e9 are there at once, in two bytes each.
+static void deepspeed_keeps_weights_that_it_needs_again_soon(void **state) {
+  (void)state;
+  question q = layer_of_gpt("deepspeed", OT_RECOMPUTE_FULL, true);
+  q.candidate.tp = 1;
+  q.candidate.dp = 8;
+  q.candidate.zero = 3;
+  double gathered[4];
+  for (int i = 0; i < 4; i++) {
+    q.shape.layers = 2 << i;
+    gathered[i] = (double)memory_of(q).gathered;
+  }
+  const double layer = 12.0 * H * H + 13.0 * H;
+  assert_near(gathered[1] - gathered[0], 2 * 2 * layer, 1e-3, "four layers over two");
+  assert_near(gathered[2] - gathered[1], 2 * (1e9 - 4 * layer), 1e-3, "1e9 over four layers");
+  assert_true(gathered[3] == gathered[2]);
+}
+
 static void nanotron_gives_a_stage_with_the_head_fewer_layers(void **state) {
   (void)state;
   const question q = {.engine = "nanotron",
@@ -268,6 +286,7 @@ int main(void) {
       cmocka_unit_test(stages_keep_what_figure_1_of_korthikanti_says),
       cmocka_unit_test(an_eager_gated_mlp_keeps_what_compiled_ones_make_again),
       cmocka_unit_test(a_parameter_takes_what_the_documents_of_its_software_say),
+      cmocka_unit_test(deepspeed_keeps_weights_that_it_needs_again_soon),
       cmocka_unit_test(nanotron_gives_a_stage_with_the_head_fewer_layers),
       cmocka_unit_test(oneflow_has_room_for_twice_as_many_micro_batches_as_stages),
   };
