@@ -137,13 +137,15 @@ static ot_status check_slopes(ot_trainer *trainer, ot_arena *arena, ot_audit_rep
                               ot_slope_figures *figures) {
   ot_team *const team = ot_trainer_team(trainer);
   ot_probe_weights weights;
-  OT_TRY(ot_probe_weights_read(ot_trainer_instance(trainer), team, arena, &weights));
+  ot_status status = ot_probe_weights_read(ot_trainer_instance(trainer), team, &weights);
   const ot_slope_request request = {.trainer = trainer,
                                     .weights = &weights,
                                     .most_bytes = MOST_BYTES,
                                     .most_tensors = MOST_TENSORS};
-  ot_status status = OT_OK;
-  if (ot_team_leads(team)) status = ot_slope_check(&request, arena, report, figures);
+  if (status == OT_OK && ot_team_leads(team)) {
+    status = ot_slope_check(&request, arena, report, figures);
+  }
+  ot_probe_weights_release(&weights);
   return ot_team_agree(team, status);
 }
 

@@ -350,6 +350,16 @@ static ot_status lead(drift_audit *d, const char *exported) {
   return OT_OK;
 }
 
+static ot_status look_with_files(drift_audit *d) {
+  const ot_drift_request *const request = d->request;
+  const char *exported = NULL;
+  OT_TRY(ot_probe_export(request->trainer, request->team, d->arena, &exported));
+  if (exported && request->amend_files) request->amend_files(exported);
+  const ot_status status = ot_team_leads(request->team) ? lead(d, exported) : OT_OK;
+  ot_probe_export_remove(exported);
+  return ot_team_agree(request->team, status);
+}
+
 ot_status ot_audit_drift(const ot_drift_request *request, ot_arena *arena,
                          ot_audit_report *report) {
   *report = (ot_audit_report){.audit = "drift"};
@@ -358,11 +368,8 @@ ot_status ot_audit_drift(const ot_drift_request *request, ot_arena *arena,
       .request = request, .arena = arena, .report = report, .run = run, .table = {.arena = arena}};
   d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
   ot_instance *const instance = ot_trainer_instance(request->trainer);
-  OT_TRY(ot_probe_weights_read(instance, request->team, arena, &d.weights));
-  const char *exported = NULL;
-  OT_TRY(ot_probe_export(request->trainer, request->team, arena, &exported));
-  if (exported && request->amend_files) request->amend_files(exported);
-  ot_status status = ot_team_leads(request->team) ? lead(&d, exported) : OT_OK;
-  ot_probe_export_remove(exported);
-  return ot_team_agree(request->team, status);
+  ot_status status = ot_probe_weights_read(instance, request->team, &d.weights);
+  if (status == OT_OK) status = look_with_files(&d);
+  ot_probe_weights_release(&d.weights);
+  return status;
 }

@@ -197,8 +197,9 @@ ot_status ot_audit_precision(const ot_precision_request *request, ot_arena *aren
                          .table = {.arena = arena}};
   ot_probe_weights weights;
   ot_precision_lint(run, arena, report);
-  OT_TRY(
-      ot_probe_weights_read(ot_trainer_instance(request->trainer), request->team, arena, &weights));
-  const bool leads = ot_team_leads(request->team);
-  return ot_team_agree(request->team, leads ? lead(p, &weights) : OT_OK);
+  ot_instance *const instance = ot_trainer_instance(request->trainer);
+  ot_status status = ot_probe_weights_read(instance, request->team, &weights);
+  if (status == OT_OK && ot_team_leads(request->team)) status = lead(p, &weights);
+  ot_probe_weights_release(&weights);
+  return ot_team_agree(request->team, status);
 }

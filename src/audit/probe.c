@@ -40,17 +40,19 @@ static ot_status read_all(ot_instance *instance, ot_arena *arena, ot_probe_weigh
   return OT_OK;
 }
 
-ot_status ot_probe_weights_read(ot_instance *instance, ot_team *team, ot_arena *arena,
-                                ot_probe_weights *out) {
+ot_status ot_probe_weights_read(ot_instance *instance, ot_team *team, ot_probe_weights *out) {
   const ot_parameter_copy copy = has_master(instance) ? OT_COPY_MASTER : OT_COPY_WEIGHT;
   *out = (ot_probe_weights){.graph = ot_instance_whole(instance),
                             .dtype = ot_instance_copy_dtype(instance, copy)};
   if (!ot_team_leads(team)) return ot_team_agree(team, ot_instance_serve(instance));
-  out->values = ot_arena_array(arena, out->graph->num_parameters, sizeof *out->values);
-  const ot_status read = read_all(instance, arena, out);
+  ot_arena arena = ot_heap_arena_create(&out->heap);
+  out->values = ot_arena_array(&arena, out->graph->num_parameters, sizeof *out->values);
+  const ot_status read = read_all(instance, &arena, out);
   const ot_status dismissed = ot_instance_dismiss(instance);
   return ot_team_agree(team, read != OT_OK ? read : dismissed);
 }
+
+void ot_probe_weights_release(ot_probe_weights *weights) { ot_heap_release(&weights->heap); }
 
 static int find_source(const ot_probe_weights *weights, const char *name) {
   for (int i = 0; i < weights->graph->num_parameters; i++) {

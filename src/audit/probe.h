@@ -13,12 +13,14 @@ typedef struct ot_probe_weights {
   const ot_graph *graph;  // of the whole model, whose parameters they are; owned by the instance
   ot_dtype dtype;
   void **values;  // [graph->num_parameters] row-major; null for tied uses and on other ranks
+  ot_heap heap;   // that they are in
 } ot_probe_weights;
 
 // Reads all weights of `instance` (its full-precision copies where it has them) to the leader of
-// `team`, in `arena`; they are used no longer than `instance`. Collective over the world. Blocks.
-ot_status ot_probe_weights_read(ot_instance *instance, ot_team *team, ot_arena *arena,
-                                ot_probe_weights *out);
+// `team`; they are used no longer than `instance`, and to be released, failed or not. Collective
+// over the world. Blocks.
+ot_status ot_probe_weights_read(ot_instance *instance, ot_team *team, ot_probe_weights *out);
+void ot_probe_weights_release(ot_probe_weights *weights);
 
 // Writes them into `instance`, of the same model or its first layers, rounded to its storage type,
 // and resets its optimizer.

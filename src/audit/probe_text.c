@@ -49,12 +49,16 @@ static ot_status make_folder(ot_arena *arena, char **folder) {
 
 static ot_status convert(const char *folder, ot_dtype full, ot_arena *arena, const char **path) {
   ot_convert_report report;
+  ot_heap heap = {0};
+  ot_arena own = ot_heap_arena_create(&heap);
   *path = ot_disk_join(arena, folder, "hf");
   const ot_convert_request request = {.from = ot_disk_join(arena, folder, "checkpoint"),
                                       .to = *path,
                                       .dtype = &full,
                                       .only_ours = true};
-  return ot_convert(arena, &request, &report);
+  const ot_status status = ot_convert(&own, &request, &report);
+  ot_heap_release(&heap);
+  return status;
 }
 
 ot_status ot_probe_export(ot_trainer *trainer, ot_team *team, ot_arena *arena, const char **path) {

@@ -231,6 +231,19 @@ static ot_status choose_run(const ot_reference_request *request, ot_run *alone, 
   return OT_OK;
 }
 
+static ot_status step_and_compare(comparison *c, const ot_run *alone,
+                                  const ot_probe_weights *weights) {
+  ot_team *const team = ot_trainer_team(c->trainer);
+  const ot_position position = ot_trainer_position(c->trainer);
+  ot_step_report step;
+  OT_TRY(ot_trainer_step(c->trainer, &step));
+  OT_TRY(compare_targets(c->trainer, c->arena, c->figures));
+  c->figures->compared = true;
+  c->figures->loss = step.loss;
+  return ot_team_agree(team, ot_team_leads(team) ? lead(c, alone, weights, &position)
+                                                 : ot_instance_serve(c->instance));
+}
+
 ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *arena,
                                ot_audit_report *report, ot_reference_figures *figures) {
   *figures = (ot_reference_figures){0};
@@ -246,14 +259,8 @@ ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *ar
                   .tolerance = ot_reference_tolerance(ot_trainer_run(request->trainer)),
                   .doubt = ot_reference_doubt(ot_trainer_run(request->trainer))};
   ot_probe_weights weights;
-  OT_TRY(ot_probe_weights_read(c.instance, request->team, arena, &weights));
-  const ot_position position = ot_trainer_position(request->trainer);
-  ot_step_report step;
-  OT_TRY(ot_trainer_step(request->trainer, &step));
-  OT_TRY(compare_targets(request->trainer, arena, figures));
-  figures->compared = true;
-  figures->loss = step.loss;
-  const bool leads = ot_team_leads(request->team);
-  return ot_team_agree(
-      request->team, leads ? lead(&c, &alone, &weights, &position) : ot_instance_serve(c.instance));
+  ot_status status = ot_probe_weights_read(c.instance, request->team, &weights);
+  if (status == OT_OK) status = step_and_compare(&c, &alone, &weights);
+  ot_probe_weights_release(&weights);
+  return status;
 }

@@ -40,17 +40,18 @@ static void widen_weights(slope_check *s) {
   const ot_probe_weights *const from = s->request->weights;
   const int count = from->graph->num_parameters;
   s->weights = (ot_probe_weights){.graph = from->graph, .dtype = OT_F64};
-  s->weights.values = ot_arena_array(s->arena, count, sizeof *s->weights.values);
+  ot_arena arena = ot_heap_arena_create(&s->weights.heap);
+  s->weights.values = ot_arena_array(&arena, count, sizeof *s->weights.values);
   for (int i = 0; i < count; i++) {
     const int64_t n = ot_parameter_elements(&from->graph->parameters[i]);
     s->weights.values[i] = NULL;
     if (!from->values[i]) continue;
-    s->weights.values[i] = ot_arena_array(s->arena, n, sizeof(double));
+    s->weights.values[i] = ot_arena_array(&arena, n, sizeof(double));
     ot_elements_convert(from->dtype, from->values[i], OT_F64, s->weights.values[i], n);
   }
   const int64_t largest = largest_parameter(from->graph);
-  s->gradient = ot_arena_array(s->arena, largest, sizeof *s->gradient);
-  s->kept = ot_arena_array(s->arena, largest, sizeof *s->kept);
+  s->gradient = ot_arena_array(&arena, largest, sizeof *s->gradient);
+  s->kept = ot_arena_array(&arena, largest, sizeof *s->kept);
 }
 
 // ---- losses ----
@@ -259,6 +260,7 @@ ot_status ot_slope_check(const ot_slope_request *request, ot_arena *arena, ot_au
   ot_trainer_destroy(&s.trainer);
   ot_probe_destroy(&s.probe);
   ot_rows_release(&s.rows);
+  ot_probe_weights_release(&s.weights);
   free(s.logits);
   return status;
 }

@@ -5,7 +5,6 @@
 #include "simulate/goodput.h"
 
 #include "base/math.h"
-#include "base/text.h"
 
 enum { NEWTON_STEPS = 64, MAX_SPARES = 1 << 24 };
 
@@ -173,17 +172,4 @@ ot_status ot_goodput_build(const ot_goodput_request *request, ot_goodput *out) {
   }
   *out = g;
   return OT_OK;
-}
-
-int64_t ot_goodput_print(const ot_goodput *g, char *out, int64_t capacity) {
-  return ot_text_format(
-      out, capacity,
-      "mtbf %.6g s\nstall %.6g s, write %.6g s, recovery %.6g s\n"
-      "interval %.6g s (young %.6g, daly %.6g, best %.6g)\n"
-      "productive %.6f, checkpoints %.6f, recovery %.6f, lost %.6f (first order %.6f)\n"
-      "elapsed %.6g s, interruptions %.6g\n"
-      "devices away %.6g, spares %lld suffice %.6f\n",
-      g->mtbf_s, g->stall_s, g->write_s, g->recovery_s, g->interval_s, g->young_s, g->daly_s,
-      g->best_s, g->productive, g->checkpoints, g->recovery, g->lost, g->first_order, g->elapsed_s,
-      g->interruptions, g->devices_away, (long long)g->spares, g->spares_suffice);
 }

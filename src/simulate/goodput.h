@@ -81,6 +81,3 @@ ot_status ot_goodput_check(const ot_goodput_request *request);
 
 // OT_USAGE as the check, and for an interval that is shorter than an asynchronous write.
 ot_status ot_goodput_build(const ot_goodput_request *request, ot_goodput *out);
-
-// All figures, a line each, into `out` [capacity]. Returns the length.
-int64_t ot_goodput_print(const ot_goodput *goodput, char *out, int64_t capacity);

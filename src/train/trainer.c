@@ -255,7 +255,9 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
                      region->offset + (int64_t)i * (int64_t)sizeof block, block, sizeof block);
     for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] += block[k] / layers;
   }
-  return (ot_metrics_experts){.aux_loss = mean[OT_EXPERT_AUX_LOSS],
+  // Where experts choose, all are equally busy: there is no such loss.
+  const bool balanced = model->moe.routing == OT_MOE_EXPERT_CHOICE;
+  return (ot_metrics_experts){.aux_loss = balanced ? NAN : mean[OT_EXPERT_AUX_LOSS],
                               .z_loss = mean[OT_EXPERT_Z_LOSS],
                               .load_max = mean[OT_EXPERT_LOAD_MAX],
                               .load_entropy = mean[OT_EXPERT_LOAD_ENTROPY],

@@ -19,6 +19,7 @@
 typedef struct looked {
   void (*amend)(ot_model *model);
   audit_said said;
+  int64_t report_bytes;  // that the report keeps
 } looked;
 
 static ot_status audit(audit_rank *rank) {
@@ -29,7 +30,10 @@ static ot_status audit(audit_rank *rank) {
   const ot_drift_request request = {
       .trainer = rank->trainer, .team = rank->team, .tokens = 128, .amend = l->amend};
   const ot_status status = ot_audit_drift(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
+  if (status == OT_OK && ot_team_leads(rank->team)) {
+    audit_hear(&report, &l->said);
+    l->report_bytes = heap.bytes;
+  }
   ot_heap_release(&heap);
   return status;
 }
@@ -38,6 +42,18 @@ static audit_said run(const audit_request *request, void (*amend)(ot_model *)) {
   looked l = {.amend = amend};
   if (audit_run(request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
   return l.said;
+}
+
+// The weights that are read go when the audit does: what stays is what it says.
+static void a_report_keeps_no_weights(void **state) {
+  (void)state;
+  audit_request request = audit_plain(2);
+  request.model.vocab_size = 20000;
+  looked l = {0};
+  if (audit_run(&request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_int_equal(l.said.verdict, OT_VERDICT_CLEAN);
+  const int64_t table_bytes = request.model.vocab_size * request.model.hidden_size * 4;
+  assert_in_range(l.report_bytes, 1, table_bytes / 2);
 }
 
 static void decoding_is_training_on_any_mesh_and_in_any_type(void **state) {
@@ -120,6 +136,7 @@ static void the_first_layer_that_differs_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_report_keeps_no_weights),
       cmocka_unit_test(decoding_is_training_on_any_mesh_and_in_any_type),
       cmocka_unit_test(families_with_windows_and_norms_of_heads_are_clean),
       cmocka_unit_test(a_mix_of_blocks_is_clean),

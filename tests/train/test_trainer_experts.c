@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=1 as threads. What a step says of experts: a number where there is one, else none.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+#include "support/audit_case.h"
+
+static audit_request experts(ot_moe_routing routing) {
+  audit_request request = audit_plain(2);
+  ot_model *const model = &request.model;
+  model->family = OT_FAMILY_MIXTRAL;
+  model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);
+  model->architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
+  model->moe = (ot_moe){.num_experts = 4,
+                        .experts_per_token = 2,
+                        .expert_size = 24,
+                        .layer = {true, true},
+                        .renormalise = true,
+                        .scale = 1,
+                        .num_groups = 1,
+                        .groups_per_token = 1,
+                        .routing = routing,
+                        .capacity_factor = 1};
+  return request;
+}
+
+static ot_status step(audit_rank *rank) { return audit_step(rank, rank->context); }
+
+static ot_metrics_experts said_of(ot_moe_routing routing) {
+  const audit_request request = experts(routing);
+  ot_step_report report;
+  if (audit_run(&request, step, &report) != OT_OK) fail_msg("%s", ot_fail_message());
+  return report.experts;
+}
+
+static void tokens_that_choose_have_a_loss_of_balance(void **state) {
+  (void)state;
+  const ot_metrics_experts said = said_of(OT_MOE_DROPLESS);
+  assert_true(said.aux_loss >= 0.9);  // 1 where all are equally busy
+  assert_true(said.z_loss > 0);
+  assert_true(said.drop_share == 0);
+}
+
+static void experts_that_choose_have_none(void **state) {
+  (void)state;
+  const ot_metrics_experts said = said_of(OT_MOE_EXPERT_CHOICE);
+  assert_true(isnan(said.aux_loss));
+  assert_true(said.z_loss > 0);
+  assert_true(said.load_max == 1);
+  assert_true(said.drop_share >= 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tokens_that_choose_have_a_loss_of_balance),
+      cmocka_unit_test(experts_that_choose_have_none),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
