@@ -103,6 +103,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
+  if (e->own && c->pp == 1) run.parallel.vpp = 1;  // training has no stages then
   *cut = (ot_cut){.blocks = ot_estimator_blocks(e, c)};
   OT_TRY(cut_stages(e, c, &run, cut));
   share_layers(e, cut);

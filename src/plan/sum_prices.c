@@ -2,6 +2,7 @@
 // Sums of gradients, gathers of weights, norm and update: the segments of this program, or bytes by
 // recipe and engine.
 #include "base/extremes.h"
+#include "ops/catalog.h"
 #include "plan/expert_prices.h"
 #include "plan/phase_price.h"
 
@@ -30,6 +31,35 @@ static int64_t scratch_of(const ot_segment *segment) {
   return segment && segment->num_tasks > 0 ? segment->scratch_bytes : 0;
 }
 
+// The most elements of the tied table that a rank has a piece of: ranks of tp differ by a row of
+// the vocabulary, and pieces in how much of them is of the table.
+static int64_t most_tied(const ot_step_phases *phases) {
+  const ot_graph *const graph = phases->graph;
+  const int64_t piece = phases->blocks[0].bucket->piece_elements;
+  int64_t begin = 0, end = 0, most = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].tied_to < 0) continue;
+    const ot_parameter *const owner = &graph->parameters[graph->parameters[i].tied_to];
+    begin = owner->offset;
+    end = begin + graph->share.widest_vocab * owner->cols;
+  }
+  for (int64_t first = begin / piece * piece; first < end; first += piece) {
+    const int64_t from = ot_larger_whole(first, begin), to = ot_smaller_whole(first + piece, end);
+    most = ot_larger_whole(most, to - from);
+  }
+  return most;
+}
+
+// What the sum of both uses needs beside it, on the rank that sums most.
+static int64_t tie_bytes(const ot_step_phases *phases) {
+  if (!phases->tie || phases->tie->num_tasks == 0) return 0;
+  const ot_task *const task = &phases->tie->tasks[0];
+  ot_op_types types = {.in = {task->in[0].type, task->in[1].type}, .out = {task->out[0].type}};
+  types.in[0].dim[0] = types.out[0].dim[0] = most_tied(phases);
+  if (ot_type_present(&types.in[1])) types.in[1].dim[0] = types.in[0].dim[0];
+  return ot_op_workspace(task->op, &task->attributes, &types);
+}
+
 static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases, ot_prices *p) {
   for (int i = 0; i < 4; i++) {
     const ot_segment *const segment = phases->tied_reduce[i / 2][i % 2];
@@ -37,7 +67,7 @@ static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases,
     p->tied_staging = ot_larger_whole(p->tied_staging, scratch_of(segment));
   }
   OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
-  *(p->tied_apart ? &p->tie_staging : &p->tie_scratch) = scratch_of(phases->tie);
+  *(p->tied_apart ? &p->tie_staging : &p->tie_scratch) = tie_bytes(phases);
   return ot_phase_price_build(e, p, phases->tied_update, &p->tied_update);
 }
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "device/heap.h"
 #include "plan/estimate.h"
 #include "support/tiny_model.h"
@@ -226,6 +227,7 @@ static void one_stage_takes_what_its_schedule_takes(void **state) {
   compare(&tied, (ot_candidate){.recompute = OT_RECOMPUTE_FULL});
   compare(&plain, (ot_candidate){.recompute = OT_RECOMPUTE_SELECTIVE});
   compare(&plain, (ot_candidate){.pipeline = OT_PIPELINE_ZB_H1});
+  compare(&plain, (ot_candidate){.pipeline = OT_PIPELINE_INTERLEAVED, .vpp = 2});
   compare(&plain, (ot_candidate){.tp = 2});
   compare(&tied, (ot_candidate){.tp = 4});
   compare(&plain, (ot_candidate){.cp = 2});
@@ -340,6 +342,48 @@ static void runs_that_say_more_take_what_their_schedules_take(void **state) {
   compare_as(moe, (ot_candidate){.dp = 2, .cp = 2, .ep = 2, .zero = 3, .micro_batches = 2});
   compare_as(moe,
              (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .ep = 2, .zero = 3});
+}
+
+// The next of some small numbers, by chance.
+static int draw(uint64_t *draws, int bound) {
+  return (int)ot_rng_below(77, 0, (*draws)++, (uint64_t)bound);
+}
+
+static ot_candidate draw_candidate(uint64_t *n) {
+  ot_candidate c = {.tp = 1 << draw(n, 3),
+                    .cp = 1 << draw(n, 2),
+                    .pp = 1 + draw(n, 4),
+                    .dp = 1 << draw(n, 4),
+                    .dp_shard = 1 << draw(n, 4),
+                    .ep = 2 << draw(n, 3),
+                    .zero = draw(n, 4),
+                    .recompute = (ot_recompute)draw(n, 3),
+                    .pipeline = (ot_pipeline)draw(n, 6),
+                    .micro_batches = 1 + draw(n, 9),
+                    .micro_batch_size = 1 + draw(n, 2)};
+  c.vpp = c.pipeline == OT_PIPELINE_INTERLEAVED ? 2 : 1;
+  return candidate_of(c);
+}
+
+static bool can_run(const ot_model *model, const ot_candidate *c) {
+  estimate_case e;
+  create(model, "fp32", c, &e);
+  const bool can = ot_candidate_check(&e.job, c) == OT_OK;
+  destroy(&e);
+  return can;
+}
+
+static void any_split_of_experts_takes_what_its_schedule_takes(void **state) {
+  (void)state;
+  enum { CASES = 40, MOST_RANKS = 24 };
+  uint64_t draws = 0;
+  for (int i = 0; i < CASES;) {
+    const ot_model model = experts(draw(&draws, 2) == 0);
+    const ot_candidate c = draw_candidate(&draws);
+    if (c.tp * c.cp * c.pp * c.dp > MOST_RANKS || !can_run(&model, &c)) continue;
+    compare_in(&model, draw(&draws, 2) == 0 ? "bf16-fp32-gradients" : "fp32", c);
+    i++;
+  }
 }
 
 // Over all ranks the same rows meet the same experts, whoever has them.
@@ -485,6 +529,7 @@ int main(void) {
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
       cmocka_unit_test(experts_over_ranks_take_what_their_schedules_take),
       cmocka_unit_test(runs_that_say_more_take_what_their_schedules_take),
+      cmocka_unit_test(any_split_of_experts_takes_what_its_schedule_takes),
       cmocka_unit_test(experts_elsewhere_are_as_much_work),
       cmocka_unit_test(stages_with_experts_take_what_their_schedules_take),
       cmocka_unit_test(stages_with_a_stack_take_what_their_schedules_take),
