@@ -44,6 +44,9 @@ static ot_status parse_value(const loader *l, const assignment *a, ot_node **val
   } else {
     OT_TRY(ot_tree_parse_yaml(&origin, a->value, ot_text_length(a->value), l->arena, value));
   }
+  // To the reader of files, a document that is null is an empty map.
+  const bool null = ot_text_equal(a->value, "null") || ot_text_equal(a->value, "~");
+  if (null) *value = ot_node_create(l->arena, OT_NODE_NULL);
   ot_node_set_source(*value, a->source);
   return OT_OK;
 }

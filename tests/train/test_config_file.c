@@ -135,6 +135,15 @@ static void words_are_not_paths(void **state) {
   assert_string_equal(config.run.cluster, "this-machine");
 }
 
+static void null_takes_a_setting_back(void **state) {
+  (void)state;
+  const char *const text =
+      "model: {model_type: llama, hidden_size: 64, num_attention_heads: 4, head_dim: 32}";
+  const char *const set = "model.head_dim=null";
+  assert_int_equal(accept(text, NULL, 0).run.model.head_dim, 32);
+  assert_int_equal(accept(text, &set, 1).run.model.head_dim, 16);
+}
+
 static void a_model_may_be_a_preset_a_file_a_directory_or_keys(void **state) {
   (void)state;
   assert_string_equal(accept("model: llama3-8b", NULL, 0).run.model_source, "llama3-8b");
@@ -325,6 +334,7 @@ int main(void) {
       cmocka_unit_test(later_sources_win_and_origins_say_so),
       cmocka_unit_test(relative_paths_start_from_their_file),
       cmocka_unit_test(words_are_not_paths),
+      cmocka_unit_test(null_takes_a_setting_back),
       cmocka_unit_test(a_model_may_be_a_preset_a_file_a_directory_or_keys),
       cmocka_unit_test(a_model_that_is_nowhere_is_refused_with_the_nearest),
       cmocka_unit_test(unknown_model_keys_pass_on_the_users_word_only),
