@@ -211,12 +211,14 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
 
 // ---- hash ----
 
+// Values count: by them a tensor is known from one phase of a block to the next (access.c), so that
+// phases of two programs that number theirs in other ways are two segments.
 static uint64_t hash_operand(uint64_t hash, const ot_operand *operand) {
   static const unsigned char absent = 0;
   if (operand->base == OT_BASE_NONE) return ot_hash_bytes(hash, &absent, 1);
-  const int64_t fields[] = {operand->base,        operand->offset,      operand->type.dtype,
-                            operand->type.rank,   operand->type.dim[0], operand->type.dim[1],
-                            operand->type.dim[2], operand->type.dim[3]};
+  const int64_t fields[] = {operand->base,        operand->value,       operand->offset,
+                            operand->type.dtype,  operand->type.rank,   operand->type.dim[0],
+                            operand->type.dim[1], operand->type.dim[2], operand->type.dim[3]};
   return ot_hash_bytes(hash, fields, sizeof fields);
 }
 

@@ -34,6 +34,9 @@ static const mixed cases[] = {
     {RANK_LLAMA, 2, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_GPIPE, {FULL, FULL, FULL}, ""},
     {RANK_LLAMA, 1, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_ZB_H1, {FULL, NONE, SELECTIVE}, ""},
     {RANK_GPT2, 12, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_1F1B, {NONE, FULL, NONE}, ""},
+    // programs whose W does the same on values that they number otherwise
+    {RANK_LLAMA, 3, 6, 2, 1, 1, 1, 1, 1, 0, OT_PIPELINE_ZB_H1, {NONE, NONE, NONE}, ""},
+    {RANK_LLAMA, 6, 6, 2, 1, 2, 1, 1, 1, 3, OT_PIPELINE_ZB_H1, {FULL, FULL, FULL}, ""},
     // several chunks a stage
     {RANK_LLAMA, 3, 6, 2, 2, 1, 1, 1, 1, 0, OT_PIPELINE_INTERLEAVED, {FULL, FULL, FULL}, ""},
     {RANK_LLAMA, 5, 8, 4, 2, 1, 1, 1, 1, 0, OT_PIPELINE_INTERLEAVED, {NONE, NONE, NONE}, ""},
