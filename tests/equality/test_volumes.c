@@ -179,13 +179,21 @@ static void context_parallel(const rank_place *p, volume *v) {
       2 * others(c) * stage_elements(p, 1, 1, 1) / pieces * p->size;
 }
 
-// Pipeline: R C / t a micro-batch at each end of a chunk that another stage continues.
+// Activations that cross the cut before `block`: one, or under Attention Residuals the embedding,
+// the output of each block of sub-layers that is finished, and a sum that is begun.
+static int crossing(const rank_request *r, int block) {
+  const int place = 2 * (block - 1), size = r->residual_block;
+  return size == 0 ? 1 : 1 + place / size + (place % size > 0);
+}
+
+// Pipeline: R C / t of each a micro-batch at each end of a chunk that another stage continues.
 static void pipeline_parallel(const rank_place *p, volume *v) {
   const rank_request *const r = &p->c->r;
   const int chunks = r->pp * r->vpp;
   int sends = 0;
   for (int chunk = p->stage; r->pp > 1 && chunk < chunks; chunk += r->pp) {
-    sends += (chunk + 1 < chunks) + (chunk > 0);
+    if (chunk + 1 < chunks) sends += crossing(r, p->c->first_block[chunk + 1]);
+    if (chunk > 0) sends += crossing(r, p->c->first_block[chunk]);
   }
   v->bytes[OT_GROUP_STAGES][OT_COMM_SEND] =
       (double)p->rounds * sends * (double)p->rows * C / r->tp * p->size;
@@ -198,8 +206,10 @@ static void step_sums(const rank_place *p, volume *v) {
   const int ranks = rank_count(r);
   const int tokens = ranks / r->pp / r->tp;
   v->bytes[OT_GROUP_TOKENS][OT_COMM_ALL_REDUCE] = 2 * others(tokens) * 2 * sizeof(double);
+  // With a query for each mix: two a layer, and the head's.
+  const int parts = PARTS + (r->residual_block > 0 ? 2 * LAYERS + 1 : 0);
   v->bytes[OT_GROUP_WORLD][OT_COMM_ALL_REDUCE] =
-      2 * others(ranks) * (PARTS * r->tp * pieces_of(r) + 2) * sizeof(double);
+      2 * others(ranks) * (parts * r->tp * pieces_of(r) + 2) * sizeof(double);
 }
 
 // ---- runs ----
@@ -367,6 +377,25 @@ static void of_pipelines(void **state) {
   check_types(&c);
 }
 
+// Cuts between blocks of sub-layers and inside of them; a stage with two chunks is sent all again.
+static void of_pipelines_with_a_stack(void **state) {
+  (void)state;
+  run_case c = base();
+  for (int block = 1; block <= 4; block++) {
+    c = base();
+    c.r.residual_block = block;
+    c.r.pp = 2;
+    c = (run_case){.r = c.r, .first_block = {0, 4, BLOCKS}};
+    for (int k = 0; k < RANK_LAYOUT; k++) c.r.layout[k] = "Et*3|t*2L"[k < 9 ? k : 9];
+    check_types(&c);
+    c.r.pipeline = OT_PIPELINE_INTERLEAVED;
+    c.r.vpp = 2;
+    c = (run_case){.r = c.r, .first_block = {0, 2, 4, 6, BLOCKS}};
+    for (int k = 0; k < RANK_LAYOUT; k++) c.r.layout[k] = "Et|t*2|t*2|L"[k < 12 ? k : 12];
+    check_types(&c);
+  }
+}
+
 static void of_all_of_them(void **state) {
   (void)state;
   run_case c = base();
@@ -387,6 +416,7 @@ int main(void) {
       cmocka_unit_test(of_tensors),
       cmocka_unit_test(of_contexts),
       cmocka_unit_test(of_pipelines),
+      cmocka_unit_test(of_pipelines_with_a_stack),
       cmocka_unit_test(of_all_of_them),
   };
   return cmocka_run_group_tests_name("bytes on the wire", tests, NULL, NULL);

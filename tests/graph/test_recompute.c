@@ -154,6 +154,39 @@ static void a_llama_layer_keeps_what_its_gradients_read(void **state) {
   tiny_plan_destroy(&plan);
 }
 
+// What is on the stack is there for the backward: neither what lies there nor what the layer puts
+// there is kept or made again, and the mixes of it are cheap.
+static void a_stack_is_there_whatever_is_recomputed(void **state) {
+  (void)state;
+  tiny_plan plan;
+  ot_model model = tiny_llama();
+  model.residuals = (ot_attention_residuals){1, 6, {0, 2, 4}};
+  tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
+  const ot_graph *const graph = &plan.graphs[OT_MODE_TRAIN];
+  const ot_program *const layer = &graph->programs[graph->blocks[2].program];
+  assert_int_equal(layer->num_pushed, 2);
+  assert_int_equal(ot_program_stack_size(layer), 3);
+  assert_true(layer->input < 0 && layer->output < 0);
+  ot_recompute_set set;
+  ot_recompute_build(layer, OT_RECOMPUTE_NONE, &plan.arena, &set);
+  expect_kept(layer, &set,
+              "attention_residual.mix attention_residual.mix.1 attention_residual.mix.2 "
+              "attention_norm.out attention_norm.out.1 attention.rotated attention.heads "
+              "attention.heads.1 mlp_residual.mix mlp_residual.mix.1 mlp_residual.mix.2 "
+              "mlp_norm.out mlp_norm.out.1 mlp.gate_up.out mlp.active");
+  ot_recompute_build(layer, OT_RECOMPUTE_SELECTIVE, &plan.arena, &set);
+  expect_kept(layer, &set, "attention.rotated attention.heads attention.heads.1 mlp.gate_up.out");
+  expect_emitted(layer, &set,
+                 "attention_residual.mix attention_norm.out mlp_residual.mix mlp_norm.out "
+                 "mlp.active");
+  ot_recompute_build(layer, OT_RECOMPUTE_FULL, &plan.arena, &set);
+  expect_kept(layer, &set, "");
+  expect_emitted(layer, &set,
+                 "attention_residual.mix attention_norm.out attention.qkv.out attention.rotated "
+                 "attention.heads mlp_residual.mix mlp_norm.out mlp.gate_up.out mlp.active");
+  tiny_plan_destroy(&plan);
+}
+
 // The layer of rank 0 of a split of a llama, and its set.
 static const ot_program *split_layer(ot_split split, ot_recompute policy, ot_arena *arena,
                                      ot_recompute_set *set) {
@@ -380,6 +413,7 @@ static void slots_shrink_from_policy_to_policy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_llama_layer_keeps_what_its_gradients_read),
+      cmocka_unit_test(a_stack_is_there_whatever_is_recomputed),
       cmocka_unit_test(gathered_rows_are_not_kept),
       cmocka_unit_test(a_ring_is_emitted_again_under_full_recompute_only),
       cmocka_unit_test(the_backward_finds_every_value_it_reads),
