@@ -52,11 +52,11 @@ static int64_t print_kernels(const ot_kernel_style *k, char *out, int64_t capaci
                         "cast_bytes %.17g weights %d, host_ops %.17g %.17g %.17g ahead %d, "
                         "fused_sums %d accumulation "
                         "%d experts %d, "
-                        "switch_reductions %d, fp8 attention %d head %d\n",
+                        "switch_reductions %d relays %d, fp8 attention %d head %d\n",
                         attention[k->attention], k->pass_factor, k->score_passes, k->loss_bytes,
                         k->cast_bytes, k->casts_weights, k->host_ops, k->expert_ops, k->group_ops,
                         k->host_ahead, k->fused_sums, k->fused_accumulation, k->fused_experts,
-                        k->switch_reductions, k->fp8_attention, k->fp8_head);
+                        k->switch_reductions, k->relays, k->fp8_attention, k->fp8_head);
 }
 
 int64_t ot_engine_print(const ot_engine *e, char *out, int64_t capacity) {

@@ -36,5 +36,6 @@ typedef struct ot_kernel_style {
                             // each is written, and added in the type of the weights
   bool fused_experts;       // grouped products make the activation between them, and the casts
   bool switch_reductions;   // the library adds up in switches that can (NCCL 2.18 and later)
+  bool relays;              // and reaches a port through the device beside it (2.12 and later)
   bool fp8_attention, fp8_head;  // fp8 recipes: whether these products are in fp8, too
 } ot_kernel_style;

@@ -10,6 +10,11 @@
 static const double SWITCH_SHARE = 0.78;
 enum { LEAST_SWITCHED = 5 };  // members: fewer take a ring
 
+// A ring goes out of a node by the port that it came in by. The device that sends is beside it
+// where it came in itself, or where all of the node are in the ring; else bytes go through the host
+// (NVIDIA, "Doubling all2all Performance with NCCL 2.12", on PXN). A round figure.
+static const double SHARE_THROUGH_HOST = 0.5;
+
 // The part of a collective that a level carries.
 typedef struct hop {
   double inside, joined;  // members of a group of the level within, and of this level
@@ -43,9 +48,17 @@ static double steps_of(const ot_simulation *simulation, const ot_collective *c, 
   return ot_smaller(2 * (ratio - 1), 4 * ot_log2(ratio));
 }
 
+static bool goes_through_host(const ot_simulation *simulation, const ot_collective *c,
+                              const hop *h) {
+  if (c->op == OT_OP_SHIFT || c->op == OT_OP_ALL_TO_ALL) return false;
+  const double node = simulation->cluster->level[0].size;
+  return !simulation->style->relays && h->inside > 1 && h->inside < node;
+}
+
 static double bytes_s(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
   const double n = c->shape.size;
-  const double rate = rate_of(h->level, h->joined / h->inside, h->places);
+  const double rate = rate_of(h->level, h->joined / h->inside, h->places) *
+                      (goes_through_host(simulation, c, h) ? SHARE_THROUGH_HOST : 1);
   switch (c->op) {
     case OT_OP_SHIFT:
       return c->bytes / rate;

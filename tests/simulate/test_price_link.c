@@ -201,6 +201,26 @@ static void a_group_in_a_mesh_has_the_links_between_its_members(void **state) {
   ot_heap_release(&m.heap);
 }
 
+// Of two nodes of eight: all devices, two of each and one of each. Only the second group sends from
+// a device that is not beside the port, which a library that relays reaches all the same.
+static void part_of_a_node_sends_through_its_host(void **state) {
+  (void)state;
+  machine m;
+  create(&m, "h100");
+  m.cluster.level[0].latency_s = m.cluster.level[1].latency_s = 0;
+  const ot_group_shape whole = {16, 0, 1}, some = {4, 0, 4}, one = {2, 0, 8};
+  double s[2][3];
+  for (int i = 0; i < 2; i++) {
+    m.style.relays = i == 1;
+    s[i][0] = collective_s(&m, OT_OP_ALL_GATHER, whole, 1e9);
+    s[i][1] = collective_s(&m, OT_OP_ALL_GATHER, some, 1e9);
+    s[i][2] = collective_s(&m, OT_OP_ALL_GATHER, one, 1e9);
+  }
+  assert_true(s[0][0] == s[1][0] && s[0][2] == s[1][2]);
+  assert_true(fabs(s[0][1] / s[1][1] - 2) < 1e-12);
+  ot_heap_release(&m.heap);
+}
+
 // However many take part: nothing is passed on.
 static void an_exchange_is_a_hop_of_each_level(void **state) {
   (void)state;
@@ -243,6 +263,7 @@ int main(void) {
       cmocka_unit_test(switches_that_add_up_are_used_by_libraries_that_know_them),
       cmocka_unit_test(an_exchange_crosses_the_network_through_each_port),
       cmocka_unit_test(a_group_in_a_mesh_has_the_links_between_its_members),
+      cmocka_unit_test(part_of_a_node_sends_through_its_host),
       cmocka_unit_test(an_exchange_is_a_hop_of_each_level),
       cmocka_unit_test(alone_there_is_nothing_to_send),
       cmocka_unit_test(devices_beyond_the_cluster_are_refused),
