@@ -88,6 +88,7 @@ static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
 typedef struct block_sum {
   double forward_s, back_s, before_s, all_s;  // before: all but W
   double elements[2];                         // of the dense view, and of that of experts
+  double largest[2];                          // of them, in one layer's block
   double scratch_bytes;                       // the most of one
   double layers;                              // in the dense view
 } block_sum;
@@ -97,7 +98,10 @@ static void add_sum(const block_sum *other, block_sum *sum) {
   sum->back_s += other->back_s;
   sum->before_s += other->before_s;
   sum->all_s += other->all_s;
-  for (int i = 0; i < 2; i++) sum->elements[i] += other->elements[i];
+  for (int i = 0; i < 2; i++) {
+    sum->elements[i] += other->elements[i];
+    sum->largest[i] = ot_larger(sum->largest[i], other->largest[i]);
+  }
   sum->scratch_bytes = ot_larger(sum->scratch_bytes, other->scratch_bytes);
   sum->layers += other->layers;
 }
@@ -123,6 +127,7 @@ static block_sum sum_of(const ot_block_bound *block, bool layer) {
                    .scratch_bytes = (double)block->scratch_bytes,
                    .layers = layer && !block->experts};
   sum.elements[block->experts] = (double)block->elements;
+  sum.largest[block->experts] = layer ? (double)block->elements : 0;
   return sum;
 }
 
@@ -138,23 +143,35 @@ typedef struct bounder {
   const ot_walk *walk;      // null: the order is not looked at
   double scale;             // of seconds and slots, to the size of the micro-batch
   double state_bytes[2];    // of a parameter in the dense view, and in that of experts
+  double ring_bytes[2];     // of one of the largest block, beside its states
   double met_s, end_s;      // when the last stage has its sums; the longest update
   double peak;
 } bounder;
 
-// States are cut over no more ranks than hold the same: experts are on 1 of ep x etp.
+// Ranks that states are cut over: no more than hold the same; experts are on 1 of ep x etp.
+static double shards_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
+  const double stage = (double)c->dp * c->cp * c->tp;
+  const double shard = c->zero > 0 ? c->dp_shard : 1;
+  if (e->own) return experts && shard > 1 ? stage / (c->ep * c->etp) : shard;
+  if (c->zero == 0) return 1;
+  return e->job.model->moe.num_experts > 0 ? stage : shard * c->cp;
+}
+
 static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
-  const double stage = (double)c->dp * c->cp * c->tp;
-  double shard = c->zero > 0 ? c->dp_shard : 1;
-  if (e->own) {
-    if (experts && shard > 1) shard = stage / (c->ep * c->etp);
-  } else if (c->zero > 0) {
-    shard = e->job.model->moe.num_experts > 0 ? stage : shard * c->cp;
-  }
+  const double shard = shards_of(e, c, experts);
   return r->weight_bytes / (c->zero == 3 ? shard : 1) +
          r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
          (r->master_bytes + r->moment_bytes) / shard;
+}
+
+// This program's buckets of gathered weights, at least one of a size, and of gradients on their
+// way, at least two.
+static double ring_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
+  const ot_recipe *const r = &e->job.recipe;
+  if (!e->own || shards_of(e, c, experts) <= 1) return 0;
+  const double sums = c->micro_batches > 1 ? 2 : 1;
+  return (c->zero == 3 ? r->gather_bytes : 0) + (c->zero >= 2 ? sums * r->gradient_bytes : 0);
 }
 
 // Micro-batches whose activations a chunk keeps at once. Orders with one chunk a stage: forwards
@@ -345,10 +362,14 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   b->end_s = ot_larger(b->end_s, own->layers * b->shards->end_s);
 }
 
-// Of the states of these blocks, what they keep, and what is needed while they are worked on.
+// Of the states of these blocks, what they keep, and what is needed while they are worked on and
+// summed.
 static double bytes_of(const bounder *b, const block_sum *own, double kept) {
-  const double states = own->elements[0] * b->state_bytes[0] + own->elements[1] * b->state_bytes[1];
-  return states + (kept + own->scratch_bytes) * b->scale;
+  double bytes = 0;
+  for (int i = 0; i < 2; i++) {
+    bytes += own->elements[i] * b->state_bytes[i] + own->largest[i] * b->ring_bytes[i];
+  }
+  return bytes + (kept + own->scratch_bytes) * b->scale;
 }
 
 // All micro-batches pass a chunk one after the other, the first having come through all before it
@@ -437,7 +458,7 @@ static void bound_mean(bounder *b) {
   }
   block_sum own = times(all, share);
   stage_traffic traffic = {0};
-  own.scratch_bytes = 0;
+  own.scratch_bytes = own.largest[0] = own.largest[1] = 0;
   add_traffic(b, own.layers, own.layers, 0, &traffic);
   bound_stage(b, &own, &(block_sum){0}, &traffic);
   b->met_s = ot_larger(b->met_s, (all.forward_s + all.back_s) * b->scale);
@@ -498,7 +519,10 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
                .blocks = ot_estimator_blocks(e, c)};
   const ot_candidate priced = priced_at(e, c, request->depth, &b.scale);
   OT_TRY(find_work(e, &priced, &b.work));
-  for (int i = 0; i < 2; i++) b.state_bytes[i] = state_bytes_of(e, c, i == 1);
+  for (int i = 0; i < 2; i++) {
+    b.state_bytes[i] = state_bytes_of(e, c, i == 1);
+    b.ring_bytes[i] = ring_bytes_of(e, c, i == 1);
+  }
   if (!b.shards) {
     OT_TRY(ot_shard_bound_build(e, c, b.work->layer_elements, &shards));
     b.shards = &shards;

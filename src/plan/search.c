@@ -300,6 +300,14 @@ static void keep_plan(searcher *s, const ot_estimate *plan) {
   out->plans[i] = *plan;
 }
 
+// Memory is known before the step is played, and mostly is enough.
+static ot_status estimate_nearest(searcher *s, const ot_candidate *candidate, ot_estimate *out) {
+  const ot_estimate *const best = &s->out->nearest;
+  OT_TRY(ot_estimate_fitting(s->estimator, candidate, out));
+  const bool larger = best->step_s > 0 && out->memory.reserved > best->memory.reserved;
+  return larger || out->step_s > 0 ? OT_OK : ot_estimate_build(s->estimator, candidate, out);
+}
+
 static void keep_nearest(searcher *s, const ot_estimate *plan) {
   ot_estimate *const best = &s->out->nearest;
   const int64_t bytes = plan->memory.reserved, least = best->memory.reserved;
@@ -312,7 +320,7 @@ static ot_status simulate(searcher *s, const node *n) {
   ot_estimate estimate;
   ot_status status = ot_candidate_check(s->request->job, &candidate);
   if (status == OT_OK && s->by_memory) {
-    status = ot_estimate_build(s->estimator, &candidate, &estimate);
+    status = estimate_nearest(s, &candidate, &estimate);
   } else if (status == OT_OK) {
     status = ot_estimate_fitting(s->estimator, &candidate, &estimate);
   }
