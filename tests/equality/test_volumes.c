@@ -409,6 +409,75 @@ static void of_all_of_them(void **state) {
   check_types(&c);
 }
 
+// ---- experts ----
+
+// Of RANK_MOE: experts, those of a token, layers with them.
+enum { E = 8, K = 2, EXPERT_LAYERS = LAYERS - 1 };
+
+// Over the n ranks of ep x etp, with r own rows each: a layer with experts gathers rows, gates and
+// choices and scatters sums forwards; backwards it gathers gradients of sums and scatters those of
+// rows and gates. With full recompute rows and gates are gathered again; choices are kept. Ranks
+// with parts of the same sequences add up counts as often.
+static void check_expert_rank(const run_case *c, int rank, const rank_result *result) {
+  const rank_request *const r = &c->r;
+  const int n = (r->ep > 1 ? r->ep : 1) * (r->etp > 1 ? r->etp : 1);
+  const double size = (double)ot_dtype_bytes(r->dtype);
+  const double rows = (double)(r->micro_batch * r->length / r->cp / r->tp);
+  const double each = (double)(r->batch / r->micro_batch / r->dp_replicate / r->dp_shard) *
+                      EXPERT_LAYERS * (n - 1) * rows;
+  const double gathers =
+      (2 + again(r)) * C * size + (1 + again(r)) * K * size + K * sizeof(int32_t);
+  const double scatters = 2 * C * size + K * size;
+  const int parts = r->tp * r->cp;
+  const double counts = (1 + again(r)) * 2 * others(parts) * (double)r->micro_batch * E * size *
+                        (double)(r->batch / r->micro_batch / r->dp_replicate / r->dp_shard) *
+                        EXPERT_LAYERS;
+  const struct {
+    ot_group_kind group;
+    ot_comm_kind kind;
+    double bytes;
+  } asked[] = {{OT_GROUP_EXPERT, OT_COMM_ALL_GATHER, each * gathers},
+               {OT_GROUP_EXPERT, OT_COMM_REDUCE_SCATTER, each * scatters},
+               {OT_GROUP_EXPERT, OT_COMM_ALL_REDUCE, 0},
+               {OT_GROUP_EXPERT, OT_COMM_ALL_TO_ALL, 0},
+               {OT_GROUP_SEQUENCE, OT_COMM_ALL_REDUCE, counts}};
+  for (int i = 0; i < OT_COUNT(asked); i++) {
+    const double sent = result->sent[rank][asked[i].group][asked[i].kind];
+    if (fabs(sent - asked[i].bytes) <= 1e-9 * asked[i].bytes) continue;
+    char text[RANK_TEXT];
+    fail_msg("%s: rank %d, collective %d of %s: %.17g bytes sent, %.17g by formula",
+             rank_describe(r, text), rank, (int)asked[i].kind, ot_group_name(asked[i].group), sent,
+             asked[i].bytes);
+  }
+}
+
+static void check_experts(const run_case *c) {
+  rank_result result;
+  if (rank_run(&c->r, &result) != OT_OK) fail_msg("%s", ot_fail_message());
+  for (int rank = 0; rank < rank_count(&c->r); rank++) check_expert_rank(c, rank, &result);
+  rank_release(&result);
+}
+
+static void of_experts(void **state) {
+  (void)state;
+  run_case c = base();
+  c.r.model = RANK_MOE;
+  c.r.dp_replicate = 4;
+  c.r.ep = 2;
+  check_experts(&c);
+  c.r.etp = 2;
+  check_experts(&c);
+  recompute(&c, OT_RECOMPUTE_SELECTIVE);
+  check_experts(&c);
+  recompute(&c, OT_RECOMPUTE_FULL);
+  check_experts(&c);
+  c.r.dtype = OT_F64;
+  c.r.dp_replicate = c.r.cp = c.r.tp = 2;
+  check_experts(&c);
+  c.r.ep = 4;
+  check_experts(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(of_replicas_and_shards),
@@ -418,6 +487,7 @@ int main(void) {
       cmocka_unit_test(of_pipelines),
       cmocka_unit_test(of_pipelines_with_a_stack),
       cmocka_unit_test(of_all_of_them),
+      cmocka_unit_test(of_experts),
   };
   return cmocka_run_group_tests_name("bytes on the wire", tests, NULL, NULL);
 }
