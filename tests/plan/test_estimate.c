@@ -422,6 +422,8 @@ static void stages_with_experts_take_what_their_schedules_take(void **state) {
                      .pp = 3, .pipeline = OT_PIPELINE_1F1B, .tp = 2, .dp = 2, .ep = 4, .zero = 3});
   compare(&plain,
           (ot_candidate){.pp = 4, .pipeline = OT_PIPELINE_ZB_H1, .cp = 2, .ep = 2, .zero = 2});
+  compare(&tied,
+          (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .tp = 2, .ep = 2, .zero = 3});
 }
 
 // Attention Residuals in blocks of so many sub-layers.
