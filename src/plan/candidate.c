@@ -133,18 +133,19 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity) {
   static const char *const recomputes[] = {"none", "selective", "full"};
   const ot_candidate *const c = candidate;
-  char domains[64] = "";
+  char domains[64] = "", columns[32] = "";
+  if (c->etp > 1) ot_text_format(columns, sizeof columns, " etp %d", c->etp);
   if (c->zero > 0 && c->dp_shard > 0 && c->dp_shard < c->dp) {
     ot_text_format(domains, sizeof domains, " as %dx%d", c->dp / c->dp_shard, c->dp_shard);
   }
-  return ot_text_format(
-      out, capacity,
-      "tp %d pp %d vpp %d cp %d ep %d dp %d%s zero %d%s, %lld x %lld micro-batches, %s, recompute "
-      "%s",
-      c->tp, c->pp, c->vpp, c->cp, c->ep, c->dp, domains, c->zero,
-      c->no_sequence_parallel ? " without sequence parallelism" : "",
-      (long long)c->micro_batch_size, (long long)c->micro_batches, ot_pipeline_name(c->pipeline),
-      recomputes[c->recompute]);
+  return ot_text_format(out, capacity,
+                        "tp %d pp %d vpp %d cp %d ep %d%s dp %d%s zero %d%s, %lld x %lld "
+                        "micro-batches, %s, recompute "
+                        "%s",
+                        c->tp, c->pp, c->vpp, c->cp, c->ep, columns, c->dp, domains, c->zero,
+                        c->no_sequence_parallel ? " without sequence parallelism" : "",
+                        (long long)c->micro_batch_size, (long long)c->micro_batches,
+                        ot_pipeline_name(c->pipeline), recomputes[c->recompute]);
 }
 
 static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }

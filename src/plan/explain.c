@@ -139,16 +139,17 @@ static void say_experts(speaker *s) {
   const ot_job *const job = s->e->job;
   ot_arena *const a = s->arena;
   if (job->devices == 1 || job->model->moe.num_experts == 0) return;
-  if (c->ep == 1) {
+  if (c->ep * c->etp == 1) {
     say(s, "ep 1: a device has all experts of its layers, so no token travels to them");
     add(s, ot_what_if_ep(&s->what_if, 2, a));
     return;
   }
   say(s, ot_arena_format(a,
-                         "ep %d: experts are cut over the ranks of a stage, and tokens travel to "
+                         "ep %d%s: experts are cut over the ranks of a stage, and tokens travel to "
                          "them; exposes %s a step",
-                         c->ep, ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
-  add(s, ot_what_if_ep(&s->what_if, 1, a));
+                         c->ep, c->etp > 1 ? ot_arena_format(a, " x etp %d", c->etp) : "",
+                         ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
+  if (c->ep > 1) add(s, ot_what_if_ep(&s->what_if, 1, a));
   if (c->ep > 2) add(s, ot_what_if_ep(&s->what_if, c->ep / 2, a));
 }
 

@@ -87,8 +87,8 @@ const char *ot_what_if_cp(const ot_what_if *w, int cp, ot_arena *arena) {
 
 const char *ot_what_if_ep(const ot_what_if *w, int ep, ot_arena *arena) {
   ot_candidate c = w->best->candidate;
-  const int64_t ranks = (int64_t)c.tp * c.cp * c.dp;
-  if (!w->estimator || w->job->model->moe.num_experts % ep != 0 || ranks % ep != 0) return "";
+  const int64_t ranks = (int64_t)c.tp * c.cp * c.dp, experts = w->job->model->moe.num_experts;
+  if (!w->estimator || experts % ep != 0 || ranks % ((int64_t)ep * c.etp) != 0) return "";
   c.ep = ep;
   return tell(w, ot_arena_format(arena, "ep %d", ep), &c, arena);
 }

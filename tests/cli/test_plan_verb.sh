@@ -31,6 +31,7 @@ expect 2 "both print on stdout" "${plan[@]}" --model gpt2 --gpus 8 --emit run --
 expect 2 "tp=3 does not divide the 8 devices" "${plan[@]}" --model gpt2 --gpus 8 --tp 3
 expect 2 "position table of 1024" "${plan[@]}" --model gpt2 --gpus 8 --sequence-length 2048
 expect 2 "--model and --from both say" "${plan[@]}" --model gpt2 --from nowhere.toml
+expect 2 "etp=2 of engine megatron-core is not priced" "${plan[@]}" --model gpt2 --engine megatron-core --etp 2
 expect 3 "nowhere.toml" "${plan[@]}" --from nowhere.toml
 expect 3 "never measured" "$orthant" plan --model gpt2
 expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
@@ -118,7 +119,7 @@ cat >experts.json <<'JSON'
  "num_experts_per_tok": 2, "router_aux_loss_coef": 0}
 JSON
 first() { sed -n '/^ *"'"$2"'": /{s/^[^:]*: \([^,]*\),*$/\1/p;q;}' "$1"; }  # first FILE KEY
-for degrees in "--ep 4" "--ep 2 --pp 2 --zero 1" "--ep 2 --tp 2 --zero 3 --recompute full"; do
+for degrees in "--ep 4" "--ep 2 --etp 2" "--ep 2 --pp 2 --zero 1" "--ep 2 --tp 2 --zero 3 --recompute full"; do
   # shellcheck disable=SC2086
   "$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 $degrees \
     --emit run=experts.yaml --json >experts.plan
