@@ -151,7 +151,7 @@ def cases():
         "llama-residuals": (dict(llama, num_hidden_layers=3, attention_residuals="block",
                                  attention_residual_block_size=4), 19, None, False),
         "gemma3-odd-residuals": (dict(gemma3, attention_residuals="block",
-                                      attention_residual_block_size=3), 19, None, False),
+                                      attention_residual_block_size=3), 29, None, False),
         "qwen3-moe-residuals": (dict(qwen3_moe, num_hidden_layers=2, attention_residuals="block",
                                      attention_residual_block_size=1), 23, None, False),
         "deepseek-v3-yarn": (dict(
@@ -344,6 +344,8 @@ class Residuals:
         self.finished, self.sum, self.count = [embedded], None, 0
 
     def read(self, query):
+        if query is None:  # nothing to choose from
+            return self.finished[0]
         sources = torch.stack(self.finished + ([] if self.sum is None else [self.sum]))
         rms = (sources.square().mean(-1, keepdim=True) + self.epsilon).sqrt()
         weights = ((sources / rms) @ query.weight).softmax(0)
@@ -376,7 +378,8 @@ def add_residuals(model, block_size):
         return forward
 
     for index, layer in enumerate(decoder.layers):
-        layer.attention_residual, layer.mlp_residual = Query(size), Query(size)
+        layer.attention_residual = Query(size) if index > 0 else None
+        layer.mlp_residual = Query(size)
         layer.forward = forward_of(layer, index)
     decoder.residual = Query(size)
     norm = decoder.norm.forward

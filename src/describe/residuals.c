@@ -25,7 +25,7 @@ ot_status ot_residuals_check(const ot_model *model) {
 }
 
 int64_t ot_residual_elements(const ot_model *model, int64_t layers) {
-  return model->residuals.block_size == 0 ? 0 : (2 * layers + 1) * model->hidden_size;
+  return model->residuals.block_size == 0 ? 0 : 2 * layers * model->hidden_size;
 }
 
 int64_t ot_residual_default_size(int64_t layers) {

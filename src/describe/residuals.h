@@ -23,7 +23,8 @@ ot_residual_place ot_residual_place_of(const ot_model *model, int64_t layer);
 // True for ordinary residuals and for blocks of the right size; OT_USAGE naming what would fit.
 ot_status ot_residuals_check(const ot_model *model);
 
-// Parameters of the mixes: a query for each sub-layer of `layers` layers, and one for the head.
+// Parameters of the mixes: a query for each of the sub-layers of `layers` layers but the first,
+// which reads the embedding, and one for the head.
 int64_t ot_residual_elements(const ot_model *model, int64_t layers);
 
 // Sub-layers of a block where the user names no number: about eight blocks a model (the paper's

@@ -4,7 +4,8 @@
 // embedding and the outputs of finished blocks, and of the sum so far of its own block, to which it
 // adds; where it is the last of its block, that sum goes on the stack. The head reads one more mix
 // of all of them: what the paper does there is not told, this is what a reproduction does
-// (ilml/Attention-Residuals).
+// (ilml/Attention-Residuals). The first sub-layer has nothing to choose from but the embedding, and
+// no query, which would never move.
 #include "describe/residuals.h"
 #include "graph/decoder_parts.h"
 
@@ -25,7 +26,9 @@ int ot_stream_read(ot_builder *b, const ot_stream *stream, ot_role query, const 
   if (stream->stack < 0) return stream->sum;
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.epsilon = ot_model_of(b)->norm_epsilon;
-  const int weight = ot_decoder_query(b, query, name);
+  const int64_t size = b->program->values[stream->stack].type.dim[0];
+  const bool chooses = size > 1 || stream->last >= 0;
+  const int weight = chooses ? ot_decoder_query(b, query, name) : -1;
   return ot_builder_op(b, &(ot_op_description){OT_OP_RESIDUAL_ATTENTION,
                                                &attributes,
                                                ot_arena_format(b->arena, "%s.mix", name),

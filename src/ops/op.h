@@ -150,12 +150,12 @@ typedef enum ot_op_kind {
   OT_OP_LATENT_DECODE,  // q[B,H*D], w[H*(N+V),K], cache[B,P,K+P], positions[B], table, length[B]
                         // -> o[B,H*V]
   // residual.h: a mix of what earlier blocks made; n of them on the stack, N = n + 1 with `last`
-  OT_OP_RESIDUAL_ATTENTION,       // stack[n,R,C], last?[R,C], query[C]
+  OT_OP_RESIDUAL_ATTENTION,       // stack[n,R,C], last?[R,C], query?[C]
                                   // -> y[R,C], weights[R,N], rstd[R,N]
-  OT_OP_RESIDUAL_ATTENTION_GRAD,  // partial_stack?[n,R,C], dy[R,C], stack, last?, query, weights,
+  OT_OP_RESIDUAL_ATTENTION_GRAD,  // partial_stack?[n,R,C], dy[R,C], stack, last?, query?, weights,
                                   // rstd, partial_last?[R,C]
                                   // -> dstack[n,R,C] (in place of partial_stack), dlast[R,C] if
-                                  // there is a last, acc dquery[C]
+                                  // there is a last, acc? dquery[C]
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
   OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
   OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks

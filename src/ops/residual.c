@@ -9,14 +9,14 @@ static int64_t sources_of(const ot_tensor_type *stack, const ot_tensor_type *las
   return stack->dim[0] + (ot_type_present(last) ? 1 : 0);
 }
 
-// stack, last? and query from input `first` on.
+// stack, last? and query? from input `first` on.
 static ot_status check_sources(const char *op, const ot_op_types *types, int first) {
   const ot_tensor_type *const in = &types->in[first];
   OT_TRY(ot_operand_check(&in[0], (ot_expected){op, "stack", OT_ANY_REAL, 3, {0, 0, 0}}));
   const int64_t rows = in[0].dim[1], columns = in[0].dim[2];
   const int stored = (int)in[0].dtype;
   OT_TRY(ot_operand_check_optional(&in[1], (ot_expected){op, "last", stored, 2, {rows, columns}}));
-  return ot_operand_check(&in[2], (ot_expected){op, "query", OT_ANY_REAL, 1, {columns}});
+  return ot_operand_check_optional(&in[2], (ot_expected){op, "query", OT_ANY_REAL, 1, {columns}});
 }
 
 static ot_status residual_attention_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -80,7 +80,7 @@ const ot_op_info ot_residual_attention_info = {
     .name = "residual_attention",
     .num_inputs = 3,
     .num_outputs = 3,
-    .optional_inputs = 1u << 1,
+    .optional_inputs = 1u << 1 | 1u << 2,
     .cheap = true,
     .infer = residual_attention_infer,
     .cost = residual_attention_cost,
@@ -102,7 +102,7 @@ const ot_op_info ot_residual_attention_grad_info = {
     .name = "residual_attention_grad",
     .num_inputs = 8,
     .num_outputs = 3,
-    .optional_inputs = 1u << 0 | 1u << 3 | 1u << 7,
+    .optional_inputs = 1u << 0 | 1u << 3 | 1u << 4 | 1u << 7,
     .optional_outputs = 1u << 1 | 1u << 2,
     .accumulated_outputs = 1u << 2,
     .in_place = true,

@@ -7,11 +7,11 @@
 //
 // OT_OP_RESIDUAL_ATTENTION
 //   r_i = 1 / sqrt(mean(v_i^2) + epsilon), a = softmax_i(query . v_i * r_i), y = sum_i a_i v_i
-//   query [C] real: the norm's gain is part of it. y [R, C] stored like the stack; a, r [R, N]
-//   compute type, both for the gradient.
+//   query? [C] real: the norm's gain is part of it; absent: zero. y [R, C] stored like the stack;
+//   a, r [R, N] compute type, both for the gradient.
 // OT_OP_RESIDUAL_ATTENTION_GRAD, with t_i = dy . v_i and ds_i = a_i (t_i - sum_k a_k t_k):
 //   dv_i = a_i dy + ds_i r_i (query - v_i (query . v_i) r_i^2 / C) + partial_i
-//   acc dquery = sum over rows and sources of ds_i r_i v_i
+//   acc? dquery = sum over rows and sources of ds_i r_i v_i
 //   dstack and dlast are stored like the stack; dstack may be where its partial is. Sums over rows
 //   are made by blocks of rows (blocks.h).
 #pragma once

@@ -8,6 +8,9 @@
 #include "ops/tiles.h"
 #include "ops/vector_math.h"
 
+// Stands for a query that is absent.
+static const ot_real zeros[OT_TILE];
+
 // The sources of a call.
 typedef struct sources {
   const ot_kernel_call *call;
@@ -58,11 +61,12 @@ static source_sums sums_of(const sources *s, int64_t source, int64_t row) {
   ot_real scratch[2][OT_TILE];
   int64_t first;
   const ot_tensor *const from = source_at(s->stack, s->last, source, row, &first);
+  const ot_tensor *const query = &s->call->in[2];
   source_sums sums = {0, 0};
   for (int64_t c = 0; c < s->columns; c += OT_TILE) {
     const int64_t n = tile_size(c, s->columns);
     add_sums(ot_tile_in(from, first + c, n, scratch[0]),
-             ot_tile_in(&s->call->in[2], c, n, scratch[1]), n, &sums);
+             query->data ? ot_tile_in(query, c, n, scratch[1]) : zeros, n, &sums);
   }
   return sums;
 }
@@ -222,7 +226,11 @@ static void residual_attention_grad(const ot_kernel_call *call) {
                 .query = query};
   g.blocks = ot_row_blocks(g.s.rows);
   g.parts = query + g.s.columns;
-  ot_load_row(query, call->in[4].data, call->in[4].type.dtype, 0, g.s.columns);
+  if (call->in[4].data) {
+    ot_load_row(query, call->in[4].data, call->in[4].type.dtype, 0, g.s.columns);
+  } else {
+    memset(query, 0, (size_t)g.s.columns * sizeof *query);
+  }
   const int threads = ot_threads_for(call, g.s.count * g.s.rows * g.s.columns);
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t block = 0; block < g.blocks; block++) grad_block(&g, block);

@@ -62,6 +62,9 @@ grep -q '"logprobs":\[-' score.json || fail "no scores"
 "$orthant" sample two --prompt "typedef" --max-tokens 20 --temperature 0 >two.txt
 cmp one.txt two.txt
 "$orthant" audit drift run.yaml >drift.txt || { cat drift.txt; fail "decoding drifts"; }
+for audit in causality ranks; do
+  "$orthant" audit $audit run.yaml --ranks 2 --set parallel.pp=2 >audit.txt || { cat audit.txt; fail "$audit: a finding"; }
+done
 
 # Nobody else knows these tensors.
 expect 2 "no HF model has attention_residuals" "$orthant" convert one out

@@ -206,8 +206,8 @@ static void step_sums(const rank_place *p, volume *v) {
   const int ranks = rank_count(r);
   const int tokens = ranks / r->pp / r->tp;
   v->bytes[OT_GROUP_TOKENS][OT_COMM_ALL_REDUCE] = 2 * others(tokens) * 2 * sizeof(double);
-  // With a query for each mix: two a layer, and the head's.
-  const int parts = PARTS + (r->residual_block > 0 ? 2 * LAYERS + 1 : 0);
+  // With a query for each mix: two a layer but the first's first, and the head's.
+  const int parts = PARTS + (r->residual_block > 0 ? 2 * LAYERS : 0);
   v->bytes[OT_GROUP_WORLD][OT_COMM_ALL_REDUCE] =
       2 * others(ranks) * (parts * r->tp * pieces_of(r) + 2) * sizeof(double);
 }

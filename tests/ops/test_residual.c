@@ -93,6 +93,22 @@ static void a_query_of_zero_gives_the_mean(void **state) {
   ot_case_destroy(&c);
 }
 
+// One source without a query is read as it is, and its gradient is that of what is read.
+static void one_source_passes(void **state) {
+  (void)state;
+  const ot_tensor_type stack = {.dtype = OT_F64, .rank = 3, .dim = {1, 6, 33}};
+  ot_case c = {.kind = OT_OP_RESIDUAL_ATTENTION,
+               .attributes = {.threads = 2, .compute = OT_F64, .epsilon = 1e-3},
+               .types = {.in = {stack}}};
+  ot_case_create(&c);
+  ot_case_run(&c);
+  for (int64_t i = 0; i < 6 * 33; i++) {
+    assert_true(ot_case_get(&c.out[0], i) == ot_case_get(&c.in[0], i));
+  }
+  ot_case_check_gradients(&c, 1e-5, 1e-9);
+  ot_case_destroy(&c);
+}
+
 // Scores far apart neither overflow nor underflow.
 static void large_scores_choose_one_source(void **state) {
   (void)state;
@@ -194,6 +210,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(follows_its_formula_on_awkward_shapes),
       cmocka_unit_test(a_query_of_zero_gives_the_mean),
+      cmocka_unit_test(one_source_passes),
       cmocka_unit_test(large_scores_choose_one_source),
       cmocka_unit_test(gradients_agree_with_differences),
       cmocka_unit_test(narrow_types_and_threads_agree),
