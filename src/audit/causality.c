@@ -480,7 +480,7 @@ static ot_status look(causality_audit *c) {
   OT_TRY(try_model(c, false, &repeats));
   if (repeats && can_drop(&c->run->model)) OT_TRY(try_model(c, true, &repeats));
   for (int kind = 0; kind < OT_LEAK_KINDS; kind++) OT_TRY(report_leak(c, (ot_leak_kind)kind));
-  OT_TRY(look_at_gradients(c));
+  if (repeats) OT_TRY(look_at_gradients(c));
   conclude(c, repeats);
   c->report->figures = figures_of(c);
   return OT_OK;
@@ -500,6 +500,9 @@ static ot_status take_rows(causality_audit *c) {
   OT_TRY(ot_rows_create(sequences, tokens, &c->changed));
   c->changes = malloc((size_t)(sequences * tokens) * sizeof *c->changes);
   OT_CHECK(c->changes, OT_ENVIRONMENT, "out of memory");
+  for (int64_t i = 0; i < sequences * tokens; i++) {
+    c->rows.targets[i] = c->changed.targets[i] = -1;
+  }
   ot_swap_fill(c->request->seed, c->vocab, c->run->data.document_mask, &c->rows);
   if (c->request->amend) c->request->amend(&c->rows);
   return OT_OK;

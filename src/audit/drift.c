@@ -3,14 +3,16 @@
 // is the truth that the others are compared with.
 #include "audit/drift.h"
 
+#include <math.h>
 #include <stdlib.h>
 
+#include "audit/layout_probe.h"
 #include "audit/log_probability.h"
 #include "audit/probe.h"
 #include "audit/probe_text.h"
 #include "base/text_builder.h"
 
-enum { NEIGHBOURS = 3, MOST_LENGTHS = 8 };
+enum { NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
 
 typedef struct drift_audit {
   const ot_drift_request *request;
@@ -22,6 +24,8 @@ typedef struct drift_audit {
   int64_t tokens, vocab;
   double *truth, *other;      // [tokens, vocab]
   ot_dtype compute, storage;  // of the stage
+  int64_t layout_tokens;      // 0: one rank
+  double *layout;             // [layout_tokens] -ln p of targets on the layout of the run
   ot_text_builder table;
 } drift_audit;
 
@@ -256,6 +260,80 @@ static ot_status check_neighbours(drift_audit *d) {
   return OT_OK;
 }
 
+// ---- the layout ----
+
+// The sequence on all ranks, with as many targets in turn: a forward for each.
+static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
+  const int64_t T = d->layout_tokens, B = ot_layout_probe_sequences(probe);
+  ot_rows rows;
+  OT_TRY(ot_rows_create(B, T, &rows));
+  ot_status status = OT_OK;
+  for (int64_t t = 0; status == OT_OK && t < T; t++) {
+    for (int64_t i = 0; i < B * T; i++) {
+      rows.tokens[i] = d->rows.tokens[i % T];
+      rows.positions[i] = (int32_t)(i % T);
+      rows.targets[i] = i % T == t ? d->rows.targets[t] : -1;
+      rows.sample_ids[i / T] = i / T;
+    }
+    if (d->rows.targets[t] >= 0) status = ot_layout_probe_score(probe, &rows, &d->layout[t]);
+  }
+  ot_rows_release(&rows);
+  return status;
+}
+
+// Collective; the rest is the leader's.
+static ot_status ask_layout(drift_audit *d) {
+  ot_team *const team = d->request->team;
+  if (ot_team_size(team) == 1) return OT_OK;
+  d->layout_tokens = ot_layout_tokens(team, d->tokens, LAYOUT_TOKENS);
+  d->layout = ot_arena_array(d->arena, d->layout_tokens, sizeof *d->layout);
+  const ot_layout_probe_request request = {.trainer = d->request->trainer,
+                                           .model = &d->run->model,
+                                           .rank_sequences = 1,
+                                           .tokens = d->layout_tokens,
+                                           .wide = true};
+  ot_layout_probe *probe = NULL;
+  OT_TRY(ot_layout_probe_create(&request, &probe));
+  const ot_status status = score_layout(d, probe);
+  ot_layout_probe_destroy(&probe);
+  return status;
+}
+
+static ot_drift_figures compare_layout(const drift_audit *d) {
+  ot_drift_figures f = {.worst = -1};
+  for (int64_t t = 0; t < d->layout_tokens; t++) {
+    if (d->rows.targets[t] < 0) continue;
+    const double truth = ot_log_probability(d->truth + t * d->vocab, d->vocab, d->rows.targets[t]);
+    const double change = fabs(-d->layout[t] - truth);
+    if (f.tokens++ == 0 || !(change <= f.max)) {
+      f.max = change;
+      f.worst = t;
+    }
+    f.mean += change;
+  }
+  f.mean /= f.tokens > 0 ? (double)f.tokens : 1;
+  return f;
+}
+
+static void check_layout(drift_audit *d) {
+  if (d->layout_tokens == 0) return;
+  const ot_drift_figures f = compare_layout(d);
+  ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g\n", ot_dtype_name(d->storage),
+                  "the run's layout", (long long)f.tokens, f.mean, f.max);
+  if (within(d, &f)) return;
+  const ot_finding finding = {
+      .what = "layout",
+      .where = ot_arena_format(d->arena, "the forward on %d ranks", ot_team_size(d->request->team)),
+      .evidence = ot_arena_format(d->arena,
+                                  "%s: |ln p| of the same tokens differs from that on one rank by "
+                                  "%.3g on average and %.3g at most (token %lld)",
+                                  ot_dtype_name(d->storage), f.mean, f.max, (long long)f.worst),
+      .advice =
+          "a sum or a mask of the layout is not that of one rank: `audit ranks` and `audit "
+          "causality` with the same ranks say more"};
+  ot_audit_report_add(d->report, &finding, d->arena);
+}
+
 // ---- files ----
 
 static ot_status ask_files(const drift_audit *d, const char *path, double *logits) {
@@ -317,6 +395,7 @@ static ot_status look(drift_audit *d, const char *exported) {
                   "tokens", "mean |dln p|", "max", "KL", "samples", "flips");
   OT_TRY(ask_forward(d, &d->run->model, d->tokens, d->truth));
   OT_TRY(check_decode(d));
+  check_layout(d);
   OT_TRY(check_lengths(d));
   OT_TRY(check_neighbours(d));
   OT_TRY(check_export(d, exported));
@@ -335,13 +414,10 @@ static ot_status take_memory(drift_audit *d) {
 }
 
 static ot_status lead(drift_audit *d, const char *exported) {
-  OT_TRY(ot_probe_text_read(d->run, d->request->tokens, &d->rows));
-  d->tokens = d->rows.T;
   ot_status status = take_memory(d);
   if (status == OT_OK) status = look(d, exported);
   free(d->truth);
   free(d->other);
-  ot_rows_release(&d->rows);
   OT_TRY(status);
   d->report->table = ot_text_builder_text(&d->table);
   d->report->summary = ot_arena_format(
@@ -353,6 +429,7 @@ static ot_status lead(drift_audit *d, const char *exported) {
 static ot_status look_with_files(drift_audit *d) {
   const ot_drift_request *const request = d->request;
   const char *exported = NULL;
+  OT_TRY(ask_layout(d));
   OT_TRY(ot_probe_export(request->trainer, request->team, d->arena, &exported));
   if (exported && request->amend_files) request->amend_files(exported);
   const ot_status status = ot_team_leads(request->team) ? lead(d, exported) : OT_OK;
@@ -368,8 +445,12 @@ ot_status ot_audit_drift(const ot_drift_request *request, ot_arena *arena,
       .request = request, .arena = arena, .report = report, .run = run, .table = {.arena = arena}};
   d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
   ot_instance *const instance = ot_trainer_instance(request->trainer);
-  ot_status status = ot_probe_weights_read(instance, request->team, &d.weights);
+  ot_status status =
+      ot_team_agree(request->team, ot_probe_text_read(run, request->tokens, &d.rows));
+  d.tokens = d.rows.T;
+  if (status == OT_OK) status = ot_probe_weights_read(instance, request->team, &d.weights);
   if (status == OT_OK) status = look_with_files(&d);
   ot_probe_weights_release(&d.weights);
+  ot_rows_release(&d.rows);
   return status;
 }

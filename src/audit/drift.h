@@ -6,6 +6,7 @@
 //   shorter     forwards of fewer tokens, around the sizes at which kernels change their path
 //   export      the model written as Hugging Face files and read back
 //   neighbours  the same sequence at another place among other sequences
+//   layout      the same forward on the ranks of the run, where there are several
 //
 // first in float32 (float64 where the run computes in it), where any difference in meaning stands
 // out from rounding, then, where weights are stored narrower, in the run's own types, where only

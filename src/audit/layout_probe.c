@@ -236,6 +236,7 @@ ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layo
   p->team = team;
   p->run = *ot_trainer_run(request->trainer);
   p->run.model = *request->model;
+  if (request->wide) p->run.precision.params = p->run.precision.compute == OT_F64 ? OT_F64 : OT_F32;
   p->B = request->rank_sequences;
   p->T = request->tokens;
   const ot_status status = create(p);
@@ -264,12 +265,11 @@ static void take_mine(ot_layout_probe *p, const ot_rows *rows) {
   memcpy(p->mine.tokens, rows->tokens + first * p->T, bytes);
   memcpy(p->mine.positions, rows->positions + first * p->T, bytes);
   memcpy(p->mine.doc_starts, rows->doc_starts + first * p->T, bytes);
+  memcpy(p->mine.targets, rows->targets + first * p->T, bytes);
   memcpy(p->mine.sample_ids, rows->sample_ids + first, (size_t)p->B * sizeof *rows->sample_ids);
-  memset(p->mine.targets, -1, bytes);
 }
 
-ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer) {
-  ot_layout_probe *const p = probe;
+static ot_status evaluate(ot_layout_probe *p, const ot_rows *rows) {
   const ot_rows_piece piece = piece_of(p);
   const ot_mode mode = OT_MODE_EVALUATE;
   OT_ASSERT(rows->B == p->sequences && rows->T == p->T);
@@ -280,9 +280,29 @@ ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void 
   ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
   ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_DOC_STARTS, p->part.doc_starts);
   ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_SAMPLE_IDS, p->part.sample_ids);
-  OT_TRY(ot_instance_run(p->instance, mode, 0));
+  return ot_instance_run(p->instance, mode, 0);
+}
+
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer) {
+  const ot_layout_probe *const p = probe;
+  OT_TRY(evaluate(probe, rows));
   if (p->offset < 0) return OT_OK;
   ot_executor_read(ot_instance_executor(p->instance), p->offset, answer, ot_layout_probe_bytes(p));
+  return OT_OK;
+}
+
+ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, double *nats) {
+  const ot_layout_probe *const p = probe;
+  const ot_executor *const executor = ot_instance_executor(p->instance);
+  double sums[2] = {0, 0};
+  OT_TRY(evaluate(probe, rows));
+  // Ranks of tp have the same.
+  if (p->offset >= 0 && ot_team_index(p->team, OT_AXIS_TP) == 0) {
+    sums[0] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
+    sums[1] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
+  }
+  OT_TRY(ot_team_sum(p->team, sums, 2));
+  *nats = sums[0] / sums[1];
   return OT_OK;
 }
 

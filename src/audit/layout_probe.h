@@ -13,6 +13,7 @@ typedef struct ot_layout_probe_request {
   const ot_model *model;   // the trainer's, or one with the same parameters
   int64_t rank_sequences;  // of each rank of data parallelism
   int64_t tokens;          // of each sequence, see ot_layout_tokens
+  bool wide;               // weights and activations are as wide as what is computed in
 } ot_layout_probe_request;
 
 typedef struct ot_layout_probe ot_layout_probe;
@@ -31,6 +32,10 @@ int64_t ot_layout_probe_bytes(const ot_layout_probe *probe);
 //   rows    [sequences, tokens], the same on all ranks; targets are not looked at
 //   answer  [ot_layout_probe_bytes]
 ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer);
+
+// The mean of -ln p over the unmasked targets of `rows`, of which there is one at least; on all
+// ranks.
+ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, double *nats);
 
 // By how much each row of two answers differs at most, on all ranks: exactly zero where every bit
 // is the same and nowhere else; infinite where one is no number.

@@ -134,9 +134,63 @@ static void the_first_layer_that_differs_is_named(void **state) {
   assert_string_equal(s.where, "layer 1 is the first that differs");
 }
 
+// Scores are scaled by 1 % more, wherever ranks run together.
+static void scale_scores(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    const ot_segment *const segment = &schedule->segments[i];
+    for (int t = 0; schedule->ranks > 1 && t < segment->num_tasks; t++) {
+      ot_task *const task = &segment->tasks[t];
+      const bool attends = task->op == OT_OP_ATTENTION || task->op == OT_OP_ATTENTION_BLOCK;
+      if (attends) task->attributes.scale *= 1.01;
+    }
+  }
+}
+
+static void a_layout_that_computes_otherwise_is_found(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.amend = scale_scores};
+  for (int cp = 1; cp <= 2; cp++) {
+    audit_request request = audit_plain(3);
+    request.model.initializer_range = 0.2;  // so that attention is not even
+    request.cp = cp;
+    request.tp = 3 - cp;
+    assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+    request.hooks = &hooks;
+    const audit_said s = run(&request, NULL);
+    assert_int_equal(s.verdict, OT_VERDICT_FINDING);
+    assert_string_equal(s.what, "layout");
+    assert_string_equal(s.where, "the forward on 2 ranks");
+  }
+}
+
+static void experts_over_ranks_are_those_of_one(void **state) {
+  (void)state;
+  audit_request request = audit_plain(2);
+  request.model.family = OT_FAMILY_MIXTRAL;
+  request.model.model_type = ot_family_name(OT_FAMILY_MIXTRAL);
+  request.model.architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
+  request.model.moe = (ot_moe){.num_experts = 4,
+                               .experts_per_token = 2,
+                               .expert_size = request.model.intermediate_size,
+                               .layer = {true, true},
+                               .renormalise = true,
+                               .scale = 1,
+                               .num_groups = 1,
+                               .groups_per_token = 1,
+                               .capacity_factor = 1};
+  request.dp_shard = request.ep = 2;
+  const audit_said s = run(&request, NULL);
+  if (s.verdict != OT_VERDICT_CLEAN) fail_msg("%s: %s\n%s", s.what, s.where, s.table);
+  assert_non_null(strstr(s.table, "the run's layout"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_report_keeps_no_weights),
+      cmocka_unit_test(a_layout_that_computes_otherwise_is_found),
+      cmocka_unit_test(experts_over_ranks_are_those_of_one),
       cmocka_unit_test(decoding_is_training_on_any_mesh_and_in_any_type),
       cmocka_unit_test(families_with_windows_and_norms_of_heads_are_clean),
       cmocka_unit_test(a_mix_of_blocks_is_clean),
