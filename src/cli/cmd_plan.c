@@ -84,6 +84,7 @@ static ot_status plan(planning *p) {
   const ot_plan_build build = {
       .request = &p->request,
       .top = (int)ot_options_integer(p->options, "top"),
+      .variants = ot_options_flag(p->options, "variants"),
       .critical_batch_tokens = (double)ot_options_integer(p->options, "critical-batch-tokens")};
   OT_TRY(ot_plan_page_build(&build, p->arena, &p->page));
   const bool fits = p->page.num_plans > 0;
@@ -232,6 +233,9 @@ static const ot_option rows[] = {
      .minimum = 1,
      .maximum = 1000,
      .help = "plans shown"},
+    {.name = "variants",
+     .kind = OT_OPTION_FLAG,
+     .help = "also those that differ from a faster one in no degree and no stage of ZeRO"},
     {.name = "from",
      .kind = OT_OPTION_PATH,
      .value = "FILE",

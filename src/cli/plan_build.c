@@ -14,7 +14,8 @@ typedef struct builder {
 } builder;
 
 static ot_status search(builder *b) {
-  const ot_search_request request = {.job = b->job, .top = b->build->top};
+  const ot_search_request request = {
+      .job = b->job, .top = b->build->top, .distinct = !b->build->variants};
   ot_search *const s = b->search;
   OT_TRY(ot_search_build(&request, b->arena, s));
   b->page->search = s;

@@ -8,6 +8,7 @@
 typedef struct ot_plan_build {
   const ot_plan_request *request;
   int top;                       // plans kept
+  bool variants;                 // also those with the degrees and the ZeRO of a faster one
   double critical_batch_tokens;  // as measured; 0: the law
 } ot_plan_build;
 

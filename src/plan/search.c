@@ -287,8 +287,25 @@ static int compare(const ot_estimate *a, const ot_estimate *b) {
   return ot_candidate_compare(&a->candidate, &b->candidate);
 }
 
+static bool is_variant(const ot_candidate *a, const ot_candidate *b) {
+  return a->tp == b->tp && a->pp == b->pp && a->cp == b->cp && a->ep == b->ep && a->etp == b->etp &&
+         a->dp == b->dp && a->zero == b->zero;
+}
+
+// Of a plan and a variant of it that is kept the faster one stays; false when it is the latter.
+static bool displace_variant(searcher *s, const ot_estimate *plan) {
+  ot_search *const out = s->out;
+  int i = 0;
+  while (i < out->num_plans && !is_variant(&out->plans[i].candidate, &plan->candidate)) i++;
+  if (i == out->num_plans) return true;
+  if (compare(plan, &out->plans[i]) >= 0) return false;
+  for (out->num_plans--; i < out->num_plans; i++) out->plans[i] = out->plans[i + 1];
+  return true;
+}
+
 static void keep_plan(searcher *s, const ot_estimate *plan) {
   ot_search *const out = s->out;
+  if (s->request->distinct && !displace_variant(s, plan)) return;
   int i = out->num_plans;
   if (i == s->request->top) {
     if (compare(plan, &out->plans[i - 1]) >= 0) return;

@@ -27,6 +27,7 @@ typedef struct ot_search_request {
   int top;          // plans kept, >= 1
   bool exhaustive;  // simulate all that can run, whatever their bound: for tests
   bool plans_only;  // where nothing fits, nobody asks what comes nearest
+  bool distinct;    // of plans with the same tp, pp, cp, ep, etp, dp and ZeRO the fastest alone
 } ot_search_request;
 
 typedef struct ot_search {

@@ -57,6 +57,13 @@ holds a.txt '^bill$' '^limits, at the ' '^plans, fastest first' '^why plan 1$' '
 [ "$(awk 'length($0) > 104' a.txt | wc -l)" = 0 ] || fail "a line of more than 104 columns"
 grep -q $'\033' a.txt && fail "colour where there is no terminal"
 
+# ---- one plan for some degrees and a stage of ZeRO; variants when asked ----
+degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }
+[ "$(degrees a.txt | wc -l)" = 5 ] || fail "there are not five plans"
+[ -z "$(degrees a.txt | sort | uniq -d)" ] || fail "two plans have the same degrees"
+"${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --variants >variants.txt
+[ -n "$(degrees variants.txt | sort | uniq -d)" ] || fail "--variants shows none"
+
 # ---- what is given is fixed; more of it is no error ----
 "${plan[@]}" --model llama3-8b --gpus 8 --tp 2 --pp 2 --dp 2 --zero 1 --recompute full --pipeline 1f1b \
   --micro-batch-size 2 --json >fixed.json

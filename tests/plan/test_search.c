@@ -208,6 +208,54 @@ static void stopping_early_finds_what_simulating_everything_finds(void **state) 
   assert_true(by_memory > 0);
 }
 
+static bool has_same_degrees(const ot_candidate *a, const ot_candidate *b) {
+  ot_candidate same = *b;
+  same.vpp = a->vpp;
+  same.dp_shard = a->dp_shard;
+  same.micro_batch_size = a->micro_batch_size;
+  same.micro_batches = a->micro_batches;
+  same.pipeline = a->pipeline;
+  same.recompute = a->recompute;
+  same.no_sequence_parallel = a->no_sequence_parallel;
+  return ot_candidate_compare(a, &same) == 0;
+}
+
+// The fastest plans of `all`, each the first of its degrees [num_distinct].
+static int take_distinct(const ot_search *all, ot_estimate *out) {
+  int count = 0;
+  for (int i = 0; i < all->num_plans && count < TOP; i++) {
+    bool is_new = true;
+    for (int k = 0; k < count; k++) {
+      is_new = is_new && !has_same_degrees(&out[k].candidate, &all->plans[i].candidate);
+    }
+    if (is_new) out[count++] = all->plans[i];
+  }
+  return count;
+}
+
+static void of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked(void **state) {
+  (void)state;
+  enum { ALL = 100000, SOME = 30 };
+  int left_out = 0;
+  for (uint64_t i = 0; i < SOME; i++) {
+    problem p;
+    ot_search found, all;
+    ot_estimate expected[TOP];
+    create(i, &p);
+    const ot_search_request distinct = {.job = &p.job, .top = TOP, .distinct = true};
+    const ot_search_request every = {.job = &p.job, .top = ALL, .exhaustive = true};
+    assert_int_equal(ot_search_build(&distinct, &p.arena, &found), OT_OK);
+    assert_int_equal(ot_search_build(&every, &p.arena, &all), OT_OK);
+    assert_int_equal(found.num_plans, take_distinct(&all, expected));
+    for (int k = 0; k < found.num_plans; k++) {
+      assert_same_plan(i, &found.plans[k], &expected[k]);
+      left_out += ot_candidate_compare(&found.plans[k].candidate, &all.plans[k].candidate) != 0;
+    }
+    destroy(&p);
+  }
+  assert_true(left_out > 0);
+}
+
 // Of every candidate of a space.
 typedef struct candidate_walk {
   const ot_space *space;
@@ -342,6 +390,7 @@ int main(void) {
       cmocka_unit_test(the_space_is_all_that_the_rules_allow),
       cmocka_unit_test(bounds_are_at_most_what_estimates_say),
       cmocka_unit_test(stopping_early_finds_what_simulating_everything_finds),
+      cmocka_unit_test(of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
