@@ -9,6 +9,8 @@
 
 typedef struct ot_state_watch ot_state_watch;
 
+// Steps of `trainer` pause before their update from now on, as ot_executor_set_pause, until the
+// trainer is destroyed or the pause is taken back; only then may the watch be destroyed.
 ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out);
 void ot_state_watch_destroy(ot_state_watch **watch);
 

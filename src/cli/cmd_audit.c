@@ -312,7 +312,7 @@ const ot_verb ot_verb_audit = {
         "precision  sums of gradients over micro-batches and ranks lean to no side in the planned\n"
         "           formats; moments, updates and epsilon fit theirs\n"
         "drift      the forward of training gives what decoding token by token, other lengths and\n"
-        "           batches, and the exported model give\n"
+        "           batches, the exported model and the ranks of the run give\n"
         "step       a training step made once more: its batches, its loss and gradients, its norm\n"
         "           and update; of a checkpoint, also the state that it begins with\n"
         "ranks      every number that several ranks hold copies of has the same bits on all:\n"

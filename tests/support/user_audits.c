@@ -10,6 +10,7 @@
 #include "audit/causality.h"
 #include "audit/drift.h"
 #include "audit/precision.h"
+#include "audit/state_watch.h"
 #include "support/scratch.h"
 #include "train/spike.h"
 
@@ -99,11 +100,25 @@ static void note_spike(const place *p, const char *what, const ot_step_report *s
            (long long)step->step, z);
 }
 
-static ot_status train(const place *p, bool *found) {
+// What was hashed after the step before must be there before the update.
+static ot_status note_state(const place *p, ot_state_watch *watch, bool *found) {
+  ot_loop_findings findings = {0};
+  OT_TRY(ot_state_watch_report(watch, p->arena, &findings));
+  if (findings.count == 0) return OT_OK;
+  *found = true;
+  if (!ot_team_leads(p->rank->team)) return OT_OK;
+  p->s->report->stage = USER_TRAINING;
+  snprintf(p->s->report->text, sizeof p->s->report->text, "state: %s", findings.worst);
+  return OT_OK;
+}
+
+static ot_status take_steps(const place *p, ot_state_watch *watch, bool *found) {
   ot_spike_monitor loss = {0}, norm = {0};
   for (int i = 0; i < p->s->request->training_steps && !*found; i++) {
     ot_step_report step;
+    ot_state_watch_take(watch);
     OT_TRY(ot_trainer_step(p->rank->trainer, &step));
+    OT_TRY(note_state(p, watch, found));
     if (ot_spike_add(&loss, step.loss)) {
       note_spike(p, "loss", &step, loss.z);
       *found = true;
@@ -112,6 +127,16 @@ static ot_status train(const place *p, bool *found) {
       *found = true;
     }
   }
+  return OT_OK;
+}
+
+static ot_status train(const place *p, bool *found) {
+  ot_state_watch *watch = NULL;
+  OT_TRY(ot_state_watch_create(p->rank->trainer, &watch));
+  const ot_status status = take_steps(p, watch, found);
+  ot_executor_set_pause(ot_instance_executor(ot_trainer_instance(p->rank->trainer)), NULL);
+  ot_state_watch_destroy(&watch);
+  OT_TRY(status);
   if (*found || p->s->request->training_steps == 0) return OT_OK;
   ot_audit_report report = {0};
   OT_TRY(ot_audit_ranks(p->rank->trainer, p->rank->team, 1, p->arena, &report));
