@@ -63,16 +63,6 @@ static void set_experts(const ot_published_experts *moe, ot_model *out) {
   for (int64_t i = moe->dense_first_layers; i < out->num_layers; i++) out->moe.layer[i] = true;
 }
 
-// No builder cuts latent attention over tp yet. Grouped-query attention with heads as wide as its
-// values and one head of keys multiplies within a tenth as much: of DeepSeek-V3 236 instead of 187
-// million weights a layer, 128 instead of a mean of 160 elements a pair and head.
-static void set_stand_in(const ot_published_latent *mla, ot_model *out) {
-  out->head_dim = mla->v_head;
-  out->num_kv_heads = 1;
-  out->rotary_dim = out->head_dim;
-  out->attention_scale = 1 / sqrt((double)out->head_dim);
-}
-
 // DeepSeek-AI 2024, DeepSeek-V2, sec. 2.1: each head has its own keys and values, made of latents.
 static void set_latent(const ot_published_latent *mla, ot_model *out) {
   out->family = OT_FAMILY_DEEPSEEK_V3;
@@ -127,7 +117,7 @@ ot_status ot_published_model_build(const ot_published_row *row, ot_model *out) {
   }
   if (ot_published_mentions(m->ffn_kind, "relu")) out->activation = OT_ACTIVATION_RELU;
   if (m->has_experts) set_experts(&m->moe, out);
-  if (m->has_latent) (row->tp > 1 ? set_stand_in : set_latent)(&m->mla, out);
+  if (m->has_latent) set_latent(&m->mla, out);
   out->model_type = ot_family_name(out->family);
   out->architecture = ot_family_architecture(out->family);
   set_gpt_oss(row, out);
