@@ -54,6 +54,7 @@ typedef struct causality_audit {
   gradient_leak gradients[OT_LEAK_KINDS];
   int64_t steps;  // of training
   int reached;    // trials whose gradient was there at all
+  int blind;      // trials in which other tokens changed nothing at all
 } causality_audit;
 
 // ---- asking ----
@@ -136,6 +137,7 @@ static ot_status run_trials(causality_audit *c, ot_layout_probe *probe, bool sat
       OT_TRY(try_swap(c, probe, &t.swap, &t.difference));
       count(&c->leaks[kind == OT_SWAP_DOCUMENT ? OT_LEAK_DOCUMENT : OT_LEAK_FUTURE], &t, true);
       count(&c->leaks[OT_LEAK_BATCH], &t, false);
+      c->blind += t.difference.seen == 0;
       counts[kind].trials++;
       counts[kind].own += t.difference.own > 0;
       counts[kind].others += t.difference.others > 0;
@@ -467,10 +469,15 @@ static void conclude(causality_audit *c, bool repeats) {
     c->report->summary =
         ot_arena_format(c->arena, "no trial saw a leak, but %s is not causal by construction",
                         routing_names[model->moe.routing]);
+  } else if (c->blind > 0) {
+    c->report->summary =
+        "other tokens change nothing that enters the head, not even their own rows";
   } else if (unreached) {
     c->report->summary = "a loss has no gradient to the embeddings of its own tokens";
   }
-  if (!repeats || declared || !looked || unreached) c->report->verdict = OT_VERDICT_INCONCLUSIVE;
+  const bool blind = c->blind > 0;
+  if (!repeats || declared || !looked || unreached || blind)
+    c->report->verdict = OT_VERDICT_INCONCLUSIVE;
 }
 
 // ---- the whole ----

@@ -19,9 +19,10 @@ struct ot_layout_probe {
   int64_t B, T, sequences;
   ot_instance *instance;
   ot_rows mine, part;     // sequences of this rank; its pieces of them
-  int64_t rows, columns;  // of its part of an answer
+  int64_t rows, columns;  // of its part of an answer, as often as there are planes
   int64_t *number;        // [rows] of all rows, of those of this rank
-  int64_t offset;         // of the answer in the arena; -1: another stage has it
+  int64_t planes;   // activations that enter the head: that of the block before, those on a stack
+  int64_t *offset;  // [planes] in the arena; null: another stage has the answer
   ot_dtype dtype;
   ot_exchange *exchange;
 };
@@ -43,7 +44,7 @@ int64_t ot_layout_sequences(const ot_team *team, int64_t wanted) {
 int64_t ot_layout_probe_sequences(const ot_layout_probe *probe) { return probe->sequences; }
 
 int64_t ot_layout_probe_bytes(const ot_layout_probe *probe) {
-  return probe->rows * probe->columns * ot_dtype_bytes(probe->dtype);
+  return probe->planes * probe->rows * probe->columns * ot_dtype_bytes(probe->dtype);
 }
 
 // ---- weights ----
@@ -181,6 +182,24 @@ static ot_status take_memory(ot_layout_probe *p) {
   return ot_exchange_create(ot_team_comm(p->team), p->sequences * p->T, &p->exchange);
 }
 
+static ot_status find_answer(ot_layout_probe *p) {
+  const ot_graph *const graph = ot_instance_graph(p->instance, OT_MODE_EVALUATE);
+  const ot_program *const program = &graph->programs[graph->blocks[graph->num_blocks - 1].program];
+  const ot_entry *const head = head_entry(ot_instance_schedule(p->instance));
+  const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
+  const bool enters = program->input >= 0;
+  const int64_t on_stack = ot_program_stack_size(program);
+  p->planes = enters + on_stack;
+  if (!head) return OT_OK;
+  p->offset = malloc((size_t)(p->planes + 1) * sizeof *p->offset);
+  OT_CHECK(p->offset, OT_ENVIRONMENT, "out of memory");
+  if (enters) p->offset[0] = head->base[OT_BASE_INPUT];
+  for (int64_t i = 0; i < on_stack; i++) {
+    p->offset[enters + i] = head->base[OT_BASE_STACK] + i * plane;
+  }
+  return OT_OK;
+}
+
 static ot_status create_instance(ot_layout_probe *p) {
   const ot_run *const run = &p->run;
   const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(p->trainer);
@@ -202,9 +221,7 @@ static ot_status create_instance(ot_layout_probe *p) {
       .unchecked = hooks->unchecked,
   };
   OT_TRY(ot_instance_create(&request, &p->instance));
-  const ot_entry *const head = head_entry(ot_instance_schedule(p->instance));
-  p->offset = head ? head->base[OT_BASE_INPUT] : -1;
-  return OT_OK;
+  return ot_team_agree(p->team, find_answer(p));
 }
 
 // Every row is some rank's, and only one's.
@@ -212,7 +229,7 @@ static ot_status check_rows(ot_layout_probe *p) {
   const int64_t n = p->sequences * p->T;
   int64_t *const words = ot_exchange_words(p->exchange);
   memset(words, 0, (size_t)n * sizeof *words);
-  for (int64_t r = 0; p->offset >= 0 && r < p->rows; r++) words[p->number[r]]++;
+  for (int64_t r = 0; p->offset && r < p->rows; r++) words[p->number[r]]++;
   OT_TRY(ot_exchange_merge(p->exchange, n));
   for (int64_t i = 0; i < n; i++) {
     OT_CHECK(words[i] == 1, OT_BUG, "audit: %lld ranks have row %lld of the answer",
@@ -253,6 +270,7 @@ void ot_layout_probe_destroy(ot_layout_probe **probe) {
   ot_rows_release(&p->mine);
   ot_rows_release(&p->part);
   free(p->number);
+  free(p->offset);
   free(p);
   *probe = NULL;
 }
@@ -286,8 +304,11 @@ static ot_status evaluate(ot_layout_probe *p, const ot_rows *rows) {
 ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer) {
   const ot_layout_probe *const p = probe;
   OT_TRY(evaluate(probe, rows));
-  if (p->offset < 0) return OT_OK;
-  ot_executor_read(ot_instance_executor(p->instance), p->offset, answer, ot_layout_probe_bytes(p));
+  const int64_t bytes = ot_layout_probe_bytes(p) / (p->planes > 0 ? p->planes : 1);
+  for (int64_t i = 0; p->offset && i < p->planes; i++) {
+    ot_executor_read(ot_instance_executor(p->instance), p->offset[i], (char *)answer + i * bytes,
+                     bytes);
+  }
   return OT_OK;
 }
 
@@ -297,7 +318,7 @@ ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, dou
   double sums[2] = {0, 0};
   OT_TRY(evaluate(probe, rows));
   // Ranks of tp have the same.
-  if (p->offset >= 0 && ot_team_index(p->team, OT_AXIS_TP) == 0) {
+  if (p->offset && ot_team_index(p->team, OT_AXIS_TP) == 0) {
     sums[0] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
     sums[1] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
   }
@@ -329,10 +350,11 @@ ot_status ot_layout_probe_compare(ot_layout_probe *probe, const void *before, co
   const int64_t n = p->sequences * p->T, stride = p->columns * ot_dtype_bytes(p->dtype);
   double *const words = (double *)ot_exchange_words(p->exchange);
   memset(words, 0, (size_t)n * sizeof *words);
-  for (int64_t r = 0; p->offset >= 0 && r < p->rows; r++) {
-    const char *const x = (const char *)before + r * stride, *const y =
-                                                                 (const char *)after + r * stride;
-    if (memcmp(x, y, (size_t)stride) != 0) words[p->number[r]] = change_of(p, x, y);
+  for (int64_t i = 0; p->offset && i < p->planes * p->rows; i++) {
+    const char *const x = (const char *)before + i * stride;
+    const char *const y = (const char *)after + i * stride;
+    double *const change = &words[p->number[i % p->rows]];
+    if (memcmp(x, y, (size_t)stride) != 0) *change = fmax(*change, change_of(p, x, y));
   }
   OT_TRY(ot_exchange_merge(p->exchange, n));
   memcpy(changes, words, (size_t)n * sizeof *changes);

@@ -150,14 +150,16 @@ static bool is_tied_to(const ot_graph *graph, int parameter) {
   return false;
 }
 
-// Which part of the whole parameter a part of this rank is: a rank of ep has those of some experts.
+// Which part of the whole parameter a part of this rank is: a rank of ep has those of some experts,
+// and with etp some rows or columns of them.
 static int part_in_whole(const ot_parameter *whole, const ot_parameter *local, int part) {
   const ot_parameter_part *const mine = &local->parts[part];
   if (whole->num_parts == local->num_parts) return part;
   for (int k = 0; k < whole->num_parts; k++) {
     const ot_parameter_part *const theirs = &whole->parts[k];
-    const bool same = theirs->hf_first == mine->hf_first &&
-                      theirs->hf_first_col == mine->hf_first_col &&
+    const int64_t row = mine->hf_first - theirs->hf_first;
+    const int64_t col = mine->hf_first_col - theirs->hf_first_col;
+    const bool same = row >= 0 && row < theirs->rows && col >= 0 && col < whole->cols &&
                       ot_text_equal(theirs->hf_name, mine->hf_name);
     if (same) return k;
   }

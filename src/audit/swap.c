@@ -108,6 +108,7 @@ ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows,
   ot_swap_difference d = {.sequence = -1};
   for (int64_t i = 0; i < rows->B * rows->T; i++) {
     const int64_t sequence = i / rows->T, position = i % rows->T;
+    d.seen += is_changed(swap, sequence, position) && changes[i] != 0;
     if (!is_protected(swap, sequence, position)) continue;
     // That a sequence depends on the others of its batch is no leak within it.
     const bool own = sequence == swap->sequence && swap->kind != OT_SWAP_SEQUENCES;

@@ -29,6 +29,7 @@ void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_rows *rows, ot_r
 typedef struct ot_swap_difference {
   int64_t own, others;  // protected positions of the changed sequence, of other sequences
   int64_t own_protected, others_protected;  // how many were looked at
+  int64_t seen;                             // positions of other tokens that differ, as they should
   double largest;                           // change of a row
   int64_t sequence, position;               // of the first that differs
 } ot_swap_difference;

@@ -106,6 +106,21 @@ static void a_mask_that_leaks_also_lets_gradients_through(void **state) {
   assert_int_equal(reached(&s, "batch"), 0);
 }
 
+// What enters the head is then a stack of what all layers made.
+static void models_with_attention_residuals_are_looked_at(void **state) {
+  (void)state;
+  audit_request request = audit_plain(3);
+  request.model.residuals.block_size = 2;
+  request.model.residuals.sublayers = 2 * request.model.num_layers;
+  for (int i = 0; i < request.model.num_layers; i++) request.model.residuals.place[i] = 2 * i;
+  assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+  request.pp = 2;
+  request.batch = 4;
+  const audit_said s = run(&request, no_mask);
+  assert_string_equal(s.what, "document_mask");
+  assert_string_equal(s.where, "layer 0, attention");
+}
+
 static void one_token_of_another_document_is_found(void **state) {
   (void)state;
   const audit_request request = audit_plain(3);
@@ -371,7 +386,9 @@ static void what_is_protected_is_compared(void **state) {
   assert_int_equal(ot_rows_create(SEQUENCES, 8, &rows), OT_OK);
   double changes[SEQUENCES * 8] = {0};
   const ot_swap swap = {.kind = OT_SWAP_SUFFIX, .sequence = 1, .first = 3, .last = 8};
+  assert_int_equal(ot_swap_compare(&swap, &rows, changes).seen, 0);
   changes[8 + 5] = 1;  // behind the place: free to change
+  assert_int_equal(ot_swap_compare(&swap, &rows, changes).seen, 1);
   assert_int_equal(ot_swap_compare(&swap, &rows, changes).own, 0);
   changes[8 + 2] = 1e-300;
   changes[3 * 8] = 2;
@@ -413,6 +430,7 @@ int main(void) {
       cmocka_unit_test(dense_models_are_causal),
       cmocka_unit_test(documents_that_see_each_other_are_found),
       cmocka_unit_test(a_mask_that_leaks_also_lets_gradients_through),
+      cmocka_unit_test(models_with_attention_residuals_are_looked_at),
       cmocka_unit_test(one_token_of_another_document_is_found),
       cmocka_unit_test(layouts_are_causal),
       cmocka_unit_test(leaks_of_the_backward_alone_are_found),
