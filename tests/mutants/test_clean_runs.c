@@ -141,6 +141,8 @@ static void no_audit_finds_anything_in_sound_runs(void **state) {
   assert_int_equal(alarms, 0);
 }
 
+static void set_etp(ot_run *run, void *context) { run->parallel.etp = *(const int *)context; }
+
 // Experts over ranks, on every axis that they fold over.
 static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
   (void)state;
@@ -148,11 +150,13 @@ static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
     degrees d;
     int ep, zero;
     bool bf16;
+    int etp;
   } runs[] = {
-      {{1, 1, 2, 1, 1}, 2, 1, false}, {{1, 1, 4, 1, 1}, 2, 2, true},
-      {{1, 1, 4, 1, 1}, 4, 0, false}, {{1, 2, 2, 1, 1}, 2, 3, true},
-      {{1, 1, 2, 1, 2}, 2, 1, false}, {{1, 1, 2, 1, 2}, 4, 1, true},
-      {{1, 1, 2, 2, 1}, 2, 3, false}, {{2, 1, 2, 1, 1}, 2, 1, false},
+      {{1, 1, 2, 1, 1}, 2, 1, false, 1}, {{1, 1, 4, 1, 1}, 2, 2, true, 1},
+      {{1, 1, 4, 1, 1}, 4, 0, false, 1}, {{1, 2, 2, 1, 1}, 2, 3, true, 1},
+      {{1, 1, 2, 1, 2}, 2, 1, false, 1}, {{1, 1, 2, 1, 2}, 4, 1, true, 1},
+      {{1, 1, 2, 2, 1}, 2, 3, false, 1}, {{2, 1, 2, 1, 1}, 2, 1, false, 1},
+      {{1, 1, 4, 1, 1}, 2, 1, false, 2},
   };
   for (int i = 0; i < OT_COUNT(runs); i++) {
     const degrees *const d = &runs[i].d;
@@ -169,6 +173,9 @@ static void nor_in_sound_runs_with_experts_over_ranks(void **state) {
                                   .batch = 8,
                                   .micro_batch = 1,
                                   .documents = true};
+    int etp = runs[i].etp;
+    request.run.settings = set_etp;
+    request.run.settings_context = &etp;
     ot_model *const model = &request.run.model;
     model->vocab_size = 300;
     model->hidden_size = 32;
