@@ -120,13 +120,6 @@ bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool ba
   return stages->rank_of[to] != rank;
 }
 
-bool ot_stages_sends(const ot_stages *stages, int rank, bool backward) {
-  for (int c = 0; c < stages->num_chunks; c++) {
-    if (ot_stages_chunk_sends(stages, c, rank, backward)) return true;
-  }
-  return false;
-}
-
 int ot_stages_hand(int block) { return (block + 1) % 2; }
 
 bool ot_stages_uses_hand(const ot_stages *stages, int rank, int hand, const bool *gives) {

@@ -39,9 +39,8 @@ int ot_stages_chunk(const ot_stages *stages, int block);
 int ot_stages_chunk_of(const ot_stages *stages, int rank, int index);
 
 // True when `chunk` is on stage `rank` and hands what it makes, backwards the gradient of its
-// input, to another stage; true when some chunk does.
+// input, to another stage.
 bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool backward);
-bool ot_stages_sends(const ot_stages *stages, int rank, bool backward);
 
 // Two buffers take turns with the gradients between blocks of a chunk when I and W run at once:
 // that of block b lies in ot_stages_hand(b). True when some block of stage `rank` uses `hand`, of
