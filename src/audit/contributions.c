@@ -41,7 +41,7 @@ static ot_gradient_class class_of(const ot_parameter *p) {
 // ---- choosing ----
 
 static bool is_chosen(const ot_parameter *p, ot_gradient_class class) {
-  return p->tied_to < 0 && p->kind != OT_PARAMETER_BUFFER && class_of(p) == class;
+  return ot_parameter_is_trained(p) && class_of(p) == class;
 }
 
 static int64_t class_elements(const ot_graph *graph, ot_gradient_class class) {

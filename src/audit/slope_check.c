@@ -164,10 +164,6 @@ static ot_status check_parameter(slope_check *s, int index, double floor) {
   return OT_OK;
 }
 
-static bool has_gradient(const ot_parameter *p) {
-  return p->tied_to < 0 && p->kind != OT_PARAMETER_BUFFER;
-}
-
 // Tensors whose gradient is rounding alone (a bias of keys) have no slope to speak of.
 static ot_status check_slopes(slope_check *s) {
   enum { MOST_FINDINGS = 5 };
@@ -175,12 +171,13 @@ static ot_status check_slopes(slope_check *s) {
   const int stride = 1 + (graph->num_parameters - 1) / s->request->most_tensors;
   double largest = 0;
   for (int i = 0; i < graph->num_parameters; i++) {
-    if (!has_gradient(&graph->parameters[i])) continue;
+    if (!ot_parameter_is_trained(&graph->parameters[i])) continue;
     OT_TRY(read_gradient(s, i));
     largest = fmax(largest, norm_of(s->gradient, ot_parameter_elements(&graph->parameters[i])));
   }
   for (int i = 0; i < graph->num_parameters; i += stride) {
-    if (!has_gradient(&graph->parameters[i]) || s->report->num_findings >= MOST_FINDINGS) continue;
+    if (!ot_parameter_is_trained(&graph->parameters[i]) || s->report->num_findings >= MOST_FINDINGS)
+      continue;
     OT_TRY(check_parameter(s, i, 1e-4 * largest));
   }
   return OT_OK;

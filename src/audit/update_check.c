@@ -45,13 +45,9 @@ typedef struct update_check {
 
 // ---- reading ----
 
-static bool has_gradient(const ot_parameter *p) {
-  return p->tied_to < 0 && p->kind != OT_PARAMETER_BUFFER;
-}
-
 static bool is_looked_at(const update_check *u, const ot_parameter *p) {
   const bool muon = u->run->optimizer.name == OT_OPTIMIZER_MUON;
-  return has_gradient(p) && !(muon && p->kind == OT_PARAMETER_MATRIX);
+  return ot_parameter_is_trained(p) && !(muon && p->kind == OT_PARAMETER_MATRIX);
 }
 
 static void choose_rows(update_check *u) {
@@ -121,7 +117,7 @@ static ot_status add_squares(update_check *u, int parameter, double *sum) {
 static ot_status find_norm(update_check *u) {
   double sum = 0;
   for (int i = 0; i < u->whole->num_parameters; i++) {
-    if (has_gradient(&u->whole->parameters[i])) OT_TRY(add_squares(u, i, &sum));
+    if (ot_parameter_is_trained(&u->whole->parameters[i])) OT_TRY(add_squares(u, i, &sum));
   }
   u->figures->norm = sqrt(sum);
   return OT_OK;

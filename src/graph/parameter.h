@@ -52,3 +52,8 @@ typedef struct ot_parameter {
 static inline int64_t ot_parameter_elements(const ot_parameter *parameter) {
   return parameter->rows * parameter->cols;
 }
+
+// True for weights with a gradient of their own: no tied use, no buffer.
+static inline bool ot_parameter_is_trained(const ot_parameter *parameter) {
+  return parameter->tied_to < 0 && parameter->kind != OT_PARAMETER_BUFFER;
+}
