@@ -183,12 +183,6 @@ static void degrees_with_a_three_equal_one_rank(void **state) {
   rank_conclude(&verdict, "6 and 12 ranks");
 }
 
-static int release(void **state) {
-  (void)state;
-  rank_references_release();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_factorisation_with_all_pairs_of_choices_equals_one_rank),
@@ -196,5 +190,5 @@ int main(void) {
       cmocka_unit_test(samples_of_sixteen_ranks_equal_one_rank),
       cmocka_unit_test(degrees_with_a_three_equal_one_rank),
   };
-  return cmocka_run_group_tests(tests, NULL, release);
+  return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }

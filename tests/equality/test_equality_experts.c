@@ -137,8 +137,8 @@ static void try_spread(const spread *s, rank_loads loads, bool poison, rank_verd
 static void experts_spread_over_ranks_equal_those_of_one(void **state) {
   (void)state;
   rank_verdict verdict = {0};
-  const int count = (int)(sizeof spreads / sizeof spreads[0]);
-  for (int i = 0; i < count; i++) try_spread(&spreads[i], RANK_LOADS_FREE, i % 3 == 0, &verdict);
+  for (int i = 0; i < OT_COUNT(spreads); i++)
+    try_spread(&spreads[i], RANK_LOADS_FREE, i % 3 == 0, &verdict);
   rank_conclude(&verdict, "experts");
 }
 
@@ -151,16 +151,10 @@ static void ranks_that_get_no_token_and_ranks_that_get_most_equal_one(void **sta
   rank_conclude(&verdict, "crowded experts");
 }
 
-static int release(void **state) {
-  (void)state;
-  rank_references_release();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(experts_spread_over_ranks_equal_those_of_one),
       cmocka_unit_test(ranks_that_get_no_token_and_ranks_that_get_most_equal_one),
   };
-  return cmocka_run_group_tests(tests, NULL, release);
+  return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }

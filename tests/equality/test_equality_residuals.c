@@ -99,20 +99,13 @@ static void try_case(const mixed *m, bool poison, rank_verdict *verdict) {
 static void a_stack_over_ranks_equals_that_of_one(void **state) {
   (void)state;
   rank_verdict verdict = {0};
-  const int count = (int)(sizeof cases / sizeof cases[0]);
-  for (int i = 0; i < count; i++) try_case(&cases[i], true, &verdict);
+  for (int i = 0; i < OT_COUNT(cases); i++) try_case(&cases[i], true, &verdict);
   rank_conclude(&verdict, "residuals");
-}
-
-static int release(void **state) {
-  (void)state;
-  rank_references_release();
-  return 0;
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_stack_over_ranks_equals_that_of_one),
   };
-  return cmocka_run_group_tests(tests, NULL, release);
+  return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }

@@ -257,12 +257,6 @@ static void of_experts(void **state) {
   hunt_layout(&r, SAMPLE);
 }
 
-static int release(void **state) {
-  (void)state;
-  rank_references_release();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(of_stages_and_tensors_with_weights_sharded),
@@ -272,5 +266,6 @@ int main(void) {
       cmocka_unit_test(of_a_folded_pipeline),
       cmocka_unit_test(of_experts),
   };
-  return cmocka_run_group_tests_name("every mutant is caught", tests, NULL, release);
+  return cmocka_run_group_tests_name("every mutant is caught", tests, NULL,
+                                     rank_references_release);
 }

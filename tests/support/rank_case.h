@@ -98,7 +98,9 @@ bool rank_same_whole(const rank_request *a, const rank_request *b);
 // That run, kept for all who ask. Fails the
 // test on an error.
 const rank_result *rank_reference(const rank_request *request);
-void rank_references_release(void);
+
+// Forgets those runs: the teardown of a group of tests.
+int rank_references_release(void **state);
 
 // ---- comparison ----
 

@@ -65,12 +65,14 @@ const rank_result *rank_reference(const rank_request *request) {
   return &made->result;
 }
 
-void rank_references_release(void) {
+int rank_references_release(void **state) {
+  (void)state;
   for (int i = 0; i < num_references; i++) {
     rank_release(&references[i]->result);
     free(references[i]);
   }
   num_references = 0;
+  return 0;
 }
 
 // ---- comparison ----
