@@ -260,22 +260,9 @@ static void leaks_of_a_layout_are_found_with_their_layer(void **state) {
 // ---- experts ----
 
 static audit_request experts(ot_moe_routing routing, double capacity) {
-  audit_request request = audit_plain(3);
-  ot_model *const model = &request.model;
-  model->family = OT_FAMILY_MIXTRAL;
-  model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);
-  model->architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
-  model->num_layers = 2;
-  model->moe = (ot_moe){.num_experts = 8,
-                        .experts_per_token = 2,
-                        .expert_size = 24,
-                        .layer = {true, true},
-                        .renormalise = true,
-                        .scale = 1,
-                        .num_groups = 1,
-                        .groups_per_token = 1,
-                        .routing = routing,
-                        .capacity_factor = capacity};
+  audit_request request = audit_experts(2, 8);
+  request.model.moe.routing = routing;
+  request.model.moe.capacity_factor = capacity;
   return request;
 }
 

@@ -167,19 +167,8 @@ static void a_layout_that_computes_otherwise_is_found(void **state) {
 
 static void experts_over_ranks_are_those_of_one(void **state) {
   (void)state;
-  audit_request request = audit_plain(2);
-  request.model.family = OT_FAMILY_MIXTRAL;
-  request.model.model_type = ot_family_name(OT_FAMILY_MIXTRAL);
-  request.model.architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
-  request.model.moe = (ot_moe){.num_experts = 4,
-                               .experts_per_token = 2,
-                               .expert_size = request.model.intermediate_size,
-                               .layer = {true, true},
-                               .renormalise = true,
-                               .scale = 1,
-                               .num_groups = 1,
-                               .groups_per_token = 1,
-                               .capacity_factor = 1};
+  audit_request request = audit_experts(2, 4);
+  request.model.moe.expert_size = request.model.intermediate_size;
   request.dp_shard = request.ep = 2;
   const audit_said s = run(&request, NULL);
   if (s.verdict != OT_VERDICT_CLEAN) fail_msg("%s: %s\n%s", s.what, s.where, s.table);

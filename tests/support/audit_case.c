@@ -130,6 +130,24 @@ audit_request audit_plain(int layers) {
   return request;
 }
 
+audit_request audit_experts(int layers, int experts) {
+  audit_request request = audit_plain(layers);
+  ot_model *const model = &request.model;
+  model->family = OT_FAMILY_MIXTRAL;
+  model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);
+  model->architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
+  model->moe = (ot_moe){.num_experts = experts,
+                        .experts_per_token = 2,
+                        .expert_size = 24,
+                        .layer = {true, true},
+                        .renormalise = true,
+                        .scale = 1,
+                        .num_groups = 1,
+                        .groups_per_token = 1,
+                        .capacity_factor = 1};
+  return request;
+}
+
 ot_status audit_step(audit_rank *rank, ot_step_report *report) {
   return ot_trainer_step(rank->trainer, report);
 }

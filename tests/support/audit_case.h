@@ -63,6 +63,10 @@ void audit_hear(const ot_audit_report *report, audit_said *said);
 // A model of `layers` layers on one rank, one sequence a micro-batch, two a step.
 audit_request audit_plain(int layers);
 
+// The same as a mixtral whose layers, at most two, have `experts` experts, two of them for a token,
+// dropless and not balanced.
+audit_request audit_experts(int layers, int experts);
+
 // Takes a step.
 ot_status audit_step(audit_rank *rank, ot_step_report *report);
 

@@ -12,21 +12,8 @@
 #include "support/audit_case.h"
 
 static audit_request experts(ot_moe_routing routing) {
-  audit_request request = audit_plain(2);
-  ot_model *const model = &request.model;
-  model->family = OT_FAMILY_MIXTRAL;
-  model->model_type = ot_family_name(OT_FAMILY_MIXTRAL);
-  model->architecture = ot_family_architecture(OT_FAMILY_MIXTRAL);
-  model->moe = (ot_moe){.num_experts = 4,
-                        .experts_per_token = 2,
-                        .expert_size = 24,
-                        .layer = {true, true},
-                        .renormalise = true,
-                        .scale = 1,
-                        .num_groups = 1,
-                        .groups_per_token = 1,
-                        .routing = routing,
-                        .capacity_factor = 1};
+  audit_request request = audit_experts(2, 4);
+  request.model.moe.routing = routing;
   return request;
 }
 
