@@ -109,6 +109,7 @@ static ot_status bind_segment(const ot_segment *segment, const ot_comm *comm, ot
       OT_TRY(bind_kernel(task, &(*bound)[i]));
       continue;
     }
+    OT_CHECK(task->kind != OT_TASK_REPEAT, OT_BUG, "executor: no repeat yet");
     (*bound)[i].name = ot_arena_format(arena, "%s/%s", segment->name, ot_task_name(task));
     OT_TRY(bind_call(task, comm, (*bound)[i].name));
   }

@@ -152,6 +152,7 @@ static ot_status run_task(ot_executor *executor, place at) {
     case OT_TASK_RECEIVE:
       start_message(executor, at);
       return OT_OK;
+    case OT_TASK_REPEAT:
     case OT_TASK_KINDS:
       break;
   }

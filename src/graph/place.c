@@ -103,12 +103,24 @@ static bool all_invariant(const matching *m) {
   return true;
 }
 
+// What is carried through the op stays what it is.
+static void carry(const matching *m, ot_placement out[OT_MAX_OUTPUTS][OT_PLACED_AXES]) {
+  for (int i = 0; i < m->info->num_outputs; i++) {
+    const int value = m->op->in[i] >= 0 ? m->op->in[i] : m->op->out[i];
+    if (value >= 0) out[i][m->axis] = m->program->values[value].placement[m->axis];
+  }
+}
+
 static ot_status match(matching *m, ot_placement out[OT_MAX_OUTPUTS][OT_PLACED_AXES]) {
   const ot_place_rule *const rule = ot_place_rule_of(m->op->kind);
   const bool own = ot_place_own_axis(m->op->kind, &m->op->attributes) == m->axis;
   m->rows = own ? rule->own : rule->rows;
   const ot_value *const first = input_of(m, 0);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) out[i][m->axis] = letter_placement('I');
+  if (rule->carries) {
+    carry(m, out);
+    return OT_OK;
+  }
   if (!own && all_invariant(m)) return OT_OK;
   if (!own && rule->passes) {
     out[0][m->axis] = first->placement[m->axis];

@@ -96,6 +96,7 @@ static const ot_place_rule rules[] = {
     // Rows of a stack are its second dimension.
     [OT_OP_RESIDUAL_ATTENTION] = {.rows = {"VVR>VVV", "10R>000"}},
     [OT_OP_RESIDUAL_ATTENTION_GRAD] = {.rows = {"VVVVRVVV>VVP", "1010R000>10P"}},
+    [OT_OP_REPEAT] = {.carries = true},
     [OT_OP_ALL_GATHER] = {.passes = true, .own = {"0>R"}},
     [OT_OP_REDUCE_SCATTER] = {.passes = true, .own = {"P>0"}},
     [OT_OP_ALL_REDUCE] = {.passes = true, .own = {"P>R"}},

@@ -12,7 +12,8 @@ enum { OT_MAX_PLACE_ROWS = 4 };
 // An absent operand fits any letter. On every axis there is one row more: what reads only I makes
 // only I. Packed q|k|v and gate|up are cut along dimension 1 when each of their parts is.
 typedef struct ot_place_rule {
-  bool passes;  // off its own axis, output 0 is placed as input 0, whatever that is
+  bool passes;   // off its own axis, output 0 is placed as input 0, whatever that is
+  bool carries;  // output i is placed as input i, and as it is said to be where that is absent
   const char *rows[OT_MAX_PLACE_ROWS];
   const char *own[OT_MAX_PLACE_ROWS];  // on its own axis, instead of the others
 } ot_place_rule;

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "graph/body.h"
 #include "graph/place.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
@@ -57,14 +58,16 @@ static ot_status check_inputs(const ot_program *program, const ot_op *op, const 
   return OT_OK;
 }
 
-static ot_status check_outputs(const ot_program *program, const ot_op *op, bool *written) {
+static ot_status check_outputs(const ot_program *program, int index, bool *written) {
+  const ot_op *const op = &program->ops[index];
   const ot_op_info *const info = ot_op_info_of(op->kind);
   for (int i = 0; i < info->num_outputs; i++) {
     const int value = op->out[i];
     if (value < 0) continue;
     const ot_value *const target = &program->values[value];
-    OT_CHECK(!is_made_inside(target) || !written[value], OT_BUG,
-             "program %s: op %s writes %s a second time", program->name, info->name, target->name);
+    const bool twice = written[value] && !ot_program_updates(program, index, i);
+    OT_CHECK(!is_made_inside(target) || !twice, OT_BUG, "program %s: op %s writes %s a second time",
+             program->name, info->name, target->name);
     OT_CHECK(((info->effect_outputs >> i) & 1u) == 0 || is_step_level(target), OT_BUG,
              "program %s: effect of op %s goes to %s, which is not a step-level value",
              program->name, info->name, target->name);
@@ -127,8 +130,9 @@ ot_status ot_program_check(const ot_program *program) {
            (int)OT_MAX_PROGRAM_VALUES);
   for (int i = 0; i < program->num_ops; i++) {
     OT_TRY(check_inputs(program, &program->ops[i], written));
-    OT_TRY(check_outputs(program, &program->ops[i], written));
+    OT_TRY(check_outputs(program, i, written));
   }
+  OT_TRY(ot_program_check_bodies(program));
   return ot_place_check(program);
 }
 

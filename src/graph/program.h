@@ -129,7 +129,8 @@ bool ot_program_enters_backwards(const ot_program *program, int value);
 bool ot_program_is_pushed(const ot_program *program, int value);
 
 // Every value is written once before it is read, required operands are present, effects go to
-// step-level values, placements follow from one another (place.h). Names the op that fails.
+// step-level values, bodies of repeats keep to themselves (body.h), placements follow from one
+// another (place.h). Names the op that fails.
 ot_status ot_program_check(const ot_program *program);
 
 // Two programs with the same hash run the same ops on values of the same types.

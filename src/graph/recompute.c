@@ -3,6 +3,7 @@
 // producers of the rest until only kept values, inputs and parameters are read.
 #include "graph/recompute.h"
 
+#include "graph/body.h"
 #include "ops/catalog.h"
 
 static bool is_forward(const ot_op *op) { return op->part == OT_PART_FORWARD; }
@@ -41,9 +42,11 @@ static bool worth_emitting(const ot_program *program, const ot_op *op, const boo
   return ot_op_info_of(op->kind)->cheap && inputs_there(program, op, needed);
 }
 
-static bool re_emits(const ot_program *program, const ot_op *op, ot_recompute policy,
+static bool re_emits(const ot_program *program, int index, ot_recompute policy,
                      const bool *needed) {
+  const ot_op *const op = &program->ops[index];
   if (!is_forward(op) || ot_op_info_of(op->kind)->class != OT_CLASS_PURE) return false;
+  if (ot_program_repeat_of(program, index) >= 0) return false;
   switch (policy) {
     case OT_RECOMPUTE_NONE:
       return false;
@@ -70,7 +73,7 @@ void ot_recompute_build(const ot_program *program, ot_recompute policy, ot_arena
   for (int i = program->num_ops - 1; i >= 0; i--) {
     const ot_op *const op = &program->ops[i];
     if (!is_forward(op) || !any_output(op, needed)) continue;
-    if (re_emits(program, op, policy, direct)) {
+    if (re_emits(program, i, policy, direct)) {
       set->emitted[i] = true;
       set->num_emitted++;
       mark_read(program, op, needed);

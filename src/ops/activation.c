@@ -88,7 +88,7 @@ const ot_op_info ot_activation_grad_info = {
     .name = "activation_grad",
     .num_inputs = 2,
     .num_outputs = 1,
-    .in_place = true,
+    .in_place = 1u << 0,
     .infer = activation_grad_infer,
     .cost = activation_grad_cost,
 };

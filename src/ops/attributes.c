@@ -84,6 +84,7 @@ static const attribute_field fields[] = {
     {"interleaved", FIELD_BOOL, offsetof(ot_op_attributes, interleaved)},
     {"held_experts", FIELD_INT64, offsetof(ot_op_attributes, held_experts)},
     {"first_expert", FIELD_INT64, offsetof(ot_op_attributes, first_expert)},
+    {"repeated", FIELD_INT, offsetof(ot_op_attributes, repeated)},
 };
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };
@@ -109,10 +110,12 @@ static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_f
   OT_UNREACHABLE();
 }
 
+// By name, and only what is not zero: a field that is new changes no hash where nobody uses it.
 uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes) {
   for (int i = 0; i < NUM_FIELDS; i++) {
     const uint64_t bits = field_bits(attributes, &fields[i]);
-    hash = ot_hash_bytes(hash, &bits, sizeof bits);
+    if (bits == 0) continue;
+    hash = ot_hash_bytes(ot_hash_text(hash, fields[i].name), &bits, sizeof bits);
   }
   return hash;
 }

@@ -21,6 +21,7 @@
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
+#include "ops/repeat.h"
 #include "ops/residual.h"
 #include "ops/rope.h"
 #include "ops/route.h"
@@ -104,6 +105,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_LATENT_DECODE] = &ot_latent_decode_info,
     [OT_OP_RESIDUAL_ATTENTION] = &ot_residual_attention_info,
     [OT_OP_RESIDUAL_ATTENTION_GRAD] = &ot_residual_attention_grad_info,
+    [OT_OP_REPEAT] = &ot_repeat_info,
     [OT_OP_ALL_GATHER] = &ot_all_gather_info,
     [OT_OP_REDUCE_SCATTER] = &ot_reduce_scatter_info,
     [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,

@@ -156,6 +156,10 @@ typedef enum ot_op_kind {
                                   // rstd, partial_last?[R,C]
                                   // -> dstack[n,R,C] (in place of partial_stack), dlast[R,C] if
                                   // there is a last, acc? dquery[C]
+  // repeat.h: the one control construct; its body are the attributes.repeated ops behind it
+  OT_OP_REPEAT,  // carried_a?, carried_b?, rounds[1] i32
+                 // -> a?, b? (in place of what is carried), round[1] i32; the body runs for
+                 // round = 1 .. rounds-1 (saved)
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
   OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
   OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
@@ -260,6 +264,7 @@ typedef struct ot_op_attributes {
   // Latent attention
   int64_t value_dim;  // V, at most head_dim; 0 where values are as wide as keys
   bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of what is read
+  int repeated;       // repeat: ops of its body, right behind it
 } ot_op_attributes;
 
 // Shape and type of one operand. rank 0 marks an absent optional operand.
@@ -331,8 +336,9 @@ typedef struct ot_op_info {
   uint32_t accumulated_outputs;  // bit i: output i is "acc" (see attributes.accumulate)
   uint32_t effect_outputs;       // bit i: output i is a step-level buffer
   ot_op_class class;
-  bool in_place;  // output 0 may share the storage of input 0
-  bool cheap;     // elementwise or norm: selective recompute re-emits it
+  uint32_t in_place;  // bit i: output i may share the storage of input i. Where that input may be
+                      // absent, communication and repeat go on with what is there, so there it must
+  bool cheap;         // elementwise or norm: selective recompute re-emits it
 
   // Fills the output types from the inputs; checks that the inputs fit each other. `statistic`
   // types

@@ -133,7 +133,7 @@ const ot_op_info ot_rope_info = {
     .name = "rope",
     .num_inputs = 3,
     .num_outputs = 1,
-    .in_place = true,
+    .in_place = 1u << 0,
     .cheap = true,
     .infer = rope_infer,
     .cost = rope_cost,
@@ -148,7 +148,7 @@ const ot_op_info ot_rope_grad_info = {
     .name = "rope_grad",
     .num_inputs = 3,
     .num_outputs = 1,
-    .in_place = true,
+    .in_place = 1u << 0,
     .infer = rope_grad_infer,
     .cost = rope_cost,
 };

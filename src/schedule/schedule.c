@@ -108,6 +108,7 @@ const ot_region *ot_schedule_region(const ot_schedule *schedule, const char *nam
 ot_task_kind ot_task_kind_of(ot_op_kind op) {
   if (op == OT_OP_SEND) return OT_TASK_SEND;
   if (op == OT_OP_RECEIVE) return OT_TASK_RECEIVE;
+  if (op == OT_OP_REPEAT) return OT_TASK_REPEAT;
   return ot_op_communicates(op) ? OT_TASK_COLLECTIVE : OT_TASK_COMPUTE;
 }
 

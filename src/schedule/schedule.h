@@ -28,6 +28,7 @@ typedef enum ot_task_kind {
   OT_TASK_COLLECTIVE,  // carry out communication `op` with all ranks of its group
   OT_TASK_SEND,        // hand in[0] to rank `peer` of the group
   OT_TASK_RECEIVE,     // take out[0] from rank `peer` of the group
+  OT_TASK_REPEAT,  // run the attributes.repeated tasks behind it as often as in[2] says, less one
   OT_TASK_KINDS,
 } ot_task_kind;
 

@@ -126,7 +126,7 @@ static bool is_own_block(const ot_task *task, const ot_access *a, const ot_acces
 static ot_status check_task(checker *c, const ot_access *accesses, int64_t count) {
   const ot_entry *const entry = &c->order->entries[accesses[0].entry];
   const ot_task *const task = &c->schedule->segments[entry->segment].tasks[accesses[0].task];
-  const bool in_place = ot_op_info_of(task->op)->in_place;
+  const bool in_place = ot_op_info_of(task->op)->in_place & 1u;
   for (int64_t i = 0; i < count; i++) {
     for (int64_t k = 0; k < i; k++) {
       const ot_access *const a = &accesses[i];

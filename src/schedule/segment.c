@@ -145,7 +145,7 @@ static ot_task lower(lowering *l, int index) {
   const bool again = l->request->phase == OT_PHASE_RECOMPUTE;
   ot_task task = {
       .kind = ot_task_kind_of(op->kind), .op = op->kind, .attributes = op->attributes, .wait = -1};
-  task.lane = task.kind == OT_TASK_COMPUTE ? OT_LANE_COMPUTE : OT_LANE_TENSOR;
+  task.lane = ot_op_communicates(op->kind) ? OT_LANE_TENSOR : OT_LANE_COMPUTE;
   for (int i = 0; i < OT_MAX_INPUTS; i++) task.in[i] = operand(l, op->in[i]);
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     const bool dropped = again && ((info->effect_outputs >> i) & 1u);

@@ -174,7 +174,7 @@ static int root_of(const storage_builder *b, int instance) {
 static void share(storage_builder *b, int time) {
   const ot_storage_run *const r = &b->runs[time];
   const ot_op *const op = &b->program->ops[r->op];
-  if (!ot_op_info_of(op->kind)->in_place || op->in[0] < 0 || op->out[0] < 0) return;
+  if (!(ot_op_info_of(op->kind)->in_place & 1u) || op->in[0] < 0 || op->out[0] < 0) return;
   if (!is_internal(b->program, op->in[0]) || !is_internal(b->program, op->out[0])) return;
   const int in = root_of(b, instance_of(b->storage, op->in[0], r->side));
   const int out = instance_of(b->storage, op->out[0], r->side);

@@ -221,6 +221,9 @@ ot_status ot_price_task(const ot_simulation *simulation,
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
       return price_message(simulation, shape, task, price);
+    case OT_TASK_REPEAT:
+      *price = (ot_price){0};
+      return OT_OK;
     case OT_TASK_KINDS:
       break;
   }

@@ -19,6 +19,7 @@ static double busy_s(const ot_span *span, const ot_task *task, int cores) {
     }
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
+    case OT_TASK_REPEAT:
       return 0;
     case OT_TASK_KINDS:
       break;

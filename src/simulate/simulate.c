@@ -196,6 +196,9 @@ static ot_status run_task(simulator *s, place at, double *clock_s, bool *done) {
     case OT_TASK_RECEIVE:
       start_message(s, at, *clock_s);
       return OT_OK;
+    case OT_TASK_REPEAT:  // takes no time itself; its body has its price (ot_price_times)
+      run_compute(s, at, clock_s);
+      return OT_OK;
     case OT_TASK_KINDS:
       break;
   }

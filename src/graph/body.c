@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A body is the run of ops behind its repeat; there is none within another.
+#include "graph/body.h"
+
+#include "graph/expand.h"
+#include "ops/catalog.h"
+#include "ops/repeat.h"
+
+int ot_program_repeat_of(const ot_program *program, int op) {
+  for (int i = op - 1; i >= 0; i--) {
+    if (program->ops[i].kind != OT_OP_REPEAT) continue;
+    return op - i <= program->ops[i].attributes.repeated ? i : -1;
+  }
+  return -1;
+}
+
+static bool hands_out(const ot_op *repeat, int value) {
+  for (int i = 0; i < OT_REPEAT_CARRIED; i++) {
+    if (value >= 0 && repeat->out[i] == value) return true;
+  }
+  return false;
+}
+
+bool ot_program_updates(const ot_program *program, int op, int output) {
+  const ot_op *const made = &program->ops[op];
+  const bool adds = (ot_op_info_of(made->kind)->accumulated_outputs >> output & 1u) != 0;
+  if (!adds || !made->attributes.accumulate) return false;
+  const int repeat = ot_program_repeat_of(program, op);
+  return repeat >= 0 && hands_out(&program->ops[repeat], made->out[output]);
+}
+
+// ---- check ----
+
+static const char *name_of(const ot_program *program, int op) {
+  return ot_op_info_of(program->ops[op].kind)->name;
+}
+
+static ot_status check_body(const ot_program *program, int repeat) {
+  const int repeated = program->ops[repeat].attributes.repeated;
+  OT_CHECK(repeated >= 1 && repeated < program->num_ops - repeat, OT_BUG,
+           "program %s: op %d repeats %d ops, %d are behind it", program->name, repeat, repeated,
+           program->num_ops - repeat - 1);
+  for (int i = repeat + 1; i <= repeat + repeated; i++) {
+    OT_CHECK(program->ops[i].part == program->ops[repeat].part, OT_BUG,
+             "program %s: op %d repeats op %d (%s), which is of another part", program->name,
+             repeat, i, name_of(program, i));
+    OT_CHECK(program->ops[i].kind != OT_OP_REPEAT && !ot_op_is_composite(&program->ops[i]), OT_BUG,
+             "program %s: op %d repeats op %d (%s), which no body may have", program->name, repeat,
+             i, name_of(program, i));
+  }
+  return OT_OK;
+}
+
+static bool is_made_inside(const ot_program *program, int value) {
+  const ot_value_kind kind = program->values[value].kind;
+  return kind == OT_VALUE_ACTIVATION || kind == OT_VALUE_GRADIENT;
+}
+
+static ot_status check_adding(const ot_program *program, int op) {
+  const ot_op *const made = &program->ops[op];
+  const uint32_t accumulated = ot_op_info_of(made->kind)->accumulated_outputs;
+  for (int i = 0; i < OT_MAX_OUTPUTS && made->attributes.accumulate; i++) {
+    const int value = made->out[i];
+    if (value < 0 || !(accumulated >> i & 1u) || !is_made_inside(program, value)) continue;
+    OT_CHECK(ot_program_updates(program, op, i), OT_BUG,
+             "program %s: op %d (%s) adds to %s, which no repeat around it hands out",
+             program->name, op, name_of(program, op), program->values[value].name);
+  }
+  return OT_OK;
+}
+
+static bool makes(const ot_program *program, int op, int value) {
+  const ot_op *const made = &program->ops[op];
+  if (made->kind == OT_OP_REPEAT) return made->out[OT_REPEAT_ROUND] == value;
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
+    if (made->out[i] == value && !ot_program_updates(program, op, i)) return true;
+  }
+  return false;
+}
+
+// The repeat in whose body, or for whose body, the value is made; -1 for any other.
+static int home_of(const ot_program *program, int value) {
+  if (value < 0 || !is_made_inside(program, value)) return -1;
+  for (int i = 0; i < program->num_ops; i++) {
+    if (!makes(program, i, value)) continue;
+    return program->ops[i].kind == OT_OP_REPEAT ? i : ot_program_repeat_of(program, i);
+  }
+  return -1;
+}
+
+static ot_status check_reads(const ot_program *program, int op) {
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    const int value = program->ops[op].in[i];
+    const int home = home_of(program, value);
+    OT_CHECK(home < 0 || home == ot_program_repeat_of(program, op), OT_BUG,
+             "program %s: op %d (%s) reads %s, which is there in the body of op %d alone",
+             program->name, op, name_of(program, op), program->values[value].name, home);
+  }
+  return OT_OK;
+}
+
+static ot_status check_leaves(const ot_program *program, int value) {
+  const int home = home_of(program, value);
+  OT_CHECK(home < 0, OT_BUG, "program %s: %s leaves it, but is there in the body of op %d alone",
+           program->name, program->values[value].name, home);
+  return OT_OK;
+}
+
+ot_status ot_program_check_bodies(const ot_program *program) {
+  bool repeats = false;
+  for (int i = 0; i < program->num_ops; i++) {
+    OT_TRY(check_adding(program, i));
+    if (program->ops[i].kind != OT_OP_REPEAT) continue;
+    repeats = true;
+    OT_TRY(check_body(program, i));
+  }
+  if (!repeats) return OT_OK;
+  for (int i = 0; i < program->num_ops; i++) OT_TRY(check_reads(program, i));
+  OT_TRY(check_leaves(program, program->output));
+  OT_TRY(check_leaves(program, program->d_input));
+  for (int i = 0; i < program->num_pushed; i++) OT_TRY(check_leaves(program, program->pushed[i]));
+  return OT_OK;
+}
