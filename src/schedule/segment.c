@@ -3,6 +3,7 @@
 #include "schedule/segment.h"
 
 #include "base/text.h"
+#include "graph/body.h"
 #include "ops/attributes.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
@@ -126,15 +127,18 @@ static ot_operand operand(const lowering *l, int value) {
 
 // ---- tasks ----
 
-// The first op that gives to an accumulator in the first micro-batch overwrites it.
-static bool accumulates(lowering *l, const ot_op *op) {
-  bool adds = false;
+// The first op that gives to an accumulator in the first micro-batch overwrites it; a body, which
+// may not run, always adds. What is no accumulator is added to where the op says so.
+static bool accumulates(lowering *l, int index) {
+  const ot_op *const op = &l->program->ops[index];
+  const bool repeated = ot_program_repeat_of(l->program, index) >= 0;
+  bool adds = op->attributes.accumulate;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
     if (op->out[i] < 0) continue;
     const ot_value *const value = &l->program->values[op->out[i]];
     if (value->kind != OT_VALUE_ACCUMULATOR) continue;
-    adds = !l->request->first || l->added[value->index];
-    l->added[value->index] = true;
+    adds = repeated || !l->request->first || l->added[value->index];
+    if (!repeated) l->added[value->index] = true;
   }
   return adds;
 }
@@ -151,7 +155,7 @@ static ot_task lower(lowering *l, int index) {
     const bool dropped = again && ((info->effect_outputs >> i) & 1u);
     task.out[i] = operand(l, dropped ? -1 : op->out[i]);
   }
-  if (info->accumulated_outputs != 0) task.attributes.accumulate = accumulates(l, op);
+  if (info->accumulated_outputs != 0) task.attributes.accumulate = accumulates(l, index);
   ot_op_types types;
   ot_program_types(l->program, op, &types);
   task.workspace = l->request->storage->workspace[l->side][index];
@@ -159,15 +163,41 @@ static ot_task lower(lowering *l, int index) {
   return task;
 }
 
-// Makes task `index` wait for the last collective of the segment that it reads or overwrites.
-//   made  [num_values] the last collective so far that writes the value, -1
-static void set_wait(const ot_segment *segment, const ot_op *op, int index, int *made) {
+// The last collectives of a segment so far that have to do with a value, -1.
+typedef struct collectives {
+  int *writes;  // [num_values] it
+  int *reads;   // [num_values] it
+} collectives;
+
+static collectives collectives_create(int num_values, ot_arena *arena) {
+  const collectives made = {ot_arena_array(arena, num_values + 1, sizeof(int)),
+                            ot_arena_array(arena, num_values + 1, sizeof(int))};
+  for (int i = 0; i < num_values; i++) made.writes[i] = made.reads[i] = -1;
+  return made;
+}
+
+static void wait_for(ot_task *task, int other) {
+  if (other > task->wait) task->wait = other;
+}
+
+// Makes task `index` wait for the last collective of the segment that writes what it reads or adds
+// to, or reads what it adds to.
+static void set_wait(const ot_segment *segment, const ot_op *op, int index, collectives *last) {
   ot_task *const task = &segment->tasks[index];
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    if (op->in[i] >= 0 && made[op->in[i]] > task->wait) task->wait = made[op->in[i]];
+    if (op->in[i] >= 0) wait_for(task, last->writes[op->in[i]]);
   }
-  for (int o = 0; task->lane == OT_LANE_TENSOR && o < OT_MAX_OUTPUTS; o++) {
-    if (op->out[o] >= 0) made[op->out[o]] = index;
+  for (int o = 0; o < OT_MAX_OUTPUTS; o++) {
+    if (op->out[o] < 0) continue;
+    wait_for(task, last->writes[op->out[o]]);
+    wait_for(task, last->reads[op->out[o]]);
+  }
+  if (task->lane != OT_LANE_TENSOR) return;
+  for (int i = 0; i < OT_MAX_INPUTS; i++) {
+    if (op->in[i] >= 0) last->reads[op->in[i]] = index;
+  }
+  for (int o = 0; o < OT_MAX_OUTPUTS; o++) {
+    if (op->out[o] >= 0) last->writes[op->out[o]] = index;
   }
 }
 
@@ -200,12 +230,11 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
       .tasks = ot_arena_array(arena, count + 1, sizeof(ot_task)),
       .scratch_bytes = storage->scratch_bytes[scratch_group_of(request->phase)],
   };
-  int *const made = ot_arena_array(arena, program->num_values + 1, sizeof(int));
-  for (int i = 0; i < program->num_values; i++) made[i] = -1;
+  collectives last = collectives_create(program->num_values, arena);
   for (int i = 0; i < storage->num_runs; i++) {
     if (storage->runs[i].phase != request->phase) continue;
     segment->tasks[segment->num_tasks] = lower(&l, storage->runs[i].op);
-    set_wait(segment, &program->ops[storage->runs[i].op], segment->num_tasks++, made);
+    set_wait(segment, &program->ops[storage->runs[i].op], segment->num_tasks++, &last);
   }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instances of values, their lifetimes over the op runs of F, R, I and W, in-place sharing, and the
-// two layouts: slots one after the other, scratch by best fit.
+// two layouts: slots one after the other, scratch by best fit. What a body of a repeat finds lives
+// to the body's end, since its next round finds it, too.
 #include "schedule/storage.h"
 
+#include "graph/body.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "schedule/layout.h"
@@ -34,27 +36,46 @@ static void add_run(storage_builder *b, int op, ot_phase phase, ot_scratch_group
   b->num_runs++;
 }
 
-static bool reads_output_of(const ot_program *program, int reader, int writer) {
-  const ot_op *const r = &program->ops[reader];
+// Reads it, or adds to it.
+static bool touches_output_of(const ot_program *program, int later, int writer) {
+  const ot_op *const l = &program->ops[later];
   const ot_op *const w = &program->ops[writer];
-  for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
-      if (r->in[i] >= 0 && r->in[i] == w->out[k]) return true;
+  for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+    for (int i = 0; w->out[k] >= 0 && i < OT_MAX_INPUTS; i++) {
+      if (l->in[i] == w->out[k]) return true;
+    }
+    for (int i = 0; w->out[k] >= 0 && i < OT_MAX_OUTPUTS; i++) {
+      if (l->out[i] == w->out[k] && ot_program_updates(program, later, i)) return true;
     }
   }
   return false;
 }
 
+// The runs of the body that run `run` is part of; first is `run` and last is -1 outside of bodies.
+typedef struct body {
+  int first, last;
+} body;
+
+static body body_of(const storage_builder *b, int run) {
+  const int op = b->runs[run].op;
+  const int repeat = ot_program_repeat_of(b->program, op);
+  if (repeat < 0) return (body){run, -1};
+  const int first = run - (op - repeat - 1);
+  return (body){first, first + b->program->ops[repeat].attributes.repeated - 1};
+}
+
+static bool is_in_body(const storage_builder *b, int run) { return body_of(b, run).last >= 0; }
+
 // Moves the collectives among the runs from `first` on up to just behind what they read, and behind
-// other collectives: all ranks start them in one order.
+// other collectives: all ranks start them in one order. Bodies stay as they are, and where.
 static void hoist(storage_builder *b, int first) {
   const ot_program *const program = b->program;
   for (int i = first; i < b->num_runs; i++) {
     const ot_storage_run moved = b->runs[i];
-    if (!ot_op_communicates(program->ops[moved.op].kind)) continue;
+    if (!ot_op_communicates(program->ops[moved.op].kind) || is_in_body(b, i)) continue;
     int at = i;
-    while (at > first && !reads_output_of(program, moved.op, b->runs[at - 1].op) &&
-           !ot_op_communicates(program->ops[b->runs[at - 1].op].kind)) {
+    while (at > first && !touches_output_of(program, moved.op, b->runs[at - 1].op) &&
+           !ot_op_communicates(program->ops[b->runs[at - 1].op].kind) && !is_in_body(b, at - 1)) {
       b->runs[at] = b->runs[at - 1];
       at--;
     }
@@ -62,14 +83,16 @@ static void hoist(storage_builder *b, int first) {
   }
 }
 
-// A collective ends where its first reader starts, at the latest with its segment.
+// A collective ends where its first reader starts, at the latest with its body and its segment.
 static void find_ends(storage_builder *b, int first) {
   for (int i = first; i < b->num_runs; i++) {
     b->runs[i].end = i;
     if (!ot_op_communicates(b->program->ops[b->runs[i].op].kind)) continue;
+    const int body_last = body_of(b, i).last;
+    const int last = body_last >= 0 ? body_last : b->num_runs - 1;
     int end = i + 1;
-    while (end < b->num_runs && !reads_output_of(b->program, b->runs[end].op, b->runs[i].op)) end++;
-    b->runs[i].end = end < b->num_runs ? end : b->num_runs - 1;
+    while (end < last && !touches_output_of(b->program, b->runs[end].op, b->runs[i].op)) end++;
+    b->runs[i].end = end < last ? end : last;
   }
 }
 
@@ -150,7 +173,9 @@ static void touch(storage_builder *b, int value, const ot_storage_run *r, int ti
                 .first = time,
                 .bytes = ot_type_bytes(&b->program->values[value].type)};
   }
-  if (r->end > l->last) l->last = r->end;
+  const body around = body_of(b, time);
+  const int last = l->first < around.first && around.last > r->end ? around.last : r->end;
+  if (last > l->last) l->last = last;
   l->groups |= 1u << r->group;
 }
 
@@ -170,17 +195,34 @@ static int root_of(const storage_builder *b, int instance) {
   return instance;
 }
 
-// Lets output 0 of an in-place op take the storage of input 0 when nobody reads that input later.
-static void share(storage_builder *b, int time) {
+// True when an op behind run `time`, up to run `end`, has to do with the storage of `root`.
+static bool is_touched(const storage_builder *b, int root, int time, int end) {
+  for (int t = time + 1; t <= end; t++) {
+    const ot_storage_run *const r = &b->runs[t];
+    const ot_op *const op = &b->program->ops[r->op];
+    for (int i = 0; i < OT_MAX_INPUTS + OT_MAX_OUTPUTS; i++) {
+      const int value = i < OT_MAX_INPUTS ? op->in[i] : op->out[i - OT_MAX_INPUTS];
+      if (value < 0 || !is_internal(b->program, value)) continue;
+      if (root_of(b, instance_of(b->storage, value, r->side)) == root) return true;
+    }
+  }
+  return false;
+}
+
+// Lets output `i` of an in-place op take the storage of input `i` when nobody reads that input
+// later, nor while the op, a collective, is under way; nor in the next round of a body.
+static void share(storage_builder *b, int time, int i) {
   const ot_storage_run *const r = &b->runs[time];
   const ot_op *const op = &b->program->ops[r->op];
-  if (!(ot_op_info_of(op->kind)->in_place & 1u) || op->in[0] < 0 || op->out[0] < 0) return;
-  if (!is_internal(b->program, op->in[0]) || !is_internal(b->program, op->out[0])) return;
-  const int in = root_of(b, instance_of(b->storage, op->in[0], r->side));
-  const int out = instance_of(b->storage, op->out[0], r->side);
+  if (!(ot_op_info_of(op->kind)->in_place >> i & 1u) || op->in[i] < 0 || op->out[i] < 0) return;
+  if (!is_internal(b->program, op->in[i]) || !is_internal(b->program, op->out[i])) return;
+  const int in = root_of(b, instance_of(b->storage, op->in[i], r->side));
+  const int out = instance_of(b->storage, op->out[i], r->side);
   life *const from = &b->lives[in];
   life *const to = &b->lives[out];
-  if (in == out || from->last != time || to->first != time || from->bytes != to->bytes) return;
+  if (in == out || from->last != r->end || to->first != time || from->bytes != to->bytes) return;
+  if (is_touched(b, in, time, r->end)) return;
+  if (is_in_body(b, time) && from->first < body_of(b, time).first) return;
   to->root = in;
   from->last = to->last;
   from->groups |= to->groups;
@@ -267,7 +309,9 @@ void ot_storage_build(const ot_storage_request *request, ot_arena *arena, ot_sto
       .storage = storage, .program = program, .arena = arena, .guard_bytes = request->guard_bytes};
   list_runs(&b);
   find_lives(&b);
-  for (int t = 0; t < b.num_runs; t++) share(&b, t);
+  for (int t = 0; t < b.num_runs; t++) {
+    for (int i = 0; i < OT_MAX_OUTPUTS; i++) share(&b, t, i);
+  }
 
   ot_place *const places = ot_arena_array(arena, 2 * program->num_values + 1, sizeof *places);
   for (int side = 0; side < OT_SIDES; side++) {
