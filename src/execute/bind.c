@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "ops/catalog.h"
 #include "ops/kernels.h"
+#include "schedule/bodies.h"
 
 // ---- communication as calls ----
 
@@ -102,6 +103,7 @@ static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char 
 
 static ot_status bind_segment(const ot_segment *segment, const ot_comm *comm, ot_arena *arena,
                               ot_bound_task **bound) {
+  OT_TRY(ot_segment_check_bodies(segment));
   *bound = ot_arena_array(arena, segment->num_tasks + 1, sizeof **bound);
   for (int i = 0; i < segment->num_tasks; i++) {
     const ot_task *const task = &segment->tasks[i];
@@ -109,7 +111,7 @@ static ot_status bind_segment(const ot_segment *segment, const ot_comm *comm, ot
       OT_TRY(bind_kernel(task, &(*bound)[i]));
       continue;
     }
-    OT_CHECK(task->kind != OT_TASK_REPEAT, OT_BUG, "executor: no repeat yet");
+    if (task->kind == OT_TASK_REPEAT) continue;
     (*bound)[i].name = ot_arena_format(arena, "%s/%s", segment->name, ot_task_name(task));
     OT_TRY(bind_call(task, comm, (*bound)[i].name));
   }
@@ -139,7 +141,8 @@ static ot_status check_entry(const ot_schedule *schedule, const ot_order *order,
   for (int i = 0; i < segment->num_tasks; i++) {
     const ot_task_kind kind = segment->tasks[i].kind;
     const bool message = kind == OT_TASK_SEND || kind == OT_TASK_RECEIVE;
-    OT_CHECK(message == (entry->lane == OT_LANE_PIPELINE), OT_BUG,
+    const bool walked = kind != OT_TASK_REPEAT || entry->lane == OT_LANE_COMPUTE;
+    OT_CHECK(walked && message == (entry->lane == OT_LANE_PIPELINE), OT_BUG,
              "schedule: entry %d (%s): %s on lane %s", index, segment->name,
              ot_task_name(&segment->tasks[i]), ot_lane_name(entry->lane));
   }

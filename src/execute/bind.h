@@ -15,7 +15,8 @@ typedef struct ot_bound_task {
 
 // Binds the tasks of `schedule` [num_segments][num_tasks] in `arena`. `comm` is null on one rank.
 // OT_ENVIRONMENT for an op without kernel, OT_RANKS for a communicator that lacks a group, OT_BUG
-// for what no executor runs: messages beside the pipeline lane, waits for what is not there.
+// for what no executor runs: messages beside the pipeline lane, repeats beside the compute lane or
+// that schedule/bodies.h refuses, waits for what is not there.
 ot_status ot_bind(const ot_schedule *schedule, const ot_comm *comm, ot_arena *arena,
                   ot_bound_task ***bound);
 

@@ -13,6 +13,7 @@
 #include "execute/lanes.h"
 #include "execute/mailbox.h"
 #include "execute/recorder.h"
+#include "ops/repeat.h"
 
 // The collective of the tensor lane that is under way.
 typedef struct tensor_call {
@@ -45,6 +46,7 @@ struct ot_executor {
 // A task of the order being played.
 typedef struct place {
   int entry, task;
+  bool repeated;  // in a body: its repeat records
 } place;
 
 static const ot_entry *entry_at(const ot_executor *executor, place at) {
@@ -60,6 +62,10 @@ static const ot_bound_task *bound_at(const ot_executor *executor, place at) {
 }
 
 // ---- run: tasks ----
+
+static int64_t open_span(ot_executor *executor, ot_lane lane, place at) {
+  return at.repeated ? -1 : ot_recorder_open(&executor->recorder, lane, at.entry, at.task);
+}
 
 static ot_tensor tensor_at(const ot_executor *executor, const ot_entry *entry,
                            const ot_operand *operand) {
@@ -82,7 +88,7 @@ static void run_compute(ot_executor *executor, place at) {
       .out = out,
       .workspace = task->workspace_bytes > 0 ? executor->memory + scratch + task->workspace : NULL,
   };
-  const int64_t span = ot_recorder_open(&executor->recorder, entry->lane, at.entry, at.task);
+  const int64_t span = open_span(executor, entry->lane, at);
   bound_at(executor, at)->kernel(&call);
   ot_recorder_close(&executor->recorder, entry->lane, span);
 }
@@ -111,7 +117,7 @@ static ot_status end_tensor(ot_executor *executor) {
   t->under_way = false;
   const ot_status status = ot_comm_wait(executor->options.comm, &t->request);
   ot_recorder_close(&executor->recorder, OT_LANE_TENSOR, t->span);
-  return explain(executor, (place){t->entry, t->task}, status);
+  return explain(executor, (place){.entry = t->entry, .task = t->task}, status);
 }
 
 static ot_status start_tensor(ot_executor *executor, place at) {
@@ -121,7 +127,7 @@ static ot_status start_tensor(ot_executor *executor, place at) {
   t->under_way = true;
   t->entry = at.entry;
   t->task = at.task;
-  t->span = ot_recorder_open(&executor->recorder, OT_LANE_TENSOR, at.entry, at.task);
+  t->span = open_span(executor, OT_LANE_TENSOR, at);
   ot_comm_start(executor->options.comm, &call, &t->request);
   return executor->options.overlap ? OT_OK : end_tensor(executor);
 }
@@ -130,7 +136,7 @@ static ot_status run_collective(ot_executor *executor, place at) {
   const ot_lane lane = ot_task_lane(entry_at(executor, at), task_at(executor, at));
   if (lane == OT_LANE_TENSOR) return start_tensor(executor, at);
   const ot_comm_call call = call_at(executor, at);
-  const int64_t span = ot_recorder_open(&executor->recorder, lane, at.entry, at.task);
+  const int64_t span = open_span(executor, lane, at);
   const ot_status status = ot_comm_run(executor->options.comm, &call);
   ot_recorder_close(&executor->recorder, lane, span);
   return explain(executor, at, status);
@@ -152,25 +158,75 @@ static ot_status run_task(ot_executor *executor, place at) {
     case OT_TASK_RECEIVE:
       start_message(executor, at);
       return OT_OK;
-    case OT_TASK_REPEAT:
+    case OT_TASK_REPEAT:  // taken apart by run_entry; no body has one
     case OT_TASK_KINDS:
       break;
   }
   OT_UNREACHABLE();
 }
 
-// Lets the tasks of an entry run. Of waits between its tasks only those for the tensor lane are not
-// kept by the order of the list.
-static ot_status run_entry(ot_executor *executor, int entry) {
-  const int segment = executor->order->entries[entry].segment;
-  const bool walks = executor->order->entries[entry].lane == OT_LANE_COMPUTE;
-  for (int i = 0; i < executor->schedule->segments[segment].num_tasks; i++) {
-    const place at = {entry, i};
-    const bool waits =
-        walks && executor->tensor.under_way && executor->tensor.task <= task_at(executor, at)->wait;
-    if (waits) OT_TRY(end_tensor(executor));
+// Of waits between tasks only those for the tensor lane are not kept by the order of the list.
+static ot_status wait_for_task(ot_executor *executor, place at) {
+  const tensor_call *const t = &executor->tensor;
+  const bool walks = entry_at(executor, at)->lane == OT_LANE_COMPUTE;
+  const bool waits = walks && t->under_way && t->task <= task_at(executor, at)->wait;
+  return waits ? end_tensor(executor) : OT_OK;
+}
+
+// One round; what it has on the tensor lane ends with it.
+static ot_status run_body(ot_executor *executor, place repeat) {
+  const int last = repeat.task + task_at(executor, repeat)->attributes.repeated;
+  for (int i = repeat.task + 1; i <= last; i++) {
+    const place at = {.entry = repeat.entry, .task = i, .repeated = true};
+    OT_TRY(wait_for_task(executor, at));
     OT_TRY(run_task(executor, at));
   }
+  return end_tensor(executor);
+}
+
+static int64_t place_of(const ot_executor *executor, place at, const ot_operand *operand) {
+  return entry_at(executor, at)->base[operand->base] + operand->offset;
+}
+
+static ot_status run_rounds(ot_executor *executor, place at) {
+  enum { MOST_ROUNDS = 1 << 20 };
+  const ot_task *const task = task_at(executor, at);
+  int32_t rounds = 0;
+  ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_ROUNDS]), &rounds,
+                   sizeof rounds);
+  if (rounds < 0 || rounds > MOST_ROUNDS) {
+    return explain(executor, at, ot_fail(OT_BUG, "%d rounds, at most %d", rounds, MOST_ROUNDS));
+  }
+  const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_ROUND]);
+  for (int32_t round = 1; round < rounds; round++) {
+    ot_executor_write(executor, counter, &round, sizeof round);
+    OT_TRY(run_body(executor, at));
+  }
+  return OT_OK;
+}
+
+static ot_status run_repeat(ot_executor *executor, place at) {
+  const int64_t span = open_span(executor, OT_LANE_COMPUTE, at);
+  const ot_status status = run_rounds(executor, at);
+  ot_recorder_close(&executor->recorder, OT_LANE_COMPUTE, span);
+  return status;
+}
+
+// Lets the tasks of an entry run.
+static ot_status run_entry(ot_executor *executor, int entry) {
+  const ot_segment *const segment =
+      &executor->schedule->segments[executor->order->entries[entry].segment];
+  for (int i = 0; i < segment->num_tasks; i++) {
+    const place at = {.entry = entry, .task = i};
+    OT_TRY(wait_for_task(executor, at));
+    if (segment->tasks[i].kind == OT_TASK_REPEAT) {
+      OT_TRY(run_repeat(executor, at));
+      i += segment->tasks[i].attributes.repeated;
+    } else {
+      OT_TRY(run_task(executor, at));
+    }
+  }
+  const bool walks = executor->order->entries[entry].lane == OT_LANE_COMPUTE;
   return walks ? end_tensor(executor) : OT_OK;
 }
 
@@ -178,7 +234,7 @@ static ot_status run_entry(ot_executor *executor, int entry) {
 
 static ot_status wait_for_message(ot_executor *executor, int entry) {
   const ot_status status = ot_mailbox_wait(&executor->mailbox, entry);
-  OT_TRY(explain(executor, (place){entry, 0}, status));
+  OT_TRY(explain(executor, (place){.entry = entry}, status));
   const bool held = executor->guard && ot_guard_holds(executor->guard, entry);
   return held ? ot_guard_after(executor->guard, entry) : OT_OK;
 }
@@ -242,7 +298,7 @@ static ot_status finish(ot_executor *executor, ot_status status) {
   if (status == OT_BUG && executor->options.comm) ot_comm_fail(executor->options.comm, status);
   ot_failure_take(&first, end_tensor(executor));
   const ot_status messages = ot_mailbox_finish(&executor->mailbox);
-  ot_failure_take(&first, explain(executor, (place){executor->mailbox.failed, 0}, messages));
+  ot_failure_take(&first, explain(executor, (place){.entry = executor->mailbox.failed}, messages));
   if (executor->lanes) ot_failure_take(&first, ot_lanes_finish(executor->lanes));
   return ot_failure_repeat(&first);
 }

@@ -8,7 +8,7 @@
 //                        order, waits for what it waits for, runs kernels and collectives
 //   lane tensor          collectives inside compute entries: started by the walk, under way while
 //                        it goes on, ended by the first task that waits for them, the next one on
-//                        the lane, or the end of the entry
+//                        the lane, the end of a round of a body, or the end of the entry
 //   lane pipeline        messages: started by the walk, ended by the first entry that waits for
 //                        them or the end of the run
 //

@@ -3,6 +3,7 @@
 // collectives that each group carries out, in order. Addresses are each rank's own business.
 #include "base/text.h"
 #include "execute/execute.h"
+#include "schedule/bodies.h"
 
 static ot_status check_world(const ot_schedule *schedule, const ot_comm *comm) {
   OT_CHECK(schedule->ranks == ot_comm_size(comm) && schedule->rank == ot_comm_rank(comm), OT_RANKS,
@@ -28,8 +29,10 @@ static ot_status check_made(const ot_schedule *schedule, const ot_comm *comm) {
 
 // ---- what a group carries out ----
 
-static uint64_t hash_task(uint64_t hash, const ot_task *task) {
+//   turn  of the body that the task is in, how many of its collectives come before; -1: in none
+static uint64_t hash_task(uint64_t hash, const ot_task *task, int turn) {
   const int64_t fields[] = {
+      turn,
       task->op,
       ot_type_elements(&task->in[0].type),
       task->in[0].type.dtype,
@@ -48,7 +51,7 @@ static uint64_t hash_order(const ot_schedule *schedule, const ot_order *order, o
     for (int k = 0; k < segment->num_tasks; k++) {
       const ot_task *const task = &segment->tasks[k];
       const bool counts = task->kind == OT_TASK_COLLECTIVE && task->attributes.group == kind;
-      if (counts) hash = hash_task(hash, task);
+      if (counts) hash = hash_task(hash, task, ot_segment_turn(segment, k));
     }
   }
   return hash;

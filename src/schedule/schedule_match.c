@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of each rank are listed by group; then members of a group are laid side by side, and
-// the two ends of every channel (sender, receiver, tag) of messages.
+// the two ends of every channel (sender, receiver, tag) of messages. Those of a body are listed
+// once: all members make as many rounds of it.
 #include "schedule/schedule_match.h"
 
 #include "base/text.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
+#include "schedule/bodies.h"
 #include "schedule/schedule_progress.h"
 
 // One communication of a rank, as the others must know it.
@@ -15,6 +17,7 @@ typedef struct call {
   int64_t elements;  // that the rank gives; a receive: that it takes
   ot_dtype dtype, sum;
   bool accumulate, sum_on_wire;
+  int turn;           // in a body (ot_segment_turn)
   int from, to, tag;  // messages: indices in the group
   int micro_batch;
 } call;
@@ -43,10 +46,10 @@ static const ot_segment *segment_of(const matching *m, int rank, int entry) {
 
 static const char *name_of(const matching *m, int rank, const call *c) {
   if (!c) return ot_arena_format(m->arena, "rank %d calls nothing more", rank);
-  return ot_arena_format(m->arena, "rank %d, entry %d (%s), task %d: %s of %lld elements of %s",
+  return ot_arena_format(m->arena, "rank %d, entry %d (%s), task %d: %s of %lld elements of %s%s",
                          rank, c->entry, segment_of(m, rank, c->entry)->name, c->task,
                          ot_op_info_of(c->op)->name, (long long)c->elements,
-                         ot_dtype_name(c->dtype));
+                         ot_dtype_name(c->dtype), c->turn >= 0 ? ", in a body" : "");
 }
 
 // ---- listing ----
@@ -97,6 +100,7 @@ static ot_status list_rank(matching *m, int rank) {
       call made = call_of(entry, task);
       made.entry = i;
       made.task = t;
+      made.turn = ot_segment_turn(segment, t);
       OT_TRY(check_group(m, rank, task, &made));
       const int kind = task->attributes.group;
       OT_CHECK(lane[kind] < 0 || lane[kind] == (int)entry->lane, OT_BUG,
@@ -123,7 +127,7 @@ static const call *next_collective(const call_list *list, int64_t *at) {
 static bool fits(const call *a, const call *b) {
   if (!a || !b) return a == b;
   return a->op == b->op && a->elements == b->elements && a->dtype == b->dtype && a->sum == b->sum &&
-         a->accumulate == b->accumulate && a->sum_on_wire == b->sum_on_wire;
+         a->accumulate == b->accumulate && a->sum_on_wire == b->sum_on_wire && a->turn == b->turn;
 }
 
 static ot_status match_collectives(const matching *m, int kind, int rank, int other) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each rank is three threads: the walk, which goes through the entries, and the gather and the
 // reduce lane, which take theirs from it in order. A call of a group is known by its number, since
-// all members make the same ones in the same order; a message by its number under its tag.
+// all members make the same ones in the same order; a message by its number under its tag. A body
+// is played once: a round that gets through lets the next begin where it began.
 #include "schedule/schedule_progress.h"
 
 #include "base/text.h"

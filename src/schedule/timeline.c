@@ -51,7 +51,7 @@ static const ot_task *task_of(const reader *r, const ot_span *span) {
 static stream stream_of(const reader *r, const ot_span *span) {
   switch ((ot_lane)span->lane) {
     case OT_LANE_COMPUTE:
-      return task_of(r, span)->kind == OT_TASK_COMPUTE ? STREAM_COMPUTE : STREAM_BLOCK;
+      return task_of(r, span)->kind == OT_TASK_COLLECTIVE ? STREAM_BLOCK : STREAM_COMPUTE;
     case OT_LANE_TENSOR:
       return STREAM_TENSOR;
     case OT_LANE_GATHER:

@@ -16,6 +16,10 @@
 // the last entry of the compute lane, from there on. So a bubble is exposed time of the pipeline,
 // too, where a message ends it. Ranks that wait for each other behind their last backward wait in a
 // collective, and are exposed there.
+//
+// A measured timeline has one span for a repeat and all its rounds, on the compute lane, and none
+// for the tasks of its body: their communication counts as computing. A simulated one has them,
+// each as long as all its rounds (ot_price_times).
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +29,8 @@
 
 typedef struct ot_schedule ot_schedule;
 
-// One task's run: of a communication, from its start until it was seen done.
+// One task's run: of a communication, from its start until it was seen done; of a repeat, all its
+// rounds.
 typedef struct ot_span {
   int32_t entry;  // index in the order
   int32_t task;   // index in the entry's segment
@@ -35,12 +40,12 @@ typedef struct ot_span {
 } ot_span;
 
 typedef struct ot_timeline {
-  int order;  // which order of the schedule was played
-  int rank;   // world rank
-  int64_t num_spans;
-  int64_t capacity;  // spans that fit
-  ot_span *spans;    // [capacity], in order of their start on each lane
-  double total_s;    // length of the whole order
+  int order;          // which order of the schedule was played
+  int rank;           // world rank
+  int64_t num_spans;  // at most one a task of each entry
+  int64_t capacity;   // spans that fit
+  ot_span *spans;     // [capacity], in order of their start on each lane
+  double total_s;     // length of the whole order
 } ot_timeline;
 
 // What communication is counted under: the axis of its group (describe/groups.h), those of data

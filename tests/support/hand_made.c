@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "ops/repeat.h"
 
 enum {
   PLACE_BYTES = HAND_N * 8,
@@ -79,10 +80,12 @@ static ot_operand vector_at(ot_base base, int64_t offset, int64_t elements) {
                       .type = {.dtype = OT_F64, .rank = 1, .dim = {elements}}};
 }
 
+static int64_t bytes_before(int place) { return SCALAR_BYTES + (int64_t)place * PLACE_BYTES; }
+
 static ot_operand place_at(int place) {
   assert_true(place >= 0 && place < HAND_PLACES);
   const ot_base base = place < HAND_KEPT ? OT_BASE_RESULT : OT_BASE_SLOT;
-  return vector_at(base, SCALAR_BYTES + (int64_t)place * PLACE_BYTES, HAND_N);
+  return vector_at(base, bytes_before(place), HAND_N);
 }
 
 static int append(hand_made *h, int entry, ot_task task) {
@@ -139,6 +142,20 @@ int hand_receive(hand_made *h, int entry, int to, int peer, int tag) {
   return message(h, entry, (ot_task){.op = OT_OP_RECEIVE, .out = {place_at(to)}}, peer, tag);
 }
 
+static ot_operand count_at(int place) {
+  ot_operand count = place_at(place);
+  count.type.dtype = OT_I32;
+  count.type.dim[0] = 1;
+  return count;
+}
+
+int hand_repeat(hand_made *h, int entry, int repeated) {
+  ot_task task = {.op = OT_OP_REPEAT, .attributes = {.repeated = repeated}};
+  task.in[OT_REPEAT_ROUNDS] = count_at(HAND_ROUNDS);
+  task.out[OT_REPEAT_ROUND] = count_at(HAND_COUNTER);
+  return append(h, entry, task);
+}
+
 static ot_task *last_task(hand_made *h, int entry) {
   return &h->tasks[entry][h->segments[entry].num_tasks - 1];
 }
@@ -151,18 +168,20 @@ void hand_task_waits(hand_made *h, int entry, int other) { last_task(h, entry)->
 
 double hand_input(int rank, int place) { return 1000 * (rank + 1) + place; }
 
-static void fill(ot_executor *executor, int rank) {
+static void fill(const hand_game *game, ot_executor *executor, int rank) {
   ot_executor_fill(executor, SCALAR_BYTES, 0xFF, HAND_PLACES * PLACE_BYTES);
   for (int place = 0; place < HAND_INPUTS; place++) {
     double values[HAND_N];
     for (int i = 0; i < HAND_N; i++) values[i] = hand_input(rank, place);
-    ot_executor_write(executor, SCALAR_BYTES + place * PLACE_BYTES, values, sizeof values);
+    ot_executor_write(executor, bytes_before(place), values, sizeof values);
   }
+  const int32_t rounds = game->rounds;
+  ot_executor_write(executor, bytes_before(HAND_ROUNDS), &rounds, sizeof rounds);
 }
 
 static double read_place(const ot_executor *executor, int place) {
   double values[HAND_N];
-  ot_executor_read(executor, SCALAR_BYTES + (int64_t)place * PLACE_BYTES, values, PLACE_BYTES);
+  ot_executor_read(executor, bytes_before(place), values, PLACE_BYTES);
   for (int i = 1; i < HAND_N; i++) {
     if (values[i] != values[0]) return NAN;
   }
@@ -173,12 +192,15 @@ static ot_status play_times(hand_game *game, ot_executor *executor, ot_comm *com
   const int rank = ot_comm_rank(comm);
   const int times = game->times > 0 ? game->times : 1;
   for (int i = 0; i < times; i++) {
-    fill(executor, rank);
+    fill(game, executor, rank);
     if (game->before) OT_TRY(game->before(comm, i));
     OT_TRY(ot_executor_run(executor, 0));
   }
   if (game->before) OT_TRY(game->before(comm, times));
   for (int i = 0; i < HAND_PLACES; i++) game->places[rank][i] = read_place(executor, i);
+  int32_t counter = 0;
+  ot_executor_read(executor, bytes_before(HAND_COUNTER), &counter, sizeof counter);
+  game->counter[rank] = counter;
   const ot_timeline *const timeline = ot_executor_timeline(executor);
   game->num_spans[rank] = (int)timeline->num_spans;
   memcpy(game->spans[rank], timeline->spans, (size_t)timeline->num_spans * sizeof(ot_span));

@@ -14,7 +14,9 @@ enum {
   HAND_INPUTS = 8,  // places [0, HAND_INPUTS) are filled before a run, the others hold NaN
   HAND_KEPT = 56,   // places [0, HAND_KEPT) are kept by a guard when nobody reads them any more
   HAND_ENTRIES = 64,
-  HAND_TASKS = 8,  // of an entry
+  HAND_TASKS = 8,     // of an entry
+  HAND_ROUNDS = 55,   // place whose first bytes are the rounds of repeats
+  HAND_COUNTER = 54,  // and the round that is run
   HAND_MAX_RANKS = 4,
 };
 
@@ -47,6 +49,8 @@ int hand_delay(hand_made *h, int entry);
 int hand_all_reduce(hand_made *h, int entry, ot_group_kind group, int from, int to);
 int hand_send(hand_made *h, int entry, int from, int peer, int tag);
 int hand_receive(hand_made *h, int entry, int to, int peer, int tag);
+// Its body are the `repeated` tasks appended next.
+int hand_repeat(hand_made *h, int entry, int repeated);
 // The task last appended stands on the tensor lane, or waits for task `other`.
 void hand_on_tensor_lane(hand_made *h, int entry);
 void hand_task_waits(hand_made *h, int entry, int other);
@@ -58,6 +62,7 @@ typedef struct hand_game {
   int ranks;
   bool overlap, poison;
   int times;   // that the order is played; 0: once
+  int rounds;  // of repeats
   int leaves;  // 1 + the rank that fails with OT_NUMERIC instead of playing; 0: none
   ot_status (*write)(hand_made *h, const void *context);  // a rank's schedule; runs on its thread
   const void *context;
@@ -67,6 +72,7 @@ typedef struct hand_game {
   ot_status status[HAND_MAX_RANKS];  // of each rank
   char message[HAND_MAX_RANKS][2048];
   double places[HAND_MAX_RANKS][HAND_PLACES];  // NaN where the elements differ
+  int counter[HAND_MAX_RANKS];                 // the last round that was run, -1: none
   int num_spans[HAND_MAX_RANKS];               // of the last run
   ot_span spans[HAND_MAX_RANKS][HAND_ENTRIES * HAND_TASKS];
 } hand_game;
