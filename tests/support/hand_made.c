@@ -18,6 +18,7 @@
 enum {
   PLACE_BYTES = HAND_N * 8,
   SCALAR_BYTES = 1024,
+  ROUNDS = 512,                                        // among the scalars: of repeats
   STAGING = SCALAR_BYTES + HAND_PLACES * PLACE_BYTES,  // workspace, one for each entry
   LONG = STAGING + HAND_ENTRIES * PLACE_BYTES,
   LONG_ELEMENTS = 1 << 16,
@@ -142,17 +143,16 @@ int hand_receive(hand_made *h, int entry, int to, int peer, int tag) {
   return message(h, entry, (ot_task){.op = OT_OP_RECEIVE, .out = {place_at(to)}}, peer, tag);
 }
 
-static ot_operand count_at(int place) {
-  ot_operand count = place_at(place);
+static ot_operand count_at(ot_base base, int64_t offset) {
+  ot_operand count = vector_at(base, offset, 1);
   count.type.dtype = OT_I32;
-  count.type.dim[0] = 1;
   return count;
 }
 
 int hand_repeat(hand_made *h, int entry, int repeated) {
   ot_task task = {.op = OT_OP_REPEAT, .attributes = {.repeated = repeated}};
-  task.in[OT_REPEAT_ROUNDS] = count_at(HAND_ROUNDS);
-  task.out[OT_REPEAT_ROUND] = count_at(HAND_COUNTER);
+  task.in[OT_REPEAT_ROUNDS] = count_at(OT_BASE_SCALAR, ROUNDS);
+  task.out[OT_REPEAT_ROUND] = count_at(OT_BASE_RESULT, bytes_before(HAND_COUNTER));
   return append(h, entry, task);
 }
 
@@ -176,7 +176,7 @@ static void fill(const hand_game *game, ot_executor *executor, int rank) {
     ot_executor_write(executor, bytes_before(place), values, sizeof values);
   }
   const int32_t rounds = game->rounds;
-  ot_executor_write(executor, bytes_before(HAND_ROUNDS), &rounds, sizeof rounds);
+  ot_executor_write(executor, ROUNDS, &rounds, sizeof rounds);
 }
 
 static double read_place(const ot_executor *executor, int place) {

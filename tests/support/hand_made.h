@@ -15,8 +15,7 @@ enum {
   HAND_KEPT = 56,   // places [0, HAND_KEPT) are kept by a guard when nobody reads them any more
   HAND_ENTRIES = 64,
   HAND_TASKS = 8,     // of an entry
-  HAND_ROUNDS = 55,   // place whose first bytes are the rounds of repeats
-  HAND_COUNTER = 54,  // and the round that is run
+  HAND_COUNTER = 54,  // place whose first bytes are the round that is run
   HAND_MAX_RANKS = 4,
 };
 
