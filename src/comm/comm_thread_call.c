@@ -195,15 +195,22 @@ static bool arrive(ot_thread_slot *slot, ot_comm_request *request) {
   return slot->arrived == part->group->size;
 }
 
-// The slot is free for the call THREAD_SLOTS later, which members may have started already.
+// The request of the call number `sequence` in `list`, or null.
+static ot_comm_request *find_sequence(ot_comm_request *list, int64_t sequence) {
+  while (list && list->sequence != sequence) list = list->next;
+  return list;
+}
+
+// The slot is free for the call THREAD_SLOTS later, which members may have started already. Slots
+// get free in any order, so that call may stand behind others in a backlog.
 static void reuse_slot(ot_thread_world *world, ot_thread_group *group, ot_thread_slot *slot) {
   slot->sequence += OT_THREAD_SLOTS;
   slot->arrived = slot->finished = 0;
   memset(slot->requests, 0, (size_t)group->size * sizeof *slot->requests);
   for (int i = 0; i < group->size && !world->failed; i++) {
-    ot_comm_request *const next = group->members[i].backlog;
-    if (!next || next->sequence != slot->sequence) continue;
-    group->members[i].backlog = next->next;
+    ot_comm_request *const next = find_sequence(group->members[i].backlog, slot->sequence);
+    if (!next) continue;
+    remove_from(&group->members[i].backlog, next);
     if (arrive(slot, next)) offer_all(world, slot, group->size);
   }
 }

@@ -37,27 +37,30 @@ ot_status comm_groups_of_some_ranks(ot_comm *comm) {
 
 // ---- many at once ----
 
-enum { MANY = 150, LENGTH = 41 };
+// Short ones and some long ones, which are done later than short ones that were started after them.
+enum { MANY = 150, SHORT = 41, LONG = 2503 };
+
+static int length_of(int i) { return i % 5 == 0 ? LONG : SHORT; }
 
 typedef struct {
   ot_comm_request requests[MANY];
-  int64_t sends[MANY][LENGTH], sums[MANY][LENGTH], workspaces[MANY][LENGTH + MAX_RANKS];
+  int64_t sends[MANY][LONG], sums[MANY][LONG], workspaces[MANY][LONG + MAX_RANKS];
 } many_calls;
 
 static ot_status run_many(ot_comm *comm, many_calls *many) {
   const comm_members all = comm_world_of(comm);
   for (int i = 0; i < MANY; i++) {
-    comm_values(all.index, i * LENGTH, LENGTH, OT_I64, many->sends[i]);
+    comm_values(all.index, i * LONG, length_of(i), OT_I64, many->sends[i]);
     const ot_comm_call call = {.kind = OT_COMM_ALL_REDUCE,
                                .send = many->sends[i],
                                .receive = many->sums[i],
-                               .count = LENGTH,
+                               .count = length_of(i),
                                .dtype = OT_I64,
                                .sum = OT_I64,
                                .workspace = many->workspaces[i],
                                .name = "many"};
     ot_comm_start(comm, &call, &many->requests[i]);
-    COMM_EXPECT(many->requests[i].call.count == LENGTH);
+    COMM_EXPECT(many->requests[i].call.count == length_of(i));
   }
   // Each rank waits in another order.
   for (int i = 0; i < MANY; i++) {
@@ -68,9 +71,9 @@ static ot_status run_many(ot_comm *comm, many_calls *many) {
   for (int i = 0; i < MANY; i++) OT_TRY(ot_comm_wait(comm, &many->requests[i]));
   for (int i = 0; i < MANY; i++) {
     const ot_comm_call call = {.dtype = OT_I64, .sum = OT_I64};
-    for (int e = 0; e < LENGTH; e++) {
+    for (int e = 0; e < length_of(i); e++) {
       int64_t wanted;
-      comm_expected_sum(&call, &all, i * LENGTH + e, NULL, &wanted);
+      comm_expected_sum(&call, &all, i * LONG + e, NULL, &wanted);
       COMM_EXPECT(many->sums[i][e] == wanted);
     }
   }
