@@ -95,15 +95,21 @@ int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind) {
   return size > 0 ? size : 1;
 }
 
+static void count_bytes(ot_comm *comm, const ot_comm_call *call) {
+  const ot_comm_group *const group = &comm->groups[call->group];
+  const double bytes = ot_comm_wire_bytes(call, group->size, group->index);
+  _Atomic double *const sum = &comm->sent_bytes[call->group][call->kind];
+  double before = atomic_load_explicit(sum, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak(sum, &before, before + bytes)) continue;
+}
+
 static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request, bool awaited) {
   ot_comm_check_call(comm, call);
   memset(request, 0, sizeof *request);
   request->call = *call;
   request->awaited = awaited;
   if (call->kind == OT_COMM_BARRIER) request->call.count = 0;
-  atomic_fetch_add_explicit(&comm->bytes[call->group][call->kind],
-                            request->call.count * ot_dtype_bytes(call->dtype),
-                            memory_order_relaxed);
+  count_bytes(comm, call);
   comm->backend->start(comm, request);
 }
 
@@ -130,3 +136,7 @@ void ot_comm_set_waiting(ot_comm *comm, bool waits) { comm->backend->set_waiting
 void ot_comm_add_thread(ot_comm *comm, bool more) { comm->backend->add_thread(comm, more); }
 
 void ot_comm_set_patience(ot_comm *comm, double seconds) { comm->patience_s = seconds; }
+
+double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind) {
+  return atomic_load_explicit(&comm->sent_bytes[group][kind], memory_order_relaxed);
+}

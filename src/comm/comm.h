@@ -84,9 +84,21 @@ typedef enum ot_comm_kind {
   OT_COMM_SHIFT,           // receive [count] = send [count] of rank index-1 (around the group)
   OT_COMM_SEND,            // send [count] to rank `peer`; may last until that rank receives
   OT_COMM_RECEIVE,         // receive [count] from rank `peer`
+  OT_COMM_EXCHANGE,        // rows to and from each, in numbers that differ: see ot_comm_runs
   OT_COMM_BARRIER,         // nothing but waiting for each other
   OT_COMM_KINDS,
 } ot_comm_kind;
+
+// Which rows of a memory go to, or come from, each rank of the group: runs of rows, in the order in
+// which they travel. The rows of `sends` for rank p, one run after the other, arrive at p in the
+// rows of its `receives` for this rank, one run after the other; a rank sends to itself as to any
+// other. Both sides must mean equally many rows, but may split them into runs as they like.
+typedef struct ot_comm_runs {
+  int runs;            // for each rank, >= 0; a run may be empty
+  const int32_t *run;  // [size][runs][2] first row, number of rows; must not change until the call
+                       // is done
+  int64_t rows;        // that the memory has: runs lie in [0, rows)
+} ot_comm_runs;
 
 // One communication. Memory stays the call's until it is done. In place is allowed where block
 // `index` is meant: all_gather with send = receive + index * count, reduce_scatter with receive =
@@ -98,7 +110,7 @@ typedef struct ot_comm_call {
   int tag;   // send, receive: which message; [0, 32767]
   const void *send;
   void *receive;
-  int64_t count;     // elements, see ot_comm_kind
+  int64_t count;     // elements, see ot_comm_kind; exchange: of a row
   ot_dtype dtype;    // of what travels; fp32, fp64, bf16, i32, i64
   ot_dtype sum;      // reductions: type of the sum; reduce_scatter: also of `receive`. fp32 or fp64
                      // for bf16, else equal to dtype
@@ -106,8 +118,11 @@ typedef struct ot_comm_call {
   bool accumulate;   // reduce_scatter: receive += the sum, added last
   bool narrow;       // reduce_scatter: `receive` is of dtype, the sum rounded to it once; not with
                      // accumulate
-  void *workspace;   // [ot_comm_workspace] bytes
-  const char *name;  // for messages: what waits; kept until done
+  ot_comm_runs sends, receives;  // exchange: of send [rows, count] and receive [rows, count], which
+                                 // do not overlap. No row is received twice; rows of `receive` in
+                                 // no run keep their content
+  void *workspace;               // [ot_comm_workspace] bytes
+  const char *name;              // for messages: what waits; kept until done
 } ot_comm_call;
 
 // Staging bytes that `call` needs, whatever the back end: reductions and nothing else. Aligned
@@ -135,9 +150,9 @@ bool ot_comm_done(ot_comm *comm, ot_comm_request *request);
 
 // Waits until it is done. OT_RANKS, naming what did not come and from which rank, when another rank
 // has failed, when a rank that must come has ended or every rank waits and nothing can move (a
-// deadlock; told by threads, at once), when members' calls differ, or when ot_comm_set_patience ran
-// out. After a failure no memory of this rank's calls is touched any more. One thread waits for a
-// request. Blocks.
+// deadlock; told by threads, at once), when members' calls differ (the numbers of rows of an
+// exchange, too), or when ot_comm_set_patience ran out. After a failure no memory of this rank's
+// calls is touched any more. One thread waits for a request. Blocks.
 ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request);
 
 // Start and wait. Blocks.
@@ -158,7 +173,7 @@ void ot_comm_set_patience(ot_comm *comm, double seconds);
 
 // Bytes that this rank has put on the wire since create, by group and kind: (size-1)/size of the
 // whole for all_gather, reduce_scatter and all_to_all, twice that for all_reduce, the whole for
-// shift and send. Counted when a call is started.
+// shift and send, the rows for other ranks for exchange. Counted when a call is started.
 double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind);
 
 // ---- agreement ----

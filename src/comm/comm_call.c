@@ -19,6 +19,7 @@ static const struct {
     [OT_COMM_SHIFT] = {"shift", false, false},
     [OT_COMM_SEND] = {"send", false, true},
     [OT_COMM_RECEIVE] = {"receive", false, true},
+    [OT_COMM_EXCHANGE] = {"exchange", false, false},
     [OT_COMM_BARRIER] = {"barrier", false, false},
 };
 static_assert(OT_COUNT(kinds) == OT_COMM_KINDS, "one row each");
@@ -61,36 +62,41 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call) {
   OT_ASSERT(call->dtype == OT_F32 || call->dtype == OT_F64 || call->dtype == OT_BF16 ||
             call->dtype == OT_I32 || call->dtype == OT_I64);
   if (kinds[call->kind].reduces) check_types(call);
+  if (call->kind == OT_COMM_EXCHANGE) ot_comm_check_rows(call, group->size);
   if (!kinds[call->kind].message) return;
   OT_ASSERT(call->peer >= 0 && call->peer < group->size && call->peer != group->index);
   OT_ASSERT(call->tag >= 0 && call->tag <= 32767);
 }
 
-// Times that the bytes of `count` elements leave a rank, by kind.
-static double wire_factor(ot_comm_kind kind, int size) {
-  if (size < 2) return 0.0;
-  switch (kind) {
+static double exchanged_bytes(const ot_comm_call *call, int size, int index) {
+  int64_t rows = 0;
+  for (int i = 0; i < size; i++) {
+    if (i != index) rows += ot_comm_rows_of(&call->sends, i);
+  }
+  return (double)rows * (double)ot_comm_row_bytes(call);
+}
+
+double ot_comm_wire_bytes(const ot_comm_call *call, int size, int index) {
+  const double bytes = (double)call->count * (double)ot_dtype_bytes(call->dtype);
+  const double others = size - 1;
+  switch (call->kind) {
     case OT_COMM_ALL_GATHER:
     case OT_COMM_REDUCE_SCATTER:
     case OT_COMM_ALL_TO_ALL:
-      return (double)(size - 1);
+      return bytes * others;
     case OT_COMM_ALL_REDUCE:
-      return 2.0 * (double)(size - 1) / (double)size;
+      return bytes * (2.0 * others / size);
     case OT_COMM_SHIFT:
     case OT_COMM_SEND:
-      return 1.0;
+      return bytes;
+    case OT_COMM_EXCHANGE:
+      return exchanged_bytes(call, size, index);
     case OT_COMM_RECEIVE:
     case OT_COMM_BARRIER:
     case OT_COMM_KINDS:
       break;
   }
   return 0.0;
-}
-
-double ot_comm_sent_bytes(const ot_comm *comm, ot_group_kind group, ot_comm_kind kind) {
-  const int64_t bytes = atomic_load_explicit(&comm->bytes[group][kind], memory_order_relaxed);
-  const int size = comm->groups[group].size;
-  return size > 1 ? (double)bytes * wire_factor(kind, size) : 0.0;
 }
 
 bool ot_comm_was_stopped(double late_s) { return late_s > 0.5; }
@@ -136,6 +142,15 @@ void ot_comm_say_call(ot_comm_text *out, const ot_comm *comm, const ot_comm_requ
   ot_comm_say(out, " of group %s, ", ot_group_name(call->group));
   ot_comm_say_ranks(out, group->ranks, group->size, NULL, NULL);
   ot_comm_say(out, ")");
+}
+
+void ot_comm_say_uneven(ot_comm_text *out, const ot_comm *comm, const ot_comm_request *request,
+                        const ot_comm_uneven *rows) {
+  const int *const ranks = comm->groups[request->call.group].ranks;
+  ot_comm_say(out, "ranks differ in ");
+  ot_comm_say_call(out, comm, request);
+  ot_comm_say(out, ": rank %d sends %lld rows to rank %d, which expects %lld", ranks[rows->from],
+              (long long)rows->sent, ranks[rows->to], (long long)rows->expected);
 }
 
 // ---- failures ----

@@ -114,10 +114,26 @@ ot_status ot_mpi_fail(int code, const char *call);
     if (ot_try_code_ != MPI_SUCCESS) return ot_mpi_fail(ot_try_code_, #call); \
   } while (0)
 
+// ---- comm_mpi_message.c: one message. By the leader ----
+
+// To or from member `peer` of `comm`: `bytes` bytes of `send` or `receive`.
+typedef struct ot_mpi_message {
+  const void *send;
+  void *receive;
+  int64_t bytes;
+  const int32_t *run;  // [runs][2] first row and number of rows: where these bytes lie
+  int runs;            // 0: in one piece
+  int64_t row_bytes;
+  int peer, tag;
+  MPI_Comm comm;
+} ot_mpi_message;
+
+ot_status ot_mpi_post_message(const ot_mpi_message *m, bool sends, MPI_Request *request);
+
 // ---- comm_mpi_exchange.c: what is sent where. By the leader ----
 
 // Posts the next exchange of `request`, which has a slot when it is collective.
-ot_status ot_mpi_post(ot_comm_request *request);
+ot_status ot_mpi_post(const ot_mpi_end *end, ot_comm_request *request);
 // Asks MPI what has come of the request's exchange; `all` is set when everything has.
 ot_status ot_mpi_test(ot_mpi_end *end, ot_comm_request *request, bool *all);
 // True when the request's data must be added after the exchange that has come.

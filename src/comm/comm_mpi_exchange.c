@@ -1,50 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exchanges: which bytes go to which member and come from it, posted as MPI messages, and the sums
-// of what came. all_reduce: blocks are exchanged and added, then gathered; small ones are sent to
-// everyone whole and added by everyone, which gives the same bits in half the time.
+// of what came. exchange: an empty message where there are no rows, so that numbers that differ are
+// told from each other and nobody is forgotten. all_reduce: blocks are exchanged and added, then
+// gathered; small ones are sent to everyone whole and added by everyone, which gives the same bits
+// in half the time.
 #include <string.h>
 
 #include "comm/comm_mpi.h"
 #include "comm/comm_sum.h"
-
-// ---- messages of any size ----
-
-// A type of `bytes` bytes; to be freed.
-static ot_status make_large_type(int64_t bytes, MPI_Datatype *type) {
-  MPI_Datatype piece;
-  OT_TRY_MPI(MPI_Type_contiguous(OT_MPI_LARGEST_PIECE, MPI_BYTE, &piece));
-  const int64_t pieces = bytes / OT_MPI_LARGEST_PIECE;
-  const int counts[] = {(int)pieces, (int)(bytes % OT_MPI_LARGEST_PIECE)};
-  const MPI_Aint places[] = {0, (MPI_Aint)(pieces * OT_MPI_LARGEST_PIECE)};
-  const MPI_Datatype types[] = {piece, MPI_BYTE};
-  OT_TRY_MPI(MPI_Type_create_struct(2, counts, places, types, type));
-  OT_TRY_MPI(MPI_Type_commit(type));
-  OT_TRY_MPI(MPI_Type_free(&piece));
-  return OT_OK;
-}
-
-// One message: `send` or `receive` is null.
-typedef struct {
-  const void *send;
-  void *receive;
-  int64_t bytes;
-  int peer, tag;
-  MPI_Comm comm;
-} message;
-
-static ot_status post_message(const message *m, bool sends, MPI_Request *request) {
-  MPI_Datatype type = MPI_BYTE;
-  const bool large = m->bytes > OT_MPI_LARGEST_PIECE;
-  if (large) OT_TRY(make_large_type(m->bytes, &type));
-  const int count = large ? 1 : (int)m->bytes;
-  if (sends) {
-    OT_TRY_MPI(MPI_Isend(m->send, count, type, m->peer, m->tag, m->comm, request));
-  } else {
-    OT_TRY_MPI(MPI_Irecv(m->receive, count, type, m->peer, m->tag, m->comm, request));
-  }
-  if (large) OT_TRY_MPI(MPI_Type_free(&type));
-  return OT_OK;
-}
 
 // ---- exchanges ----
 
@@ -96,6 +59,9 @@ static trade find_trade(const ot_comm_request *request, const ot_mpi_part *part,
     case OT_COMM_SEND:
     case OT_COMM_RECEIVE:
       return (trade){send, receive, bytes, bytes};
+    case OT_COMM_EXCHANGE:
+      return (trade){send, receive, ot_comm_rows_of(&call->sends, member) * bytes,
+                     ot_comm_rows_of(&call->receives, member) * bytes};
     case OT_COMM_BARRIER:
       return (trade){0};
     case OT_COMM_KINDS:
@@ -104,49 +70,92 @@ static trade find_trade(const ot_comm_request *request, const ot_mpi_part *part,
   OT_UNREACHABLE();
 }
 
+static ot_status copy_own_rows(const ot_mpi_end *end, const ot_comm_request *request, int index) {
+  const ot_comm_call *const call = &request->call;
+  const ot_comm_uneven rows = {.from = index,
+                               .to = index,
+                               .sent = ot_comm_rows_of(&call->sends, index),
+                               .expected = ot_comm_rows_of(&call->receives, index)};
+  if (rows.sent == rows.expected) {
+    ot_comm_copy_rows(call, index, call, index);
+    return OT_OK;
+  }
+  char text[1024];
+  ot_comm_text out = {text, sizeof text, 0};
+  ot_comm_say_uneven(&out, &end->comm, request, &rows);
+  return ot_fail(OT_RANKS, "%s", text);
+}
+
 // What a member sends to itself.
-static void copy_own(const ot_comm_request *request, const ot_mpi_part *part) {
+static ot_status copy_own(const ot_mpi_end *end, const ot_comm_request *request,
+                          const ot_mpi_part *part) {
   const ot_comm_kind kind = request->call.kind;
-  if (kind != OT_COMM_ALL_GATHER && kind != OT_COMM_ALL_TO_ALL) return;
-  const trade own = find_trade(request, part, part->group->index);
+  const int index = part->group->index;
+  if (kind == OT_COMM_EXCHANGE) return copy_own_rows(end, request, index);
+  if (kind != OT_COMM_ALL_GATHER && kind != OT_COMM_ALL_TO_ALL) return OT_OK;
+  const trade own = find_trade(request, part, index);
   if (own.send != own.receive && own.send_bytes > 0) {
     memcpy(own.receive, own.send, (size_t)own.send_bytes);
   }
+  return OT_OK;
 }
 
-static ot_status post_exchange(ot_comm_request *request) {
+// The message to or from member `peer`; the slot keeps how much is expected.
+static ot_mpi_message make_message(const ot_comm_request *request, int peer, bool sends) {
+  const ot_mpi_part *const part = ot_mpi_part_of((ot_comm_request *)request);
+  const ot_comm_call *const call = &request->call;
+  const trade t = find_trade(request, part, peer);
+  ot_mpi_message m = {
+      .send = t.send,
+      .receive = t.receive,
+      .bytes = sends ? t.send_bytes : t.receive_bytes,
+      .peer = peer,
+      // Calls are told apart by their numbers: those of one group may be posted in any order.
+      .tag = (int)(request->sequence % 16384) * 2 + part->step,
+      .comm = part->group->calls,
+  };
+  if (call->kind == OT_COMM_EXCHANGE) {
+    const ot_comm_runs *const runs = sends ? &call->sends : &call->receives;
+    m.run = ot_comm_runs_of(runs, peer);
+    m.runs = runs->runs;
+    m.row_bytes = ot_comm_row_bytes(call);
+  }
+  if (!sends) part->slot->bytes[peer] = m.bytes;
+  return m;
+}
+
+static ot_status post_exchange(const ot_mpi_end *end, ot_comm_request *request) {
   const ot_mpi_part *const part = ot_mpi_part_of(request);
   const ot_mpi_group *const group = part->group;
   ot_mpi_slot *const slot = part->slot;
   const int size = group->size, index = group->index;
   const bool shifts = request->call.kind == OT_COMM_SHIFT;
-  // Calls are told apart by their numbers: those of one group may be posted in any order.
-  const int tag = (int)(request->sequence % 16384) * 2 + part->step;
-  copy_own(request, part);
+  OT_TRY(copy_own(end, request, part));
   for (int i = 0; i < 2 * size; i++) slot->pending[i] = MPI_REQUEST_NULL;
   // Receives first, and each rank begins with its neighbours: nobody is sent to by all at once.
   for (int sends = 0; sends <= 1; sends++) {
     for (int i = 1; i < size; i++) {
       const int peer = sends ? (index + i) % size : (index + size - i) % size;
       if (shifts && i > 1) break;
-      const trade t = find_trade(request, part, peer);
-      const message m = {t.send, t.receive, sends ? t.send_bytes : t.receive_bytes,
-                         peer,   tag,       group->calls};
-      if (!sends) slot->bytes[peer] = t.receive_bytes;
-      OT_TRY(post_message(&m, sends, &slot->pending[sends * size + peer]));
+      const ot_mpi_message m = make_message(request, peer, sends);
+      OT_TRY(ot_mpi_post_message(&m, sends, &slot->pending[sends * size + peer]));
     }
   }
   return OT_OK;
 }
 
-ot_status ot_mpi_post(ot_comm_request *request) {
+ot_status ot_mpi_post(const ot_mpi_end *end, ot_comm_request *request) {
   ot_mpi_part *const part = ot_mpi_part_of(request);
   const ot_comm_call *const call = &request->call;
-  if (!ot_comm_is_message(call->kind)) return post_exchange(request);
-  const message m = {call->send, call->receive, call->count * ot_dtype_bytes(call->dtype),
-                     call->peer, call->tag,     part->group->messages};
+  if (!ot_comm_is_message(call->kind)) return post_exchange(end, request);
+  const ot_mpi_message m = {.send = call->send,
+                            .receive = call->receive,
+                            .bytes = call->count * ot_dtype_bytes(call->dtype),
+                            .peer = call->peer,
+                            .tag = call->tag,
+                            .comm = part->group->messages};
   MPI_Request posted;
-  OT_TRY(post_message(&m, call->kind == OT_COMM_SEND, &posted));
+  OT_TRY(ot_mpi_post_message(&m, call->kind == OT_COMM_SEND, &posted));
   part->message = posted;
   return OT_OK;
 }

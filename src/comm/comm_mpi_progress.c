@@ -101,7 +101,7 @@ static void arrive(ot_mpi_end *end, ot_comm_request *request) {
 
 static ot_status post(ot_mpi_end *end, ot_comm_request *request) {
   ot_mpi_part *const part = ot_mpi_part_of(request);
-  OT_TRY(ot_mpi_post(request));
+  OT_TRY(ot_mpi_post(end, request));
   ot_mpi_set_phase(request, OT_MPI_EXCHANGES);
   if (part->slot) {
     part->slot->request = request;

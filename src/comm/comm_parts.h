@@ -42,8 +42,7 @@ struct ot_comm {
   int64_t *gathered;          // [size] scratch of agreements
   int32_t *scratch;           // [OT_AGREEMENT_WORDS + size] too
   ot_comm_group groups[OT_GROUP_KINDS];
-  // Bytes of `count` elements, summed over the calls of a kind.
-  _Atomic int64_t bytes[OT_GROUP_KINDS][OT_COMM_KINDS];
+  _Atomic double sent_bytes[OT_GROUP_KINDS][OT_COMM_KINDS];  // see ot_comm_sent_bytes
 };
 
 // Fills the head of a zeroed end; the world group is not made. OT_ENVIRONMENT when out of memory.
@@ -66,10 +65,24 @@ void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call);
 bool ot_comm_is_reduction(ot_comm_kind kind);
 // True when the call is between two ranks.
 bool ot_comm_is_message(ot_comm_kind kind);
+// Bytes that member `index` of `size` puts on the wire for `call`.
+double ot_comm_wire_bytes(const ot_comm_call *call, int size, int index);
 // Elements of each block of an all_reduce over `size` ranks, the last ones having fewer.
 int64_t ot_comm_block(int64_t count, int size);
 // Elements of block `index` of them.
 int64_t ot_comm_block_count(int64_t count, int size, int index);
+
+// ---- rows of an exchange ----
+
+// Panics unless all runs lie in their memory, and the two memories apart.
+void ot_comm_check_rows(const ot_comm_call *call, int size);
+int64_t ot_comm_row_bytes(const ot_comm_call *call);
+// The runs [runs->runs][2] for `member`, and how many rows they have together.
+const int32_t *ot_comm_runs_of(const ot_comm_runs *runs, int member);
+int64_t ot_comm_rows_of(const ot_comm_runs *runs, int member);
+// Copies what member `from`, whose call is `sender`, sends to member `to`, whose call is
+// `receiver`. Both mean equally many rows.
+void ot_comm_copy_rows(const ot_comm_call *sender, int from, const ot_comm_call *receiver, int to);
 
 // ---- launchers ----
 
@@ -92,5 +105,13 @@ int ot_comm_say_ranks(ot_comm_text *out, const int *ranks, int size, ot_comm_ran
                       const void *context);
 // "'NAME' (reduce_scatter 5 of group shard, ranks 0-3)".
 void ot_comm_say_call(ot_comm_text *out, const ot_comm *comm, const ot_comm_request *request);
+// "ranks differ in 'NAME' (...): rank 1 sends 3 rows to rank 0, which expects 4": the two members
+// of the request's group do not mean equally many.
+typedef struct ot_comm_uneven {
+  int from, to;            // members
+  int64_t sent, expected;  // rows
+} ot_comm_uneven;
+void ot_comm_say_uneven(ot_comm_text *out, const ot_comm *comm, const ot_comm_request *request,
+                        const ot_comm_uneven *rows);
 // "all_gather", ...
 const char *ot_comm_kind_name(ot_comm_kind kind);

@@ -34,6 +34,7 @@ typedef struct ot_thread_slot {
   int64_t sequence;            // of the call it is for
   int arrived;                 // members that came
   int finished;                // parts that are done
+  int64_t bytes;               // that the parts of those that came touch
   ot_comm_request **requests;  // [size] null until it came
   const void **sends;          // [size]
   void **receives;             // [size]
@@ -64,8 +65,9 @@ typedef struct __attribute__((may_alias)) ot_thread_part {
   ot_thread_slot *slot;      // of a collective call, when it has one
   ot_comm_request *partner;  // of a send or receive, when it came
   ot_comm_request *next_waited;
-  int index;    // of the rank in the group
-  bool waited;  // a thread waits for it and counts as waiting
+  int64_t bytes;  // that it touches, of a collective call
+  int index;      // of the rank in the group
+  bool waited;    // a thread waits for it and counts as waiting
 } ot_thread_part;
 static_assert(sizeof(ot_thread_part) <= sizeof((ot_comm_request){0}.private_words), "must fit");
 

@@ -38,9 +38,25 @@ static void run_sum(const ot_thread_slot *slot, const ot_comm_call *call, int si
   if (job.count > 0) ot_comm_sum_run(&job);
 }
 
-// Everything that belongs to member `index`: no two members' parts touch the same element.
-static void run_collective(const ot_thread_slot *slot, const ot_comm_call *call, int size,
-                           int index) {
+// Rows that come to member `index`. False, with the two numbers, when some member sends another
+// number than is expected: then the call cannot be done.
+static bool run_exchange(const ot_thread_slot *slot, const ot_comm_call *call, int size, int index,
+                         ot_comm_uneven *uneven) {
+  for (int j = 0; j < size; j++) {
+    const ot_comm_call *const sender = &slot->requests[j]->call;
+    const int64_t sent = ot_comm_rows_of(&sender->sends, index);
+    const int64_t expected = ot_comm_rows_of(&call->receives, j);
+    *uneven = (ot_comm_uneven){.from = j, .to = index, .sent = sent, .expected = expected};
+    if (sent != expected) return false;
+    ot_comm_copy_rows(sender, j, call, index);
+  }
+  return true;
+}
+
+// Everything that belongs to member `index`: no two members' parts touch the same element. False
+// as for run_exchange.
+static bool run_collective(const ot_thread_slot *slot, const ot_comm_call *call, int size,
+                           int index, ot_comm_uneven *uneven) {
   const int64_t bytes = call->count * ot_dtype_bytes(call->dtype);
   char *const receive = slot->receives[index];
   switch (call->kind) {
@@ -59,6 +75,8 @@ static void run_collective(const ot_thread_slot *slot, const ot_comm_call *call,
     case OT_COMM_SHIFT:
       copy(receive, slot->sends[(index + size - 1) % size], bytes);
       break;
+    case OT_COMM_EXCHANGE:
+      return run_exchange(slot, call, size, index, uneven);
     case OT_COMM_BARRIER:
       break;
     case OT_COMM_SEND:
@@ -66,22 +84,27 @@ static void run_collective(const ot_thread_slot *slot, const ot_comm_call *call,
     case OT_COMM_KINDS:
       OT_UNREACHABLE();
   }
+  return true;
 }
 
-static void run_data(ot_comm_request *request) {
+static bool run_data(ot_comm_request *request, ot_comm_uneven *uneven) {
   const ot_comm_call *const call = &request->call;
   const ot_thread_part *const part = ot_thread_part_of(request);
   if (call->kind == OT_COMM_RECEIVE) {
     copy(call->receive, part->partner->call.send, call->count * ot_dtype_bytes(call->dtype));
-  } else {
-    run_collective(part->slot, call, part->group->size, part->index);
+    return true;
   }
+  return run_collective(part->slot, call, part->group->size, part->index, uneven);
 }
 
-// Bytes that all parts of a collective call touch together.
-static int64_t work_bytes(const ot_comm_call *call, int size) {
-  const bool whole = call->kind == OT_COMM_ALL_REDUCE || call->kind == OT_COMM_SHIFT;
-  return call->count * ot_dtype_bytes(call->dtype) * size * (whole ? 1 : size);
+// Bytes that a member's part of a collective call touches.
+static int64_t part_bytes(const ot_comm_call *call, int size) {
+  const int64_t bytes = call->count * ot_dtype_bytes(call->dtype);
+  if (call->kind == OT_COMM_ALL_REDUCE || call->kind == OT_COMM_SHIFT) return bytes;
+  if (call->kind != OT_COMM_EXCHANGE) return bytes * size;
+  int64_t rows = 0;
+  for (int i = 0; i < size; i++) rows += ot_comm_rows_of(&call->receives, i);
+  return rows * bytes;
 }
 
 // ---- lists of requests, linked by `next` ----
@@ -168,6 +191,14 @@ static void fail_mismatch(ot_thread_world *world, ot_comm_request *a, ot_comm_re
   ot_thread_fail_world(world, why);
 }
 
+static void fail_uneven(ot_thread_world *world, ot_comm_request *request,
+                        const ot_comm_uneven *uneven) {
+  char why[1024];
+  ot_comm_text out = {why, sizeof why, 0};
+  ot_comm_say_uneven(&out, &ot_thread_part_of(request)->end->comm, request, uneven);
+  ot_thread_fail_world(world, why);
+}
+
 static bool same_call(const ot_comm_call *a, const ot_comm_call *b) {
   if (a->kind != b->kind || a->count != b->count) return false;
   if (a->kind == OT_COMM_BARRIER) return true;
@@ -192,6 +223,7 @@ static bool arrive(ot_thread_slot *slot, ot_comm_request *request) {
   slot->sends[part->index] = request->call.send;
   slot->receives[part->index] = request->call.receive;
   slot->arrived++;
+  slot->bytes += part->bytes;
   return slot->arrived == part->group->size;
 }
 
@@ -206,6 +238,7 @@ static ot_comm_request *find_sequence(ot_comm_request *list, int64_t sequence) {
 static void reuse_slot(ot_thread_world *world, ot_thread_group *group, ot_thread_slot *slot) {
   slot->sequence += OT_THREAD_SLOTS;
   slot->arrived = slot->finished = 0;
+  slot->bytes = 0;
   memset(slot->requests, 0, (size_t)group->size * sizeof *slot->requests);
   for (int i = 0; i < group->size && !world->failed; i++) {
     ot_comm_request *const next = find_sequence(group->members[i].backlog, slot->sequence);
@@ -224,13 +257,16 @@ static void finish_collective(ot_thread_world *world, ot_thread_group *group,
 }
 
 void ot_thread_run_part(ot_thread_world *world, ot_comm_request *request) {
+  ot_comm_uneven uneven;
   pthread_mutex_unlock(&world->lock);
-  run_data(request);
+  const bool even = run_data(request, &uneven);
   pthread_mutex_lock(&world->lock);
   world->running--;
   set_phase(request, OT_PART_FINISHED);
   ot_thread_part *const part = ot_thread_part_of(request);
-  if (part->slot) {
+  if (!even) {
+    fail_uneven(world, request, &uneven);
+  } else if (part->slot) {
     finish_collective(world, part->group, part->slot);
   } else {
     complete(part->partner);
@@ -247,11 +283,17 @@ static void run_all(ot_thread_world *world, ot_thread_group *group, ot_thread_sl
   world->running += group->size;
   for (int i = 0; i < group->size; i++) set_phase(slot->requests[i], OT_PART_RUNNING);
   pthread_mutex_unlock(&world->lock);
-  for (int i = 0; i < group->size; i++) {
-    run_collective(slot, &slot->requests[i]->call, group->size, i);
+  ot_comm_uneven uneven;
+  bool even = true;
+  for (int i = 0; i < group->size && even; i++) {
+    even = run_collective(slot, &slot->requests[i]->call, group->size, i, &uneven);
   }
   pthread_mutex_lock(&world->lock);
   world->running -= group->size;
+  if (!even) {
+    fail_uneven(world, slot->requests[0], &uneven);
+    return;
+  }
   slot->finished = group->size - 1;
   finish_collective(world, group, slot);
 }
@@ -265,7 +307,7 @@ static void start_collective(ot_thread_end *end, ot_comm_request *request) {
   if (slot->sequence != request->sequence) {
     append(&member->backlog, request);
   } else if (arrive(slot, request)) {
-    if (work_bytes(&request->call, group->size) <= OT_THREAD_SMALL) {
+    if (slot->bytes <= OT_THREAD_SMALL) {
       run_all(end->world, group, slot);
     } else {
       offer_all(end->world, slot, group->size);
@@ -324,10 +366,11 @@ void ot_thread_start(ot_comm *comm, ot_comm_request *request) {
   ot_thread_end *const end = (ot_thread_end *)comm;
   ot_thread_world *const world = end->world;
   ot_thread_part *const part = ot_thread_part_of(request);
-  pthread_mutex_lock(&world->lock);
   part->end = end;
   part->group = end->groups[request->call.group];
   part->index = comm->groups[request->call.group].index;
+  part->bytes = part_bytes(&request->call, part->group->size);
+  pthread_mutex_lock(&world->lock);
   end->open++;
   ot_thread_update_stuck(end);
   if (world->failed) {

@@ -4,6 +4,7 @@
 // collective is compared, so that nothing is sent that no formula asks for. Sources of the
 // formulas: ZeRO (Rajbhandari et al. 2020), Megatron sequence parallelism (Korthikanti et al.
 // 2022), ring attention (Liu et al. 2023), Ulysses (Jacobs et al. 2023).
+#include <assert.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -215,8 +216,10 @@ static void step_sums(const rank_place *p, volume *v) {
 // ---- runs ----
 
 static void check_rank(const rank_place *p, int rank, const rank_result *result) {
-  static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
-                                      "shift",      "send",           "receive",    "barrier"};
+  static const char *const names[] = {"all_gather", "reduce_scatter", "all_reduce",
+                                      "all_to_all", "shift",          "send",
+                                      "receive",    "exchange",       "barrier"};
+  static_assert(OT_COUNT(names) == OT_COMM_KINDS, "one each");
   volume v = {0};
   data_parallel(p, &v);
   tensor_parallel(p, &v);

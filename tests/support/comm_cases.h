@@ -12,6 +12,14 @@ ot_status comm_large_calls(ot_comm *comm);
 ot_status comm_check_kinds(ot_comm *comm, const comm_members *members, ot_dtype dtype,
                            int64_t count);
 
+// comm_exchanges.c
+ot_status comm_exchanges_of_any_rows(ot_comm *comm);
+ot_status comm_exchange_of_nothing(ot_comm *comm);
+ot_status comm_exchanges_at_once(ot_comm *comm);
+// An exchange on the group of rows of `count` elements, its runs drawn from `seed`.
+ot_status comm_check_exchange(ot_comm *comm, const comm_members *members, ot_dtype dtype,
+                              int64_t count, int seed);
+
 // comm_mixes.c
 ot_status comm_ends_know_themselves(ot_comm *comm);
 ot_status comm_groups_of_some_ranks(ot_comm *comm);

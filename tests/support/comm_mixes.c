@@ -31,7 +31,9 @@ ot_status comm_groups_of_some_ranks(ot_comm *comm) {
   if (first + 1 < size) {
     OT_TRY(ot_comm_add_group(comm, pair.kind, pair.ranks, 2));
     OT_TRY(comm_check_kinds(comm, &pair, OT_F32, 77));
+    OT_TRY(comm_check_exchange(comm, &pair, OT_F32, 11, 7));
   }
+  OT_TRY(comm_check_exchange(comm, &half, OT_I32, 5, 8));
   return comm_check_kinds(comm, &half, OT_BF16, 501);
 }
 
@@ -274,6 +276,9 @@ ot_status comm_bytes_are_counted(ot_comm *comm) {
     before[k] = ot_comm_sent_bytes(comm, OT_GROUP_WORLD, (ot_comm_kind)k);
   }
   float scatter_workspace[COUNT * MAX_RANKS];
+  int32_t run[MAX_RANKS][2];
+  for (int i = 0; i < MAX_RANKS; i++) run[i][0] = i, run[i][1] = 1;
+  const ot_comm_runs row_each = {.runs = 1, .run = run[0], .rows = MAX_RANKS};
   for (int k = 0; k < OT_COMM_KINDS; k++) {
     if (k == OT_COMM_SEND || k == OT_COMM_RECEIVE) continue;
     OT_TRY(ot_comm_run(
@@ -281,6 +286,8 @@ ot_status comm_bytes_are_counted(ot_comm *comm) {
                               .send = send,
                               .receive = receive,
                               .count = COUNT,
+                              .sends = row_each,
+                              .receives = row_each,
                               .workspace = k == OT_COMM_ALL_REDUCE ? workspace : scatter_workspace,
                               .name = "counted"}));
   }
@@ -300,6 +307,7 @@ ot_status comm_bytes_are_counted(ot_comm *comm) {
       [OT_COMM_SHIFT] = whole,
       [OT_COMM_SEND] = rank == 0 ? whole : 0.0,
       [OT_COMM_RECEIVE] = 0.0,
+      [OT_COMM_EXCHANGE] = whole * (size - 1),
       [OT_COMM_BARRIER] = 0.0,
   };
   for (int k = 0; k < OT_COMM_KINDS; k++) {
