@@ -69,11 +69,9 @@ static ot_status check_adding(const ot_program *program, int op) {
   return OT_OK;
 }
 
-static bool makes(const ot_program *program, int op, int value) {
-  const ot_op *const made = &program->ops[op];
-  if (made->kind == OT_OP_REPEAT) return made->out[OT_REPEAT_ROUND] == value;
+static bool writes(const ot_op *op, int value) {
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
-    if (made->out[i] == value && !ot_program_updates(program, op, i)) return true;
+    if (op->out[i] == value) return true;
   }
   return false;
 }
@@ -82,8 +80,10 @@ static bool makes(const ot_program *program, int op, int value) {
 static int home_of(const ot_program *program, int value) {
   if (value < 0 || !is_made_inside(program, value)) return -1;
   for (int i = 0; i < program->num_ops; i++) {
-    if (!makes(program, i, value)) continue;
-    return program->ops[i].kind == OT_OP_REPEAT ? i : ot_program_repeat_of(program, i);
+    const ot_op *const op = &program->ops[i];
+    if (!writes(op, value)) continue;
+    if (op->kind != OT_OP_REPEAT) return ot_program_repeat_of(program, i);
+    return op->out[OT_REPEAT_ROUND] == value ? i : -1;
   }
   return -1;
 }

@@ -128,11 +128,11 @@ ot_status ot_program_check(const ot_program *program) {
   OT_CHECK(program->num_values <= OT_MAX_PROGRAM_VALUES, OT_BUG,
            "program %s: %d values, at most %d", program->name, program->num_values,
            (int)OT_MAX_PROGRAM_VALUES);
+  OT_TRY(ot_program_check_bodies(program));
   for (int i = 0; i < program->num_ops; i++) {
     OT_TRY(check_inputs(program, &program->ops[i], written));
     OT_TRY(check_outputs(program, i, written));
   }
-  OT_TRY(ot_program_check_bodies(program));
   return ot_place_check(program);
 }
 

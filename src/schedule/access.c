@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ops/catalog.h"
+#include "ops/repeat.h"
 
 typedef struct access_builder {
   const ot_schedule *schedule;
@@ -142,14 +143,22 @@ static void add(access_builder *b, ot_access access) {
   list->accesses[list->count++] = access;
 }
 
-static void add_operand(access_builder *b, const ot_entry *entry, int task,
-                        const ot_operand *operand, ot_access_kind kind) {
+// One operand of a task.
+typedef struct operand_use {
+  int task, operand, repeat;
+  ot_access_kind kind;
+} operand_use;
+
+static void add_operand(access_builder *b, const ot_entry *entry, const ot_operand *operand,
+                        operand_use use) {
   if (operand->base == OT_BASE_NONE) return;
   const int64_t begin = entry->base[operand->base] + operand->offset;
-  add(b, (ot_access){.kind = kind,
+  add(b, (ot_access){.kind = use.kind,
                      .base = operand->base,
                      .entry = b->entry,
-                     .task = task,
+                     .task = use.task,
+                     .operand = use.operand,
+                     .repeat = use.repeat,
                      .micro_batch = entry->micro_batch,
                      .begin = begin,
                      .end = begin + ot_type_bytes(&operand->type),
@@ -164,10 +173,15 @@ static ot_access_kind output_kind(const ot_task *task, int output) {
                                                                 : OT_ACCESS_WRITE;
 }
 
-static void add_task(access_builder *b, const ot_entry *entry, int index) {
+// Rounds are counted for the body, and so are those of a repeat.
+static int repeat_of(const ot_task *task, int index, int repeat, int output) {
+  return task->kind == OT_TASK_REPEAT && output == OT_REPEAT_ROUND ? index : repeat;
+}
+
+static void add_task(access_builder *b, const ot_entry *entry, int index, int repeat) {
   const ot_task *const task = &b->schedule->segments[entry->segment].tasks[index];
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
-    add_operand(b, entry, index, &task->in[i], OT_ACCESS_READ);
+    add_operand(b, entry, &task->in[i], (operand_use){index, i, repeat, OT_ACCESS_READ});
   }
   if (task->workspace_bytes > 0) {
     const int64_t begin = entry->base[OT_BASE_SCRATCH] + task->workspace;
@@ -176,13 +190,36 @@ static void add_task(access_builder *b, const ot_entry *entry, int index) {
                        .workspace = true,
                        .entry = b->entry,
                        .task = index,
+                       .operand = -1,
+                       .repeat = repeat,
                        .micro_batch = entry->micro_batch,
                        .begin = begin,
                        .end = begin + task->workspace_bytes,
                        .tensor = 2});
   }
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
-    add_operand(b, entry, index, &task->out[i], output_kind(task, i));
+    add_operand(b, entry, &task->out[i],
+                (operand_use){index, i, repeat_of(task, index, repeat, i), output_kind(task, i)});
+  }
+}
+
+// The rounds of a body, of which two stand for any number.
+static void add_body(access_builder *b, const ot_entry *entry, int repeat) {
+  const ot_task *const task = &b->schedule->segments[entry->segment].tasks[repeat];
+  for (int round = 0; round < 2; round++) {
+    const operand_use counted = {repeat, OT_REPEAT_ROUND, repeat, OT_ACCESS_WRITE};
+    if (round > 0) add_operand(b, entry, &task->out[OT_REPEAT_ROUND], counted);
+    for (int i = 1; i <= task->attributes.repeated; i++) add_task(b, entry, repeat + i, repeat);
+  }
+}
+
+static void add_entry(access_builder *b, const ot_entry *entry) {
+  const ot_segment *const segment = &b->schedule->segments[entry->segment];
+  for (int i = 0; i < segment->num_tasks; i++) {
+    add_task(b, entry, i, -1);
+    if (segment->tasks[i].kind != OT_TASK_REPEAT) continue;
+    add_body(b, entry, i);
+    i += segment->tasks[i].attributes.repeated;
   }
 }
 
@@ -192,8 +229,6 @@ void ot_access_list_build(const ot_schedule *schedule, int order, ot_arena *aren
   *list = (ot_access_list){0};
   access_builder b = {.schedule = schedule, .arena = arena, .list = list};
   for (b.entry = 0; b.entry < played->num_entries; b.entry++) {
-    const ot_entry *const entry = &played->entries[b.entry];
-    const int num_tasks = schedule->segments[entry->segment].num_tasks;
-    for (int i = 0; i < num_tasks; i++) add_task(&b, entry, i);
+    add_entry(&b, &played->entries[b.entry]);
   }
 }

@@ -17,6 +17,8 @@ typedef struct ot_access {
   ot_base base;
   bool workspace;  // scratch of one task
   int entry, task;
+  int operand;  // of the task: its number among inputs or outputs; of a workspace -1
+  int repeat;   // task whose body it is of, or which it counts rounds for; -1
   int micro_batch;
   int64_t begin, end;  // bytes in the arena, end exclusive
   uint64_t tensor;     // identity: equal for all accesses that mean the same tensor
@@ -24,7 +26,8 @@ typedef struct ot_access {
 
 typedef struct ot_access_list {
   int64_t count;
-  ot_access *accesses;  // [count] in program order; a task's reads before its writes
+  ot_access *accesses;  // [count] in program order; a task's reads before its writes. A body is
+                        // there twice: what a round leaves for the next is seen, too
 } ot_access_list;
 
 void ot_access_list_build(const ot_schedule *schedule, int order, ot_arena *arena,

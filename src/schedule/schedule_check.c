@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plays an order over a map of which tensor owns each byte. A read must find its own tensor whole:
 // that refuses reads of memory never written, already overwritten, or laid over by mistake. A write
-// inside a task must not touch what the task reads, except in place where the op allows it.
+// inside a task must not touch what the task reads, except in place where the op allows it. A body
+// is played twice, and what it makes is forgotten behind it.
 #include "base/text.h"
 #include "ops/catalog.h"
 #include "schedule/access.h"
+#include "schedule/bodies.h"
 #include "schedule/schedule.h"
 #include "schedule/schedule_races.h"
 #include "schedule/schedule_sums.h"
@@ -106,6 +108,19 @@ static ot_status check_read(checker *c, const ot_access *access) {
   return OT_OK;
 }
 
+// Behind a body, which may not have run, nobody may count on what it writes, but for what it adds
+// to.
+//   end  of the accesses of its last round
+static void forget_body(checker *c, const ot_access_list *list, int64_t end) {
+  const ot_access last = list->accesses[end - 1];
+  for (int64_t i = end - 1; i >= 0; i--) {
+    const ot_access *const access = &list->accesses[i];
+    if (access->entry != last.entry || access->task < last.repeat) return;
+    if (access->repeat != last.repeat || access->kind != OT_ACCESS_WRITE) continue;
+    if (access->begin < access->end) clear(c, access->begin, access->end);
+  }
+}
+
 static bool overlaps(const ot_access *a, const ot_access *b) {
   return a->begin < b->end && b->begin < a->end;
 }
@@ -121,22 +136,28 @@ static bool is_own_block(const ot_task *task, const ot_access *a, const ot_acces
          part->begin == whole->begin + task->attributes.group_index * bytes;
 }
 
+// True for an output that lies exactly where its op may have it in place.
+static bool is_in_place(const ot_task *task, const ot_access *output, const ot_access *input) {
+  if (input->kind != OT_ACCESS_READ || output->kind == OT_ACCESS_READ) return false;
+  if (input->operand != output->operand) return false;
+  if (!(ot_op_info_of(task->op)->in_place >> output->operand & 1u)) return false;
+  return input->begin == output->begin && input->end == output->end;
+}
+
 // Within one task, outputs and workspace must keep off the inputs and off each other; an in-place
-// op may write output 0 exactly where its first operand lies.
+// op may write an output exactly where the operand of the same number lies.
 static ot_status check_task(checker *c, const ot_access *accesses, int64_t count) {
   const ot_entry *const entry = &c->order->entries[accesses[0].entry];
   const ot_task *const task = &c->schedule->segments[entry->segment].tasks[accesses[0].task];
-  const bool in_place = ot_op_info_of(task->op)->in_place & 1u;
   for (int64_t i = 0; i < count; i++) {
     for (int64_t k = 0; k < i; k++) {
       const ot_access *const a = &accesses[i];
       const ot_access *const b = &accesses[k];
       const bool both_read = a->kind == OT_ACCESS_READ && b->kind == OT_ACCESS_READ;
       if (both_read || !overlaps(a, b)) continue;
-      const bool same = in_place && a->begin == b->begin && a->end == b->end && k == 0;
-      if (is_own_block(task, a, b)) continue;
+      if (is_in_place(task, a, b) || is_own_block(task, a, b)) continue;
       const bool scalars = a->base == OT_BASE_SCALAR && b->base == OT_BASE_SCALAR;
-      OT_CHECK(same || scalars, OT_BUG, "schedule: %s overlaps %s", describe(c, a), describe(c, b));
+      OT_CHECK(scalars, OT_BUG, "schedule: %s overlaps %s", describe(c, a), describe(c, b));
     }
   }
   return OT_OK;
@@ -167,6 +188,15 @@ static ot_status check_entries(const ot_schedule *schedule, const ot_order *orde
   return OT_OK;
 }
 
+// True when the accesses before `next` are the last of a body.
+static bool ends_body(const ot_access_list *list, int64_t next) {
+  const ot_access *const last = &list->accesses[next - 1];
+  if (last->repeat < 0 || last->task == last->repeat) return false;
+  if (next == list->count) return true;
+  const ot_access *const behind = &list->accesses[next];
+  return behind->entry != last->entry || behind->repeat != last->repeat;
+}
+
 static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *arena) {
   checker c = {.schedule = schedule, .order = &schedule->orders[order], .arena = arena};
   ot_access_list list;
@@ -187,6 +217,7 @@ static ot_status check_order(const ot_schedule *schedule, int order, ot_arena *a
     for (int64_t k = i; k < next; k++) {
       if (list.accesses[k].kind != OT_ACCESS_READ) check_write(&c, &list.accesses[k]);
     }
+    if (ends_body(&list, next)) forget_body(&c, &list, next);
   }
   OT_TRY(ot_schedule_check_sums(schedule, order, arena));
   return ot_schedule_check_races(schedule, order, &list, arena);
@@ -201,6 +232,9 @@ ot_status ot_schedule_check(const ot_schedule *schedule, ot_arena *arena) {
   OT_CHECK(highest == schedule->arena_bytes, OT_BUG,
            "schedule: regions end at byte %lld, the arena at %lld", (long long)highest,
            (long long)schedule->arena_bytes);
+  for (int i = 0; i < schedule->num_segments; i++) {
+    OT_TRY(ot_segment_check_bodies(&schedule->segments[i]));
+  }
   for (int i = 0; i < schedule->num_orders; i++) OT_TRY(check_order(schedule, i, arena));
   return OT_OK;
 }

@@ -3,6 +3,7 @@
 #include "schedule/schedule_races.h"
 
 #include "base/text.h"
+#include "schedule/bodies.h"
 
 typedef struct flight {
   int entry;
@@ -110,12 +111,19 @@ static ot_status check_tasks(const races *r, int entry, int task, int end) {
   return OT_OK;
 }
 
+// Behind the tasks that a collective may run beside: a round ends what it has under way.
+static int limit_of(const ot_segment *segment, int task) {
+  const int repeat = ot_segment_repeat_of(segment, task);
+  return repeat < 0 ? segment->num_tasks : repeat + 1 + segment->tasks[repeat].attributes.repeated;
+}
+
 static ot_status check_entry(const races *r, int entry) {
   const ot_segment *const segment = &r->schedule->segments[r->order->entries[entry].segment];
   for (int t = 0; t < segment->num_tasks; t++) {
     if (segment->tasks[t].lane != OT_LANE_TENSOR) continue;
+    const int limit = limit_of(segment, t);
     int end = t + 1;
-    while (end < segment->num_tasks && segment->tasks[end].wait < t) end++;
+    while (end < limit && segment->tasks[end].wait < t) end++;
     if (end > t + 1) OT_TRY(check_tasks(r, entry, t, end));
   }
   return OT_OK;

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Bodies of repeats from program to schedule: where their values live, what is in
+// place, who waits for what; that the check plays two rounds; and that what is so made runs.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "schedule/bodies.h"
+#include "schedule/schedule_match.h"
+#include "support/body_case.h"
+
+static void begin(body_case *c, int ranks) {
+  body_case_begin(c, 0, ranks);
+  body_case_lower(c);
+}
+
+// For tests that change what was lowered.
+static ot_task *task_of(const body_case *c, ot_op_kind kind, int number) {
+  return (ot_task *)body_case_task(c, kind, number);
+}
+
+static int index_of(const body_case *c, const ot_task *task) {
+  return (int)(task - c->segments[1].tasks);
+}
+
+static void expect_good(body_case *c) {
+  if (ot_schedule_check(&c->schedule, &c->arena) != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+static void expect_refused(body_case *c, const char *why) {
+  assert_int_equal(ot_schedule_check(&c->schedule, &c->arena), OT_BUG);
+  if (!strstr(ot_fail_message(), why)) fail_msg("%s", ot_fail_message());
+}
+
+static bool overlap(const ot_operand *a, const ot_operand *b) {
+  if (a->base != b->base) return false;
+  const int64_t a_end = a->offset + ot_type_bytes(&a->type);
+  const int64_t b_end = b->offset + ot_type_bytes(&b->type);
+  return a->offset < b_end && b->offset < a_end;
+}
+
+static bool same_place(const ot_operand *a, const ot_operand *b) {
+  return a->base == b->base && a->offset == b->offset;
+}
+
+// ---- what runs ----
+
+static void play_everywhere(int rounds) {
+  for (int ranks = 1; ranks <= BODY_MAX_RANKS; ranks++) {
+    for (int mode = 0; mode < 3; mode++) {
+      body_game game = {
+          .ranks = ranks, .rounds = rounds, .overlap = mode == 0, .poison = mode == 2};
+      body_game_play(&game);
+      body_game_expect(&game);
+    }
+  }
+}
+
+static void bodies_of_programs_give_the_sums_of_their_rounds(void **state) {
+  (void)state;
+  static const int numbers[] = {0, 1, 2, 4, 9};
+  for (int i = 0; i < OT_COUNT(numbers); i++) play_everywhere(numbers[i]);
+}
+
+// ---- storage ----
+
+// h is read by the first op of the body alone, and by that of the next round.
+static void what_a_body_finds_lives_to_its_end(void **state) {
+  (void)state;
+  for (int ranks = 1; ranks <= 2; ranks++) {
+    body_case c;
+    begin(&c, ranks);
+    expect_good(&c);
+    const ot_segment *const segment = &c.segments[1];
+    const ot_operand h = task_of(&c, OT_OP_ADD, 0)->out[0];
+    const int repeat = index_of(&c, task_of(&c, OT_OP_REPEAT, 0));
+    for (int i = repeat; i < segment->num_tasks - 1; i++) {
+      const ot_task *const task = &segment->tasks[i];
+      for (int k = 0; k < OT_MAX_OUTPUTS; k++) assert_false(overlap(&task->out[k], &h));
+      assert_true(task->workspace_bytes == 0 ||
+                  h.offset + ot_type_bytes(&h.type) <= task->workspace ||
+                  task->workspace + task->workspace_bytes <= h.offset);
+    }
+    body_case_destroy(&c);
+  }
+}
+
+static void a_repeat_hands_on_what_is_carried_in_place(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 1);
+  ot_task *const repeat = task_of(&c, OT_OP_REPEAT, 0);
+  assert_true(same_place(&repeat->in[0], &repeat->out[0]));
+  assert_int_equal(repeat->kind, OT_TASK_REPEAT);
+  assert_int_equal(repeat->lane, OT_LANE_COMPUTE);
+  body_case_destroy(&c);
+  // Where something behind the repeat reads what is carried, it cannot.
+  body_case_begin(&c, 0, 1);
+  c.program.ops[c.program.num_ops - 1].in[1] = BODY_A0;
+  body_case_lower(&c);
+  expect_refused(&c, "goes on with operand 0 in place");
+  body_case_destroy(&c);
+}
+
+// t is nobody's behind the sum; u is made while the sum is under way.
+static void a_collective_shares_what_nobody_else_reads(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 2);
+  const ot_task *const sum = task_of(&c, OT_OP_ALL_REDUCE, 0);
+  const ot_task *const u = task_of(&c, OT_OP_ADD, 2);
+  assert_int_equal(u->out[0].value, BODY_U);
+  assert_true(same_place(&sum->in[0], &sum->out[0]));
+  assert_false(overlap(&u->out[0], &sum->out[0]));
+  assert_int_equal(task_of(&c, OT_OP_ADD, 3)->wait, index_of(&c, sum));
+  expect_good(&c);
+  body_case_destroy(&c);
+  // A kernel beside the sum that reads t keeps them apart; so does the sum's own reader.
+  for (int reader = 2; reader <= 3; reader++) {
+    body_case_begin(&c, 0, 2);
+    c.program.ops[c.repeat + 1 + reader].in[1] = BODY_T;
+    body_case_lower(&c);
+    const ot_task *const apart = task_of(&c, OT_OP_ALL_REDUCE, 0);
+    assert_false(overlap(&apart->in[0], &apart->out[0]));
+    expect_good(&c);
+    body_case_destroy(&c);
+  }
+}
+
+// In place of h nothing may be made, not even by the last op of the body: the next round reads it.
+static void no_op_of_a_body_takes_the_place_of_what_it_finds(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 1);
+  ot_op *const ops = c.program.ops;
+  const int last = c.repeat + ops[c.repeat].attributes.repeated;
+  const ot_op moved = {.kind = OT_OP_ADD,
+                       .attributes = ops[0].attributes,
+                       .in = {BODY_H, BODY_X, -1, -1, -1, -1, -1, -1, -1, -1},
+                       .out = {BODY_S, -1, -1, -1, -1}};
+  ops[last] = moved;
+  body_case_lower(&c);
+  assert_false(overlap(&task_of(&c, OT_OP_ADD, 4)->out[0], &task_of(&c, OT_OP_ADD, 0)->out[0]));
+  assert_int_equal(task_of(&c, OT_OP_ADD, 4)->out[0].value, BODY_S);
+  body_case_destroy(&c);
+}
+
+static void bodies_stay_as_they_are_and_nothing_moves_over_them(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 2);
+  ot_op last = c.program.ops[c.repeat + 2];
+  assert_int_equal(last.kind, OT_OP_ALL_REDUCE);
+  last.in[0] = BODY_X;  // there from the start
+  last.out[0] = BODY_B;
+  c.program.values[BODY_B].type = c.program.values[BODY_X].type;
+  ot_program_add_op(&c.program, &c.arena, &last);
+  const ot_op t = c.program.ops[c.repeat + 1];
+  c.program.ops[c.repeat + 1] = c.program.ops[c.repeat + 2];
+  c.program.ops[c.repeat + 1].in[0] = BODY_X;
+  c.program.ops[c.repeat + 2] = t;
+  body_case_lower(&c);
+  const ot_segment *const segment = &c.segments[1];
+  const int repeat = index_of(&c, task_of(&c, OT_OP_REPEAT, 0));
+  assert_int_equal(repeat, c.repeat);
+  for (int i = 0; i <= segment->tasks[repeat].attributes.repeated; i++) {
+    assert_int_equal(segment->tasks[repeat + i].out[0].value, c.program.ops[repeat + i].out[0]);
+    assert_int_equal(ot_segment_repeat_of(segment, repeat + i), i == 0 ? -1 : repeat);
+  }
+  assert_int_equal(segment->tasks[segment->num_tasks - 2].out[0].value, BODY_B);
+  assert_int_equal(ot_segment_repeat_of(segment, segment->num_tasks - 2), -1);
+  body_case_destroy(&c);
+}
+
+// Nobody reads s: its sum is under way to the end of the round, and no longer.
+static void a_collective_ends_with_its_round(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 2);
+  c.program.ops[c.repeat + 4].in[0] = BODY_T;
+  body_case_lower(&c);
+  const int last = c.repeat + c.program.ops[c.repeat].attributes.repeated;
+  assert_int_equal(c.storage.runs[c.repeat + 2].op, c.repeat + 2);
+  assert_int_equal(c.storage.runs[c.repeat + 2].end, last);
+  assert_true(last < c.storage.num_runs - 1);
+  expect_good(&c);
+  body_case_destroy(&c);
+}
+
+// ---- segments ----
+
+static void a_body_adds_to_accumulators_that_something_before_it_wrote(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 1);
+  enum { A0, DW, A, DW_AGAIN };
+  assert_false(task_of(&c, OT_OP_LINEAR_DW, A0)->attributes.accumulate);
+  assert_false(task_of(&c, OT_OP_LINEAR_DW, DW)->attributes.accumulate);
+  assert_true(task_of(&c, OT_OP_LINEAR_DW, A)->attributes.accumulate);
+  assert_true(task_of(&c, OT_OP_LINEAR_DW, DW_AGAIN)->attributes.accumulate);
+  body_case_destroy(&c);
+  // Alone in the micro-batch that comes first, the body would add to what nobody wrote.
+  body_case_begin(&c, 0, 1);
+  ot_op *const first = &c.program.ops[2];
+  assert_int_equal(first->out[0], BODY_DW);
+  first->out[0] = BODY_B;
+  body_case_lower(&c);
+  expect_refused(&c, "read before it is written");
+  body_case_destroy(&c);
+}
+
+// Adding waits for a collective that writes, or reads, what is added to.
+static void adding_waits_for_collectives_on_the_same_value(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 2);
+  ot_op *const sum = &c.program.ops[c.repeat + 2];
+  sum->in[0] = BODY_A;
+  c.program.values[BODY_S].type = c.program.values[BODY_A].type;
+  c.program.ops[c.repeat + 4].in[0] = BODY_T;
+  body_case_lower(&c);
+  const ot_task *const adds = task_of(&c, OT_OP_LINEAR_DW, 2);
+  assert_int_equal(adds->out[0].value, BODY_A);
+  assert_int_equal(adds->wait, index_of(&c, task_of(&c, OT_OP_ALL_REDUCE, 0)));
+  expect_good(&c);
+  task_of(&c, OT_OP_LINEAR_DW, 2)->wait = -1;
+  expect_refused(&c, "is under way");
+  body_case_destroy(&c);
+}
+
+// ---- the check ----
+
+static void the_check_plays_a_second_round(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 1);
+  const ot_operand h = task_of(&c, OT_OP_ADD, 0)->out[0];
+  task_of(&c, OT_OP_ADD, 2)->out[0].offset = h.offset;
+  task_of(&c, OT_OP_ADD, 3)->in[1].offset = h.offset;
+  expect_refused(&c, "another tensor was written there since");
+  body_case_destroy(&c);
+}
+
+static void the_check_lets_nobody_read_what_a_body_made(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 1);
+  const ot_operand made = task_of(&c, OT_OP_ADD, 3)->out[0];
+  assert_int_equal(made.value, BODY_T2);
+  ot_task *const behind = task_of(&c, OT_OP_ADD, 4);
+  behind->in[0].value = made.value;
+  behind->in[0].offset = made.offset;
+  expect_refused(&c, "read before it is written");
+  body_case_destroy(&c);
+}
+
+static void memory_without_content_may_be_filled(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 1);
+  c.program.ops[c.repeat].out[1] = BODY_B;
+  c.program.ops[c.repeat + 4].out[0] = BODY_B;
+  c.program.ops[c.program.num_ops - 1].in[1] = BODY_B;
+  assert_true(c.program.ops[c.repeat + 4].attributes.accumulate);
+  if (ot_program_check(&c.program) != OT_OK) fail_msg("%s", ot_fail_message());
+  body_case_lower(&c);
+  expect_good(&c);
+  const ot_task *const repeat = task_of(&c, OT_OP_REPEAT, 0);
+  assert_false(overlap(&repeat->out[0], &repeat->out[1]));
+  assert_false(overlap(&repeat->out[1], &repeat->out[2]));
+  body_case_destroy(&c);
+}
+
+static void bodies_that_are_none_are_refused(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 1);
+  ot_task *const repeat = task_of(&c, OT_OP_REPEAT, 0);
+  const int repeated = repeat->attributes.repeated;
+  repeat->attributes.repeated = 0;
+  expect_refused(&c, "repeats 0 tasks");
+  repeat->attributes.repeated = 100;
+  expect_refused(&c, "repeats 100 tasks");
+  repeat->attributes.repeated = repeated;
+  repeat->in[2].type.dtype = OT_F32;
+  expect_refused(&c, "without a count of rounds");
+  repeat->in[2].type.dtype = OT_I32;
+  task_of(&c, OT_OP_ADD, 2)->kind = OT_TASK_REPEAT;
+  expect_refused(&c, "which no body may have");
+  body_case_destroy(&c);
+}
+
+static void members_of_a_group_have_the_same_bodies(void **state) {
+  (void)state;
+  body_case cases[2];
+  const ot_schedule *schedules[2];
+  for (int i = 0; i < 2; i++) {
+    body_case_begin(&cases[i], i, 2);
+    body_case_lower(&cases[i]);
+    schedules[i] = &cases[i].schedule;
+  }
+  if (ot_schedules_match(schedules, 2, &cases[0].arena) != OT_OK) fail_msg("%s", ot_fail_message());
+  // Rank 1 makes its sum in front of the body.
+  ot_task *const repeat = task_of(&cases[1], OT_OP_REPEAT, 0);
+  const ot_task moved = *repeat;
+  repeat[0] = repeat[1];
+  repeat[1] = repeat[2];
+  assert_int_equal(repeat[1].op, OT_OP_ALL_REDUCE);
+  repeat[2] = moved;
+  repeat[2].attributes.repeated -= 2;
+  assert_int_equal(ot_schedules_match(schedules, 2, &cases[0].arena), OT_BUG);
+  if (!strstr(ot_fail_message(), "in a body, but rank 1")) fail_msg("%s", ot_fail_message());
+  for (int i = 0; i < 2; i++) body_case_destroy(&cases[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bodies_of_programs_give_the_sums_of_their_rounds),
+      cmocka_unit_test(what_a_body_finds_lives_to_its_end),
+      cmocka_unit_test(a_repeat_hands_on_what_is_carried_in_place),
+      cmocka_unit_test(a_collective_shares_what_nobody_else_reads),
+      cmocka_unit_test(no_op_of_a_body_takes_the_place_of_what_it_finds),
+      cmocka_unit_test(bodies_stay_as_they_are_and_nothing_moves_over_them),
+      cmocka_unit_test(a_collective_ends_with_its_round),
+      cmocka_unit_test(a_body_adds_to_accumulators_that_something_before_it_wrote),
+      cmocka_unit_test(adding_waits_for_collectives_on_the_same_value),
+      cmocka_unit_test(the_check_plays_a_second_round),
+      cmocka_unit_test(the_check_lets_nobody_read_what_a_body_made),
+      cmocka_unit_test(memory_without_content_may_be_filled),
+      cmocka_unit_test(bodies_that_are_none_are_refused),
+      cmocka_unit_test(members_of_a_group_have_the_same_bodies),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
