@@ -29,7 +29,8 @@ static ot_op *add_op(body_case *c, ot_op_kind kind, const int *in, const int *ou
     op.attributes.group_size = c->ranks;
     op.attributes.group_index = c->rank;
   }
-  return &c->program.ops[ot_program_add_op(&c->program, &c->arena, &op)];
+  const int index = ot_program_add_op(&c->program, &c->arena, &op);
+  return &c->program.ops[index];
 }
 
 static ot_op *add_two(body_case *c, ot_op_kind kind, int a, int b, int made) {
