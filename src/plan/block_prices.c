@@ -149,7 +149,8 @@ static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot
     ot_price price;
     if (!is_remade(forward, i, e->job.engine->remade)) continue;
     OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
-    out->compute_s += ot_price_total_s(&e->simulation, price);
+    const double times = ot_price_times(&e->simulation, forward, i);
+    out->compute_s += times * ot_price_total_s(&e->simulation, price);
   }
   out->total_s = out->compute_s;
   return OT_OK;
@@ -210,11 +211,9 @@ static void count_flops(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const segments[] = {from->forward[0], from->recompute, from->backward[0],
                                         from->weight[0]};
   for (int s = 0; s < OT_COUNT(segments); s++) {
-    for (int i = 0; segments[s] && i < segments[s]->num_tasks; i++) {
-      const ot_cost cost = ot_task_cost(&segments[s]->tasks[i]);
-      to->matrix_flops += cost.matrix_flops;
-      if (s != 1) to->model_flops += cost.matrix_flops - cost.repeated_flops;
-    }
+    if (!segments[s]) continue;
+    to->matrix_flops += ot_segment_flops(segments[s], false);
+    if (s != 1) to->model_flops += ot_segment_flops(segments[s], true);
   }
 }
 

@@ -104,10 +104,12 @@ static ot_status play_task(player *p, int index) {
   if (p->estimator->own || rewrite(p, &task)) {
     OT_TRY(ot_price_task(&p->estimator->simulation, p->prices->shape, &task, &price));
     if (!p->estimator->own && is_whole(p, &task)) price.device_s *= p->prices->key.tp;
+    const double times = ot_price_times(&p->estimator->simulation, p->segment, index);
+    price = (ot_price){times * price.device_s, times * price.host_s};
   }
   const double s = price.device_s + (p->ahead ? 0 : price.host_s);
   p->host_s += price.host_s;
-  if (task.kind == OT_TASK_COMPUTE) {
+  if (task.kind != OT_TASK_COLLECTIVE) {
     play_kernel(p, &task, s);
   } else {
     play_collective(p, &task, s);

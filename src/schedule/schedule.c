@@ -9,6 +9,7 @@
 #include "ops/attributes.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
+#include "schedule/bodies.h"
 
 static const char *const phase_names[] = {
     [OT_PHASE_SETUP] = "setup",   [OT_PHASE_BEGIN] = "begin",   [OT_PHASE_FORWARD] = "F",
@@ -126,9 +127,10 @@ ot_cost ot_task_cost(const ot_task *task) {
   return ot_op_cost(task->op, &task->attributes, &types);
 }
 
-static double segment_flops(const ot_segment *segment, bool model_only) {
+double ot_segment_flops(const ot_segment *segment, bool model_only) {
   double flops = 0;
   for (int i = 0; i < segment->num_tasks; i++) {
+    if (ot_segment_repeat_of(segment, i) >= 0) continue;
     const ot_cost cost = ot_task_cost(&segment->tasks[i]);
     flops += cost.matrix_flops - (model_only ? cost.repeated_flops : 0);
   }
@@ -146,7 +148,7 @@ double ot_order_flops(const ot_schedule *schedule, int order, bool model_only) {
   for (int i = 0; i < played->num_entries; i++) {
     const ot_entry *const entry = &played->entries[i];
     if (model_only && !is_model_phase(entry->phase)) continue;
-    flops += segment_flops(&schedule->segments[entry->segment], model_only);
+    flops += ot_segment_flops(&schedule->segments[entry->segment], model_only);
   }
   return flops;
 }

@@ -247,6 +247,10 @@ const char *ot_task_name(const ot_task *task);
 // Cost of one task: matrix FLOPs, other FLOPs, bytes.
 ot_cost ot_task_cost(const ot_task *task);
 
+// Matrix FLOPs of a segment, without those of bodies of repeats: none runs where loads fit.
+// `model_only` leaves out what gradients make again (repeated_flops).
+double ot_segment_flops(const ot_segment *segment, bool model_only);
+
 // Matrix FLOPs of an order; `model_only` leaves out what is made a second time (recompute, and the
 // scores in attention's gradient) and the optimizer, as MFU does: 3 x forward.
 double ot_order_flops(const ot_schedule *schedule, int order, bool model_only);

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "graph/body.h"
 #include "graph/recompute.h"
 #include "ops/catalog.h"
 #include "schedule/stage_cut.h"
@@ -29,6 +30,7 @@ double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_paral
   ot_recompute_build(program, policy_of(parallel, graph->blocks[block].layer), arena, &set);
   double flops = 0;
   for (int i = 0; i < program->num_ops; i++) {
+    if (ot_program_repeat_of(program, i) >= 0) continue;  // as ot_order_flops
     flops += op_flops(program, i) * (set.emitted[i] ? 2 : 1);
   }
   return flops;

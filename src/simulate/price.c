@@ -8,6 +8,7 @@
 #include "base/extremes.h"
 #include "base/math.h"
 #include "ops/catalog.h"
+#include "schedule/bodies.h"
 #include "simulate/price_kernel.h"
 #include "simulate/price_link.h"
 #include "simulate/price_measured.h"
@@ -228,4 +229,8 @@ ot_status ot_price_task(const ot_simulation *simulation,
       break;
   }
   OT_UNREACHABLE();
+}
+
+double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int task) {
+  return ot_segment_repeat_of(segment, task) < 0 ? 1 : simulation->more_rounds;
 }

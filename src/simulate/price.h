@@ -20,6 +20,7 @@ typedef struct ot_simulation {
   bool expert_biases;  // of other software: added one expert after the other
   double stretch;      // kernels take so many times as long, because others want their
                        // cores; 0: as the cluster is crowded
+  double more_rounds;  // how often bodies of repeats run, on average; 0: what comes fits in round 0
 } ot_simulation;
 
 // The ranks first, first + stride, ..., size of them.
@@ -43,6 +44,9 @@ ot_status ot_price_check(const ot_simulation *simulation);
 ot_status ot_price_task(const ot_simulation *simulation,
                         const ot_group_shape shapes[OT_GROUP_KINDS], const ot_task *task,
                         ot_price *price);
+
+// How often task `task` of `segment` runs: `more_rounds` times in a body of a repeat, else once.
+double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int task);
 
 // Both parts as one. Where the host runs ahead, the slower one counts; and where they are close,
 // now one and now the other is slower within the work: (device^3 + host^3)^(1/3), which is 1.26

@@ -7,6 +7,7 @@
 // after the others. Times follow from the orders alone, so it does not matter who is tried first.
 #include "simulate/simulate.h"
 
+#include "schedule/bodies.h"
 #include "simulate/meeting.h"
 #include "simulate/price.h"
 
@@ -61,12 +62,13 @@ static ot_status check_group(const simulator *s, const ot_task *task) {
 static ot_status bind_segment(simulator *s, int index) {
   if (s->price_s[index]) return OT_OK;
   const ot_segment *const segment = &s->schedule->segments[index];
+  OT_TRY(ot_segment_check_bodies(segment));
   double *const price_s = ot_arena_array(s->arena, segment->num_tasks + 1, sizeof *price_s);
   for (int i = 0; i < segment->num_tasks; i++) {
     ot_price price;
     OT_TRY(check_group(s, &segment->tasks[i]));
     OT_TRY(ot_price_task(s->simulation, s->shapes, &segment->tasks[i], &price));
-    price_s[i] = ot_price_total_s(s->simulation, price);
+    price_s[i] = ot_price_times(s->simulation, segment, i) * ot_price_total_s(s->simulation, price);
   }
   s->price_s[index] = price_s;
   return OT_OK;

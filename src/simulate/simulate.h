@@ -26,10 +26,12 @@
 //   all_reduce                  reduce_scatter + all_gather
 //   shift, message              a + S b, a message from when both sides have started it
 //
-// and launch_s each. Where `orthant bench` has measured a kind of kernel or a collective, its own
-// constants count instead (price_measured.h), and shared_cores.h lets ranks share cores. Ranks are
-// devices in order. NOT modelled: caches (a kernel's rate is that of a step's usual traffic), lanes
-// that share a link, ranks that are late, stored types narrower than the compute type.
+// and launch_s each. What is in the body of a repeat takes so long as often as more_rounds says:
+// all its rounds are one span. Where `orthant bench` has measured a kind of kernel or a collective,
+// its own constants count instead (price_measured.h), and shared_cores.h lets ranks share cores.
+// Ranks are devices in order. NOT modelled: caches (a kernel's rate is that of a step's usual
+// traffic), lanes that share a link, rounds that wait for their last collective, ranks that are
+// late, stored types narrower than the compute type.
 #pragma once
 
 #include "schedule/schedule.h"

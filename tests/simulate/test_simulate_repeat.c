@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. What bodies of repeats cost: in simulated timelines, in the prices of plans,
+// which say the same, and in the FLOPs of a step, which do not count them. Rates are powers of two,
+// so that every sum is exact.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "plan/phase_price.h"
+#include "schedule/bodies.h"
+#include "simulate/simulate.h"
+#include "support/body_case.h"
+
+enum { ENTRY = 1 };
+
+static ot_cluster cluster_of(int devices) {
+  ot_cluster cluster = {
+      .name = "paper",
+      .num_devices = devices,
+      .device = {.name = "abacus", .memory_bytes_per_s = 0x1p20, .memory_bytes = 1 << 30},
+      .num_levels = 1,
+      .level = {{.name = "net", .size = 2, .bytes_per_s = 0x1p20, .latency_s = 0x1p-10}}};
+  cluster.device.flops[OT_F32] = 0x1p22;
+  return cluster;
+}
+
+static ot_simulation simulation_of(const ot_cluster *cluster, double more_rounds) {
+  return (ot_simulation){.cluster = cluster,
+                         .other_flops_per_s = 0x1p18,
+                         .launch_s = 0x1p-16,
+                         .more_rounds = more_rounds};
+}
+
+static ot_timeline play(body_case *c, double more_rounds) {
+  const ot_cluster cluster = cluster_of(c->ranks);
+  const ot_simulation simulation = simulation_of(&cluster, more_rounds);
+  ot_timeline timeline;
+  if (ot_schedule_simulate(&c->schedule, 0, &simulation, &c->arena, &timeline) != OT_OK) {
+    fail_msg("%s", ot_fail_message());
+  }
+  return timeline;
+}
+
+static double length(const ot_span *span) { return span->end_s - span->start_s; }
+
+static bool is_repeated(const body_case *c, const ot_span *span) {
+  return span->entry == ENTRY && ot_segment_repeat_of(&c->segments[ENTRY], span->task) >= 0;
+}
+
+static void a_body_takes_as_long_as_all_its_rounds(void **state) {
+  (void)state;
+  for (int ranks = 1; ranks <= 2; ranks++) {
+    body_case c;
+    body_case_begin(&c, 0, ranks);
+    body_case_lower(&c);
+    const ot_timeline none = play(&c, 0), once = play(&c, 1), often = play(&c, 2.5);
+    assert_int_equal(none.num_spans, c.segments[ENTRY].num_tasks + 2);
+    for (int64_t i = 0; i < none.num_spans; i++) {
+      const ot_span *const span = &once.spans[i];
+      const bool repeated = is_repeated(&c, span);
+      const bool counts = span->entry == ENTRY && span->task == c.repeat;
+      assert_true(length(span) > 0 || counts);
+      assert_true(length(&none.spans[i]) == (repeated ? 0 : length(span)));
+      assert_true(length(&often.spans[i]) == (repeated ? 2.5 : 1) * length(span));
+    }
+    if (ranks == 1) {
+      assert_true(often.total_s - none.total_s == 2.5 * (once.total_s - none.total_s));
+    }
+    body_case_destroy(&c);
+  }
+}
+
+static void plans_price_a_body_as_the_simulator_does(void **state) {
+  (void)state;
+  static const double more[] = {0, 0.25, 1, 3};
+  for (int ranks = 1; ranks <= 2; ranks++) {
+    body_case c;
+    body_case_begin(&c, 0, ranks);
+    body_case_lower(&c);
+    const ot_cluster cluster = cluster_of(ranks);
+    for (int i = 0; i < OT_COUNT(more); i++) {
+      const ot_timeline timeline = play(&c, more[i]);
+      const ot_span *const last = &timeline.spans[timeline.num_spans - 1];
+      const double entry_s = last->start_s - timeline.spans[0].end_s;
+      ot_prices prices = {.shape = {[OT_GROUP_TENSOR] = {ranks, 0, 1}}};
+      const ot_estimator estimator = {.own = true, .simulation = simulation_of(&cluster, more[i])};
+      ot_phase_price price;
+      assert_int_equal(ot_phase_price_build(&estimator, &prices, &c.segments[ENTRY], &price),
+                       OT_OK);
+      assert_true(price.total_s == entry_s);
+    }
+    body_case_destroy(&c);
+  }
+}
+
+static void flops_of_a_step_are_those_of_loads_that_fit(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 1);
+  body_case_lower(&c);
+  // Two products of the four are in the body.
+  const double product = 2.0 * BODY_ROWS * BODY_COLUMNS * BODY_COLUMNS;
+  assert_true(ot_order_flops(&c.schedule, 0, true) == 2 * product);
+  assert_true(ot_order_flops(&c.schedule, 0, false) == 2 * product);
+  body_case_destroy(&c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_body_takes_as_long_as_all_its_rounds),
+      cmocka_unit_test(plans_price_a_body_as_the_simulator_does),
+      cmocka_unit_test(flops_of_a_step_are_those_of_loads_that_fit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
