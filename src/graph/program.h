@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program of one block (embedding, one layer, head): values and ops in single assignment,
-// written forward by a builder, extended by differentiate(). Equal layers share one program; what
-// differs between them (parameters, accumulators, slots) is bound when a segment runs.
+// The program of one block (embedding, one layer, head): values and ops in single assignment, but
+// for what bodies of repeats add to (body.h); written forward by a builder, extended by
+// differentiate(). Equal layers share one program; what differs between them (parameters,
+// accumulators, slots) is bound when a segment runs.
 #pragma once
 
 #include "base/arena.h"

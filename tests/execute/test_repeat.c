@@ -198,6 +198,25 @@ static void a_round_ends_what_it_has_on_the_tensor_lane(void **state) {
 
 // ---- what no executor runs ----
 
+// The same calls in the same order, but those of rank 1 are made once.
+static ot_status write_half_a_body(hand_made *h, const void *context) {
+  (void)context;
+  const int entry = hand_entry(h, OT_LANE_COMPUTE, "half");
+  if (h->schedule.rank == 0) hand_repeat(h, entry, 2);
+  hand_all_reduce(h, entry, OT_GROUP_TENSOR, 0, A);
+  if (h->schedule.rank == 1) hand_repeat(h, entry, 1);
+  hand_add(h, entry, 0, 1, B);
+  return OT_OK;
+}
+
+static void members_must_have_the_same_bodies(void **state) {
+  (void)state;
+  hand_game *const game = game_of(2, 3, write_half_a_body);
+  assert_int_equal(hand_play(game), OT_RANKS);
+  if (!strstr(ot_fail_message(), "list of its collectives")) fail_msg("%s", ot_fail_message());
+  free(game);
+}
+
 static ot_status write_gather_repeat(hand_made *h, const void *context) {
   (void)context;
   const int entry = hand_entry(h, OT_LANE_GATHER, "gather");
@@ -234,6 +253,7 @@ int main(void) {
       cmocka_unit_test(absurd_numbers_of_rounds_end_the_run),
       cmocka_unit_test(each_round_makes_its_collectives),
       cmocka_unit_test(a_round_ends_what_it_has_on_the_tensor_lane),
+      cmocka_unit_test(members_must_have_the_same_bodies),
       cmocka_unit_test(repeats_elsewhere_or_too_long_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,6 +107,21 @@ static void kernels_are_counted_by_the_phase_of_their_entry(void **state) {
   assert_true(summary.compute_s == 14);
 }
 
+// Its rounds are one span, and what it exchanges is in it.
+static void a_repeat_counts_as_computing(void **state) {
+  (void)state;
+  const bar rounds = call(OT_LANE_COMPUTE, 2, 7, OT_OP_REPEAT, OT_GROUP_WORLD);
+  const bar bars[] = {
+      kernel(0, 2),
+      in_phase(OT_PHASE_FORWARD, rounds),
+      call(OT_LANE_TENSOR, 1, 9, OT_OP_SHIFT, OT_GROUP_CONTEXT),
+      kernel(9, 10),
+  };
+  const ot_timeline_summary summary = summarize(bars, OT_COUNT(bars), 10);
+  assert_true(summary.compute_s == 8 && summary.part_s[OT_TIMELINE_FORWARD] == 8);
+  assert_true(summary.exposed_s == 2);
+}
+
 static void compute_alone_has_gaps_and_nothing_exposed(void **state) {
   (void)state;
   const bar bars[] = {kernel(0, 2), kernel(2, 5), kernel(8, 10)};
@@ -316,6 +331,7 @@ static void messages_are_found_in_any_order_of_their_waits(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(kernels_are_counted_by_the_phase_of_their_entry),
+      cmocka_unit_test(a_repeat_counts_as_computing),
       cmocka_unit_test(compute_alone_has_gaps_and_nothing_exposed),
       cmocka_unit_test(an_empty_timeline_is_no_division_by_zero),
       cmocka_unit_test(communication_inside_compute_is_hidden),

@@ -96,6 +96,27 @@ static void plans_price_a_body_as_the_simulator_does(void **state) {
   }
 }
 
+// Spans without length are in nobody's way.
+static void a_timeline_with_a_body_is_read_as_any_other(void **state) {
+  (void)state;
+  body_case c;
+  body_case_begin(&c, 0, 2);
+  body_case_lower(&c);
+  for (int more = 0; more < 3; more++) {
+    const ot_timeline timeline = play(&c, more);
+    double compute_s = 0, calls_s = 0;
+    for (int64_t i = 0; i < timeline.num_spans; i++) {
+      const ot_span *const span = &timeline.spans[i];
+      *(span->lane == OT_LANE_COMPUTE ? &compute_s : &calls_s) += length(span);
+    }
+    const ot_timeline_summary summary = ot_timeline_summarize(&timeline, &c.schedule);
+    assert_true(summary.compute_s == compute_s && summary.total_s == timeline.total_s);
+    assert_true(summary.exposed_s == timeline.total_s - compute_s);
+    assert_true(summary.exposed_s <= calls_s && (more == 0) == (calls_s == 0));
+  }
+  body_case_destroy(&c);
+}
+
 static void flops_of_a_step_are_those_of_loads_that_fit(void **state) {
   (void)state;
   body_case c;
@@ -112,6 +133,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_body_takes_as_long_as_all_its_rounds),
       cmocka_unit_test(plans_price_a_body_as_the_simulator_does),
+      cmocka_unit_test(a_timeline_with_a_body_is_read_as_any_other),
       cmocka_unit_test(flops_of_a_step_are_those_of_loads_that_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
