@@ -181,7 +181,8 @@ const char *ot_program_print(const ot_program *program, ot_arena *arena) {
   for (int i = 0; i < program->num_ops; i++) {
     const ot_op *const op = &program->ops[i];
     const ot_op_info *const info = ot_op_info_of(op->kind);
-    ot_text_appendf(&text, "  %s %-16s", parts[op->part], info->name);
+    const bool repeated = ot_program_repeat_of(program, i) >= 0;
+    ot_text_appendf(&text, repeated ? "  %s | %-14s" : "  %s %-16s", parts[op->part], info->name);
     for (int k = 0; k < info->num_inputs; k++) {
       ot_text_appendf(&text, " %s", value_name(program, op->in[k]));
     }

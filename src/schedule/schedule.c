@@ -190,9 +190,11 @@ static void print_operand(const ot_operand *operand, ot_text_builder *text) {
   ot_text_appendf(text, "]");
 }
 
-static void print_task(const ot_task *task, ot_text_builder *text) {
+static void print_task(const ot_segment *segment, int index, ot_text_builder *text) {
+  const ot_task *const task = &segment->tasks[index];
   const ot_op_info *const info = ot_op_info_of(task->op);
-  ot_text_appendf(text, "  %-16s", info->name);
+  const bool repeated = ot_segment_repeat_of(segment, index) >= 0;
+  ot_text_appendf(text, repeated ? "  | %-14s" : "  %-16s", info->name);
   for (int i = 0; i < info->num_inputs; i++) print_operand(&task->in[i], text);
   ot_text_appendf(text, " ->");
   for (int i = 0; i < info->num_outputs; i++) print_operand(&task->out[i], text);
@@ -236,7 +238,7 @@ const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena) {
     const ot_segment *const segment = &schedule->segments[i];
     ot_text_appendf(&text, "segment %d %s scratch=%lld\n", i, segment->name,
                     (long long)segment->scratch_bytes);
-    for (int k = 0; k < segment->num_tasks; k++) print_task(&segment->tasks[k], &text);
+    for (int k = 0; k < segment->num_tasks; k++) print_task(segment, k, &text);
   }
   for (int i = 0; i < schedule->num_orders; i++) {
     const ot_order *const order = &schedule->orders[i];

@@ -170,6 +170,10 @@ static ot_status check_range(checker *c, const ot_access *access) {
   OT_CHECK(access->begin >= 0 && access->end <= c->schedule->arena_bytes, OT_BUG,
            "schedule: %s: outside the arena of %lld bytes", describe(c, access),
            (long long)c->schedule->arena_bytes);
+  const bool counts = access->task == access->repeat;
+  const bool writes = access->repeat >= 0 && !counts && access->kind == OT_ACCESS_WRITE;
+  OT_CHECK(!writes || access->base == OT_BASE_SCRATCH, OT_BUG,
+           "schedule: %s: a body writes over what is no scratch", describe(c, access));
   return OT_OK;
 }
 

@@ -258,6 +258,33 @@ static void the_check_lets_nobody_read_what_a_body_made(void **state) {
   body_case_destroy(&c);
 }
 
+static void a_body_writes_over_nothing_but_scratch(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 1);
+  ot_task *const adds = task_of(&c, OT_OP_LINEAR_DW, 3);
+  assert_int_equal(adds->out[0].base, OT_BASE_GRADIENT);
+  adds->attributes.accumulate = false;
+  expect_refused(&c, "a body writes over what is no scratch");
+  body_case_destroy(&c);
+}
+
+// Ops and tasks of bodies stand behind a bar.
+static void bodies_are_seen_in_print(void **state) {
+  (void)state;
+  body_case c;
+  begin(&c, 2);
+  const char *const program = ot_program_print(&c.program, &c.arena);
+  assert_non_null(strstr(program, "\n  F repeat "));
+  assert_non_null(strstr(program, " repeated=6\n  F | add "));
+  assert_non_null(strstr(program, "\n  F add              a a -> y\n"));
+  const char *const schedule = ot_schedule_print(&c.schedule, &c.arena);
+  assert_non_null(strstr(schedule, " repeated=6\n  | add "));
+  assert_non_null(strstr(schedule, "\n  | all_reduce "));
+  assert_non_null(strstr(schedule, "\n  add  "));
+  body_case_destroy(&c);
+}
+
 static void memory_without_content_may_be_filled(void **state) {
   (void)state;
   body_case c;
@@ -330,6 +357,8 @@ int main(void) {
       cmocka_unit_test(adding_waits_for_collectives_on_the_same_value),
       cmocka_unit_test(the_check_plays_a_second_round),
       cmocka_unit_test(the_check_lets_nobody_read_what_a_body_made),
+      cmocka_unit_test(a_body_writes_over_nothing_but_scratch),
+      cmocka_unit_test(bodies_are_seen_in_print),
       cmocka_unit_test(memory_without_content_may_be_filled),
       cmocka_unit_test(bodies_that_are_none_are_refused),
       cmocka_unit_test(members_of_a_group_have_the_same_bodies),
