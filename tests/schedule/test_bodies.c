@@ -189,6 +189,19 @@ static void a_collective_ends_with_its_round(void **state) {
   assert_true(last < c.storage.num_runs - 1);
   expect_good(&c);
   body_case_destroy(&c);
+  // So what is behind the body may have its memory.
+  body_case_begin(&c, 0, 2);
+  c.program.ops[c.repeat + 4].in[0] = BODY_T;
+  c.program.values[BODY_B].type = c.program.values[BODY_X].type;
+  ot_op behind = c.program.ops[0];
+  behind.out[0] = BODY_B;
+  ot_program_add_op(&c.program, &c.arena, &behind);
+  body_case_lower(&c);
+  ot_operand *const made = &c.segments[1].tasks[c.segments[1].num_tasks - 1].out[0];
+  assert_int_equal(made->value, BODY_B);
+  made->offset = task_of(&c, OT_OP_ALL_REDUCE, 0)->out[0].offset;
+  expect_good(&c);
+  body_case_destroy(&c);
 }
 
 // ---- segments ----
