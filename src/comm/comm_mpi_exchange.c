@@ -70,20 +70,23 @@ static trade find_trade(const ot_comm_request *request, const ot_mpi_part *part,
   OT_UNREACHABLE();
 }
 
+static ot_status fail_uneven(const ot_mpi_end *end, const ot_comm_request *request,
+                             const ot_comm_uneven *rows) {
+  char text[1024];
+  ot_comm_text out = {text, sizeof text, 0};
+  ot_comm_say_uneven(&out, &end->comm, request, rows);
+  return ot_fail(OT_RANKS, "%s", text);
+}
+
 static ot_status copy_own_rows(const ot_mpi_end *end, const ot_comm_request *request, int index) {
   const ot_comm_call *const call = &request->call;
   const ot_comm_uneven rows = {.from = index,
                                .to = index,
                                .sent = ot_comm_rows_of(&call->sends, index),
                                .expected = ot_comm_rows_of(&call->receives, index)};
-  if (rows.sent == rows.expected) {
-    ot_comm_copy_rows(call, index, call, index);
-    return OT_OK;
-  }
-  char text[1024];
-  ot_comm_text out = {text, sizeof text, 0};
-  ot_comm_say_uneven(&out, &end->comm, request, &rows);
-  return ot_fail(OT_RANKS, "%s", text);
+  if (rows.sent != rows.expected) return fail_uneven(end, request, &rows);
+  ot_comm_copy_rows(call, index, call, index);
+  return OT_OK;
 }
 
 // What a member sends to itself.
@@ -162,8 +165,19 @@ ot_status ot_mpi_post(const ot_mpi_end *end, ot_comm_request *request) {
 
 // ---- what has come ----
 
+// Bytes of what messages count in: rows of an exchange, else bytes.
+static int64_t unit_bytes(const ot_comm_call *call) {
+  const int64_t row = call->kind == OT_COMM_EXCHANGE ? ot_comm_row_bytes(call) : 0;
+  return row > 0 ? row : 1;
+}
+
 static ot_status fail_size(ot_mpi_end *end, const ot_comm_request *request, int member,
                            int64_t bytes, int64_t wanted) {
+  const int64_t unit = unit_bytes(&request->call);
+  if (request->call.kind == OT_COMM_EXCHANGE && bytes % unit == 0) {
+    const int index = end->comm.groups[request->call.group].index;
+    return fail_uneven(end, request, &(ot_comm_uneven){member, index, bytes / unit, wanted / unit});
+  }
   char text[1024];
   ot_comm_text out = {text, sizeof text, 0};
   ot_comm_say(&out, "ranks differ in ");
@@ -175,7 +189,7 @@ static ot_status fail_size(ot_mpi_end *end, const ot_comm_request *request, int 
 }
 
 static ot_status fail_message(ot_mpi_end *end, const ot_comm_request *request, int member,
-                              int code) {
+                              int64_t wanted, int code) {
   int class = MPI_SUCCESS;
   MPI_Error_class(code, &class);
   if (class != MPI_ERR_TRUNCATE) return ot_mpi_fail(code, "a message");
@@ -183,8 +197,10 @@ static ot_status fail_message(ot_mpi_end *end, const ot_comm_request *request, i
   ot_comm_text out = {text, sizeof text, 0};
   ot_comm_say(&out, "ranks differ in ");
   ot_comm_say_call(&out, &end->comm, request);
-  ot_comm_say(&out, ": rank %d sent more than rank %d expects",
-              end->comm.groups[request->call.group].ranks[member], end->comm.rank);
+  ot_comm_say(&out, ": rank %d sends more than the %lld %s that rank %d expects",
+              end->comm.groups[request->call.group].ranks[member],
+              (long long)(wanted / unit_bytes(&request->call)),
+              request->call.kind == OT_COMM_EXCHANGE ? "rows" : "bytes", end->comm.rank);
   return ot_fail(OT_RANKS, "%s", text);
 }
 
@@ -203,7 +219,8 @@ static ot_status test_message(ot_mpi_end *end, ot_comm_request *request, bool *a
   int done = 0;
   const int code = MPI_Test(&pending, &done, &status);
   part->message = pending;
-  if (code != MPI_SUCCESS) return fail_message(end, request, call->peer, code);
+  if (code != MPI_SUCCESS)
+    return fail_message(end, request, call->peer, call->count * ot_dtype_bytes(call->dtype), code);
   *all = done;
   if (!done || call->kind == OT_COMM_SEND) return OT_OK;
   return check_size(end, request, call->peer, &status, call->count * ot_dtype_bytes(call->dtype));
@@ -220,7 +237,7 @@ ot_status ot_mpi_test(ot_mpi_end *end, ot_comm_request *request, bool *all) {
   for (int i = 0; i < done; i++) {
     const int member = end->indices[i] % size;
     if (code != MPI_SUCCESS && end->statuses[i].MPI_ERROR != MPI_SUCCESS) {
-      return fail_message(end, request, member, end->statuses[i].MPI_ERROR);
+      return fail_message(end, request, member, slot->bytes[member], end->statuses[i].MPI_ERROR);
     }
     if (end->indices[i] >= size) continue;
     OT_TRY(check_size(end, request, member, &end->statuses[i], slot->bytes[member]));

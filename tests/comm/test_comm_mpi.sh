@@ -37,6 +37,9 @@ done
 expect 0 '' env OMPI_MCA_btl=self,tcp "${launch[@]}" -n 3 "$program"
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails
 expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_call
+expect 3 'rank 2 on .*: cannot read the shard' "${launch[@]}" -n 3 "$program" fails_in_exchange
+expect 4 "rank [01] waits in 'rows' (exchange 2 of group world, ranks 0-2) for rank 2, which has" \
+  "${launch[@]}" -n 3 "$program" late_in_exchange
 expect 4 "rank [01] waits in 'patient' (barrier 2 of group world, ranks 0-2) for rank 2, which has" \
   "${launch[@]}" -n 3 "$program" late
 expect 4 "rank . waits in 'circle' (receive 1 from rank ., tag 0, of group world" \
@@ -45,9 +48,18 @@ expect 5 'rank 2 on .*: the loss is not a number' "${launch[@]}" -n 3 "$program"
 expect 5 '' "${launch[@]}" -n 3 "$program" aborts
 expect 4 "ranks differ in 'uneven' (all_gather 1 of group world" \
   "${launch[@]}" -n 3 "$program" differs
+rows="ranks differ in 'uneven rows' (exchange 1 of group world, ranks 0-2): rank"
+expect 4 "$rows 1 sends 3 rows to rank 0, which expects 5" "${launch[@]}" -n 3 "$program" fewer_rows
+expect 4 "$rows 0 sends more than the 4 rows that rank 2 expects" \
+  "${launch[@]}" -n 3 "$program" more_rows
+expect 4 "$rows 2 sends 0 rows to rank 1, which expects 1" "${launch[@]}" -n 3 "$program" no_rows
+expect 4 "$rows 2 sends more than the 0 rows that rank 1 expects" \
+  "${launch[@]}" -n 3 "$program" unexpected_rows
+expect 4 "$rows 1 sends 1 rows to rank 1, which expects 2" "${launch[@]}" -n 3 "$program" own_rows
 expect 75 'stopped by a signal' "${launch[@]}" -n 3 "$program" stops
 # The launcher tells that itself.
 expect any '' "${launch[@]}" -n 3 "$program" killed
+expect any '' "${launch[@]}" -n 3 "$program" killed_in_exchange
 # Sizes that differ: as when one family's launcher starts the other's program.
 expect 4 'started 3 processes, but MPI sees 1' env OMPI_COMM_WORLD_SIZE=3 "$program"
 expect 4 'started 2 processes, but MPI sees 1' env SLURM_STEP_NUM_TASKS=2 "$program"

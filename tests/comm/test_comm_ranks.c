@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone (a world of one process), or by test_comm_mpi.sh under an MPI launcher. Ranks as
 // processes: the conformance suite, and with an argument one way to fail.
-//   test_comm_ranks [fails|fails_in_call|late|all_late|killed|agrees|aborts|differs|stops]
+//   test_comm_ranks [fails|fails_in_call|fails_in_exchange|late|all_late|late_in_exchange|killed|
+//                    killed_in_exchange|agrees|aborts|differs|fewer_rows|more_rows|no_rows|
+//                    unexpected_rows|own_rows|stops]
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +84,69 @@ static ot_status fails_in_call(ot_comm *comm, void *context) {
   return status;
 }
 
+// Rows for everyone, of COUNT elements; `last` is what the last rank does in place of waiting.
+typedef ot_status (*last_act)(ot_comm *comm);
+
+static ot_status exchange(ot_comm *comm, float *memory, last_act last) {
+  enum { COUNT = 1 << 18, MOST = 8 };
+  int32_t run[MOST][2];
+  for (int i = 0; i < MOST; i++) run[i][0] = i, run[i][1] = 1;
+  const ot_comm_call call = {.kind = OT_COMM_EXCHANGE,
+                             .send = memory,
+                             .receive = memory + COUNT * MOST,
+                             .count = COUNT,
+                             .sends = {1, run[0], MOST},
+                             .receives = {1, run[0], MOST},
+                             .name = "rows"};
+  ot_comm_request request;
+  OT_TRY(barrier(comm, "together"));
+  if (ot_comm_rank(comm) == ot_comm_size(comm) - 1) OT_TRY(last(comm));
+  ot_comm_start(comm, &call, &request);
+  OT_TRY(ot_comm_wait(comm, &request));
+  return barrier(comm, "alone");
+}
+
+static ot_status exchange_with(ot_comm *comm, last_act last) {
+  float *const memory = calloc((size_t)1 << 22, sizeof *memory);
+  const ot_status status = exchange(comm, memory, last);
+  free(memory);
+  return status;
+}
+
+static ot_status fail_now(ot_comm *comm) {
+  const ot_status status = ot_fail(OT_ENVIRONMENT, "cannot read the shard");
+  ot_comm_fail(comm, status);
+  return status;
+}
+
+static ot_status fails_in_exchange(ot_comm *comm, void *context) {
+  (void)context;
+  return exchange_with(comm, fail_now);
+}
+
+static ot_status rest_long(ot_comm *comm) {
+  (void)comm;
+  rest(60.0);
+  return OT_OK;
+}
+
+static ot_status late_in_exchange(ot_comm *comm, void *context) {
+  (void)context;
+  ot_comm_set_patience(comm, 0.5);
+  return exchange_with(comm, rest_long);
+}
+
+static ot_status kill_now(ot_comm *comm) {
+  (void)comm;
+  raise(SIGKILL);
+  return OT_OK;
+}
+
+static ot_status killed_in_exchange(ot_comm *comm, void *context) {
+  (void)context;
+  return exchange_with(comm, kill_now);
+}
+
 static ot_status killed(ot_comm *comm, void *context) {
   (void)context;
   OT_TRY(barrier(comm, "together"));
@@ -113,6 +178,31 @@ static ot_status differs(ot_comm *comm, void *context) {
                                            .name = "uneven"});
 }
 
+static ot_status fewer_rows(ot_comm *comm, void *context) {
+  (void)context;
+  return comm_uneven_exchange(comm, &(comm_uneven){1, 0, 3, 5, 5, 3});
+}
+
+static ot_status more_rows(ot_comm *comm, void *context) {
+  (void)context;
+  return comm_uneven_exchange(comm, &(comm_uneven){0, 2, 5, 4, 5, 100000});
+}
+
+static ot_status no_rows(ot_comm *comm, void *context) {
+  (void)context;
+  return comm_uneven_exchange(comm, &(comm_uneven){2, 1, 0, 1, 2, 1});
+}
+
+static ot_status unexpected_rows(ot_comm *comm, void *context) {
+  (void)context;
+  return comm_uneven_exchange(comm, &(comm_uneven){2, 1, 1, 0, 2, 1});
+}
+
+static ot_status own_rows(ot_comm *comm, void *context) {
+  (void)context;
+  return comm_uneven_exchange(comm, &(comm_uneven){1, 1, 1, 2, 2, 1});
+}
+
 static ot_status stops(ot_comm *comm, void *context) {
   (void)context;
   OT_TRY(barrier(comm, "together"));
@@ -125,12 +215,20 @@ static const struct {
 } mains[] = {{"suite", comm_suite_main},
              {"fails", fails},
              {"fails_in_call", fails_in_call},
+             {"fails_in_exchange", fails_in_exchange},
              {"late", late},
              {"all_late", all_late},
+             {"late_in_exchange", late_in_exchange},
              {"killed", killed},
+             {"killed_in_exchange", killed_in_exchange},
              {"agrees", agrees},
              {"aborts", aborts},
              {"differs", differs},
+             {"fewer_rows", fewer_rows},
+             {"more_rows", more_rows},
+             {"no_rows", no_rows},
+             {"unexpected_rows", unexpected_rows},
+             {"own_rows", own_rows},
              {"stops", stops}};
 
 int main(int count, char **arguments) {

@@ -40,6 +40,15 @@ static ot_status receive_from(ot_comm *comm, int peer, const char *name) {
                                            .name = name});
 }
 
+// The message has all of `parts` [ends with null].
+static void expect_message(const char *const *parts) {
+  for (; *parts; parts++) {
+    if (!strstr(ot_fail_message(), *parts)) {
+      fail_msg("'%s' is not in: %s", *parts, ot_fail_message());
+    }
+  }
+}
+
 // Runs `main` and expects OT_RANKS or `status`, a message with all of `parts` [ends with null],
 // and that it took less than `seconds`.
 static void expect_failure(int ranks, ot_rank_main main, ot_status status, double seconds,
@@ -47,11 +56,7 @@ static void expect_failure(int ranks, ot_rank_main main, ot_status status, doubl
   const double start = ot_device_now_s();
   assert_int_equal(ot_comm_run_threads(ranks, main, NULL), status);
   assert_true(ot_device_now_s() - start < seconds);
-  for (; *parts; parts++) {
-    if (!strstr(ot_fail_message(), *parts)) {
-      fail_msg("'%s' is not in: %s", *parts, ot_fail_message());
-    }
-  }
+  expect_message(parts);
 }
 
 static ot_status wait_in_a_circle(ot_comm *comm, void *context) {
@@ -107,6 +112,30 @@ static void names_calls_that_differ(void **state) {
                  (const char *const[]){"ranks differ in call 1 of group world",
                                        "rank 0 does reduce_scatter of 2 fp32 in 'mixed'",
                                        "rank 1 does all_gather of 2 fp32 in 'mixed'", NULL});
+}
+
+// Context: how they differ.
+static ot_status send_other_numbers(ot_comm *comm, void *context) {
+  return comm_uneven_exchange(comm, context);
+}
+
+static void names_numbers_of_rows_that_differ(void **state) {
+  (void)state;
+  const struct {
+    comm_uneven uneven;
+    const char *said;
+  } all[] = {
+      {{2, 0, 3, 4, 4, 1}, "rank 2 sends 3 rows to rank 0, which expects 4"},
+      {{0, 1, 5, 4, 5, 4001}, "rank 0 sends 5 rows to rank 1, which expects 4"},
+      {{1, 2, 0, 1, 2, 1}, "rank 1 sends 0 rows to rank 2, which expects 1"},
+      {{2, 1, 1, 0, 2, 70000}, "rank 2 sends 1 rows to rank 1, which expects 0"},
+      {{1, 1, 3, 2, 3, 1}, "rank 1 sends 3 rows to rank 1, which expects 2"},
+  };
+  for (int i = 0; i < OT_COUNT(all); i++) {
+    assert_int_equal(ot_comm_run_threads(3, send_other_numbers, (void *)&all[i].uneven), OT_RANKS);
+    expect_message((const char *const[]){"ranks differ in 'uneven rows' (exchange 1 of group world",
+                                         all[i].said, NULL});
+  }
 }
 
 static ot_status one_ends_early(ot_comm *comm, void *context) {
@@ -186,6 +215,63 @@ static void memory_of_calls_is_free_after_a_failure(void **state) {
     expect_failure(4, one_fails_in_a_call, OT_NUMERIC, 2.0,
                    (const char *const[]){"rank 0: the loss is not a number", NULL});
   }
+}
+
+// The same of rows: each sends a part of its own to everyone.
+static ot_status exchange_until_one_fails(ot_comm *comm, float *send, float *receive) {
+  enum { COUNT = 1 << 10, ROWS = 1 << 8 };
+  int32_t run[4][2], from[4][2];
+  for (int i = 0; i < 4; i++) {
+    run[i][0] = ROWS / 4 * i;
+    from[i][0] = ROWS / 4 * (3 - i);
+    run[i][1] = from[i][1] = ROWS / 4;
+  }
+  const ot_comm_call call = {.kind = OT_COMM_EXCHANGE,
+                             .send = send,
+                             .receive = receive,
+                             .count = COUNT,
+                             .sends = {1, run[0], ROWS},
+                             .receives = {1, from[0], ROWS},
+                             .name = "rows under way"};
+  ot_comm_request request;
+  ot_comm_start(comm, &call, &request);
+  if (ot_comm_rank(comm) == 0) {
+    const ot_status status = ot_fail(OT_NUMERIC, "the loss is not a number");
+    ot_comm_fail(comm, status);
+    return status;
+  }
+  OT_TRY(ot_comm_wait(comm, &request));
+  return barrier(comm, OT_GROUP_WORLD, "alone");
+}
+
+static ot_status one_fails_in_an_exchange(ot_comm *comm, void *context) {
+  (void)context;
+  float *const send = calloc(1 << 18, sizeof *send), *const receive = calloc(1 << 18, sizeof *send);
+  const ot_status status = exchange_until_one_fails(comm, send, receive);
+  free(send);
+  free(receive);
+  return status;
+}
+
+static void memory_of_exchanges_is_free_after_a_failure(void **state) {
+  (void)state;
+  for (int i = 0; i < 20; i++) {
+    expect_failure(4, one_fails_in_an_exchange, OT_NUMERIC, 2.0,
+                   (const char *const[]){"rank 0: the loss is not a number", NULL});
+  }
+}
+
+static ot_status one_leaves_an_exchange(ot_comm *comm, void *context) {
+  (void)context;
+  if (ot_comm_rank(comm) == 2) return OT_OK;
+  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_EXCHANGE, .count = 1, .name = "rows"});
+}
+
+static void names_a_rank_that_has_left_an_exchange(void **state) {
+  (void)state;
+  expect_failure(3, one_leaves_an_exchange, OT_RANKS, 2.0,
+                 (const char *const[]){"waits in 'rows' (exchange 1 of group world, ranks 0-2) for",
+                                       "but rank 2 has ended", NULL});
 }
 
 static void ends_all_ranks_when_one_aborts(void **state) {
@@ -294,10 +380,13 @@ int main(void) {
       cmocka_unit_test(tells_a_circle_of_receives_at_once),
       cmocka_unit_test(names_collectives_in_other_orders),
       cmocka_unit_test(names_calls_that_differ),
+      cmocka_unit_test(names_numbers_of_rows_that_differ),
       cmocka_unit_test(names_a_rank_that_has_ended),
       cmocka_unit_test(ends_all_ranks_when_one_fails),
       cmocka_unit_test(ends_all_ranks_when_one_aborts),
       cmocka_unit_test(memory_of_calls_is_free_after_a_failure),
+      cmocka_unit_test(memory_of_exchanges_is_free_after_a_failure),
+      cmocka_unit_test(names_a_rank_that_has_left_an_exchange),
       cmocka_unit_test(names_a_rank_that_does_not_come_in_time),
       cmocka_unit_test(refuses_to_leave_calls_under_way),
       cmocka_unit_test(a_rank_that_stops_is_no_failure),

@@ -281,3 +281,36 @@ ot_status comm_exchanges_at_once(ot_comm *comm) {
   free(trials);
   return status;
 }
+
+// ---- numbers that differ ----
+
+// Every pair has rows but the pair in `uneven`, which has other numbers at its ends.
+static ot_status run_uneven(ot_comm *comm, const comm_uneven *u, int32_t *run, float *memory) {
+  const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
+  for (int i = 0; i < size; i++) {
+    int32_t *const sent = run + 2 * i, *const expected = run + 2 * (size + i);
+    sent[0] = 0;
+    sent[1] = rank == u->from && i == u->to ? u->sent : 2;
+    expected[0] = i * u->most;
+    expected[1] = rank == u->to && i == u->from ? u->expected : 2;
+  }
+  const int64_t rows = (int64_t)size * u->most;
+  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_EXCHANGE,
+                                           .send = memory,
+                                           .receive = memory + u->most * u->count,
+                                           .count = u->count,
+                                           .sends = {.runs = 1, .run = run, .rows = u->most},
+                                           .receives = {1, run + 2 * size, rows},
+                                           .name = "uneven rows"});
+}
+
+ot_status comm_uneven_exchange(ot_comm *comm, const comm_uneven *uneven) {
+  const int64_t rows = (ot_comm_size(comm) + 1) * uneven->most;
+  float *const memory = calloc((size_t)(rows * uneven->count), sizeof *memory);
+  int32_t *const run = calloc((size_t)ot_comm_size(comm) * 4, sizeof *run);
+  COMM_EXPECT(memory && run);
+  const ot_status status = run_uneven(comm, uneven, run, memory);
+  free(memory);
+  free(run);
+  return status;
+}

@@ -18,6 +18,15 @@ ot_status comm_case_main(ot_comm *comm, void *context);
 // An ot_rank_main that runs all cases.
 ot_status comm_suite_main(ot_comm *comm, void *context);
 
+// Runs an exchange of fp32 in which members `from` and `to` mean other numbers of rows between
+// them: what every back end has to refuse.
+typedef struct comm_uneven {
+  int from, to;
+  int32_t sent, expected, most;  // rows; most: not less than both, >= 2
+  int64_t count;                 // elements of a row
+} comm_uneven;
+ot_status comm_uneven_exchange(ot_comm *comm, const comm_uneven *uneven);
+
 #define COMM_EXPECT(condition)                                                             \
   do {                                                                                     \
     if (!(condition)) return ot_fail(OT_BUG, "%s:%d: %s", __FILE__, __LINE__, #condition); \
