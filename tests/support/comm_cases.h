@@ -14,6 +14,7 @@ ot_status comm_check_kinds(ot_comm *comm, const comm_members *members, ot_dtype 
 
 // comm_exchanges.c
 ot_status comm_exchanges_of_any_rows(ot_comm *comm);
+ot_status comm_exchanges_of_many_runs(ot_comm *comm);
 ot_status comm_exchange_of_nothing(ot_comm *comm);
 ot_status comm_exchanges_at_once(ot_comm *comm);
 // An exchange on the group of rows of `count` elements, its runs drawn from `seed`.

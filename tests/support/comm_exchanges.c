@@ -7,9 +7,10 @@
 #include "support/comm_cases.h"
 
 enum {
-  MOST_ROWS = 9,     // between two ranks
+  FEW_ROWS = 9,
+  MANY_ROWS = 650,   // the most between two ranks
   SEND_ROWS = 31,    // of the memory that is sent from; a row may go to several ranks
-  MANY_RUNS = 700,   // of a rank now and then, most of them empty
+  MANY_RUNS = 700,   // of a rank now and then, most of them empty when rows are few
   GUARD_BYTES = 64,  // behind what is received
 };
 
@@ -18,12 +19,13 @@ typedef struct {
   comm_members m;
   ot_dtype dtype;
   int64_t count;  // elements of a row
+  int64_t most;   // rows between two ranks
   int seed;
 } plan;
 
 // ---- what is drawn ----
 
-enum { NOTHING_SENT, NOTHING_COMES, NO_ROWS, ROWS, RUNS, SPLIT, FIRST, GAP };
+enum { NOTHING_SENT, NOTHING_COMES, NO_ROWS, ROWS, RUNS, EMPTY, SPLIT, FIRST, GAP };
 
 // A number in [0, limit), the same on all ranks.
 static int64_t draw(const plan *p, int what, int64_t which, int64_t limit) {
@@ -36,13 +38,22 @@ static int64_t draw(const plan *p, int what, int64_t which, int64_t limit) {
 static int64_t rows_between(const plan *p, int from, int to) {
   const int64_t pair = from * 64 + to;
   if (draw(p, NOTHING_SENT, from, 5) == 0 || draw(p, NOTHING_COMES, to, 5) == 0) return 0;
-  return draw(p, NO_ROWS, pair, 4) == 0 ? 0 : 1 + draw(p, ROWS, pair, MOST_ROWS);
+  return draw(p, NO_ROWS, pair, 4) == 0 ? 0 : 1 + draw(p, ROWS, pair, p->most);
 }
 
 // Number of runs with which `member` says what it sends or receives.
 static int runs_of(const plan *p, int member, bool receives) {
   const int64_t which = member * 2 + receives;
-  return draw(p, RUNS, which, 6) == 0 ? MANY_RUNS : 1 + (int)draw(p, RUNS, 1000 + which, 5);
+  const bool many = p->most > FEW_ROWS || draw(p, RUNS, which, 6) == 0;
+  return many ? MANY_RUNS : 1 + (int)draw(p, RUNS, 1000 + which, 5);
+}
+
+// Rows of a run when `left` are left. Long tables have rows all over, not in their first runs
+// alone.
+static int64_t draw_run(const plan *p, int64_t which, int runs, int64_t left) {
+  if (p->most == MANY_ROWS) return draw(p, SPLIT, which, left < 2 ? left + 1 : 3);
+  const bool empty = runs == MANY_RUNS && draw(p, EMPTY, which, 64) > 0;
+  return empty ? 0 : draw(p, SPLIT, which, left + 1);
 }
 
 // Splits the rows of each pair into runs; their places are not said yet.
@@ -50,11 +61,8 @@ static void split_rows(const plan *p, int member, bool receives, int32_t *run, i
   for (int peer = 0; peer < p->m.size; peer++) {
     int64_t left = rows_between(p, receives ? peer : member, receives ? member : peer);
     for (int i = 0; i < runs; i++) {
-      const int64_t which = ((int64_t)member * 64 + peer) * 1024 + i;
-      // Long tables have rows all over, not in their first runs alone.
-      const bool empty = runs == MANY_RUNS && draw(p, SPLIT, which * 4 + receives, 64) > 0;
-      const int64_t some = empty ? 0 : draw(p, SPLIT, which * 4 + 2 + receives, left + 1);
-      const int64_t rows = i == runs - 1 ? left : some;
+      const int64_t which = (((int64_t)member * 64 + peer) * 1024 + i) * 2 + receives;
+      const int64_t rows = i == runs - 1 ? left : draw_run(p, which, runs, left);
       run[((int64_t)peer * runs + i) * 2 + 1] = (int32_t)rows;
       left -= rows;
     }
@@ -198,16 +206,20 @@ static ot_status trial_run(ot_comm *comm, trial *t) {
   return trial_check(t);
 }
 
-ot_status comm_check_exchange(ot_comm *comm, const comm_members *members, ot_dtype dtype,
-                              int64_t count, int seed) {
+static ot_status check(ot_comm *comm, const plan *p) {
   trial *const t = malloc(sizeof *t);
   COMM_EXPECT(t != NULL);
-  const plan p = {.m = *members, .dtype = dtype, .count = count, .seed = seed};
-  ot_status status = trial_make(t, &p);
+  ot_status status = trial_make(t, p);
   if (status == OT_OK) status = trial_run(comm, t);
   trial_drop(t);
   free(t);
   return status;
+}
+
+ot_status comm_check_exchange(ot_comm *comm, const comm_members *members, ot_dtype dtype,
+                              int64_t count, int seed) {
+  const plan p = {.m = *members, .dtype = dtype, .count = count, .most = FEW_ROWS, .seed = seed};
+  return check(comm, &p);
 }
 
 // ---- cases ----
@@ -224,6 +236,13 @@ ot_status comm_exchanges_of_any_rows(ot_comm *comm) {
     }
   }
   for (; seed < 60; seed++) OT_TRY(comm_check_exchange(comm, &all, OT_BF16, 7, seed));
+  return OT_OK;
+}
+
+// Hundreds of runs with rows between two ranks.
+ot_status comm_exchanges_of_many_runs(ot_comm *comm) {
+  plan p = {.m = comm_world_of(comm), .dtype = OT_I32, .count = 3, .most = MANY_ROWS};
+  for (p.seed = 2000; p.seed < 2006 && p.m.size > 1; p.seed++) OT_TRY(check(comm, &p));
   return OT_OK;
 }
 
@@ -273,7 +292,11 @@ ot_status comm_exchanges_at_once(ot_comm *comm) {
   COMM_EXPECT(trials != NULL);
   ot_status status = OT_OK;
   for (int i = 0; i < TRIALS && status == OT_OK; i++) {
-    const plan p = {.m = all, .dtype = OT_F32, .count = i % 5 == 0 ? ROW : 3, .seed = 1000 + i};
+    const plan p = {.m = all,
+                    .dtype = OT_F32,
+                    .count = i % 5 == 0 ? ROW : 3,
+                    .most = FEW_ROWS,
+                    .seed = 1000 + i};
     status = trial_make(&trials[i], &p);
   }
   if (status == OT_OK) status = run_together(comm, trials, TRIALS);

@@ -9,6 +9,7 @@ static const comm_case all_cases[] = {
     {"every_kind_and_type", comm_every_kind_and_type},
     {"large_calls", comm_large_calls},
     {"exchanges_of_any_rows", comm_exchanges_of_any_rows},
+    {"exchanges_of_many_runs", comm_exchanges_of_many_runs},
     {"exchange_of_nothing", comm_exchange_of_nothing},
     {"exchanges_at_once", comm_exchanges_at_once},
     {"groups_of_some_ranks", comm_groups_of_some_ranks},
