@@ -3,7 +3,8 @@
 // an MPI launcher, on its processes and then beside MPI's own call, in turns. Bandwidths as
 // nccl-tests define them: algbw = S / time, S being the larger of what a rank sends and receives;
 // busbw = algbw times the part of S that has to leave a rank. Beside them a plain copy of S bytes
-// by all ranks at once. The best of the rounds counts.
+// by all ranks at once. An exchange has as many rows for every rank, in runs that lie apart. The
+// best of the rounds counts.
 //   bench/collectives [--ranks N] [--max BYTES] [--rounds K] [--bf16] [--json]
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "support/bench_program.h"
 
 enum { COPY = OT_COMM_KINDS, KINDS };  // a plain copy stands behind the kinds of calls
+enum { ROW = 256, RUNS = 8 };          // of an exchange: elements, and runs for each rank
 
 typedef struct {
   int ranks;  // threads; 0: 2 and then 4
@@ -32,6 +34,7 @@ typedef struct {
   int64_t bytes;  // S
   ot_comm_call call;
   char *send, *receive;
+  int32_t *run;  // [size][RUNS][2]
 } bench_case;
 
 // ---- MPI's own calls, for comparison ----
@@ -103,13 +106,10 @@ static double better(double best, double time) {
 }
 
 static const char *const names[] = {
-    [OT_COMM_ALL_GATHER] = "all_gather",
-    [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
-    [OT_COMM_ALL_REDUCE] = "all_reduce",
-    [OT_COMM_ALL_TO_ALL] = "all_to_all",
-    [OT_COMM_SHIFT] = "shift",
-    [OT_COMM_BARRIER] = "barrier",
-    [COPY] = "copy",
+    [OT_COMM_ALL_GATHER] = "all_gather", [OT_COMM_REDUCE_SCATTER] = "reduce_scatter",
+    [OT_COMM_ALL_REDUCE] = "all_reduce", [OT_COMM_ALL_TO_ALL] = "all_to_all",
+    [OT_COMM_SHIFT] = "shift",           [OT_COMM_EXCHANGE] = "exchange",
+    [OT_COMM_BARRIER] = "barrier",       [COPY] = "copy",
 };
 
 // Part of S that leaves a rank (nccl-tests, PERFORMANCE.md).
@@ -147,6 +147,21 @@ static void print_row(const bench_case *b, double seconds, double own, bool proc
   printf("\n");
 }
 
+// `count` elements for each rank, as rows: first a run of each rank, then the next of each.
+static void set_rows(bench_case *b, int64_t count) {
+  const int size = ot_comm_size(b->comm);
+  const int64_t rows = count / b->call.count;
+  int64_t first = 0;
+  for (int i = 0; i < RUNS; i++) {
+    const int64_t some = rows * (i + 1) / RUNS - rows * i / RUNS;
+    for (int peer = 0; peer < size; peer++, first += some) {
+      b->run[(peer * RUNS + i) * 2] = (int32_t)first;
+      b->run[(peer * RUNS + i) * 2 + 1] = (int32_t)some;
+    }
+  }
+  b->call.sends = b->call.receives = (ot_comm_runs){RUNS, b->run, rows * size};
+}
+
 static ot_status measure(bench_case *b, bool processes) {
   const int size = ot_comm_size(b->comm);
   const int64_t element = ot_dtype_bytes(b->settings->dtype);
@@ -158,6 +173,10 @@ static ot_status measure(bench_case *b, bool processes) {
   b->call.count = count;
   b->call.send = b->send;
   b->call.receive = b->receive;
+  if (b->kind == OT_COMM_EXCHANGE) {
+    b->call.count = count < ROW ? count : ROW;
+    set_rows(b, count);
+  }
   double best = -1.0, own = -1.0;
   for (int i = 0; i < b->settings->rounds; i++) {
     best = better(best, time_runs(b, run_ours));
@@ -187,18 +206,21 @@ static ot_status run_rank(ot_comm *comm, bench_settings *settings, bool processe
   // Sums of bf16 come out of a reduce_scatter as fp32.
   const size_t bytes = (size_t)settings->max_bytes * 2 + 4096;
   char *const memory[] = {malloc(bytes), malloc(bytes), malloc(bytes)};
+  int32_t *const run = calloc((size_t)ot_comm_size(comm) * RUNS, 2 * sizeof *run);
   ot_status status = ot_fail(OT_ENVIRONMENT, "out of memory");
-  if (memory[0] && memory[1] && memory[2]) {
+  if (memory[0] && memory[1] && memory[2] && run) {
     for (int i = 0; i < 3; i++) memset(memory[i], 0, bytes);
     bench_case b = {
         .comm = comm,
         .settings = settings,
         .call = {.dtype = settings->dtype, .sum = OT_F32, .workspace = memory[2], .name = "bench"},
         .send = memory[0],
-        .receive = memory[1]};
+        .receive = memory[1],
+        .run = run};
     status = measure_all(&b, processes);
   }
   for (int i = 0; i < 3; i++) free(memory[i]);
+  free(run);
   return status;
 }
 
