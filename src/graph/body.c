@@ -69,40 +69,54 @@ static ot_status check_adding(const ot_program *program, int op) {
   return OT_OK;
 }
 
-static bool writes(const ot_op *op, int value) {
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) {
-    if (op->out[i] == value) return true;
-  }
-  return false;
-}
+// Of each value the repeat in whose body, or for whose body, it is made; -1 of any other.
+typedef struct homes {
+  int of[OT_MAX_PROGRAM_VALUES];
+} homes;
 
-// The repeat in whose body, or for whose body, the value is made; -1 for any other.
-static int home_of(const ot_program *program, int value) {
-  if (value < 0 || !is_made_inside(program, value)) return -1;
-  for (int i = 0; i < program->num_ops; i++) {
+// From the last op to the first, so that the one that makes a value has the last word.
+static void find_homes(const ot_program *program, homes *found) {
+  for (int i = 0; i < program->num_values; i++) found->of[i] = -1;
+  for (int i = program->num_ops - 1; i >= 0; i--) {
     const ot_op *const op = &program->ops[i];
-    if (!writes(op, value)) continue;
-    if (op->kind != OT_OP_REPEAT) return ot_program_repeat_of(program, i);
-    return op->out[OT_REPEAT_ROUND] == value ? i : -1;
+    const int around = ot_program_repeat_of(program, i);
+    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+      if (op->out[k] < 0 || !is_made_inside(program, op->out[k])) continue;
+      const bool counter = op->kind == OT_OP_REPEAT && k == OT_REPEAT_ROUND;
+      found->of[op->out[k]] = counter ? i : around;
+    }
   }
-  return -1;
 }
 
-static ot_status check_reads(const ot_program *program, int op) {
+static ot_status check_reads(const ot_program *program, const homes *found, int op) {
+  const int around = ot_program_repeat_of(program, op);
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
     const int value = program->ops[op].in[i];
-    const int home = home_of(program, value);
-    OT_CHECK(home < 0 || home == ot_program_repeat_of(program, op), OT_BUG,
+    if (value < 0 || found->of[value] < 0) continue;
+    OT_CHECK(found->of[value] == around, OT_BUG,
              "program %s: op %d (%s) reads %s, which is there in the body of op %d alone",
-             program->name, op, name_of(program, op), program->values[value].name, home);
+             program->name, op, name_of(program, op), program->values[value].name,
+             found->of[value]);
   }
   return OT_OK;
 }
 
-static ot_status check_leaves(const ot_program *program, int value) {
-  const int home = home_of(program, value);
-  OT_CHECK(home < 0, OT_BUG, "program %s: %s leaves it, but is there in the body of op %d alone",
-           program->name, program->values[value].name, home);
+static ot_status check_leaves(const ot_program *program, const homes *found, int value) {
+  OT_CHECK(value < 0 || found->of[value] < 0, OT_BUG,
+           "program %s: %s leaves it, but is there in the body of op %d alone", program->name,
+           program->values[value].name, found->of[value]);
+  return OT_OK;
+}
+
+static ot_status check_values(const ot_program *program) {
+  homes found;
+  find_homes(program, &found);
+  for (int i = 0; i < program->num_ops; i++) OT_TRY(check_reads(program, &found, i));
+  OT_TRY(check_leaves(program, &found, program->output));
+  OT_TRY(check_leaves(program, &found, program->d_input));
+  for (int i = 0; i < program->num_pushed; i++) {
+    OT_TRY(check_leaves(program, &found, program->pushed[i]));
+  }
   return OT_OK;
 }
 
@@ -114,10 +128,5 @@ ot_status ot_program_check_bodies(const ot_program *program) {
     repeats = true;
     OT_TRY(check_body(program, i));
   }
-  if (!repeats) return OT_OK;
-  for (int i = 0; i < program->num_ops; i++) OT_TRY(check_reads(program, i));
-  OT_TRY(check_leaves(program, program->output));
-  OT_TRY(check_leaves(program, program->d_input));
-  for (int i = 0; i < program->num_pushed; i++) OT_TRY(check_leaves(program, program->pushed[i]));
-  return OT_OK;
+  return repeats ? check_values(program) : OT_OK;
 }

@@ -59,7 +59,7 @@ static ot_status check_sharing(const ot_segment *segment, int index) {
     OT_CHECK(task->in[i].base == task->out[i].base && task->in[i].offset == task->out[i].offset,
              OT_BUG,
              "schedule: %s, task %d (%s) goes on with operand %d in place, but reads %s+%lld and "
-             "writes %s+%lld: something else uses what it reads",
+             "writes %s+%lld: something else uses one of them",
              segment->name, index, info->name, i, ot_base_name(task->in[i].base),
              (long long)task->in[i].offset, ot_base_name(task->out[i].base),
              (long long)task->out[i].offset);

@@ -35,7 +35,8 @@ typedef enum ot_task_kind {
 // Lanes run beside each other. The tasks of a lane start in order and run one after the other, but
 // for the pipeline lane, whose sends and receives are under way together and end as they can.
 // An entry runs on its lane; a task of a compute entry may stand on the tensor lane, where it is
-// started when the entry comes to it, and ended by the first task that waits for it.
+// started when the entry comes to it, and ended by the first task that waits for it, in a body at
+// the latest with its round.
 typedef enum ot_lane {
   OT_LANE_COMPUTE,   // kernels
   OT_LANE_TENSOR,    // collectives inside a block (tp, cp), between the kernels around them

@@ -35,7 +35,7 @@ typedef struct ot_storage_run {
   ot_side side;
   ot_scratch_group group;
   int end;  // run before which what it reads and writes is not free again: its own place, for a
-            // collective that of its first reader
+            // collective that of its first reader, at the latest of the last run of its body
 } ot_storage_run;
 
 typedef struct ot_place {

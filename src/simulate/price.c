@@ -19,6 +19,8 @@ ot_status ot_price_check(const ot_simulation *simulation) {
            "simulate: other_flops_per_s=%g; allowed: above 0", simulation->other_flops_per_s);
   OT_CHECK(simulation->launch_s >= 0, OT_USAGE, "simulate: launch_s=%g; allowed: 0 or more",
            simulation->launch_s);
+  OT_CHECK(simulation->more_rounds >= 0, OT_USAGE, "simulate: more_rounds=%g; allowed: 0 or more",
+           simulation->more_rounds);
   return OT_OK;
 }
 

@@ -36,7 +36,7 @@ typedef struct ot_price {
   double host_s;
 } ot_price;
 
-// OT_USAGE unless rates are positive.
+// OT_USAGE unless rates are positive and times and rounds not negative.
 ot_status ot_price_check(const ot_simulation *simulation);
 
 // `task` on a rank whose groups are `shapes`; a message from when both sides have started it.

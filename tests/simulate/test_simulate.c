@@ -331,6 +331,9 @@ static void rates_that_are_not_there_are_refused(void **state) {
                  "other_flops_per_s=0");
   expect_refusal(&plan, &(ot_simulation){.cluster = &good, .other_flops_per_s = 1, .launch_s = -1},
                  "launch_s=-1");
+  expect_refusal(&plan,
+                 &(ot_simulation){.cluster = &good, .other_flops_per_s = 1, .more_rounds = -0.5},
+                 "more_rounds=-0.5");
   bad = cluster_of(1, 0);
   expect_refusal(&plan, &(ot_simulation){.cluster = &bad, .other_flops_per_s = 1, .launch_s = 0},
                  "memory_bytes_per_s must be above 0");
