@@ -204,6 +204,40 @@ static void a_collective_ends_with_its_round(void **state) {
   body_case_destroy(&c);
 }
 
+static bool places_overlap(const body_case *c, int a, int b) {
+  const ot_place x = ot_storage_place(&c->storage, a, OT_SIDE_BACKWARD);
+  const ot_place y = ot_storage_place(&c->storage, b, OT_SIDE_BACKWARD);
+  const int64_t x_end = x.offset + ot_type_bytes(&c->program.values[a].type);
+  const int64_t y_end = y.offset + ot_type_bytes(&c->program.values[b].type);
+  return x.base == y.base && x.offset < y_end && y.offset < x_end;
+}
+
+// A body of gradients of inputs, with gradients of weights in front of it and behind it.
+static void bodies_of_the_backward_are_no_others(void **state) {
+  (void)state;
+  for (int split = 0; split < 2; split++) {
+    body_case c;
+    body_case_begin(&c, 0, 2);
+    const int last = c.program.num_ops - 1;
+    for (int i = 0; i <= last; i++) c.program.ops[i].part = OT_PART_INPUT;
+    c.program.ops[2].part = c.program.ops[last].part = OT_PART_WEIGHT;
+    ot_storage_build(&(ot_storage_request){.program = &c.program, .split = split == 1}, &c.arena,
+                     &c.storage);
+    const int repeat = split == 1 ? c.repeat - 1 : c.repeat;
+    for (int i = 0; i <= c.program.ops[c.repeat].attributes.repeated; i++) {
+      assert_int_equal(c.storage.runs[repeat + i].op, c.repeat + i);
+      assert_int_equal(c.storage.runs[repeat + i].phase,
+                       split == 1 ? OT_PHASE_INPUT : OT_PHASE_BACKWARD);
+    }
+    assert_false(places_overlap(&c, BODY_H, BODY_T) || places_overlap(&c, BODY_H, BODY_U));
+    assert_false(places_overlap(&c, BODY_H, BODY_T2));
+    assert_true(places_overlap(&c, BODY_A0, BODY_A) && places_overlap(&c, BODY_T, BODY_S));
+    assert_int_equal(ot_storage_place(&c.storage, BODY_A, OT_SIDE_BACKWARD).base,
+                     split == 1 ? OT_BASE_SLOT_WEIGHT : OT_BASE_SCRATCH);
+    body_case_destroy(&c);
+  }
+}
+
 // ---- segments ----
 
 static void a_body_adds_to_accumulators_that_something_before_it_wrote(void **state) {
@@ -366,6 +400,7 @@ int main(void) {
       cmocka_unit_test(no_op_of_a_body_takes_the_place_of_what_it_finds),
       cmocka_unit_test(bodies_stay_as_they_are_and_nothing_moves_over_them),
       cmocka_unit_test(a_collective_ends_with_its_round),
+      cmocka_unit_test(bodies_of_the_backward_are_no_others),
       cmocka_unit_test(a_body_adds_to_accumulators_that_something_before_it_wrote),
       cmocka_unit_test(adding_waits_for_collectives_on_the_same_value),
       cmocka_unit_test(the_check_plays_a_second_round),
