@@ -10,30 +10,12 @@
 
 // ---- one step ----
 
-// Bytes that the rank puts on the wire, by the rule of ot_comm_sent_bytes.
-static double sent_bytes(const ot_task *task) {
-  const double size = task->attributes.group_size;
-  const double in = (double)ot_type_bytes(&task->in[0].type);
-  switch (task->op) {
-    case OT_OP_ALL_GATHER:
-      return in * (size - 1);
-    case OT_OP_REDUCE_SCATTER:
-    case OT_OP_ALL_TO_ALL:
-      return in * (size - 1) / size;
-    case OT_OP_ALL_REDUCE:
-      return 2 * in * (size - 1) / size;
-    case OT_OP_RECEIVE:
-      return 0;
-    default:
-      return in;
-  }
-}
-
 static void add_span(ot_overlap *overlap, const ot_task *task, const ot_span *span) {
   const ot_timeline_axis axis = ot_timeline_axis_of(task->attributes.group);
   ot_overlap_flow *const flow = &overlap->flow[axis][task->op - OT_OP_ALL_GATHER];
   flow->calls++;
-  flow->bytes += sent_bytes(task);
+  const ot_op_types types = ot_task_types(task);
+  flow->bytes += ot_collective_sent_bytes(task->op, &task->attributes, &types);
   flow->busy_s += span->end_s - span->start_s;
 }
 

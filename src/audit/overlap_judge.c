@@ -23,7 +23,9 @@ enum {
   GATHER = 1 << (OT_OP_ALL_GATHER - OT_OP_ALL_GATHER),
   SCATTER = 1 << (OT_OP_REDUCE_SCATTER - OT_OP_ALL_GATHER),
   SUM = 1 << (OT_OP_ALL_REDUCE - OT_OP_ALL_GATHER),
-  EXCHANGE = 1 << (OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER),
+  ALL_TO_ALL = 1 << (OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER),
+  EXCHANGE = 1 << (OT_OP_EXCHANGE - OT_OP_ALL_GATHER),
+  HOME = 1 << (OT_OP_EXCHANGE_HOME - OT_OP_ALL_GATHER),
   SHIFT = 1 << (OT_OP_SHIFT - OT_OP_ALL_GATHER),
 };
 
@@ -36,11 +38,11 @@ static const flow_rule rules[] = {
      "ranks of dp and more of another axis"},
     {OT_TIMELINE_CP, SHIFT, false, "cp_ring_exposed",
      "longer sequences, fewer ranks of cp, or parallel.context ulysses"},
-    {OT_TIMELINE_CP, GATHER | EXCHANGE | SCATTER, true, "cp_exposed",
+    {OT_TIMELINE_CP, GATHER | ALL_TO_ALL | SCATTER, true, "cp_exposed",
      "fewer ranks of cp, or parallel.context ring"},
     {OT_TIMELINE_TP, GATHER | SCATTER | SUM, true, "tp_exposed",
      "tp within one machine, fewer ranks of tp and more of pp or dp"},
-    {OT_TIMELINE_EP, EXCHANGE, true, "ep_exposed", "fewer ranks of ep"},
+    {OT_TIMELINE_EP, EXCHANGE | HOME, true, "ep_exposed", "fewer ranks of ep"},
     {OT_TIMELINE_WORLD, SUM, true, "world_exposed",
      "norms and losses are small: ranks wait here for the last one; look at slow machines"},
 };

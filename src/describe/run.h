@@ -102,6 +102,7 @@ typedef struct ot_run_parallel {
   bool *reshard;          // gathered weights of a block are released after each use; one entry for
                           // all blocks, or one a block: embedding, layers, head (ot_run_reshard)
   int64_t num_reshard;
+  double expert_buffer;     // rows that come to a rank's experts at a time, over their even share
   double watchdog_seconds;  // a rank that others wait for so long is named; 0 = never
 } ot_run_parallel;
 

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "ops/catalog.h"
+#include "ops/collective.h"
 #include "ops/kernels.h"
 #include "schedule/bodies.h"
 
@@ -16,6 +17,8 @@ static ot_comm_kind call_kind(ot_op_kind op) {
       [OT_OP_ALL_REDUCE - OT_OP_ALL_GATHER] = OT_COMM_ALL_REDUCE,
       [OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER] = OT_COMM_ALL_TO_ALL,
       [OT_OP_SHIFT - OT_OP_ALL_GATHER] = OT_COMM_SHIFT,
+      [OT_OP_EXCHANGE - OT_OP_ALL_GATHER] = OT_COMM_EXCHANGE,
+      [OT_OP_EXCHANGE_HOME - OT_OP_ALL_GATHER] = OT_COMM_EXCHANGE,
       [OT_OP_SEND - OT_OP_ALL_GATHER] = OT_COMM_SEND,
       [OT_OP_RECEIVE - OT_OP_ALL_GATHER] = OT_COMM_RECEIVE,
   };
@@ -28,10 +31,15 @@ static ot_dtype sum_type(const ot_task *task) {
   return made == OT_BF16 ? task->attributes.compute : made;
 }
 
-// Elements as comm.h counts them: of one block where the call has blocks.
+static const ot_operand *travels(const ot_task *task) {
+  return task->op == OT_OP_RECEIVE ? &task->out[0] : &task->in[ot_op_sent_input(task->op)];
+}
+
+// Elements as comm.h counts them: of one block, or row, where the call has these.
 static int64_t call_count(ot_comm_kind kind, const ot_task *task) {
-  const bool received = kind == OT_COMM_RECEIVE;
-  const int64_t all = ot_type_elements(received ? &task->out[0].type : &task->in[0].type);
+  const ot_tensor_type *const type = &travels(task)->type;
+  const int64_t all = ot_type_elements(type);
+  if (kind == OT_COMM_EXCHANGE) return all / type->dim[0];
   const bool blocks = kind == OT_COMM_REDUCE_SCATTER || kind == OT_COMM_ALL_TO_ALL;
   return blocks ? all / task->attributes.group_size : all;
 }
@@ -39,14 +47,13 @@ static int64_t call_count(ot_comm_kind kind, const ot_task *task) {
 // The call without its memory.
 static ot_comm_call describe(const ot_task *task, const char *name) {
   const ot_comm_kind kind = call_kind(task->op);
-  const bool received = kind == OT_COMM_RECEIVE;
   return (ot_comm_call){
       .kind = kind,
       .group = task->attributes.group,
       .peer = task->attributes.peer,
       .tag = task->attributes.tag,
       .count = call_count(kind, task),
-      .dtype = received ? task->out[0].type.dtype : task->in[0].type.dtype,
+      .dtype = travels(task)->type.dtype,
       .sum = sum_type(task),
       .sum_on_wire = task->attributes.sum_on_wire,
       .accumulate = kind == OT_COMM_REDUCE_SCATTER && task->attributes.accumulate,
@@ -61,11 +68,28 @@ static void *at(const ot_entry *entry, const ot_operand *operand, char *memory) 
   return memory + entry->base[operand->base] + operand->offset;
 }
 
+static ot_comm_runs runs_at(const ot_entry *entry, const ot_operand *runs,
+                            const ot_operand *rows, char *memory) {
+  return (ot_comm_runs){.runs = (int)runs->type.dim[1],
+                        .run = at(entry, runs, memory),
+                        .rows = rows->type.dim[0]};
+}
+
+// Out, rows go from `home` to `here` (exchange.h); on the way back, from `here` to `home`.
+static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
+                      ot_comm_call *call) {
+  const bool back = task->op == OT_OP_EXCHANGE_HOME;
+  const ot_operand *const runs = &task->in[back ? 2 : 1];
+  call->sends = runs_at(entry, &runs[back ? 1 : 0], travels(task), memory);
+  call->receives = runs_at(entry, &runs[back ? 0 : 1], &task->out[0], memory);
+}
+
 ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memory,
                           const char *name) {
   ot_comm_call call = describe(task, name);
-  call.send = at(entry, &task->in[0], memory);
+  call.send = at(entry, &task->in[ot_op_sent_input(task->op)], memory);
   call.receive = at(entry, &task->out[0], memory);
+  if (call.kind == OT_COMM_EXCHANGE) bind_runs(entry, task, memory, &call);
   if (task->workspace_bytes > 0) {
     call.workspace = memory + entry->base[OT_BASE_SCRATCH] + task->workspace;
   }

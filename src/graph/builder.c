@@ -205,21 +205,14 @@ int ot_builder_scatter(ot_builder *builder, int x, const char *name) {
   return over_tensor(builder, OT_OP_REDUCE_SCATTER, x, name);
 }
 
-// ---- collectives over ep ----
+// ---- over ep ----
 
-static int over_experts(ot_builder *builder, ot_op_kind kind, int x, const char *name) {
+int ot_builder_gather_experts(ot_builder *builder, int x, const char *name) {
   if (builder->graph->share.expert_ranks == 1) return x;
   ot_op_attributes attributes = ot_builder_attributes(builder);
   ot_builder_set_group(builder, OT_GROUP_EXPERT, &attributes);
-  return ot_builder_op(builder, &(ot_op_description){kind, &attributes, name, 1, {x}, NULL});
-}
-
-int ot_builder_gather_tokens(ot_builder *builder, int x, const char *name) {
-  return over_experts(builder, OT_OP_ALL_GATHER, x, name);
-}
-
-int ot_builder_return_tokens(ot_builder *builder, int x, const char *name) {
-  return over_experts(builder, OT_OP_REDUCE_SCATTER, x, name);
+  return ot_builder_op(builder,
+                       &(ot_op_description){OT_OP_ALL_GATHER, &attributes, name, 1, {x}, NULL});
 }
 
 // ---- parameters ----

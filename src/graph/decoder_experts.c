@@ -1,34 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // The branch of a layer with experts. Each rank routes the rows that it has between tensor-parallel
-// regions, and has every expert. Gates multiply before the projection down (ops/activation.h), so
-// that what the experts put out is added up and forgotten.
+// regions. Gates multiply before the projection down (ops/activation.h), so that what the experts
+// put out is added up and forgotten.
 //
 //   normed -> router -> route -> order -> dispatch -> gate|up -> glu -> down -> combine -> + x
 //        \-> shared experts, an ordinary MLP ------------------------------------------/
 //
-// Over ep a rank has some of the experts, over etp some columns of each, and it meets the rows of
-// all of both: rows, gates and choices are gathered between route and order, and parts of sums go
-// back to the ranks whose rows they are. Whatever is chosen fits, because buffers hold all rows,
-// and no count has to be exchanged; it moves ep/k times the bytes of an exchange of the chosen rows
-// alone.
+// Over ep a rank has some of the experts, over etp some columns of each. Between dispatch and
+// combine, rows go to the ranks that have their experts and come back (ops/exchange.h): the first
+// round as ops of the program, what it has no room for as a composite (ops/rounds.h).
 #include "graph/decoder_parts.h"
+#include "ops/exchange.h"
 #include "ops/route.h"
 
-// What routing hands to those who copy rows.
+// What routing hands to those who copy rows, and to those who judge it.
 typedef struct routed {
   ot_op_attributes attributes;
-  int gates, place, offsets;
+  int logits, gates, experts, place, offsets;
 } routed;
 
-// Rows that an expert may have of a sequence of T tokens: its even share of T*k/E, times the
-// factor, rounded up.
+// How rows go to the experts of all ranks: what all send, and the plan of the first round. Nowhere,
+// with -1 for all values, where a rank has every expert.
+typedef struct journey {
+  ot_op_attributes attributes;
+  int counts, home, here, offsets, rounds;
+} journey;
+
+// Rows sorted by expert, and the experts that they meet.
+typedef struct sorted {
+  ot_op_attributes attributes;
+  int rows, gates, offsets;
+  int up, down;  // weights
+} sorted;
+
+// A share times a factor of room, rounded up, at most `most`.
+static int64_t with_room(double share, double factor, int64_t most) {
+  const double wanted = share * factor;
+  const double rows = wanted < (double)most ? wanted : (double)most;
+  int64_t whole = (int64_t)rows;
+  if ((double)whole < rows) whole++;
+  return whole > 0 ? whole : 1;
+}
+
+// Rows that an expert may have of a sequence of T tokens: its even share of T*k/E, with room.
 static int64_t capacity_of(const ot_moe *moe, int64_t T) {
   const double share = (double)T * (double)moe->experts_per_token / (double)moe->num_experts;
-  const double wanted = moe->capacity_factor * share;
-  const double most = wanted < (double)T ? wanted : (double)T;
-  int64_t rows = (int64_t)most;
-  if ((double)rows < most) rows++;
-  return rows > 0 ? rows : 1;
+  return with_room(share, moe->capacity_factor, T);
 }
 
 static ot_op_attributes route_attributes(const ot_builder *b) {
@@ -50,6 +67,12 @@ static ot_op_attributes route_attributes(const ot_builder *b) {
   if (moe->routing != OT_MOE_DROPLESS) {
     attributes.capacity = capacity_of(moe, attributes.sequence_length);
   }
+  const ot_share *const share = ot_share_of(b);
+  const int64_t copies = share->expert_ranks * share->experts / moe->num_experts;
+  if (copies > 1) attributes.expert_copies = copies;
+  if (share->expert_ranks > 1) {
+    attributes.copy_rows = ot_route_rows(&attributes, share->own_rows) / copies;
+  }
   return attributes;
 }
 
@@ -69,21 +92,23 @@ static int count_sequences(ot_builder *b, int own) {
 }
 
 // Losses of the router and what is reported of it; both have their gradients from here.
-static void judge(ot_builder *b, const ot_op_attributes *attributes, int logits, int experts) {
+static void judge(ot_builder *b, const routed *r, int rounds) {
   if (!ot_builder_trains(b)) return;
   const ot_share *const share = ot_share_of(b);
-  ot_op_attributes own_rows = *attributes;
+  ot_op_attributes own_rows = r->attributes;
   const bool whole = share->expert_view && share->sequence_ranks == 1;
   if (whole) ot_builder_set_group(b, OT_GROUP_EXPERT, &own_rows);
   const int own = ot_builder_op(
-      b, &(ot_op_description){OT_OP_ROUTE_COUNT, &own_rows, "router.own", 1, {experts}, NULL});
+      b, &(ot_op_description){OT_OP_ROUTE_COUNT, &own_rows, "router.own", 1, {r->experts}, NULL});
   const int counts = count_sequences(b, own);
   const int inverse = ot_builder_scalar(b, OT_SCALAR_INVERSE_SEQUENCES, "inverse_sequences");
   const int out[OT_MAX_OUTPUTS] = {ot_builder_expert_sums(b), -1, -1, -1, -1};
-  ot_builder_op(
-      b,
-      &(ot_op_description){
-          OT_OP_ROUTE_LOSS, &own_rows, "router.loss", 4, {logits, experts, counts, inverse}, out});
+  ot_builder_op(b, &(ot_op_description){OT_OP_ROUTE_LOSS,
+                                        &own_rows,
+                                        "router.loss",
+                                        5,
+                                        {r->logits, r->experts, counts, inverse, rounds},
+                                        out});
 }
 
 static int bias_of(ot_builder *b) {
@@ -93,94 +118,150 @@ static int bias_of(ot_builder *b) {
                            moe->num_experts);
 }
 
-// Rows of all of ep, and the experts of this rank.
-static void meet_all_tokens(ot_builder *b, routed *r, int *experts) {
-  const ot_share *const share = ot_share_of(b);
-  if (share->expert_ranks == 1) return;
-  r->gates = ot_builder_gather_tokens(b, r->gates, "router.all_gates");
-  *experts = ot_builder_gather_tokens(b, *experts, "router.all_experts");
-  ot_builder_set_group(b, OT_GROUP_EXPERT, &r->attributes);
-  r->attributes.held_experts = share->experts;
-  r->attributes.first_expert = share->first_expert;
-}
-
 static routed route(ot_builder *b, int normed) {
   const ot_model *const model = ot_model_of(b);
   routed r = {.attributes = route_attributes(b)};
   const ot_op_attributes plain = ot_builder_attributes(b);
   const int weight =
       ot_decoder_matrix(b, OT_ROLE_ROUTER, "router", model->moe.num_experts, model->hidden_size);
-  const int logits = ot_builder_op(
+  r.logits = ot_builder_op(
       b,
       &(ot_op_description){OT_OP_LINEAR_WIDE, &plain, "router.logits", 2, {normed, weight}, NULL});
   const int bias = bias_of(b);
   ot_op made;
   r.gates = ot_builder_emit(
-      b, &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {logits, bias}, NULL},
+      b,
+      &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {r.logits, bias}, NULL},
       &made);
-  int experts = made.out[1];
-  judge(b, &r.attributes, logits, experts);
-  meet_all_tokens(b, &r, &experts);
+  r.experts = made.out[1];
   r.place = ot_builder_emit(
-      b, &(ot_op_description){OT_OP_ROUTE_ORDER, &r.attributes, "router.place", 1, {experts}, NULL},
+      b,
+      &(ot_op_description){OT_OP_ROUTE_ORDER, &r.attributes, "router.place", 1, {r.experts}, NULL},
       &made);
   r.offsets = made.out[1];
   return r;
 }
 
-static int grouped(ot_builder *b, const routed *r, const char *name, int rows, int weight) {
+// ---- this rank's experts ----
+
+static int grouped(ot_builder *b, const sorted *s, const char *name, int rows, int weight) {
   return ot_builder_op(
       b, &(ot_op_description){
-             OT_OP_GROUPED_LINEAR, &r->attributes, name, 3, {rows, weight, r->offsets}, NULL});
+             OT_OP_GROUPED_LINEAR, &s->attributes, name, 3, {rows, weight, s->offsets}, NULL});
 }
 
-// x, where there is one, + the sums of `rows` that belong to each token.
-static int come_home(ot_builder *b, const routed *r, int rows, int x) {
-  const bool alone = ot_share_of(b)->expert_ranks == 1;
-  const ot_op_attributes plain = ot_builder_attributes(b);
-  const int sum =
-      ot_builder_op(b, &(ot_op_description){OT_OP_COMBINE,
-                                            &r->attributes,
-                                            "experts.sum",
-                                            5,
-                                            {rows, -1, r->place, r->offsets, alone ? x : -1},
-                                            NULL});
-  if (alone) return sum;
-  const int own = ot_builder_return_tokens(b, sum, "experts.own");
-  if (x < 0) return own;
+static int run_experts(ot_builder *b, const sorted *s) {
+  const int wide = grouped(b, s, "experts.wide", s->rows, s->up);
+  const int active = ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_GLU, &s->attributes, "experts.active", 3, {wide, s->gates, s->offsets}, NULL});
+  return grouped(b, s, "experts.out", active, s->down);
+}
+
+// ---- those of other ranks ----
+
+// How the rows of `r` travel: as many at a time as the buffer of a rank's experts has room for.
+static ot_op_attributes exchange_attributes(ot_builder *b, const ot_op_attributes *routed_as) {
+  const ot_share *const share = ot_share_of(b);
+  ot_op_attributes attributes = *routed_as;
+  ot_builder_set_group(b, OT_GROUP_EXPERT, &attributes);
+  attributes.held_experts = share->experts;
+  attributes.first_expert = share->first_expert;
+  const int64_t even = attributes.copy_rows * ot_route_copies(&attributes);
+  attributes.exchange_rows = with_room((double)even, b->graph->request.expert_buffer,
+                                       ot_exchange_most_rows(&attributes, share->own_rows));
+  return attributes;
+}
+
+static journey plan_journey(ot_builder *b, const routed *r) {
+  if (ot_share_of(b)->expert_ranks == 1) return (journey){.counts = -1, .rounds = -1};
+  journey j = {.attributes = exchange_attributes(b, &r->attributes)};
+  ot_op plan;
+  j.counts = ot_builder_gather_experts(b, r->offsets, "router.counts_of_all");
+  j.home = ot_builder_emit(
+      b,
+      &(ot_op_description){OT_OP_EXCHANGE_PLAN, &j.attributes, "experts.home", 1, {j.counts}, NULL},
+      &plan);
+  j.here = plan.out[1];
+  j.offsets = plan.out[2];
+  j.rounds = plan.out[3];
+  return j;
+}
+
+static int exchange(ot_builder *b, const journey *j, const char *name, int rows) {
   return ot_builder_op(
-      b, &(ot_op_description){OT_OP_ADD, &plain, "experts.joined", 2, {own, x}, NULL});
+      b, &(ot_op_description){
+             OT_OP_EXCHANGE, &j->attributes, name, 3, {rows, j->home, j->here}, NULL});
 }
 
-// x + what the experts of each token make of `normed`.
-static int meet_experts(ot_builder *b, int normed, int x) {
+// What experts make of the rows that the first round has no room for, or -1 when it has for all.
+static int more_rounds(ot_builder *b, const routed *r, const journey *j, const sorted *own,
+                       int tokens) {
+  const int64_t most = ot_exchange_most_rows(&j->attributes, ot_share_of(b)->own_rows);
+  if (j->attributes.exchange_rows == most) return -1;
+  ot_op_attributes attributes = j->attributes;
+  attributes.activation = own->attributes.activation;
+  return ot_builder_op(b, &(ot_op_description){OT_OP_MORE_ROUNDS,
+                                               &attributes,
+                                               "experts.more",
+                                               9,
+                                               {own->rows, own->gates, j->counts, j->rounds,
+                                                own->up, own->down, tokens, r->gates, r->place},
+                                               NULL});
+}
+
+// What the experts of all ranks make of this rank's rows `own`, in their places.
+static int travel(ot_builder *b, const routed *r, const journey *j, const sorted *own, int tokens) {
+  const int more = more_rounds(b, r, j, own, tokens);
+  sorted here = {.attributes = j->attributes, .up = own->up, .down = own->down};
+  here.attributes.activation = own->attributes.activation;
+  here.rows = exchange(b, j, "experts.here", own->rows);
+  here.gates = exchange(b, j, "experts.gates_here", own->gates);
+  here.offsets = j->offsets;
+  const int out = run_experts(b, &here);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_EXCHANGE_HOME,
+                                               &j->attributes,
+                                               "experts.back",
+                                               4,
+                                               {more, out, j->home, j->here},
+                                               NULL});
+}
+
+// ---- the branch ----
+
+static sorted sort_rows(ot_builder *b, const routed *r, int tokens) {
   const ot_model *const model = ot_model_of(b);
   const int64_t E = ot_share_of(b)->experts;
   const int64_t F = ot_share_of(b)->expert_columns;
-  const routed r = route(b, normed);
-  const int tokens = ot_builder_gather_tokens(b, normed, "experts.tokens");
   ot_op made;
-  const int rows = ot_builder_emit(b,
-                                   &(ot_op_description){OT_OP_DISPATCH,
-                                                        &r.attributes,
-                                                        "experts.rows",
-                                                        4,
-                                                        {tokens, r.gates, r.place, r.offsets},
-                                                        NULL},
-                                   &made);
-  const int row_gates = made.out[1];
-  const int up = ot_decoder_matrix(b, OT_ROLE_EXPERT_GATE_UP, "experts.gate_up", E * 2 * F,
-                                   model->hidden_size);
-  const int wide = grouped(b, &r, "experts.wide", rows, up);
-  ot_op_attributes attributes = ot_builder_attributes(b);
-  attributes.activation = model->activation;
-  const int active = ot_builder_op(
+  sorted s = {.attributes = r->attributes, .offsets = r->offsets};
+  s.attributes.activation = model->activation;
+  s.rows = ot_builder_emit(b,
+                           &(ot_op_description){OT_OP_DISPATCH,
+                                                &r->attributes,
+                                                "experts.rows",
+                                                4,
+                                                {tokens, r->gates, r->place, r->offsets},
+                                                NULL},
+                           &made);
+  s.gates = made.out[1];
+  s.up = ot_decoder_matrix(b, OT_ROLE_EXPERT_GATE_UP, "experts.gate_up", E * 2 * F,
+                           model->hidden_size);
+  s.down = ot_decoder_matrix(b, OT_ROLE_EXPERT_DOWN, "experts.down", E * model->hidden_size, F);
+  return s;
+}
+
+// x + what the experts of each token make of `normed`; that alone where x is -1.
+static int meet_experts(ot_builder *b, int normed, int x) {
+  const routed r = route(b, normed);
+  const journey j = plan_journey(b, &r);
+  judge(b, &r, j.rounds);
+  const sorted own = sort_rows(b, &r, normed);
+  const int out = j.counts < 0 ? run_experts(b, &own) : travel(b, &r, &j, &own, normed);
+  return ot_builder_op(
       b,
-      &(ot_op_description){OT_OP_GLU, &attributes, "experts.active", 2, {wide, row_gates}, NULL});
-  const int down =
-      ot_decoder_matrix(b, OT_ROLE_EXPERT_DOWN, "experts.down", E * model->hidden_size, F);
-  const int out = grouped(b, &r, "experts.out", active, down);
-  return come_home(b, &r, out, x);
+      &(ot_op_description){
+          OT_OP_COMBINE, &r.attributes, "experts.sum", 5, {out, -1, r.place, r.offsets, x}, NULL});
 }
 
 // x + what the shared experts make of `normed`.

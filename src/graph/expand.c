@@ -3,6 +3,7 @@
 #include "graph/expand.h"
 
 #include "graph/emit.h"
+#include "graph/expand_rounds.h"
 #include "graph/place.h"
 
 typedef struct expansion {
@@ -15,9 +16,14 @@ typedef struct expansion {
   ot_status status;
 } expansion;
 
+static bool is_rounds(const ot_op *op) {
+  return op->kind == OT_OP_MORE_ROUNDS || op->kind == OT_OP_MORE_ROUNDS_DX ||
+         op->kind == OT_OP_MORE_ROUNDS_DW;
+}
+
 bool ot_op_is_composite(const ot_op *op) {
   const bool attention = op->kind == OT_OP_ATTENTION || op->kind == OT_OP_ATTENTION_GRAD;
-  return attention && op->attributes.group_size > 1;
+  return (attention && op->attributes.group_size > 1) || is_rounds(op);
 }
 
 static int emit(expansion *e, const ot_op_description *description, ot_op *made) {
@@ -125,6 +131,16 @@ static void expand_attention_grad(expansion *e) {
        &made);
 }
 
+static ot_status expand_ring(ot_program *program, ot_arena *arena, const ot_op *op) {
+  expansion e = {.program = program, .arena = arena, .op = *op};
+  if (op->kind == OT_OP_ATTENTION) {
+    expand_attention(&e);
+  } else {
+    expand_attention_grad(&e);
+  }
+  return e.status;
+}
+
 ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
   const ot_op *const ops = program->ops;
   const int num_ops = program->num_ops;
@@ -136,13 +152,11 @@ ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
       ot_program_add_op(program, arena, &ops[i]);
       continue;
     }
-    expansion e = {.program = program, .arena = arena, .op = ops[i]};
-    if (ops[i].kind == OT_OP_ATTENTION) {
-      expand_attention(&e);
+    if (is_rounds(&ops[i])) {
+      OT_TRY(ot_expand_rounds(program, arena, &ops[i]));
     } else {
-      expand_attention_grad(&e);
+      OT_TRY(expand_ring(program, arena, &ops[i]));
     }
-    OT_TRY(e.status);
   }
   return ot_program_check(program);
 }

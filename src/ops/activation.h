@@ -7,11 +7,13 @@
 //
 // OT_OP_ACTIVATION       x [R, F] -> y = f(x), stored like x
 // OT_OP_ACTIVATION_GRAD  dy, x [R, F] -> dx = dy * f'(x), stored like dy, may be dy
-// OT_OP_GLU              x [R, 2F], a row is gate [F] | up [F], scale? [R] compute type
+// OT_OP_GLU              x [R, 2F], a row is gate [F] | up [F], scale? [R] compute type,
+//                        offsets? [E + 1] i32
 //                        -> y [R, F] = f(gate) * up * scale, stored like x
-// OT_OP_GLU_GRAD         dy [R, F], x [R, 2F], scale? [R], with dz = dy * scale
+// OT_OP_GLU_GRAD         dy [R, F], x [R, 2F], scale? [R], offsets?, with dz = dy * scale
 //                        -> dx [R, 2F] = dz * f'(gate) * up | dz * f(gate),
 //                           dscale [R] = sum of dy * f(gate) * up, where there is a scale
+// Rows from offsets[E] on are nobody's (grouped.h): they are not read, and results are zero.
 // The scale of a row of an expert is the gate of its token: applied before the projection down, the
 // outputs of the experts need not be kept for the gradient of the gates.
 // One pass over memory each; f and f' come from one exponential.

@@ -3,6 +3,7 @@
 // u = sqrt(2/pi) (x + 0.044715 x^3), which keeps its relative precision for negative x, and shares
 // its shape with silu: for both, f(x) = x s(z(x)) and f'(x) = s + x s (1 - s) z'(x).
 #include <stddef.h>
+#include <string.h>
 
 #include "ops/activation.h"
 #include "ops/tiles.h"
@@ -274,14 +275,31 @@ static void for_row_tiles(const ot_kernel_call *call, int64_t rows, int64_t colu
   }
 }
 
+// Of `rows`, those that are somebody's.
+static int64_t used_rows(const ot_tensor *offsets, int64_t rows) {
+  return offsets->data ? ((const int32_t *)offsets->data)[offsets->type.dim[0] - 1] : rows;
+}
+
+// Rows from `used` on are zero.
+static void clear_rows(const ot_tensor *out, int64_t used) {
+  if (!out->data) return;
+  const int64_t bytes =
+      (out->type.rank > 1 ? out->type.dim[1] : 1) * ot_dtype_bytes(out->type.dtype);
+  memset((char *)out->data + used * bytes, 0, (size_t)((out->type.dim[0] - used) * bytes));
+}
+
 static void glu(const ot_kernel_call *call) {
   const ot_tensor_type *const y = &call->out[0].type;
-  for_row_tiles(call, y->dim[0], y->dim[1], glu_tile);
+  const int64_t used = used_rows(&call->in[2], y->dim[0]);
+  for_row_tiles(call, used, y->dim[1], glu_tile);
+  clear_rows(&call->out[0], used);
 }
 
 static void glu_grad(const ot_kernel_call *call) {
   const ot_tensor_type *const dy = &call->in[0].type;
-  for_row_tiles(call, dy->dim[0], dy->dim[1], glu_grad_tile);
+  const int64_t used = used_rows(&call->in[3], dy->dim[0]);
+  for_row_tiles(call, used, dy->dim[1], glu_grad_tile);
+  for (int i = 0; i < 2; i++) clear_rows(&call->out[i], used);
 }
 
 const ot_kernel_entry OT_KERNEL(ot_activation_cpu)[] = {

@@ -84,6 +84,9 @@ static const attribute_field fields[] = {
     {"interleaved", FIELD_BOOL, offsetof(ot_op_attributes, interleaved)},
     {"held_experts", FIELD_INT64, offsetof(ot_op_attributes, held_experts)},
     {"first_expert", FIELD_INT64, offsetof(ot_op_attributes, first_expert)},
+    {"exchange_rows", FIELD_INT64, offsetof(ot_op_attributes, exchange_rows)},
+    {"expert_copies", FIELD_INT64, offsetof(ot_op_attributes, expert_copies)},
+    {"copy_rows", FIELD_INT64, offsetof(ot_op_attributes, copy_rows)},
     {"repeated", FIELD_INT, offsetof(ot_op_attributes, repeated)},
 };
 

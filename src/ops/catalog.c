@@ -13,6 +13,7 @@
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/exchange.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
@@ -24,6 +25,7 @@
 #include "ops/repeat.h"
 #include "ops/residual.h"
 #include "ops/rope.h"
+#include "ops/rounds.h"
 #include "ops/route.h"
 #include "ops/route_balance.h"
 
@@ -92,6 +94,10 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ROUTE_BIAS] = &ot_route_bias_info,
     [OT_OP_DISPATCH] = &ot_dispatch_info,
     [OT_OP_COMBINE] = &ot_combine_info,
+    [OT_OP_EXCHANGE_PLAN] = &ot_exchange_plan_info,
+    [OT_OP_MORE_ROUNDS] = &ot_more_rounds_info,
+    [OT_OP_MORE_ROUNDS_DX] = &ot_more_rounds_dx_info,
+    [OT_OP_MORE_ROUNDS_DW] = &ot_more_rounds_dw_info,
     [OT_OP_GROUPED_LINEAR] = &ot_grouped_linear_info,
     [OT_OP_GROUPED_LINEAR_DX] = &ot_grouped_linear_dx_info,
     [OT_OP_GROUPED_LINEAR_DW] = &ot_grouped_linear_dw_info,
@@ -111,6 +117,8 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ALL_REDUCE] = &ot_all_reduce_info,
     [OT_OP_ALL_TO_ALL] = &ot_all_to_all_info,
     [OT_OP_SHIFT] = &ot_shift_info,
+    [OT_OP_EXCHANGE] = &ot_exchange_info,
+    [OT_OP_EXCHANGE_HOME] = &ot_exchange_home_info,
     [OT_OP_SEND] = &ot_send_info,
     [OT_OP_RECEIVE] = &ot_receive_info,
 };

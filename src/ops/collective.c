@@ -3,6 +3,7 @@
 #include "ops/collective.h"
 
 #include "ops/operands.h"
+#include "ops/route.h"
 
 static ot_status check_group(const char *op, const ot_op_attributes *a) {
   OT_CHECK(a->group_size >= 2, OT_BUG, "%s: a group of %d", op, a->group_size);
@@ -167,13 +168,34 @@ bool ot_op_communicates(ot_op_kind kind) {
   return kind >= OT_OP_ALL_GATHER && kind <= OT_OP_RECEIVE;
 }
 
+int ot_op_sent_input(ot_op_kind kind) { return kind == OT_OP_EXCHANGE_HOME ? 1 : 0; }
+
+bool ot_op_exchanges(ot_op_kind kind) {
+  return kind == OT_OP_EXCHANGE || kind == OT_OP_EXCHANGE_HOME;
+}
+
+double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
+                           const ot_op_types *types) {
+  const ot_tensor_type *const sent = &types->in[ot_op_sent_input(kind)];
+  if (kind == OT_OP_ALL_GATHER) return (double)ot_type_bytes(&types->out[0]);
+  if (!ot_op_exchanges(kind)) return (double)ot_type_bytes(sent);
+  return (double)ot_type_bytes(sent) / (double)sent->dim[0] *
+         ot_route_used(attributes, attributes->exchange_rows);
+}
+
 double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                                 const ot_op_types *types) {
   const double others = (double)(attributes->group_size - 1) / attributes->group_size;
-  const double in = (double)ot_type_bytes(&types->in[0]);
-  const double out = (double)ot_type_bytes(&types->out[0]);
-  if (kind == OT_OP_ALL_GATHER) return others * out;
-  if (kind == OT_OP_REDUCE_SCATTER || kind == OT_OP_ALL_TO_ALL) return others * in;
-  if (kind == OT_OP_ALL_REDUCE) return 2 * others * in;
-  return kind == OT_OP_SHIFT || kind == OT_OP_SEND ? in : 0;
+  const double whole = ot_collective_bytes(kind, attributes, types);
+  switch (kind) {
+    case OT_OP_RECEIVE:
+      return 0;
+    case OT_OP_SHIFT:
+    case OT_OP_SEND:
+      return whole;
+    case OT_OP_ALL_REDUCE:
+      return 2 * others * whole;
+    default:
+      return others * whole;
+  }
 }

@@ -10,6 +10,7 @@
 //   all_reduce      x -> y, equal types             the transpose of P -> I is a retype
 //   all_to_all      x [k*r, ...] -> y [k*r, ...]    its own transpose
 //   shift           x -> y                          transposed by the composite that uses it
+//   exchange, exchange_home                         each other's (exchange.h)
 //   send, receive   at the cuts of a pipeline
 #pragma once
 
@@ -23,10 +24,21 @@ extern const ot_op_info ot_shift_info;
 extern const ot_op_info ot_send_info;
 extern const ot_op_info ot_receive_info;
 
-// True for the kinds of this file.
+// True for the kinds of this file, and for exchanges.
 bool ot_op_communicates(ot_op_kind kind);
 
-// Bytes that this rank puts on the wire: (k-1)/k of the whole for all_gather, reduce_scatter and
-// all_to_all, twice that for all_reduce, the whole for shift and send, 0 for receive.
+// The input that travels. exchange_home: what it is put into is another.
+int ot_op_sent_input(ot_op_kind kind);
+
+// True for exchange and exchange_home.
+bool ot_op_exchanges(ot_op_kind kind);
+
+// Bytes of the whole that is spoken of: what all_gather makes, else what this rank has of what
+// travels; of exchanges, the rows of even loads.
+double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
+                           const ot_op_types *types);
+
+// Bytes that this rank puts on the wire: (k-1)/k of the whole for all_gather, reduce_scatter,
+// all_to_all and exchanges, twice that for all_reduce, the whole for shift and send, 0 for receive.
 double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                                 const ot_op_types *types);

@@ -7,10 +7,10 @@
 
 static ot_status check_places(const char *op, const ot_op_attributes *attributes, int64_t rows,
                               const ot_tensor_type *place, const ot_tensor_type *offsets) {
-  const int64_t S = ot_route_slots(attributes);
-  OT_TRY(ot_operand_check(place, (ot_expected){op, "place", OT_I32, 2, {rows, S}}));
-  return ot_operand_check(offsets,
-                          (ot_expected){op, "offsets", OT_I32, 1, {ot_route_held(attributes) + 1}});
+  const int64_t places = ot_route_places(attributes);
+  OT_TRY(ot_operand_check(place, (ot_expected){op, "place", OT_I32, 2, {rows, places}}));
+  return ot_operand_check_optional(
+      offsets, (ot_expected){op, "offsets", OT_I32, 1, {attributes->num_experts + 1}});
 }
 
 static ot_status dispatch_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -62,7 +62,7 @@ const ot_op_info ot_dispatch_info = {
     .name = "dispatch",
     .num_inputs = 4,
     .num_outputs = 2,
-    .optional_inputs = 1u << 1,
+    .optional_inputs = 1u << 1 | 1u << 3,
     .optional_outputs = 1u << 1,
     .class = OT_CLASS_PURE,
     .cheap = true,

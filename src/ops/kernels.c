@@ -12,6 +12,7 @@
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/exchange.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
@@ -40,6 +41,7 @@ static const kernel_tables files[] = {
     {ot_dispatch_cpu_f32, ot_dispatch_cpu_f64},
     {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
     {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
+    {ot_exchange_cpu_f32, ot_exchange_cpu_f64},
     {ot_grouped_cpu_f32, ot_grouped_cpu_f64},
     {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},

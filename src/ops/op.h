@@ -56,8 +56,10 @@ typedef enum ot_op_kind {
   // activation.h
   OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
   OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F]                   (may be in place of dy)
-  OT_OP_GLU,              // x[R,2F] gate|up, scale?[R] -> y[R,F] = activation(gate) * up * scale
-  OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F], scale?[R] -> dx[R,2F], dscale[R] if there is a scale
+  OT_OP_GLU,              // x[R,2F] gate|up, scale?[R], offsets?[E+1] i32
+  // -> y[R,F] = activation(gate) * up * scale; rows from offsets[E] on are zero
+  OT_OP_GLU_GRAD,  // dy[R,F], x[R,2F], scale?[R], offsets?[E+1] i32
+                   // -> dx[R,2F], dscale[R] if there is a scale
   // elementwise.h
   OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
   OT_OP_BIAS,          // x[R,C], bias?[C], residual?[R,C] -> y[R,C] = x + (residual + bias)
@@ -112,26 +114,40 @@ typedef enum ot_op_kind {
   OT_OP_HEADS_GATHER,    // y[c*R,W/c] -> x[R,W]
   OT_OP_SEQUENCE_JOIN,   // z[c*R,...] rows rank by rank -> y[c*R,...] sequence by sequence
   OT_OP_SEQUENCE_SPLIT,  // y[c*R,...] -> z[c*R,...]
-  // route.h: which of E experts a token goes to; S slots a token, N rows sorted by expert
+  // route.h: which of E experts a token goes to; S slots a token, P places a slot (expert_copies),
+  // N rows sorted by expert
   OT_OP_ROUTE,        // logits[R,E], bias?[E] -> gates[R,S] compute dtype, experts[R,S] i32 (saved)
   OT_OP_ROUTE_GRAD,   // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
-  OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S] i32: row of the slot or -1, offsets[E+1] i32:
+  OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S*P] i32: row of the slot or -1, offsets[E+1] i32:
                       // first row of each expert, then the number of rows in use (saved)
   // route_balance.h: what keeps experts equally busy; B sequences, counts of all ranks of a
   // sequence
   OT_OP_ROUTE_COUNT,      // experts[R,S] -> counts[B,E] compute dtype
-  OT_OP_ROUTE_LOSS,       // logits[R,E], experts[R,S], counts[B,E], inverse_sequences[1] f64
-                          // -> effect sums[OT_EXPERT_SUMS] f64
+  OT_OP_ROUTE_LOSS,       // logits[R,E], experts[R,S], counts[B,E], inverse_sequences[1] f64,
+                          // rounds?[1] i32 -> effect sums[OT_EXPERT_SUMS] f64
   OT_OP_ROUTE_LOSS_GRAD,  // logits[R,E], counts[B,E], inverse_sequences[1] f64, partial?[R,E]
                           // -> dlogits[R,E]
   OT_OP_ROUTE_LOAD,       // experts[R,S] -> acc load[E]: slots that chose each expert
   OT_OP_ROUTE_BIAS,       // load[n], scalars -> bias[n] (read too), master?[n], stats[2] f64
   // dispatch.h: between tokens and the rows of experts
-  OT_OP_DISPATCH,  // x[R,C], gates?[R,S], place[R,S], offsets[E+1]
+  OT_OP_DISPATCH,  // x[R,C], gates?[R,S], place[R,S*P], offsets?[E+1]
                    // -> rows[N,C], row_gates[N] if there are gates; rows not in use are zero
-  OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S], offsets[E+1], addend?[R,C]
+  OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S*P], offsets[E+1], addend?[R,C]
                    // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] if there are
                    // row_gates
+  // exchange.h: rows to the ranks of their experts, n = group_size ranks with H = held_experts
+  // each,
+  // B = exchange_rows of them at a time
+  OT_OP_EXCHANGE_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
+                        // -> home[n,1,2] i32, here[n,H,2] i32: first row and rows of each run,
+                        // offsets[H+1] i32, rounds[1] i32 if there is no round (saved)
+  // rounds.h: composites; what does not fit into the first round
+  OT_OP_MORE_ROUNDS,     // rows[N,C], row_gates[N], counts[n*(E+1)], rounds[1], gate_up[H*2F,C],
+                         // down[H*C,F], x[R,C], gates[R,S], place[R,S*P] -> home[N,C]
+  OT_OP_MORE_ROUNDS_DX,  // partial_rows[N,C], partial_row_gates[N], dhome[N,C], counts, rounds,
+                         // gate_up, down, x, gates, place -> drows[N,C], drow_gates[N]
+  OT_OP_MORE_ROUNDS_DW,  // dhome[N,C], counts, rounds, gate_up, down, x, gates, place
+                         // -> acc dgate_up, acc ddown
   // grouped.h: one matrix for each expert, w stored as [E*O, C]
   OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1] -> y[N,O]
   OT_OP_GROUPED_LINEAR_DX,  // dy[N,O], w[E*O,C], offsets[E+1] -> dx[N,C]
@@ -166,6 +182,10 @@ typedef enum ot_op_kind {
   OT_OP_ALL_REDUCE,      // x -> y: the sum over ranks                     (in place)
   OT_OP_ALL_TO_ALL,      // x[k,...] -> y[k,...]: y[j] = block group_index of rank j's x
   OT_OP_SHIFT,           // x -> y: x of the rank before, around the group
+  OT_OP_EXCHANGE,        // rows[N,...], home[n,1,2], here[n,H,2] -> y[B,...]: rows of the runs of
+                         // home of all ranks, in this rank's runs of here
+  OT_OP_EXCHANGE_HOME,   // before?[N,...], rows[B,...], home, here -> acc y[N,...]: the way back;
+                         // rows in no run are as before                   (in place of before)
   OT_OP_SEND,            // x ->    to rank `peer` of the group
   OT_OP_RECEIVE,         // -> y    from rank `peer` of the group
   OT_OP_COUNT,
@@ -200,6 +220,7 @@ typedef enum ot_expert_sum {
   OT_EXPERT_LOAD_MAX,      // largest over mean load of a micro-batch
   OT_EXPERT_LOAD_ENTROPY,  // of the loads of a micro-batch, over ln E
   OT_EXPERT_DROP_SHARE,    // slots dropped; where experts choose, tokens that none took
+  OT_EXPERT_ROUNDS,        // in which the rows of a micro-batch come to experts; 1 where all fit
   OT_EXPERT_SUMS,
 } ot_expert_sum;
 
@@ -261,6 +282,9 @@ typedef struct ot_op_attributes {
   double bias_rate;
   int64_t held_experts;  // that this rank of ep has, from first_expert on; 0: all
   int64_t first_expert;
+  int64_t exchange_rows;  // B: that come to this rank at a time
+  int64_t expert_copies;  // P: ranks that have columns of the same experts (0 and 1: one)
+  int64_t copy_rows;      // N / P: rows that a rank sends to all experts, once for each copy
   // Latent attention
   int64_t value_dim;  // V, at most head_dim; 0 where values are as wide as keys
   bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of what is read

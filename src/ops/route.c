@@ -15,26 +15,26 @@ int64_t ot_route_held(const ot_op_attributes *attributes) {
   return attributes->held_experts > 0 ? attributes->held_experts : attributes->num_experts;
 }
 
-// A token is with an expert once.
-static int64_t most_slots(const ot_op_attributes *attributes) {
-  const int64_t slots = ot_route_slots(attributes);
-  const int64_t held = ot_route_held(attributes);
-  return slots < held ? slots : held;
+int64_t ot_route_copies(const ot_op_attributes *attributes) {
+  return attributes->expert_copies > 1 ? attributes->expert_copies : 1;
+}
+
+int64_t ot_route_places(const ot_op_attributes *attributes) {
+  return ot_route_slots(attributes) * ot_route_copies(attributes);
 }
 
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens) {
-  const int64_t all = tokens * most_slots(attributes);
-  if (attributes->routing == OT_MOE_DROPLESS) return all;
+  const int64_t all = tokens * ot_route_slots(attributes);
+  if (attributes->routing == OT_MOE_DROPLESS) return all * ot_route_copies(attributes);
   const int64_t sequences = tokens / attributes->sequence_length;
-  const int64_t kept = sequences * ot_route_held(attributes) * attributes->capacity;
-  return kept < all ? kept : all;
+  const int64_t kept = sequences * attributes->num_experts * attributes->capacity;
+  return (kept < all ? kept : all) * ot_route_copies(attributes);
 }
 
 double ot_route_used(const ot_op_attributes *attributes, int64_t rows) {
-  if (attributes->routing != OT_MOE_DROPLESS || attributes->held_experts == 0) return (double)rows;
-  const double part = (double)ot_route_held(attributes) / (double)attributes->num_experts;
-  return (double)rows / (double)most_slots(attributes) * part *
-         (double)attributes->experts_per_token;
+  const int64_t even = attributes->copy_rows * ot_route_copies(attributes);
+  const bool exchanged = attributes->exchange_rows > 0 && even < rows;
+  return (double)(exchanged ? even : rows);
 }
 
 static ot_status check_choice(const char *op, const ot_op_attributes *a, int64_t rows) {
@@ -106,8 +106,8 @@ static ot_status route_order_infer(const ot_op_attributes *attributes, ot_op_typ
   const char *const op = "route_order";
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
-  types->out[0] = types->in[0];
-  types->out[1] = ot_type_vector(OT_I32, ot_route_held(attributes) + 1);
+  types->out[0] = ot_type_matrix(OT_I32, types->in[0].dim[0], ot_route_places(attributes));
+  types->out[1] = ot_type_vector(OT_I32, attributes->num_experts + 1);
   return OT_OK;
 }
 

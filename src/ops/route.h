@@ -16,9 +16,8 @@
 //   e, or -1 - e if that did not take it.
 // OT_OP_ROUTE_GRAD  dlogits + partial from dgates, with the choice held fixed.
 // OT_OP_ROUTE_ORDER  rows sorted by expert, then by slot: the inverse of the choice, as positions.
-//   place [R, S] the row of each slot, -1 for one that holds no expert; offsets [E + 1].
-// A rank of ep sorts the tokens of all of ep, but has rows of its own experts only, which are
-// numbered from 0: what E means to offsets, rows and matrices is ot_route_held.
+//   place [R, S*P] the row of each slot, -1 for one that holds no expert; offsets [E + 1]. With P
+//   expert_copies a slot has P rows, each in a plane of N/P of its own, planes alike.
 #pragma once
 
 #include "ops/kernel.h"
@@ -36,10 +35,17 @@ int64_t ot_route_slots(const ot_op_attributes *attributes);
 // Experts that this rank has. Pure.
 int64_t ot_route_held(const ot_op_attributes *attributes);
 
-// N: rows that these experts together can have of `tokens` tokens, whatever they choose. Pure.
+// P: ranks that a row goes to. Pure.
+int64_t ot_route_copies(const ot_op_attributes *attributes);
+
+// S*P. Pure.
+int64_t ot_route_places(const ot_op_attributes *attributes);
+
+// N: rows that all experts together can have of `tokens` tokens, whatever they choose. Pure.
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens);
 
-// Of N such rows, those in use when all experts are chosen equally often. Pure.
+// Of N such rows, or B of an exchange, those in use when all experts are chosen equally often.
+// Pure.
 double ot_route_used(const ot_op_attributes *attributes, int64_t rows);
 
 // The expert that a slot names, whether it was kept or not.

@@ -45,6 +45,7 @@ static ot_status route_loss_infer(const ot_op_attributes *attributes, ot_op_type
   const int64_t R = types->in[0].dim[0];
   OT_TRY(ot_operand_check(
       &types->in[1], (ot_expected){op, "experts", OT_I32, 2, {R, ot_route_slots(attributes)}}));
+  OT_TRY(ot_operand_check_optional(&types->in[4], (ot_expected){op, "rounds", OT_I32, 1, {1}}));
   return ot_operand_check(&types->out[0], (ot_expected){op, "sums", OT_F64, 1, {OT_EXPERT_SUMS}});
 }
 
@@ -108,8 +109,9 @@ const ot_op_info ot_route_count_info = {
 
 const ot_op_info ot_route_loss_info = {
     .name = "route_loss",
-    .num_inputs = 4,
+    .num_inputs = 5,
     .num_outputs = 1,
+    .optional_inputs = 1u << 4,
     .effect_outputs = 1u << 0,
     .class = OT_CLASS_EFFECT,
     .infer = route_loss_infer,

@@ -152,6 +152,8 @@ static void route_loss(const ot_kernel_call *call) {
   statistics[0] += inverse * aux_factor(a) * total[0];
   statistics[1] += inverse / T * total[1];
   for (int i = 0; i < 3; i++) statistics[2 + i] += inverse * (double)rows / T * loads[i];
+  const int32_t *const rounds = call->in[4].data;
+  statistics[OT_EXPERT_ROUNDS] += inverse * (double)rows / T * (rounds ? *rounds : 1);
 }
 
 // ---- gradient ----

@@ -256,26 +256,30 @@ static void route_grad(const ot_kernel_call *call) {
 
 // ---- order ----
 
+// First row of each expert of the slots, and behind the last.
+static void count_rows(const int32_t *experts, int64_t slots, int64_t E, int32_t *offsets) {
+  memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
+  for (int64_t i = 0; i < slots; i++) {
+    if (experts[i] >= 0) offsets[experts[i] + 1]++;
+  }
+  for (int64_t e = 0; e < E; e++) offsets[e + 1] += offsets[e];
+}
+
 // A counting sort; one pass to count and one to place, both in memory order.
 static void route_order(const ot_kernel_call *call) {
-  const int64_t E = ot_route_held(call->attributes);
-  const int64_t first = call->attributes->first_expert;
+  const int64_t E = call->attributes->num_experts;
+  const int64_t P = ot_route_copies(call->attributes);
   const int64_t slots = ot_type_elements(&call->in[0].type);
+  const int64_t plane = ot_route_rows(call->attributes, call->in[0].type.dim[0]) / P;
   const int32_t *const experts = call->in[0].data;
   int32_t *const place = call->out[0].data;
   int32_t *const offsets = call->out[1].data;
   int32_t next[OT_MAX_EXPERTS];
-  memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
+  count_rows(experts, slots, E, offsets);
+  memcpy(next, offsets, (size_t)E * sizeof *next);
   for (int64_t i = 0; i < slots; i++) {
-    if (experts[i] >= first && experts[i] < first + E) offsets[experts[i] - first + 1]++;
-  }
-  for (int64_t e = 0; e < E; e++) {
-    next[e] = offsets[e];
-    offsets[e + 1] += offsets[e];
-  }
-  for (int64_t i = 0; i < slots; i++) {
-    const int64_t expert = experts[i] - first;
-    place[i] = experts[i] >= 0 && expert >= 0 && expert < E ? next[expert]++ : -1;
+    const int64_t row = experts[i] >= 0 ? next[experts[i]]++ : -1;
+    for (int64_t q = 0; q < P; q++) place[i * P + q] = (int32_t)(row < 0 ? -1 : row + q * plane);
   }
 }
 

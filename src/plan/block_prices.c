@@ -61,6 +61,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
                          : engine->chunked_loss ? engine->loss_rows
                                                 : rows,
       .threads = 1,
+      .expert_buffer = run->parallel.expert_buffer,
       .split = whole ? (ot_split){.experts_apart = split.experts_apart} : split,
   };
 }

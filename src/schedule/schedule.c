@@ -120,10 +120,15 @@ ot_lane ot_task_lane(const ot_entry *entry, const ot_task *task) {
 
 const char *ot_task_name(const ot_task *task) { return ot_op_info_of(task->op)->name; }
 
-ot_cost ot_task_cost(const ot_task *task) {
+ot_op_types ot_task_types(const ot_task *task) {
   ot_op_types types;
   for (int i = 0; i < OT_MAX_INPUTS; i++) types.in[i] = task->in[i].type;
   for (int i = 0; i < OT_MAX_OUTPUTS; i++) types.out[i] = task->out[i].type;
+  return types;
+}
+
+ot_cost ot_task_cost(const ot_task *task) {
+  const ot_op_types types = ot_task_types(task);
   return ot_op_cost(task->op, &task->attributes, &types);
 }
 

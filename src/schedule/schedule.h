@@ -245,6 +245,9 @@ ot_lane ot_task_lane(const ot_entry *entry, const ot_task *task);
 // Name of what a task does: its op's.
 const char *ot_task_name(const ot_task *task);
 
+// Types of its operands.
+ot_op_types ot_task_types(const ot_task *task);
+
 // Cost of one task: matrix FLOPs, other FLOPs, bytes.
 ot_cost ot_task_cost(const ot_task *task);
 

@@ -58,7 +58,8 @@ static bool is_message(ot_op_kind op) { return op == OT_OP_SEND || op == OT_OP_R
 
 static call call_of(const ot_entry *entry, const ot_task *task) {
   const bool takes = task->op == OT_OP_RECEIVE;
-  const ot_tensor_type *const type = takes ? &task->out[0].type : &task->in[0].type;
+  const ot_tensor_type *const type =
+      takes ? &task->out[0].type : &task->in[ot_op_sent_input(task->op)].type;
   const int me = task->attributes.group_index, peer = task->attributes.peer;
   return (call){.op = task->op,
                 .elements = ot_type_elements(type),

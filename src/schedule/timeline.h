@@ -70,7 +70,7 @@ typedef enum ot_timeline_part {
 } ot_timeline_part;
 
 // Communication ops, from OT_OP_ALL_GATHER on.
-enum { OT_TIMELINE_OPS = 7 };
+enum { OT_TIMELINE_OPS = 9 };
 
 // What one reading of a timeline says.
 typedef struct ot_timeline_summary {

@@ -8,6 +8,7 @@
 #include "base/extremes.h"
 #include "base/math.h"
 #include "ops/catalog.h"
+#include "ops/collective.h"
 #include "schedule/bodies.h"
 #include "simulate/price_kernel.h"
 #include "simulate/price_link.h"
@@ -191,12 +192,13 @@ double ot_price_step_s(const ot_simulation *simulation, int devices, double work
 
 static ot_status price_collective(const ot_simulation *simulation, const ot_group_shape *shape,
                                   const ot_task *task, ot_price *price) {
-  const bool gathers = task->op == OT_OP_ALL_GATHER;
-  const ot_tensor_type *const whole = gathers ? &task->out[0].type : &task->in[0].type;
-  const ot_collective collective = {.op = task->op,
+  const ot_op_types types = ot_task_types(task);
+  const ot_dtype sent = types.in[ot_op_sent_input(task->op)].dtype;
+  const double bytes = ot_collective_bytes(task->op, &task->attributes, &types);
+  const ot_collective collective = {.op = ot_op_exchanges(task->op) ? OT_OP_ALL_TO_ALL : task->op,
                                     .shape = *shape,
-                                    .bytes = (double)ot_type_bytes(whole),
-                                    .elements = (double)ot_type_elements(whole)};
+                                    .bytes = bytes,
+                                    .elements = bytes / (double)ot_dtype_bytes(sent)};
   return ot_price_collective(simulation, &collective, price);
 }
 

@@ -63,6 +63,7 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
       .head_chunk_rows = request->head_chunk_rows,
       .threads = request->threads > 0 ? request->threads : ot_instance_cores(),
       .seed = request->seed,
+      .expert_buffer = request->run ? request->run->parallel.expert_buffer : 0,
       .split = split,
   };
   return ot_graph_build(&wanted, arena, graph);

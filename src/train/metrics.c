@@ -156,6 +156,7 @@ ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step
   ot_json_real(json, "moe_load_max", step->experts.load_max);
   ot_json_real(json, "moe_load_entropy", step->experts.load_entropy);
   ot_json_real(json, "moe_drop_share", step->experts.drop_share);
+  ot_json_real(json, "moe_rounds", step->experts.rounds);
   for (int i = 0; i < step->num_health; i++)
     ot_json_real(json, step->health[i].name, step->health[i].value);
   return end_line(metrics);

@@ -25,6 +25,7 @@ typedef struct ot_metrics_experts {
   double load_max;          // largest over mean load of a micro-batch
   double load_entropy;      // of the loads of a micro-batch; 1 when they are even
   double drop_share;        // of the slots of tokens; where experts choose, of tokens
+  double rounds;            // in which the rows of a micro-batch come to experts; 1: all fit
 } ot_metrics_experts;
 
 // One step. Unknown: NaN for reals, -1 for counts.

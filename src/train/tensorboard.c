@@ -108,6 +108,7 @@ ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metric
       {"moe/load_max", step->experts.load_max},
       {"moe/load_entropy", step->experts.load_entropy},
       {"moe/drop_share", step->experts.drop_share},
+      {"moe/rounds", step->experts.rounds},
       {"perf/step_seconds", step->step_s},
       {"perf/tokens_per_second", step->tokens_per_s},
       {"perf/mfu", step->mfu},

@@ -245,7 +245,7 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targ
 static ot_metrics_experts read_experts(const ot_trainer *trainer) {
   const ot_model *const model = &trainer->run->model;
   const ot_schedule *const schedule = ot_instance_schedule(trainer->instance);
-  if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN};
+  if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN, NAN};
   const ot_region *const region = ot_schedule_region(schedule, "expert_sums");
   double block[OT_EXPERT_SUMS], mean[OT_EXPERT_SUMS] = {0};
   int layers = 0;
@@ -261,7 +261,8 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
                               .z_loss = mean[OT_EXPERT_Z_LOSS],
                               .load_max = mean[OT_EXPERT_LOAD_MAX],
                               .load_entropy = mean[OT_EXPERT_LOAD_ENTROPY],
-                              .drop_share = mean[OT_EXPERT_DROP_SHARE]};
+                              .drop_share = mean[OT_EXPERT_DROP_SHARE],
+                              .rounds = mean[OT_EXPERT_ROUNDS]};
 }
 
 static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, int64_t sequences) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. Products of experts and the copies around them against their formulas, gradients
 // against differences, and the bits of a row against the number of its neighbours.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -177,84 +178,108 @@ static void cost_counts_the_rows_and_the_matrices_that_are_met(void **state) {
 
 // ---- dispatch and combine ----
 
-enum { R = 6, S = 2, C = 5 };
+enum { R = 6, S = 2, C = 5, N = 9 };
 
 static const int place[R * S] = {4, 1, 2, -1, 5, 0, -1, 3, -1, -1, 6, 7};
 
-static ot_op_attributes capacity_of_two(void) {
+static ot_op_attributes capacity_of_two(int copies) {
   return (ot_op_attributes){.threads = 2,
                             .compute = OT_F64,
                             .num_experts = 3,
                             .experts_per_token = S,
                             .routing = OT_MOE_DROP_BY_POSITION,
                             .capacity = 3,
-                            .sequence_length = R};
+                            .sequence_length = R,
+                            .expert_copies = copies};
 }
 
-static void set_places(const ot_tensor *places, const ot_tensor *offsets) {
+static int place_of(int slot, int copy) { return place[slot] < 0 ? -1 : place[slot] + N * copy; }
+
+static void set_places(const ot_tensor *places, const ot_tensor *offsets, int copies) {
   static const int ends[] = {0, 3, 6, 8};
-  for (int i = 0; i < R * S; i++) ot_case_set(places, i, place[i]);
+  for (int i = 0; i < R * S * copies; i++) {
+    ot_case_set(places, i, place_of(i / copies, i % copies));
+  }
   for (int i = 0; i < 4; i++) ot_case_set(offsets, i, ends[i]);
 }
 
-static ot_case dispatch_case(void) {
+static ot_case dispatch_case(int copies) {
   ot_case c = {.kind = OT_OP_DISPATCH,
-               .attributes = capacity_of_two(),
+               .attributes = capacity_of_two(copies),
                .types = {.in = {ot_type_matrix(OT_F64, R, C), ot_type_matrix(OT_F64, R, S),
-                                ot_type_matrix(OT_I32, R, S), ot_type_vector(OT_I32, 4)}},
+                                ot_type_matrix(OT_I32, R, S * copies), ot_type_vector(OT_I32, 4)}},
                .statistic_inputs = 1u << 1};
   ot_case_create(&c);
-  set_places(&c.in[2], &c.in[3]);
+  set_places(&c.in[2], &c.in[3], copies);
   return c;
 }
 
 static void every_row_is_a_copy_of_its_token_and_the_others_are_zero(void **state) {
   (void)state;
-  ot_case c = dispatch_case();
-  assert_int_equal(c.out[0].type.dim[0], 9);
-  ot_case_run(&c);
-  for (int slot = 0; slot < R * S; slot++) {
-    if (place[slot] < 0) continue;
-    for (int i = 0; i < C; i++) {
-      assert_true(at(&c.out[0], place[slot], i) == at(&c.in[0], slot / S, i));
+  for (int copies = 1; copies <= 3; copies++) {
+    ot_case c = dispatch_case(copies);
+    assert_int_equal(c.out[0].type.dim[0], N * copies);
+    ot_case_run(&c);
+    for (int i = 0; i < R * S * copies; i++) {
+      const int slot = i / copies, row = place_of(slot, i % copies);
+      if (row < 0) continue;
+      for (int k = 0; k < C; k++) assert_true(at(&c.out[0], row, k) == at(&c.in[0], slot / S, k));
+      assert_true(ot_case_get(&c.out[1], row) == ot_case_get(&c.in[1], slot));
     }
-    assert_true(ot_case_get(&c.out[1], place[slot]) == ot_case_get(&c.in[1], slot));
+    for (int copy = 0; copy < copies; copy++) {
+      for (int k = 0; k < C; k++) assert_true(at(&c.out[0], N * copy + N - 1, k) == 0);
+      assert_true(ot_case_get(&c.out[1], N * copy + N - 1) == 0);
+    }
+    ot_case_check_precisions(&c, 0, 0);
+    ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&c);
   }
-  for (int i = 0; i < C; i++) assert_true(at(&c.out[0], 8, i) == 0);
-  assert_true(ot_case_get(&c.out[1], 8) == 0);
-  ot_case_check_precisions(&c, 0, 0);
-  ot_case_check_gradients(&c, 1e-3, 1e-10);
-  ot_case_destroy(&c);
 }
 
-static ot_case combine_case(bool added) {
-  ot_case c = {.kind = OT_OP_COMBINE,
-               .attributes = capacity_of_two(),
-               .types = {.in = {ot_type_matrix(OT_F64, 9, C), ot_type_vector(OT_F64, 9),
-                                ot_type_matrix(OT_I32, R, S), ot_type_vector(OT_I32, 4),
-                                added ? ot_type_matrix(OT_F64, R, C) : (ot_tensor_type){0}}},
-               .statistic_inputs = 1u << 1};
+static ot_case combine_case(bool added, int copies) {
+  ot_case c = {
+      .kind = OT_OP_COMBINE,
+      .attributes = capacity_of_two(copies),
+      .types = {.in = {ot_type_matrix(OT_F64, N * copies, C), ot_type_vector(OT_F64, N * copies),
+                       ot_type_matrix(OT_I32, R, S * copies), ot_type_vector(OT_I32, 4),
+                       added ? ot_type_matrix(OT_F64, R, C) : (ot_tensor_type){0}}},
+      .statistic_inputs = 1u << 1};
   ot_case_create(&c);
-  set_places(&c.in[2], &c.in[3]);
+  set_places(&c.in[2], &c.in[3], copies);
   return c;
 }
 
-static double sum_of_rows(const ot_case *c, int token, int column, double addend) {
+static double sum_of_rows(const ot_case *c, int copies, int token, int column, double addend) {
   double sum = addend;
-  for (int slot = token * S; slot < (token + 1) * S; slot++) {
-    if (place[slot] >= 0) sum += at(&c->in[0], place[slot], column);
+  for (int i = token * S * copies; i < (token + 1) * S * copies; i++) {
+    const int row = place_of(i / copies, i % copies);
+    if (row >= 0) sum += at(&c->in[0], row, column);
+  }
+  return sum;
+}
+
+static double sum_of_gates(const ot_case *c, int copies, int slot) {
+  double sum = 0;
+  for (int copy = 0; copy < copies; copy++) {
+    const int row = place_of(slot, copy);
+    if (row >= 0) sum += ot_case_get(&c->in[1], row);
   }
   return sum;
 }
 
 static void a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots(void **state) {
   (void)state;
-  for (int added = 0; added < 2; added++) {
-    ot_case c = combine_case(added == 1);
+  for (int variant = 0; variant < 6; variant++) {
+    const int copies = 1 + variant / 2;
+    const bool added = variant % 2 == 1;
+    ot_case c = combine_case(added, copies);
     ot_case_run(&c);
     for (int i = 0; i < R * C; i++) {
-      const double sum = sum_of_rows(&c, i / C, i % C, added ? ot_case_get(&c.in[4], i) : 0);
-      assert_true(ot_case_get(&c.out[0], i) == sum);
+      const double addend = added ? ot_case_get(&c.in[4], i) : 0;
+      assert_true(ot_case_get(&c.out[0], i) == sum_of_rows(&c, copies, i / C, i % C, addend));
+    }
+    for (int i = 0; i < R * S; i++) {
+      assert_true(ot_case_get(&c.out[1], i) == sum_of_gates(&c, copies, i));
     }
     ot_case_check_precisions(&c, 2e-6, 4e-3);
     ot_case_check_gradients(&c, 1e-3, 1e-10);
@@ -296,6 +321,28 @@ static void a_scale_multiplies_rows_and_has_a_gradient(void **state) {
   ot_case_destroy(&wide);
 }
 
+// Four of seven rows are somebody's; what is in the others is never looked at.
+static void rows_of_nobody_are_zero(void **state) {
+  (void)state;
+  ot_case c = {.kind = OT_OP_GLU,
+               .attributes = {.threads = 2,
+                              .compute = OT_F64,
+                              .activation = OT_ACTIVATION_SILU,
+                              .num_experts = 2},
+               .types = {.in = {ot_type_matrix(OT_F64, 7, 2 * 9), ot_type_vector(OT_F64, 7),
+                                ot_type_vector(OT_I32, 3)}},
+               .statistic_inputs = 1u << 1};
+  ot_case_create(&c);
+  ot_case_set(&c.in[2], 1, 1);
+  ot_case_set(&c.in[2], 2, 4);
+  ot_case_check_gradients(&c, 1e-4, 1e-8);
+  for (int i = 4 * 18; i < 7 * 18; i++) ot_case_set(&c.in[0], i, NAN);
+  for (int i = 4; i < 7; i++) ot_case_set(&c.in[1], i, NAN);
+  ot_case_run(&c);
+  for (int i = 0; i < 7 * 9; i++) assert_true((ot_case_get(&c.out[0], i) == 0) == (i >= 4 * 9));
+  ot_case_destroy(&c);
+}
+
 static void a_router_keeps_its_logits_in_the_compute_type(void **state) {
   (void)state;
   ot_case c = {.kind = OT_OP_LINEAR_WIDE,
@@ -322,6 +369,7 @@ int main(void) {
       cmocka_unit_test(every_row_is_a_copy_of_its_token_and_the_others_are_zero),
       cmocka_unit_test(a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots),
       cmocka_unit_test(a_scale_multiplies_rows_and_has_a_gradient),
+      cmocka_unit_test(rows_of_nobody_are_zero),
       cmocka_unit_test(a_router_keeps_its_logits_in_the_compute_type),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,6 +61,7 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
                                    .num_recompute = model->num_layers,
                                    .layout = r->layout,
                                    .order_csv = "",
+                                   .expert_buffer = r->expert_buffer,
                                    .prefetch = r->prefetch};
   return run;
 }

@@ -26,7 +26,8 @@ typedef struct rank_request {
   int64_t micro_batch;  // sequences of a micro-batch, which divide batch / dp
   int steps;            // 1 .. RANK_STEPS
   int pp, vpp, dp_replicate, dp_shard, cp, tp;
-  int ep, etp;  // over the ranks of a stage; no factors of their number
+  int ep, etp;           // over the ranks of a stage; no factors of their number
+  double expert_buffer;  // even shares that come to experts at a time, below 1, too; 0: as usual
   ot_moe_routing routing;
   int experts;           // of a layer; 0: the model's
   bool lone;             // one expert a token, not two

@@ -8,6 +8,8 @@
 enum { DEGREES = 4, MAX_DEGREE = 8 };
 static const int degrees[DEGREES] = {1, 2, 4, 8};
 static const int prefetches[] = {1, 0, 2};
+// For rows that come to experts: as usual, so little that they come in several rounds, for all.
+static const double rooms[] = {0, 0.3, 64};
 static const int rounds[] = {4, 1, 3};
 static const ot_pipeline pipelines[] = {OT_PIPELINE_1F1B,        OT_PIPELINE_GPIPE,
                                         OT_PIPELINE_INTERLEAVED, OT_PIPELINE_ZB_H1,
@@ -36,6 +38,7 @@ const int rank_levels[] = {
     [RANK_EP] = DEGREES,
     [RANK_ETP] = 2,
     [RANK_LOADS] = 2,
+    [RANK_ROOM] = OT_COUNT(rooms),
 };
 
 // ---- rules ----
@@ -89,6 +92,8 @@ static bool fits_context(const cover_row *row) {
 // Experts are spread over ranks of a stage: of any axes but pp, and no more than there are.
 static bool fits_experts(const cover_row *row) {
   const bool spread = chosen(row, RANK_EP) || chosen(row, RANK_ETP);
+  const bool together = row->level[RANK_EP] == 0 && row->level[RANK_ETP] == 0;
+  if (together && chosen(row, RANK_ROOM)) return false;
   if (!spread && !chosen(row, RANK_LOADS)) return true;
   if (!open(row, RANK_MODEL) && !rank_has_experts((rank_model_kind)row->level[RANK_MODEL])) {
     return false;
@@ -168,6 +173,7 @@ void rank_request_of(const cover_row *row, ot_dtype dtype, rank_request *request
                             .ep = degree_of(row, RANK_EP),
                             .etp = degree_of(row, RANK_ETP),
                             .loads = (rank_loads)row->level[RANK_LOADS],
+                            .expert_buffer = rooms[row->level[RANK_ROOM]],
                             .zero = row->level[RANK_ZERO],
                             .prefetch = prefetches[row->level[RANK_PREFETCH]],
                             .accumulate = (ot_accumulate)row->level[RANK_ACCUMULATE],

@@ -27,6 +27,7 @@ typedef enum rank_factor {
   RANK_EP,
   RANK_ETP,
   RANK_LOADS,
+  RANK_ROOM,
   RANK_FACTORS,
 } rank_factor;
 

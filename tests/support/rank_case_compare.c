@@ -139,12 +139,13 @@ static void compare_tensor(const rank_tensor *a, const rank_tensor *b, const flo
   note(distance(a->weight, b->weight, n), b->name, &d->update);
 }
 
-// Of what is reported of experts in a step.
+// Of what is reported of experts in a step. One rank has room for all rows.
 static double expert_difference(const rank_result *a, const rank_result *b, int step) {
   double most = 0;
   for (int k = 0; k < OT_EXPERT_SUMS; k++) {
     const double x = a->experts[step][k], y = b->experts[step][k];
     const bool loads = k == OT_EXPERT_LOAD_MAX || k == OT_EXPERT_LOAD_ENTROPY;
+    if (k == OT_EXPERT_ROUNDS) continue;
     if (loads && a->micro_batch != b->micro_batch) continue;
     if (x != y) most = larger(relative(x, y), most);
   }
@@ -188,15 +189,15 @@ static void describe_blocks(const rank_request *r, char *text, int64_t room) {
 const char *rank_describe(const rank_request *r, char *text) {
   int64_t n = ot_text_format(
       text, RANK_TEXT,
-      "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d, ep%d etp%d of %d%s%s from "
-      "%lld, "
+      "%s x%d%s %s: pp%d %s vpp%d%s%s, dp%dx%d zero%d %s, cp%d %s, tp%d, ep%d etp%d room "
+      "%.3g of %d%s%s from %lld, "
       "mix %d",
       rank_model_name(r->model), r->layers > 0 ? r->layers : RANK_LAYERS, r->wide ? " wide" : "",
       ot_dtype_name(r->dtype), r->pp, ot_pipeline_name(r->pipeline), r->vpp,
       r->layout[0] ? " layout " : "", r->layout, r->dp_replicate, r->dp_shard, r->zero,
       r->accumulate == OT_ACCUMULATE_SHARDED ? "sharded" : "whole", r->cp,
       r->context == OT_CONTEXT_RING ? "ring" : "ulysses", r->tp, r->ep > 1 ? r->ep : 1,
-      r->etp > 1 ? r->etp : 1, r->experts, r->lone ? " lone" : "",
+      r->etp > 1 ? r->etp : 1, r->expert_buffer, r->experts, r->lone ? " lone" : "",
       r->loads == RANK_LOADS_CROWDED ? " crowded" : "", (long long)r->first_sample,
       r->residual_block);
   n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s",

@@ -91,7 +91,7 @@ static void writes_every_key_and_null_where_unknown(void **state) {
       "\"pp\":null,\"dp\":null},\"bubble_fraction\":null,\"memory_peak_bytes\":null,"
       "\"memory_planned_bytes\":null,\"noise_scale_tokens\":null,"
       "\"moe_aux_loss\":null,\"moe_z_loss\":null,\"moe_load_max\":null,"
-      "\"moe_load_entropy\":null,\"moe_drop_share\":null}\n"
+      "\"moe_load_entropy\":null,\"moe_drop_share\":null,\"moe_rounds\":null}\n"
       "{\"step\":7,\"val_loss\":0.10000000000000001}\n"
       "{\"step\":7,\"val_loss/held out\":2.5}\n"
       "{\"step\":7,\"spike/grad_norm\":31.5,\"first_sample\":448,\"last_sample\":511}\n");

@@ -32,6 +32,7 @@ static void tokens_that_choose_have_a_loss_of_balance(void **state) {
   assert_true(said.aux_loss >= 0.9);  // 1 where all are equally busy
   assert_true(said.z_loss > 0);
   assert_true(said.drop_share == 0);
+  assert_true(said.rounds == 1);
 }
 
 static void experts_that_choose_have_none(void **state) {

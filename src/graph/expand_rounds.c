@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rounds behind the first as a repeat. The body is one round: rows are laid out again for
+// sending, those of the round come, meet the experts, and what is made of them goes back or is
+// added to the gradient of the weights.
+#include "graph/expand_rounds.h"
+
+#include "graph/emit.h"
+
+typedef struct rounds {
+  ot_program *program;
+  ot_arena *arena;
+  ot_op op;                   // the composite
+  ot_op_attributes as, rows;  // of what this rank's experts meet; of all rows that it sends
+  int repeat;                 // the op
+  int offsets, runs[2];       // of the round
+  int here, gates;            // rows that have come
+  ot_status status;
+} rounds;
+
+// What a round reads; -1 for what it has no need of.
+typedef struct sources {
+  int counts, rounds, up, down;
+  int tokens, token_gates, place;
+} sources;
+
+static ot_op emit(rounds *r, ot_op_description description) {
+  ot_op made = {.out = {-1, -1, -1, -1, -1}};
+  if (r->status != OT_OK) return made;
+  r->status = ot_program_emit(r->program, r->arena, r->op.part, &description, &made);
+  return made;
+}
+
+static void begin(rounds *r, ot_program *program, ot_arena *arena, const ot_op *op) {
+  *r = (rounds){.program = program, .arena = arena, .op = *op, .as = op->attributes};
+  r->rows = r->as;
+  r->rows.held_experts = r->rows.first_expert = r->rows.exchange_rows = 0;
+  r->rows.group = (ot_group_kind)0;
+  r->rows.group_size = r->rows.group_index = 0;
+}
+
+// Opens the repeat, to which buffers are handed over, or which hands out new ones; the plan of a
+// round is the first op of its body.
+static void open(rounds *r, const sources *s, const int *carried, const int *filled) {
+  const ot_op_attributes plain = {
+      .threads = r->as.threads, .compute = r->as.compute, .repeated = 1};
+  const int out[OT_MAX_OUTPUTS] = {filled[0], filled[1], -1, -1, -1};
+  const ot_op repeat = emit(
+      r, (ot_op_description){
+             OT_OP_REPEAT, &plain, "experts.round", 3, {carried[0], carried[1], s->rounds}, out});
+  r->repeat = r->program->num_ops - 1;
+  const ot_op plan = emit(
+      r,
+      (ot_op_description){
+          OT_OP_EXCHANGE_PLAN, &r->as, "experts.round_home", 2, {s->counts, repeat.out[2]}, NULL});
+  r->runs[0] = plan.out[0];
+  r->runs[1] = plan.out[1];
+  r->offsets = plan.out[2];
+}
+
+static void close(rounds *r) {
+  if (r->status != OT_OK) return;
+  r->program->ops[r->repeat].attributes.repeated = r->program->num_ops - 1 - r->repeat;
+}
+
+static int exchange(rounds *r, const char *name, int rows) {
+  return emit(r,
+              (ot_op_description){
+                  OT_OP_EXCHANGE, &r->as, name, 3, {rows, r->runs[0], r->runs[1]}, NULL})
+      .out[0];
+}
+
+// Puts `rows` where they belong in `home`, which has been begun.
+static void send_home(rounds *r, int rows, int home) {
+  ot_op_attributes filling = r->as;
+  filling.accumulate = true;
+  const int out[OT_MAX_OUTPUTS] = {home, -1, -1, -1, -1};
+  emit(r, (ot_op_description){
+              OT_OP_EXCHANGE_HOME, &filling, NULL, 4, {-1, rows, r->runs[0], r->runs[1]}, out});
+}
+
+static int grouped(rounds *r, ot_op_kind kind, const char *name, int rows, int weight) {
+  return emit(r, (ot_op_description){kind, &r->as, name, 3, {rows, weight, r->offsets}, NULL})
+      .out[0];
+}
+
+static int activate(rounds *r, int wide) {
+  return emit(r,
+              (ot_op_description){
+                  OT_OP_GLU, &r->as, "experts.round_active", 3, {wide, r->gates, r->offsets}, NULL})
+      .out[0];
+}
+
+// The rows of the round and their gates; where they are not given they are made of tokens again.
+static void receive(rounds *r, const sources *s, int rows, int gates) {
+  if (rows < 0) {
+    const ot_op made = emit(r, (ot_op_description){OT_OP_DISPATCH,
+                                                   &r->rows,
+                                                   "experts.round_rows",
+                                                   4,
+                                                   {s->tokens, s->token_gates, s->place, -1},
+                                                   NULL});
+    rows = made.out[0];
+    gates = made.out[1];
+  }
+  r->here = exchange(r, "experts.round_here", rows);
+  r->gates = exchange(r, "experts.round_gates", gates);
+}
+
+// ---- forward ----
+
+static void expand_forward(rounds *r) {
+  const int *const in = r->op.in;
+  const sources s = {.counts = in[2], .rounds = in[3], .up = in[4], .down = in[5]};
+  open(r, &s, (int[]){-1, -1}, (int[]){r->op.out[0], -1});
+  receive(r, &s, in[0], in[1]);
+  const int wide = grouped(r, OT_OP_GROUPED_LINEAR, "experts.round_wide", r->here, s.up);
+  const int out = grouped(r, OT_OP_GROUPED_LINEAR, "experts.round_out", activate(r, wide), s.down);
+  send_home(r, out, r->op.out[0]);
+}
+
+// ---- backward ----
+
+// Gradients of what one round made on the way.
+typedef struct slopes {
+  int d_out, wide, d_active, d_wide, d_gates;
+} slopes;
+
+static slopes turn_back(rounds *r, const sources *s, int d_home) {
+  slopes d = {.d_out = exchange(r, "experts.round_d_out", d_home)};
+  d.wide = grouped(r, OT_OP_GROUPED_LINEAR, "experts.round_wide", r->here, s->up);
+  d.d_active = grouped(r, OT_OP_GROUPED_LINEAR_DX, "experts.round_d_active", d.d_out, s->down);
+  const ot_op made = emit(r, (ot_op_description){OT_OP_GLU_GRAD,
+                                                 &r->as,
+                                                 "experts.round_d_wide",
+                                                 4,
+                                                 {d.d_active, d.wide, r->gates, r->offsets},
+                                                 NULL});
+  d.d_wide = made.out[0];
+  d.d_gates = made.out[1];
+  return d;
+}
+
+static void expand_dx(rounds *r) {
+  const int *const in = r->op.in;
+  const sources s = {in[3], in[4], in[5], in[6], in[7], in[8], in[9]};
+  open(r, &s, in, r->op.out);
+  receive(r, &s, -1, -1);
+  const slopes d = turn_back(r, &s, in[2]);
+  send_home(r, grouped(r, OT_OP_GROUPED_LINEAR_DX, "experts.round_d_here", d.d_wide, s.up),
+            r->op.out[0]);
+  send_home(r, d.d_gates, r->op.out[1]);
+}
+
+static void add_to_weight(rounds *r, int dy, int x, int accumulator) {
+  const int out[OT_MAX_OUTPUTS] = {accumulator, -1, -1, -1, -1};
+  emit(r, (ot_op_description){OT_OP_GROUPED_LINEAR_DW, &r->as, NULL, 3, {dy, x, r->offsets}, out});
+}
+
+static void expand_dw(rounds *r) {
+  const int *const in = r->op.in;
+  const sources s = {in[1], in[2], in[3], in[4], in[5], in[6], in[7]};
+  open(r, &s, (int[]){-1, -1}, (int[]){-1, -1});
+  receive(r, &s, -1, -1);
+  const slopes d = turn_back(r, &s, in[0]);
+  add_to_weight(r, d.d_out, activate(r, d.wide), r->op.out[1]);
+  add_to_weight(r, d.d_wide, r->here, r->op.out[0]);
+}
+
+ot_status ot_expand_rounds(ot_program *program, ot_arena *arena, const ot_op *op) {
+  rounds r;
+  begin(&r, program, arena, op);
+  if (op->kind == OT_OP_MORE_ROUNDS) expand_forward(&r);
+  if (op->kind == OT_OP_MORE_ROUNDS_DX) expand_dx(&r);
+  if (op->kind == OT_OP_MORE_ROUNDS_DW) expand_dw(&r);
+  close(&r);
+  return r.status;
+}
