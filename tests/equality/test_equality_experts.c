@@ -97,37 +97,41 @@ static void expect_crowds(const rank_result *result, int experts) {
   assert_int_equal(routers, 3);
 }
 
+static rank_request request_of(const spread *s, ot_dtype dtype, rank_loads loads) {
+  return (rank_request){
+      .model = RANK_MOE,
+      .layers = 4,
+      .dtype = dtype,
+      .length = s->length,
+      .batch = (int64_t)s->dp_replicate * s->dp_shard * 4,
+      .micro_batch = s->pp == 1 && s->length == 32 ? 2 : 1,
+      .steps = RANK_STEPS,
+      .pp = s->pp,
+      .vpp = s->vpp,
+      .dp_replicate = s->dp_replicate,
+      .dp_shard = s->dp_shard,
+      .cp = s->cp,
+      .tp = s->tp,
+      .ep = s->ep,
+      .etp = s->etp,
+      .routing = s->routing,
+      .experts = s->lone > 0 ? s->lone : EXPERTS,
+      .lone = s->lone > 0,
+      .loads = loads,
+      .zero = s->zero,
+      .prefetch = 1,
+      .accumulate = s->accumulate,
+      .pipeline = s->pipeline,
+      .recompute = {OT_RECOMPUTE_FULL, OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE},
+      .overlap = true,
+  };
+}
+
 static void try_spread(const spread *s, rank_loads loads, bool poison, rank_verdict *verdict) {
   static const ot_dtype types[] = {OT_F64, OT_F32};
   for (int i = 0; i < 2; i++) {
-    rank_request request = {
-        .model = RANK_MOE,
-        .layers = 4,
-        .dtype = types[i],
-        .length = s->length,
-        .batch = (int64_t)s->dp_replicate * s->dp_shard * 4,
-        .micro_batch = s->pp == 1 && s->length == 32 ? 2 : 1,
-        .steps = RANK_STEPS,
-        .pp = s->pp,
-        .vpp = s->vpp,
-        .dp_replicate = s->dp_replicate,
-        .dp_shard = s->dp_shard,
-        .cp = s->cp,
-        .tp = s->tp,
-        .ep = s->ep,
-        .etp = s->etp,
-        .routing = s->routing,
-        .experts = s->lone > 0 ? s->lone : EXPERTS,
-        .lone = s->lone > 0,
-        .loads = loads,
-        .zero = s->zero,
-        .prefetch = 1,
-        .accumulate = s->accumulate,
-        .pipeline = s->pipeline,
-        .recompute = {OT_RECOMPUTE_FULL, OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE},
-        .overlap = true,
-        .poison = poison && types[i] == OT_F32,
-    };
+    rank_request request = request_of(s, types[i], loads);
+    request.poison = poison && types[i] == OT_F32;
     if (types[i] == OT_F32 && s->routing == OT_MOE_DROPLESS) rank_settle(&request);
     rank_try(&request, verdict);
     if (loads == RANK_LOADS_CROWDED) expect_crowds(rank_reference(&request), request.experts);
@@ -151,10 +155,60 @@ static void ranks_that_get_no_token_and_ranks_that_get_most_equal_one(void **sta
   rank_conclude(&verdict, "crowded experts");
 }
 
+// Of the layers with experts, the rounds of a micro-batch in the last step.
+static double rounds_of(const rank_result *result) {
+  return result->experts[RANK_STEPS - 1][OT_EXPERT_ROUNDS] / 3;
+}
+
+static void try_rounds(const spread *s, rank_loads loads, double room, bool poison,
+                       rank_verdict *verdict) {
+  rank_request request = request_of(s, OT_F64, loads);
+  rank_result result;
+  request.expert_buffer = room;
+  request.poison = poison;
+  request.overlap = !poison;
+  rank_try(&request, verdict);
+  if (rank_run(&request, &result) != OT_OK) fail_msg("%s", ot_fail_message());
+  assert_true(rounds_of(&result) > (room < 1 ? 2 : 1));
+  rank_release(&result);
+}
+
+// Into a third of an even load all rows of all ranks come in three rounds or more.
+static void rows_without_room_come_in_further_rounds(void **state) {
+  (void)state;
+  rank_verdict verdict = {0};
+  for (int i = 0; i < OT_COUNT(spreads); i++) {
+    try_rounds(&spreads[i], RANK_LOADS_FREE, 0.3, i % 3 == 0, &verdict);
+  }
+  for (int i = 0; i < OT_COUNT(crowded); i++) {
+    try_rounds(&crowded[i], RANK_LOADS_CROWDED, i % 2 ? 1 : 0.1, i % 3 == 0, &verdict);
+  }
+  rank_conclude(&verdict, "rounds of experts");
+}
+
+// With room for all rows of all ranks there is one round, whose bits those of several are.
+static void rounds_change_no_bit_of_a_loss(void **state) {
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    rank_request request = request_of(&crowded[i], OT_F32, RANK_LOADS_CROWDED);
+    rank_result one, many;
+    request.expert_buffer = 64;
+    if (rank_run(&request, &one) != OT_OK) fail_msg("%s", ot_fail_message());
+    request.expert_buffer = 0.2;
+    if (rank_run(&request, &many) != OT_OK) fail_msg("%s", ot_fail_message());
+    assert_true(rounds_of(&one) == 1 && rounds_of(&many) > 4);
+    assert_true(one.loss[0] == many.loss[0]);
+    rank_release(&one);
+    rank_release(&many);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(experts_spread_over_ranks_equal_those_of_one),
       cmocka_unit_test(ranks_that_get_no_token_and_ranks_that_get_most_equal_one),
+      cmocka_unit_test(rows_without_room_come_in_further_rounds),
+      cmocka_unit_test(rounds_change_no_bit_of_a_loss),
   };
   return cmocka_run_group_tests(tests, NULL, rank_references_release);
 }
