@@ -75,7 +75,7 @@ static ot_comm_runs runs_at(const ot_entry *entry, const ot_operand *runs,
                         .rows = rows->type.dim[0]};
 }
 
-// Out, rows go from `home` to `here` (exchange.h); on the way back, from `here` to `home`.
+// Out, rows go from `home` to `here` (expert_exchange.h); on the way back, from `here` to `home`.
 static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
                       ot_comm_call *call) {
   const bool back = task->op == OT_OP_EXCHANGE_HOME;

@@ -7,10 +7,10 @@
 //        \-> shared experts, an ordinary MLP ------------------------------------------/
 //
 // Over ep a rank has some of the experts, over etp some columns of each. Between dispatch and
-// combine, rows go to the ranks that have their experts and come back (ops/exchange.h): the first
-// round as ops of the program, what it has no room for as a composite (ops/rounds.h).
+// combine, rows go to the ranks that have their experts and come back (ops/expert_exchange.h): the
+// first round as ops of the program, what it has no room for as a composite (ops/expert_rounds.h).
 #include "graph/decoder_parts.h"
-#include "ops/exchange.h"
+#include "ops/expert_exchange.h"
 #include "ops/route.h"
 
 // What routing hands to those who copy rows, and to those who judge it.
@@ -166,7 +166,6 @@ static ot_op_attributes exchange_attributes(ot_builder *b, const ot_op_attribute
   ot_op_attributes attributes = *routed_as;
   ot_builder_set_group(b, OT_GROUP_EXPERT, &attributes);
   attributes.held_experts = share->experts;
-  attributes.first_expert = share->first_expert;
   const int64_t even = attributes.copy_rows * ot_route_copies(&attributes);
   attributes.exchange_rows = with_room((double)even, b->graph->request.expert_buffer,
                                        ot_exchange_most_rows(&attributes, share->own_rows));

@@ -33,7 +33,7 @@ static ot_op emit(rounds *r, ot_op_description description) {
 static void begin(rounds *r, ot_program *program, ot_arena *arena, const ot_op *op) {
   *r = (rounds){.program = program, .arena = arena, .op = *op, .as = op->attributes};
   r->rows = r->as;
-  r->rows.held_experts = r->rows.first_expert = r->rows.exchange_rows = 0;
+  r->rows.held_experts = r->rows.exchange_rows = 0;
   r->rows.group = (ot_group_kind)0;
   r->rows.group_size = r->rows.group_index = 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes apart what stands for the rounds behind the first (ops/rounds.h).
+// Takes apart what stands for the rounds behind the first (ops/expert_rounds.h).
 #pragma once
 
 #include "graph/program.h"

@@ -83,7 +83,6 @@ static const attribute_field fields[] = {
     {"value_dim", FIELD_INT64, offsetof(ot_op_attributes, value_dim)},
     {"interleaved", FIELD_BOOL, offsetof(ot_op_attributes, interleaved)},
     {"held_experts", FIELD_INT64, offsetof(ot_op_attributes, held_experts)},
-    {"first_expert", FIELD_INT64, offsetof(ot_op_attributes, first_expert)},
     {"exchange_rows", FIELD_INT64, offsetof(ot_op_attributes, exchange_rows)},
     {"expert_copies", FIELD_INT64, offsetof(ot_op_attributes, expert_copies)},
     {"copy_rows", FIELD_INT64, offsetof(ot_op_attributes, copy_rows)},

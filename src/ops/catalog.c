@@ -13,7 +13,7 @@
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
-#include "ops/exchange.h"
+#include "ops/expert_exchange.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
@@ -25,7 +25,7 @@
 #include "ops/repeat.h"
 #include "ops/residual.h"
 #include "ops/rope.h"
-#include "ops/rounds.h"
+#include "ops/expert_rounds.h"
 #include "ops/route.h"
 #include "ops/route_balance.h"
 

@@ -10,7 +10,7 @@
 //   all_reduce      x -> y, equal types             the transpose of P -> I is a retype
 //   all_to_all      x [k*r, ...] -> y [k*r, ...]    its own transpose
 //   shift           x -> y                          transposed by the composite that uses it
-//   exchange, exchange_home                         each other's (exchange.h)
+//   exchange, exchange_home                         each other's (expert_exchange.h)
 //   send, receive   at the cuts of a pipeline
 #pragma once
 

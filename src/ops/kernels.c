@@ -12,7 +12,7 @@
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
-#include "ops/exchange.h"
+#include "ops/expert_exchange.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"

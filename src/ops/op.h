@@ -57,9 +57,9 @@ typedef enum ot_op_kind {
   OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
   OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F]                   (may be in place of dy)
   OT_OP_GLU,              // x[R,2F] gate|up, scale?[R], offsets?[E+1] i32
-  // -> y[R,F] = activation(gate) * up * scale; rows from offsets[E] on are zero
-  OT_OP_GLU_GRAD,  // dy[R,F], x[R,2F], scale?[R], offsets?[E+1] i32
-                   // -> dx[R,2F], dscale[R] if there is a scale
+                          // -> y[R,F] = activation(gate) * up * scale, 0 from offsets[E] on
+  OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F], scale?[R], offsets?[E+1] i32
+                          // -> dx[R,2F], dscale[R] if there is a scale
   // elementwise.h
   OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
   OT_OP_BIAS,          // x[R,C], bias?[C], residual?[R,C] -> y[R,C] = x + (residual + bias)
@@ -135,13 +135,14 @@ typedef enum ot_op_kind {
   OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S*P], offsets[E+1], addend?[R,C]
                    // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] if there are
                    // row_gates
-  // exchange.h: rows to the ranks of their experts, n = group_size ranks with H = held_experts
+  // expert_exchange.h: rows to the ranks of their experts, n = group_size ranks with H =
+  // held_experts
   // each,
   // B = exchange_rows of them at a time
   OT_OP_EXCHANGE_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
                         // -> home[n,1,2] i32, here[n,H,2] i32: first row and rows of each run,
                         // offsets[H+1] i32, rounds[1] i32 if there is no round (saved)
-  // rounds.h: composites; what does not fit into the first round
+  // expert_rounds.h: composites; what does not fit into the first round
   OT_OP_MORE_ROUNDS,     // rows[N,C], row_gates[N], counts[n*(E+1)], rounds[1], gate_up[H*2F,C],
                          // down[H*C,F], x[R,C], gates[R,S], place[R,S*P] -> home[N,C]
   OT_OP_MORE_ROUNDS_DX,  // partial_rows[N,C], partial_row_gates[N], dhome[N,C], counts, rounds,
@@ -280,8 +281,7 @@ typedef struct ot_op_attributes {
   int64_t num_sequences;  // B of the micro-batch
   double aux_coefficient, z_coefficient;
   double bias_rate;
-  int64_t held_experts;  // that this rank of ep has, from first_expert on; 0: all
-  int64_t first_expert;
+  int64_t held_experts;   // that this rank of ep has; 0: all
   int64_t exchange_rows;  // B: that come to this rank at a time
   int64_t expert_copies;  // P: ranks that have columns of the same experts (0 and 1: one)
   int64_t copy_rows;      // N / P: rows that a rank sends to all experts, once for each copy

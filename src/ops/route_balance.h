@@ -11,7 +11,7 @@
 //   E sum_i f_i P_i (Fedus et al. 2021), (log sum_i exp logits_i)^2 (Zoph et al. 2022), and of the
 //   loads of the micro-batch's sequences, which are whole, the largest over the mean and the
 //   entropy over ln E; of the slots of these rows the share dropped, and the rounds in which they
-//   go to their experts (exchange.h)
+//   go to their experts (expert_exchange.h)
 // OT_OP_ROUTE_LOSS_GRAD  dlogits = partial + aux_coefficient, z_coefficient times the gradients of
 //   the first two; f has none
 // OT_OP_ROUTE_LOAD   load [E] += slots of each expert, dropped ones too

@@ -175,17 +175,19 @@ static ot_task grouped(int64_t rows) {
                    .out = {matrix(rows, EXPERT)}};
 }
 
-// Over ep, buffers have room for all rows of all ranks, and only those that chose an expert of the
-// rank are multiplied: one of three, where a rank has a third of the experts.
+// Over ep, buffers have room for more rows than an even load has, and only those are multiplied.
 static void rows_that_nobody_sent_are_not_multiplied(void **state) {
   (void)state;
   const ot_cluster cluster = plain();
   const ot_kernel_style style = compiled();
   const ot_task all = grouped(4096);
-  ot_task third = grouped(3 * 4096);
-  third.attributes.num_experts = 3 * GROUPS;
-  third.attributes.held_experts = GROUPS;
-  expect_near(price(&cluster, &style, OT_BF16, &third).device_s,
+  ot_task roomy = grouped(3 * 4096);
+  roomy.attributes.num_experts = 3 * GROUPS;
+  roomy.attributes.held_experts = GROUPS;
+  roomy.attributes.exchange_rows = 3 * 4096;
+  roomy.attributes.copy_rows = 2048;
+  roomy.attributes.expert_copies = 2;
+  expect_near(price(&cluster, &style, OT_BF16, &roomy).device_s,
               price(&cluster, &style, OT_BF16, &all).device_s, 1e-12);
 }
 

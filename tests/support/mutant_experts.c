@@ -70,12 +70,12 @@ static void weights_of_experts_not_gathered(ot_schedule *s, ot_arena *arena) {
 
 static void outputs_not_returned(ot_schedule *s, ot_arena *arena) {
   (void)arena;
-  tasks_keep_local(s, (task_kind){FORWARD_PHASES, OT_OP_REDUCE_SCATTER, OT_GROUP_EXPERT});
+  tasks_bring_nothing(s, (task_kind){FORWARD_PHASES, OT_OP_EXCHANGE_HOME, OT_GROUP_EXPERT});
 }
 
 static void gradients_not_returned(ot_schedule *s, ot_arena *arena) {
   (void)arena;
-  tasks_keep_local(s, (task_kind){BACKWARD_PHASES, OT_OP_REDUCE_SCATTER, OT_GROUP_EXPERT});
+  tasks_bring_nothing(s, (task_kind){BACKWARD_PHASES, OT_OP_EXCHANGE_HOME, OT_GROUP_EXPERT});
 }
 
 // `in` is read from the next row on.
@@ -103,14 +103,23 @@ static void gates_of_the_next_choice(ot_schedule *s, ot_arena *arena) {
   tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_DISPATCH, -1}, gate_of_next);
 }
 
-static void take_first(const ot_schedule *s, ot_task *task) {
-  (void)s;
-  task->attributes.first_expert = 0;
+// Gates of rows are a vector; as many as there are rows to send come from here.
+static bool brings_gates(const ot_task *task) {
+  return task->op == OT_OP_EXCHANGE && task->in[0].type.rank == 1;
 }
 
-static void experts_of_the_first_rank(ot_schedule *s, ot_arena *arena) {
+static void stay_here(const ot_schedule *s, ot_task *task) {
+  if (!brings_gates(task)) return;
+  ot_operand own = task->in[0];
+  const int64_t came = task->out[0].type.dim[0];
+  if (came < own.type.dim[0]) own.type.dim[0] = came;
+  task->out[0].type = own.type;
+  tasks_make_kernel(s, task, OT_OP_CAST, &own);
+}
+
+static void gates_do_not_travel(ot_schedule *s, ot_arena *arena) {
   (void)arena;
-  tasks_edit(s, (task_kind){0, OT_OP_ROUTE_ORDER, -1}, take_first);
+  tasks_edit(s, (task_kind){FORWARD_PHASES, OT_OP_EXCHANGE, OT_GROUP_EXPERT}, stay_here);
 }
 
 // ---- balance ----
@@ -142,20 +151,20 @@ static const mutant table[] = {
      "ranks keep experts from before the update but for their own piece", SPREAD | FOLDED,
      IN_LAYOUT, BY_RANKS, .amend = weights_of_experts_not_gathered},
     {"expert_outputs_not_returned", "after TTrace (arXiv 2506.09280)",
-     "a token gets back what experts of its own rank made of it, and no more",
-     SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS, .amend = outputs_not_returned},
+     "tokens get nothing back from the experts that they were sent to", SPREAD | FOLDED | HYBRID,
+     IN_LAYOUT, BY_RANKS, .amend = outputs_not_returned},
     {"expert_input_gradients_not_returned", "after TTrace (arXiv 2506.09280)",
-     "tokens get back gradients from experts of their own rank alone", SPREAD | FOLDED | HYBRID,
-     IN_LAYOUT, BY_RANKS, .amend = gradients_not_returned},
+     "tokens get no gradients back from experts", SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS,
+     .amend = gradients_not_returned},
     {"outputs_returned_to_another_row", "after Megatron-LM 7452",
      "a token gets back what experts made of the next one", SPREAD | FOLDED | HYBRID, IN_LAYOUT,
      BY_RANKS, .amend = rows_of_the_next_token},
     {"gates_of_another_choice", "after Megatron-LM 7452",
      "what an expert makes of a token is weighed by the gate of the next choice",
      SPREAD | FOLDED | HYBRID, IN_LAYOUT, BY_RANKS, .amend = gates_of_the_next_choice},
-    {"ranks_take_the_same_experts", "after TTrace (arXiv 2506.09280)",
-     "every rank of ep takes the tokens of the first one's experts", SPREAD | FOLDED | HYBRID,
-     IN_LAYOUT, BY_RANKS, .amend = experts_of_the_first_rank},
+    {"gates_do_not_travel", "after TTrace (arXiv 2506.09280)",
+     "rows that come from other ranks are weighed by gates of this one's", SPREAD | FOLDED | HYBRID,
+     IN_LAYOUT, BY_RANKS, .amend = gates_do_not_travel},
     {"balance_over_edp_alone", "after Megatron-LM 7452",
      "the loss that balances experts is ep times too large", SPREAD, IN_LAYOUT, BY_RANKS,
      .before = mean_over_edp},

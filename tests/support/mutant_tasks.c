@@ -96,6 +96,29 @@ void tasks_keep_local(ot_schedule *schedule, task_kind kind) {
   }
 }
 
+void tasks_make_kernel(const ot_schedule *schedule, ot_task *task, ot_op_kind op,
+                       const ot_operand *in) {
+  const ot_operand out = task->out[0];
+  const int wait = task->wait;
+  *task = (ot_task){.kind = OT_TASK_COMPUTE,
+                    .lane = OT_LANE_COMPUTE,
+                    .op = op,
+                    .attributes = {.threads = schedule->threads, .compute = schedule->compute},
+                    .wait = wait};
+  for (int i = 0; i < OT_MAX_INPUTS; i++) task->in[i] = (ot_operand){.base = OT_BASE_NONE};
+  for (int i = 0; i < OT_MAX_OUTPUTS; i++) task->out[i] = (ot_operand){.base = OT_BASE_NONE};
+  if (in) task->in[0] = *in;
+  task->out[0] = out;
+}
+
+static void clear(const ot_schedule *schedule, ot_task *task) {
+  tasks_make_kernel(schedule, task, OT_OP_ZERO, NULL);
+}
+
+void tasks_bring_nothing(ot_schedule *schedule, task_kind kind) {
+  tasks_edit(schedule, kind, clear);
+}
+
 // ---- memory ----
 
 ot_order *tasks_step(ot_schedule *schedule) {

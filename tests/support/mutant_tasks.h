@@ -26,6 +26,11 @@ void tasks_drop(ot_schedule *schedule, task_kind kind);
 void tasks_repeat(ot_schedule *schedule, ot_arena *arena, task_kind kind);
 // A communication becomes a copy of what this rank has itself.
 void tasks_keep_local(ot_schedule *schedule, task_kind kind);
+// A communication leaves zeros.
+void tasks_bring_nothing(ot_schedule *schedule, task_kind kind);
+// A communication becomes kernel `op`, which reads `in` (null: nothing) and writes output 0.
+void tasks_make_kernel(const ot_schedule *schedule, ot_task *task, ot_op_kind op,
+                       const ot_operand *in);
 
 // Memory of its own for OT_BASE_RESULT of the entries that `wanted` accepts: entry of micro-batch m
 // finds its 8 bytes at 8 m. Returns the offset of the first in the arena.

@@ -53,7 +53,7 @@ static ot_metrics_step unknown_step(int64_t step) {
                            .memory_peak_bytes = -1,
                            .memory_planned_bytes = -1,
                            .noise_scale_tokens = NAN,
-                           .experts = {NAN, NAN, NAN, NAN, NAN}};
+                           .experts = {NAN, NAN, NAN, NAN, NAN, NAN}};
 }
 
 static ot_metrics *open_metrics(const fixture *f, int64_t step) {

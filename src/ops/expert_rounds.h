@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What experts on other ranks make of rows that do not fit into the first round (exchange.h), and
-// its gradients. Composites: each stands for a repeat whose body is one round (graph/expand.h), so
-// that what rounds hold is gone with them. Their backward sends rows again.
+// What experts on other ranks make of rows that do not fit into the first round
+// (expert_exchange.h), and its gradients. Composites: each stands for a repeat whose body is one
+// round (graph/expand.h), so that what rounds hold is gone with them. Their backward sends rows
+// again.
 //
 // OT_OP_MORE_ROUNDS     home[places of rounds >= 1] = down[e] (f(gate[e] row) * (up[e] row) * gate)
 //   rows [N, C], row_gates [N], counts [n*(E+1)], rounds [1], gate_up [H*2F, C], down [H*C, F],

@@ -2,7 +2,7 @@
 // Which rows are in a round, from everyone's counts: whole numbers, the same on all ranks.
 #include <stddef.h>
 
-#include "ops/exchange.h"
+#include "ops/expert_exchange.h"
 #include "ops/real.h"
 #include "ops/route.h"
 

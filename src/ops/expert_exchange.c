@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes, cost and VJP of the exchange of rows.
-#include "ops/exchange.h"
+#include "ops/expert_exchange.h"
 
 #include "base/extremes.h"
 #include "ops/operands.h"

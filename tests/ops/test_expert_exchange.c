@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "ops/exchange.h"
+#include "ops/expert_exchange.h"
 #include "support/op_case.h"
 
 enum { MAX_RANKS = 8, MAX_E = 12, MAX_ROWS = 60, MAX_LIST = MAX_RANKS * MAX_ROWS };
@@ -73,7 +73,6 @@ static ot_case plan_case(const load *l, int rank, int rows, int round) {
                      .compute = OT_F64,
                      .num_experts = l->experts,
                      .held_experts = l->held,
-                     .first_expert = rank / l->copies * l->held,
                      .expert_copies = l->copies,
                      .copy_rows = l->plane,
                      .exchange_rows = rows,
@@ -98,8 +97,14 @@ static int32_t whole(const ot_tensor *tensor, int64_t i) {
   return ((const int32_t *)tensor->data)[i];
 }
 
+// A rank's rows of a round.
+typedef struct arrivals {
+  int size;
+  row rows[MAX_LIST];
+} arrivals;
+
 // Rows that `from` sends to `to`, laid into the buffer of `to` as its plan says.
-static void carry(const load *l, const ot_case *plans, int from, int to, row *buffer, int size) {
+static void carry(const load *l, const ot_case *plans, int from, int to, arrivals *buffer) {
   const ot_tensor *const home = &plans[from].out[0];
   const ot_tensor *const here = &plans[to].out[1];
   int next = whole(home, 2 * to);
@@ -108,9 +113,9 @@ static void carry(const load *l, const ot_case *plans, int from, int to, row *bu
     const int64_t at = 2 * ((int64_t)from * l->held + h);
     for (int r = 0; r < whole(here, at + 1); r++) {
       const int place = whole(here, at) + r;
-      assert_in_range(place, 0, size - 1);
-      assert_int_equal(buffer[place].source, -1);
-      buffer[place] = (row){from, next++};
+      assert_in_range(place, 0, buffer->size - 1);
+      assert_int_equal(buffer->rows[place].source, -1);
+      buffer->rows[place] = (row){from, next++};
       left--;
     }
   }
@@ -118,16 +123,17 @@ static void carry(const load *l, const ot_case *plans, int from, int to, row *bu
 }
 
 static void expect_round(const load *l, const ot_case *plans, int rank, int size, int round) {
-  row list[MAX_LIST], buffer[MAX_LIST];
+  row list[MAX_LIST];
+  arrivals buffer = {.size = size};
   int firsts[MAX_E + 1];
   const int count = list_of(l, rank, list, firsts);
   const int begin = round * size;
   const int rows = count - begin < 0 ? 0 : count - begin < size ? count - begin : size;
-  for (int i = 0; i < size; i++) buffer[i].source = -1;
-  for (int s = 0; s < l->n; s++) carry(l, plans, s, rank, buffer, size);
+  for (int i = 0; i < size; i++) buffer.rows[i].source = -1;
+  for (int s = 0; s < l->n; s++) carry(l, plans, s, rank, &buffer);
   for (int i = 0; i < size; i++) {
-    assert_int_equal(buffer[i].source, i < rows ? list[begin + i].source : -1);
-    if (i < rows) assert_int_equal(buffer[i].place, list[begin + i].place);
+    assert_int_equal(buffer.rows[i].source, i < rows ? list[begin + i].source : -1);
+    if (i < rows) assert_int_equal(buffer.rows[i].place, list[begin + i].place);
   }
   for (int h = 0; h <= l->held; h++) {
     const int first = firsts[h] - begin;

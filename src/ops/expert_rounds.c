@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes and VJP of the rounds behind the first; what they cost is in the ops of their body.
-#include "ops/rounds.h"
+#include "ops/expert_rounds.h"
 
 #include "ops/operands.h"
 
