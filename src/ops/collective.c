@@ -177,7 +177,7 @@ bool ot_op_exchanges(ot_op_kind kind) {
 double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types) {
   const ot_tensor_type *const sent = &types->in[ot_op_sent_input(kind)];
-  if (kind == OT_OP_ALL_GATHER) return (double)ot_type_bytes(sent) * attributes->group_size;
+  if (kind == OT_OP_ALL_GATHER) return (double)ot_type_bytes(&types->out[0]);
   if (!ot_op_exchanges(kind)) return (double)ot_type_bytes(sent);
   return (double)ot_type_bytes(sent) / (double)sent->dim[0] *
          ot_route_used(attributes, attributes->exchange_rows);

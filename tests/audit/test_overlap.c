@@ -42,6 +42,7 @@ static ot_overlap drawn(int times) {
   }
   tasks[1].attributes = (ot_op_attributes){.group = OT_GROUP_GATHER, .group_size = 4};
   tasks[1].in[0].type = (ot_tensor_type){.dtype = OT_F32, .rank = 1, .dim = {8}};
+  tasks[1].out[0].type = (ot_tensor_type){.dtype = OT_F32, .rank = 1, .dim = {4 * 8}};
   tasks[3].attributes = (ot_op_attributes){.group = OT_GROUP_WORLD, .group_size = 4};
   tasks[3].in[0].type = (ot_tensor_type){.dtype = OT_F64, .rank = 1, .dim = {4}};
   ot_order order = {.num_entries = BARS, .entries = entries};
