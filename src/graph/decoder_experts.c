@@ -209,15 +209,18 @@ static int more_rounds(ot_builder *b, const routed *r, const journey *j, const s
                                                NULL});
 }
 
-// What the experts of all ranks make of this rank's rows `own`, in their places.
-static int travel(ot_builder *b, const routed *r, const journey *j, const sorted *own, int tokens) {
-  const int more = more_rounds(b, r, j, own, tokens);
+// The rows that come to this rank's experts in the first round.
+static sorted receive(ot_builder *b, const journey *j, const sorted *own) {
   sorted here = {.attributes = j->attributes, .up = own->up, .down = own->down};
   here.attributes.activation = own->attributes.activation;
   here.rows = exchange(b, j, "experts.here", own->rows);
   here.gates = exchange(b, j, "experts.gates_here", own->gates);
   here.offsets = j->offsets;
-  const int out = run_experts(b, &here);
+  return here;
+}
+
+// What was made of them, in the places of those who sent them, beside that of `more` rounds.
+static int send_back(ot_builder *b, const journey *j, int more, int out) {
   return ot_builder_op(b, &(ot_op_description){OT_OP_EXCHANGE_HOME,
                                                &j->attributes,
                                                "experts.back",
@@ -250,20 +253,7 @@ static sorted sort_rows(ot_builder *b, const routed *r, int tokens) {
   return s;
 }
 
-// x + what the experts of each token make of `normed`; that alone where x is -1.
-static int meet_experts(ot_builder *b, int normed, int x) {
-  const routed r = route(b, normed);
-  const journey j = plan_journey(b, &r);
-  judge(b, &r, j.rounds);
-  const sorted own = sort_rows(b, &r, normed);
-  const int out = j.counts < 0 ? run_experts(b, &own) : travel(b, &r, &j, &own, normed);
-  return ot_builder_op(
-      b,
-      &(ot_op_description){
-          OT_OP_COMBINE, &r.attributes, "experts.sum", 5, {out, -1, r.place, r.offsets, x}, NULL});
-}
-
-// x + what the shared experts make of `normed`.
+// x, where there is one, + what the shared experts make of `normed`.
 static int meet_shared(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
   const int64_t F = ot_share_of(b)->shared_columns;
@@ -279,7 +269,28 @@ static int meet_shared(ot_builder *b, int normed, int x) {
   return ot_decoder_onto(b, active, &down);
 }
 
+// What the experts of each token make of `normed`, and the shared ones, joined to x. Shared experts
+// run while rows are on their way.
+static int meet_experts(ot_builder *b, int normed, int x) {
+  const routed r = route(b, normed);
+  const journey j = plan_journey(b, &r);
+  const bool travels = j.counts >= 0;
+  judge(b, &r, j.rounds);
+  const sorted own = sort_rows(b, &r, normed);
+  const int more = travels ? more_rounds(b, &r, &j, &own, normed) : -1;
+  const sorted here = travels ? receive(b, &j, &own) : own;
+  const int sum = meet_shared(b, normed, x);
+  const int out = run_experts(b, &here);
+  const int places = travels ? send_back(b, &j, more, out) : out;
+  return ot_builder_op(b, &(ot_op_description){OT_OP_COMBINE,
+                                               &r.attributes,
+                                               "experts.sum",
+                                               5,
+                                               {places, -1, r.place, r.offsets, sum},
+                                               NULL});
+}
+
 int ot_decoder_experts(ot_builder *b, int x, int sum) {
   const int normed = ot_decoder_norm(b, OT_ROLE_MLP_NORM, "mlp_norm", x);
-  return meet_experts(b, normed, meet_shared(b, normed, sum));
+  return meet_experts(b, normed, sum);
 }
