@@ -23,6 +23,10 @@ grep -q "^step 5/5" "$work/05.txt"
 examples/06_audit.sh "$orthant" >"$work/06.txt" 2>&1 || { cat "$work/06.txt"; exit 1; }
 [ "$(grep -c "^finding 1: " "$work/06.txt")" = 4 ] && [ "$(grep -c ": clean$" "$work/06.txt")" = 4 ]
 
+examples/07_experts.sh "$orthant" >"$work/07.txt" 2>&1 || { cat "$work/07.txt"; exit 1; }
+grep -q "^losses agree" "$work/07.txt" && grep -q "^roomy .* rounds 1 " "$work/07.txt"
+[ "$(grep -c " dropped 0$" "$work/07.txt")" = 3 ]
+
 # The commands of the README, as they are written, in a folder that looks like a clone after make.
 mkdir "$work/clone"
 ln -s "$PWD"/{docs,examples,src,presets} "$work/clone"
