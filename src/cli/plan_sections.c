@@ -10,18 +10,31 @@ static const char *const batch[] = {"global_batch_size", "micro_batch_size", NUL
 static const char *const precision[] = {"compute", "params", "gradients", "master",
                                         "moments", "reduce", NULL};
 
+static void move_key(ot_node *from, const char *key, ot_arena *arena, ot_node *to) {
+  ot_node *const child = ot_node_child(from, key);
+  OT_ASSERT(child != NULL);
+  ot_node_remove(from, child);
+  child->next = NULL;
+  ot_node_put(arena, to, key, child);
+}
+
 // Moves the children of `section` called `keys` to a new section of `out`.
 static void move_keys(ot_node *settings, const char *section, const char *const *keys,
                       ot_arena *arena, ot_node *out) {
   ot_node *const from = ot_node_child(settings, section);
   ot_node *const to = ot_node_put(arena, out, section, ot_node_create(arena, OT_NODE_MAP));
-  for (int i = 0; keys[i]; i++) {
-    ot_node *const child = ot_node_child(from, keys[i]);
-    OT_ASSERT(child != NULL);
-    ot_node_remove(from, child);
-    child->next = NULL;
-    ot_node_put(arena, to, keys[i], child);
-  }
+  for (int i = 0; keys[i]; i++) move_key(from, keys[i], arena, to);
+}
+
+// What degrees do not say, and the plan was priced with, where it is of any matter to `p`.
+static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *arena,
+                         ot_node *out) {
+  ot_node *const from = ot_node_child(settings, "parallel");
+  ot_node *const to = ot_node_child(out, "parallel");
+  if (p->cp > 1) move_key(from, "context", arena, to);
+  if (p->zero == 3) move_key(from, "prefetch", arena, to);
+  if (p->zero == 3) move_key(from, "reshard", arena, to);
+  if (p->ep * p->etp > 1) move_key(from, "expert_buffer", arena, to);
 }
 
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate,
@@ -37,6 +50,7 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
               page->model_source ? ot_node_text(arena, page->model_source)
                                  : ot_model_write_config(page->job->model, arena));
   move_keys(settings, "parallel", parallel, arena, out);
+  move_choices(settings, &run.parallel, arena, out);
   move_keys(settings, "batch", batch, arena, out);
   move_keys(settings, "precision", precision, arena, out);
   return out;

@@ -126,7 +126,9 @@ cat >experts.json <<'JSON'
  "num_experts_per_tok": 2, "router_aux_loss_coef": 0}
 JSON
 first() { sed -n '/^ *"'"$2"'": /{s/^[^:]*: \([^,]*\),*$/\1/p;q;}' "$1"; }  # first FILE KEY
-for degrees in "--ep 4" "--ep 2 --etp 2" "--ep 2 --pp 2 --zero 1" "--ep 2 --tp 2 --zero 3 --recompute full"; do
+for degrees in "--ep 4" "--ep 2 --etp 2" "--ep 2 --pp 2 --zero 1" "--ep 2 --tp 2 --zero 3 --recompute full" \
+  "--ep 4 --set parallel.expert_buffer=3" "--ep 2 --zero 3 --set parallel.prefetch=2 --set parallel.reshard=false" \
+  "--ep 2 --cp 2 --set parallel.context=ulysses"; do
   # shellcheck disable=SC2086
   "$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 $degrees \
     --emit run=experts.yaml --json >experts.plan
@@ -143,6 +145,15 @@ YAML
     'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: another step is simulated"
 done
 "$orthant" train experts.yaml --ranks 4 2>trained.txt || { cat trained.txt; fail "experts that do not train"; }
+# The room that experts have is memory, and the run that is emitted has as much.
+roomy() {  # roomy EVEN_SHARES
+  "$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 --ep 4 --tp 1 \
+    --pp 1 --cp 1 --zero 1 --micro-batch-size 2 --recompute none --set parallel.expert_buffer="$1" --emit run=roomy.yaml \
+    --json >roomy.plan
+  holds roomy.yaml "^  expert_buffer: $1$"
+  first roomy.plan peak
+}
+[ "$(roomy 1.0)" -lt "$(roomy 1.5)" ] && [ "$(roomy 1.5)" -lt "$(roomy 3.0)" ] || fail "room for experts is not counted"
 
 # Other hosts: 16 devices on two.
 big=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 1 --cp 1 --zero 1)
