@@ -68,8 +68,9 @@ static const ot_place_rule rules[] = {
     [OT_OP_HEADS_GATHER] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_SEQUENCE_JOIN] = {.rows = {"V>V", "1>1"}},
     [OT_OP_SEQUENCE_SPLIT] = {.rows = {"V>V", "1>1"}},
-    // Each rank routes its own rows; how many rows of it an expert gets is nobody else's number.
-    [OT_OP_ROUTE] = {.rows = {"VR>VV", "0R>00"}},
+    // Each rank routes its own rows, by what is known of whole sequences; how many rows of it an
+    // expert gets is nobody else's number.
+    [OT_OP_ROUTE] = {.rows = {"VRV>VV", "0RR>00"}},
     [OT_OP_ROUTE_GRAD] = {.rows = {"VVVV>V", "0000>0"}},
     [OT_OP_ROUTE_ORDER] = {.rows = {"V>VV", "0>0V"}},
     // Counts are those of whole sequences before anyone reads them; ranks of ep have whole ones

@@ -8,14 +8,6 @@
 #include "ops/tiles.h"
 #include "ops/zigzag.h"
 
-// The place in the whole sequence of row `i` of a sequence's rows on this rank.
-static int64_t place_of(const ot_op_attributes *attributes, int64_t i) {
-  const int64_t rows = attributes->sequence_length;
-  if (attributes->context == OT_CONTEXT_ULYSSES) return attributes->context_index * rows + i;
-  const ot_places places = ot_places_of(rows, attributes->context_size, attributes->context_index);
-  return ot_place(&places, i);
-}
-
 static void drop_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
   ot_real scratch[2][OT_TILE];
   uint32_t word[OT_TILE];
@@ -23,10 +15,12 @@ static void drop_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
   const int64_t among_all = attributes->first_row + row;
   const int64_t sequence = among_all / attributes->sequence_length;
   const int64_t sample = ((const int64_t *)call->in[1].data)[sequence];
+  const int64_t place = ot_place_in_sequence(attributes, attributes->context_index,
+                                             among_all % attributes->sequence_length);
   const ot_dropout_row mask = {
       .key = ot_rng_key(attributes->seed, attributes->rng_stream),
       .sample = (uint64_t)sample,
-      .position = (uint32_t)place_of(attributes, among_all % attributes->sequence_length),
+      .position = (uint32_t)place,
   };
   const uint32_t threshold = ot_dropout_threshold(attributes->dropout);
   const ot_real factor = (ot_real)(1 / (1 - attributes->dropout));

@@ -10,7 +10,7 @@
 int64_t ot_exchange_most_rows(const ot_op_attributes *a, int64_t tokens) {
   const int64_t chosen = tokens * ot_smaller_whole(ot_route_slots(a), a->held_experts);
   if (a->routing == OT_MOE_DROPLESS) return a->group_size * chosen;
-  const int64_t kept = tokens / a->sequence_length * a->held_experts * a->capacity;
+  const int64_t kept = ot_route_sequences(a, tokens) * a->held_experts * a->capacity;
   return a->group_size * ot_smaller_whole(chosen, kept);
 }
 

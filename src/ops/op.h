@@ -116,8 +116,9 @@ typedef enum ot_op_kind {
   OT_OP_SEQUENCE_SPLIT,  // y[c*R,...] -> z[c*R,...]
   // route.h: which of E experts a token goes to; S slots a token, P places a slot (expert_copies),
   // N rows sorted by expert
-  OT_OP_ROUTE,        // logits[R,E], bias?[E] -> gates[R,S] compute dtype, experts[R,S] i32 (saved)
-  OT_OP_ROUTE_GRAD,   // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
+  OT_OP_ROUTE,       // logits[R,E], bias?[E], whole?[n*R,E] -> gates[R,S] compute, experts[R,S] i32
+                     // (saved)
+  OT_OP_ROUTE_GRAD,  // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
   OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S*P] i32: row of the slot or -1, offsets[E+1] i32:
                       // first row of each expert, then the number of rows in use (saved)
   // route_balance.h: what keeps experts equally busy; B sequences, counts of all ranks of a

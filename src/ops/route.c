@@ -23,10 +23,27 @@ int64_t ot_route_places(const ot_op_attributes *attributes) {
   return ot_route_slots(attributes) * ot_route_copies(attributes);
 }
 
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b != 0) {
+    const int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+// Pieces of t rows lie behind one another; a rank's rows of them begin at a multiple of `tokens`,
+// at most t - gcd rows into a piece.
+int64_t ot_route_sequences(const ot_op_attributes *attributes, int64_t tokens) {
+  const int64_t t = attributes->sequence_length;
+  const int64_t into = t - common_divisor(tokens, t);
+  return (into + tokens + t - 1) / t;
+}
+
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens) {
   const int64_t all = tokens * ot_route_slots(attributes);
   if (attributes->routing == OT_MOE_DROPLESS) return all * ot_route_copies(attributes);
-  const int64_t sequences = tokens / attributes->sequence_length;
+  const int64_t sequences = ot_route_sequences(attributes, tokens);
   const int64_t kept = sequences * attributes->num_experts * attributes->capacity;
   return (kept < all ? kept : all) * ot_route_copies(attributes);
 }
@@ -37,8 +54,10 @@ double ot_route_used(const ot_op_attributes *attributes, int64_t rows) {
   return (double)(exchanged ? even : rows);
 }
 
+// `rows` are those that the choice is made of.
 static ot_status check_choice(const char *op, const ot_op_attributes *a, int64_t rows) {
-  const bool whole = a->routing == OT_MOE_DROPLESS;
+  const bool alone = a->routing == OT_MOE_DROPLESS;
+  const int64_t T = ot_route_tokens(a);
   OT_CHECK(a->num_experts >= 1 && a->num_experts <= OT_MAX_EXPERTS && a->experts_per_token >= 1 &&
                a->experts_per_token <= a->num_experts,
            OT_BUG, "%s: %lld of %lld experts for each token", op, (long long)a->experts_per_token,
@@ -46,11 +65,29 @@ static ot_status check_choice(const char *op, const ot_op_attributes *a, int64_t
   OT_CHECK(a->num_groups >= 1 && a->num_experts % a->num_groups == 0, OT_BUG,
            "%s: %lld experts in %lld groups", op, (long long)a->num_experts,
            (long long)a->num_groups);
-  OT_CHECK(whole || (a->capacity >= 1 && a->capacity <= a->sequence_length &&
-                     rows % a->sequence_length == 0),
-           OT_BUG, "%s: capacity %lld for %lld rows in sequences of %lld", op,
-           (long long)a->capacity, (long long)rows, (long long)a->sequence_length);
+  OT_CHECK(alone || (a->capacity >= 1 && a->capacity <= T && rows % T == 0), OT_BUG,
+           "%s: capacity %lld for %lld rows in sequences of %lld", op, (long long)a->capacity,
+           (long long)rows, (long long)T);
   return OT_OK;
+}
+
+// Where this rank's rows lie in those of all ranks, which are in pieces of one length.
+static ot_status check_own(const char *op, const ot_op_attributes *a, int64_t rows, int64_t whole) {
+  const int64_t pieces = a->context_size > 1 ? a->context_size : 1;
+  const int64_t piece = whole / pieces;
+  OT_CHECK(whole % pieces == 0 && a->context_index >= 0 && a->context_index < pieces &&
+               a->first_row >= 0 && a->first_row + rows <= piece,
+           OT_BUG, "%s: rows %lld to %lld of piece %d of %lld, of %lld rows", op,
+           (long long)a->first_row, (long long)(a->first_row + rows), a->context_index,
+           (long long)pieces, (long long)whole);
+  OT_CHECK(pieces == 1 || a->context != OT_CONTEXT_RING || a->sequence_length % 2 == 0, OT_BUG,
+           "%s: %lld rows of a sequence are not two pieces of equal length", op,
+           (long long)a->sequence_length);
+  return OT_OK;
+}
+
+static const ot_tensor_type *chosen_of(const ot_op_types *types) {
+  return ot_type_present(&types->in[2]) ? &types->in[2] : &types->in[0];
 }
 
 static ot_status route_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -59,26 +96,35 @@ static ot_status route_infer(const ot_op_attributes *attributes, ot_op_types *ty
   OT_TRY(ot_operand_check(&types->in[0],
                           (ot_expected){op, "logits", (int)attributes->compute, 2, {0, E}}));
   OT_TRY(ot_operand_check_optional(&types->in[1], (ot_expected){op, "bias", OT_ANY_REAL, 1, {E}}));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[2], (ot_expected){op, "whole", (int)attributes->compute, 2, {0, E}}));
   const int64_t R = types->in[0].dim[0];
-  OT_TRY(check_choice(op, attributes, R));
+  const int64_t whole = chosen_of(types)->dim[0];
+  OT_TRY(check_choice(op, attributes, whole));
+  if (ot_type_present(&types->in[2])) OT_TRY(check_own(op, attributes, R, whole));
   types->out[0] = ot_type_matrix(attributes->compute, R, ot_route_slots(attributes));
   types->out[1] = ot_type_matrix(OT_I32, R, ot_route_slots(attributes));
   return OT_OK;
 }
 
 static ot_cost route_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  const double elements = (double)ot_type_elements(&types->in[0]);
+  const double elements = (double)ot_type_elements(chosen_of(types));
   const double passes = SCORE_FLOPS + (double)attributes->experts_per_token;
   return ot_cost_of_traffic(&ot_route_info, attributes, types, passes * elements);
 }
 
-// Where each expert keeps the best tokens that it has seen of a sequence.
+// Where each expert keeps the best tokens that it has seen of a sequence, behind gates and experts
+// of all ranks' rows where the choice is made of them.
 static int64_t route_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const int64_t rows = chosen_of(types)->dim[0];
+  const int64_t slot = ot_dtype_bytes(attributes->compute) + (int64_t)sizeof(int32_t);
+  int64_t bytes = 0;
+  if (ot_type_present(&types->in[2])) bytes += rows * ot_route_slots(attributes) * slot;
   const bool ranks =
       attributes->routing == OT_MOE_DROP_BY_SCORE || attributes->routing == OT_MOE_EXPERT_CHOICE;
-  if (!ranks) return 0;
-  const int64_t sequences = types->in[0].dim[0] / attributes->sequence_length;
-  return sequences * attributes->num_experts * attributes->capacity * (int64_t)sizeof(int32_t);
+  if (!ranks) return bytes;
+  const int64_t kept = rows / ot_route_tokens(attributes) * attributes->num_experts;
+  return bytes + kept * attributes->capacity * (int64_t)sizeof(int32_t);
 }
 
 static ot_status route_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -118,9 +164,9 @@ static ot_cost route_order_cost(const ot_op_attributes *attributes, const ot_op_
 
 const ot_op_info ot_route_info = {
     .name = "route",
-    .num_inputs = 2,
+    .num_inputs = 3,
     .num_outputs = 2,
-    .optional_inputs = 1u << 1,
+    .optional_inputs = 1u << 1 | 1u << 2,
     .class = OT_CLASS_SAVED,
     .infer = route_infer,
     .cost = route_cost,

@@ -31,9 +31,3 @@ extern const ot_op_info ot_route_bias_info;
 
 extern const ot_kernel_entry ot_route_balance_cpu_f32[];
 extern const ot_kernel_entry ot_route_balance_cpu_f64[];
-
-// T: tokens of a sequence on all ranks of cp.
-static inline int64_t ot_route_tokens(const ot_op_attributes *attributes) {
-  const int ranks = attributes->context_size > 1 ? attributes->context_size : 1;
-  return attributes->sequence_length * ranks;
-}

@@ -82,16 +82,10 @@ static void sum_rows(const ot_kernel_call *call, int64_t begin, int64_t end, dou
   }
 }
 
-// Loads [E] of the sequences that these rows are of: all slots; where experts choose, those taken.
+// Loads [E] of the sequences that these rows are of: all slots. Where experts choose, each takes as
+// many, and all slots are as even.
 static void sum_loads(const ot_kernel_call *call, double *loads) {
   const ot_op_attributes *const a = call->attributes;
-  const int32_t *const experts = call->in[1].data;
-  if (a->routing == OT_MOE_EXPERT_CHOICE) {
-    for (int64_t i = 0; i < ot_type_elements(&call->in[1].type); i++) {
-      if (experts[i] >= 0) loads[experts[i]] += 1;
-    }
-    return;
-  }
   const ot_real *const counts = call->in[2].data;
   for (int64_t i = 0; i < ot_type_elements(&call->in[2].type); i++) {
     loads[i % a->num_experts] += (double)counts[i];

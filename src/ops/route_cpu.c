@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routing: a token's choice is made by its row alone; what experts choose or drop is made for each
 // expert and sequence, from a heap of the best tokens seen so far. Ties always go to the lower
-// index, so every choice is unique and no order of threads changes it.
+// index, so every choice is unique and no order of threads changes it. Ranks that have parts of the
+// same sequences all make the whole choice and keep their rows of it.
 #include <stddef.h>
 #include <string.h>
 
 #include "ops/route.h"
 #include "ops/route_scores.h"
 #include "ops/tiles.h"
+#include "ops/zigzag.h"
 
+// A choice of `rows` rows: those of whole sequences, or a rank's own where tokens choose alone.
 typedef struct routing {
   const ot_op_attributes *attributes;
-  int64_t E, S;
-  const ot_real *logits;  // [R, E]
+  int64_t E, S, T;
+  int64_t rows;
+  const ot_real *logits;  // [rows, E], as ranks have them
   const ot_tensor *bias;  // [E] or absent
-  ot_real *gates;         // [R, S]
-  int32_t *experts;       // [R, S]
+  ot_real *gates;         // [rows, S], in the order of sequences
+  int32_t *experts;       // [rows, S]
   int32_t *heaps;         // [sequences, E, capacity]
 } routing;
 
@@ -57,12 +61,13 @@ static void leave_groups(const ot_op_attributes *a, const ot_real *choices, bool
   for (int64_t e = 0; e < a->num_experts; e++) taken[e] = !chosen[e / size];
 }
 
-static void choose(const routing *m, int64_t row) {
+// Chooses for `logits` [E], whose slots are those of `row`.
+static void choose(const routing *m, const ot_real *logits, int64_t row) {
   const ot_op_attributes *const a = m->attributes;
   ot_real scores[OT_MAX_EXPERTS];
   ot_real choices[OT_MAX_EXPERTS];
   bool taken[OT_MAX_EXPERTS] = {false};
-  ot_route_scores(a, m->logits + row * m->E, scores);
+  ot_route_scores(a, logits, scores);
   memset(choices, 0, (size_t)m->E * sizeof *choices);
   if (m->bias->data) ot_load_row(choices, m->bias->data, m->bias->type.dtype, 0, m->E);
   for (int64_t e = 0; e < m->E; e++) choices[e] += scores[e];
@@ -136,7 +141,7 @@ static int64_t offer_row(const routing *m, int64_t row, int64_t expert, int32_t 
 
 // Drops every slot of the sequence that names `expert` but the best.
 static void keep_best(const routing *m, int64_t sequence, int64_t expert) {
-  const int64_t T = m->attributes->sequence_length;
+  const int64_t T = m->T;
   int32_t *const heap = m->heaps + (sequence * m->E + expert) * m->attributes->capacity;
   int64_t count = 0;
   for (int64_t row = sequence * T; row < (sequence + 1) * T; row++) {
@@ -149,7 +154,7 @@ static void keep_best(const routing *m, int64_t sequence, int64_t expert) {
 }
 
 static void keep_first(const routing *m, int64_t sequence, int64_t expert) {
-  const int64_t T = m->attributes->sequence_length;
+  const int64_t T = m->T;
   int64_t count = 0;
   for (int64_t slot = sequence * T * m->S; slot < (sequence + 1) * T * m->S; slot++) {
     if (m->experts[slot] != expert) continue;
@@ -158,9 +163,9 @@ static void keep_first(const routing *m, int64_t sequence, int64_t expert) {
 }
 
 // Every expert might take every token, with its score as the gate.
-static void stand_for_choice(const routing *m, int64_t row) {
+static void stand_for_choice(const routing *m, const ot_real *logits, int64_t row) {
   ot_real *const gates = m->gates + row * m->S;
-  ot_route_scores(m->attributes, m->logits + row * m->E, gates);
+  ot_route_scores(m->attributes, logits, gates);
   for (int64_t e = 0; e < m->E; e++) {
     gates[e] *= (ot_real)m->attributes->scale;
     m->experts[row * m->S + e] = (int32_t)e;
@@ -169,7 +174,7 @@ static void stand_for_choice(const routing *m, int64_t row) {
 
 // Gates of what was dropped are cleared behind all choices of the sequence, which compare them.
 static void drop_sequence(const routing *m, int64_t sequence) {
-  const int64_t slots = m->attributes->sequence_length * m->S;
+  const int64_t slots = m->T * m->S;
   for (int64_t expert = 0; expert < m->E; expert++) {
     if (m->attributes->routing == OT_MOE_DROP_BY_POSITION) {
       keep_first(m, sequence, expert);
@@ -182,32 +187,72 @@ static void drop_sequence(const routing *m, int64_t sequence) {
   }
 }
 
-static void drop(const ot_kernel_call *call, const routing *m, int64_t rows) {
-  const int64_t sequences = rows / m->attributes->sequence_length;
-#pragma omp parallel for num_threads(ot_threads_for(call, rows * m->E)) schedule(static)
+static void drop(const ot_kernel_call *call, const routing *m) {
+  const int64_t sequences = m->rows / m->T;
+#pragma omp parallel for num_threads(ot_threads_for(call, m->rows * m->E)) schedule(static)
   for (int64_t sequence = 0; sequence < sequences; sequence++) drop_sequence(m, sequence);
 }
 
-static void route(const ot_kernel_call *call) {
+// ---- rows of all ranks ----
+
+// The place, in the order of sequences, of row `row` of the pieces of all ranks of cp.
+static int64_t ordered(const routing *m, int64_t row) {
+  const ot_op_attributes *const a = m->attributes;
+  const int64_t t = a->sequence_length;
+  const int64_t piece = m->rows / (m->T / t);
+  const int64_t sequence = row % piece / t;
+  return sequence * m->T + ot_place_in_sequence(a, (int)(row / piece), row % t);
+}
+
+// This rank's rows of the choice, in its own order.
+static void take_own(const ot_kernel_call *call, const routing *m) {
+  const ot_op_attributes *const a = m->attributes;
+  const int64_t first = a->context_index * (m->rows / (m->T / a->sequence_length)) + a->first_row;
+  ot_real *const gates = call->out[0].data;
+  int32_t *const experts = call->out[1].data;
+  for (int64_t row = 0; row < call->in[0].type.dim[0]; row++) {
+    const int64_t from = ordered(m, first + row) * m->S;
+    memcpy(gates + row * m->S, m->gates + from, (size_t)m->S * sizeof *gates);
+    memcpy(experts + row * m->S, m->experts + from, (size_t)m->S * sizeof *experts);
+  }
+}
+
+static routing routing_of(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
-  const routing m = {.attributes = a,
-                     .E = a->num_experts,
-                     .S = ot_route_slots(a),
-                     .logits = call->in[0].data,
-                     .bias = &call->in[1],
-                     .gates = call->out[0].data,
-                     .experts = call->out[1].data,
-                     .heaps = call->workspace};
-  const int64_t rows = call->in[0].type.dim[0];
-#pragma omp parallel for num_threads(ot_threads_for(call, rows *m.E)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
-    if (a->routing == OT_MOE_EXPERT_CHOICE) {
-      stand_for_choice(&m, row);
+  const bool whole = call->in[2].data != NULL;
+  const ot_tensor *const logits = &call->in[whole ? 2 : 0];
+  routing m = {.attributes = a,
+               .E = a->num_experts,
+               .S = ot_route_slots(a),
+               .T = ot_route_tokens(a),
+               .rows = logits->type.dim[0],
+               .logits = logits->data,
+               .bias = &call->in[1],
+               .gates = call->out[0].data,
+               .experts = call->out[1].data,
+               .heaps = call->workspace};
+  if (!whole) return m;
+  m.gates = call->workspace;
+  m.experts = (int32_t *)(m.gates + m.rows * m.S);
+  m.heaps = m.experts + m.rows * m.S;
+  return m;
+}
+
+static void route(const ot_kernel_call *call) {
+  const routing m = routing_of(call);
+  const bool whole = call->in[2].data != NULL;
+  const bool chosen = m.attributes->routing == OT_MOE_EXPERT_CHOICE;
+#pragma omp parallel for num_threads(ot_threads_for(call, m.rows *m.E)) schedule(static)
+  for (int64_t row = 0; row < m.rows; row++) {
+    const int64_t to = whole ? ordered(&m, row) : row;
+    if (chosen) {
+      stand_for_choice(&m, m.logits + row * m.E, to);
     } else {
-      choose(&m, row);
+      choose(&m, m.logits + row * m.E, to);
     }
   }
-  if (a->routing != OT_MOE_DROPLESS) drop(call, &m, rows);
+  if (m.attributes->routing != OT_MOE_DROPLESS) drop(call, &m);
+  if (whole) take_own(call, &m);
 }
 
 // ---- gradient ----

@@ -38,6 +38,16 @@ static inline int64_t ot_rows_clamped(int64_t n, int64_t most) {
   return n < 0 ? 0 : n > most ? most : n;
 }
 
+// The place in the whole sequence of row `i` of the sequence_length rows that rank `index` of
+// attributes.context_size has of it: zig-zag or, for Ulysses, one piece.
+static inline int64_t ot_place_in_sequence(const ot_op_attributes *attributes, int index,
+                                           int64_t i) {
+  const int64_t rows = attributes->sequence_length;
+  if (attributes->context == OT_CONTEXT_ULYSSES) return index * rows + i;
+  const ot_places places = ot_places_of(rows, attributes->context_size, index);
+  return ot_place(&places, i);
+}
+
 // How many rows lie before `place` (which may be negative); also the first row not before it.
 static inline int64_t ot_rows_before(const ot_places *places, int64_t place) {
   return ot_rows_clamped(place - places->start[0], places->half) +

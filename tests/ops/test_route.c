@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. Routing against the definitions: which experts, with which gates, what is dropped,
-// gradients against differences, and rows sorted by expert.
+// gradients against differences, the same choice where ranks have parts of sequences, and rows
+// sorted by expert.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,6 +37,20 @@ static ot_case route_case(int64_t R, ot_op_attributes attributes, bool bias) {
                .statistic_inputs = 1u << 0};
   ot_case_create(&c);
   return c;
+}
+
+static void copy_row(const ot_tensor *from, int64_t row, const ot_tensor *to, int64_t to_row) {
+  const int64_t width = from->type.dim[1];
+  for (int64_t i = 0; i < width; i++) {
+    ot_case_set(to, to_row * width + i, ot_case_get(from, row * width + i));
+  }
+}
+
+// Some tokens equal earlier ones, of their sequence and of others: the first is taken.
+static void repeat_tokens(const ot_case *c) {
+  for (int64_t row = 4; row < c->types.in[0].dim[0]; row += 5) {
+    copy_row(&c->in[0], row - 3, &c->in[0], row);
+  }
 }
 
 static void scores_of(const ot_case *c, int64_t row, double *s) {
@@ -189,12 +204,13 @@ typedef struct chosen {
   double gate[R];
 } chosen;
 
-// Rows of the sequence of `row` that its expert prefers: those before it, or with larger gates.
+// Rows of the sequence of `row` that its expert prefers: those with larger gates, or before it.
 static int rows_before(const chosen *all, int row, bool by_score) {
   int before = 0;
   for (int o = row / T * T; o < row / T * T + T; o++) {
     if (o == row || all->expert[o] != all->expert[row]) continue;
-    before += by_score ? all->gate[o] > all->gate[row] : o < row;
+    const bool better = by_score && all->gate[o] != all->gate[row];
+    before += better ? all->gate[o] > all->gate[row] : o < row;
   }
   return before;
 }
@@ -208,6 +224,8 @@ static void an_expert_keeps_its_capacity_of_each_sequence(void **state) {
     a.routing = routings[i];
     a.capacity = CAPACITY;
     ot_case some = route_case(R, a, false);
+    repeat_tokens(&all);
+    repeat_tokens(&some);
     ot_case_run(&all);
     ot_case_run(&some);
     int dropped = 0;
@@ -230,14 +248,14 @@ static void an_expert_keeps_its_capacity_of_each_sequence(void **state) {
   }
 }
 
-// Tokens of the sequence of `row` whose scores for `expert` are larger.
+// Tokens of the sequence of `row` whose scores for `expert` are larger, or equal and before it.
 static int tokens_before(const ot_case *c, int row, int expert) {
   double mine[MAX_E], other[MAX_E];
   int before = 0;
   scores_of(c, row, mine);
   for (int o = row / T * T; o < row / T * T + T; o++) {
     scores_of(c, o, other);
-    before += other[expert] > mine[expert];
+    before += other[expert] > mine[expert] || (other[expert] == mine[expert] && o < row);
   }
   return before;
 }
@@ -249,6 +267,7 @@ static void experts_take_their_best_tokens_of_each_sequence(void **state) {
   a.routing = OT_MOE_EXPERT_CHOICE;
   a.capacity = CAPACITY;
   ot_case c = route_case(R, a, false);
+  repeat_tokens(&c);
   ot_case_run(&c);
   for (int i = 0; i < R * E; i++) {
     const int r = i / E, e = i % E;
@@ -260,6 +279,106 @@ static void experts_take_their_best_tokens_of_each_sequence(void **state) {
   }
   ot_case_check_precisions(&c, 2e-6, 2e-6);
   ot_case_destroy(&c);
+}
+
+// ---- parts of sequences ----
+
+// B sequences of T tokens on cp x tp ranks, which have rows of them as trainers cut them.
+typedef struct cut {
+  int64_t B;
+  int cp, tp;
+  ot_context_parallel context;
+} cut;
+
+static const cut cuts[] = {
+    {3, 1, 1, OT_CONTEXT_RING}, {3, 1, 2, OT_CONTEXT_RING},    {3, 1, 8, OT_CONTEXT_RING},
+    {3, 2, 1, OT_CONTEXT_RING}, {3, 2, 1, OT_CONTEXT_ULYSSES}, {3, 4, 1, OT_CONTEXT_RING},
+    {2, 4, 4, OT_CONTEXT_RING}, {3, 2, 3, OT_CONTEXT_ULYSSES}, {1, 2, 4, OT_CONTEXT_RING},
+};
+
+// Where row `row` of the pieces of all ranks, those of one rank of cp behind another, is among the
+// tokens of all sequences.
+static int64_t token_of(const cut *l, int64_t row) {
+  const int64_t t = T / l->cp;
+  const int64_t rank = row / (l->B * t), sequence = row % (l->B * t) / t, i = row % t;
+  int64_t piece = rank, in_piece = i, length = t;
+  if (l->context == OT_CONTEXT_RING && l->cp > 1) {
+    length = t / 2;
+    in_piece = i % length;
+    piece = i < length ? rank : 2 * l->cp - 1 - rank;
+  }
+  return sequence * T + piece * length + in_piece;
+}
+
+static void expect_row(const ot_tensor *found, int64_t row, const ot_tensor *all, int64_t token) {
+  const int64_t width = all->type.dim[1];
+  assert_int_equal(found->type.dim[1], width);
+  for (int64_t i = 0; i < width; i++) {
+    assert_true(ot_case_get(found, row * width + i) == ot_case_get(all, token * width + i));
+  }
+}
+
+// The part of `rank` in the choice that `all` has made of whole sequences.
+static void expect_part(const cut *l, int rank, const ot_case *all) {
+  const int64_t rows = l->B * T, E = all->attributes.num_experts;
+  const int64_t own = rows / (l->cp * l->tp);
+  ot_case c = *all;
+  c.attributes.sequence_length = T / l->cp;
+  c.attributes.context_size = l->cp;
+  c.attributes.context_index = rank / l->tp;
+  c.attributes.context = l->context;
+  c.attributes.first_row = rank % l->tp * own;
+  c.types.in[0] = ot_type_matrix(OT_F64, own, E);
+  c.types.in[2] = ot_type_matrix(OT_F64, rows, E);
+  c.statistic_inputs |= 1u << 2;
+  ot_case_create(&c);
+  for (int64_t row = 0; row < rows; row++) copy_row(&all->in[0], token_of(l, row), &c.in[2], row);
+  for (int64_t row = 0; row < own; row++) copy_row(&c.in[2], rank * own + row, &c.in[0], row);
+  ot_case_run(&c);
+  for (int64_t row = 0; row < own; row++) {
+    expect_row(&c.out[0], row, &all->out[0], token_of(l, rank * own + row));
+    expect_row(&c.out[1], row, &all->out[1], token_of(l, rank * own + row));
+  }
+  ot_case_check_precisions(&c, 2e-6, 2e-6);
+  ot_case_destroy(&c);
+}
+
+static void ranks_with_parts_of_sequences_make_one_choice(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(cuts); i++) {
+    for (int routing = OT_MOE_DROP_BY_POSITION; routing <= OT_MOE_EXPERT_CHOICE; routing++) {
+      ot_op_attributes a = token_choice(5, 2);
+      a.routing = (ot_moe_routing)routing;
+      a.capacity = CAPACITY;
+      ot_case all = route_case(cuts[i].B * T, a, false);
+      repeat_tokens(&all);
+      ot_case_run(&all);
+      for (int rank = 0; rank < cuts[i].cp * cuts[i].tp; rank++) expect_part(&cuts[i], rank, &all);
+      ot_case_destroy(&all);
+    }
+  }
+}
+
+static void parts_that_are_no_sequences_are_refused(void **state) {
+  (void)state;
+  ot_op_attributes a = token_choice(5, 2);
+  a.routing = OT_MOE_DROP_BY_SCORE;
+  a.capacity = CAPACITY;
+  a.sequence_length = T / 2;
+  a.context_size = 2;
+  ot_op_types types = {.in = {ot_type_matrix(OT_F64, 12, 5), {0}, ot_type_matrix(OT_F64, 24, 5)}};
+  const ot_op_info *const info = ot_op_info_of(OT_OP_ROUTE);
+  assert_int_equal(info->infer(&a, &types), OT_OK);
+  a.first_row = 1;
+  assert_int_equal(info->infer(&a, &types), OT_BUG);
+  assert_non_null(strstr(ot_fail_message(), "rows 1 to 13 of piece 0 of 2, of 24 rows"));
+  a.first_row = 0;
+  a.context_index = 2;
+  assert_int_equal(info->infer(&a, &types), OT_BUG);
+  a.context_index = 0;
+  types.in[2] = (ot_tensor_type){0};  // 12 rows are one sequence and a half
+  assert_int_equal(info->infer(&a, &types), OT_BUG);
+  assert_non_null(strstr(ot_fail_message(), "capacity 2 for 12 rows in sequences of 8"));
 }
 
 // ---- order ----
@@ -295,6 +414,31 @@ static void the_number_of_rows_is_known_before_anyone_chooses(void **state) {
   assert_int_equal(ot_route_rows(&a, 128), 4 * 64 * 3);
 }
 
+// Rows of one rank of n, which begin anywhere that ranks begin.
+static void the_sequences_of_a_rank_are_no_more_than_it_can_have(void **state) {
+  (void)state;
+  for (int64_t length = 1; length <= 12; length++) {
+    for (int64_t tokens = 1; tokens <= 30; tokens++) {
+      const ot_op_attributes a = {.sequence_length = length};
+      int64_t most = 0;
+      for (int64_t first = 0; first < length * tokens; first += tokens) {
+        const int64_t touched = (first + tokens - 1) / length - first / length + 1;
+        most = touched > most ? touched : most;
+      }
+      assert_int_equal(ot_route_sequences(&a, tokens), most);
+    }
+  }
+  // Of two sequences of 8 over two ranks of cp, all that experts take may be on one.
+  ot_op_attributes a = token_choice(4, 1);
+  a.routing = OT_MOE_EXPERT_CHOICE;
+  a.sequence_length = 4;
+  a.context_size = 2;
+  a.capacity = 3;
+  assert_int_equal(ot_route_rows(&a, 8), 2 * 4 * 3);
+  a.capacity = 6;
+  assert_int_equal(ot_route_rows(&a, 8), 8 * 4);  // no token is with an expert twice
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tokens_take_their_best_experts_with_the_gates_of_the_formula),
@@ -303,8 +447,11 @@ int main(void) {
       cmocka_unit_test(gradients_are_those_of_the_gates),
       cmocka_unit_test(an_expert_keeps_its_capacity_of_each_sequence),
       cmocka_unit_test(experts_take_their_best_tokens_of_each_sequence),
+      cmocka_unit_test(ranks_with_parts_of_sequences_make_one_choice),
+      cmocka_unit_test(parts_that_are_no_sequences_are_refused),
       cmocka_unit_test(rows_are_sorted_by_expert_then_by_token),
       cmocka_unit_test(the_number_of_rows_is_known_before_anyone_chooses),
+      cmocka_unit_test(the_sequences_of_a_rank_are_no_more_than_it_can_have),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
