@@ -284,18 +284,8 @@ static ot_status check_muon(const ot_run *run, int shards) {
   return OT_OK;
 }
 
-ot_status ot_model_check_split(const ot_model *model, int tp, int cp) {
-  if (model->moe.num_experts > 0 && model->moe.routing != OT_MOE_DROPLESS && tp * cp > 1) {
-    ot_fail(OT_ENVIRONMENT,
-            "parallel: moe_routing other than dropless needs tp=1 and cp=1, not %d and %d", tp, cp);
-    return ot_fail_hint(OT_ENVIRONMENT, "try moe_routing: dropless, or split over dp and pp alone");
-  }
-  return OT_OK;
-}
-
 ot_status ot_parallel_check(const ot_run *run) {
   const ot_run_parallel *const p = &run->parallel;
-  OT_TRY(ot_model_check_split(&run->model, p->tp, p->cp));
   OT_TRY(check_tp(run));
   OT_TRY(check_cp(run));
   OT_TRY(check_rows(run));

@@ -8,7 +8,3 @@
 // ranks (ot_run_check_ranks). OT_USAGE naming key, value and the nearest degrees that fit all
 // rules; OT_ENVIRONMENT for what is not there yet.
 ot_status ot_parallel_check(const ot_run *run);
-
-// Whether a layer of `model` can be cut by such degrees at all: routing that looks at whole
-// sequences cannot yet. OT_ENVIRONMENT.
-ot_status ot_model_check_split(const ot_model *model, int tp, int cp);

@@ -188,31 +188,26 @@ int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, cons
   return ot_builder_external(builder, &value, (ot_lives){varying, varying, varying, varying});
 }
 
-// ---- collectives over tp ----
+// ---- collectives ----
 
-static int over_tensor(ot_builder *builder, ot_op_kind kind, int x, const char *name) {
-  if (builder->graph->share.tp == 1) return x;
+static int over(ot_builder *builder, ot_group_kind group, ot_op_kind kind, int x,
+                const char *name) {
   ot_op_attributes attributes = ot_builder_attributes(builder);
-  ot_builder_set_group(builder, OT_GROUP_TENSOR, &attributes);
+  ot_builder_set_group(builder, group, &attributes);
+  if (attributes.group_size == 0) return x;
   return ot_builder_op(builder, &(ot_op_description){kind, &attributes, name, 1, {x}, NULL});
 }
 
 int ot_builder_gather(ot_builder *builder, int x, const char *name) {
-  return over_tensor(builder, OT_OP_ALL_GATHER, x, name);
+  return over(builder, OT_GROUP_TENSOR, OT_OP_ALL_GATHER, x, name);
 }
 
 int ot_builder_scatter(ot_builder *builder, int x, const char *name) {
-  return over_tensor(builder, OT_OP_REDUCE_SCATTER, x, name);
+  return over(builder, OT_GROUP_TENSOR, OT_OP_REDUCE_SCATTER, x, name);
 }
 
-// ---- over ep ----
-
-int ot_builder_gather_experts(ot_builder *builder, int x, const char *name) {
-  if (builder->graph->share.expert_ranks == 1) return x;
-  ot_op_attributes attributes = ot_builder_attributes(builder);
-  ot_builder_set_group(builder, OT_GROUP_EXPERT, &attributes);
-  return ot_builder_op(builder,
-                       &(ot_op_description){OT_OP_ALL_GATHER, &attributes, name, 1, {x}, NULL});
+int ot_builder_gather_over(ot_builder *builder, ot_group_kind group, int x, const char *name) {
+  return over(builder, group, OT_OP_ALL_GATHER, x, name);
 }
 
 // ---- parameters ----

@@ -82,8 +82,8 @@ int ot_builder_statistic(ot_builder *builder, ot_block_statistic statistic, cons
 int ot_builder_gather(ot_builder *builder, int x, const char *name);
 int ot_builder_scatter(ot_builder *builder, int x, const char *name);
 
-// What all ranks of ep x etp have of x, side by side.
-int ot_builder_gather_experts(ot_builder *builder, int x, const char *name);
+// What all ranks of `group` have of x, one behind the other; `x` where it has one rank.
+int ot_builder_gather_over(ot_builder *builder, ot_group_kind group, int x, const char *name);
 
 // Registers `parameter` (block, offset and name completed here: `parameter->name` is local, as
 // "attention.qkv.weight"), which the ranks of tp divide by `cut`, and returns its value.

@@ -65,7 +65,7 @@ static ot_op_attributes route_attributes(const ot_builder *b) {
   attributes.first_row = ot_share_of(b)->first_row;
   ot_builder_set_context(b, &attributes);
   if (moe->routing != OT_MOE_DROPLESS) {
-    attributes.capacity = capacity_of(moe, attributes.sequence_length);
+    attributes.capacity = capacity_of(moe, ot_route_tokens(&attributes));
   }
   const ot_share *const share = ot_share_of(b);
   const int64_t copies = share->expert_ranks * share->experts / moe->num_experts;
@@ -118,6 +118,18 @@ static int bias_of(ot_builder *b) {
                            moe->num_experts);
 }
 
+// Logits of all rows of this rank's sequences, where the choice looks at them and other ranks have
+// some; otherwise -1. They choose, which has no gradient: nothing goes back through the gather.
+static int gather_sequences(ot_builder *b, int logits) {
+  const ot_share *const share = ot_share_of(b);
+  const bool parts = share->cp > 1 || share->own_rows % share->length != 0;
+  if (ot_model_of(b)->moe.routing == OT_MOE_DROPLESS || !parts) return -1;
+  const char *const name = "router.logits_of_all";
+  if (share->expert_view) return ot_builder_gather_over(b, OT_GROUP_SEQUENCE, logits, name);
+  const int piece = ot_builder_gather_over(b, OT_GROUP_TENSOR, logits, "router.logits_of_piece");
+  return ot_builder_gather_over(b, OT_GROUP_CONTEXT, piece, name);
+}
+
 static routed route(ot_builder *b, int normed) {
   const ot_model *const model = ot_model_of(b);
   routed r = {.attributes = route_attributes(b)};
@@ -128,10 +140,12 @@ static routed route(ot_builder *b, int normed) {
       b,
       &(ot_op_description){OT_OP_LINEAR_WIDE, &plain, "router.logits", 2, {normed, weight}, NULL});
   const int bias = bias_of(b);
+  const int whole = gather_sequences(b, r.logits);
   ot_op made;
   r.gates = ot_builder_emit(
       b,
-      &(ot_op_description){OT_OP_ROUTE, &r.attributes, "router.gates", 2, {r.logits, bias}, NULL},
+      &(ot_op_description){
+          OT_OP_ROUTE, &r.attributes, "router.gates", 3, {r.logits, bias, whole}, NULL},
       &made);
   r.experts = made.out[1];
   r.place = ot_builder_emit(
@@ -176,7 +190,7 @@ static journey plan_journey(ot_builder *b, const routed *r) {
   if (ot_share_of(b)->expert_ranks == 1) return (journey){.counts = -1, .rounds = -1};
   journey j = {.attributes = exchange_attributes(b, &r->attributes)};
   ot_op plan;
-  j.counts = ot_builder_gather_experts(b, r->offsets, "router.counts_of_all");
+  j.counts = ot_builder_gather_over(b, OT_GROUP_EXPERT, r->offsets, "router.counts_of_all");
   j.home = ot_builder_emit(
       b,
       &(ot_op_description){OT_OP_EXCHANGE_PLAN, &j.attributes, "experts.home", 1, {j.counts}, NULL},

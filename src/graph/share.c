@@ -3,7 +3,6 @@
 #include "graph/share.h"
 
 #include "base/text.h"
-#include "describe/parallel_check.h"
 
 enum { MAX_SUGGESTED = 12, SUGGESTION_BYTES = 160 };
 
@@ -198,8 +197,6 @@ ot_status ot_share_build(const ot_graph_request *request, ot_share *share) {
   const ot_model *const model = request->model;
   const ot_split *const split = &request->split;
   OT_TRY(check_mode(request));
-  OT_TRY(ot_model_check_split(request->model, degree_of(request->split.tp),
-                              degree_of(request->split.cp)));
   OT_TRY(check_context(request));
   OT_TRY(check_tensor(request));
   OT_TRY(check_experts(request));

@@ -323,6 +323,29 @@ static void experts_over_ranks_that_leak_are_found(void **state) {
   assert_string_equal(s.where, "layer 0, MLP");
 }
 
+// Where tp and cp cut sequences, the choice is made of whole ones all the same.
+static void routing_of_cut_sequences_is_seen_as_on_one_rank(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; i++) {
+    audit_request request = experts(OT_MOE_DROPLESS, 1);
+    request.tp = i == 1 ? 1 : 2;
+    request.cp = i == 0 ? 1 : 2;
+    request.ep = i == 3 ? 4 : 1;
+    assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
+    request.model.moe.routing = OT_MOE_EXPERT_CHOICE;
+    const audit_said s = run_trials(&request, POWER_TRIALS, NULL);
+    assert_string_equal(s.what, "expert_choice");
+    assert_string_equal(s.where, "layer 0, MLP");
+    assert_true(found(&s, false) >= 38);
+    // Whoever has an earlier place takes it, whichever rank it is on.
+    request.model.moe.routing = OT_MOE_DROP_BY_POSITION;
+    const audit_said other = run_trials(&request, POWER_TRIALS, NULL);
+    assert_string_equal(other.what, "drop_by_position");
+    assert_int_equal(found(&other, false), 0);
+    assert_int_equal(found(&other, true), 0);
+  }
+}
+
 // The two sequences of a rank share the rows of an expert.
 static void shared_capacity(ot_schedule *schedule, ot_arena *arena, void *context) {
   (void)arena;
@@ -424,6 +447,7 @@ int main(void) {
       cmocka_unit_test(leaks_of_a_layout_are_found_with_their_layer),
       cmocka_unit_test(experts_over_ranks_are_causal),
       cmocka_unit_test(experts_over_ranks_that_leak_are_found),
+      cmocka_unit_test(routing_of_cut_sequences_is_seen_as_on_one_rank),
       cmocka_unit_test(a_capacity_that_sequences_share_is_found),
       cmocka_unit_test(dropless_token_choice_is_causal),
       cmocka_unit_test(expert_choice_is_found_in_nearly_every_single_trial),

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Routing that looks at whole sequences, which drops by capacity or lets experts
+// choose, where ranks of tp and cp have parts of them, with experts of their own or spread over ep
+// and etp: losses, gradients, norms and weights against one rank.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/rank_case_verdict.h"
+
+enum { EXPERTS = 6, ROUTED_LAYERS = 2 };
+
+typedef struct layout {
+  rank_model_kind model;
+  int pp, dp_shard, cp, tp, ep, etp, zero;
+  ot_context_parallel context;
+  bool wide;
+} layout;
+
+#define RING OT_CONTEXT_RING
+#define ULYSSES OT_CONTEXT_ULYSSES
+
+static const layout layouts[] = {
+    {RANK_MOE, 1, 1, 1, 2, 1, 1, 0, RING, false},
+    {RANK_MOE, 1, 1, 1, 4, 1, 1, 0, RING, false},
+    {RANK_MOE, 1, 1, 2, 1, 1, 1, 0, RING, false},
+    {RANK_MOE, 1, 1, 2, 1, 1, 1, 0, ULYSSES, false},
+    {RANK_MOE, 1, 1, 4, 1, 1, 1, 0, RING, false},
+    {RANK_MOE, 1, 1, 2, 2, 1, 1, 0, RING, false},
+    {RANK_LATENT, 1, 1, 2, 2, 1, 1, 0, ULYSSES, false},
+    {RANK_MOE, 1, 1, 2, 3, 1, 1, 0, ULYSSES, true},
+    {RANK_MOE, 2, 2, 2, 2, 1, 1, 2, RING, false},
+    // Experts over those who share a sequence, over some of them, over more.
+    {RANK_MOE, 1, 1, 1, 2, 2, 1, 0, RING, false},
+    {RANK_MOE, 1, 1, 2, 1, 2, 1, 0, ULYSSES, false},
+    {RANK_MOE, 1, 1, 2, 2, 2, 1, 0, RING, false},
+    {RANK_MOE, 1, 1, 1, 4, 2, 1, 0, RING, false},
+    {RANK_MOE, 1, 3, 1, 2, 6, 1, 3, RING, false},
+    {RANK_MOE, 1, 2, 2, 1, 1, 4, 1, RING, false},
+    {RANK_MOE, 1, 1, 2, 2, 2, 2, 0, RING, false},
+    {RANK_LATENT, 1, 2, 2, 2, 2, 2, 2, ULYSSES, false},
+    {RANK_MOE, 2, 2, 2, 2, 2, 1, 3, RING, false},
+};
+
+static const ot_moe_routing routings[] = {OT_MOE_DROP_BY_POSITION, OT_MOE_DROP_BY_SCORE,
+                                          OT_MOE_EXPERT_CHOICE};
+
+static rank_request request_of(const layout *l, ot_moe_routing routing, int64_t micro_batch) {
+  return (rank_request){
+      .model = l->model,
+      .layers = 3,
+      .wide = l->wide,
+      .dtype = OT_F64,
+      .length = l->wide ? 24 : 32,
+      .batch = (int64_t)l->dp_shard * 2,
+      .micro_batch = micro_batch,
+      .steps = RANK_STEPS,
+      .pp = l->pp,
+      .dp_shard = l->dp_shard,
+      .cp = l->cp,
+      .tp = l->tp,
+      .ep = l->ep,
+      .etp = l->etp,
+      .routing = routing,
+      .experts = l->model == RANK_MOE ? EXPERTS : 0,
+      .zero = l->zero,
+      .prefetch = 1,
+      .recompute = {OT_RECOMPUTE_FULL, OT_RECOMPUTE_NONE, OT_RECOMPUTE_SELECTIVE},
+      .context = l->context,
+      .overlap = true,
+  };
+}
+
+// A capacity of which nobody is short would show nothing.
+static void expect_dropped(const rank_request *request) {
+  const rank_result *const one = rank_reference(request);
+  const double dropped = one->experts[0][OT_EXPERT_DROP_SHARE] / ROUTED_LAYERS;
+  assert_true(dropped > 0.01 && dropped < 0.5);
+}
+
+static void try_layout(int place, rank_verdict *verdict) {
+  const layout *const l = &layouts[place];
+  for (int i = 0; i < OT_COUNT(routings); i++) {
+    // Groups of experts and experts that choose do not go together.
+    if (l->model == RANK_LATENT && routings[i] == OT_MOE_EXPERT_CHOICE) continue;
+    for (int64_t micro_batch = 1; micro_batch <= 2; micro_batch++) {
+      rank_request request = request_of(l, routings[i], micro_batch);
+      // Of larger layouts every second.
+      if (rank_count(&request) > 2 && (place + i + micro_batch) % 2 == 0) continue;
+      request.poison = i != 1;
+      rank_try(&request, verdict);
+      expect_dropped(&request);
+    }
+  }
+}
+
+static void a_choice_over_whole_sequences_is_that_of_one_rank(void **state) {
+  (void)state;
+  rank_verdict verdict = {0};
+  for (int i = 0; i < OT_COUNT(layouts); i++) try_layout(i, &verdict);
+  rank_conclude(&verdict, "routing of whole sequences");
+}
+
+// What has no room comes later, and is dropped no more than on one rank.
+static void rounds_of_a_choice_over_whole_sequences_equal_one_rank(void **state) {
+  (void)state;
+  rank_verdict verdict = {0};
+  for (int i = 0; i < OT_COUNT(layouts); i++) {
+    if (layouts[i].ep * layouts[i].etp == 1 || layouts[i].model == RANK_LATENT) continue;
+    rank_request request = request_of(&layouts[i], routings[i % 3], 2);
+    request.expert_buffer = 0.3;
+    rank_result result;
+    if (rank_run(&request, &result) != OT_OK) fail_msg("%s", ot_fail_message());
+    rank_judge(&request, &result, &verdict);
+    assert_true(result.experts[0][OT_EXPERT_ROUNDS] > ROUTED_LAYERS);
+    rank_release(&result);
+  }
+  rank_conclude(&verdict, "rounds of routing of whole sequences");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_choice_over_whole_sequences_is_that_of_one_rank),
+      cmocka_unit_test(rounds_of_a_choice_over_whole_sequences_equal_one_rank),
+  };
+  return cmocka_run_group_tests(tests, NULL, rank_references_release);
+}
