@@ -295,6 +295,37 @@ static void running_again(void **state) {
   vary_all(&r, again, "again");
 }
 
+// What else is chosen where rows of experts come in several rounds.
+static bool beside_rounds(rank_request *r, int index) {
+  static const ot_pipeline orders[] = {OT_PIPELINE_1F1B, OT_PIPELINE_GPIPE, OT_PIPELINE_ZB_H2};
+  if (index < 3) return other_recompute(r, index);
+  if (index < 5) {
+    r->overlap = false;
+    r->poison = index == 4 && r->dtype == OT_F32;
+    return true;
+  }
+  if (index < 8) r->pipeline = orders[index - 5];
+  if (index == 8) r->zero = 2;
+  return index < 9;
+}
+
+static void rounds_of_experts(void **state) {
+  (void)state;
+  int runs = 0;
+  for (int t = 0; t < OT_COUNT(types); t++) {
+    rank_request r = request_of(RANK_MOE, types[t]);
+    r.layers = 5;
+    r.loads = RANK_LOADS_CROWDED;
+    r.expert_buffer = 0.3;
+    r.pp = r.dp_shard = r.ep = 2;
+    r.pipeline = OT_PIPELINE_ZB_H1;
+    r.zero = 3;
+    r.accumulate = OT_ACCUMULATE_SHARDED;
+    runs += vary(&r, beside_rounds);
+  }
+  print_message("rounds of experts: %d runs with the bits of another\n", runs);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(zero_stages_at_equal_accumulate),
@@ -306,6 +337,7 @@ int main(void) {
       cmocka_unit_test(recompute_policies),
       cmocka_unit_test(overlap),
       cmocka_unit_test(running_again),
+      cmocka_unit_test(rounds_of_experts),
   };
   return cmocka_run_group_tests_name("these change no bit", tests, NULL, NULL);
 }
