@@ -22,12 +22,13 @@ typedef struct settings {
 
 typedef struct layout {
   const char *name;
+  bool experts;  // of the model with experts
   ot_run_parallel parallel;
 } layout;
 
-enum { VOCABULARY = 16384 };
+enum { VOCABULARY = 16384, EXPERTS = 8, EXPERTS_PER_TOKEN = 2 };
 
-// ---- the model: 44 M parameters ----
+// ---- the models: 44 M parameters, and as many of a token with experts ----
 
 static ot_model small_llama(int sequence) {
   return (ot_model){
@@ -56,6 +57,22 @@ static ot_model small_llama(int sequence) {
       .bos_id = -1,
       .pad_id = -1,
   };
+}
+
+static ot_model small_mixtral(int sequence) {
+  ot_model model = small_llama(sequence);
+  model.family = OT_FAMILY_MIXTRAL;
+  model.model_type = "mixtral";
+  model.architecture = "MixtralForCausalLM";
+  model.moe = (ot_moe){.num_experts = EXPERTS,
+                       .experts_per_token = EXPERTS_PER_TOKEN,
+                       .expert_size = model.intermediate_size / EXPERTS_PER_TOKEN,
+                       .renormalise = true,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1};
+  for (int i = 0; i < model.num_layers; i++) model.moe.layer[i] = true;
+  return model;
 }
 
 static ot_run run_of(const ot_model *model, const ot_run_parallel *parallel) {
@@ -204,8 +221,8 @@ static int layouts_for(int ranks, layout *layouts) {
                                 .prefetch = 1,
                                 .reshard = always,
                                 .num_reshard = 1};
-  const char *const names[] = {"dp", "zero3", "tp", "cp", "pp", "pp-zb-h1"};
-  for (int i = 0; i < OT_COUNT(names); i++) layouts[i] = (layout){names[i], base};
+  const char *const names[] = {"dp", "zero3", "tp", "cp", "pp", "pp-zb-h1", "experts-dp", "ep"};
+  for (int i = 0; i < OT_COUNT(names); i++) layouts[i] = (layout){names[i], i >= 6, base};
   layouts[0].parallel.zero = 0;
   layouts[1].parallel.zero = 3;
   layouts[1].parallel.accumulate = OT_ACCUMULATE_SHARDED;
@@ -213,31 +230,49 @@ static int layouts_for(int ranks, layout *layouts) {
   layouts[3].parallel.cp = ranks;
   layouts[4].parallel.pp = layouts[5].parallel.pp = ranks;
   layouts[5].parallel.pipeline = OT_PIPELINE_ZB_H1;
+  layouts[7].parallel.ep = ranks;
   return OT_COUNT(names);
 }
 
-static ot_status contest_all(const settings *s) {
-  layout layouts[8];
-  const int count = layouts_for(s->ranks, layouts);
-  const ot_model model = small_llama(s->sequence);
-  const ot_run whole_run = run_of(&model, &layouts[0].parallel);
-  ot_instance *whole = NULL;
-  OT_TRY(create(s, &whole_run, NULL, NULL, &whole));
-  for (int m = 0; m < s->micro_batches; m++) ot_bench_load(whole, m, VOCABULARY);
+// One rank of all threads, which has made a step.
+static ot_status create_whole(const settings *s, const ot_run *run, ot_instance **whole) {
   double seconds = 0;
-  OT_TRY(step(whole, s->micro_batches, &seconds));
-  ot_status status = OT_OK;
-  bool first = true;
+  OT_TRY(create(s, run, NULL, NULL, whole));
+  for (int m = 0; m < s->micro_batches; m++) ot_bench_load(*whole, m, VOCABULARY);
+  return step(*whole, s->micro_batches, &seconds);
+}
+
+// The layouts of one of the models, the asked one or all.
+static ot_status contest_model(const settings *s, const ot_model *model, const layout *layouts,
+                               int count, bool *first) {
+  const ot_run whole_run = run_of(model, &layouts[0].parallel);
+  ot_instance *whole = NULL;
+  ot_status status = create_whole(s, &whole_run, &whole);
   for (int i = 0; i < count && status == OT_OK; i++) {
-    if (s->layout >= 0 && s->layout != i) continue;
-    const ot_run run = run_of(&model, &layouts[i].parallel);
+    const ot_run run = run_of(model, &layouts[i].parallel);
     contest c = {.settings = s, .run = &run, .whole = whole};
     status = ot_comm_run_threads(s->ranks, rank_main, &c);
-    if (status == OT_OK) report(&c, layouts[i].name, first);
-    first = false;
+    if (status == OT_OK) report(&c, layouts[i].name, *first);
+    *first = false;
   }
   ot_instance_destroy(&whole);
   return status;
+}
+
+static ot_status contest_all(const settings *s) {
+  layout layouts[8], wanted[8];
+  const int count = layouts_for(s->ranks, layouts);
+  bool first = true;
+  for (int experts = 0; experts < 2; experts++) {
+    const ot_model model = experts ? small_mixtral(s->sequence) : small_llama(s->sequence);
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+      const bool asked = s->layout < 0 || s->layout == i;
+      if (asked && layouts[i].experts == (experts == 1)) wanted[found++] = layouts[i];
+    }
+    if (found > 0) OT_TRY(contest_model(s, &model, wanted, found, &first));
+  }
+  return OT_OK;
 }
 
 static ot_status run_program(const ot_options *options) {
@@ -294,7 +329,7 @@ static const ot_option options[] = {
      .maximum = 65536},
     {.name = "layout",
      .kind = OT_OPTION_CHOICE,
-     .value = "dp|zero3|tp|cp|pp|pp-zb-h1",
+     .value = "dp|zero3|tp|cp|pp|pp-zb-h1|experts-dp|ep",
      .help = "the only layout to run; all of them when not given"},
 };
 
