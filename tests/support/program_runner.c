@@ -219,7 +219,11 @@ static void create_rank(runner *r, int index) {
       .head_chunk_rows = q->head_chunk_rows,
       .threads = 1,
       .seed = 11,
-      .split = {q->tp, index % q->tp, q->cp, index / q->tp, q->context},
+      .split = {.tp = q->tp,
+                .tp_index = index % q->tp,
+                .cp = q->cp,
+                .cp_index = index / q->tp,
+                .context = q->context},
   };
   if (ot_graph_build(&request, &r->arena, &rank->graph) != OT_OK) fail_msg("%s", ot_fail_message());
   for (int f = 0; f < OT_BATCH_FIELDS; f++) {
