@@ -18,7 +18,8 @@ static ot_cluster two_nodes(void) {
       .num_devices = 16,
       .device = {.name = "h100", .memory_bytes_per_s = 3.35e12, .memory_bytes = 80000000000},
       .num_levels = 2,
-      .level = {{"nvlink", 8, 450e9, 2e-6}, {"network", 16, 50e9, 5e-6}},
+      .level = {{.name = "nvlink", .size = 8, .bytes_per_s = 450e9, .latency_s = 2e-6},
+                {.name = "network", .size = 16, .bytes_per_s = 50e9, .latency_s = 5e-6}},
   };
   cluster.device.flops[OT_BF16] = 989e12;
   return cluster;
@@ -98,15 +99,16 @@ static void orthant_is_an_engine(void **state) {
 
 // Two ranks of two threads each on one machine of four cores.
 static ot_cluster measured_machine(void) {
-  ot_cluster cluster = {.name = "machine",
-                        .num_devices = 2,
-                        .device = {.name = "cpu",
-                                   .other_flops_per_s = 40,
-                                   .memory_bytes_per_s = 80,
-                                   .memory_bytes = 1000,
-                                   .threads = 2},
-                        .num_levels = 1,
-                        .level = {{"memory", 2, 16, 1e-6}}};
+  ot_cluster cluster = {
+      .name = "machine",
+      .num_devices = 2,
+      .device = {.name = "cpu",
+                 .other_flops_per_s = 40,
+                 .memory_bytes_per_s = 80,
+                 .memory_bytes = 1000,
+                 .threads = 2},
+      .num_levels = 1,
+      .level = {{.name = "memory", .size = 2, .bytes_per_s = 16, .latency_s = 1e-6}}};
   cluster.device.flops[OT_F32] = 100;
   return cluster;
 }

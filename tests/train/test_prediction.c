@@ -26,7 +26,7 @@ static ot_cluster products_only(int ranks) {
                                    .memory_bytes_per_s = 0x1p200,
                                    .memory_bytes = 1 << 30},
                         .num_levels = 1,
-                        .level = {{"wire", ranks, 0x1p200, 0}}};
+                        .level = {{.name = "wire", .size = ranks, .bytes_per_s = 0x1p200}}};
   cluster.device.flops[OT_F32] = 0x1p30;
   return cluster;
 }
