@@ -107,6 +107,12 @@ static int64_t dw_workspace(const ot_op_attributes *attributes, const ot_op_type
 
 // 2 N O C for the rows in use, all N but for drops and experts elsewhere; experts that have a row
 // are read.
+// Bytes of rows of `type` that belong to nobody: they are not read.
+static double unread_bytes(const ot_op_attributes *attributes, const ot_tensor_type *type) {
+  const double rows = (double)type->dim[0];
+  return (1 - ot_route_used(attributes, type->dim[0]) / rows) * (double)ot_type_bytes(type);
+}
+
 static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attributes,
                             const ot_op_types *types, double width) {
   const double N = ot_route_used(attributes, types->in[0].dim[0]);
@@ -115,6 +121,7 @@ static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attr
   ot_cost cost = ot_cost_of_traffic(info, attributes, types, 0);
   cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * width;
   cost.bytes_read -= (1 - met / E) * (double)ot_type_bytes(&types->in[1]);
+  cost.bytes_read -= unread_bytes(attributes, &types->in[0]);
   // The rows of an expert are rounded up.
   cost.padded_flops = cost.matrix_flops * met * (OT_GROUPED_ROWS - 1) / 2 / N;
   return cost;
@@ -135,6 +142,7 @@ static ot_cost grouped_linear_dw_cost(const ot_op_attributes *attributes,
   ot_cost cost = ot_cost_of_traffic(&ot_grouped_linear_dw_info, attributes, types, 0);
   const double N = ot_route_used(attributes, types->in[0].dim[0]);
   cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * (double)types->in[1].dim[1];
+  for (int i = 0; i < 2; i++) cost.bytes_read -= unread_bytes(attributes, &types->in[i]);
   return cost;
 }
 

@@ -176,6 +176,30 @@ static void cost_counts_the_rows_and_the_matrices_that_are_met(void **state) {
   assert_true(cost.padded_flops == 2 * 5 * 3 * 4 * 3.5);  // in eights
 }
 
+// Of a buffer with room for ten rows, eight come where experts are chosen equally often; results of
+// the others are zero.
+static void cost_of_a_buffer_counts_the_rows_that_come(void **state) {
+  (void)state;
+  const ot_op_attributes attributes = {.num_experts = 4,
+                                       .held_experts = 2,
+                                       .experts_per_token = 2,
+                                       .exchange_rows = 10,
+                                       .copy_rows = 8};
+  const ot_op_types product = {.in = {ot_type_matrix(OT_F32, 10, 5), ot_type_matrix(OT_F32, 6, 5),
+                                      ot_type_vector(OT_I32, 3)},
+                               .out = {ot_type_matrix(OT_F32, 10, 3)}};
+  const ot_cost forward = ot_op_cost(OT_OP_GROUPED_LINEAR, &attributes, &product);
+  assert_true(forward.matrix_flops == 2 * 8 * 5 * 3);
+  assert_int_equal((int)(forward.bytes_read + 0.5), 4 * (8 * 5 + 6 * 5 + 3));
+  assert_true(forward.bytes_written == 4 * 10 * 3);
+  const ot_op_types weight = {.in = {ot_type_matrix(OT_F32, 10, 3), ot_type_matrix(OT_F32, 10, 5),
+                                     ot_type_vector(OT_I32, 3)},
+                              .out = {ot_type_matrix(OT_F32, 6, 5)}};
+  const ot_cost added = ot_op_cost(OT_OP_GROUPED_LINEAR_DW, &attributes, &weight);
+  assert_true(added.matrix_flops == 2 * 8 * 5 * 3);
+  assert_int_equal((int)(added.bytes_read + 0.5), 4 * (8 * 3 + 8 * 5 + 3));
+}
+
 // ---- dispatch and combine ----
 
 enum { R = 6, S = 2, C = 5, N = 9 };
@@ -366,6 +390,7 @@ int main(void) {
       cmocka_unit_test(weights_have_the_gradient_of_their_rows),
       cmocka_unit_test(bits_of_a_row_do_not_depend_on_its_neighbours),
       cmocka_unit_test(cost_counts_the_rows_and_the_matrices_that_are_met),
+      cmocka_unit_test(cost_of_a_buffer_counts_the_rows_that_come),
       cmocka_unit_test(every_row_is_a_copy_of_its_token_and_the_others_are_zero),
       cmocka_unit_test(a_token_is_the_sum_of_its_rows_in_the_order_of_its_slots),
       cmocka_unit_test(a_scale_multiplies_rows_and_has_a_gradient),
