@@ -26,6 +26,8 @@ typedef struct problem {
   ot_cluster cluster;
   ot_engine other;  // where it is not this program
   ot_job job;
+  ot_run run;
+  ot_run_lists lists;  // of run
   uint64_t stream, draws;
 } problem;
 
@@ -42,7 +44,7 @@ static void draw_experts(problem *p) {
   p->model.model_type = "mixtral";
   p->model.architecture = "MixtralForCausalLM";
   p->model.moe = (ot_moe){.num_experts = 4,
-                          .experts_per_token = 2,
+                          .experts_per_token = 1 + draw(p, 3),
                           .expert_size = 32,
                           .score = OT_MOE_SOFTMAX,
                           .renormalise = true,
@@ -130,6 +132,16 @@ static const ot_engine *draw_engine(problem *p) {
   return &p->other;
 }
 
+// A run that says how many rows come to experts at a time: all of them, or some in further rounds.
+static void draw_run(problem *p) {
+  static const ot_candidate one_rank = {.dp = 1, .dp_shard = 1};
+  static const double rooms[] = {1, 1.25, 1.7, 2, 4};
+  if (draw(p, 2) == 0) return;
+  ot_candidate_run(&p->job, &one_rank, &p->lists, &p->run);
+  p->run.parallel.expert_buffer = rooms[draw(p, OT_COUNT(rooms))];
+  p->job.run = &p->run;
+}
+
 // Fixes some degrees, so that all candidates can be simulated.
 static void draw_given(problem *p) {
   ot_candidate *const given = &p->job.given;
@@ -157,6 +169,7 @@ static void create(uint64_t number, problem *p) {
                     .global_batch_size = 4 + 4 * draw(p, 4),
                     .sequence_length = 16 << draw(p, 3)};
   draw_given(p);
+  if (own) draw_run(p);
   if (!p->cluster.device.packs) draw_traffic(p);
 }
 
