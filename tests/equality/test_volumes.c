@@ -419,7 +419,7 @@ enum { E = 8, K = 2, EXPERT_LAYERS = LAYERS - 1 };
 
 // A layer with experts gathers, over the n ranks of ep x etp, how many rows each has for each
 // expert; ranks with parts of the same sequences add up counts of choices, again with full
-// recompute.
+// recompute, and gather logits where the choice looks at all of them.
 static void check_expert_rank(const run_case *c, int rank, const rank_result *result) {
   const rank_request *const r = &c->r;
   const int n = (r->ep > 1 ? r->ep : 1) * (r->etp > 1 ? r->etp : 1);
@@ -427,11 +427,16 @@ static void check_expert_rank(const run_case *c, int rank, const rank_result *re
       (double)(r->batch / r->micro_batch / r->dp_replicate / r->dp_shard) * EXPERT_LAYERS;
   const double counts =
       2 * others(r->tp * r->cp) * (double)r->micro_batch * E * (double)ot_dtype_bytes(r->dtype);
+  const double own = (double)(r->micro_batch * r->length / (r->tp * r->cp));
+  const double logits = r->routing == OT_MOE_DROPLESS
+                            ? 0
+                            : (r->tp * r->cp - 1) * own * E * (double)ot_dtype_bytes(r->dtype);
   const struct {
     ot_group_kind group;
     ot_comm_kind kind;
     double bytes;
-  } asked[] = {{OT_GROUP_EXPERT, OT_COMM_ALL_GATHER, layers * (n - 1) * (E + 1) * sizeof(int32_t)},
+  } asked[] = {{OT_GROUP_SEQUENCE, OT_COMM_ALL_GATHER, layers * logits},
+               {OT_GROUP_EXPERT, OT_COMM_ALL_GATHER, layers * (n - 1) * (E + 1) * sizeof(int32_t)},
                {OT_GROUP_EXPERT, OT_COMM_REDUCE_SCATTER, 0},
                {OT_GROUP_EXPERT, OT_COMM_ALL_REDUCE, 0},
                {OT_GROUP_EXPERT, OT_COMM_ALL_TO_ALL, 0},
@@ -494,6 +499,8 @@ static void of_experts(void **state) {
   c.r.dp_replicate = c.r.cp = c.r.tp = 2;
   check_experts(&c);
   c.r.ep = 4;
+  check_experts(&c);
+  c.r.routing = OT_MOE_DROP_BY_SCORE;
   check_experts(&c);
 }
 
