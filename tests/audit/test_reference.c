@@ -14,6 +14,7 @@
 #include "audit/reference.h"
 #include "device/heap.h"
 #include "support/audit_case.h"
+#include "train/elements.h"
 
 typedef struct looked {
   double damage;  // the weights of rank 1 are multiplied by it beforehand; 0: they are not
@@ -26,12 +27,17 @@ typedef struct looked {
 static void damage(ot_instance *instance, double factor) {
   const ot_parameter *const p =
       ot_graph_parameter(ot_instance_shape(instance), "layers.1.mlp_norm.weight");
+  const ot_dtype dtype = ot_instance_copy_dtype(instance, OT_COPY_WEIGHT);
+  const int64_t size = ot_dtype_bytes(dtype);
   const int64_t offset =
-      ot_instance_held(instance, p->block, OT_COPY_WEIGHT).offset + p->offset * 4;
-  float row[32];
-  ot_executor_read(ot_instance_executor(instance), offset, row, sizeof row);
-  for (int i = 0; i < 32; i++) row[i] *= (float)factor;
-  ot_executor_write(ot_instance_executor(instance), offset, row, sizeof row);
+      ot_instance_held(instance, p->block, OT_COPY_WEIGHT).offset + p->offset * size;
+  char row[32 * 4];
+  float wide[32];
+  ot_executor_read(ot_instance_executor(instance), offset, row, 32 * size);
+  ot_elements_convert(dtype, row, OT_F32, wide, 32);
+  for (int i = 0; i < 32; i++) wide[i] *= (float)factor;
+  ot_elements_convert(OT_F32, wide, dtype, row, 32);
+  ot_executor_write(ot_instance_executor(instance), offset, row, 32 * size);
 }
 
 static ot_status compare(audit_rank *rank) {
@@ -100,12 +106,34 @@ static void other_weights_on_one_rank_are_found(void **state) {
 static void rounding_that_moves_tokens_leaves_open_and_is_not_clean(void **state) {
   (void)state;
   ot_run run = {.precision = {.compute = OT_F32, .params = OT_F32, .reduce = OT_F32}};
+  run.model.moe.num_experts = 8;
   run.parallel.tp = 1;
   run.parallel.ep = 2;
   assert_true(ot_reference_doubt(&run) == ot_reference_tolerance(&run));
   run.precision.params = OT_BF16;
   assert_true(ot_reference_tolerance(&run) == 0.01);
   assert_true(ot_reference_doubt(&run) == 0.5);
+  run.parallel.ep = 1;
+  assert_true(ot_reference_doubt(&run) == 0.01);
+  run.parallel.tp = 2;
+  assert_true(ot_reference_tolerance(&run) == 0.1);
+  assert_true(ot_reference_doubt(&run) == 0.5);
+  run.model.moe.num_experts = 0;
+  assert_true(ot_reference_doubt(&run) == 0.1);
+}
+
+static void errors_as_small_as_tokens_gone_astray_leave_open(void **state) {
+  (void)state;
+  audit_request request = audit_experts(2, 8);
+  request.tp = 2;
+  request.bf16 = true;
+  const looked sound = run(&request, 0, 1 << 30);
+  assert_false(sound.figures.undecided);
+  const looked open = run(&request, 1.1, 1 << 30);
+  assert_true(open.figures.undecided);
+  assert_int_equal(open.said.num_findings, 0);
+  assert_true(open.figures.largest > 0.1 && open.figures.largest < 0.5);
+  assert_true(run(&request, 1.5, 1 << 30).said.num_findings > 0);
 }
 
 static void what_one_rank_cannot_hold_is_not_compared(void **state) {
@@ -122,6 +150,7 @@ int main(void) {
       cmocka_unit_test(every_layout_makes_the_step_of_one_rank),
       cmocka_unit_test(other_weights_on_one_rank_are_found),
       cmocka_unit_test(rounding_that_moves_tokens_leaves_open_and_is_not_clean),
+      cmocka_unit_test(errors_as_small_as_tokens_gone_astray_leave_open),
       cmocka_unit_test(what_one_rank_cannot_hold_is_not_compared),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
