@@ -70,9 +70,10 @@ static ot_op_attributes route_attributes(const ot_builder *b) {
   const ot_share *const share = ot_share_of(b);
   const int64_t copies = share->expert_ranks * share->experts / moe->num_experts;
   if (copies > 1) attributes.expert_copies = copies;
-  if (share->expert_ranks > 1) {
-    attributes.copy_rows = ot_route_rows(&attributes, share->own_rows) / copies;
-  }
+  const int64_t rows = ot_route_rows(&attributes, share->own_rows);
+  const int64_t even = ot_route_even_rows(&attributes, share->own_rows);
+  if (share->expert_ranks > 1) attributes.copy_rows = rows / copies;
+  if (even < rows) attributes.even_rows = even;
   return attributes;
 }
 
@@ -180,8 +181,8 @@ static ot_op_attributes exchange_attributes(ot_builder *b, const ot_op_attribute
   ot_op_attributes attributes = *routed_as;
   ot_builder_set_group(b, OT_GROUP_EXPERT, &attributes);
   attributes.held_experts = share->experts;
-  const int64_t even = attributes.copy_rows * ot_route_copies(&attributes);
-  attributes.exchange_rows = with_room((double)even, b->graph->request.expert_buffer,
+  attributes.exchange_rows = with_room((double)ot_route_even_rows(&attributes, share->own_rows),
+                                       b->graph->request.expert_buffer,
                                        ot_exchange_most_rows(&attributes, share->own_rows));
   return attributes;
 }

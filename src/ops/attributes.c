@@ -86,6 +86,7 @@ static const attribute_field fields[] = {
     {"exchange_rows", FIELD_INT64, offsetof(ot_op_attributes, exchange_rows)},
     {"expert_copies", FIELD_INT64, offsetof(ot_op_attributes, expert_copies)},
     {"copy_rows", FIELD_INT64, offsetof(ot_op_attributes, copy_rows)},
+    {"even_rows", FIELD_INT64, offsetof(ot_op_attributes, even_rows)},
     {"repeated", FIELD_INT, offsetof(ot_op_attributes, repeated)},
 };
 

@@ -286,6 +286,7 @@ typedef struct ot_op_attributes {
   int64_t exchange_rows;  // B: that come to this rank at a time
   int64_t expert_copies;  // P: ranks that have columns of the same experts (0 and 1: one)
   int64_t copy_rows;      // N / P: rows that a rank sends to all experts, once for each copy
+  int64_t even_rows;      // of N, those in use when all experts are chosen equally often; 0: all
   // Latent attention
   int64_t value_dim;  // V, at most head_dim; 0 where values are as wide as keys
   bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of what is read

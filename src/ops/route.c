@@ -2,6 +2,7 @@
 // Shapes, cost and VJP of routing.
 #include "ops/route.h"
 
+#include "base/extremes.h"
 #include "ops/operands.h"
 
 enum { SCORE_FLOPS = 12, GRAD_FLOPS = 8 };
@@ -48,10 +49,19 @@ int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens) {
   return (kept < all ? kept : all) * ot_route_copies(attributes);
 }
 
+int64_t ot_route_even_rows(const ot_op_attributes *attributes, int64_t tokens) {
+  const int64_t all = ot_route_rows(attributes, tokens);
+  if (attributes->routing == OT_MOE_DROPLESS) return all;
+  const int64_t T = ot_route_tokens(attributes);
+  const int64_t taken = tokens * attributes->num_experts * attributes->capacity;
+  return ot_smaller_whole((taken + T - 1) / T * ot_route_copies(attributes), all);
+}
+
 double ot_route_used(const ot_op_attributes *attributes, int64_t rows) {
-  const int64_t even = attributes->copy_rows * ot_route_copies(attributes);
-  const bool exchanged = attributes->exchange_rows > 0 && even < rows;
-  return (double)(exchanged ? even : rows);
+  int64_t even = rows;
+  if (attributes->exchange_rows > 0) even = attributes->copy_rows * ot_route_copies(attributes);
+  if (attributes->even_rows > 0) even = attributes->even_rows;
+  return (double)ot_smaller_whole(even, rows);
 }
 
 // `rows` are those that the choice is made of.

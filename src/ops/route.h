@@ -54,8 +54,13 @@ int64_t ot_route_sequences(const ot_op_attributes *attributes, int64_t tokens);
 // N: rows that all experts together can have of `tokens` tokens, whatever they choose. Pure.
 int64_t ot_route_rows(const ot_op_attributes *attributes, int64_t tokens);
 
-// Of N such rows, or B of an exchange, those in use when all experts are chosen equally often.
+// Those of them that `tokens` tokens have in use when all experts are chosen equally often: less
+// than all where others have parts of their sequences, and one rank may get the most of a capacity.
 // Pure.
+int64_t ot_route_even_rows(const ot_op_attributes *attributes, int64_t tokens);
+
+// Of N such rows, or B of an exchange, those in use when all experts are chosen equally often, as
+// the attributes say. Pure.
 double ot_route_used(const ot_op_attributes *attributes, int64_t rows);
 
 // T: tokens of a sequence on all ranks of cp.

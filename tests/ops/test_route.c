@@ -435,8 +435,25 @@ static void the_sequences_of_a_rank_are_no_more_than_it_can_have(void **state) {
   a.context_size = 2;
   a.capacity = 3;
   assert_int_equal(ot_route_rows(&a, 8), 2 * 4 * 3);
+  assert_int_equal(ot_route_even_rows(&a, 8), 4 * 3);  // half of each expert's
   a.capacity = 6;
   assert_int_equal(ot_route_rows(&a, 8), 8 * 4);  // no token is with an expert twice
+  assert_int_equal(ot_route_even_rows(&a, 8), 4 * 6);
+  a.expert_copies = 2;
+  assert_int_equal(ot_route_even_rows(&a, 8), 2 * 4 * 6);
+  // Of N rows or of an exchange's, what is in use.
+  assert_true(ot_route_used(&a, 64) == 64);
+  a.even_rows = 48;
+  assert_true(ot_route_used(&a, 64) == 48 && ot_route_used(&a, 40) == 40);
+  a.exchange_rows = 64;
+  a.copy_rows = 32;
+  assert_true(ot_route_used(&a, 64) == 48 && ot_route_used(&a, 40) == 40);
+  // Whole sequences have in use what they can have.
+  a = token_choice(64, 8);
+  a.sequence_length = 32;
+  a.routing = OT_MOE_EXPERT_CHOICE;
+  a.capacity = 3;
+  assert_int_equal(ot_route_even_rows(&a, 128), ot_route_rows(&a, 128));
 }
 
 int main(void) {
