@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. Graphs of models: parameters are the same in every mode, cover the tensors of
 // HF files exactly once (files written by transformers, tests/fixtures/parity) and are as many as
-// published; equal layers share a program.
+// published; equal layers share a program; rows that come to experts have room by their even share.
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,7 @@
 #include "graph/graph.h"
 #include "support/parity_case.h"
 #include "support/preset_sizes.h"
+#include "support/split_model.h"
 #include "support/tiny_model.h"
 #include "train/tree_file.h"
 
@@ -332,6 +333,48 @@ static void every_dropout_has_a_stream_of_its_own(void **state) {
   assert_int_equal(dropout_streams(&evaluate, true, streams), 0);
 }
 
+// Rows that come to this rank's experts at a time.
+static int64_t exchange_rows(const ot_model *model, ot_split split) {
+  ot_graph_request request = split_request(model, OT_MODE_TRAIN, split);
+  ot_graph graph;
+  request.expert_buffer = 0.5;
+  if (ot_graph_build(&request, &arena, &graph) != OT_OK) fail_msg("%s", ot_fail_message());
+  for (int i = 0; i < graph.num_programs; i++) {
+    for (int k = 0; k < graph.programs[i].num_ops; k++) {
+      const ot_op *const op = &graph.programs[i].ops[k];
+      if (op->kind == OT_OP_EXCHANGE) return op->attributes.exchange_rows;
+    }
+  }
+  fail_msg("nothing is exchanged");
+  return 0;
+}
+
+// With half of each sequence a rank may get all that experts take of it, but gets half of it.
+static void room_for_experts_that_choose_is_of_even_loads_on_any_split(void **state) {
+  (void)state;
+  ot_model model = split_llama(4, 2);
+  model.moe = (ot_moe){.num_experts = 8,
+                       .experts_per_token = 2,
+                       .expert_size = 8,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .routing = OT_MOE_EXPERT_CHOICE,
+                       .capacity_factor = 1,
+                       .layer = {true, true}};
+  const int64_t taken = SPLIT_SEQUENCES * SPLIT_LENGTH * 2;
+  const ot_split whole = {.tp = 1, .cp = 1, .ep = 2, .etp = 1, .experts_apart = true};
+  ot_split split = whole;
+  assert_int_equal(exchange_rows(&model, whole), taken / 2);
+  split.cp = 2;
+  assert_int_equal(exchange_rows(&model, split), taken / 4);
+  split.context = OT_CONTEXT_ULYSSES;
+  assert_int_equal(exchange_rows(&model, split), taken / 4);
+  split.tp = 2;
+  split.context = OT_CONTEXT_RING;
+  assert_int_equal(exchange_rows(&model, split), taken / 8);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(parameters_of_all_modes_agree),
@@ -342,6 +385,7 @@ int main(void) {
       cmocka_unit_test(equal_layers_share_a_program_and_windowed_ones_have_their_own),
       cmocka_unit_test(windowed_layers_read_the_rope_table_of_their_own),
       cmocka_unit_test(every_dropout_has_a_stream_of_its_own),
+      cmocka_unit_test(room_for_experts_that_choose_is_of_even_loads_on_any_split),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }
