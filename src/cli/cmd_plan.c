@@ -222,6 +222,12 @@ static const ot_option rows[] = {
      .value = "NAME",
      .fallback = "orthant",
      .help = "software whose steps are priced"},
+    {.name = "expert-imbalance",
+     .kind = OT_OPTION_REAL,
+     .value = "X",
+     .fallback = "1",
+     .help =
+         "rows of the busiest rank of ep over their mean: what no buffer holds takes more rounds"},
     {.name = "set",
      .kind = OT_OPTION_SETTING,
      .value = "KEY=VALUE",

@@ -46,13 +46,17 @@ static ot_status predict(simulated *s) {
   OT_TRY(ot_run_options_load(s->options, s->arena, &s->config));
   OT_TRY(ot_mesh_build(&s->config.run.parallel, count_ranks(s), &s->mesh));
   OT_TRY(load_cluster(s));
+  const double imbalance = ot_options_real(s->options, "expert-imbalance");
+  OT_CHECK(imbalance >= 1, OT_USAGE, "--expert-imbalance: %g; allowed: 1 (even) or more",
+           imbalance);
   const ot_device_kind *const device = &s->cluster.device;
   const int shared = s->cluster.num_devices * device->threads / s->mesh.ranks;
   const int threads = s->config.run.threads > 0 ? s->config.run.threads : shared;
   const ot_prediction_request request = {.run = &s->config.run,
                                          .mesh = &s->mesh,
                                          .cluster = &s->cluster,
-                                         .threads = threads > 1 ? threads : 1};
+                                         .threads = threads > 1 ? threads : 1,
+                                         .expert_imbalance = imbalance};
   return ot_prediction_build(&request, s->arena, &s->prediction);
 }
 
@@ -103,6 +107,7 @@ static void print_json(const simulated *s) {
   ot_json_text(&json, "note", p->note);
   ot_json_integer(&json, "ranks", s->mesh.ranks);
   ot_json_integer(&json, "threads", p->schedules[0]->threads);
+  ot_json_integer(&json, "more_rounds", p->more_rounds);
   print_step_json(s, &p->steps[0], &json);
   ot_json_array(&json, "steps");
   for (int i = 0; i < p->num_steps; i++) {
@@ -139,6 +144,8 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
     printf("bubble     %.1f%%\n", 100 * step->expected.bubble_fraction);
 }
 
+static const char *plural(int count) { return count == 1 ? "" : "s"; }
+
 static void print_text(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
   const int stage = fullest_stage(s);
@@ -148,6 +155,9 @@ static void print_text(const simulated *s) {
          p->schedules[0]->threads == 1 ? "" : "s");
   if (p->note) printf("%s\n", p->note);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
+  if (p->more_rounds > 0) {
+    printf("experts    %d round%s behind the first\n", p->more_rounds, plural(p->more_rounds));
+  }
   printf("memory     %s of %s on rank %d", ot_bytes_text(s->arena, bill->peak_bytes),
          ot_bytes_text(s->arena, p->cluster.device.memory_bytes), p->schedules[stage]->rank);
   const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
@@ -218,6 +228,12 @@ static const ot_option rows[] = {
      .kind = OT_OPTION_TEXT,
      .value = "C",
      .help = "preset or cluster file; default: the run's"},
+    {.name = "expert-imbalance",
+     .kind = OT_OPTION_REAL,
+     .value = "X",
+     .fallback = "1",
+     .help =
+         "rows of the busiest rank of ep over their mean: what no buffer holds takes more rounds"},
     {.name = "trace",
      .kind = OT_OPTION_PATH,
      .value = "FILE",

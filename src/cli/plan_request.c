@@ -208,6 +208,14 @@ static ot_status read_run(reader *r) {
   return OT_OK;
 }
 
+static void read_imbalance(reader *r) {
+  ot_job *const job = &r->out->job;
+  job->expert_imbalance = ot_options_real(r->options, "expert-imbalance");
+  if (job->expert_imbalance <= 1 || job->model->moe.num_experts == 0) return;
+  note(r, ot_arena_format(r->arena, "the busiest rank of ep has %g times the mean of rows",
+                          job->expert_imbalance));
+}
+
 static ot_status read_given(reader *r) {
   const ot_options *const o = r->options;
   const int etp = (int)ot_options_integer(o, "etp");
@@ -297,6 +305,7 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   OT_TRY(read_run(&r));
   OT_TRY(fit_import(&r));
   OT_TRY(read_given(&r));
+  read_imbalance(&r);
   OT_TRY(read_amounts(&r));
   return ot_job_check(&out->job);
 }

@@ -23,7 +23,8 @@ static ot_status predict(tracing *t) {
   const ot_prediction_request request = {.run = &t->run,
                                          .mesh = &t->mesh,
                                          .cluster = job->cluster,
-                                         .threads = threads > 0 ? threads : 1};
+                                         .threads = threads > 0 ? threads : 1,
+                                         .expert_imbalance = job->expert_imbalance};
   return ot_prediction_build(&request, t->arena, &t->prediction);
 }
 

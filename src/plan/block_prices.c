@@ -3,6 +3,7 @@
 // once. They come in two halves, which candidates share: what micro-batches take depends on what
 // cuts a micro-batch, and sums, gathers and updates depend on what cuts parameters. Only figures
 // are kept.
+#include "describe/expert_load.h"
 #include "describe/groups.h"
 #include "describe/pipeline_rules.h"
 #include "plan/expert_prices.h"
@@ -331,6 +332,8 @@ static ot_status begin_blueprint(ot_estimator *e, const ot_candidate *c, bluepri
   ot_candidate_run(&e->job, c, &out->lists, &out->run);
   if (!e->own) out->run.parallel.ep = 1;
   e->simulation.expert_ranks = e->own ? 1 : c->ep;
+  e->simulation.more_rounds =
+      ot_expert_load_rounds(&e->job.model->moe, &out->run.parallel, e->job.expert_imbalance);
   out->lists.recompute = policy_of(e, c);
   return ot_mesh_build(&out->run.parallel, c->tp * c->cp * c->dp * c->pp, &out->mesh);
 }

@@ -5,6 +5,7 @@
 
 #include "base/extremes.h"
 #include "base/text.h"
+#include "describe/expert_load.h"
 #include "plan/memory.h"
 #include "schedule/step_plan.h"
 
@@ -482,12 +483,25 @@ ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, doub
   return OT_OK;
 }
 
+// Whether a micro-batch of all might make rounds that `c` has none of: where room for all rows that
+// can come is missing by a part of a row, buffers are rounded up to that.
+static bool rounds_differ(const ot_estimator *e, const ot_candidate *c) {
+  const ot_moe *const moe = &e->job.model->moe;
+  if (e->job.expert_imbalance <= 1 || moe->num_experts == 0) return false;
+  if (moe->routing != OT_MOE_DROPLESS) return true;
+  const double buffer = e->job.run ? e->job.run->parallel.expert_buffer : OT_EXPERT_BUFFER;
+  const double rows = (double)c->micro_batch_size * (double)e->job.sequence_length / c->cp / c->tp;
+  const double even = rows * (double)moe->experts_per_token;
+  const double missing = even * (ot_expert_load_most(moe, c->ep) - buffer);
+  return missing > 0 && missing < 1;
+}
+
 // Whose blocks stand for those of `c`, and what share of them `c` has at least.
 static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_bound_depth depth,
                               double *scale) {
   ot_candidate priced = *c;
   *scale = 1;
-  if (depth > OT_BOUND_CONTEXT) return priced;
+  if (depth > OT_BOUND_CONTEXT || rounds_differ(e, c)) return priced;
   priced.micro_batch_size = e->job.global_batch_size;
   if (depth < OT_BOUND_PLAIN) priced.cp = 1;
   if (depth == OT_BOUND_PLAIN) priced.recompute = OT_RECOMPUTE_NONE;

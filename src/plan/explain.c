@@ -4,6 +4,7 @@
 #include "plan/explain.h"
 
 #include "base/text_builder.h"
+#include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
 #include "describe/residuals.h"
 #include "plan/figures.h"
@@ -134,6 +135,18 @@ static void say_context(speaker *s) {
   add(s, ot_what_if_cp(&s->what_if, 1, a));
 }
 
+// ", in 3 rounds of 1.25 even shares", where what comes does not fit into one.
+static const char *rounds_text(const speaker *s) {
+  ot_run_lists lists;
+  ot_run run;
+  ot_candidate_run(s->e->job, s->c, &lists, &run);
+  const int more =
+      ot_expert_load_rounds(&s->e->job->model->moe, &run.parallel, s->e->job->expert_imbalance);
+  if (more == 0) return "";
+  return ot_arena_format(s->arena, ", in %d rounds of %g even shares", more + 1,
+                         run.parallel.expert_buffer);
+}
+
 static void say_experts(speaker *s) {
   const ot_candidate *const c = s->c;
   const ot_job *const job = s->e->job;
@@ -144,11 +157,12 @@ static void say_experts(speaker *s) {
     add(s, ot_what_if_ep(&s->what_if, 2, a));
     return;
   }
-  say(s, ot_arena_format(a,
-                         "ep %d%s: experts are cut over the ranks of a stage, and tokens travel to "
-                         "them; exposes %s a step",
-                         c->ep, c->etp > 1 ? ot_arena_format(a, " x etp %d", c->etp) : "",
-                         ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
+  say(s,
+      ot_arena_format(a,
+                      "ep %d%s: experts are cut over the ranks of a stage, and tokens travel to "
+                      "them%s; exposes %s a step",
+                      c->ep, c->etp > 1 ? ot_arena_format(a, " x etp %d", c->etp) : "",
+                      rounds_text(s), ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
   if (c->ep > 1) add(s, ot_what_if_ep(&s->what_if, 1, a));
   if (c->ep > 2) add(s, ot_what_if_ep(&s->what_if, c->ep / 2, a));
 }

@@ -68,6 +68,11 @@ ot_status ot_job_check(const ot_job *job) {
            (long long)job->sequence_length);
   OT_CHECK(job->tokens >= 0, OT_USAGE, "plan: tokens=%g; allowed: 0 (not known) or more",
            job->tokens);
+  OT_CHECK(job->expert_imbalance == 0 || job->expert_imbalance >= 1, OT_USAGE,
+           "plan: expert_imbalance=%g; allowed: 1 (even) or more", job->expert_imbalance);
+  OT_CHECK(job->expert_imbalance <= 1 || job->engine == &ot_engine_orthant, OT_USAGE,
+           "plan: expert_imbalance of engine %s is not priced (try engine=orthant)",
+           job->engine->name);
   return check_given(job);
 }
 

@@ -35,6 +35,7 @@ typedef struct ot_job {
   int64_t global_batch_size;  // sequences of a step, >= 1
   int64_t sequence_length;    // tokens, >= 1
   double tokens;              // of the whole run; 0 = not known
+  double expert_imbalance;    // engine orthant: load of the busiest rank of ep over the mean; 0: 1
   const ot_run *run;   // engine orthant: settings that the degrees do not say (optimizer, ...)
   ot_candidate given;  // degrees that are fixed; 0 and -1 are searched
 } ot_job;

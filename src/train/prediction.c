@@ -2,6 +2,7 @@
 // The first rank of each stage stands for the stage.
 #include "train/prediction.h"
 
+#include "describe/expert_load.h"
 #include "simulate/shared_cores.h"
 
 // ---- the machine ----
@@ -63,7 +64,8 @@ ot_status ot_prediction_play(const ot_prediction *prediction, int micro_batches,
   const ot_device_kind *const device = &prediction->cluster.device;
   const ot_simulation simulation = {.cluster = &prediction->cluster,
                                     .other_flops_per_s = device->other_flops_per_s,
-                                    .launch_s = device->launch_s};
+                                    .launch_s = device->launch_s,
+                                    .more_rounds = prediction->more_rounds};
   const ot_pipeline_play play = {.schedules = prediction->schedules,
                                  .num_stages = prediction->num_stages,
                                  .kind = OT_ORDER_STEP,
@@ -109,6 +111,8 @@ ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *ar
                               ot_prediction *out) {
   *out = (ot_prediction){0};
   OT_TRY(find_cluster(request, arena, out));
+  out->more_rounds = ot_expert_load_rounds(&request->run->model.moe, &request->run->parallel,
+                                           request->expert_imbalance);
   OT_TRY(plan_stages(request, arena, out));
   return predict_steps(arena, out);
 }

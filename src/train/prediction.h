@@ -13,8 +13,9 @@ typedef struct ot_prediction_request {
   const ot_run *run;
   const ot_mesh *mesh;  // null: one rank
   const ot_cluster *cluster;
-  int threads;      // of each rank, >= 1
-  int local_ranks;  // of the run on one machine; 0: all
+  int threads;              // of each rank, >= 1
+  int local_ranks;          // of the run on one machine; 0: all
+  double expert_imbalance;  // load of the busiest rank of ep over the mean; 0: even
 } ot_prediction_request;
 
 // Steps with one number of micro-batches.
@@ -28,6 +29,7 @@ typedef struct ot_prediction {
   ot_cluster cluster;  // as the ranks of the run find it (ot_cluster_share)
   const char *note;    // what was made of what was measured; null: it was measured so
   double peak_flops;   // of all ranks, in the type that the run computes in
+  int more_rounds;     // of experts, behind the first one
   int num_stages;
   const ot_schedule **schedules;  // [num_stages] of one rank of each stage
   int num_steps;

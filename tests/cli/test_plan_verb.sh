@@ -155,6 +155,24 @@ roomy() {  # roomy EVEN_SHARES
 }
 [ "$(roomy 1.0)" -lt "$(roomy 1.5)" ] && [ "$(roomy 1.5)" -lt "$(roomy 3.0)" ] || fail "room for experts is not counted"
 
+# Uneven loads: rounds behind the first are planned as they are simulated, and the page says so.
+uneven=("$orthant" plan --model experts.json --cluster machine.yaml --global-batch-size 8 --sequence-length 32 --ep 4 \
+  --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch-size 2 --recompute none)
+"${uneven[@]}" --json >even.plan
+"${uneven[@]}" --expert-imbalance 2.6 --emit run=uneven.yaml --json >uneven.plan
+echo "data: {train: train, tokenizer: bytes, sequence_length: 32}" >>uneven.yaml
+"$orthant" simulate uneven.yaml --cluster ./machine.yaml --expert-imbalance 2.6 --json >uneven.step
+holds uneven.step '"more_rounds": 2'
+awk -v a="$(first even.plan step_seconds)" -v b="$(first uneven.plan step_seconds)" -v c="$(first uneven.step step_seconds)" \
+  'BEGIN { exit !(b > 1.1 * a && b < c * 1.000001 && c < b * 1.000001) }' || fail "rounds are not priced, or not alike"
+[ "$(first even.plan peak)" = "$(first uneven.plan peak)" ] || fail "uneven loads take more memory"
+"${uneven[@]}" --expert-imbalance 2.6 | tr '\n' ' ' | tr -s ' ' >uneven.txt
+holds uneven.txt "the busiest rank of ep has 2.6 times the mean of rows" "in 3 rounds of 1.25 even shares"
+expect 2 "expert_imbalance=0.5; allowed: 1 (even) or more" "${uneven[@]}" --expert-imbalance 0.5
+expect 2 "expert_imbalance of engine megatron-core is not priced" \
+  "${plan[@]}" --model gpt2 --engine megatron-core --expert-imbalance 2
+expect 2 "allowed: 1 (even) or more" "$orthant" simulate uneven.yaml --cluster ./machine.yaml --expert-imbalance 0
+
 # Other hosts: 16 devices on two.
 big=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 1 --cp 1 --zero 1)
 "${big[@]}" --emit mpirun=go.sh >/dev/null

@@ -142,6 +142,11 @@ static void draw_run(problem *p) {
   p->job.run = &p->run;
 }
 
+static void draw_imbalance(problem *p) {
+  static const double loads[] = {1, 1.5, 2, 3.3};
+  p->job.expert_imbalance = loads[draw(p, OT_COUNT(loads))];
+}
+
 // Fixes some degrees, so that all candidates can be simulated.
 static void draw_given(problem *p) {
   ot_candidate *const given = &p->job.given;
@@ -170,6 +175,7 @@ static void create(uint64_t number, problem *p) {
                     .sequence_length = 16 << draw(p, 3)};
   draw_given(p);
   if (own) draw_run(p);
+  if (own) draw_imbalance(p);
   if (!p->cluster.device.packs) draw_traffic(p);
 }
 

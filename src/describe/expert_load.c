@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows per token, where a rank has E/ep experts and a token chooses k: k/ep are even, and
+// min(k, E/ep) the most.
+#include "describe/expert_load.h"
+
+#include "base/extremes.h"
+
+double ot_expert_load_most(const ot_moe *moe, int ep) {
+  if (moe->num_experts == 0) return 1;
+  const double chosen = ot_smaller(ep, (double)moe->num_experts / (double)moe->experts_per_token);
+  switch (moe->routing) {
+    case OT_MOE_DROPLESS:
+      return chosen;
+    case OT_MOE_DROP_BY_POSITION:
+    case OT_MOE_DROP_BY_SCORE:  // an even share has what experts may keep
+      return ot_smaller(chosen, ot_larger(1, moe->capacity_factor));
+    case OT_MOE_EXPERT_CHOICE:
+      return 1;
+  }
+  return 1;
+}
+
+int ot_expert_load_rounds(const ot_moe *moe, const ot_run_parallel *p, double imbalance) {
+  static const double rounding = 1e-9;  // 2.4 in buffers of 1.2 are two
+  if (moe->num_experts == 0 || p->ep * p->etp == 1) return 0;
+  const double load = ot_smaller(ot_larger(1, imbalance), ot_expert_load_most(moe, p->ep));
+  const double more = load / p->expert_buffer - rounding - 1;
+  const int whole = (int)more;
+  return more <= 0 ? 0 : whole < more ? whole + 1 : whole;
+}
