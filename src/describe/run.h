@@ -86,6 +86,9 @@ typedef enum ot_recompute {
   OT_RECOMPUTE_FULL,       // only the layer's input is kept
 } ot_recompute;
 
+// Room for rows that come to experts, in even shares, where a run does not say how much.
+#define OT_EXPERT_BUFFER 1.25
+
 typedef struct ot_run_parallel {
   int tp, pp, vpp, cp, ep, etp;
   int dp;  // dp_replicate x dp_shard; 0 = what the ranks leave

@@ -5,6 +5,10 @@
 
 #include "base/text.h"
 
+// A number that code uses, too, as text.
+#define TEXT(x) #x
+#define TEXT_OF(x) TEXT(x)
+
 static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const accumulates[] = {"whole", "sharded", NULL};
 static const char *const pipelines[] = {"gpipe", "1f1b", "interleaved", "zb-h1",
@@ -169,7 +173,7 @@ static const ot_key parallel_keys[] = {
      .offset = offsetof(ot_run_parallel, expert_buffer),
      .minimum = 1,
      .maximum = OT_NO_MAXIMUM,
-     .fallback = "1.25",
+     .fallback = TEXT_OF(OT_EXPERT_BUFFER),
      .unit = "even shares",
      .help = "ep: rows that come to a rank's experts at a time; more come in further rounds"},
     {.name = "watchdog_seconds",

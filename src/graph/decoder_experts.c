@@ -33,9 +33,9 @@ typedef struct sorted {
   int up, down;  // weights
 } sorted;
 
-// A share times a factor of room, rounded up, at most `most`.
+// A share times a factor of room, rounded up, at most `most`; that where the factor is 0.
 static int64_t with_room(double share, double factor, int64_t most) {
-  const double wanted = share * factor;
+  const double wanted = factor > 0 ? share * factor : (double)most;
   const double rows = wanted < (double)most ? wanted : (double)most;
   int64_t whole = (int64_t)rows;
   if ((double)whole < rows) whole++;

@@ -183,7 +183,6 @@ ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_gr
   const bool has_head = request->mode != OT_MODE_PREFILL;
   const int most = 2 * layers + 2;
   *graph = (ot_graph){.request = *request};
-  if (request->expert_buffer <= 0) graph->request.expert_buffer = OT_EXPERT_BUFFER;
   OT_TRY(ot_share_build(request, &graph->share));
   graph->blocks = ot_arena_array(arena, most, sizeof *graph->blocks);
   graph->programs = ot_arena_array(arena, most, sizeof *graph->programs);

@@ -26,9 +26,6 @@ typedef struct ot_split {
   bool experts_apart;  // the branch with experts is a block of its own; always with ep x etp > 1
 } ot_split;
 
-// Room for rows that come to experts, where nobody says how much.
-#define OT_EXPERT_BUFFER 1.25
-
 // What is built.
 typedef struct ot_graph_request {
   const ot_model *model;  // kept; must outlive the graph
@@ -42,6 +39,6 @@ typedef struct ot_graph_request {
   int threads;               // of each kernel
   uint64_t seed;             // of dropout
   double expert_buffer;      // rows that come to a rank's experts at a time, over their even share;
-                             // 0 = OT_EXPERT_BUFFER
+                             // 0 = room for all that can come
   ot_split split;
 } ot_graph_request;

@@ -46,23 +46,24 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
                                      .moments = r->dtype,
                                      .reduce = r->wire == OT_BF16 ? OT_BF16 : r->dtype,
                                      .sum = OT_SUM_WIDE};
-  run.parallel = (ot_run_parallel){.tp = degree(r->tp),
-                                   .pp = degree(r->pp),
-                                   .vpp = degree(r->vpp),
-                                   .cp = degree(r->cp),
-                                   .ep = degree(r->ep),
-                                   .etp = degree(r->etp),
-                                   .dp_replicate = degree(r->dp_replicate),
-                                   .context = r->context,
-                                   .zero = r->zero,
-                                   .accumulate = r->accumulate,
-                                   .pipeline = r->pipeline,
-                                   .recompute = (ot_recompute *)r->recompute,
-                                   .num_recompute = model->num_layers,
-                                   .layout = r->layout,
-                                   .order_csv = "",
-                                   .expert_buffer = r->expert_buffer,
-                                   .prefetch = r->prefetch};
+  run.parallel =
+      (ot_run_parallel){.tp = degree(r->tp),
+                        .pp = degree(r->pp),
+                        .vpp = degree(r->vpp),
+                        .cp = degree(r->cp),
+                        .ep = degree(r->ep),
+                        .etp = degree(r->etp),
+                        .dp_replicate = degree(r->dp_replicate),
+                        .context = r->context,
+                        .zero = r->zero,
+                        .accumulate = r->accumulate,
+                        .pipeline = r->pipeline,
+                        .recompute = (ot_recompute *)r->recompute,
+                        .num_recompute = model->num_layers,
+                        .layout = r->layout,
+                        .order_csv = "",
+                        .expert_buffer = r->expert_buffer > 0 ? r->expert_buffer : OT_EXPERT_BUFFER,
+                        .prefetch = r->prefetch};
   return run;
 }
 
