@@ -24,6 +24,6 @@ family=$(mpi_family "$1")
 [ -n "$family" ] || { echo "skipped: $1 is built without MPI"; exit 77; }
 launcher=$(mpi_launcher "$family")
 [ -n "$launcher" ] || { echo "skipped: no mpirun of $family"; exit 77; }
-launch=(timeout 60 "$launcher")
+launch=(timeout -k 5 60 "$launcher")
 [ "$family" = mpich ] || launch+=(--oversubscribe)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
