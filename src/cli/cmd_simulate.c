@@ -152,7 +152,7 @@ static void print_text(const simulated *s) {
   const ot_memory_bill *const bill = &p->schedules[stage]->bill;
   printf("%s on %s: %s of %d thread%s\n", s->config.run.model.model_type, p->cluster.name,
          s->mesh.ranks > 1 ? ot_loop_shape(&s->mesh, s->arena) : "1 rank", p->schedules[0]->threads,
-         p->schedules[0]->threads == 1 ? "" : "s");
+         plural(p->schedules[0]->threads));
   if (p->note) printf("%s\n", p->note);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
   if (p->more_rounds > 0) {

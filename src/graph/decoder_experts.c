@@ -175,7 +175,7 @@ static int run_experts(ot_builder *b, const sorted *s) {
 
 // ---- those of other ranks ----
 
-// How the rows of `r` travel: as many at a time as the buffer of a rank's experts has room for.
+// How rows travel: as many at a time as the buffer of a rank's experts has room for.
 static ot_op_attributes exchange_attributes(ot_builder *b, const ot_op_attributes *routed_as) {
   const ot_share *const share = ot_share_of(b);
   ot_op_attributes attributes = *routed_as;

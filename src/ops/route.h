@@ -19,9 +19,8 @@
 //   all n of these ranks, those of tp fastest, then cp; R rows of it, from row first_row of the
 //   piece of rank context_index on, are this rank's, and their share of the choice comes out. Rows
 //   are put in the order of the sequence (ot_place_in_sequence) before anyone chooses.
-// OT_OP_ROUTE_GRAD  dlogits + partial from dgates, with the choice held fixed, so that rows of
-// other
-//   ranks have no part in it.
+// OT_OP_ROUTE_GRAD  dlogits + partial from dgates, with the choice held fixed, so that other ranks'
+//   rows have no part in it.
 // OT_OP_ROUTE_ORDER  rows sorted by expert, then by slot: the inverse of the choice, as positions.
 //   place [R, S*P] the row of each slot, -1 for one that holds no expert; offsets [E + 1]. With P
 //   expert_copies a slot has P rows, each in a plane of N/P of its own, planes alike.

@@ -33,9 +33,7 @@ ot_operand ot_operand_vector(ot_base base, ot_dtype dtype, int64_t first, int64_
 }
 
 void ot_tasks_append(ot_segment *segment, ot_task *task, int64_t scratch) {
-  ot_op_types types;
-  for (int i = 0; i < OT_MAX_INPUTS; i++) types.in[i] = task->in[i].type;
-  for (int i = 0; i < OT_MAX_OUTPUTS; i++) types.out[i] = task->out[i].type;
+  const ot_op_types types = ot_task_types(task);
   task->workspace = scratch;
   task->workspace_bytes = ot_op_workspace(task->op, &task->attributes, &types);
   const int64_t end = scratch + task->workspace_bytes;

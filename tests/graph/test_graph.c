@@ -352,16 +352,7 @@ static int64_t exchange_rows(const ot_model *model, ot_split split) {
 // With half of each sequence a rank may get all that experts take of it, but gets half of it.
 static void room_for_experts_that_choose_is_of_even_loads_on_any_split(void **state) {
   (void)state;
-  ot_model model = split_llama(4, 2);
-  model.moe = (ot_moe){.num_experts = 8,
-                       .experts_per_token = 2,
-                       .expert_size = 8,
-                       .scale = 1,
-                       .num_groups = 1,
-                       .groups_per_token = 1,
-                       .routing = OT_MOE_EXPERT_CHOICE,
-                       .capacity_factor = 1,
-                       .layer = {true, true}};
+  const ot_model model = split_experts(split_llama(4, 2), 8, OT_MOE_EXPERT_CHOICE);
   const int64_t taken = SPLIT_SEQUENCES * SPLIT_LENGTH * 2;
   const ot_split whole = {.tp = 1, .cp = 1, .ep = 2, .etp = 1, .experts_apart = true};
   ot_split split = whole;

@@ -153,17 +153,8 @@ static void visit_split(const ot_model *model, ot_split split, program_visitor v
 
 // Experts in both layers, which drop what their capacity of a whole sequence has no room for.
 static ot_model dropping(void) {
-  ot_model model = split_llama(8, 4);
-  model.moe = (ot_moe){.num_experts = 4,
-                       .experts_per_token = 2,
-                       .expert_size = 8,
-                       .scale = 1,
-                       .num_groups = 1,
-                       .groups_per_token = 1,
-                       .routing = OT_MOE_DROP_BY_SCORE,
-                       .capacity_factor = 1,
-                       .balance = OT_MOE_BALANCE_BIAS,
-                       .layer = {true, true}};
+  ot_model model = split_experts(split_llama(8, 4), 4, OT_MOE_DROP_BY_SCORE);
+  model.moe.balance = OT_MOE_BALANCE_BIAS;
   return model;
 }
 

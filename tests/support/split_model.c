@@ -31,6 +31,19 @@ ot_model split_gemma(int64_t heads, int64_t kv_heads) {
   return model;
 }
 
+ot_model split_experts(ot_model llama, int64_t experts, ot_moe_routing routing) {
+  llama.moe = (ot_moe){.num_experts = experts,
+                       .experts_per_token = 2,
+                       .expert_size = 8,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .routing = routing,
+                       .capacity_factor = 1,
+                       .layer = {true, true}};
+  return llama;
+}
+
 ot_graph_request split_request(const ot_model *model, ot_mode mode, ot_split split) {
   return (ot_graph_request){.model = model,
                             .mode = mode,

@@ -9,6 +9,8 @@
 ot_model split_gpt2(int64_t heads);
 ot_model split_llama(int64_t heads, int64_t kv_heads);
 ot_model split_gemma(int64_t heads, int64_t kv_heads);
+// split_llama with so many experts in both layers, of which tokens choose two, or which choose.
+ot_model split_experts(ot_model llama, int64_t experts, ot_moe_routing routing);
 
 // Micro-batches of 2 sequences of SPLIT_LENGTH, logits of SPLIT_CHUNK_ROWS rows at a time.
 enum { SPLIT_SEQUENCES = 2, SPLIT_LENGTH = 16, SPLIT_CHUNK_ROWS = 5 };
