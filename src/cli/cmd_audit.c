@@ -111,6 +111,7 @@ static ot_status prepare(void *context, int ranks) {
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&a->config.run.parallel, ranks, &mesh));
   ot_instance_request one_rank = {.mesh = &mesh};
+  OT_TRY(ot_trainer_check(&a->config.run));
   return ot_trainer_request(&a->config.run, a->arena, &one_rank);
 }
 

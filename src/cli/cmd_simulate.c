@@ -6,6 +6,7 @@
 #include "cli/installed.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "plan/figures.h"
 #include "train/cluster_file.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
@@ -49,13 +50,11 @@ static ot_status predict(simulated *s) {
   const double imbalance = ot_options_real(s->options, "expert-imbalance");
   OT_CHECK(imbalance >= 1, OT_USAGE, "--expert-imbalance: %g; allowed: 1 (even) or more",
            imbalance);
-  const ot_device_kind *const device = &s->cluster.device;
-  const int shared = s->cluster.num_devices * device->threads / s->mesh.ranks;
-  const int threads = s->config.run.threads > 0 ? s->config.run.threads : shared;
+  const int threads = ot_cluster_threads(&s->cluster, s->mesh.ranks, s->config.run.threads);
   const ot_prediction_request request = {.run = &s->config.run,
                                          .mesh = &s->mesh,
                                          .cluster = &s->cluster,
-                                         .threads = threads > 1 ? threads : 1,
+                                         .threads = threads,
                                          .expert_imbalance = imbalance};
   return ot_prediction_build(&request, s->arena, &s->prediction);
 }
@@ -71,16 +70,6 @@ static double tokens_per_s(const simulated *s, const ot_predicted_step *step) {
   const int dp = s->mesh.degree[OT_AXIS_DP_REPLICATE] * s->mesh.degree[OT_AXIS_DP_SHARD];
   const double sequences = (double)run->batch.micro_batch_size * step->micro_batches * dp;
   return sequences * (double)run->data.sequence_length / step->expected.step_s;
-}
-
-// The stage whose ranks need most memory.
-static int fullest_stage(const simulated *s) {
-  int fullest = 0;
-  for (int i = 1; i < s->prediction.num_stages; i++) {
-    const int64_t most = s->prediction.schedules[fullest]->bill.peak_bytes;
-    if (s->prediction.schedules[i]->bill.peak_bytes > most) fullest = i;
-  }
-  return fullest;
 }
 
 static void print_step_json(const simulated *s, const ot_predicted_step *step,
@@ -100,15 +89,18 @@ static void print_step_json(const simulated *s, const ot_predicted_step *step,
 
 static void print_json(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
-  const ot_memory_bill *const bill = &p->schedules[fullest_stage(s)]->bill;
+  const ot_memory_bill *const bill = &p->memory.bill;
   ot_json_writer json = ot_json_begin(s->arena, 2);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "cluster", p->cluster.name);
   ot_json_text(&json, "note", p->note);
+  ot_json_text(&json, "doubt", p->doubt);
   ot_json_integer(&json, "ranks", s->mesh.ranks);
   ot_json_integer(&json, "threads", p->schedules[0]->threads);
   ot_json_integer(&json, "more_rounds", p->more_rounds);
   print_step_json(s, &p->steps[0], &json);
+  ot_json_boolean(&json, "fits", p->memory.fits);
+  ot_json_real(&json, "peak_flops_per_second", p->peak_flops);
   ot_json_array(&json, "steps");
   for (int i = 0; i < p->num_steps; i++) {
     ot_json_object(&json, NULL);
@@ -121,7 +113,8 @@ static void print_json(const simulated *s) {
     ot_json_integer(&json, ot_memory_class_name((ot_memory_class)i), bill->class_bytes[i]);
   }
   ot_json_integer(&json, "peak", bill->peak_bytes);
-  ot_json_integer(&json, "capacity", p->cluster.device.memory_bytes);
+  ot_json_integer(&json, "context", p->memory.context);
+  ot_json_integer(&json, "capacity", p->memory.capacity);
   ot_json_end(&json);
   ot_json_end(&json);
   puts(json.text);
@@ -130,8 +123,10 @@ static void print_json(const simulated *s) {
 static void print_step(const simulated *s, const ot_predicted_step *step) {
   char rate[32];
   ot_rate_print(rate, sizeof rate, tokens_per_s(s, step));
-  printf("step       %.4g s with %d micro-batch%s, %s tok/s, MFU %.1f%%\n", step->expected.step_s,
-         step->micro_batches, step->micro_batches == 1 ? "" : "es", rate, 100 * mfu_of(s, step));
+  const ot_prediction *const p = &s->prediction;
+  printf("step       %.4g s with %d micro-batch%s, %s tok/s, MFU %.1f%% of %s/s a rank\n",
+         step->expected.step_s, step->micro_batches, step->micro_batches == 1 ? "" : "es", rate,
+         100 * mfu_of(s, step), ot_figure_flops(s->arena, p->peak_flops / s->mesh.ranks));
   if (s->mesh.ranks == 1) return;
   printf("exposed   ");
   for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
@@ -146,28 +141,33 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
 
 static const char *plural(int count) { return count == 1 ? "" : "s"; }
 
+static void print_memory(const simulated *s) {
+  const ot_predicted_memory *const m = &s->prediction.memory;
+  printf("memory     %s of %s on rank %d", ot_bytes_text(s->arena, m->bill.peak_bytes + m->context),
+         ot_bytes_text(s->arena, m->capacity), m->rank);
+  const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
+  for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
+    if (m->bill.class_bytes[i] == 0) continue;
+    printf("%s%s %s", separator, ot_memory_class_name((ot_memory_class)i),
+           ot_bytes_text(s->arena, m->bill.class_bytes[i]));
+    separator = ", ";
+  }
+  if (m->context > 0) printf(", runtime %s", ot_bytes_text(s->arena, m->context));
+  printf("\n");
+}
+
 static void print_text(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
-  const int stage = fullest_stage(s);
-  const ot_memory_bill *const bill = &p->schedules[stage]->bill;
   printf("%s on %s: %s of %d thread%s\n", s->config.run.model.model_type, p->cluster.name,
          s->mesh.ranks > 1 ? ot_loop_shape(&s->mesh, s->arena) : "1 rank", p->schedules[0]->threads,
          plural(p->schedules[0]->threads));
   if (p->note) printf("%s\n", p->note);
+  if (p->doubt) printf("%s\n", p->doubt);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
   if (p->more_rounds > 0) {
     printf("experts    %d round%s behind the first\n", p->more_rounds, plural(p->more_rounds));
   }
-  printf("memory     %s of %s on rank %d", ot_bytes_text(s->arena, bill->peak_bytes),
-         ot_bytes_text(s->arena, p->cluster.device.memory_bytes), p->schedules[stage]->rank);
-  const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
-  for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
-    if (bill->class_bytes[i] == 0) continue;
-    printf("%s%s %s", separator, ot_memory_class_name((ot_memory_class)i),
-           ot_bytes_text(s->arena, bill->class_bytes[i]));
-    separator = ", ";
-  }
-  printf("\n");
+  print_memory(s);
 }
 
 // ---- trace ----
@@ -204,7 +204,12 @@ static ot_status simulate(simulated *s) {
   } else {
     print_text(s);
   }
-  return OT_OK;
+  const ot_predicted_memory *const m = &s->prediction.memory;
+  if (m->fits) return OT_OK;
+  ot_fail(OT_FINDINGS, "the run needs %s a device, %s has %s (rank %d)",
+          ot_bytes_text(s->arena, m->bill.peak_bytes + m->context),
+          s->prediction.cluster.device.name, ot_bytes_text(s->arena, m->capacity), m->rank);
+  return ot_fail_hint(OT_FINDINGS, "`orthant plan` finds what fits");
 }
 
 static ot_status run(const ot_options *options) {

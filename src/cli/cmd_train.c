@@ -128,6 +128,7 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
   OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks, &t->mesh));
   ot_instance_request one_rank = {.mesh = &t->mesh};
+  OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(ot_trainer_request(&t->config.run, t->arena, &one_rank));
   OT_TRY(check_written(t));
   t->request = (ot_loop_request){

@@ -142,15 +142,14 @@ static ot_status read_recipe(reader *r) {
 
 // ---- run ----
 
-// What this program trains in for the recipe of the job.
-static ot_run_precision precision_of(const ot_job *job) {
-  static const ot_candidate one_rank = {.dp = 1, .dp_shard = 1};
-  ot_job alone = *job;
-  ot_run_lists lists;
-  ot_run run;
-  alone.run = NULL;
-  ot_candidate_run(&alone, &one_rank, &lists, &run);
-  return run.precision;
+// The recipe of the job as settings, which the user's --set may change.
+static const char *precision_setting(const reader *r) {
+  const ot_run_precision p = ot_recipe_precision(&r->out->job.recipe);
+  return ot_arena_format(
+      r->arena,
+      "precision={compute: %s, params: %s, gradients: %s, master: %s, moments: %s, reduce: %s}",
+      ot_dtype_name(p.compute), ot_dtype_name(p.params), ot_dtype_name(p.gradients),
+      ot_dtype_name(p.master), ot_dtype_name(p.moments), ot_dtype_name(p.reduce));
 }
 
 // How a run would name the model, wherever its file is: not at all where --set changed it, or where
@@ -170,7 +169,7 @@ static const char *source_of(const reader *r) {
 // user's --set.
 static ot_status load_run(reader *r, const char *model) {
   const int num_sets = ot_options_count(r->options, "set");
-  const char **const sets = ot_arena_array(r->arena, num_sets + 1, sizeof *sets);
+  const char **const sets = ot_arena_array(r->arena, num_sets + 2, sizeof *sets);
   ot_config_request request = {.sets = sets, .presets = r->presets};
   if (r->out->is_imported) {
     const ot_node *const keys = ot_model_write_config(&r->out->imported.model, r->arena);
@@ -183,6 +182,7 @@ static ot_status load_run(reader *r, const char *model) {
   } else {
     sets[request.num_sets++] = ot_arena_format(r->arena, "model=%s", model);
   }
+  sets[request.num_sets++] = precision_setting(r);
   for (int i = 0; i < num_sets; i++) {
     sets[request.num_sets++] = ot_options_values(r->options, "set")[i];
   }
@@ -204,7 +204,10 @@ static ot_status read_run(reader *r) {
     out->config.run.model = i->model;
   }
   out->job.model = &out->config.run.model;
-  out->config.run.precision = precision_of(&out->job);
+  if (!out->has_run) out->config.run.precision = ot_recipe_precision(&out->job.recipe);
+  if (out->job.engine == &ot_engine_orthant) {
+    out->job.recipe = ot_recipe_of_run(&out->config.run.precision);
+  }
   return OT_OK;
 }
 

@@ -19,11 +19,11 @@ static ot_status predict(tracing *t) {
   ot_run_lists *const lists = ot_arena_array(t->arena, 1, sizeof *lists);
   ot_candidate_run(job, &t->page->plans[0].estimate->candidate, lists, &t->run);
   OT_TRY(ot_mesh_build(&t->run.parallel, job->devices, &t->mesh));
-  const int threads = job->cluster->device.threads;
+  const int threads = ot_cluster_threads(job->cluster, job->devices, t->run.threads);
   const ot_prediction_request request = {.run = &t->run,
                                          .mesh = &t->mesh,
                                          .cluster = job->cluster,
-                                         .threads = threads > 0 ? threads : 1,
+                                         .threads = threads,
                                          .expert_imbalance = job->expert_imbalance};
   return ot_prediction_build(&request, t->arena, &t->prediction);
 }

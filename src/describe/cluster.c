@@ -73,6 +73,10 @@ static ot_status check_level(const ot_cluster *cluster, int i) {
   return check_share(cluster, level->name, level->efficiency);
 }
 
+bool ot_device_is_host(const ot_device_kind *device) {
+  return device->packs || device->threads > 0;
+}
+
 ot_status ot_cluster_check(const ot_cluster *cluster) {
   OT_CHECK(cluster->num_devices >= 1, OT_USAGE, "cluster %s: num_devices=%d; allowed: at least 1",
            cluster->name, cluster->num_devices);
@@ -124,6 +128,12 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
     if (part < 1 && cores == 0) out->level[i].bytes_per_s *= part;
   }
   return ot_cluster_check(out);
+}
+
+int ot_cluster_threads(const ot_cluster *cluster, int ranks, int asked) {
+  const int shared = cluster->num_devices * cluster->device.threads / ranks;
+  if (asked > 0) return asked;
+  return shared > 1 ? shared : 1;
 }
 
 ot_status ot_cluster_resize(const ot_cluster *cluster, int devices, ot_cluster *out) {

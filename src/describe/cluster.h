@@ -118,6 +118,9 @@ typedef struct ot_cluster {
                     // nobody shares
 } ot_cluster;
 
+// Whether the device is a host's own processor, which this program runs on, and no accelerator.
+bool ot_device_is_host(const ot_device_kind *device);
+
 ot_status ot_cluster_check(const ot_cluster *cluster);
 
 // Index of the innermost level that two devices share; -1 for a device and itself.
@@ -129,6 +132,10 @@ int ot_cluster_level(const ot_cluster *cluster, int device, int other);
 // rank that has its threads' cores to itself, and `crowding` says how many share one. OT_USAGE when
 // other devices are fewer than the ranks. `out` may be `cluster`.
 ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot_cluster *out);
+
+// Threads of each of `ranks` ranks of a run that asks for `asked`; with 0, an equal part of those
+// of a machine that was measured, and at least one.
+int ot_cluster_threads(const ot_cluster *cluster, int ranks, int asked);
 
 // The cluster with `devices` devices: fewer, or more of them on the outermost links, in whole
 // groups of the level inside. OT_USAGE when there is but one level and it is too small. `out` may

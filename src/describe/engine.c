@@ -14,8 +14,13 @@ const ot_engine *ot_engine_find(const char *name) {
   return NULL;
 }
 
+const ot_kernel_style *ot_engine_style(const ot_engine *engine, const ot_device_kind *device) {
+  const bool own = engine == &ot_engine_orthant && ot_device_is_host(device);
+  return own ? NULL : &engine->kernels;
+}
+
 int64_t ot_engine_context(const ot_engine *engine, const ot_device_kind *device) {
-  return device->packs ? 0 : engine->context_bytes;
+  return ot_device_is_host(device) ? 0 : engine->context_bytes;
 }
 
 static ot_status check_kernels(const ot_engine *engine) {

@@ -95,6 +95,10 @@ typedef struct ot_engine {
 // the device is the host's own processor, whose memory is told without them.
 int64_t ot_engine_context(const ot_engine *engine, const ot_device_kind *device);
 
+// The kernels that the engine's steps on `device` are simulated with; null where they are those of
+// this program on the host's own processor, which simulate/price.h knows.
+const ot_kernel_style *ot_engine_style(const ot_engine *engine, const ot_device_kind *device);
+
 // The engine called `name`, or null.
 const ot_engine *ot_engine_find(const char *name);
 

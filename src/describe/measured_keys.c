@@ -270,3 +270,41 @@ ot_status ot_measured_check(const ot_cluster *cluster) {
            cluster->name, m->cores);
   return OT_OK;
 }
+
+// ---- doubt ----
+
+// Largest of what there is, and of what.
+typedef struct worst {
+  double value;
+  const char *name;
+} worst;
+
+static void compare(worst *w, double value, const char *name) {
+  if (value > w->value) *w = (worst){value, name};
+}
+
+const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena) {
+  // On an idle machine spreads are a few percent and residuals below a fifth.
+  static const double too_far = 0.5;
+  const ot_measured_machine *const m = &cluster->measured;
+  worst spread = {0}, residual = {0};
+  for (int64_t i = 0; i < m->num_kernels; i++) {
+    compare(&spread, m->kernels[i].fit.spread, m->kernels[i].op);
+    compare(&residual, m->kernels[i].fit.residual, m->kernels[i].op);
+  }
+  for (int64_t i = 0; i < m->num_collectives; i++) {
+    compare(&spread, m->collectives[i].fit.spread, m->collectives[i].op);
+    compare(&residual, m->collectives[i].fit.residual, m->collectives[i].op);
+  }
+  for (int64_t i = 0; i < m->num_products; i++) compare(&spread, m->products[i].spread, "matmul");
+  for (int64_t i = 0; i < m->num_traffic; i++) compare(&spread, m->traffic[i].spread, "memory");
+  const bool apart = spread.value > too_far;
+  if (!apart && residual.value <= too_far) return NULL;
+  const char *const format =
+      apart
+          ? "%s: timings of %s varied by %.0f%%; run `orthant bench` again on an idle machine"
+          : "%s: the fit of %s misses its timings by %.0f%%; run `orthant bench` again on an idle "
+            "machine";
+  const worst *const w = apart ? &spread : &residual;
+  return ot_arena_format(arena, format, cluster->name, w->name, 100 * w->value);
+}

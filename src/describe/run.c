@@ -116,6 +116,10 @@ ot_status ot_run_check_training(const ot_run *run) {
 
 // ---- Values along the run ----
 
+ot_dtype ot_run_storage(const ot_run_precision *precision) {
+  return precision->params == OT_F16 ? OT_BF16 : precision->params;
+}
+
 ot_recompute ot_run_recompute(const ot_run *run, int layer) {
   const ot_run_parallel *const parallel = &run->parallel;
   if (parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;

@@ -153,8 +153,8 @@ typedef enum ot_reduce_sum {
 } ot_reduce_sum;
 
 typedef struct ot_run_precision {
-  ot_dtype compute;    // fp32, fp64 or bf16
-  ot_dtype params;     // storage of weights [compute]
+  ot_dtype compute;    // fp32, fp64, bf16, fp16 or fp8
+  ot_dtype params;     // storage of weights [compute; bf16 with fp8]
   ot_dtype gradients;  // accumulators [fp64 with fp64, else fp32]
   ot_dtype master;     // [fp64 with fp64, else fp32]; equal to params: no copy is kept
   ot_dtype moments;    // [fp64 with fp64, else fp32]
@@ -221,6 +221,10 @@ ot_status ot_run_check_ranks(const ot_run *run, int ranks);
 
 // Checks that what training needs beyond that is there: data, and a length in steps or tokens.
 ot_status ot_run_check_training(const ot_run *run);
+
+// The type in which a graph stores weights and activations: that of the weights, and bf16 for fp16,
+// which takes as many bytes and which no kernel stores.
+ot_dtype ot_run_storage(const ot_run_precision *precision);
 
 // Recompute mode of a layer.
 ot_recompute ot_run_recompute(const ot_run *run, int layer);

@@ -10,12 +10,15 @@ const ot_block_list *ot_estimator_blocks(const ot_estimator *e, const ot_candida
 ot_split ot_estimator_split(const ot_estimator *e, const ot_candidate *c,
                             ot_context_parallel context) {
   const int ep = e->own ? c->ep : 1;
-  const int etp = e->own ? c->etp : 1;
+  const int etp = e->own ? c->etp : 1, rank = ot_estimator_rank(c);
   return (ot_split){.tp = c->tp,
+                    .tp_index = rank,
                     .cp = c->cp,
                     .context = context,
                     .ep = ep,
+                    .ep_index = rank / etp % ep,
                     .etp = etp,
+                    .etp_index = rank % etp,
                     .experts_apart = ep * etp > 1};
 }
 

@@ -35,10 +35,11 @@ int ot_estimator_prefetch(const ot_estimator *e) {
 
 static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *scratch,
                         ot_prices *p) {
+  const int rank = ot_estimator_rank(&p->key);
   int *const ranks = ot_arena_array(scratch, mesh->ranks, sizeof(int));
   const int64_t kv_heads = e->job.model->num_kv_heads;
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
-    const int size = ot_group_ranks(mesh, (ot_group_kind)kind, kv_heads, 0, ranks);
+    const int size = ot_group_ranks(mesh, (ot_group_kind)kind, kv_heads, rank, ranks);
     p->shape[kind] = (ot_group_shape){
         .size = size, .first = ranks[0], .stride = size > 1 ? ranks[1] - ranks[0] : 1};
   }
@@ -57,7 +58,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .micro_batch_size = c->micro_batch_size,
       .sequence_length = e->job.sequence_length,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-      .storage = run->precision.params,
+      .storage = ot_run_storage(&run->precision),
       .head_chunk_rows = e->own                 ? 0
                          : engine->chunked_loss ? engine->loss_rows
                                                 : rows,
@@ -320,8 +321,10 @@ typedef struct blueprint {
 // Segments of `part` for the candidate of `p`, whose groups are noted.
 static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_prices *p,
                  blueprint *out) {
-  const ot_schedule_request wanted = {
-      .graphs = {[OT_MODE_TRAIN] = graph}, .run = &out->run, .mesh = &out->mesh};
+  const ot_schedule_request wanted = {.graphs = {[OT_MODE_TRAIN] = graph},
+                                      .run = &out->run,
+                                      .mesh = &out->mesh,
+                                      .rank = ot_estimator_rank(&p->key)};
   const ot_step_shape shape = {.part = part, .split = p->split, .tied_apart = p->tied_apart};
   find_shapes(e, &out->mesh, &out->scratch, p);
   ot_step_phases_build(&wanted, shape, &out->scratch, &out->phases);

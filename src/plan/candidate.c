@@ -11,24 +11,6 @@
 
 // ---- as a run ----
 
-static ot_dtype storage_of(const ot_recipe *recipe) {
-  if (recipe->products == OT_F64) return OT_F64;
-  return recipe->activation_bytes < 4 ? OT_BF16 : OT_F32;
-}
-
-static ot_run_precision precision_of(const ot_recipe *recipe) {
-  const ot_dtype wide = recipe->products == OT_F64 ? OT_F64 : OT_F32;
-  const ot_dtype storage = storage_of(recipe);
-  return (ot_run_precision){
-      .compute = storage,
-      .params = storage,
-      .gradients = wide,
-      .master = wide,
-      .moments = wide,
-      .reduce = recipe->reduce_bytes < 4 ? OT_BF16 : wide,
-  };
-}
-
 static void set_parallel(const ot_candidate *c, ot_run_lists *lists, ot_run_parallel *p) {
   lists->recompute = c->recompute;
   p->tp = c->tp;
@@ -63,7 +45,7 @@ void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_run_l
   out->data.sequence_length = job->sequence_length;
   out->batch = (ot_run_batch){.global_batch_size = job->global_batch_size,
                               .micro_batch_size = candidate->micro_batch_size};
-  if (!job->run) out->precision = precision_of(&job->recipe);
+  if (!job->run) out->precision = ot_recipe_precision(&job->recipe);
   set_parallel(candidate, lists, &out->parallel);
 }
 

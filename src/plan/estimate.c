@@ -26,26 +26,14 @@ static void find_kinds(ot_estimator *e) {
   ot_block_list_build(e, kind_of, &(ot_split){.experts_apart = true}, &e->apart);
 }
 
-// A CPU is priced as the simulator prices it; other devices with what the software does to them.
 static ot_status find_machine(ot_estimator *e) {
   const ot_cluster *const cluster = e->job.cluster;
-  const ot_device_kind *const device = &cluster->device;
-  const int shared = cluster->num_devices * device->threads / e->job.devices;
   const int asked = e->job.run ? e->job.run->threads : 0;
-  OT_TRY(ot_cluster_share(cluster, e->job.devices,
-                          asked > 0    ? asked
-                          : shared > 1 ? shared
-                                       : 1,
-                          &e->cluster));
-  const bool plain = e->own && (device->packs || device->threads > 0);
-  e->simulation = (ot_simulation){
-      .cluster = &e->cluster,
-      .other_flops_per_s = e->cluster.device.other_flops_per_s,
-      .launch_s = e->cluster.device.launch_s,
-      .style = plain ? NULL : &e->job.engine->kernels,
-      .products = e->job.recipe.products,
-      .expert_biases = e->job.model->moe.biases,
-  };
+  const int threads = ot_cluster_threads(cluster, e->job.devices, asked);
+  OT_TRY(ot_cluster_share(cluster, e->job.devices, threads, &e->cluster));
+  e->simulation = ot_simulation_of(&e->cluster, ot_engine_style(e->job.engine, &cluster->device),
+                                   e->job.recipe.products);
+  e->simulation.expert_biases = e->job.model->moe.biases;
   return ot_price_check(&e->simulation);
 }
 

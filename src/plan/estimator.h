@@ -203,6 +203,10 @@ void ot_block_list_build(const ot_estimator *estimator, const int *layer_kind,
 const ot_block_list *ot_estimator_blocks(const ot_estimator *estimator,
                                          const ot_candidate *candidate);
 
+// The rank that stands for its stage: the last one of tp, which has most rows of a vocabulary that
+// tp does not divide.
+static inline int ot_estimator_rank(const ot_candidate *candidate) { return candidate->tp - 1; }
+
 // How its blocks are cut.
 ot_split ot_estimator_split(const ot_estimator *estimator, const ot_candidate *candidate,
                             ot_context_parallel context);

@@ -120,13 +120,12 @@ static ot_status play_task(player *p, int index) {
 
 static player create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment) {
   const ot_engine *const engine = e->job.engine;
-  const ot_kernel_style *const style = e->simulation.style;
   const bool backward = segment->phase != OT_PHASE_FORWARD;
   return (player){
       .estimator = e,
       .prices = prices,
       .segment = segment,
-      .ahead = style && style->host_ahead,
+      .ahead = ot_price_host_ahead(&e->simulation),
       .beside = e->own || engine->overlap_tensor || (backward && engine->tensor_products_overlap),
       .in_pieces = !e->own && engine->overlap_tensor,
   };
@@ -148,15 +147,12 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
     if (segment->tasks[i].lane == OT_LANE_TENSOR) last = i;
   }
   if (last >= 0) wait_until(&p, p.tensor_s, &segment->tasks[last]);
-  double exposed_s = 0;
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) exposed_s += out->exposed_s[i];
-  const double hidden = p.beside_s > exposed_s ? p.beside_s - exposed_s : 0;
-  const double slower_s = ot_price_beside_s(&estimator->simulation, out->compute_s, hidden);
-  out->compute_s += slower_s;
-  p.clock_s += slower_s;
-  const ot_price both = {.device_s = p.clock_s, .host_s = p.host_s};
-  if (p.ahead) out->host_s = ot_price_total_s(&estimator->simulation, both) - p.clock_s;
-  out->total_s = p.clock_s + out->host_s;
+  ot_entry_work work = {.compute_s = out->compute_s, .beside_s = p.beside_s, .host_s = p.host_s};
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) work.exposed_s += out->exposed_s[i];
+  const ot_entry_delay delay = ot_price_entry_delay(&estimator->simulation, &work);
+  out->compute_s += delay.slower_s;
+  out->host_s = delay.host_s;
+  out->total_s = p.clock_s + delay.slower_s + delay.host_s;
   return OT_OK;
 }
 

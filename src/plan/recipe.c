@@ -47,7 +47,7 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
-    // llm-foundry's amp_bf16 with a model in bf16: nothing is kept wide.
+    // llm-foundry's amp_bf16 with a model in bf16, or its policy PURE: nothing is kept wide.
     {.name = "bf16-pure",
      .products = OT_BF16,
      .weight_bytes = 2,
@@ -62,15 +62,6 @@ static const ot_recipe recipes[] = {
      .weight_bytes = 2,
      .gradient_bytes = 2,
      .master_bytes = 4,
-     .moment_bytes = 4,
-     .gather_bytes = 2,
-     .reduce_bytes = 2,
-     .activation_bytes = 2},
-    // llm-foundry's policy PURE: everything in bf16, the optimizer's states too.
-    {.name = "bf16-pure",
-     .products = OT_BF16,
-     .weight_bytes = 2,
-     .gradient_bytes = 2,
      .moment_bytes = 4,
      .gather_bytes = 2,
      .reduce_bytes = 2,
@@ -129,6 +120,49 @@ const ot_recipe *ot_recipe_find(const char *name) {
     if (ot_text_equal(recipes[i].name, name)) return &recipes[i];
   }
   return NULL;
+}
+
+// fp16 is a storage type of its own; other narrow types are stored as bf16.
+static ot_dtype narrow_type(const ot_recipe *recipe) {
+  return recipe->products == OT_F16 ? OT_F16 : OT_BF16;
+}
+
+ot_run_precision ot_recipe_precision(const ot_recipe *recipe) {
+  const ot_dtype wide = recipe->products == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype narrow = narrow_type(recipe);
+  return (ot_run_precision){
+      .compute = recipe->products,
+      .params = recipe->activation_bytes < 4 ? narrow : wide,
+      .gradients = recipe->gradient_bytes < 4 ? narrow : wide,
+      .master = wide,
+      .moments = wide,
+      .reduce = recipe->reduce_bytes < 4 ? narrow : wide,
+  };
+}
+
+static bool takes_as_much(const ot_recipe *a, const ot_recipe *b) {
+  return a->products == b->products && a->weight_bytes == b->weight_bytes &&
+         a->gradient_bytes == b->gradient_bytes && a->master_bytes == b->master_bytes &&
+         a->moment_bytes == b->moment_bytes && a->gather_bytes == b->gather_bytes &&
+         a->reduce_bytes == b->reduce_bytes && a->activation_bytes == b->activation_bytes;
+}
+
+ot_recipe ot_recipe_of_run(const ot_run_precision *precision) {
+  const double stored = (double)ot_dtype_bytes(precision->params);
+  const bool copy = precision->master != precision->params;
+  ot_recipe out = {.name = "custom",
+                   .products = precision->compute,
+                   .weight_bytes = stored,
+                   .gradient_bytes = (double)ot_dtype_bytes(precision->gradients),
+                   .master_bytes = copy ? (double)ot_dtype_bytes(precision->master) : 0,
+                   .moment_bytes = 2 * (double)ot_dtype_bytes(precision->moments),
+                   .gather_bytes = stored,
+                   .reduce_bytes = (double)ot_dtype_bytes(precision->reduce),
+                   .activation_bytes = stored};
+  for (int i = 0; i < OT_COUNT(recipes); i++) {
+    if (takes_as_much(&recipes[i], &out)) out.name = recipes[i].name;
+  }
+  return out;
 }
 
 double ot_recipe_parameter_bytes(const ot_recipe *recipe) {

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "describe/run.h"
 
 typedef struct ot_recipe {
   const char *name;         // "bf16", "bf16-fp32-gradients", "fp8", "fp32", ...
@@ -22,6 +23,13 @@ typedef struct ot_recipe {
 
 // The recipe called `name`, or null.
 const ot_recipe *ot_recipe_find(const char *name);
+
+// The types in which this program trains with `recipe`, master weights and moments in fp32 (fp64).
+ot_run_precision ot_recipe_precision(const ot_recipe *recipe);
+
+// What a parameter takes in a run with `precision`. Its name is that of an equal recipe, or
+// "custom".
+ot_recipe ot_recipe_of_run(const ot_run_precision *precision);
 
 // weight + gradient + master + moments.
 double ot_recipe_parameter_bytes(const ot_recipe *recipe);

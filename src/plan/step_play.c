@@ -286,18 +286,32 @@ static int later_of(const ot_block_price *price, const ot_walk_action *a) {
   return !price->each_micro_batch && a->micro_batch > 0;
 }
 
+// What is sent of the gradients that work on `block` completes.
+static double sums_s(const player *p, const ot_walk_action *a, int block) {
+  const ot_block_price *const price = price_of(p, block);
+  const bool last = a->micro_batch == p->walk->micro_batches - 1;
+  const int adds = price->each_micro_batch && a->micro_batch > 0;
+  if (!p->overlap_reduce || !ends_backward(p, a->work)) return 0;
+  if (!last && !price->each_micro_batch) return 0;
+  return price->reduce_s[adds][last] + (last && !is_tied_owner(p, block) ? price->spread_s : 0);
+}
+
+// Whether what `block` makes leaves the chunk.
+static bool leaves_chunk(const player *p, const ot_walk_action *a, int block) {
+  const bool forward = a->work == OT_WORK_FORWARD;
+  const int *const first = &p->stages->first_block[a->chunk];
+  return block == (forward ? first[1] - 1 : first[0]);
+}
+
 // What traffic beside the work of a block makes it longer by.
 static void slow_down(const player *p, const ot_walk_action *a, int block, int item) {
   const ot_block_price *const price = price_of(p, block);
   stage *const s = &p->stage[a->rank];
-  const bool last = a->micro_batch == p->walk->micro_batches - 1;
   const int use = item >= 0 ? s->plan.gather[item] : -1;
   const bool gathers = p->overlap_gather && use >= 0 && s->plan.gathers.uses[use].first == item;
-  const bool sums =
-      p->overlap_reduce && ends_backward(p, a->work) && (last || price->each_micro_batch);
-  const double traffic_s =
-      (gathers ? price->gather_s : 0) + (sums ? price->reduce_s[a->micro_batch > 0][last] : 0);
-  const double work_s = price->work[a->work][later_of(price, a)].total_s;
+  const double traffic_s = (gathers ? price->gather_s : 0) + sums_s(p, a, block);
+  const double hand_s = leaves_chunk(p, a, block) ? hand_over_s(p, a->work, a->chunk) : 0;
+  const double work_s = price->work[a->work][later_of(price, a)].total_s + hand_s;
   const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, work_s, traffic_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
@@ -307,8 +321,8 @@ static void slow_down(const player *p, const ot_walk_action *a, int block, int i
 static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_plan *plan) {
   const int first = p->stages->first_block[a->chunk],
             last = p->stages->first_block[a->chunk + 1] - 1;
-  const bool forward = a->work == OT_WORK_FORWARD;
-  const bool enters = block == (forward ? first : last), leaves = block == (forward ? last : first);
+  const bool enters = block == (a->work == OT_WORK_FORWARD ? first : last);
+  const bool leaves = leaves_chunk(p, a, block);
   const ot_block_price *const price = price_of(p, block);
   stage *const s = &p->stage[a->rank];
   const int item = plan ? s->item++ : -1;

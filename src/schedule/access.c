@@ -149,6 +149,12 @@ typedef struct operand_use {
   ot_access_kind kind;
 } operand_use;
 
+// Squares of all blocks are added to one scalar, in whatever order blocks are reduced.
+static int micro_batch_of(const ot_entry *entry, const ot_operand *operand) {
+  const bool shared = entry->phase == OT_PHASE_REDUCE && operand->base == OT_BASE_SCALAR;
+  return shared ? -1 : entry->micro_batch;
+}
+
 static void add_operand(access_builder *b, const ot_entry *entry, const ot_operand *operand,
                         operand_use use) {
   if (operand->base == OT_BASE_NONE) return;
@@ -159,7 +165,7 @@ static void add_operand(access_builder *b, const ot_entry *entry, const ot_opera
                      .task = use.task,
                      .operand = use.operand,
                      .repeat = use.repeat,
-                     .micro_batch = entry->micro_batch,
+                     .micro_batch = micro_batch_of(entry, operand),
                      .begin = begin,
                      .end = begin + ot_type_bytes(&operand->type),
                      .tensor = tensor_of(entry, operand)});

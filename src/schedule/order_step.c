@@ -293,12 +293,19 @@ static void add_gathers(emission *e, int index) {
 
 // ---- reductions ----
 
-// Starts the sum of a bucket; returns its entry, or -1.
-static int add_reduction(emission *e, int segment, int block, int64_t whole, int64_t piece) {
-  if (segment < 0) return -1;
-  ot_entry *const entry = add_entry(e, segment, block, OT_LANE_REDUCE);
-  entry->base[OT_BASE_GRADIENT] = whole;
-  entry->base[OT_BASE_GRADIENT_PIECE] = piece;
+// A reduction of a bucket, right after the micro-batch that completes it, or (-1) after all.
+typedef struct reduction {
+  int segment, block, micro_batch;
+  int64_t whole, piece;  // where the gradients are
+} reduction;
+
+// Starts it; returns its entry, or -1.
+static int add_reduction(emission *e, const reduction *r) {
+  if (r->segment < 0) return -1;
+  ot_entry *const entry = add_entry(e, r->segment, r->block, OT_LANE_REDUCE);
+  entry->micro_batch = r->micro_batch;
+  entry->base[OT_BASE_GRADIENT] = r->whole;
+  entry->base[OT_BASE_GRADIENT_PIECE] = r->piece;
   return last_entry(e);
 }
 
@@ -308,10 +315,13 @@ static bool is_tied_owner(const ot_build *b, int block) {
   return block == b->tied_block || (remote && block == 0);
 }
 
-static void spread(emission *e, int block) {
+static void spread(emission *e, int block, int micro_batch) {
   const ot_build *const b = e->s->b;
-  const int entry = add_reduction(e, e->s->segments[block].spread, block, b->gradients[block],
-                                  b->gradient_pieces[block]);
+  const int entry = add_reduction(e, &(reduction){.segment = e->s->segments[block].spread,
+                                                  .block = block,
+                                                  .micro_batch = micro_batch,
+                                                  .whole = b->gradients[block],
+                                                  .piece = b->gradient_pieces[block]});
   if (entry >= 0) e->reduced[block] = entry;
 }
 
@@ -322,11 +332,12 @@ static void reduce_block(emission *e, const ot_step_item *item, bool last) {
   const int64_t whole = item->sum >= 0
                             ? place(&e->s->memory.sums[block], e->plan->sums[item->sum].place)
                             : b->gradients[block];
-  const int entry = add_reduction(e, e->s->segments[block].reduce[adds][last], block, whole,
-                                  b->gradient_pieces[block]);
+  const int entry =
+      add_reduction(e, &(reduction){e->s->segments[block].reduce[adds][last], block,
+                                    item->micro_batch, whole, b->gradient_pieces[block]});
   if (item->sum >= 0) e->sum_entry[item->sum] = entry;
   if (entry >= 0) e->reduced[block] = entry;
-  if (last && !is_tied_owner(b, block) && e->s->segments[block].spread >= 0) spread(e, block);
+  if (last && !is_tied_owner(b, block)) spread(e, block, item->micro_batch);
 }
 
 static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
@@ -335,8 +346,8 @@ static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
   const int64_t whole =
       item->tied_sum >= 0 ? place(&e->s->memory.tied_sums, e->plan->tied_sums[item->tied_sum].place)
                           : b->tied_gradients;
-  const int entry =
-      add_reduction(e, e->s->tied.reduce[adds][last], b->tied_block, whole, b->tied_piece);
+  const int entry = add_reduction(e, &(reduction){e->s->tied.reduce[adds][last], b->tied_block,
+                                                  item->micro_batch, whole, b->tied_piece});
   if (item->tied_sum >= 0) e->tied_sum_entry[item->tied_sum] = entry;
   if (entry >= 0) e->tied_reduced = entry;
   if (entry >= 0 && !b->runs[b->tied_block]) e->reduced[b->tied_block] = entry;
@@ -449,7 +460,7 @@ static void add_tied(emission *e) {
     entry->base[OT_BASE_TIED_GRADIENT] = b->tied_piece;
     if (lane) e->reduced[owner] = last_entry(e);
   }
-  if (is_tied_owner(b, owner) && e->s->segments[owner].spread >= 0) spread(e, owner);
+  if (is_tied_owner(b, owner)) spread(e, owner, -1);
 }
 
 static void add_update(emission *e) {

@@ -14,6 +14,15 @@
 #include "simulate/price_link.h"
 #include "simulate/price_measured.h"
 
+ot_simulation ot_simulation_of(const ot_cluster *cluster, const ot_kernel_style *style,
+                               ot_dtype products) {
+  return (ot_simulation){.cluster = cluster,
+                         .other_flops_per_s = cluster->device.other_flops_per_s,
+                         .launch_s = cluster->device.launch_s,
+                         .style = style,
+                         .products = products};
+}
+
 ot_status ot_price_check(const ot_simulation *simulation) {
   OT_TRY(ot_cluster_check(simulation->cluster));
   OT_CHECK(simulation->other_flops_per_s > 0, OT_USAGE,
@@ -39,10 +48,11 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
                                ot_price *price) {
   const ot_device_kind *const device = &simulation->cluster->device;
   const ot_cost cost = ot_task_cost(task);
-  const double rate = device->flops[task->attributes.compute];
+  const ot_dtype type = simulation->style ? simulation->products : task->attributes.compute;
+  const double rate = device->flops[type];
   OT_CHECK(rate > 0 || cost.matrix_flops == 0, OT_USAGE,
            "cluster %s: device %s has no flops of %s, which op %s needs", simulation->cluster->name,
-           device->name, ot_dtype_name(task->attributes.compute), ot_task_name(task));
+           device->name, ot_dtype_name(type), ot_task_name(task));
   double measured_s;
   if (ot_price_measured_kernel(simulation->cluster, task, &measured_s)) {
     const double stretch = stretch_of(simulation);
@@ -163,9 +173,13 @@ ot_price ot_price_pass(const ot_simulation *simulation, double bytes) {
   return (ot_price){bytes / device->memory_bytes_per_s, simulation->launch_s};
 }
 
+bool ot_price_host_ahead(const ot_simulation *simulation) {
+  return simulation->style && simulation->style->host_ahead;
+}
+
 double ot_price_total_s(const ot_simulation *simulation, ot_price price) {
   const double device_s = price.device_s, host_s = price.host_s;
-  const bool ahead = simulation->style && simulation->style->host_ahead;
+  const bool ahead = ot_price_host_ahead(simulation);
   if (!ahead || device_s == 0 || host_s == 0) return device_s + host_s;
   const double ratio = host_s > device_s ? device_s / host_s : host_s / device_s;
   return ot_larger(device_s, host_s) * ot_pow(1 + ratio * ratio * ratio, 1.0 / 3);
@@ -175,6 +189,16 @@ double ot_price_beside_s(const ot_simulation *simulation, double work_s, double 
   const double contention = simulation->cluster->device.contention;
   if (!is_described(simulation) || contention <= 1) return 0;
   return (contention - 1) * (work_s < traffic_s ? work_s : traffic_s);
+}
+
+ot_entry_delay ot_price_entry_delay(const ot_simulation *simulation, const ot_entry_work *work) {
+  const double hidden_s = ot_larger(work->beside_s - work->exposed_s, 0);
+  ot_entry_delay delay = {.slower_s = ot_price_beside_s(simulation, work->compute_s, hidden_s)};
+  const double device_s = work->compute_s + work->exposed_s + delay.slower_s;
+  if (!ot_price_host_ahead(simulation)) return delay;
+  const ot_price both = {.device_s = device_s, .host_s = work->host_s};
+  delay.host_s = ot_price_total_s(simulation, both) - device_s;
+  return delay;
 }
 
 double ot_price_step_s(const ot_simulation *simulation, int devices, double work_s) {

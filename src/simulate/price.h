@@ -23,6 +23,11 @@ typedef struct ot_simulation {
   double more_rounds;  // how often bodies of repeats run, on average; 0: what comes fits in round 0
 } ot_simulation;
 
+// `cluster` as the ranks of a run find it (ot_cluster_share), the kernels of `style`, and layers
+// that multiply in `products`.
+ot_simulation ot_simulation_of(const ot_cluster *cluster, const ot_kernel_style *style,
+                               ot_dtype products);
+
 // The ranks first, first + stride, ..., size of them.
 typedef struct ot_group_shape {
   int size;    // 1 = alone; 0 = there is no such group
@@ -47,6 +52,26 @@ ot_status ot_price_task(const ot_simulation *simulation,
 
 // How often task `task` of `segment` runs: `more_rounds` times in a body of a repeat, else once.
 double ot_price_times(const ot_simulation *simulation, const ot_segment *segment, int task);
+
+// What the tasks of one entry take, as they run one after the other.
+typedef struct ot_entry_work {
+  double compute_s;  // kernels
+  double exposed_s;  // the lane waits for collectives of its own tasks
+  double beside_s;   // collectives on the tensor lane, exposed or not
+  double host_s;     // to start all of them
+} ot_entry_work;
+
+// What the entry takes beyond compute_s + exposed_s.
+typedef struct ot_entry_delay {
+  double slower_s;  // kernels, while collectives run at the same time
+  double host_s;    // the device waits for the host, where that runs ahead
+} ot_entry_delay;
+
+ot_entry_delay ot_price_entry_delay(const ot_simulation *simulation, const ot_entry_work *work);
+
+// True where the host starts tasks ahead of the device: then ot_entry_delay has its time; else each
+// task takes both parts of its price, one after the other.
+bool ot_price_host_ahead(const ot_simulation *simulation);
 
 // Both parts as one. Where the host runs ahead, the slower one counts; and where they are close,
 // now one and now the other is slower within the work: (device^3 + host^3)^(1/3), which is 1.26

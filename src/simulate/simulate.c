@@ -5,6 +5,9 @@
 // A lane is taken on as far as it can be; where it needs a time that is not known yet (the end of
 // an entry on another lane, another side of a message, other stages), it stays, and is tried again
 // after the others. Times follow from the orders alone, so it does not matter who is tried first.
+//
+// What an entry takes beyond its tasks (price.h: the host, traffic next to its kernels) makes its
+// kernels longer, each by the same factor.
 #include "simulate/simulate.h"
 
 #include "schedule/bodies.h"
@@ -16,6 +19,7 @@ typedef struct lane_state {
   int entry;  // num_entries when there are no more
   int task;   // -1: waits of the entry are not over
   double clock_s;
+  ot_entry_work work;  // of the tasks so far
 } lane_state;
 
 typedef struct simulator {
@@ -26,10 +30,13 @@ typedef struct simulator {
   const ot_schedule *schedule;
   const ot_order *order;
   ot_group_shape shapes[OT_GROUP_KINDS];
-  double **price_s;  // [num_segments][num_tasks]; null for a segment that the order lacks
+  ot_price **price;  // [num_segments][num_tasks]; null for a segment that the order lacks
   int64_t *place;    // [num_entries] of the first task of each entry among all
   bool *known;       // [num_entries] the entry is done, at end_s
   double *end_s;
+  bool *begins;       // [num_entries] the entry is the first of its block and micro-batch
+  double *traffic_s;  // [num_entries] of the last one: what runs next to them on other lanes
+  double item_s;      // of entries of the block and micro-batch, so far
   lane_state lane[OT_LANES];
   double tensor_s;       // end of the last collective on the tensor lane
   double *tensor_end_s;  // [tasks] of a compute entry: tensor_s after each
@@ -60,18 +67,83 @@ static ot_status check_group(const simulator *s, const ot_task *task) {
 }
 
 static ot_status bind_segment(simulator *s, int index) {
-  if (s->price_s[index]) return OT_OK;
+  if (s->price[index]) return OT_OK;
   const ot_segment *const segment = &s->schedule->segments[index];
   OT_TRY(ot_segment_check_bodies(segment));
-  double *const price_s = ot_arena_array(s->arena, segment->num_tasks + 1, sizeof *price_s);
+  ot_price *const price = ot_arena_array(s->arena, segment->num_tasks + 1, sizeof *price);
   for (int i = 0; i < segment->num_tasks; i++) {
-    ot_price price;
     OT_TRY(check_group(s, &segment->tasks[i]));
-    OT_TRY(ot_price_task(s->simulation, s->shapes, &segment->tasks[i], &price));
-    price_s[i] = ot_price_times(s->simulation, segment, i) * ot_price_total_s(s->simulation, price);
+    OT_TRY(ot_price_task(s->simulation, s->shapes, &segment->tasks[i], &price[i]));
+    const double times = ot_price_times(s->simulation, segment, i);
+    price[i] = (ot_price){times * price[i].device_s, times * price[i].host_s};
   }
-  s->price_s[index] = price_s;
+  s->price[index] = price;
   return OT_OK;
+}
+
+// A task of an entry, as far as it is not in ot_entry_delay.
+static double task_s(const simulator *s, const ot_price *price) {
+  return ot_price_host_ahead(s->simulation) ? price->device_s : price->device_s + price->host_s;
+}
+
+static void add_work(const simulator *s, const ot_task *task, const ot_price *price,
+                     ot_entry_work *work) {
+  *(task->kind == OT_TASK_COLLECTIVE ? &work->exposed_s : &work->compute_s) += task_s(s, price);
+  work->host_s += price->host_s;
+}
+
+// An entry of the gather or the reduce lane, whose tasks run one after the other.
+static double lane_entry_s(const simulator *s, int index) {
+  const int segment = s->order->entries[index].segment;
+  const ot_segment *const tasks = &s->schedule->segments[segment];
+  ot_entry_work work = {0};
+  for (int i = 0; i < tasks->num_tasks; i++) {
+    add_work(s, &tasks->tasks[i], &s->price[segment][i], &work);
+  }
+  return work.compute_s + work.exposed_s + ot_price_entry_delay(s->simulation, &work).host_s;
+}
+
+// Whether `entry` goes on with the block and micro-batch of `before`: a backward after its
+// recompute, or what hands the results over.
+static bool continues(const ot_entry *before, const ot_entry *entry) {
+  if (entry->block != before->block || entry->micro_batch != before->micro_batch) return false;
+  return before->phase == OT_PHASE_RECOMPUTE || entry->phase == OT_PHASE_SEND;
+}
+
+// Whether `entry` reduces gradients that entry `index` completed.
+static bool completed_by(const ot_order *order, int index, const ot_entry *entry) {
+  if (entry->lane != OT_LANE_REDUCE || index < 0) return false;
+  const ot_entry *const work = &order->entries[index];
+  if (entry->block != work->block || entry->micro_batch != work->micro_batch) return false;
+  return work->phase != OT_PHASE_INPUT;
+}
+
+// Finds which gathers and reductions run next to the kernels of each block and micro-batch: the
+// weights that it is the first to wait for, as they were gathered next to what is like it, and the
+// gradients that it completes.
+static void find_traffic(simulator *s) {
+  const ot_order *const order = s->order;
+  s->begins = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->begins);
+  s->traffic_s = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->traffic_s);
+  int last = -1, kernels = -1, gathered = -1;
+  for (int i = 0; i < order->num_entries; i++) {
+    const ot_entry *const entry = &order->entries[i];
+    if (entry->micro_batch < 0) continue;
+    if (completed_by(order, kernels, entry)) s->traffic_s[last] += lane_entry_s(s, i);
+    if (entry->lane != OT_LANE_COMPUTE) continue;
+    s->begins[i] = last < 0 || !continues(&order->entries[last], entry);
+    if (!s->begins[i]) {
+      s->traffic_s[i] = s->traffic_s[last];
+      s->traffic_s[last] = 0;
+    }
+    for (; gathered < entry->wait[OT_LANE_GATHER]; gathered++) {
+      const ot_entry *const gather = &order->entries[gathered + 1];
+      const bool own = gather->lane == OT_LANE_GATHER && gather->block == entry->block;
+      if (own) s->traffic_s[i] += lane_entry_s(s, gathered + 1);
+    }
+    last = i;
+    if (entry->phase != OT_PHASE_SEND) kernels = i;
+  }
 }
 
 static ot_status check_entry(const simulator *s, int index) {
@@ -119,11 +191,12 @@ static ot_status create(simulator *s, int order) {
   const int num_entries = s->order->num_entries;
   s->end_s = ot_arena_array(s->arena, num_entries + 1, sizeof *s->end_s);
   s->known = ot_arena_array(s->arena, num_entries + 1, sizeof *s->known);
-  s->price_s = ot_arena_array(s->arena, s->schedule->num_segments + 1, sizeof *s->price_s);
+  s->price = ot_arena_array(s->arena, s->schedule->num_segments + 1, sizeof *s->price);
   for (int i = 0; i < num_entries; i++) {
     OT_TRY(check_entry(s, i));
     OT_TRY(bind_segment(s, s->order->entries[i].segment));
   }
+  find_traffic(s);
   for (int lane = 0; lane < OT_LANES; lane++) {
     s->lane[lane] = (lane_state){.entry = next_entry(s, (ot_lane)lane, 0), .task = -1};
   }
@@ -137,8 +210,12 @@ static const ot_task *task_at(const simulator *s, place at) {
   return &s->schedule->segments[s->order->entries[at.entry].segment].tasks[at.task];
 }
 
-static double price_at(const simulator *s, place at) {
-  return s->price_s[s->order->entries[at.entry].segment][at.task];
+static const ot_price *price_at(const simulator *s, place at) {
+  return &s->price[s->order->entries[at.entry].segment][at.task];
+}
+
+static double message_s(const simulator *s, place at) {
+  return ot_price_total_s(s->simulation, *price_at(s, at));
 }
 
 static void record(const simulator *s, place at, double start_s, double end_s) {
@@ -151,25 +228,33 @@ static void record(const simulator *s, place at, double start_s, double end_s) {
   if (end_s > s->timeline->total_s) s->timeline->total_s = end_s;
 }
 
-static void run_compute(simulator *s, place at, double *clock_s) {
-  const double start_s = *clock_s;
-  *clock_s += price_at(s, at);
-  record(s, at, start_s, *clock_s);
+static void run_compute(simulator *s, place at, lane_state *state) {
+  const double start_s = state->clock_s;
+  state->clock_s += task_s(s, price_at(s, at));
+  add_work(s, task_at(s, at), price_at(s, at), &state->work);
+  record(s, at, start_s, state->clock_s);
 }
 
 // `*done` is false when other stages have not come.
-static ot_status run_collective(simulator *s, place at, double *clock_s, bool *done) {
+static ot_status run_collective(simulator *s, place at, lane_state *state, bool *done) {
   const ot_task *const task = task_at(s, at);
+  const ot_price *const price = price_at(s, at);
   const bool beside = ot_task_lane(&s->order->entries[at.entry], task) == OT_LANE_TENSOR;
-  double start_s = beside && s->tensor_s > *clock_s ? s->tensor_s : *clock_s;
+  double start_s = beside && s->tensor_s > state->clock_s ? s->tensor_s : state->clock_s;
   *done = true;
   if (ot_meetings_joins(s->meetings, task)) {
     OT_TRY(ot_meetings_arrive(s->meetings, s->stage, task, &start_s, done));
     if (!*done) return OT_OK;
   }
-  double *const lane_s = beside ? &s->tensor_s : clock_s;
-  *lane_s = start_s + price_at(s, at);
+  double *const lane_s = beside ? &s->tensor_s : &state->clock_s;
+  *lane_s = start_s + task_s(s, price);
   record(s, at, start_s, *lane_s);
+  if (beside) {
+    state->work.beside_s += task_s(s, price);
+    state->work.host_s += price->host_s;
+  } else {
+    add_work(s, task, price, &state->work);
+  }
   return OT_OK;
 }
 
@@ -177,29 +262,29 @@ static void start_message(simulator *s, place at, double start_s) {
   record(s, at, start_s, start_s);
   const int index = s->meetings->message_of[s->stage][s->place[at.entry] + at.task];
   if (index < 0) {
-    record(s, at, start_s, start_s + price_at(s, at));
+    record(s, at, start_s, start_s + message_s(s, at));
     return;
   }
   ot_message_meeting *const message = &s->meetings->messages[index];
   message->sides++;
   if (start_s > message->started_s) message->started_s = start_s;
-  if (task_at(s, at)->kind == OT_TASK_SEND) message->price_s = price_at(s, at);
+  if (task_at(s, at)->kind == OT_TASK_SEND) message->price_s = message_s(s, at);
 }
 
-static ot_status run_task(simulator *s, place at, double *clock_s, bool *done) {
+static ot_status run_task(simulator *s, place at, lane_state *state, bool *done) {
   *done = true;
   switch (task_at(s, at)->kind) {
     case OT_TASK_COMPUTE:
-      run_compute(s, at, clock_s);
+      run_compute(s, at, state);
       return OT_OK;
     case OT_TASK_COLLECTIVE:
-      return run_collective(s, at, clock_s, done);
+      return run_collective(s, at, state, done);
     case OT_TASK_SEND:
     case OT_TASK_RECEIVE:
-      start_message(s, at, *clock_s);
+      start_message(s, at, state->clock_s);
       return OT_OK;
     case OT_TASK_REPEAT:  // takes no time itself; its body has its price (ot_price_times)
-      run_compute(s, at, clock_s);
+      run_compute(s, at, state);
       return OT_OK;
     case OT_TASK_KINDS:
       break;
@@ -253,11 +338,70 @@ static bool is_waited(simulator *s, int entry, double *clock_s) {
   return true;
 }
 
+// The lane waits for a collective of its entry.
+static void await_tensor(lane_state *state, double until_s) {
+  if (state->clock_s < until_s) state->work.exposed_s += until_s - state->clock_s;
+  later(&state->clock_s, until_s);
+}
+
 // Behind a task of a compute entry: when the collectives of the tensor lane up to it are done.
 static void note_tensor(simulator *s, place at) {
   const bool tensor = ot_task_lane(&s->order->entries[at.entry], task_at(s, at)) == OT_LANE_TENSOR;
   const double before_s = at.task > 0 ? s->tensor_end_s[at.task - 1] : 0;
   s->tensor_end_s[at.task] = tensor ? s->tensor_s : before_s;
+}
+
+// ---- run: ends of entries ----
+
+// Kernels of the entry up to `until_s`, as they were recorded.
+static double kernels_until(const simulator *s, int entry, double until_s) {
+  const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
+  double sum_s = 0;
+  for (int i = 0; i < num_tasks; i++) {
+    const ot_span *const span = &s->timeline->spans[s->place[entry] + i];
+    if (task_at(s, (place){entry, i})->kind == OT_TASK_COLLECTIVE) continue;
+    if (span->start_s >= until_s) break;
+    sum_s += (span->end_s < until_s ? span->end_s : until_s) - span->start_s;
+  }
+  return sum_s;
+}
+
+// Kernels of the entry become longer by `share`; what starts and ends between them moves along.
+static void stretch(simulator *s, int entry, double share) {
+  const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
+  double kernels_s = 0;
+  for (int i = 0; i < num_tasks; i++) {
+    ot_span *const span = &s->timeline->spans[s->place[entry] + i];
+    if (task_at(s, (place){entry, i})->kind != OT_TASK_COLLECTIVE) continue;
+    const double before_s = kernels_until(s, entry, span->start_s);
+    const double end_s = span->end_s + share * kernels_until(s, entry, span->end_s);
+    record(s, (place){entry, i}, span->start_s + share * before_s, end_s);
+  }
+  for (int i = 0; i < num_tasks; i++) {
+    ot_span *const span = &s->timeline->spans[s->place[entry] + i];
+    if (task_at(s, (place){entry, i})->kind == OT_TASK_COLLECTIVE) continue;
+    const double length_s = span->end_s - span->start_s;
+    const double start_s = span->start_s + share * kernels_s;
+    kernels_s += length_s;
+    record(s, (place){entry, i}, start_s, start_s + (1 + share) * length_s);
+  }
+}
+
+// Adds what the lane's entry takes beyond its tasks.
+static void end_entry(simulator *s, lane_state *state) {
+  const int entry = state->entry;
+  const ot_entry_work *const work = &state->work;
+  const ot_entry_delay delay = ot_price_entry_delay(s->simulation, work);
+  double delay_s = delay.slower_s + delay.host_s;
+  if (s->order->entries[entry].lane == OT_LANE_COMPUTE) {
+    if (s->begins[entry]) s->item_s = 0;
+    s->item_s += work->compute_s + work->exposed_s + delay_s;
+    delay_s += ot_price_beside_s(s->simulation, s->item_s, s->traffic_s[entry]);
+  }
+  if (delay_s > 0 && work->compute_s > 0) stretch(s, entry, delay_s / work->compute_s);
+  state->clock_s += delay_s;
+  state->work = (ot_entry_work){0};
+  if (state->clock_s > s->timeline->total_s) s->timeline->total_s = state->clock_s;
 }
 
 // Runs the tasks of the lane's entry from where it stands; `*over` is false when it cannot go on.
@@ -268,14 +412,15 @@ static ot_status run_tasks(simulator *s, lane_state *state, bool *over) {
   for (*over = false; state->task < num_tasks; state->task++) {
     const place at = {entry, state->task};
     const int wait = task_at(s, at)->wait;
-    if (walks && wait >= 0 && wait < state->task) later(&state->clock_s, s->tensor_end_s[wait]);
+    if (walks && wait >= 0 && wait < state->task) await_tensor(state, s->tensor_end_s[wait]);
     bool done;
-    OT_TRY(run_task(s, at, &state->clock_s, &done));
+    OT_TRY(run_task(s, at, state, &done));
     if (!done) return OT_OK;
     if (walks) note_tensor(s, at);
     s->moved = true;
   }
-  if (walks) later(&state->clock_s, num_tasks > 0 ? s->tensor_end_s[num_tasks - 1] : 0);
+  if (walks && num_tasks > 0) await_tensor(state, s->tensor_end_s[num_tasks - 1]);
+  end_entry(s, state);
   *over = true;
   return OT_OK;
 }
@@ -360,6 +505,15 @@ static ot_status run_stages(simulator *stages, int num_stages) {
   return OT_OK;
 }
 
+// What the host does between steps, and waiting for the slowest device.
+static void end_step(const simulator *stages, int num_stages) {
+  double end_s = 0;
+  for (int i = 0; i < num_stages; i++) later(&end_s, stages[i].timeline->total_s);
+  if (stages->order->kind != OT_ORDER_STEP) return;
+  const double step_s = ot_price_step_s(stages->simulation, stages->schedule->ranks, end_s);
+  for (int i = 0; i < num_stages; i++) stages[i].timeline->total_s += step_s - end_s;
+}
+
 static ot_status play_orders(const ot_pipeline_play *play, const int *orders,
                              const ot_simulation *simulation, ot_arena *arena,
                              ot_timeline *timelines) {
@@ -376,7 +530,9 @@ static ot_status play_orders(const ot_pipeline_play *play, const int *orders,
                             .timeline = &timelines[i]};
     OT_TRY(create(&stages[i], orders[i]));
   }
-  return run_stages(stages, play->num_stages);
+  OT_TRY(run_stages(stages, play->num_stages));
+  end_step(stages, play->num_stages);
+  return OT_OK;
 }
 
 ot_status ot_schedule_simulate(const ot_schedule *schedule, int order,

@@ -26,6 +26,7 @@ typedef struct planned {
 static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, ot_arena *arena, planned *p) {
   const int shared = ot_instance_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
   ot_instance_request wanted = {.mesh = how->mesh, .rank = p->rank};
+  OT_TRY(ot_trainer_check(run));
   OT_TRY(ot_trainer_request(run, arena, &wanted));
   if (wanted.threads == 0) wanted.threads = shared > 1 ? shared : 1;
   OT_TRY(ot_instance_plan(&wanted, arena, p->graphs, &p->schedule));

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first rank of each stage stands for the stage.
+// One rank of each stage stands for it: the last one of tp, which has most rows of a vocabulary
+// that tp does not divide.
 #include "train/prediction.h"
 
+#include "describe/engine.h"
 #include "describe/expert_load.h"
+#include "describe/measured_keys.h"
 #include "simulate/shared_cores.h"
 
 // ---- the machine ----
@@ -23,7 +26,9 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
            "%s is one machine (threads=%d), and %d ranks are on several", measured->name, threads,
            ranks);
   OT_TRY(ot_cluster_share(measured, ranks, request->threads, &out->cluster));
-  out->peak_flops = ranks * peak_of(&out->cluster, request->run->precision.compute);
+  out->doubt = ot_measured_doubt(measured, arena);
+  out->products = request->run->precision.compute;
+  out->peak_flops = ranks * peak_of(&out->cluster, out->products);
   if (threads == 0 || (measured->num_devices == ranks && threads == request->threads)) return OT_OK;
   out->note = ot_arena_format(
       arena, "%s was measured with %d rank%s of %d thread%s at once; scaled to %d of %d",
@@ -34,12 +39,10 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
 
 // ---- schedules ----
 
-static ot_status plan_stage(const ot_prediction_request *request, int index, ot_arena *arena,
-                            ot_schedule *schedule) {
-  const int first[4] = {0};
+static ot_status plan_rank(const ot_prediction_request *request, int rank, ot_arena *arena,
+                           ot_schedule *schedule) {
   ot_graph *const graphs = ot_arena_array(arena, OT_MODES, sizeof *graphs);
-  ot_instance_request wanted = {.mesh = request->mesh};
-  if (request->mesh) wanted.rank = ot_mesh_rank(request->mesh, first, index);
+  ot_instance_request wanted = {.mesh = request->mesh, .rank = rank};
   OT_TRY(ot_trainer_request(request->run, arena, &wanted));
   wanted.threads = request->threads;
   return ot_instance_plan(&wanted, arena, graphs, schedule);
@@ -47,13 +50,24 @@ static ot_status plan_stage(const ot_prediction_request *request, int index, ot_
 
 static ot_status plan_stages(const ot_prediction_request *request, ot_arena *arena,
                              ot_prediction *out) {
-  out->num_stages = request->mesh ? request->mesh->degree[OT_AXIS_PP] : 1;
+  const ot_mesh *const mesh = request->mesh;
+  const int last_of_tp[4] = {mesh ? mesh->degree[OT_AXIS_TP] - 1 : 0};
+  const ot_device_kind *const device = &out->cluster.device;
+  ot_predicted_memory *const memory = &out->memory;
+  out->num_stages = mesh ? mesh->degree[OT_AXIS_PP] : 1;
   out->schedules = ot_arena_array(arena, out->num_stages, sizeof *out->schedules);
   for (int i = 0; i < out->num_stages; i++) {
     ot_schedule *const schedule = ot_arena_array(arena, 1, sizeof *schedule);
-    OT_TRY(plan_stage(request, i, arena, schedule));
+    const int rank = mesh ? ot_mesh_rank(mesh, last_of_tp, i) : 0;
+    OT_TRY(plan_rank(request, rank, arena, schedule));
     out->schedules[i] = schedule;
+    if (schedule->bill.peak_bytes <= memory->bill.peak_bytes) continue;
+    memory->rank = rank;
+    memory->bill = schedule->bill;
   }
+  memory->context = ot_engine_context(&ot_engine_orthant, device);
+  memory->capacity = device->memory_bytes;
+  memory->fits = memory->bill.peak_bytes + memory->context <= memory->capacity;
   return OT_OK;
 }
 
@@ -61,11 +75,10 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
 
 ot_status ot_prediction_play(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
                              ot_timeline *timelines) {
-  const ot_device_kind *const device = &prediction->cluster.device;
-  const ot_simulation simulation = {.cluster = &prediction->cluster,
-                                    .other_flops_per_s = device->other_flops_per_s,
-                                    .launch_s = device->launch_s,
-                                    .more_rounds = prediction->more_rounds};
+  const ot_cluster *const cluster = &prediction->cluster;
+  ot_simulation simulation = ot_simulation_of(
+      cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), prediction->products);
+  simulation.more_rounds = prediction->more_rounds;
   const ot_pipeline_play play = {.schedules = prediction->schedules,
                                  .num_stages = prediction->num_stages,
                                  .kind = OT_ORDER_STEP,

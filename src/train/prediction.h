@@ -25,13 +25,25 @@ typedef struct ot_predicted_step {
   double model_flops;  // of all ranks
 } ot_predicted_step;
 
+// Memory of the rank that needs most, in bytes.
+typedef struct ot_predicted_memory {
+  int rank;
+  ot_memory_bill bill;  // of its arena
+  int64_t context;      // of the device's runtime and communicators, next to the arena
+  int64_t capacity;     // of the device
+  bool fits;            // arena + context <= capacity
+} ot_predicted_memory;
+
 typedef struct ot_prediction {
   ot_cluster cluster;  // as the ranks of the run find it (ot_cluster_share)
   const char *note;    // what was made of what was measured; null: it was measured so
-  double peak_flops;   // of all ranks, in the type that the run computes in
+  const char *doubt;   // what was measured badly; null: nothing
+  ot_dtype products;   // the type that the run computes in
+  double peak_flops;   // of all ranks, in that type
   int more_rounds;     // of experts, behind the first one
   int num_stages;
   const ot_schedule **schedules;  // [num_stages] of one rank of each stage
+  ot_predicted_memory memory;
   int num_steps;
   ot_predicted_step *steps;  // [num_steps] those with run->batch.global_batch_size first
 } ot_prediction;

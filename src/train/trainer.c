@@ -73,6 +73,9 @@ static ot_status check_precision(const ot_run_precision *precision) {
   } kept[] = {{"gradients", precision->gradients},
               {"master", precision->master},
               {"moments", precision->moments}};
+  OT_CHECK(precision->compute != OT_F16 && precision->compute != OT_F8, OT_ENVIRONMENT,
+           "precision: compute=%s is not there on this back end (try bf16 or fp32)",
+           ot_dtype_name(precision->compute));
   OT_CHECK(precision->params == wide || precision->params == OT_BF16, OT_ENVIRONMENT,
            "precision: params=%s is not there on this back end (try %s or bf16)",
            ot_dtype_name(precision->params), ot_dtype_name(wide));
@@ -84,8 +87,7 @@ static ot_status check_precision(const ot_run_precision *precision) {
   return OT_OK;
 }
 
-// What the settings can say and this build cannot do yet.
-static ot_status check_supported(const ot_run *run) {
+ot_status ot_trainer_check(const ot_run *run) {
   for (int64_t i = 0; i < run->audit.num_checks; i++) {
     OT_CHECK(run->audit.checks[i] != OT_AUDIT_OVERLAP, OT_USAGE,
              "audit.checks: overlap takes steps of its own and has no part in a run (try `orthant "
@@ -100,7 +102,6 @@ static ot_status check_supported(const ot_run *run) {
 }
 
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
-  OT_TRY(check_supported(run));
   OT_TRY(ot_run_check_ranks(run, request->mesh ? request->mesh->ranks : 1));
   const bool validates = run->data.num_validation > 0;
   *request = (ot_instance_request){
@@ -110,7 +111,7 @@ ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_req
       .micro_batch_size = run->batch.micro_batch_size,
       .sequence_length = run->data.sequence_length,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-      .storage = run->precision.params,
+      .storage = ot_run_storage(&run->precision),
       .threads = run->threads,
       .seed = (uint64_t)run->seed,
       .mesh = request->mesh,
@@ -135,6 +136,7 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   ot_team *const team = trainer->team;
   ot_instance_request request = {
       .mesh = ot_team_mesh(team), .rank = ot_team_rank(team), .comm = ot_team_comm(team)};
+  OT_TRY(ot_team_agree(team, ot_trainer_check(trainer->run)));
   OT_TRY(ot_team_agree(team, ot_trainer_request(trainer->run, arena, &request)));
   if (request.threads == 0) request.threads = ot_team_threads(team);
   request.amend = trainer->hooks.amend;

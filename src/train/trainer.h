@@ -52,7 +52,12 @@ ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_tr
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);
 ot_team *ot_trainer_team(const ot_trainer *trainer);
 
-// The request that the memory of a rank follows from; for a dry run and `orthant schedule`, too.
+// OT_USAGE or OT_ENVIRONMENT for what settings can say and training on this back end cannot do:
+// types that it lacks among it.
+ot_status ot_trainer_check(const ot_run *run);
+
+// The request that the memory of a rank follows from; for a dry run, predictions and `orthant
+// schedule`, too, which take types that this back end lacks.
 // mesh, rank and comm of `request` say which rank, and are kept; the rest is filled in, lists in
 // `arena`.
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request);

@@ -90,6 +90,7 @@ static ot_status run_rank(const ot_trial *trial, ot_comm *comm, ot_arena *arena)
   ot_instance_request request = {.mesh = trial->ranks > 1 ? &mesh : NULL,
                                  .rank = ot_comm_rank(comm),
                                  .comm = trial->ranks > 1 ? comm : NULL};
+  OT_TRY(ot_trainer_check(trial->run));
   OT_TRY(ot_trainer_request(trial->run, arena, &request));
   request.threads = trial->threads;
   request.poison = trial->poison;

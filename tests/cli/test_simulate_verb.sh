@@ -20,7 +20,7 @@ YAML
 cat >cluster.yaml <<'YAML'
 name: paper
 num_devices: 4
-memory_bytes: 1G
+memory_bytes: 4G
 memory_bytes_per_s: 1e10
 flops_fp32: 1e10
 other_flops_per_s: 1e9
@@ -38,7 +38,7 @@ expect 4 "3 ranks are not a multiple of pp=1 x cp=1 x tp=2" \
 "$orthant" simulate run.yaml --cluster cluster.yaml --set parallel.pp=2 --set parallel.dp=2 --json \
   --trace trace.json >four.json
 for key in '"ranks": 4' '"micro_batches": 4' '"micro_batches": 8' '"bubble_fraction": 0\.' '"pp": [0-9.e-]*[1-9]' \
-  '"step_seconds": [0-9.e-]*[1-9]' '"peak": [1-9]' '"capacity": 1000000000' '"note": null'; do
+  '"step_seconds": [0-9.e-]*[1-9]' '"peak": [1-9]' '"capacity": 4000000000' '"fits": true' '"note": null'; do
   grep -q "$key" four.json || { cat four.json; fail "no $key"; }
 done
 [ ! -e a ] || fail "a simulation wrote a run"
@@ -60,4 +60,21 @@ awk -v a="$eight" -v b="$sixteen" -v s="$split" 'BEGIN {
 { cat cluster.yaml; echo "threads: 1"; } | sed 's/num_devices: 4/num_devices: 2/' >machine.yaml
 "$orthant" simulate run.yaml --cluster ./machine.yaml --ranks 4 >shared.txt
 grep -q "measured with 2 ranks of 1 thread at once; scaled to 4 of 1" shared.txt || fail "no note"
+
+# What is simulated is what was planned, and what does not fit is a finding.
+plan=("$orthant" plan --model llama3-8b --cluster h100 --gpus 16 --pp 2 --pipeline zb-v --vpp 2 --top 1 \
+  --precision fp8 --set precision.gradients=fp32)
+"${plan[@]}" --emit run=planned.yaml --json >planned.json
+echo "data: {train: nowhere, tokenizer: bytes, sequence_length: 4096}" >>planned.yaml
+"$orthant" simulate planned.yaml --cluster h100 --json >simulated.json
+first() { sed -n '/^ *"'"$2"'": /{s/^[^:]*: \([^,]*\),*$/\1/p;q;}' "$1"; }  # first FILE KEY
+for key in step_seconds mfu; do
+  awk -v a="$(first planned.json "$key")" -v b="$(first simulated.json "$key")" \
+    'BEGIN { exit !(a > 0 && a - b < 1e-9 * a && b - a < 1e-9 * a) }' || fail "another $key is simulated"
+done
+for key in peak context; do
+  [ "$(first planned.json "$key")" = "$(first simulated.json "$key")" ] || fail "another $key is simulated"
+done
+expect 1 "the run needs 578.4 GB a device, h100 has 80 GB" \
+  "$orthant" simulate planned.yaml --cluster h100 --set batch.micro_batch_size=16
 echo "all passed"
