@@ -81,6 +81,7 @@ static ot_status refuse(planning *p) {
 static ot_status plan(planning *p) {
   OT_TRY(read_outputs(p));
   OT_TRY(ot_plan_request_read(p->options, p->arena, &p->request));
+  if (p->emits) OT_TRY(ot_emit_check(p->kind, p->request.job.engine));
   const ot_plan_build build = {
       .request = &p->request,
       .top = (int)ot_options_integer(p->options, "top"),

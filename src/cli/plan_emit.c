@@ -24,6 +24,13 @@ ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, c
                  ot_arena_text(arena, text, (int64_t)length));
 }
 
+ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine) {
+  if (kind == OT_EMIT_RUN || engine == &ot_engine_orthant) return OT_OK;
+  ot_fail(OT_USAGE, "--emit %s: the script would start Orthant, and the plan is one for %s",
+          kind_names[kind], engine->name);
+  return ot_fail_hint(OT_USAGE, "--engine orthant, or --emit run for the configuration alone");
+}
+
 // What the texts are made from.
 typedef struct emission {
   const ot_plan_page *page;
@@ -83,26 +90,45 @@ static void put_title(const emission *e, const char *comment) {
   ot_candidate_print(&e->plan->candidate, split, sizeof split);
   ot_text_appendf(e->out, "%s %s on %d devices of %s: %s.\n", comment, e->page->model_name,
                   e->ranks, e->page->job->cluster->name, split);
-  ot_text_appendf(e->out, "%s Planned: %s a step, MFU %s, %s of %s on the fullest device.\n",
-                  comment, ot_figure_seconds(e->arena, e->plan->step_s),
-                  ot_figure_share(e->arena, e->plan->mfu),
-                  ot_figure_bytes(e->arena, (double)e->plan->memory.peak),
-                  ot_figure_bytes(e->arena, (double)e->plan->memory.capacity));
+}
+
+static const char *planned(const emission *e) {
+  const ot_memory_estimate *const m = &e->plan->memory;
+  return ot_arena_format(e->arena, "%s a step, MFU %s, %s of %s on the fullest device",
+                         ot_figure_seconds(e->arena, e->plan->step_s),
+                         ot_figure_share(e->arena, e->plan->mfu),
+                         ot_figure_bytes(e->arena, (double)(m->reserved + m->context)),
+                         ot_figure_bytes(e->arena, (double)m->capacity));
+}
+
+// A script says first what it does where that is not what was planned.
+static void put_script_title(const emission *e) {
+  const ot_device_kind *const device = &e->page->job->cluster->device;
+  if (!ot_device_is_host(device)) {
+    ot_text_appendf(
+        e->out,
+        "# This trains on the CPUs of the hosts: Orthant does not run on %s yet, and the "
+        "plan's step\n"
+        "# time is that of %s devices.\n",
+        device->name, device->name);
+  }
+  put_title(e, "#");
+  ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));
 }
 
 // ---- run ----
 
 static void put_run(const emission *e) {
   const ot_job *const job = e->page->job;
-  const double gradient = (double)ot_dtype_bytes(e->page->run->precision.gradients);
   put_title(e, "#");
-  if (gradient != job->recipe.gradient_bytes) {
+  if (job->engine == &ot_engine_orthant) {
+    ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));
+  } else {
     ot_text_appendf(e->out,
-                    "# The plan counts gradients of %g bytes; training here keeps them in %s.\n",
-                    job->recipe.gradient_bytes, ot_dtype_name(e->page->run->precision.gradients));
-  }
-  if (job->recipe.products == OT_F8) {
-    ot_text_put(e->out, "# The plan multiplies in fp8; training here does in bf16.\n");
+                    "# Planned with %s: %s.\n"
+                    "# Orthant trains it with its own kernels: `orthant simulate` says what that "
+                    "takes.\n",
+                    job->engine->name, planned(e));
   }
   ot_node_print_yaml(ot_plan_sections(e->page, &e->plan->candidate, e->arena), 0, e->out);
   ot_text_appendf(e->out,
@@ -151,7 +177,7 @@ static const char *mpirun_command(const emission *e, const char *hosts, const ch
 
 static void put_mpirun(const emission *e) {
   ot_text_put(e->out, "#!/bin/sh\n");
-  put_title(e, "#");
+  put_script_title(e);
   ot_text_put(e->out,
               "# usage: sh THIS [RUN.yaml [HOSTS]]   RUN.yaml: `orthant plan ... --emit run` and "
               "your data\n");
@@ -173,7 +199,7 @@ static void put_mpirun(const emission *e) {
 
 static void put_sbatch(const emission *e) {
   ot_text_put(e->out, "#!/bin/bash\n");
-  put_title(e, "#");
+  put_script_title(e);
   ot_text_appendf(e->out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n", e->name, e->hosts);
   ot_text_appendf(e->out, "#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n", e->ranks,
                   e->ranks_per_host);
@@ -211,7 +237,7 @@ static void put_volumes(const emission *e) {
 }
 
 static void put_mpijob(const emission *e) {
-  put_title(e, "#");
+  put_script_title(e);
   ot_text_appendf(
       e->out,
       "# Fill in IMAGE and CLAIM; /runs/run.yaml: `orthant plan ... --emit run` and your "

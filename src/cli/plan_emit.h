@@ -18,6 +18,9 @@ typedef enum ot_emit_kind {
 // Reads KIND or KIND=FILE; `path` is null without a file. OT_USAGE for another kind.
 ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, const char **path);
 
+// OT_USAGE where `kind` would start this program in place of `engine`.
+ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine);
+
 // Appends the file for the first plan of `page`, of which there must be one, and whose model must
 // have a spelling in RUN.yaml.
 void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out);
