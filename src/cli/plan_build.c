@@ -2,7 +2,9 @@
 // Each part of a page by the one who knows it.
 #include "cli/plan_build.h"
 
+#include "device/heap.h"
 #include "plan/remedy.h"
+#include "train/prediction.h"
 
 // What a page is made with.
 typedef struct builder {
@@ -23,6 +25,61 @@ static ot_status search(builder *b) {
   OT_CHECK(s->num_rejections > 0, OT_USAGE, "plan: %d devices cannot be split as asked",
            b->job->devices);
   return ot_fail(OT_USAGE, "%s", s->rejections[0].reason);
+}
+
+// ---- machines whose ranks share cores ----
+
+// How far kernels are stretched while the ranks of `candidate` share cores, as its run is
+// simulated.
+static ot_status find_stretch(const builder *b, const ot_candidate *candidate, double *stretch) {
+  ot_run_lists lists;
+  ot_run run;
+  ot_mesh mesh;
+  ot_prediction predicted;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_candidate_run(b->job, candidate, &lists, &run);
+  ot_status status = ot_mesh_build(&run.parallel, b->job->devices, &mesh);
+  const ot_prediction_request request = {
+      .run = &run,
+      .mesh = &mesh,
+      .cluster = b->job->cluster,
+      .threads = ot_cluster_threads(b->job->cluster, b->job->devices, run.threads),
+      .expert_imbalance = b->job->expert_imbalance};
+  if (status == OT_OK) status = ot_prediction_build(&request, &arena, &predicted);
+  if (status == OT_OK) *stretch = predicted.steps[0].stretch;
+  ot_heap_release(&heap);
+  return status;
+}
+
+// The estimator of the job with such a stretch.
+static ot_status stretched(const builder *b, double stretch, ot_estimator **out) {
+  ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
+  *job = *b->job;
+  job->stretch = stretch;
+  return ot_estimator_build(job, b->arena, out);
+}
+
+// The search takes all cores to be shared alike; which plan shares them how far is known when its
+// run is simulated. The best one's stretch is that of everything said of it.
+static ot_status refine(builder *b) {
+  ot_search *const s = b->search;
+  if (!b->job->run || b->job->cluster->measured.cores == 0) return OT_OK;
+  double best = 0;
+  for (int i = 0; i < s->num_plans; i++) {
+    double stretch;
+    ot_estimator *estimator;
+    ot_estimate refined;
+    OT_TRY(find_stretch(b, &s->plans[i].candidate, &stretch));
+    OT_TRY(stretched(b, stretch, &estimator));
+    OT_TRY(ot_estimate_build(estimator, &s->plans[i].candidate, &refined));
+    int at = i;
+    for (; at > 0 && refined.step_s < s->plans[at - 1].step_s; at--)
+      s->plans[at] = s->plans[at - 1];
+    s->plans[at] = refined;
+    if (at == 0) best = stretch;
+  }
+  return s->num_plans > 0 ? stretched(b, best, &b->page->estimator) : OT_OK;
 }
 
 // ---- limits ----
@@ -126,6 +183,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
                         .model_name = request->model_name,
                         .model_source = request->model_source,
                         .run = request->has_run ? &request->config.run : NULL,
+                        .settings = request->has_run ? request->config.settings : NULL,
                         .bill = &request->bill,
                         .num_notes = request->num_notes,
                         .notes = request->notes};
@@ -133,6 +191,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
   b.search = ot_arena_array(arena, 1, sizeof *b.search);
   OT_TRY(ot_estimator_build(b.job, arena, &out->estimator));
   OT_TRY(search(&b));
+  OT_TRY(refine(&b));
   build_limits(&b);
   OT_TRY(build_plans(&b));
   OT_TRY(build_imported(&b));

@@ -2,6 +2,7 @@
 // Everything that `orthant plan` found, for those who write it down: text, JSON, HTML, a trace.
 #pragma once
 
+#include "base/tree.h"
 #include "plan/explain.h"
 #include "plan/search.h"
 #include "simulate/goodput.h"
@@ -19,6 +20,7 @@ typedef struct ot_plan_page {
   const char *model_name;    // as the user called it
   const char *model_source;  // of a run: preset or absolute path; null: its keys are written out
   const ot_run *run;         // settings that plans leave open; null: HF has no such model
+  const ot_node *settings;   // the same as read, with the place of each; null with it
   const ot_bill *bill;
   const ot_limits *limits;
   const ot_search *search;

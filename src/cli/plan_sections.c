@@ -2,6 +2,7 @@
 // The run of a candidate, written by the table of keys; of its keys those that a plan decides.
 #include "cli/plan_sections.h"
 
+#include "base/text.h"
 #include "describe/run_keys.h"
 
 static const char *const parallel[] = {"tp", "pp",           "vpp",  "cp",       "ep",        "etp",
@@ -37,6 +38,29 @@ static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *
   if (p->ep * p->etp > 1) move_key(from, "expert_buffer", arena, to);
 }
 
+static bool was_set(const ot_node *node) {
+  return node->source && ot_text_starts_with(node->source, "--set");
+}
+
+// What the user changed with --set and is not there yet: plans were made with it.
+static void move_changes(const ot_node *given, ot_node *settings, ot_arena *arena, ot_node *out) {
+  for (const ot_node *section = given->first; section; section = section->next) {
+    const bool own = ot_text_equal(section->key, "model") || ot_text_equal(section->key, "data");
+    ot_node *const from = ot_node_child(settings, section->key);
+    if (own || !from) continue;
+    if (section->kind != OT_NODE_MAP) {
+      if (was_set(section)) move_key(settings, section->key, arena, out);
+      continue;
+    }
+    for (const ot_node *key = section->first; key; key = key->next) {
+      if (!was_set(key) || !ot_node_child(from, key->key)) continue;
+      ot_node *to = ot_node_child(out, section->key);
+      if (!to) to = ot_node_put(arena, out, section->key, ot_node_create(arena, OT_NODE_MAP));
+      move_key(from, key->key, arena, to);
+    }
+  }
+}
+
 ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate,
                           ot_arena *arena) {
   ot_job job = *page->job;
@@ -53,5 +77,6 @@ ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidat
   move_choices(settings, &run.parallel, arena, out);
   move_keys(settings, "batch", batch, arena, out);
   move_keys(settings, "precision", precision, arena, out);
+  if (page->settings) move_changes(page->settings, settings, arena, out);
   return out;
 }

@@ -62,7 +62,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .head_chunk_rows = e->own                 ? 0
                          : engine->chunked_loss ? engine->loss_rows
                                                 : rows,
-      .threads = 1,
+      .threads = e->threads,
       .expert_buffer = run->parallel.expert_buffer,
       .split = whole ? (ot_split){.experts_apart = split.experts_apart} : split,
   };

@@ -30,10 +30,12 @@ static ot_status find_machine(ot_estimator *e) {
   const ot_cluster *const cluster = e->job.cluster;
   const int asked = e->job.run ? e->job.run->threads : 0;
   const int threads = ot_cluster_threads(cluster, e->job.devices, asked);
+  e->threads = e->own ? threads : 1;
   OT_TRY(ot_cluster_share(cluster, e->job.devices, threads, &e->cluster));
   e->simulation = ot_simulation_of(&e->cluster, ot_engine_style(e->job.engine, &cluster->device),
                                    e->job.recipe.products);
   e->simulation.expert_biases = e->job.model->moe.biases;
+  e->simulation.stretch = e->job.stretch;
   return ot_price_check(&e->simulation);
 }
 

@@ -150,6 +150,7 @@ struct ot_estimator {
   ot_arena *arena;
   ot_arena_pool pool;  // of what is needed for one estimate only
   ot_cluster cluster;  // as the ranks of the job find it
+  int threads;         // of each kernel of a rank
   ot_simulation simulation;
   bool own;                     // the engine is this program: figures of its schedules, to the byte
   ot_model layers;              // the model with one layer of each kind

@@ -36,7 +36,8 @@ typedef struct ot_job {
   int64_t sequence_length;    // tokens, >= 1
   double tokens;              // of the whole run; 0 = not known
   double expert_imbalance;    // engine orthant: load of the busiest rank of ep over the mean; 0: 1
-  const ot_run *run;   // engine orthant: settings that the degrees do not say (optimizer, ...)
+  double stretch;     // of kernels, whose ranks share cores (ot_simulation); 0: as the cluster says
+  const ot_run *run;  // engine orthant: settings that the degrees do not say (optimizer, ...)
   ot_candidate given;  // degrees that are fixed; 0 and -1 are searched
 } ot_job;
 

@@ -59,16 +59,18 @@ static double longest_s(const ot_pipeline_play *play, const ot_timeline *timelin
 
 ot_status ot_schedules_simulate_shared(const ot_pipeline_play *play,
                                        const ot_simulation *simulation, ot_arena *arena,
-                                       ot_timeline *timelines) {
+                                       ot_timeline *timelines, double *stretch) {
   const int cores = simulation->cluster->measured.cores;
+  *stretch = simulation->stretch;
   if (cores == 0) return ot_schedules_simulate(play, simulation, arena, timelines);
   ot_simulation now = *simulation;
-  now.stretch = 1;
+  now.stretch = *stretch = 1;
   OT_TRY(ot_schedules_simulate(play, &now, arena, timelines));
   const double wanted_s = least_s(play, timelines, cores);
   double before = 1, before_s = longest_s(play, timelines);
   now.stretch = wanted_s / before_s;
   for (int i = 1; i < MOST_PLAYS && now.stretch > 1 + close_enough; i++) {
+    *stretch = now.stretch;
     OT_TRY(ot_schedules_simulate(play, &now, arena, timelines));
     const double step_s = longest_s(play, timelines);
     const double slope = (step_s - before_s) / (now.stretch - before);

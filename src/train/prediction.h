@@ -23,6 +23,7 @@ typedef struct ot_predicted_step {
   int micro_batches;
   ot_step_figures expected;
   double model_flops;  // of all ranks
+  double stretch;      // of kernels, whose ranks share cores (simulate/shared_cores.h)
 } ot_predicted_step;
 
 // Memory of the rank that needs most, in bytes.

@@ -119,6 +119,11 @@ holds run.yaml '^model: .*tiny.json' '^parallel:' '^precision:'
 "${own[@]}" --set model.num_hidden_layers=2 --emit run >run.yaml
 holds run.yaml '  num_hidden_layers: 2'
 
+# So is what else --set changed, once.
+"${own[@]}" --set optimizer.clip=0 --set threads=1 --set parallel.watchdog_seconds=9 --emit run >run.yaml
+holds run.yaml '^  clip: 0.0$' '^threads: 1$' '^  watchdog_seconds: 9'
+[ "$(grep -c '^parallel:' run.yaml)" = 1 ] || fail "a section is written twice"
+
 # Experts over ranks: what is planned is what is simulated, and what training takes, to the byte.
 cat >experts.json <<'JSON'
 {"model_type": "mixtral", "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
