@@ -111,6 +111,7 @@ def cases():
                     moe_intermediate_size=10, first_k_dense_replace=1, q_lora_rank=7,
                     kv_lora_rank=9, qk_rope_head_dim=4, qk_nope_head_dim=5, v_head_dim=6,
                     rope_parameters=rope(1e4))
+    latent = dict(deepseek, vocab_size=31, num_hidden_layers=1)
     documents = [[5, 1, 9, 4], [11, 8]]
     return {
         "gpt2": (gpt2, 19, None, True),
@@ -158,6 +159,10 @@ def cases():
             deepseek, q_lora_rank=None, rope_interleave=False, rope_parameters=rope(
                 1e4, "yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, mscale=0.8,
                 mscale_all_dim=0.7, original_max_position_embeddings=16)), 19, documents, False),
+        # The norms of latents have an epsilon of their own, whatever rms_norm_eps says.
+        "deepseek-v3-epsilon": (dict(latent, rms_norm_eps=1e-5), 19, None, False),
+        "deepseek-v3-large-epsilon": (dict(latent, rms_norm_eps=1e-3, q_lora_rank=None),
+                                      19, None, False),
     }
 
 

@@ -35,6 +35,20 @@ static int make_narrow(ot_builder *b, int normed, ot_role role, const char *name
                                                NULL});
 }
 
+// The norms of latents are made without rms_norm_eps in transformers' modeling_deepseek_v3.py
+// (q_a_layernorm and kv_a_layernorm of DeepseekV3Attention): they have the class's own epsilon.
+static int latent_norm(ot_builder *b, ot_role role, const char *name, int x, int64_t width) {
+  ot_op_attributes attributes = ot_builder_attributes(b);
+  attributes.epsilon = 1e-6;
+  const int weight = ot_decoder_vector(b, role, name, "weight", width);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_RMSNORM,
+                                               &attributes,
+                                               ot_arena_format(b->arena, "%s.out", name),
+                                               2,
+                                               {x, weight},
+                                               NULL});
+}
+
 static int queries(ot_builder *b, int normed) {
   const ot_model *const model = ot_model_of(b);
   const int64_t rank = model->mla.q_rank;
@@ -45,7 +59,7 @@ static int queries(ot_builder *b, int normed) {
         &(ot_projection){OT_ROLE_Q_UP, "attention.q", width, model->hidden_size, false, -1});
   }
   const int down = make_narrow(b, normed, OT_ROLE_Q_DOWN, "attention.q_down", rank);
-  const int q = ot_decoder_norm_of(b, OT_ROLE_Q_LATENT_NORM, "attention.q_latent_norm", down, rank);
+  const int q = latent_norm(b, OT_ROLE_Q_LATENT_NORM, "attention.q_latent_norm", down, rank);
   return ot_decoder_into(b, q,
                          &(ot_projection){OT_ROLE_Q_UP, "attention.q_up", width, rank, false, -1});
 }
@@ -67,8 +81,7 @@ static latents make_latents(ot_builder *b, int normed) {
       &(ot_op_description){OT_OP_LATENT_SPLIT, &l.attributes, "attention.latent", 1, {down}, NULL},
       &made);
   l.rotary = ot_builder_gather(b, made.out[1], "attention.rotary");
-  l.latent =
-      ot_decoder_norm_of(b, OT_ROLE_KV_LATENT_NORM, "attention.kv_latent_norm", raw, mla->kv_rank);
+  l.latent = latent_norm(b, OT_ROLE_KV_LATENT_NORM, "attention.kv_latent_norm", raw, mla->kv_rank);
   return l;
 }
 

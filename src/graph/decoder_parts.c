@@ -83,24 +83,20 @@ int ot_decoder_buffer(ot_builder *b, ot_role role, const char *name, const char 
 
 // ---- norm and dropout ----
 
-int ot_decoder_norm_of(ot_builder *b, ot_role role, const char *name, int x, int64_t width) {
+int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x) {
   const ot_model *const model = ot_model_of(b);
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.epsilon = model->norm_epsilon;
   attributes.norm_offset = model->norm_offset;
-  const int weight = ot_decoder_vector(b, role, name, "weight", width);
+  const int weight = ot_decoder_vector(b, role, name, "weight", model->hidden_size);
   const char *const output = ot_arena_format(b->arena, "%s.out", name);
   if (model->norm == OT_NORM_RMSNORM) {
     return ot_builder_op(
         b, &(ot_op_description){OT_OP_RMSNORM, &attributes, output, 2, {x, weight}, NULL});
   }
-  const int bias = ot_decoder_vector(b, role, name, "bias", width);
+  const int bias = ot_decoder_vector(b, role, name, "bias", model->hidden_size);
   return ot_builder_op(
       b, &(ot_op_description){OT_OP_LAYERNORM, &attributes, output, 3, {x, weight, bias}, NULL});
-}
-
-int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x) {
-  return ot_decoder_norm_of(b, role, name, x, ot_model_of(b)->hidden_size);
 }
 
 uint64_t ot_decoder_stream(const ot_builder *b, const char *name) {

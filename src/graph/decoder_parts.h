@@ -56,9 +56,6 @@ int ot_decoder_onto(ot_builder *b, int x, const ot_projection *p);
 // between, else projection, norm, dropout, sum. The branch alone where x is -1.
 int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role post_norm);
 
-// As ot_decoder_norm for rows that are `width` wide.
-int ot_decoder_norm_of(ot_builder *b, ot_role role, const char *name, int x, int64_t width);
-
 // The residual stream as a sub-layer finds it.
 typedef struct ot_stream {
   int sum;    // what the sub-layer's branch is added to, or -1

@@ -42,6 +42,8 @@ const char *const parity_cases[] = {
     "olmoe",
     "deepseek-v3",
     "deepseek-v3-yarn",
+    "deepseek-v3-epsilon",
+    "deepseek-v3-large-epsilon",
     NULL,
 };
 
