@@ -2,6 +2,7 @@
 // When replicas are compared, and what is said of it.
 #include "audit/audit_ranks.h"
 
+#include "audit/one_rank.h"
 #include "audit/reference.h"
 #include "base/text.h"
 
@@ -74,11 +75,7 @@ static void summarize(const course *c, ot_arena *arena, ot_audit_report *report)
   if (c->reference.compared) note_reference(&c->reference, &json, arena, report);
   ot_json_end(&json);
   report->figures = json.text;
-  if (report->summary) return;
-  if (c->ranks == 1) {
-    report->summary = "one rank has no replicas; give --ranks N or start it under mpirun";
-    return;
-  }
+  if (c->ranks == 1) return;
   report->summary = ot_arena_format(
       arena,
       "%d ranks, after steps %lld to %lld: %.4g MB with replicas, %.4g MB without; %.3g ms a look",
@@ -138,11 +135,44 @@ static ot_status check_moved(const course *c, ot_arena *arena, ot_audit_report *
 // What one rank with all the memory makes of the next step.
 static ot_status check_reference(course *c, ot_team *team, ot_arena *arena,
                                  ot_audit_report *report) {
-  enum { MOST_BYTES = 1 << 30 };
   const ot_reference_request request = {
-      .trainer = c->trainer, .team = team, .most_bytes = MOST_BYTES};
+      .trainer = c->trainer, .team = team, .most_bytes = ot_audit_bytes(c->trainer)};
   if (c->ranks == 1 || report->num_findings > 0) return OT_OK;
   return ot_reference_compare(&request, arena, report, &c->reference);
+}
+
+// What was not compared, or not decided.
+static void leave_open(const course *c, ot_arena *arena, ot_audit_report *report) {
+  const ot_reference_figures *const f = &c->reference;
+  if (c->ranks == 1) {
+    const char *const why = "one rank has no replicas; give --ranks N or start it under mpirun";
+    ot_audit_report_leave_open(report, why, arena);
+    return;
+  }
+  if (c->figures.compared_bytes == 0) {
+    ot_audit_report_leave_open(report,
+                               "no weight and no optimizer state has a replica on this mesh; "
+                               "scalars, counters and batches agree",
+                               arena);
+  }
+  if (report->num_findings > 0) return;
+  if (!f->compared) {
+    ot_audit_report_leave_open(
+        report, "the step was not compared with that of one rank, which lacks the memory for it",
+        arena);
+  } else if (f->tensors == 0) {
+    ot_audit_report_leave_open(report, "no tensor has a gradient to compare with that of one rank",
+                               arena);
+  } else if (f->undecided) {
+    ot_audit_report_leave_open(
+        report,
+        ot_arena_format(arena,
+                        "gradients differ by up to %.2g from those of one rank, which may be "
+                        "tokens that rounding sent to other experts: look again with "
+                        "precision.compute=fp32",
+                        f->largest),
+        arena);
+  }
 }
 
 ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
@@ -155,22 +185,8 @@ ot_status ot_audit_ranks(ot_trainer *trainer, ot_team *team, int steps, ot_arena
   OT_TRY(status);
   OT_TRY(check_moved(&c, arena, report));
   OT_TRY(check_reference(&c, team, arena, report));
-  const bool nothing = c.figures.compared_bytes == 0, open = nothing || c.reference.undecided;
-  if (open && report->num_findings == 0) report->verdict = OT_VERDICT_INCONCLUSIVE;
-  if (nothing && c.ranks > 1 && report->num_findings == 0) {
-    report->summary =
-        "no weight and no optimizer state has a replica on this mesh; scalars, "
-        "counters and batches agree";
-  }
-  if (c.reference.undecided && report->num_findings == 0) {
-    report->summary = ot_arena_format(
-        arena,
-        "replicas agree; gradients differ by up to %.2g from those of one rank, which may be "
-        "tokens "
-        "that rounding sent to other experts: look again with precision.compute=fp32",
-        c.reference.largest);
-  }
   summarize(&c, arena, report);
+  leave_open(&c, arena, report);
   return OT_OK;
 }
 

@@ -21,6 +21,11 @@ void ot_audit_report_add(ot_audit_report *report, const ot_finding *finding, ot_
   report->verdict = OT_VERDICT_FINDING;
 }
 
+void ot_audit_report_leave_open(ot_audit_report *report, const char *why, ot_arena *arena) {
+  if (report->num_findings == 0) report->verdict = OT_VERDICT_INCONCLUSIVE;
+  report->summary = report->summary ? ot_arena_format(arena, "%s; %s", report->summary, why) : why;
+}
+
 static void write_finding(const ot_finding *finding, ot_json_writer *json) {
   ot_json_object(json, NULL);
   ot_json_text(json, "what", finding->what);

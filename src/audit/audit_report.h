@@ -34,6 +34,10 @@ typedef struct ot_audit_report {
 // Adds a finding, and makes the verdict one.
 void ot_audit_report_add(ot_audit_report *report, const ot_finding *finding, ot_arena *arena);
 
+// Notes that something the audit is for could not be looked at: `why`, which goes behind the
+// summary. Without findings the verdict is inconclusive.
+void ot_audit_report_leave_open(ot_audit_report *report, const char *why, ot_arena *arena);
+
 // {"audit","verdict","summary","findings":[{"what","where","evidence","advice","details"}],
 // "figures"}, as a value of `key`.
 void ot_audit_report_write(const ot_audit_report *report, ot_json_writer *json, const char *key);

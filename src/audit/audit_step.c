@@ -3,6 +3,7 @@
 #include "audit/audit_step.h"
 
 #include "audit/batch_check.h"
+#include "audit/one_rank.h"
 #include "audit/resume_check.h"
 #include "audit/slope_check.h"
 #include "audit/update_check.h"
@@ -105,9 +106,10 @@ static void check_streams(const ot_trainer *trainer, ot_arena *arena, ot_audit_r
 
 // ---- the whole ----
 
-enum { MOST_BYTES = 1 << 30, MOST_TENSORS = 24 };
+enum { MOST_TENSORS = 24 };
 
 typedef struct step_figures {
+  int64_t resumed;  // tensors compared with a checkpoint
   ot_update_figures update;
   ot_slope_figures slope;
 } step_figures;
@@ -133,6 +135,24 @@ static void summarize(const step_figures *f, const ot_step_report *step, ot_aren
       f->slope.largest);
 }
 
+// Parts of the audit that had nothing to compare.
+static void leave_open(const step_figures *f, const char *checkpoint, ot_arena *arena,
+                       ot_audit_report *report) {
+  if (checkpoint && f->resumed == 0) {
+    ot_audit_report_leave_open(report, "no tensor of the checkpoint was compared", arena);
+  }
+  if (f->update.elements == 0) {
+    ot_audit_report_leave_open(report, "no element of the update was compared", arena);
+  }
+  if (f->slope.tensors > 0) return;
+  ot_audit_report_leave_open(
+      report,
+      f->slope.left_out
+          ? "loss and slopes were not compared: one rank alone lacks the memory for it"
+          : "no tensor has a gradient to compare a slope with",
+      arena);
+}
+
 static ot_status check_slopes(ot_trainer *trainer, ot_arena *arena, ot_audit_report *report,
                               ot_slope_figures *figures) {
   ot_team *const team = ot_trainer_team(trainer);
@@ -140,7 +160,7 @@ static ot_status check_slopes(ot_trainer *trainer, ot_arena *arena, ot_audit_rep
   ot_status status = ot_probe_weights_read(ot_trainer_instance(trainer), team, &weights);
   const ot_slope_request request = {.trainer = trainer,
                                     .weights = &weights,
-                                    .most_bytes = MOST_BYTES,
+                                    .most_bytes = ot_audit_bytes(trainer),
                                     .most_tensors = MOST_TENSORS};
   if (status == OT_OK && ot_team_leads(team)) {
     status = ot_slope_check(&request, arena, report, figures);
@@ -156,10 +176,11 @@ ot_status ot_audit_step(ot_trainer *trainer, const char *checkpoint, ot_arena *a
   ot_step_report step;
   const ot_position position = ot_trainer_position(trainer);
   check_streams(trainer, arena, report);
-  if (checkpoint) OT_TRY(ot_resume_check(trainer, checkpoint, arena, report));
+  if (checkpoint) OT_TRY(ot_resume_check(trainer, checkpoint, arena, report, &f.resumed));
   OT_TRY(ot_update_check(trainer, arena, report, &step, &f.update));
   OT_TRY(ot_batch_check(trainer, &position, arena, report));
   OT_TRY(check_slopes(trainer, arena, report, &f.slope));
   summarize(&f, &step, arena, report);
+  leave_open(&f, checkpoint, arena, report);
   return OT_OK;
 }

@@ -423,6 +423,10 @@ static ot_status lead(drift_audit *d, const char *exported) {
   d->report->summary = ot_arena_format(
       d->arena, "%lld tokens of the training data as one document, forward against other ways",
       (long long)d->tokens);
+  if (d->rows.num_targets == 0) {
+    ot_audit_report_leave_open(
+        d->report, "no token has a target whose probability could be compared", d->arena);
+  }
   return OT_OK;
 }
 

@@ -4,8 +4,6 @@
 
 #include <stddef.h>
 
-#include "train/trainer.h"
-
 ot_run ot_still_run(const ot_run *run) {
   ot_run still = *run;
   still.batch.ramp = NULL;
@@ -52,4 +50,9 @@ ot_status ot_run_bytes(const ot_run *run, const ot_team *team, int64_t *bytes) {
 
 ot_status ot_one_rank_bytes(const ot_run *one, int64_t *bytes) {
   return ot_run_bytes(one, NULL, bytes);
+}
+
+int64_t ot_audit_bytes(const ot_trainer *trainer) {
+  const int64_t asked = ot_trainer_get_hooks(trainer)->audit_bytes;
+  return asked > 0 ? asked : (int64_t)1 << 30;
 }

@@ -167,9 +167,15 @@ ot_status ot_probe_forward(ot_probe *probe, const ot_rows *rows, double *logits)
   ot_instance_load_batch(instance, mode, 0, OT_BATCH_POSITIONS, rows->positions);
   ot_instance_load_batch(instance, mode, 0, OT_BATCH_DOC_STARTS, rows->doc_starts);
   ot_instance_load_batch(instance, mode, 0, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
+  ot_executor_set_scalar(ot_instance_executor(instance), OT_SCALAR_INVERSE_SEQUENCES,
+                         1.0 / (double)rows->B);
   OT_TRY(ot_instance_run(instance, mode, 0));
   read_logits(probe, instance, mode, rows->B * rows->T, logits);
   return OT_OK;
+}
+
+void ot_probe_expert_sums(const ot_probe *probe, double sums[OT_EXPERT_SUMS]) {
+  ot_instance_expert_sums(probe->forward, sums);
 }
 
 ot_status ot_probe_decode(ot_probe *probe, const int32_t *tokens, int64_t count, double *logits) {

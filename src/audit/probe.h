@@ -53,6 +53,9 @@ ot_status ot_probe_reload(ot_probe *probe, const ot_probe_weights *weights);
 //   logits  [sequences * tokens, V]
 ot_status ot_probe_forward(ot_probe *probe, const ot_rows *rows, double *logits);
 
+// Of the last forward: ot_instance_expert_sums. Of a model with experts.
+void ot_probe_expert_sums(const ot_probe *probe, double sums[OT_EXPERT_SUMS]);
+
 // One document of `count` tokens, each decoded with the cache that those before it left.
 //   logits  [count, V]
 ot_status ot_probe_decode(ot_probe *probe, const int32_t *tokens, int64_t count, double *logits);

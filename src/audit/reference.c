@@ -103,6 +103,7 @@ static ot_status compare_parameter(comparison *c, int parameter) {
     OT_TRY(compare_row(c, parameter, row, &sum));
   }
   if (sum.aa == 0 && sum.bb == 0) return OT_OK;
+  c->figures->tensors++;
   const double difference = sqrt(sum.dd / fmax(sum.bb, 1e-300));
   if (!(difference <= c->figures->largest)) c->figures->largest = difference;
   if (!(difference <= c->doubt)) find(c, p, &sum, difference);

@@ -20,6 +20,7 @@ typedef struct ot_reference_request {
 typedef struct ot_reference_figures {
   bool compared;                         // false: one rank would need more than most_bytes
   double loss, reference;                // of the step
+  int tensors;                           // whose gradients were compared
   double largest;                        // relative difference of the gradient of a tensor
   int64_t fewest_targets, most_targets;  // of a micro-batch of a rank; equal: means of means pass
   bool undecided;  // it is more than the tolerance, and may be rounding all the same

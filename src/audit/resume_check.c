@@ -28,6 +28,7 @@ typedef struct resume_check {
   ot_arena *arena;
   ot_audit_report *report;
   void *memory, *file;  // [BLOCK_ELEMENTS] of any type
+  int64_t compared;     // tensors
 } resume_check;
 
 // Elements of a tensor that differ.
@@ -41,6 +42,7 @@ static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stag
   const int64_t size = ot_dtype_bytes(dtype), total = t->rows * t->cols;
   *differ = 0;
   if (found < 0) return OT_OK;  // Muon keeps no second moment
+  r->compared++;
   for (int64_t first = 0; first < total; first += BLOCK_ELEMENTS) {
     const int64_t count = total - first < BLOCK_ELEMENTS ? total - first : BLOCK_ELEMENTS;
     OT_TRY(
@@ -119,10 +121,12 @@ static ot_status lead(resume_check *r, const char *path, const ot_position *posi
 }
 
 ot_status ot_resume_check(ot_trainer *trainer, const char *path, ot_arena *arena,
-                          ot_audit_report *report) {
+                          ot_audit_report *report, int64_t *compared) {
   ot_team *const team = ot_trainer_team(trainer);
   resume_check r = {.instance = ot_trainer_instance(trainer), .arena = arena, .report = report};
   const ot_position position = ot_trainer_position(trainer);
-  return ot_team_agree(
-      team, ot_team_leads(team) ? lead(&r, path, &position) : ot_instance_serve(r.instance));
+  const ot_status status =
+      ot_team_leads(team) ? lead(&r, path, &position) : ot_instance_serve(r.instance);
+  *compared = r.compared;
+  return ot_team_agree(team, status);
 }

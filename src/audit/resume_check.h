@@ -8,6 +8,6 @@
 #include "train/trainer.h"
 
 // For a trainer that has resumed from `path` and taken no step since. Findings are added on the
-// leader. Collective over the world. Blocks.
+// leader, which also counts the tensors that were `compared`. Collective over the world. Blocks.
 ot_status ot_resume_check(ot_trainer *trainer, const char *path, ot_arena *arena,
-                          ot_audit_report *report);
+                          ot_audit_report *report, int64_t *compared);

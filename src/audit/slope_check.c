@@ -11,6 +11,11 @@
 #include "train/elements.h"
 #include "train/feed.h"
 
+// Of a micro-batch: mean nats of a target, and what routers add to it.
+typedef struct losses {
+  double tokens, routers;
+} losses;
+
 typedef struct slope_check {
   const ot_slope_request *request;
   ot_arena *arena;
@@ -56,8 +61,15 @@ static void widen_weights(slope_check *s) {
 
 // ---- losses ----
 
-// Mean nats of a target by the forward that hands out logits.
-static ot_status ask_loss(slope_check *s, double *loss) {
+// What the losses of routers add to that of tokens.
+static double weigh_routers(const slope_check *s, const double sums[OT_EXPERT_SUMS]) {
+  const ot_moe *const moe = &s->alone.model.moe;
+  return moe->aux_coefficient * sums[OT_EXPERT_AUX_LOSS] +
+         moe->z_coefficient * sums[OT_EXPERT_Z_LOSS];
+}
+
+// By the forward that hands out logits.
+static ot_status ask_losses(slope_check *s, losses *out) {
   const int64_t vocab = s->alone.model.vocab_size;
   double sum = 0;
   int64_t count = 0;
@@ -68,7 +80,12 @@ static ot_status ask_loss(slope_check *s, double *loss) {
     sum -= ot_log_probability(s->logits + i * vocab, vocab, s->rows.targets[i]);
     count++;
   }
-  *loss = count > 0 ? sum / (double)count : 0;
+  *out = (losses){.tokens = count > 0 ? sum / (double)count : 0};
+  if (s->alone.model.moe.num_experts > 0) {
+    double sums[OT_EXPERT_SUMS];
+    ot_probe_expert_sums(s->probe, sums);
+    out->routers = weigh_routers(s, sums);
+  }
   return OT_OK;
 }
 
@@ -76,19 +93,28 @@ static double tolerance_of(const slope_check *s, double wide, double narrow) {
   return s->alone.precision.compute == OT_F64 ? wide : narrow;
 }
 
-static ot_status check_loss(slope_check *s) {
-  ot_slope_figures *const f = s->figures;
-  OT_TRY(ask_loss(s, &f->truth));
-  if (fabs(f->loss - f->truth) <= tolerance_of(s, 1e-9, 1e-4) * fabs(f->truth)) return OT_OK;
+static void compare_loss(slope_check *s, const char *where, double got, double wanted) {
+  if (fabs(got - wanted) <= tolerance_of(s, 1e-9, 1e-4) * fabs(wanted)) return;
   const ot_finding finding = {
       .what = "loss_differs",
-      .where = "the loss of a training step",
-      .evidence = ot_arena_format(s->arena, "%.9g nats; by the logits of the model it is %.9g",
-                                  f->loss, f->truth),
+      .where = where,
+      .evidence = ot_arena_format(s->arena, "%.9g nats; by the logits of the model it is %.9g", got,
+                                  wanted),
       .advice =
           "the forward of training is not that of evaluation: compare masks, windows, scales "
           "and targets"};
   ot_audit_report_add(s->report, &finding, s->arena);
+}
+
+static ot_status check_losses(slope_check *s, double trained) {
+  losses truth;
+  OT_TRY(ask_losses(s, &truth));
+  compare_loss(s, "the loss of a training step", trained, truth.tokens);
+  if (s->alone.model.moe.num_experts == 0) return OT_OK;
+  double sums[OT_EXPERT_SUMS];
+  ot_instance_expert_sums(ot_trainer_instance(s->trainer), sums);
+  compare_loss(s, "the losses of routers in a training step", weigh_routers(s, sums),
+               truth.routers);
   return OT_OK;
 }
 
@@ -118,15 +144,17 @@ static ot_status measure(slope_check *s, int index, double share, double length,
   double *const w = s->weights.values[index];
   // Small beside the tensor; of one that began at zero, beside what it may become.
   const double h = share * fmax(norm_of(w, n), 0.02 * sqrt((double)n));
-  double losses[2];
+  double sides[2];
   for (int64_t i = 0; i < n; i++) s->kept[i] = w[i];
   for (int side = 0; side < 2; side++) {
     const double by = (side == 0 ? h : -h) / length;
     for (int64_t i = 0; i < n; i++) w[i] = s->kept[i] + by * s->gradient[i];
-    OT_TRY(ask_loss(s, &losses[side]));
+    losses asked;
+    OT_TRY(ask_losses(s, &asked));
+    sides[side] = asked.tokens + asked.routers;
   }
   for (int64_t i = 0; i < n; i++) w[i] = s->kept[i];
-  *slope = (losses[0] - losses[1]) / (2 * h);
+  *slope = (sides[0] - sides[1]) / (2 * h);
   return OT_OK;
 }
 
@@ -215,8 +243,7 @@ static ot_status check(slope_check *s) {
   ot_step_report step;
   OT_TRY(prepare(s));
   OT_TRY(ot_trainer_step(s->trainer, &step));
-  s->figures->loss = step.loss;
-  OT_TRY(check_loss(s));
+  OT_TRY(check_losses(s, step.loss));
   return check_slopes(s);
 }
 
@@ -238,12 +265,6 @@ static ot_run run_of(const ot_run *run) {
   return one;
 }
 
-static bool has_other_losses(const ot_model *model) {
-  if (model->moe.num_experts == 0) return false;
-  return model->moe.z_coefficient > 0 ||
-         (model->moe.balance == OT_MOE_BALANCE_AUX_LOSS && model->moe.aux_coefficient > 0);
-}
-
 ot_status ot_slope_check(const ot_slope_request *request, ot_arena *arena, ot_audit_report *report,
                          ot_slope_figures *figures) {
   *figures = (ot_slope_figures){0};
@@ -251,7 +272,8 @@ ot_status ot_slope_check(const ot_slope_request *request, ot_arena *arena, ot_au
   s.alone = run_of(ot_trainer_run(request->trainer));
   int64_t bytes = 0;
   OT_TRY(ot_one_rank_bytes(&s.alone, &bytes));
-  if (bytes > request->most_bytes || has_other_losses(&s.alone.model)) return OT_OK;
+  figures->left_out = bytes > request->most_bytes;
+  if (figures->left_out) return OT_OK;
   widen_weights(&s);
   const ot_status status = check(&s);
   ot_trainer_destroy(&s.trainer);

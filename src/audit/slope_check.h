@@ -4,7 +4,7 @@
 // against that of the forward that hands out logits, in float64; then, tensor by tensor, the slope
 // of the latter along the gradient against the gradient's length. A constant that forward and
 // backward do not share (an epsilon, a window, a scale, a mask) shows, as does a tensor that is not
-// differentiated. Dropout is off for it; losses beside that of tokens are not known to it.
+// differentiated. The losses of routers are part of both. Dropout is off for it.
 #pragma once
 
 #include "audit/audit_report.h"
@@ -12,9 +12,9 @@
 #include "train/trainer.h"
 
 typedef struct ot_slope_figures {
-  int tensors;         // looked at; 0: the model has other losses, or too little memory
-  double loss, truth;  // of training and of the forward, nats a target
-  double largest;      // relative difference of a slope
+  bool left_out;   // one rank would need more than most_bytes
+  int tensors;     // compared
+  double largest;  // relative difference of a slope
 } ot_slope_figures;
 
 typedef struct ot_slope_request {

@@ -93,6 +93,12 @@ ot_status ot_mla_check(const ot_model *model) {
   return OT_OK;
 }
 
+int64_t ot_moe_layers(const ot_model *model) {
+  int64_t layers = 0;
+  for (int64_t i = 0; i < model->num_layers; i++) layers += model->moe.layer[i];
+  return layers;
+}
+
 int64_t ot_moe_elements(const ot_model *model, int64_t experts) {
   const ot_moe *const moe = &model->moe;
   const int64_t mlps = experts * moe->expert_size + moe->shared_size;

@@ -94,7 +94,7 @@ static int count_sequences(ot_builder *b, int own) {
 
 // Losses of the router and what is reported of it; both have their gradients from here.
 static void judge(ot_builder *b, const routed *r, int rounds) {
-  if (!ot_builder_trains(b)) return;
+  if (!ot_builder_trains(b) && b->graph->request.mode != OT_MODE_LOGITS) return;
   const ot_share *const share = ot_share_of(b);
   ot_op_attributes own_rows = r->attributes;
   const bool whole = share->expert_view && share->sequence_ranks == 1;

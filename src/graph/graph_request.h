@@ -10,7 +10,7 @@ typedef enum ot_mode {
   OT_MODE_TRAIN,     // loss and gradients
   OT_MODE_EVALUATE,  // sum of nats and number of targets
   OT_MODE_SCORE,     // log-probability of each target and the greedy choice
-  OT_MODE_LOGITS,    // logits of every row
+  OT_MODE_LOGITS,    // logits of every row, and the losses of routers
   OT_MODE_PREFILL,   // fills the key-value cache; no head
   OT_MODE_DECODE,    // one token a sequence against the cache, to logits
   OT_MODES,

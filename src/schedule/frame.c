@@ -43,6 +43,16 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
   ot_tasks_append(segment, &inverse, 0);
 }
 
+void ot_frame_begin_forward(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
+  ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 1, arena);
+  if (graph->request.mode == OT_MODE_EVALUATE) {
+    ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_EVALUATE_LOSS * 8, 2, segment);
+  }
+  if (graph->request.mode == OT_MODE_LOGITS && has_experts(graph)) {
+    ot_tasks_zero(graph, OT_BASE_EXPERTS, 0, expert_sums_of(graph), segment);
+  }
+}
+
 // Every rank of tp has summed the same losses; the first one's count.
 static void gather_losses(const ot_graph *graph, const ot_schedule *schedule, ot_segment *segment) {
   if (schedule->group[OT_GROUP_TENSOR].size > 1 && schedule->group[OT_GROUP_TENSOR].index > 0) {

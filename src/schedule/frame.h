@@ -10,6 +10,10 @@
 void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena *arena,
                     ot_segment *segment);
 
+// Zeroes what an order without a backward accumulates. No segment is needed when that is nothing
+// (num_tasks 0).
+void ot_frame_begin_forward(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
+
 // Brings squares and loss of all ranks together, in rank order, and makes norm and clip factor.
 // Bits do not depend on who held what: each entry of squares is made by one rank, the others have
 // zero.

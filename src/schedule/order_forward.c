@@ -3,12 +3,12 @@
 // buffers that change roles from block to block. On a pipeline each chunk receives what it reads
 // and sends what it makes; ZeRO 3 gathers buckets as they are needed.
 #include "schedule/builder_state.h"
+#include "schedule/frame.h"
 #include "schedule/layout.h"
 #include "schedule/reduce.h"
 #include "schedule/segment.h"
 #include "schedule/step_plan.h"
 #include "schedule/tasks.h"
-#include "schedule/update.h"
 
 typedef struct forward_builder {
   ot_build *b;
@@ -222,10 +222,11 @@ void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *gra
   }
   place_regions(&f, scratch_bytes);
   f.order = ot_build_add_order(b, kind, 1);
-  if (graph->request.mode == OT_MODE_EVALUATE) {
-    ot_segment zero;
-    ot_update_begin_evaluation(graph, b->arena, &zero);
-    add_entry(&f, ot_build_add_segment(b, &zero), -1, OT_LANE_COMPUTE);
+  ot_segment begin;
+  ot_frame_begin_forward(graph, b->arena, &begin);
+  if (begin.num_tasks > 0) {
+    ot_entry *const entry = add_entry(&f, ot_build_add_segment(b, &begin), -1, OT_LANE_COMPUTE);
+    entry->base[OT_BASE_EXPERTS] = b->experts;
   }
   for (int i = 0; i < f.plan.num_items; i++) add_item(&f, i);
 }

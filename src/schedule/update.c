@@ -24,12 +24,7 @@ int ot_update_first_part(const ot_graph *graph, int block) {
   return parts;
 }
 
-// ---- tables and evaluations ----
-
-void ot_update_begin_evaluation(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
-  ot_tasks_begin(segment, "begin", OT_PHASE_BEGIN, 1, arena);
-  ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_EVALUATE_LOSS * 8, 2, segment);
-}
+// ---- tables ----
 
 void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment) {
   ot_tasks_begin(segment, "setup", OT_PHASE_SETUP, OT_MAX_CONSTANTS, arena);

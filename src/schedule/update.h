@@ -25,9 +25,6 @@ int ot_update_first_part(const ot_graph *graph, int block);
 // True for the parameter that a head is tied to.
 bool ot_update_is_tied_to(const ot_graph *graph, const ot_parameter *parameter);
 
-// Zeroes what an evaluation accumulates.
-void ot_update_begin_evaluation(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
-
 // Fills the tables. No segment is needed when the graph has none (num_tasks 0).
 void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
 

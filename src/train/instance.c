@@ -244,6 +244,17 @@ void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_resul
   ot_executor_read(instance->executor, offset, to, bytes);
 }
 
+void ot_instance_expert_sums(const ot_instance *instance, double sums[OT_EXPERT_SUMS]) {
+  const ot_region *const region = ot_schedule_region(&instance->schedule, "expert_sums");
+  double block[OT_EXPERT_SUMS];
+  for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] = 0;
+  for (int i = 0; i < instance->schedule.num_blocks; i++) {
+    ot_executor_read(instance->executor, region->offset + (int64_t)i * (int64_t)sizeof block, block,
+                     sizeof block);
+    for (int k = 0; k < OT_EXPERT_SUMS; k++) sums[k] += block[k];
+  }
+}
+
 ot_status ot_instance_run(ot_instance *instance, ot_mode mode, int micro_batches) {
   const int order =
       ot_schedule_find_order(&instance->schedule, ot_order_of_mode(mode), micro_batches);

@@ -118,6 +118,10 @@ void ot_instance_read_batch(const ot_instance *instance, ot_mode mode, int micro
 void ot_instance_read_result(const ot_instance *instance, ot_mode mode, ot_result result, void *to,
                              int64_t bytes);
 
+// Sums over blocks of what the last step of training, or the last forward to logits, added up about
+// their experts (ot_expert_sum). Of a model with experts.
+void ot_instance_expert_sums(const ot_instance *instance, double sums[OT_EXPERT_SUMS]);
+
 // Plays the order of `mode` (train: with `micro_batches`).
 ot_status ot_instance_run(ot_instance *instance, ot_mode mode, int micro_batches);
 

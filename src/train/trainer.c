@@ -7,6 +7,7 @@
 
 #include "base/math.h"
 #include "base/text.h"
+#include "describe/moe.h"
 #include "train/disk.h"
 #include "train/feed.h"
 #include "train/learning_rate.h"
@@ -246,17 +247,11 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targ
 // Means over the layers that have experts.
 static ot_metrics_experts read_experts(const ot_trainer *trainer) {
   const ot_model *const model = &trainer->run->model;
-  const ot_schedule *const schedule = ot_instance_schedule(trainer->instance);
   if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN, NAN};
-  const ot_region *const region = ot_schedule_region(schedule, "expert_sums");
-  double block[OT_EXPERT_SUMS], mean[OT_EXPERT_SUMS] = {0};
-  int layers = 0;
-  for (int i = 0; i < model->num_layers; i++) layers += model->moe.layer[i];
-  for (int i = 0; i < schedule->num_blocks; i++) {
-    ot_executor_read(ot_instance_executor(trainer->instance),
-                     region->offset + (int64_t)i * (int64_t)sizeof block, block, sizeof block);
-    for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] += block[k] / layers;
-  }
+  double mean[OT_EXPERT_SUMS];
+  ot_instance_expert_sums(trainer->instance, mean);
+  const double layers = (double)ot_moe_layers(model);
+  for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] /= layers;
   // Where experts choose, all are equally busy: there is no such loss.
   const bool balanced = model->moe.routing == OT_MOE_EXPERT_CHOICE;
   return (ot_metrics_experts){.aux_loss = balanced ? NAN : mean[OT_EXPERT_AUX_LOSS],

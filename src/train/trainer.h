@@ -38,6 +38,7 @@ typedef struct ot_trainer_hooks {
   void (*after)(ot_trainer *trainer, void *context);    // a step was run, and is not yet read
   void (*resumed)(ot_trainer *trainer, void *context);  // a checkpoint was read
   void *context;
+  int64_t audit_bytes;  // that an audit may take on a rank beside the run; 0: the usual 1 GiB
 } ot_trainer_hooks;
 
 // Opens data and tokenizer, builds the schedule, takes the memory, sets initial weights (random, or

@@ -54,6 +54,64 @@ static void sound_steps_are_looked_at_and_clean(void **state) {
   }
 }
 
+// Experts kept equally busy by losses, one rank.
+static audit_request balanced(void) {
+  audit_request request = audit_experts(2, 4);
+  request.batch = 4;
+  request.documents = true;
+  request.model.moe.balance = OT_MOE_BALANCE_AUX_LOSS;
+  request.model.moe.aux_coefficient = 0.02;
+  request.model.moe.z_coefficient = 1e-3;
+  return request;
+}
+
+static void slopes_of_a_model_with_balanced_experts_are_compared(void **state) {
+  (void)state;
+  for (int fp64 = 0; fp64 < 2; fp64++) {
+    audit_request request = balanced();
+    request.fp64 = fp64 == 1;
+    const audit_said s = run(&request);
+    if (s.num_findings > 0) fail_msg("%s: %s", s.what, s.where);
+    assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
+    // Two layers of seven tensors, embedding, norm and head.
+    if (!strstr(s.figures, "\"slopes_compared\":17")) fail_msg("%s", s.figures);
+  }
+}
+
+// In the backward alone.
+static void double_balance(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    ot_segment *const segment = &schedule->segments[i];
+    for (int t = 0; t < segment->num_tasks; t++) {
+      if (segment->tasks[t].op != OT_OP_ROUTE_LOSS_GRAD) continue;
+      segment->tasks[t].attributes.aux_coefficient *= 2;
+    }
+  }
+}
+
+static void a_balance_loss_whose_gradient_has_another_weight_is_found(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.amend = double_balance};
+  audit_request request = balanced();
+  request.fp64 = true;
+  request.hooks = &hooks;
+  const audit_said s = run(&request);
+  assert_string_equal(s.what, "gradient_is_no_derivative");
+}
+
+static void a_step_without_slopes_is_inconclusive(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.audit_bytes = 1};
+  audit_request request = plain();
+  request.hooks = &hooks;
+  const audit_said s = run(&request);
+  assert_int_equal(s.num_findings, 0);
+  assert_non_null(strstr(s.figures, "\"slopes_compared\":0"));
+  assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
+}
+
 static void corrections_of_another_step(ot_trainer *trainer, void *context) {
   (void)context;
   ot_executor_set_scalar(ot_instance_executor(ot_trainer_instance(trainer)), OT_SCALAR_CORRECTION_1,
@@ -94,6 +152,9 @@ static void one_target_that_is_masked_is_found(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sound_steps_are_looked_at_and_clean),
+      cmocka_unit_test(slopes_of_a_model_with_balanced_experts_are_compared),
+      cmocka_unit_test(a_balance_loss_whose_gradient_has_another_weight_is_found),
+      cmocka_unit_test(a_step_without_slopes_is_inconclusive),
       cmocka_unit_test(a_bias_correction_that_is_off_is_found),
       cmocka_unit_test(one_target_that_is_masked_is_found),
   };

@@ -68,6 +68,17 @@ static void dense_models_are_causal(void **state) {
   assert_int_equal(run(&request, NULL).verdict, OT_VERDICT_CLEAN);
 }
 
+static void a_backward_that_was_not_looked_at_is_not_clean(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.audit_bytes = 1};
+  audit_request request = audit_plain(2);
+  request.hooks = &hooks;
+  const audit_said s = run(&request, NULL);
+  assert_non_null(strstr(s.figures, "\"gradients\":{\"steps\":0"));
+  assert_int_equal(s.num_findings, 0);
+  assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
+}
+
 // Positions begin anew, attention does not: what resets positions is not a mask.
 static void no_mask(ot_rows *rows) {
   for (int64_t i = 0; i < rows->B * rows->T; i++) rows->doc_starts[i] = 0;
@@ -438,6 +449,7 @@ static void a_swap_changes_every_token_that_it_says_and_no_other(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(dense_models_are_causal),
+      cmocka_unit_test(a_backward_that_was_not_looked_at_is_not_clean),
       cmocka_unit_test(documents_that_see_each_other_are_found),
       cmocka_unit_test(a_mask_that_leaks_also_lets_gradients_through),
       cmocka_unit_test(models_with_attention_residuals_are_looked_at),

@@ -175,9 +175,24 @@ static void experts_over_ranks_are_those_of_one(void **state) {
   assert_non_null(strstr(s.table, "the run's layout"));
 }
 
+static void one_token_a_sequence(ot_run *run, void *context) {
+  (void)context;
+  run->data.sequence_length = 1;
+}
+
+static void a_text_without_targets_is_inconclusive(void **state) {
+  (void)state;
+  audit_request request = audit_plain(2);
+  request.settings = one_token_a_sequence;
+  const audit_said s = run(&request, NULL);
+  assert_int_equal(s.num_findings, 0);
+  assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_report_keeps_no_weights),
+      cmocka_unit_test(a_text_without_targets_is_inconclusive),
       cmocka_unit_test(a_layout_that_computes_otherwise_is_found),
       cmocka_unit_test(experts_over_ranks_are_those_of_one),
       cmocka_unit_test(decoding_is_training_on_any_mesh_and_in_any_type),

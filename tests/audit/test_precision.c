@@ -259,6 +259,21 @@ static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
   assert_int_equal(run_audit(false, 4096).verdict, OT_VERDICT_CLEAN);
 }
 
+static int count_of(const char *text, const char *what) {
+  int count = 0;
+  for (const char *at = strstr(text, what); at; at = strstr(at + 1, what)) count++;
+  return count;
+}
+
+// What other ways would make of it stands next to it, and that way is not among them.
+static void each_sum_stands_in_the_table_once(void **state) {
+  (void)state;
+  const audit_said wire = run_audit(true, 64), wide = run_audit(false, 64);
+  assert_true(count_of(wire.table, " ring ") > 0);
+  assert_int_equal(count_of(wire.table, "bf16  ring"), count_of(wire.table, "bf16  tree"));
+  assert_int_equal(count_of(wide.table, "bf16  ring"), count_of(wide.table, "bf16  tree"));
+}
+
 static void one_rank_of_one_micro_batch_sums_nothing(void **state) {
   (void)state;
   looked l = {.ranks = 1};
@@ -283,6 +298,7 @@ int main(void) {
       cmocka_unit_test(updates_that_are_rounded_away_are_found_without_data),
       cmocka_unit_test(an_epsilon_that_rounds_to_zero_is_found),
       cmocka_unit_test(a_ring_in_bf16_is_found_at_the_planned_size_only),
+      cmocka_unit_test(each_sum_stands_in_the_table_once),
       cmocka_unit_test(one_rank_of_one_micro_batch_sums_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

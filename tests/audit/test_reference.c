@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "audit/audit_ranks.h"
 #include "audit/reference.h"
 #include "device/heap.h"
 #include "support/audit_case.h"
@@ -145,6 +146,31 @@ static void what_one_rank_cannot_hold_is_not_compared(void **state) {
   assert_int_equal(l.said.num_findings, 0);
 }
 
+static ot_status audit(audit_rank *rank) {
+  audit_said *const s = rank->context;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report;
+  const ot_status status = ot_audit_ranks(rank->trainer, rank->team, 1, &arena, &report);
+  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, s);
+  ot_heap_release(&heap);
+  return status;
+}
+
+static void replicas_that_agree_are_clean_only_where_one_rank_was_asked(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.audit_bytes = 1000};
+  audit_request request = {.dp_replicate = 2, .batch = 4, .micro_batch = 1};
+  request.model = audit_model(2, false);
+  audit_said s = {0};
+  assert_int_equal(audit_run(&request, audit, &s), OT_OK);
+  assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
+  request.hooks = &hooks;
+  assert_int_equal(audit_run(&request, audit, &s), OT_OK);
+  assert_int_equal(s.num_findings, 0);
+  assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_layout_makes_the_step_of_one_rank),
@@ -152,6 +178,7 @@ int main(void) {
       cmocka_unit_test(rounding_that_moves_tokens_leaves_open_and_is_not_clean),
       cmocka_unit_test(errors_as_small_as_tokens_gone_astray_leave_open),
       cmocka_unit_test(what_one_rank_cannot_hold_is_not_compared),
+      cmocka_unit_test(replicas_that_agree_are_clean_only_where_one_rank_was_asked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
