@@ -177,6 +177,19 @@ static ot_status find_block(ot_instance *instance, ot_comm *comm, ot_arena *aren
   return OT_OK;
 }
 
+// The first block of the backward whose gradients are not finite; null: none.
+static const char *last_strange_block(const ot_graph *whole, const ot_health *health) {
+  const char *block = NULL;
+  int tensor = 0;
+  for (int i = 0; i < whole->num_parameters; i++) {
+    const ot_parameter *const p = &whole->parameters[i];
+    for (int k = 0; k < p->num_parts; k++, tensor++) {
+      if (!isfinite(health->gradient_norm[tensor].value)) block = whole->blocks[p->block].name;
+    }
+  }
+  return block;
+}
+
 static const char *describe_tensors(const ot_health *health, ot_arena *arena) {
   const char *first = NULL;
   int count = 0;
@@ -192,16 +205,22 @@ static const char *describe_tensors(const ot_health *health, ot_arena *arena) {
 }
 
 ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
-                                 const char **where) {
+                                 ot_strange_place *place) {
   int places[2];
   ot_health health;
   OT_TRY(find_block(instance, comm, arena, places));
   OT_TRY(ot_health_read(instance, comm, arena, &health));
   const char *const tensors = describe_tensors(&health, arena);
-  *where = tensors;
-  if (places[0] == health.num_blocks) return OT_OK;
-  *where =
-      ot_arena_format(arena, "the first output that is not finite is that of %s, on rank %d; %s",
-                      health.max_activation[places[0]].name, places[1], tensors);
+  const bool forward = places[0] < health.num_blocks;
+  const bool alone = !comm || ot_comm_size(comm) == 1;
+  *place = (ot_strange_place){.text = tensors, .rank = forward || alone ? places[1] : -1};
+  place->block = forward ? health.max_activation[places[0]].name
+                         : last_strange_block(ot_instance_whole(instance), &health);
+  if (!place->block) return OT_OK;
+  const char *const rank = place->rank < 0 ? "on which rank the reduction hides"
+                                           : ot_arena_format(arena, "on rank %d", place->rank);
+  place->text = ot_arena_format(arena, "the first %s not finite is that of %s, %s; %s",
+                                forward ? "output that is" : "gradient of the backward that is",
+                                place->block, rank, tensors);
   return OT_OK;
 }

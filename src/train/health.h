@@ -23,8 +23,14 @@ typedef struct ot_health {
 // world. Blocks.
 ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health);
 
-// After a step whose numbers are not finite: the first block, and the rank, whose output was not,
-// else the tensors whose gradients are not; a clause in `arena`, the same on all ranks. Collective
+// Where numbers of a step stopped being finite.
+typedef struct ot_strange_place {
+  const char *text;  // a clause: the block, the rank and the tensors whose gradients are not finite
+  const char *block;  // the first whose output is not, else whose gradients are not; null: none
+  int rank;           // the lowest that has it; -1: the reduction of gradients hides it
+} ot_strange_place;
+
+// After a step whose numbers are not finite; texts in `arena`, the same on all ranks. Collective
 // over the world. Blocks.
 ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
-                                 const char **where);
+                                 ot_strange_place *place);

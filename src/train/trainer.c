@@ -281,19 +281,26 @@ static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, 
 
 // Nothing was updated (ops/optimizer.h): the weights are those of the step before. The norm is the
 // same on all ranks, so that all come here or none.
+// Where to look first.
+static const char *first_seen(const ot_strange_place *place, ot_arena *arena) {
+  if (!place->block) return "";
+  if (place->rank < 0) return ot_arena_format(arena, "; look at block %s first", place->block);
+  return ot_arena_format(arena, "; look at block %s on rank %d first", place->block, place->rank);
+}
+
 static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report) {
   if (isfinite(report->loss) && isfinite(report->gradient_norm)) return OT_OK;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const char *where = "";
+  ot_strange_place place = {0};
   ot_status status =
-      ot_health_find_strange(trainer->instance, ot_team_comm(trainer->team), &arena, &where);
+      ot_health_find_strange(trainer->instance, ot_team_comm(trainer->team), &arena, &place);
   if (status == OT_OK) {
     status = ot_fail(OT_NUMERIC, "step %lld: the loss is %g and the gradient norm %g; %s",
-                     (long long)report->step, report->loss, report->gradient_norm, where);
-    ot_fail_hint(OT_NUMERIC, "nothing was updated; samples %lld to %lld were trained on",
+                     (long long)report->step, report->loss, report->gradient_norm, place.text);
+    ot_fail_hint(OT_NUMERIC, "nothing was updated; samples %lld to %lld were trained on%s",
                  (long long)(trainer->position.next_sample - trainer->last_samples),
-                 (long long)(trainer->position.next_sample - 1));
+                 (long long)(trainer->position.next_sample - 1), first_seen(&place, &arena));
   }
   ot_heap_release(&heap);
   return status;

@@ -87,8 +87,54 @@ static void one_rank_names_block_and_tensors(void **state) {
   must_say(&a, "step 2");
   must_say(&a, "the first output that is not finite is that of layers.1, on rank 0");
   must_say(&a, "first that of model.embed_tokens.weight");
-  assert_string_equal(a.hint, "nothing was updated; samples 4 to 7 were trained on");
+  assert_string_equal(a.hint,
+                      "nothing was updated; samples 4 to 7 were trained on; look at block layers.1 "
+                      "on rank 0 first");
   assert_true(a.same);
+}
+
+static ot_status first_step(audit_rank *rank) {
+  attempt *const a = rank->context;
+  ot_step_report step;
+  const ot_status status = audit_step(rank, &step);
+  if (rank->rank > 0) return OT_OK;
+  a->status = status;
+  snprintf(a->message, sizeof a->message, "%s", ot_fail_message());
+  snprintf(a->hint, sizeof a->hint, "%s", ot_fail_hint_text());
+  return OT_OK;
+}
+
+static void spoil_attention_grad(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  (void)context;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    const ot_segment *const segment = &schedule->segments[i];
+    for (int t = 0; t < segment->num_tasks; t++) {
+      if (segment->tasks[t].op == OT_OP_ATTENTION_GRAD) segment->tasks[t].attributes.scale = NAN;
+    }
+  }
+}
+
+// Which rank it was the reduction of gradients hides, where there are several.
+static void what_the_backward_alone_makes_is_named_by_its_block(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.amend = spoil_attention_grad};
+  audit_request request = plain();
+  request.hooks = &hooks;
+  for (int ranks = 1; ranks <= 2; ranks++) {
+    attempt a = {0};
+    request.dp_replicate = ranks;
+    assert_int_equal(audit_run(&request, first_step, &a), OT_OK);
+    assert_int_equal(a.status, OT_NUMERIC);
+    must_say(&a, ranks == 1 ? "the first gradient of the backward that is not finite is that of "
+                              "layers.1, on rank 0"
+                            : "that of layers.1, on which rank the reduction hides");
+    assert_string_equal(a.hint,
+                        ranks == 1 ? "nothing was updated; samples 0 to 3 were trained on; look at "
+                                     "block layers.1 on rank 0 first"
+                                   : "nothing was updated; samples 0 to 3 were trained on; look at "
+                                     "block layers.1 first");
+  }
 }
 
 static void the_replica_that_was_damaged_is_named(void **state) {
@@ -116,6 +162,7 @@ static void stages_and_shards_are_named_too(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_rank_names_block_and_tensors),
+      cmocka_unit_test(what_the_backward_alone_makes_is_named_by_its_block),
       cmocka_unit_test(the_replica_that_was_damaged_is_named),
       cmocka_unit_test(stages_and_shards_are_named_too),
   };
