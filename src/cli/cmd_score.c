@@ -11,10 +11,11 @@
 #include "train/json_file.h"
 #include "train/score.h"
 
-// One line of input: its tokens, and the first whose probability was asked for.
+// One line of input: its tokens, and the first whose probability was asked for; or what is wrong.
 typedef struct item {
   ot_token_list tokens;
   int64_t first;
+  const char *error;  // null: it can be scored
 } item;
 
 typedef struct scoring {
@@ -83,16 +84,24 @@ static ot_status read_object(scoring *s, int64_t line, const json_t *object, ite
   return OT_OK;
 }
 
-static ot_status read_line(scoring *s, int64_t line, const char *text, int64_t length) {
+static ot_status read_item(scoring *s, int64_t line, const char *text, int64_t length, item *to) {
   json_t *object = NULL;
-  s->items = ot_arena_grow(s->arena, s->items, s->num_items, &s->items_capacity, sizeof *s->items);
-  item *const to = &s->items[s->num_items++];
-  *to = (item){0};
   const char *const name = ot_arena_format(s->arena, "%s:%ld", s->path, line);
+  OT_CHECK(strspn(text, " \t\r\n") < (size_t)length, OT_USAGE, "%s: the line is empty", name);
   OT_TRY(ot_json_parse(name, text, length, &object));
   const ot_status status = read_object(s, line, object, to);
   json_decref(object);
   return status;
+}
+
+// What is wrong with a line is said in its place; the others are scored.
+static void read_line(scoring *s, int64_t line, const char *text, int64_t length) {
+  s->items = ot_arena_grow(s->arena, s->items, s->num_items, &s->items_capacity, sizeof *s->items);
+  item *const to = &s->items[s->num_items++];
+  *to = (item){0};
+  if (read_item(s, line, text, length, to) == OT_OK) return;
+  ot_token_list_release(&to->tokens);
+  to->error = ot_arena_format(s->arena, "%s", ot_fail_message());
 }
 
 static ot_status read_file(scoring *s) {
@@ -100,44 +109,68 @@ static ot_status read_file(scoring *s) {
   OT_CHECK(file, OT_ENVIRONMENT, "cannot open %s: %s", s->path, strerror(errno));
   char *text = NULL;
   size_t capacity = 0;
-  ot_status status = OT_OK;
-  for (int64_t line = 1; status == OT_OK; line++) {
-    const ssize_t length = getline(&text, &capacity, file);
-    if (length < 0) break;
-    if (strspn(text, " \t\r\n") == (size_t)length) continue;
-    status = read_line(s, line, text, length);
+  ssize_t length;
+  for (int64_t line = 1; (length = getline(&text, &capacity, file)) >= 0; line++) {
+    read_line(s, line, text, length);
   }
   free(text);
   fclose(file);
-  return status;
+  return OT_OK;
 }
 
 // ---- output ----
+
+static void write_scores(const scoring *s, const item *it, ot_json_writer *w) {
+  double sum = 0;
+  bool greedy = true;
+  ot_json_array(w, "tokens");
+  for (int64_t i = it->first; i < it->tokens.count; i++) {
+    ot_json_integer(w, NULL, it->tokens.ids[i]);
+  }
+  ot_json_end(w);
+  ot_json_array(w, "logprobs");
+  for (int64_t i = it->first; i < it->tokens.count; i++) {
+    ot_json_real(w, NULL, s->logprobs[i]);
+    sum += s->logprobs[i];
+    greedy = greedy && s->greedy[i];
+  }
+  ot_json_end(w);
+  ot_json_real(w, "sum", sum);
+  ot_json_boolean(w, "greedy", greedy);
+}
 
 static void print_item(const scoring *s, const item *it) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_json_writer w = ot_json_begin(&arena, 0);
-  double sum = 0;
-  bool greedy = true;
   ot_json_object(&w, NULL);
-  ot_json_array(&w, "tokens");
-  for (int64_t i = it->first; i < it->tokens.count; i++) {
-    ot_json_integer(&w, NULL, it->tokens.ids[i]);
+  if (it->error) {
+    ot_json_text(&w, "error", it->error);
+  } else {
+    write_scores(s, it, &w);
   }
-  ot_json_end(&w);
-  ot_json_array(&w, "logprobs");
-  for (int64_t i = it->first; i < it->tokens.count; i++) {
-    ot_json_real(&w, NULL, s->logprobs[i]);
-    sum += s->logprobs[i];
-    greedy = greedy && s->greedy[i];
-  }
-  ot_json_end(&w);
-  ot_json_real(&w, "sum", sum);
-  ot_json_boolean(&w, "greedy", greedy);
   ot_json_end(&w);
   puts(w.text);
   ot_heap_release(&heap);
+}
+
+static ot_status score_item(const scoring *s, const item *it) {
+  const ot_score_request one = {.tokens = it->tokens.ids, .count = it->tokens.count};
+  if (!it->error) OT_TRY(ot_score(s->instance, &one, s->logprobs, s->greedy));
+  print_item(s, it);
+  return OT_OK;
+}
+
+static ot_status check_items(const scoring *s) {
+  int64_t bad = 0;
+  const char *first = NULL;
+  for (int64_t i = 0; i < s->num_items; i++) {
+    if (!s->items[i].error) continue;
+    if (bad++ == 0) first = s->items[i].error;
+  }
+  OT_CHECK(bad == 0, OT_USAGE, "%lld of %lld lines could not be scored; the first: %s",
+           (long long)bad, (long long)s->num_items, first);
+  return OT_OK;
 }
 
 static ot_status score_items(scoring *s) {
@@ -156,13 +189,8 @@ static ot_status score_items(scoring *s) {
   OT_TRY(ot_model_files_instance(&s->model.files, &request, &s->instance));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
-  for (int64_t i = 0; i < s->num_items; i++) {
-    const ot_score_request one = {.tokens = s->items[i].tokens.ids,
-                                  .count = s->items[i].tokens.count};
-    OT_TRY(ot_score(s->instance, &one, s->logprobs, s->greedy));
-    print_item(s, &s->items[i]);
-  }
-  return OT_OK;
+  for (int64_t i = 0; i < s->num_items; i++) OT_TRY(score_item(s, &s->items[i]));
+  return check_items(s);
 }
 
 static ot_status score(scoring *s) {
@@ -207,7 +235,9 @@ const ot_verb ot_verb_score = {
         "Lines {\"text\"}, {\"context\", \"continuation\"} or {\"tokens\": [..]} in; lines\n"
         "{\"tokens\", \"logprobs\", \"sum\", \"greedy\"} out, in the same order. The first token "
         "of a\n"
-        "text has nothing before it and is not scored; of a continuation all are.",
+        "text has nothing before it and is not scored; of a continuation all are. A line that\n"
+        "cannot be scored (an empty one, too) gives {\"error\"} in its place, and exit code 2\n"
+        "after the last line.",
     .examples = "  orthant score runs/demo questions.jsonl > scores.jsonl",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -96,6 +96,12 @@ expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
 echo '{"text":"typedef struct"}' >q.jsonl
 "$orthant" score a q.jsonl >score.json
 grep -q '"logprobs":\[-' score.json || fail "no scores"
+# What cannot be scored says so in its place, and the others are what they are alone.
+printf '{"text":""}\n{"text":"typedef struct"}\n\n{"text": 3\n{"text":"typedef struct"}\n' >bad.jsonl
+expect 2 "3 of 5 lines could not be scored; the first: bad.jsonl:1: no tokens" "$orthant" score a bad.jsonl
+"$orthant" score a bad.jsonl >bad.json 2>/dev/null || true
+[ "$(grep -n error bad.json | cut -d: -f1 | tr '\n' ' ')" = "1 3 4 " ] || fail "errors are not in their places"
+[ "$(sed -n 2p bad.json)" = "$(cat score.json)" ] || fail "another score beside a bad line"
 "$orthant" sample a --prompt "typedef" --max-tokens 20 --seed 3 >one.txt
 "$orthant" sample a --prompt "typedef" --max-tokens 20 --seed 3 >two.txt
 cmp one.txt two.txt
