@@ -63,12 +63,25 @@ TEXTS = LONG_WORDS + [
     "line one\n  line two\n\n    indented\n\ttabbed\n", "int main(void) {\n\treturn 0;\n}\n", "The miller's daughter doesn't mind.\nThey'll say so.",
 ]
 
+# White space that is taken along, and tokens that are white space.
+SPACES = [
+    "x the\n\nthe", "the \n\n x", "the\n\n\n\n x", "the  \n\n", "the \n the", "the\n x", "a  \n\nthe  b", "the\t<tab> \n\nthe", "the   <tab>", "\t\tthe \n",
+    "the\u3000\u3000\n\nx", "the \n\n\u3000y", "the    z", "the  \tw",
+]
+
 ADDED = [
     AddedToken("<mask>", lstrip=True, normalized=False, special=True),
     AddedToken("<strip>", rstrip=True, lstrip=True, normalized=False, special=False),
     AddedToken("word", single_word=True, normalized=True, special=False),
     AddedToken("café", normalized=True, special=False),
     AddedToken("<a", normalized=False), AddedToken("<ab>", normalized=False), AddedToken("<abc>", normalized=False), AddedToken("<abcd>", normalized=True),
+]
+
+
+SPACES_ADDED = [
+    AddedToken("the", rstrip=True, normalized=False), AddedToken("\n\n", normalized=False),
+    AddedToken("\t<tab>", normalized=False), AddedToken("\u3000y", normalized=False),
+    AddedToken("    ", normalized=False), AddedToken("  \t", single_word=True, normalized=False),
 ]
 
 
@@ -127,6 +140,8 @@ def main():
     made = {
         "gpt2": train(byte_level(True)),
         "gpt2_added": train(byte_level(True), added=ADDED),
+        "spaces_added": train(byte_level(True), added=SPACES_ADDED[:5]),
+        "words_added": train(byte_level(True), added=SPACES_ADDED),
         "prefix_space": train(byte_level(True, prefix=True), added=ADDED[:1]),
         "llama3": with_whole_pieces(train(sequence([split(LLAMA3), byte_level(False)]), ignore_merges=True),
                                     ["ĠDON", "Ġworld", "indented", "ĠindentĠ"]),
@@ -138,16 +153,16 @@ def main():
         "o200k": train(sequence([split(O200K, "removed", True), byte_level(False)])),
         "words": train(sequence([split(r"\w+|[^\w\s]+|\s+"), byte_level(False)])),
     }
-    cases = {"made_by": "tokenizers " + __version__, "texts": TEXTS, "ids": {}, "pieces": {}}
+    cases = {"made_by": "tokenizers " + __version__, "texts": TEXTS + SPACES, "ids": {}, "pieces": {}}
     for name, tokenizer in made.items():
         text = json.loads(tokenizer.to_str())
         if name == "starcoder":  # the older spelling of merges
             text["model"]["merges"] = [" ".join(pair) for pair in text["model"]["merges"]]
         write(name + ".json", text)
         again = Tokenizer.from_str(json.dumps(text))
-        cases["ids"][name] = [again.encode(t, add_special_tokens=False).ids for t in TEXTS]
+        cases["ids"][name] = [again.encode(t, add_special_tokens=False).ids for t in TEXTS + SPACES]
         if not name.endswith("added"):
-            cases["pieces"][name] = [pieces(again, t) for t in TEXTS]
+            cases["pieces"][name] = [pieces(again, t) for t in TEXTS + SPACES]
     write("cases.json", cases)
 
     bare = Tokenizer(models.BPE())

@@ -111,45 +111,59 @@ static bool stands_alone(const ot_added_text *text, int64_t start, int64_t stop)
   return !ot_unicode_is_word(ot_unicode_first(text->text + stop, text->length - stop, &width));
 }
 
-static void strip(const ot_added_token *token, const ot_added_text *text, int64_t from,
-                  ot_added_match *match) {
+// The token at byte `start`, if it stands as it must; `next` is where to look on if there is none.
+static ot_added_match token_at(const ot_added_tokens *t, const ot_added_text *text, int64_t start,
+                               const ot_added_token **token, int64_t *next) {
+  ot_added_match match = {.outcome = OT_ADDED_NONE, .start = start};
+  *next = start + 1;
+  if (!t->begins[text->text[start]]) return match;
+  match = match_at(t, text, start, token);
+  if (match.outcome != OT_ADDED_FOUND || !(*token)->single_word) return match;
+  if (!text->final && match.stop == text->length) {
+    match.outcome = OT_ADDED_UNDECIDED;
+  } else if (!stands_alone(text, start, match.stop)) {
+    match.outcome = OT_ADDED_NONE;
+    *next = match.stop;
+  }
+  return match;
+}
+
+static int64_t strip_left(const ot_added_text *text, int64_t from, int64_t start) {
   int width;
-  while (token->lstrip && match->start > from &&
-         ot_unicode_is_space(ot_unicode_last(text->text, match->start, &width))) {
-    match->start -= width;
+  while (start > from && ot_unicode_is_space(ot_unicode_last(text->text, start, &width))) {
+    start -= width;
   }
-  if (match->start < from) match->start = from;
-  while (token->rstrip && match->stop < text->length &&
-         ot_unicode_is_space(
-             ot_unicode_first(text->text + match->stop, text->length - match->stop, &width))) {
-    match->stop += width;
+  return start > from ? start : from;
+}
+
+// White space up to the next token, which may be white space itself (huggingface/tokenizers,
+// AddedVocabulary::find_matches: a match is one whatever those before it took along).
+static void strip_right(const ot_added_tokens *t, const ot_added_text *text,
+                        ot_added_match *match) {
+  int width;
+  int64_t next = match->stop;
+  for (int64_t i = match->stop; i < text->length; i += width) {
+    if (!ot_unicode_is_space(ot_unicode_first(text->text + i, text->length - i, &width))) return;
+    const ot_added_token *token = NULL;
+    const ot_added_outcome outcome =
+        i < next ? OT_ADDED_NONE : token_at(t, text, i, &token, &next).outcome;
+    if (outcome == OT_ADDED_UNDECIDED) match->outcome = outcome;
+    if (outcome != OT_ADDED_NONE) return;
+    match->stop = i + width;
   }
+  if (!text->final) match->outcome = OT_ADDED_UNDECIDED;
 }
 
 ot_added_match ot_added_tokens_next(const ot_added_tokens *tokens, const ot_added_text *text,
                                     int64_t from) {
-  int64_t i = from;
-  while (i < text->length) {
-    if (!tokens->begins[text->text[i]]) {
-      i++;
-      continue;
-    }
+  int64_t next;
+  for (int64_t i = from; i < text->length; i = next) {
     const ot_added_token *token = NULL;
-    ot_added_match match = match_at(tokens, text, i, &token);
-    if (match.outcome == OT_ADDED_UNDECIDED) return match;
-    if (match.outcome == OT_ADDED_NONE) {
-      i++;
-      continue;
-    }
-    const int64_t found = match.start;
-    const bool open_end = !text->final && (token->rstrip || token->single_word);
-    if (token->single_word && !stands_alone(text, match.start, match.stop)) {
-      i = match.stop;
-      continue;
-    }
-    strip(token, text, from, &match);
-    if (open_end && match.stop == text->length) {
-      return (ot_added_match){.outcome = OT_ADDED_UNDECIDED, .start = found};
+    ot_added_match match = token_at(tokens, text, i, &token, &next);
+    if (match.outcome == OT_ADDED_NONE) continue;
+    if (match.outcome == OT_ADDED_FOUND && token->rstrip) strip_right(tokens, text, &match);
+    if (match.outcome == OT_ADDED_FOUND && token->lstrip) {
+      match.start = strip_left(text, from, match.start);
     }
     return match;
   }

@@ -15,7 +15,7 @@ typedef struct ot_added_token {
   int32_t id;
   bool single_word;  // only where no word character stands beside it
   bool lstrip;       // takes white space before it along
-  bool rstrip;       // takes white space after it along
+  bool rstrip;       // takes white space after it along, up to the next token
   bool normalized;   // is looked for in normalized text
   bool special;
 } ot_added_token;

@@ -330,7 +330,8 @@ static int64_t encode_by_windows(ot_encoder *encoder, const char *text, int64_t 
 
 static void windows_give_the_ids_of_the_whole_text(void **state) {
   (void)state;
-  const char *const names[] = {"gpt2", "llama3", "qwen", "deepseek", "starcoder", "words", "o200k"};
+  const char *const names[] = {"gpt2",      "llama3", "qwen",  "deepseek",
+                               "starcoder", "words",  "o200k", "spaces_added"};
   json_t *const cases = read_cases();
   const json_t *const texts = json_object_get(cases, "texts");
   for (int i = 0; i < OT_COUNT(names); i++) {
@@ -361,7 +362,7 @@ static void windows_give_the_ids_of_the_whole_text(void **state) {
 
 static void tokens_that_look_back_forbid_windows(void **state) {
   (void)state;
-  const char *const names[] = {"gpt2_added", "qwen_added", "prefix_space"};
+  const char *const names[] = {"gpt2_added", "qwen_added", "words_added", "prefix_space"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     ot_tokenizer *tokenizer = open_fixture(names[i]);
     assert_false(ot_tokenizer_is_splittable(tokenizer));
