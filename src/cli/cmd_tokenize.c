@@ -28,6 +28,7 @@ static void print_json(const ot_tokenize_request *request, const ot_tokenize_res
   ot_json_integer(&json, "documents", result->documents);
   ot_json_integer(&json, "tokens", result->tokens);
   ot_json_integer(&json, "text_bytes", result->text_bytes);
+  ot_json_integer(&json, "invalid_utf8_bytes", result->invalid_bytes);
   ot_json_real(&json, "seconds", seconds);
   ot_json_end(&json);
   puts(json.text);
@@ -66,6 +67,12 @@ static ot_status tokenize(const ot_options *options, ot_arena *arena) {
   if (request.train_vocab > result.vocab_size) {
     fprintf(stderr, "note: the text has pairs for a vocabulary of %lld only\n",
             (long long)result.vocab_size);
+  }
+  if (result.invalid_bytes > 0) {
+    const bool one = result.invalid_bytes == 1;
+    fprintf(stderr, "note: %lld %s not valid UTF-8 and kept as %s, not as U+FFFD\n",
+            (long long)result.invalid_bytes, one ? "byte is" : "bytes are",
+            one ? "it is" : "they are");
   }
   if (ot_options_json(options)) {
     print_json(&request, &result, seconds, arena);
@@ -127,7 +134,8 @@ const ot_verb ot_verb_tokenize = {
     .details =
         "Each text FILE is one document; a .jsonl file has one a line; .gz and .zst are read;\n"
         "a folder is walked in the order of names. Each document is followed once by the\n"
-        "end-of-document id; nothing is prepended.",
+        "end-of-document id; nothing is prepended. Bytes that are not valid UTF-8 are kept, each\n"
+        "by itself, and counted.",
     .examples =
         "  orthant tokenize --tokenizer bytes --out data/train book.txt\n"
         "  orthant tokenize --tokenizer bpe.json --train-vocab 4k --out data/c src/\n"

@@ -110,16 +110,25 @@ static bool is_letter(uint8_t byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
+// `limit`, or the beginning of the character of UTF-8 that it would cut.
+static int64_t before_character(const uint8_t *text, int64_t limit) {
+  enum { MOST_FOLLOWING = 3 };
+  for (int64_t i = limit; i >= limit - MOST_FOLLOWING; i--) {
+    if ((text[i] & 0xC0) != 0x80) return i;
+  }
+  return limit;
+}
+
 // A place near the end of text[0..limit) where a piece most likely begins, so that windows can be
-// encoded apart: a space between letters, or else a letter after a newline. It need not be right:
-// whoever joins the windows checks.
+// encoded apart: a space between letters, or else a letter after a newline, or else a character. It
+// need not be right: whoever joins the windows checks.
 static int64_t choose_cut(const uint8_t *text, int64_t limit) {
-  int64_t second_choice = limit;
+  int64_t after_newline = -1;
   for (int64_t i = limit - 2; i > limit / 2; i--) {
     if (text[i] == ' ' && is_letter(text[i - 1]) && is_letter(text[i + 1])) return i;
-    if (second_choice == limit && text[i - 1] == '\n' && is_letter(text[i])) second_choice = i;
+    if (after_newline < 0 && text[i - 1] == '\n' && is_letter(text[i])) after_newline = i;
   }
-  return second_choice;
+  return after_newline >= 0 ? after_newline : before_character(text, limit);
 }
 
 // The window of a large document that begins with what waits in `rest`.

@@ -32,7 +32,8 @@ typedef struct ot_corpus_block {
   int64_t *ends;  // [num_documents] documents: where each ends in `text`
   int64_t num_documents;
   int64_t ends_capacity;
-  int64_t stop;        // window: the next one begins at text[stop]; what follows is to look at
+  int64_t stop;        // window: the next one begins at text[stop], which cuts no valid character;
+                       // what follows is to look at
   bool final;          // window: the document's last; then stop is the length of the text
   const char *path;    // lines: of the file
   int64_t first_line;  // lines: number of the first, from 1

@@ -13,6 +13,7 @@
 #include "train/encoder.h"
 #include "train/shard_writer.h"
 #include "train/tokenizer.h"
+#include "train/unicode.h"
 
 // What one thread made of its block.
 typedef struct worker {
@@ -21,14 +22,14 @@ typedef struct worker {
   ot_encoder *encoder;
   ot_token_list ids;
   ot_token_list lengths;  // lines and documents: tokens of each, eod included
-  int64_t text_bytes;
+  int64_t text_bytes, invalid_bytes;
   bool reached;  // window: a piece ends at its stop
 } worker;
 
 typedef struct output {
   ot_shard_writer *writer;
   int64_t eod;
-  int64_t text_bytes;
+  int64_t text_bytes, invalid_bytes;
   ot_buffer carry;       // text of windows whose pieces did not end with them
   int64_t carry_target;  // bytes to gather before trying again
 } output;
@@ -46,6 +47,7 @@ static ot_status encode_document(void *context, const char *text, int64_t length
            (long long)count);
   const int32_t narrow = (int32_t)count;
   w->text_bytes += length;
+  w->invalid_bytes += ot_unicode_invalid_bytes((const uint8_t *)text, length);
   return ot_token_list_append(&w->lengths, &narrow, 1);
 }
 
@@ -57,13 +59,14 @@ static ot_status process(void *context, const ot_corpus_block *block) {
   worker *const w = context;
   w->ids.count = 0;
   w->lengths.count = 0;
-  w->text_bytes = 0;
+  w->text_bytes = w->invalid_bytes = 0;
   if (block->kind == OT_CORPUS_LINES) {
     return ot_corpus_read_lines(block, w->key, encode_document, w);
   }
   if (block->kind == OT_CORPUS_WINDOW) {
     const ot_text_window window = window_of(&block->text, block->stop, block->final);
     w->text_bytes = block->stop;
+    w->invalid_bytes = ot_unicode_invalid_bytes(block->text.data, block->stop);
     return ot_encoder_encode_window(w->encoder, &window, &w->ids, &w->reached);
   }
   int64_t start = 0;
@@ -113,6 +116,7 @@ static ot_status commit(void *context, void *worker_of_block, const ot_corpus_bl
   output *const o = context;
   worker *const w = worker_of_block;
   o->text_bytes += w->text_bytes;
+  o->invalid_bytes += w->invalid_bytes;
   if (block->kind == OT_CORPUS_WINDOW) return commit_window(o, w, block);
   const int32_t *ids = w->ids.ids;
   for (int64_t i = 0; i < w->lengths.count; i++) {
@@ -188,6 +192,7 @@ static ot_status write_shard(session *s, ot_tokenize_result *result) {
       .documents = ot_shard_writer_documents(s->output.writer),
       .tokens = ot_shard_writer_tokens(s->output.writer),
       .text_bytes = s->output.text_bytes,
+      .invalid_bytes = s->output.invalid_bytes,
       .files = ot_corpus_num_files(s->corpus),
       .vocab_size = ot_tokenizer_vocab_size(s->tokenizer),
       .eod = s->output.eod,

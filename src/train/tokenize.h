@@ -26,6 +26,7 @@ typedef struct ot_tokenize_result {
   int64_t documents;
   int64_t tokens;
   int64_t text_bytes;
+  int64_t invalid_bytes;  // of them not valid UTF-8, kept as they are
   int64_t files;
   int64_t vocab_size;
   int64_t eod;  // -1: none

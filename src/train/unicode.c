@@ -67,6 +67,15 @@ int64_t ot_unicode_valid_prefix(const uint8_t *text, int64_t length, bool *trunc
   return i;
 }
 
+int64_t ot_unicode_invalid_bytes(const uint8_t *text, int64_t length) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < length; i++) {
+    i += ot_unicode_valid_prefix(text + i, length - i, NULL);
+    count += i < length;
+  }
+  return count;
+}
+
 uint32_t ot_unicode_first(const uint8_t *text, int64_t length, int *width) {
   utf8proc_int32_t code = 0;
   *width = (int)utf8proc_iterate(text, length, &code);

@@ -13,6 +13,9 @@
 // when what follows is the beginning of a character that the end of `text` cuts.
 int64_t ot_unicode_valid_prefix(const uint8_t *text, int64_t length, bool *truncated);
 
+// Bytes of `text` [length] that are in no valid character.
+int64_t ot_unicode_invalid_bytes(const uint8_t *text, int64_t length);
+
 // The code point of the character that starts at `text` / ends before `text + length`; its bytes in
 // `width`. `text` [length > 0] is valid UTF-8.
 uint32_t ot_unicode_first(const uint8_t *text, int64_t length, int *width);

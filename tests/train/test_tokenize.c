@@ -203,6 +203,29 @@ static void write_large_document(const char *name) {
   ot_buffer_release(&text);
 }
 
+// A document that can be cut between characters alone, with bytes that are in none.
+static void counts_bytes_that_are_not_utf_8_whatever_the_windows(void **state) {
+  (void)state;
+  ot_buffer text = {0};
+  for (int i = 0; i < 3000; i++) {
+    ot_buffer_append_text(&text, "\xe6\xb0\xb4\xe8\xbb\x8a\xf0\x9f\x98\x80");
+    // A character cut short, bytes that follow none, and one that is nowhere.
+    if (i % 100 == 50) ot_buffer_append_text(&text, "\xe6\xb0\xe6\xb0\x80\x80\x80\xff");
+  }
+  scratch_write(scratch_path(directory, "cjk.txt"), text.data, text.length);
+  ot_buffer_release(&text);
+  const char *const names[] = {"cjk.txt"};
+  const int64_t windows[] = {1 << 22, 100, 101, 102, 103, 5000};
+  char tokenizer[SCRATCH_BYTES + 64];
+  ot_text_format(tokenizer, sizeof tokenizer, "%s", fixture_path("tokenizers/llama3.json"));
+  for (int i = 0; i < OT_COUNT(windows); i++) {
+    ot_tokenize_result result;
+    const ot_tokenize_request request = {.tokenizer = tokenizer, .window_bytes = windows[i]};
+    assert_int_equal(tokenize(names, 1, request, &result), OT_OK);
+    assert_int_equal(result.invalid_bytes, 30 * 5);
+  }
+}
+
 static void ids_do_not_depend_on_threads_or_windows(void **state) {
   (void)state;
   write_large_document("large.txt");
@@ -313,6 +336,7 @@ int main(void) {
       TEST(writes_large_vocabularies_as_int32),
       TEST(takes_documents_in_order_from_every_kind_of_file),
       TEST(walks_folders_in_the_order_of_names),
+      TEST(counts_bytes_that_are_not_utf_8_whatever_the_windows),
       TEST(ids_do_not_depend_on_threads_or_windows),
       TEST(says_what_is_wrong_with_the_input_and_leaves_nothing),
       TEST(asks_for_an_end_of_document_that_the_tokenizer_lacks),
