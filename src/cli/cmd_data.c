@@ -18,6 +18,12 @@ static const char *const format_names[] = {
     [OT_DATA_NANOGPT] = "nanogpt",
 };
 
+static const char *const boundary_names[] = {
+    [OT_BOUNDARY_AUTO] = "auto",
+    [OT_BOUNDARY_END] = "end",
+    [OT_BOUNDARY_START] = "start",
+};
+
 typedef struct session {
   const ot_options *options;
   ot_arena arena;
@@ -42,6 +48,9 @@ static void inspect_as_json(session *s, const ot_tokens_scan_result *scan) {
   ot_json_text(json, "dtype", s->about->dtype);
   ot_json_integer(json, "tokens", s->about->tokens);
   ot_json_integer(json, "documents", scan->documents);
+  if (!s->about->idx_path) {
+    ot_json_text(json, "document_boundary", boundary_names[s->about->boundary]);
+  }
   ot_json_integer(json, "max_id", scan->max_id);
   ot_json_integer(json, "bytes", s->about->tokens * s->about->token_bytes);
   ot_json_object(json, "meta");
@@ -73,7 +82,8 @@ static ot_status inspect(session *s) {
   printf("tokens     %lld, largest id %d\n", (long long)about->tokens, scan.max_id);
   printf("documents  %lld\n", (long long)scan.documents);
   if (!about->idx_path && about->eod >= 0)
-    printf("           each ended by id %lld\n", (long long)about->eod);
+    printf("           each %s with id %lld\n",
+           about->boundary == OT_BOUNDARY_START ? "begins" : "ends", (long long)about->eod);
   if (!s->origin.found) return OT_OK;
   printf("tokenizer  %s (%s), %lld entries, end of document %lld\n", s->origin.tokenizer,
          s->origin.tokenizer_hash, (long long)s->origin.vocab_size, (long long)s->origin.eod);
@@ -118,7 +128,7 @@ static void print_document_json(session *s, int64_t document, bool ended) {
   json->length = 0;
 }
 
-// The text of one document without its end-of-document id, byte for byte.
+// The text of one document without its end-of-document id, wherever that stands, byte for byte.
 static ot_status print_document(void *context, int64_t document, int64_t first, int64_t count) {
   session *const s = context;
   s->ids.count = 0;
@@ -127,8 +137,11 @@ static ot_status print_document(void *context, int64_t document, int64_t first, 
   OT_TRY(ot_tokens_read(s->tokens, first, count, s->ids.ids));
   s->ids.count = count;
   const int64_t eod = s->origin.found ? s->origin.eod : s->about->eod;
-  const bool ended = count > 0 && eod >= 0 && s->ids.ids[count - 1] == eod;
-  const ot_status status = ot_tokenizer_decode(s->tokenizer, s->ids.ids, count - ended, &s->text);
+  const bool begins = !s->about->idx_path && s->about->boundary == OT_BOUNDARY_START;
+  const bool marked = count > 0 && eod >= 0 && s->ids.ids[begins ? 0 : count - 1] == eod;
+  const bool ended = marked && !begins;
+  const ot_status status =
+      ot_tokenizer_decode(s->tokenizer, s->ids.ids + (marked && begins), count - marked, &s->text);
   if (status != OT_OK) {
     return ot_fail(status, "%s: document %lld: %s", s->about->bin_path, (long long)document,
                    ot_fail_message());
@@ -171,6 +184,7 @@ static ot_status show(session *s) {
       .path = ot_options_argument(s->options, 1),
       .format = (ot_data_format)format,
       .eod = ot_options_given(s->options, "eod-id") ? ot_options_integer(s->options, "eod-id") : -1,
+      .boundary = (ot_document_boundary)ot_options_choice(s->options, "document-boundary"),
   };
   OT_TRY(ot_tokens_create(&request, &s->tokens));
   s->about = ot_tokens_describe(s->tokens);
@@ -211,9 +225,14 @@ static const ot_option rows[] = {
     {.name = "eod-id",
      .kind = OT_OPTION_INTEGER,
      .value = "ID",
-     .help = "id that ends documents in formats without an index",
+     .help = "end-of-document id in formats without an index",
      .minimum = 0,
      .maximum = INT32_MAX},
+    {.name = "document-boundary",
+     .kind = OT_OPTION_CHOICE,
+     .value = "auto|end|start",
+     .fallback = "auto",
+     .help = "where that id stands in a document; auto: llmc start, nanogpt end"},
 };
 
 const ot_verb ot_verb_data = {

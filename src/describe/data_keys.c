@@ -3,6 +3,7 @@
 #include "describe/run_keys.h"
 
 static const char *const formats[] = {"auto", "megatron", "llmc", "nanogpt", NULL};
+static const char *const boundaries[] = {"auto", "end", "start", NULL};
 static const char *const no_tokenizer[] = {"bytes", NULL};
 
 // ---- Entries of lists ----
@@ -158,6 +159,13 @@ static const ot_key data_keys[] = {
      .fallback = "auto",
      .help = "layout of the token files; nanogpt must be said",
      .choices = formats},
+    {.name = "document_boundary",
+     .type = OT_KEY_CHOICE,
+     .offset = offsetof(ot_run_data, document_boundary),
+     .fallback = "auto",
+     .help = "where the end-of-text id stands in a document of shards without .idx; auto: llmc "
+             "start, else end",
+     .choices = boundaries},
     {.name = "document_mask",
      .type = OT_KEY_BOOL,
      .offset = offsetof(ot_run_data, document_mask),

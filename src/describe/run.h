@@ -19,6 +19,13 @@ typedef enum ot_data_format {
   OT_DATA_NANOGPT,   // headerless uint16
 } ot_data_format;
 
+// Where the end-of-text id of shards without an index stands.
+typedef enum ot_document_boundary {
+  OT_BOUNDARY_AUTO,   // as the writers of the format put it: llmc start, nanogpt end
+  OT_BOUNDARY_END,    // the last token of its document
+  OT_BOUNDARY_START,  // the first
+} ot_document_boundary;
+
 // One source of training tokens; sources of a mixture are drawn in proportion to their weights.
 typedef struct ot_data_source {
   const char *path;  // prefix; PREFIX, PREFIX.bin and PREFIX.idx name the same set
@@ -49,6 +56,7 @@ typedef struct ot_run_data {
   const char *tokenizer;      // path of tokenizer.json, "bytes", or "" (none)
   int64_t sequence_length;    // tokens of a sample
   ot_data_format format;
+  ot_document_boundary document_boundary;
   bool document_mask;  // attention and positions start anew at each document
 } ot_run_data;
 

@@ -44,6 +44,7 @@ static ot_sampler_request sampler_request(const ot_feed *feed) {
       .format = run->data.format,
       .vocab_size = run->model.vocab_size,
       .eod = feed->tokenizer ? ot_tokenizer_eos(feed->tokenizer) : -1,
+      .boundary = run->data.document_boundary,
   };
 }
 

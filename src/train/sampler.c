@@ -61,7 +61,8 @@ static ot_status open_source(const ot_sampler_request *request, const char *path
   const ot_tokens_request tokens = {.path = path,
                                     .format = request->format,
                                     .vocab_size = request->vocab_size,
-                                    .eod = request->eod};
+                                    .eod = request->eod,
+                                    .boundary = request->boundary};
   OT_TRY(ot_tokens_create(&tokens, &s->tokens));
   s->num_tokens = ot_tokens_describe(s->tokens)->tokens;
   OT_CHECK(s->num_tokens >= 2, OT_ENVIRONMENT, "%s has %lld tokens; at least 2 are needed", path,
@@ -250,7 +251,11 @@ static ot_status fill_row(row *r, const ot_sample_place *place) {
     OT_TRY(ot_tokens_read(tokens, place->first + T, 1, &r->at.targets[T - 1]));
   }
   if (s->document_mask) {
-    const ot_tokens_span span = {.first = place->first, .count = place->count, .ids = r->at.tokens};
+    const ot_tokens_span span = {
+        .first = place->first,
+        .count = place->count,
+        .ids = r->at.tokens,
+        .last = place->count > T ? r->at.targets[T - 1] : r->at.tokens[inside - 1]};
     OT_TRY(ot_tokens_boundaries(tokens, &span, begin_document, r));
   }
   fill_positions(r, inside);

@@ -33,6 +33,7 @@ typedef struct ot_sampler_request {
   ot_data_format format;  // of all sources
   int64_t vocab_size;     // ids must be below; 0 = not checked
   int64_t eod;            // end-of-document id of formats without an index; -1: see tokens.h
+  ot_document_boundary boundary;  // where that stands
 } ot_sampler_request;
 
 // Opens the sources. OT_ENVIRONMENT and OT_USAGE as of ot_tokens_create and ot_blend_create, and

@@ -168,6 +168,11 @@ static ot_status fill(ot_tokens *t, const ot_tokens_request *request) {
   t->about = (ot_tokens_about){
       .bin_path = t->bin_path, .documents = -1, .sequences = -1, .eod = request->eod};
   OT_TRY(open_files(t, request));
+  // The scripts of llm.c write the id before each document, those of nanoGPT after it.
+  const bool begins = t->about.format == OT_DATA_LLMC;
+  t->about.boundary = request->boundary != OT_BOUNDARY_AUTO ? request->boundary
+                      : begins                              ? OT_BOUNDARY_START
+                                                            : OT_BOUNDARY_END;
   if (t->vocab_size == 0 || t->bin_bytes > OT_TOKENS_CHECKED_BYTES) return OT_OK;
   ot_tokens_scan_result ignored;
   return ot_tokens_scan(t, &ignored);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Token shards to read from, whatever their format: Megatron's .bin with .idx, llm.c's .bin
 // (GPT-2's u16 and Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one long run of
-// tokens with documents in it: those of the .idx, else each ends with an end-of-document id.
+// tokens with documents in it: those of the .idx, else each ends or begins with an end-of-document
+// id.
 //
 // Files are read where they lie, by pread: nothing of their size is kept in memory, and one that
 // fails or shrinks is an error that says where, not a signal. Sizes, header and index are checked
@@ -25,6 +26,7 @@ typedef struct ot_tokens_request {
   int64_t vocab_size;     // ids must be below; 0 = not known, ids must only fit int32
   int64_t eod;            // end-of-document id where there is no .idx; -1: of llm.c files the usual
                           // one (50256, 128000), of nanoGPT files none
+  ot_document_boundary boundary;  // where that id stands
 } ot_tokens_request;
 
 typedef struct ot_tokens_about {
@@ -36,7 +38,8 @@ typedef struct ot_tokens_about {
   int64_t tokens;
   int64_t documents;  // of the .idx; -1: not known without reading all tokens
   int64_t sequences;  // of the .idx; -1
-  int64_t eod;        // where there is no .idx: what ends a document; -1: nothing
+  int64_t eod;        // where there is no .idx: what ends or begins a document; -1: nothing
+  ot_document_boundary boundary;  // which of them, never OT_BOUNDARY_AUTO
 } ot_tokens_about;
 
 // OT_ENVIRONMENT naming file and offset when a file is missing, truncated, of another kind, or its
@@ -52,11 +55,12 @@ const ot_tokens_about *ot_tokens_describe(const ot_tokens *tokens);
 ot_status ot_tokens_read(const ot_tokens *tokens, int64_t first, int64_t count, int32_t *ids);
 
 // Where documents begin within tokens (first, first + count), exclusive of both ends, in increasing
-// order: calls `sink` with each position. `ids` [count - 1] are the first of those tokens, as read.
+// order: calls `sink` with each position.
 typedef void (*ot_tokens_boundary_sink)(void *context, int64_t position);
 typedef struct ot_tokens_span {
   int64_t first, count;
-  const int32_t *ids;
+  const int32_t *ids;  // [count - 1] of those tokens, as read
+  int32_t last;        // the one after them
 } ot_tokens_span;
 ot_status ot_tokens_boundaries(const ot_tokens *tokens, const ot_tokens_span *span,
                                ot_tokens_boundary_sink sink, void *context);

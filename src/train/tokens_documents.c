@@ -24,8 +24,10 @@ ot_status ot_tokens_boundaries(const ot_tokens *tokens, const ot_tokens_span *sp
                                ot_tokens_boundary_sink sink, void *context) {
   if (span->count == 0) return OT_OK;
   if (tokens->about.documents >= 0) return boundaries_by_index(tokens, span, sink, context);
-  for (int64_t i = 0; i + 1 < span->count; i++) {
-    if (span->ids[i] == tokens->about.eod) sink(context, span->first + i + 1);
+  const bool begins = tokens->about.boundary == OT_BOUNDARY_START;
+  for (int64_t i = 1; i < span->count; i++) {
+    const int32_t here = i + 1 < span->count ? span->ids[i] : span->last;
+    if ((begins ? here : span->ids[i - 1]) == tokens->about.eod) sink(context, span->first + i);
   }
   return OT_OK;
 }
@@ -51,9 +53,12 @@ static ot_status end_document(walk *w, int64_t end) {
 static ot_status walk_block(walk *w, const int32_t *ids, int64_t first, int64_t count) {
   const bool by_eod = w->tokens->about.documents < 0;
   const int64_t eod = w->tokens->about.eod;
+  const bool begins = w->tokens->about.boundary == OT_BOUNDARY_START;
   for (int64_t i = 0; i < count; i++) {
     if (ids[i] > w->max_id) w->max_id = ids[i];
-    if (by_eod && ids[i] == eod) OT_TRY(end_document(w, first + i + 1));
+    if (!by_eod || ids[i] != eod) continue;
+    const int64_t end = first + i + !begins;
+    if (end > w->start) OT_TRY(end_document(w, end));
   }
   return OT_OK;
 }
@@ -66,7 +71,7 @@ static ot_status walk_tokens(walk *w) {
     OT_TRY(ot_tokens_read(t, first, n, ids));
     OT_TRY(walk_block(w, ids, first, n));
   }
-  // Tokens after the last end of document are a document too.
+  // Tokens after the last boundary are a document too.
   const bool open_end = t->about.documents < 0 && w->start < t->about.tokens;
   return open_end ? end_document(w, t->about.tokens) : OT_OK;
 }

@@ -24,8 +24,10 @@ printf 'caf\xc3\xa9 \xff\x00 end' >text/0.bin.txt
 # A trained tokenizer, and bytes: every document comes back byte for byte.
 "$orthant" tokenize --tokenizer bpe.json --train-vocab 400 --out trained text >summary
 grep -q 'in 4 documents from 4 files' summary || fail "summary: $(cat summary)"
-"$orthant" tokenize --tokenizer bytes --out plain --threads 2 text --json >plain.json
+"$orthant" tokenize --tokenizer bytes --out plain --threads 2 text --json >plain.json 2>note
 grep -q '"documents":4' plain.json || fail "json: $(cat plain.json)"
+grep -q '"invalid_utf8_bytes":1,' plain.json || fail "json: $(cat plain.json)"
+grep -q '^note: 1 byte is not valid UTF-8' note || fail "no note of bytes: $(cat note)"
 for shard in trained plain.bin; do
   for i in 0 1 2 3; do
     "$orthant" data decode $shard --document $i >back
@@ -36,6 +38,14 @@ done
 "$orthant" data inspect trained | grep -q '^documents  4$' || fail "inspect"
 "$orthant" data inspect plain --json | grep -q '"max_id":256' || fail "inspect --json"
 "$orthant" data decode plain --document 0 --json | grep -q '"text":"café ' || fail "decode --json"
+
+# The same tokens, with an id before each document as llm.c writes them, or after it.
+{ printf '\210\330\064\001\001\000\000\000\005\000\000\000' && head -c 1012 /dev/zero &&
+  printf '\000\001a\000b\000\000\001c\000'; } >c.bin
+decode_c() { "$orthant" data decode c --tokenizer bytes --eod-id 256 --document "$@"; }
+"$orthant" data inspect c --eod-id 256 | grep -q 'each begins with id 256' || fail "inspect of llm.c tokens"
+[ "$(decode_c 0)$(decode_c 1)" = abc ] || fail "documents that begin with the id"
+[ "$(decode_c 1 --document-boundary end)" = ab ] || fail "documents that end with the id"
 
 # Errors say what to do and leave what was there.
 cp plain.bin before.bin

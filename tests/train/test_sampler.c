@@ -130,7 +130,8 @@ static void documents_end_by_id_where_there_is_no_index(void **state) {
   const int32_t ids[] = {7, 50256, 8, 9, 50256, 50256, 1, 2, 3};
   shard_write_llmc(directory, "l.bin", ids, 9, 0);
   const ot_data_source source = source_of("l", 1);
-  ot_sampler *sampler = create((ot_sampler_request){.document_mask = true}, &source, 1);
+  const ot_sampler_request request = {.document_mask = true, .boundary = OT_BOUNDARY_END};
+  ot_sampler *sampler = create(request, &source, 1);
   numbers row;
   assert_int_equal(read_one(sampler, 0, &row), 5);
   const int32_t targets[T] = {50256, -1, 9, 50256, -1, -1, 2, 3};
@@ -138,6 +139,24 @@ static void documents_end_by_id_where_there_is_no_index(void **state) {
   assert_memory_equal(row.tokens, ids, sizeof targets);
   assert_memory_equal(row.targets, targets, sizeof targets);
   assert_memory_equal(row.doc_starts, starts, sizeof starts);
+  ot_sampler_destroy(&sampler);
+}
+
+// As the scripts of llm.c write them; the token behind the row begins a document, too.
+static void documents_of_llmc_files_begin_with_the_id(void **state) {
+  (void)state;
+  const int32_t ids[] = {50256, 8, 9, 50256, 50256, 1, 2, 3, 50256, 4};
+  shard_write_llmc(directory, "l.bin", ids, 10, 0);
+  const ot_data_source source = source_of("l", 1);
+  ot_sampler *sampler = create((ot_sampler_request){.document_mask = true}, &source, 1);
+  numbers row;
+  assert_int_equal(read_one(sampler, 0, &row), 5);
+  const int32_t targets[T] = {8, 9, -1, -1, 1, 2, 3, -1};
+  const int32_t starts[T] = {0, 0, 0, 3, 4, 4, 4, 4};
+  const int32_t positions[T] = {0, 1, 2, 0, 0, 1, 2, 3};
+  assert_memory_equal(row.targets, targets, sizeof targets);
+  assert_memory_equal(row.doc_starts, starts, sizeof starts);
+  assert_memory_equal(row.positions, positions, sizeof positions);
   ot_sampler_destroy(&sampler);
 }
 
@@ -283,6 +302,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(rows_mask_across_documents),
       TEST(documents_end_by_id_where_there_is_no_index),
+      TEST(documents_of_llmc_files_begin_with_the_id),
       TEST(every_epoch_reads_each_window_once_in_another_order),
       TEST(a_sample_depends_on_seed_and_index_alone),
       TEST(mixtures_change_at_a_sample_and_sources_go_on),

@@ -96,14 +96,31 @@ static void reads_llmc_files_of_both_kinds(void **state) {
   assert_int_equal(ot_tokens_scan(tokens, &scan), OT_OK);
   assert_int_equal(scan.documents, 3);
   assert_int_equal(scan.max_id, 50256);
-  assert_document(tokens, 0, 0, 2);
-  assert_document(tokens, 1, 2, 3);
-  assert_document(tokens, 2, 5, 1);
+  assert_document(tokens, 0, 0, 1);
+  assert_document(tokens, 1, 1, 3);
+  assert_document(tokens, 2, 4, 2);
   ot_tokens_destroy(&tokens);
   tokens = open_shard("llama3.bin", OT_DATA_LLMC);
+  assert_document(tokens, 0, 0, 3);
+  assert_document(tokens, 1, 3, 2);
   assert_int_equal(ot_tokens_read(tokens, 0, 5, ids), OT_OK);
   assert_memory_equal(ids, wide, sizeof wide);
   assert_string_equal(ot_tokens_describe(tokens)->dtype, "uint32");
+  ot_tokens_destroy(&tokens);
+}
+
+// As those of nanoGPT do by themselves.
+static void documents_of_llmc_files_end_with_the_id_when_told(void **state) {
+  (void)state;
+  const int32_t ids[] = {5, 50256, 7, 8, 50256, 9};
+  shard_write_llmc(directory, "gpt2.bin", ids, 6, 0);
+  const ot_tokens_request request = {
+      .path = scratch_path(directory, "gpt2"), .eod = -1, .boundary = OT_BOUNDARY_END};
+  ot_tokens *tokens;
+  assert_int_equal(ot_tokens_create(&request, &tokens), OT_OK);
+  assert_document(tokens, 0, 0, 2);
+  assert_document(tokens, 1, 2, 3);
+  assert_document(tokens, 2, 5, 1);
   ot_tokens_destroy(&tokens);
 }
 
@@ -309,10 +326,15 @@ static void mutated_shards_never_crash(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      TEST(reads_a_megatron_shard_by_any_of_its_names),  TEST(reads_llmc_files_of_both_kinds),
-      TEST(reads_headerless_files_only_when_told),       TEST(reads_documents_of_several_sequences),
-      TEST(names_what_is_wrong_with_a_shard_and_where),  TEST(names_the_file_that_is_missing),
-      TEST(a_shard_that_shrinks_while_open_is_an_error), TEST(mutated_shards_never_crash),
+      TEST(reads_a_megatron_shard_by_any_of_its_names),
+      TEST(reads_llmc_files_of_both_kinds),
+      TEST(documents_of_llmc_files_end_with_the_id_when_told),
+      TEST(reads_headerless_files_only_when_told),
+      TEST(reads_documents_of_several_sequences),
+      TEST(names_what_is_wrong_with_a_shard_and_where),
+      TEST(names_the_file_that_is_missing),
+      TEST(a_shard_that_shrinks_while_open_is_an_error),
+      TEST(mutated_shards_never_crash),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
