@@ -144,6 +144,10 @@ def cases():
         "gemma3-packed": (gemma3, 29, [[8, 2, 19], [16, 13]], False),
         "mixtral": (mixtral, 19, None, False),
         "mixtral-packed": (dict(mixtral, sliding_window=6), 19, documents, False),
+        # The balance of experts as transformers weighs it; the other cases go without.
+        "mixtral-balanced": (dict(mixtral, vocab_size=31, num_local_experts=4,
+                                  router_aux_loss_coef=0.3, moe_aux_loss_scale="transformers"),
+                             19, None, False),
         "qwen3-moe": (qwen3_moe, 23, None, True),
         "olmoe": (olmoe, 19, None, False),
         "deepseek-v3": (deepseek, 19, None, False),
@@ -429,13 +433,42 @@ def logits_of(model, batch, attention_mask=None):
 
 
 def loss_of(model, batch, attention_mask=None):
-    """Transformers' own loss; its labels are shifted by default, ours already are."""
+    """Logits, transformers' own loss, and what gradients are of: with the balance of experts, where
+    the case asks for it. Its labels are shifted by default, ours already are."""
     labels = batch["targets"].masked_fill(batch["targets"] == MASKED, -100)
-    out = model(input_ids=batch["tokens"], position_ids=batch["positions"], use_cache=False,
-                attention_mask=attention_mask)
+    with routed(model) as router_logits:
+        out = model(input_ids=batch["tokens"], position_ids=batch["positions"], use_cache=False,
+                    attention_mask=attention_mask)
     loss = model.loss_function(logits=out.logits, labels=None, shift_labels=labels,
                                vocab_size=model.config.vocab_size)
-    return out.logits, loss
+    if getattr(model.config, "moe_aux_loss_scale", "layers") != "transformers":
+        return out.logits, loss, loss
+    balance = model.config.router_aux_loss_coef * balance_of(model, router_logits)
+    return out.logits, loss, loss + balance
+
+
+@contextlib.contextmanager
+def routed(model):
+    """A list that forwards add the logits of each router to."""
+    found = []
+    handles = [module.register_forward_hook(lambda m, i, outputs: found.append(outputs[0]))
+               for module in model.modules() if type(module).__name__.endswith("TopKRouter")]
+    yield found
+    for handle in handles:
+        handle.remove()
+
+
+def balance_of(model, router_logits):
+    """The mean over sequences and layers of what transformers' function says of each by itself."""
+    theirs = sys.modules[type(model).__module__].load_balancing_loss_func
+    k, losses = model.config.num_experts_per_tok, []
+    for logits in (sequence for layer in router_logits for sequence in layer.chunk(B)):
+        probabilities = logits.softmax(-1)
+        chosen = torch.zeros_like(logits).scatter(-1, logits.topk(k).indices, 1)
+        losses.append(logits.shape[-1] * (chosen.mean(0) * probabilities.mean(0)).sum())
+        if logits.dtype is torch.float32:
+            torch.testing.assert_close(losses[-1], theirs((logits,), logits.shape[-1], k))
+    return torch.stack(losses).mean()
 
 
 def reference(model, batch):
@@ -444,8 +477,8 @@ def reference(model, batch):
     mask = explicit_mask(model.config, batch)
     loads = {}
     with counted(model, loads):
-        logits, loss = loss_of(model, batch, mask)
-    loss.backward()
+        logits, loss, objective = loss_of(model, batch, mask)
+    objective.backward()
     with torch.no_grad():
         assert torch.equal(logits, logits_of(model, batch)), "mask differs from transformers' own"
     gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -478,7 +511,7 @@ def adamw_steps(model, batch, steps=2):
     norms = []
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
-        loss_of(model, batch, explicit_mask(model.config, batch))[1].backward()
+        loss_of(model, batch, explicit_mask(model.config, batch))[2].backward()
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=False))
         optimizer.step()
     assert all(norm > 1.0 for norm in norms), "clipping must matter"
@@ -511,9 +544,9 @@ def difference_check(model, batch, gradients):
 
             def slope(h):
                 parameter.copy_(origin + h * direction)
-                above = loss_of(model, batch, mask)[1]
+                above = loss_of(model, batch, mask)[2]
                 parameter.copy_(origin - h * direction)
-                return (above - loss_of(model, batch, mask)[1]) / (2 * h)
+                return (above - loss_of(model, batch, mask)[2]) / (2 * h)
 
             h = 4e-4 / max(1.0, direction.norm().item() / 8)
             wide, middle, narrow = slope(h), slope(h / 2), slope(h / 4)
@@ -713,6 +746,8 @@ again and compares. Nothing that reads them needs Python.
 - AdamW: lr 1e-3, betas 0.9 0.95, eps 1e-8, weight decay 0.1 on all 2-D tensors (embeddings too) and
   0 on the others, p -= lr * decay * p first; gradients times min(1, 1 / (norm + 1e-6)) before each
   step; float64 state. Both steps clip.
+- `mixtral-balanced`: gradients are those of the loss plus 0.3 times the balance of experts, the
+  mean over sequences and layers of what transformers' `load_balancing_loss_func` says of each.
 - `-residuals` cases: transformers' modules with Attention Residuals around them, which
   transformers does not know; the queries of the mixes are the tensors with `residual` in their names.
 - `pad_token_id` is null: with one, PyTorch would keep that token's embedding gradient at zero.

@@ -8,6 +8,7 @@
 #include "audit/log_probability.h"
 #include "audit/one_rank.h"
 #include "base/text.h"
+#include "describe/moe.h"
 #include "train/elements.h"
 #include "train/feed.h"
 
@@ -63,9 +64,9 @@ static void widen_weights(slope_check *s) {
 
 // What the losses of routers add to that of tokens.
 static double weigh_routers(const slope_check *s, const double sums[OT_EXPERT_SUMS]) {
-  const ot_moe *const moe = &s->alone.model.moe;
-  return moe->aux_coefficient * sums[OT_EXPERT_AUX_LOSS] +
-         moe->z_coefficient * sums[OT_EXPERT_Z_LOSS];
+  const ot_model *const model = &s->alone.model;
+  return ot_moe_aux_weight(model) * sums[OT_EXPERT_AUX_LOSS] +
+         model->moe.z_coefficient * sums[OT_EXPERT_Z_LOSS];
 }
 
 // By the forward that hands out logits.

@@ -39,6 +39,12 @@ typedef enum ot_moe_balance {
   OT_MOE_BALANCE_BIAS,      // a bias on scores, moved after each step (Wang et al. 2024)
 } ot_moe_balance;
 
+// What the coefficient of that loss multiplies, of each sequence by itself.
+typedef enum ot_moe_aux_scale {
+  OT_MOE_AUX_LAYERS,        // the loss of each layer, of shares of slots: 1 where loads are even
+  OT_MOE_AUX_TRANSFORMERS,  // its mean over layers, of slots a token: k where loads are even
+} ot_moe_aux_scale;
+
 // Who takes part in a communication: the groups of ranks that a step needs. A rank is in one group
 // of each kind; groups that would hold it alone are not made. Two kinds may have the same members:
 // what runs beside each other must not share a group, or its calls could pass each other.

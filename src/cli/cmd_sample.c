@@ -160,7 +160,7 @@ const ot_verb ot_verb_sample = {
     .max_arguments = 1,
     .details =
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
-        "directory.",
+        "directory. Ids beyond the tokenizer's entries, which a model may have, are never drawn.",
     .examples =
         "  orthant sample runs/demo --prompt \"#include <\" --max-tokens 200\n"
         "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",

@@ -297,6 +297,7 @@ static void put_moe(printer *p, const ot_model *model) {
   put_real(p, "capacity_factor", moe->capacity_factor);
   put_word(p, "balance", balances[moe->balance]);
   put_real(p, "aux_coefficient", moe->aux_coefficient);
+  if (moe->aux_scale == OT_MOE_AUX_TRANSFORMERS) put_word(p, "aux_scale", "transformers");
   put_real(p, "z_coefficient", moe->z_coefficient);
   put_real(p, "bias_rate", moe->bias_rate);
   for (int64_t i = 0, j; i < model->num_layers; i = j) {

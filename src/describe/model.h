@@ -75,8 +75,10 @@ typedef struct ot_moe {
   double capacity_factor;     // rows of an expert, in even shares of T*k/E (all but dropless)
   ot_moe_balance balance;     //
   double aux_coefficient;     // of the load-balancing loss, >= 0
-  double z_coefficient;       // of the mean squared log-sum-exp of router logits, >= 0
-  double bias_rate;           // of OT_MOE_BALANCE_BIAS: step of the bias after each update
+  // What it multiplies.
+  ot_moe_aux_scale aux_scale;
+  double z_coefficient;  // of the mean squared log-sum-exp of router logits, >= 0
+  double bias_rate;      // of OT_MOE_BALANCE_BIAS: step of the bias after each update
 } ot_moe;
 
 // Multi-head latent attention (DeepSeek-AI 2024): queries and keys are nope_dim unrotated and
@@ -124,8 +126,8 @@ typedef struct ot_model {
 
   ot_norm_kind norm;
   ot_norm_placement norm_placement;
-  double norm_epsilon;
-  double norm_offset;  // added to RMSNorm weights, q and k norms too (gemma: 1); else 0
+  double norm_epsilon;  // of all norms but those of latents (graph/decoder_latent.c)
+  double norm_offset;   // added to RMSNorm weights, q and k norms too (gemma: 1); else 0
   ot_qk_norm qk_norm;
 
   double embedding_scale;  // multiplies embedded tokens (gemma: sqrt(hidden_size)); else 1

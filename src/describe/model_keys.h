@@ -47,7 +47,7 @@ typedef struct ot_model_keys {
   int64_t num_groups, groups_per_token;
   bool renormalise;
   double gate_scale, aux_coefficient, z_coefficient, capacity_factor, bias_rate;
-  int routing, balance;  // ot_moe_routing, ot_moe_balance
+  int routing, balance, aux_scale;  // ot_moe_routing, ot_moe_balance, ot_moe_aux_scale
   int64_t kv_rank, q_rank, nope_dim, rope_dim, v_dim;
   bool interleaved;
   int residuals;                // 0 = none, 1 = block

@@ -345,6 +345,7 @@ static void fill_balance(reading *r) {
   const bool helps =
       moe->balance == OT_MOE_BALANCE_AUX_LOSS || (moe->balance == OT_MOE_BALANCE_BIAS && asked);
   moe->aux_coefficient = helps ? keys->aux_coefficient : 0;
+  moe->aux_scale = (ot_moe_aux_scale)keys->aux_scale;
   moe->z_coefficient = keys->z_coefficient;
   moe->bias_rate = keys->bias_rate;
 }

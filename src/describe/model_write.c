@@ -66,6 +66,7 @@ static void fill_experts(const ot_model *model, ot_arena *arena, ot_model_keys *
   keys->renormalise = moe->renormalise;
   keys->gate_scale = moe->scale;
   keys->aux_coefficient = moe->aux_coefficient;
+  keys->aux_scale = (int)moe->aux_scale;
   keys->z_coefficient = moe->z_coefficient;
   keys->capacity_factor = moe->capacity_factor;
   keys->bias_rate = moe->bias_rate;

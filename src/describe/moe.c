@@ -99,6 +99,15 @@ int64_t ot_moe_layers(const ot_model *model) {
   return layers;
 }
 
+// transformers' load_balancing_loss_func (modeling_mixtral.py) counts slots over tokens, k times
+// the share of slots, and takes the layers together.
+double ot_moe_aux_weight(const ot_model *model) {
+  const ot_moe *const moe = &model->moe;
+  if (moe->aux_scale == OT_MOE_AUX_LAYERS) return moe->aux_coefficient;
+  const double k = (double)moe->experts_per_token;
+  return moe->aux_coefficient * k / (double)ot_moe_layers(model);
+}
+
 int64_t ot_moe_elements(const ot_model *model, int64_t experts) {
   const ot_moe *const moe = &model->moe;
   const int64_t mlps = experts * moe->expert_size + moe->shared_size;

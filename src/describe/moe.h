@@ -14,6 +14,9 @@ ot_status ot_mla_check(const ot_model *model);
 // Layers that have experts.
 int64_t ot_moe_layers(const ot_model *model);
 
+// What multiplies the load-balancing loss of each layer (ops/route_balance.h).
+double ot_moe_aux_weight(const ot_model *model);
+
 // Trainable elements of the router, of `experts` routed experts and of the shared ones of a layer.
 int64_t ot_moe_elements(const ot_model *model, int64_t experts);
 

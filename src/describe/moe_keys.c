@@ -6,6 +6,7 @@
 static const char *const routings[] = {"dropless", "drop_by_position", "drop_by_score",
                                        "expert_choice", NULL};
 static const char *const balances[] = {"none", "aux_loss", "bias", NULL};
+static const char *const aux_scales[] = {"layers", "transformers", NULL};
 static const char *const only_sigmoid[] = {"sigmoid", NULL};
 static const char *const only_noaux[] = {"noaux_tc", NULL};
 static const char *const only_one[] = {"1", NULL};
@@ -125,7 +126,8 @@ const ot_key ot_moe_keys[OT_NUM_MOE_KEYS] = {
      .offset = offsetof(ot_model_keys, aux_coefficient),
      .maximum = OT_NO_MAXIMUM,
      .fallback = "0.001",
-     .help = "weight of the load-balancing loss; with moe_balance bias 0 unless given",
+     .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
+             "whatever output_router_logits says; with moe_balance bias 0 unless given",
      .variants = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE},
     {.name = "aux_loss_alpha",
      .also = "router_aux_loss_coef",
@@ -133,8 +135,17 @@ const ot_key ot_moe_keys[OT_NUM_MOE_KEYS] = {
      .offset = offsetof(ot_model_keys, aux_coefficient),
      .maximum = OT_NO_MAXIMUM,
      .fallback = "0.001",
-     .help = "weight of the load-balancing loss; with moe_balance bias 0 unless given",
+     .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
+             "whatever output_router_logits says; with moe_balance bias 0 unless given",
      .variants = OT_IN_DEEPSEEK_V3},
+    {.name = "moe_aux_loss_scale",
+     .type = OT_KEY_CHOICE,
+     .offset = offsetof(ot_model_keys, aux_scale),
+     .choices = aux_scales,
+     .fallback = "layers",
+     .help = "what router_aux_loss_coef multiplies: layers: each layer's E sum f P, f shares of "
+             "slots; transformers: k times their mean over layers",
+     .variants = OT_IN_MOE},
     {.name = "router_z_loss_coef",
      .type = OT_KEY_REAL,
      .offset = offsetof(ot_model_keys, z_coefficient),

@@ -9,6 +9,7 @@
 // Over ep a rank has some of the experts, over etp some columns of each. Between dispatch and
 // combine, rows go to the ranks that have their experts and come back (ops/expert_exchange.h): the
 // first round as ops of the program, what it has no room for as a composite (ops/expert_rounds.h).
+#include "describe/moe.h"
 #include "graph/decoder_parts.h"
 #include "ops/expert_exchange.h"
 #include "ops/route.h"
@@ -59,7 +60,7 @@ static ot_op_attributes route_attributes(const ot_builder *b) {
   attributes.num_groups = moe->num_groups;
   attributes.groups_per_token = moe->groups_per_token;
   attributes.routing = moe->routing;
-  attributes.aux_coefficient = moe->aux_coefficient;
+  attributes.aux_coefficient = ot_moe_aux_weight(ot_model_of(b));
   attributes.z_coefficient = moe->z_coefficient;
   attributes.num_sequences = b->graph->request.micro_batch_size;
   attributes.first_row = ot_share_of(b)->first_row;

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "describe/model_keys.h"
+#include "describe/moe.h"
 #include "describe/residuals.h"
 #include "device/heap.h"
 #include "support/preset_sizes.h"
@@ -380,6 +381,24 @@ static void the_variants_of_routing_have_their_own_defaults(void **state) {
   assert_true(drops.moe.aux_coefficient == 0);
 }
 
+static void the_balance_of_transformers_is_k_times_the_mean_over_layers(void **state) {
+  (void)state;
+  const char *const text =
+      "{\"model_type\": \"mixtral\", \"num_hidden_layers\": 8, \"num_experts_per_tok\": 2,"
+      " \"router_aux_loss_coef\": 0.5%s}";
+  char plain[256], theirs[256];
+  ot_text_format(plain, sizeof plain, text, "");
+  ot_text_format(theirs, sizeof theirs, text, ", \"moe_aux_loss_scale\": \"transformers\"");
+  const ot_model own = accept(plain), other = accept(theirs);
+  assert_true(ot_moe_aux_weight(&own) == 0.5);
+  assert_true(ot_moe_aux_weight(&other) == 0.5 * 2 / 8);
+  assert_true(other.moe.aux_coefficient == 0.5);
+  assert_true(ot_model_hash(&own) != ot_model_hash(&other));
+  ot_model again;
+  assert_int_equal(ot_model_read(ot_model_write(&other, &arena), &arena, &again), OT_OK);
+  assert_true(ot_model_hash(&again) == ot_model_hash(&other));
+}
+
 static void expect_place(const ot_model *model, int64_t layer, ot_residual_place expected) {
   const ot_residual_place at = ot_residual_place_of(model, layer);
   assert_int_equal(at.finished, expected.finished);
@@ -470,6 +489,7 @@ int main(void) {
       cmocka_unit_test(presets_of_experts_have_the_published_number_of_active_parameters),
       cmocka_unit_test(reads_experts_of_every_family),
       cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),
+      cmocka_unit_test(the_balance_of_transformers_is_k_times_the_mean_over_layers),
       cmocka_unit_test(the_variants_of_routing_have_their_own_defaults),
       cmocka_unit_test(blocks_of_residuals_count_sublayers),
       cmocka_unit_test(blocks_of_residuals_must_fit_the_model),

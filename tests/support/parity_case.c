@@ -35,6 +35,7 @@ const char *const parity_cases[] = {
     "gemma3-packed",
     "mixtral",
     "mixtral-packed",
+    "mixtral-balanced",
     "qwen3-moe",
     "llama-residuals",
     "gemma3-odd-residuals",
@@ -156,7 +157,7 @@ static void read_model(parity_case *c) {
   must(ot_tree_load(path_of(c, c->request.config), &c->arena, &tree));
   must(ot_model_read(tree, &c->arena, &c->model));
   // transformers adds no loss of the router to the gradients unless asked.
-  c->model.moe.aux_coefficient = 0;
+  if (c->model.moe.aux_scale != OT_MOE_AUX_TRANSFORMERS) c->model.moe.aux_coefficient = 0;
 }
 
 void parity_create(const parity_request *request, parity_case *c) {
