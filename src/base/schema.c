@@ -194,7 +194,8 @@ static const char *section_with(const ot_schema *schema, const char *name) {
 ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
                             const char *name, const char *place) {
   const char *const colon = path[0] == '\0' ? "" : ": ";
-  if (variant != 0 && ot_schema_find(schema, 0, name)) {
+  const ot_key *const foreign = variant != 0 ? ot_schema_find(schema, 0, name) : NULL;
+  if (foreign) {
     ot_fail(OT_USAGE, "%s%sthe key \"%s\" belongs to another kind of %s (%s)", path, colon, name,
             schema->name, place);
   } else {
@@ -210,6 +211,7 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   const char *const section = section_with(schema, name);
   if (section) return ot_fail_hint(OT_USAGE, "did you mean %s.%s?", section, name);
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", nearest);
+  if (foreign && schema->foreign_hint) return schema->foreign_hint(foreign);
   if (schema->unknown_hint) return ot_fail_hint(OT_USAGE, schema->unknown_hint, name);
   return OT_USAGE;
 }

@@ -74,6 +74,8 @@ typedef struct ot_schema {
   const char *shorthand;     // key that a scalar written in place of the map gives, or null
   const char *inert;         // patterns of keys that are ignored, separated by '|'; or null
   const char *unknown_hint;  // what to try with an unknown key that resembles none, or null
+  // Adds what to try with a key that only other variants have to the failure; null: unknown_hint.
+  ot_status (*foreign_hint)(const ot_key *key);
   // The variant (one bit) that a map is of, from its own keys; null: rows have no variants.
   uint32_t (*variant)(const ot_node *map);
   // The default of a row in a variant, instead of the row's own; may return null. Null: none.

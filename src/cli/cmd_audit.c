@@ -9,7 +9,9 @@
 #include "audit/overlap.h"
 #include "audit/precision.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "cli/ranks.h"
+#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "train/checkpoint_list.h"
 #include "train/config_file.h"
@@ -107,6 +109,7 @@ static ot_status load_settings(auditing *a) {
 static ot_status prepare(void *context, int ranks) {
   auditing *const a = context;
   OT_TRY(load_settings(a));
+  OT_TRY(ot_run_options_check_init(&a->config, a->arena));
   OT_TRY(ot_run_check_ranks(&a->config.run, ranks));
   ot_mesh mesh;
   OT_TRY(ot_mesh_build(&a->config.run.parallel, ranks, &mesh));
@@ -173,6 +176,7 @@ static ot_status audit_team(auditing *a, ot_team *team) {
   ot_heap heap = {0};
   ot_arena own = ot_heap_arena_create(&heap);
   const bool leads = ot_team_leads(team);
+  if (leads) ot_output_notes(&a->config.notes);
   audit_place place = {.team = team, .arena = leads ? a->arena : &own};
   ot_audit_report reports[MOST_REPORTS] = {0};
   int count = 0;

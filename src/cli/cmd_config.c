@@ -7,6 +7,7 @@
 #include "base/schema.h"
 #include "base/text.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "describe/run_keys.h"
 #include "device/heap.h"
@@ -96,6 +97,7 @@ static ot_status show(const ot_options *options, ot_arena *arena) {
            "missing argument RUN.yaml (orthant config)");
   ot_config config;
   OT_TRY(ot_config_load(&request, arena, &config));
+  ot_output_notes(&config.notes);
   if (ot_options_json(options)) {
     print_json(&config, arena);
     return OT_OK;

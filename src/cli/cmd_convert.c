@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/json_writer.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "device/heap.h"
 #include "train/convert.h"
@@ -47,9 +48,12 @@ static ot_status convert(const ot_options *options, ot_arena *arena) {
       .dtype =
           ot_options_given(options, "dtype") ? &dtypes[ot_options_choice(options, "dtype")] : NULL,
       .shard_bytes = ot_options_integer(options, "shard-size"),
+      .sets = ot_options_values(options, "set"),
+      .num_sets = ot_options_count(options, "set"),
   };
   ot_convert_report report;
   OT_TRY(ot_convert(arena, &request, &report));
+  ot_output_notes(&report.config_notes);
   if (ot_options_json(options))
     print_json(&report, request.to, arena);
   else
@@ -77,6 +81,10 @@ static const ot_option rows[] = {
      .minimum = 1,
      .maximum = INT64_MAX,
      .help = "most bytes of tensors in a file"},
+    {.name = "set",
+     .kind = OT_OPTION_SETTING,
+     .value = "model.KEY=VALUE",
+     .help = "override a key of IN's config.json; model.KEY=ignore passes over it"},
 };
 
 const ot_verb ot_verb_convert = {

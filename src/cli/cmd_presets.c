@@ -5,13 +5,18 @@
 #include "base/json_writer.h"
 #include "base/text_builder.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "cli/verbs.h"
 #include "describe/model_keys.h"
 #include "device/heap.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {
-  return ot_config_load_model(name, request, arena, model, NULL);
+  ot_config_model *const read = ot_arena_take(arena, sizeof *read);
+  OT_TRY(ot_config_load_model(name, request, arena, read));
+  ot_output_notes(&read->notes);
+  *model = read->model;
+  return OT_OK;
 }
 
 static void write_model(const char *name, const ot_model *model, ot_json_writer *w) {

@@ -2,6 +2,7 @@
 // `orthant schedule`: the task list of a rank as text, built and checked but not run.
 #include <stdio.h>
 
+#include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "train/trainer.h"
@@ -9,6 +10,7 @@
 static ot_status show(const ot_options *options, ot_arena *arena) {
   ot_config config;
   OT_TRY(ot_run_options_load(options, arena, &config));
+  ot_output_notes(&config.notes);
   const int rank = (int)ot_options_integer(options, "rank");
   const int ranks = (int)ot_options_integer(options, "ranks");
   OT_CHECK(rank < ranks, OT_USAGE, "--rank %d: ranks are 0 to %d (--ranks)", rank, ranks - 1);

@@ -4,6 +4,7 @@
 
 #include "base/json_writer.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "plan/figures.h"
@@ -45,6 +46,7 @@ static ot_status load_cluster(simulated *s) {
 
 static ot_status predict(simulated *s) {
   OT_TRY(ot_run_options_load(s->options, s->arena, &s->config));
+  ot_output_notes(&s->config.notes);
   OT_TRY(ot_mesh_build(&s->config.run.parallel, count_ranks(s), &s->mesh));
   OT_TRY(load_cluster(s));
   const double imbalance = ot_options_real(s->options, "expert-imbalance");

@@ -9,6 +9,7 @@
 #include "audit/run_audits.h"
 #include "base/json_writer.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
@@ -126,6 +127,7 @@ static ot_status check_written(const training *t) {
 static ot_status prepare(void *context, int ranks) {
   training *const t = context;
   OT_TRY(ot_run_options_load(t->options, t->arena, &t->config));
+  OT_TRY(ot_run_options_check_init(&t->config, t->arena));
   OT_TRY(ot_mesh_build(&t->config.run.parallel, ranks, &t->mesh));
   ot_instance_request one_rank = {.mesh = &t->mesh};
   OT_TRY(ot_trainer_check(&t->config.run));
@@ -152,6 +154,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   ot_loop_request request = t->request;
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
   const bool leads = ot_team_leads(request.team);
+  if (leads) ot_output_notes(&t->config.notes);
   ot_run_audits *audits = NULL;
   ot_status status = ot_run_audits_create(request.run, request.team, &audits);
   if (status == OT_OK) {
@@ -190,6 +193,7 @@ static void print_command(const training *t) {
 static ot_status check(const training *t, int local_ranks) {
   const ot_dry_run how = {.mesh = &t->mesh, .local_ranks = local_ranks};
   const int ranks = t->mesh.ranks;
+  ot_output_notes(&t->config.notes);
   OT_TRY(ot_loop_dry_run(&t->request, &how));
   fprintf(stderr, "to start it: ");
   if (t->processes) fprintf(stderr, "mpirun -n %d ", ranks);

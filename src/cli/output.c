@@ -30,6 +30,10 @@ void ot_output_failure(ot_status status) {
   }
 }
 
+void ot_output_notes(const ot_config_notes *notes) {
+  for (int i = 0; i < notes->count; i++) fprintf(stderr, "note: %s\n", notes->text[i]);
+}
+
 static void bug(const char *file, int line, const char *text) {
   fflush(stdout);
   fprintf(stderr, "error: bug in orthant: %s (%s:%d)\n", text, file, line);

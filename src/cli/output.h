@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "train/config_file.h"
 
 // True when `stream` is a terminal that may show colours.
 bool ot_output_color(FILE *stream);
@@ -14,6 +15,9 @@ bool ot_output_color(FILE *stream);
 // Prints the failure recorded last: "error: WHAT (WHERE)" and "help: WHAT TO TRY".
 // A bug also shows the chain of calls.
 void ot_output_failure(ot_status status);
+
+// Prints what a user should know of a model's file, a line each.
+void ot_output_notes(const ot_config_notes *notes);
 
 // Makes OT_ASSERT and OT_UNREACHABLE print where and end the process with OT_BUG.
 void ot_output_catch_bugs(void);

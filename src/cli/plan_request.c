@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/installed.h"
+#include "cli/output.h"
 #include "describe/model_keys.h"
 #include "plan/figures.h"
 #include "plan/limits.h"
@@ -187,6 +188,7 @@ static ot_status load_run(reader *r, const char *model) {
     sets[request.num_sets++] = ot_options_values(r->options, "set")[i];
   }
   OT_TRY(ot_config_load(&request, r->arena, &r->out->config));
+  ot_output_notes(&r->out->config.notes);
   r->out->has_run = true;
   return OT_OK;
 }

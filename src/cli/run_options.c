@@ -2,7 +2,9 @@
 // A run from the command line.
 #include "cli/run_options.h"
 
+#include "base/text.h"
 #include "cli/installed.h"
+#include "train/model_files.h"
 
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config) {
   const ot_config_request request = {
@@ -12,4 +14,18 @@ ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_con
       .presets = ot_installed_presets(arena),
   };
   return ot_config_load(&request, arena, config);
+}
+
+static void add_note(ot_config_notes *notes, const char *text) {
+  for (int i = 0; i < notes->count; i++) {
+    if (ot_text_equal(notes->text[i], text)) return;
+  }
+  notes->text[notes->count++] = text;
+}
+
+ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena) {
+  ot_model_files *const files = ot_arena_take(arena, sizeof *files);
+  OT_TRY(ot_model_files_open_init(&config->run, arena, files));
+  for (int i = 0; i < files->notes.count; i++) add_note(&config->notes, files->notes.text[i]);
+  return OT_OK;
 }

@@ -5,5 +5,10 @@
 #include "cli/options.h"
 #include "train/config_file.h"
 
-// Loads and checks the run named by argument 0 with its --set. Lives in `arena`.
+// Loads and checks the run named by argument 0 with its --set. Its notes are not printed. Lives in
+// `arena`.
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config);
+
+// Reads the configuration of the files that the run starts from, so that what is wrong with it is
+// said before there are ranks, and adds its notes to those of the run.
+ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena);

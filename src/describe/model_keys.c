@@ -450,10 +450,38 @@ static int family_called(const char *name) {
   return -1;
 }
 
+// model_type of a map that has only architectures: ["LlamaForCausalLM"].
+static const char *implied_type(const ot_node *tree) {
+  const ot_node *const list = ot_node_child(tree, "architectures");
+  const ot_node *const first = list && list->kind == OT_NODE_LIST ? list->first : NULL;
+  if (!first || !first->text) return NULL;
+  for (int i = 0; i < OT_FAMILY_COUNT; i++) {
+    if (ot_text_equal(ot_family_architecture((ot_family)i), first->text)) {
+      return ot_family_name((ot_family)i);
+    }
+  }
+  return NULL;
+}
+
 static uint32_t variant_of(const ot_node *map) {
   const ot_node *const node = ot_node_child(map, "model_type");
-  const int family = node && node->text ? family_called(node->text) : -1;
+  const char *const name = node ? node->text : implied_type(map);
+  const int family = name ? family_called(name) : -1;
   return family >= 0 ? 1u << family : 0;
+}
+
+static ot_status foreign_hint(const ot_key *key) {
+  char names[256] = "";
+  int64_t length = 0;
+  if (key->variants == OT_IN_MOE) {
+    return ot_fail_hint(OT_USAGE, "this model has no experts: leave the key out");
+  }
+  for (int i = 0; families[i]; i++) {
+    if ((key->variants & 1u << i) == 0) continue;
+    length += ot_text_format(names + length, OT_COUNT(names) - length, "%s%s",
+                             length > 0 ? ", " : "", ot_family_name((ot_family)i));
+  }
+  return ot_fail_hint(OT_USAGE, "leave the key out: it is one of %s", names);
 }
 
 const ot_schema ot_model_schema = {
@@ -467,22 +495,10 @@ const ot_schema ot_model_schema = {
     .unknown_hint =
         "a key that does not change the mathematics is accepted with "
         "--set model.%s=ignore",
+    .foreign_hint = foreign_hint,
     .variant = variant_of,
     .fallback = ot_family_fallback,
 };
-
-// model_type of a map that has only architectures: ["LlamaForCausalLM"].
-static const char *implied_type(const ot_node *tree) {
-  const ot_node *const list = ot_node_child(tree, "architectures");
-  const ot_node *const first = list && list->kind == OT_NODE_LIST ? list->first : NULL;
-  if (!first || !first->text) return NULL;
-  for (int i = 0; i < OT_FAMILY_COUNT; i++) {
-    if (ot_text_equal(ot_family_architecture((ot_family)i), first->text)) {
-      return ot_family_name((ot_family)i);
-    }
-  }
-  return NULL;
-}
 
 ot_status ot_model_prepare(ot_node *tree, ot_arena *arena, const char *path) {
   const char *const dot = path[0] == '\0' ? "" : ".";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models from and to the keys of a HF config.json, as transformers 4 and 5 spell and default them.
 // A key that would change the mathematics and is not supported is an error, as is one that nobody
-// knows; a list of inert keys passes.
+// knows; a list of inert keys passes, and of a file also what transformers never reads.
 #pragma once
 
 #include "base/schema.h"
@@ -70,6 +70,15 @@ ot_status ot_model_prepare(ot_node *tree, ot_arena *arena, const char *path);
 // Turns keys, as ot_model_schema read them from `tree`, into a model, and checks it.
 ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_arena *arena,
                              ot_model *out);
+
+// Takes out of `tree`, the map of HF keys of a file, those that transformers does not read in a
+// model of this family. Returns their names, "a, b", or null when there are none. Pure.
+const char *ot_model_drop_unread(ot_node *tree, ot_arena *arena);
+
+// Takes the key at `path` ("logits_scaling", "rope_scaling.short_factor") out of a map of HF keys
+// on the user's word, which came from `source`; one that is not there stays so. OT_USAGE for a key
+// that changes the mathematics.
+ot_status ot_model_ignore_key(ot_node *tree, const char *path, const char *source, ot_arena *arena);
 
 // The model as a map of HF keys that reads back as the same model.
 ot_node *ot_model_write(const ot_model *model, ot_arena *arena);

@@ -23,6 +23,7 @@ enum {
                  OT_IN_GEMMA3 | OT_IN_MOE,
   OT_IN_WINDOWED =
       OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_MISTRAL | OT_IN_GEMMA3 | OT_IN_MIXTRAL | OT_IN_QWEN3_MOE,
+  OT_IN_ALL = (1 << OT_FAMILY_COUNT) - 1,
 };
 
 // Rows about experts and latent attention.

@@ -201,6 +201,8 @@ typedef struct ot_run {
   ot_model model;
   const char *model_source;  // where `model` came from: preset, path, or "" for inline keys
   const char *init;          // "random", or a HF directory or checkpoint
+  const char *const *sets;   // [num_sets] "model.KEY=VALUE" that hold for the files of `init`, too
+  int num_sets;
   ot_run_data data;
   ot_run_batch batch;
   ot_run_parallel parallel;

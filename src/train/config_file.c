@@ -17,6 +17,7 @@ typedef struct loader {
   ot_settings settings;   // of the run
   const char *directory;  // the current one
   const char *model_source;
+  ot_config_notes *notes;
 } loader;
 
 // ---- --set ----
@@ -51,18 +52,17 @@ static ot_status parse_value(const loader *l, const assignment *a, ot_node **val
   return OT_OK;
 }
 
-// Takes a key of the model out, on the user's word: `--set model.KEY=ignore`.
-static void ignore_key(const loader *l, const char *path) {
-  ot_node *parent = ot_node_child(l->settings.tree, "model");
-  const char *name = path + strlen("model.");
-  const char *const dot = strrchr(name, '.');
-  if (dot) {
-    parent = ot_node_find(parent, ot_arena_text(l->arena, name, dot - name));
-    name = dot + 1;
+static bool is_of_model(const assignment *a) { return strncmp(a->path, "model.", 6) == 0; }
+
+static ot_status assign(loader *l, const assignment *a) {
+  ot_node *const model = ot_node_child(l->settings.tree, "model");
+  if (is_of_model(a) && strcmp(a->value, "ignore") == 0) {
+    if (!model || model->kind != OT_NODE_MAP) return OT_OK;
+    return ot_model_ignore_key(model, a->path + strlen("model."), a->source, l->arena);
   }
-  const ot_node *const child =
-      parent && parent->kind == OT_NODE_MAP ? ot_node_child(parent, name) : NULL;
-  if (child) ot_node_remove(parent, child);
+  ot_node *value;
+  OT_TRY(parse_value(l, a, &value));
+  return ot_settings_put(&l->settings, a->path, value);
 }
 
 // The settings of --set that replace the whole model, or all others.
@@ -71,13 +71,18 @@ static ot_status apply_sets(loader *l, bool whole_model) {
     assignment a = {0};
     OT_TRY(take_apart(l, l->request->sets[i], &a));
     if ((strcmp(a.path, "model") == 0) != whole_model) continue;
-    if (strncmp(a.path, "model.", 6) == 0 && strcmp(a.value, "ignore") == 0) {
-      ignore_key(l, a.path);
-      continue;
-    }
-    ot_node *value;
-    OT_TRY(parse_value(l, &a, &value));
-    OT_TRY(ot_settings_put(&l->settings, a.path, value));
+    OT_TRY(assign(l, &a));
+  }
+  return OT_OK;
+}
+
+// Where there is no run, only its model can be set.
+static ot_status check_sets_of_model(const loader *l) {
+  for (int i = 0; i < l->request->num_sets; i++) {
+    assignment a = {0};
+    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    OT_CHECK(is_of_model(&a), OT_USAGE,
+             "only keys of the model can be set here: model.KEY=VALUE (%s)", a.source);
   }
   return OT_OK;
 }
@@ -126,6 +131,13 @@ static ot_status find_model(const loader *l, const ot_node *node, const char **p
                  ot_node_place(l->arena, node));
 }
 
+static void note_unread(const loader *l, ot_node *keys, const char *path) {
+  const char *const unread = ot_model_drop_unread(keys, l->arena);
+  if (!unread) return;
+  l->notes->text[l->notes->count++] = ot_arena_format(
+      l->arena, "%s: keys that this model does not read are ignored: %s", path, unread);
+}
+
 // Puts the keys of the model's file in place of its name.
 static ot_status resolve_model(loader *l) {
   ot_node *const node = ot_node_child(l->settings.tree, "model");
@@ -136,6 +148,7 @@ static ot_status resolve_model(loader *l) {
   OT_TRY(find_model(l, node, &path));
   OT_TRY(ot_tree_load(path, l->arena, &keys));
   OT_CHECK(keys->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)", path);
+  note_unread(l, keys, path);
   l->model_source = strcmp(path, absolute(l, node)) == 0 ? path : node->text;
   ot_node *const next = node->next;
   const char *const key = node->key;
@@ -153,6 +166,19 @@ static ot_status begin(loader *l, const ot_config_request *request, ot_arena *ar
   *l = (loader){.request = request, .arena = arena};
   l->directory = ot_arena_text(arena, directory, ot_text_length(directory));
   l->settings = (ot_settings){.schema = &ot_run_schema, .arena = arena};
+  return OT_OK;
+}
+
+// What --set says of the model is also said of the files that weights come from.
+static ot_status keep_sets_of_model(const loader *l, ot_run *run) {
+  const char **const sets = ot_arena_array(l->arena, l->request->num_sets, sizeof *sets);
+  run->num_sets = 0;
+  for (int i = 0; i < l->request->num_sets; i++) {
+    assignment a = {0};
+    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    if (is_of_model(&a)) sets[run->num_sets++] = l->request->sets[i];
+  }
+  run->sets = sets;
   return OT_OK;
 }
 
@@ -186,6 +212,8 @@ static void resolve_cluster(const loader *l, ot_run *run) {
 ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out) {
   loader l;
   OT_TRY(begin(&l, request, arena));
+  out->notes = (ot_config_notes){0};
+  l.notes = &out->notes;
   if (request->text) {
     const ot_tree_origin origin = {.name = request->path, .directory = l.directory};
     OT_TRY(ot_tree_parse_json(&origin, request->text, ot_text_length(request->text), arena,
@@ -203,6 +231,7 @@ ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_c
   OT_TRY(apply_sets(&l, false));
   OT_TRY(ot_run_read(l.settings.tree, arena, &out->run, &out->settings));
   out->run.model_source = l.model_source;
+  OT_TRY(keep_sets_of_model(&l, &out->run));
   name_output(&l, &out->run);
   replace_text(out->settings, "output", out->run.output);
   resolve_cluster(&l, &out->run);
@@ -211,16 +240,18 @@ ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_c
 }
 
 ot_status ot_config_load_model(const char *source, const ot_config_request *request,
-                               ot_arena *arena, ot_model *out, ot_node **keys) {
+                               ot_arena *arena, ot_config_model *out) {
   loader l;
   OT_TRY(begin(&l, request, arena));
+  out->notes = (ot_config_notes){0};
+  l.notes = &out->notes;
   l.settings.tree = ot_node_create(arena, OT_NODE_MAP);
   ot_node *const name = ot_node_put(arena, l.settings.tree, "model", ot_node_text(arena, source));
   name->source = "--model";
   name->directory = l.directory;
+  OT_TRY(check_sets_of_model(&l));
   OT_TRY(resolve_model(&l));
   OT_TRY(apply_sets(&l, false));
-  ot_node *const model = ot_node_child(l.settings.tree, "model");
-  if (keys) *keys = model;
-  return ot_model_read(model, arena, out);
+  out->keys = ot_node_child(l.settings.tree, "model");
+  return ot_model_read(out->keys, arena, &out->model);
 }

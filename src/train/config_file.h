@@ -28,19 +28,33 @@ typedef struct ot_config_request {
   ot_presets presets;
 } ot_config_request;
 
+// What a user should know of the files of a model and of its initial weights, in whole lines.
+typedef struct ot_config_notes {
+  int count;
+  const char *text[4];
+} ot_config_notes;
+
 typedef struct ot_config {
   ot_run run;
   ot_node *settings;  // every key with its value in force and its place (ot_run_read)
+  ot_config_notes notes;
 } ot_config;
 
 // Reads and checks a run. Everything lives in `arena`.
 ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out);
 
+// A model and the map of HF keys that it was read from.
+typedef struct ot_config_model {
+  ot_model model;
+  ot_node *keys;
+  ot_config_notes notes;
+} ot_config_model;
+
 // Reads a model: a preset's name, a HF config.json, or a directory that holds one. Paths are
-// relative to the current directory. `sets` as in a request, with paths such as
-// model.num_hidden_layers. `keys`, if not null, becomes the map of HF keys as given.
+// relative to the current directory. Of `request`, `sets` (model.KEY=VALUE only) and `presets`
+// count.
 ot_status ot_config_load_model(const char *source, const ot_config_request *request,
-                               ot_arena *arena, ot_model *out, ot_node **keys);
+                               ot_arena *arena, ot_config_model *out);
 
 // The path of a preset, or null.
 const char *ot_presets_find(const ot_presets *presets, ot_preset_kind kind, const char *name,

@@ -10,7 +10,6 @@
 #include "describe/model_keys.h"
 #include "graph/graph.h"
 #include "train/checkpoint_list.h"
-#include "train/config_file.h"
 #include "train/disk.h"
 #include "train/hf_texts.h"
 
@@ -61,9 +60,16 @@ static ot_status fill(void *context, int64_t first, int64_t count, void *out) {
 
 // ---- the tensors ----
 
+static ot_status read_model(conversion *c) {
+  const ot_config_request request = {.sets = c->request->sets, .num_sets = c->request->num_sets};
+  ot_config_model *const read = ot_arena_take(c->arena, sizeof *read);
+  OT_TRY(ot_config_load_model(c->report->from, &request, c->arena, read));
+  c->model = read->model;
+  c->report->config_notes = read->notes;
+  return OT_OK;
+}
+
 static ot_status build_map(conversion *c) {
-  const ot_config_request no_settings = {0};
-  OT_TRY(ot_config_load_model(c->report->from, &no_settings, c->arena, &c->model, NULL));
   const ot_graph_request request = {.model = &c->model,
                                     .mode = OT_MODE_LOGITS,
                                     .micro_batch_size = 1,
@@ -240,6 +246,7 @@ ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
   OT_TRY(ot_checkpoint_resolve(arena, request->from, &from));
   report->from = from;
   conversion c = {.arena = arena, .request = request, .report = report};
+  OT_TRY(read_model(&c));
   OT_TRY(ot_checkpoint_create(from, true, &c.checkpoint));
   const ot_status status = convert_open(&c);
   ot_checkpoint_destroy(&c.checkpoint);

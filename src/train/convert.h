@@ -5,14 +5,17 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "train/config_file.h"
 #include "train/weights.h"
 
 typedef struct ot_convert_request {
-  const char *from;       // HF directory, checkpoint, or run directory (its newest checkpoint)
-  const char *to;         // directory to make; must not exist
-  const ot_dtype *dtype;  // of the tensors made; null: as they are, each
-  int64_t shard_bytes;    // most bytes of a tensor file; 0 = one file
-  bool only_ours;         // nobody else will read it: models that HF has not are written, too
+  const char *from;         // HF directory, checkpoint, or run directory (its newest checkpoint)
+  const char *to;           // directory to make; must not exist
+  const ot_dtype *dtype;    // of the tensors made; null: as they are, each
+  int64_t shard_bytes;      // most bytes of a tensor file; 0 = one file
+  const char *const *sets;  // [num_sets] model.KEY=VALUE
+  int num_sets;
+  bool only_ours;  // nobody else will read it: models that HF has not are written, too
 } ot_convert_request;
 
 // What was done; text in the arena of the call.
@@ -25,6 +28,7 @@ typedef struct ot_convert_report {
   int num_left_out;  // tensors of the optimizer, which an HF directory has no place for
   int64_t left_out_bytes;
   ot_weight_notes notes;
+  ot_config_notes config_notes;
 } ot_convert_report;
 
 // A directory with a manifest is a checkpoint and becomes an HF directory, without the optimizer's

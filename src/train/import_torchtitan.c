@@ -73,8 +73,11 @@ static ot_status build_model(ot_import *import, const ot_torchtitan_config *conf
     if (!is_flavor(models[i].flavor, config->model.flavor)) continue;
     const ot_config_request request = {.presets = *import->presets};
     out->model_name = models[i].preset;
-    return ot_config_load_model(models[i].preset, &request, import->arena, &out->model,
-                                &out->model_keys);
+    ot_config_model *const read = ot_arena_take(import->arena, sizeof *read);
+    OT_TRY(ot_config_load_model(models[i].preset, &request, import->arena, read));
+    out->model = read->model;
+    out->model_keys = read->keys;
+    return OT_OK;
   }
   ot_text_builder known = {.arena = import->arena};
   for (int i = 0; i < OT_COUNT(models); i++) {

@@ -2,23 +2,33 @@
 // From a path to weights in memory.
 #include "train/model_files.h"
 
+#include "base/text.h"
 #include "train/checkpoint_list.h"
-#include "train/config_file.h"
 #include "train/weights_instance.h"
 
-ot_status ot_model_files_open(const char *path, ot_arena *arena, ot_model_files *files) {
+ot_status ot_model_files_open(const char *path, const ot_config_request *request, ot_arena *arena,
+                              ot_model_files *files) {
   *files = (ot_model_files){0};
   char *resolved = NULL;
   OT_TRY(ot_checkpoint_resolve(arena, path, &resolved));
   files->path = resolved;
-  const ot_config_request no_settings = {0};
-  OT_TRY(ot_config_load_model(resolved, &no_settings, arena, &files->model, NULL));
+  ot_config_model *const read = ot_arena_take(arena, sizeof *read);
+  OT_TRY(ot_config_load_model(resolved, request, arena, read));
+  files->model = read->model;
+  files->notes = read->notes;
   ot_checkpoint *checkpoint = NULL;
   OT_TRY(ot_checkpoint_create(resolved, false, &checkpoint));
   const char *const tokenizer = ot_checkpoint_file(checkpoint, "tokenizer.json");
   files->tokenizer = tokenizer ? ot_arena_format(arena, "%s", tokenizer) : NULL;
   ot_checkpoint_destroy(&checkpoint);
   return OT_OK;
+}
+
+ot_status ot_model_files_open_init(const ot_run *run, ot_arena *arena, ot_model_files *files) {
+  *files = (ot_model_files){0};
+  if (ot_text_equal(run->init, "random")) return OT_OK;
+  const ot_config_request request = {.sets = run->sets, .num_sets = run->num_sets};
+  return ot_model_files_open(run->init, &request, arena, files);
 }
 
 static ot_status import(ot_instance *instance, ot_checkpoint *checkpoint, ot_arena *arena) {
@@ -36,11 +46,11 @@ static ot_status import(ot_instance *instance, ot_checkpoint *checkpoint, ot_are
   return ot_weights_import(arena, &into, checkpoint, &notes);
 }
 
-ot_status ot_instance_load_weights(ot_instance *instance, const char *path) {
+ot_status ot_instance_load_weights(ot_instance *instance, const ot_model_files *files) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_checkpoint *checkpoint = NULL;
-  ot_status status = ot_checkpoint_create(path, false, &checkpoint);
+  ot_status status = ot_checkpoint_create(files->path, false, &checkpoint);
   if (status == OT_OK) status = import(instance, checkpoint, &arena);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
@@ -53,7 +63,7 @@ ot_status ot_model_files_instance(const ot_model_files *files, const ot_instance
   ot_instance_request wanted = *request;
   wanted.model = &files->model;
   OT_TRY(ot_instance_create(&wanted, instance));
-  const ot_status status = ot_instance_load_weights(*instance, files->path);
+  const ot_status status = ot_instance_load_weights(*instance, files);
   if (status != OT_OK) ot_instance_destroy(instance);
   return status;
 }

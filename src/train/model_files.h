@@ -5,21 +5,30 @@
 #pragma once
 
 #include "train/checkpoint.h"
+#include "train/config_file.h"
 #include "train/instance.h"
 
 typedef struct ot_model_files {
   const char *path;  // of the checkpoint or HF directory
   ot_model model;
+  ot_config_notes notes;  // about its config.json
   const char *tokenizer;  // path of its tokenizer.json, or null
 } ot_model_files;
 
-// Finds and reads config.json. Everything lives in `arena`.
-ot_status ot_model_files_open(const char *path, ot_arena *arena, ot_model_files *files);
+// Finds and reads config.json, with the settings of the model in `request`. Everything lives in
+// `arena`.
+ot_status ot_model_files_open(const char *path, const ot_config_request *request, ot_arena *arena,
+                              ot_model_files *files);
+
+// The files that `run` starts from, with its settings of the model; `path` is null when its initial
+// weights are random.
+ot_status ot_model_files_open_init(const ot_run *run, ot_arena *arena, ot_model_files *files);
 
 // Creates an instance as `request` says, of the files' model (request->model is not read), and
 // loads the weights; every tensor of the files is accounted for.
 ot_status ot_model_files_instance(const ot_model_files *files, const ot_instance_request *request,
                                   ot_instance **instance);
 
-// Loads the weights at `path` into `instance` and resets its optimizer state.
-ot_status ot_instance_load_weights(ot_instance *instance, const char *path);
+// Loads the weights of `files` into `instance`, whatever model it is of, and resets its optimizer
+// state.
+ot_status ot_instance_load_weights(ot_instance *instance, const ot_model_files *files);

@@ -146,20 +146,18 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   return ot_instance_create(&request, &trainer->instance);
 }
 
-static ot_status load_weights(ot_trainer *trainer) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_model_files files;
-  ot_status status = ot_model_files_open(trainer->run->init, &arena, &files);
-  if (status == OT_OK) status = ot_instance_load_weights(trainer->instance, files.path);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static ot_status set_weights(ot_trainer *trainer) {
   const ot_run *const run = trainer->run;
-  if (!ot_text_equal(run->init, "random")) return load_weights(trainer);
-  return ot_instance_initialize(trainer->instance, (uint64_t)run->seed);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_model_files *const files = ot_arena_take(&arena, sizeof *files);
+  ot_status status = ot_model_files_open_init(run, &arena, files);
+  if (status == OT_OK) {
+    status = files->path ? ot_instance_load_weights(trainer->instance, files)
+                         : ot_instance_initialize(trainer->instance, (uint64_t)run->seed);
+  }
+  ot_heap_release(&heap);
+  return status;
 }
 
 static ot_status create(ot_trainer *trainer) {

@@ -185,6 +185,43 @@ static void unknown_model_keys_pass_on_the_users_word_only(void **state) {
   assert_true(config.run.model.rope.factor == 2);
 }
 
+static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note(void **state) {
+  (void)state;
+  write_file(
+      "moe.json",
+      "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"max_window_layers\": 48,\n"
+      " \"auto_map\": {\"AutoConfig\": \"x.y\"}, \"use_qk_norm\": true, \"use_cache\": true}");
+  const ot_config config = accept("model: moe.json", NULL, 0);
+  assert_int_equal(config.notes.count, 1);
+  assert_non_null(strstr(config.notes.text[0], "/moe.json: "));
+  assert_non_null(strstr(config.notes.text[0], ": max_window_layers, auto_map, use_qk_norm"));
+  assert_null(strstr(config.notes.text[0], "use_cache"));
+  // What somebody wrote for this run was meant.
+  refuse("model: {model_type: qwen3_moe, max_window_layers: 48}", NULL, "another kind of model");
+  refuse("model: moe.json", "model.max_window_layers=48", "another kind of model");
+  assert_string_equal(ot_fail_hint_text(), "leave the key out: it is one of qwen2, qwen3");
+  // Keys of this program are meant wherever they are.
+  write_file("ours.json", "{\"model_type\": \"llama\", \"moe_routing\": \"expert_choice\"}");
+  refuse("model: ours.json", NULL, "another kind of model");
+  assert_string_equal(ot_fail_hint_text(), "this model has no experts: leave the key out");
+}
+
+static void what_changes_the_mathematics_cannot_be_ignored(void **state) {
+  (void)state;
+  static const char *const sets[] = {"model.n_embd=ignore", "model.resid_pdrop=ignore",
+                                     "model.reorder_and_upcast_attn=ignore",
+                                     "model.quantization_config=ignore"};
+  for (int i = 0; i < OT_COUNT(sets); i++) {
+    refuse("model: gpt2", sets[i],
+           "changes the mathematics, so it cannot be ignored (--set model.");
+  }
+  refuse("model: llama3-8b", "model.rope_scaling.factor=ignore", "cannot be ignored");
+  refuse("model: gpt2", "model.moe_balance=ignore", "another kind of model");
+  static const char *const harmless[] = {"model.use_cache=ignore", "model.num_experts=ignore",
+                                         "model.nothing=ignore", "model.a.b=ignore"};
+  assert_int_equal(accept("model: gpt2", harmless, OT_COUNT(harmless)).run.num_sets, 4);
+}
+
 static void mistakes_name_their_place(void **state) {
   (void)state;
   refuse("model: gpt2\nsteps: -1", NULL, "steps: -1 is out of range; allowed: at least 0 steps (");
@@ -341,6 +378,8 @@ int main(void) {
       cmocka_unit_test(a_model_may_be_a_preset_a_file_a_directory_or_keys),
       cmocka_unit_test(a_model_that_is_nowhere_is_refused_with_the_nearest),
       cmocka_unit_test(unknown_model_keys_pass_on_the_users_word_only),
+      cmocka_unit_test(keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note),
+      cmocka_unit_test(what_changes_the_mathematics_cannot_be_ignored),
       cmocka_unit_test(mistakes_name_their_place),
       cmocka_unit_test(data_types_follow_compute),
       cmocka_unit_test(other_values_follow_too),

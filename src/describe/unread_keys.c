@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys that HF files carry and transformers never reads: they belong to other software, to other
+// families, or to code that came with the weights (tools/check_unread_keys.py compares the tables
+// with transformers itself). What is read changes the mathematics and never passes.
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "describe/model_tables.h"
+
+static const struct {
+  const char *keys;  // separated by '|'
+  uint32_t families;
+} unread[] = {
+    {"auto_map|is_llama_config|rope_interleaved|qkv_bias|use_qk_norm|_num_labels|"
+     "shared_expert_intermediate_size",
+     OT_IN_ALL},
+    {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL},
+};
+
+// Keys that only this program has. A family without them cannot pass over them: they were meant.
+static const char own_keys[] =
+    "moe_routing|moe_capacity_factor|moe_balance|moe_bias_update_rate|router_z_loss_coef|"
+    "attention_residuals|attention_residual_block_size";
+
+static bool is_unread(const char *name, uint32_t family) {
+  for (int i = 0; i < OT_COUNT(unread); i++) {
+    if ((unread[i].families & family) != 0 && ot_choice_matches(unread[i].keys, name)) return true;
+  }
+  const bool elsewhere =
+      !ot_schema_find(&ot_model_schema, family, name) && ot_schema_find(&ot_model_schema, 0, name);
+  return elsewhere && !ot_choice_matches(own_keys, name);
+}
+
+const char *ot_model_drop_unread(ot_node *tree, ot_arena *arena) {
+  const uint32_t family = ot_schema_variant(&ot_model_schema, tree);
+  ot_text_builder names = {.arena = arena};
+  const ot_node *next = NULL;
+  for (const ot_node *child = family != 0 ? tree->first : NULL; child; child = next) {
+    next = child->next;
+    if (!is_unread(child->key, family)) continue;
+    ot_text_appendf(&names, "%s%s", names.length > 0 ? ", " : "", child->key);
+    ot_node_remove(tree, child);
+  }
+  return names.length > 0 ? names.text : NULL;
+}
+
+static ot_status check_ignored(const ot_node *tree, const char *path, const char *source,
+                               ot_arena *arena) {
+  const uint32_t family = ot_schema_variant(&ot_model_schema, tree);
+  const ot_key *const key = ot_schema_find_path(&ot_model_schema, path);
+  if (!key || is_unread(path, family)) return OT_OK;
+  const char *const dot = ot_text_find(path, ".");
+  const char *const first = dot ? ot_arena_text(arena, path, dot - path) : path;
+  if (!ot_schema_find(&ot_model_schema, family, first)) {
+    return ot_schema_unknown(&ot_model_schema, family, "model", first, source);
+  }
+  ot_fail(OT_USAGE, "model.%s changes the mathematics, so it cannot be ignored (%s)", path, source);
+  return ot_fail_hint(OT_USAGE, "give it a value: --set model.%s=VALUE; allowed: %s", path,
+                      ot_key_range(key, arena));
+}
+
+ot_status ot_model_ignore_key(ot_node *tree, const char *path, const char *source,
+                              ot_arena *arena) {
+  OT_TRY(check_ignored(tree, path, source, arena));
+  ot_node *parent = tree;
+  const char *name = path;
+  for (const char *dot; parent && (dot = ot_text_find(name, ".")) != NULL; name = dot + 1) {
+    parent = ot_node_child(parent, ot_arena_text(arena, name, dot - name));
+  }
+  const bool is_map = parent && parent->kind == OT_NODE_MAP;
+  const ot_node *const child = is_map ? ot_node_child(parent, name) : NULL;
+  if (child) ot_node_remove(parent, child);
+  return OT_OK;
+}
