@@ -24,6 +24,7 @@ typedef struct ot_tree_origin {
 ot_status ot_tree_parse_yaml(const ot_tree_origin *origin, const char *text, int64_t bytes,
                              ot_arena *arena, ot_node **out);
 
+// NaN, Infinity and -Infinity, which Python writes, are words, too.
 ot_status ot_tree_parse_json(const ot_tree_origin *origin, const char *text, int64_t bytes,
                              ot_arena *arena, ot_node **out);
 

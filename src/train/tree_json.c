@@ -117,14 +117,36 @@ static ot_status build(cursor *c, json_t *value, int depth, ot_node **out) {
   return OT_OK;
 }
 
+// Python writes numbers that are not finite as words, which JSON has not and jansson refuses:
+// digits stand in for them while it checks the text.
+static void mask_words(char *text) {
+  static const char *const words[] = {"NaN", "-Infinity", "Infinity"};
+  bool quoted = false;
+  for (char *at = text; *at != '\0'; at++) {
+    if (*at == '\\' && quoted && at[1] != '\0') {
+      at++;
+    } else if (*at == '"') {
+      quoted = !quoted;
+    }
+    for (int i = 0; !quoted && i < OT_COUNT(words); i++) {
+      const size_t length = strlen(words[i]);
+      const bool begins = at == text || strchr(" \t\r\n,[:", at[-1]) != NULL;
+      if (!begins || strncmp(at, words[i], length) != 0) continue;
+      if (strchr(" \t\r\n,]}", at[length]) != NULL) memset(at, '1', length);
+    }
+  }
+}
+
 ot_status ot_tree_parse_json(const ot_tree_origin *origin, const char *text, int64_t bytes,
                              ot_arena *arena, ot_node **out) {
   OT_CHECK(bytes <= OT_TREE_BYTES_MAX, OT_USAGE, "%lld bytes of JSON; allowed: up to %d (%s)",
            (long long)bytes, OT_TREE_BYTES_MAX, origin->name);
   // A copy that ends in zero, which ends the walk.
   const char *const copy = ot_arena_text(arena, text, bytes);
+  char *const finite = ot_arena_text(arena, text, bytes);
+  mask_words(finite);
   json_t *root;
-  if (ot_json_parse(origin->name, copy, bytes, &root) != OT_OK) return OT_USAGE;
+  if (ot_json_parse(origin->name, finite, bytes, &root) != OT_OK) return OT_USAGE;
   cursor c = {.origin = origin, .arena = arena, .at = copy, .line = 1, .column = 1};
   skip_space(&c);
   const ot_status status = build(&c, root, 0, out);

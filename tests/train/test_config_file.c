@@ -200,6 +200,11 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   refuse("model: {model_type: qwen3_moe, max_window_layers: 48}", NULL, "another kind of model");
   refuse("model: moe.json", "model.max_window_layers=48", "another kind of model");
   assert_string_equal(ot_fail_hint_text(), "leave the key out: it is one of qwen2, qwen3");
+  // Numbers as Python writes them.
+  write_file("infinite.json", "{\"model_type\": \"llama\", \"limits\": [0.0, Infinity]}");
+  const char *const set = "model.limits=ignore";
+  accept("model: infinite.json", &set, 1);
+  refuse("model: infinite.json", "model.head_dim=4", "unknown key \"limits\"");
   // Keys of this program are meant wherever they are.
   write_file("ours.json", "{\"model_type\": \"llama\", \"moe_routing\": \"expert_choice\"}");
   refuse("model: ours.json", NULL, "another kind of model");

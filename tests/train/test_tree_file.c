@@ -168,6 +168,22 @@ static void json_values_know_their_places(void **state) {
   assert_false(ot_node_find(tree, "lr")->quoted);
 }
 
+static void json_may_have_the_words_that_python_writes_for_numbers(void **state) {
+  (void)state;
+  const ot_node *const tree = json(
+      "{\"a\": [0.0, Infinity], \"b\":NaN,\"c\": -Infinity\n, \"d\": \"x\\\" NaN \", \"e\": 1}");
+  assert_string_equal(ot_node_find(tree, "a.1")->text, "Infinity");
+  assert_string_equal(ot_node_find(tree, "b")->text, "NaN");
+  assert_string_equal(ot_node_find(tree, "c")->text, "-Infinity");
+  assert_string_equal(ot_node_find(tree, "d")->text, "x\" NaN ");
+  assert_int_equal(ot_node_find(tree, "e")->line, 2);
+  assert_int_equal(ot_node_find(tree, "e")->column, 25);
+  static const char *const wrong[] = {"{\"a\": 1NaN}",      "{\"a\": NaN1}",     "{\"a\": -NaN}",
+                                      "{\"a\": +Infinity}", "{\"a\": Infinit}",  "{NaN: 1}",
+                                      "{\"a\": nan}",       "{\"a\": Infinity5}"};
+  for (int i = 0; i < OT_COUNT(wrong); i++) refuse_json(wrong[i], "not valid JSON", "file:1");
+}
+
 static void malformed_json_gets_one_message_with_its_place(void **state) {
   (void)state;
   refuse_json("{\"a\": 1,\n \"a\": 2}", "duplicate", "file:2");
@@ -218,6 +234,7 @@ int main(void) {
       cmocka_unit_test(malformed_yaml_gets_one_message_with_its_place),
       cmocka_unit_test(deep_and_wide_documents_are_refused),
       cmocka_unit_test(json_values_know_their_places),
+      cmocka_unit_test(json_may_have_the_words_that_python_writes_for_numbers),
       cmocka_unit_test(malformed_json_gets_one_message_with_its_place),
       cmocka_unit_test(json_read_as_yaml_is_the_same_tree),
       cmocka_unit_test(trees_print_as_yaml_that_reads_back),
