@@ -20,6 +20,7 @@ static void print_json(const ot_convert_report *report, const char *to, ot_arena
   ot_json_integer(&w, "left_out_tensors", report->num_left_out);
   ot_json_integer(&w, "left_out_bytes", report->left_out_bytes);
   ot_json_integer(&w, "ignored_buffers", report->notes.num_ignored);
+  ot_json_integer(&w, "dequantised_tensors", report->notes.num_scaled);
   ot_json_boolean(&w, "tied_head_repeated", report->notes.tied_head);
   ot_json_end(&w);
   puts(w.text);
@@ -30,6 +31,8 @@ static void print_text(const ot_convert_report *report, const char *to) {
          report->to_hf ? "HF directory" : "checkpoint", report->num_tensors,
          (long long)report->bytes, report->from);
   if (report->from_master) fprintf(stderr, "weights come from the full-precision copies\n");
+  if (report->notes.num_scaled > 0)
+    fprintf(stderr, "dequantised: %d tensors of fp8\n", report->notes.num_scaled);
   if (report->num_left_out > 0)
     fprintf(stderr, "left out: %d tensors of the optimizer, %lld bytes\n", report->num_left_out,
             (long long)report->left_out_bytes);

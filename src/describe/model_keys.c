@@ -21,6 +21,38 @@ static const char *const only_null[] = {"null", NULL};
 static const char *const only_one[] = {"1", "null", NULL};
 static const char *const only_empty[] = {"null", "{}", NULL};
 
+static const ot_key quantization_keys[] = {
+    {.name = "quant_method",
+     .type = OT_KEY_TEXT,
+     .offset = offsetof(ot_quantization_keys, method),
+     .fallback = "",
+     .null_text = "",
+     .help = "fp8"},
+    {.name = "fmt",
+     .type = OT_KEY_TEXT,
+     .offset = offsetof(ot_quantization_keys, format),
+     .fallback = "e4m3",
+     .null_text = "e4m3",
+     .help = "e4m3"},
+    {.name = "weight_block_size",
+     .type = OT_KEY_INTEGER,
+     .shape = OT_SHAPE_LIST,
+     .offset = offsetof(ot_quantization_keys, block),
+     .count_offset = offsetof(ot_quantization_keys, num_block),
+     .minimum = 1,
+     .maximum = 1 << 20,
+     .fallback = "",
+     .null_text = "",
+     .help = "rows and columns that share a scale"},
+};
+
+// Whatever else a method has to say: what is not fp8 in blocks is refused as a whole.
+static const ot_schema quantization_schema = {.name = "quantization",
+                                              .keys = quantization_keys,
+                                              .num_keys = OT_COUNT(quantization_keys),
+                                              .size = sizeof(ot_quantization_keys),
+                                              .inert = "*"};
+
 static const ot_key model_keys[] = {
     {.name = "model_type",
      .type = OT_KEY_CHOICE,
@@ -433,9 +465,11 @@ static const ot_key model_keys[] = {
      .choices = only_empty,
      .help = "all layers have one shape"},
     {.name = "quantization_config",
-     .type = OT_KEY_FIXED,
-     .choices = only_null,
-     .help = "weights are not quantised"},
+     .type = OT_KEY_OBJECT,
+     .offset = offsetof(ot_model_keys, quantization),
+     .object = &quantization_schema,
+     .null_text = "",
+     .help = "how weights in files are quantised; fp8 in blocks is dequantised"},
     {.name = "auto_map",
      .type = OT_KEY_FIXED,
      .choices = only_null,

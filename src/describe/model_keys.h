@@ -21,6 +21,13 @@ typedef struct ot_rope_group {
   ot_rope_keys all, full, sliding;
 } ot_rope_group;
 
+// quantization_config, as far as fp8 in blocks needs it; "" and none where it does not say.
+typedef struct ot_quantization_keys {
+  const char *method, *format;
+  int64_t *block;  // [num_block]
+  int64_t num_block;
+} ot_quantization_keys;
+
 // The values of the keys after defaults, before they are turned into an ot_model. Which key means
 // what in which family is in the table of model_keys.c.
 typedef struct ot_model_keys {
@@ -52,6 +59,7 @@ typedef struct ot_model_keys {
   bool interleaved;
   int residuals;                // 0 = none, 1 = block
   int64_t residual_block_size;  // 0: not given
+  ot_quantization_keys quantization;
 } ot_model_keys;
 
 // The table, over ot_model_keys; its variants are families.

@@ -370,6 +370,29 @@ static void fill_experts(reading *r) {
   fill_balance(r);
 }
 
+// ---- Quantisation ----
+
+static ot_status fill_scale_block(reading *r) {
+  const ot_quantization_keys *const keys = &r->keys->quantization;
+  const ot_node *const node = given(r->tree, "quantization_config");
+  if (!node || !node->first) return OT_OK;
+  const bool e4m3 = ot_text_equal(keys->method, "fp8") && ot_text_equal(keys->format, "e4m3");
+  if (!e4m3 || keys->num_block != 2) {
+    ot_fail(OT_USAGE,
+            "model: quantization_config: weights quantised by %s%s are not read, only fp8 (e4m3) "
+            "with a "
+            "weight_block_size of two numbers (%s)",
+            keys->method[0] != '\0' ? keys->method : "a method that is not named",
+            e4m3 ? " without blocks" : "", place(r, node));
+    return ot_fail_hint(OT_USAGE,
+                        "take the weights before quantisation; to plan this model or to train it "
+                        "from random weights: --set model.quantization_config=null");
+  }
+  r->out->scale_block[0] = keys->block[0];
+  r->out->scale_block[1] = keys->block[1];
+  return OT_OK;
+}
+
 // ---- Residuals ----
 
 static ot_status fill_residuals(reading *r) {
@@ -415,6 +438,7 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   OT_TRY(fill_windows(&r));
   fill_experts(&r);
   OT_TRY(fill_residuals(&r));
+  OT_TRY(fill_scale_block(&r));
   fill_names(out);
   return ot_model_check(out);
 }

@@ -199,6 +199,7 @@ ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
   ot_node *const map = ot_schema_write(&ot_model_schema, 1u << model->family, &keys, arena);
   put(arena, map, "model_type", ot_node_text(arena, model->model_type));
   write_rope(model, arena, map);
+  drop(map, "quantization_config");
   if (model->mla.kv_rank > 0) drop(map, "head_dim");
   if (model->residuals.block_size == 0) {
     drop(map, "attention_residuals");

@@ -138,6 +138,15 @@ static void note_unread(const loader *l, ot_node *keys, const char *path) {
       l->arena, "%s: keys that this model does not read are ignored: %s", path, unread);
 }
 
+static void note_types(const loader *l, const ot_model *model) {
+  if (model->scale_block[0] == 0) return;
+  l->notes->text[l->notes->count++] = ot_arena_format(
+      l->arena,
+      "%s: the weights are fp8 with a scale for each block of %lld x %lld: they are dequantised "
+      "when they are read, and trained in the types of the run",
+      l->model_source, (long long)model->scale_block[0], (long long)model->scale_block[1]);
+}
+
 // Puts the keys of the model's file in place of its name.
 static ot_status resolve_model(loader *l) {
   ot_node *const node = ot_node_child(l->settings.tree, "model");
@@ -231,6 +240,7 @@ ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_c
   OT_TRY(apply_sets(&l, false));
   OT_TRY(ot_run_read(l.settings.tree, arena, &out->run, &out->settings));
   out->run.model_source = l.model_source;
+  note_types(&l, &out->run.model);
   OT_TRY(keep_sets_of_model(&l, &out->run));
   name_output(&l, &out->run);
   replace_text(out->settings, "output", out->run.output);
@@ -253,5 +263,7 @@ ot_status ot_config_load_model(const char *source, const ot_config_request *requ
   OT_TRY(resolve_model(&l));
   OT_TRY(apply_sets(&l, false));
   out->keys = ot_node_child(l.settings.tree, "model");
-  return ot_model_read(out->keys, arena, &out->model);
+  OT_TRY(ot_model_read(out->keys, arena, &out->model));
+  note_types(&l, &out->model);
+  return OT_OK;
 }

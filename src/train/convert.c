@@ -3,6 +3,7 @@
 // size of the model.
 #include "train/convert.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/json_writer.h"
@@ -44,18 +45,13 @@ typedef struct conversion {
 
 // One tensor of the files that are read.
 typedef struct file_tensor {
-  ot_checkpoint *checkpoint;
-  ot_checkpoint_set set;
-  ot_weight_source source;
+  ot_weight_reading reading;
   ot_dtype dtype;
 } file_tensor;
 
 static ot_status fill(void *context, int64_t first, int64_t count, void *out) {
   const file_tensor *const tensor = context;
-  return ot_checkpoint_read_range(
-      tensor->checkpoint, tensor->set,
-      (ot_safetensors_range){tensor->source.index, tensor->source.first + first, count},
-      tensor->dtype, out);
+  return ot_weight_read(&tensor->reading, first, count, tensor->dtype, out);
 }
 
 // ---- the tensors ----
@@ -78,7 +74,9 @@ static ot_status build_map(conversion *c) {
                                     .storage = OT_F32,
                                     .threads = 1};
   OT_TRY(ot_graph_build(&request, c->arena, &c->graph));
-  return ot_weight_map_build(c->arena, c->graph.parameters, c->graph.num_parameters, &c->map);
+  OT_TRY(ot_weight_map_build(c->arena, c->graph.parameters, c->graph.num_parameters, &c->map));
+  memcpy(c->map.scale_block, c->model.scale_block, sizeof c->map.scale_block);
+  return OT_OK;
 }
 
 // Points the sources at master.NAME where every tensor has one; false when some lack it.
@@ -122,8 +120,9 @@ static ot_status build_sources(conversion *c) {
     const ot_safetensors_tensor *const found =
         ot_safetensors_tensor_at(tensors, c->source[i].index);
     file_tensor *const context = ot_arena_take(c->arena, sizeof *context);
-    *context = (file_tensor){c->checkpoint, c->set, c->source[i], OT_F32};
+    *context = (file_tensor){{c->checkpoint, c->set, c->source[i], true}, OT_F32};
     const bool known = ot_safetensors_type_dtype(found->type, &context->dtype);
+    if (c->source[i].scales) context->dtype = c->model.dtype;
     OT_CHECK(known && ot_dtype_is_real(context->dtype), OT_ENVIRONMENT,
              "tensor %s is %s, which this program cannot convert (%s)", found->name,
              ot_safetensors_type_name(found->type), c->report->from);

@@ -2,6 +2,8 @@
 // From a path to weights in memory.
 #include "train/model_files.h"
 
+#include <string.h>
+
 #include "base/text.h"
 #include "train/checkpoint_list.h"
 #include "train/weights_instance.h"
@@ -31,10 +33,12 @@ ot_status ot_model_files_open_init(const ot_run *run, ot_arena *arena, ot_model_
   return ot_model_files_open(run->init, &request, arena, files);
 }
 
-static ot_status import(ot_instance *instance, ot_checkpoint *checkpoint, ot_arena *arena) {
+static ot_status import(ot_instance *instance, const ot_model *files, ot_checkpoint *checkpoint,
+                        ot_arena *arena) {
   const ot_graph *const graph = ot_instance_whole(instance);
   ot_weight_map map;
   OT_TRY(ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &map));
+  memcpy(map.scale_block, files->scale_block, sizeof map.scale_block);
   ot_weight_access access[2];
   int num_access = 0;
   access[num_access++] = ot_weight_access_of(arena, instance, OT_COPY_WEIGHT);
@@ -51,7 +55,7 @@ ot_status ot_instance_load_weights(ot_instance *instance, const ot_model_files *
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_checkpoint *checkpoint = NULL;
   ot_status status = ot_checkpoint_create(files->path, false, &checkpoint);
-  if (status == OT_OK) status = import(instance, checkpoint, &arena);
+  if (status == OT_OK) status = import(instance, &files->model, checkpoint, &arena);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);
   if (status == OT_OK) ot_instance_zero_moments(instance);

@@ -32,6 +32,7 @@ typedef struct ot_weight_map {
   ot_weight_tensor *tensors;  // [num_tensors] in the order of the parameters
   int *by_name;               // [num_tensors] indices in the order of names
   int tied_tensor;            // the tensor that a tied head shares, or -1
+  int64_t scale_block[2];     // of the files, as in ot_model; 0: theirs are no tensors of fp8
 } ot_weight_map;
 
 // Keeps `parameters` [num_parameters] and their names. Parts that do not cover their tensors are a
@@ -94,13 +95,34 @@ typedef struct ot_weight_notes {
   int num_ignored;      // buffers that HF once saved and no one needs
   const char *ignored;  // their names
   bool tied_head;       // the file repeats a tied head; it was equal
+  int num_scaled;       // tensors of fp8, dequantised
 } ot_weight_notes;
+
+// What a tensor of fp8 elements is multiplied by: a scale for each block of rows x cols of them; at
+// the edges blocks are smaller.
+typedef struct ot_block_scales {
+  int index;  // of the tensor of scales in the files
+  int64_t rows, cols;
+} ot_block_scales;
 
 // Where the elements of a tensor are in the files: from `first` of tensor `index` on.
 typedef struct ot_weight_source {
   int index;
   int64_t first;  // not 0 for a matrix of an expert in a stack of all experts (transformers 5)
+  const ot_block_scales *scales;  // null: the elements are the weights
 } ot_weight_source;
+
+// A tensor that is being read.
+typedef struct ot_weight_reading {
+  ot_checkpoint *checkpoint;
+  ot_checkpoint_set set;
+  ot_weight_source source;
+  bool counted;  // for ot_checkpoint_account
+} ot_weight_reading;
+
+// Writes weights [first, first + count) of a tensor as `dtype` to `out` [count].
+ot_status ot_weight_read(const ot_weight_reading *reading, int64_t first, int64_t count,
+                         ot_dtype dtype, void *out);
 
 // Finds the model tensors of `checkpoint` that are those of `map`: source [map->num_tensors]
 // receives their places in the files. Fails as ot_weights_import does, and reads nothing but a

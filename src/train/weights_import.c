@@ -17,6 +17,7 @@ typedef struct matching {
   const char *path;               // of its first file, for messages
   ot_weight_source *source;       // [map->num_tensors] in the file, index -1: not found
   int tied_head;                  // index in the file of a repeated tied head, or -1
+  int num_scaled;                 // tensors of fp8
 } matching;
 
 // ---- matching ----
@@ -48,14 +49,79 @@ static ot_status take_source(matching *in, int tensor, ot_weight_source source) 
   return OT_OK;
 }
 
+// ---- fp8 ----
+
+static const char scales_suffix[] = "_scale_inv";
+
+static int64_t num_blocks(int64_t elements, int64_t block) {
+  return (elements + block - 1) / block;
+}
+
+static ot_status check_scales(const matching *in, const ot_safetensors_tensor *found,
+                              const ot_safetensors_tensor *scales) {
+  const int64_t *const block = in->map->scale_block;
+  const int64_t rows = num_blocks(found->dim[0], block[0]);
+  const int64_t cols = num_blocks(found->dim[1], block[1]);
+  OT_CHECK(
+      found->rank == 2 && scales->rank == 2 && scales->dim[0] == rows && scales->dim[1] == cols,
+      OT_ENVIRONMENT,
+      "tensor %s has shape [%s] where %s, in blocks of %lld x %lld, needs [%lld, %lld] (%s)",
+      scales->name, ot_dims_text(in->arena, scales->dim, scales->rank), found->name,
+      (long long)block[0], (long long)block[1], (long long)rows, (long long)cols, in->path);
+  ot_dtype dtype;
+  OT_CHECK(ot_safetensors_type_dtype(scales->type, &dtype) && ot_dtype_is_real(dtype),
+           OT_ENVIRONMENT, "tensor %s is %s, and scales are F32 or BF16 (%s)", scales->name,
+           ot_safetensors_type_name(scales->type), in->path);
+  return OT_OK;
+}
+
+// Finds the scales of a tensor of fp8.
+static ot_status find_scales(matching *in, const ot_safetensors_tensor *found,
+                             ot_weight_source *source) {
+  if (found->type != OT_SAFETENSORS_F8_E4M3) return OT_OK;
+  if (in->map->scale_block[0] == 0) {
+    ot_fail(OT_ENVIRONMENT, "tensor %s is F8_E4M3, and config.json has no quantization_config (%s)",
+            found->name, in->path);
+    return ot_fail_hint(OT_ENVIRONMENT,
+                        "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]} says what "
+                        "shares a scale");
+  }
+  ot_block_scales *const scales = ot_arena_take(in->arena, sizeof *scales);
+  const char *const name = ot_arena_format(in->arena, "%s%s", found->name, scales_suffix);
+  *scales = (ot_block_scales){.index = ot_safetensors_find(in->tensors, name),
+                              .rows = in->map->scale_block[0],
+                              .cols = in->map->scale_block[1]};
+  OT_CHECK(scales->index >= 0, OT_ENVIRONMENT, "tensor %s is F8_E4M3, and %s is missing (%s)",
+           found->name, name, in->path);
+  OT_TRY(check_scales(in, found, ot_safetensors_tensor_at(in->tensors, scales->index)));
+  ot_checkpoint_skip(in->checkpoint, OT_CHECKPOINT_MODEL, scales->index);
+  source->scales = scales;
+  in->num_scaled++;
+  return OT_OK;
+}
+
+// True for the scales of a weight of fp8, which are found with it.
+static bool is_scales(const matching *in, const char *name) {
+  if (!ot_text_ends_with(name, scales_suffix)) return false;
+  const int64_t length = ot_text_length(name) - ot_text_length(scales_suffix);
+  const int weight = ot_safetensors_find(in->tensors, ot_arena_text(in->arena, name, length));
+  return weight >= 0 &&
+         ot_safetensors_tensor_at(in->tensors, weight)->type == OT_SAFETENSORS_F8_E4M3;
+}
+
+// ---- matching all ----
+
 static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
                               ot_name_list *unexpected) {
   const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(in->tensors, index);
   const int tensor = ot_weight_map_find(in->map, found->name);
   if (tensor >= 0) {
-    OT_TRY(take_source(in, tensor, (ot_weight_source){.index = index}));
-    return check_shape(in->arena, in->path, &in->map->tensors[tensor], found);
+    ot_weight_source source = {.index = index};
+    OT_TRY(check_shape(in->arena, in->path, &in->map->tensors[tensor], found));
+    OT_TRY(find_scales(in, found, &source));
+    return take_source(in, tensor, source);
   }
+  if (is_scales(in, found->name)) return OT_OK;
   if (ot_text_equal(found->name, "lm_head.weight") && in->map->tied_tensor >= 0) {
     in->tied_head = index;
     return check_shape(in->arena, in->path, &in->map->tensors[in->map->tied_tensor], found);
@@ -64,7 +130,8 @@ static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
     ot_weight_stack stack;
     OT_TRY(ot_weight_stack_read(in->arena, in->map, found, &stack));
     for (int i = 0; i < stack.count; i++) {
-      OT_TRY(take_source(in, stack.tensors[i], (ot_weight_source){index, i * stack.elements}));
+      OT_TRY(
+          take_source(in, stack.tensors[i], (ot_weight_source){index, i * stack.elements, NULL}));
     }
     return OT_OK;
   }
@@ -105,6 +172,7 @@ static ot_status match_all(matching *in, ot_weight_notes *notes) {
   notes->num_ignored = ignored.count;
   notes->ignored = ot_name_list_text(&ignored);
   notes->tied_head = in->tied_head >= 0;
+  notes->num_scaled = in->num_scaled;
   return OT_OK;
 }
 
@@ -126,27 +194,12 @@ static void write_rows(const ot_weight_stage *stage, const ot_weight_tensor *ten
   }
 }
 
-// Where a tensor is read from; the first reading is the one that is counted.
-typedef struct reading {
-  ot_checkpoint *checkpoint;
-  ot_checkpoint_set set;
-  ot_weight_source source;
-  bool counted;
-} reading;
-
-static ot_status read_elements(const reading *r, int64_t first, int64_t count, ot_dtype dtype,
-                               void *out) {
-  const ot_safetensors_range range = {r->source.index, r->source.first + first, count};
-  if (r->counted) return ot_checkpoint_read_range(r->checkpoint, r->set, range, dtype, out);
-  return ot_safetensors_read(ot_checkpoint_tensors(r->checkpoint, r->set), range, dtype, out);
-}
-
 static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                              const reading *r) {
+                              const ot_weight_reading *r) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
   for (int64_t row = 0; row < rows; row += stage->block_rows) {
     const int64_t count = rows - row < stage->block_rows ? rows - row : stage->block_rows;
-    OT_TRY(read_elements(r, row * cols, count * cols, stage->access->dtype, stage->block));
+    OT_TRY(ot_weight_read(r, row * cols, count * cols, stage->access->dtype, stage->block));
     write_rows(stage, tensor, row, count, stage->block);
   }
   return OT_OK;
@@ -154,10 +207,10 @@ static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tens
 
 // Rows of ours are columns of the file: the whole tensor is read to `whole` first.
 static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                                 const reading *r, char *whole) {
+                                 const ot_weight_reading *r, char *whole) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
   const int64_t bytes = ot_dtype_bytes(stage->access->dtype);
-  OT_TRY(read_elements(r, 0, rows * cols, stage->access->dtype, whole));
+  OT_TRY(ot_weight_read(r, 0, rows * cols, stage->access->dtype, whole));
   for (int64_t row = 0; row < rows; row++) {
     const char *const from = whole + row * bytes;
     for (int64_t i = 0; i < cols; i++)
@@ -176,7 +229,7 @@ static bool is_held(const ot_weight_access *access, const ot_weight_tensor *tens
 }
 
 static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
-                             const reading *r) {
+                             const ot_weight_reading *r) {
   if (!is_held(stage->access, tensor)) {
     const int64_t elements = tensor->rows * tensor->cols;
     if (r->counted) {
@@ -220,7 +273,7 @@ static ot_status read_all(const matching *in, const ot_weight_access *access, bo
   ot_weight_stage stage;
   ot_weight_stage_build(in->arena, in->map, access, &stage);
   for (int i = 0; i < in->map->num_tensors; i++) {
-    const reading r = {in->checkpoint, OT_CHECKPOINT_MODEL, in->source[i], counted};
+    const ot_weight_reading r = {in->checkpoint, OT_CHECKPOINT_MODEL, in->source[i], counted};
     OT_TRY(read_tensor(&stage, &in->map->tensors[i], &r));
   }
   return OT_OK;
@@ -282,7 +335,7 @@ ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
   ot_weight_stage_build(arena, what->map, what->access, &stage);
   for (int i = 0; i < what->map->num_tensors; i++) {
     if (source[i] < 0) continue;
-    const reading r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, {.index = source[i]}, true};
+    const ot_weight_reading r = {checkpoint, OT_CHECKPOINT_OPTIMIZER, {.index = source[i]}, true};
     OT_TRY(read_tensor(&stage, &what->map->tensors[i], &r));
   }
   return OT_OK;

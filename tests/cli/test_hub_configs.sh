@@ -4,6 +4,7 @@
 # passes over what transformers never reads and says so once, and takes --set model.KEY=ignore.
 set -euo pipefail
 . tests/support/expect.sh
+fp8=$(realpath tests/fixtures/fp8)
 orthant=$(realpath "${1:?usage: test_hub_configs.sh ORTHANT}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -68,3 +69,11 @@ done
 # The configuration comes before the weights.
 rm strange/model.safetensors
 expect 2 'unknown key "logits_scaling"' "$orthant" convert strange out
+
+# Weights of fp8 are what they are dequantised to, wherever they are read.
+"$orthant" convert "$fp8" wide --dtype fp32 >out.txt 2>err
+grep -qF 'dequantised: 14 tensors of fp8' err || fail "convert: $(cat err)"
+"$orthant" score wide lines.jsonl >expected
+"$orthant" score "$fp8" lines.jsonl 2>err | cmp - expected || fail 'fp8 has other scores'
+grep -q '^note: .*the weights are fp8 with a scale for each block of 16 x 8' err || fail "$(cat err)"
+"$orthant" plan --model "$fp8" --cluster h100 --gpus 8 >out.txt 2>err || fail "plan: $(cat err)"

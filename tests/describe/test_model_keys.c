@@ -123,6 +123,36 @@ static void exports_say_what_other_readers_need(void **state) {
   assert_null(ot_node_child(tree, "rope_parameters"));
 }
 
+static void quantised_weights_are_fp8_in_blocks_or_refused_by_name(void **state) {
+  (void)state;
+  static const char fp8[] =
+      "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": "
+      "\"e4m3\", \"activation_scheme\": \"dynamic\", \"weight_block_size\": [128, 64]}}";
+  const ot_model model = accept(fp8);
+  assert_int_equal(model.scale_block[0], 128);
+  assert_int_equal(model.scale_block[1], 64);
+  assert_null(ot_node_child(ot_model_write_config(&model, &arena), "quantization_config"));
+  const ot_model plain = accept("{\"model_type\": \"llama\", \"quantization_config\": null}");
+  assert_int_equal(plain.scale_block[0], 0);
+  assert_true(ot_model_parameters(&plain) == ot_model_parameters(&model));
+  static const char *const others[][2] = {
+      {"\"quant_method\": \"awq\", \"bits\": 4, \"zero_point\": true", "by awq are"},
+      {"\"quant_method\": \"gptq\", \"bits\": 4", "by gptq are"},
+      {"\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true", "by bitsandbytes are"},
+      {"\"quant_method\": \"mxfp4\"", "by mxfp4 are"},
+      {"\"quant_method\": \"fbgemm_fp8\"", "by fbgemm_fp8 are"},
+      {"\"quant_method\": \"compressed-tensors\", \"config_groups\": {}", "by compressed-tensors"},
+      {"\"quant_method\": \"fp8\", \"weight_block_size\": null", "by fp8 without blocks are"},
+      {"\"quant_method\": \"fp8\", \"fmt\": \"e5m2\", \"weight_block_size\": [1, 1]", "by fp8 are"},
+      {"\"load_in_8bit\": true", "by a method that is not named are"}};
+  for (int i = 0; i < OT_COUNT(others); i++) {
+    refuse(ot_arena_format(&arena, "{\"model_type\": \"llama\", \"quantization_config\": {%s}}",
+                           others[i][0]),
+           others[i][1], "(config.json:1:48)");
+    assert_non_null(strstr(ot_fail_hint_text(), "--set model.quantization_config=null"));
+  }
+}
+
 static void hash_tells_models_apart(void **state) {
   (void)state;
   const ot_model a = load_preset("llama3-8b");
@@ -255,8 +285,6 @@ static void refuses_keys_that_change_the_mathematics(void **state) {
          "true");
   refuse("{\"model_type\": \"llama\", \"hidden_act\": \"mish\"}", "mish", "silu");
   refuse("{\"model_type\": \"llama\", \"logits_scaling\": 8}", "unknown key", "logits_scaling");
-  refuse("{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}",
-         "quantization_config", "{...}");
   refuse("{\"model_type\": \"llama\", \"pruned_heads\": {\"0\": [1]}}", "pruned_heads", "{...}");
   refuse("{\"model_type\": \"mistral\", \"attention_bias\": true}", "attention_bias", "true");
   refuse("{\"model_type\": \"mamba\"}", "mamba", "gpt2, llama");
@@ -474,6 +502,7 @@ int main(void) {
       cmocka_unit_test(presets_have_no_dropout),
       cmocka_unit_test(a_model_written_as_keys_reads_back_the_same),
       cmocka_unit_test(exports_say_what_other_readers_need),
+      cmocka_unit_test(quantised_weights_are_fp8_in_blocks_or_refused_by_name),
       cmocka_unit_test(hash_tells_models_apart),
       cmocka_unit_test(families_fix_what_no_key_says),
       cmocka_unit_test(gemma_has_five_local_layers_for_a_global_one),

@@ -218,6 +218,105 @@ static void copies_the_files_of_the_tokenizer(void **state) {
   assert_true(ot_disk_is_file(scratch_path(to, "generation_config.json")));
 }
 
+// ---- weights of fp8 (fixtures/fp8: what torch has, and what it makes of it) ----
+
+static void assert_same_values(const char *path, const char *stem, ot_safetensors *expected,
+                               ot_dtype dtype) {
+  ot_safetensors *made = NULL;
+  assert_int_equal(ot_safetensors_create(path, stem, &made), OT_OK);
+  assert_int_equal(ot_safetensors_count(made), ot_safetensors_count(expected));
+  for (int i = 0; i < ot_safetensors_count(made); i++) {
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(made, i);
+    ot_dtype stored;
+    assert_true(ot_safetensors_type_dtype(tensor->type, &stored) && stored == dtype);
+    for (int64_t j = 0; j < tensor->elements; j++) {
+      float values[2];
+      const ot_safetensors_range element = {i, j, 1};
+      assert_int_equal(ot_safetensors_read(made, element, OT_F32, &values[0]), OT_OK);
+      assert_int_equal(ot_safetensors_read(expected, element, OT_F32, &values[1]), OT_OK);
+      if (dtype == OT_BF16) values[1] = ot_bf16_to_float(ot_bf16_from_float(values[1]));
+      if (memcmp(&values[0], &values[1], sizeof(float)) != 0) {
+        fail_msg("%s[%d]: %.9g, not %.9g", tensor->name, (int)j, values[0], values[1]);
+      }
+    }
+  }
+  ot_safetensors_destroy(&made);
+}
+
+static void dequantises_fp8_block_by_block_as_torch_does(void **state) {
+  fixture *const f = *state;
+  const ot_dtype wide = OT_F32;
+  ot_safetensors *expected = NULL;
+  assert_int_equal(ot_safetensors_create(fixture_path("fp8"), "expected", &expected), OT_OK);
+  const char *const one = scratch_path(f->directory, "wide");
+  const char *const other = scratch_path(f->directory, "narrow");
+  const ot_convert_report report = convert(f, fixture_path("fp8"), one, &wide);
+  assert_int_equal(report.notes.num_scaled, 14);
+  assert_non_null(strstr(report.config_notes.text[0], "fp8 with a scale for each block of 16 x 8"));
+  assert_same_values(one, "model", expected, OT_F32);
+  // Without --dtype they become what config.json says of the others.
+  convert(f, fixture_path("fp8"), other, NULL);
+  assert_same_values(other, "model", expected, OT_BF16);
+  int64_t bytes;
+  char *const config = scratch_read(scratch_path(other, "config.json"), &bytes);
+  config[bytes - 1] = '\0';
+  assert_null(strstr(config, "quantization_config"));
+  free(config);
+  ot_safetensors_destroy(&expected);
+}
+
+// The fixture but for tensor `left_out`, with its config.json.
+static void write_fp8_without(fixture *f, const char *left_out, const char *path) {
+  ot_safetensors *set = NULL;
+  assert_int_equal(ot_safetensors_create(fixture_path("fp8"), "model", &set), OT_OK);
+  ot_tensor_source *const model =
+      ot_arena_array(&f->arena, ot_safetensors_count(set), sizeof *model);
+  int count = 0;
+  for (int i = 0; i < ot_safetensors_count(set); i++) {
+    const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
+    if (strcmp(t->name, left_out) == 0) continue;
+    ot_tensor_source *const source = &model[count++];
+    *source = (ot_tensor_source){.name = t->name,
+                                 .rank = t->rank,
+                                 .dim = {t->dim[0], t->dim[1]},
+                                 .data = ot_safetensors_data(set, i)};
+    assert_true(ot_safetensors_type_dtype(t->type, &source->dtype));
+  }
+  int64_t bytes;
+  char *const config = scratch_read(fixture_path("fp8/config.json"), &bytes);
+  const ot_checkpoint_text text = {"config.json", config, bytes};
+  const ot_checkpoint_content content = {
+      .num_model = count, .model = model, .num_texts = 1, .texts = &text};
+  if (ot_checkpoint_write(path, &content) != OT_OK) fail_msg("%s", ot_fail_message());
+  free(config);
+  ot_safetensors_destroy(&set);
+}
+
+static void refuses_fp8_whose_scales_are_not_whole(void **state) {
+  fixture *const f = *state;
+  ot_convert_report report;
+  const char *set = "model.quantization_config=null";
+  ot_convert_request request = {.from = fixture_path("fp8"),
+                                .to = scratch_path(f->directory, "out"),
+                                .sets = &set,
+                                .num_sets = 1};
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
+  assert_message_has("is F8_E4M3, and config.json has no quantization_config");
+  set = "model.quantization_config.weight_block_size=[16, 16]";
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
+  assert_message_has("in blocks of 16 x 16, needs [");
+  request.num_sets = 0;
+  request.from = scratch_path(f->directory, "from");
+  write_fp8_without(f, "model.layers.1.self_attn.q_proj.weight_scale_inv", request.from);
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
+  assert_message_has("model.layers.1.self_attn.q_proj.weight_scale_inv is missing");
+  // A scale alone has no place.
+  write_fp8_without(f, "model.layers.1.self_attn.q_proj.weight", request.from);
+  assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
+  assert_message_has("1 tensors of the model are missing: model.layers.1.self_attn.q_proj.weight");
+  assert_false(ot_disk_is_directory(request.to));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(comes_back_with_the_same_bytes, set_up, tear_down),
@@ -227,6 +326,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(refuses_what_it_cannot_account_for, set_up, tear_down),
       cmocka_unit_test_setup_teardown(makes_no_hf_directory_of_what_hf_does_not_know, set_up,
                                       tear_down),
+      cmocka_unit_test_setup_teardown(dequantises_fp8_block_by_block_as_torch_does, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(refuses_fp8_whose_scales_are_not_whole, set_up, tear_down),
       cmocka_unit_test_setup_teardown(copies_the_files_of_the_tokenizer, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
