@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys that HF files carry and transformers never reads: they belong to other software, to other
-// families, or to code that came with the weights (tools/check_unread_keys.py compares the tables
+// families, or to code that came with the weights (tools/check_inert_keys.py compares the tables
 // with transformers itself). What is read changes the mathematics and never passes.
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -11,7 +11,9 @@ static const struct {
   uint32_t families;
 } unread[] = {
     {"auto_map|is_llama_config|rope_interleaved|qkv_bias|use_qk_norm|_num_labels|"
-     "shared_expert_intermediate_size",
+     "shared_expert_intermediate_size|n_special|predict_special_tokens|output_past|"
+     "transformers.js_config|internal_version|model_max_length|max_sequence_length|"
+     "neftune_noise_alpha|unsloth_fixed|unsloth_version|_flash_attn_2_enabled",
      OT_IN_ALL},
     {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL},
 };

@@ -287,6 +287,7 @@ static void refuses_keys_that_change_the_mathematics(void **state) {
   refuse("{\"model_type\": \"llama\", \"logits_scaling\": 8}", "unknown key", "logits_scaling");
   refuse("{\"model_type\": \"llama\", \"pruned_heads\": {\"0\": [1]}}", "pruned_heads", "{...}");
   refuse("{\"model_type\": \"mistral\", \"attention_bias\": true}", "attention_bias", "true");
+  refuse("{\"model_type\": \"olmoe\", \"sliding_window\": 64}", "sliding_window", "64");
   refuse("{\"model_type\": \"mamba\"}", "mamba", "gpt2, llama");
   refuse("{\"vocab_size\": 5}", "model_type is needed", "config.json:1:1");
 }

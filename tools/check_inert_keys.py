@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares which keys of a config.json orthant passes over with what transformers reads.
+
+For each family and each key that orthant or a public model (tests/fixtures/hub_models.json) knows, a
+config.json with this key alone is given to orthant. A key that is passed over must occur neither in
+the family's own configuration and modeling code nor in the code that all models share. What orthant
+refuses although transformers never reads it is listed: it may say that a model is not what its family
+is.
+
+  tools/check_inert_keys.py [build/orthant]      needs transformers; not part of `check`
+"""
+import collections
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import transformers
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ORTHANT = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "orthant")
+CODE = pathlib.Path(transformers.__file__).parent
+FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "olmo2": "olmo2",
+            "mistral": "mistral", "ministral": "ministral", "gemma3_text": "gemma3",
+            "mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "olmoe": "olmoe",
+            "deepseek_v3": "deepseek_v3"}
+SHARED = ("configuration_utils.py", "modeling_rope_utils.py", "masking_utils.py")
+# Read for every model, but only where the model's own code asks for it: windows, rotary parameters,
+# and the names of layer types that these are nested under.
+ASKED_FOR = {"sliding_window", "layer_types", "head_dim", "num_key_value_heads", "rope_theta",
+             "rope_scaling", "rope_parameters", "partial_rotary_factor"}
+# Read for every model, and nothing that a training step of a whole model depends on.
+HARMLESS = {"auto_map", "quantization_config", "num_labels", "id2label", "label2id",
+            "first_k_dense_replace"}
+
+
+def known_keys():
+    keys = set()
+    describe = ROOT / "src" / "describe"
+    for table in ("model_keys.c", "moe_keys.c"):
+        rows = (describe / table).read_text().split("static const ot_key model_keys")[-1]
+        for names in re.findall(r'\.(?:name|also) = "([^"]+)"', rows):
+            keys |= set(names.split())
+    for table in ("unread_keys.c", "model_defaults.c"):
+        for names in re.findall(r'"([A-Za-z_0-9.|]+\|[A-Za-z_0-9.|]*)"', (describe / table).read_text()):
+            keys |= set(names.split("|"))
+    for model in json.loads((ROOT / "tests" / "fixtures" / "hub_models.json").read_text()):
+        keys |= set(model["settings"])
+    return sorted(keys - {"", "model_type", "model"})
+
+
+@functools.cache
+def without_docstrings(path):
+    """A docstring says what a key was for, not that it is read."""
+    return re.sub(r'"""[\s\S]*?"""', "", path.read_text())
+
+
+def reads(code, key, of_config=False):
+    """Whether a source speaks of the key as an attribute, a field or a text."""
+    word = re.escape(key)
+    own = rf"|self\.{word}\b|^    {word}:" if of_config else ""
+    return bool(re.search(rf'config\.{word}\b|["\']{word}["\']{own}', code, re.M))
+
+
+def is_read(module, key):
+    models, shared = CODE / "models" / module, key not in ASKED_FOR | HARMLESS
+    if reads(without_docstrings(models / f"configuration_{module}.py"), key, True):
+        return True
+    if reads(without_docstrings(models / f"modeling_{module}.py"), key):
+        return True
+    return shared and any(reads(without_docstrings(CODE / name), key, True) for name in SHARED)
+
+
+def answer(directory, family, key):
+    """What orthant makes of a config.json with this key: "ignored", "unknown" or something else."""
+    (directory / "config.json").write_text(json.dumps({"model_type": family, key: "x"}))
+    done = subprocess.run([ORTHANT, "presets", str(directory)], capture_output=True, text=True)
+    if f"ignored: {key}\n" in done.stderr:
+        return "ignored"
+    strange = "unknown key" in done.stderr or "another kind of model" in done.stderr
+    return "unknown" if strange else "known"
+
+
+def main():
+    wrong, stricter = 0, collections.defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        for family, module in FAMILIES.items():
+            ignored = 0
+            for key in known_keys():
+                said = answer(pathlib.Path(folder), family, key)
+                used = is_read(module, key)
+                if said == "ignored":
+                    ignored += 1
+                    wrong += used
+                    if used:
+                        print(f"wrong {family}: ignores {key}, which transformers reads")
+                elif said == "unknown" and not used:
+                    stricter[key].append(family)
+            print(f"ok    {family}: {ignored} keys are ignored")
+    for key, families in stricter.items():
+        print(f"refused {key}, which transformers never reads: {', '.join(families)}")
+    print(f"{wrong} differences")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
