@@ -27,7 +27,7 @@ typedef struct preset_job {
   ot_heap heap;
   ot_arena arena;
   const char *name;
-  ot_model model;
+  ot_config_model model;
   ot_cluster cluster, sized;
   ot_job job;
 } preset_job;
@@ -41,9 +41,8 @@ static void create(const char *model, const char *cluster, preset_job *out) {
   out->arena = ot_heap_arena_create(&out->heap);
   out->name = ot_arena_format(&out->arena, "%s on %s", model, cluster);
   const ot_config_request request = {.presets = ot_installed_presets(&out->arena)};
-  ot_node *keys;
   bool found;
-  must(ot_config_load_model(model, &request, &out->arena, &out->model, &keys));
+  must(ot_config_load_model(model, &request, &out->arena, &out->model));
   must(ot_cluster_file_load(cluster, &request.presets, &out->arena, &out->cluster, &found));
   assert_true(found);
 }
@@ -87,13 +86,13 @@ static bool take(preset_job *p, const ot_candidate *c, const char *recipe) {
   if (devices > MOST_RANKS || devices > p->cluster.num_devices) return false;
   if (c->zero > 0 && c->dp % c->dp_shard != 0) return false;
   if (ot_cluster_resize(&p->cluster, devices, &p->sized) != OT_OK) return false;
-  p->job = (ot_job){.model = &p->model,
+  p->job = (ot_job){.model = &p->model.model,
                     .cluster = &p->sized,
                     .engine = &ot_engine_orthant,
                     .recipe = *ot_recipe_find(recipe),
                     .devices = devices,
                     .global_batch_size = c->micro_batch_size * c->micro_batches * c->dp,
-                    .sequence_length = ot_smaller_whole(p->model.max_positions, 2048)};
+                    .sequence_length = ot_smaller_whole(p->model.model.max_positions, 2048)};
   return ot_job_check(&p->job) == OT_OK && ot_candidate_check(&p->job, c) == OT_OK;
 }
 
@@ -143,7 +142,7 @@ static void compare_some(const char *model, const char *cluster) {
   for (int i = 0; i < DRAWS && compared < CASES_OF_A_PAIR; i++) {
     preset_job p;
     create(model, cluster, &p);
-    const ot_candidate c = draw_candidate(&draws, p.model.moe.num_experts > 0);
+    const ot_candidate c = draw_candidate(&draws, p.model.model.moe.num_experts > 0);
     if (take(&p, &c, draw_recipe(&draws, &p.cluster.device))) {
       compare(&p, &c);
       compared++;
