@@ -116,8 +116,8 @@ typedef struct ot_comm_call {
                      // for bf16, else equal to dtype
   bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
   bool accumulate;   // reduce_scatter: receive += the sum, added last
-  bool narrow;       // reduce_scatter: `receive` is of dtype, the sum rounded to it once; not with
-                     // accumulate
+  bool narrow;       // reduce_scatter: `receive` is bf16; what is put there is rounded once, after
+                     // all was added
   ot_comm_runs sends, receives;  // exchange: of send [rows, count] and receive [rows, count], which
                                  // do not overlap. No row is received twice; rows of `receive` in
                                  // no run keep their content

@@ -49,7 +49,7 @@ static void check_types(const ot_comm_call *call) {
   const bool wide = call->dtype == OT_BF16 && (call->sum == OT_F32 || call->sum == OT_F64);
   OT_ASSERT(wide || (call->sum == call->dtype && call->dtype != OT_BF16));
   OT_ASSERT(!call->accumulate || call->kind == OT_COMM_REDUCE_SCATTER);
-  OT_ASSERT(!call->narrow || (call->kind == OT_COMM_REDUCE_SCATTER && !call->accumulate));
+  OT_ASSERT(!call->narrow || call->kind == OT_COMM_REDUCE_SCATTER);
 }
 
 void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call) {

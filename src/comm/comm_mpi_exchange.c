@@ -287,7 +287,9 @@ bool ot_mpi_add(ot_comm_request *request) {
                                  : ot_comm_block_count(call->count, group->size, group->index),
       .dtype = call->dtype,
       .sum = call->sum,
-      .target = scatters && !call->narrow ? call->sum : call->dtype,
+      .target = !scatters      ? call->dtype
+                : call->narrow ? OT_BF16
+                               : call->sum,
       .round = call->sum_on_wire,
       .accumulate = call->accumulate,
   };

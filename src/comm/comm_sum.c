@@ -14,14 +14,13 @@ enum { PIECE = 1024 };
 
 typedef void (*array_function)(void *into, const void *from, int count);
 
-// How a pair (dtype, sum) is computed.
+// How a pair (dtype, sum) is computed; dtype is that of sources or of targets.
 typedef struct {
   ot_dtype dtype, sum;
   array_function widen;   // sum = dtype
   array_function add;     // sum += dtype
   array_function narrow;  // dtype = sum
   array_function round;   // sum = sum rounded to dtype
-  array_function total;   // sum += sum
 } adder;
 
 static void copy_4(void *into, const void *from, int count) {
@@ -109,12 +108,12 @@ static void round_bf16_f64(void *into, const void *from, int count) {
 }
 
 static const adder adders[] = {
-    {OT_F32, OT_F32, copy_4, add_f32, copy_4, NULL, add_f32},
-    {OT_F64, OT_F64, copy_8, add_f64, copy_8, NULL, add_f64},
-    {OT_I32, OT_I32, copy_4, add_i32, copy_4, NULL, add_i32},
-    {OT_I64, OT_I64, copy_8, add_i64, copy_8, NULL, add_i64},
-    {OT_BF16, OT_F32, widen_bf16_f32, add_bf16_f32, narrow_bf16_f32, round_bf16_f32, add_f32},
-    {OT_BF16, OT_F64, widen_bf16_f64, add_bf16_f64, narrow_bf16_f64, round_bf16_f64, add_f64},
+    {OT_F32, OT_F32, copy_4, add_f32, copy_4, NULL},
+    {OT_F64, OT_F64, copy_8, add_f64, copy_8, NULL},
+    {OT_I32, OT_I32, copy_4, add_i32, copy_4, NULL},
+    {OT_I64, OT_I64, copy_8, add_i64, copy_8, NULL},
+    {OT_BF16, OT_F32, widen_bf16_f32, add_bf16_f32, narrow_bf16_f32, round_bf16_f32},
+    {OT_BF16, OT_F64, widen_bf16_f64, add_bf16_f64, narrow_bf16_f64, round_bf16_f64},
 };
 
 static const adder *find_adder(ot_dtype dtype, ot_dtype sum) {
@@ -137,28 +136,27 @@ typedef union {
 } piece;
 
 // Elements [start, start + count) from all sources to all targets; count <= PIECE.
-static void sum_piece(const ot_comm_sum *job, const adder *how, int64_t start, int count) {
+static void sum_piece(const ot_comm_sum *job, int64_t start, int count) {
+  const adder *const how = find_adder(job->dtype, job->sum);
+  const adder *const made = find_adder(job->target, job->sum);
   piece sum;
   how->widen(&sum, source_at(job, 0, start), count);
   for (int s = 1; s < job->num_sources; s++) {
     how->add(&sum, source_at(job, s, start), count);
     if (job->round && how->round) how->round(&sum, &sum, count);
   }
-  array_function const store = job->accumulate             ? how->total
-                               : job->target == job->dtype ? how->narrow
-                               : job->sum == OT_F64        ? copy_8
-                                                           : copy_4;
-  const int64_t bytes = ot_dtype_bytes(job->target);
+  const int64_t offset = (job->target_offset + start) * ot_dtype_bytes(job->target);
   for (int t = 0; t < job->num_targets; t++) {
-    store((char *)job->targets[t] + (job->target_offset + start) * bytes, &sum, count);
+    char *const target = (char *)job->targets[t] + offset;
+    if (job->accumulate) made->add(&sum, target, count);
+    made->narrow(target, &sum, count);
   }
 }
 
 void ot_comm_sum_run(const ot_comm_sum *job) {
-  const adder *const how = find_adder(job->dtype, job->sum);
-  OT_ASSERT(job->target == job->sum || (job->target == job->dtype && !job->accumulate));
+  OT_ASSERT(!job->accumulate || job->num_targets == 1);
   for (int64_t start = 0; start < job->count; start += PIECE) {
     const int64_t left = job->count - start;
-    sum_piece(job, how, start, left < PIECE ? (int)left : PIECE);
+    sum_piece(job, start, left < PIECE ? (int)left : PIECE);
   }
 }

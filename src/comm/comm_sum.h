@@ -19,9 +19,9 @@ typedef struct ot_comm_sum {
   int64_t count;               // elements
   ot_dtype dtype;              // of the sources: fp32, fp64, bf16, i32, i64
   ot_dtype sum;                // type of the additions: dtype; fp32 or fp64 for bf16
-  ot_dtype target;             // of the targets: dtype or sum
+  ot_dtype target;             // of the targets: dtype, sum, or bf16: the sum is rounded to it once
   bool round;                  // each partial sum is rounded to dtype
-  bool accumulate;             // target = target + the sum; `target` is `sum`
+  bool accumulate;             // target = target + the sum, added in `sum`; of one target
 } ot_comm_sum;
 
 void ot_comm_sum_run(const ot_comm_sum *job);

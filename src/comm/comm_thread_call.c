@@ -31,7 +31,9 @@ static void run_sum(const ot_thread_slot *slot, const ot_comm_call *call, int si
       .count = scatters ? block : ot_comm_block_count(call->count, size, index),
       .dtype = call->dtype,
       .sum = call->sum,
-      .target = scatters && !call->narrow ? call->sum : call->dtype,
+      .target = !scatters      ? call->dtype
+                : call->narrow ? OT_BF16
+                               : call->sum,
       .round = call->sum_on_wire,
       .accumulate = call->accumulate,
   };

@@ -68,11 +68,10 @@ static void *at(const ot_entry *entry, const ot_operand *operand, char *memory) 
   return memory + entry->base[operand->base] + operand->offset;
 }
 
-static ot_comm_runs runs_at(const ot_entry *entry, const ot_operand *runs,
-                            const ot_operand *rows, char *memory) {
-  return (ot_comm_runs){.runs = (int)runs->type.dim[1],
-                        .run = at(entry, runs, memory),
-                        .rows = rows->type.dim[0]};
+static ot_comm_runs runs_at(const ot_entry *entry, const ot_operand *runs, const ot_operand *rows,
+                            char *memory) {
+  return (ot_comm_runs){
+      .runs = (int)runs->type.dim[1], .run = at(entry, runs, memory), .rows = rows->type.dim[0]};
 }
 
 // Out, rows go from `home` to `here` (expert_exchange.h); on the way back, from `here` to `home`.
@@ -116,7 +115,7 @@ static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char 
   const int64_t needed = ot_comm_workspace(&call, size);
   OT_CHECK(task->workspace_bytes >= needed, OT_BUG, "schedule: %s needs %lld bytes, it has %lld",
            name, (long long)needed, (long long)task->workspace_bytes);
-  OT_CHECK(!call.narrow || (task->out[0].type.dtype == call.dtype && !call.accumulate), OT_BUG,
+  OT_CHECK(!call.narrow || task->out[0].type.dtype == OT_BF16, OT_BUG,
            "schedule: %s adds in %s and cannot hand out %s", name, ot_dtype_name(call.sum),
            ot_dtype_name(task->out[0].type.dtype));
   const bool message = task->kind != OT_TASK_COLLECTIVE;

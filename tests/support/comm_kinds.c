@@ -103,12 +103,25 @@ static ot_status check_shift(ot_comm *comm, const comm_members *m, ot_dtype dtyp
 
 // ---- sums ----
 
-// Element e of the result is the sum of elements first + e.
+// Element e of the result is the sum of elements first + e; `expected` holds what was there before,
+// in the type of the sum.
 static void expect_sums(const ot_comm_call *call, const comm_members *m, int64_t first,
                         int64_t count, buffers *b) {
   const int64_t bytes = ot_dtype_bytes(call->sum);
   for (int64_t e = 0; e < count; e++) {
-    comm_expected_sum(call, m, first + e, b->receive + e * bytes, b->expected + e * bytes);
+    comm_expected_sum(call, m, first + e, b->expected + e * bytes, b->expected + e * bytes);
+  }
+}
+
+static void widen(const void *from, int64_t count, void *to, ot_dtype sum) {
+  for (int64_t e = 0; e < count; e++) {
+    uint16_t bits;
+    memcpy(&bits, (const char *)from + 2 * e, 2);
+    const float single = ot_bf16_to_float(bits);
+    const double wide = (double)single;
+    const int64_t bytes = ot_dtype_bytes(sum);
+    memcpy((char *)to + e * bytes, sum == OT_F64 ? (const void *)&wide : (const void *)&single,
+           (size_t)bytes);
   }
 }
 
@@ -127,14 +140,16 @@ static ot_status check_reduce_scatter(ot_comm *comm, const comm_members *m, ot_c
                                       buffers *b) {
   const int64_t count = call.count;
   const int64_t block = count * ot_dtype_bytes(call.dtype);
-  const ot_dtype handed_out = call.narrow ? call.dtype : call.sum;
+  const ot_dtype handed_out = call.narrow ? OT_BF16 : call.sum;
   call.kind = OT_COMM_REDUCE_SCATTER;
   call.send = b->send;
   call.receive = b->receive;
   comm_values(m->ranks[m->index], 0, m->size * count, call.dtype, b->send);
-  comm_values(99, 0, count, call.sum, b->receive);
+  comm_values(99, 0, count, handed_out, b->receive);
+  comm_values(99, 0, count, call.sum, b->expected);
+  if (call.narrow) widen(b->receive, count, b->expected, call.sum);
   expect_sums(&call, m, m->index * count, count, b);
-  if (handed_out != call.sum) narrow(b->expected, count, call.sum, b->expected, call.dtype);
+  if (call.narrow) narrow(b->expected, count, call.sum, b->expected, OT_BF16);
   OT_TRY(ot_comm_run(comm, &call));
   OT_TRY(same_bytes(b->receive, b->expected, count, handed_out, "reduce_scatter"));
   if (handed_out != call.dtype || call.accumulate) return OT_OK;
@@ -171,12 +186,12 @@ static ot_status check_sums(ot_comm *comm, const comm_members *m, ot_dtype dtype
                          .workspace = b->workspace,
                          .name = "sum"};
     OT_TRY(check_all_reduce(comm, m, call, b));
-    OT_TRY(check_reduce_scatter(comm, m, call, b));
-    call.narrow = true;
-    OT_TRY(check_reduce_scatter(comm, m, call, b));
-    call.narrow = false;
-    call.accumulate = true;
-    OT_TRY(check_reduce_scatter(comm, m, call, b));
+    const bool real = call.sum == OT_F32 || call.sum == OT_F64;
+    for (int k = 0; k < (real ? 4 : 2); k++) {
+      call.accumulate = k % 2 == 1;
+      call.narrow = k >= 2;
+      OT_TRY(check_reduce_scatter(comm, m, call, b));
+    }
   }
   return OT_OK;
 }
