@@ -82,6 +82,12 @@ static ot_cost position_grad_cost(const ot_op_attributes *attributes, const ot_o
   return scatter_cost(attributes, types, 1);
 }
 
+// Of a narrow table: the first row of each id, and the next row of the same id after each row.
+static int64_t scatter_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
+  if (types->out[0].dtype == attributes->compute) return 0;
+  return (types->out[0].dim[0] + types->in[0].dim[0]) * (int64_t)sizeof(int32_t);
+}
+
 const ot_op_info ot_embedding_info = {
     .name = "embedding",
     .num_inputs = 4,
@@ -107,6 +113,7 @@ const ot_op_info ot_embedding_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = embedding_grad_infer,
     .cost = embedding_grad_cost,
+    .workspace = scatter_workspace,
 };
 
 const ot_op_info ot_position_grad_info = {
@@ -116,4 +123,5 @@ const ot_op_info ot_position_grad_info = {
     .accumulated_outputs = 1u << 0,
     .infer = position_grad_infer,
     .cost = position_grad_cost,
+    .workspace = scatter_workspace,
 };

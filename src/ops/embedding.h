@@ -8,7 +8,8 @@
 //   positions is refused, so that one gradient serves both tables. y [R, C] is stored like the
 //   table, or as the dtype that the caller put into out[0] before infer.
 // OT_OP_EMBEDDING_GRAD acc dtable[tokens[r],:] += s * dy[r,:], rows in order
-//   dy [R, C] real, tokens [R] i32; dtable [V, C] of the compute type.
+//   dy [R, C] real, tokens [R] i32; dtable [V, C] real. Where it is narrower than the compute type,
+//   each of its rows is rounded once, after all rows of dy that belong to it.
 //   Every thread owns a range of columns, so the order of sums never depends on the threads.
 // OT_OP_POSITION_GRAD  acc dposition_table[positions[r],:] += dy[r,:], likewise
 //

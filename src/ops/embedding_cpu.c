@@ -99,6 +99,56 @@ static void clear(const ot_kernel_call *call, void *data, int64_t bytes) {
   }
 }
 
+// Rows of dy by id, for a table that is narrow.
+typedef struct id_rows {
+  int32_t *first;  // [ids] first row of each id, -1
+  int32_t *next;   // [rows] next row of the same id, -1
+} id_rows;
+
+static id_rows find_rows(const ot_kernel_call *call, window ids) {
+  const int32_t *const tokens = call->in[1].data;
+  const int64_t count = call->out[0].type.dim[0];
+  const id_rows found = {call->workspace, (int32_t *)call->workspace + count};
+  memset(found.first, -1, (size_t)count * sizeof *found.first);
+  for (int64_t row = call->in[0].type.dim[0] - 1; row >= 0; row--) {
+    if (!holds(ids, tokens[row])) continue;
+    int32_t *const first = &found.first[tokens[row] - ids.first];
+    found.next[row] = *first;
+    *first = (int32_t)row;
+  }
+  return found;
+}
+
+// Adds columns [c, c + n) of all rows of dy of the id to its row of the table.
+static void add_tile_of_id(const ot_kernel_call *call, const id_rows *rows, int64_t id, int64_t c,
+                           int64_t n) {
+  ot_real scratch[OT_TILE], sum[OT_TILE];
+  const ot_tensor *const dy = &call->in[0];
+  const ot_tensor *const table = &call->out[0];
+  const int64_t columns = dy->type.dim[1];
+  const ot_real factor = factor_of(call);
+  ot_load_row(sum, table->data, table->type.dtype, id * columns + c, n);
+  for (int64_t row = rows->first[id]; row >= 0; row = rows->next[row]) {
+    const ot_real *const from = ot_tile_in(dy, row * columns + c, n, scratch);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) sum[i] += factor * from[i];
+  }
+  ot_store_row(table->data, table->type.dtype, id * columns + c, sum, n);
+}
+
+// As scatter_columns, id by id: each row of the table is rounded once.
+static void scatter_ids(const ot_kernel_call *call, const id_rows *rows, int64_t begin,
+                        int64_t end) {
+  const int64_t count = call->out[0].type.dim[0];
+  for (int64_t id = 0; id < count; id++) {
+    if (rows->first[id] < 0) continue;
+    for (int64_t c = begin; c < end; c += OT_TILE) {
+      const int64_t n = end - c < OT_TILE ? end - c : OT_TILE;
+      add_tile_of_id(call, rows, id, c, n);
+    }
+  }
+}
+
 static void add_rows(const ot_kernel_call *call, window ids) {
   const int threads = ot_threads_for(call, ot_type_elements(&call->in[0].type));
   const int64_t columns = call->in[0].type.dim[1];
@@ -106,11 +156,18 @@ static void add_rows(const ot_kernel_call *call, window ids) {
   const int64_t slices = lines < threads ? lines : threads;
   const ot_tensor *const table = &call->out[0];
   if (!call->attributes->accumulate) clear(call, table->data, ot_type_bytes(&table->type));
+  const bool narrow = table->type.dtype != OT_REAL_DTYPE;
+  const id_rows rows = narrow ? find_rows(call, ids) : (id_rows){0};
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t i = 0; i < slices; i++) {
     const int64_t begin = ot_block_begin(lines, slices, i) * LINE;
     const int64_t end = ot_block_begin(lines, slices, i + 1) * LINE;
-    scatter_columns(call, ids, begin, end < columns ? end : columns);
+    const int64_t limit = end < columns ? end : columns;
+    if (narrow) {
+      scatter_ids(call, &rows, begin, limit);
+    } else {
+      scatter_columns(call, ids, begin, limit);
+    }
   }
 }
 

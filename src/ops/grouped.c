@@ -49,9 +49,8 @@ static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_
   const int64_t rows = types->in[0].dim[1] * ot_route_held(attributes);
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "x", OT_ANY_REAL, 2, {N, 0}}));
   OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
-  return ot_operand_check(
-      &types->out[0],
-      (ot_expected){op, "dw", (int)attributes->compute, 2, {rows, types->in[1].dim[1]}});
+  return ot_operand_check(&types->out[0],
+                          (ot_expected){op, "dw", OT_ANY_REAL, 2, {rows, types->in[1].dim[1]}});
 }
 
 // ---- layout ----
@@ -70,7 +69,8 @@ ot_grouped_layout ot_grouped_layout_of(const ot_op_attributes *attributes, ot_op
     l.depth = ot_smaller_whole(SUMMED_ROWS, N);
     l.operand = in[0].dtype == attributes->compute ? 0 : padded(l.depth * l.block);
     l.matrix = in[1].dtype == attributes->compute ? 0 : padded(l.depth * in[1].dim[1]);
-    l.elements = l.operand + l.matrix;
+    l.result = types->out[0].dtype == attributes->compute ? 0 : padded(l.block * in[1].dim[1]);
+    l.elements = l.operand + l.matrix + l.result;
     return l;
   }
   l.depth = in[0].dim[1];

@@ -6,7 +6,7 @@
 //                                            -> y [N, O] stored like x
 // OT_OP_GROUPED_LINEAR_DX  dx = dy w[e]      dy [N, O], w, offsets -> dx [N, C] stored like dy
 // OT_OP_GROUPED_LINEAR_DW  acc dw[e] = the sum over rows of e of dy^T x
-//                                            dy, x, offsets -> dw [E*O, C] compute type
+//                                            dy, x, offsets -> dw [E*O, C] real, rounded once
 // Rows from offsets[E] on belong to nobody: their results are zero, and dw knows nothing of them.
 // A row of y or dx is a sum over the depth in its order, so that it depends on that row and the
 // matrix alone, not on how many others chose the expert (a BLAS may sum in another order for
@@ -33,7 +33,7 @@ typedef struct ot_grouped_layout {
   int64_t depth;     // of the contraction (dw: rows that are added at a time)
   int64_t matrix;    // elements of scratch of a thread for a part of w, ...
   int64_t operand;   // ... for a tile of rows
-  int64_t result;    // ... and for a tile of results
+  int64_t result;    // ... and for a tile of results (dw: where it is narrow)
   int64_t elements;  // of all of them, a multiple of 16
 } ot_grouped_layout;
 

@@ -214,13 +214,16 @@ static void grouped_linear_dx(const ot_kernel_call *call) {
 
 // Rows [column, column + columns) of dw[e], some rows of the expert at a time.
 static void dw_piece(const piece *p) {
+  const ot_tensor *const dw = &p->call->out[0];
   const ot_tensor *const dy = &p->call->in[0];
   const ot_tensor *const x = &p->call->in[1];
   const int64_t O = dy->type.dim[1];
   const int64_t C = x->type.dim[1];
-  ot_real *const dw = (ot_real *)p->call->out[0].data + (p->expert * O + p->column) * C;
+  const ot_region part = {p->expert * O + p->column, p->columns, 0, C};
   bool adds = p->call->attributes->accumulate;
-  if (!adds && p->begin == p->end) memset(dw, 0, (size_t)(p->columns * C) * sizeof *dw);
+  if (adds && p->begin == p->end) return;
+  const ot_view sum = adds ? part_of(dw, part, p->result) : ot_view_of(dw, part, p->result);
+  if (p->begin == p->end) memset(sum.data, 0, (size_t)(p->columns * C) * sizeof *sum.data);
   for (int64_t row = p->begin; row < p->end; row += p->layout->depth) {
     const int64_t rows = p->end - row < p->layout->depth ? p->end - row : p->layout->depth;
     const ot_view ys = part_of(dy, (ot_region){row, rows, p->column, p->columns}, p->operand);
@@ -230,13 +233,14 @@ static void dw_piece(const piece *p) {
                                 .depth = rows,
                                 .a = {ys.data, ys.stride, true},
                                 .b = {xs.data, xs.stride, false},
-                                .c = dw,
-                                .c_stride = C,
+                                .c = sum.data,
+                                .c_stride = sum.stride,
                                 .alpha = 1,
                                 .beta = adds ? 1 : 0};
     OT_KERNEL(ot_matrix_multiply_serial)(&product);
     adds = true;
   }
+  ot_view_write(dw, part, sum, 1);
 }
 
 static void grouped_linear_dw(const ot_kernel_call *call) {

@@ -100,11 +100,12 @@ ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attrib
   const int64_t V = types->in[1].dim[0];
   const bool whole = kind == OT_OP_HEAD_LOGITS;
   const int64_t chunk = whole ? R : ot_head_chunk_rows(attributes, R, V);
-  const bool widens_w = types->in[1].dtype != compute;
-  const int64_t block = widens_w && chosen_block(C) < V ? chosen_block(C) : V;
-  const bool widens_x = types->in[0].dtype != compute;
   const ot_tensor_type *const dw = &types->out[1];
   const bool loss = kind == OT_OP_HEAD_LOSS;
+  const bool widens_dw = loss && ot_type_present(dw) && dw->dtype != compute;
+  const bool widens_w = types->in[1].dtype != compute || widens_dw;
+  const int64_t block = widens_w && chosen_block(C) < V ? chosen_block(C) : V;
+  const bool widens_x = types->in[0].dtype != compute;
   ot_head_layout layout = {.chunk = chunk,
                            .stride = whole ? V : (V + 15) / 16 * 16,
                            .block = block,
@@ -112,14 +113,12 @@ ot_head_layout ot_head_layout_of(ot_op_kind kind, const ot_op_attributes *attrib
                            .x = -1,
                            .w = -1,
                            .dx = -1,
-                           .dw = -1,
                            .nats = -1};
   if (!whole) layout.nats = take(&layout, chunk * 2);
   if (!whole) layout.logits = take(&layout, chunk * layout.stride);
   if (widens_x) layout.x = take(&layout, chunk * C);
   if (widens_w) layout.w = take(&layout, block * C);
   if (loss && widens_x) layout.dx = take(&layout, chunk * C);
-  if (loss && ot_type_present(dw) && dw->dtype != compute) layout.dw = take(&layout, V * C);
   return layout;
 }
 

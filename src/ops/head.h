@@ -10,6 +10,8 @@
 //   inverse_tokens [1] f64; dx [R, C] stored like x; dw? [V, C] real; loss [1] f64, summed over
 //   rows in their order in float64. The forward op does all of the backward: recomputing logits
 //   would cost a third of its products. Its VJP hands over dx, unscaled: the loss is the root.
+//   A dw narrower than the compute type is rounded once a chunk: all of it widened would take more
+//   memory than it saves.
 // OT_OP_HEAD_EVALUATE  loss_sum [1] f64 += sum of nats, token_count [1] f64 += unmasked rows
 // OT_OP_HEAD_SCORE     logprob [R] f64 = -nats (0 where masked), greedy [R] int32 = the lowest id
 // with
@@ -36,12 +38,12 @@ int64_t ot_head_chunk_rows(const ot_op_attributes *attributes, int64_t rows, int
 typedef struct ot_head_layout {
   int64_t chunk;   // rows whose logits exist at once
   int64_t stride;  // elements between rows of logits
-  int64_t block;   // rows of w that are widened at a time; V when w is in the compute type
+  int64_t block;   // rows of w and dw that are widened at a time; V when both are of the compute
+                   // type
   int64_t logits;  // [chunk, stride]
   int64_t x;       // [chunk, C] widened
-  int64_t w;       // [block, C] widened
+  int64_t w;       // [block, C]: w or dw
   int64_t dx;      // [chunk, C] before narrowing
-  int64_t dw;      // [V, C] before narrowing
   int64_t nats;    // [chunk] f64
   int64_t elements;
 } ot_head_layout;

@@ -98,18 +98,33 @@ static void input_gradient(const head *h, const chunk *rows) {
   ot_view_write(dx, part, dxs, threads);
 }
 
-static void weight_gradient(const head *h, const chunk *rows, ot_view dw) {
+// Rows `part` of dw.
+static void weight_gradient_part(const head *h, const chunk *rows, ot_region part) {
+  const ot_tensor *const dw = &h->call->out[1];
+  const int threads = h->call->attributes->threads;
   const bool adds = rows->first > 0 || h->call->attributes->accumulate;
-  const ot_product product = {.rows = h->V,
+  ot_real *const scratch = ot_scratch_at(h->call, h->layout.w);
+  const ot_view dws =
+      adds ? ot_view_read(dw, part, scratch, threads) : ot_view_of(dw, part, scratch);
+  const ot_product product = {.rows = part.rows,
                               .columns = h->C,
                               .depth = rows->n,
-                              .a = {h->logits, h->layout.stride, true},
+                              .a = {h->logits + part.row, h->layout.stride, true},
                               .b = {rows->x.data, rows->x.stride, false},
-                              .c = dw.data,
-                              .c_stride = dw.stride,
+                              .c = dws.data,
+                              .c_stride = dws.stride,
                               .alpha = 1,
                               .beta = adds ? 1 : 0};
-  OT_KERNEL(ot_matrix_multiply)(&product, h->call->attributes->threads);
+  OT_KERNEL(ot_matrix_multiply)(&product, threads);
+  ot_view_write(dw, part, dws, threads);
+}
+
+static void weight_gradient(const head *h, const chunk *rows) {
+  const bool widens = h->call->out[1].type.dtype != OT_REAL_DTYPE;
+  const int64_t block = widens ? h->layout.block : h->V;
+  for (int64_t v = 0; v < h->V; v += block) {
+    weight_gradient_part(h, rows, (ot_region){v, h->V - v < block ? h->V - v : block, 0, h->C});
+  }
 }
 
 // ---- rows of logits ----
@@ -151,16 +166,8 @@ static double add_nats(const head *h, const chunk *rows, double total) {
 
 static void head_loss(const ot_kernel_call *call) {
   const head h = head_of(call, OT_OP_HEAD_LOSS);
-  const ot_tensor *const dw = &call->out[1];
-  const ot_region all = {0, h.V, 0, h.C};
   const double inverse_tokens = *(const double *)call->in[3].data;
   const int threads = call->attributes->threads;
-  ot_view dws = {0};
-  if (dw->data) {
-    ot_real *const scratch = ot_scratch_at(call, h.layout.dw);
-    dws = call->attributes->accumulate ? ot_view_read(dw, all, scratch, threads)
-                                       : ot_view_of(dw, all, scratch);
-  }
   double total = 0;
   for (int64_t first = 0; first < h.R; first += h.layout.chunk) {
     const chunk rows = project(&h, first, h.logits);
@@ -171,9 +178,8 @@ static void head_loss(const ot_kernel_call *call) {
     }
     total = add_nats(&h, &rows, total);
     input_gradient(&h, &rows);
-    if (dw->data) weight_gradient(&h, &rows, dws);
+    if (call->out[1].data) weight_gradient(&h, &rows);
   }
-  if (dw->data) ot_view_write(dw, all, dws, threads);
   *(double *)call->out[2].data += total * inverse_tokens;
 }
 

@@ -7,8 +7,8 @@
 // OT_OP_HEAD_NORM       y = x * rstd * (w + norm_offset), rstd = 1 / sqrt(mean(x^2) + epsilon)
 //   qkv [R, (H+2G)*D] real -> y stored like qkv, rstd [R, H+G] (or [R, 2]) compute type.
 // OT_OP_HEAD_NORM_GRAD  as rmsnorm_grad in each group; dx of the values is dy.
-//   dy, qkv [R, (H+2G)*D] real -> dx stored like dy, acc dwq, acc dwk of the compute type, each may
-//   be absent. Sums over rows are made by blocks of rows (blocks.h), heads in order within a row.
+//   dy, qkv [R, (H+2G)*D] real -> dx stored like dy, acc dwq, acc dwk real, each may be
+//   absent. Sums over rows are made by blocks of rows (blocks.h), heads in order within a row.
 // Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon.
 #pragma once
 

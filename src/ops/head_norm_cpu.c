@@ -173,7 +173,7 @@ static void head_norm_grad(const ot_kernel_call *call) {
                                 .blocks = blocks,
                                 .stride = q_width + head.part[1].width,
                                 .n = head.part[p].width,
-                                .out = call->out[1 + p].data,
+                                .out = &call->out[1 + p],
                                 .accumulate = call->attributes->accumulate};
     ot_block_sums_add(call, &sums);
   }

@@ -10,8 +10,8 @@
 //   dx = rstd * (g - h * mean(g * h)) + partial, acc dw = sum over rows of dy * h
 // OT_OP_LAYERNORM_GRAD, with g = dy * w and h = (x - mean) * rstd:
 //   dx = rstd * (g - mean(g) - h * mean(g * h)) + partial, acc dw = sum dy * h, acc? db = sum dy
-//   dy [R, C] real; partial? [R, C] real; dx [R, C] stored like dy; dw, db [C] compute type, each
-//   may be absent. Sums over rows are made by blocks of rows (blocks.h).
+//   dy [R, C] real; partial? [R, C] real; dx [R, C] stored like dy; dw, db [C] real, each may be
+//   absent. Sums over rows are made by blocks of rows (blocks.h).
 #pragma once
 
 #include "ops/kernel.h"

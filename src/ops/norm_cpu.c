@@ -299,7 +299,7 @@ static void add_parts(const norm_grad *grad, const ot_real *parts, const ot_tens
                               .blocks = grad->blocks,
                               .stride = grad->columns,
                               .n = grad->columns,
-                              .out = out->data,
+                              .out = out,
                               .accumulate = attributes->accumulate};
   ot_block_sums_add(grad->call, &sums);
 }

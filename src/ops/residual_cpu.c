@@ -239,7 +239,7 @@ static void residual_attention_grad(const ot_kernel_call *call) {
                               .blocks = g.blocks,
                               .stride = g.s.columns + 2 * g.s.count,
                               .n = g.s.columns,
-                              .out = call->out[2].data,
+                              .out = &call->out[2],
                               .accumulate = call->attributes->accumulate};
   ot_block_sums_add(call, &sums);
 }

@@ -80,9 +80,8 @@ static ot_status route_load_infer(const ot_op_attributes *attributes, ot_op_type
   const char *const op = "route_load";
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
-  return ot_operand_check(
-      &types->out[0],
-      (ot_expected){op, "load", (int)attributes->compute, 1, {attributes->num_experts}});
+  return ot_operand_check(&types->out[0],
+                          (ot_expected){op, "load", OT_ANY_REAL, 1, {attributes->num_experts}});
 }
 
 static ot_cost route_load_cost(const ot_op_attributes *attributes, const ot_op_types *types) {

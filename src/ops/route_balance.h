@@ -14,7 +14,10 @@
 //   go to their experts (expert_exchange.h)
 // OT_OP_ROUTE_LOSS_GRAD  dlogits = partial + aux_coefficient, z_coefficient times the gradients of
 //   the first two; f has none
-// OT_OP_ROUTE_LOAD   load [E] += slots of each expert, dropped ones too
+// OT_OP_ROUTE_LOAD   acc load [E] += slots of each expert, dropped ones too; real. A load in bf16
+// is
+//   rounded once a call: one above 256 has an error of up to a part in 512, and the mean of
+//   OT_OP_ROUTE_BIAS has none
 // OT_OP_ROUTE_BIAS   after a step: b += bias_rate sign(mean load - load) (Wang et al. 2024)
 //   load [n] real, scalars f64 -> bias [n] real, master? [n] compute type, read and written as
 //   weights are (optimizer.h); stats? [2]. The mean is of all experts, known from the number of

@@ -26,10 +26,13 @@ static void route_count(const ot_kernel_call *call) {
 
 static void route_load(const ot_kernel_call *call) {
   const int64_t slots = ot_type_elements(&call->in[0].type);
+  const int64_t E = call->attributes->num_experts;
   const int32_t *const experts = call->in[0].data;
-  ot_real *const load = call->out[0].data;
-  if (!call->attributes->accumulate) memset(load, 0, (size_t)ot_type_bytes(&call->out[0].type));
+  const ot_tensor *const out = &call->out[0];
+  ot_real load[OT_MAX_EXPERTS] = {0};
+  if (call->attributes->accumulate) ot_load_row(load, out->data, out->type.dtype, 0, E);
   for (int64_t i = 0; i < slots; i++) load[ot_route_expert(experts[i])] += 1;
+  ot_store_row(out->data, out->type.dtype, 0, load, E);
 }
 
 // ---- losses ----

@@ -50,30 +50,29 @@ static inline void ot_tile_done(const ot_tensor *tensor, int64_t first, const ot
 }
 
 // The sums of `parts` [blocks, stride], of which the first `n` columns count, in the order of the
-// blocks: added to `out` [n] or, when not `accumulate`, put there.
+// blocks: added to `out` [n] or, when not `accumulate`, put there; rounded once.
 enum { OT_SUM_COLUMNS = 64 };
 
 typedef struct ot_block_sums {
   const ot_real *parts;
   int64_t blocks, stride, n;
-  ot_real *out;
+  const ot_tensor *out;
   bool accumulate;
 } ot_block_sums;
 
 static inline void ot_block_sums_columns(const ot_block_sums *sums, int64_t first, int64_t n) {
-  ot_real total[OT_SUM_COLUMNS] = {0};
-  ot_real *const out = sums->out + first;
+  ot_real total[OT_SUM_COLUMNS] = {0}, scratch[OT_SUM_COLUMNS];
   for (int64_t block = 0; block < sums->blocks; block++) {
     const ot_real *const part = sums->parts + block * sums->stride + first;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) total[i] += part[i];
   }
-  if (!sums->accumulate) {
-    memcpy(out, total, (size_t)n * sizeof *out);
-    return;
-  }
+  if (sums->accumulate) {
+    const ot_real *const before = ot_tile_in(sums->out, first, n, scratch);
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) out[i] += total[i];
+    for (int64_t i = 0; i < n; i++) total[i] += before[i];
+  }
+  ot_store_row(sums->out->data, sums->out->type.dtype, first, total, n);
 }
 
 static inline void ot_block_sums_add(const ot_kernel_call *call, const ot_block_sums *sums) {
