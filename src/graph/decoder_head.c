@@ -29,7 +29,8 @@ static int head_weight(ot_builder *b, int embedding_parameter) {
 }
 
 static int weight_accumulator(ot_builder *b, const head *h) {
-  return ot_program_accumulator(b->program, b->arena, h->weight, b->graph->request.compute);
+  const ot_dtype gradients = ot_graph_gradient_type(&b->graph->request);
+  return ot_program_accumulator(b->program, b->arena, h->weight, gradients);
 }
 
 // ---- a vocabulary over several ranks ----

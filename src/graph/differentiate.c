@@ -10,6 +10,7 @@ typedef struct backward {
   ot_arena *arena;
   int *gradient;  // [num forward values] value that holds the gradient so far, or -1
   int *again;     // [num forward values] the value gathered again, or -1
+  ot_dtype accumulators;
   int num_forward_ops;
 } backward;
 
@@ -95,7 +96,7 @@ static int make_output(backward *b, const ot_op *op, ot_ref ref) {
   const int input = ref.kind == OT_REF_NONE ? -1 : op->in[ref.index];
   if (input < 0) return -1;
   if (ref.kind == OT_REF_ACCUMULATOR) {
-    return ot_program_accumulator(b->program, b->arena, input, op->attributes.compute);
+    return ot_program_accumulator(b->program, b->arena, input, b->accumulators);
   }
   return wants_gradient(&b->program->values[input]) ? gradient_like(b, input) : -1;
 }
@@ -209,7 +210,7 @@ static void enter(backward *b) {
   b->gradient[program->stack] = program->d_stack;
 }
 
-ot_status ot_program_differentiate(ot_program *program, ot_arena *arena) {
+ot_status ot_program_differentiate(ot_program *program, ot_arena *arena, ot_dtype accumulators) {
   const int num_values = program->num_values;
   const int num_ops = program->num_ops;
   backward b = {
@@ -217,6 +218,7 @@ ot_status ot_program_differentiate(ot_program *program, ot_arena *arena) {
       .arena = arena,
       .gradient = ot_arena_array(arena, num_values, sizeof(int)),
       .again = ot_arena_array(arena, num_values, sizeof(int)),
+      .accumulators = accumulators,
       .num_forward_ops = num_ops,
   };
   for (int i = 0; i < num_values; i++) b.gradient[i] = b.again[i] = -1;

@@ -8,8 +8,9 @@
 #include "graph/program.h"
 
 // Extends `program` in place; sets d_output (unless it is a head) and d_input (unless it is the
-// first block). New names are made in `arena`.
-ot_status ot_program_differentiate(ot_program *program, ot_arena *arena);
+// first block). Gradients of parameters are stored in the type `accumulators`. New names are made
+// in `arena`.
+ot_status ot_program_differentiate(ot_program *program, ot_arena *arena, ot_dtype accumulators);
 
 // The gradient accumulator of the parameter value `parameter`, made on first use with `dtype`: one
 // for each parameter of the block, whatever the number of its uses.

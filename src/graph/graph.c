@@ -127,7 +127,8 @@ static ot_status end_block(ot_builder *builder) {
   ot_program *const program = builder->program;
   ot_builder_place_parameters(builder);
   if (graph->request.mode == OT_MODE_TRAIN) {
-    OT_TRY(ot_program_differentiate(program, builder->arena));
+    const ot_dtype gradients = ot_graph_gradient_type(&graph->request);
+    OT_TRY(ot_program_differentiate(program, builder->arena, gradients));
   }
   OT_TRY(ot_program_expand(program, builder->arena));
   OT_TRY(check_sums(graph, builder->block, program));

@@ -35,6 +35,7 @@ typedef struct ot_graph_request {
   int64_t cache_positions;   // P of the key-value cache; prefill and decode only
   ot_dtype compute;          // OT_F32 or OT_F64
   ot_dtype storage;          // of weights and activations: compute, or OT_BF16
+  bool narrow_gradients;     // accumulators of gradients are stored in OT_BF16, not in compute
   int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
   int threads;               // of each kernel
   uint64_t seed;             // of dropout
@@ -42,3 +43,8 @@ typedef struct ot_graph_request {
                              // 0 = room for all that can come
   ot_split split;
 } ot_graph_request;
+
+// Type that accumulators of gradients are stored in.
+static inline ot_dtype ot_graph_gradient_type(const ot_graph_request *request) {
+  return request->narrow_gradients ? OT_BF16 : request->compute;
+}

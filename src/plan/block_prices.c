@@ -59,6 +59,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .sequence_length = e->job.sequence_length,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
+      .narrow_gradients = run->precision.gradients == OT_BF16,
       .head_chunk_rows = e->own                 ? 0
                          : engine->chunked_loss ? engine->loss_rows
                                                 : rows,
@@ -75,7 +76,8 @@ static bool same_split(const ot_split *a, const ot_split *b) {
 
 static bool same_graph(const ot_graph_request *a, const ot_graph_request *b) {
   return a->micro_batch_size == b->micro_batch_size && same_split(&a->split, &b->split) &&
-         a->storage == b->storage && a->compute == b->compute;
+         a->storage == b->storage && a->compute == b->compute &&
+         a->narrow_gradients == b->narrow_gradients;
 }
 
 ot_status ot_graph_find(ot_estimator *e, const ot_graph_request *request, ot_graph **out) {

@@ -9,7 +9,7 @@
 
 typedef enum ot_bucket_copy {
   OT_BUCKET_WEIGHT,    // in the storage type
-  OT_BUCKET_GRADIENT,  // in the compute type, as are the rest; sum over all ranks after a step
+  OT_BUCKET_GRADIENT,  // in the type of accumulators; sum over all ranks after a step
   OT_BUCKET_MOMENT_1,
   OT_BUCKET_MOMENT_2,
   OT_BUCKET_MASTER,

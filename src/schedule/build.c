@@ -38,7 +38,7 @@ static void place_weights(ot_build *b, int block) {
 
 static void place_gradients(ot_build *b, int block) {
   ot_bucket *const made = &b->schedule->buckets[block];
-  const int64_t size = ot_dtype_bytes(b->shape->request.compute);
+  const int64_t size = ot_dtype_bytes(b->schedule->gradients);
   ot_bucket_range *const range = &made->copy[OT_BUCKET_GRADIENT];
   const ot_bucket_range piece = {.first = made->piece_first, .count = made->piece_elements};
   const bool shards = ot_build_shards(b, block);
@@ -72,7 +72,7 @@ static void place_tied(ot_build *b) {
   b->tied_piece = b->gradient_pieces[b->tied_block];
   if (!b->runs[b->tied_block]) return;
   const ot_bucket *const owner = &b->schedule->buckets[b->tied_block];
-  const int64_t size = ot_dtype_bytes(b->shape->request.compute);
+  const int64_t size = ot_dtype_bytes(b->schedule->gradients);
   if (ot_build_eachtime(b, b->tied_block)) {
     b->tied_piece = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->piece_elements * size,
                                          "tied_piece");
@@ -373,6 +373,7 @@ static void begin_schedule(ot_build *b) {
   const int n = b->shape->num_blocks;
   *schedule = (ot_schedule){.threads = b->shape->request.threads,
                             .compute = b->shape->request.compute,
+                            .gradients = ot_graph_gradient_type(&b->shape->request),
                             .num_blocks = n,
                             .num_parts = ot_update_first_part(b->shape, n),
                             .guard_bytes = b->request->guard_bytes};

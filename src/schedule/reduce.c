@@ -37,7 +37,7 @@ static void note_rows(const ot_reduce_request *r, const ot_parameter *p, int64_t
                       int64_t rows, ot_segment *segment) {
   ot_task task = ot_task_of(r->graph, OT_OP_SUM_SQUARES);
   task.attributes.accumulate = true;
-  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, r->graph->request.compute,
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT, r->schedule->gradients,
                                  p->offset + first_row * p->cols, rows * p->cols);
   task.out[0] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_LOCAL_SQUARES, 1);
   ot_tasks_append(segment, &task, 0);
@@ -64,11 +64,11 @@ static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) 
 
 static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) {
   const ot_bucket *const bucket = bucket_of(r);
-  const ot_dtype compute = r->graph->request.compute;
-  const ot_dtype wire = r->precision->reduce == OT_BF16 ? OT_BF16 : compute;
-  ot_operand payload = ot_operand_vector(OT_BASE_GRADIENT, compute, 0, bucket->elements);
+  const ot_dtype kept = r->schedule->gradients;
+  const ot_dtype wire = r->precision->reduce == OT_BF16 ? OT_BF16 : r->graph->request.compute;
+  ot_operand payload = ot_operand_vector(OT_BASE_GRADIENT, kept, 0, bucket->elements);
   int64_t staged = 0;
-  if (wire != compute) {
+  if (wire != kept) {
     ot_task cast = ot_task_of(r->graph, OT_OP_CAST);
     cast.in[0] = payload;
     payload = ot_operand_vector(OT_BASE_SCRATCH, wire, 0, bucket->elements);
@@ -81,7 +81,7 @@ static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) 
   sum.attributes.accumulate = adds;
   sum.attributes.sum_on_wire = r->precision->sum == OT_SUM_WIRE;
   sum.in[0] = payload;
-  sum.out[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, 0, bucket->piece_elements);
+  sum.out[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, kept, 0, bucket->piece_elements);
   ot_tasks_append(segment, &sum, staged);
 }
 
@@ -89,10 +89,10 @@ static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) 
 
 static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t first, int64_t count,
                        ot_segment *segment) {
-  const ot_dtype compute = r->graph->request.compute;
+  const ot_dtype kept = r->schedule->gradients;
   const ot_group_kind own = kind == OT_GROUP_TIED ? kind : ot_view_kind(block_of(r), kind);
   ot_tasks_all_reduce(r->graph, r->schedule, own,
-                      ot_operand_vector(OT_BASE_GRADIENT_PIECE, compute, first, count), segment);
+                      ot_operand_vector(OT_BASE_GRADIENT_PIECE, kept, first, count), segment);
 }
 
 // Elements [begin, end) of the bucket, cut to the piece and summed over `kind`.
@@ -168,7 +168,7 @@ static void gather(const ot_reduce_request *r, const piece_gather *what, ot_segm
 
 void ot_reduce_spread(const ot_reduce_request *request, ot_arena *arena, ot_segment *segment) {
   const piece_gather gradient = {OT_GROUP_SHARD, OT_BASE_GRADIENT_PIECE, OT_BASE_GRADIENT,
-                                 request->graph->request.compute};
+                                 request->schedule->gradients};
   begin(request, "spread", OT_PHASE_REDUCE, arena, segment);
   gather(request, &gradient, segment);
 }

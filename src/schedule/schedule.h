@@ -196,6 +196,7 @@ struct ot_schedule {
   ot_group group[OT_GROUP_KINDS];
   int threads;  // of each kernel
   ot_dtype compute;
+  ot_dtype gradients;  // of accumulators: compute, or OT_BF16
   int num_segments;
   ot_segment *segments;  // [num_segments]
   int num_orders;

@@ -50,7 +50,7 @@ static ot_status check_range(const sums *s, int block, const ot_bucket_sum *need
 // `base` is where the rank's piece of the gradient begins.
 static ot_status check_bucket(const sums *s, int block, int64_t base) {
   const ot_bucket *const bucket = &s->schedule->buckets[block];
-  const int64_t size = ot_dtype_bytes(s->schedule->compute);
+  const int64_t size = ot_dtype_bytes(s->schedule->gradients);
   for (int i = 0; i < bucket->num_sums; i++) {
     const ot_bucket_sum *const needed = &bucket->sums[i];
     const int64_t limit = bucket->piece_first + bucket->piece_elements;
@@ -74,7 +74,7 @@ ot_status ot_schedule_check_sums(const ot_schedule *schedule, int order, ot_aren
     if (entry->phase != OT_PHASE_UPDATE) continue;
     const ot_bucket *const bucket = &schedule->buckets[entry->block];
     const bool piece = bucket->copy[OT_BUCKET_GRADIENT].count < bucket->elements;
-    const int64_t whole = piece ? 0 : bucket->piece_first * ot_dtype_bytes(schedule->compute);
+    const int64_t whole = piece ? 0 : bucket->piece_first * ot_dtype_bytes(schedule->gradients);
     OT_TRY(check_bucket(&s, entry->block, entry->base[OT_BASE_GRADIENT_PIECE] + whole));
   }
   return OT_OK;

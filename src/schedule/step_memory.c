@@ -72,6 +72,10 @@ static void place_block(const ot_step_memory_request *r, int block, ot_step_memo
   }
 }
 
+static int64_t gradient_bytes(const ot_step_memory_request *r) {
+  return ot_dtype_bytes(r->build->schedule->gradients);
+}
+
 // The ring of the block's size of bucket: made once, shared by blocks of that size.
 static ot_step_buffers shared_ring(const ot_step_memory_request *r, int block,
                                    const ot_step_buffers *made, bool gathered) {
@@ -89,10 +93,10 @@ static ot_step_buffers shared_ring(const ot_step_memory_request *r, int block,
                                 : ot_step_places(b, p->sums, p->num_sums, elements);
     if (needed > places) places = needed;
   }
-  const ot_graph_request *const g = &r->graph->request;
-  return gathered ? buffers(r, OT_MEMORY_GATHERED, elements * ot_dtype_bytes(g->storage), places,
+  const int64_t weight = ot_dtype_bytes(r->graph->request.storage);
+  return gathered ? buffers(r, OT_MEMORY_GATHERED, elements * weight, places,
                             named(r, "gathered", block))
-                  : buffers(r, OT_MEMORY_GRADIENTS, elements * ot_dtype_bytes(g->compute), places,
+                  : buffers(r, OT_MEMORY_GRADIENTS, elements * gradient_bytes(r), places,
                             named(r, "gradient_part", block));
 }
 
@@ -112,8 +116,7 @@ static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
     if (needed > places) places = needed;
   }
   m->tied_sums =
-      buffers(r, OT_MEMORY_GRADIENTS, elements * ot_dtype_bytes(r->graph->request.compute), places,
-              "gradient_part.tied");
+      buffers(r, OT_MEMORY_GRADIENTS, elements * gradient_bytes(r), places, "gradient_part.tied");
 }
 
 // The largest message that the stage sends forwards or backwards, 0 for none.

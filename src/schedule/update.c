@@ -68,7 +68,7 @@ void ot_update_tied_range(const ot_update_view *view, int user, int64_t *first, 
 }
 
 void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_segment *segment) {
-  const ot_dtype dtype = view->graph->request.compute;
+  const ot_dtype dtype = ot_graph_gradient_type(&view->graph->request);
   int64_t first, count;
   ot_update_tied_range(view, user, &first, &count);
   ot_tasks_begin(segment, "tie", OT_PHASE_TIE, 1, arena);
@@ -134,7 +134,7 @@ static int64_t slot_of(const part_view *p, const ot_update_view *view) {
 }
 
 static void append_norm(const part_view *p, const update_context *c) {
-  const ot_dtype dtype = c->view->graph->request.compute;
+  const ot_dtype dtype = ot_graph_gradient_type(&c->view->graph->request);
   if (p->parameter->kind == OT_PARAMETER_BUFFER) {  // loads, no gradient
     ot_tasks_zero(c->view->graph, OT_BASE_SQUARES, 8 * slot_of(p, c->view), 1, c->segment);
     return;
@@ -194,7 +194,8 @@ static void append_bias(const part_view *p, const update_context *c) {
   task.attributes.experts_per_token = moe->experts_per_token;
   task.attributes.bias_rate = moe->bias_rate;
   task.attributes.sequence_length = request->sequence_length;
-  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, request->compute, p->first, p->count);
+  task.in[0] = ot_operand_vector(OT_BASE_GRADIENT_PIECE, ot_graph_gradient_type(request), p->first,
+                                 p->count);
   task.in[1] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, 0, OT_STEP_SCALARS);
   task.out[0] = ot_operand_vector(OT_BASE_WEIGHT_PIECE, request->storage, p->first, p->count);
   if (request->storage != request->compute) {
@@ -213,6 +214,7 @@ static void append_update(const part_view *p, const update_context *c) {
   const bool muon = uses_muon(run, p);
   const ot_dtype compute = c->view->graph->request.compute;
   const ot_dtype storage = c->view->graph->request.storage;
+  const ot_dtype gradients = ot_graph_gradient_type(&c->view->graph->request);
   ot_task task = ot_task_of(c->view->graph, muon ? OT_OP_MUON : OT_OP_ADAMW);
   task.attributes.epsilon = run->optimizer.eps;
   task.attributes.beta1 = muon ? run->optimizer.momentum : run->optimizer.betas[0];
@@ -222,7 +224,8 @@ static void append_update(const part_view *p, const update_context *c) {
   const ot_tensor_type type = type_of(p, muon, compute);
   const int64_t wide = p->first * ot_dtype_bytes(compute);
   int out = 0;
-  task.in[0] = ot_operand_at(OT_BASE_GRADIENT_PIECE, wide, type);
+  task.in[0] = ot_operand_at(OT_BASE_GRADIENT_PIECE, p->first * ot_dtype_bytes(gradients),
+                             type_of(p, muon, gradients));
   task.in[1] = ot_operand_vector(OT_BASE_SCALAR, OT_F64, 0, OT_STEP_SCALARS);
   task.out[out++] = ot_operand_at(OT_BASE_WEIGHT_PIECE, p->first * ot_dtype_bytes(storage),
                                   type_of(p, muon, storage));

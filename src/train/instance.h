@@ -59,8 +59,8 @@ const ot_graph *ot_instance_whole(const ot_instance *instance);
 // What a parameter has in the arena: the same order as ot_bucket_copy.
 typedef enum ot_parameter_copy {
   OT_COPY_WEIGHT,    // in the storage type
-  OT_COPY_GRADIENT,  // in the compute type, as are the rest
-  OT_COPY_MOMENT_1,
+  OT_COPY_GRADIENT,  // in the type of accumulators
+  OT_COPY_MOMENT_1,  // in the compute type, as are the rest
   OT_COPY_MOMENT_2,
   OT_COPY_MASTER,  // only where storage and compute differ
 } ot_parameter_copy;

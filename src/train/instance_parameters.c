@@ -20,7 +20,8 @@ bool ot_instance_has_copy(const ot_instance *instance, ot_parameter_copy copy) {
 
 ot_dtype ot_instance_copy_dtype(const ot_instance *instance, ot_parameter_copy copy) {
   const ot_graph_request *const request = &instance->shape->request;
-  return copy == OT_COPY_WEIGHT ? request->storage : request->compute;
+  if (copy == OT_COPY_WEIGHT) return request->storage;
+  return copy == OT_COPY_GRADIENT ? ot_graph_gradient_type(request) : request->compute;
 }
 
 ot_bucket_range ot_instance_held(const ot_instance *instance, int block, ot_parameter_copy copy) {

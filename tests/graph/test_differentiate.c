@@ -241,7 +241,7 @@ static void uses_without_a_partial_sum_are_added_last_first(void **state) {
   const int sum = add_op(&h, OT_OP_ADD, f, g, "f+g");
   h.program.output = add_op(&h, OT_OP_ADD, sum, third, "y");
   const int forward_ops = h.program.num_ops;
-  assert_int_equal(ot_program_differentiate(&h.program, &h.arena), OT_OK);
+  assert_int_equal(ot_program_differentiate(&h.program, &h.arena, OT_F32), OT_OK);
   assert_int_equal(h.program.num_ops, forward_ops + 5);  // three gradients, two sums
   assert_int_equal(count_adds(&h.program, false), 2);
   const ot_op *const back = h.program.ops + forward_ops;
@@ -280,7 +280,7 @@ static void two_uses_in_a_block_share_an_accumulator(void **state) {
   h.program.values[w].type.dim[0] = COLUMNS;
   const int once = add_op(&h, OT_OP_LINEAR, x, w, "once");
   h.program.output = add_op(&h, OT_OP_LINEAR, once, w, "y");
-  assert_int_equal(ot_program_differentiate(&h.program, &h.arena), OT_OK);
+  assert_int_equal(ot_program_differentiate(&h.program, &h.arena, OT_F32), OT_OK);
   int accumulator = -1, writers = 0;
   for (int i = 0; i < h.program.num_ops; i++) {
     const ot_op *const op = &h.program.ops[i];
@@ -312,7 +312,7 @@ static void a_bias_alone_has_one_weight_op(void **state) {
     const int product = add_op(&h, OT_OP_ACTIVATION, x, -1, "product");
     h.program.output = add_op(&h, OT_OP_BIAS, product, b, "y");
     h.program.ops[1].in[2] = x;
-    assert_int_equal(ot_program_differentiate(&h.program, &h.arena), OT_OK);
+    assert_int_equal(ot_program_differentiate(&h.program, &h.arena, OT_F32), OT_OK);
     int weight_ops = 0;
     for (int i = 2; i < h.program.num_ops; i++) {
       const ot_op *const op = &h.program.ops[i];
@@ -342,7 +342,7 @@ static void a_program_that_forgets_its_input_is_refused(void **state) {
   h.program.input = add_value(&h, "x", OT_VALUE_INPUT);
   const int other = add_value(&h, "table", OT_VALUE_CONSTANT);
   h.program.output = add_op(&h, OT_OP_ACTIVATION, other, -1, "y");
-  assert_int_equal(ot_program_differentiate(&h.program, &h.arena), OT_BUG);
+  assert_int_equal(ot_program_differentiate(&h.program, &h.arena, OT_F32), OT_BUG);
   assert_non_null(ot_text_find(ot_fail_message(), "no gradient reaches its input"));
   ot_heap_release(&h.heap);
 }

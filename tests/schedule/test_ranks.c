@@ -45,7 +45,8 @@ static void plan_rank(planned *p, int rank) {
       .micro_batch_size = 2,
       .sequence_length = 8,
       .compute = OT_F32,
-      .storage = OT_F32,
+      .storage = p->run.precision.params,
+      .narrow_gradients = p->run.precision.gradients == OT_BF16,
       .head_chunk_rows = 5,
       .threads = 1,
       .split = {.tp = p->mesh.degree[OT_AXIS_TP],
@@ -72,10 +73,14 @@ static void plan_rank(planned *p, int rank) {
   must(ot_schedule_check(&p->schedule[rank], &p->arena));
 }
 
-static void plan_all(planned *p, const ot_model *model, const rank_layout *c) {
+static const ot_run_precision wide = {.compute = OT_F32};
+
+static void plan_in(planned *p, const ot_model *model, const rank_layout *c,
+                    const ot_run_precision *precision) {
   *p = (planned){.model = *model};
   p->arena = ot_heap_arena_create(&p->heap);
   p->run = tiny_run(model);
+  p->run.precision = *precision;
   ot_run_parallel *const parallel = &p->run.parallel;
   *parallel = (ot_run_parallel){.recompute = parallel->recompute,
                                 .num_recompute = 1,
@@ -94,6 +99,10 @@ static void plan_all(planned *p, const ot_model *model, const rank_layout *c) {
   parallel->prefetch = 1;
   must(ot_mesh_build(parallel, c->pp * c->replicate * c->shard * c->cp * c->tp, &p->mesh));
   for (int rank = 0; rank < p->mesh.ranks; rank++) plan_rank(p, rank);
+}
+
+static void plan_all(planned *p, const ot_model *model, const rank_layout *c) {
+  plan_in(p, model, c, &wide);
 }
 
 static ot_status match_all(planned *p) {
@@ -124,38 +133,78 @@ static void check_case(const ot_model *model, const rank_layout *c) {
   ot_heap_release(&p.heap);
 }
 
+static const rank_layout layouts[] = {
+    {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+    {1, 1, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+    {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+    {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
+    {1, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+    {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+    {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+    {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+    {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, false},
+    {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+    {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H1, false},
+    {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, false},
+    {2, 2, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_INTERLEAVED, false},
+    {2, 2, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_V, false},
+    {1, 1, 1, 1, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+    {1, 1, 1, 1, 2, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+    {1, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+    {1, 1, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
+    {2, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_H1, false},
+    {2, 2, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false},
+    {1, 1, 2, 2, 2, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
+};
+
+// The models that all of them can split.
+static ot_model for_four(ot_model model) {
+  if (model.num_kv_heads == model.num_heads) model.num_kv_heads = 4;
+  model.num_heads = 4;
+  model.hidden_size = 32;
+  return model;
+}
+
 static void schedules_of_every_rank_fit_each_other(void **state) {
   (void)state;
-  const rank_layout cases[] = {
-      {1, 1, 1, 2, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {1, 1, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-      {1, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, true},
-      {1, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-      {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {1, 1, 2, 1, 1, 1, 0, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_GPIPE, false},
-      {2, 1, 2, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-      {2, 1, 1, 2, 1, 1, 3, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H1, false},
-      {2, 1, 1, 1, 1, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_H2, false},
-      {2, 2, 1, 2, 1, 1, 2, OT_ACCUMULATE_SHARDED, OT_PIPELINE_INTERLEAVED, false},
-      {2, 2, 1, 2, 1, 1, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_V, false},
-      {1, 1, 1, 1, 1, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {1, 1, 1, 1, 2, 1, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {1, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-      {1, 1, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false},
-      {2, 1, 1, 2, 1, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_ZB_H1, false},
-      {2, 2, 1, 1, 2, 2, 1, OT_ACCUMULATE_WHOLE, OT_PIPELINE_ZB_V, false},
-      {1, 1, 2, 2, 2, 2, 3, OT_ACCUMULATE_SHARDED, OT_PIPELINE_1F1B, false},
-  };
-  for (int i = 0; i < OT_COUNT(cases); i++) {
-    ot_model gpt2 = tiny_gpt2();
-    ot_model llama = tiny_llama();
-    gpt2.num_heads = gpt2.num_kv_heads = llama.num_heads = 4;
-    gpt2.hidden_size = llama.hidden_size = 32;
-    check_case(&gpt2, &cases[i]);
-    check_case(&llama, &cases[i]);
+  for (int i = 0; i < OT_COUNT(layouts); i++) {
+    const ot_model gpt2 = for_four(tiny_gpt2()), llama = for_four(tiny_llama());
+    check_case(&gpt2, &layouts[i]);
+    check_case(&llama, &layouts[i]);
+  }
+}
+
+// Gradients in bf16 against gradients in fp32: half their bytes go, and nothing else changes but
+// what kernels and casts take of scratch.
+static void expect_half(const ot_model *model, const rank_layout *c, ot_dtype reduce) {
+  ot_run_precision precision = {.params = OT_BF16, .reduce = reduce};
+  planned whole, half;
+  plan_in(&whole, model, c, &precision);
+  precision.gradients = OT_BF16;
+  plan_in(&half, model, c, &precision);
+  must(match_all(&half));
+  for (int rank = 0; rank < half.mesh.ranks; rank++) {
+    const ot_memory_bill *const before = &whole.schedule[rank].bill;
+    const ot_memory_bill *const after = &half.schedule[rank].bill;
+    for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
+      if (i == OT_MEMORY_BUFFERS) continue;
+      const int share = i == OT_MEMORY_GRADIENTS ? 2 : 1;
+      assert_int_equal(share * after->class_bytes[i], before->class_bytes[i]);
+    }
+    if (reduce == OT_BF16) assert_true(after->peak_bytes < before->peak_bytes);
+  }
+  ot_heap_release(&whole.heap);
+  ot_heap_release(&half.heap);
+}
+
+static void gradients_in_bf16_take_half_the_bytes_on_every_rank(void **state) {
+  (void)state;
+  const rank_layout alone = {1, 1, 1, 1, 1, 1, 0, OT_ACCUMULATE_WHOLE, OT_PIPELINE_1F1B, false};
+  const ot_model gpt2 = for_four(tiny_gpt2()), llama = for_four(tiny_llama());
+  expect_half(&gpt2, &alone, OT_BF16);
+  for (int i = 0; i < OT_COUNT(layouts); i++) {
+    expect_half(&gpt2, &layouts[i], OT_BF16);
+    expect_half(&llama, &layouts[i], OT_F32);
   }
 }
 
@@ -404,6 +453,7 @@ static void every_wait_is_needed_and_missed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(schedules_of_every_rank_fit_each_other),
+      cmocka_unit_test(gradients_in_bf16_take_half_the_bytes_on_every_rank),
       cmocka_unit_test(folded_pipelines_do_not_wait_in_a_circle),
       cmocka_unit_test(too_few_send_buffers_are_found),
       cmocka_unit_test(builder_plans_two_send_buffers_or_as_many_as_the_order_needs),
