@@ -88,6 +88,9 @@ static ot_status check_precision(const ot_run *run) {
     OT_CHECK(fits, OT_USAGE, "precision: %s=%s does not go with compute=%s", names[i],
              ot_dtype_name(types[i]), ot_dtype_name(p->compute));
   }
+  OT_CHECK(!ot_run_narrow_gradients(p) || ot_run_storage(p) == OT_BF16, OT_USAGE,
+           "precision: gradients=%s does not go with params=%s (try gradients=%s, or params=bf16)",
+           ot_dtype_name(p->gradients), ot_dtype_name(p->params), ot_dtype_name(p->params));
   return OT_OK;
 }
 
@@ -118,6 +121,10 @@ ot_status ot_run_check_training(const ot_run *run) {
 
 ot_dtype ot_run_storage(const ot_run_precision *precision) {
   return precision->params == OT_F16 ? OT_BF16 : precision->params;
+}
+
+bool ot_run_narrow_gradients(const ot_run_precision *precision) {
+  return precision->gradients == OT_BF16 || precision->gradients == OT_F16;
 }
 
 ot_recompute ot_run_recompute(const ot_run *run, int layer) {

@@ -236,6 +236,9 @@ ot_status ot_run_check_training(const ot_run *run);
 // which takes as many bytes and which no kernel stores.
 ot_dtype ot_run_storage(const ot_run_precision *precision);
 
+// True where accumulators of gradients are stored as bf16; fp16 is, too.
+bool ot_run_narrow_gradients(const ot_run_precision *precision);
+
 // Recompute mode of a layer.
 ot_recompute ot_run_recompute(const ot_run *run, int layer);
 

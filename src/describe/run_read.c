@@ -19,9 +19,9 @@ static const struct {
     {"learning_rate.min", "follows optimizer.lr"},
     {"precision.params", "follows precision.compute"},
     {"precision.gradients", "follows precision.compute"},
-    {"precision.master", "follows precision.gradients"},
-    {"precision.moments", "follows precision.gradients"},
-    {"precision.reduce", "follows precision.gradients"},
+    {"precision.master", "follows precision.compute"},
+    {"precision.moments", "follows precision.compute"},
+    {"precision.reduce", "follows precision.compute"},
 };
 
 // "auto" was read as -1, whatever the enumeration's own type makes of that.

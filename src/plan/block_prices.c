@@ -59,7 +59,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .sequence_length = e->job.sequence_length,
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
-      .narrow_gradients = run->precision.gradients == OT_BF16,
+      .narrow_gradients = ot_run_narrow_gradients(&run->precision),
       .head_chunk_rows = e->own                 ? 0
                          : engine->chunked_loss ? engine->loss_rows
                                                 : rows,

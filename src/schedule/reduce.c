@@ -65,7 +65,8 @@ static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) 
 static void scatter(const ot_reduce_request *r, bool adds, ot_segment *segment) {
   const ot_bucket *const bucket = bucket_of(r);
   const ot_dtype kept = r->schedule->gradients;
-  const ot_dtype wire = r->precision->reduce == OT_BF16 ? OT_BF16 : r->graph->request.compute;
+  const bool narrow = r->precision->reduce == OT_BF16 || r->precision->reduce == OT_F16;
+  const ot_dtype wire = narrow ? OT_BF16 : r->graph->request.compute;
   ot_operand payload = ot_operand_vector(OT_BASE_GRADIENT, kept, 0, bucket->elements);
   int64_t staged = 0;
   if (wire != kept) {

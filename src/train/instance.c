@@ -60,7 +60,7 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
       .cache_positions = request->cache_positions,
       .compute = request->compute,
       .storage = request->storage,
-      .narrow_gradients = request->run && request->run->precision.gradients == OT_BF16,
+      .narrow_gradients = request->run && ot_run_narrow_gradients(&request->run->precision),
       .head_chunk_rows = request->head_chunk_rows,
       .threads = request->threads > 0 ? request->threads : ot_instance_cores(),
       .seed = request->seed,

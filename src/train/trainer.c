@@ -71,19 +71,20 @@ static ot_status check_precision(const ot_run_precision *precision) {
   const struct {
     const char *key;
     ot_dtype type;
-  } kept[] = {{"gradients", precision->gradients},
-              {"master", precision->master},
-              {"moments", precision->moments}};
+    bool narrow;  // there in bf16, too
+  } kept[] = {{"params", precision->params, true},
+              {"gradients", precision->gradients, true},
+              {"reduce", precision->reduce, true},
+              {"master", precision->master, false},
+              {"moments", precision->moments, false}};
   OT_CHECK(precision->compute != OT_F16 && precision->compute != OT_F8, OT_ENVIRONMENT,
            "precision: compute=%s is not there on this back end (try bf16 or fp32)",
            ot_dtype_name(precision->compute));
-  OT_CHECK(precision->params == wide || precision->params == OT_BF16, OT_ENVIRONMENT,
-           "precision: params=%s is not there on this back end (try %s or bf16)",
-           ot_dtype_name(precision->params), ot_dtype_name(wide));
   for (int i = 0; i < OT_COUNT(kept); i++) {
-    OT_CHECK(kept[i].type == wide, OT_ENVIRONMENT,
-             "precision: %s=%s is not there on this back end (try %s)", kept[i].key,
-             ot_dtype_name(kept[i].type), ot_dtype_name(wide));
+    const bool there = kept[i].type == wide || (kept[i].narrow && kept[i].type == OT_BF16);
+    OT_CHECK(there, OT_ENVIRONMENT, "precision: %s=%s is not there on this back end (try %s%s)",
+             kept[i].key, ot_dtype_name(kept[i].type), ot_dtype_name(wide),
+             kept[i].narrow ? " or bf16" : "");
   }
   return OT_OK;
 }

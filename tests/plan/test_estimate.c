@@ -377,13 +377,14 @@ static bool can_run(const ot_model *model, const ot_candidate *c) {
 static void any_split_of_experts_takes_what_its_schedule_takes(void **state) {
   (void)state;
   enum { CASES = 40, MOST_RANKS = 24 };
+  static const char *const recipes[] = {"fp32", "bf16-fp32-gradients", "bf16"};
   uint64_t draws = 0;
   for (int i = 0; i < CASES;) {
     const ot_model model = experts(draw(&draws, 2) == 0);
     const ot_candidate c = draw_candidate(&draws);
     if (c.tp * c.cp * c.pp * c.dp > MOST_RANKS || c.ep * c.etp == 1) continue;
     if (!can_run(&model, &c)) continue;
-    compare_in(&model, draw(&draws, 2) == 0 ? "bf16-fp32-gradients" : "fp32", c);
+    compare_in(&model, recipes[draw(&draws, OT_COUNT(recipes))], c);
     i++;
   }
 }
@@ -530,16 +531,22 @@ static void other_software_knows_no_stack(void **state) {
   destroy(&e);
 }
 
-// What is kept narrow takes half.
+// What is kept narrow takes half; in the second recipe gradients are, too.
 static void bf16_takes_what_its_schedule_takes(void **state) {
   (void)state;
-  const ot_model tied = gpt2(), plain = llama();
-  const char *const recipe = "bf16-fp32-gradients";
-  compare_in(&tied, recipe, (ot_candidate){.dp = 2, .zero = 1});
-  compare_in(&plain, recipe, (ot_candidate){.dp = 2, .zero = 3, .tp = 2});
-  compare_in(&plain, recipe, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
-  const ot_model spread = experts(false);
-  compare_in(&spread, recipe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .tp = 2});
+  static const char *const recipes[] = {"bf16-fp32-gradients", "bf16"};
+  const ot_model tied = gpt2(), plain = llama(), spread = experts(false), stacked = mixed(plain, 3);
+  for (int i = 0; i < OT_COUNT(recipes); i++) {
+    const char *const recipe = recipes[i];
+    compare_in(&tied, recipe, (ot_candidate){.micro_batches = 3});
+    compare_in(&tied, recipe, (ot_candidate){.dp = 2, .zero = 1});
+    compare_in(&tied, recipe, (ot_candidate){.pp = 2, .dp = 2, .zero = 2, .tp = 2});
+    compare_in(&plain, recipe, (ot_candidate){.dp = 2, .zero = 3, .tp = 2});
+    compare_in(&plain, recipe, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
+    compare_in(&stacked, recipe, (ot_candidate){.dp = 2, .zero = 2, .cp = 2});
+    compare_in(&spread, recipe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3, .tp = 2});
+    compare_in(&spread, recipe, (ot_candidate){.dp = 4, .ep = 2, .etp = 2, .zero = 0});
+  }
 }
 
 static ot_memory_estimate memory_on(bool host) {
