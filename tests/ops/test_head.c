@@ -32,6 +32,7 @@ static ot_case head_case(ot_op_kind kind, shape s) {
       .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.V, s.C)}}};
   if (kind != OT_OP_HEAD_LOGITS) c.types.in[2] = ot_type_vector(OT_I32, s.R);
   if (kind == OT_OP_HEAD_LOSS) {
+    c.roundings = s.chunk_rows > 0 ? (s.R + s.chunk_rows - 1) / s.chunk_rows : 0;
     c.fixed_inputs = 1u << 3;
     c.types.in[3] = ot_type_vector(OT_F64, 1);
     c.types.out[1] = ot_type_matrix(OT_F64, s.V, s.C);

@@ -216,7 +216,8 @@ void ot_case_clone(const ot_case *from, ot_dtype compute, ot_dtype storage, ot_c
                      .attributes = from->attributes,
                      .types = from->types,
                      .fixed_inputs = from->fixed_inputs,
-                     .statistic_inputs = from->statistic_inputs};
+                     .statistic_inputs = from->statistic_inputs,
+                     .roundings = from->roundings};
   clone->attributes.compute = compute;
   for (int i = 0; i < info->num_inputs; i++) {
     ot_tensor_type *const type = &clone->types.in[i];
@@ -233,4 +234,22 @@ void ot_case_clone(const ot_case *from, ot_dtype compute, ot_dtype storage, ot_c
   for (int i = 0; i < info->num_outputs; i++) {
     if (keeps_contents(info, i)) copy_values(&from->out[i], &clone->out[i]);
   }
+}
+
+int ot_case_narrow(ot_case *c) {
+  const ot_op_info *const info = ot_op_info_of(c->kind);
+  int count = 0;
+  for (int i = 0; i < info->num_outputs; i++) {
+    const bool accumulator = (info->accumulated_outputs >> i & 1) != 0;
+    if (!accumulator || !c->out[i].data || c->out[i].type.dtype != c->attributes.compute) continue;
+    const ot_tensor wide = c->out[i];
+    c->types.out[i].dtype = OT_BF16;
+    c->out[i] = (ot_tensor){.type = c->types.out[i]};
+    c->out[i].data = guarded_create(ot_type_bytes(&c->types.out[i]));
+    copy_values(&wide, &c->out[i]);
+    guarded_destroy(wide.data);
+    count++;
+  }
+  if (ot_op_infer(c->kind, &c->attributes, &c->types) != OT_OK) fail_msg("%s", ot_fail_message());
+  return count;
 }

@@ -16,6 +16,7 @@ typedef struct ot_case {
   ot_op_types types;
   uint32_t fixed_inputs;      // bit i: clones keep input i's type (float64 scalars)
   uint32_t statistic_inputs;  // bit i: clones store input i in the compute type (rstd, tables)
+  int64_t roundings;          // of an accumulator in bf16 by one run; 0: one
   ot_tensor in[OT_MAX_INPUTS];
   ot_tensor out[OT_MAX_OUTPUTS];
 } ot_case;
@@ -49,9 +50,14 @@ void ot_case_expect(const ot_tensor *tensor, const double *expected, double tole
 // stay as they are; other outputs are inferred. Values are copied. To be destroyed.
 void ot_case_clone(const ot_case *from, ot_dtype compute, ot_dtype storage, ot_case *clone);
 
+// Stores the accumulators of a created case as bf16, with the values that they have. Returns how
+// many there are.
+int ot_case_narrow(ot_case *c);
+
 // Runs clones of a float64 case: in float32 against float64 within tolerance_f32, with real
 // operands stored as bf16 within tolerance_bf16, and in float32 and float64 with 1, 2, 3 and 8
 // threads, whose bits must agree. Tolerances are relative to each output's largest magnitude.
+// Accumulators in bf16, overwritten and added to, must be those in float32, rounded once.
 void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tolerance_bf16);
 
 // Runs a float64 case and the op's VJP steps for random output gradients and compares

@@ -73,6 +73,47 @@ static void check_against(const ot_case *exact, const ot_case *c, ot_dtype stora
   ot_case_destroy(&clone);
 }
 
+// Output `index` in bf16 against the same in float32.
+static void expect_rounded(const ot_case *narrow, const ot_case *wide, int index) {
+  const ot_tensor *const found = &narrow->out[index];
+  double *const expected = values_create(&wide->out[index]);
+  char name[NAME_BYTES];
+  ot_text_format(name, sizeof name, "%s: output %d in bf16", ot_op_info_of(wide->kind)->name,
+                 index);
+  if (narrow->roundings > 1) {
+    ot_case_expect(found, expected, (double)narrow->roundings / 256, name);
+  } else {
+    for (int64_t k = 0; k < ot_type_elements(&found->type); k++) {
+      expected[k] = (double)ot_bf16_to_float(ot_bf16_from_float((float)expected[k]));
+    }
+    ot_case_expect(found, expected, 0, name);
+  }
+  free(expected);
+}
+
+static void check_narrow(const ot_case *c, bool accumulate) {
+  const ot_op_info *const info = ot_op_info_of(c->kind);
+  ot_case wide, narrow;
+  ot_case_clone(c, OT_F32, OT_BF16, &wide);
+  wide.attributes.accumulate = accumulate;
+  for (int i = 0; i < info->num_outputs && accumulate; i++) {
+    const bool accumulator = (info->accumulated_outputs >> i & 1) != 0;
+    if (accumulator && wide.out[i].data) ot_case_fill(&wide.out[i], 400 + (uint64_t)i, 1, 0);
+  }
+  ot_case_clone(&wide, OT_F32, OT_BF16, &narrow);
+  if (ot_case_narrow(&narrow) > 0) {
+    ot_case_run(&wide);
+    ot_case_run(&narrow);
+    for (int i = 0; i < info->num_outputs; i++) {
+      if (narrow.out[i].data && narrow.out[i].type.dtype != wide.out[i].type.dtype) {
+        expect_rounded(&narrow, &wide, i);
+      }
+    }
+  }
+  ot_case_destroy(&wide);
+  ot_case_destroy(&narrow);
+}
+
 void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tolerance_bf16) {
   ot_case exact;
   ot_case_clone(c, OT_F64, OT_F64, &exact);
@@ -80,6 +121,8 @@ void ot_case_check_precisions(const ot_case *c, double tolerance_f32, double tol
   check_against(&exact, c, OT_F32, tolerance_f32);
   check_against(&exact, c, OT_BF16, tolerance_bf16);
   ot_case_destroy(&exact);
+  check_narrow(c, false);
+  check_narrow(c, true);
   check_threads(c, OT_F32);
   check_threads(c, OT_F64);
 }
