@@ -32,6 +32,10 @@ int rank_count(const rank_request *r) {
 
 // ---- settings ----
 
+static ot_dtype narrow_or(ot_dtype asked, ot_dtype dtype) {
+  return asked == OT_BF16 ? OT_BF16 : dtype;
+}
+
 static ot_run settings_of(const rank_request *r, const ot_model *model) {
   ot_run run = tiny_run(model);
   run.optimizer.eps = r->dtype == OT_F64 ? 1e-6 : 1e-3;
@@ -40,11 +44,11 @@ static ot_run settings_of(const rank_request *r, const ot_model *model) {
   run.batch.micro_batch_size = r->micro_batch;
   run.batch.global_batch_size = r->batch;
   run.precision = (ot_run_precision){.compute = r->dtype,
-                                     .params = r->dtype,
-                                     .gradients = r->dtype,
+                                     .params = narrow_or(r->storage, r->dtype),
+                                     .gradients = narrow_or(r->gradients, r->dtype),
                                      .master = r->dtype,
                                      .moments = r->dtype,
-                                     .reduce = r->wire == OT_BF16 ? OT_BF16 : r->dtype,
+                                     .reduce = narrow_or(r->wire, r->dtype),
                                      .sum = OT_SUM_WIDE};
   run.parallel =
       (ot_run_parallel){.tp = degree(r->tp),
@@ -103,7 +107,7 @@ static ot_instance_request instance_request(const world *w, int rank, ot_comm *c
                                .micro_batch_size = r->micro_batch,
                                .sequence_length = r->length,
                                .compute = r->dtype,
-                               .storage = r->dtype,
+                               .storage = w->run.precision.params,
                                .threads = 1,
                                .head_chunk_rows = HEAD_CHUNK_ROWS,
                                .seed = SEED,
@@ -180,6 +184,7 @@ static ot_status load_step(const world *w, int rank, int step, ot_instance *inst
 // ---- what came out ----
 
 static double element(ot_dtype dtype, const void *data, int64_t i) {
+  if (dtype == OT_BF16) return (double)ot_bf16_to_float(((const uint16_t *)data)[i]);
   return dtype == OT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
 }
 
@@ -312,10 +317,14 @@ static void set_biases(const world *w, ot_instance *instance) {
     if (p->kind != OT_PARAMETER_BUFFER) continue;
     for (int64_t e = 0; e < p->rows; e++) {
       const ot_parameter_rows range = {i, OT_COPY_WEIGHT, e, 1};
-      const float narrow = rank_initial_bias(w->request, (int)e);
-      const double wide = (double)narrow;
+      const float bias = rank_initial_bias(w->request, (int)e);
+      const double wide = (double)bias;
+      const uint16_t narrow = ot_bf16_from_float(bias);
+      const ot_dtype stored = w->run.precision.params;
       ot_instance_write(instance, &range,
-                        w->request->dtype == OT_F64 ? (const void *)&wide : &narrow);
+                        stored == OT_F64    ? (const void *)&wide
+                        : stored == OT_BF16 ? (const void *)&narrow
+                                            : &bias);
     }
   }
 }
@@ -327,9 +336,11 @@ static ot_status train(const world *w, ot_comm *comm, ot_instance *instance) {
   for (int step = 0; step < w->request->steps; step++) {
     OT_TRY(run_step(w, comm, instance, step));
   }
-  const ot_parameter_copy copies[] = {OT_COPY_MOMENT_1, OT_COPY_MOMENT_2, OT_COPY_GRADIENT,
-                                      OT_COPY_WEIGHT};
+  const ot_parameter_copy copies[] = {OT_COPY_MOMENT_1, OT_COPY_MOMENT_2, OT_COPY_MASTER,
+                                      OT_COPY_GRADIENT, OT_COPY_WEIGHT};
+  const bool has_master = w->run.precision.params != w->run.precision.master;
   for (int i = 0; i < OT_COUNT(copies); i++) {
+    if (copies[i] == OT_COPY_MASTER && !has_master) continue;
     OT_TRY(collect_copy(w, instance, copies[i], w->request->steps - 1));
   }
   return OT_OK;

@@ -20,7 +20,9 @@ typedef struct rank_request {
   int layers;           // 0: RANK_LAYERS
   bool wide;            // 12 heads, for degrees with a 3
   ot_dtype dtype;       // OT_F32 or OT_F64
-  ot_dtype wire;        // of gradients; OT_BF16, or anything else for dtype
+  ot_dtype storage;     // of weights and activations; OT_BF16, or anything else for dtype
+  ot_dtype gradients;   // of accumulators, likewise
+  ot_dtype wire;        // of gradients, likewise
   int64_t length;       // T of a sequence
   int64_t batch;        // sequences of a step, over all ranks
   int64_t micro_batch;  // sequences of a micro-batch, which divide batch / dp

@@ -37,6 +37,7 @@ rank_request rank_whole(const rank_request *r) {
                         .residual_block = r->residual_block,
                         .routing = r->routing,
                         .dtype = r->dtype,
+                        .storage = r->storage,
                         .length = r->length,
                         .batch = r->batch,
                         .micro_batch = 1,
@@ -47,8 +48,8 @@ bool rank_same_whole(const rank_request *a, const rank_request *b) {
   return a->model == b->model && a->layers == b->layers && a->wide == b->wide &&
          a->experts == b->experts && a->lone == b->lone && a->loads == b->loads &&
          a->first_sample == b->first_sample && a->residual_block == b->residual_block &&
-         a->routing == b->routing && a->dtype == b->dtype && a->length == b->length &&
-         a->batch == b->batch && a->steps == b->steps;
+         a->routing == b->routing && a->dtype == b->dtype && a->storage == b->storage &&
+         a->length == b->length && a->batch == b->batch && a->steps == b->steps;
 }
 
 const rank_result *rank_reference(const rank_request *request) {
@@ -200,10 +201,11 @@ const char *rank_describe(const rank_request *r, char *text) {
       r->etp > 1 ? r->etp : 1, r->expert_buffer, r->experts, r->lone ? " lone" : "",
       r->loads == RANK_LOADS_CROWDED ? " crowded" : "", (long long)r->first_sample,
       r->residual_block);
-  n += ot_text_format(text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s",
-                      (long long)r->batch, (long long)r->micro_batch, (long long)r->length,
-                      r->prefetch, r->overlap ? " overlap" : "",
-                      r->wire == OT_BF16 ? " bf16 wire" : "");
+  n += ot_text_format(
+      text + n, RANK_TEXT - n, ", batch %lld of %lld, T %lld, prefetch %d%s%s%s%s",
+      (long long)r->batch, (long long)r->micro_batch, (long long)r->length, r->prefetch,
+      r->overlap ? " overlap" : "", r->storage == OT_BF16 ? " bf16" : "",
+      r->gradients == OT_BF16 ? " bf16 gradients" : "", r->wire == OT_BF16 ? " bf16 wire" : "");
   describe_blocks(r, text + n, RANK_TEXT - n);
   return text;
 }
