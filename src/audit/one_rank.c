@@ -29,7 +29,8 @@ ot_run ot_one_rank_run(const ot_run *run, bool whole) {
   one.parallel.recompute = none;
   one.parallel.num_recompute = 1;
   if (!whole) one.batch.global_batch_size = run->batch.micro_batch_size;
-  one.precision.reduce = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  one.precision.gradients = one.precision.reduce = wide;
   one.precision.sum = OT_SUM_WIDE;
   return one;
 }

@@ -28,7 +28,7 @@ double ot_reference_tolerance(const ot_run *run) {
   // Tensor parallelism rounds parts of a product; else nothing is rounded otherwise than alone, but
   // where the last bit of a sum decides.
   if (narrow && run->parallel.tp > 1) return 0.1;
-  if (run->precision.reduce == OT_BF16) return 0.1;
+  if (run->precision.reduce == OT_BF16 || run->precision.gradients == OT_BF16) return 0.1;
   if (narrow) return 0.01;
   return run->precision.compute == OT_F64 ? 1e-9 : 1e-3;
 }

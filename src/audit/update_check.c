@@ -39,6 +39,7 @@ typedef struct update_check {
   int num_rows;
   sampled_row *rows;
   void *raw;                           // a row, or a block of elements, as they are stored
+  double *wide;                        // as many of them
   double rate, correction[2], factor;  // of the step, as they should be
   int findings;
 } update_check;
@@ -106,10 +107,9 @@ static ot_status add_squares(update_check *u, int parameter, double *sum) {
                                      .first_row = row,
                                      .rows = step < p->rows - row ? step : p->rows - row};
     OT_TRY(ot_instance_lead_read(u->instance, &range, u->raw));
-    for (int64_t i = 0; i < range.rows * p->cols; i++) {
-      const double g = dtype == OT_F64 ? ((const double *)u->raw)[i] : ((const float *)u->raw)[i];
-      *sum += g * g;
-    }
+    const int64_t n = range.rows * p->cols;
+    ot_elements_convert(dtype, u->raw, OT_F64, u->wide, n);
+    for (int64_t i = 0; i < n; i++) *sum += u->wide[i] * u->wide[i];
   }
   return OT_OK;
 }
@@ -280,9 +280,11 @@ ot_status ot_update_check(ot_trainer *trainer, ot_arena *arena, ot_audit_report 
                     .figures = figures};
   u.whole = ot_instance_whole(u.instance);
   const int64_t widest = ot_graph_widest_row(u.whole);
-  u.raw = malloc((size_t)(widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS) * sizeof(double));
+  const size_t most = (size_t)(widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS);
+  u.raw = malloc(2 * most * sizeof(double));
   OT_TRY(ot_team_agree(ot_trainer_team(trainer),
                        u.raw ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
+  u.wide = (double *)u.raw + most;
   choose_rows(&u);
   const ot_status status = take_step(&u, step);
   free(u.raw);

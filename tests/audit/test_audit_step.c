@@ -37,13 +37,19 @@ static audit_request plain(void) {
       .batch = 4, .micro_batch = 1, .model = audit_model(2, false), .documents = true};
 }
 
+static void keep_gradients_narrow(ot_run *run, void *context) {
+  (void)context;
+  run->precision.gradients = OT_BF16;
+}
+
 static void sound_steps_are_looked_at_and_clean(void **state) {
   (void)state;
-  for (int precision = 0; precision < 3; precision++) {
+  for (int precision = 0; precision < 4; precision++) {
     audit_request request = plain();
     request.fp64 = precision == 1;
-    request.bf16 = precision == 2;
-    request.tp = precision == 2 ? 1 : 2;
+    request.bf16 = precision >= 2;
+    request.tp = precision >= 2 ? 1 : 2;
+    if (precision == 3) request.settings = keep_gradients_narrow;
     request.dp_shard = 2;
     request.zero = 1;
     const audit_said s = run(&request);

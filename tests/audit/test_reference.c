@@ -104,6 +104,28 @@ static void other_weights_on_one_rank_are_found(void **state) {
   assert_int_equal(l.figures.most_targets, 16);
 }
 
+static void keep_gradients_narrow(ot_run *run, void *context) {
+  (void)context;
+  run->precision.gradients = OT_BF16;
+}
+
+static void gradients_in_bf16_differ_by_their_rounding(void **state) {
+  (void)state;
+  audit_request request = {.dp_shard = 2,
+                           .zero = 2,
+                           .accumulate = OT_ACCUMULATE_SHARDED,
+                           .batch = 16,
+                           .micro_batch = 1,
+                           .bf16 = true,
+                           .settings = keep_gradients_narrow};
+  request.model = audit_model(2, true);
+  const looked sound = run(&request, 0, 1 << 30);
+  assert_int_equal(sound.said.num_findings, 0);
+  assert_true(sound.figures.largest > 1e-3 && sound.figures.largest < 0.01);
+  const looked wrong = run(&request, 1.5, 1 << 30);
+  assert_true(wrong.said.num_findings > 0);
+}
+
 static void rounding_that_moves_tokens_leaves_open_and_is_not_clean(void **state) {
   (void)state;
   ot_run run = {.precision = {.compute = OT_F32, .params = OT_F32, .reduce = OT_F32}};
@@ -175,6 +197,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_layout_makes_the_step_of_one_rank),
       cmocka_unit_test(other_weights_on_one_rank_are_found),
+      cmocka_unit_test(gradients_in_bf16_differ_by_their_rounding),
       cmocka_unit_test(rounding_that_moves_tokens_leaves_open_and_is_not_clean),
       cmocka_unit_test(errors_as_small_as_tokens_gone_astray_leave_open),
       cmocka_unit_test(what_one_rank_cannot_hold_is_not_compared),
