@@ -69,58 +69,53 @@ static ot_status check_adding(const ot_program *program, int op) {
   return OT_OK;
 }
 
-// Of each value the repeat in whose body, or for whose body, it is made; -1 of any other.
-typedef struct homes {
-  int of[OT_MAX_PROGRAM_VALUES];
-} homes;
-
-// From the last op to the first, so that the one that makes a value has the last word.
-static void find_homes(const ot_program *program, homes *found) {
-  for (int i = 0; i < program->num_values; i++) found->of[i] = -1;
+// Of each value the repeat in whose body, or for whose body, it is made; -1 of any other. From the
+// last op to the first, so that the one that makes a value has the last word.
+static void find_homes(const ot_program *program, int *homes) {
+  for (int i = 0; i < program->num_values; i++) homes[i] = -1;
   for (int i = program->num_ops - 1; i >= 0; i--) {
     const ot_op *const op = &program->ops[i];
     const int around = ot_program_repeat_of(program, i);
     for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
       if (op->out[k] < 0 || !is_made_inside(program, op->out[k])) continue;
       const bool counter = op->kind == OT_OP_REPEAT && k == OT_REPEAT_ROUND;
-      found->of[op->out[k]] = counter ? i : around;
+      homes[op->out[k]] = counter ? i : around;
     }
   }
 }
 
-static ot_status check_reads(const ot_program *program, const homes *found, int op) {
+static ot_status check_reads(const ot_program *program, const int *homes, int op) {
   const int around = ot_program_repeat_of(program, op);
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
     const int value = program->ops[op].in[i];
-    if (value < 0 || found->of[value] < 0) continue;
-    OT_CHECK(found->of[value] == around, OT_BUG,
+    if (value < 0 || homes[value] < 0) continue;
+    OT_CHECK(homes[value] == around, OT_BUG,
              "program %s: op %d (%s) reads %s, which is there in the body of op %d alone",
-             program->name, op, name_of(program, op), program->values[value].name,
-             found->of[value]);
+             program->name, op, name_of(program, op), program->values[value].name, homes[value]);
   }
   return OT_OK;
 }
 
-static ot_status check_leaves(const ot_program *program, const homes *found, int value) {
-  OT_CHECK(value < 0 || found->of[value] < 0, OT_BUG,
+static ot_status check_leaves(const ot_program *program, const int *homes, int value) {
+  OT_CHECK(value < 0 || homes[value] < 0, OT_BUG,
            "program %s: %s leaves it, but is there in the body of op %d alone", program->name,
-           program->values[value].name, found->of[value]);
+           program->values[value].name, homes[value]);
   return OT_OK;
 }
 
-static ot_status check_values(const ot_program *program) {
-  homes found;
-  find_homes(program, &found);
-  for (int i = 0; i < program->num_ops; i++) OT_TRY(check_reads(program, &found, i));
-  OT_TRY(check_leaves(program, &found, program->output));
-  OT_TRY(check_leaves(program, &found, program->d_input));
+static ot_status check_values(const ot_program *program, ot_arena *scratch) {
+  int *const homes = ot_arena_array(scratch, program->num_values, sizeof *homes);
+  find_homes(program, homes);
+  for (int i = 0; i < program->num_ops; i++) OT_TRY(check_reads(program, homes, i));
+  OT_TRY(check_leaves(program, homes, program->output));
+  OT_TRY(check_leaves(program, homes, program->d_input));
   for (int i = 0; i < program->num_pushed; i++) {
-    OT_TRY(check_leaves(program, &found, program->pushed[i]));
+    OT_TRY(check_leaves(program, homes, program->pushed[i]));
   }
   return OT_OK;
 }
 
-ot_status ot_program_check_bodies(const ot_program *program) {
+ot_status ot_program_check_bodies(const ot_program *program, ot_arena *scratch) {
   bool repeats = false;
   for (int i = 0; i < program->num_ops; i++) {
     OT_TRY(check_adding(program, i));
@@ -128,5 +123,5 @@ ot_status ot_program_check_bodies(const ot_program *program) {
     repeats = true;
     OT_TRY(check_body(program, i));
   }
-  return repeats ? check_values(program) : OT_OK;
+  return repeats ? check_values(program, scratch) : OT_OK;
 }

@@ -11,8 +11,7 @@ int ot_program_repeat_of(const ot_program *program, int op);
 // second write.
 bool ot_program_updates(const ot_program *program, int op, int output);
 
-// Of at most OT_MAX_PROGRAM_VALUES values. OT_BUG, naming the op, for a body that is empty, reaches
-// beyond the program or into another part of a step, holds a repeat or a composite (expand.h); for
-// reading elsewhere what a body makes; for adding, other than to accumulators, to anything but what
-// the repeat of the body hands out.
-ot_status ot_program_check_bodies(const ot_program *program);
+// OT_BUG, naming the op, for a body that is empty, reaches beyond the program or into another part
+// of a step, holds a repeat or a composite (expand.h); for reading elsewhere what a body makes; for
+// adding, other than to accumulators, to anything but what the repeat of the body hands out.
+ot_status ot_program_check_bodies(const ot_program *program, ot_arena *scratch);

@@ -229,5 +229,5 @@ ot_status ot_program_differentiate(ot_program *program, ot_arena *arena, ot_dtyp
            "program %s: no gradient reaches its input", program->name);
   OT_CHECK(program->stack < 0 || b.gradient[program->stack] >= 0, OT_BUG,
            "program %s: no gradient reaches what is on the stack", program->name);
-  return ot_program_check(program);
+  return ot_program_check(program, arena);
 }

@@ -158,5 +158,5 @@ ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
       OT_TRY(expand_ring(program, arena, &ops[i]));
     }
   }
-  return ot_program_check(program);
+  return ot_program_check(program, arena);
 }

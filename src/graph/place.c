@@ -209,7 +209,7 @@ static ot_status check_accumulators(const ot_program *program) {
   return OT_OK;
 }
 
-ot_status ot_place_check(const ot_program *program) {
+ot_status ot_place_check(const ot_program *program, ot_arena *scratch) {
   for (int i = 0; i < program->num_ops; i++) {
     const ot_op *const op = &program->ops[i];
     ot_placement derived[OT_MAX_OUTPUTS][OT_PLACED_AXES];
@@ -225,5 +225,5 @@ ot_status ot_place_check(const ot_program *program) {
   for (int i = 0; i < program->num_pushed; i++) {
     OT_TRY(check_dual(program, program->pushed[i], program->d_pushed[i]));
   }
-  return ot_place_ring_check(program);
+  return ot_place_ring_check(program, scratch);
 }

@@ -15,4 +15,4 @@ ot_status ot_place_outputs(const ot_program *program, const ot_op *op,
 
 // Every value has the placement that follows from its op's operands, gradients are dual to their
 // values, accumulators to their parameters, and rings (place_ring.h) are whole.
-ot_status ot_place_check(const ot_program *program);
+ot_status ot_place_check(const ot_program *program, ot_arena *scratch);

@@ -12,7 +12,7 @@ typedef struct travel {
 
 typedef struct ring {
   const ot_program *program;
-  travel travels[OT_MAX_PROGRAM_VALUES];
+  travel *travels;  // [values of the program]
 } ring;
 
 static travel of(const ring *r, int value) { return value < 0 ? (travel){0} : r->travels[value]; }
@@ -115,8 +115,8 @@ static ot_status visit(ring *r, const ot_op *op) {
   return OT_OK;
 }
 
-ot_status ot_place_ring_check(const ot_program *program) {
-  ring r = {.program = program};
+ot_status ot_place_ring_check(const ot_program *program, ot_arena *scratch) {
+  ring r = {program, ot_arena_array(scratch, program->num_values, sizeof *r.travels)};
   for (int i = 0; i < program->num_ops; i++) OT_TRY(visit(&r, &program->ops[i]));
   return OT_OK;
 }

@@ -7,4 +7,4 @@
 
 // Every block of attention reads the keys that its attributes say, each rank's is met once, sums
 // are read when they are whole, and gradients of keys end where they began. OT_BUG otherwise.
-ot_status ot_place_ring_check(const ot_program *program);
+ot_status ot_place_ring_check(const ot_program *program, ot_arena *scratch);

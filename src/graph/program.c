@@ -123,17 +123,14 @@ bool ot_program_is_pushed(const ot_program *program, int value) {
 
 // ---- the whole ----
 
-ot_status ot_program_check(const ot_program *program) {
-  bool written[OT_MAX_PROGRAM_VALUES] = {false};
-  OT_CHECK(program->num_values <= OT_MAX_PROGRAM_VALUES, OT_BUG,
-           "program %s: %d values, at most %d", program->name, program->num_values,
-           (int)OT_MAX_PROGRAM_VALUES);
-  OT_TRY(ot_program_check_bodies(program));
+ot_status ot_program_check(const ot_program *program, ot_arena *scratch) {
+  bool *const written = ot_arena_array(scratch, program->num_values, sizeof *written);
+  OT_TRY(ot_program_check_bodies(program, scratch));
   for (int i = 0; i < program->num_ops; i++) {
     OT_TRY(check_inputs(program, &program->ops[i], written));
     OT_TRY(check_outputs(program, i, written));
   }
-  return ot_place_check(program);
+  return ot_place_check(program, scratch);
 }
 
 // ---- hash and print ----

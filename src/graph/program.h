@@ -77,8 +77,6 @@ typedef struct ot_op {
   int out[OT_MAX_OUTPUTS];  // value, or -1
 } ot_op;
 
-enum { OT_MAX_PROGRAM_VALUES = 4096 };
-
 enum { OT_MAX_PUSHED = 2 };
 
 // Beside the one value that goes from block to block there may be a stack of such values, which
@@ -131,8 +129,8 @@ bool ot_program_is_pushed(const ot_program *program, int value);
 
 // Every value is written once before it is read, required operands are present, effects go to
 // step-level values, bodies of repeats keep to themselves (body.h), placements follow from one
-// another (place.h). Names the op that fails.
-ot_status ot_program_check(const ot_program *program);
+// another (place.h). Names the op that fails. `scratch` holds what is noted of each value.
+ot_status ot_program_check(const ot_program *program, ot_arena *scratch);
 
 // Two programs with the same hash run the same ops on values of the same types.
 uint64_t ot_program_hash(const ot_program *program);

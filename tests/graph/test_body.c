@@ -19,7 +19,7 @@ static void expect_refused(program_change change, const char *why) {
   body_case c;
   body_case_begin(&c, 0, 1);
   change(&c);
-  assert_int_equal(ot_program_check(&c.program), OT_BUG);
+  assert_int_equal(ot_program_check(&c.program, &c.arena), OT_BUG);
   if (!strstr(ot_fail_message(), why)) fail_msg("%s", ot_fail_message());
   body_case_destroy(&c);
 }
@@ -36,7 +36,7 @@ static void a_program_with_a_body_passes(void **state) {
   (void)state;
   body_case c;
   body_case_begin(&c, 0, 1);
-  if (ot_program_check(&c.program) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_program_check(&c.program, &c.arena) != OT_OK) fail_msg("%s", ot_fail_message());
   assert_int_equal(ot_program_repeat_of(&c.program, c.repeat), -1);
   assert_int_equal(ot_program_repeat_of(&c.program, c.repeat + T), c.repeat);
   assert_int_equal(ot_program_repeat_of(&c.program, c.repeat + ADD_DW), c.repeat);
@@ -121,9 +121,9 @@ static void what_is_carried_keeps_its_placement(void **state) {
   const int sums[] = {BODY_A0, BODY_A, BODY_Y, BODY_DW};
   for (int i = 0; i < OT_COUNT(rows); i++) values[rows[i]].placement[OT_PLACED_DP] = varies;
   for (int i = 0; i < OT_COUNT(sums); i++) values[sums[i]].placement[OT_PLACED_DP] = sum;
-  if (ot_program_check(&c.program) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_program_check(&c.program, &c.arena) != OT_OK) fail_msg("%s", ot_fail_message());
   values[BODY_A].placement[OT_PLACED_DP] = varies;
-  assert_int_equal(ot_program_check(&c.program), OT_BUG);
+  assert_int_equal(ot_program_check(&c.program, &c.arena), OT_BUG);
   if (!strstr(ot_fail_message(), "op repeat makes a P on dp")) fail_msg("%s", ot_fail_message());
   body_case_destroy(&c);
 }

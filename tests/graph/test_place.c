@@ -204,11 +204,11 @@ static ot_program without(const ot_program *program, int index) {
 static int refused;
 
 static void expect_collectives_to_be_missed(const ot_program *program) {
-  if (ot_place_check(program) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_place_check(program, &arena) != OT_OK) fail_msg("%s", ot_fail_message());
   for (int i = 0; i < program->num_ops; i++) {
     if (!ot_op_communicates(program->ops[i].kind)) continue;
     const ot_program broken = without(program, i);
-    if (ot_place_check(&broken) == OT_OK) {
+    if (ot_place_check(&broken, &arena) == OT_OK) {
       fail_msg("%s: %s may be left out, which makes %s", program->name,
                ot_op_info_of(program->ops[i].kind)->name,
                program->values[program->ops[i].out[0]].name);
@@ -231,7 +231,7 @@ static void expect_retypes_to_be_missed(const ot_program *program) {
       if (program->values[i].placement[axis].kind == OT_INVARIANT) continue;
       ot_program broken = copy_of(program);
       broken.values[i].placement[axis] = (ot_placement){OT_INVARIANT, 0};
-      if (ot_place_check(&broken) == OT_OK) {
+      if (ot_place_check(&broken, &arena) == OT_OK) {
         fail_msg("%s may be I on %s", program->values[i].name,
                  ot_placed_axis_name((ot_placed_axis)axis));
       }
@@ -252,7 +252,7 @@ static void expect_keys_to_be_known(const ot_program *program) {
     ot_program broken = copy_of(program);
     const int c = broken.ops[i].attributes.context_size;
     broken.ops[i].attributes.key_index = (broken.ops[i].attributes.key_index + 1) % c;
-    assert_int_equal(ot_place_check(&broken), OT_BUG);
+    assert_int_equal(ot_place_check(&broken, &arena), OT_BUG);
     assert_non_null(ot_text_find(ot_fail_message(), "for the keys of rank"));
   }
 }
@@ -272,7 +272,7 @@ static void a_refusal_names_op_operand_axis_and_what_it_may_be(void **state) {
   for (int i = 0; i < layer->num_ops; i++) {
     if (layer->ops[i].kind != OT_OP_ALL_GATHER) continue;
     const ot_program broken = without(layer, i);
-    assert_int_equal(ot_place_check(&broken), OT_BUG);
+    assert_int_equal(ot_place_check(&broken, &arena), OT_BUG);
     assert_string_equal(ot_fail_message(),
                         "program layer_0: op linear (attention.qkv.out) reads "
                         "attention.qkv.weight, which is S0 on tp, but may be R");

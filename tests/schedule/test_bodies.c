@@ -340,7 +340,7 @@ static void memory_without_content_may_be_filled(void **state) {
   c.program.ops[c.repeat + 4].out[0] = BODY_B;
   c.program.ops[c.program.num_ops - 1].in[1] = BODY_B;
   assert_true(c.program.ops[c.repeat + 4].attributes.accumulate);
-  if (ot_program_check(&c.program) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (ot_program_check(&c.program, &c.arena) != OT_OK) fail_msg("%s", ot_fail_message());
   body_case_lower(&c);
   expect_good(&c);
   const ot_task *const repeat = task_of(&c, OT_OP_REPEAT, 0);
