@@ -3,6 +3,7 @@
 // once. They come in two halves, which candidates share: what micro-batches take depends on what
 // cuts a micro-batch, and sums, gathers and updates depend on what cuts parameters. Only figures
 // are kept.
+#include "base/extremes.h"
 #include "describe/expert_load.h"
 #include "describe/groups.h"
 #include "describe/pipeline_rules.h"
@@ -47,10 +48,17 @@ static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *sc
 
 // ---- graphs ----
 
+// Rows of logits at once. With tp each chunk is ops of its own, so those of a long micro-batch are
+// priced as fewer, larger ones: products of a sixty-fourth of it are large enough for their rate.
+static int64_t loss_rows(const ot_engine *engine, int64_t rows) {
+  enum { MOST_CHUNKS = 64 };
+  if (!engine->chunked_loss) return rows;
+  return ot_larger_whole(engine->loss_rows, (rows + MOST_CHUNKS - 1) / MOST_CHUNKS);
+}
+
 ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, const ot_run *run,
                                  bool whole) {
   const int64_t rows = c->micro_batch_size * e->job.sequence_length / (whole ? 1 : c->cp);
-  const ot_engine *const engine = e->job.engine;
   const ot_split split = ot_estimator_split(e, c, run->parallel.context);
   return (ot_graph_request){
       .model = &e->layers,
@@ -60,9 +68,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
-      .head_chunk_rows = e->own                 ? 0
-                         : engine->chunked_loss ? engine->loss_rows
-                                                : rows,
+      .head_chunk_rows = e->own ? 0 : loss_rows(e->job.engine, rows),
       .threads = e->threads,
       .expert_buffer = run->parallel.expert_buffer,
       .split = whole ? (ot_split){.experts_apart = split.experts_apart} : split,

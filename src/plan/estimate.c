@@ -45,6 +45,7 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
   e->job = *job;
   e->arena = arena;
   e->pool.parent = arena;
+  e->ends = ot_arena_array(arena, 1, sizeof *e->ends);
   e->own = job->engine == &ot_engine_orthant;
   find_kinds(e);
   OT_TRY(find_machine(e));

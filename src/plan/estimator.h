@@ -145,10 +145,17 @@ typedef struct ot_price_list {
   ot_lookup lookup;
 } ot_price_list;
 
+// When the collectives of the segment that is being priced end, task by task; grows with segments.
+typedef struct ot_task_ends {
+  int64_t capacity;
+  double *s;  // [capacity]
+} ot_task_ends;
+
 struct ot_estimator {
   ot_job job;
   ot_arena *arena;
   ot_arena_pool pool;  // of what is needed for one estimate only
+  ot_task_ends *ends;
   ot_cluster cluster;  // as the ranks of the job find it
   int threads;         // of each kernel of a rank
   ot_simulation simulation;

@@ -131,16 +131,23 @@ static player create(const ot_estimator *e, const ot_prices *prices, const ot_se
   };
 }
 
+// Room for `count` times.
+static double *task_ends(const ot_estimator *e, int64_t count) {
+  ot_task_ends *const ends = e->ends;
+  if (ends->capacity < count) {
+    ends->s = ot_arena_array(e->arena, 2 * count, sizeof *ends->s);
+    ends->capacity = 2 * count;
+  }
+  return ends->s;
+}
+
 ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *prices,
                                const ot_segment *segment, ot_phase_price *out) {
-  enum { MOST_TASKS = 4096 };
-  double ends_s[MOST_TASKS];
   *out = (ot_phase_price){0};
   if (!segment || segment->num_tasks == 0) return OT_OK;
-  OT_ASSERT(segment->num_tasks <= MOST_TASKS);
   player p = create(estimator, prices, segment);
   p.out = out;
-  p.tensor_end_s = ends_s;
+  p.tensor_end_s = task_ends(estimator, segment->num_tasks);
   int last = -1;
   for (int i = 0; i < segment->num_tasks; i++) {
     OT_TRY(play_task(&p, i));

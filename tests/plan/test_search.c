@@ -14,6 +14,7 @@
 #include "plan/bound.h"
 #include "plan/search.h"
 #include "plan/space.h"
+#include "support/paper_job.h"
 #include "support/tiny_model.h"
 
 enum { PROBLEMS = 200, TOP = 10 };
@@ -404,11 +405,55 @@ static void the_space_is_all_that_the_rules_allow(void **state) {
   assert_true(refused > 0);
 }
 
+// ---- room ----
+
+// The whole batch as one micro-batch, in sequences up to a million tokens; degrees that do not fit
+// the model are left out. Returns the candidates that were estimated.
+static int estimate_long_ones(const char *preset, const ot_engine *engine) {
+  static const int64_t lengths[] = {2048, 1 << 20}, sizes[] = {1, 1 << 16};
+  static const int ways[][2] = {{1, 1}, {8, 1}, {1, 256}, {8, 8}};  // tp, cp
+  int estimated = 0;
+  for (int i = 0; i < OT_COUNT(lengths) * OT_COUNT(sizes) * OT_COUNT(ways); i++) {
+    const int tp = ways[i / 4][0], cp = ways[i / 4][1];
+    ot_candidate c = {.tp = tp, .pp = 1, .vpp = 1, .cp = cp, .ep = 1, .etp = 1, .dp = 1};
+    paper_job p;
+    ot_estimator *estimator;
+    ot_estimate estimate;
+    paper_job_create(preset, tp * cp, sizes[i % 2], lengths[i / 2 % 2], &p);
+    p.job.engine = engine;
+    c.dp_shard = 1;
+    c.micro_batch_size = sizes[i % 2];
+    c.micro_batches = 1;
+    c.pipeline = OT_PIPELINE_1F1B;
+    if (ot_candidate_check(&p.job, &c) == OT_OK) {
+      if (ot_estimator_build(&p.job, &p.arena, &estimator) != OT_OK ||
+          ot_estimate_build(estimator, &c, &estimate) != OT_OK) {
+        fail_msg("%s as %s, case %d: %s", preset, engine->name, i, ot_fail_message());
+      }
+      estimated++;
+    }
+    paper_job_destroy(&p);
+  }
+  return estimated;
+}
+
+static void no_micro_batch_is_too_long_for_any_engine(void **state) {
+  (void)state;
+  static const char *const presets[] = {"gpt2", "llama3-70b", "mixtral-8x7b", "deepseek-v3"};
+  const ot_engine *engine;
+  for (int i = 0; (engine = ot_engine_at(i)) != NULL; i++) {
+    for (int k = 0; k < OT_COUNT(presets); k++) {
+      assert_true(estimate_long_ones(presets[k], engine) >= 8);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_space_is_all_that_the_rules_allow),
       cmocka_unit_test(bounds_are_at_most_what_estimates_say),
       cmocka_unit_test(stopping_early_finds_what_simulating_everything_finds),
+      cmocka_unit_test(no_micro_batch_is_too_long_for_any_engine),
       cmocka_unit_test(of_plans_with_the_same_degrees_the_fastest_is_shown_when_asked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
