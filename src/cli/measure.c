@@ -264,6 +264,7 @@ ot_status ot_measure_machine(const ot_measure_request *request, ot_arena *arena,
   const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGE_SIZE);
   *out = (ot_cluster){
       .name = "this-machine",
+      .basis = OT_BASIS_MEASURED,
       .num_devices = together,
       .device = {.name = "cpu",
                  .flops = {[OT_F32] = product_rate(&m, false), [OT_F64] = product_rate(&m, true)},

@@ -104,8 +104,19 @@ typedef struct ot_measured_machine {
   double disk_bytes_per_s;  // written and synced; 0 = not known
 } ot_measured_machine;
 
+// Where the shares of a cluster come from: how far its prices are to be trusted.
+typedef enum ot_cluster_basis {
+  OT_BASIS_UNKNOWN,       // not said
+  OT_BASIS_FITTED,        // fitted to published runs on these devices
+  OT_BASIS_EXTRAPOLATED,  // fitted to runs on other devices of the same generation
+  OT_BASIS_GUESSED,       // no run on these devices was at hand
+  OT_BASIS_MEASURED,      // `orthant bench` on this machine
+  OT_BASIS_COUNT,
+} ot_cluster_basis;
+
 typedef struct ot_cluster {
   const char *name;
+  ot_cluster_basis basis;
   int num_devices;   // >= 1
   int host_devices;  // of one host, for launching; 0 = as many as the innermost level joins
   ot_device_kind device;
@@ -120,6 +131,9 @@ typedef struct ot_cluster {
 
 // Whether the device is a host's own processor, which this program runs on, and no accelerator.
 bool ot_device_is_host(const ot_device_kind *device);
+
+// "fitted", "extrapolated", ...
+const char *ot_cluster_basis_name(ot_cluster_basis basis);
 
 ot_status ot_cluster_check(const ot_cluster *cluster);
 

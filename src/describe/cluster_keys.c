@@ -9,6 +9,7 @@ typedef struct cluster_values {
   const char *name;
   int num_devices, host_devices;
   const char *device_name;
+  int basis;
   double fp32, fp64, bf16, fp16, fp8;
   ot_device_kind device;  // but for its name and flops
   double jitter;
@@ -62,6 +63,14 @@ static const ot_schema level = {.name = "level of links",
                                 .num_keys = OT_COUNT(level_keys),
                                 .size = sizeof(ot_link_level)};
 
+static const char *const bases[] = {
+    [OT_BASIS_UNKNOWN] = "unknown",           [OT_BASIS_FITTED] = "fitted",
+    [OT_BASIS_EXTRAPOLATED] = "extrapolated", [OT_BASIS_GUESSED] = "guessed",
+    [OT_BASIS_MEASURED] = "measured",         [OT_BASIS_COUNT] = NULL,
+};
+
+const char *ot_cluster_basis_name(ot_cluster_basis basis) { return bases[basis]; }
+
 static const ot_key cluster_keys[] = {
     {.name = "name",
      .type = OT_KEY_TEXT,
@@ -84,6 +93,12 @@ static const ot_key cluster_keys[] = {
      .offset = offsetof(cluster_values, device_name),
      .fallback = "device",
      .help = "kind of device"},
+    {.name = "basis",
+     .type = OT_KEY_CHOICE,
+     .offset = offsetof(cluster_values, basis),
+     .fallback = "unknown",
+     .choices = bases,
+     .help = "where the shares below come from"},
     {.name = "flops_fp32",
      .type = OT_KEY_REAL,
      .offset = offsetof(cluster_values, fp32),
@@ -274,6 +289,7 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
            "cluster %s: %lld levels of links; allowed: up to %d", v.name, (long long)v.num_levels,
            OT_MAX_LINK_LEVELS);
   *out = (ot_cluster){.name = v.name,
+                      .basis = (ot_cluster_basis)v.basis,
                       .num_devices = v.num_devices,
                       .host_devices = v.host_devices,
                       .device = v.device,
@@ -299,6 +315,7 @@ ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
                             .num_devices = cluster->num_devices,
                             .host_devices = cluster->host_devices,
                             .device_name = d->name,
+                            .basis = (int)cluster->basis,
                             .fp32 = d->flops[OT_F32],
                             .fp64 = d->flops[OT_F64],
                             .bf16 = d->flops[OT_BF16],

@@ -13,8 +13,9 @@
 #include "train/tree_file.h"
 
 static const char good[] =
-    "name: two-nodes\nnum_devices: 16\ndevice: h100\nflops_bf16: 989e12\nflops_fp32: 67e12\n"
-    "memory_bytes_per_s: 3.35e12\nmemory_bytes: 80G\nlaunch_s: 5e-6\nthreads: 3\n"
+    "name: two-nodes\nnum_devices: 16\ndevice: h100\nbasis: guessed\n"
+    "flops_bf16: 989e12\nflops_fp32: 67e12\nmemory_bytes_per_s: 3.35e12\nmemory_bytes: "
+    "80G\nlaunch_s: 5e-6\nthreads: 3\n"
     "levels:\n  - {name: nvlink, size: 8, bytes_per_s: 450e9, latency_s: 2e-6}\n"
     "  - {name: network, size: 16, bytes_per_s: 50e9, latency_s: 5e-6}\n";
 
@@ -39,6 +40,8 @@ static void what_is_written_is_read_back(void **state) {
   assert_int_equal(ot_cluster_hash(&first), ot_cluster_hash(&second));
   assert_true(first.device.launch_s == second.device.launch_s);
   assert_int_equal(second.device.threads, 3);
+  assert_int_equal(second.basis, OT_BASIS_GUESSED);
+  assert_string_equal(ot_cluster_basis_name(second.basis), "guessed");
   ot_heap_release(&heap);
 }
 
@@ -55,6 +58,8 @@ static void what_is_wrong_is_named(void **state) {
   (void)state;
   expect("name: x\nnum_devices: 0\nmemory_bytes: 1G\n", "num_devices");
   expect("name: x\nnum_devices: 1\nmemory_bytes: 1G\nflops: 3\n", "flops");
+  expect("name: x\nnum_devices: 1\nbasis: sure\n",
+         "one of unknown, fitted, extrapolated, guessed, measured");
   expect("name: x\nnum_devices: 1\nmemory_bytes: 1G\nmemory_bytes_per_s: 1e9\n", "no flops");
   expect(
       "name: x\nnum_devices: 4\nmemory_bytes: 1G\nmemory_bytes_per_s: 1e9\nflops_fp32: 1e9\n"

@@ -42,6 +42,7 @@ static void every_preset_is_read_and_has_what_was_sold(void **state) {
     ot_cluster c;
     if (read_preset(presets[i].name, &arena, &c) != OT_OK) fail_msg("%s", ot_fail_message());
     assert_string_equal(c.name, presets[i].name);
+    assert_int_not_equal(c.basis, OT_BASIS_UNKNOWN);
     assert_true((double)c.device.memory_bytes == presets[i].memory_gb * 1e9);
     assert_true(c.num_devices >= 4096 && c.device.processors > 0);
     assert_true(c.device.flops[OT_BF16] > 0 || c.device.flops[OT_F16] > 0);
