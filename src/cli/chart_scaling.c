@@ -112,13 +112,13 @@ static void put_axes(const scaling_chart *c) {
   ot_chart_text(c->out, "dim", 8, TOP - 14, "time of a step (log)");
 }
 
-static void put_mark(const scaling_chart *c, double devices, const char *class, const char *text) {
+static void put_job(const scaling_chart *c) {
+  const double devices = c->request->devices;
   if (devices < c->x.minimum || devices > c->x.maximum) return;
   const double x = ot_scale_at(&c->x, devices);
   const bool right = x > LEFT + 0.7 * (OT_CHART_WIDTH - LEFT - RIGHT);
-  ot_chart_line(c->out, class, (ot_box){x, TOP, 0, HEIGHT});
-  ot_chart_text(c->out, right ? "e strong" : "strong", x + (right ? -5 : 5),
-                class[0] == 'l' ? TOP - 3 : TOP + 12, text);
+  ot_chart_line(c->out, "limit", (ot_box){x, TOP, 0, HEIGHT});
+  ot_chart_text(c->out, right ? "e strong" : "strong", x + (right ? -5 : 5), TOP - 3, "this job");
 }
 
 static void find_scales(scaling_chart *c) {
@@ -168,8 +168,7 @@ void ot_chart_scaling(const ot_scaling_chart *request, ot_text_builder *out) {
                  "Terms of the step time against the number of devices; the table below has the "
                  "figures.");
   put_axes(&c);
-  put_mark(&c, request->devices, "limit", "this job");
-  put_mark(&c, (double)request->limits->batch_floor_devices, "mark", "critical batch");
+  put_job(&c);
   for (int i = 0; i < OT_STEP_TERMS; i++) put_line(&c, i, &terms[i]);
   put_line(&c, OT_STEP_TERMS, &total);
   put_labels(&c);

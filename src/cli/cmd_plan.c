@@ -71,9 +71,8 @@ static ot_status refuse(planning *p) {
   const double used = (double)(nearest->memory.reserved + nearest->memory.context);
   char split[256];
   ot_candidate_print(&nearest->candidate, split, sizeof split);
-  ot_fail(OT_FINDINGS, "no plan fits: the nearest takes %s of %s a device (%s)",
-          ot_figure_bytes(p->arena, used),
-          ot_figure_bytes(p->arena, (double)nearest->memory.capacity), split);
+  ot_fail(OT_FINDINGS, "no plan fits: the nearest takes %s a device (%s)",
+          ot_figure_need(p->arena, used, (double)nearest->memory.capacity), split);
   if (p->page.num_remedies == 0) return OT_FINDINGS;
   return ot_fail_hint(OT_FINDINGS, "fits %s", p->page.remedies[0]);
 }

@@ -45,7 +45,6 @@ const char *const ot_page_style[] = {
     "svg .on{fill:#fff;paint-order:stroke;stroke:rgba(0,0,0,.45);stroke-width:2px}\n"
     "svg .grid{stroke:var(--edge)}svg .tick{stroke:var(--dim)}\n"
     "svg .limit{stroke:var(--text);stroke-width:1.5;stroke-dasharray:5 3}\n"
-    "svg .mark{stroke:var(--dim);stroke-dasharray:2 3}\n"
     "svg .curve{fill:none;stroke-width:2}svg .l-total{stroke-width:3.2}\n"
     "svg .dot{stroke:var(--card);stroke-width:1}\n"
     "svg .act{stroke:var(--card);stroke-width:.7}\n"

@@ -84,19 +84,19 @@ static ot_status refine(builder *b) {
 
 // ---- limits ----
 
-// The rate at which devices compute in what comes nearest to a plan.
-static double reached_flops(const builder *b) {
+// At the rates of what comes nearest to a plan.
+static void build_limits(builder *b) {
   const ot_search *const s = b->search;
   const ot_estimate *const e = s->num_plans > 0 ? &s->plans[0] : &s->nearest;
-  if (e->compute_s > 0) return e->hardware_flops / b->job->devices / e->compute_s;
-  return b->job->cluster->device.flops[b->job->recipe.products];
-}
-
-static void build_limits(builder *b) {
-  const ot_limits_request request = {.job = b->job,
-                                     .bill = &b->build->request->bill,
-                                     .flops_per_s = reached_flops(b),
-                                     .critical_batch_tokens = b->build->critical_batch_tokens};
+  ot_limits_request request = {
+      .job = b->job,
+      .bill = &b->build->request->bill,
+      .flops_per_s = b->job->cluster->device.flops[b->job->recipe.products],
+      .critical_batch_tokens = b->build->critical_batch_tokens};
+  if (e->compute_s > 0) {
+    request.flops_per_s = e->hardware_flops / b->job->devices / e->compute_s;
+    request.step_flops_per_s = e->model_flops / b->job->devices / e->step_s;
+  }
   ot_limits *const limits = ot_arena_array(b->arena, 1, sizeof *limits);
   ot_limits_build(&request, limits);
   b->page->limits = limits;

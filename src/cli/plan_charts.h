@@ -22,7 +22,6 @@ void ot_chart_timeline(const ot_candidate *candidate, const ot_played_step *step
 typedef struct ot_scaling_chart {
   const ot_scaling *scaling;
   int devices;  // of the job
-  const ot_limits *limits;
   int64_t global_batch_size;
 } ot_scaling_chart;
 void ot_chart_scaling(const ot_scaling_chart *chart, ot_text_builder *out);

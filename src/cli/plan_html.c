@@ -207,7 +207,6 @@ static ot_status put_devices(const html *h) {
   OT_TRY(ot_scaling_build(h->page->job, &h->best->estimate->candidate, h->arena, scaling));
   const ot_scaling_chart chart = {.scaling = scaling,
                                   .devices = h->page->job->devices,
-                                  .limits = h->page->limits,
                                   .global_batch_size = h->page->job->global_batch_size};
   begin_section(h, "devices", "The same batch on more or fewer devices",
                 "How to read: the plan with more or less data parallelism. Where compute (blue) "

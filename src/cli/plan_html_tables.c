@@ -168,38 +168,40 @@ void ot_html_bill(const ot_plan_page *page, ot_text_builder *out) {
                                  (long long)b->min_devices_for_state));
   ot_markup_pair(
       out, "work of a token",
-      ot_arena_format(a, "%s FLOP, forward and backward", ot_figure_count(a, b->flops_per_token)));
+      ot_arena_format(a, "%s, forward and backward", ot_figure_flops(a, b->flops_per_token)));
   ot_text_put(out, "</tbody></table>\n");
 }
 
 static void put_crossover(const ot_limits *l, ot_text_builder *out) {
   ot_arena *const a = out->arena;
   ot_markup_pair(
-      out, "weights cut over all devices",
+      out, "weights sharded over all devices",
       ot_arena_format(a,
-                      "gathers hide behind compute on up to %s devices with this batch; %s with "
-                      "the critical batch; %s were each device alone with its link",
+                      "communication-bound, by bandwidth alone, above %s devices with this batch; "
+                      "above %s with the critical batch; above %s if each device used only its own "
+                      "link",
                       ot_figure_count(a, (double)l->crossover_devices),
                       ot_figure_count(a, (double)l->crossover_critical_devices),
                       ot_figure_count(a, (double)l->crossover_flat_devices)));
-  ot_markup_pair(out, "tokens it takes to hide them",
+  ot_markup_pair(out, "and with fewer tokens than",
                  ot_arena_format(a, "%.0f a device and micro-batch forward, %.0f backward",
                                  l->floor.forward, l->floor.backward));
-  ot_markup_pair(out, "weights whole on each device",
-                 ot_arena_format(a, "sums of gradients hide on up to %s devices",
-                                 ot_figure_count(a, (double)l->crossover_replicated_devices)));
   ot_markup_pair(
-      out, "tensor parallelism",
-      ot_arena_format(a, "beyond tp %.1f its traffic outlasts its products", l->tensor_ways));
+      out, "weights whole on each device",
+      ot_arena_format(a, "reductions of gradients are communication-bound above %s devices",
+                      ot_figure_count(a, (double)l->crossover_replicated_devices)));
+  ot_markup_pair(out, "tensor parallelism",
+                 ot_arena_format(a, "communication-bound above tp %.1f", l->tensor_ways));
 }
 
 void ot_html_limits(const ot_plan_page *page, ot_text_builder *out) {
   const ot_limits *const l = page->limits;
   ot_arena *const a = out->arena;
   ot_text_put(out, "<table class=\"facts\"><tbody>\n");
-  ot_markup_pair(out, "speed of a device",
-                 ot_arena_format(a, "%sFLOP/s, as its products reach in this model",
-                                 ot_figure_count(a, l->flops_per_s)));
+  ot_markup_pair(
+      out, "speed of a device",
+      ot_arena_format(a, "%s/s while kernels run, %s/s over the whole step",
+                      ot_figure_flops(a, l->flops_per_s), ot_figure_flops(a, l->step_flops_per_s)));
   if (l->critical_batch_tokens > 0) {
     ot_markup_pair(out, "critical batch",
                    ot_arena_format(a,

@@ -88,6 +88,7 @@ static void put_limits(document *d) {
   ot_json_real(w, "floor_backward_tokens_per_device", l->floor.backward);
   ot_json_real(w, "tensor_ways", l->tensor_ways);
   ot_json_real(w, "flops_per_second_per_device", l->flops_per_s);
+  ot_json_real(w, "step_flops_per_second_per_device", l->step_flops_per_s);
   ot_json_end(w);
 }
 

@@ -90,14 +90,15 @@ static void put_crossover(report *r) {
   const ot_token_floor *const f = &l->floor;
   const char *const alone =
       r->page->job->cluster->num_levels > 1
-          ? ot_arena_format(a, " (%s were each device alone with its link)",
+          ? ot_arena_format(a, " (%s if each device used only its own link)",
                             ot_figure_count(a, (double)l->crossover_flat_devices))
           : "";
   line(
       r, "sharded weights",
       ot_arena_format(a,
-                      "zero 3 alone hides its gathers on up to %s devices with this batch, %s with "
-                      "the critical one%s; it takes %s tokens a device and micro-batch",
+                      "zero 3 alone is communication-bound, by bandwidth alone, above %s devices "
+                      "with this batch and %s with the critical one%s, or below %s tokens a device "
+                      "and micro-batch",
                       ot_figure_count(a, (double)l->crossover_devices),
                       ot_figure_count(a, (double)l->crossover_critical_devices), alone,
                       ot_figure_count(a, f->forward > f->backward ? f->forward : f->backward)));
@@ -106,18 +107,18 @@ static void put_crossover(report *r) {
 static void put_limits(report *r) {
   const ot_limits *const l = r->page->limits;
   ot_arena *const a = r->arena;
-  ot_text_appendf(r->out, "\nlimits, at the %s/s of a device that the %s reaches\n",
-                  ot_figure_flops(a, l->flops_per_s),
-                  r->page->num_plans > 0 ? "best plan" : "nearest split");
+  ot_text_appendf(
+      r->out, "\nlimits, at %s/s per device (kernel rate of the %s; %s/s over the whole step)\n",
+      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest split",
+      ot_figure_flops(a, l->step_flops_per_s));
   line(r, "batch",
        ot_arena_format(a, "%s tokens are critical: %s sequences, as many devices with one each",
                        ot_figure_count(a, l->critical_batch_tokens),
                        ot_figure_count(a, (double)l->batch_floor_devices)));
   if (r->page->job->devices > 1) put_crossover(r);
   if (r->page->job->devices > 1) {
-    line(r, "cut tensors",
-         ot_arena_format(a, "tp up to %s, then its traffic outlasts its products",
-                         ot_figure_count(a, l->tensor_ways)));
+    line(r, "tensor parallelism",
+         ot_arena_format(a, "communication-bound above tp %s", ot_figure_count(a, l->tensor_ways)));
   }
 }
 

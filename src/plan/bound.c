@@ -466,11 +466,14 @@ static void bound_mean(bounder *b) {
   b->peak = bytes_of(b, &own, kept * share);
 }
 
-bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
+int64_t ot_bound_used(const ot_estimator *estimator, int64_t peak) {
   const ot_engine *const engine = estimator->job.engine;
-  const double reserved = (double)peak * (1 + engine->allocator_slack);
-  const ot_device_kind *const device = &estimator->cluster.device;
-  return reserved + (double)ot_engine_context(engine, device) <= (double)device->memory_bytes;
+  const int64_t reserved = (int64_t)((double)peak * (1 + engine->allocator_slack));
+  return reserved + ot_engine_context(engine, &estimator->cluster.device);
+}
+
+bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
+  return ot_bound_used(estimator, peak) <= estimator->cluster.device.memory_bytes;
 }
 
 ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, double *elements) {

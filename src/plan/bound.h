@@ -73,5 +73,7 @@ ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *reques
 ot_status ot_bound_elements(ot_estimator *estimator, const ot_candidate *candidate,
                             double *elements);
 
-// Whether `peak` bytes fit a device beside what the engine and the runtime take.
+// Bytes of a device with what allocator and runtime take beside `peak`, as estimates count them;
+// and whether it has so many.
+int64_t ot_bound_used(const ot_estimator *estimator, int64_t peak);
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak);

@@ -13,9 +13,8 @@
 enum { MAX_SENTENCES = 16 };
 
 const char ot_explain_barrier[] =
-    "zb-h2 gains nothing over zb-h1 but where input gradients take longer than weight gradients: "
-    "with the norm of all gradients, for clipping, a step ends for all stages at once, and none "
-    "can start the next one early";
+    "zb-h2 helps only where the input-gradient pass is longer than the weight-gradient pass: the "
+    "norm for gradient clipping synchronises all stages at the end of the step";
 
 // Sentences as they are being made.
 typedef struct speaker {
@@ -54,6 +53,13 @@ static const char *links_of(const ot_cluster *cluster, int stride, int ways) {
   return level < 0 ? "links" : cluster->level[level].name;
 }
 
+// "exposes 156 ms a step": what is waited for, which other stages may have more or less of.
+static const char *exposes(const speaker *s, ot_timeline_axis axis) {
+  return ot_arena_format(s->arena, "exposes %s a step%s",
+                         ot_figure_seconds(s->arena, s->e->best->exposed_s[axis]),
+                         s->c->pp > 1 ? " on the busiest stage" : "");
+}
+
 // ---- problem and fix ----
 
 static void say_bill(speaker *s) {
@@ -76,13 +82,11 @@ static void say_bill(speaker *s) {
                          (long long)b->min_devices_for_state, ot_figure_bytes(a, memory)));
 }
 
-// Whether states cut over all devices, and nothing else cut, would be fast enough.
+// What states sharded over all devices, and nothing else split, would take.
 static void say_sharding(speaker *s) {
   const ot_job *const job = s->e->job;
-  const ot_limits *const l = s->e->limits;
   if (job->devices == 1) return;
   ot_arena *const a = s->arena;
-  const double tokens = (double)(job->global_batch_size * job->sequence_length);
   if (job->global_batch_size < job->devices) {
     say(s, ot_arena_format(a,
                            "%lld sequences do not feed %d devices one each: some must share a "
@@ -90,13 +94,11 @@ static void say_sharding(speaker *s) {
                            (long long)job->global_batch_size, job->devices));
     return;
   }
-  const bool hidden = l->crossover_devices >= job->devices;
-  say(s, ot_arena_format(a,
-                         "weights sharded over all devices (zero 3 alone): %s tokens a step hide "
-                         "the gathers on up to %s devices, and these are %d: %s",
-                         ot_figure_count(a, tokens),
-                         ot_figure_count(a, (double)l->crossover_devices), job->devices,
-                         hidden ? "links are fast enough" : "links would be waited for"));
+  if (s->c->zero == 3 && s->c->dp == job->devices) return;
+  const char *const sharded = ot_what_if_sharded(&s->what_if, a);
+  if (sharded[0] == '\0') return;
+  say(s, ot_arena_format(a, "zero 3 alone, weights sharded over all %d devices: %s", job->devices,
+                         sharded));
 }
 
 static void say_tensor(speaker *s) {
@@ -105,17 +107,17 @@ static void say_tensor(speaker *s) {
   ot_arena *const a = s->arena;
   if (job->devices == 1) return;
   if (c->tp == 1) {
-    say(s, "tp 1: no tensor is cut, so nothing travels inside a layer");
+    say(s, "tp 1: no matrix is split, so no activations are reduced over tp");
     add(s, ot_what_if_tp(&s->what_if, 2, a));
     return;
   }
-  const double state = (double)s->e->bill->state_bytes / c->tp;
-  say(s, ot_arena_format(
-             a,
-             "tp %d over %s: weights and activations of a layer are cut by %d, states to %s; its "
-             "sums of activations expose %s a step",
-             c->tp, links_of(job->cluster, 1, c->tp), c->tp, ot_figure_bytes(a, state),
-             ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_TP])));
+  const bool experts = job->model->moe.num_experts > 0;
+  say(s,
+      ot_arena_format(a,
+                      "tp %d over %s: weights%s and activations of a layer are split %d ways; "
+                      "reducing activations %s",
+                      c->tp, links_of(job->cluster, 1, c->tp),
+                      experts ? ", but those of experts," : "", c->tp, exposes(s, OT_TIMELINE_TP)));
   add(s, ot_what_if_tp(&s->what_if, 1, a));
   if (c->tp > 2) add(s, ot_what_if_tp(&s->what_if, c->tp / 2, a));
 }
@@ -125,13 +127,12 @@ static void say_context(speaker *s) {
   const ot_job *const job = s->e->job;
   ot_arena *const a = s->arena;
   if (c->cp == 1) return;
-  say(s,
-      ot_arena_format(a,
-                      "cp %d over %s: each device has %lld of the %lld tokens of a sequence, and "
-                      "keys travel; exposes %s a step",
-                      c->cp, links_of(job->cluster, c->tp, c->cp),
-                      (long long)(job->sequence_length / c->cp), (long long)job->sequence_length,
-                      ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_CP])));
+  say(s, ot_arena_format(
+             a,
+             "cp %d over %s: each device has %lld of the %lld tokens of a sequence, and "
+             "keys travel; %s",
+             c->cp, links_of(job->cluster, c->tp, c->cp), (long long)(job->sequence_length / c->cp),
+             (long long)job->sequence_length, exposes(s, OT_TIMELINE_CP)));
   add(s, ot_what_if_cp(&s->what_if, 1, a));
 }
 
@@ -157,12 +158,12 @@ static void say_experts(speaker *s) {
     add(s, ot_what_if_ep(&s->what_if, 2, a));
     return;
   }
-  say(s,
-      ot_arena_format(a,
-                      "ep %d%s: experts are cut over the ranks of a stage, and tokens travel to "
-                      "them%s; exposes %s a step",
-                      c->ep, c->etp > 1 ? ot_arena_format(a, " x etp %d", c->etp) : "",
-                      rounds_text(s), ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_EP])));
+  say(s, ot_arena_format(
+             a,
+             "ep %d%s: experts are sharded over the ranks of a stage, and tokens travel to "
+             "them%s; %s",
+             c->ep, c->etp > 1 ? ot_arena_format(a, " x etp %d", c->etp) : "", rounds_text(s),
+             exposes(s, OT_TIMELINE_EP)));
   if (c->ep > 1) add(s, ot_what_if_ep(&s->what_if, 1, a));
   if (c->ep > 2) add(s, ot_what_if_ep(&s->what_if, c->ep / 2, a));
 }
@@ -194,13 +195,15 @@ static void say_pipeline(speaker *s) {
   const double message =
       activations * rows * (double)job->model->hidden_size * job->recipe.activation_bytes;
   const int stride = job->devices / c->pp;
-  say(s, ot_arena_format(a,
-                         "pp %d across %s: stages send each other %s %s a micro-batch; %s with "
-                         "%lld micro-batches leaves %s of the step idle%s",
-                         c->pp, links_of(job->cluster, stride, c->pp),
-                         activations > 1 ? "up to" : "only", ot_figure_bytes(a, message),
-                         ot_pipeline_name(c->pipeline), (long long)c->micro_batches,
-                         ot_figure_share(a, s->e->best->bubble_fraction), balanced_bubble(s)));
+  say(s,
+      ot_arena_format(a,
+                      "pp %d across %s: stages send each other %s%s a micro-batch, which "
+                      "%s; %s with %lld micro-batches leaves %s of the step "
+                      "idle%s",
+                      c->pp, links_of(job->cluster, stride, c->pp), activations > 1 ? "up to " : "",
+                      ot_figure_bytes(a, message), exposes(s, OT_TIMELINE_PP),
+                      ot_pipeline_name(c->pipeline), (long long)c->micro_batches,
+                      ot_figure_share(a, s->e->best->bubble_fraction), balanced_bubble(s)));
   add(s, ot_what_if_pp(&s->what_if, 1, a));
   if (c->pp > 2) add(s, ot_what_if_pp(&s->what_if, c->pp / 2, a));
   if (c->pipeline != OT_PIPELINE_1F1B) {
@@ -219,9 +222,9 @@ static void say_barrier(speaker *s) {
 }
 
 static void say_states(speaker *s) {
-  static const char *const kept[] = {"everything whole", "optimizer states cut",
-                                     "optimizer states and gradients cut",
-                                     "weights, gradients and optimizer states cut"};
+  static const char *const kept[] = {"nothing sharded", "optimizer states sharded",
+                                     "optimizer states and gradients sharded",
+                                     "weights, gradients and optimizer states sharded"};
   const ot_candidate *const c = s->c;
   const ot_memory_estimate *const m = &s->e->best->memory;
   ot_arena *const a = s->arena;
@@ -230,13 +233,13 @@ static void say_states(speaker *s) {
       c->zero > 0 && c->dp_shard < c->dp
           ? ot_arena_format(a, " in %d domains of %d", c->dp / c->dp_shard, c->dp_shard)
           : "";
-  say(s, ot_arena_format(
-             a,
-             "zero %d over dp %d%s: %s; a device holds %s of weights, %s of gradients, "
-             "%s of optimizer; exposes %s a step",
-             c->zero, c->dp, copies, kept[c->zero], ot_figure_bytes(a, (double)m->weights),
-             ot_figure_bytes(a, (double)m->gradients), ot_figure_bytes(a, (double)m->optimizer),
-             ot_figure_seconds(a, s->e->best->exposed_s[OT_TIMELINE_DP])));
+  say(s,
+      ot_arena_format(a,
+                      "zero %d over dp %d%s: %s; a device holds %s of weights, %s of gradients, "
+                      "%s of optimizer; %s",
+                      c->zero, c->dp, copies, kept[c->zero], ot_figure_bytes(a, (double)m->weights),
+                      ot_figure_bytes(a, (double)m->gradients),
+                      ot_figure_bytes(a, (double)m->optimizer), exposes(s, OT_TIMELINE_DP)));
   for (int zero = 0; zero <= 3; zero++) {
     if (zero != c->zero && zero != 2) add(s, ot_what_if_zero(&s->what_if, zero, a));
   }
@@ -321,9 +324,10 @@ static void say_result(speaker *s) {
       exposed > 0 ? ot_arena_format(a, "%s waits for communication%s",
                                     ot_figure_share(a, exposed / e->step_s), exposed_axes(s))
                   : "no communication is waited for";
-  say(s, ot_arena_format(a, "step %s at MFU %s: %s of it computes, %s",
+  say(s, ot_arena_format(a, "step %s at MFU %s: %s of it computes%s, %s",
                          ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
-                         ot_figure_share(a, e->compute_s / e->step_s), waits));
+                         ot_figure_share(a, e->compute_s / e->step_s),
+                         s->c->pp > 1 ? " on the busiest stage" : "", waits));
 }
 
 void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out) {

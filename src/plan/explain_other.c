@@ -5,6 +5,7 @@
 #include "describe/pipeline_rules.h"
 #include "plan/explain.h"
 #include "plan/figures.h"
+#include "plan/what_if.h"
 
 enum { MAX_TERMS = 16 };
 
@@ -85,14 +86,14 @@ static const char *signed_seconds(ot_arena *arena, double seconds) {
   return ot_arena_format(arena, "%s%s", seconds < 0 ? "" : "+", ot_figure_seconds(arena, seconds));
 }
 
-// Terms of less than a thousandth of the step are left out.
-static const char *costs(const ot_estimate *other, const ot_estimate *best, ot_arena *arena) {
+const char *ot_explain_terms(const ot_estimate *other, const ot_estimate *best, int most,
+                             ot_arena *arena) {
   term terms[MAX_TERMS];
   const int n = fill_terms(other, best, arena, terms);
   ot_sort(terms, n, sizeof *terms, (ot_ordering){larger_first, NULL}, arena);
   ot_text_builder text = {.arena = arena};
-  for (int i = 0; i < n; i++) {
-    if (size_of(terms[i].delta_s) < 1e-3 * best->step_s) continue;
+  for (int i = 0; i < n && i < most; i++) {
+    if (size_of(terms[i].delta_s) < 1e-3 * best->step_s) break;
     ot_text_appendf(&text, "%s%s %s", text.length > 0 ? ", " : "", terms[i].name,
                     signed_seconds(arena, terms[i].delta_s));
   }
@@ -122,9 +123,11 @@ void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_aren
   out->text[out->num++] =
       ot_arena_format(arena, "%s: %s a step (%+.1f%%)", ot_text_builder_text(&text),
                       signed_seconds(arena, lost_s), 100 * lost_s / best->step_s);
-  const char *const terms = costs(other, best, arena);
+  const char *const terms = ot_explain_terms(other, best, MAX_TERMS, arena);
   if (terms[0] != '\0') out->text[out->num++] = terms;
   out->text[out->num++] = memory_of(other, best, arena);
-  const bool h2 = other->candidate.pipeline == OT_PIPELINE_ZB_H2;
-  if (h2) out->text[out->num++] = ot_explain_barrier;
+  if (other->candidate.pipeline != OT_PIPELINE_ZB_H2) return;
+  const ot_what_if what_if = {e->estimator, e->job, other};
+  out->text[out->num++] = ot_arena_format(arena, "%s%s", ot_explain_barrier,
+                                          ot_what_if_pipeline(&what_if, OT_PIPELINE_ZB_H1, arena));
 }

@@ -4,6 +4,10 @@
 
 #include <stddef.h>
 
+#include "base/text.h"
+
+enum { BYTE_DIGITS = 4, MOST_DIGITS = 15 };
+
 // `value` with so many digits, in the unit that leaves it below 1000.
 static const char *scaled(ot_arena *arena, double value, const char *const *units, int digits) {
   const char *const sign = value < 0 ? "-" : "";
@@ -17,9 +21,20 @@ static const char *scaled(ot_arena *arena, double value, const char *const *unit
   return ot_arena_format(arena, "%s%.*g%s", sign, digits, v, units[unit]);
 }
 
+static const char *const byte_units[] = {" bytes", " kB", " MB", " GB", " TB", " PB", " EB", NULL};
+
 const char *ot_figure_bytes(ot_arena *arena, double bytes) {
-  static const char *const units[] = {" bytes", " kB", " MB", " GB", " TB", " PB", " EB", NULL};
-  return scaled(arena, bytes, units, 4);
+  return scaled(arena, bytes, byte_units, BYTE_DIGITS);
+}
+
+const char *ot_figure_need(ot_arena *arena, double bytes, double capacity) {
+  const char *need, *has;
+  int digits = BYTE_DIGITS;
+  do {
+    need = scaled(arena, bytes, byte_units, digits);
+    has = scaled(arena, capacity, byte_units, digits);
+  } while (bytes > capacity && ot_text_equal(need, has) && ++digits <= MOST_DIGITS);
+  return ot_arena_format(arena, "%s of %s", need, has);
 }
 
 const char *ot_figure_count(ot_arena *arena, double count) {

@@ -109,6 +109,7 @@ void ot_limits_build(const ot_limits_request *request, ot_limits *out) {
   const ot_gather_traffic replicated = replicated_traffic(&traffic);
   *out = (ot_limits){
       .flops_per_s = request->flops_per_s,
+      .step_flops_per_s = request->step_flops_per_s,
       .critical_batch_tokens = critical,
       .batch_floor_devices = (int64_t)(critical / (double)job->sequence_length),
       .crossover_devices = (int64_t)ot_crossover_devices(&traffic, cluster, tokens, false),

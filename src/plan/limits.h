@@ -46,12 +46,13 @@ double ot_bubble_fraction(int pp, int vpp, int64_t micro_batches);
 typedef struct ot_limits_request {
   const ot_job *job;
   const ot_bill *bill;
-  double flops_per_s;            // of one device, as reached in this model's products
+  double flops_per_s;            // of one device while its kernels run
   double critical_batch_tokens;  // as measured; 0: the law for job->tokens
+  double step_flops_per_s;       // the model's FLOPs on one device over the whole step
 } ot_limits_request;
 
 typedef struct ot_limits {
-  double flops_per_s;                    // of the request
+  double flops_per_s, step_flops_per_s;  // of the request
   double critical_batch_tokens;          // 0: neither measured nor a length known
   int64_t batch_floor_devices;           // with one sequence each, that the critical batch feeds
   ot_token_floor floor;                  // of a gather over all devices of the job

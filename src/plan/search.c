@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/bound.h"
+#include "plan/figures.h"
 #include "plan/space.h"
 
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
@@ -149,12 +150,13 @@ static void keep_rejection(searcher *s, ot_rejection_kind kind, const node *n, c
 }
 
 static void reject_memory(searcher *s, const node *n) {
-  char reason[128];
   s->out->num_rejected[OT_REJECTED_MEMORY] += count_candidates(s, n);
   if (s->kept[OT_REJECTED_MEMORY] == KEPT_REJECTIONS) return;
-  ot_text_format(reason, sizeof reason, "needs at least %.1f GB of %.1f GB", (double)n->peak / 1e9,
-                 (double)s->request->job->cluster->device.memory_bytes / 1e9);
-  keep_rejection(s, OT_REJECTED_MEMORY, n, reason);
+  const double used = (double)ot_bound_used(s->estimator, n->peak);
+  const double capacity = (double)s->estimator->cluster.device.memory_bytes;
+  keep_rejection(s, OT_REJECTED_MEMORY, n,
+                 ot_arena_format(s->arena, "needs at least %s with allocator and runtime",
+                                 ot_figure_need(s->arena, used, capacity)));
 }
 
 // What cannot be built is no better than what the rules refuse. Keeps other failures.
@@ -354,7 +356,7 @@ static ot_status simulate(searcher *s, const node *n) {
   }
   node simulated = *n;
   if (estimate.step_s > 0) simulated.step_s = estimate.step_s;
-  simulated.peak = estimate.memory.reserved + estimate.memory.context;
+  simulated.peak = estimate.memory.peak;
   reject_memory(s, &simulated);
   return OT_OK;
 }
@@ -409,11 +411,11 @@ static void keep_slower(searcher *s) {
   if (out->num_plans == 0) return;
   while (s->count > 0 && s->kept[OT_REJECTED_SLOWER] < KEPT_REJECTIONS) {
     const node n = pop(s);
-    char reason[128];
-    ot_text_format(reason, sizeof reason,
-                   "takes at least %.4g s, the last plan that is kept %.4g s", n.step_s,
-                   out->plans[out->num_plans - 1].step_s);
-    keep_rejection(s, OT_REJECTED_SLOWER, &n, reason);
+    const double more_s = n.step_s - out->plans[out->num_plans - 1].step_s;
+    keep_rejection(s, OT_REJECTED_SLOWER, &n,
+                   ot_arena_format(s->arena, "takes at least %s, %s more than plan %d",
+                                   ot_figure_seconds(s->arena, n.step_s),
+                                   ot_figure_seconds(s->arena, more_s), out->num_plans));
   }
 }
 

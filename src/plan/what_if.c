@@ -4,7 +4,13 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "plan/explain.h"
 #include "plan/figures.h"
+#include "plan/search.h"
+
+enum { TOLD_TERMS = 2 };  // of what an alternative takes more
+
+static const char *const recomputes[] = {"none", "selective", "full"};
 
 // Of `c`, whose dp has changed: whole micro-batches, and states cut over all of dp where they were.
 static void fit(const ot_what_if *w, ot_candidate *c) {
@@ -25,12 +31,20 @@ static bool trade(ot_candidate *c, int old, int now) {
   return true;
 }
 
-static const char *share_text(ot_arena *arena, double share) {
-  return ot_arena_format(arena, "%+.1f%%", 100 * share);
+// "24.1 s (+13.3%: exposed tp +2.31 s, compute +512 ms)"
+static const char *time_text(const ot_what_if *w, const ot_estimate *e, ot_arena *arena) {
+  const char *const terms = ot_explain_terms(e, w->best, TOLD_TERMS, arena);
+  return ot_arena_format(arena, "%s (%+.1f%%%s%s)", ot_figure_seconds(arena, e->step_s),
+                         100 * (e->step_s / w->best->step_s - 1), terms[0] != '\0' ? ": " : "",
+                         terms);
 }
 
-static const char *refusal(ot_arena *arena) {
-  const char *const text = ot_fail_message();
+static const char *need_text(const ot_estimate *e, ot_arena *arena) {
+  return ot_figure_need(arena, (double)(e->memory.reserved + e->memory.context),
+                        (double)e->memory.capacity);
+}
+
+static const char *refusal(const char *text, ot_arena *arena) {
   const char *const prefix = "plan: ";
   const bool prefixed = ot_text_starts_with(text, prefix);
   return ot_arena_format(arena, "%s", text + (prefixed ? ot_text_length(prefix) : 0));
@@ -41,16 +55,11 @@ static const char *tell(const ot_what_if *w, const char *name, const ot_candidat
                         ot_arena *arena) {
   ot_estimate e;
   if (ot_candidate_check(w->job, c) != OT_OK) {
-    return ot_arena_format(arena, "; %s cannot run: %s", name, refusal(arena));
+    return ot_arena_format(arena, "; %s cannot run: %s", name, refusal(ot_fail_message(), arena));
   }
   if (ot_estimate_build(w->estimator, c, &e) != OT_OK) return "";
-  const double used = (double)(e.memory.reserved + e.memory.context);
-  if (!e.fits) {
-    return ot_arena_format(arena, "; %s needs %s of %s", name, ot_figure_bytes(arena, used),
-                           ot_figure_bytes(arena, (double)e.memory.capacity));
-  }
-  return ot_arena_format(arena, "; %s takes %s (%s)", name, ot_figure_seconds(arena, e.step_s),
-                         share_text(arena, e.step_s / w->best->step_s - 1));
+  if (!e.fits) return ot_arena_format(arena, "; %s needs %s", name, need_text(&e, arena));
+  return ot_arena_format(arena, "; %s takes %s", name, time_text(w, &e, arena));
 }
 
 static const char *traded_name(const char *axis, int ways, const ot_candidate *c, ot_arena *arena) {
@@ -101,12 +110,38 @@ const char *ot_what_if_zero(const ot_what_if *w, int zero, ot_arena *arena) {
   return tell(w, ot_arena_format(arena, "zero %d", zero), &c, arena);
 }
 
+const char *ot_what_if_sharded(const ot_what_if *w, ot_arena *arena) {
+  ot_job job = *w->job;
+  ot_search search;
+  if (!w->estimator) return "";
+  job.given.tp = job.given.pp = job.given.cp = job.given.ep = job.given.etp = 1;
+  job.given.vpp = job.given.dp_shard = 0;
+  job.given.pipeline = (ot_pipeline)-1;
+  job.given.dp = job.devices;
+  job.given.zero = 3;
+  const ot_search_request request = {.job = &job, .top = 1};
+  if (ot_search_build(&request, arena, &search) != OT_OK) return "";
+  if (search.num_plans == 0 && search.nearest.step_s > 0) {
+    return ot_arena_format(arena, "needs %s", need_text(&search.nearest, arena));
+  }
+  if (search.num_plans == 0) {
+    const char *const why = search.num_rejections > 0 ? search.rejections[0].reason : "";
+    return ot_arena_format(arena, "cannot run: %s", refusal(why, arena));
+  }
+  const ot_estimate *const e = &search.plans[0];
+  return ot_arena_format(
+      arena,
+      "takes %s with micro-batches of %lld and recompute %s, of which gathers and reductions "
+      "expose %s",
+      time_text(w, e, arena), (long long)e->candidate.micro_batch_size,
+      recomputes[e->candidate.recompute], ot_figure_seconds(arena, e->exposed_s[OT_TIMELINE_DP]));
+}
+
 const char *ot_what_if_recompute(const ot_what_if *w, ot_recompute recompute, ot_arena *arena) {
-  static const char *const names[] = {"none", "selective", "full"};
   ot_candidate c = w->best->candidate;
   if (!w->estimator) return "";
   c.recompute = recompute;
-  return tell(w, names[recompute], &c, arena);
+  return tell(w, recomputes[recompute], &c, arena);
 }
 
 const char *ot_what_if_pipeline(const ot_what_if *w, ot_pipeline pipeline, ot_arena *arena) {

@@ -253,7 +253,10 @@ static void charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devi
   (void)state;
   page_case c;
   create("llama3-8b", 2, &c);
+  c.limits.batch_floor_devices = 100;
   const char *const text = html_of(&c);
+  // The batch is the same on any number of devices, so its limits are none of theirs.
+  assert_null(ot_text_find(text, "critical batch</text>"));
   // Memory, timeline, and the enlarged parts of a step when it has many actions: 4 labels each.
   assert_int_equal(count_of(text, "stage 3</text>"), 2);
   assert_null(ot_text_find(text, "stage 4</text>"));

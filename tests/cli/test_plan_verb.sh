@@ -52,10 +52,18 @@ holds a.json '"parameters": 8030261248' '"active_parameters": 8030261248' '"flop
 
 # ---- the text ----
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 >a.txt
-holds a.txt '^bill$' '^limits, at the ' '^plans, fastest first' '^why plan 1$' '^what the others lose' \
+holds a.txt '^bill$' '^limits, at [0-9]* TFLOP/s per device (kernel rate of the best plan; [0-9]* TFLOP/s over the whole step)$' '^plans, fastest first' '^why plan 1$' '^what the others lose' \
   'causal half' '^assumed: '
 [ "$(awk 'length($0) > 104' a.txt | wc -l)" = 0 ] || fail "a line of more than 104 columns"
 grep -q $'\033' a.txt && fail "colour where there is no terminal"
+
+grep -Eq 'hides its|fast enough' a.txt && fail "a promise that communication hides"
+
+# ---- what cannot fit is said with a need above the capacity ----
+"${plan[@]}" --model llama3-8b --gpus 64 --set model.attention_residuals=block --json >needs.json
+sed -n 's/.*needs at least \([0-9.]*\) GB of \([0-9.]*\) GB .*/\1 \2/p' needs.json >needs.txt
+[ -s needs.txt ] || fail "nothing that cannot fit"
+awk '$1 <= $2 { exit 1 }' needs.txt || fail "fits, but is said not to: $(cat needs.txt)"
 
 # ---- one plan for some degrees and a stage of ZeRO; variants when asked ----
 degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }

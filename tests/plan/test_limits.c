@@ -127,7 +127,7 @@ static void a_critical_batch_of_ten_million_tokens_feeds_a_thousand_devices(void
   ot_limits limits;
   paper_job_create("llama3-8b", 1024, 1024, 10000, &p);
   ot_bill_build(&p.job, &bill);
-  const ot_limits_request request = {&p.job, &bill, 600e12, 10e6};
+  const ot_limits_request request = {&p.job, &bill, 600e12, 10e6, 0};
   ot_limits_build(&request, &limits);
   assert_int_equal(limits.batch_floor_devices, 1000);
   assert_true(limits.critical_batch_tokens == 10e6);
@@ -159,7 +159,7 @@ static void tensors_can_be_cut_as_far_as_their_products_hide_it(void **state) {
   ot_limits limits;
   paper_job_create("llama3-70b", 1024, 2048, 8192, &p);
   ot_bill_build(&p.job, &bill);
-  const ot_limits_request request = {&p.job, &bill, 600e12, 0};
+  const ot_limits_request request = {&p.job, &bill, 600e12, 0, 0};
   ot_limits_build(&request, &limits);
   assert_float_equal(limits.tensor_ways, 28672 * 450e9 / 600e12, 1e-9);
   // Attention is work, too: a little below the floor of matrices alone.

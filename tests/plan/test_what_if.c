@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "plan/explain.h"
 #include "plan/figures.h"
 #include "plan/what_if.h"
 #include "support/paper_job.h"
@@ -54,9 +55,12 @@ static void begin(changed *x) { begin_with("llama3-8b", 2, x); }
 static void expect_time(changed *x, const char *text, const char *name, const ot_estimate *e) {
   ot_arena *const a = &x->paper.arena;
   const double more = e->step_s / x->best.step_s - 1;
+  const char *const terms = ot_explain_terms(e, &x->best, 2, a);
   assert_true(e->fits);
-  assert_string_equal(text, ot_arena_format(a, "; %s takes %s (%+.1f%%)", name,
-                                            ot_figure_seconds(a, e->step_s), 100 * more));
+  const char *const colon = terms[0] != '\0' ? ": " : "";
+  assert_string_equal(
+      text, ot_arena_format(a, "; %s takes %s (%+.1f%%%s%s)", name, ot_figure_seconds(a, e->step_s),
+                            100 * more, colon, terms));
 }
 
 static void ranks_of_an_axis_go_to_dp(void **state) {
