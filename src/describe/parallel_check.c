@@ -20,22 +20,29 @@ typedef struct degree {
   bool (*fits)(const ot_run *run, int64_t value);
 } degree;
 
-// " (try tp=4 or tp=8)": the nearest below and above that fit, into `out` [HINT_BYTES].
-static const char *nearest(const ot_run *run, const degree *d, char *out) {
+// " (try tp=4 or tp=8" behind `length` bytes of `out` [HINT_BYTES], of which it goes on with " or
+// ": the nearest below and above that fit. Returns the length.
+static int64_t put_nearest(const ot_run *run, const degree *d, int64_t length, char *out) {
   int64_t below = d->value <= d->most ? d->value - 1 : d->most;
   while (below > 0 && !d->fits(run, below)) below--;
   int64_t above = d->value + 1;
   while (above <= d->most && !d->fits(run, above)) above++;
-  int64_t length = 0;
-  if (below > 0) {
-    length = ot_text_format(out, HINT_BYTES, " (try %s=%lld", d->key, (long long)below);
-  }
-  if (above <= d->most) {
+  const int64_t fitting[] = {below > 0 ? below : 0, above <= d->most ? above : 0};
+  for (int i = 0; i < OT_COUNT(fitting); i++) {
+    if (fitting[i] == 0) continue;
     length += ot_text_format(out + length, HINT_BYTES - length, "%s%s=%lld",
-                             length > 0 ? " or " : " (try ", d->key, (long long)above);
+                             length > 0 ? " or " : " (try ", d->key, (long long)fitting[i]);
   }
-  ot_text_format(out + length, HINT_BYTES - length, length > 0 ? ")" : "");
-  return out;
+  return length;
+}
+
+static const char *closed(char *hint, int64_t length) {
+  ot_text_format(hint + length, HINT_BYTES - length, length > 0 ? ")" : "");
+  return hint;
+}
+
+static const char *nearest(const ot_run *run, const degree *d, char *hint) {
+  return closed(hint, put_nearest(run, d, 0, hint));
 }
 
 // ---- tp ----
@@ -152,12 +159,12 @@ static ot_status check_layers(const ot_run *run) {
   const int64_t layers = run->model.num_layers;
   const degree stages = {"pp", p->pp, layers, pp_fits};
   const degree chunks = {"vpp", p->vpp, layers, vpp_fits};
-  char hint[HINT_BYTES], other[HINT_BYTES] = "";
-  if (p->pipeline == OT_PIPELINE_INTERLEAVED) nearest(run, &chunks, other);
-  OT_CHECK(pp_fits(run, p->pp), OT_USAGE,
-           "parallel: pp=%d x vpp=%d is more than num_hidden_layers=%lld%s%s", p->pp,
-           chunks_of(p, p->pp), (long long)layers, nearest(run, &stages, hint), other);
-  return OT_OK;
+  char hint[HINT_BYTES];
+  if (pp_fits(run, p->pp)) return OT_OK;
+  int64_t length = put_nearest(run, &stages, 0, hint);
+  if (p->pipeline == OT_PIPELINE_INTERLEAVED) length = put_nearest(run, &chunks, length, hint);
+  return ot_fail(OT_USAGE, "parallel: pp=%d x vpp=%d is more than num_hidden_layers=%lld%s", p->pp,
+                 chunks_of(p, p->pp), (long long)layers, closed(hint, length));
 }
 
 static bool from_file(const ot_run_parallel *p) { return p->order_csv && p->order_csv[0] != '\0'; }
