@@ -2,7 +2,10 @@
 // One row at a time: an estimator for its job, and the estimates that its rules ask for.
 #include "published_price.h"
 
+#include "base/text.h"
+#include "base/text_builder.h"
 #include "device/heap.h"
+#include "plan/explain.h"
 
 static const double SLACK = 1.6;
 
@@ -54,7 +57,21 @@ static ot_status estimate(const ot_published_job *job, ot_arena *scratch, ot_est
   return ot_estimate_build(estimator, &candidate, out);
 }
 
-static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_published_price *out) {
+// What the planner's table of runs lacks of this one; in `arena`. That runs with experts are of one
+// source is said of each and no lack.
+static const char *beyond_of(const ot_published_job *job, ot_arena *scratch, ot_arena *arena) {
+  ot_reasons beyond;
+  ot_text_builder text = {.arena = arena};
+  ot_explain_beyond(&job->job, &job->candidate, scratch, &beyond);
+  for (int i = 0; i < beyond.num; i++) {
+    if (ot_text_starts_with(beyond.text[i], "experts (")) continue;
+    ot_text_appendf(&text, "%s%s", text.length > 0 ? ", " : "", beyond.text[i]);
+  }
+  return text.length > 0 ? ot_text_builder_text(&text) : NULL;
+}
+
+static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_arena *arena,
+                           ot_published_price *out) {
   const ot_published_row *const row = out->row;
   ot_published_job job;
   OT_TRY(ot_published_job_build(setup, row, &job));
@@ -65,6 +82,7 @@ static ot_status price_row(ot_published_setup *setup, ot_arena *scratch, ot_publ
   out->engine = job.engine.name;
   OT_TRY(estimate(&job, scratch, &out->estimate));
   out->priced = true;
+  if (ot_published_has_step(row)) out->beyond = beyond_of(&job, scratch, arena);
   out->step_s = out->estimate.step_s;
   out->memory_gb = memory_of(row, &out->estimate.memory);
   return OT_OK;
@@ -87,7 +105,7 @@ ot_status ot_published_prices_update(ot_published_setup *setup, ot_arena *arena,
     ot_published_price *const price = &prices->price[i];
     ot_heap heap = {0};
     ot_arena scratch = ot_heap_arena_create(&heap);
-    const ot_status status = price_row(setup, &scratch, price);
+    const ot_status status = price_row(setup, &scratch, arena, price);
     ot_heap_release(&heap);
     if (status == OT_OK) continue;
     *price = (ot_published_price){.row = price->row, .engine = price->engine};

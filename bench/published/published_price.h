@@ -13,6 +13,7 @@ typedef struct ot_published_price {
   const char *engine;    // that it was priced with
   uint64_t cluster;      // hash of the cluster that it was priced on
   ot_estimate estimate;  // where it is priced
+  const char *beyond;    // where the planner says that no published run is like it; null: it knows
   double step_s;         // 0 where it is not priced
   double memory_gb;      // peak that memory_def means; 0 where it is not priced
 } ot_published_price;

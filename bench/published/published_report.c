@@ -93,6 +93,12 @@ const char *ot_published_json(const ot_published_report *report, ot_arena *arena
     if (!prices->price[i].priced) ot_json_text(&w, NULL, prices->price[i].row->id);
   }
   ot_json_end(&w);
+  ot_json_array(&w, "beyond");
+  for (int64_t i = 0; i < prices->num_rows; i++) {
+    const ot_published_price *const p = &prices->price[i];
+    if (p->beyond) ot_json_text(&w, NULL, ot_arena_format(arena, "%s: %s", p->row->id, p->beyond));
+  }
+  ot_json_end(&w);
   ot_json_end(&w);
   return w.text;
 }

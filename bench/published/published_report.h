@@ -18,9 +18,10 @@ typedef struct ot_published_view {
 
 // {"all":{"rows","mape","median","within10","source_macro","bias"},"core":{...},"moe":{...},
 //  "cp":{...},"memory":{...},"sources":{NAME:{...}},"left_out":{...},"ranking":{...},
-//  "unpriced":[id...]}; all in percent. all = usable rows; core, moe and cp = those of them that
-//  are so; memory = peak memory of
-// rows where it is measured; figures of an empty group are null.
+//  "unpriced":[id...],"beyond":[text...]}; all in percent. all = usable rows; core, moe and cp =
+//  those of them that are so; memory = peak memory of rows where it is measured; figures of an
+//  empty group are null. beyond: usable rows that are outside what the planner calls published
+//  (plan/explain_beyond.c), which are to be added there.
 const char *ot_published_json(const ot_published_report *report, ot_arena *arena);
 
 void ot_published_print(const ot_published_report *report, const ot_published_view *view,

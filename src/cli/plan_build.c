@@ -2,6 +2,7 @@
 // Each part of a page by the one who knows it.
 #include "cli/plan_build.h"
 
+#include "base/text_builder.h"
 #include "device/heap.h"
 #include "plan/remedy.h"
 #include "train/prediction.h"
@@ -82,6 +83,25 @@ static ot_status refine(builder *b) {
   return s->num_plans > 0 ? stretched(b, best, &b->page->estimator) : OT_OK;
 }
 
+// ---- basis ----
+
+static void build_basis(builder *b) {
+  static const struct {
+    const char *name, *note;
+  } bases[OT_BASIS_COUNT] = {
+      [OT_BASIS_UNKNOWN] = {"unknown", "the cluster does not say what its constants rest on"},
+      [OT_BASIS_FITTED] = {"fitted", NULL},
+      [OT_BASIS_EXTRAPOLATED] =
+          {"extrapolated", "constants were fitted to runs on other devices of its generation"},
+      [OT_BASIS_GUESSED] = {"guessed", "constants were fitted to no run on such devices"},
+      [OT_BASIS_MEASURED] = {"calibrated", "constants were measured on this machine"},
+  };
+  const ot_cluster_basis basis = b->job->cluster->basis;
+  const char *const note = bases[basis].note;
+  b->page->basis = bases[basis].name;
+  if (note) b->page->basis_note = ot_arena_format(b->arena, "%s: %s", b->page->basis, note);
+}
+
 // ---- limits ----
 
 // At the rates of what comes nearest to a plan.
@@ -112,11 +132,21 @@ static ot_explanation explanation_of(const builder *b) {
                           .estimator = b->page->estimator};
 }
 
+static void find_beyond(builder *b, ot_page_plan *plan) {
+  ot_text_builder text = {.arena = b->arena};
+  ot_explain_beyond(b->job, &plan->estimate->candidate, b->arena, &plan->beyond);
+  for (int i = 0; i < plan->beyond.num; i++) {
+    ot_text_appendf(&text, "%s%s", i > 0 ? ", " : "beyond published runs: ", plan->beyond.text[i]);
+  }
+  if (text.length > 0) plan->beyond_note = ot_text_builder_text(&text);
+}
+
 static ot_status build_plan(builder *b, const ot_estimate *estimate, ot_page_plan *out) {
   const ot_explanation explanation = explanation_of(b);
   ot_stage_estimate *stages;
   OT_TRY(ot_estimate_stages(b->page->estimator, &estimate->candidate, b->arena, &stages));
   *out = (ot_page_plan){.estimate = estimate, .stages = stages};
+  find_beyond(b, out);
   if (b->search->num_plans == 0) return OT_OK;
   if (estimate == explanation.best) {
     ot_explain_best(&explanation, b->arena, &out->why);
@@ -192,6 +222,7 @@ ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_pla
   OT_TRY(ot_estimator_build(b.job, arena, &out->estimator));
   OT_TRY(search(&b));
   OT_TRY(refine(&b));
+  build_basis(&b);
   build_limits(&b);
   OT_TRY(build_plans(&b));
   OT_TRY(build_imported(&b));

@@ -149,6 +149,12 @@ static void put_chips(const html *h) {
   ot_text_put(h->out, "</ul>\n");
 }
 
+static void put_caveat(const html *h, const char *text) {
+  if (!text) return;
+  ot_markup_element(h->out, "p class=\"dim\"", text);
+  ot_text_put(h->out, "\n");
+}
+
 static void put_summary(const html *h) {
   if (!h->best) {
     begin_section(h, "summary", "No plan fits", NULL);
@@ -161,6 +167,8 @@ static void put_summary(const html *h) {
   begin_section(h, "summary", "The fastest plan that fits", NULL);
   put_chips(h);
   put_tiles(h);
+  put_caveat(h, h->page->basis_note);
+  put_caveat(h, h->best->beyond_note);
   ot_text_put(h->out, "<figure>\n");
   ot_markup_element(h->out, "figcaption",
                     "How to read: the bar is one step of the busiest stage; blue is work, every "

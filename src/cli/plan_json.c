@@ -162,6 +162,10 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   ot_json_array(w, "why");
   for (int i = 0; i < plan->why.num; i++) ot_json_text(w, NULL, plan->why.text[i]);
   ot_json_end(w);
+  ot_json_text(w, "basis", d->page->basis);
+  ot_json_array(w, "beyond_published");
+  for (int i = 0; i < plan->beyond.num; i++) ot_json_text(w, NULL, plan->beyond.text[i]);
+  ot_json_end(w);
   if (d->page->run) {
     ot_node_write_json(ot_plan_sections(d->page, &e->candidate, d->arena), "run", w);
   } else {

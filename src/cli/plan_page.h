@@ -12,6 +12,8 @@ typedef struct ot_page_plan {
   const ot_estimate *estimate;
   const ot_stage_estimate *stages;  // [estimate->candidate.pp]
   ot_reasons why;                   // the first: the recipe; others: what they lose against it
+  ot_reasons beyond;                // what of it no published run has
+  const char *beyond_note;          // the same as a sentence; null: nothing
 } ot_page_plan;
 
 typedef struct ot_plan_page {
@@ -31,6 +33,8 @@ typedef struct ot_plan_page {
   const ot_goodput *goodput;     // of it with the best plan; null on a machine without failures
   int num_remedies;              // where no plan fits
   const char *const *remedies;   // [num_remedies] what would, smallest change first
+  const char *basis;             // of prices on the cluster: "fitted", "extrapolated", ...
+  const char *basis_note;        // what that means; null: they were fitted to runs on such devices
   int num_notes;
   const char *const *notes;  // [num_notes] what was assumed where nothing was given
 } ot_plan_page;

@@ -54,6 +54,9 @@ static void put_question(report *r) {
   for (int i = 0; i < r->page->num_notes; i++) {
     wrap(r, i == 0 ? "assumed: " : "         ", r->page->notes[i]);
   }
+  if (r->page->basis_note) wrap(r, "basis: ", r->page->basis_note);
+  if (r->page->num_plans == 0 || !r->page->plans[0].beyond_note) return;
+  wrap(r, "plan 1: ", r->page->plans[0].beyond_note);
 }
 
 // ---- whatever the plan ----

@@ -98,7 +98,13 @@ static ot_status read_cluster(reader *r) {
   }
   int given = (int)ot_options_integer(r->options, "gpus");
   if (given == 0) given = r->out->imported.devices;
+  const int described = r->out->cluster.num_devices;
   if (given > 0) OT_TRY(resize(&r->out->cluster, given, &r->out->cluster));
+  if (given > described) {
+    note(r,
+         ot_arena_format(r->arena, "cluster %s describes %d devices; %d are priced as more of them",
+                         r->out->cluster.name, described, given));
+  }
   r->out->job.cluster = &r->out->cluster;
   r->out->job.devices = r->out->cluster.num_devices;
   return OT_OK;

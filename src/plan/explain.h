@@ -34,3 +34,9 @@ const char *ot_explain_terms(const ot_estimate *other, const ot_estimate *best, 
 // What `other` does differently from `best`, and what each term of its step costs or saves.
 void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_arena *arena,
                       ot_reasons *out);
+
+// What of `candidate` is outside the runs of other people that prices were compared with
+// (docs/published.md): "pp 64 (at most 8)", "engine orthant on h100"; the most is that of runs with
+// the engine, or of all on the device where it has none. Nothing on a machine that was measured.
+void ot_explain_beyond(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
+                       ot_reasons *out);

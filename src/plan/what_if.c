@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "plan/estimator.h"
 #include "plan/explain.h"
 #include "plan/figures.h"
 #include "plan/search.h"
@@ -111,9 +112,9 @@ const char *ot_what_if_zero(const ot_what_if *w, int zero, ot_arena *arena) {
 }
 
 const char *ot_what_if_sharded(const ot_what_if *w, ot_arena *arena) {
-  ot_job job = *w->job;
   ot_search search;
   if (!w->estimator) return "";
+  ot_job job = w->estimator->job;
   job.given.tp = job.given.pp = job.given.cp = job.given.ep = job.given.etp = 1;
   job.given.vpp = job.given.dp_shard = 0;
   job.given.pipeline = (ot_pipeline)-1;

@@ -59,6 +59,17 @@ grep -q $'\033' a.txt && fail "colour where there is no terminal"
 
 grep -Eq 'hides its|fast enough' a.txt && fail "a promise that communication hides"
 
+# ---- what prices rest on ----
+holds a.json '"basis": "fitted"' '"engine orthant on h100"'
+holds a.txt '^plan 1: beyond published runs: engine orthant on h100$'
+grep -q '^basis: ' a.txt && fail "a preset that is fitted needs no line"
+"$orthant" plan --cluster tpu-v5p --model gpt2 --gpus 8 --pp 1 --top 1 >guess.txt
+holds guess.txt '^basis: guessed: ' '^plan 1: beyond published runs: device tpu-v5p$'
+"$orthant" plan --cluster h200 --model gpt2 --gpus 8 --pp 1 --top 1 --json >guess.json
+holds guess.json '"basis": "extrapolated"' '"device h200"'
+"${plan[@]}" --model gpt2 --gpus 20000 --global-batch-size 20000 --tp 1 --pp 1 --cp 1 --top 1 >many.txt
+holds many.txt 'describes 16384 devices; 20000 are priced' '20000 devices (at most 10752)'
+
 # ---- what cannot fit is said with a need above the capacity ----
 "${plan[@]}" --model llama3-8b --gpus 64 --set model.attention_residuals=block --json >needs.json
 sed -n 's/.*needs at least \([0-9.]*\) GB of \([0-9.]*\) GB .*/\1 \2/p' needs.json >needs.txt

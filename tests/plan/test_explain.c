@@ -224,6 +224,37 @@ static void a_plan_against_itself_is_the_same(void **state) {
   finish(&x);
 }
 
+static void expect_beyond(explained *x, int num, const char *item) {
+  ot_reasons beyond;
+  ot_explain_beyond(&x->paper.job, &x->best.candidate, &x->paper.arena, &beyond);
+  assert_int_equal(beyond.num, num);
+  if (num > 0) assert_string_equal(beyond.text[num - 1], item);
+}
+
+static void what_no_published_run_has_is_named(void **state) {
+  (void)state;
+  explained x;
+  begin(&x);
+  ot_candidate *const c = &x.best.candidate;
+  expect_beyond(&x, 2, "16384 devices (at most 10752)");
+  x.paper.job.engine = ot_engine_find("megatron-core");
+  x.paper.job.devices = 1024;
+  expect_beyond(&x, 1, "pp 16 (at most 8)");
+  c->pp = 8;
+  expect_beyond(&x, 0, NULL);
+  c->pipeline = OT_PIPELINE_ZB_H1;
+  expect_beyond(&x, 1, "pipeline schedule zb-h1");
+  c->pp = 1;
+  expect_beyond(&x, 0, NULL);
+  c->tp = 3;
+  expect_beyond(&x, 1, "tp x cp = 3, unevenly over domains of 8");
+  x.paper.cluster.device.name = "abacus";
+  expect_beyond(&x, 1, "device abacus");
+  x.paper.cluster.basis = OT_BASIS_MEASURED;
+  expect_beyond(&x, 0, NULL);
+  finish(&x);
+}
+
 static void figures_are_short(void **state) {
   (void)state;
   explained x;
@@ -329,6 +360,7 @@ int main(void) {
       cmocka_unit_test(what_zb_h2_gains_with_a_barrier_is_said),
       cmocka_unit_test(what_another_plan_loses_is_told_term_by_term),
       cmocka_unit_test(a_plan_against_itself_is_the_same),
+      cmocka_unit_test(what_no_published_run_has_is_named),
       cmocka_unit_test(figures_are_short),
       cmocka_unit_test(reasons_agree_with_the_simulated_alternatives),
   };
