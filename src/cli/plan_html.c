@@ -155,13 +155,28 @@ static void put_caveat(const html *h, const char *text) {
   ot_text_put(h->out, "\n");
 }
 
+static void put_refusal(const html *h) {
+  const ot_estimate *const nearest = &h->page->search->nearest;
+  const ot_memory_estimate *const m = &nearest->memory;
+  char split[256];
+  ot_candidate_print(&nearest->candidate, split, sizeof split);
+  begin_section(h, "summary", "No plan fits", NULL);
+  ot_markup_element(h->out, "p",
+                    ot_arena_format(h->arena, "The nearest takes %s a device: %s.",
+                                    ot_figure_need(h->arena, (double)(m->reserved + m->context),
+                                                   (double)m->capacity),
+                                    split));
+  put_caveat(h, h->page->basis_note);
+  if (h->page->num_remedies > 0) {
+    ot_text_put(h->out, "<p>Each of these fits:</p>\n");
+    ot_markup_list(h->out, "ul", h->page->remedies, h->page->num_remedies);
+  }
+  end_section(h);
+}
+
 static void put_summary(const html *h) {
   if (!h->best) {
-    begin_section(h, "summary", "No plan fits", NULL);
-    ot_markup_element(h->out, "p",
-                      "Every split of these devices was priced or refused by rule, and none fits. "
-                      "What comes nearest and why others were refused is below.");
-    end_section(h);
+    put_refusal(h);
     return;
   }
   begin_section(h, "summary", "The fastest plan that fits", NULL);

@@ -93,6 +93,7 @@ static void create(const char *name, int num_plans, page_case *c) {
                            .search = &c->search,
                            .num_plans = num_plans,
                            .plans = c->plans,
+                           .basis_note = "guessed: constants & figures",
                            .num_notes = 1,
                            .notes = &c->note};
 }
@@ -267,16 +268,26 @@ static void charts_have_a_row_for_each_stage_and_a_point_for_each_number_of_devi
   assert_non_null(ot_text_find(text, ">this job</text>"));
   assert_non_null(ot_text_find(text, ">capacity 80"));
   assert_non_null(ot_text_find(text, "Why not number 2"));
+  assert_non_null(ot_text_find(text, "guessed: constants &amp; figures"));
+  assert_non_null(ot_text_find(text, "500 TFLOP/s while kernels run"));
   paper_job_destroy(&c.paper);
 }
 
 static void without_a_plan_the_page_says_so_and_has_the_rest(void **state) {
   (void)state;
   page_case c;
+  static const char *const remedies[] = {"without --tp: tp 2 & pp 4"};
   create("llama3-8b", 0, &c);
+  c.search.nearest = c.estimates[0];
+  c.search.nearest.memory.reserved = 90000000000;
+  c.search.nearest.memory.context = 1000000000;
+  c.page.num_remedies = 1;
+  c.page.remedies = remedies;
   const char *const text = html_of(&c);
   check_document(text);
   assert_non_null(ot_text_find(text, "No plan fits"));
+  assert_non_null(ot_text_find(text, "The nearest takes 91 GB of 80 GB a device: tp 2 pp 4"));
+  assert_non_null(ot_text_find(text, "without --tp: tp 2 &amp; pp 4"));
   assert_null(ot_text_find(text, "id=\"memory\""));
   assert_null(ot_text_find(text, "href=\"#run\""));
   assert_non_null(ot_text_find(text, "id=\"bill\""));
