@@ -53,10 +53,23 @@ static ot_status check_chunks(ot_pipeline kind, int pp, int chunks) {
   return OT_OK;
 }
 
+// A pipeline schedule is a list of its actions: a million passes take a gigabyte while it is built.
+static ot_status check_actions(int pp, int chunks, int micro_batches) {
+  enum { MOST_PASSES = 1 << 20 };
+  const int64_t passes = (int64_t)pp * chunks * micro_batches;
+  if (passes <= MOST_PASSES) return OT_OK;
+  ot_fail(OT_USAGE,
+          "parallel: pp=%d x vpp=%d x %d micro-batches is a pipeline schedule of %lld passes; "
+          "allowed: up to %d",
+          pp, chunks, micro_batches, (long long)passes, MOST_PASSES);
+  return ot_fail_hint(OT_USAGE, "a larger micro_batch_size or dp makes fewer micro-batches");
+}
+
 ot_status ot_pipeline_check(ot_pipeline kind, int pp, int chunks_per_stage, int micro_batches) {
   OT_ASSERT(pp >= 1 && chunks_per_stage >= 1 && micro_batches >= 1);
   if (pp == 1) return OT_OK;
   OT_TRY(check_chunks(kind, pp, chunks_per_stage));
+  OT_TRY(check_actions(pp, chunks_per_stage, micro_batches));
   if (kind != OT_PIPELINE_INTERLEAVED || ot_pipeline_round(pp, micro_batches) > 0) return OT_OK;
   int below = micro_batches - 1;
   while (ot_pipeline_round(pp, below) == 0) below--;

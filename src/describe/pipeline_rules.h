@@ -19,5 +19,5 @@ int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp);
 int ot_pipeline_round(int pp, int micro_batches);
 
 // OT_USAGE when `kind` does not run so many chunks a stage, or so many micro-batches, naming the
-// nearest that it does.
+// nearest that it does; or when its schedule would be too long to build.
 ot_status ot_pipeline_check(ot_pipeline kind, int pp, int chunks_per_stage, int micro_batches);

@@ -195,6 +195,22 @@ static void orders_run_the_chunks_they_are_made_for(void **state) {
   }
 }
 
+static void schedules_are_short_enough_to_be_built(void **state) {
+  (void)state;
+  ot_run run = base_run();
+  run.batch.micro_batch_size = 1;
+  run.parallel.pp = 2;
+  run.batch.global_batch_size = 1 << 19;
+  accept_ranks(&run, 2);
+  run.batch.global_batch_size = (1 << 19) + 1;
+  assert_int_equal(ot_run_check_ranks(&run, 2), OT_USAGE);
+  assert_message_has(
+      "pp=2 x vpp=1 x 524289 micro-batches is a pipeline schedule of 1048578 passes");
+  accept_ranks(&run, 6);
+  run.parallel.pp = 1;
+  accept_ranks(&run, 1);
+}
+
 static void a_file_of_actions_may_run_any_chunks(void **state) {
   (void)state;
   ot_run run = base_run();
@@ -360,6 +376,7 @@ int main(void) {
       cmocka_unit_test(ulysses_must_divide_the_heads_of_a_rank),
       cmocka_unit_test(stages_cannot_outnumber_layers),
       cmocka_unit_test(orders_run_the_chunks_they_are_made_for),
+      cmocka_unit_test(schedules_are_short_enough_to_be_built),
       cmocka_unit_test(a_file_of_actions_may_run_any_chunks),
       cmocka_unit_test(dp_must_hold_whole_replicas),
       cmocka_unit_test(a_step_is_whole_micro_batches_of_every_rank),
