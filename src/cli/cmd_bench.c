@@ -11,6 +11,7 @@
 #include "train/cluster_file.h"
 #include "train/disk.h"
 #include "train/instance.h"
+#include "train/output_file.h"
 
 static ot_status default_path(ot_arena *arena, const char **path) {
   const char *const user = ot_installed_user_directory(arena);
@@ -132,12 +133,17 @@ static ot_status bench(const ot_options *options, ot_arena *arena) {
   const char *path = ot_options_text(options, "out");
   ot_cluster cluster;
   if (!path) OT_TRY(default_path(arena, &path));
-  const ot_measure_request request = {.ranks = (int)ot_options_integer(options, "ranks"),
-                                      .quick = ot_options_flag(options, "quick"),
-                                      .disk_file = ot_arena_format(arena, "%s.disk", path),
-                                      .say = say};
+  char target[OT_PATH_BYTES];
+  OT_TRY(ot_output_file_follow(path, target));
+  const bool disk = !ot_output_file_is_stream(path);
+  const ot_measure_request request = {
+      .ranks = (int)ot_options_integer(options, "ranks"),
+      .quick = ot_options_flag(options, "quick"),
+      .disk_file = disk ? ot_arena_format(arena, "%s.disk", target) : NULL,
+      .say = say};
   OT_TRY(ot_measure_machine(&request, arena, &cluster));
   OT_TRY(ot_cluster_file_save(&cluster, path));
+  if (ot_output_file_is_stdout(path)) return OT_OK;
   if (ot_options_json(options)) {
     print_json(&cluster, path, arena);
   } else {

@@ -12,7 +12,7 @@
 #include "cli/verbs.h"
 #include "device/heap.h"
 #include "plan/figures.h"
-#include "train/disk.h"
+#include "train/output_file.h"
 
 typedef struct planning {
   const ot_options *options;
@@ -23,23 +23,37 @@ typedef struct planning {
   bool emits;
   ot_emit_kind kind;
   const char *emit_path;  // null: in place of the page
+  bool takes_stdout;      // what was asked for goes there instead of the page
 } planning;
+
+// The option that sends what it asks for to standard output, or null.
+static const char *stdout_option(const planning *p) {
+  if (p->emits && (!p->emit_path || ot_output_file_is_stdout(p->emit_path))) return "emit";
+  static const char *const files[] = {"html", "trace"};
+  for (int i = 0; i < OT_COUNT(files); i++) {
+    const char *const path = ot_options_text(p->options, files[i]);
+    if (path && ot_output_file_is_stdout(path)) return files[i];
+  }
+  return NULL;
+}
 
 static ot_status read_outputs(planning *p) {
   const char *const what = ot_options_text(p->options, "emit");
   p->emits = what != NULL;
-  if (!what) return OT_OK;
-  OT_TRY(ot_emit_parse(what, p->arena, &p->kind, &p->emit_path));
-  OT_CHECK(p->emit_path || !ot_options_json(p->options), OT_USAGE,
-           "--emit without a file and --json both print on stdout (try --emit %s=FILE)", what);
-  return OT_OK;
+  if (what) OT_TRY(ot_emit_parse(what, p->arena, &p->kind, &p->emit_path));
+  const char *const option = stdout_option(p);
+  p->takes_stdout = option != NULL;
+  if (!option || !ot_options_json(p->options)) return OT_OK;
+  ot_fail(OT_USAGE, "--%s %s and --json both print on stdout", option,
+          ot_options_text(p->options, option));
+  return ot_fail_hint(OT_USAGE, "give --%s a file of its own", option);
 }
 
 static ot_status emit(planning *p) {
   OT_CHECK(p->page.run, OT_USAGE, "--emit: no family of HF has this model, so no run can name it");
   ot_text_builder text = {.arena = p->arena};
   ot_plan_emit(&p->page, p->kind, &text);
-  if (p->emit_path) return ot_disk_replace(p->emit_path, text.text, text.length);
+  if (p->emit_path) return ot_output_file_replace(p->emit_path, text.text, text.length);
   fputs(ot_text_builder_text(&text), stdout);
   return OT_OK;
 }
@@ -47,7 +61,7 @@ static ot_status emit(planning *p) {
 static ot_status write_html(planning *p, const char *path) {
   ot_text_builder text = {.arena = p->arena};
   OT_TRY(ot_plan_html(&p->page, &text));
-  return ot_disk_replace(path, text.text, text.length);
+  return ot_output_file_replace(path, text.text, text.length);
 }
 
 // Task by task where this program would run it, action by action for other software.
@@ -93,7 +107,7 @@ static ot_status plan(planning *p) {
   if (fits && p->emits) OT_TRY(emit(p));
   if (fits && trace) OT_TRY(write_trace(p, trace));
   if (html) OT_TRY(write_html(p, html));
-  if (!fits || !p->emits || p->emit_path) print_page(p);
+  if (!fits || !p->takes_stdout) print_page(p);
   return fits ? OT_OK : refuse(p);
 }
 

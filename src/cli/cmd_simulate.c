@@ -10,6 +10,7 @@
 #include "plan/figures.h"
 #include "train/cluster_file.h"
 #include "train/loop_start.h"
+#include "train/output_file.h"
 #include "train/prediction.h"
 #include "train/status_line.h"
 #include "train/trace.h"
@@ -201,6 +202,8 @@ static ot_status write_trace(const simulated *s) {
 static ot_status simulate(simulated *s) {
   OT_TRY(predict(s));
   OT_TRY(write_trace(s));
+  const char *const trace = ot_options_text(s->options, "trace");
+  if (trace && ot_output_file_is_stdout(trace)) return OT_OK;
   if (ot_options_json(s->options)) {
     print_json(s);
   } else {

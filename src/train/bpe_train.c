@@ -7,8 +7,8 @@
 
 #include "device/heap.h"
 #include "train/corpus_run.h"
-#include "train/disk.h"
 #include "train/encoder.h"
+#include "train/output_file.h"
 
 typedef struct counter {
   const char *key;
@@ -110,7 +110,7 @@ static ot_status write_learned(const char *path, const ot_word_count *words, int
   ot_learned_bpe learned;
   ot_status status = ot_bpe_learn(words, vocab_size - 1, &arena, &learned);
   if (status == OT_OK) status = ot_tokenizer_write_learned(&learned, &json);
-  if (status == OT_OK) status = ot_disk_replace(path, json.data, json.length);
+  if (status == OT_OK) status = ot_output_file_replace(path, json.data, json.length);
   ot_buffer_release(&json);
   ot_heap_release(&heap);
   return status;
@@ -141,6 +141,8 @@ ot_status ot_bpe_train_run(const ot_bpe_train_request *request) {
            (long long)request->vocab_size, 1 << 24);
   OT_CHECK(strcmp(request->out, "bytes") != 0, OT_USAGE,
            "\"bytes\" is a tokenizer of its own; name a file to write the trained one to");
+  OT_CHECK(!ot_output_file_is_stream(request->out), OT_ENVIRONMENT,
+           "not a regular file, and a trained tokenizer is read back (%s)", request->out);
   session s = {.request = request, .num_threads = request->num_threads};
   if (s.num_threads <= 0) s.num_threads = ot_corpus_default_threads();
   const ot_status status = run(&s);

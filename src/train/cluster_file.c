@@ -8,7 +8,7 @@
 #include "base/text_builder.h"
 #include "describe/cluster_keys.h"
 #include "device/heap.h"
-#include "train/disk.h"
+#include "train/output_file.h"
 #include "train/tree_file.h"
 
 ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
@@ -33,7 +33,7 @@ static ot_status save(const ot_cluster *cluster, const char *path, ot_arena *are
   ot_text_appendf(&text, "# Peak rates of one rank, and links between ranks.\n");
   ot_node_print_yaml(ot_cluster_write(cluster, arena), 0, &text);
   const char *const all = ot_text_builder_text(&text);
-  return ot_disk_replace(path, all, ot_text_length(all));
+  return ot_output_file_replace(path, all, ot_text_length(all));
 }
 
 ot_status ot_cluster_file_save(const ot_cluster *cluster, const char *path) {

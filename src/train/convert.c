@@ -13,6 +13,7 @@
 #include "train/checkpoint_list.h"
 #include "train/disk.h"
 #include "train/hf_texts.h"
+#include "train/output_file.h"
 
 enum { TEXTS_MAX = 16, TEXT_BYTES_MAX = 1 << 30 };
 
@@ -32,6 +33,7 @@ typedef struct conversion {
   ot_arena *arena;
   const ot_convert_request *request;
   ot_convert_report *report;
+  const char *to;  // the links of request->to followed
   ot_checkpoint *checkpoint;
   ot_model model;
   ot_graph graph;
@@ -229,7 +231,7 @@ static ot_status convert_open(conversion *c) {
                                          .texts = c->texts,
                                          .manifest = report->to_hf ? NULL : &manifest,
                                          .shard_bytes = c->request->shard_bytes};
-  OT_TRY(ot_checkpoint_write(c->request->to, &content));
+  OT_TRY(ot_checkpoint_write(c->to, &content));
   OT_TRY(ot_checkpoint_account(c->checkpoint, OT_CHECKPOINT_MODEL));
   return ot_checkpoint_account(c->checkpoint, OT_CHECKPOINT_OPTIMIZER);
 }
@@ -237,14 +239,16 @@ static ot_status convert_open(conversion *c) {
 ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
                      ot_convert_report *report) {
   *report = (ot_convert_report){0};
-  if (access(request->to, F_OK) == 0) {
+  char target[OT_PATH_BYTES];
+  OT_TRY(ot_output_file_follow(request->to, target));
+  if (access(target, F_OK) == 0) {
     ot_fail(OT_USAGE, "the directory to make is there already (%s)", request->to);
     return ot_fail_hint(OT_USAGE, "name another, or remove it first");
   }
   char *from = NULL;
   OT_TRY(ot_checkpoint_resolve(arena, request->from, &from));
   report->from = from;
-  conversion c = {.arena = arena, .request = request, .report = report};
+  conversion c = {.arena = arena, .request = request, .report = report, .to = target};
   OT_TRY(read_model(&c));
   OT_TRY(ot_checkpoint_create(from, true, &c.checkpoint));
   const ot_status status = convert_open(&c);

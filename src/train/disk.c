@@ -84,32 +84,6 @@ ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {
   return status;
 }
 
-static ot_status sync_parent(const char *path) {
-  char parent[OT_PATH_BYTES];
-  const char *const slash = strrchr(path, '/');
-  if (slash == NULL) return ot_disk_sync_directory(".");
-  const int length = slash == path ? 1 : (int)(slash - path);
-  ot_text_format(parent, sizeof parent, "%.*s", length, path);
-  return ot_disk_sync_directory(parent);
-}
-
-ot_status ot_disk_replace(const char *path, const void *data, int64_t bytes) {
-  char partial[OT_PATH_BYTES];
-  OT_CHECK(ot_text_length(path) + 16 < OT_PATH_BYTES, OT_ENVIRONMENT, "path too long (%s)", path);
-  ot_text_format(partial, sizeof partial, "%s.partial", path);
-  const ot_status status = ot_disk_write(partial, data, bytes);
-  if (status != OT_OK) {
-    unlink(partial);
-    return status;
-  }
-  if (rename(partial, path) != 0) {
-    const int error = errno;
-    unlink(partial);
-    return ot_disk_fail("rename into place", path, error);
-  }
-  return sync_parent(path);
-}
-
 ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data, int64_t bytes) {
   unsigned char *to = data;
   while (bytes > 0) {
@@ -166,6 +140,15 @@ ot_status ot_disk_sync_directory(const char *path) {
   const int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return ot_disk_fail("open directory", path, errno);
   return ot_disk_sync_close(directory, path);
+}
+
+ot_status ot_disk_sync_parent(const char *path) {
+  char parent[OT_PATH_BYTES];
+  const char *const slash = strrchr(path, '/');
+  if (slash == NULL) return ot_disk_sync_directory(".");
+  const int length = slash == path ? 1 : (int)(slash - path);
+  ot_text_format(parent, sizeof parent, "%.*s", length, path);
+  return ot_disk_sync_directory(parent);
 }
 
 static ot_status remove_entries(DIR *directory, const char *path) {

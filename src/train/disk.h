@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as the formats of this room need them: whole reads with a limit, durable writes (written
-// beside, synced, renamed: the file is the old one or the new one, never a mixture), directories.
+// Files as the formats of this room need them: whole reads with a limit, durable writes,
+// directories.
 // Every failure is OT_ENVIRONMENT and names the path and the system's reason. A failed fsync is
 // never tried again: the kernel may have dropped the page and would report success.
 #pragma once
@@ -37,11 +37,8 @@ ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **
                        int64_t *bytes);
 
 // Writes `bytes` to a new file at `path`, synced. Not atomic: for files in a directory that is
-// renamed into place as a whole.
+// renamed into place as a whole. Others: train/output_file.h.
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes);
-
-// Writes PATH.partial, syncs it, renames it to `path`, syncs the directory.
-ot_status ot_disk_replace(const char *path, const void *data, int64_t bytes);
 
 // pread and pwrite until all `bytes` are done. A file that ends early is an error that says where.
 ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data, int64_t bytes);
@@ -56,6 +53,9 @@ ot_status ot_disk_make_directory(const char *path);
 
 // Makes the names in directory `path` durable.
 ot_status ot_disk_sync_directory(const char *path);
+
+// Makes the name of file `path` durable in its directory.
+ot_status ot_disk_sync_parent(const char *path);
 
 // Removes a file, or a directory with all it holds (never following links); absent is fine.
 ot_status ot_disk_remove(const char *path);

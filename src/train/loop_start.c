@@ -8,7 +8,7 @@
 #include "base/text_builder.h"
 #include "describe/run_keys.h"
 #include "train/checkpoint_list.h"
-#include "train/disk.h"
+#include "train/output_file.h"
 #include "train/tree_file.h"
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
@@ -104,8 +104,8 @@ static ot_status write_config(const ot_loop_request *request, const ot_loop_star
                               ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   ot_node_print_yaml(request->settings, 0, &text);
-  return ot_disk_replace(ot_run_directory_config(start->directory), ot_text_builder_text(&text),
-                         text.length);
+  return ot_output_file_replace(ot_run_directory_config(start->directory),
+                                ot_text_builder_text(&text), text.length);
 }
 
 static void say_start(const ot_loop_request *request, const ot_loop_start *start, ot_arena *arena) {

@@ -21,7 +21,6 @@ enum { BLOCK = 4096, SEQUENCE_TOKENS_MAX = 1 << 30 };
 
 struct ot_shard_writer {
   char prefix[OT_PATH_BYTES];
-  char idx_path[OT_PATH_BYTES];
   ot_output_file *bin;
   ot_output_file *idx;
   ot_content_hash *bin_hash;
@@ -40,13 +39,15 @@ static ot_status fill(ot_shard_writer *w, const char *prefix, int64_t vocab_size
   OT_CHECK(stem > 0 && stem + 16 < OT_PATH_BYTES, OT_USAGE, "not a prefix of files: \"%s\"",
            prefix);
   ot_text_format(w->prefix, OT_PATH_BYTES, "%.*s", (int)stem, prefix);
-  ot_text_format(w->idx_path, OT_PATH_BYTES, "%s.idx", w->prefix);
   w->vocab_size = vocab_size;
   w->token_bytes = vocab_size < OT_SHARD_U16_BELOW ? 2 : 4;
-  char bin_path[OT_PATH_BYTES];
-  ot_text_format(bin_path, OT_PATH_BYTES, "%s.bin", w->prefix);
-  OT_TRY(ot_output_file_create(bin_path, &w->bin));
-  OT_TRY(ot_output_file_create(w->idx_path, &w->idx));
+  char path[OT_PATH_BYTES];
+  ot_text_format(path, OT_PATH_BYTES, "%s.bin", w->prefix);
+  OT_TRY(ot_output_file_create(path, &w->bin));
+  ot_text_format(path, OT_PATH_BYTES, "%s.idx", w->prefix);
+  OT_CHECK(!ot_output_file_is_stream(path), OT_ENVIRONMENT,
+           "not a regular file, and an index is read back while it is written (%s)", path);
+  OT_TRY(ot_output_file_create(path, &w->idx));
   OT_TRY(ot_content_hash_create(&w->bin_hash));
   const uint8_t header[OT_SHARD_HEADER_BYTES] = {0};
   return ot_output_file_write(w->idx, header, sizeof header);
@@ -200,7 +201,7 @@ static ot_status write_meta(const ot_shard_writer *w, const ot_shard_meta *meta)
   print_meta(w, meta, &json);
   char path[OT_PATH_BYTES];
   ot_text_format(path, sizeof path, "%s.meta.json", w->prefix);
-  const ot_status status = ot_disk_replace(path, json.text, json.length);
+  const ot_status status = ot_output_file_replace(path, json.text, json.length);
   ot_heap_release(&heap);
   return status;
 }
@@ -211,7 +212,7 @@ ot_status ot_shard_writer_commit(ot_shard_writer *writer, const ot_shard_meta *m
   OT_TRY(write_document_table(writer));
   OT_TRY(write_header(writer));
   // An index of older tokens must not meet the new ones.
-  unlink(writer->idx_path);
+  unlink(ot_output_file_path(writer->idx));
   OT_TRY(ot_output_file_commit(writer->bin));
   OT_TRY(write_meta(writer, meta));
   return ot_output_file_commit(writer->idx);

@@ -10,6 +10,7 @@
 #include "train/byte_alphabet.h"
 #include "train/disk.h"
 #include "train/json_file.h"
+#include "train/output_file.h"
 #include "train/tokenizer_parts.h"
 
 static const char *const eos_spellings[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
@@ -169,7 +170,7 @@ const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length) {
 }
 
 ot_status ot_tokenizer_write(const ot_tokenizer *tokenizer, const char *path) {
-  return ot_disk_replace(path, tokenizer->json, tokenizer->json_length);
+  return ot_output_file_replace(path, tokenizer->json, tokenizer->json_length);
 }
 
 void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_BYTES]) {

@@ -4,7 +4,7 @@
 #include "train/trace.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -13,14 +13,16 @@
 #include "base/text.h"
 #include "device/heap.h"
 #include "train/disk.h"
+#include "train/output_file.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
 
 struct ot_trace {
   ot_heap heap;
   ot_arena arena;
-  char path[OT_PATH_BYTES], partial[OT_PATH_BYTES];
-  gzFile file;  // null when closed
+  char path[OT_PATH_BYTES];
+  ot_output_file *output;
+  gzFile file;  // writes to a copy of its descriptor; null when closed
   ot_json_writer json;
 };
 
@@ -43,19 +45,27 @@ static ot_status flush_when_full(ot_trace *trace) {
   return trace->json.length >= FLUSH_BYTES ? flush(trace) : OT_OK;
 }
 
+static ot_status open_file(ot_trace *trace, const char *path) {
+  OT_TRY(ot_output_file_create(path, &trace->output));
+  const int copy = fcntl(ot_output_file_descriptor(trace->output), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return ot_disk_fail("create", path, errno);
+  trace->file = gzdopen(copy, ot_text_ends_with(path, ".gz") ? "wb6" : "wbT");
+  if (trace->file != NULL) return OT_OK;
+  close(copy);
+  return ot_disk_fail("create", path, ENOMEM);
+}
+
 ot_status ot_trace_create(const char *path, ot_trace **out) {
   ot_trace *trace = calloc(1, sizeof *trace);
   OT_CHECK(trace != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
   ot_text_format(trace->path, sizeof trace->path, "%s", path);
-  ot_text_format(trace->partial, sizeof trace->partial, "%s.partial", path);
   trace->arena = ot_heap_arena_create(&trace->heap);
   trace->json = ot_json_begin(&trace->arena, 0);
-  trace->file = gzopen(trace->partial, ot_text_ends_with(path, ".gz") ? "wb6" : "wbT");
-  const int error = errno;
   *out = trace;
-  if (trace->file == NULL) {
+  const ot_status status = open_file(trace, path);
+  if (status != OT_OK) {
     ot_trace_destroy(out);
-    return ot_disk_fail("create", path, error);
+    return status;
   }
   ot_json_object(&trace->json, NULL);
   ot_json_text(&trace->json, "displayTimeUnit", "ms");
@@ -65,10 +75,8 @@ ot_status ot_trace_create(const char *path, ot_trace **out) {
 
 void ot_trace_destroy(ot_trace **trace) {
   if (*trace == NULL) return;
-  if ((*trace)->file != NULL) {
-    gzclose((*trace)->file);
-    unlink((*trace)->partial);
-  }
+  if ((*trace)->file != NULL) gzclose((*trace)->file);
+  ot_output_file_destroy(&(*trace)->output);
   ot_heap_release(&(*trace)->heap);
   free(*trace);
   *trace = NULL;
@@ -263,11 +271,7 @@ ot_status ot_trace_finish(ot_trace *trace) {
   OT_TRY(flush(trace));
   const int code = gzclose(trace->file);
   trace->file = NULL;
-  if (code != Z_OK) {
-    unlink(trace->partial);
+  if (code != Z_OK)
     return ot_disk_fail("write", trace->path, code == Z_ERRNO && errno != 0 ? errno : EIO);
-  }
-  if (rename(trace->partial, trace->path) != 0)
-    return ot_disk_fail("rename into place", trace->path, errno);
-  return OT_OK;
+  return ot_output_file_commit(trace->output);
 }

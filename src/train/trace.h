@@ -19,10 +19,10 @@ typedef struct ot_trace_event {
   const char *arguments;  // one JSON object, or null
 } ot_trace_event;
 
-// Writes to PATH.partial until ot_trace_finish.
+// Goes where train/output_file.h says; a regular file has its name after ot_trace_finish.
 ot_status ot_trace_create(const char *path, ot_trace **out);
 
-// Without a finish before, the partial file is removed.
+// Without a finish before, a partial file is removed.
 void ot_trace_destroy(ot_trace **trace);
 
 // Names shown in place of the numbers.

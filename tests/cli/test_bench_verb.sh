@@ -8,9 +8,12 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
+ln -s target.yaml two.yaml
 "$orthant" bench --quick --ranks 2 --out two.yaml --json >two.json
+[ -L two.yaml ] && [ -s target.yaml ] || { echo "a link was replaced"; exit 1; }
 grep -q '"ranks": 2' two.json
 grep -q 'name: this-machine' two.yaml
+grep -q 'basis: measured' two.yaml
 for key in flops_fp32 flops_fp64 memory_bytes_per_s other_flops_per_s; do
   awk -v key="$key:" '$1 == key { found = $2 > 0 } END { exit !found }' two.yaml ||
     { echo "$key is missing or not positive"; cat two.yaml; exit 1; }
@@ -22,7 +25,7 @@ for what in 'cores: [1-9]' 'disk_bytes_per_s: [1-9]' 'op: linear, threads: 1' 'o
   grep -q "$what" two.yaml || { echo "no $what"; cat two.yaml; exit 1; }
 done
 grep -q '"residual": ' two.json
-[ ! -e two.yaml.disk ] || { echo "the file that timed the disk is still there"; exit 1; }
+[ ! -e target.yaml.disk ] || { echo "the file that timed the disk is still there"; exit 1; }
 # It is read again, and predicts.
 cat >run.yaml <<'YAML'
 model: {model_type: llama, vocab_size: 257, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,

@@ -45,7 +45,7 @@ static int finish(void **state) {
 
 static const char *write_file(const char *name, const char *text) {
   const char *const path = ot_disk_join(&arena, directory, name);
-  assert_int_equal(ot_disk_replace(path, text, ot_text_length(text)), OT_OK);
+  assert_int_equal(ot_disk_write(path, text, ot_text_length(text)), OT_OK);
   return path;
 }
 
