@@ -54,8 +54,7 @@ static bool take(void *context, int32_t token) {
   if (ot_token_list_append(&s->made, &token, 1) != OT_OK) return false;
   if (!s->stream) return true;
   fwrite(bytes, 1, (size_t)length, stdout);
-  fflush(stdout);
-  return true;
+  return fflush(stdout) == 0;
 }
 
 static ot_status decode(const sampling *s, const ot_token_list *list, ot_buffer *text) {

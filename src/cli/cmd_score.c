@@ -189,7 +189,8 @@ static ot_status score_items(scoring *s) {
   OT_TRY(ot_model_files_instance(&s->model.files, &request, &s->instance));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
-  for (int64_t i = 0; i < s->num_items; i++) OT_TRY(score_item(s, &s->items[i]));
+  for (int64_t i = 0; i < s->num_items && !ferror(stdout); i++)
+    OT_TRY(score_item(s, &s->items[i]));
   return check_items(s);
 }
 

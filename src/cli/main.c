@@ -104,11 +104,9 @@ static ot_status run(int count, char *const *words) {
 
 int main(int count, char **words) {
   ot_output_catch_bugs();
-  signal(SIGPIPE, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);  // files that were asked for are completed, and training goes on
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write
-  ot_status status = run(count - 1, words + 1);
-  if (status == OT_OK) status = ot_output_finish();
+  const ot_status status = ot_output_finish(run(count - 1, words + 1));
   if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);
-  fflush(stdout);
   return (int)status;
 }

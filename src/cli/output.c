@@ -3,6 +3,8 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,8 +46,19 @@ static void bug(const char *file, int line, const char *text) {
 
 void ot_output_catch_bugs(void) { ot_panic_hook_set(bug); }
 
-ot_status ot_output_finish(void) {
-  OT_CHECK(fflush(stdout) == 0 && !ferror(stdout), OT_ENVIRONMENT,
-           "cannot write the result: %s (stdout)", strerror(errno));
-  return OT_OK;
+// True when whoever read from the pipe has left.
+static bool reader_is_gone(int descriptor) {
+  struct pollfd end = {.fd = descriptor};
+  return poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+ot_status ot_output_finish(ot_status status) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  const int error = errno;
+  if (reader_is_gone(STDOUT_FILENO)) {
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+  }
+  if (status != OT_OK) return status;
+  return ot_fail(OT_ENVIRONMENT, "cannot write the result: %s (stdout)", strerror(error));
 }

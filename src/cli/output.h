@@ -22,5 +22,7 @@ void ot_output_notes(const ot_config_notes *notes);
 // Makes OT_ASSERT and OT_UNREACHABLE print where and end the process with OT_BUG.
 void ot_output_catch_bugs(void);
 
-// Flushes stdout; a full disk or a closed pipe is OT_ENVIRONMENT.
-ot_status ot_output_finish(void);
+// Flushes stdout after all else is done. A pipe whose reader has left ends the program by SIGPIPE,
+// without a word, as programs end that do not ignore it. Otherwise returns `status`, or
+// OT_ENVIRONMENT when a good result could not be written.
+ot_status ot_output_finish(ot_status status);

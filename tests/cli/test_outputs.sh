@@ -75,3 +75,25 @@ expect 2 "is there already (fifo)" "$orthant" convert run fifo
 "${plan[@]}" --html /dev/stdout >page.html
 [ "$(head -c 15 page.html)" = '<!DOCTYPE html>' ] && tail -1 page.html | grep -q '</html>' || fail "no page in a file"
 expect 2 "both print on stdout" "${plan[@]}" --html /dev/stdout --json
+
+# ---- a reader that leaves ends a verb without a word; files and training are completed ----
+mkfifo gone
+exec 4<>gone 5>gone 4>&-  # 5: a pipe that nothing reads
+leaves() {  # leaves COMMAND...
+  local got=0
+  "$@" >&5 2>err.txt || got=$?
+  [ "$got" = 141 ] || { cat err.txt; fail "$* ended with $got when its reader had left"; }
+  grep '^error\|^help' err.txt && fail "$* spoke when its reader had left"
+  return 0
+}
+leaves "$orthant"
+leaves "${plan[@]}" --html late.html
+tail -1 late.html | grep -q '^</html>' || fail "a page is not complete"
+leaves "$orthant" plan --model llama3-8b --cluster h100 --gpus 1 --tp 1
+leaves "$orthant" sample run --prompt a --max-tokens 20000
+printf '{"text": "abc"}\n' >lines.jsonl
+leaves "$orthant" score run lines.jsonl
+"$orthant" train run.yaml --set output=unheard >&5 2>&5 || fail "training ended with $? when its reader had left"
+[ "$(wc -l <unheard/metrics.jsonl)" = 3 ] || fail "training stopped when its reader had left"
+expect 3 "cannot write the result" sh -c "$orthant presets >/dev/full"
+expect 3 "cannot write the result" sh -c "$orthant presets >&-"
