@@ -317,3 +317,5 @@ uint64_t ot_hash_bytes(uint64_t hash, const void *data, int64_t bytes) {
 uint64_t ot_hash_text(uint64_t hash, const char *text) {
   return ot_hash_bytes(hash, text, ot_text_length(text));
 }
+
+const char *ot_text_plural(int64_t count, const char *ending) { return count == 1 ? "" : ending; }

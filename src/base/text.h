@@ -35,3 +35,6 @@ int ot_text_distance(const char *a, const char *b);
 #define OT_HASH_START 14695981039346656037ULL
 uint64_t ot_hash_bytes(uint64_t hash, const void *data, int64_t bytes);
 uint64_t ot_hash_text(uint64_t hash, const char *text);
+
+// What a noun ends in after `count`: "" after 1, else `ending` ("s", "es").
+const char *ot_text_plural(int64_t count, const char *ending);

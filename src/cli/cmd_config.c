@@ -2,8 +2,10 @@
 // `orthant config`: the settings of a run, resolved, with the origin of each value; or the complete
 // commented example that the table gives.
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json_writer.h"
+#include "base/number.h"
 #include "base/schema.h"
 #include "base/text.h"
 #include "cli/installed.h"
@@ -40,13 +42,106 @@ static void print_example(ot_arena *arena) {
   fputs(text.text, stdout);
 }
 
-static ot_status explain(const char *path, ot_arena *arena) {
+// ---- keys as JSON ----
+
+static const char *json_type(const ot_key *key) {
+  switch (key->type) {
+    case OT_KEY_INTEGER:
+    case OT_KEY_INT:
+      return "integer";
+    case OT_KEY_REAL:
+      return "number";
+    case OT_KEY_BOOL:
+      return "boolean";
+    case OT_KEY_OBJECT:
+      return "object";
+    case OT_KEY_TEXT:
+    case OT_KEY_PATH:
+    case OT_KEY_CHOICE:
+    case OT_KEY_DTYPE:
+    case OT_KEY_FIXED:
+      return "string";
+  }
+  OT_UNREACHABLE();
+}
+
+// A default as a table of keys has it, in the type of its key.
+static void write_value(const char *name, ot_key_type type, const char *word, ot_json_writer *w) {
+  double real;
+  int64_t integer;
+  const bool number = type == OT_KEY_REAL && ot_number_parse(word, false, &real);
+  const bool whole =
+      (type == OT_KEY_INTEGER || type == OT_KEY_INT) && ot_number_parse_size(word, &integer);
+  if (strcmp(word, "null") == 0) {
+    ot_json_null(w, name);
+  } else if (number) {
+    ot_json_real(w, name, real);
+  } else if (whole) {
+    ot_json_integer(w, name, integer);
+  } else if (type == OT_KEY_BOOL) {
+    ot_json_boolean(w, name, strcmp(word, "true") == 0);
+  } else {
+    ot_json_text(w, name, word);
+  }
+}
+
+static void write_words(const char *name, ot_key_type type, const char *words, ot_json_writer *w) {
+  ot_json_array(w, name);
+  while (*words != '\0') {
+    const size_t length = strcspn(words, " ");
+    write_value(NULL, type, ot_arena_text(w->arena, words, (int64_t)length), w);
+    words += length + (words[length] == ' ');
+  }
+  ot_json_end(w);
+}
+
+static void write_key(const char *path, const ot_key *key, ot_json_writer *w) {
+  ot_json_object(w, NULL);
+  ot_json_text(w, "key", path);
+  ot_json_text(w, "type", json_type(key));
+  ot_json_boolean(w, "list", key->shape != OT_SHAPE_ONE);
+  ot_json_boolean(w, "needed", key->fallback == NULL);
+  if (!key->fallback) {
+    ot_json_null(w, "default");
+  } else if (key->shape != OT_SHAPE_ONE) {
+    write_words("default", key->type, key->fallback, w);
+  } else {
+    write_value("default", key->type, key->fallback, w);
+  }
+  ot_json_text(w, "unit", key->unit);
+  ot_json_text(w, "allowed", ot_key_range(key, w->arena));
+  write_words("also", OT_KEY_TEXT, key->also ? key->also : "", w);
+  ot_json_text(w, "help", key->help);
+  ot_json_end(w);
+}
+
+static void visit_key(void *context, const char *path, const ot_key *key) {
+  write_key(path, key, context);
+}
+
+static void print_keys_json(ot_arena *arena) {
+  ot_json_writer w = ot_json_begin(arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_array(&w, "keys");
+  ot_schema_list(&ot_run_schema, visit_key, &w);
+  ot_json_end(&w);
+  ot_json_end(&w);
+  puts(w.text);
+}
+
+static ot_status explain(const char *path, bool json, ot_arena *arena) {
   ot_settings settings = {
       .schema = &ot_run_schema, .arena = arena, .tree = ot_node_create(arena, OT_NODE_MAP)};
   // Setting a key finds it, or says what is wrong with its name.
   OT_TRY(ot_settings_set(&settings, path, "", "--explain"));
   const ot_key *const key = ot_schema_find_path(&ot_run_schema, path);
   OT_CHECK(key, OT_USAGE, "%s is not one setting (--explain)", path);
+  if (json) {
+    ot_json_writer w = ot_json_begin(arena, 2);
+    write_key(path, key, &w);
+    puts(w.text);
+    return OT_OK;
+  }
   printf("%s: %s\n", path, key->help);
   printf("allowed: %s\n", ot_key_range(key, arena));
   printf("default: %s\n", key->fallback && key->fallback[0] != '\0' ? key->fallback : "none");
@@ -80,12 +175,17 @@ static void print_json(const ot_config *config, ot_arena *arena) {
 }
 
 static ot_status show(const ot_options *options, ot_arena *arena) {
+  const bool json = ot_options_json(options);
   if (ot_options_flag(options, "example")) {
-    print_example(arena);
+    if (json) {
+      print_keys_json(arena);
+    } else {
+      print_example(arena);
+    }
     return OT_OK;
   }
   if (ot_options_given(options, "explain")) {
-    return explain(ot_options_text(options, "explain"), arena);
+    return explain(ot_options_text(options, "explain"), json, arena);
   }
   const ot_config_request request = {
       .path = ot_options_argument(options, 0),
@@ -98,7 +198,7 @@ static ot_status show(const ot_options *options, ot_arena *arena) {
   ot_config config;
   OT_TRY(ot_config_load(&request, arena, &config));
   ot_output_notes(&config.notes);
-  if (ot_options_json(options)) {
+  if (json) {
     print_json(&config, arena);
     return OT_OK;
   }
@@ -137,7 +237,7 @@ const ot_verb ot_verb_config = {
     .max_arguments = 1,
     .details =
         "Precedence: defaults < model file < run file < --set. What is printed is itself a\n"
-        "complete RUN.yaml.",
+        "complete RUN.yaml. --example --json lists the keys with type, default, unit and range.",
     .examples =
         "  orthant config --example > run.yaml\n"
         "  orthant config run.yaml --set optimizer.lr=1e-3 --set data.train=[a, b]\n"

@@ -189,8 +189,14 @@ static ot_status score_items(scoring *s) {
   OT_TRY(ot_model_files_instance(&s->model.files, &request, &s->instance));
   s->logprobs = ot_arena_array(s->arena, longest, sizeof *s->logprobs);
   s->greedy = ot_arena_array(s->arena, longest, sizeof *s->greedy);
-  for (int64_t i = 0; i < s->num_items && !ferror(stdout); i++)
+  // One document, or one a line; written as they come in both.
+  const bool json = ot_options_json(s->options);
+  if (json) puts("{\"scores\": [");
+  for (int64_t i = 0; i < s->num_items && !ferror(stdout); i++) {
+    if (json && i > 0) putchar(',');
     OT_TRY(score_item(s, &s->items[i]));
+  }
+  if (json) puts("]}");
   return check_items(s);
 }
 
@@ -242,7 +248,7 @@ const ot_verb ot_verb_score = {
         "of a\n"
         "text has nothing before it and is not scored; of a continuation all are. A line that\n"
         "cannot be scored (an empty one, too) gives {\"error\"} in its place, and exit code 2\n"
-        "after the last line.",
+        "after the last line. --json: one document, {\"scores\": [...]}.",
     .examples = "  orthant score runs/demo questions.jsonl > scores.jsonl",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `orthant train`: runs a training run, or checks it (--dry-run).
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 
 #include "audit/run_audits.h"
 #include "base/json_writer.h"
+#include "base/text.h"
+#include "base/text_builder.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
@@ -17,10 +20,12 @@
 #include "train/loop.h"
 
 typedef struct talk {
+  ot_arena *arena;
   bool terminal;         // the status line is written over itself
   bool line_is_open;     // a status line stands without its end
   ot_json_writer *json;  // collects validation losses, or null
   double last_status_s;
+  ot_loop_summary summary;
 } talk;
 
 static int terminal_columns(void) {
@@ -47,6 +52,18 @@ static void say_status(talk *t, const ot_status_line *status) {
   fflush(stderr);
 }
 
+static void say_summary(const ot_loop_summary *s) {
+  char rate[32], time[32];
+  ot_rate_print(rate, sizeof rate, s->seconds > 0 ? (double)s->tokens / s->seconds : 0);
+  ot_seconds_print(time, sizeof time, s->seconds);
+  fprintf(stderr, "%lld step%s, %lld tokens in %s, %s tok/s; loss %.4f at first, %.4f at last\n",
+          (long long)s->steps, ot_text_plural(s->steps, "s"), (long long)s->tokens, time, rate,
+          s->first_loss_nats, s->last_loss_nats);
+  fprintf(stderr, "memory: arena planned %.1f MB, process resident %.1f MB at most\n",
+          (double)s->memory_planned_bytes / 1e6, (double)s->memory_peak_bytes / 1e6);
+  if (s->checkpoint) fprintf(stderr, "checkpoint: %s\n", s->checkpoint);
+}
+
 static void hear(void *context, const ot_loop_event *event) {
   talk *const t = context;
   switch (event->kind) {
@@ -67,6 +84,13 @@ static void hear(void *context, const ot_loop_event *event) {
       ot_json_text(t->json, "set", event->name);
       ot_json_real(t->json, "loss", event->loss);
       ot_json_end(t->json);
+      return;
+    case OT_LOOP_SUMMARY:
+      end_line(t);
+      say_summary(event->summary);
+      t->summary = *event->summary;
+      if (t->summary.checkpoint)
+        t->summary.checkpoint = ot_arena_format(t->arena, "%s", t->summary.checkpoint);
       return;
   }
   OT_UNREACHABLE();
@@ -149,6 +173,15 @@ static ot_status prepare(void *context, int ranks) {
   return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;
 }
 
+static void say_done(const training *t) {
+  if (!t->request.cluster && t->talk.summary.steps > 0) {
+    fprintf(stderr,
+            "note: this machine was never measured; after `orthant bench`, runs show MFU and "
+            "predicted times\n");
+  }
+  fprintf(stderr, "done: %s\n", t->config.run.output);
+}
+
 static ot_status train_rank(ot_comm *comm, void *context) {
   training *const t = context;
   ot_loop_request request = t->request;
@@ -166,7 +199,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   if (leads) {
     t->leads = true;
     end_line(&t->talk);
-    if (status == OT_OK) fprintf(stderr, "done: %s\n", t->config.run.output);
+    if (status == OT_OK) say_done(t);
   }
   // All ranks stop together; one says so.
   const bool together = status == OT_STOPPED || status == OT_FINDINGS;
@@ -176,30 +209,67 @@ static ot_status train_rank(ot_comm *comm, void *context) {
 
 // ---- dry runs ----
 
-static void print_word(const char *word) {
+static void append_word(ot_text_builder *text, const char *word) {
   const bool plain = word[strcspn(word, " \t\n\"'\\$`*?[]{}()<>|&;#!~")] == '\0';
-  fprintf(stderr, plain ? " %s" : " '%s'", word);
+  ot_text_appendf(text, plain ? " %s" : " '%s'", word);
 }
 
-static void print_command(const training *t) {
-  fprintf(stderr, "orthant train");
-  print_word(ot_options_argument(t->options, 0));
+// What starts the run that was checked.
+static const char *command_of(const training *t) {
+  const int ranks = t->mesh.ranks;
+  ot_text_builder text = {.arena = t->arena};
+  if (t->processes) ot_text_appendf(&text, "mpirun -n %d ", ranks);
+  ot_text_put(&text, "orthant train");
+  append_word(&text, ot_options_argument(t->options, 0));
   for (int i = 0; i < ot_options_count(t->options, "set"); i++) {
-    fprintf(stderr, " --set");
-    print_word(ot_options_values(t->options, "set")[i]);
+    ot_text_put(&text, " --set");
+    append_word(&text, ot_options_values(t->options, "set")[i]);
   }
+  if (!t->processes && ranks > 1) ot_text_appendf(&text, " --ranks %d", ranks);
+  return ot_text_builder_text(&text);
+}
+
+static void print_dry_json(const training *t, const ot_dry_run_report *r, const char *command) {
+  ot_json_writer w = ot_json_begin(t->arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_integer(&w, "parameters", r->parameters);
+  ot_json_integer(&w, "ranks", t->mesh.ranks);
+  ot_json_object(&w, "memory");
+  for (int i = 0; i < OT_MEMORY_CLASSES; i++)
+    ot_json_integer(&w, ot_memory_class_name((ot_memory_class)i), r->memory.class_bytes[i]);
+  ot_json_integer(&w, "peak", r->memory.peak_bytes);
+  ot_json_integer(&w, "rank", r->fullest_rank);
+  ot_json_integer(&w, "machine", r->memory_bytes);
+  ot_json_end(&w);
+  ot_json_integer(&w, "checkpoint_bytes", r->checkpoint_bytes);
+  ot_json_integer(&w, "disk_free_bytes", r->disk_free_bytes);
+  ot_json_integer(&w, "steps", r->steps);
+  ot_json_integer(&w, "tokens", r->tokens);
+  ot_json_integer(&w, "micro_batches", r->micro_batches);
+  ot_json_real(&w, "model_flops", r->model_flops);
+  ot_json_text(&w, "cluster", r->cluster);
+  ot_json_real(&w, "step_seconds", r->cluster ? r->expected.step_s : NAN);
+  ot_json_real(&w, "tokens_per_second", r->cluster ? r->tokens_per_s : NAN);
+  ot_json_real(&w, "mfu", r->cluster ? r->mfu : NAN);
+  ot_json_real(&w, "bubble_fraction", r->cluster ? r->expected.bubble_fraction : NAN);
+  ot_json_object(&w, "exposed_seconds");
+  for (int i = 0; i < OT_TIMELINE_AXES; i++)
+    ot_json_real(&w, ot_timeline_axis_name((ot_timeline_axis)i),
+                 r->cluster ? r->expected.exposed_axis_s[i] : NAN);
+  ot_json_end(&w);
+  ot_json_text(&w, "command", command);
+  ot_json_end(&w);
+  puts(w.text);
 }
 
 static ot_status check(const training *t, int local_ranks) {
   const ot_dry_run how = {.mesh = &t->mesh, .local_ranks = local_ranks};
-  const int ranks = t->mesh.ranks;
+  ot_dry_run_report report;
   ot_output_notes(&t->config.notes);
-  OT_TRY(ot_loop_dry_run(&t->request, &how));
-  fprintf(stderr, "to start it: ");
-  if (t->processes) fprintf(stderr, "mpirun -n %d ", ranks);
-  print_command(t);
-  if (!t->processes && ranks > 1) fprintf(stderr, " --ranks %d", ranks);
-  fputc('\n', stderr);
+  OT_TRY(ot_loop_dry_run(&t->request, &how, &report));
+  const char *const command = command_of(t);
+  fprintf(stderr, "to start it: %s\n", command);
+  if (ot_options_json(t->options)) print_dry_json(t, &report, command);
   return OT_OK;
 }
 
@@ -218,23 +288,39 @@ static ot_status train(training *t) {
   return check(t, ranks);
 }
 
+// What a run did, behind its validation losses.
+static void print_run_json(training *t) {
+  ot_json_writer *const w = t->talk.json;
+  const ot_loop_summary *const s = &t->talk.summary;
+  ot_json_end(w);
+  ot_json_text(w, "output", t->config.run.output);
+  ot_json_integer(w, "steps", s->steps);
+  ot_json_integer(w, "tokens", s->tokens);
+  ot_json_real(w, "seconds", s->seconds);
+  ot_json_real(w, "first_loss", s->first_loss_nats);
+  ot_json_real(w, "last_loss", s->last_loss_nats);
+  ot_json_integer(w, "memory_planned_bytes", s->memory_planned_bytes);
+  ot_json_integer(w, "memory_peak_bytes", s->memory_peak_bytes);
+  ot_json_text(w, "checkpoint", s->checkpoint);
+  ot_json_end(w);
+  puts(w->text);
+}
+
 static ot_status run(const ot_options *options) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_json_writer json = ot_json_begin(&arena, 2);
   training t = {.options = options, .arena = &arena};
-  t.talk =
-      (talk){.terminal = isatty(STDERR_FILENO), .json = ot_options_json(options) ? &json : NULL};
+  t.talk = (talk){.arena = &arena,
+                  .terminal = isatty(STDERR_FILENO),
+                  .json = ot_options_json(options) ? &json : NULL,
+                  .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
   if (t.talk.json) {
     ot_json_object(&json, NULL);
     ot_json_array(&json, "validation");
   }
   const ot_status status = train(&t);
-  if (t.talk.json && t.leads && status == OT_OK) {
-    ot_json_end(&json);
-    ot_json_end(&json);
-    puts(json.text);
-  }
+  if (t.talk.json && t.leads && status == OT_OK) print_run_json(&t);
   ot_heap_release(&heap);
   return status;
 }

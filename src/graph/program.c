@@ -171,15 +171,20 @@ static const char *value_name(const ot_program *program, int value) {
   return value < 0 ? "-" : program->values[value].name;
 }
 
+const char *ot_part_name(ot_part part) {
+  static const char *const names[] = {"F", "I", "W"};
+  return names[part];
+}
+
 const char *ot_program_print(const ot_program *program, ot_arena *arena) {
-  static const char *const parts[] = {"F", "I", "W"};
   ot_text_builder text = {.arena = arena};
   ot_text_appendf(&text, "program %s\n", program->name);
   for (int i = 0; i < program->num_ops; i++) {
     const ot_op *const op = &program->ops[i];
     const ot_op_info *const info = ot_op_info_of(op->kind);
     const bool repeated = ot_program_repeat_of(program, i) >= 0;
-    ot_text_appendf(&text, repeated ? "  %s | %-14s" : "  %s %-16s", parts[op->part], info->name);
+    ot_text_appendf(&text, repeated ? "  %s | %-14s" : "  %s %-16s", ot_part_name(op->part),
+                    info->name);
     for (int k = 0; k < info->num_inputs; k++) {
       ot_text_appendf(&text, " %s", value_name(program, op->in[k]));
     }

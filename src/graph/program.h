@@ -69,6 +69,9 @@ typedef struct ot_value {
 // The part of a step an op belongs to.
 typedef enum ot_part { OT_PART_FORWARD, OT_PART_INPUT, OT_PART_WEIGHT } ot_part;
 
+// "F", "I", "W".
+const char *ot_part_name(ot_part part);
+
 typedef struct ot_op {
   ot_op_kind kind;
   ot_part part;

@@ -146,3 +146,19 @@ void ot_attributes_print(const ot_op_attributes *attributes, ot_text_builder *bu
     }
   }
 }
+
+void ot_attributes_write_json(const ot_op_attributes *attributes, ot_json_writer *json) {
+  for (int i = FIRST_PRINTED; i < NUM_FIELDS; i++) {
+    const uint64_t bits = field_bits(attributes, &fields[i]);
+    if (bits == 0) continue;
+    double real;
+    memcpy(&real, &bits, sizeof real);
+    if (fields[i].type == FIELD_DOUBLE) {
+      ot_json_real(json, fields[i].name, real);
+    } else if (fields[i].type == FIELD_BOOL) {
+      ot_json_boolean(json, fields[i].name, true);
+    } else {
+      ot_json_integer(json, fields[i].name, (int64_t)bits);
+    }
+  }
+}

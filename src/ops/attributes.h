@@ -3,6 +3,7 @@
 // hashed (padding never counts) and printed (fields that are zero are left out).
 #pragma once
 
+#include "base/json_writer.h"
 #include "base/text_builder.h"
 #include "ops/op.h"
 
@@ -13,3 +14,6 @@ bool ot_attributes_equal(const ot_op_attributes *a, const ot_op_attributes *b);
 // Appends " name=value" for each field that is not zero, `threads` and `compute` left out: they are
 // the same for a whole schedule, which prints them once.
 void ot_attributes_print(const ot_op_attributes *attributes, ot_text_builder *builder);
+
+// The same fields as members of the object that is open.
+void ot_attributes_write_json(const ot_op_attributes *attributes, ot_json_writer *json);

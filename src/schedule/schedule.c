@@ -72,7 +72,7 @@ const char *ot_memory_class_name(ot_memory_class class) {
   return names[class];
 }
 
-static const char *order_name(ot_order_kind kind) {
+const char *ot_order_name(ot_order_kind kind) {
   static const char *const names[] = {"setup",  "step",    "evaluate", "score",
                                       "logits", "prefill", "decode"};
   return names[kind];
@@ -247,7 +247,7 @@ const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena) {
   }
   for (int i = 0; i < schedule->num_orders; i++) {
     const ot_order *const order = &schedule->orders[i];
-    ot_text_appendf(&text, "order %s micro_batches=%d\n", order_name(order->kind),
+    ot_text_appendf(&text, "order %s micro_batches=%d\n", ot_order_name(order->kind),
                     order->micro_batches);
     for (int k = 0; k < order->num_entries; k++) print_entry(schedule, &order->entries[k], &text);
   }

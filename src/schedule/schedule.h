@@ -236,6 +236,7 @@ const char *ot_phase_name(ot_phase phase);
 const char *ot_lane_name(ot_lane lane);
 const char *ot_base_name(ot_base base);
 const char *ot_memory_class_name(ot_memory_class class);
+const char *ot_order_name(ot_order_kind kind);
 
 // What kind of task an op makes.
 ot_task_kind ot_task_kind_of(ot_op_kind op);

@@ -59,19 +59,30 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
   return plan_rank(run, how, arena, most);
 }
 
-static void say_bill(const ot_loop_request *request, const planned *p, ot_arena *arena) {
-  const ot_schedule *const schedule = &p->schedule;
-  ot_text_builder text = {.arena = arena};
+// A dry run under way.
+typedef struct dry_run {
+  const ot_loop_request *request;
+  const ot_dry_run *how;
+  ot_arena *arena;
+  planned most;  // the rank with the largest arena
+  ot_dry_run_report *report;
+} dry_run;
+
+static void say_memory(dry_run *d) {
+  const ot_schedule *const schedule = &d->most.schedule;
+  d->report->fullest_rank = d->most.rank;
+  d->report->memory = schedule->bill;
+  ot_text_builder text = {.arena = d->arena};
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     const int64_t bytes = schedule->bill.class_bytes[i];
     if (bytes == 0) continue;
     ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
-                    ot_bytes_text(arena, bytes));
+                    ot_bytes_text(d->arena, bytes));
   }
-  const char *const which = ot_arena_format(arena, " (rank %d, which has most)", p->rank);
-  ot_loop_note(request, "memory of one rank%s, to the byte:\n%s  %-12s %14s (%ld bytes)",
+  const char *const which = ot_arena_format(d->arena, " (rank %d, which has most)", d->most.rank);
+  ot_loop_note(d->request, "planned arena of one rank%s, to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
-               ot_bytes_text(arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
+               ot_bytes_text(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
 
 // A checkpoint holds weights, moments and, where they are apart, master weights, of all ranks once.
@@ -81,10 +92,11 @@ static int64_t checkpoint_bytes(const ot_run *run) {
   return ot_model_parameters(&run->model) * (narrow + 2 * wide + (narrow != wide ? wide : 0));
 }
 
-static ot_status check_disk(const ot_loop_request *request, ot_arena *arena) {
-  const char *path = request->run->output;
+static ot_status check_disk(dry_run *d) {
+  ot_dry_run_report *const report = d->report;
+  const char *path = d->request->run->output;
   while (!ot_disk_is_directory(path)) {
-    char *const parent = ot_arena_format(arena, "%s", path);
+    char *const parent = ot_arena_format(d->arena, "%s", path);
     char *slash = NULL;
     for (char *c = parent; *c; c++) slash = *c == '/' ? c : slash;
     if (!slash || slash == parent) {
@@ -94,101 +106,110 @@ static ot_status check_disk(const ot_loop_request *request, ot_arena *arena) {
     *slash = '\0';
     path = parent;
   }
-  int64_t free_bytes = 0;
-  OT_TRY(ot_disk_free_bytes(path, &free_bytes));
-  const int64_t needed = checkpoint_bytes(request->run);
-  OT_CHECK(free_bytes > needed, OT_ENVIRONMENT,
-           "a checkpoint takes %s, the disk of %s has %s free (output)",
-           ot_bytes_text(arena, needed), path, ot_bytes_text(arena, free_bytes));
-  ot_loop_note(request, "a checkpoint takes %s; free where the run goes: %s",
-               ot_bytes_text(arena, needed), ot_bytes_text(arena, free_bytes));
+  OT_TRY(ot_disk_free_bytes(path, &report->disk_free_bytes));
+  report->checkpoint_bytes = checkpoint_bytes(d->request->run);
+  const char *const needed = ot_bytes_text(d->arena, report->checkpoint_bytes);
+  const char *const room = ot_bytes_text(d->arena, report->disk_free_bytes);
+  OT_CHECK(report->disk_free_bytes > report->checkpoint_bytes, OT_ENVIRONMENT,
+           "a checkpoint takes %s, the disk of %s has %s free (output)", needed, path, room);
+  ot_loop_note(d->request, "a checkpoint takes %s; free where the run goes: %s", needed, room);
   return OT_OK;
 }
 
-static void say_length(const ot_loop_request *request, const planned *p, double flops) {
-  const ot_run *const run = request->run;
-  const int order = ot_schedule_find_order(&p->schedule, OT_ORDER_STEP, 0);
-  const int64_t steps = ot_run_total_steps(run);
-  ot_loop_note(request,
+static void say_length(dry_run *d) {
+  const ot_run *const run = d->request->run;
+  const ot_schedule *const schedule = &d->most.schedule;
+  const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  ot_dry_run_report *const report = d->report;
+  report->steps = ot_run_total_steps(run);
+  report->tokens = ot_run_tokens_after(run, report->steps);
+  report->micro_batches = schedule->orders[order].micro_batches;
+  ot_loop_note(d->request,
                "%ld steps, %ld tokens; first step: %ld sequences of %ld in %d micro-batches%s, "
                "%.4g model TFLOP",
-               steps, ot_run_tokens_after(run, steps), run->batch.global_batch_size,
-               run->data.sequence_length, p->schedule.orders[order].micro_batches,
-               p->schedule.ranks > 1 ? " a rank" : "", flops * 1e-12);
+               report->steps, report->tokens, run->batch.global_batch_size,
+               run->data.sequence_length, report->micro_batches,
+               schedule->ranks > 1 ? " a rank" : "", report->model_flops * 1e-12);
 }
 
 // Communication that nothing hides, where there is any.
-static void say_exposed(const ot_loop_request *request, const ot_step_figures *step,
-                        ot_arena *arena) {
-  ot_text_builder text = {.arena = arena};
+static void say_exposed(const dry_run *d, const ot_step_figures *step) {
+  ot_text_builder text = {.arena = d->arena};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) {
     if (step->exposed_axis_s[i] == 0) continue;
     ot_text_appendf(&text, "%s %s %.3g ms", text.length > 0 ? "," : "",
                     ot_timeline_axis_name((ot_timeline_axis)i), 1e3 * step->exposed_axis_s[i]);
   }
   if (text.length == 0) return;
-  ot_loop_note(request, "exposed communication of a rank:%s; bubble %.1f%%",
+  ot_loop_note(d->request, "exposed communication of a rank:%s; bubble %.1f%%",
                ot_text_builder_text(&text), 100 * step->bubble_fraction);
 }
 
 // A dry run does not fail because the machine is not described well enough.
-static void say_prediction(const ot_loop_request *request, const ot_dry_run *how, const planned *p,
-                           ot_arena *arena) {
+static void say_prediction(dry_run *d) {
+  const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;
   const ot_prediction_request wanted = {.run = run,
-                                        .mesh = how->mesh,
+                                        .mesh = d->how->mesh,
                                         .cluster = request->cluster,
-                                        .threads = p->schedule.threads,
-                                        .local_ranks = how->local_ranks};
+                                        .threads = d->most.schedule.threads,
+                                        .local_ranks = d->how->local_ranks};
   ot_prediction prediction;
   if (!request->cluster) return;
-  if (ot_prediction_build(&wanted, arena, &prediction) != OT_OK) {
+  if (ot_prediction_build(&wanted, d->arena, &prediction) != OT_OK) {
     ot_loop_note(request, "no prediction: %s", ot_fail_message());
     return;
   }
-  const ot_step_figures *const step = &prediction.steps[0].expected;
-  const double step_s = step->step_s;
+  const ot_predicted_step *const first = &prediction.steps[0];
   const double tokens = (double)(run->batch.global_batch_size * run->data.sequence_length);
-  ot_loop_note(request, "first step on %s: %.4g s, %.4g tokens/s, MFU %.1f%%",
-               request->cluster->name, step_s, tokens / step_s,
-               100 * prediction.steps[0].model_flops / step_s / prediction.peak_flops);
-  say_exposed(request, step, arena);
+  ot_dry_run_report *const report = d->report;
+  report->cluster = request->cluster->name;
+  report->expected = first->expected;
+  report->tokens_per_s = tokens / first->expected.step_s;
+  report->mfu = first->model_flops / first->expected.step_s / prediction.peak_flops;
+  ot_loop_note(request, "first step on %s: %.4g s, %.4g tokens/s, MFU %.1f%%", report->cluster,
+               first->expected.step_s, report->tokens_per_s, 100 * report->mfu);
+  say_exposed(d, &first->expected);
   if (prediction.note) ot_loop_note(request, "%s", prediction.note);
 }
 
-static ot_status check_memory(const ot_dry_run *how, const planned *p, ot_arena *arena) {
-  const int64_t needed =
-      p->schedule.bill.peak_bytes * (how->local_ranks > 1 ? how->local_ranks : 1);
-  OT_CHECK(needed < memory_of_machine(), OT_ENVIRONMENT, "the run needs %s, this machine has %s",
-           ot_bytes_text(arena, needed), ot_bytes_text(arena, memory_of_machine()));
+static ot_status check_memory(dry_run *d) {
+  const int local = d->how->local_ranks > 1 ? d->how->local_ranks : 1;
+  const int64_t needed = d->report->memory.peak_bytes * local;
+  d->report->memory_bytes = memory_of_machine();
+  OT_CHECK(needed < d->report->memory_bytes, OT_ENVIRONMENT,
+           "the run needs %s, this machine has %s", ot_bytes_text(d->arena, needed),
+           ot_bytes_text(d->arena, d->report->memory_bytes));
   return OT_OK;
 }
 
-static ot_status dry_run(const ot_loop_request *request, const ot_dry_run *how, ot_arena *arena) {
+static ot_status look(dry_run *d) {
+  const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;
-  planned most = {0};
-  double flops;
   ot_feed *feed = NULL;
   OT_TRY(ot_run_check_training(run));
-  OT_TRY(plan_ranks(run, how, arena, &most, &flops));
+  OT_TRY(plan_ranks(run, d->how, d->arena, &d->most, &d->report->model_flops));
   OT_TRY(ot_feed_create(run, &feed));
   ot_feed_destroy(&feed);
-  ot_loop_note(request, "%s: %ld parameters", run->model.model_type,
-               ot_model_parameters(&run->model));
-  if (how->mesh->ranks > 1) {
-    ot_loop_note(request, "%s", ot_loop_shape(how->mesh, arena));
+  d->report->parameters = ot_model_parameters(&run->model);
+  ot_loop_note(request, "%s: %ld parameters", run->model.model_type, d->report->parameters);
+  if (d->how->mesh->ranks > 1) {
+    ot_loop_note(request, "%s", ot_loop_shape(d->how->mesh, d->arena));
   }
-  say_bill(request, &most, arena);
-  say_length(request, &most, flops);
-  say_prediction(request, how, &most, arena);
-  OT_TRY(check_memory(how, &most, arena));
-  return check_disk(request, arena);
+  say_memory(d);
+  say_length(d);
+  say_prediction(d);
+  OT_TRY(check_memory(d));
+  return check_disk(d);
 }
 
-ot_status ot_loop_dry_run(const ot_loop_request *request, const ot_dry_run *how) {
+ot_status ot_loop_dry_run(const ot_loop_request *request, const ot_dry_run *how,
+                          ot_dry_run_report *report) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = dry_run(request, how, &arena);
+  *report = (ot_dry_run_report){0};
+  dry_run d = {.request = request, .how = how, .arena = &arena, .report = report};
+  const ot_status status = look(&d);
   ot_heap_release(&heap);
   return status;
 }

@@ -27,6 +27,7 @@ typedef struct loop {
   ot_trace *trace;
   double begin_s;  // clock when the first step of this process began
   int64_t begin_step;
+  ot_loop_summary summary;
   double trace_begin_s;
   int64_t saved_step;        // newest checkpoint of this run, -1 before there is one
   int64_t planned_bytes;     // of all ranks of this process
@@ -162,6 +163,8 @@ static void say_status(loop *l, const ot_step_report *report) {
       .memory_peak_bytes = (int64_t)peak_rss_bytes(),
       .memory_capacity_bytes = -1,
       .remaining_s = per_step_s * (double)(total - report->step),
+      .learning_rate = report->learning_rate,
+      .step_s = report->step_seconds,
   };
   const ot_loop_event event = {.kind = OT_LOOP_STATUS, .status = &status};
   l->request->sink(l->request->context, &event);
@@ -329,6 +332,13 @@ static ot_status report(loop *l, const ot_step_report *step, const step_sums *su
   return status;
 }
 
+static void add_to_summary(loop *l, const ot_step_report *report) {
+  ot_loop_summary *const s = &l->summary;
+  if (s->steps++ == 0) s->first_loss_nats = report->loss;
+  s->last_loss_nats = report->loss;
+  s->tokens += report->step_tokens;
+}
+
 static ot_status step_once(loop *l, bool *stop) {
   const int64_t next = ot_trainer_position(l->start.trainer).step + 1;
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
@@ -338,6 +348,7 @@ static ot_status step_once(loop *l, bool *stop) {
   OT_TRY(ot_trainer_step(l->start.trainer, &step));
   OT_TRY(sum_step(l, &sums));
   add_means(l, &step, &sums);
+  add_to_summary(l, &step);
   if (traced) OT_TRY(write_trace(l, &step));
   OT_TRY(report(l, &step, &sums));
   OT_TRY(audit(l, step.step));
@@ -414,6 +425,18 @@ static void predict(loop *l) {
   ot_heap_release(&heap);
 }
 
+static void say_summary(loop *l) {
+  ot_loop_summary *const s = &l->summary;
+  if (!leads(l)) return;
+  s->seconds = ot_device_now_s() - l->begin_s;
+  s->memory_peak_bytes = (int64_t)peak_rss_bytes();
+  s->memory_planned_bytes = l->planned_bytes;
+  const char *const directory = ot_run_directory_checkpoints(l->start.directory);
+  if (l->saved_step >= 0) s->checkpoint = ot_checkpoint_path(l->arena, directory, l->saved_step);
+  const ot_loop_event event = {.kind = OT_LOOP_SUMMARY, .summary = s};
+  l->request->sink(l->request->context, &event);
+}
+
 static void say_means(loop *l) {
   const char *const text = ot_step_means_print(&l->means, ot_team_size(l->request->team), l->arena);
   if (text) ot_loop_note(l->request, "%s", text);
@@ -429,13 +452,17 @@ static ot_status run_loop(loop *l) {
   ot_stop_signal_install();
   const ot_status status = run_steps(l);
   if (status == OT_OK) say_means(l);
+  if (status == OT_OK || status == OT_STOPPED) say_summary(l);
   return status;
 }
 
 ot_status ot_loop_run(const ot_loop_request *request) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  loop l = {.request = request, .run = request->run, .arena = &arena};
+  loop l = {.request = request,
+            .run = request->run,
+            .arena = &arena,
+            .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
   const ot_status status = run_loop(&l);
   ot_trace_destroy(&l.trace);
   ot_tensorboard_destroy(&l.tensorboard);

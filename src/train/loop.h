@@ -6,6 +6,7 @@
 
 #include "describe/cluster.h"
 #include "train/status_line.h"
+#include "train/step_means.h"
 #include "train/trainer.h"
 
 typedef enum ot_resume { OT_RESUME_AUTO, OT_RESUME_NEVER, OT_RESUME_FROM } ot_resume;
@@ -14,15 +15,26 @@ typedef enum ot_loop_event_kind {
   OT_LOOP_NOTE,        // a sentence for the user
   OT_LOOP_STATUS,      // where the run is
   OT_LOOP_VALIDATION,  // a validation loss
+  OT_LOOP_SUMMARY,     // what this process did, after its last step
 } ot_loop_event_kind;
+
+// What one start of a run did, from its first step to its last.
+typedef struct ot_loop_summary {
+  int64_t steps, tokens;
+  double seconds;                          // validation and checkpoints included
+  double first_loss_nats, last_loss_nats;  // NaN without a step
+  int64_t memory_peak_bytes, memory_planned_bytes;
+  const char *checkpoint;  // the newest of this run; null: none
+} ot_loop_summary;
 
 typedef struct ot_loop_event {
   ot_loop_event_kind kind;
-  const char *text;              // note
-  const ot_status_line *status;  // status
-  const char *name;              // validation: of the set, "" for the unnamed one
-  int64_t step;                  // validation
-  double loss;                   // validation, nats
+  const char *text;                // note
+  const ot_status_line *status;    // status
+  const ot_loop_summary *summary;  // summary
+  const char *name;                // validation: of the set, "" for the unnamed one
+  int64_t step;                    // validation
+  double loss;                     // validation, nats
 } ot_loop_event;
 
 typedef void (*ot_loop_sink)(void *context, const ot_loop_event *event);
@@ -72,6 +84,23 @@ typedef struct ot_dry_run {
   int local_ranks;  // of them on this machine
 } ot_dry_run;
 
-// Says what a run would take (bill of memory, sizes, data), as notes; trains nothing, writes
-// nothing. For one rank to call.
-ot_status ot_loop_dry_run(const ot_loop_request *request, const ot_dry_run *how);
+// What a run would take.
+typedef struct ot_dry_run_report {
+  int64_t parameters;
+  int fullest_rank;          // the rank whose memory this is
+  ot_memory_bill memory;     // arena planned of that rank
+  int64_t memory_bytes;      // of this machine, for all ranks on it
+  int64_t checkpoint_bytes;  // of one checkpoint
+  int64_t disk_free_bytes;   // where the run goes
+  int64_t steps, tokens;     // of the whole run
+  int micro_batches;         // of the first step, of a rank
+  double model_flops;        // of the first step, of all ranks
+  const char *cluster;       // that the step is predicted for; null: no prediction
+  ot_step_figures expected;  // of the first step, of a rank
+  double tokens_per_s, mfu;  // of it, of all ranks
+} ot_dry_run_report;
+
+// Says what a run would take, as notes and in `report`, whose texts live as long as the request;
+// trains nothing, writes nothing. For one rank to call.
+ot_status ot_loop_dry_run(const ot_loop_request *request, const ot_dry_run *how,
+                          ot_dry_run_report *report);

@@ -112,7 +112,7 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
   const ot_run *const run = request->run;
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(start->trainer));
   const bool many = schedule->ranks > 1;
-  ot_loop_note(request, "%s: %ld parameters, %s%s%s, %d thread%s%s, %s planned%s",
+  ot_loop_note(request, "%s: %ld parameters, %s%s%s, %d thread%s%s, arena planned %s%s",
                run->model.model_type, ot_model_parameters(&run->model),
                ot_dtype_name(run->precision.compute), many ? ", " : "",
                many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,

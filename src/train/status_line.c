@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-enum { PART_BYTES = 64 };
+enum { PART_BYTES = 64, NUM_PARTS = 9 };
 
 int64_t ot_duration_print(char *out, int64_t capacity, double seconds) {
   const int64_t whole = (int64_t)(seconds + 0.5);
@@ -17,6 +17,12 @@ int64_t ot_duration_print(char *out, int64_t capacity, double seconds) {
   if (hours > 0) return ot_text_format(out, capacity, "%lldh%02lldm", hours, minutes);
   if (minutes > 0) return ot_text_format(out, capacity, "%lldm%02llds", minutes, rest);
   return ot_text_format(out, capacity, "%llds", rest);
+}
+
+int64_t ot_seconds_print(char *out, int64_t capacity, double seconds) {
+  if (seconds < 1) return ot_text_format(out, capacity, "%.3g ms", 1e3 * seconds);
+  if (seconds < 60) return ot_text_format(out, capacity, "%.3g s", seconds);
+  return ot_duration_print(out, capacity, seconds);
 }
 
 int64_t ot_rate_print(char *out, int64_t capacity, double value) {
@@ -69,24 +75,24 @@ static void print_mfu(char *part, const ot_status_line *status) {
     ot_text_format(part + used, PART_BYTES - used, " (plan %.1f%%)", 100 * status->planned_mfu);
 }
 
-// In the unit that suits the capacity, or the peak where that is unknown.
 static void print_memory(char *part, const ot_status_line *status) {
-  const double mebibyte = 1048576, gibibyte = 1073741824;
   const double peak = (double)status->memory_peak_bytes;
   const double capacity = (double)status->memory_capacity_bytes;
   if (peak < 0) return;
-  const bool giga = (capacity > 0 ? capacity : peak) >= gibibyte;
-  const double unit = giga ? gibibyte : mebibyte;
-  const char *const name = giga ? "GiB" : "MiB";
+  // In the unit that suits the capacity, or the peak where that is unknown.
+  const bool giga = (capacity > 0 ? capacity : peak) >= 1e9;
+  const double unit = giga ? 1e9 : 1e6;
+  const char *const name = giga ? "GB" : "MB";
   if (capacity > 0)
-    ot_text_format(part, PART_BYTES, "peak %.1f/%.3g %s", peak / unit, capacity / unit, name);
+    ot_text_format(part, PART_BYTES, "peak %.1f/%.3g %s resident", peak / unit, capacity / unit,
+                   name);
   else
-    ot_text_format(part, PART_BYTES, "peak %.1f %s", peak / unit, name);
+    ot_text_format(part, PART_BYTES, "peak %.1f %s resident", peak / unit, name);
 }
 
 int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *status,
                              int columns) {
-  char parts[7][PART_BYTES] = {{0}};
+  char parts[NUM_PARTS][PART_BYTES] = {{0}};
   print_step(parts[0], status);
   if (!isnan(status->loss_nats))
     ot_text_format(parts[1], PART_BYTES, "loss %.3f", status->loss_nats);
@@ -104,10 +110,17 @@ int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *
     ot_duration_print(left, sizeof left, status->remaining_s);
     ot_text_format(parts[6], PART_BYTES, "eta %s", left);
   }
+  if (!isnan(status->learning_rate))
+    ot_text_format(parts[7], PART_BYTES, "lr %.3g", status->learning_rate);
+  if (!isnan(status->step_s)) {
+    char seconds[PART_BYTES];
+    ot_seconds_print(seconds, sizeof seconds, status->step_s);
+    ot_text_format(parts[8], PART_BYTES, "%s/step", seconds);
+  }
   const int64_t room = columns > 0 && columns < capacity ? columns + 1 : capacity;
   int64_t length = 0;
   out[0] = '\0';
-  for (int i = 0; i < 7; i++)
+  for (int i = 0; i < NUM_PARTS; i++)
     if (parts[i][0] != '\0' && !append_part(out, room, &length, parts[i])) break;
   return length;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The line that says how a run is going:
 //   step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  MFU 41.2% (plan 43.0%)  peak 61.3/80
-//   GiB  eta 3h12m
+//   GB resident  eta 3h12m  lr 0.0003  1.27 s/step
 // Only text: cli/ decides whether it is written over itself on a terminal or one below the other.
 #pragma once
 
@@ -15,9 +15,11 @@ typedef struct ot_status_line {
   double loss_nats;
   double gradient_norm;
   double tokens_per_s;
-  double mfu, planned_mfu;  // 0 to 1
-  int64_t memory_peak_bytes, memory_capacity_bytes;
+  double mfu, planned_mfu;                           // 0 to 1
+  int64_t memory_peak_bytes, memory_capacity_bytes;  // resident, of the process
   double remaining_s;
+  double learning_rate;
+  double step_s;
 } ot_status_line;
 
 // Writes the line without its end. With `columns` > 0, parts from the right are left out until it
@@ -27,6 +29,9 @@ int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *
 
 // "3h12m", "2d04h", "12m30s", "45s".
 int64_t ot_duration_print(char *out, int64_t capacity, double seconds);
+
+// "12.3 ms", "1.27 s", from a minute on as above.
+int64_t ot_seconds_print(char *out, int64_t capacity, double seconds);
 
 // "412k", "1.23M", "987", three digits.
 int64_t ot_rate_print(char *out, int64_t capacity, double value);

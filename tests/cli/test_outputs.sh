@@ -21,8 +21,20 @@ threads: 1
 output: run
 YAML
 "$orthant" tokenize --tokenizer bytes --out train "$source_dir/src/base" >/dev/null
-"$orthant" train run.yaml 2>/dev/null
+"$orthant" train run.yaml 2>talk.txt
 plan=("$orthant" plan --model gpt2 --cluster h100 --gpus 4 --tp 1 --pp 1 --cp 1 --top 1)
+
+# ---- what a run says: a line a step, a summary, memory in one unit ----
+says() { grep -q -- "$1" talk.txt || { cat talk.txt; fail "training does not say $1"; }; }
+says ', arena planned [0-9.]* kB$'
+says '^step 3/3 100.0%  loss [0-9.]*  gnorm [0-9.]*  .* tok/s  peak [0-9.]* MB resident  eta 0s  lr [0-9.e-]*  [0-9.]* m*s/step$'
+says '^3 steps, 384 tokens in [0-9.]* m*s, [0-9.k]* tok/s; loss [0-9.]* at first, [0-9.]* at last$'
+says '^memory: arena planned [0-9.]* MB, process resident [0-9.]* MB at most$'
+says '^checkpoint: .*/run/checkpoints/step-00000003$'
+says 'never measured; after `orthant bench`, runs show MFU and predicted times$'
+"$orthant" train run.yaml --set cluster=h100 --set output=priced 2>talk.txt
+says '  MFU [0-9.]*% (plan [0-9.]*%)  peak '
+grep 'never measured' talk.txt && fail "a run on a known cluster asks for measurements"
 
 # ---- files that a user names ----
 # writes COMMAND...: the command, with FILE in place of an output, through a link, into a FIFO, and
@@ -75,6 +87,53 @@ expect 2 "is there already (fifo)" "$orthant" convert run fifo
 "${plan[@]}" --html /dev/stdout >page.html
 [ "$(head -c 15 page.html)" = '<!DOCTYPE html>' ] && tail -1 page.html | grep -q '</html>' || fail "no page in a file"
 expect 2 "both print on stdout" "${plan[@]}" --html /dev/stdout --json
+
+# ---- every verb gives one JSON document ----
+python=$(command -v python3) || fail "there is no python3 to read JSON with"
+json() {  # json EXPRESSION COMMAND...: standard output is one document d, of which EXPRESSION holds
+  local expression=$1
+  shift
+  "$@" --json >out.json 2>err.txt || { cat err.txt; fail "$* --json"; }
+  "$python" -c 'import json, sys
+def refuse(word): raise ValueError(word + " is no JSON")
+d = json.load(open("out.json"), parse_constant=refuse)
+sys.exit(not ('"$expression"'))' || { head -c 2000 out.json; fail "$* --json: not $expression"; }
+}
+json 'd["plans"][0]["step_seconds"] > 0' "${plan[@]}"
+json 'd["ranks"] == 1 and d["memory"]["peak"] > 0' "$orthant" simulate run.yaml --cluster h100
+json 'd["steps"] == 3 and d["tokens"] == 384 and d["seconds"] > 0 and d["first_loss"] > d["last_loss"] > 0
+  and d["checkpoint"].endswith("step-00000003") and d["memory_peak_bytes"] > d["memory_planned_bytes"] > 0' \
+  "$orthant" train run.yaml --set output=again
+json 'd["steps"] == 0 and d["first_loss"] is None' "$orthant" train run.yaml --set output=again
+json 'd["parameters"] > 0 and d["ranks"] == 2 and d["command"].startswith("orthant train run.yaml --set")
+  and sum(v for k, v in d["memory"].items() if k not in ("peak", "rank", "machine")) == d["memory"]["peak"]
+  and d["step_seconds"] is None and d["steps"] == 3 and d["checkpoint_bytes"] > 0' \
+  "$orthant" train run.yaml --dry-run --ranks 2 --set parallel.pp=2 --set output=dry
+json 'd["cluster"] == "h100" and d["step_seconds"] > 0 and d["mfu"] > 0 and d["exposed_seconds"]["dp"] >= 0' \
+  "$orthant" train run.yaml --dry-run --set cluster=h100 --set output=dry
+json '{"key": "optimizer.betas", "type": "number", "list": True, "default": [0.9, 0.95]}.items() <=
+  [k for k in d["keys"] if k["key"] == "optimizer.betas"][0].items()' "$orthant" config --example
+json 'd["default"] == 64 and d["unit"] == "sequences"' "$orthant" config --explain batch.global_batch_size
+json 'd["config"]["steps"] == 3' "$orthant" config run.yaml
+json 'len(d["models"]) > 10' "$orthant" presets
+json 'd["config"]["n_layer"] == 12' "$orthant" presets gpt2
+json 'd["processor"]["cores"] > 0' "$orthant" doctor
+json 'any(t["op"] == "embedding" for s in d["segments"] for t in s["tasks"]) and d["arena_bytes"] > 0
+  and all(0 <= e["segment"] < len(d["segments"]) for o in d["orders"] for e in o["entries"])' \
+  "$orthant" schedule run.yaml
+json 'd["programs"][0]["ops"][0]["part"] == "F"' "$orthant" schedule run.yaml --programs
+json 'd["tokens"] > 100' "$orthant" tokenize --tokenizer bytes --out third run.yaml
+json 'd["tokens"] > 100' "$orthant" data inspect third
+json 'd[0]["document"] == 0 and "model_type" in d[0]["text"]' "$orthant" data decode third
+json 'd["tensors"] > 0 and d["bytes"] > 0' "$orthant" convert run converted
+json 'len(d["tokens"]) <= 4' "$orthant" sample run --prompt a --max-tokens 4
+printf '{"text": "abc"}\n{"context": "a", "continuation": "bc"}\n' >lines.jsonl
+json 'len(d["scores"]) == 2 and len(d["scores"][1]["logprobs"]) == 2' "$orthant" score run lines.jsonl
+json 'd["verdict"] == "clean"' "$orthant" audit causality run.yaml
+for verb in $("$orthant" | sed -n '/^verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+  case $verb in help | completion) continue ;; esac
+  "$orthant" help "$verb" | grep -q -- '--json' || fail "$verb gives no JSON"
+done
 
 # ---- a reader that leaves ends a verb without a word; files and training are completed ----
 mkfifo gone

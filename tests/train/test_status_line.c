@@ -17,9 +17,11 @@ static const ot_status_line usual = {.step = 1200,
                                      .tokens_per_s = 412345,
                                      .mfu = 0.412,
                                      .planned_mfu = 0.43,
-                                     .memory_peak_bytes = 65820373811,
-                                     .memory_capacity_bytes = 85899345920,
-                                     .remaining_s = 11520};
+                                     .memory_peak_bytes = 61320373811,
+                                     .memory_capacity_bytes = 80000000000,
+                                     .remaining_s = 11520,
+                                     .learning_rate = 2.871e-4,
+                                     .step_s = 1.2718};
 
 static void expect_line(const ot_status_line *status, int columns, const char *expected) {
   char line[256];
@@ -32,7 +34,7 @@ static void prints_the_line_of_the_contract(void **state) {
   (void)state;
   expect_line(&usual, 0,
               "step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  MFU 41.2% (plan 43.0%)  "
-              "peak 61.3/80 GiB  eta 3h12m");
+              "peak 61.3/80 GB resident  eta 3h12m  lr 0.000287  1.27 s/step");
 }
 
 static void leaves_out_what_is_unknown(void **state) {
@@ -40,22 +42,25 @@ static void leaves_out_what_is_unknown(void **state) {
   ot_status_line status = usual;
   status.num_steps = -1;
   status.gradient_norm = status.planned_mfu = status.remaining_s = NAN;
+  status.learning_rate = NAN;
+  status.step_s = 0.01234;
   status.memory_capacity_bytes = -1;
   status.memory_peak_bytes = 327155712;
-  expect_line(&status, 0, "step 1200  loss 3.214  412k tok/s  MFU 41.2%  peak 312.0 MiB");
-  status.mfu = status.loss_nats = status.tokens_per_s = NAN;
+  expect_line(&status, 0,
+              "step 1200  loss 3.214  412k tok/s  MFU 41.2%  peak 327.2 MB resident  12.3 ms/step");
+  status.step_s = status.mfu = status.loss_nats = status.tokens_per_s = NAN;
   status.memory_peak_bytes = -1;
   expect_line(&status, 0, "step 1200");
 }
 
 static void drops_parts_from_the_right_to_fit(void **state) {
   (void)state;
-  expect_line(&usual, 118,
+  expect_line(&usual, 128,
               "step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  MFU 41.2% (plan 43.0%)  "
-              "peak 61.3/80 GiB  eta 3h12m");
-  expect_line(&usual, 108,
+              "peak 61.3/80 GB resident  eta 3h12m");
+  expect_line(&usual, 115,
               "step 1200/9536 12.6%  loss 3.214  gnorm 0.81  412k tok/s  MFU 41.2% (plan 43.0%)  "
-              "peak 61.3/80 GiB");
+              "peak 61.3/80 GB resident");
   expect_line(&usual, 50, "step 1200/9536 12.6%  loss 3.214  gnorm 0.81");
   expect_line(&usual, 31, "step 1200/9536 12.6%");
   expect_line(&usual, 32, "step 1200/9536 12.6%  loss 3.214");
@@ -71,6 +76,19 @@ static void prints_durations(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char text[32];
     ot_duration_print(text, sizeof text, cases[i].seconds);
+    assert_string_equal(text, cases[i].text);
+  }
+}
+
+static void prints_times_of_steps(void **state) {
+  (void)state;
+  static const struct {
+    double seconds;
+    const char *text;
+  } cases[] = {{4.2e-5, "0.042 ms"}, {0.0123, "12.3 ms"}, {1.27, "1.27 s"}, {75, "1m15s"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char text[32];
+    ot_seconds_print(text, sizeof text, cases[i].seconds);
     assert_string_equal(text, cases[i].text);
   }
 }
@@ -96,6 +114,7 @@ int main(void) {
       cmocka_unit_test(leaves_out_what_is_unknown),
       cmocka_unit_test(drops_parts_from_the_right_to_fit),
       cmocka_unit_test(prints_durations),
+      cmocka_unit_test(prints_times_of_steps),
       cmocka_unit_test(prints_rates_with_three_digits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
