@@ -450,9 +450,9 @@ static const char *summary_of(const causality_audit *c) {
                     : ot_arena_format(c->arena, "the gradients of %d losses", GRADIENT_TRIALS);
   return ot_arena_format(
       c->arena,
-      "%lld forwards of %lld sequences of %lld tokens on %d %s; %d trials of each kind; %s",
-      (long long)c->forwards, (long long)c->rows.B, (long long)c->rows.T, ranks,
-      ranks == 1 ? "rank" : "ranks", c->request->trials, gradients);
+      "%lld forwards of %lld sequence%s of %lld tokens on %d rank%s; %d trials of each kind; %s",
+      (long long)c->forwards, (long long)c->rows.B, ot_text_plural(c->rows.B, "s"),
+      (long long)c->rows.T, ranks, ot_text_plural(ranks, "s"), c->request->trials, gradients);
 }
 
 // Why nothing that was found does not mean that there is nothing, or null.

@@ -4,6 +4,7 @@
 #include "audit/precision.h"
 
 #include "audit/bias.h"
+#include "base/text.h"
 #include "base/text_builder.h"
 
 // Of fewer terms than FEW_TERMS all ways of adding up are alike.
@@ -179,8 +180,9 @@ static ot_status lead(precision_audit *p, const ot_probe_weights *weights) {
   p->report->table = ot_text_builder_text(&p->table);
   p->report->figures = p->json.text;
   p->report->summary = ot_arena_format(
-      p->arena, "gradients of %d micro-batches, drawn out to %lld ranks of %lld micro-batches",
-      MICRO_BATCHES, (long long)p->request->ranks, (long long)p->accumulated);
+      p->arena, "gradients of %d micro-batches, drawn out to %lld rank%s of %lld micro-batch%s",
+      MICRO_BATCHES, (long long)p->request->ranks, ot_text_plural(p->request->ranks, "s"),
+      (long long)p->accumulated, ot_text_plural(p->accumulated, "es"));
   if (p->judged > 0) return OT_OK;
   ot_audit_report_leave_open(p->report,
                              p->num_sums > 0

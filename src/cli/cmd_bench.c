@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json_writer.h"
+#include "base/text.h"
 #include "cli/installed.h"
 #include "cli/measure.h"
 #include "cli/verbs.h"
@@ -114,7 +115,8 @@ static void print_kernels(const ot_measured_machine *m) {
 
 static void print_text(const ot_cluster *c, const char *path) {
   printf("%d core%s; %d rank%s at once, each:\n", c->measured.cores,
-         c->measured.cores == 1 ? "" : "s", c->num_devices, c->num_devices == 1 ? "" : "s");
+         ot_text_plural(c->measured.cores, "s"), c->num_devices,
+         ot_text_plural(c->num_devices, "s"));
   printf("  matrix products  %8.1f GFLOP/s fp32, %.1f fp64\n", c->device.flops[OT_F32] / 1e9,
          c->device.flops[OT_F64] / 1e9);
   print_products(&c->measured);

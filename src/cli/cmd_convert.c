@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/json_writer.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "device/heap.h"
@@ -27,9 +28,9 @@ static void print_json(const ot_convert_report *report, const char *to, ot_arena
 }
 
 static void print_text(const ot_convert_report *report, const char *to) {
-  printf("%s: %s with %d tensors, %lld bytes, all of %s accounted for\n", to,
+  printf("%s: %s with %d tensor%s, %lld bytes, all of %s accounted for\n", to,
          report->to_hf ? "HF directory" : "checkpoint", report->num_tensors,
-         (long long)report->bytes, report->from);
+         ot_text_plural(report->num_tensors, "s"), (long long)report->bytes, report->from);
   if (report->from_master) fprintf(stderr, "weights come from the full-precision copies\n");
   if (report->notes.num_scaled > 0)
     fprintf(stderr, "dequantised: %d tensors of fp8\n", report->notes.num_scaled);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/json_writer.h"
+#include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
@@ -128,8 +129,8 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
   ot_rate_print(rate, sizeof rate, tokens_per_s(s, step));
   const ot_prediction *const p = &s->prediction;
   printf("step       %.4g s with %d micro-batch%s, %s tok/s, MFU %.1f%% of %s/s a rank\n",
-         step->expected.step_s, step->micro_batches, step->micro_batches == 1 ? "" : "es", rate,
-         100 * mfu_of(s, step), ot_figure_flops(s->arena, p->peak_flops / s->mesh.ranks));
+         step->expected.step_s, step->micro_batches, ot_text_plural(step->micro_batches, "es"),
+         rate, 100 * mfu_of(s, step), ot_figure_flops(s->arena, p->peak_flops / s->mesh.ranks));
   if (s->mesh.ranks == 1) return;
   printf("exposed   ");
   for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
@@ -141,8 +142,6 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
   if (s->prediction.num_stages > 1)
     printf("bubble     %.1f%%\n", 100 * step->expected.bubble_fraction);
 }
-
-static const char *plural(int count) { return count == 1 ? "" : "s"; }
 
 static void print_memory(const simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
@@ -163,12 +162,13 @@ static void print_text(const simulated *s) {
   const ot_prediction *const p = &s->prediction;
   printf("%s on %s: %s of %d thread%s\n", s->config.run.model.model_type, p->cluster.name,
          s->mesh.ranks > 1 ? ot_loop_shape(&s->mesh, s->arena) : "1 rank", p->schedules[0]->threads,
-         plural(p->schedules[0]->threads));
+         ot_text_plural(p->schedules[0]->threads, "s"));
   if (p->note) printf("%s\n", p->note);
   if (p->doubt) printf("%s\n", p->doubt);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
   if (p->more_rounds > 0) {
-    printf("experts    %d round%s behind the first\n", p->more_rounds, plural(p->more_rounds));
+    printf("experts    %d round%s behind the first\n", p->more_rounds,
+           ot_text_plural(p->more_rounds, "s"));
   }
   print_memory(s);
 }

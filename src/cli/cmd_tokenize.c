@@ -37,8 +37,10 @@ static void print_json(const ot_tokenize_request *request, const ot_tokenize_res
 static void print_summary(const ot_tokenize_request *request, const ot_tokenize_result *result,
                           double seconds) {
   const double bytes = (double)result->text_bytes;
-  printf("%s.bin: %lld tokens in %lld documents from %lld files\n", request->out,
-         (long long)result->tokens, (long long)result->documents, (long long)result->files);
+  printf("%s.bin: %lld tokens in %lld document%s from %lld file%s\n", request->out,
+         (long long)result->tokens, (long long)result->documents,
+         ot_text_plural(result->documents, "s"), (long long)result->files,
+         ot_text_plural(result->files, "s"));
   printf("%.0f bytes of text, %.2f bytes a token; %.1f s, %.1f MB/s\n", bytes,
          result->tokens > 0 ? bytes / (double)result->tokens : 0.0, seconds,
          seconds > 0 ? bytes / seconds / 1e6 : 0.0);

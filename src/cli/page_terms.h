@@ -3,7 +3,7 @@
 // (classes of the style) and what they mean, once for all.
 #pragma once
 
-#include "plan/estimate.h"
+#include "plan/step_terms.h"
 
 typedef struct ot_page_term {
   const char *name;     // "exposed tp"
@@ -12,7 +12,7 @@ typedef struct ot_page_term {
   double value;         // seconds or bytes
 } ot_page_term;
 
-enum { OT_STEP_TERMS = 5 + OT_TIMELINE_AXES, OT_MEMORY_TERMS = 8 };
+enum { OT_MEMORY_TERMS = 8 };
 
 // Seconds that add up to step_s.
 //   terms  [OT_STEP_TERMS]

@@ -135,15 +135,17 @@ static void put_chips(const html *h) {
   const struct {
     const char *name;
     int value;
-  } degrees[] = {{"tp", c->tp}, {"pp", c->pp}, {"vpp", c->vpp},  {"cp", c->cp},
-                 {"ep", c->ep}, {"dp", c->dp}, {"zero", c->zero}};
+  } degrees[] = {{"tp", c->tp}, {"pp", c->pp}, {"vpp", c->vpp}, {"cp", c->cp}, {"ep", c->ep}};
+  char dp[64], batch[64];
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  ot_candidate_print_batch(c, batch, sizeof batch);
   ot_text_put(h->out, "<ul class=\"chips\">\n");
   for (int i = 0; i < OT_COUNT(degrees); i++) {
     put_chip(h, degrees[i].name, ot_arena_format(h->arena, "%d", degrees[i].value));
   }
-  put_chip(h, "micro-batches",
-           ot_arena_format(h->arena, "%lld x %lld", (long long)c->micro_batches,
-                           (long long)c->micro_batch_size));
+  put_chip(h, "dp", dp);
+  put_chip(h, "zero", ot_arena_format(h->arena, "%d", c->zero));
+  put_chip(h, "micro-batches", batch);
   put_chip(h, "pipeline", ot_pipeline_name(c->pipeline));
   put_chip(h, "recompute", recomputes[c->recompute]);
   ot_text_put(h->out, "</ul>\n");

@@ -48,11 +48,15 @@ static void put_plan(ot_text_builder *out, const char *class, const char *name,
                      const ot_estimate *e) {
   const ot_candidate *const c = &e->candidate;
   const double used = (double)(e->memory.reserved + e->memory.context);
-  const int64_t degrees[] = {c->tp, c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero};
+  const int64_t degrees[] = {c->tp, c->pp, c->vpp, c->cp, c->ep};
+  char dp[64], batch[64];
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  ot_candidate_print_batch(c, batch, sizeof batch);
   begin_row(out, class, name);
   for (int i = 0; i < OT_COUNT(degrees); i++) cell_whole(out, degrees[i]);
-  cell(out, ot_arena_format(out->arena, "%lld x %lld", (long long)c->micro_batches,
-                            (long long)c->micro_batch_size));
+  cell(out, dp);
+  cell_whole(out, c->zero);
+  cell(out, batch);
   ot_markup_element(out, "td class=\"t\"", ot_pipeline_name(c->pipeline));
   ot_markup_element(out, "td class=\"t\"", recomputes[c->recompute]);
   cell_seconds(out, e->step_s);
@@ -71,7 +75,7 @@ void ot_html_plan_table(const ot_plan_page *page, ot_text_builder *out) {
                                       "pipeline",   "recompute", "step",
                                       "MFU",        "memory",    "bubble",
                                       "exposed tp", "cp",        "ep",
-                                      "pp",         "dp",        "all",
+                                      "pp",         "dp",        "world",
                                       NULL};
   put_head(out, names);
   for (int i = 0; i < page->num_plans; i++) {

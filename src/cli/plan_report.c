@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/figures.h"
 
@@ -46,7 +47,7 @@ static void put_question(report *r) {
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   ot_text_appendf(r->out, "%s on %s: %d device%s of %s, %s a step (%lld x %lld), %s, engine %s\n",
                   r->page->model_name, job->cluster->name, job->devices,
-                  job->devices == 1 ? "" : "s",
+                  ot_text_plural(job->devices, "s"),
                   ot_figure_bytes(a, (double)job->cluster->device.memory_bytes),
                   ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
                   (long long)job->global_batch_size, (long long)job->sequence_length,
@@ -81,7 +82,7 @@ static void put_bill(report *r) {
   line(r, "at least",
        ot_arena_format(a, "%lld device%s to hold that, before activations",
                        (long long)b->min_devices_for_state,
-                       b->min_devices_for_state == 1 ? "" : "s"));
+                       ot_text_plural(b->min_devices_for_state, "s")));
   line(r, "work",
        ot_arena_format(a, "%s a token, forward and backward",
                        ot_figure_flops(a, b->flops_per_token)));
@@ -133,10 +134,12 @@ static double exposed_of(const ot_estimate *e) {
   return s;
 }
 
-// "128", or "8x16" where states are cut over 16 ranks and 8 hold copies.
-static const char *dp_of(report *r, const ot_candidate *c) {
-  if (c->zero == 0 || c->dp_shard == c->dp) return ot_arena_format(r->arena, "%d", c->dp);
-  return ot_arena_format(r->arena, "%dx%d", c->dp / c->dp_shard, c->dp_shard);
+// Where states are sharded over a part of dp, a line says so.
+static void put_domains(report *r, const ot_candidate *c) {
+  char dp[64];
+  if (c->zero == 0 || c->dp_shard == c->dp) return;
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  ot_text_appendf(r->out, "      dp %s\n", dp);
 }
 
 static void put_row(report *r, const char *name, const ot_estimate *e) {
@@ -144,22 +147,22 @@ static void put_row(report *r, const char *name, const ot_estimate *e) {
   const ot_candidate *const c = &e->candidate;
   ot_arena *const a = r->arena;
   const double used = (double)(e->memory.reserved + e->memory.context);
-  const char *const batch =
-      ot_arena_format(a, "%lldx%lld", (long long)c->micro_batch_size, (long long)c->micro_batches);
+  char batch[64];
+  ot_candidate_print_batch(c, batch, sizeof batch);
   ot_text_appendf(
-      r->out, "  %-3s%3d%4d%4d%4d%4d %7s%5d %7s  %-11s %-9s %8s%7s%7s%8s%5s%s\n", name, c->tp,
-      c->pp, c->vpp, c->cp, c->ep, dp_of(r, c), c->zero, batch, ot_pipeline_name(c->pipeline),
+      r->out, "  %-3s%3d%4d%4d%4d%4d %5d%5d %9s  %-11s %-9s %8s%7s%7s%8s%5s%s\n", name, c->tp,
+      c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero, batch, ot_pipeline_name(c->pipeline),
       recomputes[c->recompute], ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
       ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
       ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
+  put_domains(r, c);
 }
 
 static void put_legend(report *r) {
   const ot_search *const s = r->page->search;
   wrap(r, "  ",
-       "dp 8x16: 8 copies of states that are cut over 16 ranks; batch 1x16: a rank's 16 "
-       "micro-batches of 1 sequence; exposed: communication that nothing hides; mem: of the "
-       "fullest device");
+       "batch 16 x 1: 16 micro-batches of 1 sequence for each rank of dp; exposed: communication "
+       "that nothing hides; mem: of the fullest device");
   wrap(r, "  ",
        ot_arena_format(r->arena,
                        "of %lld splits %lld were simulated; without that: %lld cannot run, %lld "
@@ -175,7 +178,7 @@ static void put_plans(report *r) {
   ot_text_put(
       r->out,
       "\nplans, fastest first (mfu counts the model's FLOPs, of attention the causal half)\n");
-  ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %7s%5s %7s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
+  ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %5s%5s %9s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
                   "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "order", "recompute",
                   "step", "mfu", "bubble", "exposed", "mem");
   for (int i = 0; i < p->num_plans; i++) {

@@ -2,11 +2,13 @@
 // Threads are started by this process; the processes of a launcher find each other through MPI.
 #include "cli/ranks.h"
 
+#include "base/text.h"
+
 static ot_status check_asked(const ot_options *options, int ranks) {
   const int asked = (int)ot_options_integer(options, "ranks");
   if (!ot_options_given(options, "ranks") || asked == ranks) return OT_OK;
   ot_fail(OT_RANKS, "the launcher started %d process%s, and --ranks says %d", ranks,
-          ranks == 1 ? "" : "es", asked);
+          ot_text_plural(ranks, "es"), asked);
   return ot_fail_hint(OT_RANKS, "leave --ranks out under mpirun and srun");
 }
 

@@ -115,7 +115,7 @@ int ot_comm_say_ranks(ot_comm_text *out, const int *ranks, int size, ot_comm_ran
                       const void *context) {
   int count = 0;
   for (int i = 0; i < size; i++) count += !is || is(context, i);
-  ot_comm_say(out, count == 1 ? "rank" : "ranks");
+  ot_comm_say(out, "rank%s", ot_text_plural(count, "s"));
   int last = -2, run = 0;
   for (int i = 0; i < size; i++) {
     if (is && !is(context, i)) continue;

@@ -115,21 +115,31 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
 
 // ---- text ----
 
+int64_t ot_candidate_print_dp(const ot_candidate *candidate, char *out, int64_t capacity) {
+  const ot_candidate *const c = candidate;
+  const bool domains = c->zero > 0 && c->dp_shard > 0 && c->dp_shard < c->dp;
+  if (!domains) return ot_text_format(out, capacity, "%d", c->dp);
+  return ot_text_format(out, capacity, "%d (%d replicas x %d shards)", c->dp, c->dp / c->dp_shard,
+                        c->dp_shard);
+}
+
+int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64_t capacity) {
+  return ot_text_format(out, capacity, "%lld x %lld", (long long)candidate->micro_batches,
+                        (long long)candidate->micro_batch_size);
+}
+
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity) {
   static const char *const recomputes[] = {"none", "selective", "full"};
   const ot_candidate *const c = candidate;
-  char domains[64] = "", columns[32] = "";
+  char dp[64], batch[64], columns[32] = "";
   if (c->etp > 1) ot_text_format(columns, sizeof columns, " etp %d", c->etp);
-  if (c->zero > 0 && c->dp_shard > 0 && c->dp_shard < c->dp) {
-    ot_text_format(domains, sizeof domains, " as %dx%d", c->dp / c->dp_shard, c->dp_shard);
-  }
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  ot_candidate_print_batch(c, batch, sizeof batch);
   return ot_text_format(out, capacity,
-                        "tp %d pp %d vpp %d cp %d ep %d%s dp %d%s zero %d%s, %lld x %lld "
-                        "micro-batches, %s, recompute "
-                        "%s",
-                        c->tp, c->pp, c->vpp, c->cp, c->ep, columns, c->dp, domains, c->zero,
-                        c->no_sequence_parallel ? " without sequence parallelism" : "",
-                        (long long)c->micro_batch_size, (long long)c->micro_batches,
+                        "tp %d pp %d vpp %d cp %d ep %d%s dp %s zero %d%s, micro-batches %s, %s, "
+                        "recompute %s",
+                        c->tp, c->pp, c->vpp, c->cp, c->ep, columns, dp, c->zero,
+                        c->no_sequence_parallel ? " without sequence parallelism" : "", batch,
                         ot_pipeline_name(c->pipeline), recomputes[c->recompute]);
 }
 

@@ -5,9 +5,8 @@
 #include "describe/pipeline_rules.h"
 #include "plan/explain.h"
 #include "plan/figures.h"
+#include "plan/step_terms.h"
 #include "plan/what_if.h"
-
-enum { MAX_TERMS = 16 };
 
 typedef struct term {
   const char *name;
@@ -55,23 +54,12 @@ static void put_differences(const ot_candidate *other, const ot_candidate *best,
 
 // ---- what it costs ----
 
-static int fill_terms(const ot_estimate *other, const ot_estimate *best, ot_arena *arena,
-                      term *terms) {
-  const term plain[] = {
-      {"compute", (other->compute_s - other->recompute_s) - (best->compute_s - best->recompute_s)},
-      {"recompute", other->recompute_s - best->recompute_s},
-      {"bubble", other->bubble_s - best->bubble_s},
-      {"update", other->update_s - best->update_s},
-      {"launches", other->host_s - best->host_s},
-  };
-  int n = 0;
-  for (int i = 0; i < OT_COUNT(plain); i++) terms[n++] = plain[i];
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
-    const char *const axis = ot_timeline_axis_name((ot_timeline_axis)i);
-    terms[n++] = (term){ot_arena_format(arena, "exposed %s", axis),
-                        other->exposed_s[i] - best->exposed_s[i]};
-  }
-  return n;
+static void fill_terms(const ot_estimate *other, const ot_estimate *best, term *terms) {
+  ot_step_term theirs[OT_STEP_TERMS], ours[OT_STEP_TERMS];
+  ot_step_terms(other, theirs);
+  ot_step_terms(best, ours);
+  for (int i = 0; i < OT_STEP_TERMS; i++)
+    terms[i] = (term){ours[i].name, theirs[i].seconds - ours[i].seconds};
 }
 
 static double size_of(double x) { return x < 0 ? -x : x; }
@@ -88,11 +76,11 @@ static const char *signed_seconds(ot_arena *arena, double seconds) {
 
 const char *ot_explain_terms(const ot_estimate *other, const ot_estimate *best, int most,
                              ot_arena *arena) {
-  term terms[MAX_TERMS];
-  const int n = fill_terms(other, best, arena, terms);
-  ot_sort(terms, n, sizeof *terms, (ot_ordering){larger_first, NULL}, arena);
+  term terms[OT_STEP_TERMS];
+  fill_terms(other, best, terms);
+  ot_sort(terms, OT_STEP_TERMS, sizeof *terms, (ot_ordering){larger_first, NULL}, arena);
   ot_text_builder text = {.arena = arena};
-  for (int i = 0; i < n && i < most; i++) {
+  for (int i = 0; i < OT_STEP_TERMS && i < most; i++) {
     if (size_of(terms[i].delta_s) < 1e-3 * best->step_s) break;
     ot_text_appendf(&text, "%s%s %s", text.length > 0 ? ", " : "", terms[i].name,
                     signed_seconds(arena, terms[i].delta_s));
@@ -123,7 +111,7 @@ void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_aren
   out->text[out->num++] =
       ot_arena_format(arena, "%s: %s a step (%+.1f%%)", ot_text_builder_text(&text),
                       signed_seconds(arena, lost_s), 100 * lost_s / best->step_s);
-  const char *const terms = ot_explain_terms(other, best, MAX_TERMS, arena);
+  const char *const terms = ot_explain_terms(other, best, OT_STEP_TERMS, arena);
   if (terms[0] != '\0') out->text[out->num++] = terms;
   out->text[out->num++] = memory_of(other, best, arena);
   if (other->candidate.pipeline != OT_PIPELINE_ZB_H2) return;

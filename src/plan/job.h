@@ -63,8 +63,15 @@ typedef struct ot_run_lists {
 void ot_candidate_run(const ot_job *job, const ot_candidate *candidate, ot_run_lists *lists,
                       ot_run *out);
 
-// "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 as 8x16 zero 1, 1 x 16 micro-batches, 1f1b, recompute none": 8
-// copies of states that are cut over 16, and 16 micro-batches of one sequence.
+// "128", or "128 (8 replicas x 16 shards)" where states are sharded over 16 ranks and 8 hold
+// copies.
+int64_t ot_candidate_print_dp(const ot_candidate *candidate, char *out, int64_t capacity);
+
+// "16 x 1": 16 micro-batches of one sequence for each rank of dp.
+int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64_t capacity);
+
+// "tp 8 pp 16 vpp 1 cp 1 ep 1 dp 128 (8 replicas x 16 shards) zero 1, micro-batches 16 x 1, 1f1b,
+// recompute none".
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity);
 
 // A total order that does not depend on the machine: for ties.

@@ -119,7 +119,7 @@ ot_status ot_stage_layout_read(const char *text, int layers, int num_chunks, int
   const int found = count_chunks(text);
   OT_CHECK(found == num_chunks, OT_USAGE,
            "parallel.layout has %d chunk%s; the stages need %d (each | begins the next)", found,
-           found == 1 ? "" : "s", num_chunks);
+           ot_text_plural(found, "s"), num_chunks);
   while (*r.at != '\0') OT_TRY(read_token(&r));
   OT_TRY(end_chunk(&r));
   char due[MAX_NAME];

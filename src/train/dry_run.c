@@ -4,6 +4,7 @@
 // each stage and tp rank is planned, and the bill is that of the most loaded.
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/text_builder.h"
 #include "train/disk.h"
 #include "train/feed.h"
@@ -80,7 +81,8 @@ static void say_memory(dry_run *d) {
                     ot_bytes_text(d->arena, bytes));
   }
   const char *const which = ot_arena_format(d->arena, " (rank %d, which has most)", d->most.rank);
-  ot_loop_note(d->request, "planned arena of one rank%s, to the byte:\n%s  %-12s %14s (%ld bytes)",
+  ot_loop_note(d->request,
+               "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
                ot_bytes_text(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
@@ -125,11 +127,13 @@ static void say_length(dry_run *d) {
   report->tokens = ot_run_tokens_after(run, report->steps);
   report->micro_batches = schedule->orders[order].micro_batches;
   ot_loop_note(d->request,
-               "%ld steps, %ld tokens; first step: %ld sequences of %ld in %d micro-batches%s, "
+               "%ld step%s, %ld tokens; first step: %ld sequence%s of %ld in %d micro-batch%s%s, "
                "%.4g model TFLOP",
-               report->steps, report->tokens, run->batch.global_batch_size,
+               report->steps, ot_text_plural(report->steps, "s"), report->tokens,
+               run->batch.global_batch_size, ot_text_plural(run->batch.global_batch_size, "s"),
                run->data.sequence_length, report->micro_batches,
-               schedule->ranks > 1 ? " a rank" : "", report->model_flops * 1e-12);
+               ot_text_plural(report->micro_batches, "es"), schedule->ranks > 1 ? " a rank" : "",
+               report->model_flops * 1e-12);
 }
 
 // Communication that nothing hides, where there is any.

@@ -46,7 +46,7 @@ static ot_status find_newest(const ot_loop_request *request, ot_loop_start *star
   OT_TRY(ot_checkpoint_newest(arena, ot_run_directory_checkpoints(start->directory), &found));
   if (found.num_damaged > 0) {
     ot_loop_note(request, "passing over %d damaged checkpoint%s (%s)", found.num_damaged,
-                 found.num_damaged == 1 ? "" : "s", found.damage);
+                 ot_text_plural(found.num_damaged, "s"), found.damage);
   }
   *path = found.path;
   start->resumed_here = found.path != NULL;
@@ -116,7 +116,7 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
                run->model.model_type, ot_model_parameters(&run->model),
                ot_dtype_name(run->precision.compute), many ? ", " : "",
                many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,
-               schedule->threads == 1 ? "" : "s", many ? " each" : "",
+               ot_text_plural(schedule->threads, "s"), many ? " each" : "",
                ot_bytes_text(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
 

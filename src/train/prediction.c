@@ -3,6 +3,7 @@
 // that tp does not divide.
 #include "train/prediction.h"
 
+#include "base/text.h"
 #include "describe/engine.h"
 #include "describe/expert_load.h"
 #include "describe/measured_keys.h"
@@ -14,8 +15,6 @@ static double peak_of(const ot_cluster *cluster, ot_dtype compute) {
   const double *const flops = cluster->device.flops;
   return flops[compute] > 0 ? flops[compute] : flops[OT_F32];
 }
-
-static const char *plural(int count) { return count == 1 ? "" : "s"; }
 
 static ot_status find_cluster(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out) {
@@ -32,8 +31,8 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   if (threads == 0 || (measured->num_devices == ranks && threads == request->threads)) return OT_OK;
   out->note = ot_arena_format(
       arena, "%s was measured with %d rank%s of %d thread%s at once; scaled to %d of %d",
-      measured->name, measured->num_devices, plural(measured->num_devices), threads,
-      plural(threads), ranks, request->threads);
+      measured->name, measured->num_devices, ot_text_plural(measured->num_devices, "s"), threads,
+      ot_text_plural(threads, "s"), ranks, request->threads);
   return OT_OK;
 }
 

@@ -83,6 +83,13 @@ degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --variants >variants.txt
 [ -n "$(degrees variants.txt | sort | uniq -d)" ] || fail "--variants shows none"
 
+# ---- one notation and one name for one thing, in text, page and comments ----
+"$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --zero 3 --top 1 --html hsdp.html --emit run=hsdp.yaml >hsdp.txt
+holds hsdp.txt '^  1  .* 512    3     1 x 4  ' '^      dp 512 (4 replicas x 128 shards)$'
+holds hsdp.html '<b>512 (4 replicas x 128 shards)</b>' '<b>1 x 4</b>' 'exposed world' '>launches<'
+holds hsdp.yaml '^# .* dp 512 (4 replicas x 128 shards) zero 3, micro-batches 1 x 4, 1f1b, '
+grep -q 'exposed all\|>all<\|>host<' hsdp.html && fail "the page has names of its own"
+
 # ---- what is given is fixed; more of it is no error ----
 "${plan[@]}" --model llama3-8b --gpus 8 --tp 2 --pp 2 --dp 2 --zero 1 --recompute full --pipeline 1f1b \
   --micro-batch-size 2 --json >fixed.json

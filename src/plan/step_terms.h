@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The terms that a step is made of: their names, the same in reports, in pages and in what compares
+// plans, and what each is.
+#pragma once
+
+#include "plan/estimate.h"
+
+enum { OT_STEP_TERMS = 5 + OT_TIMELINE_AXES };
+
+typedef struct ot_step_term {
+  const char *name;     // "compute", "exposed tp"
+  const char *meaning;  // one clause
+  double seconds;
+} ot_step_term;
+
+// Terms that add up to step_s, in the order in which pages show them.
+//   terms  [OT_STEP_TERMS]
+void ot_step_terms(const ot_estimate *estimate, ot_step_term *terms);
