@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "describe/model_keys.h"
 #include "device/heap.h"
+#include "train/cluster_file.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {
@@ -34,6 +35,82 @@ static void write_model(const char *name, const ot_model *model, ot_json_writer 
   ot_json_end(w);
 }
 
+// ---- clusters ----
+
+static ot_status load_cluster(const char *name, const ot_config_request *request, ot_arena *arena,
+                              ot_cluster *out) {
+  bool found;
+  return ot_cluster_file_load(name, &request->presets, arena, out, &found);
+}
+
+static void write_cluster(const ot_cluster *c, ot_json_writer *w) {
+  ot_json_object(w, NULL);
+  ot_json_text(w, "name", c->name);
+  ot_json_integer(w, "num_devices", c->num_devices);
+  ot_json_integer(w, "memory_bytes", c->device.memory_bytes);
+  ot_json_real(w, "memory_bytes_per_s", c->device.memory_bytes_per_s);
+  ot_json_object(w, "flops_per_s");
+  for (int i = 0; i < OT_DTYPE_COUNT; i++) {
+    const double flops = c->device.flops[i];
+    if (flops > 0) ot_json_real(w, ot_dtype_name((ot_dtype)i), flops);
+  }
+  ot_json_end(w);
+  ot_json_array(w, "levels");
+  for (int i = 0; i < c->num_levels; i++) {
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", c->level[i].name);
+    ot_json_integer(w, "size", c->level[i].size);
+    ot_json_real(w, "bytes_per_s", c->level[i].bytes_per_s);
+    ot_json_real(w, "latency_s", c->level[i].latency_s);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  ot_json_text(w, "basis", ot_cluster_basis_name(c->basis));
+  ot_json_end(w);
+}
+
+// "989.5 bf16", or the type it has instead.
+static const char *rate_of(const ot_cluster *c, ot_arena *arena) {
+  static const ot_dtype types[] = {OT_BF16, OT_F16, OT_F32};
+  for (int i = 0; i < OT_COUNT(types); i++) {
+    const double flops = c->device.flops[types[i]];
+    if (flops == 0) continue;
+    const char *const type = ot_dtype_name(types[i]);
+    return ot_arena_format(arena, "%.4g %s", flops / 1e12, type);
+  }
+  return "";
+}
+
+static void print_cluster(const ot_cluster *c, ot_arena *arena) {
+  printf("%-14s %7d %7.4g GB %12s  %-12s ", c->name, c->num_devices,
+         (double)c->device.memory_bytes / 1e9, rate_of(c, arena), ot_cluster_basis_name(c->basis));
+  for (int i = 0; i < c->num_levels; i++) {
+    const ot_link_level *const level = &c->level[i];
+    printf("%s%s of %d: %.4g", i > 0 ? ", " : "", level->name, level->size,
+           level->bytes_per_s / 1e9);
+  }
+  printf("\n");
+}
+
+static ot_status list_clusters(const ot_config_request *request, ot_arena *arena) {
+  const ot_preset_names names = ot_presets_list(&request->presets, OT_PRESET_CLUSTER, arena);
+  if (names.count == 0) return OT_OK;
+  printf("\n%-14s %7s %10s %12s  %-12s %s\n", "cluster", "devices", "memory", "TFLOP/s", "basis",
+         "links of a device, GB/s one way");
+  for (int64_t i = 0; i < names.count; i++) {
+    ot_cluster cluster;
+    OT_TRY(load_cluster(names.name[i], request, arena, &cluster));
+    print_cluster(&cluster, arena);
+  }
+  printf(
+      "basis: what the constants of a cluster come from (docs/pricing.md): fitted to published "
+      "runs on it,\nextrapolated from devices of its generation, guessed, or measured by "
+      "`orthant bench`\n");
+  return OT_OK;
+}
+
+// ---- the list ----
+
 static ot_status list_json(const ot_config_request *request, ot_arena *arena) {
   const ot_preset_names models = ot_presets_list(&request->presets, OT_PRESET_MODEL, arena);
   const ot_preset_names clusters = ot_presets_list(&request->presets, OT_PRESET_CLUSTER, arena);
@@ -49,6 +126,13 @@ static ot_status list_json(const ot_config_request *request, ot_arena *arena) {
   ot_json_array(&w, "clusters");
   for (int64_t i = 0; i < clusters.count; i++) ot_json_text(&w, NULL, clusters.name[i]);
   ot_json_end(&w);
+  ot_json_array(&w, "cluster_details");
+  for (int64_t i = 0; i < clusters.count; i++) {
+    ot_cluster cluster;
+    OT_TRY(load_cluster(clusters.name[i], request, arena, &cluster));
+    write_cluster(&cluster, &w);
+  }
+  ot_json_end(&w);
   ot_json_end(&w);
   puts(w.text);
   return OT_OK;
@@ -56,7 +140,6 @@ static ot_status list_json(const ot_config_request *request, ot_arena *arena) {
 
 static ot_status list_text(const ot_config_request *request, ot_arena *arena) {
   const ot_preset_names models = ot_presets_list(&request->presets, OT_PRESET_MODEL, arena);
-  const ot_preset_names clusters = ot_presets_list(&request->presets, OT_PRESET_CLUSTER, arena);
   printf("%-16s %-12s %15s %7s %7s %6s %9s %8s %9s\n", "model", "type", "parameters", "layers",
          "hidden", "heads", "kv heads", "vocab", "positions");
   for (int64_t i = 0; i < models.count; i++) {
@@ -67,9 +150,7 @@ static ot_status list_text(const ot_config_request *request, ot_arena *arena) {
            (long long)m.num_heads, (long long)m.num_kv_heads, (long long)m.vocab_size,
            (long long)m.max_positions);
   }
-  if (clusters.count > 0) printf("\ncluster\n");
-  for (int64_t i = 0; i < clusters.count; i++) printf("%s\n", clusters.name[i]);
-  return OT_OK;
+  return list_clusters(request, arena);
 }
 
 // One model with every key that its file leaves to a default.

@@ -6,7 +6,23 @@
 #include "cli/options.h"
 #include "cli/output.h"
 
-enum { COLUMN = 30 };
+enum { COLUMN = 30, WIDTH = 100 };
+
+// A list of words that is too long for a line goes on below, in the column of its first word.
+static void print_left(const char *left, int indent) {
+  int column = 0;
+  for (const char *at = left; *at != '\0';) {
+    const int length = (int)strcspn(at, "|") + (at[strcspn(at, "|")] == '|');
+    if (column > 0 && column + length > WIDTH) {
+      printf("\n%*s", indent, "");
+      column = indent;
+    }
+    printf("%.*s", length, at);
+    column += length;
+    at += length;
+  }
+  printf("\n");
+}
 
 static void print_option(const ot_option *option) {
   char left[256];
@@ -14,7 +30,8 @@ static void print_option(const ot_option *option) {
   const int width = snprintf(left, sizeof left, "  --%s%s%s", option->name, has_value ? " " : "",
                              has_value ? (option->value ? option->value : "VALUE") : "");
   if (width >= COLUMN) {
-    printf("%s\n%*s", left, COLUMN, "");
+    print_left(left, (int)strlen(option->name) + 5);
+    printf("%*s", COLUMN, "");
   } else {
     printf("%-*s", COLUMN, left);
   }

@@ -21,6 +21,11 @@ typedef struct ot_recipe {
   double activation_bytes;  // of an element of an activation
 } ot_recipe;
 
+// All names, as the words of a choice.
+#define OT_RECIPE_NAMES                                                                        \
+  "bf16|fp8|fp32|fp16|bf16-fp32-gradients|bf16-fp32-accumulators|bf16-bf16-moments|bf16-pure|" \
+  "amp-bf16|fp16-fp32-copies|fp8-fp32-gradients"
+
 // The recipe called `name`, or null.
 const ot_recipe *ot_recipe_find(const char *name);
 

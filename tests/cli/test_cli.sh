@@ -86,8 +86,13 @@ assert d["config"]["batch"]["global_batch_size"] == 64 and d["parameters"] == 80
 assert d["config"]["optimizer"]["lr"] == 3e-4 and d["config"]["tokens"] == 0' || fail 'config --json'
   "$orthant" presets --json | "$python" -c '
 import json, sys
-sizes = {m["name"]: m["parameters"] for m in json.load(sys.stdin)["models"]}
-assert sizes["gpt2"] == 124439808, sizes' || fail 'presets --json'
+text = sys.stdin.read()
+sizes = {m["name"]: m["parameters"] for m in json.loads(text)["models"]}
+assert sizes["gpt2"] == 124439808, sizes
+d = json.loads(text)
+h100 = d["cluster_details"][d["clusters"].index("h100")]
+assert h100["name"] == "h100" and h100["basis"] == "fitted" and h100["flops_per_s"]["bf16"] == 989.5e12, h100
+assert [l["size"] for l in h100["levels"]] == [8, 16384], h100' || fail 'presets --json'
   "$orthant" doctor --json | "$python" -c '
 import json, sys
 d = json.load(sys.stdin)
@@ -113,6 +118,9 @@ expect 2 err 'unknown key "zer"' config --explain parallel.zer
 
 # ---- presets ----
 expect 0 out 'llama3.1-405b' presets
+expect 0 out '989.5 bf16  fitted       nvlink of 8: 450, network of 16384: 50' presets
+expect 0 out ' 197 bf16  guessed      ici of 256: 90, network of 16384: 6.25' presets
+expect 0 out '125 fp16' presets
 expect 0 out 'architectures: [Gemma3ForCausalLM]' presets gemma3-1b
 expect 2 err 'no preset and no file' presets nobody
 expect 0 out 'n_layer: 3' presets gpt2 --set model.n_layer=3

@@ -36,6 +36,14 @@ expect 3 "nowhere.toml" "${plan[@]}" --from nowhere.toml
 expect 3 "never measured" "$orthant" plan --model gpt2
 expect 2 "did you mean --recompute?" "${plan[@]}" --model gpt2 --recomputes full
 
+# ---- every precision is in the help, and taken ----
+"$orthant" help plan >help.txt
+for precision in $(sed -n 's/^    {\.name = "\([^"]*\)".*/\1/p' "$source_dir/src/plan/recipe.c"); do
+  holds help.txt "[ |]$precision\(|\|$\)"
+  "${plan[@]}" --model gpt2 --gpus 8 --tp 1 --pp 1 --cp 1 --top 1 --precision "$precision" >/dev/null ||
+    fail "--precision $precision is not taken"
+done
+
 # ---- the document ----
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --json >a.json
 "${plan[@]}" --model llama3-8b --gpus 8 --pp 1 --json >b.json
