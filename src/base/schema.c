@@ -174,12 +174,68 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena) {
 
 // ---- Unknown keys ----
 
-static void consider(const char *name, const char *candidate, const char **nearest, int *best) {
-  const int distance = ot_text_distance(name, candidate);
-  if (distance >= *best) return;
-  *best = distance;
-  *nearest = candidate;
-}
+// What other software, or plain words, call a key: pairs of that name and the key's.
+static const char *const synonyms[][2] = {
+    {"learning_rate", "lr"},
+    {"warmup", "warmup_steps"},
+    {"num_warmup_steps", "warmup_steps"},
+    {"lr_scheduler_type", "decay"},
+    {"scheduler", "decay"},
+    {"schedule", "decay"},
+    {"min_lr", "min"},
+    {"grad_clip", "clip"},
+    {"max_grad_norm", "clip"},
+    {"gradient_clipping", "clip"},
+    {"adam_epsilon", "eps"},
+    {"adam_beta1", "betas"},
+    {"adam_beta2", "betas"},
+    {"beta1", "betas"},
+    {"beta2", "betas"},
+    {"max_steps", "steps"},
+    {"num_steps", "steps"},
+    {"train_steps", "steps"},
+    {"train_iters", "steps"},
+    {"batch_size", "global_batch_size"},
+    {"train_batch_size", "global_batch_size"},
+    {"gbs", "global_batch_size"},
+    {"mbs", "micro_batch_size"},
+    {"per_device_train_batch_size", "micro_batch_size"},
+    {"seq_length", "sequence_length"},
+    {"seq_len", "sequence_length"},
+    {"max_seq_len", "sequence_length"},
+    {"block_size", "sequence_length"},
+    {"tensor_parallel", "tp"},
+    {"tensor_model_parallel_size", "tp"},
+    {"pipeline_parallel", "pp"},
+    {"pipeline_model_parallel_size", "pp"},
+    {"context_parallel", "cp"},
+    {"context_parallel_size", "cp"},
+    {"expert_parallel", "ep"},
+    {"expert_model_parallel_size", "ep"},
+    {"data_parallel", "dp"},
+    {"zero_stage", "zero"},
+    {"dtype", "compute"},
+    {"save_steps", "every"},
+    {"save_interval", "every"},
+    {"output_dir", "output"},
+    {"num_layers", "num_hidden_layers"},
+    {"n_layers", "num_hidden_layers"},
+    {"n_layer", "num_hidden_layers"},
+    {"num_heads", "num_attention_heads"},
+    {"n_heads", "num_attention_heads"},
+    {"n_head", "num_attention_heads"},
+    {"num_kv_heads", "num_key_value_heads"},
+    {"n_kv_heads", "num_key_value_heads"},
+    {"num_query_groups", "num_key_value_heads"},
+    {"d_model", "hidden_size"},
+    {"n_embd", "hidden_size"},
+    {"d_ff", "intermediate_size"},
+    {"ffn_hidden_size", "intermediate_size"},
+    {"n_inner", "intermediate_size"},
+    {"max_sequence_length", "max_position_embeddings"},
+    {"n_positions", "max_position_embeddings"},
+    {"num_experts", "num_local_experts"},
+};
 
 // A section of `schema` that has the key `name`, so that `lr: 1` can be answered by optimizer.lr.
 static const char *section_with(const ot_schema *schema, const char *name) {
@@ -189,6 +245,10 @@ static const char *section_with(const ot_schema *schema, const char *name) {
     if (ot_schema_find(key->object, 0, name)) return key->name;
   }
   return NULL;
+}
+
+static ot_status hint_key(const char *name) {
+  return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", name);
 }
 
 ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
@@ -201,16 +261,24 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   } else {
     ot_fail(OT_USAGE, "%s%sunknown key \"%s\" (%s)", path, colon, name, place);
   }
+  const char *meant = NULL, *section = section_with(schema, name);
+  if (section) meant = name;
+  for (int i = 0; !meant && i < OT_COUNT(synonyms); i++) {
+    if (!ot_text_equal(synonyms[i][0], name)) continue;
+    const char *const word = synonyms[i][1];
+    if (ot_schema_find(schema, variant, word)) return hint_key(word);
+    section = section_with(schema, word);
+    if (section) meant = word;
+  }
+  if (meant) return ot_fail_hint(OT_USAGE, "did you mean %s.%s?", section, meant);
   const char *nearest = NULL;
   const int64_t third = ot_text_length(name) / 3 + 1;
   int best = third < NEAREST_MAX ? (int)third + 1 : NEAREST_MAX + 1;
   const ot_key *key;
   for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
-    if (is_in_force(key, variant)) consider(name, key->name, &nearest, &best);
+    if (is_in_force(key, variant)) ot_text_nearest(name, key->name, &nearest, &best);
   }
-  const char *const section = section_with(schema, name);
-  if (section) return ot_fail_hint(OT_USAGE, "did you mean %s.%s?", section, name);
-  if (nearest) return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", nearest);
+  if (nearest) return hint_key(nearest);
   if (foreign && schema->foreign_hint) return schema->foreign_hint(foreign);
   if (schema->unknown_hint) return ot_fail_hint(OT_USAGE, schema->unknown_hint, name);
   return OT_USAGE;

@@ -39,14 +39,30 @@ static const char *place_of(const reader *r, const ot_node *node) {
   return ot_node_place(r->arena, node);
 }
 
+// What a value of a number's key has to be; null for other keys.
+static const char *number_type(const ot_key *key) {
+  const bool whole = key->type == OT_KEY_INTEGER || key->type == OT_KEY_INT;
+  return whole ? "a whole number" : key->type == OT_KEY_REAL ? "a number" : NULL;
+}
+
 static ot_status wrong_type(const reader *r, const ot_key *key, const ot_node *node) {
   static const char *const kinds[] = {"null", "text", "a list", "a map"};
-  if (node->kind == OT_NODE_SCALAR) {
-    return ot_fail(OT_USAGE, "%s: \"%s\" is not %s (%s)", r->path, node->text,
-                   ot_key_range(key, r->arena), place_of(r, node));
+  const char *const range = ot_key_range(key, r->arena);
+  const char *const type = number_type(key);
+  const bool limited = type && !ot_text_starts_with(range, type);
+  if (node->kind != OT_NODE_SCALAR) {
+    return ot_fail(OT_USAGE, "%s: expects %s, not %s (%s)", r->path, range, kinds[node->kind],
+                   place_of(r, node));
   }
-  return ot_fail(OT_USAGE, "%s: expects %s, not %s (%s)", r->path, ot_key_range(key, r->arena),
-                 kinds[node->kind], place_of(r, node));
+  return ot_fail(OT_USAGE, "%s: \"%s\" is not %s%s%s (%s)", r->path, node->text,
+                 limited ? type : range, limited ? "; allowed: " : "", limited ? range : "",
+                 place_of(r, node));
+}
+
+// A number that no variable holds.
+static ot_status too_large(const reader *r, const ot_key *key, const ot_node *node) {
+  return ot_fail(OT_USAGE, "%s: %s is too large; allowed: %s (%s)", r->path, node->text,
+                 ot_key_range(key, r->arena), place_of(r, node));
 }
 
 static ot_status check_range(const reader *r, const ot_key *key, double value,
@@ -61,7 +77,11 @@ static ot_status check_range(const reader *r, const ot_key *key, double value,
 
 static ot_status read_whole(const reader *r, const ot_key *key, const ot_node *node, void *out) {
   int64_t value;
-  if (!ot_number_parse_size(node->text, &value)) return wrong_type(r, key, node);
+  double real;
+  if (!ot_number_parse_size(node->text, &value)) {
+    const bool large = ot_number_parse(node->text, false, &real) && (real > 1e18 || real < -1e18);
+    return large ? too_large(r, key, node) : wrong_type(r, key, node);
+  }
   OT_TRY(check_range(r, key, (double)value, node));
   if (key->type == OT_KEY_INTEGER) {
     memcpy(out, &value, sizeof value);
@@ -76,7 +96,10 @@ static ot_status read_whole(const reader *r, const ot_key *key, const ot_node *n
 
 static ot_status read_real(const reader *r, const ot_key *key, const ot_node *node, void *out) {
   double value;
-  if (!ot_number_parse(node->text, false, &value)) return wrong_type(r, key, node);
+  if (!ot_number_parse(node->text, false, &value)) {
+    const bool large = ot_number_parse(node->text, true, &value) && value == value;
+    return large ? too_large(r, key, node) : wrong_type(r, key, node);
+  }
   OT_TRY(check_range(r, key, value, node));
   memcpy(out, &value, sizeof value);
   return OT_OK;

@@ -319,3 +319,10 @@ uint64_t ot_hash_text(uint64_t hash, const char *text) {
 }
 
 const char *ot_text_plural(int64_t count, const char *ending) { return count == 1 ? "" : ending; }
+
+void ot_text_nearest(const char *name, const char *candidate, const char **nearest, int *best) {
+  const int distance = ot_text_distance(name, candidate);
+  if (distance >= *best) return;
+  *best = distance;
+  *nearest = candidate;
+}

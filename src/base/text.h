@@ -31,6 +31,10 @@ bool ot_text_matches(const char *text, const char *pattern);
 // Damerau-Levenshtein distance (adjacent swaps count once), capped at 64 characters a side.
 int ot_text_distance(const char *a, const char *b);
 
+// Makes `candidate` the nearest one when it is closer to `name` than `best`, which becomes its
+// distance. Start with one more than the largest distance that is near.
+void ot_text_nearest(const char *name, const char *candidate, const char **nearest, int *best);
+
 // FNV-1a over bytes, to chain: hash = ot_hash_bytes(hash, data, n), starting from OT_HASH_START.
 #define OT_HASH_START 14695981039346656037ULL
 uint64_t ot_hash_bytes(uint64_t hash, const void *data, int64_t bytes);

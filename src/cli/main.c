@@ -49,12 +49,7 @@ static void print_overview(void) {
 static ot_status unknown_verb(const char *name) {
   const char *nearest = NULL;
   int best = 4;
-  for (int i = 0; verbs[i]; i++) {
-    const int distance = ot_text_distance(name, verbs[i]->name);
-    if (distance >= best) continue;
-    best = distance;
-    nearest = verbs[i]->name;
-  }
+  for (int i = 0; verbs[i]; i++) ot_text_nearest(name, verbs[i]->name, &nearest, &best);
   ot_fail(OT_USAGE, "unknown verb \"%s\"", name);
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean `orthant %s`?", nearest);
   return ot_fail_hint(OT_USAGE, "`orthant` lists the verbs");

@@ -51,23 +51,16 @@ static int known_option(const ot_options *options, const char *name) {
   return i;
 }
 
-static void consider(const char *name, const char *candidate, const char **nearest, int *best) {
-  const int distance = ot_text_distance(name, candidate);
-  if (distance >= *best) return;
-  *best = distance;
-  *nearest = candidate;
-}
-
 static ot_status unknown_option(const ot_verb *verb, const char *word, size_t length) {
   char name[64];
   ot_text_format(name, sizeof name, "%.*s", (int)length, word);
   const char *nearest = NULL;
   int best = 4;
   for (int i = 0; i < verb->num_options; i++) {
-    consider(name, verb->options[i].name, &nearest, &best);
+    ot_text_nearest(name, verb->options[i].name, &nearest, &best);
   }
-  if (verb->json) consider(name, "json", &nearest, &best);
-  consider(name, "help", &nearest, &best);
+  if (verb->json) ot_text_nearest(name, "json", &nearest, &best);
+  ot_text_nearest(name, "help", &nearest, &best);
   ot_fail(OT_USAGE, "unknown option --%s (%s%s)", name, ot_verb_prefix(verb), verb->name);
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean --%s?", nearest);
   return ot_fail_hint(OT_USAGE, "%s%s --help lists its options", ot_verb_prefix(verb), verb->name);

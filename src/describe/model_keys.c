@@ -552,9 +552,13 @@ ot_status ot_model_prepare(ot_node *tree, ot_arena *arena, const char *path) {
     ot_fail(OT_USAGE, "%s%smodel_type is needed (%s)", path, dot, place);
     return ot_fail_hint(OT_USAGE, "one of %s", ot_key_range(&model_keys[0], arena));
   }
-  const bool known = node->text && family_called(node->text) >= 0;
-  OT_CHECK(known, OT_USAGE, "%s%smodel_type: \"%s\" is not supported; supported: %s (%s)", path,
-           dot, node->text ? node->text : "", ot_key_range(&model_keys[0], arena),
-           ot_node_place(arena, node));
-  return OT_OK;
+  const char *const name = node->text ? node->text : "";
+  if (family_called(name) >= 0) return OT_OK;
+  ot_fail(OT_USAGE, "%s%smodel_type: \"%s\" is not supported; supported: %s (%s)", path, dot, name,
+          ot_key_range(&model_keys[0], arena), ot_node_place(arena, node));
+  const char *nearest = NULL;
+  int best = 3;
+  for (const char *const *at = model_keys[0].choices; *at; at++)
+    ot_text_nearest(name, *at, &nearest, &best);
+  return nearest ? ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", nearest) : OT_USAGE;
 }

@@ -189,6 +189,15 @@ static ot_status check_batch(const ot_run *run, const char *where, int64_t seque
   const int64_t below = sequences / round * round;
   char hint[HINT_BYTES] = "";
   if (below > 0) ot_text_format(hint, sizeof hint, "%lld or ", (long long)below);
+  if (dp > sequences) {
+    ot_fail(OT_USAGE, "%s: dp=%d ranks of data parallelism share global_batch_size=%lld sequences",
+            where, dp, (long long)sequences);
+    return ot_fail_hint(OT_USAGE,
+                        "each needs one at least: take at most %lld rank%s, a larger batch, or "
+                        "ranks of tp, pp or cp",
+                        (long long)sequences * (p->tp * p->pp * p->cp),
+                        ot_text_plural(sequences * p->tp * p->pp * p->cp, "s"));
+  }
   OT_CHECK(
       sequences % round == 0, OT_USAGE,
       "%s: global_batch_size=%lld is no multiple of micro_batch_size=%lld x dp=%d (try %s%lld)",

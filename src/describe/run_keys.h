@@ -31,8 +31,8 @@ ot_node *ot_run_write(const ot_run *run, ot_arena *arena);
 // Hash of all settings as text.
 uint64_t ot_run_hash(const ot_run *run, ot_arena *arena);
 
-// Lists in `out`, one "KEY: OLD -> NEW" a line, the settings that differ although a resumed run
-// must keep them: not parallel, checkpoint, audit, cluster, steps, output, log, threads and
-// batch.micro_batch_size, and not what --set gave to `new_settings` (its places tell). Returns
-// their number.
+// Lists in `out`, one "KEY: OLD -> NEW (PLACE)" a line, the settings that differ although a resumed
+// run must keep them: not parallel, checkpoint, audit, cluster, steps, output, log, threads and
+// batch.micro_batch_size, and not what --set gave to `new_settings` (its places tell), which is
+// listed behind them: they may follow from it. Returns their number.
 int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_text_builder *out);

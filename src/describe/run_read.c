@@ -155,6 +155,7 @@ static const char *const free_keys[] = {
 typedef struct comparison {
   char path[PATH_BYTES];
   ot_text_builder *out;
+  ot_text_builder given;  // what --set changed
   int count;
 } comparison;
 
@@ -208,9 +209,13 @@ static bool same_value(const ot_node *a, const ot_node *b) {
 static void compare_leaf(comparison *c, const ot_node *old, const ot_node *now) {
   const char *const before = text_of(old, c->out->arena);
   const char *const after = text_of(now, c->out->arena);
-  if (same_value(old, now) || (now && may_change(now))) return;
-  ot_text_appendf(c->out, "%s: %.200s -> %.200s\n", c->path, before, after);
-  c->count++;
+  if (same_value(old, now)) return;
+  const bool allowed = now && may_change(now);
+  if (allowed && !ot_text_starts_with(now->source, "--set")) return;
+  ot_text_appendf(allowed ? &c->given : c->out, "%s: %.200s -> %.200s%s%s%s\n", c->path, before,
+                  after, now ? " (" : "", now ? ot_node_place(c->out->arena, now) : "",
+                  now ? ")" : "");
+  if (!allowed) c->count++;
 }
 
 static void compare_maps(comparison *c, const ot_node *old, const ot_node *now, int64_t length) {
@@ -230,7 +235,9 @@ static void compare_maps(comparison *c, const ot_node *old, const ot_node *now, 
 }
 
 int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_text_builder *out) {
-  comparison c = {.out = out};
+  comparison c = {.out = out, .given = {.arena = out->arena}};
   compare_maps(&c, old_settings, new_settings, 0);
+  if (c.count > 0 && c.given.length > 0)
+    ot_text_appendf(out, "beside what --set changes:\n%s", ot_text_builder_text(&c.given));
   return c.count;
 }

@@ -19,6 +19,7 @@ ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_a
   if (!path) {
     if (ot_text_equal(name, "this-machine")) return OT_OK;
     ot_fail(OT_USAGE, "cluster: no preset and no file is called \"%s\"", name);
+    if (ot_presets_suggest(presets, OT_PRESET_CLUSTER, name, arena)) return OT_USAGE;
     return ot_fail_hint(OT_USAGE,
                         "`orthant presets` lists the presets, `orthant bench` measures "
                         "this machine");

@@ -98,16 +98,8 @@ static const char *absolute(const loader *l, const ot_node *node) {
 static ot_status unknown_model(const loader *l, const ot_node *node) {
   ot_fail(OT_USAGE, "model: no preset and no file is called \"%s\" (%s)", node->text,
           ot_node_place(l->arena, node));
-  const char *nearest = NULL;
-  int best = 4;
-  const ot_preset_names names = ot_presets_list(&l->request->presets, OT_PRESET_MODEL, l->arena);
-  for (int64_t i = 0; i < names.count; i++) {
-    const int distance = ot_text_distance(node->text, names.name[i]);
-    if (distance >= best) continue;
-    best = distance;
-    nearest = names.name[i];
-  }
-  if (nearest) return ot_fail_hint(OT_USAGE, "did you mean the preset %s?", nearest);
+  if (ot_presets_suggest(&l->request->presets, OT_PRESET_MODEL, node->text, l->arena))
+    return OT_USAGE;
   return ot_fail_hint(OT_USAGE, "`orthant presets` lists the presets");
 }
 

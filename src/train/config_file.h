@@ -60,6 +60,11 @@ ot_status ot_config_load_model(const char *source, const ot_config_request *requ
 const char *ot_presets_find(const ot_presets *presets, ot_preset_kind kind, const char *name,
                             ot_arena *arena);
 
+// Adds to the failure recorded last which preset may have been meant by `name`: the nearest, or
+// those of a family that is called alike. False where none is near.
+bool ot_presets_suggest(const ot_presets *presets, ot_preset_kind kind, const char *name,
+                        ot_arena *arena);
+
 // The names of the presets of a kind, sorted, each once, in `arena`. Directories that do not exist
 // are skipped.
 typedef struct ot_preset_names {

@@ -91,7 +91,7 @@ static ot_status compare_settings(const ot_loop_request *request, const char *pa
   ot_text_builder differences = {.arena = arena};
   const int count = ot_run_compare(old, request->settings, &differences);
   if (count == 0) return OT_OK;
-  ot_fail(OT_USAGE, "%d setting%s not those of %s:\n%s", count, count == 1 ? " is" : "s are", path,
+  ot_fail(OT_USAGE, "%d setting%s changed since %s:\n%s", count, ot_text_plural(count, "s"), path,
           ot_text_builder_text(&differences));
   return ot_fail_hint(OT_USAGE,
                       "give them with --set to change them on purpose, or train into "

@@ -5,6 +5,7 @@
 
 #include "base/sort.h"
 #include "base/text.h"
+#include "base/text_builder.h"
 #include "train/config_file.h"
 #include "train/disk.h"
 
@@ -71,4 +72,32 @@ ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, 
   const ot_ordering by_name = {.compare = compare_names};
   if (list.count > 1) ot_sort(list.names, list.count, sizeof(char *), by_name, arena);
   return (ot_preset_names){.name = list.names, .count = list.count};
+}
+
+// The letters that a name begins with: "llama" of "llama2-7b".
+static const char *family_of(const char *name, ot_arena *arena) {
+  return ot_arena_text(arena, name, (int64_t)strcspn(name, "0123456789-."));
+}
+
+bool ot_presets_suggest(const ot_presets *presets, ot_preset_kind kind, const char *name,
+                        ot_arena *arena) {
+  const ot_preset_names all = ot_presets_list(presets, kind, arena);
+  const char *nearest = NULL;
+  int best = 4;
+  for (int64_t i = 0; i < all.count; i++) ot_text_nearest(name, all.name[i], &nearest, &best);
+  if (nearest) {
+    ot_fail_hint(OT_USAGE, "did you mean the preset %s?", nearest);
+    return true;
+  }
+  best = 2;
+  for (int64_t i = 0; i < all.count; i++)
+    ot_text_nearest(name, family_of(all.name[i], arena), &nearest, &best);
+  if (!nearest) return false;
+  ot_text_builder names = {.arena = arena};
+  for (int64_t i = 0; i < all.count; i++) {
+    if (!ot_text_equal(family_of(all.name[i], arena), nearest)) continue;
+    ot_text_appendf(&names, "%s%s", names.length > 0 ? ", " : "", all.name[i]);
+  }
+  ot_fail_hint(OT_USAGE, "did you mean one of %s?", ot_text_builder_text(&names));
+  return true;
 }

@@ -103,6 +103,18 @@ expect 2 err 'did you mean "optimizer"?' config run.yaml --set optimiser.lr=1
 expect 2 err 'did you mean optimizer.lr?' config run.yaml --set lr=1
 expect 2 err 'did you mean the preset llama3-8b?' config --set model=llama3-8
 expect 3 err 'nothing.yaml' config nothing.yaml
+expect 2 err 'did you mean "lr"?' config run.yaml --set optimizer.learning_rate=1
+expect 2 err 'did you mean "warmup_steps"?' config run.yaml --set learning_rate.warmup=5
+expect 2 err 'did you mean "num_hidden_layers"?' config run.yaml --set model.num_layers=2
+expect 2 err 'did you mean "num_hidden_layers"?' config run.yaml --set model.n_layer=2
+expect 2 err 'did you mean batch.global_batch_size?' config run.yaml --set batch_size=2
+expect 2 err 'did you mean "llama"?' config --set 'model={model_type: lama}'
+expect 2 err 'did you mean one of llama2-7b, ' config --set model=lama
+expect 2 err 'did you mean the preset h100?' plan --model gpt2 --cluster h10O
+expect 2 err 'steps: 1e30 is too large; allowed: at least 0 steps (--set steps)' config run.yaml --set steps=1e30
+expect 2 err 'steps: "10.5" is not a whole number' config run.yaml --set steps=10.5
+expect 2 err 'optimizer.lr: "3e-4s" is not a number' config run.yaml --set optimizer.lr=3e-4s
+expect 2 err 'take at most 64 ranks' schedule run.yaml --ranks 100000
 printf 'model: gpt2\nsteps: 5\nsteps: 6\n' >twice.yaml
 expect 2 err 'duplicate key "steps", first at line 2 (twice.yaml:3:1)' config twice.yaml
 printf 'model: gpt2\nbatch:\n  micro_batch_size: 0\n' >range.yaml

@@ -357,10 +357,20 @@ static void a_resumed_run_may_change_only_some_keys(void **state) {
   assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2\nseed: 2\noptimizer: {lr: 0.5}",
                                NULL, 0, &text),
                    2);
-  assert_string_equal(text, "optimizer.lr: 0.0003 -> 0.5\nseed: 1 -> 2\n");
+  assert_true(ot_text_starts_with(text, "optimizer.lr: 0.0003 -> 0.5 (/"));
+  assert_non_null(strstr(text, "/run.yaml:3:17)\nseed: 1 -> 2 (/"));
+  assert_true(ot_text_ends_with(text, "/run.yaml:2:7)\n"));
   const char *const sets[] = {"seed=2"};
   assert_int_equal(differences("model: gpt2\nseed: 1", "model: gpt2", sets, 1, &text), 0);
   assert_int_equal(differences("model: gpt2", "model: gpt2-xl", NULL, 0, &text), 4);
+  // What --set changed is shown with what follows from it.
+  const char *const wider[] = {"model.hidden_size=96", "steps=7"};
+  const char *const llama =
+      "model: {model_type: llama, vocab_size: 300, hidden_size: 48, num_attention_heads: 4}";
+  assert_int_equal(differences(llama, llama, wider, 2, &text), 1);
+  assert_string_equal(text,
+                      "model.head_dim: 12 -> 24 (default of llama)\nbeside what --set changes:\n"
+                      "model.hidden_size: 48 -> 96 (--set model.hidden_size)\n");
 }
 
 static void presets_are_found_and_listed(void **state) {

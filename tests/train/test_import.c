@@ -223,7 +223,8 @@ static void names_file_line_and_flag_of_what_does_not_fit(void **state) {
   expect_refusal(text, "unknown key \"frobnicate\" (%s:3)",
                  "remove --frobnicate, if it changes nothing in the time and memory of a step");
   snprintf(text, sizeof text, "%s--num-layers $LAYERS\n", flags);
-  expect_refusal(text, "num-layers: \"$LAYERS\" is not 1 to 512 (%s:3)", NULL);
+  expect_refusal(text, "num-layers: \"$LAYERS\" is not a whole number; allowed: 1 to 512 (%s:3)",
+                 NULL);
   snprintf(text, sizeof text, "%s--num-layers 2\n", flags);
   expect_refusal(text, "vocab-size: the flags do not say how many tokens there are (%s)",
                  "add --vocab-size N, the size of the tokenizer");
