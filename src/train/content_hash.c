@@ -3,7 +3,6 @@
 #include "train/content_hash.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,8 +76,8 @@ static ot_status hash_file(ot_content_hash *hash, int file, const char *path) {
 }
 
 ot_status ot_content_hash_file(const char *path, char hex[OT_CONTENT_HASH_BYTES]) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return ot_disk_fail("read", path, errno);
+  int file = -1;
+  OT_TRY(ot_disk_open(path, &file));
   ot_content_hash *hash = NULL;
   ot_status status = ot_content_hash_create(&hash);
   if (status == OT_OK) status = hash_file(hash, file, path);

@@ -62,10 +62,21 @@ ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes
   return OT_OK;
 }
 
+ot_status ot_disk_open(const char *path, int *file) {
+  *file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (*file < 0) return ot_disk_fail("read", path, errno);
+  int64_t bytes = 0;
+  const ot_status status = ot_disk_size(*file, path, INT64_MAX, &bytes);
+  if (status == OT_OK) return OT_OK;
+  close(*file);
+  *file = -1;
+  return status;
+}
+
 ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
                        int64_t *bytes) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return ot_disk_fail("read", path, errno);
+  int file = -1;
+  OT_TRY(ot_disk_open(path, &file));
   ot_status status = ot_disk_size(file, path, limit, bytes);
   if (status == OT_OK) {
     *text = ot_arena_take(arena, *bytes + 1);
@@ -149,6 +160,31 @@ ot_status ot_disk_sync_parent(const char *path) {
   const int length = slash == path ? 1 : (int)(slash - path);
   ot_text_format(parent, sizeof parent, "%.*s", length, path);
   return ot_disk_sync_directory(parent);
+}
+
+static ot_status list_open(ot_arena *arena, DIR *directory, const char *path,
+                           ot_disk_names *names) {
+  int64_t capacity = 0;
+  while (true) {
+    errno = 0;
+    const struct dirent *const entry = readdir(directory);
+    if (entry == NULL) break;
+    const char *const name = entry->d_name;
+    if (ot_text_equal(name, ".") || ot_text_equal(name, "..")) continue;
+    names->name = ot_arena_grow(arena, names->name, names->count, &capacity, sizeof *names->name);
+    names->name[names->count++] = ot_arena_text(arena, name, ot_text_length(name));
+  }
+  return errno == 0 ? OT_OK : ot_disk_fail("list directory", path, errno);
+}
+
+ot_status ot_disk_list(ot_arena *arena, const char *path, ot_disk_names *names) {
+  *names = (ot_disk_names){0};
+  DIR *const directory = opendir(path);
+  if (directory == NULL)
+    return errno == ENOENT ? OT_OK : ot_disk_fail("list directory", path, errno);
+  const ot_status status = list_open(arena, directory, path, names);
+  closedir(directory);
+  return status;
 }
 
 static ot_status remove_entries(DIR *directory, const char *path) {

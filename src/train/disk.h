@@ -29,6 +29,10 @@ bool ot_disk_is_directory(const char *path);
 // Bytes that an unprivileged user may still write on the file system of `path`.
 ot_status ot_disk_free_bytes(const char *path, int64_t *bytes);
 
+// Opens the regular file at `path` for reading. A FIFO or a device is refused, not waited for.
+// *file is -1 after a failure.
+ot_status ot_disk_open(const char *path, int *file);
+
 // The size of an open regular file; more than `limit` bytes is an error.
 ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes);
 
@@ -47,6 +51,14 @@ ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const voi
 
 // fsync, then close: closes in every case and reports the first failure.
 ot_status ot_disk_sync_close(int file, const char *path);
+
+// The names in directory `path`, in no order; an absent directory has none. A failure while reading
+// it is an error: a part of the names is never taken for all.
+typedef struct ot_disk_names {
+  int64_t count;
+  char **name;  // [count]
+} ot_disk_names;
+ot_status ot_disk_list(ot_arena *arena, const char *path, ot_disk_names *names);
 
 // Creates `path` and its parents; one that exists is fine.
 ot_status ot_disk_make_directory(const char *path);

@@ -2,8 +2,6 @@
 // jansson with our errors.
 #include "train/json_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,8 +29,8 @@ static ot_status load_open(int file, const char *path, int64_t limit, json_t **r
 }
 
 ot_status ot_json_load(const char *path, int64_t limit, json_t **root) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return ot_disk_fail("read", path, errno);
+  int file = -1;
+  OT_TRY(ot_disk_open(path, &file));
   const ot_status status = load_open(file, path, limit, root);
   close(file);
   return status;

@@ -3,7 +3,6 @@
 #include "train/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,8 +34,7 @@ struct ot_safetensors {
 };
 
 static ot_status open_file(ot_arena *arena, tensor_file *file) {
-  file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
-  if (file->descriptor < 0) return ot_disk_fail("read", file->path, errno);
+  OT_TRY(ot_disk_open(file->path, &file->descriptor));
   OT_TRY(ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes));
   OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
   void *const map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, file->descriptor, 0);

@@ -2,11 +2,8 @@
 // Opening by format, reading ids with a check of each.
 #include "train/tokens.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -28,13 +25,8 @@ static const llmc_kind llmc_kinds[] = {
 // ---- opening ----
 
 static ot_status open_bin(ot_tokens *t) {
-  t->bin = open(t->bin_path, O_RDONLY | O_CLOEXEC);
-  if (t->bin < 0) return ot_disk_fail("read", t->bin_path, errno);
-  struct stat about;
-  if (fstat(t->bin, &about) != 0) return ot_disk_fail("read", t->bin_path, errno);
-  OT_CHECK(S_ISREG(about.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", t->bin_path);
-  t->bin_bytes = about.st_size;
-  return OT_OK;
+  OT_TRY(ot_disk_open(t->bin_path, &t->bin));
+  return ot_disk_size(t->bin, t->bin_path, INT64_MAX, &t->bin_bytes);
 }
 
 void ot_tokens_set_type(ot_tokens *t, ot_shard_type type) {
@@ -75,8 +67,7 @@ void ot_tokens_set_type(ot_tokens *t, ot_shard_type type) {
 static ot_status open_megatron(ot_tokens *t) {
   t->about.format = OT_DATA_MEGATRON;
   t->about.idx_path = t->idx_path;
-  t->idx = open(t->idx_path, O_RDONLY | O_CLOEXEC);
-  if (t->idx < 0) return ot_disk_fail("read", t->idx_path, errno);
+  OT_TRY(ot_disk_open(t->idx_path, &t->idx));
   OT_TRY(open_bin(t));
   return ot_tokens_read_index(t);
 }

@@ -8,11 +8,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/text.h"
 #include "device/heap.h"
+#include "support/scratch.h"
 #include "train/tree_file.h"
 
 static ot_heap heap;
@@ -226,6 +229,23 @@ static void files_that_cannot_be_read_are_the_environments_fault(void **state) {
   assert_int_equal(ot_tree_load("/", &arena, &tree), OT_ENVIRONMENT);
 }
 
+// Opened as a file, a FIFO without a writer would be waited for without end.
+static void files_that_are_not_regular_are_refused_at_once(void **state) {
+  (void)state;
+  char directory[SCRATCH_BYTES];
+  ot_node *tree;
+  scratch_create(directory);
+  const char *const path = scratch_path(directory, "run.yaml");
+  assert_int_equal(mkfifo(path, 0600), 0);
+  alarm(20);
+  assert_int_equal(ot_tree_load(path, &arena, &tree), OT_ENVIRONMENT);
+  assert_message_has("not a regular file");
+  assert_int_equal(ot_tree_load("/dev/zero", &arena, &tree), OT_ENVIRONMENT);
+  assert_message_has("not a regular file (/dev/zero)");
+  alarm(0);
+  scratch_destroy(directory);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(yaml_values_know_their_places),
@@ -239,6 +259,7 @@ int main(void) {
       cmocka_unit_test(json_read_as_yaml_is_the_same_tree),
       cmocka_unit_test(trees_print_as_yaml_that_reads_back),
       cmocka_unit_test(files_that_cannot_be_read_are_the_environments_fault),
+      cmocka_unit_test(files_that_are_not_regular_are_refused_at_once),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }
