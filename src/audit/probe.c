@@ -91,7 +91,8 @@ static ot_status read_instance(const char *path, const ot_instance_request *want
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_model_files files;
   const ot_config_request no_settings = {0};
-  ot_status status = ot_model_files_open(path, &no_settings, &arena, &files);
+  ot_status status =
+      ot_model_files_open(path, OT_CHECKPOINT_HASH_WEIGHTS, &no_settings, &arena, &files);
   if (status == OT_OK) status = ot_model_files_instance(&files, wanted, instance);
   ot_heap_release(&heap);
   return status;

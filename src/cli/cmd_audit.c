@@ -50,6 +50,7 @@ typedef struct auditing {
   int audit;  // index in `audits`
   ot_config config;
   const char *checkpoint;  // the state to begin with, or null: the initial weights
+  const char *note;        // names newer checkpoints that are damaged; null: none are
   int num_reports;         // 0: the rank that has them is of another process
   ot_audit_report reports[MOST_REPORTS];
 } auditing;
@@ -77,17 +78,15 @@ static ot_status find_audit(auditing *a) {
 
 // The settings that a checkpoint was made with.
 static ot_status read_checkpoint(auditing *a, const char *path, const char **text) {
-  char *found = NULL;
-  OT_TRY(ot_checkpoint_resolve(a->arena, path, &found));
-  const char *const manifest_path = ot_disk_join(a->arena, found, "manifest.json");
-  if (!ot_disk_is_file(manifest_path)) {
-    ot_fail(OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run", found);
-    return ot_fail_hint(OT_USAGE, "audit a RUN.yaml with init: %s", found);
+  ot_checkpoint_found found;
+  OT_TRY(ot_checkpoint_find(a->arena, path, OT_CHECKPOINT_HASH_ALL, &found));
+  if (found.manifest == NULL) {
+    ot_fail(OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run", found.path);
+    return ot_fail_hint(OT_USAGE, "audit a RUN.yaml with init: %s", found.path);
   }
-  ot_manifest manifest;
-  OT_TRY(ot_checkpoint_check(a->arena, found, false, &manifest));
-  a->checkpoint = found;
-  *text = manifest.config;
+  a->checkpoint = found.path;
+  a->note = found.note;
+  *text = found.manifest->config;
   return OT_OK;
 }
 
@@ -177,10 +176,13 @@ static ot_status audit_team(auditing *a, ot_team *team) {
   ot_arena own = ot_heap_arena_create(&heap);
   const bool leads = ot_team_leads(team);
   if (leads) ot_output_notes(&a->config.notes);
+  if (leads && a->note) fprintf(stderr, "%s\nauditing %s\n", a->note, a->checkpoint);
   audit_place place = {.team = team, .arena = leads ? a->arena : &own};
   ot_audit_report reports[MOST_REPORTS] = {0};
   int count = 0;
   ot_status status = ot_trainer_create(&a->config.run, a->config.settings, team, &place.trainer);
+  if (status == OT_OK && ot_trainer_note(place.trainer))
+    fprintf(stderr, "%s\n", ot_trainer_note(place.trainer));
   if (status == OT_OK) status = look(a, place, reports, &count);
   ot_trainer_destroy(&place.trainer);
   ot_heap_release(&heap);

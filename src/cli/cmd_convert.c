@@ -58,6 +58,7 @@ static ot_status convert(const ot_options *options, ot_arena *arena) {
   ot_convert_report report;
   OT_TRY(ot_convert(arena, &request, &report));
   ot_output_notes(&report.config_notes);
+  if (report.note) fprintf(stderr, "note: %s\n", report.note);
   if (ot_options_json(options))
     print_json(&report, request.to, arena);
   else

@@ -2,14 +2,19 @@
 // A trained model from the command line.
 #include "cli/model_options.h"
 
+#include <stdio.h>
+
 #include "cli/output.h"
 
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
                                 ot_opened_model *model) {
   const ot_config_request request = {.sets = ot_options_values(options, "set"),
                                      .num_sets = ot_options_count(options, "set")};
-  OT_TRY(ot_model_files_open(ot_options_argument(options, 0), &request, arena, &model->files));
+  OT_TRY(ot_model_files_open(ot_options_argument(options, 0), OT_CHECKPOINT_HASH_WEIGHTS, &request,
+                             arena, &model->files));
   ot_output_notes(&model->files.notes);
+  if (model->files.note)
+    fprintf(stderr, "note: %s\nreading %s\n", model->files.note, model->files.path);
   const char *const named = ot_options_text(options, "tokenizer");
   const char *const path = named ? named : model->files.tokenizer;
   if (!path) return OT_OK;

@@ -53,10 +53,26 @@ ot_status ot_checkpoint_write(const char *path, const ot_checkpoint_content *con
 
 // ---- reading ----
 
-// Reads the manifest of the checkpoint at `path` and checks the sizes of its files, and their
-// hashes when `verify`.
+// What is held against the manifest: the sizes of all files, and the hashes of none, of all but the
+// optimizer's (for those who read weights), or of all.
+typedef enum ot_checkpoint_hashes {
+  OT_CHECKPOINT_HASH_NONE,
+  OT_CHECKPOINT_HASH_WEIGHTS,
+  OT_CHECKPOINT_HASH_ALL,
+} ot_checkpoint_hashes;
+
+// Reads the manifest of the checkpoint at `path` and checks its files. *damage says what is wrong
+// with which file; null: nothing is. Fails only where the system does not let a file be read
+// (permissions, a device that fails): that is no damage.
+ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
+                                ot_manifest *manifest, const char **damage);
+
+// The same, with damage as a failure. Hashes: all when `verify`, else none.
 ot_status ot_checkpoint_check(ot_arena *arena, const char *path, bool verify,
                               ot_manifest *manifest);
+
+// True for a directory with a manifest.json or optimizer tensors. An HF directory has neither.
+bool ot_checkpoint_is_ours(ot_arena *arena, const char *path);
 
 typedef struct ot_checkpoint ot_checkpoint;
 

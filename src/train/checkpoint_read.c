@@ -31,33 +31,90 @@ static const char *const stems[SETS] = {
 
 // ---- opening ----
 
-static ot_status check_file(ot_arena *arena, const char *directory, const ot_content_record *record,
-                            bool verify) {
-  const char *const path = ot_disk_join(arena, directory, record->name);
+// *bytes: of the file at `path`, -1 when it is absent or no file: then *damage says so.
+static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, const char **damage) {
   struct stat info;
-  if (stat(path, &info) != 0) return ot_disk_fail("read", path, errno);
-  OT_CHECK(info.st_size == record->bytes, OT_ENVIRONMENT,
-           "checkpoint is damaged: %lld bytes where its manifest has %lld (%s)",
-           (long long)info.st_size, (long long)record->bytes, path);
+  *bytes = -1;
+  if (stat(path, &info) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return ot_disk_fail("read", path, errno);
+    *damage = ot_arena_format(arena, "%s is missing", path);
+  } else if (!S_ISREG(info.st_mode)) {
+    *damage = ot_arena_format(arena, "%s is not a regular file", path);
+  } else {
+    *bytes = info.st_size;
+  }
+  return OT_OK;
+}
+
+static ot_status inspect_file(ot_arena *arena, const char *path, const ot_content_record *record,
+                              bool verify, const char **damage) {
+  int64_t bytes = 0;
+  OT_TRY(measure(arena, path, &bytes, damage));
+  if (*damage != NULL) return OT_OK;
+  if (bytes != record->bytes) {
+    *damage = ot_arena_format(arena, "%s has %lld bytes where its manifest has %lld", path,
+                              (long long)bytes, (long long)record->bytes);
+    return OT_OK;
+  }
   if (!verify) return OT_OK;
   char hash[OT_CONTENT_HASH_BYTES];
   OT_TRY(ot_content_hash_file(path, hash));
-  OT_CHECK(ot_text_equal(hash, record->hash), OT_ENVIRONMENT,
-           "checkpoint is damaged: content has hash %s, its manifest %s (%s)", hash, record->hash,
-           path);
+  if (!ot_text_equal(hash, record->hash))
+    *damage = ot_arena_format(arena, "the content of %s has hash %s where its manifest has %s",
+                              path, hash, record->hash);
+  return OT_OK;
+}
+
+static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest *manifest,
+                                  const char **damage) {
+  int64_t bytes = 0;
+  OT_TRY(measure(arena, path, &bytes, damage));
+  if (*damage != NULL) return OT_OK;
+  if (bytes > OT_MANIFEST_BYTES_MAX) {
+    *damage = ot_arena_format(arena, "%s has %lld bytes where at most %d are taken", path,
+                              (long long)bytes, OT_MANIFEST_BYTES_MAX);
+    return OT_OK;
+  }
+  char *text = NULL;
+  OT_TRY(ot_disk_read(arena, path, OT_MANIFEST_BYTES_MAX, &text, &bytes));
+  if (ot_manifest_build(arena, path, text, bytes, manifest) != OT_OK)
+    *damage = ot_arena_format(arena, "%s", ot_fail_message());
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
+                                ot_manifest *manifest, const char **damage) {
+  *damage = NULL;
+  OT_TRY(inspect_manifest(arena, ot_disk_join(arena, path, "manifest.json"), manifest, damage));
+  for (int i = 0; *damage == NULL && i < manifest->num_files; i++) {
+    const ot_content_record *const record = &manifest->files[i];
+    const bool of_optimizer = ot_text_starts_with(record->name, stems[OT_CHECKPOINT_OPTIMIZER]);
+    const bool verify =
+        hashes == OT_CHECKPOINT_HASH_ALL || (hashes == OT_CHECKPOINT_HASH_WEIGHTS && !of_optimizer);
+    OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record, verify, damage));
+  }
   return OT_OK;
 }
 
 ot_status ot_checkpoint_check(ot_arena *arena, const char *path, bool verify,
                               ot_manifest *manifest) {
-  const char *const name = ot_disk_join(arena, path, "manifest.json");
-  char *text = NULL;
-  int64_t bytes = 0;
-  OT_TRY(ot_disk_read(arena, name, OT_MANIFEST_BYTES_MAX, &text, &bytes));
-  OT_TRY(ot_manifest_build(arena, name, text, bytes, manifest));
-  for (int i = 0; i < manifest->num_files; i++)
-    OT_TRY(check_file(arena, path, &manifest->files[i], verify));
+  const char *damage = NULL;
+  const ot_checkpoint_hashes hashes = verify ? OT_CHECKPOINT_HASH_ALL : OT_CHECKPOINT_HASH_NONE;
+  OT_TRY(ot_checkpoint_inspect(arena, path, hashes, manifest, &damage));
+  OT_CHECK(damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", damage);
   return OT_OK;
+}
+
+static bool has_optimizer(ot_arena *arena, const char *path) {
+  return ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors")) ||
+         ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors.index.json"));
+}
+
+bool ot_checkpoint_is_ours(ot_arena *arena, const char *path) {
+  struct stat info;
+  if (!ot_disk_is_directory(path)) return false;
+  const bool absent = lstat(ot_disk_join(arena, path, "manifest.json"), &info) != 0;
+  return !absent || errno != ENOENT || has_optimizer(arena, path);
 }
 
 static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
@@ -74,19 +131,15 @@ static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which
   return OT_OK;
 }
 
-static bool has_optimizer(ot_checkpoint *checkpoint) {
-  return ot_checkpoint_file(checkpoint, "optimizer.safetensors") != NULL ||
-         ot_checkpoint_file(checkpoint, "optimizer.safetensors.index.json") != NULL;
-}
-
 static ot_status open_checkpoint(ot_checkpoint *checkpoint, bool verify) {
-  if (!ot_disk_is_directory(checkpoint->path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
-  checkpoint->has_manifest = ot_checkpoint_file(checkpoint, "manifest.json") != NULL;
+  ot_arena *const arena = &checkpoint->arena;
+  const char *const path = checkpoint->path;
+  if (!ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
+  checkpoint->has_manifest = ot_checkpoint_is_ours(arena, path);
   if (checkpoint->has_manifest)
-    OT_TRY(
-        ot_checkpoint_check(&checkpoint->arena, checkpoint->path, verify, &checkpoint->manifest));
+    OT_TRY(ot_checkpoint_check(arena, path, verify, &checkpoint->manifest));
   OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
-  return has_optimizer(checkpoint) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
+  return has_optimizer(arena, path) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
 }
 
 ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out) {

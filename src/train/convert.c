@@ -245,12 +245,13 @@ ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
     ot_fail(OT_USAGE, "the directory to make is there already (%s)", request->to);
     return ot_fail_hint(OT_USAGE, "name another, or remove it first");
   }
-  char *from = NULL;
-  OT_TRY(ot_checkpoint_resolve(arena, request->from, &from));
-  report->from = from;
+  ot_checkpoint_found found;
+  OT_TRY(ot_checkpoint_find(arena, request->from, OT_CHECKPOINT_HASH_ALL, &found));
+  report->from = found.path;
+  report->note = found.note;
   conversion c = {.arena = arena, .request = request, .report = report, .to = target};
   OT_TRY(read_model(&c));
-  OT_TRY(ot_checkpoint_create(from, true, &c.checkpoint));
+  OT_TRY(ot_checkpoint_create(found.path, false, &c.checkpoint));
   const ot_status status = convert_open(&c);
   ot_checkpoint_destroy(&c.checkpoint);
   return status;

@@ -21,6 +21,7 @@ typedef struct ot_convert_request {
 // What was done; text in the arena of the call.
 typedef struct ot_convert_report {
   const char *from;  // the directory that was read
+  const char *note;  // names newer checkpoints that are damaged; null: none are
   bool to_hf;        // a checkpoint became an HF directory, else the reverse
   int num_tensors;
   int64_t bytes;     // of tensors written

@@ -17,6 +17,8 @@
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
 
+enum { KEY_BYTES = 512 };
+
 typedef struct loop {
   const ot_loop_request *request;
   const ot_run *run;
@@ -175,8 +177,9 @@ static void say_status(loop *l, const ot_step_report *report) {
 static ot_status report_validation(loop *l, int64_t step, const char *name, double loss) {
   OT_TRY(ot_metrics_write_validation(l->metrics, step, name, loss));
   if (l->tensorboard) {
-    const ot_metric metric = {
-        name[0] ? ot_arena_format(l->arena, "validation/%s", name) : "validation/loss", loss};
+    char key[KEY_BYTES];
+    ot_text_format(key, sizeof key, "validation/%s", name[0] ? name : "loss");
+    const ot_metric metric = {key, loss};
     OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
   }
   const ot_loop_event event = {
@@ -195,19 +198,32 @@ static ot_status validate(loop *l, int64_t step) {
   return OT_OK;
 }
 
-static ot_status save(loop *l) {
-  const int64_t step = ot_trainer_position(l->start.trainer).step;
-  if (step == l->saved_step) return OT_OK;
-  const char *directory = NULL, *path = NULL;
-  if (leads(l)) {
-    directory = ot_run_directory_checkpoints(l->start.directory);
-    path = ot_checkpoint_path(l->arena, directory, step);
-  }
+// What the leader does once all is on disk.
+static ot_status close_save(const loop *l, ot_arena *arena) {
+  OT_TRY(ot_run_directory_set_saved(l->start.directory, true));
+  return ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
+                             l->run->checkpoint.keep);
+}
+
+static ot_status save_state(loop *l, int64_t step, ot_arena *arena) {
+  const char *path = NULL;
+  if (leads(l))
+    path = ot_checkpoint_path(arena, ot_run_directory_checkpoints(l->start.directory), step);
   OT_TRY(agree(l, leads(l) ? ot_metrics_sync(l->metrics) : OT_OK));
   OT_TRY(ot_trainer_save(l->start.trainer, path));
   l->saved_step = step;
-  const int64_t keep = l->run->checkpoint.keep;
-  return agree(l, leads(l) ? ot_checkpoint_prune(l->arena, directory, keep) : OT_OK);
+  return agree(l, leads(l) ? close_save(l, arena) : OT_OK);
+}
+
+// Takes no memory of the run's arena: a run saves any number of times.
+static ot_status save(loop *l) {
+  const int64_t step = ot_trainer_position(l->start.trainer).step;
+  if (step == l->saved_step) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = save_state(l, step, &arena);
+  ot_heap_release(&heap);
+  return status;
 }
 
 // ---- audits ----
@@ -215,7 +231,9 @@ static ot_status save(loop *l) {
 static ot_status report_audit(loop *l, int64_t step, const ot_loop_findings *found) {
   OT_TRY(ot_metrics_write_audit(l->metrics, step, found->audit, found->count));
   if (l->tensorboard) {
-    const ot_metric metric = {ot_arena_format(l->arena, "audit/%s", found->audit), found->count};
+    char key[KEY_BYTES];
+    ot_text_format(key, sizeof key, "audit/%s", found->audit);
+    const ot_metric metric = {key, found->count};
     OT_TRY(ot_tensorboard_write(l->tensorboard, step, &metric, 1));
   }
   if (found->count == 0) return OT_OK;
@@ -375,7 +393,9 @@ static ot_status run_steps(loop *l) {
     OT_TRY(save(l));
     ot_fail(OT_STOPPED, "stopped by a signal after step %ld",
             ot_trainer_position(l->start.trainer).step);
-    return ot_fail_hint(OT_STOPPED, "start the same command again to go on");
+    return ot_fail_hint(OT_STOPPED, l->request->resume == OT_RESUME_FROM
+                                        ? "start the same command without --resume to go on"
+                                        : "start the same command again to go on");
   }
   return agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
 }

@@ -3,6 +3,7 @@
 #include "train/loop_start.h"
 
 #include <stdarg.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -40,54 +41,83 @@ const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena) {
 
 // ---- where to go on from ----
 
-static ot_status find_newest(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
-                             const char **path) {
-  ot_checkpoint_found found;
-  OT_TRY(ot_checkpoint_newest(arena, ot_run_directory_checkpoints(start->directory), &found));
-  if (found.num_damaged > 0) {
-    ot_loop_note(request, "passing over %d damaged checkpoint%s (%s)", found.num_damaged,
-                 ot_text_plural(found.num_damaged, "s"), found.damage);
+static bool is_entry_of(const char *path, const char *directory, ot_arena *arena) {
+  struct stat parent, other;
+  return stat(ot_disk_join(arena, path, ".."), &parent) == 0 && stat(directory, &other) == 0 &&
+         parent.st_dev == other.st_dev && parent.st_ino == other.st_ino;
+}
+
+// A run that was stopped before its first checkpoint begins again; one whose checkpoints are gone
+// must not.
+static ot_status check_nothing_lost(const ot_loop_request *request, const ot_loop_start *start) {
+  const char *const output = request->run->output;
+  int64_t steps = 0;
+  OT_TRY(ot_run_directory_steps(start->directory, &steps));
+  if (steps == 0) return OT_OK;
+  if (!ot_run_directory_saved(start->directory)) {
+    ot_loop_note(request, "%s has no checkpoint yet: its %ld steps begin again", output, steps);
+    return OT_OK;
   }
-  *path = found.path;
-  start->resumed_here = found.path != NULL;
-  return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "%s has metrics of %ld steps and saved checkpoints, but none is there",
+          output, steps);
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "bring one back from a copy to %s, or begin anew in another `output`",
+                      ot_run_directory_checkpoints(start->directory));
+}
+
+static ot_status find_newest(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
+                             ot_checkpoint_found *found) {
+  const char *const directory = ot_run_directory_checkpoints(start->directory);
+  OT_TRY(ot_checkpoint_newest(arena, directory, OT_CHECKPOINT_HASH_ALL, found));
+  return found->path ? OT_OK : check_nothing_lost(request, start);
+}
+
+// `--resume DIR`: a checkpoint of `output`, which goes back to it, or of another run, which
+// continues in an `output` that has no checkpoint of its own.
+static ot_status find_given(const ot_loop_request *request, const ot_loop_start *start,
+                            ot_arena *arena, ot_checkpoint_found *found) {
+  const char *const directory = ot_run_directory_checkpoints(start->directory);
+  OT_TRY(ot_checkpoint_find(arena, request->resume_path, OT_CHECKPOINT_HASH_ALL, found));
+  OT_CHECK(found->manifest, OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run",
+           found->path);
+  if (is_entry_of(found->path, directory, arena)) return OT_OK;
+  ot_checkpoint_steps own;
+  OT_TRY(ot_checkpoint_list(arena, directory, &own));
+  if (own.count == 0) return check_nothing_lost(request, start);
+  ot_fail(OT_USAGE, "%s holds a run with checkpoints of its own, up to step %ld (--resume %s)",
+          request->run->output, own.step[0], request->resume_path);
+  return ot_fail_hint(OT_USAGE,
+                      "without --resume it goes on from these; %s can go on in another `output`",
+                      request->resume_path);
 }
 
 static ot_status find_state(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
-                            const char **path) {
+                            ot_checkpoint_found *found) {
   const ot_run_directory_state state = ot_run_directory_found(start->directory);
   const char *const output = request->run->output;
-  *path = NULL;
   OT_CHECK(state != OT_RUN_FOREIGN, OT_USAGE, "%s holds files that are not those of a run (output)",
            output);
   switch (request->resume) {
     case OT_RESUME_AUTO:
-      return find_newest(request, start, arena, path);
+      return find_newest(request, start, arena, found);
     case OT_RESUME_NEVER:
       OT_CHECK(state == OT_RUN_EMPTY, OT_USAGE, "%s holds a run already (output, --resume never)",
                output);
       return OT_OK;
-    case OT_RESUME_FROM: {
-      OT_TRY(find_newest(request, start, arena, path));
-      if (*path) return OT_OK;
-      char *resolved = NULL;
-      OT_TRY(ot_checkpoint_resolve(arena, request->resume_path, &resolved));
-      *path = resolved;
-      return OT_OK;
-    }
+    case OT_RESUME_FROM:
+      return find_given(request, start, arena, found);
   }
   OT_UNREACHABLE();
 }
 
 // Settings that a resumed run must keep; what differs is listed.
-static ot_status compare_settings(const ot_loop_request *request, const char *path,
+static ot_status compare_settings(const ot_loop_request *request, const ot_checkpoint_found *found,
                                   ot_arena *arena) {
-  ot_manifest manifest;
-  OT_TRY(ot_checkpoint_check(arena, path, false, &manifest));
+  const char *const path = found->path;
+  const char *const config = found->manifest->config;
   const ot_tree_origin origin = {.name = path};
   ot_node *old = NULL;
-  OT_TRY(
-      ot_tree_parse_json(&origin, manifest.config, ot_text_length(manifest.config), arena, &old));
+  OT_TRY(ot_tree_parse_json(&origin, config, ot_text_length(config), arena, &old));
   ot_text_builder differences = {.arena = arena};
   const int count = ot_run_compare(old, request->settings, &differences);
   if (count == 0) return OT_OK;
@@ -123,13 +153,17 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
 // What one rank does for all before there is a trainer. `path` is left empty for a new run.
 static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
                                 ot_loop_start *start, char *path) {
-  const char *found = NULL;
+  ot_checkpoint_found found = {0};
   OT_TRY(ot_run_directory_create(request->run->output, &start->directory));
   OT_TRY(find_state(request, start, arena, &found));
-  if (!found) return OT_OK;
-  OT_CHECK(ot_text_length(found) < OT_TEAM_TEXT, OT_ENVIRONMENT, "a path is too long (%s)", found);
-  ot_text_format(path, OT_TEAM_TEXT, "%s", found);
-  return compare_settings(request, found, arena);
+  if (!found.path) return OT_OK;
+  OT_CHECK(ot_text_length(found.path) < OT_TEAM_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
+           found.path);
+  ot_text_format(path, OT_TEAM_TEXT, "%s", found.path);
+  if (found.note) ot_loop_note(request, "%s", found.note);
+  start->resumed_here =
+      is_entry_of(found.path, ot_run_directory_checkpoints(start->directory), arena);
+  return compare_settings(request, &found, arena);
 }
 
 // Ranks that read other settings, or think of another world, must not begin.
@@ -155,11 +189,24 @@ static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_
   return OT_OK;
 }
 
+// The run goes on from `step`: what its directory has beyond that is set aside, and its settings
+// are written. A run that begins has no checkpoint yet.
+static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena,
+                                 const ot_loop_start *start, bool begins) {
+  const char *note = NULL;
+  const int64_t step = ot_trainer_position(start->trainer).step;
+  if (start->resumed_here) OT_TRY(ot_run_directory_rewind(start->directory, step, arena, &note));
+  if (note) ot_loop_note(request, "%s", note);
+  if (begins) OT_TRY(ot_run_directory_set_saved(start->directory, false));
+  return write_config(request, start, arena);
+}
+
 static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {
   char path[OT_TEAM_TEXT] = "";
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->team, &start->trainer));
-  if (path[0] != '\0') OT_TRY(ot_trainer_resume(start->trainer, path));
+  const bool begins = path[0] == '\0';
+  if (!begins) OT_TRY(ot_trainer_resume(start->trainer, path));
   const ot_position position = ot_trainer_position(start->trainer);
   start->finished = position.step >= ot_trainer_total_steps(start->trainer);
   if (start->finished) {
@@ -168,9 +215,12 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
     return OT_OK;
   }
   say_start(request, start, arena);
-  if (path[0] != '\0') ot_loop_note(request, "going on from %s", path);
+  if (begins && ot_trainer_note(start->trainer))
+    ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
+  if (!begins) ot_loop_note(request, "going on from %s", path);
   const bool leads = ot_team_leads(request->team);
-  return ot_team_agree(request->team, leads ? write_config(request, start, arena) : OT_OK);
+  return ot_team_agree(request->team,
+                       leads ? enter_directory(request, arena, start, begins) : OT_OK);
 }
 
 static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {

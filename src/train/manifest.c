@@ -52,11 +52,11 @@ const char *ot_manifest_print(ot_arena *arena, const ot_manifest *manifest) {
   return json.text;
 }
 
-// The checksum covers the text up to the comma before its own key. A manifest without one (written
-// by hand) is taken as it is.
+// The checksum covers the text up to the comma before its own key.
 static ot_status check_checksum(const char *path, const char *text, const json_t *root) {
-  const char *const checksum = json_string_value(json_object_get(root, "checksum"));
-  if (checksum == NULL) return OT_OK;
+  const char *checksum = NULL;
+  OT_CHECK(json_is_object(root), OT_ENVIRONMENT, "%s: not an object", path);
+  OT_TRY(ot_json_member_text(path, root, "checksum", &checksum));
   const char *end = NULL;
   for (const char *found = text; (found = strstr(found, "\"checksum\"")) != NULL; found++)
     end = found;
@@ -64,7 +64,7 @@ static ot_status check_checksum(const char *path, const char *text, const json_t
   char hash[OT_CONTENT_HASH_BYTES] = "";
   if (end != NULL) ot_content_hash_memory(text, end - text, hash);
   OT_CHECK(ot_text_equal(hash, checksum), OT_ENVIRONMENT,
-           "%s: damaged: its text does not have the checksum it states", path);
+           "%s: its text does not have the checksum that it states", path);
   return OT_OK;
 }
 
@@ -134,7 +134,6 @@ static ot_status read_object_text(ot_arena *arena, const char *path, const json_
 
 static ot_status read_root(ot_arena *arena, const char *path, const json_t *root,
                            ot_manifest *manifest) {
-  OT_CHECK(json_is_object(root), OT_ENVIRONMENT, "%s: not an object", path);
   int64_t format = 0;
   OT_TRY(ot_json_member_count(path, root, "format", &format));
   OT_CHECK(format == OT_MANIFEST_FORMAT, OT_ENVIRONMENT,

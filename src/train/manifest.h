@@ -29,7 +29,8 @@ typedef struct ot_manifest {
 const char *ot_manifest_print(ot_arena *arena, const ot_manifest *manifest);
 
 // Reads `text` [bytes], named `path` in messages. OT_ENVIRONMENT on anything that is not a whole
-// manifest of this format, a checksum that does not match, or a file name that is not plain.
+// manifest of this format, a checksum that is absent or does not match, or a file name that is not
+// plain.
 ot_status ot_manifest_build(ot_arena *arena, const char *path, const char *text, int64_t bytes,
                             ot_manifest *manifest);
 

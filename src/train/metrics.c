@@ -38,27 +38,66 @@ static int64_t step_of_line(const char *line) {
   return *end == ',' || *end == '}' ? step : -1;
 }
 
-// Bytes of the lines that belong to the first `step` steps.
-static ot_status measure_kept(const char *path, FILE *file, int64_t step, int64_t *kept) {
+typedef struct line_survey {
+  int64_t newest;  // step of any line, 0: none
+  int64_t kept;    // bytes of the lines that belong to the first steps, before any later one
+  int64_t bytes;   // of whole lines
+} line_survey;
+
+static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_survey *survey) {
   char *line = NULL;
   size_t capacity = 0;
-  *kept = 0;
-  for (ssize_t length; (length = getline(&line, &capacity, file)) > 0; *kept += length)
-    if (line[length - 1] != '\n' || step_of_line(line) > step) break;
+  *survey = (line_survey){0};
+  for (ssize_t length; (length = getline(&line, &capacity, file)) > 0;) {
+    if (line[length - 1] != '\n') break;
+    const int64_t of_line = step_of_line(line);
+    if (survey->kept == survey->bytes && of_line <= step) survey->kept += length;
+    if (of_line > survey->newest) survey->newest = of_line;
+    survey->bytes += length;
+  }
   free(line);
   if (ferror(file)) return ot_disk_fail("read", path, errno);
   return OT_OK;
 }
 
-static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
-  FILE *const file = fopen(metrics->path, "rb");
-  if (file == NULL) return ot_disk_fail("read", metrics->path, errno);
-  const ot_status status = measure_kept(metrics->path, file, step, &metrics->length);
+// An absent file has no lines.
+static ot_status survey(const char *path, int64_t step, line_survey *out) {
+  *out = (line_survey){0};
+  FILE *const file = fopen(path, "rb");
+  if (file == NULL) return errno == ENOENT ? OT_OK : ot_disk_fail("read", path, errno);
+  const ot_status status = survey_lines(path, file, step, out);
   fclose(file);
-  OT_TRY(status);
+  return status;
+}
+
+static ot_status cut_later_lines(ot_metrics *metrics, int64_t step) {
+  line_survey found;
+  OT_TRY(survey(metrics->path, step, &found));
+  metrics->length = found.kept;
   if (ftruncate(metrics->file, metrics->length) != 0)
     return ot_disk_fail("cut", metrics->path, errno);
   return ot_metrics_sync(metrics);
+}
+
+ot_status ot_metrics_newest(const char *path, int64_t *step) {
+  line_survey found;
+  OT_TRY(survey(path, 0, &found));
+  *step = found.newest;
+  return OT_OK;
+}
+
+ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy) {
+  line_survey found;
+  OT_TRY(survey(path, step, &found));
+  if (found.kept == found.bytes) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  char *text = NULL;
+  int64_t bytes = 0;
+  ot_status status = ot_disk_read(&arena, path, INT64_MAX, &text, &bytes);
+  if (status == OT_OK) status = ot_disk_write(copy, text + found.kept, found.bytes - found.kept);
+  ot_heap_release(&heap);
+  return status;
 }
 
 ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out) {

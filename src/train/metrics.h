@@ -55,6 +55,13 @@ typedef struct ot_metrics ot_metrics;
 // run): later lines are cut off, and one that was not written whole.
 ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out);
 
+// The newest step that has a line in the file at `path`; 0: none, or there is no file.
+ot_status ot_metrics_newest(const char *path, int64_t *step);
+
+// Writes a copy of the lines later than `step` of the file at `path` (which need not exist) to
+// `copy`, synced; no file when there are none.
+ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy);
+
 // Closes; what was written stays. Call ot_metrics_sync first when it must survive a power cut.
 void ot_metrics_destroy(ot_metrics **metrics);
 

@@ -8,29 +8,32 @@
 #include "train/checkpoint_list.h"
 #include "train/weights_instance.h"
 
-ot_status ot_model_files_open(const char *path, const ot_config_request *request, ot_arena *arena,
+ot_status ot_model_files_open(const char *path, ot_checkpoint_hashes hashes,
+                              const ot_config_request *request, ot_arena *arena,
                               ot_model_files *files) {
   *files = (ot_model_files){0};
-  char *resolved = NULL;
-  OT_TRY(ot_checkpoint_resolve(arena, path, &resolved));
-  files->path = resolved;
+  ot_checkpoint_found found;
+  OT_TRY(ot_checkpoint_find(arena, path, hashes, &found));
+  files->path = found.path;
+  files->note = found.note;
   ot_config_model *const read = ot_arena_take(arena, sizeof *read);
-  OT_TRY(ot_config_load_model(resolved, request, arena, read));
+  OT_TRY(ot_config_load_model(found.path, request, arena, read));
   files->model = read->model;
   files->notes = read->notes;
   ot_checkpoint *checkpoint = NULL;
-  OT_TRY(ot_checkpoint_create(resolved, false, &checkpoint));
+  OT_TRY(ot_checkpoint_create(found.path, false, &checkpoint));
   const char *const tokenizer = ot_checkpoint_file(checkpoint, "tokenizer.json");
   files->tokenizer = tokenizer ? ot_arena_format(arena, "%s", tokenizer) : NULL;
   ot_checkpoint_destroy(&checkpoint);
   return OT_OK;
 }
 
-ot_status ot_model_files_open_init(const ot_run *run, ot_arena *arena, ot_model_files *files) {
+ot_status ot_model_files_open_init(const ot_run *run, ot_checkpoint_hashes hashes, ot_arena *arena,
+                                   ot_model_files *files) {
   *files = (ot_model_files){0};
   if (ot_text_equal(run->init, "random")) return OT_OK;
   const ot_config_request request = {.sets = run->sets, .num_sets = run->num_sets};
-  return ot_model_files_open(run->init, &request, arena, files);
+  return ot_model_files_open(run->init, hashes, &request, arena, files);
 }
 
 static ot_status import(ot_instance *instance, const ot_model *files, ot_checkpoint *checkpoint,

@@ -13,16 +13,19 @@ typedef struct ot_model_files {
   ot_model model;
   ot_config_notes notes;  // about its config.json
   const char *tokenizer;  // path of its tokenizer.json, or null
+  const char *note;       // names newer checkpoints that are damaged; null: none are
 } ot_model_files;
 
-// Finds and reads config.json, with the settings of the model in `request`. Everything lives in
-// `arena`.
-ot_status ot_model_files_open(const char *path, const ot_config_request *request, ot_arena *arena,
+// Finds the directory, verifies the `hashes` of a checkpoint (ot_checkpoint_find) and reads
+// config.json, with the settings of the model in `request`. Everything lives in `arena`.
+ot_status ot_model_files_open(const char *path, ot_checkpoint_hashes hashes,
+                              const ot_config_request *request, ot_arena *arena,
                               ot_model_files *files);
 
 // The files that `run` starts from, with its settings of the model; `path` is null when its initial
 // weights are random.
-ot_status ot_model_files_open_init(const ot_run *run, ot_arena *arena, ot_model_files *files);
+ot_status ot_model_files_open_init(const ot_run *run, ot_checkpoint_hashes hashes, ot_arena *arena,
+                                   ot_model_files *files);
 
 // Creates an instance as `request` says, of the files' model (request->model is not read), and
 // loads the weights; every tensor of the files is accounted for.

@@ -2,20 +2,23 @@
 // flock on a file inside; the file itself stays, empty of meaning when nobody holds the lock.
 #include "train/run_directory.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
 #include "device/heap.h"
 #include "train/checkpoint_list.h"
 #include "train/disk.h"
+#include "train/metrics.h"
 
 static const char lock_name[] = ".lock";
-enum { HOLDER_BYTES = 256 };
+static const char saved_name[] = ".saved";
+enum { HOLDER_BYTES = 256, ASIDE_MAX = 100000 };
 
 struct ot_run_directory {
   ot_heap heap;
@@ -23,7 +26,7 @@ struct ot_run_directory {
   const char *path;
   int lock;  // -1: not held
   ot_run_directory_state found;
-  const char *checkpoints, *tensorboard, *metrics, *config;
+  const char *checkpoints, *tensorboard, *metrics, *config, *saved;
 };
 
 static ot_status lock_taken(const char *path, int lock) {
@@ -54,39 +57,36 @@ static ot_status take_lock(ot_run_directory *run) {
   return ot_disk_fail("lock", path, errno);
 }
 
-// Counts the entries of `path` that are not named in `known` [num_known]; an absent directory has
-// none.
-static ot_status count_entries(const char *path, const char *const *known, int num_known,
-                               int64_t *count) {
-  *count = 0;
-  DIR *const directory = opendir(path);
-  if (directory == NULL)
-    return errno == ENOENT ? OT_OK : ot_disk_fail("list directory", path, errno);
-  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    bool is_known = ot_text_equal(entry->d_name, ".") || ot_text_equal(entry->d_name, "..");
-    for (int i = 0; i < num_known && !is_known; i++)
-      is_known = ot_text_equal(entry->d_name, known[i]);
-    *count += !is_known;
-  }
-  closedir(directory);
-  return OT_OK;
+static bool is_own(const char *name) {
+  static const char *const own[] = {lock_name, saved_name, "checkpoints", "tensorboard"};
+  for (int i = 0; i < OT_COUNT(own); i++)
+    if (ot_text_equal(name, own[i])) return true;
+  return false;
 }
 
 static ot_status look_around(ot_run_directory *run) {
-  static const char *const own[] = {lock_name, "checkpoints", "tensorboard"};
-  int64_t num_checkpoints = 0, num_others = 0;
-  OT_TRY(count_entries(run->checkpoints, NULL, 0, &num_checkpoints));
-  OT_TRY(count_entries(run->path, own, 3, &num_others));
-  if (num_others > 0) run->found = OT_RUN_FOREIGN;
-  if (num_checkpoints > 0 || ot_disk_is_file(run->config) || ot_disk_is_file(run->metrics))
+  ot_disk_names checkpoints, names;
+  OT_TRY(ot_disk_list(&run->arena, run->checkpoints, &checkpoints));
+  OT_TRY(ot_disk_list(&run->arena, run->path, &names));
+  for (int64_t i = 0; i < names.count; i++)
+    if (!is_own(names.name[i])) run->found = OT_RUN_FOREIGN;
+  if (checkpoints.count > 0 || ot_disk_is_file(run->config) || ot_disk_is_file(run->metrics))
     run->found = OT_RUN_PRESENT;
   return OT_OK;
+}
+
+// What a stop within ot_disk_replace or a save left.
+static ot_status clear_partials(ot_run_directory *run) {
+  const char *const replaced[] = {run->config, run->saved};
+  for (int i = 0; i < OT_COUNT(replaced); i++)
+    OT_TRY(ot_disk_remove(ot_arena_format(&run->arena, "%s.partial", replaced[i])));
+  return ot_checkpoint_clean(&run->arena, run->checkpoints);
 }
 
 static ot_status open_run(ot_run_directory *run) {
   OT_TRY(ot_disk_make_directory(run->path));
   OT_TRY(take_lock(run));
-  OT_TRY(ot_checkpoint_clean(&run->arena, run->checkpoints));
+  OT_TRY(clear_partials(run));
   OT_TRY(look_around(run));
   OT_TRY(ot_disk_make_directory(run->checkpoints));
   return ot_disk_make_directory(run->tensorboard);
@@ -104,6 +104,7 @@ ot_status ot_run_directory_create(const char *path, ot_run_directory **out) {
   run->tensorboard = ot_disk_join(arena, path, "tensorboard");
   run->metrics = ot_disk_join(arena, path, "metrics.jsonl");
   run->config = ot_disk_join(arena, path, "config.yaml");
+  run->saved = ot_disk_join(arena, path, saved_name);
   const ot_status status = open_run(run);
   if (status != OT_OK) ot_run_directory_destroy(&run);
   *out = run;
@@ -120,6 +121,58 @@ void ot_run_directory_destroy(ot_run_directory **directory) {
 
 ot_run_directory_state ot_run_directory_found(const ot_run_directory *directory) {
   return directory->found;
+}
+
+ot_status ot_run_directory_steps(const ot_run_directory *directory, int64_t *steps) {
+  return ot_metrics_newest(directory->metrics, steps);
+}
+
+bool ot_run_directory_saved(const ot_run_directory *directory) {
+  return ot_disk_is_file(directory->saved);
+}
+
+ot_status ot_run_directory_set_saved(ot_run_directory *directory, bool saved) {
+  if (!saved) return ot_disk_remove(directory->saved);
+  return ot_run_directory_saved(directory) ? OT_OK : ot_disk_replace(directory->saved, "", 0);
+}
+
+// A new directory beside the checkpoints.
+static ot_status make_aside(const ot_run_directory *run, ot_arena *arena, const char **aside) {
+  for (int i = 1; i <= ASIDE_MAX; i++) {
+    *aside = ot_arena_format(arena, "%s/aside-%d", run->checkpoints, i);
+    if (mkdir(*aside, 0777) == 0) return OT_OK;
+    if (errno != EEXIST) break;
+  }
+  return ot_disk_fail("create directory", *aside, errno);
+}
+
+// The lines first: once the checkpoints are away, nothing says that the lines are not to be cut.
+static ot_status move_aside(const ot_run_directory *run, const ot_checkpoint_steps *newer,
+                            int64_t step, ot_arena *arena, const char *aside) {
+  OT_TRY(ot_metrics_copy_later(run->metrics, step, ot_disk_join(arena, aside, "metrics.jsonl")));
+  for (int64_t i = 0; i < newer->count; i++) {
+    const char *const from = ot_checkpoint_path(arena, run->checkpoints, newer->step[i]);
+    const char *const to = ot_checkpoint_path(arena, aside, newer->step[i]);
+    if (rename(from, to) != 0) return ot_disk_fail("set aside", from, errno);
+  }
+  OT_TRY(ot_disk_sync_directory(aside));
+  return ot_disk_sync_directory(run->checkpoints);
+}
+
+ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t step, ot_arena *arena,
+                                  const char **note) {
+  *note = NULL;
+  ot_checkpoint_steps newer;
+  OT_TRY(ot_checkpoint_list(arena, directory->checkpoints, &newer));
+  while (newer.count > 0 && newer.step[newer.count - 1] <= step) newer.count--;
+  if (newer.count == 0) return OT_OK;
+  const char *aside = NULL;
+  OT_TRY(make_aside(directory, arena, &aside));
+  OT_TRY(move_aside(directory, &newer, step, arena, aside));
+  *note =
+      ot_arena_format(arena, "%lld newer checkpoint%s and the metrics after step %lld: now in %s",
+                      (long long)newer.count, newer.count == 1 ? "" : "s", (long long)step, aside);
+  return OT_OK;
 }
 
 const char *ot_run_directory_path(const ot_run_directory *directory) { return directory->path; }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory of a run (`output:`), held by one process at a time through a lock that the kernel
 // drops when the process ends, however it ends.
-//   config.yaml  metrics.jsonl  tensorboard/  checkpoints/step-00000100/  .lock
+//   config.yaml  metrics.jsonl  tensorboard/  checkpoints/step-00000100/  .lock  .saved
+// .saved is there once a checkpoint was saved, so that a run whose checkpoints are gone is told
+// from one that was stopped before its first.
 #pragma once
+
+#include <stdbool.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -16,7 +20,7 @@ typedef enum ot_run_directory_state {
 typedef struct ot_run_directory ot_run_directory;
 
 // Creates `path` with its parents where needed, takes its lock, and clears what an interrupted save
-// left. Another holder is OT_ENVIRONMENT and names it.
+// or write left. Another holder is OT_ENVIRONMENT and names it.
 ot_status ot_run_directory_create(const char *path, ot_run_directory **out);
 
 // Gives the lock back.
@@ -24,6 +28,19 @@ void ot_run_directory_destroy(ot_run_directory **directory);
 
 // What was found when it was opened.
 ot_run_directory_state ot_run_directory_found(const ot_run_directory *directory);
+
+// Steps that its metrics tell of, 0: none.
+ot_status ot_run_directory_steps(const ot_run_directory *directory, int64_t *steps);
+
+// Whether a checkpoint of this run was saved, and that one was (true), or that the run begins at
+// its first step (false).
+bool ot_run_directory_saved(const ot_run_directory *directory);
+ot_status ot_run_directory_set_saved(ot_run_directory *directory, bool saved);
+
+// Sets aside what the run has beyond `step`: newer checkpoints, and the lines of its metrics, which
+// go to checkpoints/aside-N. *note says so, in `arena`; null: no checkpoint is newer.
+ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t step, ot_arena *arena,
+                                  const char **note);
 
 // Paths inside it; valid until destroy. The two directories exist.
 const char *ot_run_directory_path(const ot_run_directory *directory);

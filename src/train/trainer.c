@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/math.h"
 #include "base/text.h"
@@ -25,6 +26,7 @@ struct ot_trainer {
   ot_rows part;  // this rank's pieces of them, with cp > 1
   ot_position position;
   int64_t total_steps;
+  char *note;              // of the weights of run->init, or null
   int micro_batches;       // of the last step, 0 before there was one
   int64_t last_samples;    // of the last step
   ot_noise_average noise;  // of the steps of this process
@@ -147,18 +149,46 @@ static ot_status take_memory(ot_trainer *trainer, ot_arena *arena) {
   return ot_instance_create(&request, &trainer->instance);
 }
 
-static ot_status set_weights(ot_trainer *trainer) {
-  const ot_run *const run = trainer->run;
+// One rank finds and verifies the files of run->init.
+static ot_status find_weights(ot_trainer *trainer, ot_arena *arena, char *path) {
+  ot_model_files *const files = ot_arena_take(arena, sizeof *files);
+  OT_TRY(ot_model_files_open_init(trainer->run, OT_CHECKPOINT_HASH_WEIGHTS, arena, files));
+  if (files->path == NULL) return OT_OK;
+  OT_CHECK(ot_text_length(files->path) < OT_TEAM_TEXT, OT_ENVIRONMENT, "a path is too long (%s)",
+           files->path);
+  ot_text_format(path, OT_TEAM_TEXT, "%s", files->path);
+  if (files->note == NULL) return OT_OK;
+  trainer->note = strdup(files->note);
+  OT_CHECK(trainer->note != NULL, OT_ENVIRONMENT, "out of memory (%s)", files->path);
+  return OT_OK;
+}
+
+// Where the initial weights are, on all ranks; empty: they are random.
+static ot_status share_weights(ot_trainer *trainer, char *path) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
+  ot_team *const team = trainer->team;
+  const bool leads = ot_team_leads(team);
+  const ot_status status = ot_team_agree(team, leads ? find_weights(trainer, &arena, path) : OT_OK);
+  ot_heap_release(&heap);
+  return status == OT_OK ? ot_team_share(team, path) : status;
+}
+
+static ot_status load_weights(ot_trainer *trainer, const char *path) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_run *const run = trainer->run;
+  const ot_config_request request = {.sets = run->sets, .num_sets = run->num_sets};
   ot_model_files *const files = ot_arena_take(&arena, sizeof *files);
-  ot_status status = ot_model_files_open_init(run, &arena, files);
-  if (status == OT_OK) {
-    status = files->path ? ot_instance_load_weights(trainer->instance, files)
-                         : ot_instance_initialize(trainer->instance, (uint64_t)run->seed);
-  }
+  ot_status status = ot_model_files_open(path, OT_CHECKPOINT_HASH_NONE, &request, &arena, files);
+  if (status == OT_OK) status = ot_instance_load_weights(trainer->instance, files);
   ot_heap_release(&heap);
   return status;
+}
+
+static ot_status set_weights(ot_trainer *trainer, const char *path) {
+  if (path[0] != '\0') return load_weights(trainer, path);
+  return ot_instance_initialize(trainer->instance, (uint64_t)trainer->run->seed);
 }
 
 static ot_status create(ot_trainer *trainer) {
@@ -170,7 +200,9 @@ static ot_status create(ot_trainer *trainer) {
   ot_heap_release(&heap);
   OT_TRY(taken);
   trainer->total_steps = ot_run_total_steps(trainer->run);
-  return ot_team_agree(trainer->team, set_weights(trainer));
+  char weights[OT_TEAM_TEXT] = "";
+  OT_TRY(share_weights(trainer, weights));
+  return ot_team_agree(trainer->team, set_weights(trainer, weights));
 }
 
 ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_trainer_hooks *hooks,
@@ -201,6 +233,7 @@ void ot_trainer_destroy(ot_trainer **trainer) {
   ot_feed_destroy(&(*trainer)->feed);
   ot_rows_release(&(*trainer)->rows);
   ot_rows_release(&(*trainer)->part);
+  free((*trainer)->note);
   free(*trainer);
   *trainer = NULL;
 }
@@ -407,6 +440,8 @@ ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
   if (trainer->hooks.resumed) trainer->hooks.resumed(trainer, trainer->hooks.context);
   return OT_OK;
 }
+
+const char *ot_trainer_note(const ot_trainer *trainer) { return trainer->note; }
 
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer) { return &trainer->hooks; }
 

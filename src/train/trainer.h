@@ -50,6 +50,8 @@ void ot_trainer_destroy(ot_trainer **trainer);
 // The same with `hooks` (copied; null: none), which audits give on to the trainers that they make.
 ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_trainer_hooks *hooks,
                                    ot_trainer **out);
+// What the user should know of the weights of run->init, on the leader; null: nothing.
+const char *ot_trainer_note(const ot_trainer *trainer);
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);
 ot_team *ot_trainer_team(const ot_trainer *trainer);
 
@@ -74,7 +76,7 @@ ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss);
 
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path);
 
-// Continues from the checkpoint at `path`.
+// Continues from the checkpoint at `path`, which ot_checkpoint_find or ot_checkpoint_newest found.
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path);
 
 ot_position ot_trainer_position(const ot_trainer *trainer);

@@ -154,9 +154,7 @@ ot_status ot_training_state_load(ot_instance *instance, ot_state_request *reques
   state_view v;
   ot_checkpoint *checkpoint = NULL;
   ot_status status = view(instance, request->run, &arena, &v);
-  // One rank reads the files once more for their hashes.
-  const bool verify = ot_team_leads(request->team);
-  if (status == OT_OK) status = ot_checkpoint_create(request->path, verify, &checkpoint);
+  if (status == OT_OK) status = ot_checkpoint_create(request->path, false, &checkpoint);
   if (status == OT_OK) status = load(&v, checkpoint, request);
   ot_checkpoint_destroy(&checkpoint);
   ot_heap_release(&heap);

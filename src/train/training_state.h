@@ -29,7 +29,8 @@ typedef struct ot_state_request {
 // complete.
 ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *request);
 
-// Reads the checkpoint at `request->path` into `instance`, moments and master weights included;
-// every tensor is accounted for. request->run says which tensors have which state, its position
-// receives that of the checkpoint. Any mesh reads what any other saved. Collective over the world.
+// Reads the checkpoint at `request->path`, whose hashes one rank has verified (checkpoint_list.h),
+// into `instance`, moments and master weights included; every tensor is accounted for. request->run
+// says which tensors have which state, its position receives that of the checkpoint. Any mesh reads
+// what any other saved. Collective over the world.
 ot_status ot_training_state_load(ot_instance *instance, ot_state_request *request);

@@ -76,6 +76,32 @@ got=0; wait $pid || got=$?
 [ "$got" = 75 ] || fail "a signal gave $got, expected 75"
 ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 
+# A bit of the newest checkpoint flips: all who read the run fall back and say so, those who are given this one
+# checkpoint refuse. Where none is whole nobody begins again.
+"$orthant" train run.yaml --set output=h --set steps=3 2>/dev/null
+printf '\x7f' | dd of=h/checkpoints/step-00000003/model.safetensors bs=1 seek=20003 conv=notrunc 2>/dev/null
+echo '{"text":"typedef struct"}' >q.jsonl
+damaged="passing over 1 damaged checkpoint"
+expect 0 "$damaged" "$orthant" sample h --prompt typedef --max-tokens 2
+expect 0 "$damaged" "$orthant" score h q.jsonl
+expect 0 "$damaged" "$orthant" convert h h_hf
+expect 0 "$damaged" "$orthant" audit causality h
+expect 0 "$damaged" "$orthant" train run.yaml --set output=h_init --set steps=1 --set init=h
+for verb in "sample CHECKPOINT" "score CHECKPOINT q.jsonl" "convert CHECKPOINT out" "audit causality CHECKPOINT" \
+  "train run.yaml --set output=h_one --set init=CHECKPOINT" "train run.yaml --set output=h_one --resume CHECKPOINT"; do
+  expect 3 "step-00000003/model.safetensors" "$orthant" ${verb/CHECKPOINT/h/checkpoints/step-00000003}
+done
+expect 0 "$damaged" "$orthant" train run.yaml --set output=h --set steps=4
+cmp a/checkpoints/step-00000004/optimizer.safetensors h/checkpoints/step-00000004/optimizer.safetensors
+for k in 1 2 3 4; do truncate -s 100 h/checkpoints/step-0000000$k/model.safetensors; done
+expect 3 "none of the checkpoints of" "$orthant" train run.yaml --set output=h --set steps=5
+expect 3 "none of the checkpoints of" "$orthant" sample h
+
+# A file that must be a regular one is not waited for.
+mkfifo fifo.yaml
+expect 3 "not a regular file (fifo.yaml)" timeout 20 "$orthant" train fifo.yaml
+"$orthant" score a <(cat q.jsonl) | grep -q '"logprobs"' || fail "a pipe is not taken for a text"
+
 # What must be refused, and how.
 expect 0 "is finished: 6 steps" "$orthant" train run.yaml
 sed 's/3e-3/4e-3/' run.yaml >other.yaml
@@ -93,7 +119,6 @@ expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
 [ ! -e y ] || fail "a dry run wrote files"
 
 # Using what was trained.
-echo '{"text":"typedef struct"}' >q.jsonl
 "$orthant" score a q.jsonl >score.json
 grep -q '"logprobs":\[-' score.json || fail "no scores"
 # What cannot be scored says so in its place, and the others are what they are alone.

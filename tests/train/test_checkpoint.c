@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -221,17 +222,16 @@ static void finds_every_kind_of_damage(void **state) {
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   flip_byte(model, -1000);
-  expect_damage(path, true, "checkpoint is damaged: content has hash");
+  expect_damage(path, true, "checkpoint is damaged: the content of");
   expect_damage(path, true, "model.safetensors");
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(truncate(model, 5000), 0);
-  expect_damage(path, false, "checkpoint is damaged: 5000 bytes where its manifest has");
+  expect_damage(path, false, "model.safetensors has 5000 bytes where its manifest has");
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(unlink(config), 0);
-  expect_damage(path, false, "cannot read: No such file or directory");
-  expect_damage(path, false, "config.json");
+  expect_damage(path, false, "config.json is missing");
 
   // The tensors of another step: same sizes, same format.
   assert_int_equal(save(f, path, 1, 0), OT_OK);
@@ -270,16 +270,14 @@ static void finds_every_changed_byte_of_the_manifest(void **state) {
   free(text);
 }
 
-static const char *const bad_manifests[][2] = {
+// What is wrong before the checksum is looked at.
+static const char *const bad_texts[][2] = {
     {"", "not valid JSON"},
     {"[]", "not an object"},
     {"{\"format\":1,\"format\":1}", "duplicate object key"},
-    {"{\"format\":2}", "format 2; this program reads format 1"},
-    {"{\"format\":1}", "key \"step\" is missing"},
-    {"{\"format\":1,\"step\":-1}", "key \"step\" is not a whole number"},
-    {"{\"format\":1,\"step\":1,\"config\":[]}", "key \"config\" is not an object"},
-    {"{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{}}", "key \"pp\" is missing"},
-    {"{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{\"pp\":0}}", "key \"pp\" is not in [1,"},
+    {"{\"format\":1}", "key \"checksum\" is missing"},
+    {"{\"format\":1,\"checksum\":7}", "key \"checksum\" is not a text"},
+    {"{\"format\":1,\"checksum\":\"12\"}", "does not have the checksum that it states"},
 };
 
 #define GOOD_START                                                                                 \
@@ -287,14 +285,29 @@ static const char *const bad_manifests[][2] = {
   "\"dp_shard\":1,\"cp\":1,\"ep\":1,\"tp\":1,\"ranks\":1},\"data\":{\"next_sample\":0,\"tokens\":" \
   "0}"
 
-static const char *const bad_files[][2] = {
-    {GOOD_START "}", "key \"files\" is missing"},
-    {GOOD_START ",\"files\":{\"../x\":{\"bytes\":1}}}", "\"../x\" is not the plain name"},
-    {GOOD_START ",\"files\":{\"x\":1}}", "file x: not an object"},
-    {GOOD_START ",\"files\":{\"x\":{\"bytes\":1,\"xxh3_128\":\"12\"}}}",
+// Without their end, which `seal` gives.
+static const char *const bad_manifests[][2] = {
+    {"{\"format\":2", "format 2; this program reads format 1"},
+    {"{\"format\":1", "key \"step\" is missing"},
+    {"{\"format\":1,\"step\":-1", "key \"step\" is not a whole number"},
+    {"{\"format\":1,\"step\":1,\"config\":[]", "key \"config\" is not an object"},
+    {"{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{}", "key \"pp\" is missing"},
+    {"{\"format\":1,\"step\":1,\"config\":{},\"mesh\":{\"pp\":0}", "key \"pp\" is not in [1,"},
+    {GOOD_START, "key \"files\" is missing"},
+    {GOOD_START ",\"files\":{\"../x\":{\"bytes\":1}}", "\"../x\" is not the plain name"},
+    {GOOD_START ",\"files\":{\"x\":1}", "file x: not an object"},
+    {GOOD_START ",\"files\":{\"x\":{\"bytes\":1,\"xxh3_128\":\"12\"}}",
      "its hash is not 32 digits"},
-    {GOOD_START ",\"files\":{},\"checksum\":\"12\"}", "does not have the checksum it states"},
 };
+
+// The manifest that begins with `start`, with its checksum.
+static const char *seal(const char *start) {
+  static char text[1024];
+  char hash[OT_CONTENT_HASH_BYTES];
+  ot_content_hash_memory(start, (int64_t)strlen(start), hash);
+  snprintf(text, sizeof text, "%s,\"checksum\":\"%s\"}", start, hash);
+  return text;
+}
 
 static void expect_bad_manifest(const char *text, const char *message) {
   ot_heap heap = {0};
@@ -310,19 +323,32 @@ static void expect_bad_manifest(const char *text, const char *message) {
 
 static void names_what_is_wrong_with_a_manifest(void **state) {
   (void)state;
+  for (size_t i = 0; i < sizeof bad_texts / sizeof bad_texts[0]; i++)
+    expect_bad_manifest(bad_texts[i][0], bad_texts[i][1]);
   for (size_t i = 0; i < sizeof bad_manifests / sizeof bad_manifests[0]; i++)
-    expect_bad_manifest(bad_manifests[i][0], bad_manifests[i][1]);
-  for (size_t i = 0; i < sizeof bad_files / sizeof bad_files[0]; i++)
-    expect_bad_manifest(bad_files[i][0], bad_files[i][1]);
+    expect_bad_manifest(seal(bad_manifests[i][0]), bad_manifests[i][1]);
 }
 
 static void refuses_tensor_files_that_the_manifest_does_not_list(void **state) {
   fixture *const f = *state;
   const char *const path = scratch_path(f->directory, "c");
   assert_int_equal(save(f, path, 1, 0), OT_OK);
-  static const char bare[] = GOOD_START ",\"files\":{}}";
-  scratch_write(scratch_path(path, "manifest.json"), bare, sizeof bare - 1);
+  const char *const bare = seal(GOOD_START ",\"files\":{}");
+  scratch_write(scratch_path(path, "manifest.json"), bare, (int64_t)strlen(bare));
   expect_damage(path, false, "its manifest does not list this file");
+}
+
+// A manifest that is a FIFO would be waited for; without it, optimizer tensors tell a checkpoint
+// from an HF directory.
+static void refuses_a_checkpoint_whose_manifest_is_no_file(void **state) {
+  fixture *const f = *state;
+  const char *const path = scratch_path(f->directory, "c");
+  const char *const manifest = scratch_path(path, "manifest.json");
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  assert_int_equal(unlink(manifest), 0);
+  expect_damage(path, false, "manifest.json is missing");
+  assert_int_equal(mkfifo(manifest, 0600), 0);
+  expect_damage(path, false, "manifest.json is not a regular file");
 }
 
 static void opens_a_directory_without_manifest(void **state) {
@@ -349,6 +375,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(finds_every_changed_byte_of_the_manifest, set_up, tear_down),
       cmocka_unit_test(names_what_is_wrong_with_a_manifest),
       cmocka_unit_test_setup_teardown(refuses_tensor_files_that_the_manifest_does_not_list, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(refuses_a_checkpoint_whose_manifest_is_no_file, set_up,
                                       tear_down),
       cmocka_unit_test(opens_a_directory_without_manifest),
   };

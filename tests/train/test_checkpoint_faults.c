@@ -105,10 +105,11 @@ static outcome newest(const fixture *f) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_checkpoint_found found;
-  assert_int_equal(ot_checkpoint_newest(&arena, f->checkpoints, &found), OT_OK);
+  assert_int_equal(ot_checkpoint_newest(&arena, f->checkpoints, OT_CHECKPOINT_HASH_ALL, &found),
+                   OT_OK);
   if (found.path == NULL) fail_msg("no checkpoint is left");
-  assert_int_equal(found.num_damaged, 0);
-  const outcome result = {found.step, check_whole(found.path)};
+  assert_null(found.note);
+  const outcome result = {found.manifest->step, check_whole(found.path)};
   ot_heap_release(&heap);
   return result;
 }

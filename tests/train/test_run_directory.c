@@ -48,33 +48,43 @@ static void save(fixture *f, const char *directory, int64_t step) {
   const float value = (float)step;
   const ot_tensor_source model = {
       .name = "w", .dtype = OT_F32, .rank = 1, .dim = {1}, .data = &value};
+  const ot_tensor_source moment = {
+      .name = "m.w", .dtype = OT_F32, .rank = 1, .dim = {1}, .data = &value};
   const ot_manifest manifest = {.step = step, .config = "{}", .mesh = {1, 1, 1, 1, 1, 1, 1, 1}};
-  const ot_checkpoint_content content = {.num_model = 1, .model = &model, .manifest = &manifest};
+  const ot_checkpoint_content content = {.num_model = 1,
+                                         .model = &model,
+                                         .num_optimizer = 1,
+                                         .optimizer = &moment,
+                                         .manifest = &manifest};
   assert_int_equal(ot_checkpoint_write(ot_checkpoint_path(&f->arena, directory, step), &content),
                    OT_OK);
+}
+
+static ot_status newest(fixture *f, const char *directory, ot_checkpoint_found *found) {
+  return ot_checkpoint_newest(&f->arena, directory, OT_CHECKPOINT_HASH_ALL, found);
 }
 
 static void finds_the_newest_whole_checkpoint(void **state) {
   fixture *const f = *state;
   ot_checkpoint_found found;
-  assert_int_equal(ot_checkpoint_newest(&f->arena, scratch_path(f->directory, "absent"), &found),
-                   OT_OK);
+  assert_int_equal(newest(f, scratch_path(f->directory, "absent"), &found), OT_OK);
   assert_null(found.path);
   const int64_t steps[] = {7, 99999999, 100, 123456789};
   for (int i = 0; i < 4; i++) save(f, f->directory, steps[i]);
   assert_int_equal(ot_disk_make_directory(scratch_path(f->directory, "step-9999999999x")), OT_OK);
   assert_int_equal(ot_disk_make_directory(scratch_path(f->directory, "step-999")), OT_OK);
-  assert_int_equal(ot_checkpoint_newest(&f->arena, f->directory, &found), OT_OK);
-  assert_int_equal(found.step, 123456789);
-  assert_int_equal(found.num_damaged, 0);
+  assert_int_equal(newest(f, f->directory, &found), OT_OK);
+  assert_int_equal(found.manifest->step, 123456789);
+  assert_null(found.note);
   assert_string_equal(ot_disk_base_name(found.path), "step-123456789");
   assert_int_equal(unlink(scratch_path(found.path, "model.safetensors")), 0);
   assert_int_equal(truncate(scratch_path(f->directory, "step-99999999/manifest.json"), 30), 0);
-  assert_int_equal(ot_checkpoint_newest(&f->arena, f->directory, &found), OT_OK);
-  assert_int_equal(found.step, 100);
+  assert_int_equal(newest(f, f->directory, &found), OT_OK);
+  assert_int_equal(found.manifest->step, 100);
   assert_string_equal(ot_disk_base_name(found.path), "step-00000100");
-  assert_int_equal(found.num_damaged, 2);
-  assert_non_null(strstr(found.damage, "step-123456789/model.safetensors"));
+  assert_non_null(strstr(found.note, "passing over 2 damaged checkpoints:"));
+  assert_non_null(strstr(found.note, "step-123456789/model.safetensors is missing"));
+  assert_non_null(strstr(found.note, "step-99999999/manifest.json:"));
 }
 
 static void passes_over_a_checkpoint_under_the_name_of_another_step(void **state) {
@@ -85,9 +95,9 @@ static void passes_over_a_checkpoint_under_the_name_of_another_step(void **state
                           scratch_path(f->directory, "step-00000009")),
                    0);
   ot_checkpoint_found found;
-  assert_int_equal(ot_checkpoint_newest(&f->arena, f->directory, &found), OT_OK);
-  assert_int_equal(found.step, 5);
-  assert_non_null(strstr(found.damage, "its manifest is of step 6"));
+  assert_int_equal(newest(f, f->directory, &found), OT_OK);
+  assert_int_equal(found.manifest->step, 5);
+  assert_non_null(strstr(found.note, "step-00000009 is of step 6"));
 }
 
 static void lets_old_checkpoints_go_and_no_others(void **state) {
@@ -123,26 +133,90 @@ static void clears_what_an_interrupted_save_left(void **state) {
   assert_true(ot_disk_is_file(scratch_path(f->directory, ".step-notes")));
 }
 
-static void resolves_what_a_user_calls_a_checkpoint(void **state) {
+static ot_status find(fixture *f, const char *path, ot_checkpoint_found *found) {
+  return ot_checkpoint_find(&f->arena, path, OT_CHECKPOINT_HASH_WEIGHTS, found);
+}
+
+static void finds_what_a_user_calls_a_checkpoint(void **state) {
   fixture *const f = *state;
-  char *resolved = NULL;
-  assert_int_equal(
-      ot_checkpoint_resolve(&f->arena, scratch_path(f->directory, "absent"), &resolved),
-      OT_ENVIRONMENT);
+  ot_checkpoint_found found, again;
+  assert_int_equal(find(f, scratch_path(f->directory, "absent"), &found), OT_ENVIRONMENT);
   assert_message_has("there is no checkpoint, run or HF directory of this name");
   const char *const checkpoints = scratch_path(f->run, "checkpoints");
   assert_int_equal(ot_disk_make_directory(checkpoints), OT_OK);
-  assert_int_equal(ot_checkpoint_resolve(&f->arena, f->run, &resolved), OT_ENVIRONMENT);
+  assert_int_equal(find(f, f->run, &found), OT_ENVIRONMENT);
   assert_message_has("the run has no checkpoint yet");
   save(f, checkpoints, 3);
-  assert_int_equal(ot_checkpoint_resolve(&f->arena, f->run, &resolved), OT_OK);
-  assert_string_equal(ot_disk_base_name(resolved), "step-00000003");
-  char *again = NULL;
-  assert_int_equal(ot_checkpoint_resolve(&f->arena, resolved, &again), OT_OK);
-  assert_string_equal(again, resolved);
-  assert_int_equal(unlink(scratch_path(resolved, "model.safetensors")), 0);
-  assert_int_equal(ot_checkpoint_resolve(&f->arena, f->run, &resolved), OT_ENVIRONMENT);
-  assert_message_has("the run has no whole checkpoint: cannot read");
+  assert_int_equal(find(f, f->run, &found), OT_OK);
+  assert_string_equal(ot_disk_base_name(found.path), "step-00000003");
+  assert_int_equal(find(f, found.path, &again), OT_OK);
+  assert_string_equal(again.path, found.path);
+  assert_int_equal(again.manifest->step, 3);
+  assert_int_equal(find(f, fixture_path("train/sharded"), &again), OT_OK);
+  assert_null(again.manifest);
+  assert_int_equal(unlink(scratch_path(found.path, "model.safetensors")), 0);
+  assert_int_equal(find(f, f->run, &again), OT_ENVIRONMENT);
+  assert_message_has("the only checkpoint of ");
+  assert_message_has("step-00000003/model.safetensors is missing");
+  assert_int_equal(find(f, found.path, &again), OT_ENVIRONMENT);
+  assert_message_has("checkpoint is damaged: ");
+}
+
+// Changes one bit and no size.
+static void flip(const char *directory, int64_t step, const char *name) {
+  char path[OT_PATH_BYTES];
+  snprintf(path, sizeof path, "%s/step-%08lld/%s", directory, (long long)step, name);
+  int64_t bytes;
+  char *const data = scratch_read(path, &bytes);
+  data[bytes - 1] ^= 1;
+  scratch_write(path, data, bytes);
+  free(data);
+}
+
+static void falls_back_from_damage_that_keeps_the_size(void **state) {
+  fixture *const f = *state;
+  ot_checkpoint_found found;
+  for (int64_t step = 1; step <= 3; step++) save(f, f->directory, step);
+  flip(f->directory, 3, "model.safetensors");
+  flip(f->directory, 2, "optimizer.safetensors");
+  assert_int_equal(newest(f, f->directory, &found), OT_OK);
+  assert_int_equal(found.manifest->step, 1);
+  assert_non_null(strstr(found.note, "step-00000003/model.safetensors has hash "));
+  // Who reads weights alone has no use for the optimizer's.
+  assert_int_equal(
+      ot_checkpoint_newest(&f->arena, f->directory, OT_CHECKPOINT_HASH_WEIGHTS, &found), OT_OK);
+  assert_int_equal(found.manifest->step, 2);
+}
+
+static void names_each_checkpoint_when_none_is_whole(void **state) {
+  fixture *const f = *state;
+  ot_checkpoint_found found;
+  for (int64_t step = 1; step <= 12; step++) {
+    save(f, f->directory, step);
+    flip(f->directory, step, "model.safetensors");
+  }
+  assert_int_equal(newest(f, f->directory, &found), OT_ENVIRONMENT);
+  assert_message_has("none of the checkpoints of ");
+  assert_message_has("step-00000012/model.safetensors has hash ");
+  assert_message_has("step-00000005/model.safetensors has hash ");
+  assert_message_has("and 4 more");
+  assert_non_null(strstr(ot_fail_hint_text(), "another `output`"));
+}
+
+// A link to itself stands for a disk that is away: the name is there, and opening it fails.
+static void does_not_take_a_file_that_cannot_be_opened_for_damage(void **state) {
+  fixture *const f = *state;
+  ot_checkpoint_found found;
+  static const char *const names[] = {"manifest.json", "model.safetensors"};
+  for (int i = 0; i < 2; i++) {
+    for (int64_t step = 1; step <= 2; step++) save(f, f->directory, step);
+    const char *const directory = scratch_path(f->directory, "step-00000002");
+    assert_int_equal(unlink(scratch_path(directory, names[i])), 0);
+    assert_int_equal(symlink(names[i], scratch_path(directory, names[i])), 0);
+    assert_int_equal(newest(f, f->directory, &found), OT_ENVIRONMENT);
+    assert_message_has("cannot read: Too many levels of symbolic links");
+    assert_non_null(strstr(ot_fail_hint_text(), "step-00000002 elsewhere"));
+  }
 }
 
 static void tells_an_empty_directory_from_a_run(void **state) {
@@ -160,6 +234,49 @@ static void tells_an_empty_directory_from_a_run(void **state) {
   ot_run_directory_destroy(&run);
   assert_int_equal(ot_run_directory_create(f->run, &run), OT_OK);
   assert_int_equal(ot_run_directory_found(run), OT_RUN_PRESENT);
+  ot_run_directory_destroy(&run);
+}
+
+// A stop within the first write of the settings, or of the mark of the first save.
+static void clears_what_an_interrupted_write_left(void **state) {
+  fixture *const f = *state;
+  ot_run_directory *run = NULL;
+  assert_int_equal(ot_disk_make_directory(f->run), OT_OK);
+  scratch_write(scratch_path(f->run, "config.yaml.partial"), "x", 1);
+  scratch_write(scratch_path(f->run, ".saved.partial"), "x", 1);
+  assert_int_equal(ot_run_directory_create(f->run, &run), OT_OK);
+  assert_int_equal(ot_run_directory_found(run), OT_RUN_EMPTY);
+  assert_false(ot_disk_is_file(scratch_path(f->run, "config.yaml.partial")));
+  ot_run_directory_destroy(&run);
+}
+
+static void sets_aside_what_is_newer(void **state) {
+  fixture *const f = *state;
+  ot_run_directory *run = NULL;
+  const char *note = NULL;
+  assert_int_equal(ot_run_directory_create(f->run, &run), OT_OK);
+  const char *const checkpoints = ot_run_directory_checkpoints(run);
+  static const char lines[] =
+      "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":1}\n{\"ste";
+  for (int64_t step = 1; step <= 3; step++) save(f, checkpoints, step);
+  scratch_write(ot_run_directory_metrics(run), lines, sizeof lines - 1);
+  assert_int_equal(ot_run_directory_rewind(run, 3, &f->arena, &note), OT_OK);
+  assert_null(note);
+  for (int i = 1; i <= 2; i++) {  // a second time, to another place
+    if (i == 2) save(f, checkpoints, 3);
+    assert_int_equal(ot_run_directory_rewind(run, 1, &f->arena, &note), OT_OK);
+    assert_non_null(strstr(note, i == 1 ? "aside-1" : "aside-2"));
+    const char *const aside = scratch_path(checkpoints, i == 1 ? "aside-1" : "aside-2");
+    assert_int_equal(ot_disk_is_directory(scratch_path(aside, "step-00000002")), i == 1);
+    assert_true(ot_disk_is_directory(scratch_path(aside, "step-00000003")));
+    int64_t bytes;
+    char *const copy = scratch_read(scratch_path(aside, "metrics.jsonl"), &bytes);
+    assert_int_equal(bytes, 40);
+    assert_memory_equal(copy, lines + 20, 40);
+    free(copy);
+  }
+  assert_true(ot_disk_is_directory(scratch_path(checkpoints, "step-00000001")));
+  assert_false(ot_disk_is_directory(scratch_path(checkpoints, "step-00000003")));
   ot_run_directory_destroy(&run);
 }
 
@@ -201,8 +318,15 @@ int main(void) {
                                       set_up, tear_down),
       cmocka_unit_test_setup_teardown(lets_old_checkpoints_go_and_no_others, set_up, tear_down),
       cmocka_unit_test_setup_teardown(clears_what_an_interrupted_save_left, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(resolves_what_a_user_calls_a_checkpoint, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(finds_what_a_user_calls_a_checkpoint, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(falls_back_from_damage_that_keeps_the_size, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(names_each_checkpoint_when_none_is_whole, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(does_not_take_a_file_that_cannot_be_opened_for_damage, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(tells_an_empty_directory_from_a_run, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(clears_what_an_interrupted_write_left, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(sets_aside_what_is_newer, set_up, tear_down),
       cmocka_unit_test_setup_teardown(admits_one_holder_and_names_it, set_up, tear_down),
       cmocka_unit_test_setup_teardown(frees_the_lock_of_a_killed_process, set_up, tear_down),
   };

@@ -493,8 +493,12 @@ static void restores_the_optimizers_state(void **state) {
   assert_true(count > 0 && count < f->map.num_tensors);
   const float unit = 1.0f;
   const ot_tensor_source model = {.name = "w", .dtype = OT_F32, .data = &unit};
-  const ot_checkpoint_content content = {
-      .num_model = 1, .model = &model, .num_optimizer = count, .optimizer = sources};
+  const ot_manifest manifest = {.config = "{}", .mesh = {1, 1, 1, 1, 1, 1, 1, 1}};
+  const ot_checkpoint_content content = {.num_model = 1,
+                                         .model = &model,
+                                         .num_optimizer = count,
+                                         .optimizer = sources,
+                                         .manifest = &manifest};
   const char *const path = scratch_path(f->directory, "state");
   assert_int_equal(ot_checkpoint_write(path, &content), OT_OK);
   const int embedding =

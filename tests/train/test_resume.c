@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: alone. How a run begins in a directory that holds one: where it goes on from when
+// checkpoints are damaged or gone, what it refuses, what it sets aside, and that saving takes no
+// memory for good.
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "support/scratch.h"
+#include "support/shards.h"
+#include "train/config_file.h"
+#include "train/disk.h"
+#include "train/loop.h"
+
+enum { SETS_MAX = 16, SAID_BYTES = 1 << 16, MEASURED = 150 };
+
+typedef struct fixture {
+  char directory[SCRATCH_BYTES];
+  const char *resume;  // null: auto
+  char said[SAID_BYTES];
+  int num_measured;
+  int64_t measured[MEASURED];  // bytes of the heap in use at each status
+} fixture;
+
+static int set_up(void **state) {
+  static const int32_t lengths[] = {150, 100};
+  fixture *const f = calloc(1, sizeof *f);
+  scratch_create(f->directory);
+  shard_write(f->directory, "train", lengths, 2, 0);
+  *state = f;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  fixture *const f = *state;
+  scratch_destroy(f->directory);
+  free(f);
+  return 0;
+}
+
+static void hear(void *context, const ot_loop_event *event) {
+  fixture *const f = context;
+  const size_t said = strlen(f->said);
+  if (event->kind == OT_LOOP_NOTE)
+    snprintf(f->said + said, sizeof f->said - said, "%s\n", event->text);
+  if (event->kind != OT_LOOP_STATUS || f->num_measured == MEASURED) return;
+  const struct mallinfo2 heap = mallinfo2();
+  f->measured[f->num_measured++] = (int64_t)(heap.uordblks + heap.hblkhd);
+}
+
+// Trains in DIRECTORY/`output` with settings like "steps=5" [..., null].
+static ot_status train(fixture *f, const char *output, const char *const *settings) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const char *sets[SETS_MAX] = {
+      "model={model_type: llama, vocab_size: 257, hidden_size: 8, intermediate_size: 16, "
+      "num_hidden_layers: 1, num_attention_heads: 2, max_position_embeddings: 32}",
+      ot_arena_format(&arena, "data.train=%s", scratch_path(f->directory, "train")),
+      ot_arena_format(&arena, "output=%s", scratch_path(f->directory, output)),
+      "data.sequence_length=8",
+      "batch={global_batch_size: 1, micro_batch_size: 1}",
+      "learning_rate={decay: constant, warmup_steps: 0}",
+      "threads=1",
+  };
+  int num_sets = 7;
+  while (*settings) sets[num_sets++] = *settings++;
+  const ot_config_request request = {.sets = sets, .num_sets = num_sets};
+  ot_config config;
+  if (ot_config_load(&request, &arena, &config) != OT_OK) fail_msg("%s", ot_fail_message());
+  f->said[0] = '\0';
+  f->num_measured = 0;
+  const ot_loop_request run = {.run = &config.run,
+                               .settings = config.settings,
+                               .resume = f->resume ? OT_RESUME_FROM : OT_RESUME_AUTO,
+                               .resume_path = f->resume,
+                               .sink = hear,
+                               .context = f};
+  const ot_status status = ot_loop_run(&run);
+  ot_heap_release(&heap);
+  return status;
+}
+
+#define TRAIN(f, output, ...) train(f, output, (const char *const[]){__VA_ARGS__, NULL})
+
+static void must(ot_status status) {
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+// DIRECTORY/OUTPUT/checkpoints/step-STEP/NAME
+static const char *path_of(const fixture *f, const char *output, int step, const char *name) {
+  char path[OT_PATH_BYTES];
+  snprintf(path, sizeof path, "%s/checkpoints/step-%08d/%s", output, step, name);
+  return scratch_path(f->directory, path);
+}
+
+static bool has_step(const fixture *f, const char *output, int step) {
+  return ot_disk_is_directory(path_of(f, output, step, ""));
+}
+
+static void flip(const char *path) {
+  int64_t bytes;
+  char *const data = scratch_read(path, &bytes);
+  data[bytes - 100] ^= 1;
+  scratch_write(path, data, bytes);
+  free(data);
+}
+
+static int count_lines(const fixture *f, const char *name) {
+  int64_t bytes;
+  int lines = 0;
+  char *const text = scratch_read(scratch_path(f->directory, name), &bytes);
+  for (int64_t i = 0; i < bytes; i++) lines += text[i] == '\n';
+  free(text);
+  return lines;
+}
+
+static void assert_said(const fixture *f, const char *part) {
+  if (!strstr(f->said, part)) fail_msg("\"%s\" is not in:\n%s", part, f->said);
+}
+
+static void assert_same_state(const fixture *f, int step, const char *a, const char *b) {
+  static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
+  for (int i = 0; i < 2; i++)
+    assert_files_equal(path_of(f, a, step, names[i]), path_of(f, b, step, names[i]));
+}
+
+// ---- damage ----
+
+static void goes_on_from_the_newest_whole_checkpoint(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "whole", "steps=8", "checkpoint.every=2"));
+  must(TRAIN(f, "run", "steps=6", "checkpoint.every=2"));
+  flip(path_of(f, "run", 6, "model.safetensors"));
+  must(TRAIN(f, "run", "steps=8", "checkpoint.every=2"));
+  assert_said(f, "passing over 1 damaged checkpoint:");
+  assert_said(f, "step-00000006/model.safetensors");
+  assert_said(f, "going on from ");
+  assert_said(f, "checkpoints/step-00000004\n");
+  assert_same_state(f, 8, "whole", "run");
+  assert_int_equal(count_lines(f, "run/metrics.jsonl"), 8);
+  // What was damaged is kept, to be looked at.
+  assert_true(
+      ot_disk_is_directory(scratch_path(f->directory, "run/checkpoints/aside-1/step-00000006")));
+}
+
+// A damaged checkpoint that is newer than the one just saved is not counted among those to keep.
+static void keeps_what_it_saves_after_falling_back(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "run", "steps=6", "checkpoint.every=2"));
+  flip(path_of(f, "run", 6, "optimizer.safetensors"));
+  must(TRAIN(f, "run", "steps=5", "checkpoint.every=1", "checkpoint.keep=1"));
+  assert_true(has_step(f, "run", 5));
+  must(TRAIN(f, "run", "steps=5", "checkpoint.every=1"));
+  assert_said(f, "is finished: 5 steps");
+}
+
+static void does_not_begin_again_when_no_checkpoint_can_be_read(void **state) {
+  fixture *const f = *state;
+  static const char *const names[] = {"model.safetensors", "manifest.json"};
+  for (int kind = 0; kind < 3; kind++) {
+    char run[16];
+    snprintf(run, sizeof run, "run%d", kind);
+    must(TRAIN(f, run, "steps=3", "checkpoint.every=1"));
+    for (int step = 1; step <= 3; step++) {
+      if (kind == 0) flip(path_of(f, run, step, names[0]));
+      if (kind == 1) assert_int_equal(truncate(path_of(f, run, step, names[0]), 100), 0);
+      if (kind == 2) assert_int_equal(unlink(path_of(f, run, step, names[1])), 0);
+    }
+    assert_int_equal(TRAIN(f, run, "steps=5", "checkpoint.every=1"), OT_ENVIRONMENT);
+    assert_message_has("none of the checkpoints of ");
+    for (int step = 1; step <= 3; step++) assert_true(has_step(f, run, step));
+    assert_non_null(strstr(ot_fail_hint_text(), "another `output`"));
+  }
+}
+
+static void does_not_begin_again_when_checkpoints_are_gone(void **state) {
+  fixture *const f = *state;
+  const char *const checkpoints = scratch_path(f->directory, "run/checkpoints");
+  must(TRAIN(f, "run", "steps=3"));
+  assert_int_equal(ot_disk_remove(checkpoints), OT_OK);
+  assert_int_equal(TRAIN(f, "run", "steps=5"), OT_ENVIRONMENT);
+  assert_message_has("has metrics of 3 steps and saved checkpoints, but none is there");
+  assert_int_equal(count_lines(f, "run/metrics.jsonl"), 3);
+  // Without the metrics nothing is left of the run.
+  assert_int_equal(unlink(scratch_path(f->directory, "run/metrics.jsonl")), 0);
+  must(TRAIN(f, "run", "steps=2"));
+}
+
+static void begins_again_when_it_was_stopped_before_its_first_checkpoint(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "run", "steps=3"));
+  assert_int_equal(ot_disk_remove(scratch_path(f->directory, "run/checkpoints")), OT_OK);
+  assert_int_equal(unlink(scratch_path(f->directory, "run/.saved")), 0);
+  must(TRAIN(f, "run", "steps=4"));
+  assert_said(f, "has no checkpoint yet: its 3 steps begin again");
+  assert_int_equal(count_lines(f, "run/metrics.jsonl"), 4);
+}
+
+// ---- --resume DIR ----
+
+static void goes_back_to_the_checkpoint_that_is_named(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "run", "steps=6", "checkpoint.every=1", "checkpoint.keep=0"));
+  f->resume = path_of(f, "run", 2, "");
+  must(TRAIN(f, "run", "steps=5", "checkpoint.every=1", "seed=7"));
+  assert_said(f, "going on from ");
+  assert_said(f, "step-00000002");
+  assert_said(f, "4 newer checkpoints and the metrics after step 2: now in ");
+  assert_int_equal(count_lines(f, "run/metrics.jsonl"), 5);
+  assert_int_equal(count_lines(f, "run/checkpoints/aside-1/metrics.jsonl"), 4);
+  for (int step = 1; step <= 6; step++) {
+    assert_int_equal(has_step(f, "run", step), step >= 3 && step <= 5);
+    char aside[64];
+    snprintf(aside, sizeof aside, "run/checkpoints/aside-1/step-%08d", step);
+    assert_int_equal(ot_disk_is_directory(scratch_path(f->directory, aside)), step >= 3);
+  }
+}
+
+static void continues_another_run_only_where_there_is_none(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "a", "steps=2"));
+  must(TRAIN(f, "b", "steps=3"));
+  f->resume = scratch_path(f->directory, "a");
+  assert_int_equal(TRAIN(f, "b", "steps=5"), OT_USAGE);
+  assert_message_has("holds a run with checkpoints of its own, up to step 3");
+  assert_true(has_step(f, "b", 3));
+  must(TRAIN(f, "c", "steps=4"));
+  f->resume = NULL;
+  must(TRAIN(f, "a", "steps=4"));
+  assert_same_state(f, 4, "a", "c");
+}
+
+static void refuses_a_named_checkpoint_that_is_damaged(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "run", "steps=3", "checkpoint.every=1"));
+  flip(path_of(f, "run", 2, "model.safetensors"));
+  f->resume = path_of(f, "run", 2, "");
+  assert_int_equal(TRAIN(f, "run", "steps=5"), OT_ENVIRONMENT);
+  assert_message_has("checkpoint is damaged: ");
+  assert_true(has_step(f, "run", 3));
+}
+
+// ---- init ----
+
+static void takes_initial_weights_from_what_is_whole(void **state) {
+  fixture *const f = *state;
+  char init[OT_PATH_BYTES];
+  must(TRAIN(f, "run", "steps=3", "checkpoint.every=1"));
+  flip(path_of(f, "run", 3, "model.safetensors"));
+  snprintf(init, sizeof init, "init=%s", scratch_path(f->directory, "run"));
+  must(TRAIN(f, "a", "steps=1", init));
+  assert_said(f, "passing over 1 damaged checkpoint:");
+  snprintf(init, sizeof init, "init=%s", path_of(f, "run", 2, ""));
+  must(TRAIN(f, "b", "steps=1", init));
+  assert_same_state(f, 1, "a", "b");
+  snprintf(init, sizeof init, "init=%s", path_of(f, "run", 3, ""));
+  assert_int_equal(TRAIN(f, "c", "steps=1", init), OT_ENVIRONMENT);
+  assert_message_has("checkpoint is damaged: ");
+}
+
+// ---- memory ----
+
+static void saves_any_number_of_times_in_the_same_memory(void **state) {
+  fixture *const f = *state;
+  must(TRAIN(f, "run", "steps=150", "checkpoint.every=1", "log.every=1", "data.validation_every=1",
+             "log.health_every=1"));
+  assert_int_equal(f->num_measured, MEASURED);
+  const int64_t grown = f->measured[MEASURED - 1] - f->measured[MEASURED / 3];
+  if (grown > 2048) fail_msg("%lld bytes more after 100 checkpoints", (long long)grown);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(goes_on_from_the_newest_whole_checkpoint, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(keeps_what_it_saves_after_falling_back, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(does_not_begin_again_when_no_checkpoint_can_be_read, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(does_not_begin_again_when_checkpoints_are_gone, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(begins_again_when_it_was_stopped_before_its_first_checkpoint,
+                                      set_up, tear_down),
+      cmocka_unit_test_setup_teardown(goes_back_to_the_checkpoint_that_is_named, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(continues_another_run_only_where_there_is_none, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(refuses_a_named_checkpoint_that_is_damaged, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(takes_initial_weights_from_what_is_whole, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(saves_any_number_of_times_in_the_same_memory, set_up,
+                                      tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
