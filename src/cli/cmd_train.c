@@ -341,7 +341,7 @@ static const ot_option rows[] = {
      .kind = OT_OPTION_TEXT,
      .value = "auto|never|DIR",
      .fallback = "auto",
-     .help = "go on from the newest checkpoint in output, never, or from DIR"},
+     .help = "go on from the newest whole checkpoint of output, never, or from DIR"},
     {.name = "dry-run",
      .kind = OT_OPTION_FLAG,
      .help = "check files, memory and disk, print the bill, train nothing"},
@@ -362,6 +362,10 @@ const ot_verb ot_verb_train = {
         "Writes to the run's `output`: config.yaml, metrics.jsonl, tensorboard/, checkpoints/.\n"
         "SIGTERM, SIGUSR1 or the first Ctrl-C: finish the step, save, exit 75; the same command\n"
         "goes on from there, bit for bit.\n"
+        "A checkpoint is verified before it is used. A damaged one is passed over and named; when\n"
+        "none is whole, the exit code is 3 and nothing begins again. --resume DIR takes that\n"
+        "checkpoint: one of output, whose newer ones then move to checkpoints/aside-N, or one of\n"
+        "another run, where output has none. --resume never refuses an output that is not empty.\n"
         "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` says how they\n"
         "split the work. A run may go on with other ranks and another split.",
     .examples =

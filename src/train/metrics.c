@@ -62,9 +62,15 @@ static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_s
 
 // An absent file has no lines.
 static ot_status survey(const char *path, int64_t step, line_survey *out) {
+  int descriptor = -1;
   *out = (line_survey){0};
-  FILE *const file = fopen(path, "rb");
-  if (file == NULL) return errno == ENOENT ? OT_OK : ot_disk_fail("read", path, errno);
+  if (access(path, F_OK) != 0 && errno == ENOENT) return OT_OK;
+  OT_TRY(ot_disk_open(path, &descriptor));
+  FILE *const file = fdopen(descriptor, "rb");
+  if (file == NULL) {
+    close(descriptor);
+    return ot_fail(OT_ENVIRONMENT, "out of memory (%s)", path);
+  }
   const ot_status status = survey_lines(path, file, step, out);
   fclose(file);
   return status;
@@ -106,7 +112,7 @@ ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out) {
   metrics->arena = ot_heap_arena_create(&metrics->heap);
   metrics->line = ot_json_begin(&metrics->arena, 0);
   ot_text_format(metrics->path, sizeof metrics->path, "%s", path);
-  metrics->file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  metrics->file = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
   ot_status status =
       metrics->file < 0 ? ot_disk_fail("create", path, errno) : cut_later_lines(metrics, step);
   if (status != OT_OK) ot_metrics_destroy(&metrics);
