@@ -46,6 +46,43 @@ static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, cons
   return OT_OK;
 }
 
+static bool piece_differs(const ot_content_pieces *a, const ot_content_pieces *b, int64_t i) {
+  return a->hash[i] != b->hash[i];
+}
+
+// The tensors of the file at `path` that lie in pieces that differ; null: none that can be told.
+static const char *name_tensors(ot_arena *arena, const char *path, const ot_content_pieces *stated,
+                                const ot_content_pieces *found) {
+  ot_safetensors *set = NULL;
+  ot_name_list names = ot_name_list_create(arena);
+  if (ot_safetensors_create(path, "", &set) != OT_OK) return NULL;
+  for (int i = 0; i < ot_safetensors_count(set); i++) {
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set, i);
+    bool differs = false;
+    for (int64_t at = tensor->offset / found->bytes;
+         at * found->bytes < tensor->offset + tensor->bytes && !differs; at++)
+      differs = piece_differs(stated, found, at);
+    if (differs) ot_name_list_add(&names, tensor->name);
+  }
+  ot_safetensors_destroy(&set);
+  return names.count > 0 ? ot_name_list_text(&names) : NULL;
+}
+
+// ": bytes 4096 to 8191, tensors a, b", as far as it can be told.
+static const char *locate(ot_arena *arena, const char *path, const ot_content_record *stated,
+                          const ot_content_record *found) {
+  const ot_content_pieces *const a = &stated->pieces, *const b = &found->pieces;
+  if (a->bytes != b->bytes) return "";
+  int64_t first = 0, last = a->count - 1;
+  while (first < a->count && !piece_differs(a, b, first)) first++;
+  while (last > first && !piece_differs(a, b, last)) last--;
+  if (first == a->count) return "";
+  const int64_t end = (last + 1) * a->bytes < found->bytes ? (last + 1) * a->bytes : found->bytes;
+  const char *const names = name_tensors(arena, path, a, b);
+  return ot_arena_format(arena, ": bytes %lld to %lld%s%s", (long long)(first * a->bytes),
+                         (long long)(end - 1), names ? ", tensors " : "", names ? names : "");
+}
+
 static ot_status inspect_file(ot_arena *arena, const char *path, const ot_content_record *record,
                               bool verify, const char **damage) {
   int64_t bytes = 0;
@@ -57,11 +94,11 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
     return OT_OK;
   }
   if (!verify) return OT_OK;
-  char hash[OT_CONTENT_HASH_BYTES];
-  OT_TRY(ot_content_hash_file(path, hash));
-  if (!ot_text_equal(hash, record->hash))
-    *damage = ot_arena_format(arena, "the content of %s has hash %s where its manifest has %s",
-                              path, hash, record->hash);
+  ot_content_record found;
+  OT_TRY(ot_content_record_read(arena, path, &found));
+  if (!ot_text_equal(found.hash, record->hash))
+    *damage = ot_arena_format(arena, "the content of %s is not that of its manifest%s", path,
+                              locate(arena, path, record, &found));
   return OT_OK;
 }
 

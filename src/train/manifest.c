@@ -2,11 +2,15 @@
 // Writing through the JSON writer, reading through jansson.
 #include "train/manifest.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "base/text_builder.h"
 #include "train/json_file.h"
+
+enum { PIECE_DIGITS = 16 };
 
 static void print_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh) {
   ot_json_object(json, "mesh");
@@ -21,12 +25,26 @@ static void print_mesh(ot_json_writer *json, const ot_manifest_mesh *mesh) {
   ot_json_end(json);
 }
 
+static void print_pieces(ot_json_writer *json, const ot_content_pieces *pieces) {
+  if (pieces->count == 0) return;
+  ot_text_builder digits = {.arena = json->arena};
+  for (int64_t i = 0; i < pieces->count; i++) {
+    char text[PIECE_DIGITS + 1];
+    ot_text_format(text, sizeof text, "%08x%08x", (unsigned)(pieces->hash[i] >> 32),
+                   (unsigned)pieces->hash[i]);
+    ot_text_append(&digits, text, PIECE_DIGITS);
+  }
+  ot_json_integer(json, "piece_bytes", pieces->bytes);
+  ot_json_text(json, "pieces_xxh3_64", ot_text_builder_text(&digits));
+}
+
 static void print_files(ot_json_writer *json, const ot_manifest *manifest) {
   ot_json_object(json, "files");
   for (int i = 0; i < manifest->num_files; i++) {
     ot_json_object(json, manifest->files[i].name);
     ot_json_integer(json, "bytes", manifest->files[i].bytes);
     ot_json_text(json, "xxh3_128", manifest->files[i].hash);
+    print_pieces(json, &manifest->files[i].pieces);
     ot_json_end(json);
   }
   ot_json_end(json);
@@ -90,6 +108,29 @@ static ot_status read_mesh(const char *path, const json_t *root, ot_manifest_mes
   return read_degree(path, object, "ranks", &mesh->ranks);
 }
 
+// Manifests of before there were pieces have none.
+static ot_status read_pieces(ot_arena *arena, const char *path, const json_t *entry,
+                             ot_content_record *record) {
+  ot_content_pieces *const pieces = &record->pieces;
+  if (json_object_get(entry, "piece_bytes") == NULL) return OT_OK;
+  const char *digits = NULL;
+  OT_TRY(ot_json_member_count(path, entry, "piece_bytes", &pieces->bytes));
+  OT_TRY(ot_json_member_text(path, entry, "pieces_xxh3_64", &digits));
+  pieces->count = ot_text_length(digits) / PIECE_DIGITS;
+  OT_CHECK(pieces->bytes > 0 && ot_text_length(digits) % PIECE_DIGITS == 0 &&
+               pieces->count == (record->bytes - 1) / pieces->bytes + 1,
+           OT_ENVIRONMENT, "%s: file %s: its pieces do not make up %lld bytes", path, record->name,
+           (long long)record->bytes);
+  uint64_t *const hash = ot_arena_array(arena, pieces->count, sizeof *hash);
+  for (int64_t i = 0; i < pieces->count; i++) {
+    char text[PIECE_DIGITS + 1] = "";
+    memcpy(text, digits + i * PIECE_DIGITS, PIECE_DIGITS);
+    hash[i] = strtoull(text, NULL, 16);
+  }
+  pieces->hash = hash;
+  return OT_OK;
+}
+
 static ot_status read_file(ot_arena *arena, const char *path, const char *name, const json_t *entry,
                            ot_content_record *record) {
   OT_CHECK(name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL, OT_ENVIRONMENT,
@@ -102,7 +143,7 @@ static ot_status read_file(ot_arena *arena, const char *path, const char *name, 
   OT_CHECK(ot_text_length(hash) == OT_CONTENT_HASH_BYTES - 1, OT_ENVIRONMENT,
            "%s: file %s: its hash is not 32 digits", path, name);
   memcpy(record->hash, hash, OT_CONTENT_HASH_BYTES);
-  return OT_OK;
+  return read_pieces(arena, path, entry, record);
 }
 
 static ot_status read_files(ot_arena *arena, const char *path, const json_t *root,

@@ -36,7 +36,7 @@ static ot_status write_bytes(output_file *file, int64_t offset, const void *data
 }
 
 static ot_status create_file(output_file *file, const ot_safetensors_layout_file *layout) {
-  OT_TRY(ot_content_hash_create(&file->hash));
+  OT_TRY(ot_content_hash_create_pieces(layout->file_bytes, &file->hash));
   file->descriptor = open(file->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file->descriptor < 0) return ot_disk_fail("create", file->path, errno);
   return write_bytes(file, 0, layout->header, layout->header_bytes);
@@ -93,12 +93,13 @@ static ot_status check_complete(const ot_safetensors_writer *writer) {
   return OT_OK;
 }
 
-static ot_status finish_file(output_file *file, const ot_safetensors_layout_file *layout,
-                             ot_content_record *record) {
+static ot_status finish_file(ot_arena *arena, output_file *file,
+                             const ot_safetensors_layout_file *layout, ot_content_record *record) {
   OT_TRY(ot_content_hash_range(file->hash, file->descriptor, file->path, file->hashed,
                                layout->file_bytes - file->hashed));
   *record = (ot_content_record){.name = layout->name, .bytes = layout->file_bytes};
   ot_content_hash_print(file->hash, record->hash);
+  record->pieces = ot_content_hash_pieces(file->hash, arena);
   const int descriptor = file->descriptor;
   file->descriptor = -1;
   return ot_disk_sync_close(descriptor, file->path);
@@ -110,7 +111,7 @@ ot_status ot_safetensors_writer_finish(ot_safetensors_writer *writer, ot_arena *
   OT_TRY(check_complete(writer));
   *records = ot_arena_array(arena, layout->num_files + 1, sizeof **records);
   for (int i = 0; i < layout->num_files; i++)
-    OT_TRY(finish_file(&writer->files[i], &layout->files[i], &(*records)[i]));
+    OT_TRY(finish_file(arena, &writer->files[i], &layout->files[i], &(*records)[i]));
   *num_records = layout->num_files;
   if (layout->index_name == NULL) return OT_OK;
   const int64_t bytes = ot_text_length(layout->index_text);

@@ -225,6 +225,16 @@ static void finds_every_kind_of_damage(void **state) {
   expect_damage(path, true, "checkpoint is damaged: the content of");
   expect_damage(path, true, "model.safetensors");
 
+  // Where in it: "norm" has the first 3,600 bytes after the header, "w" the rest.
+  assert_int_equal(save(f, path, 1, 0), OT_OK);
+  flip_byte(model, 9000);
+  expect_damage(path, true,
+                "model.safetensors is not that of its manifest: bytes 8192 to 12287, tensors w");
+  flip_byte(model, 3000);
+  expect_damage(path, true, "bytes 0 to 12287, tensors norm, w");
+  flip_byte(model, 1);  // no header, no names
+  expect_damage(path, true, "bytes 0 to 12287");
+
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(truncate(model, 5000), 0);
   expect_damage(path, false, "model.safetensors has 5000 bytes where its manifest has");
@@ -298,6 +308,10 @@ static const char *const bad_manifests[][2] = {
     {GOOD_START ",\"files\":{\"x\":1}", "file x: not an object"},
     {GOOD_START ",\"files\":{\"x\":{\"bytes\":1,\"xxh3_128\":\"12\"}}",
      "its hash is not 32 digits"},
+    {GOOD_START
+     ",\"files\":{\"x\":{\"bytes\":5000,\"xxh3_128\":\"00112233445566778899aabbccddeeff\","
+     "\"piece_bytes\":4096,\"pieces_xxh3_64\":\"0011223344556677\"}}",
+     "its pieces do not make up 5000 bytes"},
 };
 
 // The manifest that begins with `start`, with its checksum.
