@@ -40,7 +40,7 @@ static const int shapes[][3] = {{1, 1, 16},  {8, 1, 32},  {16, 1, 64},  {16, 1, 
 typedef struct bench_job {
   ot_heap heap;
   ot_arena arena;
-  ot_model model;
+  ot_config_model model;
   ot_cluster cluster;
   ot_job job;
 } bench_job;
@@ -66,13 +66,12 @@ static double median(double *values, int count) {
 static ot_status load(const search_case *c, bench_job *out) {
   const ot_config_request request = {.presets = ot_installed_presets(&out->arena)};
   ot_cluster preset;
-  ot_node *keys;
   bool found;
-  OT_TRY(ot_config_load_model(c->model, &request, &out->arena, &out->model, &keys));
+  OT_TRY(ot_config_load_model(c->model, &request, &out->arena, &out->model));
   OT_TRY(ot_cluster_file_load(c->cluster, &request.presets, &out->arena, &preset, &found));
   OT_TRY(ot_cluster_resize(&preset, c->devices, &out->cluster));
   out->job =
-      (ot_job){.model = &out->model,
+      (ot_job){.model = &out->model.model,
                .cluster = &out->cluster,
                .engine = ot_engine_find(c->engine),
                .recipe = *ot_recipe_find("bf16"),
