@@ -14,6 +14,7 @@
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/expert_exchange.h"
+#include "ops/expert_rounds.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
@@ -25,7 +26,6 @@
 #include "ops/repeat.h"
 #include "ops/residual.h"
 #include "ops/rope.h"
-#include "ops/expert_rounds.h"
 #include "ops/route.h"
 #include "ops/route_balance.h"
 

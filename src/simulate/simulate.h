@@ -30,10 +30,10 @@
 // all its rounds are one span. Where `orthant bench` has measured a kind of kernel or a collective,
 // its own constants count instead (price_measured.h), and shared_cores.h lets ranks share cores.
 // On accelerators, tasks take what docs/pricing.md says, and an entry what its tasks take together
-// with the host that starts them and with traffic next to its kernels (ot_price_entry_delay); a step
-// ends with ot_price_step_s. Ranks are devices in order. NOT modelled: caches (a kernel's rate is that of a step's usual
-// traffic), lanes that share a link, rounds that wait for their last collective, ranks that are
-// late, stored types narrower than the compute type.
+// with the host that starts them and with traffic next to its kernels (ot_price_entry_delay); a
+// step ends with ot_price_step_s. Ranks are devices in order. NOT modelled: caches (a kernel's rate
+// is that of a step's usual traffic), lanes that share an interconnect, rounds that wait for their
+// last collective, ranks that are late, stored types narrower than the compute type.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -134,7 +134,8 @@ bool ot_run_directory_saved(const ot_run_directory *directory) {
 
 ot_status ot_run_directory_set_saved(ot_run_directory *directory, bool saved) {
   if (!saved) return ot_disk_remove(directory->saved);
-  return ot_run_directory_saved(directory) ? OT_OK : ot_output_file_replace(directory->saved, "", 0);
+  return ot_run_directory_saved(directory) ? OT_OK
+                                           : ot_output_file_replace(directory->saved, "", 0);
 }
 
 // A new directory beside the checkpoints.
