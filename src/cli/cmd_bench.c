@@ -8,6 +8,7 @@
 #include "cli/installed.h"
 #include "cli/measure.h"
 #include "cli/verbs.h"
+#include "describe/measured_keys.h"
 #include "device/heap.h"
 #include "train/cluster_file.h"
 #include "train/disk.h"
@@ -145,6 +146,8 @@ static ot_status bench(const ot_options *options, ot_arena *arena) {
       .say = say};
   OT_TRY(ot_measure_machine(&request, arena, &cluster));
   OT_TRY(ot_cluster_file_save(&cluster, path));
+  const char *const doubt = ot_measured_doubt(&cluster, arena);
+  if (doubt) fprintf(stderr, "warning: %s\n", doubt);
   if (ot_output_file_is_stdout(path)) return OT_OK;
   if (ot_options_json(options)) {
     print_json(&cluster, path, arena);

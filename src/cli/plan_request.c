@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "describe/measured_keys.h"
 #include "describe/model_keys.h"
 #include "plan/figures.h"
 #include "plan/limits.h"
@@ -96,6 +97,8 @@ static ot_status read_cluster(reader *r) {
     return ot_fail_hint(OT_ENVIRONMENT,
                         "`orthant bench` measures it; `orthant presets` lists clusters");
   }
+  const char *const doubt = ot_measured_doubt(&r->out->cluster, r->arena);
+  if (doubt) note(r, doubt);
   int given = (int)ot_options_integer(r->options, "gpus");
   if (given == 0) given = r->out->imported.devices;
   const int described = r->out->cluster.num_devices;

@@ -174,7 +174,7 @@ static void say_prediction(dry_run *d) {
   ot_loop_note(request, "first step on %s: %.4g s, %.4g tokens/s, MFU %.1f%%", report->cluster,
                first->expected.step_s, report->tokens_per_s, 100 * report->mfu);
   say_exposed(d, &first->expected);
-  if (prediction.note) ot_loop_note(request, "%s", prediction.note);
+  ot_loop_note_prediction(request, &prediction);
 }
 
 static ot_status check_memory(dry_run *d) {

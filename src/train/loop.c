@@ -436,7 +436,7 @@ static void predict(loop *l) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   if (ot_prediction_build(&request, &arena, &l->prediction) == OT_OK) {
-    if (l->prediction.note) ot_loop_note(l->request, "%s", l->prediction.note);
+    ot_loop_note_prediction(l->request, &l->prediction);
     ot_prediction_keep_steps(&l->prediction, l->arena);
   } else {
     l->prediction = (ot_prediction){0};

@@ -39,6 +39,13 @@ const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena) {
   return ot_text_builder_text(&text);
 }
 
+void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction) {
+  const char *const notes[] = {prediction->note, prediction->doubt, prediction->basis};
+  for (int i = 0; i < OT_COUNT(notes); i++) {
+    if (notes[i]) ot_loop_note(request, "%s", notes[i]);
+  }
+}
+
 // ---- where to go on from ----
 
 static bool is_entry_of(const char *path, const char *directory, ot_arena *arena) {

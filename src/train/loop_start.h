@@ -4,6 +4,7 @@
 #pragma once
 
 #include "train/loop.h"
+#include "train/prediction.h"
 #include "train/run_directory.h"
 
 typedef struct ot_loop_start {
@@ -22,3 +23,6 @@ const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);
 // A sentence for the user, from the leader.
 void ot_loop_note(const ot_loop_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+// Says what the prediction rests on.
+void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);

@@ -28,6 +28,11 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   out->doubt = ot_measured_doubt(measured, arena);
   out->products = request->run->precision.compute;
   out->peak_flops = ranks * peak_of(&out->cluster, out->products);
+  out->basis = ot_arena_format(
+      arena, "MFU is a share of %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / ranks,
+      threads > 0 ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
+                  : ot_arena_format(arena, "the peak of %s in %s", out->cluster.device.name,
+                                    ot_dtype_name(out->products)));
   if (threads == 0 || (measured->num_devices == ranks && threads == request->threads)) return OT_OK;
   out->note = ot_arena_format(
       arena, "%s was measured with %d rank%s of %d thread%s at once; scaled to %d of %d",

@@ -39,6 +39,7 @@ typedef struct ot_prediction {
   ot_cluster cluster;  // as the ranks of the run find it (ot_cluster_share)
   const char *note;    // what was made of what was measured; null: it was measured so
   const char *doubt;   // what was measured badly; null: nothing
+  const char *basis;   // what MFU is a share of
   ot_dtype products;   // the type that the run computes in
   double peak_flops;   // of all ranks, in that type
   int more_rounds;     // of experts, behind the first one

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "describe/cluster_keys.h"
+#include "describe/measured_keys.h"
 #include "device/heap.h"
 #include "train/tree_file.h"
 
@@ -67,10 +68,28 @@ static void what_is_wrong_is_named(void **state) {
       "joins 2 of 4");
 }
 
+// As on a machine with other work: timings of one call lie far apart, or no formula fits them.
+static void bad_measurements_are_doubted(void **state) {
+  (void)state;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_kernel_rates kernels[] = {{.op = "linear", .fit = {8, 0.1, 0.05}},
+                               {.op = "rope", .fit = {8, 0.3, 0.2}}};
+  const ot_cluster cluster = {.name = "mine", .measured = {.kernels = kernels, .num_kernels = 2}};
+  assert_null(ot_measured_doubt(&cluster, &arena));
+  kernels[1].fit.spread = 6.5;
+  assert_non_null(strstr(ot_measured_doubt(&cluster, &arena), "timings of rope varied by 650%"));
+  kernels[1].fit.spread = 0;
+  kernels[0].fit.residual = 0.9;
+  assert_non_null(strstr(ot_measured_doubt(&cluster, &arena), "the fit of linear misses"));
+  ot_heap_release(&heap);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_written_is_read_back),
       cmocka_unit_test(what_is_wrong_is_named),
+      cmocka_unit_test(bad_measurements_are_doubted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,9 +73,9 @@ static ot_candidate draw_candidate(uint64_t *n, bool experts) {
 }
 
 static const char *draw_recipe(uint64_t *n, const ot_device_kind *device) {
-  static const char *const recipes[] = {"bf16-fp32-gradients", "fp8-fp32-gradients", "fp32"};
+  static const char *const recipes[] = {"bf16", "bf16-fp32-gradients", "fp8", "fp32"};
   for (;;) {
-    const char *const name = recipes[draw(n, 3)];
+    const char *const name = recipes[draw(n, OT_COUNT(recipes))];
     if (device->flops[ot_recipe_find(name)->products] > 0) return name;
   }
 }
