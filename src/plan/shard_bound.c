@@ -29,12 +29,13 @@ static ot_status build_own(const ot_estimator *e, const ot_candidate *c, double 
   const ot_group_shape others = {.size = c->dp / pieces, .stride = inside * pieces};
   const ot_group_shape context = {.size = c->cp, .stride = c->tp};
   const double wire = n * narrow(e, e->job.recipe.reduce_bytes);
-  const double weights = n * narrow(e, e->job.recipe.weight_bytes), wide = 4 * n;
+  const double weights = n * narrow(e, e->job.recipe.weight_bytes);
+  const double kept = n * narrow(e, e->job.recipe.gradient_bytes);
   double scatter_s = 0, gather_s = 0;
   OT_TRY(collective_s(e, OT_OP_REDUCE_SCATTER, shard, wire, &scatter_s));
-  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, wide / pieces, &out->reduce_s));
-  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, wide / pieces, &out->reduce_s));
-  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, wide, &out->spread_s));
+  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, kept / pieces, &out->reduce_s));
+  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, kept / pieces, &out->reduce_s));
+  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, kept, &out->spread_s));
   if (c->zero > 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, weights, &gather_s));
   out->reduce_s += scatter_s;
   out->reduce_each_s = c->zero >= 2 ? scatter_s : 0;
