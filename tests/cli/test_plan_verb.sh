@@ -93,9 +93,10 @@ degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }
 
 # ---- one notation and one name for one thing, in text, page and comments ----
 "$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --zero 3 --top 1 --html hsdp.html --emit run=hsdp.yaml >hsdp.txt
-holds hsdp.txt '^  1  .* 512    3     1 x 4  ' '^      dp 512 (4 replicas x 128 shards)$'
-holds hsdp.html '<b>512 (4 replicas x 128 shards)</b>' '<b>1 x 4</b>' 'exposed world' '>launches<'
-holds hsdp.yaml '^# .* dp 512 (4 replicas x 128 shards) zero 3, micro-batches 1 x 4, 1f1b, '
+holds hsdp.txt '^  1  .* 512    3     1 x 4  ' '^      dp 512 ([0-9]* replicas x [0-9]* shards)$'
+domains=$(sed -n 's/^      \(dp 512 (.* shards)\)$/\1/p' hsdp.txt)
+holds hsdp.html "<b>${domains#dp }</b>" '<b>1 x 4</b>' 'exposed world' '>launches<'
+holds hsdp.yaml "^# .* $domains zero 3, micro-batches 1 x 4, 1f1b, "
 grep -q 'exposed all\|>all<\|>host<' hsdp.html && fail "the page has names of its own"
 
 # ---- what is given is fixed; more of it is no error ----
