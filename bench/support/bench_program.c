@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/output.h"
+#include "cli/short_waits.h"
 
 static ot_status run(int count, char *const *words) {
   ot_options *options;
@@ -20,6 +21,7 @@ static ot_status run(int count, char *const *words) {
 }
 
 int main(int count, char **words) {
+  ot_short_waits(words);
   ot_output_catch_bugs();
   const ot_status status = run(count - 1, words + 1);
   if (status != OT_OK && ot_fail_message()[0] != '\0') ot_output_failure(status);

@@ -32,7 +32,11 @@ const ot_verb ot_verb_doctor = {
     .arguments = "",
     .details =
         "Nothing that identifies you or your data is collected beyond the names of this\n"
-        "directory and of the BLAS library.",
+        "directory and of the BLAS library. `environment` holds the variables that change speed, "
+        "also\n"
+        "those that the program sets by itself: OMP_WAIT_POLICY=passive and GOMP_SPINCOUNT=1000 "
+        "make\n"
+        "waiting threads sleep after tens of microseconds, unless you set one of them.",
     .json = true,
     .run = run,
 };

@@ -367,7 +367,10 @@ const ot_verb ot_verb_train = {
         "checkpoint: one of output, whose newer ones then move to checkpoints/aside-N, or one of\n"
         "another run, where output has none. --resume never refuses an output that is not empty.\n"
         "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` says how they\n"
-        "split the work. A run may go on with other ranks and another split.",
+        "split the work. A run may go on with other ranks and another split.\n"
+        "Threads that wait sleep after tens of microseconds; OMP_WAIT_POLICY=active lets them "
+        "spin,\n"
+        "for steps of milliseconds on a machine that nobody else uses.",
     .examples =
         "  orthant train run.yaml\n"
         "  orthant train run.yaml --dry-run\n"

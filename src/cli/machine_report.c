@@ -264,10 +264,10 @@ static void report_disk(report *r) {
 // Variables that change how fast or how reproducibly the program runs.
 static void report_environment(report *r) {
   static const char *const names[] = {
-      "OMP_NUM_THREADS",   "OMP_PROC_BIND",    "OMP_PLACES",      "OPENBLAS_NUM_THREADS",
-      "OPENBLAS_CORETYPE", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
-      "GLIBC_TUNABLES",    "LD_PRELOAD",       "SLURM_JOB_ID",    "OMPI_COMM_WORLD_SIZE",
-      "PMI_SIZE"};
+      "OMP_WAIT_POLICY",  "GOMP_SPINCOUNT",  "KMP_BLOCKTIME",        "OMP_NUM_THREADS",
+      "OMP_PROC_BIND",    "OMP_PLACES",      "OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE",
+      "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",     "GLIBC_TUNABLES",
+      "LD_PRELOAD",       "SLURM_JOB_ID",    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
   ot_node *const map = section(r, "environment");
   for (int i = 0; i < OT_COUNT(names); i++) {
     const char *const value = getenv(names[i]);

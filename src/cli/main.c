@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "cli/short_waits.h"
 #include "cli/verbs.h"
 
 static const ot_verb *const verbs[] = {
@@ -98,6 +99,7 @@ static ot_status run(int count, char *const *words) {
 }
 
 int main(int count, char **words) {
+  ot_short_waits(words);
   ot_output_catch_bugs();
   signal(SIGPIPE, SIG_IGN);  // files that were asked for are completed, and training goes on
   signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of the write

@@ -9,6 +9,7 @@
 #include "ops/blocks.h"
 #include "ops/linear.h"
 #include "ops/matrix.h"
+#include "ops/shares.h"
 #include "ops/view.h"
 
 // Puts into v what a product of `part` shall be added to: bias (a vector, or absent) + addend (a
@@ -16,7 +17,7 @@
 static bool prefill(ot_view v, ot_region part, const ot_tensor *bias, const ot_tensor *addend,
                     int threads) {
   if (!bias->data && !addend->data) return false;
-#pragma omp parallel for num_threads(threads)
+#pragma omp parallel for num_threads(ot_threads_for_elements(part.rows *part.columns, threads))
   for (int64_t r = 0; r < part.rows; r++) {
     ot_real bias_scratch[OT_TILE];
     for (int64_t i = 0; i < part.columns; i += OT_TILE) {

@@ -7,7 +7,7 @@
 
 enum {
   // Fewer elements than this are done by one thread: waking others takes longer.
-  OT_ALONE_ELEMENTS = 16384,
+  OT_ALONE_ELEMENTS = 65536,
   // Multiply-adds of a matrix product that a thread must have to be worth waking. Also above the
   // size up to which OpenBLAS takes another code path with another order of sums (28 * 512 * 512).
   OT_PIECE_MULTIPLY_ADDS = 8 << 20,

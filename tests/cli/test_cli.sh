@@ -69,6 +69,16 @@ fi
 "$orthant" config --example 2>err | head -1 >out
 grep -q 'bug' err && fail 'a closed pipe is called a bug'
 
+# ---- how threads wait: set by the program, unless the user has set it ----
+unset OMP_WAIT_POLICY GOMP_SPINCOUNT KMP_BLOCKTIME
+expect 0 out 'GOMP_SPINCOUNT: "1000"' doctor
+expect 0 out 'OMP_WAIT_POLICY: passive' doctor
+GOMP_SPINCOUNT=7 expect 0 out 'GOMP_SPINCOUNT: "7"' doctor
+grep -q 'OMP_WAIT_POLICY' out && fail 'waits are not those that the user has set'
+# The library has read it: where it is libgomp, it says so.
+OMP_DISPLAY_ENV=verbose "$orthant" --version >/dev/null 2>err
+! grep -q GOMP_SPINCOUNT err || tail -n 25 err | grep -q "GOMP_SPINCOUNT = '1000'" || fail 'threads spin for longer'
+
 # ---- config ----
 "$orthant" config --example >run.yaml || fail 'no example'
 expect 0 out "default of llama" config run.yaml
