@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 
-enum { CALL_BYTES_MAX = 1 << 30 };
+enum { CALL_BYTES_MAX = 1 << 26, FLUSH_BYTES = 1 << 20 };
 
 ot_status ot_disk_fail(const char *action, const char *path, int error) {
   ot_fail(OT_ENVIRONMENT, "cannot %s: %s (%s)", action, strerror(error), path);
@@ -119,6 +119,11 @@ ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const voi
     const ssize_t done = pwrite(file, from, want, offset);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return ot_disk_fail("write", path, done < 0 ? errno : ENOSPC);
+    // Large files go to the disk as they are written, at its pace: what fsync finds left is short,
+    // and ranks that wait for a writer see it move. A file system without this syncs at the end.
+    if (done >= FLUSH_BYTES) {
+      (void)sync_file_range(file, offset, done, SYNC_FILE_RANGE_WRITE);
+    }
     from += done;
     offset += done;
     bytes -= done;

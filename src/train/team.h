@@ -44,8 +44,8 @@ bool ot_team_leads(const ot_team *team);
 ot_status ot_team_agree(ot_team *team, ot_status status);
 
 // From now on a rank that others wait for longer than `seconds` is named, and the run ends; 0:
-// never, as at first. Not for times when ranks may wait long for a leader that writes or reads a
-// model.
+// never, as at first. Not for times when ranks may wait long for a leader that reads a model. A
+// leader that writes one asks for it piece by piece: each piece is a wait of its own.
 void ot_team_watch(ot_team *team, double seconds);
 
 // OT_RANKS, naming the ranks that differ, unless all have the same. Collective over the world.

@@ -65,8 +65,8 @@ ot_status ot_trainer_check(const ot_run *run);
 // `arena`.
 ot_status ot_trainer_request(const ot_run *run, ot_arena *arena, ot_instance_request *request);
 
-// Takes one step. From now on until a checkpoint is saved, a rank that others wait for longer than
-// parallel.watchdog_seconds is named and the run ends. OT_NUMERIC, naming the step, when loss or
+// Takes one step. From now on, a rank that others wait for longer than parallel.watchdog_seconds is
+// named and the run ends. OT_NUMERIC, naming the step, when loss or
 // gradient norm is not finite.
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report);
 
@@ -74,6 +74,8 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report);
 // validation_tokens of it.
 ot_status ot_trainer_validate(ot_trainer *trainer, int set, double *loss);
 
+// A rank waits for each piece that the writer asks for, so that the watchdog counts from the last
+// progress: a slow disk ends no run while pieces follow each other.
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path);
 
 // Continues from the checkpoint at `path`, which ot_checkpoint_find or ot_checkpoint_newest found.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run: a machine with MPI. A process of `orthant train` is stopped, as by a machine that hangs: the
-# others name it and what it did not come to, and all end within seconds, with exit code 4.
+# run: a machine with MPI. A process of `orthant train` is stopped, as by a machine that hangs, during
+# steps and while a checkpoint is written: the others name it and what it did not come to, and all end
+# within seconds, with exit code 4.
 set -uo pipefail
 orthant=${1:?usage: test_stopped_rank.sh ORTHANT}
 . tests/support/mpi_launch.sh "$orthant"
@@ -34,16 +35,30 @@ rank_process() {  # RANK: the process of this rank of our run
   done
 }
 
+stop_in_save() {  # NAME: stops the process $stopped while rank 0 writes a checkpoint
+  for _ in $(seq 200); do
+    while ! compgen -G "$1/checkpoints/.step-*.partial" >partial.txt; do kill -0 "$stopped" || return 1; done
+    kill -STOP "$stopped"
+    # It was stopped after that save: once more.
+    [ -e "$(head -1 partial.txt)" ] && return
+    kill -CONT "$stopped"
+  done
+  return 1
+}
+
 # A mesh, the rank that is stopped, and what the others then wait in.
 while read -r name victim settings; do
   # shellcheck disable=SC2086
   "${launch[@]}" -n 4 "$orthant" train run.yaml --set output="$name" --set parallel.watchdog_seconds=2 \
-    ${settings//parallel/--set parallel} </dev/null >out.txt 2>err.txt &
+    --set ${settings// / --set } </dev/null >out.txt 2>err.txt &
   run=$!
   for _ in $(seq 300); do [ "$(cat "$name/metrics.jsonl" 2>/dev/null | wc -l)" -gt 3 ] && break; sleep 0.05; done
   stopped=$(rank_process "$victim")
   [ -n "$stopped" ] || fail "no process of rank $victim"
-  kill -STOP "$stopped"
+  case $name in
+    save*) stop_in_save "$name" || fail "$name: no save to stop in" ;;
+    *) kill -STOP "$stopped" ;;
+  esac
   start=$(date +%s%N)
   got=0
   wait $run || got=$?
@@ -52,15 +67,21 @@ while read -r name victim settings; do
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
   [ $took -lt 12000 ] || fail "$name: took $took ms"
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: said other than once"
-  grep -qE "^error: rank [0-9] .*waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not come in 2 s" \
+  grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not come in 2 s" \
     err.txt || fail "$name: does not say what was waited for"
   # In a pipeline the first to lose patience may wait for one who waits himself.
   [ "$name" = pp ] || grep -qE "for ranks? [0-9 -]*$victim[^)]*, which ha" err.txt || fail "$name: not for rank $victim"
+  case $name in save*)
+    grep -qE "saving step [0-9]+: rank [0-9] waits .* for rank $victim, which has not come" err.txt ||
+      fail "$name: does not say that it was a save, or names others"
+  esac
   echo "$name: $took ms: $(grep '^error: ' err.txt)"
 done <<'RUNS'
 zero1 2 parallel.zero=1
 zero3 1 parallel.zero=3
 tp 3 parallel.tp=4
 pp 1 parallel.pp=4
+save0 0 parallel.pp=2 checkpoint.every=1
+save2 2 parallel.pp=2 checkpoint.every=1
 RUNS
 echo "all passed"

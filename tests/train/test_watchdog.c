@@ -35,14 +35,18 @@ static ot_status pause_once(audit_rank *rank) {
   return audit_step(rank, &step);
 }
 
+static audit_request watched(double patience) {
+  return (audit_request){.model = audit_model(2, false),
+                         .dp_shard = 4,
+                         .zero = 1,
+                         .batch = 4,
+                         .micro_batch = 1,
+                         .watchdog_seconds = patience};
+}
+
 static ot_status train(double patience, double seconds, double *took) {
   pause_at p = {2, seconds};
-  const audit_request request = {.model = audit_model(2, false),
-                                 .dp_shard = 4,
-                                 .zero = 1,
-                                 .batch = 4,
-                                 .micro_batch = 1,
-                                 .watchdog_seconds = patience};
+  const audit_request request = watched(patience);
   const double start = ot_device_now_s();
   const ot_status status = audit_run(&request, pause_once, &p);
   *took = ot_device_now_s() - start;
@@ -63,6 +67,70 @@ static void a_rank_that_comes_in_time_disturbs_nobody(void **state) {
   double took;
   if (train(20, .2, &took) != OT_OK) fail_msg("%s", ot_fail_message());
   if (train(0, .2, &took) != OT_OK) fail_msg("%s", ot_fail_message());
+}
+
+// ---- in a save ----
+
+typedef struct save_late_at {
+  pause_at pause;
+  const char *path;
+} save_late_at;
+
+static ot_status save_late(audit_rank *rank) {
+  const save_late_at *const s = rank->context;
+  ot_step_report step;
+  OT_TRY(audit_step(rank, &step));
+  if (rank->rank == s->pause.rank) rest(s->pause.seconds);
+  return ot_trainer_save(rank->trainer, s->path);
+}
+
+// What a writer asks for, piece by piece.
+typedef struct slow_writer {
+  double seconds;  // before each piece
+  int pieces;
+} slow_writer;
+
+static ot_status lead_slowly(audit_rank *rank) {
+  const slow_writer *const writer = rank->context;
+  ot_instance *const instance = ot_trainer_instance(rank->trainer);
+  ot_step_report step;
+  OT_TRY(audit_step(rank, &step));
+  if (rank->rank != 0) return ot_instance_serve(instance);
+  float row[1024];
+  const ot_parameter_rows range = {.rows = 1};
+  for (int i = 0; i < writer->pieces; i++) {
+    rest(writer->seconds);
+    OT_TRY(ot_instance_lead_read(instance, &range, row));
+  }
+  return ot_instance_dismiss(instance);
+}
+
+static void a_rank_that_stays_away_from_a_save_is_named(void **state) {
+  (void)state;
+  static const char *const late[] = {"for rank 0, which has not come in 0.4 s",
+                                     "for rank 3, which has not come in 0.4 s"};
+  const audit_request request = watched(.4);
+  char scratch[SCRATCH_BYTES];
+  scratch_create(scratch);
+  for (int i = 0; i < 2; i++) {
+    save_late_at s = {{3 * i, 1.2}, scratch_path(scratch, "step")};
+    const double start = ot_device_now_s();
+    assert_int_equal(audit_run(&request, save_late, &s), OT_RANKS);
+    assert_message_has("saving step 1: rank ");
+    assert_message_has(late[i]);
+    assert_true(ot_device_now_s() - start < 4);
+  }
+  scratch_destroy(scratch);
+}
+
+static void a_writer_that_goes_on_slowly_is_waited_for(void **state) {
+  (void)state;
+  const audit_request request = watched(.8);
+  slow_writer writer = {.3, 4};
+  if (audit_run(&request, lead_slowly, &writer) != OT_OK) fail_msg("%s", ot_fail_message());
+  writer = (slow_writer){1.6, 1};
+  assert_int_equal(audit_run(&request, lead_slowly, &writer), OT_RANKS);
+  assert_message_has("for rank 0, which has not come in 0.8 s");
 }
 
 // ---- in the executor ----
@@ -109,6 +177,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_rank_that_stays_away_from_a_step_is_named),
       cmocka_unit_test(a_rank_that_comes_in_time_disturbs_nobody),
+      cmocka_unit_test(a_rank_that_stays_away_from_a_save_is_named),
+      cmocka_unit_test(a_writer_that_goes_on_slowly_is_waited_for),
       cmocka_unit_test(task_and_call_are_named_that_a_rank_did_not_come_to),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
