@@ -171,6 +171,11 @@ static const ot_key data_keys[] = {
      .offset = offsetof(ot_run_data, document_mask),
      .fallback = "true",
      .help = "attention and positions start anew at each document"},
+    {.name = "tokenizer_check",
+     .type = OT_KEY_BOOL,
+     .offset = offsetof(ot_run_data, tokenizer_check),
+     .fallback = "true",
+     .help = "refuse token files that another tokenizer made; false: on your word"},
 };
 const ot_schema ot_run_data_schema = {.name = "data section",
                                       .keys = data_keys,

@@ -114,6 +114,17 @@ ot_status ot_run_check_training(const ot_run *run) {
     ot_fail(OT_USAGE, "the length of the run is needed: steps or tokens");
     return ot_fail_hint(OT_USAGE, "steps: 1000, or tokens: 10M");
   }
+  const int64_t length = run->data.sequence_length, most = run->model.max_positions;
+  if (length > most) {
+    ot_fail(OT_USAGE,
+            "data: sequence_length=%lld is more than max_position_embeddings=%lld of the model",
+            (long long)length, (long long)most);
+    return ot_fail_hint(
+        OT_USAGE,
+        "--set model.max_position_embeddings=%lld, so that what is exported says so, "
+        "or --set data.sequence_length=%lld",
+        (long long)length, (long long)most);
+  }
   return OT_OK;
 }
 

@@ -57,7 +57,8 @@ typedef struct ot_run_data {
   int64_t sequence_length;    // tokens of a sample
   ot_data_format format;
   ot_document_boundary document_boundary;
-  bool document_mask;  // attention and positions start anew at each document
+  bool document_mask;    // attention and positions start anew at each document
+  bool tokenizer_check;  // token files must have been made by `tokenizer`, where they say by which
 } ot_run_data;
 
 // The global batch from one moment on; exactly one of from_step and from_tokens is >= 0.
@@ -229,7 +230,8 @@ ot_status ot_run_check(const ot_run *run);
 // OT_RANKS, OT_USAGE or (what is not there yet) OT_ENVIRONMENT, naming the nearest that fit.
 ot_status ot_run_check_ranks(const ot_run *run, int ranks);
 
-// Checks that what training needs beyond that is there: data, and a length in steps or tokens.
+// Checks that what training needs beyond that is there: data, a length in steps or tokens, and
+// positions for whole sequences.
 ot_status ot_run_check_training(const ot_run *run);
 
 // The type in which a graph stores weights and activations: that of the weights, and bf16 for fp16,

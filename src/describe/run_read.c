@@ -150,6 +150,7 @@ static const char *const free_keys[] = {
     "parallel", "checkpoint", "audit",
     "cluster",  "steps",      "output",
     "log",      "threads",    "batch.micro_batch_size",
+    "data.tokenizer_check",
 };
 
 typedef struct comparison {

@@ -2,19 +2,13 @@
 // Everything that a run checks before its first step, and its bill of memory, without taking the
 // memory or writing a file. Ranks that differ only along dp and cp have equal schedules, so one of
 // each stage and tp rank is planned, and the bill is that of the most loaded.
-#include <unistd.h>
-
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "train/disk.h"
 #include "train/feed.h"
 #include "train/learning_rate.h"
+#include "train/loop_checks.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
-
-static int64_t memory_of_machine(void) {
-  return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-}
 
 // One rank as it is planned.
 typedef struct planned {
@@ -87,34 +81,14 @@ static void say_memory(dry_run *d) {
                ot_bytes_text(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
 
-// A checkpoint holds weights, moments and, where they are apart, master weights, of all ranks once.
-static int64_t checkpoint_bytes(const ot_run *run) {
-  const int64_t narrow = ot_dtype_bytes(run->precision.params);
-  const int64_t wide = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
-  return ot_model_parameters(&run->model) * (narrow + 2 * wide + (narrow != wide ? wide : 0));
-}
-
 static ot_status check_disk(dry_run *d) {
-  ot_dry_run_report *const report = d->report;
-  const char *path = d->request->run->output;
-  while (!ot_disk_is_directory(path)) {
-    char *const parent = ot_arena_format(d->arena, "%s", path);
-    char *slash = NULL;
-    for (char *c = parent; *c; c++) slash = *c == '/' ? c : slash;
-    if (!slash || slash == parent) {
-      path = slash ? "/" : ".";
-      break;
-    }
-    *slash = '\0';
-    path = parent;
-  }
-  OT_TRY(ot_disk_free_bytes(path, &report->disk_free_bytes));
-  report->checkpoint_bytes = checkpoint_bytes(d->request->run);
-  const char *const needed = ot_bytes_text(d->arena, report->checkpoint_bytes);
-  const char *const room = ot_bytes_text(d->arena, report->disk_free_bytes);
-  OT_CHECK(report->disk_free_bytes > report->checkpoint_bytes, OT_ENVIRONMENT,
-           "a checkpoint takes %s, the disk of %s has %s free (output)", needed, path, room);
-  ot_loop_note(d->request, "a checkpoint takes %s; free where the run goes: %s", needed, room);
+  ot_loop_room room;
+  OT_TRY(ot_loop_check_disk(d->request, d->arena, &room));
+  d->report->disk_free_bytes = room.free_bytes;
+  d->report->checkpoint_bytes = room.checkpoint_bytes;
+  ot_loop_note(d->request, "a checkpoint takes %s; free where the run goes: %s",
+               ot_bytes_text(d->arena, room.checkpoint_bytes),
+               ot_bytes_text(d->arena, room.free_bytes));
   return OT_OK;
 }
 
@@ -177,16 +151,6 @@ static void say_prediction(dry_run *d) {
   ot_loop_note_prediction(request, &prediction);
 }
 
-static ot_status check_memory(dry_run *d) {
-  const int local = d->how->local_ranks > 1 ? d->how->local_ranks : 1;
-  const int64_t needed = d->report->memory.peak_bytes * local;
-  d->report->memory_bytes = memory_of_machine();
-  OT_CHECK(needed < d->report->memory_bytes, OT_ENVIRONMENT,
-           "the run needs %s, this machine has %s", ot_bytes_text(d->arena, needed),
-           ot_bytes_text(d->arena, d->report->memory_bytes));
-  return OT_OK;
-}
-
 static ot_status look(dry_run *d) {
   const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;
@@ -194,6 +158,7 @@ static ot_status look(dry_run *d) {
   OT_TRY(ot_run_check_training(run));
   OT_TRY(plan_ranks(run, d->how, d->arena, &d->most, &d->report->model_flops));
   OT_TRY(ot_feed_create(run, &feed));
+  ot_loop_note_doubts(request, feed, d->arena);
   ot_feed_destroy(&feed);
   d->report->parameters = ot_model_parameters(&run->model);
   ot_loop_note(request, "%s: %ld parameters", run->model.model_type, d->report->parameters);
@@ -203,7 +168,8 @@ static ot_status look(dry_run *d) {
   say_memory(d);
   say_length(d);
   say_prediction(d);
-  OT_TRY(check_memory(d));
+  d->report->memory_bytes = ot_instance_memory();
+  OT_TRY(ot_instance_check_memory(d->report->memory.peak_bytes, d->how->local_ranks, d->arena));
   return check_disk(d);
 }
 

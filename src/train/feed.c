@@ -8,8 +8,10 @@
 
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "device/heap.h"
 #include "train/learning_rate.h"
 #include "train/sampler.h"
+#include "train/shard_meta.h"
 
 struct ot_feed {
   const ot_run *run;
@@ -95,11 +97,59 @@ static ot_status create_tokenizer(ot_feed *feed) {
   return OT_OK;
 }
 
+static ot_status check_origin(const ot_feed *feed, const char *path, ot_arena *arena) {
+  const ot_run_data *const data = &feed->run->data;
+  ot_shard_origin origin;
+  char hash[OT_CONTENT_HASH_BYTES];
+  OT_TRY(ot_shard_origin_read(path, arena, &origin));
+  ot_tokenizer_hash(feed->tokenizer, hash);
+  if (!origin.found || ot_text_equal(origin.tokenizer_hash, hash)) return OT_OK;
+  ot_fail(OT_USAGE, "data: %s was made by another tokenizer, %s (hash %s), than %s (hash %s)", path,
+          origin.tokenizer, origin.tokenizer_hash, data->tokenizer, hash);
+  return ot_fail_hint(OT_USAGE,
+                      "give that one as data.tokenizer, or tokenize again; --set "
+                      "data.tokenizer_check=false trains on these ids all the same");
+}
+
+// Token files that say what made them were made by the run's tokenizer.
+static ot_status check_origins(const ot_feed *feed, ot_arena *arena) {
+  const ot_run_data *const data = &feed->run->data;
+  if (!feed->tokenizer || !data->tokenizer_check) return OT_OK;
+  for (int64_t i = 0; i < ot_sampler_num_sources(feed->train); i++) {
+    OT_TRY(check_origin(feed, ot_sampler_source_at(feed->train, i).path, arena));
+  }
+  for (int64_t i = 0; i < data->num_validation; i++) {
+    OT_TRY(check_origin(feed, data->validation[i].path, arena));
+  }
+  return OT_OK;
+}
+
+// A short source among others is padded; where all are short, no row would be whole.
+static ot_status check_length(const ot_feed *feed) {
+  const int64_t T = feed->run->data.sequence_length;
+  ot_sampler_source longest = ot_sampler_source_at(feed->train, 0);
+  for (int64_t i = 1; i < ot_sampler_num_sources(feed->train); i++) {
+    const ot_sampler_source source = ot_sampler_source_at(feed->train, i);
+    if (source.tokens > longest.tokens) longest = source;
+  }
+  if (longest.tokens > T) return OT_OK;
+  ot_fail(OT_USAGE, "data: sequence_length=%lld is more than there is: %s has %lld tokens",
+          (long long)T, longest.path, (long long)longest.tokens);
+  return ot_fail_hint(OT_USAGE, "a sequence takes one token more than its length: at most %lld",
+                      (long long)longest.tokens - 1);
+}
+
 static ot_status create(ot_feed *feed) {
   OT_CHECK(feed->run->data.num_train > 0, OT_USAGE, "data.train is not given: nothing to train on");
   OT_TRY(create_tokenizer(feed));
   OT_TRY(create_train(feed));
-  return create_validation(feed);
+  OT_TRY(check_length(feed));
+  OT_TRY(create_validation(feed));
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = check_origins(feed, &arena);
+  ot_heap_release(&heap);
+  return status;
 }
 
 ot_status ot_feed_create(const ot_run *run, ot_feed **out) {
@@ -124,6 +174,14 @@ void ot_feed_destroy(ot_feed **feed) {
 }
 
 // ---- use ----
+
+int64_t ot_feed_tokens(const ot_feed *feed) {
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < ot_sampler_num_sources(feed->train); i++) {
+    tokens += ot_sampler_source_at(feed->train, i).tokens;
+  }
+  return tokens;
+}
 
 static uint64_t hash_sources(uint64_t hash, const ot_sampler *sampler) {
   for (int64_t i = 0; i < ot_sampler_num_sources(sampler); i++) {

@@ -17,6 +17,9 @@ void ot_feed_destroy(ot_feed **feed);
 // Of names and sizes of the sources: ranks that do not see the same data differ in it.
 uint64_t ot_feed_hash(const ot_feed *feed);
 
+// Tokens of all training sources, each counted once.
+int64_t ot_feed_tokens(const ot_feed *feed);
+
 // Samples [first, first + B) of training.
 ot_status ot_feed_train(ot_feed *feed, int64_t first, ot_rows *rows);
 

@@ -4,10 +4,12 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "schedule/segment.h"
 #include "train/instance_state.h"
+#include "train/status_line.h"
 
 int ot_instance_cores(void) {
   cpu_set_t set;
@@ -15,6 +17,10 @@ int ot_instance_cores(void) {
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   const int cores = CPU_COUNT(&set);
   return cores > 0 ? cores : 1;
+}
+
+int64_t ot_instance_memory(void) {
+  return (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
 }
 
 enum { EXCHANGE_WORDS = 1 << 17 };  // a megabyte
@@ -148,7 +154,20 @@ static ot_status plan(ot_instance *instance, const ot_instance_request *request,
   return OT_OK;
 }
 
+ot_status ot_instance_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena) {
+  const int64_t there = ot_instance_memory();
+  const int64_t needed = peak_bytes * (local_ranks > 1 ? local_ranks : 1);
+  if (needed < there) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "the run needs %s, this machine has %s", ot_bytes_text(arena, needed),
+          ot_bytes_text(arena, there));
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "a smaller model or micro-batch, parallel.recompute=full, or more machines");
+}
+
 static ot_status create_executor(ot_instance *instance, const ot_instance_request *request) {
+  const int local_ranks = request->comm ? ot_comm_local_size(request->comm) : 1;
+  ot_arena arena = ot_heap_arena_create(&instance->heap);
+  OT_TRY(ot_instance_check_memory(instance->schedule.bill.peak_bytes, local_ranks, &arena));
   const ot_executor_options options = {
       .comm = request->comm, .overlap = !request->serial, .poison = request->poison};
   return ot_executor_create(&instance->schedule, &options, &instance->executor);

@@ -47,6 +47,10 @@ void ot_instance_destroy(ot_instance **instance);
 ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, ot_graph *graphs,
                            ot_schedule *schedule);
 
+// OT_ENVIRONMENT when `local_ranks` ranks of this machine that take `peak_bytes` each are more than
+// its memory. ot_instance_create asks it before it takes any.
+ot_status ot_instance_check_memory(int64_t peak_bytes, int local_ranks, ot_arena *arena);
+
 const ot_schedule *ot_instance_schedule(const ot_instance *instance);
 ot_executor *ot_instance_executor(ot_instance *instance);
 // Graph of a mode that was asked for.
@@ -125,5 +129,6 @@ void ot_instance_expert_sums(const ot_instance *instance, double sums[OT_EXPERT_
 // Plays the order of `mode` (train: with `micro_batches`).
 ot_status ot_instance_run(ot_instance *instance, ot_mode mode, int micro_batches);
 
-// Cores this process may use.
+// Cores this process may use, and bytes of memory of this machine.
 int ot_instance_cores(void);
+int64_t ot_instance_memory(void);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "train/checkpoint_list.h"
+#include "train/loop_checks.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
 #include "train/prediction.h"
@@ -462,9 +463,16 @@ static void say_means(loop *l) {
   if (text) ot_loop_note(l->request, "%s", text);
 }
 
+static ot_status check_room(loop *l) {
+  ot_loop_room room;
+  return ot_loop_check_disk(l->request, l->arena, &room);
+}
+
 static ot_status run_loop(loop *l) {
   OT_TRY(ot_loop_start_open(l->request, l->arena, &l->start));
   if (l->start.finished) return OT_OK;
+  OT_TRY(agree(l, leads(l) ? check_room(l) : OT_OK));
+  ot_loop_note_doubts(l->request, ot_trainer_feed(l->start.trainer), l->arena);
   l->saved_step = l->start.resumed_here ? ot_trainer_position(l->start.trainer).step : -1;
   OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));

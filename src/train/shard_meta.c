@@ -37,7 +37,8 @@ static ot_status read_root(const char *path, const json_t *root, ot_arena *arena
 ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_origin *out) {
   *out = (ot_shard_origin){.eod = -1};
   const int64_t length = (int64_t)strlen(bin_path);
-  const int64_t stem = ot_text_ends_with(bin_path, ".bin") ? length - 4 : length;
+  const bool suffix = ot_text_ends_with(bin_path, ".bin") || ot_text_ends_with(bin_path, ".idx");
+  const int64_t stem = suffix ? length - 4 : length;
   const char *const path = ot_arena_format(arena, "%.*s.meta.json", (int)stem, bin_path);
   if (!ot_disk_is_file(path)) return OT_OK;
   json_t *root;

@@ -20,6 +20,6 @@ typedef struct ot_shard_origin {
   const char *bin_hash;  // of PREFIX.bin
 } ot_shard_origin;
 
-// Reads the file that belongs to the tokens in `bin_path`. Texts live in `arena`. OT_ENVIRONMENT
-// when there is a file that cannot be read.
+// Reads the file that belongs to the tokens in `bin_path` (or its prefix, or PREFIX.idx). Texts
+// live in `arena`. OT_ENVIRONMENT when there is a file that cannot be read.
 ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_origin *out);

@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "describe/moe.h"
 #include "train/disk.h"
-#include "train/feed.h"
 #include "train/learning_rate.h"
 #include "train/model_files.h"
 #include "train/noise_scale.h"
@@ -455,6 +454,8 @@ const char *ot_trainer_note(const ot_trainer *trainer) { return trainer->note; }
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer) { return &trainer->hooks; }
 
 ot_team *ot_trainer_team(const ot_trainer *trainer) { return trainer->team; }
+
+const ot_feed *ot_trainer_feed(const ot_trainer *trainer) { return trainer->feed; }
 
 ot_position ot_trainer_position(const ot_trainer *trainer) { return trainer->position; }
 

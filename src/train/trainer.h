@@ -5,6 +5,7 @@
 // timeline, show_batch), and fails on all ranks or on none.
 #pragma once
 
+#include "train/feed.h"
 #include "train/health.h"
 #include "train/metrics.h"
 #include "train/rows.h"
@@ -54,6 +55,7 @@ ot_status ot_trainer_create_hooked(const ot_run *run, ot_team *team, const ot_tr
 const char *ot_trainer_note(const ot_trainer *trainer);
 const ot_trainer_hooks *ot_trainer_get_hooks(const ot_trainer *trainer);
 ot_team *ot_trainer_team(const ot_trainer *trainer);
+const ot_feed *ot_trainer_feed(const ot_trainer *trainer);
 
 // OT_USAGE or OT_ENVIRONMENT for what settings can say and training on this back end cannot do:
 // types that it lacks among it.

@@ -114,6 +114,27 @@ expect 2 "vocab_size=200" "$orthant" train run.yaml --set output=x --set model.v
 expect 3 "missing.bin does not exist" "$orthant" train run.yaml --set output=x --set data.train=missing
 head -c 100 train.bin >cut.bin; cp train.idx cut.idx
 expect 3 "cut.bin" "$orthant" train run.yaml --set output=x --set data.train=cut
+# What a dry run refuses, and what it says of settings that are rarely meant, so does a run.
+"$orthant" tokenize --train-vocab 257 --tokenizer other.json --out other text >/dev/null
+for dry in "" --dry-run; do
+  expect 2 "sequence_length=65 is more than max_position_embeddings=64" "$orthant" train run.yaml --set output=x $dry \
+    --set data.sequence_length=65
+  expect 2 "model.max_position_embeddings=65" "$orthant" train run.yaml --set output=x $dry --set data.sequence_length=65
+  expect 2 "sequence_length=4000000 is more than there is: $PWD/train has" "$orthant" train run.yaml --set output=x $dry \
+    --set data.sequence_length=4000000 --set model.max_position_embeddings=4000000
+  hash=$(grep -o '"xxh3_128": "[0-9a-f]*"' train.meta.json | head -1 | cut -d'"' -f4)
+  expect 2 "train was made by another tokenizer, bytes (hash $hash), than $PWD/other.json (hash " \
+    "$orthant" train run.yaml --set output=x $dry --set data.tokenizer=other.json
+  expect 2 "valid was made by another tokenizer" "$orthant" train run.yaml --set output=x $dry \
+    --set data.tokenizer=other.json --set data.train=other
+  expect 3 "this machine has" "$orthant" train run.yaml --set output=x $dry --set model.hidden_size=16384 \
+    --set model.head_dim=64 --set model.intermediate_size=65536 --set model.num_hidden_layers=100
+  expect 0 "the warm-up of 6 steps is not over when the run ends, after 1" "$orthant" train run.yaml $dry \
+    --set output="n$dry" --set learning_rate.warmup_steps=6 --set steps=1 --set data.tokenizer=other.json \
+    --set data.tokenizer_check=false
+  expect 0 "not given, so as gpt2 has it by default: vocab_size=50257, n_positions=1024" "$orthant" train run.yaml $dry \
+    --set output="m$dry" --set steps=1 --set 'model={model_type: gpt2, n_embd: 24, n_layer: 2, n_head: 3}'
+done
 expect 4 "started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml
 expect 0 "memory of one rank" "$orthant" train run.yaml --set output=y --dry-run
 [ ! -e y ] || fail "a dry run wrote files"
