@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What a training step costs next to other busy processes: the small run of examples/01_train.sh on
-# one rank of all cores and on four ranks, next to 0, 1 and 2 processes that never sleep, in turns.
+# one rank of all cores and on four ranks (threads; processes where there is an mpirun), next to 0, 1
+# and 2 processes that never sleep, in turns.
 #
 #   [REPEATS=5] [STEPS=100] [BUSY="0 1 2"] bench/load.sh [ORTHANT]
 #
@@ -19,17 +20,23 @@ trap 'kill $busy 2>/dev/null; rm -rf "$work"' EXIT
 "$here/examples/01_train.sh" "$orthant" "$work/run" >/dev/null 2>&1
 cd "$work/run"
 
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+runs="rank ranks4"
+! command -v mpirun >/dev/null || runs+=" mpi4"
+
 step_ms() {  # ORTHANT-OPTIONS...: the mean step of a run, without the first tenth of its steps
   rm -rf out
-  "$orthant" train run.yaml --set output=out --set steps="$steps" --set log.every=1000000 "$@" >/dev/null 2>err.txt ||
+  $launch "$orthant" train run.yaml --set output=out --set steps="$steps" --set log.every=1000000 "$@" >/dev/null 2>err.txt ||
     { cat err.txt >&2; exit 1; }
   grep -o '"step_seconds":[^,]*' out/metrics.jsonl | tail -n +$((steps / 10 + 1)) |
     awk -F: '{sum += $2} END {print 1e3 * sum / NR}'
 }
 
 turn() {  # NAME OTHERS: both ways to wait, next to so many busy processes
-  local pids= i options=
-  [ "$1" = rank ] || options="--ranks 4 --set parallel.pp=2 --set parallel.pipeline=zb-h1 --set batch.micro_batch_size=1"
+  local pids= i options= launch=
+  [ "$1" = rank ] || options="--set parallel.pp=2 --set parallel.pipeline=zb-h1 --set batch.micro_batch_size=1"
+  [ "$1" != ranks4 ] || options+=" --ranks 4"
+  [ "$1" != mpi4 ] || launch="mpirun --oversubscribe -n 4"
   for ((i = 0; i < $2; i++)); do sh -c 'while :; do :; done' & pids="$pids $!"; done
   busy=$pids
   # shellcheck disable=SC2086
@@ -49,14 +56,13 @@ median() { sort -g "$1" | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] 
 
 for ((r = 0; r < repeats; r++)); do
   for others in ${BUSY:-0 1 2}; do
-    turn rank "$others"
-    turn ranks4 "$others"
+    for run in $runs; do turn "$run" "$others"; done
   done
 done
 
 printf '%s cores, median of %s means of %s steps\n' "$cores" "$repeats" "$steps"
 printf '%-8s %6s %12s %8s %12s %8s\n' run others 'short ms' 'of fair' 'active ms' 'of fair'
-for run in rank ranks4; do
+for run in $runs; do
   threads=$cores
   [ $run = rank ] || threads=4
   for others in ${BUSY:-0 1 2}; do

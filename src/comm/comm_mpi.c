@@ -63,6 +63,15 @@ static ot_mpi_group *group_create(const ot_comm_group *members) {
   return NULL;
 }
 
+// Of Open MPI, where it is that: MPI has no call for it. True: polls that find nothing yield.
+extern bool opal_progress_set_yield_when_idle(bool yields) __attribute__((weak));
+
+// Our own waits know when to yield (comm_mpi_progress.c). Next to a process that computes, a yield
+// in each poll costs a time slice of the system, milliseconds, each time. Returns what was before.
+static bool set_open_mpi_yields(bool yields) {
+  return opal_progress_set_yield_when_idle ? opal_progress_set_yield_when_idle(yields) : yields;
+}
+
 // Two communicators of the members of `kind`: numbers of calls and tags of users are not mixed.
 static ot_status make_communicators(ot_mpi_end *end, ot_group_kind kind, ot_mpi_group *group) {
   if (kind == OT_GROUP_WORLD) {
@@ -87,7 +96,9 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, 
   ot_mpi_group *const group = group_create(&comm->groups[kind]);
   OT_CHECK(group, OT_ENVIRONMENT, "comm: out of memory for a group of %d ranks", size);
   ot_mpi_lead(end);
+  const bool yielded = set_open_mpi_yields(true);  // what this calls blocks
   const ot_status status = make_communicators(end, kind, group);
+  set_open_mpi_yields(yielded);
   end->groups[kind] = group;
   ot_mpi_let_go(end);
   return status;
@@ -203,7 +214,9 @@ static void leave(ot_mpi_end *end) {
 // Runs main on an end that is whole, and says how the process is to end.
 static ot_status run_main(ot_mpi_end *end, ot_rank_main main, void *context) {
   OT_TRY(start_engine(end));
+  const bool yielded = set_open_mpi_yields(false);
   ot_status status = main(&end->comm, context);
+  set_open_mpi_yields(yielded);
   if (!ot_comm_is_failure(status) && end->under_way > 0) {
     status = ot_fail(OT_BUG, "comm: main returned with %d calls under way", end->under_way);
   }

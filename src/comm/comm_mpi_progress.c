@@ -12,6 +12,9 @@
 
 static const double spin_s = 1e-3;   // polled without pause, where there are cores for everyone
 static const double yield_s = 2e-3;  // polled giving way to other processes, after that
+// A yield that takes so long met a process that computes; the next ones would, too. Ranks of ours
+// that share cores are back sooner, and a nap takes longer than they do.
+static const double long_yield_s = 2e-3, crowded_s = 0.2;
 static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
 static const double look_s = 0.1;  // between looks at the time while another thread polls
 
@@ -304,14 +307,17 @@ static poll_pace new_pace(void) { return (poll_pace){ot_device_now_s(), first_na
 static void rest(ot_mpi_end *end, poll_pace *pace, double now) {
   const double idle = now - pace->idle_since_s;
   const double busy = end->spins ? spin_s : 0.0;
-  if (idle >= busy + yield_s) {
+  const bool crowded = now < end->crowded_until_s;
+  if (idle >= busy + (crowded ? 0.0 : yield_s)) {
     sleep_until(end, &end->changed, now + pace->nap_s);
     pace->nap_s = fmin(pace->nap_s * 1.25, longest_nap_s);
     return;
   }
   pthread_mutex_unlock(&end->lock);
   if (idle >= busy) sched_yield();
+  const double took = ot_device_now_s() - now;
   pthread_mutex_lock(&end->lock);
+  if (idle >= busy && took > long_yield_s) end->crowded_until_s = now + took + crowded_s;
 }
 
 // Under the lock: fails all when ranks are missing from a call that was waited for too long.
