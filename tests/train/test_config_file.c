@@ -245,6 +245,8 @@ static void mistakes_name_their_place(void **state) {
          "runs one chunk a stage (try vpp=1, or pipeline=interleaved)");
   refuse("model: gpt2\nparallel: {recompute: [full, none]}", NULL, "2 entries");
   refuse("model: gpt2\nprecision: {compute: fp64, master: fp32}", NULL, "master=fp32");
+  refuse("model: gpt2\nprecision: {gradients: bf16}", NULL,
+         "gradients=bf16 does not go with params=fp32");
   refuse("model: gpt2\nlearning_rate: {min: 1}", NULL, "above the peak");
   refuse("model: gpt2\nbatch: {ramp: [{global_batch_size: 1}]}", NULL, "from_step or from_tokens");
   refuse("model: gpt2\noptimizer: {groups: [{pattern: a, lr: 1, lr_factor: 2}]}", NULL, "not both");
@@ -260,6 +262,16 @@ static void data_types_follow_compute(void **state) {
   const ot_run_precision fp64 =
       accept("model: gpt2\nprecision: {compute: fp64}", NULL, 0).run.precision;
   assert_true(fp64.params == OT_F64 && fp64.gradients == OT_F64 && fp64.moments == OT_F64);
+  // Gradients may be as narrow as weights; what the optimizer keeps may not.
+  const ot_run narrow =
+      accept("model: gpt2\nprecision: {compute: bf16, gradients: bf16}", NULL, 0).run;
+  assert_int_equal(narrow.precision.gradients, OT_BF16);
+  assert_int_equal(narrow.precision.moments, OT_F32);
+  assert_int_equal(ot_trainer_check(&narrow), OT_OK);
+  const ot_run moments =
+      accept("model: gpt2\nprecision: {compute: bf16, moments: bf16}", NULL, 0).run;
+  assert_int_equal(ot_trainer_check(&moments), OT_ENVIRONMENT);
+  assert_non_null(strstr(ot_fail_message(), "moments=bf16 is not there on this back end"));
   // Plans have it, training here does not.
   const ot_run fp8 = accept("model: gpt2\nprecision: {compute: fp8}", NULL, 0).run;
   assert_true(fp8.precision.compute == OT_F8 && fp8.precision.params == OT_BF16);
