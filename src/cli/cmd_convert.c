@@ -22,6 +22,7 @@ static void print_json(const ot_convert_report *report, const char *to, ot_arena
   ot_json_integer(&w, "left_out_bytes", report->left_out_bytes);
   ot_json_integer(&w, "ignored_buffers", report->notes.num_ignored);
   ot_json_integer(&w, "dequantised_tensors", report->notes.num_scaled);
+  ot_json_integer(&w, "further_prediction_tensors", report->notes.num_further);
   ot_json_boolean(&w, "tied_head_repeated", report->notes.tied_head);
   ot_json_end(&w);
   puts(w.text);
@@ -40,6 +41,9 @@ static void print_text(const ot_convert_report *report, const char *to) {
   if (report->notes.num_ignored > 0)
     fprintf(stderr, "left out: %d buffers that no model needs (%s)\n", report->notes.num_ignored,
             report->notes.ignored);
+  if (report->notes.num_further > 0)
+    fprintf(stderr, "left out: %d tensors of layers that predict further tokens\n",
+            report->notes.num_further);
   if (report->notes.tied_head)
     fprintf(stderr, "left out: lm_head.weight, equal to the embedding that the head shares\n");
 }

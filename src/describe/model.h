@@ -144,12 +144,14 @@ typedef struct ot_model {
   double attention_dropout;  // [0, 1), on attention probabilities
   double residual_dropout;   // [0, 1), on each branch before it joins the residual stream
 
-  double initializer_range;  // standard deviation of initial weights, > 0
-  ot_dtype dtype;            // type of the weights in HF files (a hint for export)
-  int64_t scale_block[2];    // rows and columns that share a scale where weights in HF files are
-                             // fp8 (e4m3); 0: they are not
-  int64_t bos_id, pad_id;    // -1 = none
-  int num_eos;               // [0, OT_MAX_EOS]
+  double initializer_range;   // standard deviation of initial weights, > 0
+  ot_dtype dtype;             // type of the weights in HF files (a hint for export)
+  int64_t prediction_layers;  // of HF files, after the last layer: they predict further tokens, and
+                              // are no part of the model
+  int64_t scale_block[2];     // rows and columns that share a scale where weights in HF files are
+                              // fp8 (e4m3); 0: they are not
+  int64_t bos_id, pad_id;     // -1 = none
+  int num_eos;                // [0, OT_MAX_EOS]
   int64_t eos_id[OT_MAX_EOS];
 } ot_model;
 

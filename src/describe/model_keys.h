@@ -57,6 +57,7 @@ typedef struct ot_model_keys {
   int routing, balance, aux_scale;  // ot_moe_routing, ot_moe_balance, ot_moe_aux_scale
   int64_t kv_rank, q_rank, nope_dim, rope_dim, v_dim;
   bool interleaved;
+  int64_t prediction_layers;
   int residuals;                // 0 = none, 1 = block
   int64_t residual_block_size;  // 0: not given
   ot_quantization_keys quantization;

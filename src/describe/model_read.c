@@ -438,6 +438,7 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   OT_TRY(fill_windows(&r));
   fill_experts(&r);
   OT_TRY(fill_residuals(&r));
+  out->prediction_layers = keys->prediction_layers;
   OT_TRY(fill_scale_block(&r));
   fill_names(out);
   return ot_model_check(out);

@@ -27,7 +27,7 @@ enum {
 };
 
 // Rows about experts and latent attention.
-enum { OT_NUM_MOE_KEYS = 33 };
+enum { OT_NUM_MOE_KEYS = 34 };
 extern const ot_key ot_moe_keys[OT_NUM_MOE_KEYS];
 
 // Keys that say nothing about the mathematics of training, separated by '|'.

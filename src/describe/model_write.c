@@ -200,6 +200,7 @@ ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
   put(arena, map, "model_type", ot_node_text(arena, model->model_type));
   write_rope(model, arena, map);
   drop(map, "quantization_config");
+  drop(map, "num_nextn_predict_layers");
   if (model->mla.kv_rank > 0) drop(map, "head_dim");
   if (model->residuals.block_size == 0) {
     drop(map, "attention_residuals");

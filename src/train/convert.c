@@ -3,7 +3,6 @@
 // size of the model.
 #include "train/convert.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #include "base/json_writer.h"
@@ -77,7 +76,7 @@ static ot_status build_map(conversion *c) {
                                     .threads = 1};
   OT_TRY(ot_graph_build(&request, c->arena, &c->graph));
   OT_TRY(ot_weight_map_build(c->arena, c->graph.parameters, c->graph.num_parameters, &c->map));
-  memcpy(c->map.scale_block, c->model.scale_block, sizeof c->map.scale_block);
+  c->map.files = &c->model;
   return OT_OK;
 }
 

@@ -2,8 +2,6 @@
 // From a path to weights in memory.
 #include "train/model_files.h"
 
-#include <string.h>
-
 #include "base/text.h"
 #include "train/checkpoint_list.h"
 #include "train/weights_instance.h"
@@ -41,7 +39,7 @@ static ot_status import(ot_instance *instance, const ot_model *files, ot_checkpo
   const ot_graph *const graph = ot_instance_whole(instance);
   ot_weight_map map;
   OT_TRY(ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &map));
-  memcpy(map.scale_block, files->scale_block, sizeof map.scale_block);
+  map.files = files;
   ot_weight_access access[2];
   int num_access = 0;
   access[num_access++] = ot_weight_access_of(arena, instance, OT_COPY_WEIGHT);

@@ -5,6 +5,7 @@
 // every element accounted for.
 #pragma once
 
+#include "describe/model.h"
 #include "graph/parameter.h"
 #include "train/checkpoint.h"
 
@@ -32,7 +33,7 @@ typedef struct ot_weight_map {
   ot_weight_tensor *tensors;  // [num_tensors] in the order of the parameters
   int *by_name;               // [num_tensors] indices in the order of names
   int tied_tensor;            // the tensor that a tied head shares, or -1
-  int64_t scale_block[2];     // of the files, as in ot_model; 0: theirs are no tensors of fp8
+  const ot_model *files;      // what the configuration of the files says; null: they are our own
 } ot_weight_map;
 
 // Keeps `parameters` [num_parameters] and their names. Parts that do not cover their tensors are a
@@ -96,6 +97,7 @@ typedef struct ot_weight_notes {
   const char *ignored;  // their names
   bool tied_head;       // the file repeats a tied head; it was equal
   int num_scaled;       // tensors of fp8, dequantised
+  int num_further;      // of layers that predict further tokens: left out
 } ot_weight_notes;
 
 // What a tensor of fp8 elements is multiplied by: a scale for each block of rows x cols of them; at

@@ -18,6 +18,7 @@ typedef struct matching {
   ot_weight_source *source;       // [map->num_tensors] in the file, index -1: not found
   int tied_head;                  // index in the file of a repeated tied head, or -1
   int num_scaled;                 // tensors of fp8
+  int num_further;                // of layers that predict further tokens
 } matching;
 
 // ---- matching ----
@@ -49,6 +50,17 @@ static ot_status take_source(matching *in, int tensor, ot_weight_source source) 
   return OT_OK;
 }
 
+// True for a tensor of a layer after the last, which other software predicts further tokens with.
+static bool is_further(const matching *in, const char *name) {
+  const ot_model *const files = in->map->files;
+  for (int64_t i = 0; files && i < files->prediction_layers; i++) {
+    const int64_t layer = files->num_layers + i;
+    if (ot_text_starts_with(name, ot_arena_format(in->arena, "model.layers.%ld.", layer)))
+      return true;
+  }
+  return false;
+}
+
 // ---- fp8 ----
 
 static const char scales_suffix[] = "_scale_inv";
@@ -59,7 +71,7 @@ static int64_t num_blocks(int64_t elements, int64_t block) {
 
 static ot_status check_scales(const matching *in, const ot_safetensors_tensor *found,
                               const ot_safetensors_tensor *scales) {
-  const int64_t *const block = in->map->scale_block;
+  const int64_t *const block = in->map->files->scale_block;
   const int64_t rows = num_blocks(found->dim[0], block[0]);
   const int64_t cols = num_blocks(found->dim[1], block[1]);
   OT_CHECK(
@@ -79,7 +91,8 @@ static ot_status check_scales(const matching *in, const ot_safetensors_tensor *f
 static ot_status find_scales(matching *in, const ot_safetensors_tensor *found,
                              ot_weight_source *source) {
   if (found->type != OT_SAFETENSORS_F8_E4M3) return OT_OK;
-  if (in->map->scale_block[0] == 0) {
+  const ot_model *const files = in->map->files;
+  if (!files || files->scale_block[0] == 0) {
     ot_fail(OT_ENVIRONMENT, "tensor %s is F8_E4M3, and config.json has no quantization_config (%s)",
             found->name, in->path);
     return ot_fail_hint(OT_ENVIRONMENT,
@@ -89,8 +102,8 @@ static ot_status find_scales(matching *in, const ot_safetensors_tensor *found,
   ot_block_scales *const scales = ot_arena_take(in->arena, sizeof *scales);
   const char *const name = ot_arena_format(in->arena, "%s%s", found->name, scales_suffix);
   *scales = (ot_block_scales){.index = ot_safetensors_find(in->tensors, name),
-                              .rows = in->map->scale_block[0],
-                              .cols = in->map->scale_block[1]};
+                              .rows = files->scale_block[0],
+                              .cols = files->scale_block[1]};
   OT_CHECK(scales->index >= 0, OT_ENVIRONMENT, "tensor %s is F8_E4M3, and %s is missing (%s)",
            found->name, name, in->path);
   OT_TRY(check_scales(in, found, ot_safetensors_tensor_at(in->tensors, scales->index)));
@@ -120,6 +133,11 @@ static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
     OT_TRY(check_shape(in->arena, in->path, &in->map->tensors[tensor], found));
     OT_TRY(find_scales(in, found, &source));
     return take_source(in, tensor, source);
+  }
+  if (is_further(in, found->name)) {
+    in->num_further++;
+    ot_checkpoint_skip(in->checkpoint, OT_CHECKPOINT_MODEL, index);
+    return OT_OK;
   }
   if (is_scales(in, found->name)) return OT_OK;
   if (ot_text_equal(found->name, "lm_head.weight") && in->map->tied_tensor >= 0) {
@@ -173,6 +191,7 @@ static ot_status match_all(matching *in, ot_weight_notes *notes) {
   notes->ignored = ot_name_list_text(&ignored);
   notes->tied_head = in->tied_head >= 0;
   notes->num_scaled = in->num_scaled;
+  notes->num_further = in->num_further;
   return OT_OK;
 }
 

@@ -265,16 +265,19 @@ static void dequantises_fp8_block_by_block_as_torch_does(void **state) {
   ot_safetensors_destroy(&expected);
 }
 
-// The fixture but for tensor `left_out`, with its config.json.
-static void write_fp8_without(fixture *f, const char *left_out, const char *path) {
+// The weights and the config.json of a fixture, without the tensor `left_out` and with a vector
+// called `added`; both may be null.
+static void write_changed(fixture *f, const char *from, const char *left_out, const char *added,
+                          const char *path) {
+  static const float vector[2] = {1, 2};
   ot_safetensors *set = NULL;
-  assert_int_equal(ot_safetensors_create(fixture_path("fp8"), "model", &set), OT_OK);
+  assert_int_equal(ot_safetensors_create(from, "model", &set), OT_OK);
   ot_tensor_source *const model =
-      ot_arena_array(&f->arena, ot_safetensors_count(set), sizeof *model);
+      ot_arena_array(&f->arena, ot_safetensors_count(set) + 1, sizeof *model);
   int count = 0;
   for (int i = 0; i < ot_safetensors_count(set); i++) {
     const ot_safetensors_tensor *const t = ot_safetensors_tensor_at(set, i);
-    if (strcmp(t->name, left_out) == 0) continue;
+    if (left_out && strcmp(t->name, left_out) == 0) continue;
     ot_tensor_source *const source = &model[count++];
     *source = (ot_tensor_source){.name = t->name,
                                  .rank = t->rank,
@@ -282,8 +285,12 @@ static void write_fp8_without(fixture *f, const char *left_out, const char *path
                                  .data = ot_safetensors_data(set, i)};
     assert_true(ot_safetensors_type_dtype(t->type, &source->dtype));
   }
+  if (added) {
+    model[count++] =
+        (ot_tensor_source){.name = added, .dtype = OT_F32, .rank = 1, .dim = {2}, .data = vector};
+  }
   int64_t bytes;
-  char *const config = scratch_read(fixture_path("fp8/config.json"), &bytes);
+  char *const config = scratch_read(scratch_path(from, "config.json"), &bytes);
   const ot_checkpoint_text text = {"config.json", config, bytes};
   const ot_checkpoint_content content = {
       .num_model = count, .model = model, .num_texts = 1, .texts = &text};
@@ -307,14 +314,32 @@ static void refuses_fp8_whose_scales_are_not_whole(void **state) {
   assert_message_has("in blocks of 16 x 16, needs [");
   request.num_sets = 0;
   request.from = scratch_path(f->directory, "from");
-  write_fp8_without(f, "model.layers.1.self_attn.q_proj.weight_scale_inv", request.from);
+  write_changed(f, fixture_path("fp8"), "model.layers.1.self_attn.q_proj.weight_scale_inv", NULL,
+                request.from);
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
   assert_message_has("model.layers.1.self_attn.q_proj.weight_scale_inv is missing");
   // A scale alone has no place.
-  write_fp8_without(f, "model.layers.1.self_attn.q_proj.weight", request.from);
+  write_changed(f, fixture_path("fp8"), "model.layers.1.self_attn.q_proj.weight", NULL,
+                request.from);
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
   assert_message_has("1 tensors of the model are missing: model.layers.1.self_attn.q_proj.weight");
   assert_false(ot_disk_is_directory(request.to));
+}
+
+static void leaves_out_layers_that_predict_further_tokens(void **state) {
+  fixture *const f = *state;
+  const char *const from = scratch_path(f->directory, "from");
+  const char *const added = "model.layers.2.eh_proj.weight";
+  write_changed(f, case_path("deepseek-v3"), NULL, added, from);
+  const ot_convert_report report = convert(f, from, scratch_path(f->directory, "to"), NULL);
+  assert_int_equal(report.notes.num_further, 1);
+  // As many as the configuration says, and of no other model.
+  const char *const set = "model.num_nextn_predict_layers=0";
+  const ot_convert_request request = {
+      .from = from, .to = scratch_path(f->directory, "out"), .sets = &set, .num_sets = 1};
+  ot_convert_report none;
+  assert_int_equal(ot_convert(&f->arena, &request, &none), OT_ENVIRONMENT);
+  assert_message_has("1 tensors have no place in this model: model.layers.2.eh_proj.weight");
 }
 
 int main(void) {
@@ -329,6 +354,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(dequantises_fp8_block_by_block_as_torch_does, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(refuses_fp8_whose_scales_are_not_whole, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(leaves_out_layers_that_predict_further_tokens, set_up,
+                                      tear_down),
       cmocka_unit_test_setup_teardown(copies_the_files_of_the_tokenizer, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
