@@ -18,10 +18,15 @@ static const struct {
     {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL},
 };
 
-// Keys that only this program has. A family without them cannot pass over them: they were meant.
-static const char own_keys[] =
-    "moe_routing|moe_capacity_factor|moe_balance|moe_bias_update_rate|router_z_loss_coef|"
-    "attention_residuals|attention_residual_block_size";
+// Keys that only this program has (moe_keys.c: moe_*, but for two of HF's). A family without them
+// cannot pass over them: they were meant.
+static bool is_own(const char *name) {
+  if (ot_text_starts_with(name, "moe_")) {
+    return !ot_choice_matches("moe_intermediate_size|moe_layer_freq", name);
+  }
+  return ot_text_starts_with(name, "attention_residual") ||
+         ot_text_equal(name, "router_z_loss_coef");
+}
 
 static bool is_unread(const char *name, uint32_t family) {
   for (int i = 0; i < OT_COUNT(unread); i++) {
@@ -29,7 +34,7 @@ static bool is_unread(const char *name, uint32_t family) {
   }
   const bool elsewhere =
       !ot_schema_find(&ot_model_schema, family, name) && ot_schema_find(&ot_model_schema, 0, name);
-  return elsewhere && !ot_choice_matches(own_keys, name);
+  return elsewhere && !is_own(name);
 }
 
 const char *ot_model_drop_unread(ot_node *tree, ot_arena *arena) {

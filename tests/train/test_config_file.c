@@ -206,8 +206,12 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   accept("model: infinite.json", &set, 1);
   refuse("model: infinite.json", "model.head_dim=4", "unknown key \"limits\"");
   // Keys of this program are meant wherever they are.
-  write_file("ours.json", "{\"model_type\": \"llama\", \"moe_routing\": \"expert_choice\"}");
-  refuse("model: ours.json", NULL, "another kind of model");
+  static const char *const ours[] = {"moe_routing", "moe_aux_loss_scale", "router_z_loss_coef"};
+  for (int i = 0; i < OT_COUNT(ours); i++) {
+    write_file("ours.json",
+               ot_arena_format(&arena, "{\"model_type\": \"llama\", \"%s\": 1}", ours[i]));
+    refuse("model: ours.json", NULL, "another kind of model");
+  }
   assert_string_equal(ot_fail_hint_text(), "this model has no experts: leave the key out");
 }
 
