@@ -368,6 +368,7 @@ const ot_verb ot_verb_train = {
         "another run, where output has none. --resume never refuses an output that is not empty.\n"
         "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` says how they\n"
         "split the work. A run may go on with other ranks and another split.\n"
+        "--json: validation losses and what this start did, or with --dry-run what it would take.\n"
         "Threads that wait sleep after tens of microseconds; OMP_WAIT_POLICY=active lets them "
         "spin,\n"
         "for steps of milliseconds on a machine that nobody else uses.",
