@@ -76,7 +76,7 @@ static ot_status look_around(ot_run_directory *run) {
   return OT_OK;
 }
 
-// What a stop within ot_disk_replace or a save left.
+// What a stop within ot_output_file_replace or a save left.
 static ot_status clear_partials(ot_run_directory *run) {
   const char *const replaced[] = {run->config, run->saved};
   for (int i = 0; i < OT_COUNT(replaced); i++)
