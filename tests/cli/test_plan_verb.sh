@@ -92,11 +92,13 @@ degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }
 [ -n "$(degrees variants.txt | sort | uniq -d)" ] || fail "--variants shows none"
 
 # ---- one notation and one name for one thing, in text, page and comments ----
-"$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --zero 3 --top 1 --html hsdp.html --emit run=hsdp.yaml >hsdp.txt
-holds hsdp.txt '^  1  .* 512    3     1 x 4  ' '^      dp 512 ([0-9]* replicas x [0-9]* shards)$'
-domains=$(sed -n 's/^      \(dp 512 (.* shards)\)$/\1/p' hsdp.txt)
-holds hsdp.html "<b>${domains#dp }</b>" '<b>1 x 4</b>' 'exposed world' '>launches<'
-holds hsdp.yaml "^# .* $domains zero 3, micro-batches 1 x 4, 1f1b, "
+"$orthant" plan --model llama3-70b --cluster h100 --gpus 512 --tp 1 --pp 1 --cp 1 --zero 3 --top 1 --html hsdp.html \
+  --emit run=hsdp.yaml >hsdp.txt
+dp=$(sed -n 's/^      dp \(512 ([0-9]* replicas x [0-9]* shards)\)$/\1/p' hsdp.txt)
+[ -n "$dp" ] || { cat hsdp.txt; fail "the text does not say how dp is made up"; }
+holds hsdp.txt '^  1  .* 512    3     [0-9]* x [0-9]*  '
+holds hsdp.html "<b>$dp</b>" '<b>[0-9]* x [0-9]*</b>' 'exposed world' '>launches<'
+holds hsdp.yaml "^# .* dp $dp zero 3, micro-batches [0-9]* x [0-9]*, "
 grep -q 'exposed all\|>all<\|>host<' hsdp.html && fail "the page has names of its own"
 
 # ---- what is given is fixed; more of it is no error ----
