@@ -25,7 +25,7 @@ static void add_note(ot_config_notes *notes, const char *text) {
 
 ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena) {
   ot_model_files *const files = ot_arena_take(arena, sizeof *files);
-  OT_TRY(ot_model_files_open_init(&config->run, OT_CHECKPOINT_HASH_NONE, arena, files));
+  OT_TRY(ot_model_files_open_init(&config->run, OT_CHECKPOINT_HASH_TEXTS, arena, files));
   for (int i = 0; i < files->notes.count; i++) add_note(&config->notes, files->notes.text[i]);
   return OT_OK;
 }

@@ -53,12 +53,13 @@ ot_status ot_checkpoint_write(const char *path, const ot_checkpoint_content *con
 
 // ---- reading ----
 
-// What is held against the manifest: the sizes of all files, and the hashes of none, of all but the
-// optimizer's (for those who read weights), or of all.
+// What is held against the manifest: the sizes of all files, and the hashes of so many, each
+// including those before.
 typedef enum ot_checkpoint_hashes {
   OT_CHECKPOINT_HASH_NONE,
-  OT_CHECKPOINT_HASH_WEIGHTS,
-  OT_CHECKPOINT_HASH_ALL,
+  OT_CHECKPOINT_HASH_TEXTS,    // files without tensors
+  OT_CHECKPOINT_HASH_WEIGHTS,  // of the model
+  OT_CHECKPOINT_HASH_ALL,      // and of the optimizer
 } ot_checkpoint_hashes;
 
 // Reads the manifest of the checkpoint at `path` and checks its files. *damage says what is wrong

@@ -119,15 +119,20 @@ static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest
   return OT_OK;
 }
 
+// The least that includes the hash of file `name`.
+static ot_checkpoint_hashes least_hashes(const char *name) {
+  if (ot_text_starts_with(name, stems[OT_CHECKPOINT_OPTIMIZER])) return OT_CHECKPOINT_HASH_ALL;
+  return ot_text_ends_with(name, ".safetensors") ? OT_CHECKPOINT_HASH_WEIGHTS
+                                                 : OT_CHECKPOINT_HASH_TEXTS;
+}
+
 ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
                                 ot_manifest *manifest, const char **damage) {
   *damage = NULL;
   OT_TRY(inspect_manifest(arena, ot_disk_join(arena, path, "manifest.json"), manifest, damage));
   for (int i = 0; *damage == NULL && i < manifest->num_files; i++) {
     const ot_content_record *const record = &manifest->files[i];
-    const bool of_optimizer = ot_text_starts_with(record->name, stems[OT_CHECKPOINT_OPTIMIZER]);
-    const bool verify =
-        hashes == OT_CHECKPOINT_HASH_ALL || (hashes == OT_CHECKPOINT_HASH_WEIGHTS && !of_optimizer);
+    const bool verify = hashes >= least_hashes(record->name);
     OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record, verify, damage));
   }
   return OT_OK;

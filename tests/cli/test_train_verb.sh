@@ -79,6 +79,8 @@ ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 # A bit of the newest checkpoint flips: all who read the run fall back and say so, those who are given this one
 # checkpoint refuse. Where none is whole nobody begins again.
 "$orthant" train run.yaml --set output=h --set steps=3 2>/dev/null
+cp -r h h_text
+sed -i s/llama/lxama/ h_text/checkpoints/step-00000003/config.json
 printf '\x7f' | dd of=h/checkpoints/step-00000003/model.safetensors bs=1 seek=20003 conv=notrunc 2>/dev/null
 echo '{"text":"typedef struct"}' >q.jsonl
 damaged="passing over 1 damaged checkpoint"
@@ -86,7 +88,9 @@ expect 0 "$damaged" "$orthant" sample h --prompt typedef --max-tokens 2
 expect 0 "$damaged" "$orthant" score h q.jsonl
 expect 0 "$damaged" "$orthant" convert h h_hf
 expect 0 "$damaged" "$orthant" audit causality h
-expect 0 "$damaged" "$orthant" train run.yaml --set output=h_init --set steps=1 --set init=h
+expect 0 "$damaged" "$orthant" train run.yaml --set output=h_init --set steps=1 --set init=h_text
+expect 0 "$damaged" "$orthant" train run.yaml --set output=h_two --set steps=1 --set init=h --ranks 2 \
+  --set batch.micro_batch_size=3
 for verb in "sample CHECKPOINT" "score CHECKPOINT q.jsonl" "convert CHECKPOINT out" "audit causality CHECKPOINT" \
   "train run.yaml --set output=h_one --set init=CHECKPOINT" "train run.yaml --set output=h_one --resume CHECKPOINT"; do
   expect 3 "step-00000003/model.safetensors" "$orthant" ${verb/CHECKPOINT/h/checkpoints/step-00000003}
