@@ -10,7 +10,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
-#include "train/json_file.h"
+#include "train/json_reader.h"
 
 enum { LENGTH_BYTES = 8, NAME_BYTES_MAX = 512, MESSAGE_NAME_BYTES = 1024 };
 
@@ -76,32 +76,129 @@ ot_status ot_safetensors_name_check(const char *file, const char *name) {
   return OT_OK;
 }
 
-static ot_status read_type(const char *where, const json_t *entry, ot_safetensors_type *type) {
-  const char *name = NULL;
-  OT_TRY(ot_json_member_text(where, entry, "dtype", &name));
+// An entry of the header as it is written.
+typedef struct raw_entry {
+  bool has_type, has_shape, has_offsets;
+  ot_json_string type;
+  int64_t rank;  // of the list, which may be longer than `dim`
+  int64_t dim[OT_SAFETENSORS_DIMS];
+  int64_t offset[2];
+} raw_entry;
+
+// A list of whole numbers, the first `most` of which go to `values`; *bad is the place of one that
+// is no count (`signs`: no whole number), and what comes after it is not read; -1: none.
+typedef struct count_list {
+  int64_t *values;
+  int64_t most, count;
+  bool signs;
+  int64_t bad;
+} count_list;
+
+static ot_status read_counts(ot_json_reader *reader, count_list *list) {
+  bool first = true, more = false, whole = true;
+  list->count = 0;
+  list->bad = -1;
+  OT_TRY(ot_json_reader_more(reader, ']', &first, &more));
+  while (more) {
+    int64_t value = 0;
+    OT_TRY(ot_json_reader_integer(reader, &value, &whole));
+    if (!whole || (value < 0 && !list->signs)) {
+      list->bad = list->count;
+      return OT_OK;
+    }
+    if (list->count < list->most) list->values[list->count] = value;
+    list->count++;
+    OT_TRY(ot_json_reader_more(reader, ']', &first, &more));
+  }
+  return OT_OK;
+}
+
+static ot_status read_raw_type(ot_json_reader *reader, const char *where, raw_entry *entry) {
+  OT_CHECK(ot_json_reader_at_string(reader), OT_ENVIRONMENT, "%s: key \"dtype\" is not a text",
+           where);
+  return ot_json_reader_string(reader, &entry->type);
+}
+
+static ot_status read_raw_shape(ot_json_reader *reader, const char *where, raw_entry *entry) {
+  count_list list = {.values = entry->dim, .most = OT_SAFETENSORS_DIMS};
+  OT_CHECK(ot_json_reader_next(reader, '['), OT_ENVIRONMENT, "%s: key \"shape\" is not a list",
+           where);
+  OT_TRY(read_counts(reader, &list));
+  OT_CHECK(list.bad < 0, OT_ENVIRONMENT, "%s: dimension %lld of the shape is not a count", where,
+           (long long)list.bad);
+  entry->rank = list.count;
+  return OT_OK;
+}
+
+static ot_status read_raw_offsets(ot_json_reader *reader, const char *where, raw_entry *entry) {
+  count_list list = {.values = entry->offset, .most = 2, .signs = true};
+  OT_CHECK(ot_json_reader_next(reader, '['), OT_ENVIRONMENT,
+           "%s: key \"data_offsets\" is not a list", where);
+  OT_TRY(read_counts(reader, &list));
+  OT_CHECK(list.bad < 0 && list.count == 2, OT_ENVIRONMENT, "%s: data_offsets are not two integers",
+           where);
+  return OT_OK;
+}
+
+static ot_status read_member(ot_json_reader *reader, const char *where, raw_entry *entry) {
+  const struct {
+    const char *key;
+    bool *has;
+    ot_status (*read)(ot_json_reader *reader, const char *where, raw_entry *entry);
+  } members[] = {{"dtype", &entry->has_type, read_raw_type},
+                 {"shape", &entry->has_shape, read_raw_shape},
+                 {"data_offsets", &entry->has_offsets, read_raw_offsets}};
+  ot_json_string key;
+  OT_TRY(ot_json_reader_string(reader, &key));
+  OT_TRY(ot_json_reader_take(reader, ':'));
+  for (int i = 0; i < OT_COUNT(members); i++) {
+    if (!ot_json_string_equal(key, members[i].key)) continue;
+    OT_CHECK(!*members[i].has, OT_ENVIRONMENT, "%s: key \"%s\" is there twice", where,
+             members[i].key);
+    *members[i].has = true;
+    return members[i].read(reader, where, entry);
+  }
+  return ot_fail(OT_ENVIRONMENT, "%s: keys beside dtype, shape and data_offsets", where);
+}
+
+static ot_status read_entry(ot_json_reader *reader, const char *where, raw_entry *entry) {
+  bool first = true, more = false;
+  OT_CHECK(ot_json_reader_next(reader, '{'), OT_ENVIRONMENT, "%s: its entry is not an object",
+           where);
+  OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
+  while (more) {
+    OT_TRY(read_member(reader, where, entry));
+    OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
+  }
+  const char *const missing = !entry->has_type      ? "dtype"
+                              : !entry->has_shape   ? "shape"
+                              : !entry->has_offsets ? "data_offsets"
+                                                    : NULL;
+  OT_CHECK(missing == NULL, OT_ENVIRONMENT, "%s: key \"%s\" is missing", where, missing);
+  return OT_OK;
+}
+
+static ot_status take_type(const char *where, const raw_entry *entry, ot_safetensors_type *type) {
   for (int i = 0; i < OT_SAFETENSORS_TYPE_COUNT; i++) {
-    if (!ot_text_equal(types[i].name, name)) continue;
+    if (!ot_json_string_equal(entry->type, types[i].name)) continue;
     *type = (ot_safetensors_type)i;
     return OT_OK;
   }
-  return ot_fail(OT_ENVIRONMENT, "%s: unknown dtype \"%.*s\"", where, 32, name);
+  const int64_t length = entry->type.length;
+  return ot_fail(OT_ENVIRONMENT, "%s: unknown dtype \"%.*s\"", where,
+                 (int)(length < 32 ? length : 32), entry->type.text);
 }
 
-static ot_status read_shape(const char *where, const json_t *entry, ot_safetensors_tensor *tensor) {
-  json_t *shape = NULL;
-  OT_TRY(ot_json_member_array(where, entry, "shape", &shape));
-  const size_t rank = json_array_size(shape);
-  OT_CHECK(rank <= OT_SAFETENSORS_DIMS, OT_ENVIRONMENT,
-           "%s: %llu dimensions (at most %d are taken)", where, (unsigned long long)rank,
+static ot_status take_shape(const char *where, const raw_entry *entry,
+                            ot_safetensors_tensor *tensor) {
+  OT_CHECK(entry->rank <= OT_SAFETENSORS_DIMS, OT_ENVIRONMENT,
+           "%s: %lld dimensions (at most %d are taken)", where, (long long)entry->rank,
            OT_SAFETENSORS_DIMS);
-  tensor->rank = (int)rank;
+  tensor->rank = (int)entry->rank;
   int64_t bits = types[tensor->type].bits;
   tensor->elements = 1;
   for (int i = 0; i < tensor->rank; i++) {
-    const json_t *const value = json_array_get(shape, (size_t)i);
-    const int64_t dim = json_integer_value(value);
-    OT_CHECK(json_is_integer(value) && dim >= 0, OT_ENVIRONMENT,
-             "%s: dimension %d of the shape is not a count", where, i);
+    const int64_t dim = entry->dim[i];
     tensor->dim[i] = dim;
     OT_CHECK(!__builtin_mul_overflow(tensor->elements, dim, &tensor->elements) &&
                  !__builtin_mul_overflow(bits, dim, &bits),
@@ -113,16 +210,9 @@ static ot_status read_shape(const char *where, const json_t *entry, ot_safetenso
   return OT_OK;
 }
 
-static ot_status read_offsets(const char *where, const json_t *entry, int64_t data_bytes,
+static ot_status take_offsets(const char *where, const raw_entry *entry, int64_t data_bytes,
                               ot_safetensors_tensor *tensor) {
-  json_t *offsets = NULL;
-  OT_TRY(ot_json_member_array(where, entry, "data_offsets", &offsets));
-  const json_t *const first = json_array_get(offsets, 0);
-  const json_t *const last = json_array_get(offsets, 1);
-  OT_CHECK(json_array_size(offsets) == 2 && json_is_integer(first) && json_is_integer(last),
-           OT_ENVIRONMENT, "%s: data_offsets are not two integers", where);
-  const int64_t begin = json_integer_value(first);
-  const int64_t end = json_integer_value(last);
+  const int64_t begin = entry->offset[0], end = entry->offset[1];
   OT_CHECK(begin >= 0 && begin <= end, OT_ENVIRONMENT, "%s: data_offsets [%lld, %lld] are no range",
            where, (long long)begin, (long long)end);
   OT_CHECK(end <= data_bytes, OT_ENVIRONMENT,
@@ -136,25 +226,32 @@ static ot_status read_offsets(const char *where, const json_t *entry, int64_t da
   return OT_OK;
 }
 
-static ot_status read_tensor(const char *file, const json_t *entry, int64_t data_bytes,
+static ot_status read_tensor(ot_json_reader *reader, int64_t data_bytes,
                              ot_safetensors_tensor *tensor) {
   char where[MESSAGE_NAME_BYTES];
-  ot_text_format(where, sizeof where, "%s: tensor %s", file, tensor->name);
-  OT_CHECK(json_is_object(entry), OT_ENVIRONMENT, "%s: its entry is not an object", where);
-  OT_TRY(read_type(where, entry, &tensor->type));
-  OT_TRY(read_shape(where, entry, tensor));
-  OT_TRY(read_offsets(where, entry, data_bytes, tensor));
-  OT_CHECK(json_object_size(entry) == 3, OT_ENVIRONMENT,
-           "%s: keys beside dtype, shape and data_offsets", where);
-  return OT_OK;
+  raw_entry entry = {0};
+  ot_text_format(where, sizeof where, "%s: tensor %s", reader->name, tensor->name);
+  OT_TRY(read_entry(reader, where, &entry));
+  OT_TRY(take_type(where, &entry, &tensor->type));
+  OT_TRY(take_shape(where, &entry, tensor));
+  return take_offsets(where, &entry, data_bytes, tensor);
 }
 
-static ot_status check_metadata(const char *file, json_t *metadata) {
-  OT_CHECK(json_is_object(metadata), OT_ENVIRONMENT, "%s: __metadata__ is not an object", file);
-  const char *key;
-  json_t *value;
-  json_object_foreach(metadata, key, value) OT_CHECK(
-      json_is_string(value), OT_ENVIRONMENT, "%s: __metadata__ has a value that is no text", file);
+// Texts for people; nothing reads them.
+static ot_status check_metadata(ot_json_reader *reader) {
+  bool first = true, more = false;
+  OT_CHECK(ot_json_reader_next(reader, '{'), OT_ENVIRONMENT, "%s: __metadata__ is not an object",
+           reader->name);
+  OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
+  while (more) {
+    ot_json_string string;
+    OT_TRY(ot_json_reader_string(reader, &string));
+    OT_TRY(ot_json_reader_take(reader, ':'));
+    OT_CHECK(ot_json_reader_at_string(reader), OT_ENVIRONMENT,
+             "%s: __metadata__ has a value that is no text", reader->name);
+    OT_TRY(ot_json_reader_string(reader, &string));
+    OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
+  }
   return OT_OK;
 }
 
@@ -190,24 +287,37 @@ static ot_status check_tiling(const char *file, ot_safetensors_header *header, i
   return OT_OK;
 }
 
-static ot_status read_root(ot_arena *arena, const char *file, json_t *root, int64_t data_bytes,
+static ot_status check_names(const char *file, const ot_safetensors_header *header) {
+  for (int i = 1; i < header->num_tensors; i++)
+    OT_CHECK(!ot_text_equal(header->tensors[i - 1].name, header->tensors[i].name), OT_ENVIRONMENT,
+             "%s: tensor %s is there twice", file, header->tensors[i].name);
+  return OT_OK;
+}
+
+static ot_status read_root(ot_json_reader *reader, int64_t data_bytes,
                            ot_safetensors_header *header) {
-  OT_CHECK(json_object_size(root) < INT32_MAX, OT_ENVIRONMENT, "%s: too many tensors", file);
-  header->tensors = ot_arena_array(arena, (int64_t)json_object_size(root), sizeof *header->tensors);
-  header->num_tensors = 0;
-  const char *name;
-  json_t *entry;
-  json_object_foreach(root, name, entry) {
-    if (ot_text_equal(name, "__metadata__")) {
-      OT_TRY(check_metadata(file, entry));
-      continue;
+  int64_t capacity = 0;
+  bool first = true, more = false;
+  *header = (ot_safetensors_header){0};
+  OT_TRY(ot_json_reader_take(reader, '{'));
+  OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
+  while (more) {
+    ot_json_string name;
+    OT_TRY(ot_json_reader_string(reader, &name));
+    OT_TRY(ot_json_reader_take(reader, ':'));
+    if (ot_json_string_equal(name, "__metadata__")) {
+      OT_TRY(check_metadata(reader));
+    } else {
+      header->tensors = ot_arena_grow(reader->arena, header->tensors, header->num_tensors,
+                                      &capacity, sizeof *header->tensors);
+      ot_safetensors_tensor *const tensor = &header->tensors[header->num_tensors++];
+      tensor->name = ot_arena_text(reader->arena, name.text, name.length);
+      OT_TRY(ot_safetensors_name_check(reader->name, tensor->name));
+      OT_TRY(read_tensor(reader, data_bytes, tensor));
     }
-    OT_TRY(ot_safetensors_name_check(file, name));
-    ot_safetensors_tensor *const tensor = &header->tensors[header->num_tensors++];
-    tensor->name = ot_arena_text(arena, name, ot_text_length(name));
-    OT_TRY(read_tensor(file, entry, data_bytes, tensor));
+    OT_TRY(ot_json_reader_more(reader, '}', &first, &more));
   }
-  return check_tiling(file, header, data_bytes);
+  return ot_json_reader_finish(reader);
 }
 
 static uint64_t read_length(const unsigned char *bytes) {
@@ -233,16 +343,14 @@ ot_status ot_safetensors_header_build(ot_arena *arena, const char *file, const v
   const char *const text = (const char *)data + LENGTH_BYTES;
   OT_CHECK(length >= 2 && text[0] == '{', OT_ENVIRONMENT,
            "%s: not a safetensors file: its header does not start with '{'", file);
-  json_t *root = NULL;
-  OT_TRY(ot_json_parse(file, text, (int64_t)length, &root));
-  const ot_status status = read_root(arena, file, root, data_bytes, header);
-  json_decref(root);
-  OT_TRY(status);
+  ot_json_reader reader = {.name = file, .text = text, .length = (int64_t)length, .arena = arena};
+  OT_TRY(read_root(&reader, data_bytes, header));
+  OT_TRY(check_tiling(file, header, data_bytes));
   for (int i = 0; i < header->num_tensors; i++)
     header->tensors[i].offset += LENGTH_BYTES + (int64_t)length;
   if (header->num_tensors > 0)
     qsort(header->tensors, (size_t)header->num_tensors, sizeof *header->tensors, by_name);
-  return OT_OK;
+  return check_names(file, header);
 }
 
 // ---- writing ----

@@ -45,6 +45,8 @@ static char *make_file(const char *json, int64_t data_bytes, int64_t *bytes) {
   "},"                                                                  \
   "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":" offsets_b "}}"
 
+#define EMPTY "{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}"
+
 typedef struct bad_header {
   const char *json;
   int64_t data_bytes;
@@ -54,7 +56,8 @@ typedef struct bad_header {
 static const bad_header bad_headers[] = {
     {"[]      ", 0, "does not start with '{'"},
     {"", 0, "does not start with '{'"},
-    {"{\"w\":", 0, "t.safetensors:1:"},
+    {"{\"w\":", 0, "tensor w: its entry is not an object"},
+    {"{\"w\"", 0, "t.safetensors:1:5: not valid JSON: ':' is expected"},
     {"{} x", 0, "not valid JSON"},
     {"{\"a\\u0000b\":{}}", 0, "not valid JSON"},
     {"{\"w\xff\":{}}", 0, "not valid JSON"},
@@ -81,7 +84,13 @@ static const bad_header bad_headers[] = {
     {TWO("[0,4]", "[6,10]"), 10, "data bytes 4 to 6 before tensor b"},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "key \"data_offsets\" is missing"},
     {"{\"w\":7}", 0, "tensor w: its entry is not an object"},
-    {"{\"w\":{},\"w\":{}}", 0, "duplicate object key"},
+    {"{\"w\":" EMPTY ",\"w\":" EMPTY "}", 0, "tensor w is there twice"},
+    {"{\"w\":" EMPTY ",\"\\u0077\":" EMPTY "}", 0, "tensor w is there twice"},
+    {ONE("F32", "[1]", "[0,4],\"shape\":[1]"), 4, "key \"shape\" is there twice"},
+    {ONE("F32", "[01]", "[0,4]"), 4, "not valid JSON: a number that begins with 0"},
+    {ONE("F32", "[1 2]", "[0,4]"), 4, "not valid JSON: ',' is expected"},
+    {"{\"w\\ud800\":{}}", 0, "not valid JSON: a character that no string may have"},
+    {"{\"w\\", 0, "t.safetensors:1:5: not valid JSON: a character that no string may have"},
     {"{\"\":{}}", 0, "a tensor name has 0 bytes"},
     {"{\"a\\nb\":{}}", 0, "control character 0x0a at byte 1"},
     {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
