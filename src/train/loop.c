@@ -201,7 +201,8 @@ static ot_status validate(loop *l, int64_t step) {
 
 // What the leader does once all is on disk.
 static ot_status close_save(const loop *l, ot_arena *arena) {
-  OT_TRY(ot_run_directory_set_saved(l->start.directory, true));
+  const bool resumed = l->request->resume == OT_RESUME_FROM;
+  OT_TRY(ot_run_directory_set_saved(l->start.directory, resumed ? l->request->resume_path : ""));
   return ot_checkpoint_prune(arena, ot_run_directory_checkpoints(l->start.directory),
                              l->run->checkpoint.keep);
 }
@@ -394,7 +395,7 @@ static ot_status run_steps(loop *l) {
     OT_TRY(save(l));
     ot_fail(OT_STOPPED, "stopped by a signal after step %ld",
             ot_trainer_position(l->start.trainer).step);
-    return ot_fail_hint(OT_STOPPED, l->request->resume == OT_RESUME_FROM
+    return ot_fail_hint(OT_STOPPED, l->start.went_back
                                         ? "start the same command without --resume to go on"
                                         : "start the same command again to go on");
   }

@@ -80,22 +80,27 @@ static ot_status find_newest(const ot_loop_request *request, ot_loop_start *star
 }
 
 // `--resume DIR`: a checkpoint of `output`, which goes back to it, or of another run, which
-// continues in an `output` that has no checkpoint of its own.
-static ot_status find_given(const ot_loop_request *request, const ot_loop_start *start,
-                            ot_arena *arena, ot_checkpoint_found *found) {
+// continues in an `output` that has no checkpoints of its own, or has those that this command saved
+// before.
+static ot_status find_given(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
+                            ot_checkpoint_found *found) {
   const char *const directory = ot_run_directory_checkpoints(start->directory);
-  OT_TRY(ot_checkpoint_find(arena, request->resume_path, OT_CHECKPOINT_HASH_ALL, found));
+  const char *const given = request->resume_path;
+  bool began = false;
+  OT_TRY(ot_run_directory_began_with(start->directory, given, arena, &began));
+  if (began) return find_newest(request, start, arena, found);
+  OT_TRY(ot_checkpoint_find(arena, given, OT_CHECKPOINT_HASH_ALL, found));
   OT_CHECK(found->manifest, OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run",
            found->path);
-  if (is_entry_of(found->path, directory, arena)) return OT_OK;
+  start->went_back = is_entry_of(found->path, directory, arena);
+  if (start->went_back) return OT_OK;
   ot_checkpoint_steps own;
   OT_TRY(ot_checkpoint_list(arena, directory, &own));
   if (own.count == 0) return check_nothing_lost(request, start);
   ot_fail(OT_USAGE, "%s holds a run with checkpoints of its own, up to step %ld (--resume %s)",
-          request->run->output, own.step[0], request->resume_path);
-  return ot_fail_hint(OT_USAGE,
-                      "without --resume it goes on from these; %s can go on in another `output`",
-                      request->resume_path);
+          request->run->output, own.step[0], given);
+  return ot_fail_hint(
+      OT_USAGE, "without --resume it goes on from these; %s can go on in another `output`", given);
 }
 
 static ot_status find_state(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
@@ -197,14 +202,14 @@ static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_
 }
 
 // The run goes on from `step`: what its directory has beyond that is set aside, and its settings
-// are written. A run that begins has no checkpoint yet.
+// are written. A run that begins here has no checkpoint yet.
 static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena,
-                                 const ot_loop_start *start, bool begins) {
+                                 const ot_loop_start *start) {
   const char *note = NULL;
   const int64_t step = ot_trainer_position(start->trainer).step;
   if (start->resumed_here) OT_TRY(ot_run_directory_rewind(start->directory, step, arena, &note));
   if (note) ot_loop_note(request, "%s", note);
-  if (begins) OT_TRY(ot_run_directory_set_saved(start->directory, false));
+  if (!start->resumed_here) OT_TRY(ot_run_directory_clear_saved(start->directory));
   return write_config(request, start, arena);
 }
 
@@ -226,8 +231,7 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
     ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
   if (!begins) ot_loop_note(request, "going on from %s", path);
   const bool leads = ot_team_leads(request->team);
-  return ot_team_agree(request->team,
-                       leads ? enter_directory(request, arena, start, begins) : OT_OK);
+  return ot_team_agree(request->team, leads ? enter_directory(request, arena, start) : OT_OK);
 }
 
 static ot_status show_batch(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start) {

@@ -12,6 +12,7 @@ typedef struct ot_loop_start {
   ot_trainer *trainer;
   bool finished;      // all steps were done before: there is nothing to do
   bool resumed_here;  // the state is that of a checkpoint in this directory
+  bool went_back;     // on the leader: to one that --resume names, as the same command would again
 } ot_loop_start;
 
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);

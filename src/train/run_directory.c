@@ -19,7 +19,7 @@
 
 static const char lock_name[] = ".lock";
 static const char saved_name[] = ".saved";
-enum { HOLDER_BYTES = 256, ASIDE_MAX = 100000 };
+enum { HOLDER_BYTES = 256, ASIDE_MAX = 100000, ORIGIN_BYTES_MAX = 1 << 20 };
 
 struct ot_run_directory {
   ot_heap heap;
@@ -132,10 +132,24 @@ bool ot_run_directory_saved(const ot_run_directory *directory) {
   return ot_disk_is_file(directory->saved);
 }
 
-ot_status ot_run_directory_set_saved(ot_run_directory *directory, bool saved) {
-  if (!saved) return ot_disk_remove(directory->saved);
-  return ot_run_directory_saved(directory) ? OT_OK
-                                           : ot_output_file_replace(directory->saved, "", 0);
+ot_status ot_run_directory_set_saved(ot_run_directory *directory, const char *origin) {
+  if (ot_run_directory_saved(directory)) return OT_OK;
+  return ot_output_file_replace(directory->saved, origin, ot_text_length(origin));
+}
+
+ot_status ot_run_directory_clear_saved(ot_run_directory *directory) {
+  return ot_disk_remove(directory->saved);
+}
+
+ot_status ot_run_directory_began_with(const ot_run_directory *directory, const char *origin,
+                                      ot_arena *arena, bool *began) {
+  char *text = NULL;
+  int64_t bytes = 0;
+  *began = false;
+  if (!ot_run_directory_saved(directory)) return OT_OK;
+  OT_TRY(ot_disk_read(arena, directory->saved, ORIGIN_BYTES_MAX, &text, &bytes));
+  *began = ot_text_equal(text, origin);
+  return OT_OK;
 }
 
 // A new directory beside the checkpoints.

@@ -32,10 +32,17 @@ ot_run_directory_state ot_run_directory_found(const ot_run_directory *directory)
 // Steps that its metrics tell of, 0: none.
 ot_status ot_run_directory_steps(const ot_run_directory *directory, int64_t *steps);
 
-// Whether a checkpoint of this run was saved, and that one was (true), or that the run begins at
-// its first step (false).
+// Whether a checkpoint of this run was saved.
 bool ot_run_directory_saved(const ot_run_directory *directory);
-ot_status ot_run_directory_set_saved(ot_run_directory *directory, bool saved);
+
+// Says so from now on, and that the run began with `--resume origin` ("": without).
+ot_status ot_run_directory_set_saved(ot_run_directory *directory, const char *origin);
+// Says no more: a run begins here.
+ot_status ot_run_directory_clear_saved(ot_run_directory *directory);
+
+// Whether a checkpoint was saved of a run that began with `--resume origin`.
+ot_status ot_run_directory_began_with(const ot_run_directory *directory, const char *origin,
+                                      ot_arena *arena, bool *began);
 
 // Sets aside what the run has beyond `step`: newer checkpoints, and the lines of its metrics, which
 // go to checkpoints/aside-N. *note says so, in `arena`; null: no checkpoint is newer.

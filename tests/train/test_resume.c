@@ -233,7 +233,12 @@ static void continues_another_run_only_where_there_is_none(void **state) {
   assert_int_equal(TRAIN(f, "b", "steps=5"), OT_USAGE);
   assert_message_has("holds a run with checkpoints of its own, up to step 3");
   assert_true(has_step(f, "b", 3));
+  must(TRAIN(f, "c", "steps=3"));
+  // The same command goes on with what it saved, also when DIR is gone.
+  assert_int_equal(rename(scratch_path(f->directory, "a"), scratch_path(f->directory, "x")), 0);
   must(TRAIN(f, "c", "steps=4"));
+  assert_said(f, "c/checkpoints/step-00000003");
+  assert_int_equal(rename(scratch_path(f->directory, "x"), scratch_path(f->directory, "a")), 0);
   f->resume = NULL;
   must(TRAIN(f, "a", "steps=4"));
   assert_same_state(f, 4, "a", "c");
