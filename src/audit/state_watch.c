@@ -106,10 +106,11 @@ void ot_state_watch_take(ot_state_watch *watch) {
 static void describe(const ot_state_watch *w, char *text) {
   const ot_unit *const unit = &w->list.units[w->first];
   ot_text_format(text, OT_TEAM_TEXT,
-                 "%s of %s on rank %d are not what the update of step %lld wrote (%d tensors of "
-                 "this rank)",
+                 "%s of %s on rank %d are not what the update of step %lld wrote (%d tensor%s "
+                 "of this rank)",
                  ot_unit_kind_name(unit->kind), ot_unit_name(w->instance, unit->kind, unit->index),
-                 ot_team_rank(ot_trainer_team(w->trainer)), (long long)w->step, w->differ);
+                 ot_team_rank(ot_trainer_team(w->trainer)), (long long)w->step, w->differ,
+                 ot_text_plural(w->differ, "s"));
 }
 
 // How many ranks saw something, and what the first of them saw.

@@ -34,16 +34,17 @@ static void print_text(const ot_convert_report *report, const char *to) {
          ot_text_plural(report->num_tensors, "s"), (long long)report->bytes, report->from);
   if (report->from_master) fprintf(stderr, "weights come from the full-precision copies\n");
   if (report->notes.num_scaled > 0)
-    fprintf(stderr, "dequantised: %d tensors of fp8\n", report->notes.num_scaled);
+    fprintf(stderr, "dequantised: %d tensor%s of fp8\n", report->notes.num_scaled,
+            ot_text_plural(report->notes.num_scaled, "s"));
   if (report->num_left_out > 0)
-    fprintf(stderr, "left out: %d tensors of the optimizer, %lld bytes\n", report->num_left_out,
-            (long long)report->left_out_bytes);
+    fprintf(stderr, "left out: %d tensor%s of the optimizer, %lld bytes\n", report->num_left_out,
+            ot_text_plural(report->num_left_out, "s"), (long long)report->left_out_bytes);
   if (report->notes.num_ignored > 0)
-    fprintf(stderr, "left out: %d buffers that no model needs (%s)\n", report->notes.num_ignored,
-            report->notes.ignored);
+    fprintf(stderr, "left out: %d buffer%s that no model needs (%s)\n", report->notes.num_ignored,
+            ot_text_plural(report->notes.num_ignored, "s"), report->notes.ignored);
   if (report->notes.num_further > 0)
-    fprintf(stderr, "left out: %d tensors of layers that predict further tokens\n",
-            report->notes.num_further);
+    fprintf(stderr, "left out: %d tensor%s of layers that predict further tokens\n",
+            report->notes.num_further, ot_text_plural(report->notes.num_further, "s"));
   if (report->notes.tied_head)
     fprintf(stderr, "left out: lm_head.weight, equal to the embedding that the head shares\n");
 }

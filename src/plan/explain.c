@@ -229,17 +229,14 @@ static void say_states(speaker *s) {
   const ot_memory_estimate *const m = &s->e->best->memory;
   ot_arena *const a = s->arena;
   if (c->dp == 1) return;
-  const char *const copies =
-      c->zero > 0 && c->dp_shard < c->dp
-          ? ot_arena_format(a, " in %d domains of %d", c->dp / c->dp_shard, c->dp_shard)
-          : "";
-  say(s,
-      ot_arena_format(a,
-                      "zero %d over dp %d%s: %s; a device holds %s of weights, %s of gradients, "
-                      "%s of optimizer; %s",
-                      c->zero, c->dp, copies, kept[c->zero], ot_figure_bytes(a, (double)m->weights),
-                      ot_figure_bytes(a, (double)m->gradients),
-                      ot_figure_bytes(a, (double)m->optimizer), exposes(s, OT_TIMELINE_DP)));
+  char dp[64];
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  say(s, ot_arena_format(a,
+                         "zero %d over dp %s: %s; a device holds %s of weights, %s of gradients, "
+                         "%s of optimizer; %s",
+                         c->zero, dp, kept[c->zero], ot_figure_bytes(a, (double)m->weights),
+                         ot_figure_bytes(a, (double)m->gradients),
+                         ot_figure_bytes(a, (double)m->optimizer), exposes(s, OT_TIMELINE_DP)));
   for (int zero = 0; zero <= 3; zero++) {
     if (zero != c->zero && zero != 2) add(s, ot_what_if_zero(&s->what_if, zero, a));
   }

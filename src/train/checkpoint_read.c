@@ -249,8 +249,8 @@ static ot_status find_expected(expectation *e, const ot_tensor_source *expected,
              ot_dims_text(e->arena, found->dim, found->rank),
              ot_dims_text(e->arena, expected[i].dim, expected[i].rank), e->checkpoint->path);
   }
-  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensors are missing: %s (%s)", missing.count,
-           ot_name_list_text(&missing), e->checkpoint->path);
+  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensor%s missing: %s (%s)", missing.count,
+           ot_text_plural(missing.count, "s"), ot_name_list_text(&missing), e->checkpoint->path);
   return OT_OK;
 }
 
@@ -261,8 +261,10 @@ static ot_status check_expected(expectation *e, const ot_tensor_source *expected
   ot_name_list unexpected = ot_name_list_create(e->arena);
   for (int i = 0; i < count; i++)
     if (!e->wanted[i]) ot_name_list_add(&unexpected, ot_safetensors_tensor_at(e->tensors, i)->name);
-  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT, "%d tensors have no place in this model: %s (%s)",
-           unexpected.count, ot_name_list_text(&unexpected), e->checkpoint->path);
+  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT,
+           "%d tensor%s without a place in this model: %s (%s)", unexpected.count,
+           ot_text_plural(unexpected.count, "s"), ot_name_list_text(&unexpected),
+           e->checkpoint->path);
   return OT_OK;
 }
 
@@ -324,10 +326,12 @@ static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *
     if (set->elements_read[i] < tensor->elements) ot_name_list_add(&unread, tensor->name);
     if (set->elements_read[i] > tensor->elements) ot_name_list_add(&repeated, tensor->name);
   }
-  OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensors were not read, or not whole: %s (%s)",
-           unread.count, ot_name_list_text(&unread), checkpoint->path);
-  OT_CHECK(repeated.count == 0, OT_ENVIRONMENT, "%d tensors were read more than once: %s (%s)",
-           repeated.count, ot_name_list_text(&repeated), checkpoint->path);
+  OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensor%s not read, or not whole: %s (%s)",
+           unread.count, ot_text_plural(unread.count, "s"), ot_name_list_text(&unread),
+           checkpoint->path);
+  OT_CHECK(repeated.count == 0, OT_ENVIRONMENT, "%d tensor%s read more than once: %s (%s)",
+           repeated.count, ot_text_plural(repeated.count, "s"), ot_name_list_text(&repeated),
+           checkpoint->path);
   return OT_OK;
 }
 

@@ -171,8 +171,8 @@ static ot_status check_missing(const matching *in) {
     head = head || ot_text_equal(in->map->tensors[i].name, "lm_head.weight");
   }
   if (missing.count == 0) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "%d tensors of the model are missing: %s (%s)", missing.count,
-          ot_name_list_text(&missing), in->path);
+  ot_fail(OT_ENVIRONMENT, "%d tensor%s of the model missing: %s (%s)", missing.count,
+          ot_text_plural(missing.count, "s"), ot_name_list_text(&missing), in->path);
   if (head)
     ot_fail_hint(OT_ENVIRONMENT, "if the head shares the embedding: tie_word_embeddings: true");
   return OT_ENVIRONMENT;
@@ -185,8 +185,9 @@ static ot_status match_all(matching *in, ot_weight_notes *notes) {
   for (int i = 0; i < ot_safetensors_count(in->tensors); i++)
     OT_TRY(match_tensor(in, i, &ignored, &unexpected));
   OT_TRY(check_missing(in));
-  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT, "%d tensors have no place in this model: %s (%s)",
-           unexpected.count, ot_name_list_text(&unexpected), in->path);
+  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT,
+           "%d tensor%s without a place in this model: %s (%s)", unexpected.count,
+           ot_text_plural(unexpected.count, "s"), ot_name_list_text(&unexpected), in->path);
   notes->num_ignored = ignored.count;
   notes->ignored = ot_name_list_text(&ignored);
   notes->tied_head = in->tied_head >= 0;
@@ -338,8 +339,8 @@ static ot_status find_saved(ot_arena *arena, const ot_weight_export *what, const
     else
       OT_TRY(check_shape(arena, path, tensor, ot_safetensors_tensor_at(tensors, source[i])));
   }
-  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensors of the optimizer are missing: %s (%s)",
-           missing.count, ot_name_list_text(&missing), path);
+  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensor%s of the optimizer missing: %s (%s)",
+           missing.count, ot_text_plural(missing.count, "s"), ot_name_list_text(&missing), path);
   return OT_OK;
 }
 

@@ -191,6 +191,25 @@ static void hash_gives_the_published_answers(void **state) {
   assert_true(chained == ot_hash_text(OT_HASH_START, "foobar"));
 }
 
+static void the_nearest_word_is_found(void **state) {
+  (void)state;
+  const char *nearest = NULL;
+  int best = 3;
+  ot_text_nearest("h10O", "a100", &nearest, &best);
+  assert_string_equal(nearest, "a100");
+  ot_text_nearest("h10O", "h100", &nearest, &best);
+  ot_text_nearest("h10O", "h200", &nearest, &best);
+  assert_string_equal(nearest, "h100");
+  assert_int_equal(best, 1);
+}
+
+static void one_of_a_thing_has_no_plural(void **state) {
+  (void)state;
+  assert_string_equal(ot_text_plural(1, "s"), "");
+  assert_string_equal(ot_text_plural(0, "s"), "s");
+  assert_string_equal(ot_text_plural(2, "es"), "es");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(formats_integers_as_glibc),
@@ -203,6 +222,8 @@ int main(void) {
       cmocka_unit_test(distance_follows_its_recurrence),
       cmocka_unit_test(distance_is_capped_at_64_characters),
       cmocka_unit_test(hash_gives_the_published_answers),
+      cmocka_unit_test(the_nearest_word_is_found),
+      cmocka_unit_test(one_of_a_thing_has_no_plural),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,12 @@ says 'never measured; after `orthant bench`, runs show MFU and predicted times$'
 says '  MFU [0-9.]*% (plan [0-9.]*%)  peak '
 grep 'never measured' talk.txt && fail "a run on a known cluster asks for measurements"
 
+# ---- one of a thing is one ----
+"$orthant" tokenize --tokenizer bytes --out single run.yaml >talk.txt
+says ' tokens in 1 document from 1 file$'
+"$orthant" train run.yaml --dry-run --set batch.micro_batch_size=4 --set steps=1 --set output=dry 2>talk.txt
+says '^1 step, 128 tokens; first step: 4 sequences of 32 in 1 micro-batch, '
+
 # ---- files that a user names ----
 # writes COMMAND...: the command, with FILE in place of an output, through a link, into a FIFO, and
 # into devices. These are links, too: a fault here costs no device of the machine.

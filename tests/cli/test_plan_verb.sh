@@ -97,7 +97,7 @@ degrees() { awk '/^  [0-9].*%$/ { print $2, $3, $5, $6, $7, $8 }' "$1"; }
 dp=$(sed -n 's/^      dp \(512 ([0-9]* replicas x [0-9]* shards)\)$/\1/p' hsdp.txt)
 [ -n "$dp" ] || { cat hsdp.txt; fail "the text does not say how dp is made up"; }
 holds hsdp.txt '^  1  .* 512    3     [0-9]* x [0-9]*  '
-holds hsdp.html "<b>$dp</b>" '<b>[0-9]* x [0-9]*</b>' 'exposed world' '>launches<'
+holds hsdp.html "<b>$dp</b>" "zero 3 over dp $dp: weights" '<b>[0-9]* x [0-9]*</b>' 'exposed world' '>launches<'
 holds hsdp.yaml "^# .* dp $dp zero 3, micro-batches [0-9]* x [0-9]*, "
 grep -q 'exposed all\|>all<\|>host<' hsdp.html && fail "the page has names of its own"
 

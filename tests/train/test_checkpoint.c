@@ -153,10 +153,10 @@ static void names_tensors_missing_unexpected_and_misshapen(void **state) {
   assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 2), OT_OK);
   assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 3),
                    OT_ENVIRONMENT);
-  assert_message_has("1 tensors are missing: bias");
+  assert_message_has("1 tensor missing: bias");
   assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 1),
                    OT_ENVIRONMENT);
-  assert_message_has("1 tensors have no place in this model: norm");
+  assert_message_has("1 tensor without a place in this model: norm");
   expected[1].dim[0] = 7;
   assert_int_equal(ot_checkpoint_expect(checkpoint, OT_CHECKPOINT_MODEL, expected, 2),
                    OT_ENVIRONMENT);
@@ -176,7 +176,7 @@ static void accounts_for_every_element(void **state) {
   assert_message_has("tensor norm has 900 elements where 5 are expected");
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
-  assert_message_has("1 tensors were not read, or not whole: w");
+  assert_message_has("1 tensor not read, or not whole: w");
   const int w = ot_safetensors_find(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_MODEL), "w");
   for (int row = 0; row < ROWS; row++)
     assert_int_equal(ot_checkpoint_read_range(checkpoint, OT_CHECKPOINT_MODEL,
@@ -186,9 +186,9 @@ static void accounts_for_every_element(void **state) {
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_OK);
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
-  assert_message_has("1 tensors were read more than once: norm");
+  assert_message_has("1 tensor read more than once: norm");
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT);
-  assert_message_has("2 tensors were not read, or not whole: m.w, master.w");
+  assert_message_has("2 tensors not read, or not whole: m.w, master.w");
   const ot_safetensors *const optimizer =
       ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   for (int i = 0; i < ot_safetensors_count(optimizer); i++)

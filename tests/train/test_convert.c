@@ -322,7 +322,7 @@ static void refuses_fp8_whose_scales_are_not_whole(void **state) {
   write_changed(f, fixture_path("fp8"), "model.layers.1.self_attn.q_proj.weight", NULL,
                 request.from);
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
-  assert_message_has("1 tensors of the model are missing: model.layers.1.self_attn.q_proj.weight");
+  assert_message_has("1 tensor of the model missing: model.layers.1.self_attn.q_proj.weight");
   assert_false(ot_disk_is_directory(request.to));
 }
 
@@ -339,7 +339,7 @@ static void leaves_out_layers_that_predict_further_tokens(void **state) {
       .from = from, .to = scratch_path(f->directory, "out"), .sets = &set, .num_sets = 1};
   ot_convert_report none;
   assert_int_equal(ot_convert(&f->arena, &request, &none), OT_ENVIRONMENT);
-  assert_message_has("1 tensors have no place in this model: model.layers.2.eh_proj.weight");
+  assert_message_has("1 tensor without a place in this model: model.layers.2.eh_proj.weight");
 }
 
 int main(void) {

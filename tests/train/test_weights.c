@@ -441,13 +441,13 @@ static void names_tensors_that_do_not_fit(void **state) {
   fixture *const f = *state;
   const variation missing = {.drop = "model.layers.0.mlp.up_proj.weight"};
   expect_refusal(f, "llama", &missing,
-                 "1 tensors of the model are missing: model.layers.0.mlp.up_proj.weight");
+                 "1 tensor of the model missing: model.layers.0.mlp.up_proj.weight");
   const variation headless = {.drop = "lm_head.weight"};
-  expect_refusal(f, "llama", &headless, "1 tensors of the model are missing: lm_head.weight");
+  expect_refusal(f, "llama", &headless, "1 tensor of the model missing: lm_head.weight");
   assert_non_null(strstr(ot_fail_hint_text(), "tie_word_embeddings: true"));
   const variation extra = {.add = "model.norm.weight", .as = "model.layers.0.extra.weight"};
   expect_refusal(f, "llama", &extra,
-                 "1 tensors have no place in this model: model.layers.0.extra.weight");
+                 "1 tensor without a place in this model: model.layers.0.extra.weight");
   const variation swapped = {.swap = "model.layers.0.mlp.up_proj.weight"};
   expect_refusal(f, "llama", &swapped, "tensor model.layers.0.mlp.up_proj.weight has shape [");
 }
@@ -514,7 +514,7 @@ static void restores_the_optimizers_state(void **state) {
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_OK);
   what.prefix = "v.";
   assert_int_equal(ot_weights_restore(&f->arena, &what, checkpoint), OT_ENVIRONMENT);
-  assert_message_has("tensors of the optimizer are missing: v.transformer.wte.weight, v.");
+  assert_message_has("tensors of the optimizer missing: v.transformer.wte.weight, v.");
   ot_checkpoint_destroy(&checkpoint);
 }
 
