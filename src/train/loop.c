@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 
+#include "base/failure.h"
 #include "base/text.h"
 #include "train/checkpoint_list.h"
 #include "train/loop_checks.h"
@@ -217,6 +218,15 @@ static ot_status save_state(loop *l, int64_t step, ot_arena *arena) {
   return agree(l, leads(l) ? close_save(l, arena) : OT_OK);
 }
 
+// A wait for another rank says what for, but not that it is part of a save.
+static ot_status name_save(int64_t step, ot_status status) {
+  if (status != OT_RANKS) return status;
+  ot_failure failure = {.status = OT_OK};
+  ot_failure_take(&failure, status);
+  ot_fail(status, "saving step %lld: %s", (long long)step, failure.message);
+  return failure.hint[0] ? ot_fail_hint(status, "%s", failure.hint) : status;
+}
+
 // Takes no memory of the run's arena: a run saves any number of times.
 static ot_status save(loop *l) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
@@ -225,7 +235,7 @@ static ot_status save(loop *l) {
   ot_arena arena = ot_heap_arena_create(&heap);
   const ot_status status = save_state(l, step, &arena);
   ot_heap_release(&heap);
-  return status;
+  return name_save(step, status);
 }
 
 // ---- audits ----

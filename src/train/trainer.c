@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/failure.h"
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/moe.h"
@@ -427,18 +426,9 @@ static ot_state_request state_of(const ot_trainer *trainer, const char *path) {
                             .team = trainer->team};
 }
 
-// A wait for another rank says what for, but not that it is part of a save.
-static ot_status name_save(const ot_trainer *trainer, ot_status status) {
-  if (status != OT_RANKS) return status;
-  ot_failure failure = {.status = OT_OK};
-  ot_failure_take(&failure, status);
-  ot_fail(status, "saving step %lld: %s", (long long)trainer->position.step, failure.message);
-  return failure.hint[0] ? ot_fail_hint(status, "%s", failure.hint) : status;
-}
-
 ot_status ot_trainer_save(ot_trainer *trainer, const char *path) {
   const ot_state_request request = state_of(trainer, path);
-  return name_save(trainer, ot_training_state_save(trainer->instance, &request));
+  return ot_training_state_save(trainer->instance, &request);
 }
 
 ot_status ot_trainer_resume(ot_trainer *trainer, const char *path) {
