@@ -86,7 +86,11 @@ static void plans_price_a_body_as_the_simulator_does(void **state) {
       const ot_span *const last = &timeline.spans[timeline.num_spans - 1];
       const double entry_s = last->start_s - timeline.spans[0].end_s;
       ot_prices prices = {.shape = {[OT_GROUP_TENSOR] = {ranks, 0, 1}}};
-      const ot_estimator estimator = {.own = true, .simulation = simulation_of(&cluster, more[i])};
+      ot_task_ends ends = {0};
+      const ot_estimator estimator = {.arena = &c.arena,
+                                      .ends = &ends,
+                                      .own = true,
+                                      .simulation = simulation_of(&cluster, more[i])};
       ot_phase_price price;
       assert_int_equal(ot_phase_price_build(&estimator, &prices, &c.segments[ENTRY], &price),
                        OT_OK);
