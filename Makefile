@@ -36,16 +36,17 @@ check:  ## builds, then all tests and the lint
 	@$(call build,cpu)
 	@$(call test,cpu)
 
-check-full:  ## check and all cases of all tests, the formatter, a second compiler, the sanitizers
+check-full:  ## all cases of all tests, the formatter, a second compiler, the sanitizers; an hour
 	@tools/dependencies.sh build optional:mpi test format clang
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
+	@$(call build,cpu)
+	@$(call test,full)
 	@$(call build,clang)
 	@$(call test,clang)
 	@$(call build,asan)
 	@$(call test,asan)
-	@$(call build,cpu)
-	@$(call test,cpu)
-	@$(call test,full)
+	@$(call build,tsan)
+	@$(call test,tsan)
 
 torture:  ## crashes, full disks and lost ranks while training (not there yet)
 	@echo 'error: there is no torture run yet: nothing was tested' >&2; exit 3

@@ -94,6 +94,7 @@ static void vary_all(const rank_request *base, variant change, const char *what)
   int runs = 0;
   for (int m = 0; m < OT_COUNT(models); m++) {
     for (int t = 0; t < OT_COUNT(types); t++) {
+      if (!rank_sampled()) continue;
       rank_request request = *base;
       // Each choice in bf16 on tied weights and on experts.
       const bool both = models[m] == RANK_GPT2 || models[m] == RANK_MOE;

@@ -4,6 +4,7 @@
 #include "support/rank_case.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -387,4 +388,10 @@ ot_status rank_plan(const rank_request *request, ot_arena *arena, ot_schedule *s
     OT_TRY(ot_schedule_check(&schedules[rank], arena));
   }
   return OT_OK;
+}
+
+bool rank_sampled(void) {
+  static int cases;
+  const char *const text = getenv("OT_TESTS");
+  return cases++ % 7 == 0 || !text || strcmp(text, "few") != 0;
 }

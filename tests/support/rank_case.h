@@ -129,3 +129,7 @@ rank_difference rank_compare(const rank_result *result, const rank_result *refer
 // "pp2 dp2x2 cp1 tp2 zero3 ..." into `text` [RANK_TEXT].
 enum { RANK_TEXT = 320 };
 const char *rank_describe(const rank_request *request, char *text);
+
+// Whether to run the next case: one in seven with OT_TESTS=few (where sanitizers make runs slow),
+// else all of them.
+bool rank_sampled(void);

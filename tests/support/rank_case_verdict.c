@@ -75,6 +75,7 @@ bool rank_judge(const rank_request *request, const rank_result *result, rank_ver
 }
 
 void rank_try(const rank_request *request, rank_verdict *verdict) {
+  if (!rank_sampled() && verdict->runs > 0) return;
   rank_result result;
   if (rank_run(request, &result) == OT_OK) {
     rank_judge(request, &result, verdict);

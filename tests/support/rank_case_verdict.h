@@ -22,7 +22,8 @@ typedef struct rank_verdict {
 // Reasons are added to verdict->text. True when equal.
 bool rank_judge(const rank_request *request, const rank_result *result, rank_verdict *verdict);
 
-// Runs `request` and judges it; a run that does not end well is a failure, too.
+// Runs `request`, where rank_sampled says so, and judges it; a run that does not end well is a
+// failure, too.
 void rank_try(const rank_request *request, rank_verdict *verdict);
 
 // Prints what was found, and fails the test when something was not equal.
