@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -318,6 +319,49 @@ static void spares_for_many_failures_follow_the_normal_approximation(void **stat
   assert_float_equal(build(&request).spares, 2500 + 3 * 50, 3);
 }
 
+// ---- the page ----
+
+// With two or three significant digits.
+static const char *duration(double seconds, int digits, char text[32]) {
+  const bool hours = seconds >= hour_s, minutes = !hours && seconds >= 60;
+  const double value = seconds / (hours ? hour_s : minutes ? 60 : 1);
+  snprintf(text, 32, "%.*f %s", digits - (value >= 10 ? 2 : 1), value,
+           hours     ? "h"
+           : minutes ? "min"
+                     : "s");
+  return text;
+}
+
+static void write_row(const char *rate, const char *name, int devices, char row[256]) {
+  ot_goodput_request request = ot_goodput_defaults(devices, 16 * 405.85e9);
+  request.rate = *ot_failure_rate_find(rate);
+  const ot_goodput g = build(&request);
+  request.asynchronous = true;
+  const ot_goodput beside = build(&request);
+  char mtbf[32], stall[32], every[32];
+  snprintf(
+      row, 256,
+      "| %d,%03d | %s | %s | %s, %s | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %d |\n",
+      devices / 1000, devices % 1000, name, duration(g.mtbf_s, 3, mtbf),
+      duration(g.stall_s, 2, stall), duration(g.interval_s, 2, every), 100 * g.productive,
+      100 * g.checkpoints, 100 * g.recovery, 100 * g.lost, 100 * beside.productive, (int)g.spares);
+}
+
+static void the_page_shows_what_the_formula_gives(void **state) {
+  (void)state;
+  static char page[1 << 15];
+  FILE *const file = fopen(OT_SOURCE_DIR "/docs/goodput.md", "r");
+  assert_non_null(file);
+  assert_true(fread(page, 1, sizeof page - 1, file) > 0);
+  fclose(file);
+  static const int devices[] = {1024, 16384, 98304};
+  for (int i = 0; i < 6; i++) {
+    char row[256];
+    write_row(i < 3 ? "llama3" : "rsc-1", i < 3 ? "Llama 3" : "Meta RSC-1", devices[i % 3], row);
+    if (!strstr(page, row)) fail_msg("docs/goodput.md has no row: %s", row);
+  }
+}
+
 static void a_single_device_loses_almost_nothing(void **state) {
   (void)state;
   const ot_goodput_request request = ot_goodput_defaults(1, 16e9);
@@ -359,6 +403,7 @@ int main(void) {
       cmocka_unit_test(an_interval_is_never_shorter_than_an_asynchronous_write),
       cmocka_unit_test(spares_are_the_fewest_that_suffice_for_the_share_of_time),
       cmocka_unit_test(spares_for_many_failures_follow_the_normal_approximation),
+      cmocka_unit_test(the_page_shows_what_the_formula_gives),
       cmocka_unit_test(a_single_device_loses_almost_nothing),
       cmocka_unit_test(refuses_values_out_of_range),
   };
