@@ -8,7 +8,7 @@ folder=${2:-$(mktemp -d)}
 here=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$folder" && cd "$folder"
 
-"$orthant" tokenize --train-vocab 600 --tokenizer tokenizer.json --out train "$here/docs" "$here/src/base"
+"$orthant" tokenize --train-vocab 600 --tokenizer tokenizer.json --out train "$here/LICENSE"
 
 cat >run.yaml <<'YAML'
 model:                       # HF keys, a preset's name, or a config.json
@@ -25,6 +25,7 @@ batch: {global_batch_size: 8, micro_batch_size: 8}
 optimizer: {lr: 5e-3}
 learning_rate: {warmup_steps: 5, min: 5e-4}
 steps: 30
+threads: 1                   # a model this small gains nothing from more
 output: run
 YAML
 

@@ -3,14 +3,14 @@
 # A model with eight experts, on one rank and with its experts spread over four: the same losses. What
 # a buffer of experts has no room for comes in further rounds, and nothing is dropped; with room for
 # all that can come there is one round.
-#   examples/07_experts.sh [ORTHANT]
+#   examples/07_experts.sh [ORTHANT] [FOLDER]
 set -euo pipefail
 orthant=$(realpath "${1:-build/orthant}")
 here=$(cd "$(dirname "$0")/.." && pwd)
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-"$orthant" tokenize --train-vocab 600 --tokenizer tokenizer.json --out train "$here/docs" >/dev/null
+folder=${2:-}
+[ -n "$folder" ] || { folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT; }
+mkdir -p "$folder" && cd "$folder"
+"$orthant" tokenize --train-vocab 600 --tokenizer tokenizer.json --out train "$here/LICENSE" >/dev/null
 
 cat >run.yaml <<'YAML'
 model:

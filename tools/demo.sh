@@ -26,7 +26,13 @@ esac
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
-do_() { printf '$ %s\n' "$*"; "$@"; }
+# Prints a command so that it can be pasted, and runs it.
+do_() {
+  local word line='$'
+  for word; do [[ $word == *[!A-Za-z0-9_./:,=+-]* ]] && line+=" '$word'" || line+=" $word"; done
+  printf '%s\n' "$line"
+  "$@"
+}
 
 [ -x "$orthant" ] || { echo "error: $orthant is not built (run make first)" >&2; exit 3; }
 rm -rf "$run"

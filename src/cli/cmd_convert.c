@@ -111,7 +111,7 @@ const ot_verb ot_verb_convert = {
         "for, or of another shape is an error that names it. With --dtype fp32 full-precision\n"
         "copies are taken where the checkpoint has them.",
     .examples =
-        "  orthant convert runs/demo exported --dtype bf16\n"
+        "  orthant convert runs/demo/run exported --dtype bf16\n"
         "  orthant convert gpt2_directory checkpoint",
     .options = rows,
     .num_options = OT_COUNT(rows),

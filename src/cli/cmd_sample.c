@@ -165,7 +165,7 @@ const ot_verb ot_verb_sample = {
         "CHECKPOINT is a checkpoint directory, a run directory (its newest) or an HF\n"
         "directory. Ids beyond the tokenizer's entries, which a model may have, are never drawn.",
     .examples =
-        "  orthant sample runs/demo --prompt \"#include <\" --max-tokens 200\n"
+        "  orthant sample runs/demo/run --prompt \"#include <\" --max-tokens 200\n"
         "  orthant sample model_dir --prompt \"Once\" --temperature 0 --json",
     .options = rows,
     .num_options = OT_COUNT(rows),

@@ -249,7 +249,7 @@ const ot_verb ot_verb_score = {
         "text has nothing before it and is not scored; of a continuation all are. A line that\n"
         "cannot be scored (an empty one, too) gives {\"error\"} in its place, and exit code 2\n"
         "after the last line. --json: one document, {\"scores\": [...]}.",
-    .examples = "  orthant score runs/demo questions.jsonl > scores.jsonl",
+    .examples = "  orthant score runs/demo/run questions.jsonl > scores.jsonl",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

@@ -25,13 +25,4 @@ examples/06_audit.sh "$orthant" >"$work/06.txt" 2>&1 || { cat "$work/06.txt"; ex
 examples/07_experts.sh "$orthant" >"$work/07.txt" 2>&1 || { cat "$work/07.txt"; exit 1; }
 grep -q "^losses agree" "$work/07.txt" && grep -q "^roomy .* rounds 1 " "$work/07.txt"
 [ "$(grep -c " dropped 0$" "$work/07.txt")" = 3 ]
-
-# The commands of the README, as they are written, in a folder that looks like a clone after make.
-mkdir "$work/clone"
-ln -s "$PWD"/{docs,examples,src,presets} "$work/clone"
-ln -s "$(dirname "$orthant")" "$work/clone/build"
-awk '/^```sh$/ { on = 1; next } /^```$/ { on = 0 } on' README.md >"$work/readme.sh"
-[ "$(wc -l <"$work/readme.sh")" -gt 10 ] || { echo "no commands in the README"; exit 1; }
-(cd "$work/clone" && bash -euo pipefail "$work/readme.sh") >"$work/readme.txt" 2>&1 || { cat "$work/readme.txt"; exit 1; }
-[ -e "$work/clone/runs/first/other/checkpoints/step-00000040/manifest.json" ]
 echo "all passed"

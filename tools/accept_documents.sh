@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the commands of pages and writes into the pages what they print now, where a page shows it. Look
+# at the diff before you commit it. With OT_TESTS=full also the slow ones.
+#   tools/accept_documents.sh [PAGE...]      default: README.md and docs/*.md;   BUILD=build
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- README.md docs/*.md
+new=$(mktemp)
+trap 'rm -f "$new"' EXIT
+for page; do
+  # Differences are what this is for; what else is wrong is said.
+  bash tests/docs/run_page.sh "${BUILD:-build}/orthant" "$page" "$new" || true
+  cmp -s "$new" "$page" || cat "$new" >"$page"
+done
+git --no-pager diff --stat -- "$@" || true
