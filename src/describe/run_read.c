@@ -147,9 +147,15 @@ uint64_t ot_run_hash(const ot_run *run, ot_arena *arena) {
 
 // What a resumed run may change.
 static const char *const free_keys[] = {
-    "parallel", "checkpoint", "audit",
-    "cluster",  "steps",      "output",
-    "log",      "threads",    "batch.micro_batch_size",
+    "parallel",
+    "checkpoint",
+    "audit",
+    "cluster",
+    "steps",
+    "output",
+    "log",
+    "threads",
+    "batch.micro_batch_size",
     "data.tokenizer_check",
 };
 
