@@ -34,7 +34,7 @@ static bool is_unread(const char *name, uint32_t family) {
   }
   const bool elsewhere =
       !ot_schema_find(&ot_model_schema, family, name) && ot_schema_find(&ot_model_schema, 0, name);
-  return elsewhere && !is_own(name);
+  return elsewhere && !is_own(name) && !ot_choice_matches(ot_inert_model_keys, name);
 }
 
 const char *ot_model_drop_unread(ot_node *tree, ot_arena *arena) {
@@ -54,7 +54,8 @@ static ot_status check_ignored(const ot_node *tree, const char *path, const char
                                ot_arena *arena) {
   const uint32_t family = ot_schema_variant(&ot_model_schema, tree);
   const ot_key *const key = ot_schema_find_path(&ot_model_schema, path);
-  if (!key || is_unread(path, family)) return OT_OK;
+  const bool inert = ot_choice_matches(ot_inert_model_keys, path);
+  if (!key || inert || is_unread(path, family)) return OT_OK;
   const char *const dot = ot_text_find(path, ".");
   const char *const first = dot ? ot_arena_text(arena, path, dot - path) : path;
   if (!ot_schema_find(&ot_model_schema, family, first)) {

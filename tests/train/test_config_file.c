@@ -190,12 +190,14 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   write_file(
       "moe.json",
       "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"max_window_layers\": 48,\n"
-      " \"auto_map\": {\"AutoConfig\": \"x.y\"}, \"use_qk_norm\": true, \"use_cache\": true}");
+      " \"auto_map\": {\"AutoConfig\": \"x.y\"}, \"use_qk_norm\": true, \"use_cache\": true,\n"
+      " \"num_nextn_predict_layers\": 1}");
   const ot_config config = accept("model: moe.json", NULL, 0);
   assert_int_equal(config.notes.count, 1);
   assert_non_null(strstr(config.notes.text[0], "/moe.json: "));
   assert_non_null(strstr(config.notes.text[0], ": max_window_layers, auto_map, use_qk_norm"));
   assert_null(strstr(config.notes.text[0], "use_cache"));
+  assert_null(strstr(config.notes.text[0], "num_nextn_predict_layers"));
   // What somebody wrote for this run was meant.
   refuse("model: {model_type: qwen3_moe, max_window_layers: 48}", NULL, "another kind of model");
   refuse("model: moe.json", "model.max_window_layers=48", "another kind of model");
@@ -227,7 +229,7 @@ static void what_changes_the_mathematics_cannot_be_ignored(void **state) {
   refuse("model: llama3-8b", "model.rope_scaling.factor=ignore", "cannot be ignored");
   refuse("model: gpt2", "model.moe_balance=ignore", "another kind of model");
   static const char *const harmless[] = {"model.use_cache=ignore", "model.num_experts=ignore",
-                                         "model.nothing=ignore", "model.a.b=ignore"};
+                                         "model.num_mtp_layers=ignore", "model.a.b=ignore"};
   assert_int_equal(accept("model: gpt2", harmless, OT_COUNT(harmless)).run.num_sets, 4);
 }
 
