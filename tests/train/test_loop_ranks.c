@@ -31,8 +31,8 @@ static _Thread_local bool stalls;             // it does not fail but take long
 static _Atomic int writes_left = NEVER;       // of the process
 
 ssize_t pread(int file, void *buffer, size_t bytes, off_t offset) {
-  static ssize_t (*real)(int, void *, size_t, off_t);
-  if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pread");
+  ssize_t (*real)(int, void *, size_t, off_t);
+  *(void **)&real = dlsym(RTLD_NEXT, "pread");
   if (reads_left-- > 0) return real(file, buffer, bytes, offset);
   if (stalls) {
     stalls = false;
@@ -45,8 +45,8 @@ ssize_t pread(int file, void *buffer, size_t bytes, off_t offset) {
 }
 
 ssize_t pwrite(int file, const void *buffer, size_t bytes, off_t offset) {
-  static ssize_t (*real)(int, const void *, size_t, off_t);
-  if (!real) *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
+  ssize_t (*real)(int, const void *, size_t, off_t);
+  *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
   if (atomic_fetch_sub(&writes_left, 1) > 0) return real(file, buffer, bytes, offset);
   errno = ENOSPC;
   return -1;
