@@ -167,7 +167,7 @@ static void print_text(const simulated *s) {
   if (p->doubt) printf("%s\n", p->doubt);
   for (int i = 0; i < p->num_steps; i++) print_step(s, &p->steps[i]);
   if (p->more_rounds > 0) {
-    printf("experts    %d round%s behind the first\n", p->more_rounds,
+    printf("experts    %d round%s after the first\n", p->more_rounds,
            ot_text_plural(p->more_rounds, "s"));
   }
   print_memory(s);
