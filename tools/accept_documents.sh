@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 new=$(mktemp)
 trap 'rm -f "$new"' EXIT
 for page; do
+  [ -f "$page" ] || { echo "error: no such page ($page)" >&2; exit 2; }
   # Differences are what this is for; what else is wrong is said.
   bash tests/docs/run_page.sh "${BUILD:-build}/orthant" "$page" "$new" || true
   cmp -s "$new" "$page" || cat "$new" >"$page"
