@@ -5,7 +5,6 @@
 #include "base/text_builder.h"
 #include "device/heap.h"
 #include "plan/remedy.h"
-#include "train/prediction.h"
 
 // What a page is made with.
 typedef struct builder {
@@ -30,34 +29,35 @@ static ot_status search(builder *b) {
 
 // ---- machines whose ranks share cores ----
 
-// How far kernels are stretched while the ranks of `candidate` share cores, as its run is
-// simulated.
-static ot_status find_stretch(const builder *b, const ot_candidate *candidate, double *stretch) {
-  ot_run_lists lists;
-  ot_run run;
-  ot_mesh mesh;
-  ot_prediction predicted;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_candidate_run(b->job, candidate, &lists, &run);
-  ot_status status = ot_mesh_build(&run.parallel, b->job->devices, &mesh);
+ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
+                          ot_prediction *out) {
+  ot_run *const run = ot_arena_array(arena, 1, sizeof *run);
+  ot_run_lists *const lists = ot_arena_array(arena, 1, sizeof *lists);
+  ot_mesh *const mesh = ot_arena_array(arena, 1, sizeof *mesh);
+  ot_candidate_run(job, candidate, lists, run);
+  OT_TRY(ot_mesh_build(&run->parallel, job->devices, mesh));
   const ot_prediction_request request = {
-      .run = &run,
-      .mesh = &mesh,
-      .cluster = b->job->cluster,
-      .threads = ot_cluster_threads(b->job->cluster, b->job->devices, run.threads),
-      .expert_imbalance = b->job->expert_imbalance};
-  if (status == OT_OK) status = ot_prediction_build(&request, &arena, &predicted);
-  if (status == OT_OK) *stretch = predicted.steps[0].stretch;
-  ot_heap_release(&heap);
-  return status;
+      .run = run,
+      .mesh = mesh,
+      .cluster = job->cluster,
+      .threads = ot_cluster_threads(job->cluster, job->devices, run->threads),
+      .expert_imbalance = job->expert_imbalance};
+  return ot_prediction_build(&request, arena, out);
 }
 
-// The estimator of the job with such a stretch.
-static ot_status stretched(const builder *b, double stretch, ot_estimator **out) {
+// The estimator of the job with kernels stretched as they are while the ranks of `candidate` share
+// cores.
+static ot_status build_stretched(const builder *b, const ot_candidate *candidate,
+                                 ot_estimator **out) {
   ot_job *const job = ot_arena_array(b->arena, 1, sizeof *job);
+  ot_prediction predicted;
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  const ot_status status = ot_plan_predict(b->job, candidate, &scratch, &predicted);
   *job = *b->job;
-  job->stretch = stretch;
+  if (status == OT_OK) job->stretch = predicted.steps[0].stretch;
+  ot_heap_release(&heap);
+  OT_TRY(status);
   return ot_estimator_build(job, b->arena, out);
 }
 
@@ -66,21 +66,18 @@ static ot_status stretched(const builder *b, double stretch, ot_estimator **out)
 static ot_status refine(builder *b) {
   ot_search *const s = b->search;
   if (!b->job->run || b->job->cluster->measured.cores == 0) return OT_OK;
-  double best = 0;
   for (int i = 0; i < s->num_plans; i++) {
-    double stretch;
     ot_estimator *estimator;
     ot_estimate refined;
-    OT_TRY(find_stretch(b, &s->plans[i].candidate, &stretch));
-    OT_TRY(stretched(b, stretch, &estimator));
+    OT_TRY(build_stretched(b, &s->plans[i].candidate, &estimator));
     OT_TRY(ot_estimate_build(estimator, &s->plans[i].candidate, &refined));
     int at = i;
     for (; at > 0 && refined.step_s < s->plans[at - 1].step_s; at--)
       s->plans[at] = s->plans[at - 1];
     s->plans[at] = refined;
-    if (at == 0) best = stretch;
+    if (at == 0) b->page->estimator = estimator;
   }
-  return s->num_plans > 0 ? stretched(b, best, &b->page->estimator) : OT_OK;
+  return OT_OK;
 }
 
 // ---- basis ----
