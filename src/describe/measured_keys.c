@@ -284,8 +284,9 @@ static void compare(worst *w, double value, const char *name) {
 }
 
 const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena) {
-  // On an idle machine spreads are a few percent and residuals below a fifth.
-  static const double too_far = 0.5;
+  // On two idle cores of a virtual machine the widest spread of a full measurement was 1.1, of the
+  // smallest kernels; next to other load it is 6 and more.
+  static const double most_spread = 2, most_residual = 0.5;
   const ot_measured_machine *const m = &cluster->measured;
   worst spread = {0}, residual = {0};
   for (int64_t i = 0; i < m->num_kernels; i++) {
@@ -298,8 +299,8 @@ const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena) {
   }
   for (int64_t i = 0; i < m->num_products; i++) compare(&spread, m->products[i].spread, "matmul");
   for (int64_t i = 0; i < m->num_traffic; i++) compare(&spread, m->traffic[i].spread, "memory");
-  const bool apart = spread.value > too_far;
-  if (!apart && residual.value <= too_far) return NULL;
+  const bool apart = spread.value > most_spread;
+  if (!apart && residual.value <= most_residual) return NULL;
   const char *const format =
       apart
           ? "%s: timings of %s varied by %.0f%%; run `orthant bench` again on an idle machine"
