@@ -353,6 +353,8 @@ static void add_misgroups(listing *l, const rank_mutant *site) {
       mutant.ranks[mutant.size] = rank;
       mutant.calls[mutant.size++] = site->call;
     }
+    // Another group of the kind lists the same mutant.
+    if (mutant.ranks[0] != site->first) continue;
     if (!is_equivalent(l, &mutant)) add(l, &mutant);
   }
 }
