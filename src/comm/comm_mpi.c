@@ -170,7 +170,9 @@ static ot_status make_world(ot_mpi_end *end) {
   end->spins = end->comm.local_size <= usable_cores();
   end->indices = calloc((size_t)size * 2, sizeof *end->indices);
   end->statuses = calloc((size_t)size * 2, sizeof *end->statuses);
-  OT_CHECK(end->indices && end->statuses, OT_ENVIRONMENT, "comm: out of memory for %d ranks", size);
+  end->answered = calloc((size_t)size, sizeof *end->answered);
+  OT_CHECK(end->indices && end->statuses && end->answered, OT_ENVIRONMENT,
+           "comm: out of memory for %d ranks", size);
   if (size == 1) return OT_OK;
   OT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &end->control));
   OT_TRY_MPI(MPI_Comm_set_errhandler(end->control, MPI_ERRORS_RETURN));
@@ -237,6 +239,7 @@ static void end_destroy(ot_mpi_end *end) {
   ot_comm_head_destroy(&end->comm);
   free(end->indices);
   free(end->statuses);
+  free(end->answered);
 }
 
 // Between MPI_Init and MPI_Finalize. `together` is false when the job must be ended by force.

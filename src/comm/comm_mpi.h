@@ -65,32 +65,36 @@ typedef struct ot_mpi_end {
   ot_comm comm;
   ot_mpi_group *groups[OT_GROUP_KINDS];
   pthread_t engine;
-  pthread_mutex_t lock;    // guards all that is not the leader's
-  pthread_cond_t changed;  // threads that wait
-  pthread_cond_t work;     // the engine
-  bool spins;              // there are cores for everyone on this machine
-  double crowded_until_s;  // other processes keep cores busy: nobody yields to them
-  bool stopping;           // the engine ends
-  bool led;                // a thread calls MPI
-  bool polled;             // a waiting thread leads whenever it is useful
-  int under_way;           // calls
-  ot_comm_request *queue;  // to be posted, in order
-  _Atomic int queued;      // how many
-  ot_comm_request *came;   // to be added
-  _Atomic bool failed;     // all waits end
-  bool muted;              // another rank tells the user of the failure
-  bool settling, settled;  // see ot_mpi_settle
-  bool broken;             // MPI itself failed: perhaps a process is dead
-  char why[2048];          // what waits say
+  pthread_mutex_t lock;            // guards all that is not the leader's
+  pthread_cond_t changed;          // threads that wait
+  pthread_cond_t work;             // the engine
+  bool spins;                      // there are cores for everyone on this machine
+  double crowded_until_s;          // other processes keep cores busy: nobody yields to them
+  bool stopping;                   // the engine ends
+  bool led;                        // a thread calls MPI
+  bool polled;                     // a waiting thread leads whenever it is useful
+  int under_way;                   // calls
+  ot_comm_request *queue;          // to be posted, in order
+  _Atomic int queued;              // how many
+  ot_comm_request *came;           // to be added
+  _Atomic bool failed;             // all waits end
+  _Atomic int waiting;             // threads that wait, or waited when all failed
+  const ot_comm_request *overdue;  // whose wait ran out of patience
+  bool muted;                      // another rank tells the user of the failure
+  bool settling, settled;          // see ot_mpi_settle
+  bool broken;                     // MPI itself failed: perhaps a process is dead
+  char why[2048];                  // what waits say
   // The leader's.
   ot_mpi_slot *active;        // list
   ot_comm_request *messages;  // sends and receives under way
   int held;                   // requests without a slot, over all groups
   int *indices;               // [2 * size] scratch
   MPI_Status *statuses;       // [2 * size]
-  MPI_Comm control;           // for the news that a rank has failed
+  MPI_Comm control;           // for news
   MPI_Request news;           // a receive from any rank
-  int32_t news_in, news_out;  // the rank that failed
+  int32_t news_in;            // see comm_mpi_failure.c
+  int32_t failure, waits;     // sent by this rank
+  bool *answered;             // [size] ranks that are known to have failed, or to wait
 } ot_mpi_end;
 
 static inline ot_mpi_part *ot_mpi_part_of(ot_comm_request *request) {
@@ -158,6 +162,9 @@ void ot_mpi_fail_all(ot_mpi_end *end, const char *why);
 
 // ---- comm_mpi_failure.c: what a rank does that has failed ----
 
+// Takes what other ranks have said, and answers. `*failed` becomes the lowest rank that says that
+// it has failed, where that is lower.
+ot_status ot_mpi_hear(ot_mpi_end *end, int *failed);
 // The world has failed: finds out which rank is to tell the user. MPI is not called any more when
 // this returns, so memory of calls may be given back. Blocks, for a fraction of a second.
 void ot_mpi_settle(ot_mpi_end *end);

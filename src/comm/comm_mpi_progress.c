@@ -199,12 +199,11 @@ static ot_status test_messages(ot_mpi_end *end, bool *moved) {
 
 // Another rank has failed, and tells its user.
 static ot_status test_news(ot_mpi_end *end) {
-  int came = 0;
-  if (end->news == MPI_REQUEST_NULL) return OT_OK;
-  OT_TRY_MPI(MPI_Test(&end->news, &came, MPI_STATUS_IGNORE));
-  if (!came) return OT_OK;
+  int failed = end->comm.size;
+  OT_TRY(ot_mpi_hear(end, &failed));
+  if (failed == end->comm.size) return OT_OK;
   end->muted = true;
-  return ot_fail(OT_RANKS, "rank %d has failed", end->news_in);
+  return ot_fail(OT_RANKS, "rank %d has failed", failed);
 }
 
 static ot_status progress(ot_mpi_end *end, bool *moved) {
@@ -321,22 +320,14 @@ static void rest(ot_mpi_end *end, poll_pace *pace, double now) {
 }
 
 // Under the lock: fails all when ranks are missing from a call that was waited for too long.
-static void check_patience(ot_mpi_end *end, ot_comm_request *request) {
-  const ot_comm_group *const group = &end->comm.groups[request->call.group];
+static void check_patience(ot_mpi_end *end, const ot_comm_request *request) {
+  const int size = end->comm.groups[request->call.group].size;
   int absent = 0;
-  for (int i = 0; i < group->size; i++) absent += ot_mpi_is_absent(request, i);
+  for (int i = 0; i < size; i++) absent += ot_mpi_is_absent(request, i);
   if (absent == 0) return;
-  char why[sizeof end->why];
-  ot_comm_text out = {why, sizeof why, 0};
-  ot_comm_say(&out, "rank %d waits in ", end->comm.rank);
-  ot_comm_say_call(&out, &end->comm, request);
-  ot_comm_say(&out, " for ");
-  ot_comm_say_ranks(&out, group->ranks, group->size, ot_mpi_is_absent, request);
-  ot_comm_say(&out,
-              absent == 1 ? ", which has not come in %.3g s" : ", which have not come in %.3g s",
-              end->comm.patience_s);
+  end->overdue = request;
   pthread_mutex_unlock(&end->lock);
-  ot_mpi_fail_all(end, why);
+  ot_mpi_fail_all(end, "");
   pthread_mutex_lock(&end->lock);
 }
 
@@ -385,13 +376,9 @@ static void poll_for(ot_mpi_end *end, ot_comm_request *request, patience *p) {
   if (end->under_way > 0) pthread_cond_signal(&end->work);
 }
 
-ot_status ot_mpi_wait(ot_comm *comm, ot_comm_request *request) {
-  if (ot_mpi_phase(request) == OT_MPI_DONE) return OT_OK;
-  ot_mpi_end *const end = (ot_mpi_end *)comm;
-  const double now = ot_device_now_s(), patience_s = comm->patience_s;
+static void wait_under_lock(ot_mpi_end *end, ot_comm_request *request) {
+  const double now = ot_device_now_s(), patience_s = end->comm.patience_s;
   patience p = {.deadline_s = patience_s > 0.0 ? now + patience_s : INFINITY, .seen_s = now};
-  pthread_mutex_lock(&end->lock);
-  ot_mpi_part_of(request)->waited = true;
   while (still_moves(end, request)) {
     if (request->phase == OT_MPI_CAME) {
       add_now(end, request);
@@ -404,6 +391,16 @@ ot_status ot_mpi_wait(ot_comm *comm, ot_comm_request *request) {
     if (still_moves(end, request) && !end->led) check_patience(end, request);
     p.deadline_s = p.seen_s + 0.1;
   }
+}
+
+ot_status ot_mpi_wait(ot_comm *comm, ot_comm_request *request) {
+  if (ot_mpi_phase(request) == OT_MPI_DONE) return OT_OK;
+  ot_mpi_end *const end = (ot_mpi_end *)comm;
+  pthread_mutex_lock(&end->lock);
+  ot_mpi_part_of(request)->waited = true;
+  if (!end->failed) end->waiting++;
+  wait_under_lock(end, request);
+  if (!end->failed) end->waiting--;
   pthread_mutex_unlock(&end->lock);
   if (ot_mpi_phase(request) == OT_MPI_DONE) return OT_OK;
   ot_mpi_settle(end);

@@ -46,8 +46,10 @@ stop_in_save() {  # NAME: stops the process $stopped while rank 0 writes a check
   return 1
 }
 
-# A mesh, the rank that is stopped, and what the others then wait in.
-while read -r name victim settings; do
+# Trains NAME until its victim is stopped; the exit code is in `got`, the time that took in `took`.
+run_until_stopped() {  # NAME VICTIM SETTINGS
+  local name=$1 victim=$2 settings=$3 run start
+  rm -rf "$name"
   # shellcheck disable=SC2086
   "${launch[@]}" -n 4 "$orthant" train run.yaml --set output="$name" --set parallel.watchdog_seconds=2 \
     --set ${settings// / --set } </dev/null >out.txt 2>err.txt &
@@ -64,13 +66,22 @@ while read -r name victim settings; do
   wait $run || got=$?
   took=$((($(date +%s%N) - start) / 1000000))
   kill -KILL "$stopped" 2>/dev/null
+}
+
+# A mesh, the rank that is stopped, and what the others then wait in.
+while read -r name victim settings; do
+  for _ in 1 2 3; do
+    run_until_stopped "$name" "$victim" "$settings"
+    [ $got = "$launcher_hung" ] || break
+  done
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
   [ $took -lt 12000 ] || fail "$name: took $took ms"
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: said other than once"
   grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not come in 2 s" \
     err.txt || fail "$name: does not say what was waited for"
-  # In a pipeline the first to lose patience may wait for one who waits himself.
-  [ "$name" = pp ] || grep -qE "for ranks? [0-9 -]*$victim[^)]*, which ha" err.txt || fail "$name: not for rank $victim"
+  # Nobody who waits himself is named, or it is said beside him who does not.
+  grep -qE "(for rank $victim, which has not come in 2 s|and waits? .*; rank $victim gives no answer)\$" err.txt ||
+    fail "$name: not for rank $victim alone"
   case $name in save*)
     grep -qE "saving step [0-9]+: rank [0-9] waits .* for rank $victim, which has not come" err.txt ||
       fail "$name: does not say that it was a save, or names others"
@@ -80,7 +91,7 @@ done <<'RUNS'
 zero1 2 parallel.zero=1
 zero3 1 parallel.zero=3
 tp 3 parallel.tp=4
-pp 1 parallel.pp=4
+pp 2 parallel.pp=4
 save0 0 parallel.pp=2 checkpoint.every=1
 save2 2 parallel.pp=2 checkpoint.every=1
 RUNS

@@ -16,8 +16,10 @@ complain() {  # WHAT
   failures=$((failures + 1))
 }
 
-# The launcher of Open MPI 4.1 now and then breaks down itself when a process aborts.
-launcher_broke() { grep -qE 'ORTE_ERROR_LOG|Data unpack|PMIx_server_finalize' "$output"; }
+# The launcher of Open MPI 4.1 now and then breaks down itself when a process aborts, or hangs.
+launcher_broke() {
+  [ $got = "$launcher_hung" ] || grep -qE 'ORTE_ERROR_LOG|Data unpack|PMIx_server_finalize' "$output"
+}
 
 # Runs a command and expects exit code CODE and, of the lines "error: ...", exactly one that matches
 # PATTERN (none when it is empty).
@@ -51,6 +53,10 @@ expect 4 "rank [01] waits in 'patient' (barrier 2 of group world, ranks 0-2) for
   "${launch[@]}" -n 3 "$program" late
 expect 4 "rank . waits in 'circle' (receive 1 from rank ., tag 0, of group world" \
   "${launch[@]}" -n 3 "$program" all_late
+expect 4 "rank 0 waits in 'patient' (barrier 2 of group world, ranks 0-2) for rank 2, which has" \
+  "${launch[@]}" -n 3 "$program" late_beside
+expect 4 "for rank 1, which has not come in 0.5 s and waits itself; rank 2 gives no answer$" \
+  "${launch[@]}" -n 3 "$program" late_behind
 expect 5 'rank 2 on .*: the loss is not a number' "${launch[@]}" -n 3 "$program" agrees
 expect 5 '' "${launch[@]}" -n 3 "$program" aborts
 expect 4 "ranks differ in 'uneven' (all_gather 1 of group world" \

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone (a world of one process), or by test_comm_mpi.sh under an MPI launcher. Ranks as
 // processes: the conformance suite, and with an argument one way to fail.
-//   test_comm_ranks [fails|fails_in_call|fails_in_exchange|late|all_late|late_in_exchange|killed|
-//                    killed_in_exchange|agrees|aborts|differs|fewer_rows|more_rows|no_rows|
-//                    unexpected_rows|own_rows|stops]
+//   test_comm_ranks [fails|fails_in_call|fails_in_exchange|late|all_late|late_beside|late_behind|
+//                    late_in_exchange|killed|killed_in_exchange|agrees|aborts|differs|fewer_rows|
+//                    more_rows|no_rows|unexpected_rows|own_rows|stops]
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,21 +44,42 @@ static ot_status late(ot_comm *comm, void *context) {
   return barrier(comm, "patient");
 }
 
+static ot_status receive(ot_comm *comm, int peer, const char *name) {
+  float memory[4];
+  return ot_comm_run(
+      comm,
+      &(ot_comm_call){
+          .kind = OT_COMM_RECEIVE, .peer = peer, .receive = memory, .count = 4, .name = name});
+}
+
 // Every rank waits for a message that nobody sends.
 static ot_status all_late(ot_comm *comm, void *context) {
   (void)context;
-  float memory[4];
   ot_comm_set_patience(comm, 0.5);
   OT_TRY(barrier(comm, "together"));
-  const int size = ot_comm_size(comm), rank = ot_comm_rank(comm);
-  return ot_comm_run(comm, &(ot_comm_call){.kind = OT_COMM_RECEIVE,
-                                           .peer = (rank + 1) % size,
-                                           .receive = memory,
-                                           .count = 4,
-                                           .name = "circle"});
+  return receive(comm, (ot_comm_rank(comm) + 1) % ot_comm_size(comm), "circle");
 }
 
-// As above, with a call under way whose memory is given back before main returns.
+// Rank 2 computes for long, rank 1 waits for it, and so comes to no barrier.
+static ot_status late_beside(ot_comm *comm, void *context) {
+  (void)context;
+  ot_comm_set_patience(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
+  OT_TRY(barrier(comm, "together"));
+  if (ot_comm_rank(comm) == 2) rest(60.0);
+  if (ot_comm_rank(comm) == 1) OT_TRY(receive(comm, 2, "message"));
+  return barrier(comm, "patient");
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2.
+static ot_status late_behind(ot_comm *comm, void *context) {
+  (void)context;
+  ot_comm_set_patience(comm, ot_comm_rank(comm) == 1 ? 30.0 : 0.5);
+  OT_TRY(barrier(comm, "together"));
+  if (ot_comm_rank(comm) == 2) rest(60.0);
+  return receive(comm, ot_comm_rank(comm) + 1, "chain");
+}
+
+// With a call under way whose memory is given back before main returns.
 static ot_status fails_in_call(ot_comm *comm, void *context) {
   (void)context;
   enum { COUNT = 1 << 20 };
@@ -218,6 +239,8 @@ static const struct {
              {"fails_in_exchange", fails_in_exchange},
              {"late", late},
              {"all_late", all_late},
+             {"late_beside", late_beside},
+             {"late_behind", late_behind},
              {"late_in_exchange", late_in_exchange},
              {"killed", killed},
              {"killed_in_exchange", killed_in_exchange},

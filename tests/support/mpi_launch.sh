@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test scripts: sets `launch` to a command that starts processes of the MPI family that
 # PROGRAM is linked with ("${launch[@]}" -n 4 PROGRAM ...), more than there are cores if need be and
-# as root if need be. Leaves the script with 77 (skipped) where that cannot be.
+# as root if need be; see mpi_run.sh for how it ends. Leaves the script with 77 (skipped) where that
+# cannot be.
 #   . tests/support/mpi_launch.sh PROGRAM
 mpi_family() {
   case $(ldd "$1" 2>/dev/null) in
@@ -24,6 +25,7 @@ family=$(mpi_family "$1")
 [ -n "$family" ] || { echo "skipped: $1 is built without MPI"; exit 77; }
 launcher=$(mpi_launcher "$family")
 [ -n "$launcher" ] || { echo "skipped: no mpirun of $family"; exit 77; }
-launch=(timeout -k 5 60 "$launcher")
+launch=("$PWD/tests/support/mpi_run.sh" "$launcher")
+launcher_hung=99
 [ "$family" = mpich ] || launch+=(--oversubscribe)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
