@@ -14,9 +14,10 @@
 
 #include <cmocka.h>
 
+#include "support/rank_case.h"
 #include "support/tiny_plan.h"
 
-enum { MAX_BYTES = 60000, MAX_SHOWN = 200 };
+enum { MAX_BYTES = 400000, MAX_SHOWN = 200 };
 
 // The text of the file, or null; to be freed.
 static char *read_golden(const char *path) {
@@ -90,6 +91,74 @@ static void expect_golden(const char *name, const ot_model *model, const tiny_re
   tiny_plan_destroy(&plan);
 }
 
+static const char *print_ranks(const rank_request *request, ot_arena *arena) {
+  ot_schedule schedules[RANK_MAX];
+  if (rank_plan(request, arena, schedules) != OT_OK) fail_msg("%s", ot_fail_message());
+  char *const text = ot_arena_take(arena, MAX_BYTES);
+  int length = 0;
+  for (int rank = 0; rank < rank_count(request); rank++) {
+    length += snprintf(text + length, (size_t)(MAX_BYTES - length), "# rank %d\n%s", rank,
+                       ot_schedule_print(&schedules[rank], arena));
+    assert_true(length < MAX_BYTES);
+  }
+  return text;
+}
+
+static void expect_golden_ranks(const char *name, const rank_request *request) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const char *const text = print_ranks(request, &arena);
+  assert_string_equal(text, print_ranks(request, &arena));
+  compare(name, text);
+  ot_heap_release(&heap);
+}
+
+// One rank, one sequence a micro-batch.
+static rank_request layout_of(rank_model_kind model) {
+  return (rank_request){.model = model,
+                        .layers = 2,
+                        .dtype = OT_F32,
+                        .length = 8,
+                        .micro_batch = 1,
+                        .batch = 4,
+                        .steps = 1,
+                        .pp = 1,
+                        .vpp = 1,
+                        .dp_replicate = 1,
+                        .dp_shard = 1,
+                        .cp = 1,
+                        .tp = 1,
+                        .prefetch = 1,
+                        .pipeline = OT_PIPELINE_1F1B,
+                        .overlap = true};
+}
+
+static void zb_v_is_scheduled_as_ever(void **state) {
+  (void)state;
+  rank_request request = layout_of(RANK_GPT2);
+  request.layers = 4;
+  request.pp = 2;
+  request.pipeline = OT_PIPELINE_ZB_V;
+  expect_golden_ranks("gpt2_pp2_zb_v", &request);
+}
+
+static void zero3_is_scheduled_as_ever(void **state) {
+  (void)state;
+  rank_request request = layout_of(RANK_LLAMA);
+  request.dp_shard = 2;
+  request.zero = 3;
+  request.accumulate = OT_ACCUMULATE_SHARDED;
+  expect_golden_ranks("llama_dp2_zero3", &request);
+}
+
+static void experts_over_ranks_are_scheduled_as_ever(void **state) {
+  (void)state;
+  rank_request request = layout_of(RANK_MOE);
+  request.dp_shard = 2;
+  request.ep = 2;
+  expect_golden_ranks("moe_dp2_ep2", &request);
+}
+
 static void llama_with_selective_recompute_is_scheduled_as_ever(void **state) {
   (void)state;
   const ot_model model = tiny_llama();
@@ -107,6 +176,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(llama_with_selective_recompute_is_scheduled_as_ever),
       cmocka_unit_test(tied_gpt2_is_scheduled_as_ever),
+      cmocka_unit_test(zb_v_is_scheduled_as_ever),
+      cmocka_unit_test(zero3_is_scheduled_as_ever),
+      cmocka_unit_test(experts_over_ranks_are_scheduled_as_ever),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
