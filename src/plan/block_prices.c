@@ -9,6 +9,7 @@
 #include "describe/pipeline_rules.h"
 #include "plan/expert_prices.h"
 #include "plan/phase_price.h"
+#include "schedule/block_view.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
 #include "schedule/tasks.h"

@@ -5,6 +5,7 @@
 // each kind only (ot_model_take_layers), since equal layers share theirs.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/build.h"
 #include "schedule/storage.h"
 

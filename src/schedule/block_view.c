@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table.
+// Groups by one table; sizes of buckets.
 #include "schedule/block_view.h"
+
+#include "base/math.h"
+
+// ---- groups ----
 
 static ot_group_kind of_experts(ot_group_kind kind) {
   switch (kind) {
@@ -33,4 +37,34 @@ const ot_group *ot_view_group(const ot_schedule *schedule, const ot_block *block
 int ot_view_size(const ot_schedule *schedule, const ot_block *block, ot_group_kind kind) {
   const int size = ot_view_group(schedule, block, kind)->size;
   return size > 1 ? size : 1;
+}
+
+// ---- sizes ----
+
+enum { LINE_ELEMENTS = 32 };  // a whole cache line in every type
+
+static int64_t padded(int64_t elements, int64_t unit) {
+  return (elements + unit - 1) / unit * unit;
+}
+
+// Room that the parameter takes less here than on the rank of tp that has most rows of it. Each
+// parameter is padded, so rows that are missing may take none.
+static int64_t missing_elements(const ot_parameter *parameter, int tp) {
+  if (tp <= 1 || parameter->num_parts != 1) return 0;
+  const ot_parameter_part *const part = &parameter->parts[0];
+  if (part->rows == part->hf_rows) return 0;
+  const int64_t most = (part->hf_rows + tp - 1) / tp;
+  return padded(most * parameter->cols, LINE_ELEMENTS) -
+         padded(part->rows * parameter->cols, LINE_ELEMENTS);
+}
+
+int64_t ot_bucket_elements(const ot_graph *graph, int block, int pieces) {
+  const ot_block *const b = &graph->blocks[block];
+  const int64_t unit = (int64_t)LINE_ELEMENTS * pieces;
+  int64_t elements = b->weight_elements;
+  for (int i = 0; i < b->num_parameters; i++) {
+    const ot_parameter *const parameter = &graph->parameters[b->first_parameter + i];
+    if (parameter->tied_to < 0) elements += missing_elements(parameter, graph->request.split.tp);
+  }
+  return padded(elements, unit);
 }

@@ -5,7 +5,10 @@
 // i.
 #pragma once
 
-#include "graph/graph.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/choices.h"
 
 typedef enum ot_bucket_copy {
   OT_BUCKET_WEIGHT,    // in the storage type
@@ -38,7 +41,3 @@ typedef struct ot_bucket {
   int num_sums;
   ot_bucket_sum *sums;  // [num_sums]
 } ot_bucket;
-
-// Elements of the bucket of `block`, equal on all ranks of tp (which may hold different parts of
-// the vocabulary) and divisible into `pieces` of whole cache lines.
-int64_t ot_bucket_elements(const ot_graph *graph, int block, int pieces);

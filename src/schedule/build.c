@@ -3,6 +3,7 @@
 // a backward by order_forward.c.
 #include "schedule/build.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "describe/groups.h"
@@ -435,6 +436,16 @@ static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
   OT_CHECK(constant_bytes(a) == constant_bytes(b), OT_BUG,
            "schedule: tables of two modes differ in size");
   return OT_OK;
+}
+
+ot_order_kind ot_order_of_mode(ot_mode mode) {
+  static const ot_order_kind kinds[] = {
+      [OT_MODE_TRAIN] = OT_ORDER_STEP,      [OT_MODE_EVALUATE] = OT_ORDER_EVALUATE,
+      [OT_MODE_SCORE] = OT_ORDER_SCORE,     [OT_MODE_LOGITS] = OT_ORDER_LOGITS,
+      [OT_MODE_PREFILL] = OT_ORDER_PREFILL, [OT_MODE_DECODE] = OT_ORDER_DECODE,
+  };
+  static_assert(sizeof kinds / sizeof kinds[0] == OT_MODES, "one order for each mode");
+  return kinds[mode];
 }
 
 ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,

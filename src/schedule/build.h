@@ -5,6 +5,7 @@
 
 #include "describe/mesh.h"
 #include "describe/run.h"
+#include "graph/graph.h"
 #include "schedule/schedule.h"
 #include "schedule/stages.h"
 
@@ -24,3 +25,6 @@ typedef struct ot_schedule_request {
 
 ot_status ot_schedule_build(const ot_schedule_request *request, ot_arena *arena,
                             ot_schedule *schedule);
+
+// The kind of order that runs a mode.
+ot_order_kind ot_order_of_mode(ot_mode mode);

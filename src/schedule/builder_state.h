@@ -2,6 +2,7 @@
 // What the files that build a schedule share while they do. Private to schedule/.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/build.h"
 #include "schedule/regions.h"
 

@@ -3,6 +3,7 @@
 // loss and the clip factor after them. These are the only places where all ranks meet.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/schedule.h"
 
 // Zeroes what the step accumulates and makes 1 / (unmasked targets of all ranks) from

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "describe/run.h"
+#include "graph/graph.h"
 #include "schedule/schedule.h"
 
 typedef struct ot_reduce_request {

@@ -78,16 +78,6 @@ const char *ot_order_name(ot_order_kind kind) {
   return names[kind];
 }
 
-ot_order_kind ot_order_of_mode(ot_mode mode) {
-  static const ot_order_kind kinds[] = {
-      [OT_MODE_TRAIN] = OT_ORDER_STEP,      [OT_MODE_EVALUATE] = OT_ORDER_EVALUATE,
-      [OT_MODE_SCORE] = OT_ORDER_SCORE,     [OT_MODE_LOGITS] = OT_ORDER_LOGITS,
-      [OT_MODE_PREFILL] = OT_ORDER_PREFILL, [OT_MODE_DECODE] = OT_ORDER_DECODE,
-  };
-  static_assert(sizeof kinds / sizeof kinds[0] == OT_MODES, "one order for each mode");
-  return kinds[mode];
-}
-
 int ot_schedule_find_order(const ot_schedule *schedule, ot_order_kind kind, int micro_batches) {
   for (int i = 0; i < schedule->num_orders; i++) {
     const ot_order *const order = &schedule->orders[i];

@@ -17,7 +17,6 @@
 #pragma once
 
 #include "base/arena.h"
-#include "graph/graph.h"
 #include "ops/op.h"
 #include "schedule/buckets.h"
 #include "schedule/timeline.h"
@@ -222,9 +221,6 @@ ot_status ot_schedule_check(const ot_schedule *schedule, ot_arena *arena);
 const char *ot_schedule_print(const ot_schedule *schedule, ot_arena *arena);
 
 uint64_t ot_schedule_hash(const ot_schedule *schedule);
-
-// The kind of order that runs a mode.
-ot_order_kind ot_order_of_mode(ot_mode mode);
 
 // The order of `kind` with `micro_batches` (any when 0), or -1.
 int ot_schedule_find_order(const ot_schedule *schedule, ot_order_kind kind, int micro_batches);

@@ -4,6 +4,7 @@
 // from what is emitted again.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/storage.h"
 
 typedef struct ot_segment_request {

@@ -4,6 +4,7 @@
 // the planned numbers of micro-batches. Private to schedule/.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/step_plan.h"
 #include "schedule/storage.h"
 

@@ -10,6 +10,7 @@
 // before its reader on; gathered weights stand from the issue of the gather to their last reader.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/builder_state.h"
 #include "schedule/pipeline_order.h"
 #include "schedule/rings.h"

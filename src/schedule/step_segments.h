@@ -2,6 +2,7 @@
 // The segments that a step of one rank plays, block by block. Private to schedule/.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/step_memory.h"
 
 // Segments of one block; -1 where a phase has no tasks.

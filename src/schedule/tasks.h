@@ -3,6 +3,7 @@
 // Private to schedule/.
 #pragma once
 
+#include "graph/graph.h"
 #include "schedule/schedule.h"
 
 // A segment with room for `max_tasks`.

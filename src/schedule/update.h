@@ -5,6 +5,7 @@
 #pragma once
 
 #include "describe/run.h"
+#include "graph/graph.h"
 #include "schedule/schedule.h"
 
 // Which elements of a block's bucket a rank works on, and where in `squares` and `updates` its sums
