@@ -256,6 +256,8 @@ static double formula(const shape *s) {
       return work + behind;
     case OT_PIPELINE_ZB_V:
       return work + behind / 2;
+    case OT_PIPELINES:
+      break;
   }
   return 0;
 }

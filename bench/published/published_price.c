@@ -26,7 +26,7 @@ static double memory_of(const ot_published_row *row, const ot_memory_estimate *m
 // is taken to fit: stacks have cheaper ways to get by (offloading, making norms again), and no
 // estimate is exact.
 static ot_status estimate_open(ot_estimator *estimator, ot_candidate *candidate, ot_estimate *out) {
-  for (int r = OT_RECOMPUTE_NONE; r <= OT_RECOMPUTE_FULL; r++) {
+  for (int r = OT_RECOMPUTE_NONE; r < OT_RECOMPUTES; r++) {
     candidate->recompute = (ot_recompute)r;
     OT_TRY(ot_estimate_build(estimator, candidate, out));
     const double need = (double)(out->memory.reserved + out->memory.context);

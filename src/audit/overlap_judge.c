@@ -5,6 +5,7 @@
 // only where it is a quarter.
 #include "audit/overlap.h"
 #include "base/text_builder.h"
+#include "describe/pipeline_rules.h"
 #include "ops/catalog.h"
 
 static const double LIMIT_BESIDE = .10, LIMIT_BETWEEN = .25;
@@ -121,23 +122,9 @@ static void judge_flow(const judge *j, const flow_rule *rule) {
 
 // ---- pipelines ----
 
-// Idle part of a step with equal stages whose messages cost nothing; a backward is two forwards.
 static double ideal_bubble(const ot_overlap_run *run) {
-  const ot_run_parallel *const parallel = &run->run->parallel;
-  const double p = parallel->pp, m = run->micro_batches, v = parallel->vpp;
-  switch (parallel->pipeline) {
-    case OT_PIPELINE_GPIPE:
-    case OT_PIPELINE_1F1B:
-    case OT_PIPELINE_INTERLEAVED:
-      return (p - 1) / (v * m + p - 1);  // Narayanan et al. 2021, sec. 2.2.2
-    case OT_PIPELINE_ZB_H1:
-      return (p - 1) / (3 * m + p - 1);  // Qi et al. 2024: a third, as F = B = W
-    case OT_PIPELINE_ZB_V:
-      return (p - 1) / (6 * m + p - 1);
-    case OT_PIPELINE_ZB_H2:
-      return 0;
-  }
-  OT_UNREACHABLE();
+  const ot_run_parallel *const p = &run->run->parallel;
+  return ot_pipeline_rules_of(p->pipeline)->bubble(p->pp, p->vpp, run->micro_batches);
 }
 
 static void judge_pipeline(const judge *j) {

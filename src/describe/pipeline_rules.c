@@ -1,9 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stage runs any number of chunks in any order; with more, most orders are made for one chunk a
-// stage, zb-v for two. Only the interleaved order looks at the number of micro-batches.
+// The table, and the checks that read it. One stage runs any number of chunks in any order.
 #include "describe/pipeline_rules.h"
 
-static const char *const names[] = {
+#include <assert.h>
+
+// Narayanan et al. 2021, sec. 2.2.2.
+static double filled(double p, double v, double m) { return (p - 1) / (v * m + p - 1); }
+// Qi et al. 2024: a third, as F = B = W.
+static double filled_by_weights(double p, double v, double m) {
+  (void)v;
+  return (p - 1) / (3 * m + p - 1);
+}
+static double filled_by_both(double p, double v, double m) {
+  (void)v;
+  return (p - 1) / (6 * m + p - 1);
+}
+static double none(double p, double v, double m) {
+  (void)p, (void)v, (void)m;
+  return 0;
+}
+
+const char *const ot_pipeline_names[OT_PIPELINES + 1] = {
     [OT_PIPELINE_GPIPE] = "gpipe",
     [OT_PIPELINE_1F1B] = "1f1b",
     [OT_PIPELINE_INTERLEAVED] = "interleaved",
@@ -12,18 +29,44 @@ static const char *const names[] = {
     [OT_PIPELINE_ZB_V] = "zb-v",
 };
 
-const char *ot_pipeline_name(ot_pipeline kind) {
-  OT_ASSERT((int)kind >= 0 && (int)kind < OT_COUNT(names));
-  return names[kind];
+static const ot_pipeline_rules rules[] = {
+    [OT_PIPELINE_GPIPE] = {.fills = true, .min_chunks = 1, .max_chunks = 1, .bubble = filled},
+    [OT_PIPELINE_1F1B] = {.min_chunks = 1, .max_chunks = 1, .bubble = filled},
+    [OT_PIPELINE_INTERLEAVED] = {.in_rounds = true, .min_chunks = 2, .bubble = filled},
+    [OT_PIPELINE_ZB_H1] = {.splits = true,
+                           .min_chunks = 1,
+                           .max_chunks = 1,
+                           .bubble = filled_by_weights},
+    [OT_PIPELINE_ZB_H2] = {.splits = true, .min_chunks = 1, .max_chunks = 1, .bubble = none},
+    [OT_PIPELINE_ZB_V] = {.splits = true,
+                          .folded = true,
+                          .min_chunks = 2,
+                          .max_chunks = 2,
+                          .bubble = filled_by_both},
+};
+static_assert(OT_COUNT(rules) == OT_PIPELINES, "one row for each pipeline schedule");
+
+const ot_pipeline_rules *ot_pipeline_rules_of(ot_pipeline kind) {
+  OT_ASSERT((int)kind >= 0 && kind < OT_PIPELINES);
+  return &rules[kind];
 }
 
-bool ot_pipeline_splits(ot_pipeline kind) {
-  return kind == OT_PIPELINE_ZB_H1 || kind == OT_PIPELINE_ZB_H2 || kind == OT_PIPELINE_ZB_V;
+const char *ot_pipeline_name(ot_pipeline kind) {
+  OT_ASSERT((int)kind >= 0 && kind < OT_PIPELINES);
+  return ot_pipeline_names[kind];
+}
+
+bool ot_pipeline_folds(ot_pipeline kind, int pp) {
+  return pp > 1 && ot_pipeline_rules_of(kind)->folded;
+}
+
+int ot_pipeline_stage(ot_pipeline kind, int pp, int chunk) {
+  const bool up = ot_pipeline_folds(kind, pp) && chunk / pp % 2 == 1;
+  return up ? pp - 1 - chunk % pp : chunk % pp;
 }
 
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp) {
-  const bool folded = kind == OT_PIPELINE_ZB_V && pp > 1 && vpp == 1;
-  return folded ? 2 : vpp;
+  return ot_pipeline_folds(kind, pp) && vpp == 1 ? 2 : vpp;
 }
 
 // The relaxed rule of torch.distributed.pipelining: as many rounds as whole groups of pp fit, all
@@ -34,23 +77,25 @@ int ot_pipeline_round(int pp, int micro_batches) {
 }
 
 static ot_status check_chunks(ot_pipeline kind, int pp, int chunks) {
-  if (kind == OT_PIPELINE_INTERLEAVED) {
-    OT_CHECK(chunks > 1, OT_USAGE,
-             "parallel: pipeline=interleaved with vpp=%d; it needs at least 2 chunks a stage (try "
-             "vpp=2, or pipeline=1f1b)",
-             chunks);
-    return OT_OK;
+  const int least = rules[kind].min_chunks, most = rules[kind].max_chunks;
+  if (chunks >= least && (most == 0 || chunks <= most)) return OT_OK;
+  const char *const name = ot_pipeline_names[kind];
+  if (most == 0) {
+    return ot_fail(OT_USAGE,
+                   "parallel: pipeline=%s with vpp=%d; it needs at least %d chunks a stage (try "
+                   "vpp=%d, or pipeline=1f1b)",
+                   name, chunks, least, least);
   }
-  if (kind == OT_PIPELINE_ZB_V) {
-    OT_CHECK(chunks == 2, OT_USAGE,
-             "parallel: pipeline=zb-v with vpp=%d; it runs 2 chunks a stage (try vpp=2)", chunks);
-    return OT_OK;
+  if (most > 1) {
+    return ot_fail(OT_USAGE,
+                   "parallel: pipeline=%s with vpp=%d; it runs %d chunks a stage (try vpp=%d)",
+                   name, chunks, most, most);
   }
-  OT_CHECK(chunks == 1, OT_USAGE,
-           "parallel: pipeline=%s with vpp=%d on pp=%d stages; it runs one chunk a stage (try "
-           "vpp=1, or pipeline=interleaved)",
-           names[kind], chunks, pp);
-  return OT_OK;
+  return ot_fail(
+      OT_USAGE,
+      "parallel: pipeline=%s with vpp=%d on pp=%d stages; it runs one chunk a stage (try "
+      "vpp=1, or pipeline=interleaved)",
+      name, chunks, pp);
 }
 
 // A pipeline schedule is a list of its actions: a million passes take a gigabyte while it is built.
@@ -70,15 +115,15 @@ ot_status ot_pipeline_check(ot_pipeline kind, int pp, int chunks_per_stage, int 
   if (pp == 1) return OT_OK;
   OT_TRY(check_chunks(kind, pp, chunks_per_stage));
   OT_TRY(check_actions(pp, chunks_per_stage, micro_batches));
-  if (kind != OT_PIPELINE_INTERLEAVED || ot_pipeline_round(pp, micro_batches) > 0) return OT_OK;
+  if (!rules[kind].in_rounds || ot_pipeline_round(pp, micro_batches) > 0) return OT_OK;
   int below = micro_batches - 1;
   while (ot_pipeline_round(pp, below) == 0) below--;
   int above = micro_batches + 1;
   while (ot_pipeline_round(pp, above) == 0) above++;
   ot_fail(OT_USAGE,
-          "parallel: pipeline=interleaved on pp=%d stages does not run %d micro-batches: they make "
-          "no equal rounds of at least %d",
-          pp, micro_batches, pp);
+          "parallel: pipeline=%s on pp=%d stages does not run %d micro-batches: they make no equal "
+          "rounds of at least %d",
+          ot_pipeline_names[kind], pp, micro_batches, pp);
   return ot_fail_hint(OT_USAGE,
                       "the nearest that fit are %d and %d micro-batches a step (global_batch_size "
                       "/ micro_batch_size / dp)",

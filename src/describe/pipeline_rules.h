@@ -1,15 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pipeline orders go with which numbers of stages, chunks and micro-batches. Here, and not
-// with the orders themselves, because a run is refused before anything is built.
+// What is known of each pipeline schedule without building it, in one table: which numbers of
+// stages, chunks and micro-batches it runs, where its chunks stand, and how long its stages idle.
+// Here, and not with the schedules themselves, because a run is refused before anything is built.
 #pragma once
 
 #include "describe/run.h"
 
-// As RUN.yaml spells it.
+typedef struct ot_pipeline_rules {
+  bool splits;     // gradients of inputs (I) and of weights (W) are two actions
+  bool folded;     // chunks stand on stages 0 to p-1 and back (a V), not always from 0 to p-1
+  bool fills;      // all forwards come before the first backward
+  bool in_rounds;  // micro-batches pass the chunks of a stage in equal rounds of at least p
+  int min_chunks;  // of a stage, of two or more
+  int max_chunks;  // 0: any number
+  // Idle share of a step with equal stages whose messages cost nothing and whose backward is two
+  // forwards: of p stages, v chunks a stage, m micro-batches. The source stands beside each.
+  double (*bubble)(double p, double v, double m);
+} ot_pipeline_rules;
+
+const ot_pipeline_rules *ot_pipeline_rules_of(ot_pipeline kind);
+
+// As RUN.yaml spells them, by ot_pipeline, then a null.
+extern const char *const ot_pipeline_names[OT_PIPELINES + 1];
 const char *ot_pipeline_name(ot_pipeline kind);
 
-// Whether gradients of inputs (I) and of weights (W) are two actions.
-bool ot_pipeline_splits(ot_pipeline kind);
+// True when its chunks go back up over the `pp` stages (see folded).
+bool ot_pipeline_folds(ot_pipeline kind, int pp);
+
+// The stage of chunk `chunk`.
+int ot_pipeline_stage(ot_pipeline kind, int pp, int chunk);
 
 // Chunks of the model that each of `pp` stages holds: vpp, but two for zb-v, which needs no vpp.
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp);

@@ -87,12 +87,14 @@ typedef enum ot_pipeline {
   OT_PIPELINE_ZB_H1,
   OT_PIPELINE_ZB_H2,
   OT_PIPELINE_ZB_V,
+  OT_PIPELINES,
 } ot_pipeline;
 
 typedef enum ot_recompute {
   OT_RECOMPUTE_NONE,       // every activation that the backward pass reads is kept
   OT_RECOMPUTE_SELECTIVE,  // cheap ops (norms, activations) are computed again
   OT_RECOMPUTE_FULL,       // only the layer's input is kept
+  OT_RECOMPUTES,
 } ot_recompute;
 
 // Room for rows that come to experts, in even shares, where a run does not say how much.

@@ -4,6 +4,7 @@
 #include "describe/run_keys.h"
 
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 
 // A number that code uses, too, as text.
 #define TEXT(x) #x
@@ -11,8 +12,6 @@
 
 static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const accumulates[] = {"whole", "sharded", NULL};
-static const char *const pipelines[] = {"gpipe", "1f1b", "interleaved", "zb-h1",
-                                        "zb-h2", "zb-v", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", "muon", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
@@ -134,7 +133,7 @@ static const ot_key parallel_keys[] = {
      .offset = offsetof(ot_run_parallel, pipeline),
      .fallback = "1f1b",
      .help = "order of the micro-batches",
-     .choices = pipelines},
+     .choices = ot_pipeline_names},
     {.name = "recompute",
      .type = OT_KEY_CHOICE,
      .shape = OT_SHAPE_LIST,

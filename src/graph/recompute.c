@@ -54,6 +54,8 @@ static bool re_emits(const ot_program *program, int index, ot_recompute policy,
       return worth_emitting(program, op, needed);
     case OT_RECOMPUTE_FULL:
       return true;
+    case OT_RECOMPUTES:
+      break;
   }
   OT_UNREACHABLE();
 }

@@ -79,7 +79,7 @@ static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run
 }
 
 // Chunks go down the stages and back up; of all other orders they go round.
-static bool folded(const ot_candidate *c) { return c->pipeline == OT_PIPELINE_ZB_V; }
+static bool folded(const ot_candidate *c) { return ot_pipeline_rules_of(c->pipeline)->folded; }
 
 static void share_layers(const ot_estimator *e, ot_cut *cut) {
   const ot_stages *const stages = &cut->stages;

@@ -16,14 +16,17 @@
 
 // ---- what prices depend on ----
 
+// The pipeline schedule whose blocks do the same.
+static ot_pipeline simplest(ot_pipeline kind) {
+  return ot_pipeline_rules_of(kind)->splits ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B;
+}
+
 static ot_candidate key_of(const ot_candidate *candidate) {
-  const bool folded = candidate->pipeline == OT_PIPELINE_ZB_V && candidate->pp > 1;
+  const ot_pipeline kind = candidate->pipeline;
   ot_candidate key = *candidate;
   key.vpp = 1;
   key.micro_batches = 0;
-  key.pipeline = folded                                    ? OT_PIPELINE_ZB_V
-                 : ot_pipeline_splits(candidate->pipeline) ? OT_PIPELINE_ZB_H1
-                                                           : OT_PIPELINE_1F1B;
+  if (!ot_pipeline_folds(kind, candidate->pp)) key.pipeline = simplest(kind);
   return key;
 }
 
@@ -312,9 +315,9 @@ static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices
   *p = (ot_prices){.key = *c,
                    .blocks = ot_estimator_blocks(e, c),
                    .ranks = e->job.devices,
-                   .split = ot_pipeline_splits(c->pipeline)};
+                   .split = ot_pipeline_rules_of(c->pipeline)->splits};
   p->tied = e->job.model->tie_word_embeddings;
-  p->tied_apart = p->tied && c->pp > 1 && c->pipeline != OT_PIPELINE_ZB_V;
+  p->tied_apart = p->tied && c->pp > 1 && !ot_pipeline_folds(c->pipeline, c->pp);
   p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !c->no_sequence_parallel);
 }
 
@@ -353,19 +356,18 @@ static ot_status begin_blueprint(ot_estimator *e, const ot_candidate *c, bluepri
 // ---- micro-batches ----
 
 static ot_candidate work_key_of(const ot_candidate *c) {
-  return (ot_candidate){
-      .tp = c->tp,
-      .pp = 1,
-      .vpp = 1,
-      .cp = c->cp,
-      .ep = c->ep,
-      .etp = c->etp,
-      .dp = c->ep * c->etp,
-      .dp_shard = 1,
-      .micro_batch_size = c->micro_batch_size,
-      .pipeline = ot_pipeline_splits(c->pipeline) ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B,
-      .recompute = c->recompute,
-      .no_sequence_parallel = c->no_sequence_parallel};
+  return (ot_candidate){.tp = c->tp,
+                        .pp = 1,
+                        .vpp = 1,
+                        .cp = c->cp,
+                        .ep = c->ep,
+                        .etp = c->etp,
+                        .dp = c->ep * c->etp,
+                        .dp_shard = 1,
+                        .micro_batch_size = c->micro_batch_size,
+                        .pipeline = simplest(c->pipeline),
+                        .recompute = c->recompute,
+                        .no_sequence_parallel = c->no_sequence_parallel};
 }
 
 static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *p) {
@@ -422,12 +424,11 @@ ot_status ot_work_prices_find(ot_estimator *e, const ot_candidate *candidate,
 // ---- sums ----
 
 static ot_candidate sum_key_of(const ot_candidate *c) {
-  const bool folded = c->pipeline == OT_PIPELINE_ZB_V && c->pp > 1;
   ot_candidate key = *c;
   key.vpp = 1;
   key.micro_batches = 0;
   key.micro_batch_size = 0;
-  key.pipeline = folded ? OT_PIPELINE_ZB_V : OT_PIPELINE_1F1B;
+  if (!ot_pipeline_folds(c->pipeline, c->pp)) key.pipeline = OT_PIPELINE_1F1B;
   key.recompute = OT_RECOMPUTE_NONE;
   return key;
 }

@@ -6,6 +6,7 @@
 #include "base/extremes.h"
 #include "base/text.h"
 #include "describe/expert_load.h"
+#include "describe/pipeline_rules.h"
 #include "plan/memory.h"
 #include "schedule/step_plan.h"
 
@@ -180,11 +181,12 @@ static double ring_bytes_of(const ot_estimator *e, const ot_candidate *c, bool e
 static double in_flight(const bounder *b, int chunk) {
   const ot_candidate *const c = b->candidate;
   const double m = (double)c->micro_batches;
+  const ot_pipeline_rules *const rules = ot_pipeline_rules_of(c->pipeline);
   const int pp = b->stages->num_ranks, chunks = b->stages->num_chunks;
   if (pp == 1) return 1;
-  if (c->pipeline == OT_PIPELINE_GPIPE) return m;
+  if (rules->fills) return m;
   if (chunks == pp) return ot_smaller(m, pp - chunk);
-  return c->pipeline == OT_PIPELINE_INTERLEAVED && chunk < chunks - pp ? ot_smaller(m, pp) : 1;
+  return rules->in_rounds && chunk < chunks - pp ? ot_smaller(m, pp) : 1;
 }
 
 static double slots_of(const ot_block_bound *block) {

@@ -58,9 +58,9 @@ static ot_status check_ranges(const ot_candidate *c) {
   OT_CHECK(c->zero >= 0 && c->zero <= 3, OT_USAGE, "plan: zero=%d; allowed: 0 to 3", c->zero);
   OT_CHECK(c->zero == 0 || (c->dp_shard >= 1 && c->dp % c->dp_shard == 0), OT_USAGE,
            "plan: dp_shard=%d does not divide dp=%d", c->dp_shard, c->dp);
-  OT_CHECK((int)c->pipeline >= 0 && c->pipeline <= OT_PIPELINE_ZB_V, OT_USAGE,
+  OT_CHECK((int)c->pipeline >= 0 && c->pipeline < OT_PIPELINES, OT_USAGE,
            "plan: there is no pipeline order %d", (int)c->pipeline);
-  OT_CHECK((int)c->recompute >= 0 && c->recompute <= OT_RECOMPUTE_FULL, OT_USAGE,
+  OT_CHECK((int)c->recompute >= 0 && c->recompute < OT_RECOMPUTES, OT_USAGE,
            "plan: there is no recompute %d", (int)c->recompute);
   return OT_OK;
 }

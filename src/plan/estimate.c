@@ -81,7 +81,7 @@ static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play
 static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, bool *periodic) {
   ot_prices *prices;
   OT_TRY(ot_prices_find(e, candidate, &prices));
-  *periodic = candidate->pp == 1 && candidate->pipeline != OT_PIPELINE_GPIPE &&
+  *periodic = candidate->pp == 1 && !ot_pipeline_rules_of(candidate->pipeline)->fills &&
               candidate->micro_batches > PLAYED + PLAYED_MORE &&
               (prices->gathers || prices->each_micro_batch);
   return OT_OK;

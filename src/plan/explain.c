@@ -171,9 +171,7 @@ static void say_experts(speaker *s) {
 // What the formula of balanced stages says, for the orders that it is of.
 static const char *balanced_bubble(const speaker *s) {
   const ot_candidate *const c = s->c;
-  const bool split = c->pipeline == OT_PIPELINE_ZB_H1 || c->pipeline == OT_PIPELINE_ZB_H2 ||
-                     c->pipeline == OT_PIPELINE_ZB_V;
-  if (split) return "";
+  if (ot_pipeline_rules_of(c->pipeline)->splits) return "";
   const double share = ot_bubble_fraction(c->pp, c->vpp, c->micro_batches);
   return ot_arena_format(s->arena, " ((p-1)/(%sm+p-1) = %s)", c->vpp > 1 ? "v" : "",
                          ot_figure_share(s->arena, share));

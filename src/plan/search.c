@@ -114,7 +114,7 @@ static bool stands_for(const searcher *s, const node *n, int index) {
 }
 
 static bool is_split(const ot_space_group *group, int order) {
-  return ot_pipeline_splits(group->orders[order].pipeline);
+  return ot_pipeline_rules_of(group->orders[order].pipeline)->splits;
 }
 
 // Whether `n` stands for the `index`-th order, too.

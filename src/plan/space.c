@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "describe/pipeline_rules.h"
 
 // Whole numbers in ascending order.
 typedef struct numbers {
@@ -123,14 +124,15 @@ static void add_order(builder *b, ot_candidate *part, ot_order_choice choice, or
 // The chunks of a stage that `kind` is tried with: as many as there are blocks, at most.
 static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last) {
   const int most = (int)((job->model->num_layers + 2) / pp);
-  *first = kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
-  *last = kind == OT_PIPELINE_INTERLEAVED && most > 2 ? most : *first;
+  const ot_pipeline_rules *const rules = ot_pipeline_rules_of(kind);
+  *first = rules->min_chunks;
+  *last = rules->max_chunks > 0 ? rules->max_chunks : most > *first ? most : *first;
   if (job->given.vpp > 0) *first = *last = job->given.vpp;
 }
 
 static void list_orders(builder *b, const ot_candidate *base, order_list *list) {
   const ot_candidate *const given = &b->job->given;
-  const int most = (int)b->job->model->num_layers + OT_PIPELINE_ZB_V + 4;
+  const int most = (int)b->job->model->num_layers + OT_PIPELINES + 3;
   ot_candidate part = whole(b);
   part.pp = base->pp;
   part.micro_batches = base->micro_batches;
@@ -141,7 +143,7 @@ static void list_orders(builder *b, const ot_candidate *base, order_list *list) 
     add_order(b, &part, (ot_order_choice){only, given->vpp > 0 ? given->vpp : 1}, list);
     return;
   }
-  for (int kind = 0; kind <= (int)OT_PIPELINE_ZB_V; kind++) {
+  for (int kind = 0; kind < (int)OT_PIPELINES; kind++) {
     int first, last;
     if ((int)given->pipeline >= 0 && kind != (int)given->pipeline) continue;
     chunk_range(b->job, (ot_pipeline)kind, base->pp, &first, &last);
@@ -300,7 +302,7 @@ static void add_degrees(builder *b) {
 void ot_space_build(const ot_job *job, ot_arena *arena, ot_space *out) {
   *out = (ot_space){0};
   builder b = {.job = job, .arena = arena, .space = out};
-  for (int r = 0; r <= (int)OT_RECOMPUTE_FULL; r++) {
+  for (int r = 0; r < (int)OT_RECOMPUTES; r++) {
     const bool open = (int)job->given.recompute < 0 || (int)job->given.recompute == r;
     if (open) out->recompute[out->num_recomputes++] = (ot_recompute)r;
   }

@@ -199,6 +199,8 @@ void ot_order_formula(ot_pipeline kind, int rank, ot_arena *arena, ot_pipeline_o
     case OT_PIPELINE_ZB_V:
       zero_bubble_v(&list);
       return;
+    case OT_PIPELINES:
+      break;
   }
   OT_UNREACHABLE();
 }

@@ -37,10 +37,8 @@ int ot_action_needs(const ot_pipeline_order *order, const ot_action *action, ot_
 // Where the formulas expect chunk c.
 static bool placed_for(const ot_pipeline_request *request) {
   const int p = request->num_ranks;
-  const bool folded = request->kind == OT_PIPELINE_ZB_V && p > 1;
   for (int c = 0; c < request->num_chunks; c++) {
-    const int expected = folded && c >= p ? 2 * p - 1 - c : c % p;
-    if (request->rank_of[c] != expected) return false;
+    if (request->rank_of[c] != ot_pipeline_stage(request->kind, p, c)) return false;
   }
   return true;
 }
@@ -65,7 +63,8 @@ ot_status ot_pipeline_order_build(const ot_pipeline_request *request, ot_arena *
       .num_chunks = request->num_chunks,
       .micro_batches = request->micro_batches,
       .rank_of = request->rank_of,
-      .split = request->csv ? ot_order_csv_splits(request->csv) : ot_pipeline_splits(request->kind),
+      .split = request->csv ? ot_order_csv_splits(request->csv)
+                            : ot_pipeline_rules_of(request->kind)->splits,
       .num_actions = ot_arena_array(arena, request->num_ranks, sizeof(int)),
       .actions = ot_arena_array(arena, request->num_ranks, sizeof(ot_action *)),
   };

@@ -42,8 +42,7 @@ const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena
   const int p = parallel->pp;
   int *const rank_of = ot_arena_array(arena, chunks, sizeof *rank_of);
   for (int c = 0; c < chunks; c++) {
-    const bool up = parallel->pipeline == OT_PIPELINE_ZB_V && c / p % 2 == 1;
-    rank_of[c] = up ? p - 1 - c % p : c % p;
+    rank_of[c] = ot_pipeline_stage(parallel->pipeline, p, c);
   }
   return rank_of;
 }

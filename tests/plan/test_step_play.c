@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "describe/pipeline_rules.h"
 #include "device/heap.h"
 #include "plan/estimator.h"
 #include "plan/memory.h"
@@ -49,7 +50,7 @@ static const ot_cluster *machine(void) {
 static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, pipeline *p) {
   *p = (pipeline){.candidate = {.pp = stages, .pipeline = kind, .micro_batches = micro_batches}};
   p->arena = ot_heap_arena_create(&p->heap);
-  const bool split = kind >= OT_PIPELINE_ZB_H1;
+  const bool split = ot_pipeline_rules_of(kind)->splits;
   set_work(p, OT_WORK_FORWARD, (double)F / chunks);
   set_work(p, OT_WORK_BACKWARD, (double)(split ? I : I + W) / chunks);
   set_work(p, OT_WORK_WEIGHT, (double)(split ? W : 0) / chunks);
@@ -157,6 +158,8 @@ static int kept_by_formula(ot_pipeline kind, int p, int m, int r) {
       return 2 * p - 1;
     case OT_PIPELINE_ZB_V:
       return 2 * p;
+    case OT_PIPELINES:
+      break;
   }
   return -1;
 }
@@ -165,7 +168,7 @@ static void stages_keep_what_the_papers_say(void **state) {
   (void)state;
   enum { P = 4, M = 16 };
   static const ot_engine other = {.name = "other"};
-  for (int kind = 0; kind <= OT_PIPELINE_ZB_V; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     pipeline p;
     double peak[P] = {0};
     play((ot_pipeline)kind, P, M, &p);

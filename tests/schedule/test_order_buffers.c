@@ -39,7 +39,7 @@ static void folded_orders_need_more_but_few(void **state) {
 // More buffers than messages are as good as endless ones.
 static void no_more_are_asked_for_than_there_are_messages(void **state) {
   (void)state;
-  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     const int m = kind == OT_PIPELINE_INTERLEAVED ? 8 : 7;
     assert_in_range(needed((ot_pipeline)kind, 4, m, 1), 1, 2 * m);
     assert_int_equal(needed((ot_pipeline)kind, 4, m, 100), 100);

@@ -207,6 +207,8 @@ static double closed_form(ot_pipeline kind, int p, int m, int v) {
       return 3.0 * m + (p - 1);
     case OT_PIPELINE_ZB_V:
       return 3.0 * m + (p - 1) / 2.0;
+    case OT_PIPELINES:
+      break;
   }
   return -1;
 }
@@ -225,13 +227,15 @@ static int closed_peak(ot_pipeline kind, int p, int m, int v) {
       return 2 * p - 1;
     case OT_PIPELINE_ZB_V:
       return 2 * p;
+    case OT_PIPELINES:
+      break;
   }
   return -1;
 }
 
 static void closed_forms_hold_for_full_pipelines(void **state) {
   (void)state;
-  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     for (int p = 1; p <= 6; p++) {
       for (int m = 2 * p; m <= 4 * p; m += p) {
         const int v = pipeline_chunks((ot_pipeline)kind);
@@ -256,7 +260,7 @@ static void zero_bubble_h_holds_equally_much_on_all_ranks(void **state) {
 
 static void few_micro_batches_never_take_longer_than_gpipe(void **state) {
   (void)state;
-  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     for (int p = 1; p <= 6; p++) {
       for (int m = 1; m < 2 * p; m++) {
         const int v = pipeline_chunks((ot_pipeline)kind);

@@ -52,7 +52,7 @@ static void orders_begin_as_published(void **state) {
 
 static void one_rank_runs_any_number_of_chunks(void **state) {
   (void)state;
-  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     for (int v = 1; v <= 3; v++) {
       const pipeline_shape shape = {(ot_pipeline)kind, 1, v, 3, NULL};
       const char *const line = line_of(&shape, 0);
@@ -65,7 +65,7 @@ static void one_rank_runs_any_number_of_chunks(void **state) {
 // Every number of micro-batches from one on is either run, or refused with a number that is.
 static void few_micro_batches_run_or_are_refused(void **state) {
   (void)state;
-  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     for (int p = 1; p <= 7; p++) {
       for (int m = 1; m <= 3 * p + 1; m++) {
         const int v = pipeline_chunks((ot_pipeline)kind);
@@ -133,7 +133,7 @@ static void assert_refused(const char *csv, const char *part, const char *other)
 
 static void printed_orders_read_back_as_themselves(void **state) {
   (void)state;
-  for (int kind = 0; kind < PIPELINE_KINDS; kind++) {
+  for (int kind = 0; kind < OT_PIPELINES; kind++) {
     pipeline_shape shape = {(ot_pipeline)kind, 3, pipeline_chunks((ot_pipeline)kind), 6, NULL};
     pipeline_case made, again;
     pipeline_case_create(&shape, &made);

@@ -11,16 +11,13 @@
 
 #include "describe/pipeline_rules.h"
 
-int pipeline_chunks(ot_pipeline kind) {
-  return kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
-}
+int pipeline_chunks(ot_pipeline kind) { return ot_pipeline_rules_of(kind)->min_chunks; }
 
 ot_status pipeline_case_build(const pipeline_shape *shape, pipeline_case *out) {
   *out = (pipeline_case){0};
   out->arena = ot_heap_arena_create(&out->heap);
-  const bool folded = shape->kind == OT_PIPELINE_ZB_V;
   for (int c = 0; c < shape->p * shape->v; c++) {
-    out->rank_of[c] = folded && c / shape->p % 2 ? shape->p - 1 - c % shape->p : c % shape->p;
+    out->rank_of[c] = ot_pipeline_stage(shape->kind, shape->p, c);
   }
   const ot_pipeline_request request = {
       .kind = shape->kind,

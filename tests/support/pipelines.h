@@ -5,7 +5,7 @@
 #include "device/heap.h"
 #include "schedule/pipeline_order.h"
 
-enum { PIPELINE_KINDS = OT_PIPELINE_ZB_V + 1, PIPELINE_MAX_CHUNKS = 256 };
+enum { PIPELINE_MAX_CHUNKS = 256 };
 
 typedef struct pipeline_case {
   ot_heap heap;
