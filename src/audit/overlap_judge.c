@@ -12,39 +12,51 @@ static const double LIMIT_BESIDE = .10, LIMIT_BETWEEN = .25;
 static const double LIMIT_LATE = .10;    // compute of the slowest rank above the mean
 static const double LIMIT_BUBBLE = .10;  // above what the order has with equal stages
 
-// Communication that is judged together.
+// Communication that is judged together. OT_OP_EMBEDDING, 0, is none.
 typedef struct flow_rule {
   ot_timeline_axis axis;
-  unsigned ops;  // bits 1 << (op - OT_OP_ALL_GATHER)
-  bool between;  // kernels, not beside them
+  ot_op_kind ops[3];  // then zeros
+  bool between;       // kernels, not beside them
   const char *what, *advice;
 } flow_rule;
 
-enum {
-  GATHER = 1 << (OT_OP_ALL_GATHER - OT_OP_ALL_GATHER),
-  SCATTER = 1 << (OT_OP_REDUCE_SCATTER - OT_OP_ALL_GATHER),
-  SUM = 1 << (OT_OP_ALL_REDUCE - OT_OP_ALL_GATHER),
-  ALL_TO_ALL = 1 << (OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER),
-  EXCHANGE = 1 << (OT_OP_EXCHANGE - OT_OP_ALL_GATHER),
-  HOME = 1 << (OT_OP_EXCHANGE_HOME - OT_OP_ALL_GATHER),
-  SHIFT = 1 << (OT_OP_SHIFT - OT_OP_ALL_GATHER),
-};
-
 static const flow_rule rules[] = {
-    {OT_TIMELINE_DP, GATHER, false, "dp_gather_exposed",
+    {OT_TIMELINE_DP,
+     {OT_OP_ALL_GATHER},
+     false,
+     "dp_gather_exposed",
      "more tokens a rank and step (micro_batch_size, sequence_length), parallel.prefetch 2, "
      "parallel.reshard false, or a lower parallel.zero"},
-    {OT_TIMELINE_DP, SCATTER | SUM, false, "dp_reduce_exposed",
+    {OT_TIMELINE_DP,
+     {OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE},
+     false,
+     "dp_reduce_exposed",
      "more micro-batches a step with parallel.accumulate whole, precision.reduce bf16, or fewer "
      "ranks of dp and more of another axis"},
-    {OT_TIMELINE_CP, SHIFT, false, "cp_ring_exposed",
+    {OT_TIMELINE_CP,
+     {OT_OP_SHIFT},
+     false,
+     "cp_ring_exposed",
      "longer sequences, fewer ranks of cp, or parallel.context ulysses"},
-    {OT_TIMELINE_CP, GATHER | ALL_TO_ALL | SCATTER, true, "cp_exposed",
+    {OT_TIMELINE_CP,
+     {OT_OP_ALL_GATHER, OT_OP_ALL_TO_ALL, OT_OP_REDUCE_SCATTER},
+     true,
+     "cp_exposed",
      "fewer ranks of cp, or parallel.context ring"},
-    {OT_TIMELINE_TP, GATHER | SCATTER | SUM, true, "tp_exposed",
+    {OT_TIMELINE_TP,
+     {OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE},
+     true,
+     "tp_exposed",
      "tp within one machine, fewer ranks of tp and more of pp or dp"},
-    {OT_TIMELINE_EP, EXCHANGE | HOME, true, "ep_exposed", "fewer ranks of ep"},
-    {OT_TIMELINE_WORLD, SUM, true, "world_exposed",
+    {OT_TIMELINE_EP,
+     {OT_OP_EXCHANGE, OT_OP_EXCHANGE_HOME},
+     true,
+     "ep_exposed",
+     "fewer ranks of ep"},
+    {OT_TIMELINE_WORLD,
+     {OT_OP_ALL_REDUCE},
+     true,
+     "world_exposed",
      "norms and losses are small: ranks wait here for the last one; look at slow machines"},
 };
 
@@ -66,9 +78,8 @@ static void add(const judge *j, const ot_finding *finding) {
 
 static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
   ot_overlap_flow sum = {0};
-  for (int op = 0; op < OT_TIMELINE_OPS; op++) {
-    const ot_overlap_flow *const flow = &o->flow[rule->axis][op];
-    if (!((rule->ops >> op) & 1u)) continue;
+  for (int i = 0; i < OT_COUNT(rule->ops) && rule->ops[i]; i++) {
+    const ot_overlap_flow *const flow = &o->flow[rule->axis][rule->ops[i]];
     sum.calls += flow->calls;
     sum.bytes += flow->bytes;
     sum.busy_s += flow->busy_s;
@@ -80,10 +91,10 @@ static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
 // "all_gather and all_reduce", of those that happen.
 static const char *ops_text(const judge *j, const flow_rule *rule) {
   ot_text_builder text = {.arena = j->arena};
-  for (int op = 0; op < OT_TIMELINE_OPS; op++) {
-    if (!((rule->ops >> op) & 1u) || j->o->flow[rule->axis][op].calls == 0) continue;
+  for (int i = 0; i < OT_COUNT(rule->ops) && rule->ops[i]; i++) {
+    if (j->o->flow[rule->axis][rule->ops[i]].calls == 0) continue;
     if (text.length > 0) ot_text_put(&text, " and ");
-    ot_text_put(&text, ot_op_info_of((ot_op_kind)(OT_OP_ALL_GATHER + op))->name);
+    ot_text_put(&text, ot_op_info_of(rule->ops[i])->name);
   }
   return ot_text_builder_text(&text);
 }
@@ -189,13 +200,13 @@ static const char *figures_of(const judge *j) {
   }
   ot_json_end(&json);
   ot_json_array(&json, "flows");
-  for (int i = 0; i < OT_TIMELINE_AXES * OT_TIMELINE_OPS; i++) {
-    const int axis = i / OT_TIMELINE_OPS, op = i % OT_TIMELINE_OPS;
+  for (int i = 0; i < OT_TIMELINE_AXES * OT_OP_COUNT; i++) {
+    const int axis = i / OT_OP_COUNT, op = i % OT_OP_COUNT;
     const ot_overlap_flow *const flow = &o->flow[axis][op];
     if (flow->calls == 0) continue;
     ot_json_object(&json, NULL);
     ot_json_text(&json, "axis", ot_timeline_axis_name((ot_timeline_axis)axis));
-    ot_json_text(&json, "op", ot_op_info_of((ot_op_kind)(OT_OP_ALL_GATHER + op))->name);
+    ot_json_text(&json, "op", ot_op_info_of((ot_op_kind)op)->name);
     ot_json_real(&json, "calls", flow->calls);
     ot_json_real(&json, "bytes", flow->bytes);
     ot_json_real(&json, "busy_seconds", flow->busy_s);
@@ -212,14 +223,14 @@ static const char *table_of(const judge *j) {
   ot_text_builder text = {.arena = j->arena};
   ot_text_appendf(&text, "  %-6s %-15s %9s %10s %10s %10s %7s\n", "axis", "", "calls", "MB",
                   "busy ms", "exposed ms", "% step");
-  for (int i = 0; i < OT_TIMELINE_AXES * OT_TIMELINE_OPS; i++) {
-    const int axis = i / OT_TIMELINE_OPS, op = i % OT_TIMELINE_OPS;
+  for (int i = 0; i < OT_TIMELINE_AXES * OT_OP_COUNT; i++) {
+    const int axis = i / OT_OP_COUNT, op = i % OT_OP_COUNT;
     const ot_overlap_flow *const f = &o->flow[axis][op];
     if (f->calls == 0) continue;
     ot_text_appendf(&text, "  %-6s %-15s %9.1f %10.3f %10.3f %10.3f %7.1f\n",
                     ot_timeline_axis_name((ot_timeline_axis)axis),
-                    ot_op_info_of((ot_op_kind)(OT_OP_ALL_GATHER + op))->name, f->calls,
-                    f->bytes * 1e-6, f->busy_s * 1e3, f->exposed_s * 1e3, percent(j, f->exposed_s));
+                    ot_op_info_of((ot_op_kind)op)->name, f->calls, f->bytes * 1e-6, f->busy_s * 1e3,
+                    f->exposed_s * 1e3, percent(j, f->exposed_s));
   }
   ot_text_appendf(&text, "  kernels %.1f %%, exposed %.1f %%, bubble %.1f %% of a step\n",
                   percent(j, o->compute_s), percent(j, o->exposed_s), percent(j, o->bubble_s));

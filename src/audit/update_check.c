@@ -25,7 +25,7 @@ typedef enum moment_of_read { BEFORE, AFTER, MOMENTS } moment_of_read;
 typedef struct sampled_row {
   int parameter;
   int64_t row, count;
-  double *values[MOMENTS][OT_COPY_MASTER + 1];
+  double *values[MOMENTS][OT_COPIES];
 } sampled_row;
 
 typedef struct update_check {
@@ -89,7 +89,7 @@ static ot_status read_copy(update_check *u, sampled_row *r, moment_of_read when,
 
 static ot_status read_rows(update_check *u, moment_of_read when) {
   for (int i = 0; i < u->num_rows; i++) {
-    for (int copy = 0; copy <= OT_COPY_MASTER; copy++) {
+    for (int copy = 0; copy < OT_COPIES; copy++) {
       if (copy == OT_COPY_GRADIENT && when == BEFORE) continue;
       OT_TRY(read_copy(u, &u->rows[i], when, (ot_parameter_copy)copy));
     }

@@ -190,17 +190,20 @@ static void put_plans(report *r) {
 
 // The first of each kind that lost without being one of the plans.
 static void put_rejections(report *r) {
-  static const char *const kinds[] = {"cannot fit", "cannot win"};
+  static const struct {
+    ot_rejection_kind kind;
+    const char *name;
+  } kinds[] = {{OT_REJECTED_MEMORY, "cannot fit"}, {OT_REJECTED_SLOWER, "cannot win"}};
   const ot_search *const s = r->page->search;
   const char *title = "\nnot taken, for example\n";
-  for (int kind = OT_REJECTED_MEMORY; kind <= OT_REJECTED_SLOWER; kind++) {
+  for (int k = 0; k < OT_COUNT(kinds); k++) {
     for (int i = 0; i < s->num_rejections; i++) {
       char split[256];
-      if ((int)s->rejections[i].kind != kind) continue;
+      if (s->rejections[i].kind != kinds[k].kind) continue;
       ot_candidate_print(&s->rejections[i].candidate, split, sizeof split);
       ot_text_put(r->out, title);
       title = "";
-      line(r, kinds[kind], ot_arena_format(r->arena, "%s: %s", split, s->rejections[i].reason));
+      line(r, kinds[k].name, ot_arena_format(r->arena, "%s: %s", split, s->rejections[i].reason));
       break;
     }
   }

@@ -25,7 +25,9 @@ static_assert(OT_COUNT(names) == OT_AXIS_COUNT, "one name for each axis");
 
 const char *ot_axis_name(ot_axis axis) { return names[axis]; }
 
-static bool is_expert(ot_axis axis) { return axis >= OT_AXIS_ETP && axis <= OT_AXIS_EDP; }
+static bool is_expert(ot_axis axis) {
+  return axis == OT_AXIS_ETP || axis == OT_AXIS_EP || axis == OT_AXIS_EDP;
+}
 
 // Ranks of a stage.
 static int64_t stage_ranks(const ot_mesh *mesh) {

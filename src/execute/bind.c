@@ -11,18 +11,24 @@
 // ---- communication as calls ----
 
 static ot_comm_kind call_kind(ot_op_kind op) {
-  static const ot_comm_kind kinds[] = {
-      [OT_OP_ALL_GATHER - OT_OP_ALL_GATHER] = OT_COMM_ALL_GATHER,
-      [OT_OP_REDUCE_SCATTER - OT_OP_ALL_GATHER] = OT_COMM_REDUCE_SCATTER,
-      [OT_OP_ALL_REDUCE - OT_OP_ALL_GATHER] = OT_COMM_ALL_REDUCE,
-      [OT_OP_ALL_TO_ALL - OT_OP_ALL_GATHER] = OT_COMM_ALL_TO_ALL,
-      [OT_OP_SHIFT - OT_OP_ALL_GATHER] = OT_COMM_SHIFT,
-      [OT_OP_EXCHANGE - OT_OP_ALL_GATHER] = OT_COMM_EXCHANGE,
-      [OT_OP_EXCHANGE_HOME - OT_OP_ALL_GATHER] = OT_COMM_EXCHANGE,
-      [OT_OP_SEND - OT_OP_ALL_GATHER] = OT_COMM_SEND,
-      [OT_OP_RECEIVE - OT_OP_ALL_GATHER] = OT_COMM_RECEIVE,
+  static const struct {
+    ot_op_kind op;
+    ot_comm_kind kind;
+  } kinds[] = {
+      {OT_OP_ALL_GATHER, OT_COMM_ALL_GATHER},
+      {OT_OP_REDUCE_SCATTER, OT_COMM_REDUCE_SCATTER},
+      {OT_OP_ALL_REDUCE, OT_COMM_ALL_REDUCE},
+      {OT_OP_ALL_TO_ALL, OT_COMM_ALL_TO_ALL},
+      {OT_OP_SHIFT, OT_COMM_SHIFT},
+      {OT_OP_EXCHANGE, OT_COMM_EXCHANGE},
+      {OT_OP_EXCHANGE_HOME, OT_COMM_EXCHANGE},
+      {OT_OP_SEND, OT_COMM_SEND},
+      {OT_OP_RECEIVE, OT_COMM_RECEIVE},
   };
-  return kinds[op - OT_OP_ALL_GATHER];
+  for (int i = 0; i < OT_COUNT(kinds); i++) {
+    if (kinds[i].op == op) return kinds[i].kind;
+  }
+  OT_UNREACHABLE();
 }
 
 // The type in which a reduction adds: its result's, or where that is narrow the compute type.

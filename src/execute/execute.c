@@ -325,6 +325,7 @@ void ot_executor_set_pause(ot_executor *executor, const ot_executor_pause *pause
 // ---- create ----
 
 static ot_status create_lanes(ot_executor *executor) {
+  static const ot_lane own_threads[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
   const ot_schedule *const schedule = executor->schedule;
   ot_lanes_options options = {
       .comm = executor->options.comm, .run = run_on_lane, .context = executor};
@@ -333,7 +334,8 @@ static ot_status create_lanes(ot_executor *executor) {
     for (int k = 0; k < schedule->orders[i].num_entries; k++) {
       entries[schedule->orders[i].entries[k].lane]++;
     }
-    for (int lane = OT_LANE_GATHER; lane <= OT_LANE_REDUCE; lane++) {
+    for (int k = 0; k < OT_COUNT(own_threads); k++) {
+      const ot_lane lane = own_threads[k];
       if (entries[lane] > options.capacity[lane]) options.capacity[lane] = entries[lane];
     }
   }

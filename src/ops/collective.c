@@ -100,6 +100,7 @@ static ot_cost shift_cost(const ot_op_attributes *a, const ot_op_types *types) {
 }
 
 const ot_op_info ot_all_gather_info = {
+    .communicates = true,
     .name = "all_gather",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -113,6 +114,7 @@ const ot_op_info ot_all_gather_info = {
 };
 
 const ot_op_info ot_reduce_scatter_info = {
+    .communicates = true,
     .name = "reduce_scatter",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -128,6 +130,7 @@ const ot_op_info ot_reduce_scatter_info = {
 };
 
 const ot_op_info ot_all_reduce_info = {
+    .communicates = true,
     .name = "all_reduce",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -138,6 +141,7 @@ const ot_op_info ot_all_reduce_info = {
 };
 
 const ot_op_info ot_all_to_all_info = {
+    .communicates = true,
     .name = "all_to_all",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -151,6 +155,7 @@ const ot_op_info ot_all_to_all_info = {
 };
 
 const ot_op_info ot_shift_info = {
+    .communicates = true,
     .name = "shift",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -159,20 +164,13 @@ const ot_op_info ot_shift_info = {
 };
 
 const ot_op_info ot_send_info = {
-    .name = "send", .num_inputs = 1, .num_outputs = 0, .infer = send_infer};
+    .communicates = true, .name = "send", .num_inputs = 1, .num_outputs = 0, .infer = send_infer};
 
-const ot_op_info ot_receive_info = {
-    .name = "receive", .num_inputs = 0, .num_outputs = 1, .infer = receive_infer};
-
-bool ot_op_communicates(ot_op_kind kind) {
-  return kind >= OT_OP_ALL_GATHER && kind <= OT_OP_RECEIVE;
-}
-
-int ot_op_sent_input(ot_op_kind kind) { return kind == OT_OP_EXCHANGE_HOME ? 1 : 0; }
-
-bool ot_op_exchanges(ot_op_kind kind) {
-  return kind == OT_OP_EXCHANGE || kind == OT_OP_EXCHANGE_HOME;
-}
+const ot_op_info ot_receive_info = {.communicates = true,
+                                    .name = "receive",
+                                    .num_inputs = 0,
+                                    .num_outputs = 1,
+                                    .infer = receive_infer};
 
 double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types) {

@@ -24,9 +24,6 @@ extern const ot_op_info ot_shift_info;
 extern const ot_op_info ot_send_info;
 extern const ot_op_info ot_receive_info;
 
-// True for the kinds of this file, and for exchanges.
-bool ot_op_communicates(ot_op_kind kind);
-
 // The input that travels. exchange_home: what it is put into is another.
 int ot_op_sent_input(ot_op_kind kind);
 

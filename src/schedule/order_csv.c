@@ -46,7 +46,7 @@ static bool read_number(const char **at, const char *end, int *value) {
 }
 
 static bool read_kind(char letter, ot_action_kind *kind) {
-  for (int i = 0; i <= OT_ACTION_BACKWARD; i++) {
+  for (int i = 0; i < OT_ACTIONS; i++) {
     *kind = (ot_action_kind)i;
     if (ot_action_letter(*kind) == letter) return true;
   }

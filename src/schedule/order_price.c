@@ -28,6 +28,8 @@ static double cost_of(const ot_order_costs *costs, const ot_action *action) {
       return costs->weight[action->chunk];
     case OT_ACTION_BACKWARD:
       return costs->input[action->chunk] + costs->weight[action->chunk];
+    case OT_ACTIONS:
+      break;
   }
   OT_UNREACHABLE();
 }

@@ -28,6 +28,8 @@ int ot_action_needs(const ot_pipeline_order *order, const ot_action *action, ot_
     case OT_ACTION_WEIGHT:
       needs[n++] = (ot_action){OT_ACTION_INPUT, chunk, i};
       return n;
+    case OT_ACTIONS:
+      break;
   }
   OT_UNREACHABLE();
 }
@@ -120,7 +122,7 @@ static ot_status check_list(const ot_pipeline_order *order, int rank, int *next)
 }
 
 static ot_status check_complete(const ot_pipeline_order *order, const int *next) {
-  for (int kind = 0; kind <= OT_ACTION_BACKWARD; kind++) {
+  for (int kind = 0; kind < OT_ACTIONS; kind++) {
     const bool apart = kind == OT_ACTION_INPUT || kind == OT_ACTION_WEIGHT;
     if (kind != OT_ACTION_FORWARD && apart != order->split) continue;
     for (int c = 0; c < order->num_chunks; c++) {

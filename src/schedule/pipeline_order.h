@@ -12,6 +12,7 @@ typedef enum ot_action_kind {
   OT_ACTION_INPUT,     // I: gradients of inputs ("B" in papers that split the backward)
   OT_ACTION_WEIGHT,    // W: gradients of weights
   OT_ACTION_BACKWARD,  // I and W at once
+  OT_ACTIONS,
 } ot_action_kind;
 
 typedef struct ot_action {

@@ -172,7 +172,7 @@ typedef struct sweep {
   interval wait;
   double last_s;  // end of the last forward or backward task
   // How far each union reaches.
-  double all_s, busy_s, axis_s[OT_TIMELINE_AXES], op_s[OT_TIMELINE_AXES][OT_TIMELINE_OPS];
+  double all_s, busy_s, axis_s[OT_TIMELINE_AXES], op_s[OT_TIMELINE_AXES][OT_OP_COUNT];
   ot_timeline_summary sum;
   double busy_sum_s;  // of what is no message, outside compute, up to last_s
 } sweep;
@@ -258,8 +258,7 @@ static void take_interval(sweep *s, const interval *i) {
   if (!i->message) unite(s, i, s->last_s, &s->busy_s, &s->busy_sum_s);
   if (i->task->kind == OT_TASK_COMPUTE) return;
   const ot_timeline_axis axis = ot_timeline_axis_of(i->task->attributes.group);
-  const int op = i->task->op - OT_OP_ALL_GATHER;
-  OT_ASSERT(op >= 0 && op < OT_TIMELINE_OPS);
+  const ot_op_kind op = i->task->op;
   unite(s, i, end, &s->axis_s[axis], &s->sum.exposed_axis_s[axis]);
   unite(s, i, end, &s->op_s[axis][op], &s->sum.exposed_op_s[axis][op]);
 }
@@ -311,7 +310,6 @@ static void sum_parts(const reader *r, double part_s[OT_TIMELINE_PARTS]) {
 
 ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline,
                                           const ot_schedule *schedule) {
-  static_assert(OT_OP_RECEIVE - OT_OP_ALL_GATHER + 1 == OT_TIMELINE_OPS, "communication ops");
   sweep s = {.r = reader_of(timeline, schedule)};
   s.last_s = last_forward_or_backward(&s.r);
   s.sum.total_s = timeline->total_s;

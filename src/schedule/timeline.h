@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "base/choices.h"
+#include "ops/op.h"
 
 typedef struct ot_schedule ot_schedule;
 
@@ -69,9 +70,6 @@ typedef enum ot_timeline_part {
   OT_TIMELINE_PARTS,
 } ot_timeline_part;
 
-// Communication ops, from OT_OP_ALL_GATHER on.
-enum { OT_TIMELINE_OPS = 9 };
-
 // What one reading of a timeline says.
 typedef struct ot_timeline_summary {
   double total_s;
@@ -84,7 +82,7 @@ typedef struct ot_timeline_summary {
   double model_flops;                // 3 x forward: what MFU counts, see ot_order_flops
   double exposed_s;                  // of all communication, and of kernels on other lanes
   double exposed_axis_s[OT_TIMELINE_AXES];
-  double exposed_op_s[OT_TIMELINE_AXES][OT_TIMELINE_OPS];  // by op - OT_OP_ALL_GATHER
+  double exposed_op_s[OT_TIMELINE_AXES][OT_OP_COUNT];  // of communication
 } ot_timeline_summary;
 
 // Allocates nothing. Cost: O(spans), but for spans that overlap on several lanes.

@@ -67,6 +67,7 @@ typedef enum ot_parameter_copy {
   OT_COPY_MOMENT_1,  // in the compute type, as are the rest
   OT_COPY_MOMENT_2,
   OT_COPY_MASTER,  // only where storage and compute differ
+  OT_COPIES,
 } ot_parameter_copy;
 
 // False when the copy is not kept (no training, no master weights, second moment of Muon).
