@@ -61,7 +61,7 @@ static rate measure(void (*run)(void *), void *context, int repeats) {
 // ---- bare products ----
 
 typedef struct products {
-  ot_product product[3];
+  ot_gemm product[3];
   int count, threads;
 } products;
 
@@ -71,8 +71,8 @@ static void run_products(void *context) {
 }
 
 // y = x w^T, dx = dy w or dw = dy^T x with x [R, C], w [O, C]; `form` is 'y', 'x' or 'w'.
-static ot_product product_of(char form, int64_t R, int64_t C, int64_t O, float *memory) {
-  ot_product p = {.alpha = 1, .a = {.data = memory}, .b = {.data = memory}, .c = NULL};
+static ot_gemm product_of(char form, int64_t R, int64_t C, int64_t O, float *memory) {
+  ot_gemm p = {.alpha = 1, .a = {.data = memory}, .b = {.data = memory}, .c = NULL};
   p.rows = form == 'w' ? O : R;
   p.columns = form == 'y' ? O : C;
   p.depth = form == 'y' ? C : form == 'x' ? O : R;
@@ -140,7 +140,7 @@ static void report(const char *name, op_run *o, const products *bare, const sett
   int64_t largest = 0;
   products p = *bare;
   for (int i = 0; i < p.count; i++) {
-    const ot_product *const q = &p.product[i];
+    const ot_gemm *const q = &p.product[i];
     bare_flops += 2.0 * (double)q->rows * (double)q->columns * (double)q->depth;
     const int64_t sizes[] = {q->rows * q->depth, q->depth * q->columns, q->rows * q->columns};
     for (int k = 0; k < 3; k++) largest = sizes[k] > largest ? sizes[k] : largest;

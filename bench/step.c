@@ -119,7 +119,7 @@ static void list_products(const ot_schedule *schedule, int order, shape_list *li
 
 // Seconds of one product of this shape cut into serial calls on our own threads, as the step does.
 static double time_cut_product(const shape *s, int threads, float *a, float *b, float *c) {
-  const ot_product product = {
+  const ot_gemm product = {
       .rows = s->rows,
       .columns = s->columns,
       .depth = s->depth,

@@ -216,20 +216,20 @@ static int64_t pad(int64_t elements) {
   return (elements + BUCKET_ALIGNMENT - 1) / BUCKET_ALIGNMENT * BUCKET_ALIGNMENT;
 }
 
-static ot_placement tensor_placement(ot_cut cut) {
+static ot_placement tensor_placement(ot_shard_axis cut) {
   switch (cut) {
-    case OT_CUT_NONE:
-    case OT_CUT_EXPERTS:
+    case OT_SHARD_NOT:
+    case OT_SHARD_BY_EXPERTS:
       return replicated;
-    case OT_CUT_ROWS:
+    case OT_SHARD_BY_ROWS:
       return by_rows;
-    case OT_CUT_COLUMNS:
+    case OT_SHARD_BY_COLUMNS:
       return by_columns;
   }
   OT_UNREACHABLE();
 }
 
-int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_cut cut) {
+int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_shard_axis cut) {
   ot_graph *const graph = builder->graph;
   ot_block *const block = builder->block;
   const int index = block->num_parameters;
@@ -253,7 +253,7 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_
   // Entered as I; what the ranks use on values of their own is R from the start.
   return ot_builder_external(builder, &value,
                              (ot_lives){tensor_placement(cut), replicated, replicated,
-                                        cut == OT_CUT_EXPERTS ? by_rows : replicated});
+                                        cut == OT_SHARD_BY_EXPERTS ? by_rows : replicated});
 }
 
 static bool summed_over_tensor(const ot_parameter *parameter) {

@@ -87,7 +87,7 @@ int ot_builder_gather_over(ot_builder *builder, ot_group_kind group, int x, cons
 
 // Registers `parameter` (block, offset and name completed here: `parameter->name` is local, as
 // "attention.qkv.weight"), which the ranks of tp divide by `cut`, and returns its value.
-int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_cut cut);
+int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_shard_axis cut);
 
 // Gives the parameters of the block their places in its bucket: first those that are summed over
 // tp, so that they are one range, then the others, each in the order of registration.

@@ -92,38 +92,38 @@ void ot_decoder_embedding(ot_builder *b) {
   }
 }
 
-static int attend(ot_builder *b, int layer, ot_stream *stream) {
+static int attend(ot_builder *b, int layer, ot_residual_stream *stream) {
   const bool latent = ot_model_of(b)->mla.kv_rank > 0;
-  const int x = ot_stream_read(b, stream, OT_ROLE_ATTENTION_QUERY, "attention_residual");
+  const int x = ot_residual_read(b, stream, OT_ROLE_ATTENTION_QUERY, "attention_residual");
   const int y = latent ? ot_decoder_latent_attention(b, layer, x, stream->sum)
                        : ot_decoder_attention(b, layer, x, stream->sum);
-  ot_stream_take(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).attention_ends);
+  ot_residual_add(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).attention_ends);
   return y;
 }
 
-static int feed_forward(ot_builder *b, int layer, ot_stream *stream) {
-  const int x = ot_stream_read(b, stream, OT_ROLE_MLP_QUERY, "mlp_residual");
+static int feed_forward(ot_builder *b, int layer, ot_residual_stream *stream) {
+  const int x = ot_residual_read(b, stream, OT_ROLE_MLP_QUERY, "mlp_residual");
   const int y = ot_model_of(b)->moe.layer[layer] ? ot_decoder_experts(b, x, stream->sum)
                                                  : mlp(b, x, stream->sum);
-  ot_stream_take(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).mlp_ends);
+  ot_residual_add(b, stream, y, ot_residual_place_of(ot_model_of(b), layer).mlp_ends);
   return y;
 }
 
 void ot_decoder_layer_attention(ot_builder *b, int layer) {
-  ot_stream stream = ot_stream_enter(b, layer, 0);
+  ot_residual_stream stream = ot_residual_enter(b, layer, 0);
   watch(b, attend(b, layer, &stream));
-  ot_stream_leave(b, &stream);
+  ot_residual_end_block(b, &stream);
 }
 
 void ot_decoder_layer_experts(ot_builder *b, int layer) {
-  ot_stream stream = ot_stream_enter(b, layer, 1);
+  ot_residual_stream stream = ot_residual_enter(b, layer, 1);
   watch(b, feed_forward(b, layer, &stream));
-  ot_stream_leave(b, &stream);
+  ot_residual_end_block(b, &stream);
 }
 
 void ot_decoder_layer(ot_builder *b, int layer) {
-  ot_stream stream = ot_stream_enter(b, layer, 0);
+  ot_residual_stream stream = ot_residual_enter(b, layer, 0);
   attend(b, layer, &stream);
   watch(b, feed_forward(b, layer, &stream));
-  ot_stream_leave(b, &stream);
+  ot_residual_end_block(b, &stream);
 }

@@ -87,7 +87,7 @@ static ot_op_attributes attention_attributes(const ot_builder *b, int layer) {
   if (ot_builder_trains(b) && model->attention_dropout > 0) {
     attributes.dropout = model->attention_dropout;
     attributes.seed = b->graph->request.seed;
-    attributes.rng_stream = ot_decoder_stream(b, "attention");
+    attributes.rng_stream = ot_decoder_rng_stream(b, "attention");
   }
   return attributes;
 }

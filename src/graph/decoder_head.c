@@ -25,7 +25,7 @@ static int head_weight(ot_builder *b, int embedding_parameter) {
                              .cols = model->hidden_size,
                              .kind = OT_PARAMETER_EMBEDDING,
                              .tied_to = embedding_parameter};
-  return ot_builder_parameter(b, &tied, ot_role_cut(OT_ROLE_HEAD, false));
+  return ot_builder_parameter(b, &tied, ot_role_shard_axis(OT_ROLE_HEAD, false));
 }
 
 static int weight_accumulator(ot_builder *b, const head *h) {
@@ -163,8 +163,8 @@ static void logits(ot_builder *b, const head *h) {
 void ot_decoder_head(ot_builder *b, int embedding_parameter) {
   const ot_mode mode = b->graph->request.mode;
   head h = {.attributes = ot_builder_attributes(b)};
-  const ot_stream stream = ot_stream_enter(b, (int)ot_model_of(b)->num_layers, 0);
-  const int x = ot_stream_read(b, &stream, OT_ROLE_FINAL_QUERY, "final_residual");
+  const ot_residual_stream stream = ot_residual_enter(b, (int)ot_model_of(b)->num_layers, 0);
+  const int x = ot_residual_read(b, &stream, OT_ROLE_FINAL_QUERY, "final_residual");
   const int normed = ot_decoder_norm(b, OT_ROLE_FINAL_NORM, "final_norm", x);
   h.x = ot_builder_gather(b, normed, "output.in");
   h.weight = head_weight(b, embedding_parameter);

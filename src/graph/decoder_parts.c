@@ -22,7 +22,7 @@ static int parameter(ot_builder *b, ot_role role, const char *name, const char *
                                  .layer = b->block->layer,
                                  .suffix = suffix};
   ot_hf_parts(&request, b->arena, &made);
-  return ot_builder_parameter(b, &made, ot_role_cut(role, made.rank == 1));
+  return ot_builder_parameter(b, &made, ot_role_shard_axis(role, made.rank == 1));
 }
 
 // GPT-2 scales the projections that end on the residual stream by 1/sqrt(2L) (Radford et al. 2019).
@@ -99,7 +99,7 @@ int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x) {
       b, &(ot_op_description){OT_OP_LAYERNORM, &attributes, output, 3, {x, weight, bias}, NULL});
 }
 
-uint64_t ot_decoder_stream(const ot_builder *b, const char *name) {
+uint64_t ot_decoder_rng_stream(const ot_builder *b, const char *name) {
   return ot_hash_text(ot_hash_text(OT_HASH_START, b->block->name), name);
 }
 
@@ -109,7 +109,7 @@ int ot_decoder_dropout(ot_builder *b, const char *name, int x, double probabilit
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.dropout = probability;
   attributes.seed = b->graph->request.seed;
-  attributes.rng_stream = ot_decoder_stream(b, name);
+  attributes.rng_stream = ot_decoder_rng_stream(b, name);
   attributes.first_row = share->first_row;
   ot_builder_set_context(b, &attributes);
   const int samples = ot_builder_batch(b, OT_BATCH_SAMPLE_IDS);

@@ -33,7 +33,7 @@ int ot_decoder_query(ot_builder *b, ot_role role, const char *name);
 int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x);
 
 // A key of the dropout masks of the tensor called `name` in this block.
-uint64_t ot_decoder_stream(const ot_builder *b, const char *name);
+uint64_t ot_decoder_rng_stream(const ot_builder *b, const char *name);
 
 // x [own_rows, C] with some elements dropped; x itself outside training.
 int ot_decoder_dropout(ot_builder *b, const char *name, int x, double probability);
@@ -57,24 +57,25 @@ int ot_decoder_onto(ot_builder *b, int x, const ot_projection *p);
 int ot_decoder_join(ot_builder *b, int branch, int x, ot_projection p, ot_role post_norm);
 
 // The residual stream as a sub-layer finds it.
-typedef struct ot_stream {
+typedef struct ot_residual_stream {
   int sum;    // what the sub-layer's branch is added to, or -1
   int stack;  // outputs of finished blocks, or -1: the branch reads the sum
   int last;   // one more of them, or the sum so far, or -1
-} ot_stream;
+} ot_residual_stream;
 
 // The stream where a layer begins (`behind` 0), where its MLP does when that is a block of its own
 // (1), or, for the number of layers of the model, at the head.
-ot_stream ot_stream_enter(ot_builder *b, int layer, int behind);
+ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int behind);
 
 // What the sub-layer reads.
-int ot_stream_read(ot_builder *b, const ot_stream *stream, ot_role query, const char *name);
+int ot_residual_read(ot_builder *b, const ot_residual_stream *stream, ot_role query,
+                     const char *name);
 
 // `x` is what the sub-layer made, joined to the sum; `ends`: it is the last of its block.
-void ot_stream_take(ot_builder *b, ot_stream *stream, int x, bool ends);
+void ot_residual_add(ot_builder *b, ot_residual_stream *stream, int x, bool ends);
 
 // The block ends here.
-void ot_stream_leave(ot_builder *b, const ot_stream *stream);
+void ot_residual_end_block(ot_builder *b, const ot_residual_stream *stream);
 
 // The attention branch of a layer, which reads `x`, joined to `sum` (or alone).
 int ot_decoder_attention(ot_builder *b, int layer, int x, int sum);

@@ -70,7 +70,7 @@ static const char *full_name(const ot_hf_request *request, const char *module, o
   return ot_arena_format(arena, "%s.%d.%s.%s", prefix, request->layer, module, request->suffix);
 }
 
-ot_cut ot_role_cut(ot_role role, bool vector) {
+ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
   switch (role) {
     case OT_ROLE_EMBEDDING:
     case OT_ROLE_QKV:
@@ -79,11 +79,11 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
     case OT_ROLE_GATE_UP:
     case OT_ROLE_SHARED_GATE_UP:
     case OT_ROLE_HEAD:
-      return OT_CUT_ROWS;
+      return OT_SHARD_BY_ROWS;
     case OT_ROLE_ATTENTION_OUTPUT:
     case OT_ROLE_DOWN:
     case OT_ROLE_SHARED_DOWN:
-      return vector ? OT_CUT_NONE : OT_CUT_COLUMNS;
+      return vector ? OT_SHARD_NOT : OT_SHARD_BY_COLUMNS;
     case OT_ROLE_POSITIONS:
     case OT_ROLE_ATTENTION_NORM:
     case OT_ROLE_Q_DOWN:
@@ -100,10 +100,10 @@ ot_cut ot_role_cut(ot_role role, bool vector) {
     case OT_ROLE_MLP_QUERY:
     case OT_ROLE_FINAL_QUERY:
     case OT_ROLE_FINAL_NORM:
-      return OT_CUT_NONE;
+      return OT_SHARD_NOT;
     case OT_ROLE_EXPERT_GATE_UP:
     case OT_ROLE_EXPERT_DOWN:
-      return OT_CUT_EXPERTS;
+      return OT_SHARD_BY_EXPERTS;
     case OT_ROLES:
       break;
   }
@@ -241,7 +241,8 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
     part->hf_first_col = share->first_expert_column;
     part->hf_cols = request->model->moe.expert_size;
   }
-  if (parameter->rank == 1 || ot_role_cut(request->role, false) != OT_CUT_COLUMNS) return;
+  if (parameter->rank == 1 || ot_role_shard_axis(request->role, false) != OT_SHARD_BY_COLUMNS)
+    return;
   const ot_model *const model = request->model;
   if (request->role == OT_ROLE_SHARED_DOWN) {
     part->hf_first_col = share->first_shared_column;
@@ -258,14 +259,14 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
 static void set_sum(const ot_hf_request *request, bool vector, int copies,
                     ot_parameter_part *part) {
   const ot_share *const share = request->share;
-  const ot_cut cut = ot_role_cut(request->role, vector);
+  const ot_shard_axis cut = ot_role_shard_axis(request->role, vector);
   part->sum_group = -1;
   part->counted = true;
   if (share->expert_view) {
-    if (share->expert_ranks == 1 || cut == OT_CUT_EXPERTS) return;
+    if (share->expert_ranks == 1 || cut == OT_SHARD_BY_EXPERTS) return;
     part->sum_group = OT_GROUP_EXPERT_SUM;
     part->counted = share->expert_index == 0;
-  } else if (share->tp > 1 && (cut == OT_CUT_NONE || cut == OT_CUT_EXPERTS)) {
+  } else if (share->tp > 1 && (cut == OT_SHARD_NOT || cut == OT_SHARD_BY_EXPERTS)) {
     part->sum_group = OT_GROUP_TENSOR_SUM;
     part->counted = share->tp_index == 0;
   } else if (copies > 1) {

@@ -41,12 +41,12 @@ typedef enum ot_role {
 } ot_role;
 
 // How the ranks of tp divide a parameter.
-typedef enum ot_cut {
-  OT_CUT_NONE,     // each holds all of it and uses it on rows or heads of its own
-  OT_CUT_ROWS,     // outputs of the ranks lie side by side
-  OT_CUT_COLUMNS,  // outputs of the ranks add up
-  OT_CUT_EXPERTS,  // tp as NONE; each rank of ep holds experts of its own
-} ot_cut;
+typedef enum ot_shard_axis {
+  OT_SHARD_NOT,         // each holds all of it and uses it on rows or heads of its own
+  OT_SHARD_BY_ROWS,     // outputs of the ranks lie side by side
+  OT_SHARD_BY_COLUMNS,  // outputs of the ranks add up
+  OT_SHARD_BY_EXPERTS,  // tp as NONE; each rank of ep holds experts of its own
+} ot_shard_axis;
 
 // Which parameter.
 typedef struct ot_hf_request {
@@ -58,7 +58,7 @@ typedef struct ot_hf_request {
 } ot_hf_request;
 
 // How tp divides the weights (`vector` false) or the biases of `role`.
-ot_cut ot_role_cut(ot_role role, bool vector);
+ot_shard_axis ot_role_shard_axis(ot_role role, bool vector);
 
 // Fills `parts` and `num_parts` of `parameter`, whose rows, cols and rank are set to those that the
 // share has.

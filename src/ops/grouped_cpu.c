@@ -71,7 +71,7 @@ static int64_t result_stride(const piece *p) {
 }
 
 // Part `part` of `tensor`, in `scratch` if it must be widened.
-static ot_view part_of(const ot_tensor *tensor, ot_region part, ot_real *scratch) {
+static ot_view part_of(const ot_tensor *tensor, ot_matrix_part part, ot_real *scratch) {
   return ot_view_read(tensor, part, scratch, 1);
 }
 
@@ -129,7 +129,7 @@ static row_tile tile_of(const piece *p, int64_t row) {
   row_tile t = {.rows = left < p->layout->tile ? left : p->layout->tile,
                 .scratch = {p->operand, depth}};
   if (x->type.dtype == OT_REAL_DTYPE) {
-    t.own = ot_view_of(x, (ot_region){row, t.rows, 0, depth}, NULL);
+    t.own = ot_view_of(x, (ot_matrix_part){row, t.rows, 0, depth}, NULL);
     t.copied = t.rows / OT_TILE_ROWS * OT_TILE_ROWS;
   }
   const int64_t n = t.rows - t.copied;
@@ -219,24 +219,24 @@ static void dw_piece(const piece *p) {
   const ot_tensor *const x = &p->call->in[1];
   const int64_t O = dy->type.dim[1];
   const int64_t C = x->type.dim[1];
-  const ot_region part = {p->expert * O + p->column, p->columns, 0, C};
+  const ot_matrix_part part = {p->expert * O + p->column, p->columns, 0, C};
   bool adds = p->call->attributes->accumulate;
   if (adds && p->begin == p->end) return;
   const ot_view sum = adds ? part_of(dw, part, p->result) : ot_view_of(dw, part, p->result);
   if (p->begin == p->end) memset(sum.data, 0, (size_t)(p->columns * C) * sizeof *sum.data);
   for (int64_t row = p->begin; row < p->end; row += p->layout->depth) {
     const int64_t rows = p->end - row < p->layout->depth ? p->end - row : p->layout->depth;
-    const ot_view ys = part_of(dy, (ot_region){row, rows, p->column, p->columns}, p->operand);
-    const ot_view xs = part_of(x, (ot_region){row, rows, 0, C}, p->matrix);
-    const ot_product product = {.rows = p->columns,
-                                .columns = C,
-                                .depth = rows,
-                                .a = {ys.data, ys.stride, true},
-                                .b = {xs.data, xs.stride, false},
-                                .c = sum.data,
-                                .c_stride = sum.stride,
-                                .alpha = 1,
-                                .beta = adds ? 1 : 0};
+    const ot_view ys = part_of(dy, (ot_matrix_part){row, rows, p->column, p->columns}, p->operand);
+    const ot_view xs = part_of(x, (ot_matrix_part){row, rows, 0, C}, p->matrix);
+    const ot_gemm product = {.rows = p->columns,
+                             .columns = C,
+                             .depth = rows,
+                             .a = {ys.data, ys.stride, true},
+                             .b = {xs.data, xs.stride, false},
+                             .c = sum.data,
+                             .c_stride = sum.stride,
+                             .alpha = 1,
+                             .beta = adds ? 1 : 0};
     OT_KERNEL(ot_matrix_multiply_serial)(&product);
     adds = true;
   }

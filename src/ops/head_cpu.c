@@ -49,7 +49,7 @@ static head head_of(const ot_kernel_call *call, ot_op_kind kind) {
 
 static ot_view weight_block(const head *h, int64_t first, int64_t *n) {
   *n = h->V - first < h->layout.block ? h->V - first : h->layout.block;
-  return ot_view_read(&h->call->in[1], (ot_region){first, *n, 0, h->C},
+  return ot_view_read(&h->call->in[1], (ot_matrix_part){first, *n, 0, h->C},
                       ot_scratch_at(h->call, h->layout.w), h->call->attributes->threads);
 }
 
@@ -57,20 +57,20 @@ static ot_view weight_block(const head *h, int64_t first, int64_t *n) {
 static chunk project(const head *h, int64_t first, ot_real *logits) {
   const int threads = h->call->attributes->threads;
   const int64_t n = h->R - first < h->layout.chunk ? h->R - first : h->layout.chunk;
-  const ot_view x = ot_view_read(&h->call->in[0], (ot_region){first, n, 0, h->C},
+  const ot_view x = ot_view_read(&h->call->in[0], (ot_matrix_part){first, n, 0, h->C},
                                  ot_scratch_at(h->call, h->layout.x), threads);
   for (int64_t v = 0; v < h->V; v += h->layout.block) {
     int64_t columns;
     const ot_view w = weight_block(h, v, &columns);
-    const ot_product product = {.rows = n,
-                                .columns = columns,
-                                .depth = h->C,
-                                .a = {x.data, x.stride, false},
-                                .b = {w.data, w.stride, true},
-                                .c = logits + v,
-                                .c_stride = h->layout.stride,
-                                .alpha = 1,
-                                .beta = 0};
+    const ot_gemm product = {.rows = n,
+                             .columns = columns,
+                             .depth = h->C,
+                             .a = {x.data, x.stride, false},
+                             .b = {w.data, w.stride, true},
+                             .c = logits + v,
+                             .c_stride = h->layout.stride,
+                             .alpha = 1,
+                             .beta = 0};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
   }
   return (chunk){.first = first, .n = n, .x = x};
@@ -79,42 +79,42 @@ static chunk project(const head *h, int64_t first, ot_real *logits) {
 static void input_gradient(const head *h, const chunk *rows) {
   const ot_tensor *const dx = &h->call->out[0];
   const int threads = h->call->attributes->threads;
-  const ot_region part = {rows->first, rows->n, 0, h->C};
+  const ot_matrix_part part = {rows->first, rows->n, 0, h->C};
   const ot_view dxs = ot_view_of(dx, part, ot_scratch_at(h->call, h->layout.dx));
   for (int64_t v = 0; v < h->V; v += h->layout.block) {
     int64_t depth;
     const ot_view w = weight_block(h, v, &depth);
-    const ot_product product = {.rows = rows->n,
-                                .columns = h->C,
-                                .depth = depth,
-                                .a = {h->logits + v, h->layout.stride, false},
-                                .b = {w.data, w.stride, false},
-                                .c = dxs.data,
-                                .c_stride = dxs.stride,
-                                .alpha = 1,
-                                .beta = v > 0 ? 1 : 0};
+    const ot_gemm product = {.rows = rows->n,
+                             .columns = h->C,
+                             .depth = depth,
+                             .a = {h->logits + v, h->layout.stride, false},
+                             .b = {w.data, w.stride, false},
+                             .c = dxs.data,
+                             .c_stride = dxs.stride,
+                             .alpha = 1,
+                             .beta = v > 0 ? 1 : 0};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
   }
   ot_view_write(dx, part, dxs, threads);
 }
 
 // Rows `part` of dw.
-static void weight_gradient_part(const head *h, const chunk *rows, ot_region part) {
+static void weight_gradient_part(const head *h, const chunk *rows, ot_matrix_part part) {
   const ot_tensor *const dw = &h->call->out[1];
   const int threads = h->call->attributes->threads;
   const bool adds = rows->first > 0 || h->call->attributes->accumulate;
   ot_real *const scratch = ot_scratch_at(h->call, h->layout.w);
   const ot_view dws =
       adds ? ot_view_read(dw, part, scratch, threads) : ot_view_of(dw, part, scratch);
-  const ot_product product = {.rows = part.rows,
-                              .columns = h->C,
-                              .depth = rows->n,
-                              .a = {h->logits + part.row, h->layout.stride, true},
-                              .b = {rows->x.data, rows->x.stride, false},
-                              .c = dws.data,
-                              .c_stride = dws.stride,
-                              .alpha = 1,
-                              .beta = adds ? 1 : 0};
+  const ot_gemm product = {.rows = part.rows,
+                           .columns = h->C,
+                           .depth = rows->n,
+                           .a = {h->logits + part.row, h->layout.stride, true},
+                           .b = {rows->x.data, rows->x.stride, false},
+                           .c = dws.data,
+                           .c_stride = dws.stride,
+                           .alpha = 1,
+                           .beta = adds ? 1 : 0};
   OT_KERNEL(ot_matrix_multiply)(&product, threads);
   ot_view_write(dw, part, dws, threads);
 }
@@ -123,7 +123,8 @@ static void weight_gradient(const head *h, const chunk *rows) {
   const bool widens = h->call->out[1].type.dtype != OT_REAL_DTYPE;
   const int64_t block = widens ? h->layout.block : h->V;
   for (int64_t v = 0; v < h->V; v += block) {
-    weight_gradient_part(h, rows, (ot_region){v, h->V - v < block ? h->V - v : block, 0, h->C});
+    weight_gradient_part(h, rows,
+                         (ot_matrix_part){v, h->V - v < block ? h->V - v : block, 0, h->C});
   }
 }
 

@@ -14,7 +14,7 @@
 
 // Puts into v what a product of `part` shall be added to: bias (a vector, or absent) + addend (a
 // matrix, or absent). Returns false, and does nothing, when both are absent.
-static bool prefill(ot_view v, ot_region part, const ot_tensor *bias, const ot_tensor *addend,
+static bool prefill(ot_view v, ot_matrix_part part, const ot_tensor *bias, const ot_tensor *addend,
                     int threads) {
   if (!bias->data && !addend->data) return false;
 #pragma omp parallel for num_threads(ot_threads_for_elements(part.rows *part.columns, threads))
@@ -24,8 +24,8 @@ static bool prefill(ot_view v, ot_region part, const ot_tensor *bias, const ot_t
       const int64_t n = part.columns - i < OT_TILE ? part.columns - i : OT_TILE;
       ot_real *const row = v.data + r * v.stride + i;
       if (addend->data) {
-        ot_load_row(row, addend->data, addend->type.dtype, ot_region_element(addend, &part, r) + i,
-                    n);
+        ot_load_row(row, addend->data, addend->type.dtype,
+                    ot_matrix_part_element(addend, &part, r) + i, n);
       } else {
         memset(row, 0, (size_t)n * sizeof *row);
       }
@@ -51,23 +51,23 @@ static void linear(const ot_kernel_call *call) {
   const ot_linear_layout layout =
       ot_linear_layout_of(OT_REAL_DTYPE, &x->type, &y->type, &w->type, false);
   const ot_view xs =
-      ot_view_read(x, (ot_region){0, R, 0, C}, ot_scratch_at(call, layout.wide), threads);
+      ot_view_read(x, (ot_matrix_part){0, R, 0, C}, ot_scratch_at(call, layout.wide), threads);
   for (int64_t first = 0; first < O; first += layout.block) {
     const int64_t n = block_columns(layout.block, first, O);
-    const ot_region part = {0, R, first, n};
+    const ot_matrix_part part = {0, R, first, n};
     const ot_view ws =
-        ot_view_read(w, (ot_region){first, n, 0, C}, ot_scratch_at(call, layout.w), threads);
+        ot_view_read(w, (ot_matrix_part){first, n, 0, C}, ot_scratch_at(call, layout.w), threads);
     const ot_view ys = ot_view_of(y, part, ot_scratch_at(call, layout.tall));
     const bool adds = prefill(ys, part, &call->in[2], &call->in[3], threads);
-    const ot_product product = {.rows = R,
-                                .columns = n,
-                                .depth = C,
-                                .a = {xs.data, xs.stride, false},
-                                .b = {ws.data, ws.stride, true},
-                                .c = ys.data,
-                                .c_stride = ys.stride,
-                                .alpha = 1,
-                                .beta = adds ? 1 : 0};
+    const ot_gemm product = {.rows = R,
+                             .columns = n,
+                             .depth = C,
+                             .a = {xs.data, xs.stride, false},
+                             .b = {ws.data, ws.stride, true},
+                             .c = ys.data,
+                             .c_stride = ys.stride,
+                             .alpha = 1,
+                             .beta = adds ? 1 : 0};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
     ot_view_write(y, part, ys, threads);
   }
@@ -81,25 +81,25 @@ static void linear_dx(const ot_kernel_call *call) {
   const int64_t R = dy->type.dim[0], O = dy->type.dim[1], C = w->type.dim[1];
   const ot_linear_layout layout =
       ot_linear_layout_of(OT_REAL_DTYPE, &dx->type, &dy->type, &w->type, false);
-  const ot_region all = {0, R, 0, C};
+  const ot_matrix_part all = {0, R, 0, C};
   const ot_view dxs = ot_view_of(dx, all, ot_scratch_at(call, layout.wide));
   const ot_tensor no_bias = {0};
   bool adds = prefill(dxs, all, &no_bias, &call->in[2], threads);
   for (int64_t first = 0; first < O; first += layout.block) {
     const int64_t n = block_columns(layout.block, first, O);
-    const ot_view dys =
-        ot_view_read(dy, (ot_region){0, R, first, n}, ot_scratch_at(call, layout.tall), threads);
+    const ot_view dys = ot_view_read(dy, (ot_matrix_part){0, R, first, n},
+                                     ot_scratch_at(call, layout.tall), threads);
     const ot_view ws =
-        ot_view_read(w, (ot_region){first, n, 0, C}, ot_scratch_at(call, layout.w), threads);
-    const ot_product product = {.rows = R,
-                                .columns = C,
-                                .depth = n,
-                                .a = {dys.data, dys.stride, false},
-                                .b = {ws.data, ws.stride, false},
-                                .c = dxs.data,
-                                .c_stride = dxs.stride,
-                                .alpha = 1,
-                                .beta = adds ? 1 : 0};
+        ot_view_read(w, (ot_matrix_part){first, n, 0, C}, ot_scratch_at(call, layout.w), threads);
+    const ot_gemm product = {.rows = R,
+                             .columns = C,
+                             .depth = n,
+                             .a = {dys.data, dys.stride, false},
+                             .b = {ws.data, ws.stride, false},
+                             .c = dxs.data,
+                             .c_stride = dxs.stride,
+                             .alpha = 1,
+                             .beta = adds ? 1 : 0};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
     adds = true;
   }
@@ -114,22 +114,22 @@ static void weight_block(const ot_kernel_call *call, const ot_linear_layout *lay
   const int threads = call->attributes->threads;
   const int64_t R = dy->type.dim[0], C = dw->type.dim[1];
   const int64_t n = block_columns(layout->block, first, dy->type.dim[1]);
-  const ot_region part = {first, n, 0, C};
+  const ot_matrix_part part = {first, n, 0, C};
   const bool adds = call->attributes->accumulate;
-  const ot_view dys =
-      ot_view_read(dy, (ot_region){0, R, first, n}, ot_scratch_at(call, layout->tall), threads);
+  const ot_view dys = ot_view_read(dy, (ot_matrix_part){0, R, first, n},
+                                   ot_scratch_at(call, layout->tall), threads);
   ot_real *const scratch = ot_scratch_at(call, layout->w);
   const ot_view dws =
       adds ? ot_view_read(dw, part, scratch, threads) : ot_view_of(dw, part, scratch);
-  const ot_product product = {.rows = n,
-                              .columns = C,
-                              .depth = R,
-                              .a = {dys.data, dys.stride, true},
-                              .b = {xs.data, xs.stride, false},
-                              .c = dws.data,
-                              .c_stride = dws.stride,
-                              .alpha = 1,
-                              .beta = adds ? 1 : 0};
+  const ot_gemm product = {.rows = n,
+                           .columns = C,
+                           .depth = R,
+                           .a = {dys.data, dys.stride, true},
+                           .b = {xs.data, xs.stride, false},
+                           .c = dws.data,
+                           .c_stride = dws.stride,
+                           .alpha = 1,
+                           .beta = adds ? 1 : 0};
   OT_KERNEL(ot_matrix_multiply)(&product, threads);
   ot_view_write(dw, part, dws, threads);
 }
@@ -183,8 +183,8 @@ static void linear_dw(const ot_kernel_call *call) {
       OT_REAL_DTYPE, &x->type, &dy->type, call->out[0].data ? &call->out[0].type : &absent,
       call->out[1].data != NULL);
   if (call->out[0].data) {
-    const ot_view xs = ot_view_read(x, (ot_region){0, R, 0, C}, ot_scratch_at(call, layout.wide),
-                                    call->attributes->threads);
+    const ot_view xs = ot_view_read(x, (ot_matrix_part){0, R, 0, C},
+                                    ot_scratch_at(call, layout.wide), call->attributes->threads);
     for (int64_t first = 0; first < O; first += layout.block) {
       weight_block(call, &layout, xs, first);
     }

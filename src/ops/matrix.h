@@ -19,20 +19,20 @@ typedef struct ot_factor {
 // c = alpha * a b + beta * c with a [rows, depth], b [depth, columns] (after their transposition)
 // and c [rows, columns]. c overlaps neither; with beta 0 it is not read. Extents from 0 to 2^31
 // - 1.
-typedef struct ot_product {
+typedef struct ot_gemm {
   int64_t rows, columns, depth;
   ot_factor a, b;
   ot_real *c;
   int64_t c_stride;
   ot_real alpha, beta;
-} ot_product;
+} ot_gemm;
 
 // On `threads` OpenMP threads. Call it from serial code.
-void OT_KERNEL(ot_matrix_multiply)(const ot_product *product, int threads);
+void OT_KERNEL(ot_matrix_multiply)(const ot_gemm *product, int threads);
 
 // On the calling thread alone; for use inside a parallel region, before which ot_matrix_prepare was
 // called.
-void OT_KERNEL(ot_matrix_multiply_serial)(const ot_product *product);
+void OT_KERNEL(ot_matrix_multiply_serial)(const ot_gemm *product);
 
 // Makes the BLAS use the threads that call it and no others; costs nothing the second time.
 void OT_KERNEL(ot_matrix_prepare)(void);

@@ -35,7 +35,7 @@ void OT_KERNEL(ot_matrix_prepare)(void) {
 
 // The cut of `product` over at most `threads` with the least to read: each piece packs its rows of
 // a and its columns of b.
-static grid grid_for(const ot_product *product, int threads) {
+static grid grid_for(const ot_gemm *product, int threads) {
   const double work = (double)product->rows * (double)product->columns * (double)product->depth;
   const int pieces = ot_threads_for_product(work, threads);
   grid best = {.rows = pieces, .columns = 1};
@@ -53,7 +53,7 @@ static grid grid_for(const ot_product *product, int threads) {
   return best;
 }
 
-void OT_KERNEL(ot_matrix_multiply_serial)(const ot_product *product) {
+void OT_KERNEL(ot_matrix_multiply_serial)(const ot_gemm *product) {
   if (product->rows == 0 || product->columns == 0) return;
   const enum CBLAS_TRANSPOSE form_a = product->a.transposed ? CblasTrans : CblasNoTrans;
   const enum CBLAS_TRANSPOSE form_b = product->b.transposed ? CblasTrans : CblasNoTrans;
@@ -77,12 +77,12 @@ static const ot_real *factor_at(const ot_factor *factor, int64_t row, int64_t co
                             : factor->data + row * factor->stride + column;
 }
 
-static void multiply_piece(const ot_product *product, grid g, int piece) {
+static void multiply_piece(const ot_gemm *product, grid g, int piece) {
   const int i = piece / g.columns;
   const int j = piece % g.columns;
   const int64_t row = piece_begin(product->rows, g.rows, i, ROW_UNIT);
   const int64_t column = piece_begin(product->columns, g.columns, j, COLUMN_UNIT);
-  ot_product part = *product;
+  ot_gemm part = *product;
   part.rows = piece_begin(product->rows, g.rows, i + 1, ROW_UNIT) - row;
   part.columns = piece_begin(product->columns, g.columns, j + 1, COLUMN_UNIT) - column;
   part.a.data = factor_at(&product->a, row, 0);
@@ -91,7 +91,7 @@ static void multiply_piece(const ot_product *product, grid g, int piece) {
   OT_KERNEL(ot_matrix_multiply_serial)(&part);
 }
 
-void OT_KERNEL(ot_matrix_multiply)(const ot_product *product, int threads) {
+void OT_KERNEL(ot_matrix_multiply)(const ot_gemm *product, int threads) {
   OT_KERNEL(ot_matrix_prepare)();
   const grid g = grid_for(product, threads);
   const int pieces = g.rows * g.columns;

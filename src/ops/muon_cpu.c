@@ -101,15 +101,15 @@ static void form_polynomial(const muon_call *muon) {
     }
     muon->b[row * side + row] += first_power;
   }
-  const ot_product square = {.rows = side,
-                             .columns = side,
-                             .depth = side,
-                             .a = {.data = muon->a, .stride = side},
-                             .b = {.data = muon->a, .stride = side},
-                             .c = muon->b,
-                             .c_stride = side,
-                             .alpha = fifth_power,
-                             .beta = 1};
+  const ot_gemm square = {.rows = side,
+                          .columns = side,
+                          .depth = side,
+                          .a = {.data = muon->a, .stride = side},
+                          .b = {.data = muon->a, .stride = side},
+                          .c = muon->b,
+                          .c_stride = side,
+                          .alpha = fifth_power,
+                          .beta = 1};
   OT_KERNEL(ot_matrix_multiply)(&square, muon->threads);
 }
 
@@ -119,22 +119,22 @@ static void iterate(muon_call *muon) {
   const ot_factor x = {.data = muon->x, .stride = muon->columns};
   const ot_factor x_transposed = {.data = muon->x, .stride = muon->columns, .transposed = true};
   const ot_factor b = {.data = muon->b, .stride = muon->side};
-  const ot_product gram = {.rows = muon->side,
-                           .columns = muon->side,
-                           .depth = wide ? muon->columns : muon->rows,
-                           .a = wide ? x : x_transposed,
-                           .b = wide ? x_transposed : x,
-                           .c = muon->a,
-                           .c_stride = muon->side,
-                           .alpha = 1};
-  const ot_product next = {.rows = muon->rows,
-                           .columns = muon->columns,
-                           .depth = muon->side,
-                           .a = wide ? b : x,
-                           .b = wide ? x : b,
-                           .c = muon->y,
-                           .c_stride = muon->columns,
-                           .alpha = 1};
+  const ot_gemm gram = {.rows = muon->side,
+                        .columns = muon->side,
+                        .depth = wide ? muon->columns : muon->rows,
+                        .a = wide ? x : x_transposed,
+                        .b = wide ? x_transposed : x,
+                        .c = muon->a,
+                        .c_stride = muon->side,
+                        .alpha = 1};
+  const ot_gemm next = {.rows = muon->rows,
+                        .columns = muon->columns,
+                        .depth = muon->side,
+                        .a = wide ? b : x,
+                        .b = wide ? x : b,
+                        .c = muon->y,
+                        .c_stride = muon->columns,
+                        .alpha = 1};
   OT_KERNEL(ot_matrix_multiply)(&gram, muon->threads);
   form_polynomial(muon);
   OT_KERNEL(ot_matrix_multiply)(&next, muon->threads);

@@ -53,7 +53,7 @@ static void cut_by_cost(const ot_model *model, int stages, int *first) {
 }
 
 static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run *run,
-                            ot_cut *cut) {
+                            ot_stage_partition *cut) {
   const int num_blocks = cut->blocks->num_blocks;
   if (e->own) {
     double *const cost = ot_arena_array(e->arena, num_blocks, sizeof *cost);
@@ -81,7 +81,7 @@ static ot_status cut_stages(ot_estimator *e, const ot_candidate *c, const ot_run
 // Chunks go down the stages and back up; of all other orders they go round.
 static bool folded(const ot_candidate *c) { return ot_pipeline_rules_of(c->pipeline)->folded; }
 
-static void share_layers(const ot_estimator *e, ot_cut *cut) {
+static void share_layers(const ot_estimator *e, ot_stage_partition *cut) {
   const ot_stages *const stages = &cut->stages;
   const int head = cut->blocks->num_blocks - 1;
   cut->shares = ot_arena_array(e->arena, stages->num_ranks, sizeof *cut->shares);
@@ -99,12 +99,12 @@ static void share_layers(const ot_estimator *e, ot_cut *cut) {
   }
 }
 
-static ot_status build(ot_estimator *e, const ot_candidate *c, ot_cut *cut) {
+static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(&e->job, c, &lists, &run);
   if (e->own && c->pp == 1) run.parallel.vpp = 1;  // training has no stages then
-  *cut = (ot_cut){.blocks = ot_estimator_blocks(e, c)};
+  *cut = (ot_stage_partition){.blocks = ot_estimator_blocks(e, c)};
   OT_TRY(cut_stages(e, c, &run, cut));
   share_layers(e, cut);
   cut->chunk_of = ot_arena_array(e->arena, cut->blocks->num_blocks, sizeof(int));
@@ -125,16 +125,18 @@ static uint64_t key_of(const ot_estimator *e, const ot_candidate *c) {
   return ((uint64_t)c->pp << 32 | (uint64_t)c->vpp) * 16 + which;
 }
 
-ot_status ot_cut_find(ot_estimator *e, const ot_candidate *c, const ot_cut **out) {
+ot_status ot_stage_partition_find(ot_estimator *e, const ot_candidate *c,
+                                  const ot_stage_partition **out) {
   const uint64_t key = key_of(e, c);
   const int64_t found = ot_lookup_find(&e->cut_lookup, key);
   if (found >= 0) {
     *out = e->cuts[found];
     return OT_OK;
   }
-  ot_cut *const made = ot_arena_array(e->arena, 1, sizeof *made);
+  ot_stage_partition *const made = ot_arena_array(e->arena, 1, sizeof *made);
   OT_TRY(build(e, c, made));
-  e->cuts = ot_arena_grow(e->arena, e->cuts, e->num_cuts, &e->cuts_capacity, sizeof(ot_cut *));
+  e->cuts = ot_arena_grow(e->arena, e->cuts, e->num_cuts, &e->cuts_capacity,
+                          sizeof(ot_stage_partition *));
   e->cut_lookup.arena = e->arena;
   ot_lookup_add(&e->cut_lookup, key, e->num_cuts);
   e->cuts[e->num_cuts++] = made;

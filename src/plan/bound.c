@@ -389,7 +389,7 @@ static void add_times(const ot_block_bound *block, double count, bool layers, bl
 }
 
 // Where all layers are equal and the order is not looked at: by numbers of layers.
-static void bound_shares(bounder *b, const ot_cut *cut) {
+static void bound_shares(bounder *b, const ot_stage_partition *cut) {
   const ot_block_bound *const first = &b->work->kind[0], *const layer = &b->work->kind[1],
                               *const head = &b->work->kind[2];
   const int chunks = b->stages->num_chunks;
@@ -516,8 +516,8 @@ static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_b
 
 // The least that the stages of b->candidate take, cut as it says.
 static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, bounder *b) {
-  const ot_cut *cut;
-  OT_TRY(ot_cut_find(e, b->candidate, &cut));
+  const ot_stage_partition *cut;
+  OT_TRY(ot_stage_partition_find(e, b->candidate, &cut));
   b->stages = &cut->stages;
   if (depth == OT_BOUND_ORDER) OT_TRY(ot_walk_find(e, b->candidate, b->stages, &b->walk));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);

@@ -66,7 +66,7 @@ static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, in
   *request = (ot_play_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
   request->prices = prices;
-  OT_TRY(ot_cut_find(e, candidate, &request->cut));
+  OT_TRY(ot_stage_partition_find(e, candidate, &request->cut));
   request->stages = &request->cut->stages;
   ot_candidate some = *candidate;
   some.micro_batches = micro_batches;

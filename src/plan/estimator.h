@@ -128,13 +128,13 @@ typedef struct ot_stage_share {
 } ot_stage_share;
 
 // Which blocks are where.
-typedef struct ot_cut {
+typedef struct ot_stage_partition {
   const ot_block_list *blocks;
   ot_stages stages;
   int *chunk_of;           // [num_blocks]
   int *stage_of;           // [num_blocks]
   ot_stage_share *shares;  // [num_ranks]
-} ot_cut;
+} ot_stage_partition;
 
 // ---- the estimator ----
 
@@ -168,7 +168,7 @@ struct ot_estimator {
   int64_t num_walks, walks_capacity;
   ot_walk **walks;
   int64_t num_cuts, cuts_capacity;
-  ot_cut **cuts;
+  ot_stage_partition **cuts;
   ot_lookup cut_lookup;
   struct ot_work_bound **bounds;  // [of works] null where nobody asked
   int64_t bounds_capacity;
@@ -192,7 +192,8 @@ ot_status ot_work_prices_find(ot_estimator *estimator, const ot_candidate *candi
 ot_status ot_prices_find(ot_estimator *estimator, const ot_candidate *candidate, ot_prices **out);
 
 // Which blocks each stage has.
-ot_status ot_cut_find(ot_estimator *estimator, const ot_candidate *candidate, const ot_cut **out);
+ot_status ot_stage_partition_find(ot_estimator *estimator, const ot_candidate *candidate,
+                                  const ot_stage_partition **out);
 
 // The run that trains the job's model, and the request of the graph that a candidate's blocks are
 // priced from; `whole`: of the model as one rank would have it.
@@ -234,7 +235,7 @@ typedef struct ot_play_request {
   const ot_estimator *estimator;
   const ot_candidate *candidate;
   const ot_prices *prices;
-  const ot_cut *cut;
+  const ot_stage_partition *cut;
   const ot_stages *stages;  // of the cut
   const ot_walk *walk;
   struct ot_bucket_plan *plans;  // [stages] when made already, else null

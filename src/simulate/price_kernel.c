@@ -4,7 +4,7 @@
 #include "simulate/price_kernel.h"
 
 #include "ops/route.h"
-#include "simulate/price_product.h"
+#include "simulate/price_gemm.h"
 
 enum { GROUP_ROWS = 32 };  // of an expert, in blocks of 8-bit types
 
@@ -51,12 +51,12 @@ static ot_dtype product_type(const pricing *p, bool lowered) {
   return wanted;
 }
 
-static ot_status add_product(pricing *p, ot_product product) {
+static ot_status add_product(pricing *p, ot_gemm_shape product) {
   OT_CHECK(p->device->flops[product.type] > 0, OT_USAGE,
            "cluster %s: device %s has no flops of %s, which op %s needs",
            p->simulation->cluster->name, p->device->name, ot_dtype_name(product.type),
            ot_task_name(p->task));
-  p->s += ot_product_s(p->device, &product);
+  p->s += ot_gemm_s(p->device, &product);
   return OT_OK;
 }
 
@@ -80,7 +80,7 @@ static void add_casts(pricing *p) {
 
 static ot_status price_linear(pricing *p) {
   const ot_operand *const in = p->task->in, *const out = p->task->out;
-  ot_product product = {.batch = 1, .type = product_type(p, true)};
+  ot_gemm_shape product = {.batch = 1, .type = product_type(p, true)};
   switch (p->task->op) {
     case OT_OP_LINEAR:
       product.rows = rows_of(&in[0].type);
@@ -118,7 +118,7 @@ static ot_status price_grouped(pricing *p) {
   const ot_operand *const in = p->task->in, *const out = p->task->out;
   const int spread = p->simulation->expert_ranks > 1 ? p->simulation->expert_ranks : 1;
   const double experts = elements_of(&in[2]) - 1;
-  ot_product product = {.batch = experts / spread, .type = product_type(p, true)};
+  ot_gemm_shape product = {.batch = experts / spread, .type = product_type(p, true)};
   const double used = ot_route_used(&p->task->attributes, (int64_t)rows_of(&in[0].type));
   const double rows = padded(used / product.batch);
   p->experts = true;
@@ -165,8 +165,8 @@ static ot_status price_unfused(pricing *p) {
   const double head = (double)a->head_dim, batch = rows / T * (double)a->num_heads;
   const ot_dtype type = product_type(p, p->style->fp8_attention);
   for (int i = 0; i < (gradient ? 2 : 1); i++) {
-    OT_TRY(add_product(p, (ot_product){batch, T, T, head, type}));
-    OT_TRY(add_product(p, (ot_product){batch, T, head, T, type}));
+    OT_TRY(add_product(p, (ot_gemm_shape){batch, T, T, head, type}));
+    OT_TRY(add_product(p, (ot_gemm_shape){batch, T, head, T, type}));
   }
   const double passes = p->style->score_passes + (gradient ? 1 : 0);
   p->bytes += 2 * passes * batch * T * T;
@@ -204,10 +204,10 @@ static ot_status add_logits(pricing *p, double r, const ot_tensor_type *w, bool 
                             bool backward) {
   const double V = rows_of(w), C = width_of(w);
   const ot_dtype type = product_type(p, p->style->fp8_head);
-  if (forward) OT_TRY(add_product(p, (ot_product){1, r, V, C, type}));
+  if (forward) OT_TRY(add_product(p, (ot_gemm_shape){1, r, V, C, type}));
   if (!backward) return OT_OK;
-  OT_TRY(add_product(p, (ot_product){1, r, C, V, type}));
-  return add_product(p, (ot_product){1, V, C, r, type});
+  OT_TRY(add_product(p, (ot_gemm_shape){1, r, C, V, type}));
+  return add_product(p, (ot_gemm_shape){1, V, C, r, type});
 }
 
 static ot_status price_head(pricing *p) {

@@ -35,11 +35,11 @@ static float factor_value(const ot_factor *f, int64_t row, int64_t column) {
 }
 
 // c as it was: the product's own values inside, OUTSIDE in the margin.
-static float before(const ot_product *p, int64_t i) {
+static float before(const ot_gemm *p, int64_t i) {
   return i % p->c_stride < p->columns ? value_at(i) : OUTSIDE;
 }
 
-static void expect_product(const ot_product *p) {
+static void expect_product(const ot_gemm *p) {
   for (int64_t i = 0; i < p->rows * p->c_stride; i++) {
     const int64_t row = i / p->c_stride;
     const int64_t column = i % p->c_stride;
@@ -61,7 +61,7 @@ static void expect_product(const ot_product *p) {
 static void check(shape s, int form, float beta, int threads) {
   const bool a_transposed = (form & 1) != 0;
   const bool b_transposed = (form & 2) != 0;
-  ot_product p = {.rows = s.rows, .columns = s.columns, .depth = s.depth, .alpha = 2, .beta = beta};
+  ot_gemm p = {.rows = s.rows, .columns = s.columns, .depth = s.depth, .alpha = 2, .beta = beta};
   p.a =
       (ot_factor){.stride = (a_transposed ? s.rows : s.depth) + MARGIN, .transposed = a_transposed};
   p.b = (ot_factor){.stride = (b_transposed ? s.depth : s.columns) + MARGIN,
@@ -111,15 +111,15 @@ static void beta_zero_does_not_read(void **state) {
   (void)state;
   float c[6] = {NAN, NAN, NAN, NAN, NAN, NAN};
   const float a[2] = {1, 2}, b[3] = {3, 4, 5};
-  const ot_product p = {.rows = 2,
-                        .columns = 3,
-                        .depth = 1,
-                        .a = {a, 1, false},
-                        .b = {b, 3, false},
-                        .c = c,
-                        .c_stride = 3,
-                        .alpha = 1,
-                        .beta = 0};
+  const ot_gemm p = {.rows = 2,
+                     .columns = 3,
+                     .depth = 1,
+                     .a = {a, 1, false},
+                     .b = {b, 3, false},
+                     .c = c,
+                     .c_stride = 3,
+                     .alpha = 1,
+                     .beta = 0};
   ot_matrix_multiply_f32(&p, 1);
   const float want[6] = {3, 4, 5, 6, 8, 10};
   assert_memory_equal(c, want, sizeof want);

@@ -25,7 +25,7 @@ typedef struct pipeline {
   ot_candidate candidate;
   ot_block_price kind;
   ot_prices prices;
-  ot_cut cut;
+  ot_stage_partition cut;
   ot_play_request request;
   ot_stage_play stage[MAX_STAGES];
 } pipeline;

@@ -9,9 +9,9 @@
 #include "describe/residuals.h"
 #include "graph/decoder_parts.h"
 
-ot_stream ot_stream_enter(ot_builder *b, int layer, int behind) {
+ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int behind) {
   const ot_residual_place at = ot_residual_place_of(ot_model_of(b), layer);
-  ot_stream stream = {-1, -1, -1};
+  ot_residual_stream stream = {-1, -1, -1};
   if (at.finished == 0) {
     stream.sum = ot_builder_input(b);
     return stream;
@@ -22,7 +22,8 @@ ot_stream ot_stream_enter(ot_builder *b, int layer, int behind) {
   return stream;
 }
 
-int ot_stream_read(ot_builder *b, const ot_stream *stream, ot_role query, const char *name) {
+int ot_residual_read(ot_builder *b, const ot_residual_stream *stream, ot_role query,
+                     const char *name) {
   if (stream->stack < 0) return stream->sum;
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.epsilon = ot_model_of(b)->norm_epsilon;
@@ -37,10 +38,12 @@ int ot_stream_read(ot_builder *b, const ot_stream *stream, ot_role query, const 
                                                NULL});
 }
 
-void ot_stream_take(ot_builder *b, ot_stream *stream, int x, bool ends) {
+void ot_residual_add(ot_builder *b, ot_residual_stream *stream, int x, bool ends) {
   stream->sum = ends ? -1 : x;
   stream->last = stream->stack < 0 ? -1 : x;
   if (ends) ot_builder_push(b, x);
 }
 
-void ot_stream_leave(ot_builder *b, const ot_stream *stream) { b->program->output = stream->sum; }
+void ot_residual_end_block(ot_builder *b, const ot_residual_stream *stream) {
+  b->program->output = stream->sum;
+}

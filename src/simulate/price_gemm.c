@@ -3,7 +3,7 @@
 // wave quantisation. A tile of a x b is fed a + b for every a b that it multiplies, so smaller
 // ones reach less of the peak: shares of cuBLAS's kernels on large products, as CUTLASS's profiler
 // shows them.
-#include "simulate/price_product.h"
+#include "simulate/price_gemm.h"
 
 #include "base/extremes.h"
 
@@ -28,17 +28,17 @@ static double ceiling(double value) {
   return whole < value ? whole + 1 : whole;
 }
 
-double ot_product_flops(const ot_product *p) {
+double ot_gemm_flops(const ot_gemm_shape *p) {
   return 2 * p->batch * p->rows * p->columns * p->depth;
 }
 
 // Of the dimensions that lie together in memory in one of the three passes over a layer.
-static bool is_aligned(const ot_product *p) {
+static bool is_aligned(const ot_gemm_shape *p) {
   const int64_t step = ALIGNED_BYTES / ot_dtype_bytes(p->type);
   return (int64_t)p->depth % step == 0 && (int64_t)p->columns % step == 0;
 }
 
-static double tile_s(const ot_device_kind *d, const ot_product *p, tile t, int cuts) {
+static double tile_s(const ot_device_kind *d, const ot_gemm_shape *p, tile t, int cuts) {
   const double count =
       ceiling(p->rows / t.rows) * ceiling(p->columns / t.columns) * p->batch * cuts;
   const double waves = ceiling(count / d->processors);
@@ -50,13 +50,13 @@ static double tile_s(const ot_device_kind *d, const ot_product *p, tile t, int c
   return s + sums / (d->memory_bytes_per_s * share_of(d->memory_efficiency));
 }
 
-double ot_product_s(const ot_device_kind *d, const ot_product *p) {
+double ot_gemm_s(const ot_device_kind *d, const ot_gemm_shape *p) {
   const double rate = d->flops[p->type] * share_of(d->matrix_efficiency);
   const double bytes = (double)ot_dtype_bytes(p->type) * p->batch *
                        (p->rows * p->depth + p->depth * p->columns + p->rows * p->columns);
   const double memory_s = bytes / (d->memory_bytes_per_s * share_of(d->memory_efficiency));
   double best_s = -1;
-  if (d->processors == 0) best_s = ot_product_flops(p) / rate;
+  if (d->processors == 0) best_s = ot_gemm_flops(p) / rate;
   for (int i = 0; d->processors > 0 && i < (int)(sizeof tiles / sizeof *tiles); i++) {
     for (int cuts = 1; cuts <= MOST_CUTS; cuts *= 2) {
       if (cuts > 1 && p->depth / cuts < LEAST_DEPTH) break;
