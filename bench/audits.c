@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "audit/audit_ranks.h"
+#include "files/config_file.h"
+#include "host/clock.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
-#include "train/config_file.h"
 
 enum { TOKENS = 1 << 16, HEADER_BYTES = 1024 };
 
@@ -59,11 +60,11 @@ static ot_status take_turns(timing *t, ot_trainer *trainer, ot_team *team, ot_ar
   if (status == OT_OK) status = ot_ranks_watch_look(&watch, trainer, arena, &findings);
   for (int i = 0; i < t->settings->repeats && status == OT_OK; i++) {
     status = ot_trainer_step(trainer, &step);
-    const double start_s = ot_device_now_s();
+    const double start_s = ot_clock_s();
     if (status == OT_OK) status = ot_ranks_watch_look(&watch, trainer, arena, &findings);
     if (status == OT_OK && findings.count > 0) status = ot_fail(OT_FINDINGS, "%s", findings.worst);
     if (!ot_team_leads(team)) continue;
-    t->look_s[i] = ot_device_now_s() - start_s;
+    t->look_s[i] = ot_clock_s() - start_s;
     t->step_s[i] = step.step_seconds;
   }
   ot_replicas_destroy(&watch.replicas);

@@ -2,8 +2,9 @@
 // Compares BLAS libraries on the matrix products of a GPT-2 124M step (docs/blas.md).
 // Each library is loaded apart and measured in two ways, taking turns: "own", its own threads on
 // the whole product, and "cut", one serial call for each of our threads on a band of rows, as
-// src/ops/matrix_cpu.c does it. GFLOP/s by the wall (median), then by processor time, which other
-// programs disturb less: per thread, and waiting counts. A library needs cblas_sgemm or dnnl_sgemm.
+// src/kernels/matrix_cpu.c does it. GFLOP/s by the wall (median), then by processor time, which
+// other programs disturb less: per thread, and waiting counts. A library needs cblas_sgemm or
+// dnnl_sgemm.
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdint.h>

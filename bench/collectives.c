@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "device/device.h"
+#include "host/clock.h"
 #include "support/bench_program.h"
 
 enum { COPY = OT_COMM_KINDS, KINDS };  // a plain copy stands behind the kinds of calls
@@ -94,11 +94,11 @@ static double time_runs(const bench_case *b, runner run) {
   const int runs = fit < 3 ? 3 : fit > 1000 ? 1000 : (int)fit;
   const ot_comm_call barrier = {.kind = OT_COMM_BARRIER, .name = "begin"};
   if (!run(b) || ot_comm_run(b->comm, &barrier) != OT_OK) return -1.0;
-  const double start = ot_device_now_s();
+  const double start = ot_clock_s();
   for (int i = 0; i < runs; i++) {
     if (!run(b)) return -1.0;
   }
-  return (ot_device_now_s() - start) / runs;
+  return (ot_clock_s() - start) / runs;
 }
 
 static double better(double best, double time) {

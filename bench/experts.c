@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "files/config_file.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
-#include "train/config_file.h"
 
 enum { HIDDEN = 512, ACTIVE_WIDTH = 2048, VOCABULARY = 4096, SEQUENCE = 512, LAYERS = 4 };
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/kernels.h"
 #include "ops/catalog.h"
-#include "ops/kernels.h"
 #include "ops/operands.h"
 #include "support/bench_program.h"
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/kernels.h"
+#include "kernels/matrix.h"
 #include "ops/catalog.h"
-#include "ops/kernels.h"
-#include "ops/matrix.h"
 #include "ops/operands.h"
 #include "support/bench_program.h"
 

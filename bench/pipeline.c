@@ -11,9 +11,9 @@
 
 #include "comm/comm.h"
 #include "describe/pipeline_rules.h"
-#include "device/device.h"
-#include "device/heap.h"
-#include "schedule/order_price.h"
+#include "host/clock.h"
+#include "host/heap.h"
+#include "pipeline/order_price.h"
 #include "support/bench_program.h"
 
 enum { MAX_STAGES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 31, PAYLOAD = 256, STEPS = 2 };
@@ -113,7 +113,7 @@ static ot_status await(stage *s, int step, const ot_action *action) {
     ot_comm_request *const request = &s->received[message_of(order, step, &needs[i])].request;
     const bool there = ot_comm_done(s->comm, request);
     OT_TRY(ot_comm_wait(s->comm, request));
-    if (!there) s->free_s = ot_device_now_s();
+    if (!there) s->free_s = ot_clock_s();
   }
   return OT_OK;
 }
@@ -155,7 +155,7 @@ static ot_status wait_for_all(stage *s) {
   const ot_comm_call barrier = {
       .kind = OT_COMM_BARRIER, .group = OT_GROUP_WORLD, .name = "barrier"};
   OT_TRY(ot_comm_run(s->comm, &barrier));
-  s->free_s = ot_device_now_s();
+  s->free_s = ot_clock_s();
   return OT_OK;
 }
 
@@ -167,7 +167,7 @@ static ot_status play(stage *s, trial *t) {
     if (step > 0 && t->barrier) OT_TRY(wait_for_all(s));
     OT_TRY(play_step(s, step));
   }
-  t->end_s[s->rank] = ot_device_now_s();
+  t->end_s[s->rank] = ot_clock_s();
   return finish_sends(s);
 }
 

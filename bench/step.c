@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "ops/matrix.h"
+#include "host/clock.h"
+#include "kernels/matrix.h"
 #include "ops/op.h"
 #include "support/bench_program.h"
 #include "support/bench_step.h"
@@ -129,9 +130,9 @@ static double time_cut_product(const shape *s, int threads, float *a, float *b, 
       .c_stride = s->columns,
       .alpha = 1,
   };
-  const double start_s = ot_device_now_s();
+  const double start_s = ot_clock_s();
   ot_matrix_multiply_f32(&product, threads);
-  return ot_device_now_s() - start_s;
+  return ot_clock_s() - start_s;
 }
 
 // Seconds of one product of this shape on `threads` of the BLAS's own threads.
@@ -139,11 +140,11 @@ static double time_product(const shape *s, int threads, float *a, float *b, floa
   if (openblas_set_num_threads) openblas_set_num_threads(threads);
   const int lda = (int)(s->a_transposed ? s->rows : s->depth);
   const int ldb = (int)(s->b_transposed ? s->depth : s->columns);
-  const double start_s = ot_device_now_s();
+  const double start_s = ot_clock_s();
   cblas_sgemm(CblasRowMajor, s->a_transposed ? CblasTrans : CblasNoTrans,
               s->b_transposed ? CblasTrans : CblasNoTrans, (int)s->rows, (int)s->columns,
               (int)s->depth, 1, a, lda, b, ldb, 0, c, (int)s->columns);
-  return ot_device_now_s() - start_s;
+  return ot_clock_s() - start_s;
 }
 
 // The time the BLAS alone needs for all products of a step: each shape at its best of `tries`, on

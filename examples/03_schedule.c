@@ -4,7 +4,7 @@
 //   examples/03_schedule          (built by make; prints a table)
 #include <stdio.h>
 
-#include "train/instance.h"
+#include "runtime/instance.h"
 
 int main(void) {
   const ot_model model = {.family = OT_FAMILY_GPT2,

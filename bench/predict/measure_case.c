@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "measure/trial.h"
 #include "predict/predict.h"
-#include "train/trial.h"
 
 // What the threads of the ranks write, each to its own rows.
 typedef struct record {

@@ -13,11 +13,11 @@
 
 #include "base/json_writer.h"
 #include "cli/installed.h"
-#include "cli/measure.h"
-#include "device/heap.h"
+#include "files/cluster_file.h"
+#include "host/heap.h"
+#include "measure/measure.h"
 #include "ops/catalog.h"
 #include "support/bench_program.h"
-#include "train/cluster_file.h"
 
 typedef struct settings {
   bool quick, json, ops, memory;

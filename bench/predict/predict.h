@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cli/options.h"
-#include "train/config_file.h"
+#include "files/config_file.h"
 #include "train/prediction.h"
 
 // One configuration of the grid.

@@ -4,12 +4,12 @@
 // leaves open, what is fitted on what, and the results.
 #include <stdio.h>
 
-#include "device/heap.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 #include "published_left_out.h"
 #include "published_report.h"
 #include "published_serve.h"
 #include "support/bench_program.h"
-#include "train/tree_file.h"
 
 static ot_status read_rows(const ot_options *options, ot_arena *arena, ot_published_rows *rows) {
   const int count = ot_options_num_arguments(options);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "describe/cluster_keys.h"
+#include "files/tree_file.h"
 #include "published_job.h"
-#include "train/tree_file.h"
 
 // What a device is called, its preset, and its dense fp4 peak in TFLOP/s, which the rows do not
 // state (data sheets of HGX B200, HGX B300, GB200 NVL72 and GB300 NVL72).

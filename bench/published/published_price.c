@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/explain.h"
 
 static const double SLACK = 1.6;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "train/json_file.h"
+#include "files/json_file.h"
 
 enum { MAX_BYTES = 64 << 20, MAX_COUNT = 1 << 30 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/json_writer.h"
-#include "device/heap.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 
 static void answer(const ot_published_prices *prices, ot_arena *arena) {
   ot_json_writer w = ot_json_begin(arena, 0);

@@ -10,10 +10,10 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/installed.h"
-#include "device/heap.h"
+#include "files/cluster_file.h"
+#include "host/heap.h"
 #include "plan/search.h"
 #include "support/bench_program.h"
-#include "train/cluster_file.h"
 
 enum { MAX_REPEATS = 64, TOP = 10, SEQUENCE = 8192 };
 

@@ -3,7 +3,7 @@
 // step took.
 #pragma once
 
-#include "train/instance.h"
+#include "runtime/instance.h"
 
 // Any tokens below `vocab`, as all batch fields of a micro-batch: speed does not depend on them.
 void ot_bench_load(ot_instance *instance, int micro_batch, int64_t vocab);

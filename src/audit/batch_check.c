@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "train/feed.h"
+#include "data/feed.h"
 
 typedef enum batch_fault {
   BATCH_SOUND,

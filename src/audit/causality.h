@@ -20,7 +20,7 @@
 #pragma once
 
 #include "audit/audit_report.h"
-#include "train/rows.h"
+#include "data/rows.h"
 #include "train/trainer.h"
 
 typedef enum ot_swap_kind {

@@ -9,7 +9,7 @@
 
 #include "audit/one_rank.h"
 #include "base/rng.h"
-#include "train/elements.h"
+#include "checkpoint/elements.h"
 #include "train/trainer.h"
 
 enum { STREAM_PARAMETER = 0x706172, STREAM_ELEMENT = 0x656c65, STREAM_RANK = 0x72616e };

@@ -11,7 +11,7 @@
 #include "audit/one_rank.h"
 #include "audit/swap.h"
 #include "base/rng.h"
-#include "train/elements.h"
+#include "checkpoint/elements.h"
 
 enum { STREAM_TRIALS = 0x677264, MOST_IDS = 256 };
 

@@ -7,7 +7,7 @@
 // forwards see that (causality.h). What only a backward does wrong is seen here alone.
 #pragma once
 
-#include "train/rows.h"
+#include "data/rows.h"
 #include "train/trainer.h"
 
 // Who is reached that may not be.

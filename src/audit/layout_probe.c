@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "train/elements.h"
-#include "train/exchange.h"
+#include "checkpoint/elements.h"
+#include "runtime/exchange.h"
 
 struct ot_layout_probe {
   ot_trainer *trainer;

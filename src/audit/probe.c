@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/text.h"
-#include "train/elements.h"
-#include "train/model_files.h"
+#include "checkpoint/elements.h"
+#include "runtime/model_files.h"
 
 struct ot_probe {
   ot_model model;

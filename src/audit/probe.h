@@ -4,8 +4,8 @@
 // to the same question asked in two ways, and to questions that differ where it must not matter.
 #pragma once
 
-#include "train/instance.h"
-#include "train/rows.h"
+#include "data/rows.h"
+#include "runtime/instance.h"
 #include "train/team.h"
 
 // Weights of a whole model on the host, by the names of its parameters.

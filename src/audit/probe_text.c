@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "data/feed.h"
+#include "files/disk.h"
 #include "train/convert.h"
-#include "train/disk.h"
-#include "train/feed.h"
 
 // ---- tokens ----
 

@@ -7,7 +7,7 @@
 
 #include "audit/one_rank.h"
 #include "base/rng.h"
-#include "train/elements.h"
+#include "checkpoint/elements.h"
 
 enum { ROWS_OF_A_PARAMETER = 16, STREAM_ROWS = 0x726f77 };
 

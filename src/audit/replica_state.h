@@ -4,7 +4,7 @@
 #pragma once
 
 #include "audit/replica_units.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 // A unit of some rank, by key.
 typedef struct ot_held_unit {

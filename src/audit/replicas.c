@@ -11,6 +11,7 @@
 
 #include "audit/replica_state.h"
 #include "base/sort.h"
+#include "host/clock.h"
 
 // ---- what ranks tell each other ----
 
@@ -361,8 +362,8 @@ static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_are
 
 ot_status ot_replicas_compare(ot_replicas *replicas, const ot_replica_moment *moment,
                               ot_arena *arena, ot_audit_report *report) {
-  const double start_s = ot_device_now_s();
+  const double start_s = ot_clock_s();
   OT_TRY(compare(replicas, moment, arena, report));
-  replicas->figures.seconds = ot_device_now_s() - start_s;
+  replicas->figures.seconds = ot_clock_s() - start_s;
   return OT_OK;
 }

@@ -12,7 +12,7 @@
 
 #include "audit/audit_report.h"
 #include "describe/mesh.h"
-#include "train/instance.h"
+#include "runtime/instance.h"
 
 typedef struct ot_replicas ot_replicas;
 

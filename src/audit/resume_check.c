@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "train/weights_instance.h"
+#include "runtime/weights_instance.h"
 
 enum { BLOCK_ELEMENTS = 1 << 16, MOST_FINDINGS = 5 };
 

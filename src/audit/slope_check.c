@@ -8,9 +8,9 @@
 #include "audit/log_probability.h"
 #include "audit/one_rank.h"
 #include "base/text.h"
+#include "checkpoint/elements.h"
+#include "data/feed.h"
 #include "describe/moe.h"
-#include "train/elements.h"
-#include "train/feed.h"
 
 // Of a micro-batch: mean nats of a target, and what routers add to it.
 typedef struct losses {

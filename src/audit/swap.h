@@ -4,7 +4,7 @@
 #pragma once
 
 #include "audit/causality.h"
-#include "train/rows.h"
+#include "data/rows.h"
 
 enum { OT_SWAP_DOCUMENTS = 3 };
 

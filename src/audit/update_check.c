@@ -8,7 +8,7 @@
 #include "base/math.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "train/elements.h"
+#include "checkpoint/elements.h"
 #include "train/learning_rate.h"
 
 enum {

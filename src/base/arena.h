@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bump allocation for descriptions and products: everything a build makes lives in one arena and is
 // dropped with it. The arena takes its blocks from a source, so the pure half never calls malloc;
-// device/heap.h gives the source that the program uses.
+// host/heap.h gives the source that the program uses.
 #pragma once
 
 #include <stddef.h>

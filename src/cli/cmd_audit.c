@@ -8,14 +8,14 @@
 #include "audit/model_audits.h"
 #include "audit/overlap.h"
 #include "audit/precision.h"
+#include "checkpoint/checkpoint_list.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "train/checkpoint_list.h"
-#include "train/config_file.h"
-#include "train/disk.h"
+#include "files/config_file.h"
+#include "files/disk.h"
 
 typedef enum audit_kind {
   AUDIT_RANKS,

@@ -6,14 +6,14 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/installed.h"
-#include "cli/measure.h"
 #include "cli/verbs.h"
 #include "describe/measured_keys.h"
-#include "device/heap.h"
-#include "train/cluster_file.h"
-#include "train/disk.h"
-#include "train/instance.h"
-#include "train/output_file.h"
+#include "files/cluster_file.h"
+#include "files/disk.h"
+#include "files/output_file.h"
+#include "host/heap.h"
+#include "measure/measure.h"
+#include "runtime/instance.h"
 
 static ot_status default_path(ot_arena *arena, const char **path) {
   const char *const user = ot_installed_user_directory(arena);

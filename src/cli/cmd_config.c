@@ -12,7 +12,7 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "describe/run_keys.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 enum { ORIGIN_COLUMN = 52 };
 

@@ -6,10 +6,10 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/verbs.h"
-#include "device/heap.h"
-#include "train/shard_meta.h"
-#include "train/tokenizer.h"
-#include "train/tokens.h"
+#include "data/shard_meta.h"
+#include "data/tokens.h"
+#include "host/heap.h"
+#include "tokenizer/tokenizer.h"
 
 static const char *const format_names[] = {
     [OT_DATA_AUTO] = "auto",

@@ -2,9 +2,9 @@
 // `orthant doctor`: what this program runs on, for a person or a bug report.
 #include <stdio.h>
 
-#include "cli/machine_report.h"
 #include "cli/verbs.h"
-#include "device/heap.h"
+#include "host/heap.h"
+#include "measure/machine_report.h"
 
 static void print_report(const ot_node *report, bool json, ot_arena *arena) {
   if (json) {

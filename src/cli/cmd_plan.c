@@ -3,16 +3,16 @@
 #include <stdio.h>
 
 #include "cli/plan_build.h"
-#include "cli/plan_emit.h"
-#include "cli/plan_html.h"
-#include "cli/plan_json.h"
-#include "cli/plan_report.h"
 #include "cli/plan_trace.h"
-#include "cli/played_trace.h"
 #include "cli/verbs.h"
-#include "device/heap.h"
+#include "files/output_file.h"
+#include "host/heap.h"
 #include "plan/figures.h"
-#include "train/output_file.h"
+#include "report/plan_emit.h"
+#include "report/plan_html.h"
+#include "report/plan_json.h"
+#include "report/plan_report.h"
+#include "report/played_trace.h"
 
 typedef struct planning {
   const ot_options *options;

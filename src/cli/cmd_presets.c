@@ -8,8 +8,8 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "describe/model_keys.h"
-#include "device/heap.h"
-#include "train/cluster_file.h"
+#include "files/cluster_file.h"
+#include "host/heap.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {

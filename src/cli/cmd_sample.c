@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "cli/model_options.h"
 #include "cli/verbs.h"
-#include "train/generate.h"
+#include "runtime/generate.h"
 
 typedef struct sampling {
   const ot_options *options;

@@ -8,8 +8,8 @@
 #include "base/json_writer.h"
 #include "cli/model_options.h"
 #include "cli/verbs.h"
-#include "train/json_file.h"
-#include "train/score.h"
+#include "files/json_file.h"
+#include "runtime/score.h"
 
 // One line of input: its tokens, and the first whose probability was asked for; or what is wrong.
 typedef struct item {

@@ -3,17 +3,17 @@
 #include <stdio.h>
 
 #include "base/json_writer.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
+#include "files/cluster_file.h"
+#include "files/output_file.h"
 #include "plan/figures.h"
-#include "train/cluster_file.h"
 #include "train/loop_start.h"
-#include "train/output_file.h"
 #include "train/prediction.h"
-#include "train/status_line.h"
 #include "train/trace.h"
 
 typedef struct simulated {

@@ -6,8 +6,8 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/verbs.h"
-#include "device/heap.h"
-#include "train/tokenize.h"
+#include "data/tokenize.h"
+#include "host/heap.h"
 
 static double now_s(void) {
   struct timespec now;

@@ -9,6 +9,7 @@
 
 #include "audit/run_audits.h"
 #include "base/json_writer.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "cli/installed.h"
@@ -16,7 +17,8 @@
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "train/cluster_file.h"
+#include "files/cluster_file.h"
+#include "host/clock.h"
 #include "train/loop.h"
 
 typedef struct talk {
@@ -42,7 +44,7 @@ static void end_line(talk *t) {
 static void say_status(talk *t, const ot_status_line *status) {
   char line[256];
   // A terminal is not written faster than anyone reads; the last step always is.
-  const double now_s = ot_device_now_s();
+  const double now_s = ot_clock_s();
   const bool last = status->step == status->num_steps;
   if (t->terminal && !last && now_s - t->last_status_s < 0.1) return;
   t->last_status_s = now_s;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "train/disk.h"
+#include "files/disk.h"
 
 enum { MAX_DIRECTORIES = 5 };
 

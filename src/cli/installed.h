@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "train/config_file.h"
+#include "files/config_file.h"
 
 // Directories of presets, in the order in which they are tried. Lives in `arena`.
 ot_presets ot_installed_presets(ot_arena *arena);

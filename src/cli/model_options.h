@@ -3,9 +3,9 @@
 #pragma once
 
 #include "cli/options.h"
-#include "train/encoder.h"
-#include "train/model_files.h"
-#include "train/tokenizer.h"
+#include "runtime/model_files.h"
+#include "tokenizer/encoder.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct ot_opened_model {
   ot_model_files files;

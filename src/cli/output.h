@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "train/config_file.h"
+#include "files/config_file.h"
 
 // True when `stream` is a terminal that may show colours.
 bool ot_output_color(FILE *stream);

@@ -3,7 +3,7 @@
 #include "cli/plan_build.h"
 
 #include "base/text_builder.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/remedy.h"
 
 // What a page is made with.

@@ -2,8 +2,8 @@
 // From the job to the page: search, limits, reasons, failures of the run.
 #pragma once
 
-#include "cli/plan_page.h"
 #include "cli/plan_request.h"
+#include "report/plan_page.h"
 #include "train/prediction.h"
 
 typedef struct ot_plan_build {

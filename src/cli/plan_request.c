@@ -10,9 +10,9 @@
 #include "cli/output.h"
 #include "describe/measured_keys.h"
 #include "describe/model_keys.h"
+#include "files/cluster_file.h"
 #include "plan/figures.h"
 #include "plan/limits.h"
-#include "train/cluster_file.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
 static const double tokens_per_parameter = 20;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "cli/options.h"
+#include "files/config_file.h"
+#include "import/import.h"
 #include "plan/bill.h"
-#include "train/config_file.h"
-#include "train/import.h"
 
 typedef struct ot_plan_request {
   ot_job job;  // points into this request, which must stay where it is

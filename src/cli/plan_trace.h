@@ -2,7 +2,7 @@
 // The predicted step of a plan as a Chrome trace.
 #pragma once
 
-#include "cli/plan_page.h"
+#include "report/plan_page.h"
 
 // Writes the timelines of the first rank of each stage of the first plan of `page` to `path`. The
 // schedules are built as training builds them; the job must be one of engine orthant.

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "cli/installed.h"
-#include "train/model_files.h"
+#include "runtime/model_files.h"
 
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config) {
   const ot_config_request request = {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/options.h"
-#include "train/config_file.h"
+#include "files/config_file.h"
 
 // Loads and checks the run named by argument 0 with its --set. Its notes are not printed. Lives in
 // `arena`.

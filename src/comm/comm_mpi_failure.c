@@ -13,7 +13,7 @@
 #include "base/failure.h"
 #include "base/text.h"
 #include "comm/comm_mpi.h"
-#include "device/device.h"
+#include "host/clock.h"
 
 static const double election_s = 0.3;  // for failures and answers of other ranks to be heard of
 static const double mercy_s = 5.0;     // for the launcher to end a process that keeps still
@@ -67,8 +67,8 @@ ot_status ot_mpi_hear(ot_mpi_end *end, int *failed) {
 // Listens for a while. Returns the lowest rank that has failed; at most this one.
 static int hear_for(ot_mpi_end *end, double seconds) {
   int lowest = end->comm.rank;
-  const double until = ot_device_now_s() + seconds;
-  while (ot_device_now_s() < until) {
+  const double until = ot_clock_s() + seconds;
+  while (ot_clock_s() < until) {
     if (ot_mpi_hear(end, &lowest) != OT_OK) return lowest;
     ot_mpi_nap(1e-3);
   }

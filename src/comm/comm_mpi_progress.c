@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "comm/comm_mpi.h"
-#include "device/device.h"
+#include "host/clock.h"
 
 static const double spin_s = 1e-3;   // polled without pause, where there are cores for everyone
 static const double yield_s = 2e-3;  // polled giving way to other processes, after that
@@ -300,7 +300,7 @@ typedef struct {
   double idle_since_s, nap_s;
 } poll_pace;
 
-static poll_pace new_pace(void) { return (poll_pace){ot_device_now_s(), first_nap_s}; }
+static poll_pace new_pace(void) { return (poll_pace){ot_clock_s(), first_nap_s}; }
 
 // Under the lock, let go meanwhile: rests as long as is fit after so much idleness.
 static void rest(ot_mpi_end *end, poll_pace *pace, double now) {
@@ -314,7 +314,7 @@ static void rest(ot_mpi_end *end, poll_pace *pace, double now) {
   }
   pthread_mutex_unlock(&end->lock);
   if (idle >= busy) sched_yield();
-  const double took = ot_device_now_s() - now;
+  const double took = ot_clock_s() - now;
   pthread_mutex_lock(&end->lock);
   if (idle >= busy && took > long_yield_s) end->crowded_until_s = now + took + crowded_s;
 }
@@ -352,7 +352,7 @@ typedef struct {
 
 // True when patience has run out.
 static bool is_over(patience *p) {
-  const double now = ot_device_now_s();
+  const double now = ot_clock_s();
   if (ot_comm_was_stopped(now - p->seen_s)) p->deadline_s += now - p->seen_s;
   p->seen_s = now;
   return now >= p->deadline_s;
@@ -377,7 +377,7 @@ static void poll_for(ot_mpi_end *end, ot_comm_request *request, patience *p) {
 }
 
 static void wait_under_lock(ot_mpi_end *end, ot_comm_request *request) {
-  const double now = ot_device_now_s(), patience_s = end->comm.patience_s;
+  const double now = ot_clock_s(), patience_s = end->comm.patience_s;
   patience p = {.deadline_s = patience_s > 0.0 ? now + patience_s : INFINITY, .seen_s = now};
   while (still_moves(end, request)) {
     if (request->phase == OT_MPI_CAME) {
@@ -430,7 +430,7 @@ void *ot_mpi_engine(void *context) {
       pace.nap_s = first_nap_s;
     } else {
       if (!end->led && lead_once(end, progress)) pace.nap_s = first_nap_s;
-      sleep_until(end, &end->work, ot_device_now_s() + pace.nap_s);
+      sleep_until(end, &end->work, ot_clock_s() + pace.nap_s);
       pace.nap_s = fmin(pace.nap_s * 1.25, longest_nap_s);
     }
   }

@@ -6,7 +6,6 @@
 
 #include "comm/comm_sum.h"
 #include "comm/comm_thread.h"
-#include "device/device.h"
 
 static void set_phase(ot_comm_request *request, int phase) {
   __atomic_store_n(&request->phase, phase, __ATOMIC_RELEASE);

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "comm/comm_thread.h"
-#include "device/device.h"
+#include "host/clock.h"
 
 static const double spin_s = 30e-6;
 static const double grace_s = 1.0;
@@ -27,7 +27,7 @@ void ot_thread_update_stuck(ot_thread_end *end) {
   world->stuck += stuck - end->stuck;
   end->stuck = stuck;
   if (world->stuck < world->ranks || world->failed) return;
-  world->stuck_since_s = ot_device_now_s();
+  world->stuck_since_s = ot_clock_s();
   for (int i = 0; i < world->ranks; i++) ot_thread_wake(&world->ends[i]);
 }
 
@@ -173,15 +173,15 @@ static void sleep_until(ot_thread_end *end, double deadline) {
 }
 
 void ot_thread_settle(ot_thread_end *end) {
-  while (end->world->running > 0) sleep_until(end, ot_device_now_s() + 0.01);
+  while (end->world->running > 0) sleep_until(end, ot_clock_s() + 0.01);
 }
 
 // Waits outside the lock, for a moment, for the request to move.
 static void spin(ot_thread_end *end, const ot_comm_request *request) {
   const int seen = ot_thread_phase(request);
   pthread_mutex_unlock(&end->world->lock);
-  const double until = ot_device_now_s() + spin_s;
-  while (ot_thread_phase(request) == seen && !end->world->failed && ot_device_now_s() < until) {
+  const double until = ot_clock_s() + spin_s;
+  while (ot_thread_phase(request) == seen && !end->world->failed && ot_clock_s() < until) {
     for (int i = 0; i < 16; i++) __builtin_ia32_pause();
   }
   pthread_mutex_lock(&end->world->lock);
@@ -201,7 +201,7 @@ static void wait_on(ot_thread_end *end, ot_comm_request *request, double *deadli
     *rested = true;
     return;
   }
-  const double now = ot_device_now_s();
+  const double now = ot_clock_s();
   check_gone(request);
   if (now >= *deadline) {
     if (!ot_comm_was_stopped(now - *deadline)) check_patience(request);
@@ -221,7 +221,7 @@ ot_status ot_thread_wait(ot_comm *comm, ot_comm_request *request) {
   ot_thread_end *const end = (ot_thread_end *)comm;
   ot_thread_world *const world = end->world;
   const double patience = comm->patience_s;
-  double deadline = patience > 0.0 ? ot_device_now_s() + patience : INFINITY;
+  double deadline = patience > 0.0 ? ot_clock_s() + patience : INFINITY;
   pthread_mutex_lock(&world->lock);
   if (request->phase != OT_PART_DONE) remember_waited(end, request);
   bool rested = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of a training run (RUN.yaml) as plain values, one field a key, after defaults are
 // filled in. Text and lists live in the arena that the settings were read into. The table of keys,
-// with ranges, defaults and help, is run_keys.c; reading files is train/config_file.h.
+// with ranges, defaults and help, is run_keys.c; reading files is files/config_file.h.
 #pragma once
 
 #include <stdbool.h>
@@ -110,7 +110,7 @@ typedef struct ot_run_parallel {
   ot_pipeline pipeline;
   ot_recompute *recompute;  // one entry for all layers, or one a layer (ot_run_recompute)
   int64_t num_recompute;
-  const char *layout;     // explicit stages (schedule/stage_layout.h), "" = cut by cost
+  const char *layout;     // explicit stages (pipeline/stage_layout.h), "" = cut by cost
   const char *order_csv;  // compute order file, "" = none
   int prefetch;           // blocks gathered ahead of use
   bool *reshard;          // gathered weights of a block are released after each use; one entry for
@@ -252,3 +252,9 @@ bool ot_run_reshard(const ot_run *run, int block);
 
 // The global batch (sequences) of `step`, counted from 0, after `tokens` tokens.
 int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens);
+
+// Tokens that the first `steps` steps of the run take: follows the batch ramp.
+int64_t ot_run_tokens_after(const ot_run *run, int64_t steps);
+
+// Steps of the whole run: its own number, or the fewest that reach its tokens.
+int64_t ot_run_total_steps(const ot_run *run);

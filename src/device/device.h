@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, streams and clocks of one device. Tensor memory is reached through a device only: host
+// Memory and streams of one device. Tensor memory is reached through a device only: host
 // code outside kernels copies in and out and never does pointer arithmetic on it, so that a GPU can
 // stand behind the same calls.
 #pragma once
@@ -32,6 +32,3 @@ void ot_device_fill(ot_device *device, void *memory, int64_t offset, unsigned ch
 ot_status ot_stream_create(ot_device *device, ot_stream **stream);
 void ot_stream_destroy(ot_stream **stream);
 void ot_stream_synchronize(ot_stream *stream);
-
-// Seconds on a clock that only goes forward.
-double ot_device_now_s(void);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "device/device.h"
 
@@ -79,9 +78,3 @@ void ot_stream_destroy(ot_stream **stream) {
 }
 
 void ot_stream_synchronize(ot_stream *stream) { (void)stream; }
-
-double ot_device_now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}

@@ -3,9 +3,9 @@
 #include "execute/bind.h"
 
 #include "base/dtype.h"
+#include "kernels/kernels.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
-#include "ops/kernels.h"
 #include "schedule/bodies.h"
 
 // ---- communication as calls ----

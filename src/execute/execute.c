@@ -7,12 +7,13 @@
 #include <stdlib.h>
 
 #include "base/failure.h"
-#include "device/heap.h"
+#include "device/device.h"
 #include "execute/bind.h"
 #include "execute/guard.h"
 #include "execute/lanes.h"
 #include "execute/mailbox.h"
 #include "execute/recorder.h"
+#include "host/heap.h"
 #include "ops/repeat.h"
 
 // The collective of the tensor lane that is under way.

@@ -16,7 +16,6 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "device/device.h"
 #include "schedule/schedule.h"
 
 typedef struct ot_executor ot_executor;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "schedule/access.h"
 
 enum { PATTERN = 0xFF };  // NaN in every floating type, -1 in every integer

@@ -2,7 +2,7 @@
 // Spans lane by lane, and their merge.
 #include "execute/recorder.h"
 
-#include "device/device.h"
+#include "host/clock.h"
 
 static void count_tasks(const ot_schedule *schedule, const ot_order *order, int64_t *tasks) {
   for (int i = 0; i < order->num_entries; i++) {
@@ -38,14 +38,14 @@ void ot_recorder_create(const ot_schedule *schedule, ot_arena *arena, ot_recorde
 void ot_recorder_begin(ot_recorder *recorder, bool on) {
   recorder->on = on;
   for (int lane = 0; lane < OT_LANES; lane++) recorder->lane[lane].count = 0;
-  recorder->start_s = ot_device_now_s();
+  recorder->start_s = ot_clock_s();
 }
 
 int64_t ot_recorder_open(ot_recorder *recorder, ot_lane lane, int entry, int task) {
   if (!recorder->on) return -1;
   ot_recorder_lane *const list = &recorder->lane[lane];
   OT_ASSERT(list->count < list->capacity);
-  const double now_s = ot_device_now_s() - recorder->start_s;
+  const double now_s = ot_clock_s() - recorder->start_s;
   list->spans[list->count] = (ot_span){
       .entry = entry, .task = task, .lane = (int32_t)lane, .start_s = now_s, .end_s = now_s};
   return list->count++;
@@ -53,7 +53,7 @@ int64_t ot_recorder_open(ot_recorder *recorder, ot_lane lane, int entry, int tas
 
 void ot_recorder_close(ot_recorder *recorder, ot_lane lane, int64_t span) {
   if (span < 0) return;
-  recorder->lane[lane].spans[span].end_s = ot_device_now_s() - recorder->start_s;
+  recorder->lane[lane].spans[span].end_s = ot_clock_s() - recorder->start_s;
 }
 
 void ot_recorder_finish(const ot_recorder *recorder, ot_timeline *timeline) {
@@ -71,5 +71,5 @@ void ot_recorder_finish(const ot_recorder *recorder, ot_timeline *timeline) {
     next[first->lane]++;
     timeline->spans[timeline->num_spans++] = *first;
   }
-  timeline->total_s = ot_device_now_s() - recorder->start_s;
+  timeline->total_s = ot_clock_s() - recorder->start_s;
 }

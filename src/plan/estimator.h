@@ -8,9 +8,9 @@
 
 #include "base/arena_pool.h"
 #include "graph/graph.h"
+#include "pipeline/stages.h"
 #include "plan/estimate.h"
 #include "plan/lookup.h"
-#include "schedule/stages.h"
 #include "schedule/storage.h"
 #include "simulate/price.h"
 

@@ -5,8 +5,8 @@
 #include <assert.h>
 
 #include "describe/pipeline_rules.h"
+#include "pipeline/order_buffers.h"
 #include "plan/estimator.h"
-#include "schedule/order_buffers.h"
 #include "schedule/step_plan.h"
 
 static_assert((int)OT_WALK_RINGS == (int)OT_RINGS, "one count for each ring");

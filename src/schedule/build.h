@@ -6,8 +6,8 @@
 #include "describe/mesh.h"
 #include "describe/run.h"
 #include "graph/graph.h"
+#include "pipeline/stages.h"
 #include "schedule/schedule.h"
-#include "schedule/stages.h"
 
 typedef struct ot_schedule_request {
   const ot_graph *graphs[OT_MODES];  // by mode; null where the mode is not needed

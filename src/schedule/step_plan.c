@@ -3,7 +3,7 @@
 #include "schedule/step_plan.h"
 
 #include "graph/recompute.h"
-#include "schedule/order_buffers.h"
+#include "pipeline/order_buffers.h"
 
 int ot_step_local_chunk(const ot_build *b, int chunk) {
   int local = 0;

@@ -11,8 +11,8 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "pipeline/pipeline_order.h"
 #include "schedule/builder_state.h"
-#include "schedule/pipeline_order.h"
 #include "schedule/rings.h"
 
 typedef struct ot_step_item {

@@ -7,12 +7,12 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint_list.h"
+#include "checkpoint/hf_texts.h"
 #include "describe/model_keys.h"
+#include "files/disk.h"
+#include "files/output_file.h"
 #include "graph/graph.h"
-#include "train/checkpoint_list.h"
-#include "train/disk.h"
-#include "train/hf_texts.h"
-#include "train/output_file.h"
 
 enum { TEXTS_MAX = 16, TEXT_BYTES_MAX = 1 << 30 };
 

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "base/dtype.h"
-#include "train/config_file.h"
-#include "train/weights.h"
+#include "checkpoint/weights.h"
+#include "files/config_file.h"
 
 typedef struct ot_convert_request {
   const char *from;         // HF directory, checkpoint, or run directory (its newest checkpoint)

@@ -2,9 +2,10 @@
 // Everything that a run checks before its first step, and its bill of memory, without taking the
 // memory or writing a file. Ranks that differ only along dp and cp have equal schedules, so one of
 // each stage and tp rank is planned, and the bill is that of the most loaded.
+#include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "train/feed.h"
+#include "data/feed.h"
 #include "train/learning_rate.h"
 #include "train/loop_checks.h"
 #include "train/loop_start.h"

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/exchange.h"
+#include "runtime/exchange.h"
 
 // A region of float64 values, [*count].
 static double *read_region(ot_instance *instance, const char *name, ot_arena *arena,

@@ -2,7 +2,7 @@
 // How every tensor and every block of a model fared in the last step, put together from all ranks.
 #pragma once
 
-#include "train/instance.h"
+#include "runtime/instance.h"
 
 // One value of one tensor, layer or head.
 typedef struct ot_health_value {

@@ -37,30 +37,6 @@ double ot_learning_rate(const ot_run_learning_rate *settings, double peak, const
   OT_UNREACHABLE();
 }
 
-int64_t ot_run_tokens_after(const ot_run *run, int64_t steps) {
-  int64_t tokens = 0;
-  if (run->batch.num_ramp == 0) {
-    return steps * ot_run_global_batch(run, 0, 0) * run->data.sequence_length;
-  }
-  for (int64_t i = 0; i < steps; i++) {
-    tokens += ot_run_global_batch(run, i, tokens) * run->data.sequence_length;
-  }
-  return tokens;
-}
-
-int64_t ot_run_total_steps(const ot_run *run) {
-  if (run->tokens == 0) return run->steps;
-  if (run->batch.num_ramp == 0) {
-    const int64_t per_step = ot_run_tokens_after(run, 1);
-    return (run->tokens + per_step - 1) / per_step;
-  }
-  int64_t steps = 0;
-  for (int64_t tokens = 0; tokens < run->tokens; steps++) {
-    tokens += ot_run_global_batch(run, steps, tokens) * run->data.sequence_length;
-  }
-  return steps;
-}
-
 ot_progress ot_run_progress(const ot_run *run, int64_t step) {
   const ot_run_learning_rate *const rate = &run->learning_rate;
   if (run->tokens == 0) {

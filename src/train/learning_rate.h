@@ -19,11 +19,5 @@ typedef struct ot_progress {
 double ot_learning_rate(const ot_run_learning_rate *settings, double peak,
                         const ot_progress *progress);
 
-// Tokens that the first `steps` steps of the run take: follows the batch ramp.
-int64_t ot_run_tokens_after(const ot_run *run, int64_t steps);
-
-// Steps of the whole run: its own number, or the fewest that reach its tokens.
-int64_t ot_run_total_steps(const ot_run *run);
-
 // Where the run stands before step `step` (counted from 0), in its own unit.
 ot_progress ot_run_progress(const ot_run *run, int64_t step);

@@ -9,7 +9,8 @@
 
 #include "base/failure.h"
 #include "base/text.h"
-#include "train/checkpoint_list.h"
+#include "checkpoint/checkpoint_list.h"
+#include "host/clock.h"
 #include "train/loop_checks.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
@@ -154,7 +155,7 @@ static ot_status watch_spikes(loop *l, const ot_step_report *report) {
 
 static void say_status(loop *l, const ot_step_report *report) {
   const int64_t total = ot_trainer_total_steps(l->start.trainer);
-  const double elapsed_s = ot_device_now_s() - l->begin_s;
+  const double elapsed_s = ot_clock_s() - l->begin_s;
   const double per_step_s = elapsed_s / (double)(report->step - l->begin_step);
   const ot_status_line status = {
       .step = report->step,
@@ -397,7 +398,7 @@ static ot_status run_steps(loop *l) {
   ot_trainer_set_trace(l->start.trainer, true);
   l->begin_step = ot_trainer_position(l->start.trainer).step;
   if (l->begin_step == 0) OT_TRY(validate(l, 0));
-  l->begin_s = ot_device_now_s();
+  l->begin_s = ot_clock_s();
   while (ot_trainer_position(l->start.trainer).step < total) {
     OT_TRY(step_once(l, &stop));
     if (!stop) continue;
@@ -460,7 +461,7 @@ static void predict(loop *l) {
 static void say_summary(loop *l) {
   ot_loop_summary *const s = &l->summary;
   if (!leads(l)) return;
-  s->seconds = ot_device_now_s() - l->begin_s;
+  s->seconds = ot_clock_s() - l->begin_s;
   s->memory_peak_bytes = (int64_t)peak_rss_bytes();
   s->memory_planned_bytes = l->planned_bytes;
   const char *const directory = ot_run_directory_checkpoints(l->start.directory);

@@ -2,9 +2,10 @@
 // Sizes that were not given are found by where the resolved settings say that they come from.
 #include "train/loop_checks.h"
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "train/disk.h"
+#include "files/disk.h"
 #include "train/learning_rate.h"
 #include "train/loop_start.h"
 

@@ -4,7 +4,7 @@
 // (describe/run.h), data opened (feed.h) and memory taken (instance.h). Private to the loop.
 #pragma once
 
-#include "train/feed.h"
+#include "data/feed.h"
 #include "train/loop.h"
 
 // Notes for the user: sizes of the model that were not given, a warm-up that the run does not reach

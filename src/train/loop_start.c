@@ -5,12 +5,13 @@
 #include <stdarg.h>
 #include <sys/stat.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "checkpoint/checkpoint_list.h"
 #include "describe/run_keys.h"
-#include "train/checkpoint_list.h"
-#include "train/output_file.h"
-#include "train/tree_file.h"
+#include "files/output_file.h"
+#include "files/tree_file.h"
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
   char text[4096];

@@ -13,8 +13,8 @@
 #include "base/json_writer.h"
 #include "base/number.h"
 #include "base/text.h"
-#include "device/heap.h"
-#include "train/disk.h"
+#include "files/disk.h"
+#include "host/heap.h"
 
 enum { LOSS_DIGITS = 17, NUMBER_BYTES = 32 };
 

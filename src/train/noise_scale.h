@@ -8,7 +8,7 @@
 // checkpoint.
 #pragma once
 
-#include "train/instance.h"
+#include "runtime/instance.h"
 
 // What one step says. Gradients are means over unmasked targets.
 typedef struct ot_noise_sample {

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "device/heap.h"
-#include "train/checkpoint_list.h"
-#include "train/disk.h"
+#include "checkpoint/checkpoint_list.h"
+#include "files/disk.h"
+#include "files/output_file.h"
+#include "host/heap.h"
 #include "train/metrics.h"
-#include "train/output_file.h"
 
 static const char lock_name[] = ".lock";
 static const char saved_name[] = ".saved";

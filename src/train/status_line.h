@@ -7,8 +7,6 @@
 
 #include <stdint.h>
 
-#include "base/arena.h"
-
 // Unknown: NaN for reals, -1 for counts; what is unknown is left out.
 typedef struct ot_status_line {
   int64_t step, num_steps;
@@ -26,15 +24,3 @@ typedef struct ot_status_line {
 // fits. Returns the length.
 int64_t ot_status_line_print(char *out, int64_t capacity, const ot_status_line *status,
                              int columns);
-
-// "3h12m", "2d04h", "12m30s", "45s".
-int64_t ot_duration_print(char *out, int64_t capacity, double seconds);
-
-// "12.3 ms", "1.27 s", from a minute on as above.
-int64_t ot_seconds_print(char *out, int64_t capacity, double seconds);
-
-// "412k", "1.23M", "987", three digits.
-int64_t ot_rate_print(char *out, int64_t capacity, double value);
-
-// "771 kB", "4.756 GB": four digits, powers of 1000; lives in `arena`.
-const char *ot_bytes_text(ot_arena *arena, int64_t bytes);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "train/exchange.h"
-#include "train/instance.h"
+#include "runtime/exchange.h"
+#include "runtime/instance.h"
 
 struct ot_team {
   ot_comm *comm;  // null: one rank

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "device/heap.h"
-#include "train/disk.h"
+#include "files/disk.h"
+#include "host/heap.h"
 #include "train/event_record.h"
 
 enum { HOST_BYTES = 128, FILES_MAX = 1000 };

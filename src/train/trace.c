@@ -11,9 +11,9 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
-#include "device/heap.h"
-#include "train/disk.h"
-#include "train/output_file.h"
+#include "files/disk.h"
+#include "files/output_file.h"
+#include "host/heap.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
 

@@ -19,7 +19,7 @@ typedef struct ot_trace_event {
   const char *arguments;  // one JSON object, or null
 } ot_trace_event;
 
-// Goes where train/output_file.h says; a regular file has its name after ot_trace_finish.
+// Goes where files/output_file.h says; a regular file has its name after ot_trace_finish.
 ot_status ot_trace_create(const char *path, ot_trace **out);
 
 // Without a finish before, a partial file is removed.

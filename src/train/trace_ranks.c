@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/exchange.h"
+#include "host/clock.h"
+#include "runtime/exchange.h"
 #include "train/trainer.h"
 
 enum { CHUNK_WORDS = 1 << 15 };
@@ -32,7 +33,7 @@ static ot_status call_roll(ot_team *team, const ot_trace_step *step, ot_arena *a
   double *const age_s = ot_arena_array(arena, size, sizeof(double));
   OT_TRY(ot_team_collect(team, ot_team_machine(team), roll->machine));
   // All leave that exchange at about the same moment, whatever their clocks say.
-  const double now_s = ot_device_now_s();
+  const double now_s = ot_clock_s();
   OT_TRY(ot_team_collect(team, step->timeline->num_spans, roll->num_spans));
   OT_TRY(collect_real(team, step->start_s, roll->start_s));
   OT_TRY(collect_real(team, now_s - step->start_s, age_s));

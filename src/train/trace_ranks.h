@@ -3,7 +3,8 @@
 // were called it knows from planning the other ranks' schedules again.
 #pragma once
 
-#include "train/instance.h"
+#include "host/clock.h"
+#include "runtime/instance.h"
 #include "train/team.h"
 #include "train/trace.h"
 
@@ -11,7 +12,7 @@ typedef struct ot_trace_step {
   const ot_run *run;
   const ot_timeline *timeline;  // of this rank
   const ot_schedule *schedule;  // of this rank
-  double start_s;               // ot_device_now_s when the order began
+  double start_s;               // ot_clock_s when the order began
   double zero_s;                // the leader's clock at the beginning of the trace
 } ot_trace_step;
 

@@ -9,9 +9,10 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/moe.h"
-#include "train/disk.h"
+#include "files/disk.h"
+#include "host/clock.h"
+#include "runtime/model_files.h"
 #include "train/learning_rate.h"
-#include "train/model_files.h"
 #include "train/noise_scale.h"
 
 struct ot_trainer {
@@ -338,7 +339,7 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
 }
 
 ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
-  const double start_s = ot_device_now_s();
+  const double start_s = ot_clock_s();
   ot_position *const position = &trainer->position;
   const ot_run *const run = trainer->run;
   const int64_t global = ot_run_global_batch(run, position->step, position->tokens);
@@ -349,7 +350,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
   const double rate = set_scalars(trainer, &targets, global);
   const ot_trainer_hooks *const hooks = &trainer->hooks;
   if (hooks->before) hooks->before(trainer, hooks->context);
-  const double order_start_s = ot_device_now_s();
+  const double order_start_s = ot_clock_s();
   OT_TRY(ot_instance_run(trainer->instance, OT_MODE_TRAIN, micro_batches));
   if (hooks->after) hooks->after(trainer, hooks->context);
 
@@ -373,7 +374,7 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
       .learning_rate = rate,
       .experts = read_experts(trainer),
       .noise_scale_tokens = ot_noise_average_tokens(&trainer->noise),
-      .step_seconds = ot_device_now_s() - start_s,
+      .step_seconds = ot_clock_s() - start_s,
       .micro_batches = micro_batches,
       .start_s = order_start_s,
   };

@@ -5,10 +5,10 @@
 // timeline, show_batch), and fails on all ranks or on none.
 #pragma once
 
-#include "train/feed.h"
+#include "data/feed.h"
+#include "data/rows.h"
 #include "train/health.h"
 #include "train/metrics.h"
-#include "train/rows.h"
 #include "train/training_state.h"
 
 typedef struct ot_trainer ot_trainer;

@@ -2,8 +2,8 @@
 // Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (weights in full precision).
 #include "train/training_state.h"
 
-#include "train/hf_texts.h"
-#include "train/weights_instance.h"
+#include "checkpoint/hf_texts.h"
+#include "runtime/weights_instance.h"
 
 typedef struct state_kind {
   const char *prefix;

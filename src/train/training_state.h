@@ -4,10 +4,10 @@
 #pragma once
 
 #include "base/tree.h"
-#include "train/checkpoint.h"
-#include "train/instance.h"
+#include "checkpoint/checkpoint.h"
+#include "runtime/instance.h"
+#include "tokenizer/tokenizer.h"
 #include "train/team.h"
-#include "train/tokenizer.h"
 
 // Where a run stands between two steps.
 typedef struct ot_position {

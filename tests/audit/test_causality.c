@@ -14,7 +14,7 @@
 
 #include "audit/causality.h"
 #include "audit/swap.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "support/audit_case.h"
 
 enum { TRIALS = 8 };

@@ -12,7 +12,7 @@
 
 #include "audit/drift.h"
 #include "base/math.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "support/audit_case.h"
 
 // A question, and what was said to it.

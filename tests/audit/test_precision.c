@@ -16,7 +16,7 @@
 #include "audit/bias.h"
 #include "audit/precision.h"
 #include "base/rng.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "support/audit_case.h"
 
 static double values[1 << 17];

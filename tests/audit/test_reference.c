@@ -13,9 +13,9 @@
 
 #include "audit/audit_ranks.h"
 #include "audit/reference.h"
-#include "device/heap.h"
+#include "checkpoint/elements.h"
+#include "host/heap.h"
 #include "support/audit_case.h"
-#include "train/elements.h"
 
 typedef struct looked {
   double damage;  // the weights of rank 1 are multiplied by it beforehand; 0: they are not

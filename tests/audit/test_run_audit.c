@@ -14,9 +14,9 @@
 
 #include "audit/audit_ranks.h"
 #include "audit/run_audits.h"
+#include "files/config_file.h"
 #include "support/audit_case.h"
 #include "support/scratch.h"
-#include "train/config_file.h"
 
 static const char settings[] =
     "model: {model_type: llama, vocab_size: 300, hidden_size: 32, intermediate_size: 40,\n"

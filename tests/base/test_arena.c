@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 static void memory_is_zeroed_aligned_and_disjoint(void **state) {
   (void)state;

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/arena_pool.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 enum { MEGABYTE = 1 << 20 };
 

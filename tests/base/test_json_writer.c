@@ -12,7 +12,7 @@
 
 #include "base/json_writer.h"
 #include "base/rng.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 static ot_heap heap;
 static ot_arena arena;

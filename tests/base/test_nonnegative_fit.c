@@ -11,7 +11,7 @@
 
 #include "base/nonnegative_fit.h"
 #include "base/rng.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 enum { COUNT = 24 };
 

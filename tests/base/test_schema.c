@@ -13,8 +13,8 @@
 #include "base/dtype.h"
 #include "base/schema.h"
 #include "base/text.h"
-#include "device/heap.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 
 typedef struct wheel {
   const char *name;

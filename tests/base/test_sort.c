@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "base/sort.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 typedef struct item {
   int32_t key;

@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "base/tree.h"
-#include "device/heap.h"
+#include "host/heap.h"
 
 static ot_heap heap;
 static ot_arena arena;

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "cli/chart.h"
-#include "cli/plan_html.h"
+#include "report/chart.h"
+#include "report/plan_html.h"
 #include "support/paper_job.h"
 
 static const ot_candidate pipelined = {.tp = 2,

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "cli/played_trace.h"
+#include "files/json_file.h"
+#include "report/played_trace.h"
 #include "support/paper_job.h"
-#include "train/json_file.h"
 
 // Bars of the rank `pid` with `category`, whose last end is the latest in `end_us`.
 static int bars_of(const json_t *events, int pid, const char *category, double *end_us) {

@@ -10,8 +10,8 @@
 
 #include "describe/cluster_keys.h"
 #include "describe/measured_keys.h"
-#include "device/heap.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 
 static const char good[] =
     "name: two-nodes\nnum_devices: 16\ndevice: h100\nbasis: guessed\n"

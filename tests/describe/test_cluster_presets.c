@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "describe/cluster_keys.h"
-#include "device/heap.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 
 static const struct {
   const char *name;

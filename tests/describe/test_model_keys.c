@@ -14,9 +14,9 @@
 #include "describe/model_keys.h"
 #include "describe/moe.h"
 #include "describe/residuals.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 #include "support/preset_sizes.h"
-#include "train/tree_file.h"
 
 static ot_heap heap;
 static ot_arena arena;

@@ -18,9 +18,9 @@ int main(void) { return 77; }
 
 #include <cmocka.h>
 
+#include "runtime/instance.h"
 #include "support/hand_made.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
 
 enum {
   STEPS = 6,

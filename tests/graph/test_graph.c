@@ -12,13 +12,13 @@
 
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
 #include "graph/graph.h"
+#include "host/heap.h"
 #include "support/parity_case.h"
 #include "support/preset_sizes.h"
 #include "support/split_model.h"
 #include "support/tiny_model.h"
-#include "train/tree_file.h"
 
 static ot_heap heap;
 static ot_arena arena;

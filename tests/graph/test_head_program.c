@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "schedule/storage.h"
 #include "support/split_model.h"
 

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "device/heap.h"
 #include "graph/graph.h"
 #include "graph/place.h"
 #include "graph/place_rules.h"
+#include "host/heap.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "support/split_model.h"

@@ -10,11 +10,11 @@
 
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
 #include "support/split_model.h"
-#include "train/tree_file.h"
 
 static ot_heap heap;
 static ot_arena arena;

@@ -8,9 +8,9 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "kernels/kernels.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
-#include "ops/kernels.h"
 #include "ops/operands.h"
 
 static void every_kind_has_a_row_of_its_own(void **state) {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "ops/matrix.h"
+#include "kernels/matrix.h"
 
 typedef struct shape {
   int64_t rows, columns, depth;

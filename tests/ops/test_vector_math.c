@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "ops/vector_math.h"
+#include "kernels/vector_math.h"
 
 typedef long double (*reference)(long double x);
 

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/estimate.h"
+#include "runtime/instance.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
 #include "train/prediction.h"
 #include "train/trainer.h"
 

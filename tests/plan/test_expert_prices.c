@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/estimate.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"

@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "describe/cluster_keys.h"
+#include "files/tree_file.h"
 #include "plan/explain.h"
 #include "plan/figures.h"
 #include "plan/search.h"
 #include "support/paper_job.h"
-#include "train/tree_file.h"
 
 typedef struct explained {
   paper_job paper;

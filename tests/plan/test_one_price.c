@@ -15,9 +15,9 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/installed.h"
-#include "device/heap.h"
+#include "files/cluster_file.h"
+#include "host/heap.h"
 #include "plan/estimate.h"
-#include "train/cluster_file.h"
 #include "train/prediction.h"
 
 enum { MOST_RANKS = 64, MOST_PAIRS = 1024, CASES_OF_A_PAIR = 3, SAMPLE = 12, DRAWS = 4000 };

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/bound.h"
 #include "plan/search.h"
 #include "plan/space.h"

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "describe/pipeline_rules.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/estimator.h"
 #include "plan/memory.h"
 #include "schedule/step_plan.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "device/heap.h"
+#include "host/heap.h"
 #include "schedule/layout.h"
 
 static void assert_disjoint(const ot_interval *intervals, int count, int64_t guard_bytes) {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "schedule/order_buffers.h"
+#include "pipeline/order_buffers.h"
 #include "support/pipelines.h"
 
 static int needed(ot_pipeline kind, int p, int m, int least) {

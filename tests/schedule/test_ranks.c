@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "describe/mesh.h"
+#include "runtime/instance.h"
 #include "schedule/schedule_match.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
 
 enum { MAX_RANKS = 16, MICRO_BATCHES = 8 };
 

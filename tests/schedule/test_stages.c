@@ -8,9 +8,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "device/heap.h"
-#include "schedule/stage_cut.h"
-#include "schedule/stages.h"
+#include "host/heap.h"
+#include "pipeline/stage_cut.h"
+#include "pipeline/stages.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
 

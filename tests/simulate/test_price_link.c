@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "describe/cluster_keys.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 #include "simulate/price.h"
-#include "train/tree_file.h"
 
 typedef struct machine {
   ot_heap heap;

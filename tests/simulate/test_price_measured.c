@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "ops/operands.h"
 #include "simulate/price_measured.h"
 #include "support/tiny_model.h"

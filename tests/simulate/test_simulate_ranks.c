@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "describe/mesh.h"
+#include "runtime/instance.h"
 #include "simulate/simulate.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
 
 enum { MAX_STAGES = 4, MICRO_BATCHES = 4 };
 

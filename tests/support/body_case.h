@@ -8,9 +8,9 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "device/heap.h"
 #include "execute/execute.h"
 #include "graph/graph.h"
+#include "host/heap.h"
 #include "schedule/segment.h"
 
 enum {

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "comm/comm.h"
-#include "device/heap.h"
 #include "execute/execute.h"
+#include "host/heap.h"
 
 enum {
   HAND_N = 48,  // divisible by 2, 3, 4

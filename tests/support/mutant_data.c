@@ -2,9 +2,9 @@
 // Rows that are loaded wrongly, and random masks that are not what they should be.
 #include <string.h>
 
+#include "data/feed.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
-#include "train/feed.h"
 
 static void count(ot_rows *rows) {
   rows->num_targets = 0;

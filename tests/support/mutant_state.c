@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "checkpoint/safetensors.h"
 #include "support/mutant.h"
-#include "train/safetensors.h"
 
 enum { LATE_STEP = 60 };
 

@@ -4,8 +4,8 @@
 // are read and written as double whatever their storage. Failures end the cmocka test.
 #pragma once
 
+#include "kernels/kernels.h"
 #include "ops/catalog.h"
-#include "ops/kernels.h"
 #include "ops/operands.h"
 
 // Fill in kind, attributes and the types of the inputs (and of the outputs that the op does not

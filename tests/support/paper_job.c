@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "describe/model_keys.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
 
 void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
                       paper_job *out) {

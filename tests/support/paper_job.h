@@ -2,7 +2,7 @@
 // Jobs on paper: presets on nodes of eight devices, with round numbers of public data sheets.
 #pragma once
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "plan/job.h"
 
 typedef struct paper_job {

@@ -14,7 +14,7 @@
 
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
 
 const char *const parity_cases[] = {
     "gpt2",

@@ -3,9 +3,9 @@
 // every tensor with the reference.
 #pragma once
 
+#include "checkpoint/safetensors.h"
+#include "runtime/instance.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
-#include "train/safetensors.h"
 
 typedef struct parity_request {
   const char *name;    // directory of the case

@@ -2,8 +2,8 @@
 // Pipeline orders for tests, with their chunks placed as each kind wants them.
 #pragma once
 
-#include "device/heap.h"
-#include "schedule/pipeline_order.h"
+#include "host/heap.h"
+#include "pipeline/pipeline_order.h"
 
 enum { PIPELINE_MAX_CHUNKS = 256 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "data/rows.h"
 #include "support/tiny_model.h"
-#include "train/rows.h"
 
 // What all ranks have in common.
 typedef struct world {

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "comm/comm.h"
+#include "runtime/instance.h"
 #include "support/rank_case_models.h"
-#include "train/instance.h"
 
 enum { RANK_MAX = 16, RANK_STEPS = 2, RANK_MAX_LAYERS = 32, RANK_LAYOUT = 96 };
 

@@ -2,8 +2,8 @@
 // What program_runner.c fills and runner_compare.c reads.
 #pragma once
 
-#include "device/heap.h"
-#include "ops/kernels.h"
+#include "host/heap.h"
+#include "kernels/kernels.h"
 #include "support/op_case.h"
 #include "support/program_runner.h"
 

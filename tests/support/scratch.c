@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/status.h"
-#include "train/disk.h"
+#include "files/disk.h"
 
 void scratch_create(char path[SCRATCH_BYTES]) {
   const char *root = getenv("TMPDIR");

@@ -2,8 +2,8 @@
 // The schedule of a tiny model, planned but not run: what tests of graph and schedule look at.
 #pragma once
 
+#include "runtime/instance.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
 
 typedef struct tiny_plan {
   ot_heap heap;

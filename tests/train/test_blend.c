@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "data/blend.h"
 #include "support/scratch.h"
-#include "train/blend.h"
 
 static ot_blend *create(const double *weights, int64_t count) {
   ot_blend *blend;

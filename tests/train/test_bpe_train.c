@@ -11,11 +11,11 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "device/heap.h"
+#include "data/bpe_train.h"
+#include "files/json_file.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/bpe_train.h"
-#include "train/json_file.h"
-#include "train/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static json_t *read_reference(void) {
   json_error_t error;

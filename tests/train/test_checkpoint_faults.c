@@ -14,12 +14,12 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_list.h"
+#include "files/disk.h"
+#include "host/heap.h"
 #include "support/faults.h"
 #include "support/scratch.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_list.h"
-#include "train/disk.h"
 
 enum { ELEMENTS = 5000 };
 

@@ -14,10 +14,10 @@
 
 #include "base/text.h"
 #include "describe/run_keys.h"
-#include "device/heap.h"
+#include "files/config_file.h"
+#include "files/disk.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/config_file.h"
-#include "train/disk.h"
 #include "train/trainer.h"
 
 static ot_heap heap;

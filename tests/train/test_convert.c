@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "files/disk.h"
+#include "host/heap.h"
 #include "support/scratch.h"
 #include "train/convert.h"
-#include "train/disk.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

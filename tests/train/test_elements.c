@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "train/elements.h"
+#include "checkpoint/elements.h"
 
 static double to_double(ot_dtype from, uint16_t bits) {
   double value;

@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
+#include "checkpoint/hf_texts.h"
 #include "describe/model_keys.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/hf_texts.h"
-#include "train/tree_file.h"
 
 typedef struct fixture {
   ot_heap heap;

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "files/config_file.h"
+#include "files/json_file.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/config_file.h"
-#include "train/json_file.h"
 
 enum { MODELS_MIN = 60, TABLE_BYTES_MAX = 1 << 20 };
 

@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "device/heap.h"
-#include "train/import.h"
-#include "train/shell.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
+#include "import/import.h"
+#include "import/shell.h"
 
 static ot_heap heap;
 static ot_arena arena;

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "runtime/instance.h"
 #include "support/tiny_model.h"
-#include "train/instance.h"
 
 typedef struct layout {
   const char *name;

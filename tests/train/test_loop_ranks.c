@@ -16,10 +16,10 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "checkpoint/checkpoint_list.h"
+#include "files/config_file.h"
 #include "support/scratch.h"
 #include "support/shards.h"
-#include "train/checkpoint_list.h"
-#include "train/config_file.h"
 #include "train/loop.h"
 
 enum { RANKS = 4, NEVER = 1 << 30 };

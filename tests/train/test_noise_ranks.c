@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "data/feed.h"
 #include "support/audit_case.h"
-#include "train/feed.h"
 #include "train/noise_scale.h"
 
 enum { BATCH = 8, MAX_ELEMENTS = 40000 };

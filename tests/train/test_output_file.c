@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "files/output_file.h"
 #include "support/scratch.h"
-#include "train/output_file.h"
 
 enum { LARGE_BYTES = 3 << 20 };  // of many buffers
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "support/tiny_model.h"
 #include "train/prediction.h"
 

@@ -15,10 +15,10 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "files/config_file.h"
+#include "files/disk.h"
 #include "support/scratch.h"
 #include "support/shards.h"
-#include "train/config_file.h"
-#include "train/disk.h"
 #include "train/loop.h"
 
 enum { SETS_MAX = 16, SAID_BYTES = 1 << 16, MEASURED = 150 };

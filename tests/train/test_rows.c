@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "train/rows.h"
+#include "data/rows.h"
 
 enum { B = 3, T = 24 };
 

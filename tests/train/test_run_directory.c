@@ -13,11 +13,11 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_list.h"
+#include "files/disk.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/checkpoint.h"
-#include "train/checkpoint_list.h"
-#include "train/disk.h"
 #include "train/run_directory.h"
 
 typedef struct fixture {

@@ -15,10 +15,10 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "checkpoint/safetensors_writer.h"
+#include "host/heap.h"
 #include "support/faults.h"
 #include "support/scratch.h"
-#include "train/safetensors_writer.h"
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

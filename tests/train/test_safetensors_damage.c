@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "checkpoint/safetensors_header.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/safetensors_header.h"
 
 enum { MUTANTS = 20000, DATA_BYTES = 123 };  // the data of mixed.safetensors
 

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
+#include "data/sampler.h"
 #include "support/scratch.h"
 #include "support/shards.h"
-#include "train/sampler.h"
 
 enum { T = 8, MAX_ROWS = 4 };
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "train/slices.h"
+#include "runtime/slices.h"
 
 enum { COLS = 6, TP = 2, PIECES = 4, OFFSET = 32, BUCKET = 256, MAX_ELEMENTS = 256 };
 

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/quantity.h"
 #include "train/status_line.h"
 
 static const ot_status_line usual = {.step = 1200,

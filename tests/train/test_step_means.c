@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "train/step_means.h"
 
 static ot_step_figures figures(double step_s, double pp_s, double bubble) {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "device/heap.h"
+#include "host/heap.h"
 #include "support/scratch.h"
 #include "train/event_record.h"
 #include "train/tensorboard.h"

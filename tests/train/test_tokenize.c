@@ -13,13 +13,13 @@
 #include <cmocka.h>
 
 #include "base/text.h"
+#include "data/shard_writer.h"
+#include "data/tokenize.h"
+#include "data/tokens.h"
+#include "files/disk.h"
+#include "files/json_file.h"
 #include "support/scratch.h"
-#include "train/buffer.h"
-#include "train/disk.h"
-#include "train/json_file.h"
-#include "train/shard_writer.h"
-#include "train/tokenize.h"
-#include "train/tokens.h"
+#include "tokenizer/buffer.h"
 
 static char directory[SCRATCH_BYTES];
 

@@ -13,11 +13,11 @@
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "files/disk.h"
+#include "files/json_file.h"
 #include "support/scratch.h"
-#include "train/disk.h"
-#include "train/encoder.h"
-#include "train/json_file.h"
-#include "train/tokenizer.h"
+#include "tokenizer/encoder.h"
+#include "tokenizer/tokenizer.h"
 
 static ot_tokenizer *open_path(const char *path) {
   ot_tokenizer *tokenizer;

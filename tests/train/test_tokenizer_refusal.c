@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "files/json_file.h"
 #include "support/scratch.h"
-#include "train/json_file.h"
-#include "train/split_pattern.h"
-#include "train/tokenizer.h"
+#include "tokenizer/split_pattern.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct change {
   const char *path[3];  // keys down to what is set, null after the last

@@ -13,10 +13,10 @@
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "data/sampler.h"
+#include "data/tokens.h"
 #include "support/scratch.h"
 #include "support/shards.h"
-#include "train/sampler.h"
-#include "train/tokens.h"
 
 static char directory[SCRATCH_BYTES];
 

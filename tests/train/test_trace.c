@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "files/disk.h"
 #include "support/scratch.h"
-#include "train/disk.h"
 #include "train/trace.h"
 
 static json_t *load(const char *path) {

@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/tree_file.h"
 
 static ot_heap heap;
 static ot_arena arena;

@@ -15,8 +15,8 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "describe/run_keys.h"
-#include "device/heap.h"
-#include "train/tree_file.h"
+#include "files/tree_file.h"
+#include "host/heap.h"
 
 enum { ROUNDS = 4000, TEXT_BYTES = 32768, SEED = 20 };
 

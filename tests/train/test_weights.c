@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
+#include "checkpoint/weights.h"
 #include "describe/model_keys.h"
-#include "device/heap.h"
+#include "files/tree_file.h"
 #include "graph/graph.h"
+#include "host/heap.h"
 #include "support/scratch.h"
-#include "train/tree_file.h"
-#include "train/weights.h"
 
 static const char *const cases[] = {"gpt2",     "gpt2-untied",   "llama",   "llama-tied-bias",
                                     "llama3.1", "qwen2-sliding", "qwen3",   "olmo2",

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scanning a directory of checkpoints. Nothing is deleted in place: a checkpoint is renamed to a
+// hidden name first, so that one that is half gone is never taken for a whole one.
+#include "checkpoint/checkpoint_list.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "files/disk.h"
+
+static const char prefix[] = "step-";
+enum { PREFIX_LENGTH = sizeof prefix - 1, STEP_DIGITS = 8, STEP_DIGITS_MAX = 18, MOST_NAMED = 8 };
+
+// "step-00000100" -> 100; -1 for any other name.
+static int64_t step_of_name(const char *name) {
+  if (!ot_text_starts_with(name, prefix)) return -1;
+  int64_t step = 0;
+  int digits = 0;
+  for (const char *c = name + PREFIX_LENGTH; *c != '\0'; c++, digits++) {
+    if (*c < '0' || *c > '9' || digits == STEP_DIGITS_MAX) return -1;
+    step = 10 * step + (*c - '0');
+  }
+  const bool plain = digits == STEP_DIGITS || (digits > STEP_DIGITS && name[PREFIX_LENGTH] != '0');
+  return plain ? step : -1;
+}
+
+static int newest_first(const void *a, const void *b) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x < y) - (x > y);
+}
+
+ot_status ot_checkpoint_list(ot_arena *arena, const char *directory, ot_checkpoint_steps *steps) {
+  ot_disk_names names;
+  OT_TRY(ot_disk_list(arena, directory, &names));
+  *steps = (ot_checkpoint_steps){.step = ot_arena_array(arena, names.count, sizeof *steps->step)};
+  for (int64_t i = 0; i < names.count; i++) {
+    const int64_t step = step_of_name(names.name[i]);
+    if (step >= 0) steps->step[steps->count++] = step;
+  }
+  if (steps->count > 0) qsort(steps->step, (size_t)steps->count, sizeof *steps->step, newest_first);
+  return OT_OK;
+}
+
+// ---- which one to read ----
+
+typedef struct candidate {
+  const char *path;
+  ot_manifest manifest;
+  const char *damage;  // null: none
+} candidate;
+
+static ot_status inspect(ot_arena *arena, ot_checkpoint_hashes hashes, candidate *c) {
+  if (ot_checkpoint_inspect(arena, c->path, hashes, &c->manifest, &c->damage) == OT_OK)
+    return OT_OK;
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "make it readable; to use an older checkpoint, move %s elsewhere", c->path);
+}
+
+static ot_status inspect_step(ot_arena *arena, ot_checkpoint_hashes hashes, int64_t step,
+                              candidate *c) {
+  OT_TRY(inspect(arena, hashes, c));
+  if (c->damage == NULL && c->manifest.step != step)
+    c->damage = ot_arena_format(arena, "the manifest of %s is of step %lld", c->path,
+                                (long long)c->manifest.step);
+  return OT_OK;
+}
+
+static void take(ot_arena *arena, const candidate *c, ot_checkpoint_found *found) {
+  ot_manifest *const manifest = ot_arena_take(arena, sizeof *manifest);
+  *manifest = c->manifest;
+  found->path = c->path;
+  found->manifest = manifest;
+}
+
+static ot_status fail_all_damaged(const char *directory, int64_t count, const char *damages) {
+  ot_fail(OT_ENVIRONMENT, "%s of %s can be read:%s",
+          count == 1 ? "the only checkpoint" : "none of the checkpoints", directory, damages);
+  return ot_fail_hint(OT_ENVIRONMENT,
+                      "bring one back from a copy, or begin anew in another `output`");
+}
+
+ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory, ot_checkpoint_hashes hashes,
+                               ot_checkpoint_found *found) {
+  *found = (ot_checkpoint_found){0};
+  ot_text_builder damages = {.arena = arena};
+  ot_checkpoint_steps steps;
+  OT_TRY(ot_checkpoint_list(arena, directory, &steps));
+  int64_t damaged = 0;
+  for (; damaged < steps.count; damaged++) {
+    const int64_t step = steps.step[damaged];
+    candidate c = {.path = ot_checkpoint_path(arena, directory, step)};
+    OT_TRY(inspect_step(arena, hashes, step, &c));
+    if (c.damage == NULL) {
+      take(arena, &c, found);
+      break;
+    }
+    if (damaged < MOST_NAMED) ot_text_appendf(&damages, "\n  %s", c.damage);
+  }
+  if (damaged == 0) return OT_OK;
+  if (damaged > MOST_NAMED) ot_text_appendf(&damages, "\n  and %ld more", damaged - MOST_NAMED);
+  const char *const text = ot_text_builder_text(&damages);
+  if (found->path == NULL) return fail_all_damaged(directory, damaged, text);
+  found->note = ot_arena_format(arena, "passing over %lld damaged checkpoint%s:%s",
+                                (long long)damaged, damaged == 1 ? "" : "s", text);
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_find(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
+                             ot_checkpoint_found *found) {
+  const char *const checkpoints = ot_disk_join(arena, path, "checkpoints");
+  if (ot_disk_is_directory(checkpoints)) {
+    OT_TRY(ot_checkpoint_newest(arena, checkpoints, hashes, found));
+    OT_CHECK(found->path != NULL, OT_ENVIRONMENT, "the run has no checkpoint yet (%s)", path);
+    return OT_OK;
+  }
+  OT_CHECK(ot_disk_is_directory(path) || ot_disk_is_file(path), OT_ENVIRONMENT,
+           "there is no checkpoint, run or HF directory of this name (%s)", path);
+  candidate c = {.path = ot_arena_text(arena, path, ot_text_length(path))};
+  *found = (ot_checkpoint_found){.path = c.path};
+  if (!ot_checkpoint_is_ours(arena, path)) return OT_OK;
+  OT_TRY(inspect(arena, hashes, &c));
+  OT_CHECK(c.damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", c.damage);
+  take(arena, &c, found);
+  return OT_OK;
+}
+
+// ---- which ones to let go ----
+
+static ot_status remove_checkpoint(ot_arena *arena, const char *directory, const char *path) {
+  const char *const name = ot_arena_format(arena, ".%s.deleting", ot_disk_base_name(path));
+  const char *const hidden = ot_disk_join(arena, directory, name);
+  OT_TRY(ot_disk_remove(hidden));
+  if (rename(path, hidden) != 0) return ot_disk_fail("remove", path, errno);
+  return ot_disk_remove(hidden);
+}
+
+ot_status ot_checkpoint_prune(ot_arena *arena, const char *directory, int64_t keep) {
+  if (keep <= 0) return OT_OK;
+  ot_checkpoint_steps steps;
+  OT_TRY(ot_checkpoint_list(arena, directory, &steps));
+  int64_t complete = 0;
+  for (int64_t i = 0; i < steps.count; i++) {
+    candidate c = {.path = ot_checkpoint_path(arena, directory, steps.step[i])};
+    if (complete >= keep)
+      OT_TRY(remove_checkpoint(arena, directory, c.path));
+    else if (inspect_step(arena, OT_CHECKPOINT_HASH_NONE, steps.step[i], &c) == OT_OK)
+      complete += c.damage == NULL;
+  }
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_clean(ot_arena *arena, const char *directory) {
+  ot_disk_names names;
+  OT_TRY(ot_disk_list(arena, directory, &names));
+  for (int64_t i = 0; i < names.count; i++) {
+    const char *const name = names.name[i];
+    const bool left = ot_text_starts_with(name, ".step-") &&
+                      (ot_text_ends_with(name, ".partial") ||
+                       ot_text_ends_with(name, ".deleting") || ot_text_ends_with(name, ".old"));
+    if (left) OT_TRY(ot_disk_remove(ot_disk_join(arena, directory, name)));
+  }
+  return OT_OK;
+}

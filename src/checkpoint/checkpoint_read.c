@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a checkpoint with its checks, and reading with an account of every element.
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/name_list.h"
+#include "base/text.h"
+#include "checkpoint/checkpoint.h"
+#include "files/disk.h"
+#include "host/heap.h"
+
+enum { SETS = 2 };
+
+typedef struct tensor_set {
+  ot_safetensors *tensors;  // null: the checkpoint has no such set
+  int64_t *elements_read;   // [count]; skipping counts as reading all
+} tensor_set;
+
+struct ot_checkpoint {
+  ot_heap heap;
+  ot_arena arena;
+  const char *path;
+  bool has_manifest;
+  ot_manifest manifest;
+  tensor_set sets[SETS];
+};
+
+static const char *const stems[SETS] = {
+    [OT_CHECKPOINT_MODEL] = "model", [OT_CHECKPOINT_OPTIMIZER] = "optimizer"};
+
+// ---- opening ----
+
+// *bytes: of the file at `path`, -1 when it is absent or no file: then *damage says so.
+static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, const char **damage) {
+  struct stat info;
+  *bytes = -1;
+  if (stat(path, &info) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return ot_disk_fail("read", path, errno);
+    *damage = ot_arena_format(arena, "%s is missing", path);
+  } else if (!S_ISREG(info.st_mode)) {
+    *damage = ot_arena_format(arena, "%s is not a regular file", path);
+  } else {
+    *bytes = info.st_size;
+  }
+  return OT_OK;
+}
+
+static bool piece_differs(const ot_content_pieces *a, const ot_content_pieces *b, int64_t i) {
+  return a->hash[i] != b->hash[i];
+}
+
+// The tensors of the file at `path` that lie in pieces that differ; null: none that can be told.
+static const char *name_tensors(ot_arena *arena, const char *path, const ot_content_pieces *stated,
+                                const ot_content_pieces *found) {
+  ot_safetensors *set = NULL;
+  ot_name_list names = ot_name_list_create(arena);
+  if (ot_safetensors_create(path, "", &set) != OT_OK) return NULL;
+  for (int i = 0; i < ot_safetensors_count(set); i++) {
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set, i);
+    bool differs = false;
+    for (int64_t at = tensor->offset / found->bytes;
+         at * found->bytes < tensor->offset + tensor->bytes && !differs; at++)
+      differs = piece_differs(stated, found, at);
+    if (differs) ot_name_list_add(&names, tensor->name);
+  }
+  ot_safetensors_destroy(&set);
+  return names.count > 0 ? ot_name_list_text(&names) : NULL;
+}
+
+// ": bytes 4096 to 8191, tensors a, b", as far as it can be told.
+static const char *locate(ot_arena *arena, const char *path, const ot_content_record *stated,
+                          const ot_content_record *found) {
+  const ot_content_pieces *const a = &stated->pieces, *const b = &found->pieces;
+  if (a->bytes != b->bytes) return "";
+  int64_t first = 0, last = a->count - 1;
+  while (first < a->count && !piece_differs(a, b, first)) first++;
+  while (last > first && !piece_differs(a, b, last)) last--;
+  if (first == a->count) return "";
+  const int64_t end = (last + 1) * a->bytes < found->bytes ? (last + 1) * a->bytes : found->bytes;
+  const char *const names = name_tensors(arena, path, a, b);
+  return ot_arena_format(arena, ": bytes %lld to %lld%s%s", (long long)(first * a->bytes),
+                         (long long)(end - 1), names ? ", tensors " : "", names ? names : "");
+}
+
+static ot_status inspect_file(ot_arena *arena, const char *path, const ot_content_record *record,
+                              bool verify, const char **damage) {
+  int64_t bytes = 0;
+  OT_TRY(measure(arena, path, &bytes, damage));
+  if (*damage != NULL) return OT_OK;
+  if (bytes != record->bytes) {
+    *damage = ot_arena_format(arena, "%s has %lld bytes where its manifest has %lld", path,
+                              (long long)bytes, (long long)record->bytes);
+    return OT_OK;
+  }
+  if (!verify) return OT_OK;
+  ot_content_record found;
+  OT_TRY(ot_content_record_read(arena, path, &found));
+  if (!ot_text_equal(found.hash, record->hash))
+    *damage = ot_arena_format(arena, "the content of %s is not that of its manifest%s", path,
+                              locate(arena, path, record, &found));
+  return OT_OK;
+}
+
+static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest *manifest,
+                                  const char **damage) {
+  int64_t bytes = 0;
+  OT_TRY(measure(arena, path, &bytes, damage));
+  if (*damage != NULL) return OT_OK;
+  if (bytes > OT_MANIFEST_BYTES_MAX) {
+    *damage = ot_arena_format(arena, "%s has %lld bytes where at most %d are taken", path,
+                              (long long)bytes, OT_MANIFEST_BYTES_MAX);
+    return OT_OK;
+  }
+  char *text = NULL;
+  OT_TRY(ot_disk_read(arena, path, OT_MANIFEST_BYTES_MAX, &text, &bytes));
+  if (ot_manifest_build(arena, path, text, bytes, manifest) != OT_OK)
+    *damage = ot_arena_format(arena, "%s", ot_fail_message());
+  return OT_OK;
+}
+
+// The least that includes the hash of file `name`.
+static ot_checkpoint_hashes least_hashes(const char *name) {
+  if (ot_text_starts_with(name, stems[OT_CHECKPOINT_OPTIMIZER])) return OT_CHECKPOINT_HASH_ALL;
+  return ot_text_ends_with(name, ".safetensors") ? OT_CHECKPOINT_HASH_WEIGHTS
+                                                 : OT_CHECKPOINT_HASH_TEXTS;
+}
+
+ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
+                                ot_manifest *manifest, const char **damage) {
+  *damage = NULL;
+  OT_TRY(inspect_manifest(arena, ot_disk_join(arena, path, "manifest.json"), manifest, damage));
+  for (int i = 0; *damage == NULL && i < manifest->num_files; i++) {
+    const ot_content_record *const record = &manifest->files[i];
+    const bool verify = hashes >= least_hashes(record->name);
+    OT_TRY(inspect_file(arena, ot_disk_join(arena, path, record->name), record, verify, damage));
+  }
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_check(ot_arena *arena, const char *path, bool verify,
+                              ot_manifest *manifest) {
+  const char *damage = NULL;
+  const ot_checkpoint_hashes hashes = verify ? OT_CHECKPOINT_HASH_ALL : OT_CHECKPOINT_HASH_NONE;
+  OT_TRY(ot_checkpoint_inspect(arena, path, hashes, manifest, &damage));
+  OT_CHECK(damage == NULL, OT_ENVIRONMENT, "checkpoint is damaged: %s", damage);
+  return OT_OK;
+}
+
+static bool has_optimizer(ot_arena *arena, const char *path) {
+  return ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors")) ||
+         ot_disk_is_file(ot_disk_join(arena, path, "optimizer.safetensors.index.json"));
+}
+
+bool ot_checkpoint_is_ours(ot_arena *arena, const char *path) {
+  struct stat info;
+  if (!ot_disk_is_directory(path)) return false;
+  const bool absent = lstat(ot_disk_join(arena, path, "manifest.json"), &info) != 0;
+  return !absent || errno != ENOENT || has_optimizer(arena, path);
+}
+
+static ot_status open_tensors(ot_checkpoint *checkpoint, ot_checkpoint_set which) {
+  tensor_set *const set = &checkpoint->sets[which];
+  OT_TRY(ot_safetensors_create(checkpoint->path, stems[which], &set->tensors));
+  for (int i = 0; i < ot_safetensors_num_files(set->tensors) && checkpoint->has_manifest; i++) {
+    const char *const path = ot_safetensors_file_path(set->tensors, i);
+    OT_CHECK(ot_manifest_find(&checkpoint->manifest, ot_disk_base_name(path)) != NULL,
+             OT_ENVIRONMENT, "checkpoint is damaged: its manifest does not list this file (%s)",
+             path);
+  }
+  set->elements_read = ot_arena_array(&checkpoint->arena, ot_safetensors_count(set->tensors),
+                                      sizeof *set->elements_read);
+  return OT_OK;
+}
+
+static ot_status open_checkpoint(ot_checkpoint *checkpoint, bool verify) {
+  ot_arena *const arena = &checkpoint->arena;
+  const char *const path = checkpoint->path;
+  if (!ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
+  checkpoint->has_manifest = ot_checkpoint_is_ours(arena, path);
+  if (checkpoint->has_manifest)
+    OT_TRY(ot_checkpoint_check(arena, path, verify, &checkpoint->manifest));
+  OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
+  return has_optimizer(arena, path) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
+}
+
+ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out) {
+  ot_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+  OT_CHECK(checkpoint != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
+  checkpoint->arena = ot_heap_arena_create(&checkpoint->heap);
+  checkpoint->path = ot_arena_text(&checkpoint->arena, path, ot_text_length(path));
+  const ot_status status = open_checkpoint(checkpoint, verify);
+  if (status != OT_OK) ot_checkpoint_destroy(&checkpoint);
+  *out = checkpoint;
+  return status;
+}
+
+void ot_checkpoint_destroy(ot_checkpoint **checkpoint) {
+  if (*checkpoint == NULL) return;
+  for (int i = 0; i < SETS; i++) ot_safetensors_destroy(&(*checkpoint)->sets[i].tensors);
+  ot_heap_release(&(*checkpoint)->heap);
+  free(*checkpoint);
+  *checkpoint = NULL;
+}
+
+const char *ot_checkpoint_directory(const ot_checkpoint *checkpoint) { return checkpoint->path; }
+
+const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint) {
+  return checkpoint->has_manifest ? &checkpoint->manifest : NULL;
+}
+
+const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name) {
+  const char *const path = ot_disk_join(&checkpoint->arena, checkpoint->path, name);
+  return ot_disk_is_file(path) ? path : NULL;
+}
+
+const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,
+                                            ot_checkpoint_set set) {
+  return checkpoint->sets[set].tensors;
+}
+
+// ---- what was expected against what is there ----
+
+static bool same_shape(const ot_safetensors_tensor *found, const ot_tensor_source *expected) {
+  bool same = found->rank == expected->rank;
+  for (int i = 0; i < found->rank && same; i++) same = found->dim[i] == expected->dim[i];
+  return same;
+}
+
+typedef struct expectation {
+  ot_arena *arena;
+  const ot_checkpoint *checkpoint;
+  const ot_safetensors *tensors;
+  bool *wanted;  // [count of tensors]
+} expectation;
+
+static ot_status find_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
+  ot_name_list missing = ot_name_list_create(e->arena);
+  for (int i = 0; i < num_tensors; i++) {
+    const int index = ot_safetensors_find(e->tensors, expected[i].name);
+    if (index < 0) {
+      ot_name_list_add(&missing, expected[i].name);
+      continue;
+    }
+    e->wanted[index] = true;
+    const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(e->tensors, index);
+    OT_CHECK(same_shape(found, &expected[i]), OT_ENVIRONMENT,
+             "tensor %s has shape [%s] where [%s] is expected (%s)", found->name,
+             ot_dims_text(e->arena, found->dim, found->rank),
+             ot_dims_text(e->arena, expected[i].dim, expected[i].rank), e->checkpoint->path);
+  }
+  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensor%s missing: %s (%s)", missing.count,
+           ot_text_plural(missing.count, "s"), ot_name_list_text(&missing), e->checkpoint->path);
+  return OT_OK;
+}
+
+static ot_status check_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
+  const int count = ot_safetensors_count(e->tensors);
+  e->wanted = ot_arena_array(e->arena, count, sizeof *e->wanted);
+  OT_TRY(find_expected(e, expected, num_tensors));
+  ot_name_list unexpected = ot_name_list_create(e->arena);
+  for (int i = 0; i < count; i++)
+    if (!e->wanted[i]) ot_name_list_add(&unexpected, ot_safetensors_tensor_at(e->tensors, i)->name);
+  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT,
+           "%d tensor%s without a place in this model: %s (%s)", unexpected.count,
+           ot_text_plural(unexpected.count, "s"), ot_name_list_text(&unexpected),
+           e->checkpoint->path);
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_expect(const ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                               const ot_tensor_source *expected, int num_tensors) {
+  const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
+  OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "there are no %s tensors (%s)", stems[set],
+           checkpoint->path);
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  expectation e = {.arena = &arena, .checkpoint = checkpoint, .tensors = tensors};
+  const ot_status status = check_expected(&e, expected, num_tensors);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- reading ----
+
+ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
+                                   ot_safetensors_range range, ot_dtype dtype, void *out) {
+  tensor_set *const s = &checkpoint->sets[set];
+  OT_TRY(ot_safetensors_read(s->tensors, range, dtype, out));
+  s->elements_read[range.tensor] += range.count;
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dtype dtype,
+                             int64_t elements, void *out) {
+  for (int set = 0; set < SETS; set++) {
+    const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
+    const int index = tensors != NULL ? ot_safetensors_find(tensors, name) : -1;
+    if (index < 0) continue;
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(tensors, index);
+    OT_CHECK(tensor->elements == elements, OT_ENVIRONMENT,
+             "tensor %s has %lld elements where %lld are expected (%s)", name,
+             (long long)tensor->elements, (long long)elements, checkpoint->path);
+    return ot_checkpoint_read_range(checkpoint, (ot_checkpoint_set)set,
+                                    (ot_safetensors_range){index, 0, elements}, dtype, out);
+  }
+  return ot_fail(OT_ENVIRONMENT, "tensor %s is missing (%s)", name, checkpoint->path);
+}
+
+void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index) {
+  tensor_set *const s = &checkpoint->sets[set];
+  s->elements_read[index] = ot_safetensors_tensor_at(s->tensors, index)->elements;
+}
+
+void ot_checkpoint_skip_elements(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index,
+                                 int64_t count) {
+  checkpoint->sets[set].elements_read[index] += count;
+}
+
+static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *set,
+                             ot_arena *arena) {
+  ot_name_list unread = ot_name_list_create(arena);
+  ot_name_list repeated = ot_name_list_create(arena);
+  for (int i = 0; i < ot_safetensors_count(set->tensors); i++) {
+    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set->tensors, i);
+    if (set->elements_read[i] < tensor->elements) ot_name_list_add(&unread, tensor->name);
+    if (set->elements_read[i] > tensor->elements) ot_name_list_add(&repeated, tensor->name);
+  }
+  OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensor%s not read, or not whole: %s (%s)",
+           unread.count, ot_text_plural(unread.count, "s"), ot_name_list_text(&unread),
+           checkpoint->path);
+  OT_CHECK(repeated.count == 0, OT_ENVIRONMENT, "%d tensor%s read more than once: %s (%s)",
+           repeated.count, ot_text_plural(repeated.count, "s"), ot_name_list_text(&repeated),
+           checkpoint->path);
+  return OT_OK;
+}
+
+ot_status ot_checkpoint_account(const ot_checkpoint *checkpoint, ot_checkpoint_set set) {
+  if (checkpoint->sets[set].tensors == NULL) return OT_OK;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = account_set(checkpoint, &checkpoint->sets[set], &arena);
+  ot_heap_release(&heap);
+  return status;
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens one or several files, checks each, and joins their tensors in one table ordered by name.
+#include "checkpoint/safetensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "checkpoint/elements.h"
+#include "checkpoint/safetensors_header.h"
+#include "files/disk.h"
+#include "files/json_file.h"
+#include "host/heap.h"
+
+enum { INDEX_BYTES_MAX = 1 << 28, READ_BLOCK_BYTES = 1 << 16, FILES_MAX = 10000 };
+
+typedef struct tensor_file {
+  const char *path;
+  int descriptor;  // -1 before it is open
+  int64_t bytes;
+  const unsigned char *map;  // [bytes]; null before it is mapped
+  ot_safetensors_header header;
+} tensor_file;
+
+struct ot_safetensors {
+  ot_heap heap;
+  ot_arena arena;
+  int num_files;
+  tensor_file *files;
+  int num_tensors;
+  ot_safetensors_tensor *tensors;  // by name
+};
+
+static ot_status open_file(ot_arena *arena, tensor_file *file) {
+  OT_TRY(ot_disk_open(file->path, &file->descriptor));
+  OT_TRY(ot_disk_size(file->descriptor, file->path, INT64_MAX, &file->bytes));
+  OT_CHECK(file->bytes > 0, OT_ENVIRONMENT, "%s: not a safetensors file: it is empty", file->path);
+  void *const map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, file->descriptor, 0);
+  if (map == MAP_FAILED) return ot_disk_fail("map", file->path, errno);
+  file->map = map;
+  return ot_safetensors_header_build(arena, file->path, map, file->bytes, &file->header);
+}
+
+static int by_name(const void *a, const void *b) {
+  const ot_safetensors_tensor *const x = a, *const y = b;
+  return ot_text_compare(x->name, y->name);
+}
+
+static ot_status join_files(ot_safetensors *set) {
+  int64_t total = 0;
+  for (int i = 0; i < set->num_files; i++) total += set->files[i].header.num_tensors;
+  OT_CHECK(total < INT32_MAX, OT_ENVIRONMENT, "too many tensors (%s)", set->files[0].path);
+  set->tensors = ot_arena_array(&set->arena, total, sizeof *set->tensors);
+  for (int i = 0; i < set->num_files; i++) {
+    const ot_safetensors_header *const header = &set->files[i].header;
+    for (int j = 0; j < header->num_tensors; j++) {
+      header->tensors[j].file = i;
+      set->tensors[set->num_tensors++] = header->tensors[j];
+    }
+  }
+  if (total > 0) qsort(set->tensors, (size_t)total, sizeof *set->tensors, by_name);
+  for (int i = 1; i < set->num_tensors; i++)
+    OT_CHECK(!ot_text_equal(set->tensors[i - 1].name, set->tensors[i].name), OT_ENVIRONMENT,
+             "tensor %s is in two files: %s and %s", set->tensors[i].name,
+             set->files[set->tensors[i - 1].file].path, set->files[set->tensors[i].file].path);
+  return OT_OK;
+}
+
+// ---- the index of a directory ----
+
+static int find_file(const ot_safetensors *set, const char *name) {
+  for (int i = 0; i < set->num_files; i++)
+    if (ot_text_equal(ot_disk_base_name(set->files[i].path), name)) return i;
+  return -1;
+}
+
+// The files that the weight map names, each once.
+static ot_status list_files(ot_safetensors *set, const char *directory, const char *index_path,
+                            json_t *weight_map) {
+  int64_t capacity = 0;
+  const char *tensor;
+  json_t *value;
+  json_object_foreach(weight_map, tensor, value) {
+    const char *const name = json_string_value(value);
+    OT_CHECK(name != NULL && name[0] != '\0' && ot_text_find(name, "/") == NULL, OT_ENVIRONMENT,
+             "%s: tensor %s is not mapped to the plain name of a file", index_path, tensor);
+    if (find_file(set, name) >= 0) continue;
+    OT_CHECK(set->num_files < FILES_MAX, OT_ENVIRONMENT, "%s: names more than %d files", index_path,
+             FILES_MAX);
+    set->files =
+        ot_arena_grow(&set->arena, set->files, set->num_files, &capacity, sizeof *set->files);
+    set->files[set->num_files++] =
+        (tensor_file){.path = ot_disk_join(&set->arena, directory, name), .descriptor = -1};
+  }
+  OT_CHECK(set->num_files > 0, OT_ENVIRONMENT, "%s: weight_map names no file", index_path);
+  return OT_OK;
+}
+
+static ot_status check_against_index(const ot_safetensors *set, const char *index_path,
+                                     json_t *weight_map) {
+  const char *name;
+  json_t *value;
+  json_object_foreach(weight_map, name, value) {
+    const int tensor = ot_safetensors_find(set, name);
+    const char *const file = json_string_value(value);
+    OT_CHECK(tensor >= 0, OT_ENVIRONMENT, "%s: tensor %s is not in %s", index_path, name, file);
+    OT_CHECK(set->tensors[tensor].file == find_file(set, file), OT_ENVIRONMENT,
+             "%s: tensor %s is not in %s but in %s", index_path, name, file,
+             set->files[set->tensors[tensor].file].path);
+  }
+  for (int i = 0; i < set->num_tensors; i++)
+    OT_CHECK(json_object_get(weight_map, set->tensors[i].name) != NULL, OT_ENVIRONMENT,
+             "%s: tensor %s of %s is not in the index", index_path, set->tensors[i].name,
+             set->files[set->tensors[i].file].path);
+  return OT_OK;
+}
+
+static ot_status open_files(ot_safetensors *set) {
+  for (int i = 0; i < set->num_files; i++) OT_TRY(open_file(&set->arena, &set->files[i]));
+  return join_files(set);
+}
+
+static ot_status open_indexed(ot_safetensors *set, const char *directory, const char *index_path,
+                              json_t *index) {
+  json_t *weight_map = NULL;
+  OT_TRY(ot_json_member_object(index_path, index, "weight_map", &weight_map));
+  OT_TRY(list_files(set, directory, index_path, weight_map));
+  OT_TRY(open_files(set));
+  return check_against_index(set, index_path, weight_map);
+}
+
+static ot_status open_set(ot_safetensors *set, const char *path, const char *stem) {
+  const char *single = path;
+  if (ot_disk_is_directory(path)) {
+    const char *const name = ot_arena_format(&set->arena, "%s.safetensors", stem);
+    const char *const index_name = ot_arena_format(&set->arena, "%s.index.json", name);
+    const char *const index_path = ot_disk_join(&set->arena, path, index_name);
+    single = ot_disk_join(&set->arena, path, name);
+    if (ot_disk_is_file(index_path)) {
+      OT_CHECK(!ot_disk_is_file(single), OT_ENVIRONMENT,
+               "both %s and %s are there: which holds the tensors? (%s)", name, index_name, path);
+      json_t *index = NULL;
+      OT_TRY(ot_json_load(index_path, INDEX_BYTES_MAX, &index));
+      const ot_status status = open_indexed(set, path, index_path, index);
+      json_decref(index);
+      return status;
+    }
+    OT_CHECK(ot_disk_is_file(single), OT_ENVIRONMENT, "neither %s nor %s is there (%s)", name,
+             index_name, path);
+  }
+  set->files = ot_arena_array(&set->arena, 1, sizeof *set->files);
+  set->files[0] = (tensor_file){.path = ot_arena_text(&set->arena, single, ot_text_length(single)),
+                                .descriptor = -1};
+  set->num_files = 1;
+  return open_files(set);
+}
+
+ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out) {
+  ot_safetensors *set = calloc(1, sizeof *set);
+  OT_CHECK(set != NULL, OT_ENVIRONMENT, "out of memory (%s)", path);
+  set->arena = ot_heap_arena_create(&set->heap);
+  const ot_status status = open_set(set, path, stem);
+  if (status != OT_OK) ot_safetensors_destroy(&set);
+  *out = set;
+  return status;
+}
+
+void ot_safetensors_destroy(ot_safetensors **set) {
+  if (*set == NULL) return;
+  for (int i = 0; i < (*set)->num_files; i++) {
+    const tensor_file *const file = &(*set)->files[i];
+    if (file->map != NULL) munmap((void *)(uintptr_t)file->map, (size_t)file->bytes);
+    if (file->descriptor >= 0) close(file->descriptor);
+  }
+  ot_heap_release(&(*set)->heap);
+  free(*set);
+  *set = NULL;
+}
+
+int ot_safetensors_count(const ot_safetensors *set) { return set->num_tensors; }
+
+const ot_safetensors_tensor *ot_safetensors_tensor_at(const ot_safetensors *set, int index) {
+  OT_ASSERT(index >= 0 && index < set->num_tensors);
+  return &set->tensors[index];
+}
+
+int ot_safetensors_find(const ot_safetensors *set, const char *name) {
+  const ot_safetensors_tensor key = {.name = name};
+  if (set->num_tensors == 0) return -1;
+  const ot_safetensors_tensor *const found =
+      bsearch(&key, set->tensors, (size_t)set->num_tensors, sizeof key, by_name);
+  return found != NULL ? (int)(found - set->tensors) : -1;
+}
+
+int ot_safetensors_num_files(const ot_safetensors *set) { return set->num_files; }
+
+const char *ot_safetensors_file_path(const ot_safetensors *set, int file) {
+  OT_ASSERT(file >= 0 && file < set->num_files);
+  return set->files[file].path;
+}
+
+const void *ot_safetensors_data(const ot_safetensors *set, int index) {
+  const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set, index);
+  return set->files[tensor->file].map + tensor->offset;
+}
+
+ot_status ot_safetensors_read(const ot_safetensors *set, ot_safetensors_range range, ot_dtype dtype,
+                              void *out) {
+  const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(set, range.tensor);
+  const tensor_file *const file = &set->files[tensor->file];
+  OT_ASSERT(range.first >= 0 && range.count >= 0 && range.count <= tensor->elements - range.first);
+  ot_dtype stored;
+  OT_CHECK(
+      ot_safetensors_type_dtype(tensor->type, &stored) && ot_elements_convertible(stored, dtype),
+      OT_ENVIRONMENT, "%s: tensor %s is %s and cannot be read as %s", file->path, tensor->name,
+      ot_safetensors_type_name(tensor->type), ot_dtype_name(dtype));
+  const int64_t stored_bytes = ot_dtype_bytes(stored);
+  const int64_t offset = tensor->offset + range.first * stored_bytes;
+  if (stored == dtype)
+    return ot_disk_read_at(file->descriptor, file->path, offset, out, range.count * stored_bytes);
+  _Alignas(8) char block[READ_BLOCK_BYTES];
+  const int64_t block_count = READ_BLOCK_BYTES / stored_bytes;
+  for (int64_t i = 0; i < range.count; i += block_count) {
+    const int64_t count = range.count - i < block_count ? range.count - i : block_count;
+    OT_TRY(ot_disk_read_at(file->descriptor, file->path, offset + i * stored_bytes, block,
+                           count * stored_bytes));
+    ot_elements_convert(stored, block, dtype, (char *)out + i * ot_dtype_bytes(dtype), count);
+  }
+  return OT_OK;
+}

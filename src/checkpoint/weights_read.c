@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of HF tensors as numbers. Those of fp8 (e4m3: no infinities, exponents biased by 7) are
+// multiplied in fp32 by the scale of their block, as DeepSeek-AI 2024 (arXiv 2412.19437), sec. 3.3,
+// stores them and transformers dequantises them.
+#include <math.h>
+#include <string.h>
+
+#include "checkpoint/elements.h"
+#include "checkpoint/weights.h"
+
+enum { BLOCK = 4096, E4M3_VALUES = 256 };  // elements
+
+static float e4m3_to_float(int bits) {
+  const int exponent = bits >> 3 & 15, fraction = bits & 7;
+  const float sign = (bits & 128) != 0 ? -1.0f : 1.0f;
+  if (exponent == 15 && fraction == 7) return NAN;
+  if (exponent == 0) return sign * (float)fraction * 0x1p-9f;
+  return sign * ldexpf((float)(8 + fraction), exponent - 10);
+}
+
+// A tensor of fp8 elements and what its blocks are multiplied by.
+typedef struct scaled_tensor {
+  const ot_safetensors_tensor *scales;
+  const char *data;  // of `scales`
+  int64_t cols, block_rows, block_cols;
+  float value[E4M3_VALUES];
+} scaled_tensor;
+
+static float scale_at(const scaled_tensor *t, int64_t row, int64_t col) {
+  const int64_t index = row / t->block_rows * t->scales->dim[1] + col / t->block_cols;
+  double raw;  // of any real type
+  float scale;
+  ot_dtype dtype;
+  OT_ASSERT(ot_safetensors_type_dtype(t->scales->type, &dtype));
+  const int64_t bytes = ot_dtype_bytes(dtype);
+  memcpy(&raw, t->data + index * bytes, (size_t)bytes);
+  ot_elements_convert(dtype, &raw, OT_F32, &scale, 1);
+  return scale;
+}
+
+// Elements [first, first + count), row by row and block by block.
+static void scale_elements(const scaled_tensor *t, int64_t first, int64_t count,
+                           const uint8_t *bits, float *out) {
+  for (int64_t i = 0; i < count;) {
+    const int64_t row = (first + i) / t->cols, col = (first + i) % t->cols;
+    const int64_t block_end = (col / t->block_cols + 1) * t->block_cols;
+    const int64_t row_end = block_end < t->cols ? block_end : t->cols;
+    const int64_t end = i + row_end - col < count ? i + row_end - col : count;
+    const float scale = scale_at(t, row, col);
+    for (; i < end; i++) out[i] = t->value[bits[i]] * scale;
+  }
+}
+
+static ot_status read_scaled(const ot_safetensors *tensors, const ot_block_scales *scales,
+                             ot_safetensors_range range, ot_dtype dtype, void *out) {
+  scaled_tensor t = {.scales = ot_safetensors_tensor_at(tensors, scales->index),
+                     .data = ot_safetensors_data(tensors, scales->index),
+                     .cols = ot_safetensors_tensor_at(tensors, range.tensor)->dim[1],
+                     .block_rows = scales->rows,
+                     .block_cols = scales->cols};
+  for (int i = 0; i < E4M3_VALUES; i++) t.value[i] = e4m3_to_float(i);
+  uint8_t bits[BLOCK];
+  float values[BLOCK];
+  for (int64_t done = 0; done < range.count;) {
+    const int64_t count = range.count - done < BLOCK ? range.count - done : BLOCK;
+    const ot_safetensors_range part = {range.tensor, range.first + done, count};
+    OT_TRY(ot_safetensors_read(tensors, part, OT_F8, bits));
+    scale_elements(&t, part.first, count, bits, values);
+    ot_elements_convert(OT_F32, values, dtype, (char *)out + done * ot_dtype_bytes(dtype), count);
+    done += count;
+  }
+  return OT_OK;
+}
+
+ot_status ot_weight_read(const ot_weight_reading *reading, int64_t first, int64_t count,
+                         ot_dtype dtype, void *out) {
+  const ot_weight_source *const source = &reading->source;
+  const ot_safetensors *const tensors = ot_checkpoint_tensors(reading->checkpoint, reading->set);
+  const ot_safetensors_range range = {source->index, source->first + first, count};
+  OT_TRY(source->scales ? read_scaled(tensors, source->scales, range, dtype, out)
+                        : ot_safetensors_read(tensors, range, dtype, out));
+  if (reading->counted) {
+    ot_checkpoint_skip_elements(reading->checkpoint, reading->set, range.tensor, count);
+  }
+  return OT_OK;
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathers one tree from the run file, the model file and --set, then lets the table read it.
+#include "files/config_file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "describe/run_keys.h"
+#include "files/disk.h"
+#include "files/tree_file.h"
+
+typedef struct loader {
+  const ot_config_request *request;
+  ot_arena *arena;
+  ot_settings settings;   // of the run
+  const char *directory;  // the current one
+  const char *model_source;
+  ot_config_notes *notes;
+} loader;
+
+// ---- --set ----
+
+// One --set taken apart.
+typedef struct assignment {
+  const char *path;
+  const char *value;
+  const char *source;  // "--set PATH"
+} assignment;
+
+static ot_status take_apart(const loader *l, const char *text, assignment *out) {
+  const char *const equals = strchr(text, '=');
+  OT_CHECK(equals && equals > text, OT_USAGE, "\"%s\" is not KEY=VALUE (--set)", text);
+  out->path = ot_arena_text(l->arena, text, equals - text);
+  out->value = equals + 1;
+  out->source = ot_arena_format(l->arena, "--set %s", out->path);
+  return OT_OK;
+}
+
+static ot_status parse_value(const loader *l, const assignment *a, ot_node **value) {
+  const ot_tree_origin origin = {.name = a->source, .directory = l->directory};
+  if (a->value[0] == '\0') {
+    *value = ot_node_text(l->arena, "");
+  } else {
+    OT_TRY(ot_tree_parse_yaml(&origin, a->value, ot_text_length(a->value), l->arena, value));
+  }
+  // To the reader of files, a document that is null is an empty map.
+  const bool null = ot_text_equal(a->value, "null") || ot_text_equal(a->value, "~");
+  if (null) *value = ot_node_create(l->arena, OT_NODE_NULL);
+  ot_node_set_source(*value, a->source);
+  return OT_OK;
+}
+
+static bool is_of_model(const assignment *a) { return strncmp(a->path, "model.", 6) == 0; }
+
+static ot_status assign(loader *l, const assignment *a) {
+  ot_node *const model = ot_node_child(l->settings.tree, "model");
+  if (is_of_model(a) && strcmp(a->value, "ignore") == 0) {
+    if (!model || model->kind != OT_NODE_MAP) return OT_OK;
+    return ot_model_ignore_key(model, a->path + strlen("model."), a->source, l->arena);
+  }
+  ot_node *value;
+  OT_TRY(parse_value(l, a, &value));
+  return ot_settings_put(&l->settings, a->path, value);
+}
+
+// The settings of --set that replace the whole model, or all others.
+static ot_status apply_sets(loader *l, bool whole_model) {
+  for (int i = 0; i < l->request->num_sets; i++) {
+    assignment a = {0};
+    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    if ((strcmp(a.path, "model") == 0) != whole_model) continue;
+    OT_TRY(assign(l, &a));
+  }
+  return OT_OK;
+}
+
+// Where there is no run, only its model can be set.
+static ot_status check_sets_of_model(const loader *l) {
+  for (int i = 0; i < l->request->num_sets; i++) {
+    assignment a = {0};
+    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    OT_CHECK(is_of_model(&a), OT_USAGE,
+             "only keys of the model can be set here: model.KEY=VALUE (%s)", a.source);
+  }
+  return OT_OK;
+}
+
+// ---- The model ----
+
+static const char *absolute(const loader *l, const ot_node *node) {
+  if (node->text[0] == '/') return node->text;
+  return ot_disk_join(l->arena, node->directory ? node->directory : l->directory, node->text);
+}
+
+// What to try when no preset has this name.
+static ot_status unknown_model(const loader *l, const ot_node *node) {
+  ot_fail(OT_USAGE, "model: no preset and no file is called \"%s\" (%s)", node->text,
+          ot_node_place(l->arena, node));
+  if (ot_presets_suggest(&l->request->presets, OT_PRESET_MODEL, node->text, l->arena))
+    return OT_USAGE;
+  return ot_fail_hint(OT_USAGE, "`orthant presets` lists the presets");
+}
+
+// The config.json that a model's name stands for.
+static ot_status find_model(const loader *l, const ot_node *node, const char **path) {
+  *path = ot_presets_find(&l->request->presets, OT_PRESET_MODEL, node->text, l->arena);
+  if (*path) return OT_OK;
+  const char *const file = absolute(l, node);
+  *path = file;
+  if (ot_disk_is_directory(file)) {
+    *path = ot_disk_join(l->arena, file, "config.json");
+    OT_CHECK(ot_disk_is_file(*path), OT_ENVIRONMENT, "model: the directory has no config.json (%s)",
+             file);
+    return OT_OK;
+  }
+  if (ot_disk_is_file(file)) return OT_OK;
+  if (!strchr(node->text, '/') && !ot_text_ends_with(node->text, ".json")) {
+    return unknown_model(l, node);
+  }
+  return ot_fail(OT_ENVIRONMENT, "model: there is no file or directory %s (%s)", file,
+                 ot_node_place(l->arena, node));
+}
+
+static void note_unread(const loader *l, ot_node *keys, const char *path) {
+  const char *const unread = ot_model_drop_unread(keys, l->arena);
+  if (!unread) return;
+  l->notes->text[l->notes->count++] = ot_arena_format(
+      l->arena, "%s: keys that this model does not read are ignored: %s", path, unread);
+}
+
+static void note_types(const loader *l, const ot_model *model) {
+  if (model->scale_block[0] == 0) return;
+  l->notes->text[l->notes->count++] = ot_arena_format(
+      l->arena,
+      "%s: the weights are fp8 with a scale for each block of %lld x %lld: they are dequantised "
+      "when they are read, and trained in the types of the run",
+      l->model_source, (long long)model->scale_block[0], (long long)model->scale_block[1]);
+}
+
+// Puts the keys of the model's file in place of its name.
+static ot_status resolve_model(loader *l) {
+  ot_node *const node = ot_node_child(l->settings.tree, "model");
+  l->model_source = "";
+  if (!node || node->kind != OT_NODE_SCALAR) return OT_OK;
+  const char *path;
+  ot_node *keys;
+  OT_TRY(find_model(l, node, &path));
+  OT_TRY(ot_tree_load(path, l->arena, &keys));
+  OT_CHECK(keys->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)", path);
+  note_unread(l, keys, path);
+  l->model_source = strcmp(path, absolute(l, node)) == 0 ? path : node->text;
+  ot_node *const next = node->next;
+  const char *const key = node->key;
+  *node = *keys;
+  node->next = next;
+  node->key = key;
+  return OT_OK;
+}
+
+// ---- The whole ----
+
+static ot_status begin(loader *l, const ot_config_request *request, ot_arena *arena) {
+  char directory[OT_PATH_BYTES];
+  if (!getcwd(directory, sizeof directory)) return ot_disk_fail("find", ".", errno);
+  *l = (loader){.request = request, .arena = arena};
+  l->directory = ot_arena_text(arena, directory, ot_text_length(directory));
+  l->settings = (ot_settings){.schema = &ot_run_schema, .arena = arena};
+  return OT_OK;
+}
+
+// What --set says of the model is also said of the files that weights come from.
+static ot_status keep_sets_of_model(const loader *l, ot_run *run) {
+  const char **const sets = ot_arena_array(l->arena, l->request->num_sets, sizeof *sets);
+  run->num_sets = 0;
+  for (int i = 0; i < l->request->num_sets; i++) {
+    assignment a = {0};
+    OT_TRY(take_apart(l, l->request->sets[i], &a));
+    if (is_of_model(&a)) sets[run->num_sets++] = l->request->sets[i];
+  }
+  run->sets = sets;
+  return OT_OK;
+}
+
+// runs/NAME beside NAME.yaml.
+static void name_output(const loader *l, ot_run *run) {
+  if (run->output[0] != '\0') return;
+  const char *const path = l->request->path;
+  const char *const file = path ? ot_disk_base_name(path) : "run";
+  const char *const dot = strrchr(file, '.');
+  const int64_t length = dot && dot > file ? dot - file : ot_text_length(file);
+  const char *const name = ot_arena_text(l->arena, file, length);
+  const char *const directory =
+      l->settings.tree->directory ? l->settings.tree->directory : l->directory;
+  run->output = ot_arena_format(l->arena, "%s/runs/%s", directory, name);
+}
+
+static void replace_text(const ot_node *settings, const char *key, const char *text) {
+  ot_node *const node = ot_node_child(settings, key);
+  node->kind = OT_NODE_SCALAR;
+  node->quoted = true;
+  node->text = text;
+}
+
+// A cluster is a preset's name unless it looks like a file.
+static void resolve_cluster(const loader *l, ot_run *run) {
+  const ot_node *const node = ot_node_child(l->settings.tree, "cluster");
+  const bool file = strchr(run->cluster, '/') || ot_text_ends_with(run->cluster, ".yaml");
+  if (node && file) run->cluster = absolute(l, node);
+}
+
+ot_status ot_config_load(const ot_config_request *request, ot_arena *arena, ot_config *out) {
+  loader l;
+  OT_TRY(begin(&l, request, arena));
+  out->notes = (ot_config_notes){0};
+  l.notes = &out->notes;
+  if (request->text) {
+    const ot_tree_origin origin = {.name = request->path, .directory = l.directory};
+    OT_TRY(ot_tree_parse_json(&origin, request->text, ot_text_length(request->text), arena,
+                              &l.settings.tree));
+  } else if (request->path) {
+    OT_TRY(ot_tree_load(request->path, arena, &l.settings.tree));
+  } else {
+    l.settings.tree = ot_node_create(arena, OT_NODE_MAP);
+    l.settings.tree->source = "command line";
+  }
+  OT_CHECK(l.settings.tree->kind == OT_NODE_MAP, OT_USAGE,
+           "the settings of a run are a map of keys (%s)", ot_node_place(arena, l.settings.tree));
+  OT_TRY(apply_sets(&l, true));
+  OT_TRY(resolve_model(&l));
+  OT_TRY(apply_sets(&l, false));
+  OT_TRY(ot_run_read(l.settings.tree, arena, &out->run, &out->settings));
+  out->run.model_source = l.model_source;
+  note_types(&l, &out->run.model);
+  OT_TRY(keep_sets_of_model(&l, &out->run));
+  name_output(&l, &out->run);
+  replace_text(out->settings, "output", out->run.output);
+  resolve_cluster(&l, &out->run);
+  replace_text(out->settings, "cluster", out->run.cluster);
+  return OT_OK;
+}
+
+ot_status ot_config_load_model(const char *source, const ot_config_request *request,
+                               ot_arena *arena, ot_config_model *out) {
+  loader l;
+  OT_TRY(begin(&l, request, arena));
+  out->notes = (ot_config_notes){0};
+  l.notes = &out->notes;
+  l.settings.tree = ot_node_create(arena, OT_NODE_MAP);
+  ot_node *const name = ot_node_put(arena, l.settings.tree, "model", ot_node_text(arena, source));
+  name->source = "--model";
+  name->directory = l.directory;
+  OT_TRY(check_sets_of_model(&l));
+  OT_TRY(resolve_model(&l));
+  OT_TRY(apply_sets(&l, false));
+  out->keys = ot_node_child(l.settings.tree, "model");
+  OT_TRY(ot_model_read(out->keys, arena, &out->model));
+  note_types(&l, &out->model);
+  return OT_OK;
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// POSIX files with failures that name their path.
+#include "files/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+enum { CALL_BYTES_MAX = 1 << 26, FLUSH_BYTES = 1 << 20 };
+
+ot_status ot_disk_fail(const char *action, const char *path, int error) {
+  ot_fail(OT_ENVIRONMENT, "cannot %s: %s (%s)", action, strerror(error), path);
+  const bool full = error == ENOSPC || error == EDQUOT;
+  if (!full && error != EFBIG) return OT_ENVIRONMENT;
+  return ot_fail_hint(
+      OT_ENVIRONMENT, "%s; what was saved before is untouched",
+      full ? "make room on that file system" : "raise the limit on the size of files (ulimit -f)");
+}
+
+char *ot_disk_join(ot_arena *arena, const char *directory, const char *name) {
+  const int64_t length = ot_text_length(directory);
+  const char *const separator = length > 0 && directory[length - 1] == '/' ? "" : "/";
+  return ot_arena_format(arena, "%s%s%s", directory, separator, name);
+}
+
+const char *ot_disk_base_name(const char *path) {
+  const char *const slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+bool ot_disk_is_file(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool ot_disk_is_directory(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+ot_status ot_disk_free_bytes(const char *path, int64_t *bytes) {
+  struct statvfs info;
+  if (statvfs(path, &info) != 0) return ot_disk_fail("ask for free space", path, errno);
+  *bytes = (int64_t)info.f_bavail * (int64_t)info.f_frsize;
+  return OT_OK;
+}
+
+ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes) {
+  struct stat info;
+  if (fstat(file, &info) != 0) return ot_disk_fail("read", path, errno);
+  OT_CHECK(S_ISREG(info.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", path);
+  OT_CHECK(info.st_size <= limit, OT_ENVIRONMENT, "%lld bytes where at most %lld are taken (%s)",
+           (long long)info.st_size, (long long)limit, path);
+  *bytes = info.st_size;
+  return OT_OK;
+}
+
+ot_status ot_disk_open(const char *path, int *file) {
+  *file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (*file < 0) return ot_disk_fail("read", path, errno);
+  int64_t bytes = 0;
+  const ot_status status = ot_disk_size(*file, path, INT64_MAX, &bytes);
+  if (status == OT_OK) return OT_OK;
+  close(*file);
+  *file = -1;
+  return status;
+}
+
+ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **text,
+                       int64_t *bytes) {
+  int file = -1;
+  OT_TRY(ot_disk_open(path, &file));
+  ot_status status = ot_disk_size(file, path, limit, bytes);
+  if (status == OT_OK) {
+    *text = ot_arena_take(arena, *bytes + 1);
+    status = ot_disk_read_at(file, path, 0, *text, *bytes);
+  }
+  close(file);
+  return status;
+}
+
+ot_status ot_disk_write(const char *path, const void *data, int64_t bytes) {
+  const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return ot_disk_fail("create", path, errno);
+  const ot_status status = ot_disk_write_at(file, path, 0, data, bytes);
+  if (status == OT_OK) return ot_disk_sync_close(file, path);
+  close(file);
+  return status;
+}
+
+ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data, int64_t bytes) {
+  unsigned char *to = data;
+  while (bytes > 0) {
+    const size_t want = (size_t)(bytes < CALL_BYTES_MAX ? bytes : CALL_BYTES_MAX);
+    const ssize_t done = pread(file, to, want, offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return ot_disk_fail("read", path, errno);
+    OT_CHECK(done > 0, OT_ENVIRONMENT, "file ends at byte %lld, %lld more are needed (%s)",
+             (long long)offset, (long long)bytes, path);
+    to += done;
+    offset += done;
+    bytes -= done;
+  }
+  return OT_OK;
+}
+
+ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const void *data,
+                           int64_t bytes) {
+  const unsigned char *from = data;
+  while (bytes > 0) {
+    const size_t want = (size_t)(bytes < CALL_BYTES_MAX ? bytes : CALL_BYTES_MAX);
+    const ssize_t done = pwrite(file, from, want, offset);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return ot_disk_fail("write", path, done < 0 ? errno : ENOSPC);
+    // Large files go to the disk as they are written, at its pace: what fsync finds left is short,
+    // and ranks that wait for a writer see it move. A file system without this syncs at the end.
+    if (done >= FLUSH_BYTES) {
+      (void)sync_file_range(file, offset, done, SYNC_FILE_RANGE_WRITE);
+    }
+    from += done;
+    offset += done;
+    bytes -= done;
+  }
+  return OT_OK;
+}
+
+ot_status ot_disk_sync_close(int file, const char *path) {
+  const int sync_error = fsync(file) == 0 ? 0 : errno;
+  const int close_error = close(file) == 0 ? 0 : errno;
+  if (sync_error != 0) return ot_disk_fail("sync", path, sync_error);
+  if (close_error != 0) return ot_disk_fail("close", path, close_error);
+  return OT_OK;
+}
+
+ot_status ot_disk_make_directory(const char *path) {
+  char prefix[OT_PATH_BYTES];
+  const int64_t length = ot_text_length(path);
+  OT_CHECK(length > 0 && length < OT_PATH_BYTES, OT_ENVIRONMENT, "bad directory name (%s)", path);
+  for (int64_t i = 1; i <= length; i++) {
+    if (path[i] != '/' && path[i] != '\0') continue;
+    ot_text_format(prefix, sizeof prefix, "%.*s", (int)i, path);
+    if (mkdir(prefix, 0777) == 0 || (errno == EEXIST && ot_disk_is_directory(prefix))) continue;
+    return ot_disk_fail("create directory", prefix, errno);
+  }
+  return OT_OK;
+}
+
+ot_status ot_disk_sync_directory(const char *path) {
+  const int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return ot_disk_fail("open directory", path, errno);
+  return ot_disk_sync_close(directory, path);
+}
+
+ot_status ot_disk_sync_parent(const char *path) {
+  char parent[OT_PATH_BYTES];
+  const char *const slash = strrchr(path, '/');
+  if (slash == NULL) return ot_disk_sync_directory(".");
+  const int length = slash == path ? 1 : (int)(slash - path);
+  ot_text_format(parent, sizeof parent, "%.*s", length, path);
+  return ot_disk_sync_directory(parent);
+}
+
+static ot_status list_open(ot_arena *arena, DIR *directory, const char *path,
+                           ot_disk_names *names) {
+  int64_t capacity = 0;
+  while (true) {
+    errno = 0;
+    const struct dirent *const entry = readdir(directory);
+    if (entry == NULL) break;
+    const char *const name = entry->d_name;
+    if (ot_text_equal(name, ".") || ot_text_equal(name, "..")) continue;
+    names->name = ot_arena_grow(arena, names->name, names->count, &capacity, sizeof *names->name);
+    names->name[names->count++] = ot_arena_text(arena, name, ot_text_length(name));
+  }
+  return errno == 0 ? OT_OK : ot_disk_fail("list directory", path, errno);
+}
+
+ot_status ot_disk_list(ot_arena *arena, const char *path, ot_disk_names *names) {
+  *names = (ot_disk_names){0};
+  DIR *const directory = opendir(path);
+  if (directory == NULL)
+    return errno == ENOENT ? OT_OK : ot_disk_fail("list directory", path, errno);
+  const ot_status status = list_open(arena, directory, path, names);
+  closedir(directory);
+  return status;
+}
+
+static ot_status remove_entries(DIR *directory, const char *path) {
+  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (ot_text_equal(entry->d_name, ".") || ot_text_equal(entry->d_name, "..")) continue;
+    char child[OT_PATH_BYTES];
+    const int64_t length = ot_text_length(path) + ot_text_length(entry->d_name) + 2;
+    OT_CHECK(length < OT_PATH_BYTES, OT_ENVIRONMENT, "path too long (%s/%s)", path, entry->d_name);
+    ot_text_format(child, sizeof child, "%s/%s", path, entry->d_name);
+    OT_TRY(ot_disk_remove(child));
+  }
+  return OT_OK;
+}
+
+ot_status ot_disk_remove(const char *path) {
+  struct stat info;
+  if (lstat(path, &info) != 0) return errno == ENOENT ? OT_OK : ot_disk_fail("remove", path, errno);
+  if (!S_ISDIR(info.st_mode)) {
+    if (unlink(path) != 0) return ot_disk_fail("remove", path, errno);
+    return OT_OK;
+  }
+  DIR *const directory = opendir(path);
+  if (directory == NULL) return ot_disk_fail("remove", path, errno);
+  const ot_status status = remove_entries(directory, path);
+  closedir(directory);
+  OT_TRY(status);
+  if (rmdir(path) != 0) return ot_disk_fail("remove", path, errno);
+  return OT_OK;
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Megatron-LM: flags from a script, a file of flags or a YAML map become one map, which the table
+// in megatron_keys.c reads; then what the flags mean (megatron/training/arguments.py).
+#include <ctype.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/text.h"
+#include "files/tree_file.h"
+#include "import/import_parts.h"
+#include "import/megatron_keys.h"
+#include "import/shell.h"
+
+// ---- flags as a map ----
+
+typedef struct collector {
+  ot_import *import;
+  ot_node *map;
+  ot_node *flag;            // that values belong to; null before the first
+  bool launcher;            // before the program's own flags
+  int64_t nodes, per_node;  // of the launcher; 0 = not said
+} collector;
+
+static bool is_flag(const char *text) {
+  return text[0] == '-' && text[1] == '-' && isalpha((unsigned char)text[2]);
+}
+
+// "--some_flag" -> "some-flag".
+static const char *flag_key(ot_arena *arena, const char *text, int64_t length) {
+  while (length > 0 && *text == '-') text++, length--;
+  char *const key = ot_arena_text(arena, text, length);
+  for (char *p = key; *p != '\0'; p++) {
+    if (*p == '_') *p = '-';
+  }
+  return key;
+}
+
+static void begin_flag(collector *c, const char *text, int line) {
+  ot_arena *const arena = c->import->arena;
+  const char *const equals = strchr(text, '=');
+  const int64_t length = equals ? equals - text : ot_text_length(text);
+  const char *const key = flag_key(arena, text, length);
+  const ot_node *const before = ot_node_child(c->map, key);
+  if (before) ot_node_remove(c->map, before);  // the last one counts
+  c->flag = ot_node_put(arena, c->map, key, ot_node_word(arena, equals ? equals + 1 : "true"));
+  c->flag->quoted = equals != NULL;  // until the tree is read: has a value
+  c->flag->source = c->import->path;
+  c->flag->line = line;
+}
+
+static bool takes_value(const ot_node *flag) {
+  const ot_key *const key = ot_schema_find(&ot_megatron_schema, 0, flag->key);
+  return (!key || key->type != OT_KEY_BOOL) && !flag->quoted;
+}
+
+static void add_value(collector *c, const char *text, int line) {
+  ot_node *const flag = c->flag;
+  if (!flag) return;
+  if (strchr(text, '$') && !takes_value(flag)) {
+    ot_import_note(c->import, "line %d: flags in %s are not known", line, text);
+    return;
+  }
+  flag->text = flag->quoted ? ot_arena_format(c->import->arena, "%s %s", flag->text, text) : text;
+  flag->quoted = true;
+  flag->line = line;
+}
+
+static void add_launcher_flag(collector *c) {
+  int64_t value;
+  if (!c->flag || !ot_number_parse_size(c->flag->text, &value) || value < 1) return;
+  if (value > 1 << 20) return;
+  if (ot_text_equal(c->flag->key, "nnodes")) c->nodes = value;
+  if (ot_text_equal(c->flag->key, "nproc-per-node")) c->per_node = value;
+}
+
+static void add_token(collector *c, const char *text, int line) {
+  if (c->launcher) add_launcher_flag(c);
+  if (c->launcher && ot_text_ends_with(text, ".py")) {
+    c->launcher = false;
+    c->map = ot_node_create(c->import->arena, OT_NODE_MAP);
+    c->flag = NULL;
+  } else if (is_flag(text)) {
+    begin_flag(c, text, line);
+  } else {
+    add_value(c, text, line);
+  }
+}
+
+// A word may hold several, one text with flags and their values; lines go on inside it.
+static void add_word(collector *c, const ot_shell_word *word) {
+  int line = word->line;
+  for (const char *at = word->text; *at != '\0';) {
+    if (isspace((unsigned char)*at)) {
+      line += *at++ == '\n';
+      continue;
+    }
+    const char *end = at;
+    while (*end != '\0' && !isspace((unsigned char)*end)) end++;
+    add_token(c, ot_arena_text(c->import->arena, at, end - at), line);
+    at = end;
+  }
+}
+
+static bool has_program(const ot_shell_command *command) {
+  for (int64_t i = 0; i < command->num_words; i++) {
+    const char *const found = ot_text_find(command->words[i].text, ".py");
+    if (found && (found[3] == '\0' || isspace((unsigned char)found[3]))) return true;
+  }
+  return false;
+}
+
+// How many words of a command hold flags.
+static int64_t count_flags(const ot_shell_command *command) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < command->num_words; i++)
+    count += ot_text_find(command->words[i].text, "--") != NULL;
+  return count;
+}
+
+// The command that starts the program: of those that name one, that with most flags; or -1.
+static int64_t program_of(const ot_shell *shell) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < shell->num_commands; i++) {
+    if (!has_program(&shell->commands[i])) continue;
+    if (best < 0 || count_flags(&shell->commands[i]) > count_flags(&shell->commands[best]))
+      best = i;
+  }
+  return best;
+}
+
+static ot_status collect_script(ot_import *import, ot_node **map) {
+  ot_shell shell;
+  OT_TRY(ot_shell_read(import->path, import->text, import->bytes, import->arena, &shell));
+  for (int64_t i = 0; i < shell.num_notes; i++) ot_import_note(import, "%s", shell.notes[i]);
+  const int64_t program = program_of(&shell);
+  collector c = {.import = import, .launcher = program >= 0};
+  c.map = ot_node_create(import->arena, OT_NODE_MAP);
+  for (int64_t i = 0; i < shell.num_commands; i++) {
+    const ot_shell_command *const command = &shell.commands[i];
+    if (program >= 0 ? i != program : !is_flag(command->words[0].text)) continue;
+    for (int64_t k = 0; k < command->num_words; k++) add_word(&c, &command->words[k]);
+  }
+  for (ot_node *flag = c.map->first; flag; flag = flag->next) flag->quoted = false;
+  c.map->source = import->path;
+  import->out->devices = (int)(c.nodes * c.per_node <= 1 << 20 ? c.nodes * c.per_node : 0);
+  *map = c.map;
+  return OT_OK;
+}
+
+// A YAML map of flags, as it stands or under MODEL_ARGS; false and null are as if not there.
+static ot_status collect_yaml(ot_import *import, ot_node **map) {
+  const ot_tree_origin origin = {.name = import->path};
+  ot_node *tree;
+  OT_TRY(ot_tree_parse_yaml(&origin, import->text, import->bytes, import->arena, &tree));
+  OT_CHECK(tree->kind == OT_NODE_MAP, OT_USAGE, "%s: not a map of flags", import->path);
+  const ot_node *const inner = ot_node_child(tree, "MODEL_ARGS");
+  if (inner) tree = (ot_node *)(uintptr_t)inner;
+  *map = ot_node_create(import->arena, OT_NODE_MAP);
+  (*map)->source = import->path;
+  ot_node *next;
+  for (ot_node *child = tree->first; child; child = next) {
+    next = child->next;
+    const bool off = child->kind == OT_NODE_NULL || (child->kind == OT_NODE_SCALAR &&
+                                                     ot_choice_matches("false|False", child->text));
+    if (off) continue;
+    const char *const key = flag_key(import->arena, child->key, ot_text_length(child->key));
+    ot_node_put(import->arena, *map, key, child);
+  }
+  return OT_OK;
+}
+
+static bool has_any_line(const ot_import *import, const char *const *words) {
+  for (int i = 0; words[i]; i++) {
+    if (ot_import_has_line(import, words[i])) return true;
+  }
+  return false;
+}
+
+static bool is_yaml(const ot_import *import) {
+  static const char *const words[] = {"MODEL_ARGS:",
+                                      "num_layers:",
+                                      "num-layers:",
+                                      "--num-layers:",
+                                      "hidden_size:",
+                                      "hidden-size:",
+                                      "tensor_model_parallel_size:",
+                                      NULL};
+  return has_any_line(import, words);
+}
+
+bool ot_megatron_is(const ot_import *import) {
+  return is_yaml(import) || ot_text_find(import->text, "--num-layers") ||
+         ot_text_find(import->text, "--tensor-model-parallel-size") ||
+         ot_text_find(import->text, "--micro-batch-size");
+}
+
+// ---- the step ----
+
+static int chunks_of(const ot_megatron_flags *f) {
+  if (f->vpp > 0) return f->vpp;
+  if (f->layers_per_chunk == 0 || f->pp == 1) return 1;
+  const int64_t chunks = f->layers / f->pp / f->layers_per_chunk;
+  return chunks > 1 ? (int)chunks : 1;
+}
+
+static int zero_of(const ot_megatron_flags *f) {
+  if (f->torch_fsdp) return 3;
+  if (f->megatron_fsdp) return f->sharding;
+  return f->distributed_optimizer ? 1 : 0;
+}
+
+static const char *precision_of(const ot_megatron_flags *f) {
+  if (f->fp8 >= 0) return f->gradients_bf16 ? "fp8" : "fp8-fp32-gradients";
+  if (f->fp16) return "fp16";
+  if (!f->bf16) return "fp32";
+  return f->gradients_bf16 ? "bf16" : "bf16-fp32-gradients";
+}
+
+static const char *engine_of(const ot_megatron_flags *f) {
+  if (f->implementation == 0 || f->flash) return "megatron-core";
+  return f->sequence_parallel ? "megatron-2022" : "megatron-2021";
+}
+
+static ot_recompute recompute_of(ot_import *import, const ot_megatron_flags *f) {
+  if (f->recompute == 0 && f->method == 1 && f->recompute_layers > 0 &&
+      f->recompute_layers < f->layers / f->pp) {
+    ot_import_note(import,
+                   "%lld of %lld layers of a stage are computed again: all of them are priced so",
+                   (long long)f->recompute_layers, (long long)(f->layers / f->pp));
+  }
+  if (f->recompute == 0) return OT_RECOMPUTE_FULL;
+  return f->recompute == 1 || f->recompute_activations ? OT_RECOMPUTE_SELECTIVE : OT_RECOMPUTE_NONE;
+}
+
+static void build_step(ot_import *import, const ot_megatron_flags *f) {
+  ot_imported *const out = import->out;
+  out->engine = engine_of(f);
+  out->precision = precision_of(f);
+  out->tp = f->tp;
+  out->pp = f->pp;
+  out->vpp = chunks_of(f);
+  out->cp = f->cp;
+  out->ep = f->ep;
+  out->etp = f->etp > 0 ? f->etp : f->tp;
+  out->dp_replicate = 1;
+  out->zero = zero_of(f);
+  out->pipeline = out->vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
+  out->recompute = recompute_of(import, f);
+  out->micro_batch_size = f->micro_batch;
+  out->global_batch_size = f->global_batch;
+  out->local_batch_size = f->global_batch > 0 ? 0 : f->micro_batch;
+  out->sequence_length = f->sequence;
+  out->no_sequence_parallel = f->tp > 1 && !f->sequence_parallel;
+}
+
+ot_status ot_megatron_import(ot_import *import) {
+  ot_node *map = NULL;
+  ot_megatron_flags flags;
+  OT_TRY(is_yaml(import) ? collect_yaml(import, &map) : collect_script(import, &map));
+  OT_TRY(ot_schema_read(&ot_megatron_schema, map, import->arena, &flags));
+  ot_import_ignored(import, &ot_megatron_schema, map, "");
+  OT_TRY(ot_megatron_model(import, &flags));
+  build_step(import, &flags);
+  return OT_OK;
+}

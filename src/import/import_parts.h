@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the readers of other software's configurations share.
+#pragma once
+
+#include "base/schema.h"
+#include "import/import.h"
+#include "import/megatron_keys.h"
+
+// A file that is being read, and what has been learned from it.
+typedef struct ot_import {
+  const char *path;  // for messages
+  const char *text;  // [bytes], ends in zero
+  int64_t bytes;
+  const ot_presets *presets;
+  ot_arena *arena;
+  ot_imported *out;
+  int64_t note_capacity, ignored_capacity;
+} ot_import;
+
+// Each fills `import->out`. The first says whether the file looks like its format.
+bool ot_megatron_is(const ot_import *import);
+ot_status ot_megatron_import(ot_import *import);
+// Its part that fills model, model_name and model_keys.
+ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *flags);
+bool ot_torchtitan_is(const ot_import *import);
+ot_status ot_torchtitan_import(ot_import *import);
+bool ot_nanotron_is(const ot_import *import);
+ot_status ot_nanotron_import(ot_import *import);
+
+// Adds a sentence to the notes; conversions as ot_text_format.
+void ot_import_note(ot_import *import, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Adds to the ignored keys, as "SECTION.KEY", those of `map` that are inert in `schema`, and in the
+// maps of its objects.
+void ot_import_ignored(ot_import *import, const ot_schema *schema, const ot_node *map,
+                       const char *section);
+
+// True when a line of the text starts with `word`, after blanks.
+bool ot_import_has_line(const ot_import *import, const char *word);
+
+// Elements of a vocabulary padded to a multiple of `multiple` (>= 1).
+int64_t ot_import_padded(int64_t vocabulary, int64_t multiple);

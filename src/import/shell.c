@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Statements in order: assignments are made, commands are noted, `if` is decided where it compares
+// what is known. Loops, `case` and undecided `if` are gone through in doubt: they set only what
+// nothing else sets.
+#include "import/shell.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/schema.h"
+#include "base/text.h"
+#include "import/shell_state.h"
+#include "import/shell_tokens.h"
+
+enum { DEPTH_MAX = 64 };
+
+typedef enum truth { NO, YES, OPEN } truth;
+
+// How statements are gone through.
+typedef enum passage { RUN, DOUBT, SKIP } passage;
+
+typedef struct reader {
+  ot_shell_state state;
+  const ot_shell_token *at;
+  ot_shell_command *commands;
+  int64_t num_commands, command_capacity;
+  const char **notes;
+  int64_t num_notes, note_capacity;
+  int depth;
+} reader;
+
+static bool is_word(const ot_shell_token *token, const char *text) {
+  return token->kind == OT_SHELL_WORD && ot_text_equal(token->text, text);
+}
+
+static bool is_one_of(const ot_shell_token *token, const char *words) {
+  return token->kind == OT_SHELL_WORD && ot_choice_matches(words, token->text);
+}
+
+static bool ends_command(const ot_shell_token *token) {
+  return token->kind == OT_SHELL_END || token->kind == OT_SHELL_AND || token->kind == OT_SHELL_OR ||
+         token->kind == OT_SHELL_PIPE || token->kind == OT_SHELL_LAST;
+}
+
+static void skip_ends(reader *r) {
+  while (r->at->kind == OT_SHELL_END) r->at++;
+}
+
+static void note_doubt(reader *r, int line, const char *name, bool known) {
+  r->notes =
+      ot_arena_grow(r->state.arena, r->notes, r->num_notes, &r->note_capacity, sizeof *r->notes);
+  r->notes[r->num_notes++] =
+      ot_arena_format(r->state.arena, "line %d: whether %s is set here only a shell knows; %s",
+                      line, name, known ? "it is not" : "it is, for want of another value");
+}
+
+// ---- conditions ----
+
+static truth and_or(truth a, ot_shell_kind kind, truth b) {
+  const truth decides = kind == OT_SHELL_AND ? NO : YES;
+  if (a == decides || b == decides) return decides;
+  if (a == OPEN || b == OPEN) return OPEN;
+  return kind == OT_SHELL_AND ? YES : NO;
+}
+
+static truth opposite(truth value) { return value == OPEN ? OPEN : value == YES ? NO : YES; }
+
+static truth compare_numbers(const char *a, const char *operation, const char *b) {
+  int64_t x, y;
+  if (!ot_number_parse_size(a, &x) || !ot_number_parse_size(b, &y)) return OPEN;
+  if (ot_text_equal(operation, "-eq")) return x == y ? YES : NO;
+  if (ot_text_equal(operation, "-ne")) return x != y ? YES : NO;
+  if (ot_text_equal(operation, "-lt")) return x < y ? YES : NO;
+  if (ot_text_equal(operation, "-le")) return x <= y ? YES : NO;
+  if (ot_text_equal(operation, "-gt")) return x > y ? YES : NO;
+  if (ot_text_equal(operation, "-ge")) return x >= y ? YES : NO;
+  return OPEN;
+}
+
+static truth compare(const char *const *words, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    if (ot_shell_is_open(words[i])) return OPEN;
+  }
+  if (count == 1) return words[0][0] != '\0' ? YES : NO;
+  if (count == 2 && ot_text_equal(words[0], "-n")) return words[1][0] != '\0' ? YES : NO;
+  if (count == 2 && ot_text_equal(words[0], "-z")) return words[1][0] == '\0' ? YES : NO;
+  if (count != 3) return OPEN;
+  if (ot_choice_matches("=|==", words[1])) return ot_text_matches(words[0], words[2]) ? YES : NO;
+  if (ot_text_equal(words[1], "!=")) return ot_text_matches(words[0], words[2]) ? NO : YES;
+  return compare_numbers(words[0], words[1], words[2]);
+}
+
+// One word of a comparison: never split, "" when its variables are empty.
+static const char *operand(reader *r, const ot_shell_token *token) {
+  ot_shell_list list = {0};
+  ot_text_builder all = {.arena = r->state.arena};
+  ot_shell_expand(&r->state, token->text, token->line, &list);
+  for (int64_t i = 0; i < list.count; i++) {
+    if (i > 0) ot_text_put(&all, " ");
+    ot_text_put(&all, list.words[i].text);
+  }
+  return ot_text_builder_text(&all);
+}
+
+// A comparison inside [ ] or [[ ]], up to the end, && or ||.
+static truth comparison(reader *r, const char *close) {
+  enum { MOST = 4 };
+  const char *words[MOST];
+  int64_t count = 0;
+  const bool negated = is_word(r->at, "!");
+  if (negated) r->at++;
+  bool plain = true;
+  for (; !ends_command(r->at) && !is_word(r->at, close); r->at++) {
+    if (r->at->kind != OT_SHELL_WORD || count == MOST) {
+      plain = false;
+    } else {
+      words[count++] = operand(r, r->at);
+    }
+  }
+  const truth value = plain && count > 0 ? compare(words, count) : OPEN;
+  return negated ? opposite(value) : value;
+}
+
+static bool is_junction(const ot_shell_token *token) {
+  return token->kind == OT_SHELL_AND || token->kind == OT_SHELL_OR;
+}
+
+static truth test(reader *r) {
+  const bool negated = is_word(r->at, "!");
+  if (negated) r->at++;
+  truth value = OPEN;
+  if (is_one_of(r->at, "[|[[")) {
+    const char *const close = is_word(r->at++, "[") ? "]" : "]]";
+    value = comparison(r, close);
+    while (is_junction(r->at)) {
+      const ot_shell_kind kind = r->at++->kind;
+      value = and_or(value, kind, comparison(r, close));
+    }
+    if (is_word(r->at, close)) r->at++;
+  }
+  if (!ends_command(r->at)) {  // a command: whether it succeeds is not known
+    value = OPEN;
+    while (!ends_command(r->at)) r->at++;
+  }
+  return negated ? opposite(value) : value;
+}
+
+// Up to and with `then`.
+static truth condition(reader *r) {
+  truth value = test(r);
+  while (r->at->kind != OT_SHELL_LAST && !is_word(r->at, "then")) {
+    if (is_junction(r->at)) {
+      const ot_shell_kind kind = r->at++->kind;
+      value = and_or(value, kind, test(r));
+    } else if (r->at->kind == OT_SHELL_WORD) {
+      value = OPEN;
+      test(r);
+    } else {
+      if (r->at->kind == OT_SHELL_PIPE) value = OPEN;
+      r->at++;
+    }
+  }
+  if (r->at->kind != OT_SHELL_LAST) r->at++;
+  return value;
+}
+
+// ---- statements ----
+
+static void statements(reader *r, passage how);
+
+static passage passage_of(passage outer, truth value, bool decided) {
+  if (outer == SKIP || decided || value == NO) return SKIP;
+  return value == OPEN ? DOUBT : outer;
+}
+
+static void read_if(reader *r, passage outer) {
+  bool decided = false, open = false;
+  do {  // if, elif
+    r->at++;
+    const truth value = condition(r);
+    const passage inner = passage_of(outer, value, decided);
+    statements(r, open && inner == RUN ? DOUBT : inner);
+    decided = decided || value == YES;
+    open = open || value == OPEN;
+  } while (is_word(r->at, "elif"));
+  if (is_word(r->at, "else")) {
+    r->at++;
+    const passage inner = passage_of(outer, YES, decided);
+    statements(r, open && inner == RUN ? DOUBT : inner);
+  }
+  if (is_word(r->at, "fi")) r->at++;
+}
+
+static void read_in_doubt(reader *r, passage outer, const char *begin, const char *end) {
+  while (r->at->kind != OT_SHELL_LAST && !is_word(r->at, begin)) r->at++;
+  if (r->at->kind != OT_SHELL_LAST) r->at++;
+  statements(r, outer == SKIP ? SKIP : DOUBT);
+  if (is_word(r->at, end)) r->at++;
+}
+
+// The length of NAME in NAME=... or NAME+=..., or 0.
+static int64_t assigned_name(const ot_shell_token *token) {
+  if (token->kind != OT_SHELL_WORD) return 0;
+  const char *const text = token->text;
+  int64_t n = 0;
+  while (isalnum((unsigned char)text[n]) || text[n] == '_') n++;
+  if (n == 0 || isdigit((unsigned char)text[0])) return 0;
+  return text[n] == '=' || (text[n] == '+' && text[n + 1] == '=') ? n : 0;
+}
+
+static void read_array(reader *r, ot_shell_list *value) {
+  for (r->at++; r->at->kind != OT_SHELL_CLOSE && r->at->kind != OT_SHELL_LAST; r->at++) {
+    if (r->at->kind != OT_SHELL_WORD) continue;
+    ot_shell_expand(&r->state, r->at->text, r->at->line, value);
+  }
+  if (r->at->kind == OT_SHELL_CLOSE) r->at++;
+}
+
+// NAME+=text goes on with the last word, NAME+=(...) appends words.
+static void append_value(reader *r, ot_shell_variable *variable, const ot_shell_list *value,
+                         bool array) {
+  ot_shell_list *const list = &variable->value;
+  int64_t i = 0;
+  if (!array && list->count > 0 && value->count > 0) {
+    ot_shell_word *const last = &list->words[list->count - 1];
+    last->text = ot_arena_format(r->state.arena, "%s%s", last->text, value->words[i++].text);
+    r->state.total += ot_text_length(last->text);
+    if (r->state.total > 64 * OT_SHELL_BYTES_MAX) r->state.too_long = true;
+  }
+  for (; i < value->count; i++) ot_shell_append(&r->state, list, value->words[i]);
+}
+
+static void read_assignment(reader *r, passage how, int64_t length) {
+  const ot_shell_token *const token = r->at++;
+  const bool appends = token->text[length] == '+';
+  const char *const raw = token->text + length + (appends ? 2 : 1);
+  const char *const name = ot_arena_text(r->state.arena, token->text, length);
+  const bool array = raw[0] == '\0' && r->at->kind == OT_SHELL_OPEN && r->at->joined;
+  ot_shell_list value = {0};
+  if (array) {
+    read_array(r, &value);
+  } else {
+    ot_shell_expand(&r->state, raw, token->line, &value);
+  }
+  const bool known = ot_shell_find(&r->state, name, length) != NULL;
+  if (how == DOUBT) note_doubt(r, token->line, name, known);
+  if (how == SKIP || (how == DOUBT && known)) return;
+  ot_shell_variable *const variable = ot_shell_variable_of(&r->state, name);
+  if (appends) {
+    append_value(r, variable, &value, array);
+  } else {
+    variable->value = value;
+  }
+}
+
+static void read_command(reader *r, passage how) {
+  ot_shell_list words = {0};
+  for (; !ends_command(r->at); r->at++) {
+    if (r->at->kind != OT_SHELL_WORD) continue;
+    ot_shell_expand(&r->state, r->at->text, r->at->line, &words);
+  }
+  if (how == SKIP || words.count == 0) return;
+  r->commands = ot_arena_grow(r->state.arena, r->commands, r->num_commands, &r->command_capacity,
+                              sizeof *r->commands);
+  r->commands[r->num_commands++] =
+      (ot_shell_command){.words = words.words, .num_words = words.count};
+}
+
+static void read_simple(reader *r, passage how) {
+  while (is_one_of(r->at, "export|declare|local|readonly|env")) {
+    r->at++;
+    while (r->at->kind == OT_SHELL_WORD && r->at->text[0] == '-') r->at++;
+  }
+  for (int64_t length; (length = assigned_name(r->at)) > 0;) read_assignment(r, how, length);
+  read_command(r, how);
+}
+
+static void statement(reader *r, passage how) {
+  if (is_word(r->at, "if")) {
+    read_if(r, how);
+  } else if (is_one_of(r->at, "for|while|until|select")) {
+    read_in_doubt(r, how, "do", "done");
+  } else if (is_word(r->at, "case")) {
+    read_in_doubt(r, how, "in", "esac");
+  } else if (r->at->kind != OT_SHELL_WORD || is_one_of(r->at, "{|}|!|function")) {
+    r->at++;
+  } else if (r->at[1].kind == OT_SHELL_CLOSE) {  // a pattern of `case`
+    r->at += 2;
+  } else {
+    read_simple(r, how);
+  }
+}
+
+// Up to a word that ends a branch or a loop, which is left to the caller.
+static void statements(reader *r, passage how) {
+  if (++r->depth > DEPTH_MAX) r->state.too_long = true;
+  for (skip_ends(r); r->at->kind != OT_SHELL_LAST && !r->state.too_long; skip_ends(r)) {
+    if (is_one_of(r->at, "then|elif|else|fi|do|done|esac")) break;
+    statement(r, how);
+  }
+  r->depth--;
+}
+
+ot_status ot_shell_read(const char *name, const char *text, int64_t bytes, ot_arena *arena,
+                        ot_shell *out) {
+  OT_CHECK(bytes <= OT_SHELL_BYTES_MAX, OT_USAGE, "%s: the script is longer than %d bytes", name,
+           OT_SHELL_BYTES_MAX);
+  reader r = {.state = {.name = name, .arena = arena}};
+  r.at = ot_shell_tokens(text, bytes, arena);
+  while (r.at->kind != OT_SHELL_LAST && !r.state.too_long) {
+    statements(&r, RUN);
+    if (r.at->kind != OT_SHELL_LAST) r.at++;  // a word that ends nothing
+  }
+  OT_CHECK(!r.state.too_long, OT_USAGE,
+           "%s:%d: the script nests too deep or its words grow too long", name, r.at->line);
+  *out = (ot_shell){.commands = r.commands,
+                    .num_commands = r.num_commands,
+                    .notes = r.notes,
+                    .num_notes = r.num_notes};
+  return OT_OK;
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expansion of words: quotes, variables, defaults and whole-number arithmetic.
+#include <ctype.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/text.h"
+#include "import/shell_state.h"
+#include "import/shell_tokens.h"
+
+enum { DEPTH_MAX = 32, TOTAL_WORDS_MAX = 1 << 16 };
+
+ot_shell_variable *ot_shell_find(ot_shell_state *s, const char *name, int64_t length) {
+  for (int64_t i = 0; i < s->num_variables; i++) {
+    const char *const other = s->variables[i].name;
+    if (strncmp(other, name, (size_t)length) == 0 && other[length] == '\0') return &s->variables[i];
+  }
+  return NULL;
+}
+
+ot_shell_variable *ot_shell_variable_of(ot_shell_state *s, const char *name) {
+  ot_shell_variable *const found = ot_shell_find(s, name, ot_text_length(name));
+  if (found) return found;
+  s->variables = ot_arena_grow(s->arena, s->variables, s->num_variables, &s->variable_capacity,
+                               sizeof *s->variables);
+  s->variables[s->num_variables] = (ot_shell_variable){.name = name};
+  return &s->variables[s->num_variables++];
+}
+
+void ot_shell_append(ot_shell_state *s, ot_shell_list *list, ot_shell_word word) {
+  if (list->count >= TOTAL_WORDS_MAX) s->too_long = true;
+  if (s->too_long) return;
+  list->words =
+      ot_arena_grow(s->arena, list->words, list->count, &list->capacity, sizeof *list->words);
+  list->words[list->count++] = word;
+}
+
+bool ot_shell_is_open(const char *text) { return strpbrk(text, "$`") != NULL; }
+
+// ---- arithmetic ----
+
+typedef struct arithmetic {
+  ot_shell_state *s;
+  const char *at;
+  bool failed;
+  int depth;
+} arithmetic;
+
+static int64_t sum(arithmetic *a);
+
+static void skip_blanks(arithmetic *a) {
+  while (isspace((unsigned char)*a->at)) a->at++;
+}
+
+static int64_t variable(arithmetic *a) {
+  const bool brace = a->at[0] == '$' && a->at[1] == '{';
+  a->at += brace ? 2 : *a->at == '$' ? 1 : 0;
+  const char *const start = a->at;
+  while (isalnum((unsigned char)*a->at) || *a->at == '_') a->at++;
+  const ot_shell_variable *const found = ot_shell_find(a->s, start, a->at - start);
+  if (brace && *a->at == '}') a->at++;
+  int64_t value = 0;
+  const bool known =
+      found && found->value.count == 1 && ot_number_parse_size(found->value.words[0].text, &value);
+  if (!known) a->failed = true;
+  return value;
+}
+
+static int64_t number(arithmetic *a) {
+  int64_t value = 0;
+  while (isdigit((unsigned char)*a->at)) {
+    if (__builtin_mul_overflow(value, 10, &value) ||
+        __builtin_add_overflow(value, *a->at - '0', &value)) {
+      a->failed = true;
+    }
+    a->at++;
+  }
+  return value;
+}
+
+static int64_t factor(arithmetic *a) {
+  skip_blanks(a);
+  if (isdigit((unsigned char)*a->at)) return number(a);
+  if (*a->at == '$' || *a->at == '_' || isalpha((unsigned char)*a->at)) return variable(a);
+  if (*a->at != '(' || ++a->depth > DEPTH_MAX) {
+    a->failed = true;
+    return 0;
+  }
+  a->at++;
+  const int64_t value = sum(a);
+  skip_blanks(a);
+  if (*a->at == ')') {
+    a->at++;
+  } else {
+    a->failed = true;
+  }
+  return value;
+}
+
+static int64_t divide(arithmetic *a, int64_t value, char operation, int64_t by) {
+  if (by == 0 || by == -1) {
+    a->failed = true;
+    return 0;
+  }
+  return operation == '/' ? value / by : value % by;
+}
+
+static int64_t product(arithmetic *a) {
+  int64_t value = factor(a);
+  for (skip_blanks(a); !a->failed && *a->at != '\0' && strchr("*/%", *a->at); skip_blanks(a)) {
+    const char operation = *a->at++;
+    const int64_t next = factor(a);
+    if (operation == '*') {
+      if (__builtin_mul_overflow(value, next, &value)) a->failed = true;
+    } else {
+      value = divide(a, value, operation, next);
+    }
+  }
+  return value;
+}
+
+static int64_t sum(arithmetic *a) {
+  int64_t value = product(a);
+  for (skip_blanks(a); !a->failed && (*a->at == '+' || *a->at == '-'); skip_blanks(a)) {
+    const bool plus = *a->at++ == '+';
+    const int64_t next = product(a);
+    const bool over = plus ? __builtin_add_overflow(value, next, &value)
+                           : __builtin_sub_overflow(value, next, &value);
+    if (over) a->failed = true;
+  }
+  return value;
+}
+
+// ---- words ----
+
+typedef struct expansion {
+  ot_shell_state *s;
+  ot_shell_list *out;
+  ot_text_builder word;  // being made
+  bool begun;            // even an empty one
+  int line;              // of what the word holds
+  int depth;
+} expansion;
+
+static void put(expansion *e, const char *text, int64_t length) {
+  e->s->total += length;
+  if (e->word.length + length > OT_SHELL_BYTES_MAX || e->s->total > 64 * OT_SHELL_BYTES_MAX) {
+    e->s->too_long = true;
+  }
+  if (e->s->too_long) return;
+  ot_text_append(&e->word, text, length);
+  e->begun = true;
+}
+
+static void end_word(expansion *e) {
+  if (!e->begun) return;
+  const char *const text = ot_text_builder_text(&e->word);
+  const ot_shell_word word = {.text = ot_arena_text(e->s->arena, text, ot_text_length(text)),
+                              .line = e->line};
+  ot_shell_append(e->s, e->out, word);
+  e->word = (ot_text_builder){.arena = e->s->arena};
+  e->begun = false;
+}
+
+// The words of a variable: the first goes on with the word being made, the last is open.
+static void put_value(expansion *e, const ot_shell_list *value) {
+  for (int64_t i = 0; i < value->count; i++) {
+    if (i > 0) end_word(e);
+    if (!e->begun) e->line = value->words[i].line;
+    put(e, value->words[i].text, ot_text_length(value->words[i].text));
+  }
+}
+
+static void put_text(expansion *e, const char *text, int64_t length, bool inside_quotes);
+
+static void put_arithmetic(expansion *e, const char *piece, int64_t length) {
+  arithmetic a = {.s = e->s, .at = ot_arena_text(e->s->arena, piece + 3, length - 5)};
+  const int64_t value = sum(&a);
+  if (a.failed || *a.at != '\0') {
+    put(e, piece, length);
+    return;
+  }
+  const char *const text = ot_arena_format(e->s->arena, "%lld", (long long)value);
+  put(e, text, ot_text_length(text));
+}
+
+// ${NAME}, ${NAME[@]}, ${NAME:-default}, ${NAME-default}, ${NAME:=default}; others stay as they
+// are.
+static void put_braces(expansion *e, const char *piece, int64_t length, bool inside_quotes) {
+  const char *const name = piece + 2, *const end = piece + length - 1;
+  const char *at = name;
+  while (isalnum((unsigned char)*at) || *at == '_') at++;
+  const ot_shell_variable *const found = ot_shell_find(e->s, name, at - name);
+  const bool whole =
+      at == end || (end - at == 3 && (strncmp(at, "[@]", 3) == 0 || strncmp(at, "[*]", 3) == 0));
+  const int64_t skip = strncmp(at, ":-", 2) == 0 || strncmp(at, ":=", 2) == 0 ? 2 : *at == '-';
+  if ((whole || skip > 0) && found && found->value.count > 0) {
+    put_value(e, &found->value);
+  } else if (skip > 0) {
+    e->begun = true;
+    put_text(e, at + skip, end - at - skip, inside_quotes);
+  } else if (!(whole && found)) {
+    put(e, piece, length);
+  }
+}
+
+static void put_dollar(expansion *e, const char *piece, int64_t length, bool inside_quotes) {
+  if (length > 5 && strncmp(piece, "$((", 3) == 0 && strncmp(piece + length - 2, "))", 2) == 0) {
+    put_arithmetic(e, piece, length);
+  } else if (length > 3 && piece[1] == '{' && piece[length - 1] == '}') {
+    put_braces(e, piece, length, inside_quotes);
+  } else {
+    const ot_shell_variable *const found = ot_shell_find(e->s, piece + 1, length - 1);
+    if (found) {
+      put_value(e, &found->value);
+    } else {
+      put(e, piece, length);
+    }
+  }
+}
+
+// A backslash takes the meaning of what follows; at the end of a line, both are a blank.
+static int64_t put_escaped(expansion *e, const char *text, bool inside_quotes) {
+  const bool special = !inside_quotes || strchr("$`\"\\", text[1]) != NULL;
+  if (text[1] == '\n') {
+    put(e, "\n", 1);
+  } else if (special) {
+    put(e, text + 1, 1);
+  } else {
+    put(e, text, 2);
+  }
+  return 2;
+}
+
+static void put_text(expansion *e, const char *text, int64_t length, bool inside_quotes) {
+  if (++e->depth > DEPTH_MAX) e->s->too_long = true;
+  for (int64_t i = 0; i < length && !e->s->too_long;) {
+    const char c = text[i];
+    const bool opens = c == '$' || c == '`' || (!inside_quotes && (c == '\'' || c == '"'));
+    int64_t n = opens ? ot_shell_piece(text + i) : 1;
+    if (n > length - i) n = length - i;
+    if (c == '\\' && i + 1 < length) {
+      n = put_escaped(e, text + i, inside_quotes);
+    } else if (opens && c == '$' && n > 1) {
+      put_dollar(e, text + i, n, inside_quotes);
+    } else if (opens && c == '\'' && n > 1) {
+      e->begun = true;
+      put(e, text + i + 1, n - 2);
+    } else if (opens && c == '"' && n > 1) {
+      e->begun = true;
+      put_text(e, text + i + 1, n - 2, true);
+    } else {
+      put(e, text + i, n);
+    }
+    i += n;
+  }
+  e->depth--;
+}
+
+void ot_shell_expand(ot_shell_state *s, const char *raw, int line, ot_shell_list *out) {
+  expansion e = {.s = s, .out = out, .word = {.arena = s->arena}, .line = line};
+  put_text(&e, raw, ot_text_length(raw), false);
+  end_word(&e);
+}

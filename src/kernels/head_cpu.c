@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The head, chunk by chunk: logits by a matrix product, one sweep of rows in which a thread finds
+// the largest logit, the exponentials and their sum and leaves dlogits in place (a row stays in its
+// core's cache meanwhile), then the products for dx and dw. Rows are independent of their
+// neighbours.
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/head_rows.h"
+#include "kernels/largest.h"
+#include "kernels/matrix.h"
+#include "kernels/view.h"
+#include "ops/head.h"
+
+typedef struct head {
+  const ot_kernel_call *call;
+  ot_head_layout layout;
+  int64_t R, C, V;
+  const int32_t *targets;  // [R]
+  ot_real *logits;         // [chunk, stride]
+  double *nats;            // [chunk]
+} head;
+
+// Rows [first, first + n) of the micro-batch, whose logits exist.
+typedef struct chunk {
+  int64_t first, n;
+  ot_view x;  // [n, C]
+} chunk;
+
+static head head_of(const ot_kernel_call *call, ot_op_kind kind) {
+  ot_op_types types = {0};
+  for (int i = 0; i < 2; i++) types.in[i] = call->in[i].type;
+  // An output that is absent has no memory, whatever its type says.
+  for (int i = 0; i < 2; i++) {
+    if (call->out[i].data) types.out[i] = call->out[i].type;
+  }
+  head h = {.call = call,
+            .layout = ot_head_layout_of(kind, call->attributes, &types),
+            .R = types.in[0].dim[0],
+            .C = types.in[0].dim[1],
+            .V = types.in[1].dim[0],
+            .targets = call->in[2].data};
+  h.logits = ot_scratch_at(call, h.layout.logits);
+  h.nats = (double *)ot_scratch_at(call, h.layout.nats);
+  return h;
+}
+
+// ---- products ----
+
+static ot_view weight_block(const head *h, int64_t first, int64_t *n) {
+  *n = h->V - first < h->layout.block ? h->V - first : h->layout.block;
+  return ot_view_read(&h->call->in[1], (ot_matrix_part){first, *n, 0, h->C},
+                      ot_scratch_at(h->call, h->layout.w), h->call->attributes->threads);
+}
+
+// Writes logits [n, V] of rows from `first` on to `logits` with the layout's stride.
+static chunk project(const head *h, int64_t first, ot_real *logits) {
+  const int threads = h->call->attributes->threads;
+  const int64_t n = h->R - first < h->layout.chunk ? h->R - first : h->layout.chunk;
+  const ot_view x = ot_view_read(&h->call->in[0], (ot_matrix_part){first, n, 0, h->C},
+                                 ot_scratch_at(h->call, h->layout.x), threads);
+  for (int64_t v = 0; v < h->V; v += h->layout.block) {
+    int64_t columns;
+    const ot_view w = weight_block(h, v, &columns);
+    const ot_gemm product = {.rows = n,
+                             .columns = columns,
+                             .depth = h->C,
+                             .a = {x.data, x.stride, false},
+                             .b = {w.data, w.stride, true},
+                             .c = logits + v,
+                             .c_stride = h->layout.stride,
+                             .alpha = 1,
+                             .beta = 0};
+    OT_KERNEL(ot_matrix_multiply)(&product, threads);
+  }
+  return (chunk){.first = first, .n = n, .x = x};
+}
+
+static void input_gradient(const head *h, const chunk *rows) {
+  const ot_tensor *const dx = &h->call->out[0];
+  const int threads = h->call->attributes->threads;
+  const ot_matrix_part part = {rows->first, rows->n, 0, h->C};
+  const ot_view dxs = ot_view_of(dx, part, ot_scratch_at(h->call, h->layout.dx));
+  for (int64_t v = 0; v < h->V; v += h->layout.block) {
+    int64_t depth;
+    const ot_view w = weight_block(h, v, &depth);
+    const ot_gemm product = {.rows = rows->n,
+                             .columns = h->C,
+                             .depth = depth,
+                             .a = {h->logits + v, h->layout.stride, false},
+                             .b = {w.data, w.stride, false},
+                             .c = dxs.data,
+                             .c_stride = dxs.stride,
+                             .alpha = 1,
+                             .beta = v > 0 ? 1 : 0};
+    OT_KERNEL(ot_matrix_multiply)(&product, threads);
+  }
+  ot_view_write(dx, part, dxs, threads);
+}
+
+// Rows `part` of dw.
+static void weight_gradient_part(const head *h, const chunk *rows, ot_matrix_part part) {
+  const ot_tensor *const dw = &h->call->out[1];
+  const int threads = h->call->attributes->threads;
+  const bool adds = rows->first > 0 || h->call->attributes->accumulate;
+  ot_real *const scratch = ot_scratch_at(h->call, h->layout.w);
+  const ot_view dws =
+      adds ? ot_view_read(dw, part, scratch, threads) : ot_view_of(dw, part, scratch);
+  const ot_gemm product = {.rows = part.rows,
+                           .columns = h->C,
+                           .depth = rows->n,
+                           .a = {h->logits + part.row, h->layout.stride, true},
+                           .b = {rows->x.data, rows->x.stride, false},
+                           .c = dws.data,
+                           .c_stride = dws.stride,
+                           .alpha = 1,
+                           .beta = adds ? 1 : 0};
+  OT_KERNEL(ot_matrix_multiply)(&product, threads);
+  ot_view_write(dw, part, dws, threads);
+}
+
+static void weight_gradient(const head *h, const chunk *rows) {
+  const bool widens = h->call->out[1].type.dtype != OT_REAL_DTYPE;
+  const int64_t block = widens ? h->layout.block : h->V;
+  for (int64_t v = 0; v < h->V; v += block) {
+    weight_gradient_part(h, rows,
+                         (ot_matrix_part){v, h->V - v < block ? h->V - v : block, 0, h->C});
+  }
+}
+
+// ---- rows of logits ----
+
+static double row_sum_of_exponentials(const ot_real *restrict row, int64_t n, ot_real largest) {
+  double sum = 0;
+  for (int64_t begin = 0; begin < n; begin += OT_TILE) {
+    const int64_t end = n - begin < OT_TILE ? n : begin + OT_TILE;
+    ot_real tile = 0;
+#pragma omp simd reduction(+ : tile)
+    for (int64_t i = begin; i < end; i++) tile += OT_KERNEL(ot_exp)(row[i] - largest);
+    sum += (double)tile;
+  }
+  return sum;
+}
+
+// Replaces a row of logits by its gradient; returns its nats.
+static double row_loss(ot_real *restrict row, int64_t n, int32_t target, double inverse_tokens) {
+  if (target < 0) {
+    memset(row, 0, (size_t)n * sizeof *row);
+    return 0;
+  }
+  const ot_real logit = row[target];
+  const ot_real largest = ot_row_largest(row, n);
+  const double sum = ot_row_exponentials(row, n, largest);
+  const ot_real factor = (ot_real)(inverse_tokens / sum);
+  for (int64_t i = 0; i < n; i++) row[i] *= factor;
+  row[target] -= (ot_real)inverse_tokens;
+  return ot_nats_of(logit, largest, sum);
+}
+
+// Adds the nats of the chunk to `total` in the order of the rows.
+static double add_nats(const head *h, const chunk *rows, double total) {
+  for (int64_t r = 0; r < rows->n; r++) total += h->nats[r];
+  return total;
+}
+
+// ---- the operators ----
+
+static void head_loss(const ot_kernel_call *call) {
+  const head h = head_of(call, OT_OP_HEAD_LOSS);
+  const double inverse_tokens = *(const double *)call->in[3].data;
+  const int threads = call->attributes->threads;
+  double total = 0;
+  for (int64_t first = 0; first < h.R; first += h.layout.chunk) {
+    const chunk rows = project(&h, first, h.logits);
+#pragma omp parallel for num_threads(threads)
+    for (int64_t r = 0; r < rows.n; r++) {
+      h.nats[r] =
+          row_loss(h.logits + r * h.layout.stride, h.V, h.targets[first + r], inverse_tokens);
+    }
+    total = add_nats(&h, &rows, total);
+    input_gradient(&h, &rows);
+    if (call->out[1].data) weight_gradient(&h, &rows);
+  }
+  *(double *)call->out[2].data += total * inverse_tokens;
+}
+
+static void head_evaluate(const ot_kernel_call *call) {
+  const head h = head_of(call, OT_OP_HEAD_EVALUATE);
+  double total = 0;
+  int64_t count = 0;
+  for (int64_t first = 0; first < h.R; first += h.layout.chunk) {
+    const chunk rows = project(&h, first, h.logits);
+#pragma omp parallel for num_threads(call->attributes->threads)
+    for (int64_t r = 0; r < rows.n; r++) {
+      const ot_real *const row = h.logits + r * h.layout.stride;
+      const int32_t target = h.targets[first + r];
+      const ot_real largest = ot_row_largest(row, h.V);
+      h.nats[r] = 0;
+      if (target < 0) continue;
+      h.nats[r] = ot_nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
+    }
+    total = add_nats(&h, &rows, total);
+    for (int64_t r = 0; r < rows.n; r++) count += h.targets[first + r] >= 0;
+  }
+  *(double *)call->out[0].data += total;
+  *(double *)call->out[1].data += (double)count;
+}
+
+// The lowest index of `largest`, or -1.
+static int32_t row_find(const ot_real *row, int64_t n, ot_real largest) {
+  for (int64_t i = 0; i < n; i++) {
+    if (row[i] == largest) return (int32_t)i;
+  }
+  return -1;
+}
+
+static void head_score(const ot_kernel_call *call) {
+  const head h = head_of(call, OT_OP_HEAD_SCORE);
+  double *const logprob = call->out[0].data;
+  int32_t *const greedy = call->out[1].data;
+  for (int64_t first = 0; first < h.R; first += h.layout.chunk) {
+    const chunk rows = project(&h, first, h.logits);
+#pragma omp parallel for num_threads(call->attributes->threads)
+    for (int64_t r = 0; r < rows.n; r++) {
+      const ot_real *const row = h.logits + r * h.layout.stride;
+      const int32_t target = h.targets[first + r];
+      const ot_real largest = ot_row_largest(row, h.V);
+      greedy[first + r] = row_find(row, h.V, largest);
+      logprob[first + r] = 0;
+      if (target < 0) continue;
+      logprob[first + r] =
+          -ot_nats_of(row[target], largest, row_sum_of_exponentials(row, h.V, largest));
+    }
+  }
+}
+
+static void head_logits(const ot_kernel_call *call) {
+  const head h = head_of(call, OT_OP_HEAD_LOGITS);
+  project(&h, 0, call->out[0].data);
+}
+
+const ot_kernel_entry OT_KERNEL(ot_head_cpu)[] = {
+    {OT_OP_HEAD_LOSS, head_loss},
+    {OT_OP_HEAD_EVALUATE, head_evaluate},
+    {OT_OP_HEAD_SCORE, head_score},
+    {OT_OP_HEAD_LOGITS, head_logits},
+    {0, NULL},
+};

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// RMSNorm of the queries and keys of packed rows. A row is widened whole per group, in tiles; sums
+// over rows go by blocks as in norm_cpu.c.
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/tiles.h"
+#include "ops/head_norm.h"
+
+// The groups of one part (q or k) of the rows.
+typedef struct head_part {
+  int64_t groups, width;  // groups of a row, elements of a group
+  int64_t first_column;   // of the part in the packed row
+  int64_t first_group;    // of the part in a row of rstd
+  const ot_tensor *w;     // [width]
+} head_part;
+
+typedef struct head_call {
+  const ot_kernel_call *call;
+  head_part part[2];
+  int64_t rows, columns, groups, v_width;
+  ot_real offset;
+} head_call;
+
+static head_call head_call_of(const ot_kernel_call *call, const ot_tensor *wq,
+                              const ot_tensor *wk) {
+  const ot_head_groups groups = ot_head_groups_of(call->attributes);
+  return (head_call){
+      .call = call,
+      .part = {{groups.q_groups, groups.q_width, 0, 0, wq},
+               {groups.k_groups, groups.k_width, groups.q_groups * groups.q_width, groups.q_groups,
+                wk}},
+      .rows = call->in[0].type.dim[0],
+      .columns = call->in[0].type.dim[1],
+      .groups = groups.q_groups + groups.k_groups,
+      .v_width = groups.v_width,
+      .offset = (ot_real)call->attributes->norm_offset,
+  };
+}
+
+static int64_t tile_size(int64_t c, int64_t width) {
+  return width - c < OT_TILE ? width - c : OT_TILE;
+}
+
+// The values of a row, from input 0 to output 0.
+static void copy_values(const head_call *head, int64_t row) {
+  ot_real scratch[OT_TILE];
+  const ot_tensor *const y = &head->call->out[0];
+  const int64_t begin = (row + 1) * head->columns - head->v_width;
+  for (int64_t c = 0; c < head->v_width; c += OT_TILE) {
+    const int64_t n = tile_size(c, head->v_width);
+    const ot_real *const x = ot_tile_in(&head->call->in[0], begin + c, n, scratch);
+    ot_store_row(y->data, y->type.dtype, begin + c, x, n);
+  }
+}
+
+// ---- forward ----
+
+static ot_real group_rstd(const ot_kernel_call *call, int64_t first, int64_t width) {
+  ot_real scratch[OT_TILE];
+  ot_real sum = 0;
+  for (int64_t c = 0; c < width; c += OT_TILE) {
+    const int64_t n = tile_size(c, width);
+    const ot_real *const x = ot_tile_in(&call->in[0], first + c, n, scratch);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+  }
+  return 1 / ot_real_sqrt(sum / (ot_real)width + (ot_real)call->attributes->epsilon);
+}
+
+static void norm_group(const head_call *head, const head_part *part, int64_t row, int64_t group) {
+  ot_real scratch[3][OT_TILE];
+  const ot_kernel_call *const call = head->call;
+  const ot_tensor *const y = &call->out[0];
+  const int64_t first = row * head->columns + part->first_column + group * part->width;
+  const ot_real offset = head->offset;
+  const ot_real rstd = group_rstd(call, first, part->width);
+  ((ot_real *)call->out[1].data)[row * head->groups + part->first_group + group] = rstd;
+  for (int64_t c = 0; c < part->width; c += OT_TILE) {
+    const int64_t n = tile_size(c, part->width);
+    const ot_real *const x = ot_tile_in(&call->in[0], first + c, n, scratch[0]);
+    const ot_real *const w = ot_tile_in(part->w, c, n, scratch[1]);
+    ot_real *const to = ot_tile_out(y, first + c, scratch[2]);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = x[i] * rstd * (w[i] + offset);
+    ot_tile_done(y, first + c, to, n);
+  }
+}
+
+static void head_norm(const ot_kernel_call *call) {
+  const head_call head = head_call_of(call, &call->in[1], &call->in[2]);
+#pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
+  for (int64_t row = 0; row < head.rows; row++) {
+    for (int p = 0; p < 2; p++) {
+      for (int64_t g = 0; g < head.part[p].groups; g++) norm_group(&head, &head.part[p], row, g);
+    }
+    copy_values(&head, row);
+  }
+}
+
+// ---- gradient ----
+
+// mean(g * h), g = dy * (w + offset), h = x * rstd.
+static ot_real group_mean(const head_call *head, const head_part *part, int64_t first,
+                          ot_real rstd) {
+  ot_real scratch[3][OT_TILE];
+  const ot_real offset = head->offset;
+  ot_real sum = 0;
+  for (int64_t c = 0; c < part->width; c += OT_TILE) {
+    const int64_t n = tile_size(c, part->width);
+    const ot_real *const dy = ot_tile_in(&head->call->in[0], first + c, n, scratch[0]);
+    const ot_real *const x = ot_tile_in(&head->call->in[1], first + c, n, scratch[1]);
+    const ot_real *const w = ot_tile_in(part->w, c, n, scratch[2]);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) sum += dy[i] * (w[i] + offset) * x[i];
+  }
+  return sum * rstd / (ot_real)part->width;
+}
+
+static void grad_group(const head_call *head, const head_part *part, int64_t row, int64_t group,
+                       ot_real *dw) {
+  ot_real scratch[4][OT_TILE];
+  const ot_kernel_call *const call = head->call;
+  const ot_tensor *const dx = &call->out[0];
+  const int64_t first = row * head->columns + part->first_column + group * part->width;
+  const ot_real offset = head->offset;
+  const ot_real rstd =
+      ((const ot_real *)call->in[4].data)[row * head->groups + part->first_group + group];
+  const ot_real mean = group_mean(head, part, first, rstd);
+  for (int64_t c = 0; c < part->width; c += OT_TILE) {
+    const int64_t n = tile_size(c, part->width);
+    const ot_real *const dy = ot_tile_in(&call->in[0], first + c, n, scratch[0]);
+    const ot_real *const x = ot_tile_in(&call->in[1], first + c, n, scratch[1]);
+    const ot_real *const w = ot_tile_in(part->w, c, n, scratch[2]);
+    ot_real *const to = ot_tile_out(dx, first + c, scratch[3]);
+    ot_real *const sums = dw + c;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const ot_real h = x[i] * rstd;
+      sums[i] += dy[i] * h;
+      to[i] = rstd * (dy[i] * (w[i] + offset) - h * mean);
+    }
+    ot_tile_done(dx, first + c, to, n);
+  }
+}
+
+static void grad_block(const head_call *head, int64_t blocks, int64_t block) {
+  const int64_t q_width = head->part[0].width;
+  const int64_t stride = q_width + head->part[1].width;
+  ot_real *const dw = (ot_real *)head->call->workspace + block * stride;
+  const int64_t end = ot_block_begin(head->rows, blocks, block + 1);
+  memset(dw, 0, (size_t)stride * sizeof *dw);
+  for (int64_t row = ot_block_begin(head->rows, blocks, block); row < end; row++) {
+    for (int p = 0; p < 2; p++) {
+      const head_part *const part = &head->part[p];
+      for (int64_t g = 0; g < part->groups; g++) {
+        grad_group(head, part, row, g, dw + (p == 0 ? 0 : q_width));
+      }
+    }
+    copy_values(head, row);
+  }
+}
+
+static void head_norm_grad(const ot_kernel_call *call) {
+  const head_call head = head_call_of(call, &call->in[2], &call->in[3]);
+  const int64_t blocks = ot_row_blocks(head.rows);
+  const int64_t q_width = head.part[0].width;
+#pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
+  for (int64_t block = 0; block < blocks; block++) grad_block(&head, blocks, block);
+  for (int p = 0; p < 2; p++) {
+    if (!call->out[1 + p].data) continue;
+    const ot_block_sums sums = {.parts = (const ot_real *)call->workspace + (p == 0 ? 0 : q_width),
+                                .blocks = blocks,
+                                .stride = q_width + head.part[1].width,
+                                .n = head.part[p].width,
+                                .out = &call->out[1 + p],
+                                .accumulate = call->attributes->accumulate};
+    ot_block_sums_add(call, &sums);
+  }
+}
+
+const ot_kernel_entry OT_KERNEL(ot_head_norm_cpu)[] = {
+    {OT_OP_HEAD_NORM, head_norm},
+    {OT_OP_HEAD_NORM_GRAD, head_norm_grad},
+    {OT_OP_COUNT, NULL},
+};

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks of the same op with the same work are one timing, however many steps and layers they come
+// from. Rank 0 stands for all. Its caches hold what a step leaves in them, and the other ranks work
+// beside it, which no loop over one kernel would give.
+#include "measure/measure_kernels.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/nonnegative_fit.h"
+#include "base/sort.h"
+#include "base/text.h"
+#include "files/config_file.h"
+#include "measure/timings.h"
+#include "measure/trial.h"
+#include "ops/catalog.h"
+#include "simulate/price_measured.h"
+
+static_assert((int)OT_KERNEL_TERMS <= (int)OT_FIT_TERMS, "a fit has room for all terms");
+
+// ---- what is trained ----
+
+#define LLAMA "model.model_type=llama model.max_position_embeddings=1024 "
+#define GPT2                                                                             \
+  "model.model_type=gpt2 model.n_positions=1024 model.resid_pdrop=0 model.embd_pdrop=0 " \
+  "model.attn_pdrop=0 "
+
+typedef struct subject {
+  int multiple;  // of ranks that it needs
+  bool quick;    // among the few of a quick measurement
+  int64_t micro_batch, sequence;
+  const char *sets;
+} subject;
+
+static const subject subjects[] = {
+    {1, false, 2, 256,
+     LLAMA "model.vocab_size=4096 model.hidden_size=256 model.intermediate_size=768 "
+           "model.num_hidden_layers=2 model.num_attention_heads=8 model.num_key_value_heads=4"},
+    {1, false, 4, 64,
+     GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=2 model.n_head=6 "
+          "parallel.zero=1"},
+    {1, false, 1, 512,
+     LLAMA "model.vocab_size=8192 model.hidden_size=512 model.intermediate_size=1536 "
+           "model.num_hidden_layers=1 model.num_attention_heads=8 model.num_key_value_heads=8 "
+           "parallel.recompute=full"},
+    {1, true, 1, 128,
+     LLAMA "model.vocab_size=1024 model.hidden_size=128 model.intermediate_size=384 "
+           "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2"},
+    {1, false, 4, 256,
+     GPT2 "model.vocab_size=4096 model.n_embd=192 model.n_layer=1 model.n_head=3 "},
+    {2, false, 2, 256,
+     LLAMA "model.vocab_size=4096 model.hidden_size=256 model.intermediate_size=768 "
+           "model.num_hidden_layers=2 model.num_attention_heads=8 model.num_key_value_heads=4 "
+           "parallel.tp=2"},
+    {2, false, 4, 64,
+     GPT2 "model.vocab_size=2048 model.n_embd=384 model.n_layer=1 model.n_head=6 "
+          "parallel.tp=2"},
+    {2, false, 1, 512,
+     LLAMA "model.vocab_size=2048 model.hidden_size=256 model.intermediate_size=512 "
+           "model.num_hidden_layers=2 model.num_attention_heads=4 model.num_key_value_heads=2 "
+           "parallel.cp=2"},
+    {2, true, 2, 128,
+     GPT2 "model.vocab_size=1024 model.n_embd=128 model.n_layer=1 model.n_head=2 "
+          "parallel.cp=2"},
+};
+
+enum { MAX_SETS = 32, STEPS = 8, QUICK_STEPS = 2, MICRO_BATCHES = 2 };
+
+static ot_status load(const subject *s, int ranks, ot_arena *arena, ot_config *out) {
+  const char *sets[MAX_SETS];
+  int count = 0;
+  const char *words = ot_arena_format(
+      arena,
+      "data.train=none data.tokenizer=bytes output=none steps=1 data.sequence_length=%lld "
+      "batch.micro_batch_size=%lld batch.global_batch_size=%lld %s",
+      (long long)s->sequence, (long long)s->micro_batch,
+      (long long)(s->micro_batch * MICRO_BATCHES * ranks / s->multiple), s->sets);
+  while (*words) {
+    const size_t length = strcspn(words, " ");
+    OT_ASSERT(count < MAX_SETS);
+    if (length > 0) sets[count++] = ot_arena_text(arena, words, (int64_t)length);
+    words += length + (words[length] == ' ');
+  }
+  const ot_config_request request = {.sets = sets, .num_sets = count};
+  return ot_config_load(&request, arena, out);
+}
+
+// ---- what its tasks take ----
+
+// Runs of tasks that are alike.
+typedef struct likes {
+  ot_op_kind op;
+  double terms[OT_KERNEL_TERMS];
+  ot_timings *timings;
+} likes;
+
+typedef struct collection {
+  ot_arena *arena;
+  likes *likes;
+  int64_t count, capacity;
+  ot_timings *gaps;  // between kernels of a segment
+} collection;
+
+static ot_timings *find(collection *c, const ot_task *task) {
+  double terms[OT_KERNEL_TERMS];
+  ot_kernel_terms(task, terms);
+  for (int64_t i = 0; i < c->count; i++) {
+    const likes *const l = &c->likes[i];
+    if (l->op == task->op && memcmp(l->terms, terms, sizeof terms) == 0) return l->timings;
+  }
+  c->likes = ot_arena_grow(c->arena, c->likes, c->count, &c->capacity, sizeof *c->likes);
+  likes *const added = &c->likes[c->count++];
+  *added = (likes){.op = task->op};
+  memcpy(added->terms, terms, sizeof terms);
+  added->timings = ot_arena_array(c->arena, 1, sizeof *added->timings);
+  return added->timings;
+}
+
+static const ot_task *task_of(const ot_trial_step *step, const ot_span *span) {
+  const ot_order *const order = &step->schedule->orders[step->timeline->order];
+  return &step->schedule->segments[order->entries[span->entry].segment].tasks[span->task];
+}
+
+static bool follows(const ot_span *span, const ot_span *before) {
+  return span->lane == OT_LANE_COMPUTE && before->lane == OT_LANE_COMPUTE &&
+         span->entry == before->entry && span->task == before->task + 1;
+}
+
+static ot_status hear(void *context, const ot_trial_step *step) {
+  collection *const c = context;
+  if (step->rank != 0 || step->step == 0) return OT_OK;
+  const ot_span *const spans = step->timeline->spans;
+  for (int64_t i = 0; i < step->timeline->num_spans; i++) {
+    const ot_task *const task = task_of(step, &spans[i]);
+    if (task->kind != OT_TASK_COMPUTE) continue;
+    ot_timings_add(find(c, task), spans[i].end_s - spans[i].start_s);
+    if (i > 0 && follows(&spans[i], &spans[i - 1])) {
+      ot_timings_add(c->gaps, spans[i].start_s - spans[i - 1].end_s);
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status try_subject(const subject *s, const ot_kernel_trials *trials, collection *c) {
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  ot_config config;
+  ot_status status = load(s, trials->ranks, &scratch, &config);
+  const ot_trial trial = {.run = &config.run,
+                          .ranks = trials->ranks,
+                          .threads = trials->threads,
+                          .steps = trials->quick ? QUICK_STEPS : STEPS,
+                          .hear = hear,
+                          .context = c};
+  if (status == OT_OK) status = ot_trial_run(&trial);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- fits ----
+
+static double rate_of(double seconds_each) { return seconds_each > 0 ? 1 / seconds_each : 0; }
+
+static int by_value(const void *a, const void *b, const void *context) {
+  (void)context;
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static ot_kernel_rates fit_op(const collection *c, ot_op_kind op, int threads, ot_arena *arena) {
+  ot_fit_sample *const samples = ot_arena_array(arena, c->count, sizeof *samples);
+  double *const spreads = ot_arena_array(arena, c->count, sizeof *spreads);
+  int64_t count = 0;
+  for (int64_t i = 0; i < c->count; i++) {
+    if (c->likes[i].op != op) continue;
+    const ot_timing timing = ot_timings_read(c->likes[i].timings);
+    if (timing.seconds <= 0) continue;
+    memcpy(samples[count].term, c->likes[i].terms, sizeof c->likes[i].terms);
+    samples[count].value = timing.seconds;
+    spreads[count++] = timing.spread;
+  }
+  if (count == 0) return (ot_kernel_rates){0};
+  const ot_fit fit = ot_fit_nonnegative(samples, count, arena);
+  ot_sort(spreads, count, sizeof *spreads, (ot_ordering){by_value, NULL}, arena);
+  return (ot_kernel_rates){
+      .op = ot_op_info_of(op)->name,
+      .threads = threads,
+      .call_s = fit.x[OT_KERNEL_CALL],
+      .fork_s = fit.x[OT_KERNEL_FORK],
+      .matrix_flops_per_s = rate_of(fit.x[OT_KERNEL_MATRIX]),
+      .other_flops_per_s = rate_of(fit.x[OT_KERNEL_OTHER]),
+      .bytes_per_s = rate_of(fit.x[OT_KERNEL_BYTES]),
+      .fit = {(int)count, fit.residual, spreads[count / 2]},
+  };
+}
+
+ot_status ot_measure_kernels(const ot_kernel_trials *trials, ot_arena *arena,
+                             ot_measured_kernels *out) {
+  collection c = {.arena = arena};
+  c.gaps = ot_arena_array(arena, 1, sizeof *c.gaps);
+  for (int i = 0; i < OT_COUNT(subjects); i++) {
+    if (trials->ranks % subjects[i].multiple != 0) continue;
+    if (trials->quick && !subjects[i].quick) continue;
+    OT_TRY(try_subject(&subjects[i], trials, &c));
+  }
+  *out = (ot_measured_kernels){.rates = ot_arena_array(arena, OT_OP_COUNT, sizeof *out->rates)};
+  for (int op = 0; op < OT_OP_COUNT; op++) {
+    const ot_kernel_rates rates = fit_op(&c, (ot_op_kind)op, trials->threads, arena);
+    if (rates.op) out->rates[out->num_rates++] = rates;
+  }
+  out->launch_s = ot_timings_read(c.gaps).seconds;
+  return OT_OK;
+}

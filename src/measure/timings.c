@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Order statistics of a few numbers.
+#include "measure/timings.h"
+
+#include <stdlib.h>
+
+void ot_timings_add(ot_timings *timings, double seconds) {
+  if (timings->count < OT_TIMINGS_MOST) timings->seconds[timings->count] = seconds;
+  timings->count++;
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+ot_timing ot_timings_read(ot_timings *timings) {
+  const int64_t n = timings->count < OT_TIMINGS_MOST ? timings->count : OT_TIMINGS_MOST;
+  if (n == 0) return (ot_timing){0};
+  double *const s = timings->seconds;
+  qsort(s, (size_t)n, sizeof *s, by_value);
+  const double median = s[n / 2];
+  return (ot_timing){.seconds = s[n / 4],
+                     .spread = median > 0 ? (s[3 * n / 4] - s[n / 4]) / median : 0};
+}

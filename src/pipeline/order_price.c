@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk gives actions in an order in which what each needs is already timed.
+#include "pipeline/order_price.h"
+
+#include "pipeline/order_walk.h"
+
+typedef struct player {
+  const ot_pipeline_order *order;
+  const ot_order_costs *costs;
+  double *done[OT_ACTION_BACKWARD];  // [num_chunks * micro_batches] when F, I and W are done
+  ot_rank_price *ranks;              // [num_ranks], `end` is when the rank is free
+  bool *begun;                       // [num_ranks]
+  int *held;                         // [num_ranks] activations at the moment
+} player;
+
+static double *done_of(const player *p, const ot_action *action) {
+  const int row = action->kind == OT_ACTION_BACKWARD ? OT_ACTION_INPUT : (int)action->kind;
+  return &p->done[row][(int64_t)action->chunk * p->order->micro_batches + action->micro_batch];
+}
+
+static double cost_of(const ot_order_costs *costs, const ot_action *action) {
+  switch (action->kind) {
+    case OT_ACTION_FORWARD:
+      return costs->forward[action->chunk];
+    case OT_ACTION_INPUT:
+      return costs->input[action->chunk];
+    case OT_ACTION_WEIGHT:
+      return costs->weight[action->chunk];
+    case OT_ACTION_BACKWARD:
+      return costs->input[action->chunk] + costs->weight[action->chunk];
+    case OT_ACTIONS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+// When what `action` needs has come to its rank.
+static double ready_at(const player *p, const ot_action *action) {
+  const int *const rank_of = p->order->rank_of;
+  ot_action needs[2];
+  const int n = ot_action_needs(p->order, action, needs);
+  double ready = 0;
+  for (int i = 0; i < n; i++) {
+    const bool crosses = rank_of[needs[i].chunk] != rank_of[action->chunk];
+    const double comes = *done_of(p, &needs[i]) + (crosses ? p->costs->message : 0);
+    if (comes > ready) ready = comes;
+  }
+  return ready;
+}
+
+// True when the result of `action` goes to another rank.
+static bool sends(const ot_pipeline_order *order, const ot_action *action) {
+  if (action->kind == OT_ACTION_WEIGHT) return false;
+  const int to = action->chunk + (action->kind == OT_ACTION_FORWARD ? 1 : -1);
+  if (to < 0 || to >= order->num_chunks) return false;
+  return order->rank_of[to] != order->rank_of[action->chunk];
+}
+
+static void hold(player *p, int rank, ot_action_kind kind) {
+  if (kind == OT_ACTION_FORWARD) p->held[rank]++;
+  if (p->held[rank] > p->ranks[rank].peak_chunks) p->ranks[rank].peak_chunks = p->held[rank];
+  if (kind == OT_ACTION_WEIGHT || kind == OT_ACTION_BACKWARD) p->held[rank]--;
+}
+
+static void play(player *p, const ot_action *action) {
+  const int rank = p->order->rank_of[action->chunk];
+  ot_rank_price *const price = &p->ranks[rank];
+  const double ready = ready_at(p, action);
+  const double start = ready > price->end ? ready : price->end;
+  const double cost = cost_of(p->costs, action);
+  if (!p->begun[rank]) price->start = start;
+  p->begun[rank] = true;
+  price->busy += cost;
+  price->end = start + cost;
+  *done_of(p, action) = price->end;
+  if (p->costs->message_blocks && sends(p->order, action)) price->end += p->costs->message;
+  hold(p, rank, action->kind);
+}
+
+void ot_order_price_build(const ot_pipeline_order *order, const ot_order_costs *costs,
+                          ot_arena *arena, ot_order_price *out) {
+  const int64_t cells = (int64_t)order->num_chunks * order->micro_batches;
+  player p = {.order = order, .costs = costs};
+  for (int i = 0; i < OT_COUNT(p.done); i++) {
+    p.done[i] = ot_arena_array(arena, cells, sizeof *p.done[i]);
+  }
+  p.ranks = ot_arena_array(arena, order->num_ranks, sizeof *p.ranks);
+  p.begun = ot_arena_array(arena, order->num_ranks, sizeof *p.begun);
+  p.held = ot_arena_array(arena, order->num_ranks, sizeof *p.held);
+  ot_order_walk walk;
+  ot_order_walk_begin(order, arena, &walk);
+  const ot_action *action;
+  while ((action = ot_order_walk_next(&walk))) play(&p, action);
+  *out = (ot_order_price){.ranks = p.ranks};
+  for (int r = 0; r < order->num_ranks; r++) {
+    OT_ASSERT(walk.position[r] == order->num_actions[r]);
+    if (p.ranks[r].end > out->makespan) out->makespan = p.ranks[r].end;
+  }
+  for (int r = 0; r < order->num_ranks; r++) p.ranks[r].idle = out->makespan - p.ranks[r].busy;
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts with the numbers of a plan in them.
+#include "report/plan_emit.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "plan/figures.h"
+#include "report/plan_sections.h"
+
+static const char *const kind_names[OT_EMIT_KINDS] = {"run", "mpirun", "sbatch", "mpijob"};
+
+ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, const char **path) {
+  const size_t length = strcspn(text, "=");
+  *path = text[length] == '=' ? text + length + 1 : NULL;
+  for (int i = 0; i < OT_EMIT_KINDS; i++) {
+    if (strlen(kind_names[i]) != length || strncmp(kind_names[i], text, length) != 0) continue;
+    OT_CHECK(!*path || **path != '\0', OT_USAGE, "--emit: the path is empty");
+    *kind = (ot_emit_kind)i;
+    return OT_OK;
+  }
+  return ot_fail(OT_USAGE,
+                 "--emit: \"%s\" is not one of run|mpirun|sbatch|mpijob, with =FILE or not",
+                 ot_arena_text(arena, text, (int64_t)length));
+}
+
+ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine) {
+  if (kind == OT_EMIT_RUN || engine == &ot_engine_orthant) return OT_OK;
+  ot_fail(OT_USAGE, "--emit %s: the script would start Orthant, and the plan is one for %s",
+          kind_names[kind], engine->name);
+  return ot_fail_hint(OT_USAGE, "--engine orthant, or --emit run for the configuration alone");
+}
+
+// What the texts are made from.
+typedef struct emission {
+  const ot_plan_page *page;
+  const ot_estimate *plan;
+  ot_text_builder *out;
+  ot_arena *arena;  // of `out`
+  const char *name;
+  int ranks, ranks_per_host, hosts;
+  const char *resource;  // of Kubernetes
+  int stop_s;            // from the signal to the end: a step and a checkpoint
+} emission;
+
+// A name that Slurm and Kubernetes take: letters, digits and dashes.
+static const char *plain_name(const char *name, ot_arena *arena) {
+  const char *const slash = strrchr(name, '/');
+  char *const out = ot_arena_format(arena, "%s", slash ? slash + 1 : name);
+  for (char *c = out; *c != '\0'; c++) {
+    const bool upper = *c >= 'A' && *c <= 'Z';
+    const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9');
+    if (upper) *c = (char)(*c - 'A' + 'a');
+    if (!upper && !plain) *c = '-';
+  }
+  return out[0] != '\0' ? out : "run";
+}
+
+static int host_devices(const ot_cluster *cluster) {
+  if (cluster->host_devices > 0) return cluster->host_devices;
+  const bool one = cluster->device.threads > 0 || cluster->num_levels < 2;
+  return one ? cluster->num_devices : cluster->level[0].size;
+}
+
+// What Kubernetes counts the devices as; null where a machine is its own device.
+static const char *resource_of(const ot_cluster *cluster) {
+  if (cluster->device.threads > 0) return NULL;
+  const char *const device = cluster->device.name;
+  if (ot_text_starts_with(device, "tpu")) return "google.com/tpu";
+  return ot_text_starts_with(device, "mi") ? "amd.com/gpu" : "nvidia.com/gpu";
+}
+
+static emission emission_of(const ot_plan_page *page, ot_text_builder *out) {
+  const ot_cluster *const cluster = page->job->cluster;
+  const ot_estimate *const plan = page->plans[0].estimate;
+  emission e = {.page = page, .plan = plan, .out = out, .arena = out->arena};
+  const int host = host_devices(cluster);
+  e.name = plain_name(page->model_name, out->arena);
+  e.ranks = page->job->devices;
+  e.ranks_per_host = host < e.ranks ? host : e.ranks;
+  e.hosts = (e.ranks + e.ranks_per_host - 1) / e.ranks_per_host;
+  e.resource = resource_of(cluster);
+  // Two steps, and five minutes for a checkpoint.
+  e.stop_s = 300 + (int)(2 * plan->step_s);
+  return e;
+}
+
+static void put_title(const emission *e, const char *comment) {
+  char split[256];
+  ot_candidate_print(&e->plan->candidate, split, sizeof split);
+  ot_text_appendf(e->out, "%s %s on %d devices of %s: %s.\n", comment, e->page->model_name,
+                  e->ranks, e->page->job->cluster->name, split);
+}
+
+static const char *planned(const emission *e) {
+  const ot_memory_estimate *const m = &e->plan->memory;
+  return ot_arena_format(e->arena, "%s a step, MFU %s, %s of %s on the fullest device",
+                         ot_figure_seconds(e->arena, e->plan->step_s),
+                         ot_figure_share(e->arena, e->plan->mfu),
+                         ot_figure_bytes(e->arena, (double)(m->reserved + m->context)),
+                         ot_figure_bytes(e->arena, (double)m->capacity));
+}
+
+// A script says first what it does where that is not what was planned.
+static void put_script_title(const emission *e) {
+  const ot_device_kind *const device = &e->page->job->cluster->device;
+  if (!ot_device_is_host(device)) {
+    ot_text_appendf(
+        e->out,
+        "# This trains on the CPUs of the hosts: Orthant does not run on %s yet, and the "
+        "plan's step\n"
+        "# time is that of %s devices.\n",
+        device->name, device->name);
+  }
+  put_title(e, "#");
+  ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));
+}
+
+// ---- run ----
+
+static void put_run(const emission *e) {
+  const ot_job *const job = e->page->job;
+  put_title(e, "#");
+  if (job->engine == &ot_engine_orthant) {
+    ot_text_appendf(e->out, "# Planned: %s.\n", planned(e));
+  } else {
+    ot_text_appendf(e->out,
+                    "# Planned with %s: %s.\n"
+                    "# Orthant trains it with its own kernels: `orthant simulate` says what that "
+                    "takes.\n",
+                    job->engine->name, planned(e));
+  }
+  ot_node_print_yaml(ot_plan_sections(e->page, &e->plan->candidate, e->arena), 0, e->out);
+  ot_text_appendf(e->out,
+                  "# To be added: what is trained on and how long. `orthant config --example` has "
+                  "every key.\n"
+                  "# data: {train: PREFIX, tokenizer: tokenizer.json, sequence_length: %lld}\n"
+                  "# tokens: %lld\n",
+                  (long long)job->sequence_length, (long long)job->tokens);
+}
+
+// ---- launchers ----
+
+// Starts `command` so that a signal to the shell reaches the ranks as USR1: Open MPI's mpirun kills
+// them on TERM and hands on USR1.
+static void put_guarded(const emission *e, const char *indent, const char *command) {
+  static const char *const before[] = {
+      "pid= told=",
+      "trap 'told=1; [ -z \"$pid\" ] || kill -USR1 \"$pid\"' TERM INT USR1",
+  };
+  static const char *const after[] = {
+      "pid=$!",
+      "[ -z \"$told\" ] || kill -USR1 \"$pid\"",
+      "while :; do  # wait returns at each signal",
+      "  wait \"$pid\"",
+      "  code=$?",
+      "  kill -0 \"$pid\" 2>/dev/null || break",
+      "done",
+      "exit \"$code\"",
+  };
+  for (int i = 0; i < OT_COUNT(before); i++) {
+    ot_text_appendf(e->out, "%s%s\n", indent, before[i]);
+  }
+  ot_text_appendf(e->out, "%s%s &\n", indent, command);
+  for (int i = 0; i < OT_COUNT(after); i++) {
+    ot_text_appendf(e->out, "%s%s\n", indent, after[i]);
+  }
+}
+
+// Ranks of a host are neighbours, tp fastest, so that tp stays on a host.
+static const char *mpirun_command(const emission *e, const char *hosts, const char *run) {
+  return ot_arena_format(e->arena,
+                         "mpirun -n %d %s--map-by ppr:%d:node --rank-by slot --bind-to none \\\n"
+                         "    orthant train %s",
+                         e->ranks, hosts, e->ranks_per_host, run);
+}
+
+static void put_mpirun(const emission *e) {
+  ot_text_put(e->out, "#!/bin/sh\n");
+  put_script_title(e);
+  ot_text_put(e->out,
+              "# usage: sh THIS [RUN.yaml [HOSTS]]   RUN.yaml: `orthant plan ... --emit run` and "
+              "your data\n");
+  if (e->hosts > 1) {
+    ot_text_appendf(
+        e->out,
+        "# HOSTS has a line \"NAME slots=%d\" for each of %d hosts. With MPICH instead of Open "
+        "MPI:\n"
+        "#   mpiexec -n %d -ppn %d -f HOSTS orthant train RUN.yaml\n",
+        e->ranks_per_host, e->hosts, e->ranks, e->ranks_per_host);
+  }
+  ot_text_put(e->out,
+              "# TERM, INT and USR1 let the step end and save; then the exit code is 75: start it "
+              "again.\n"
+              "run=${1:-run.yaml}\n");
+  if (e->hosts > 1) ot_text_put(e->out, "hosts=${2:-hosts}\n");
+  put_guarded(e, "", mpirun_command(e, e->hosts > 1 ? "--hostfile \"$hosts\" " : "", "\"$run\""));
+}
+
+static void put_sbatch(const emission *e) {
+  ot_text_put(e->out, "#!/bin/bash\n");
+  put_script_title(e);
+  ot_text_appendf(e->out, "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n", e->name, e->hosts);
+  ot_text_appendf(e->out, "#SBATCH --ntasks=%d\n#SBATCH --ntasks-per-node=%d\n", e->ranks,
+                  e->ranks_per_host);
+  if (e->resource) ot_text_appendf(e->out, "#SBATCH --gpus-per-node=%d\n", e->ranks_per_host);
+  ot_text_appendf(
+      e->out,
+      "#SBATCH --exclusive\n"
+      "#SBATCH --time=24:00:00\n"
+      "#SBATCH --signal=USR1@%d  # to all ranks, that long before the end: they save\n"
+      "#SBATCH --requeue\n"
+      "#SBATCH --open-mode=append\n"
+      "# usage: sbatch THIS [RUN.yaml]   RUN.yaml: `orthant plan ... --emit run` and your "
+      "data\n",
+      e->stop_s);
+  ot_text_put(e->out,
+              "srun --distribution=block --wait=300 orthant train \"${1:-run.yaml}\"\n"
+              "code=$?\n"
+              "# 75: stopped after a complete checkpoint; the same job goes on from there.\n"
+              "[ \"$code\" != 75 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
+              "exit \"$code\"\n");
+}
+
+static void put_container(const emission *e, const char *role) {
+  ot_text_appendf(e->out,
+                  "          containers:\n"
+                  "            - name: %s\n"
+                  "              image: IMAGE  # with orthant, Open MPI and sshd\n",
+                  role);
+}
+
+static void put_volumes(const emission *e) {
+  ot_text_put(e->out,
+              "              volumeMounts: [{name: runs, mountPath: /runs}]\n"
+              "          volumes: [{name: runs, persistentVolumeClaim: {claimName: CLAIM}}]\n");
+}
+
+static void put_mpijob(const emission *e) {
+  put_script_title(e);
+  ot_text_appendf(
+      e->out,
+      "# Fill in IMAGE and CLAIM; /runs/run.yaml: `orthant plan ... --emit run` and your "
+      "data.\n"
+      "apiVersion: kubeflow.org/v2beta1\n"
+      "kind: MPIJob\n"
+      "metadata:\n"
+      "  name: %s\n"
+      "spec:\n"
+      "  slotsPerWorker: %d\n"
+      "  runPolicy:\n"
+      "    cleanPodPolicy: Running\n"
+      "    backoffLimit: 1000\n"
+      "  mpiReplicaSpecs:\n"
+      "    Launcher:\n"
+      "      replicas: 1\n"
+      "      restartPolicy: OnFailure  # exit 75 means: start me again\n"
+      "      template:\n"
+      "        spec:\n"
+      "          terminationGracePeriodSeconds: %d\n",
+      e->name, e->ranks_per_host, e->stop_s);
+  put_container(e, "launcher");
+  ot_text_put(e->out,
+              "              command: [sh, -c]\n"
+              "              args:\n"
+              "                - |\n");
+  put_guarded(e, "                  ",
+              ot_arena_format(e->arena,
+                              "mpirun -n %d --map-by ppr:%d:node --rank-by slot --bind-to none "
+                              "orthant train /runs/run.yaml",
+                              e->ranks, e->ranks_per_host));
+  put_volumes(e);
+  ot_text_appendf(e->out,
+                  "    Worker:\n"
+                  "      replicas: %d\n"
+                  "      template:\n"
+                  "        spec:\n"
+                  "          terminationGracePeriodSeconds: %d\n",
+                  e->hosts, e->stop_s);
+  put_container(e, "worker");
+  if (e->resource) {
+    ot_text_appendf(e->out, "              resources: {limits: {%s: %d}}\n", e->resource,
+                    e->ranks_per_host);
+  }
+  put_volumes(e);
+}
+
+void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out) {
+  const emission e = emission_of(page, out);
+  switch (kind) {
+    case OT_EMIT_RUN:
+      put_run(&e);
+      return;
+    case OT_EMIT_MPIRUN:
+      put_mpirun(&e);
+      return;
+    case OT_EMIT_SBATCH:
+      put_sbatch(&e);
+      return;
+    case OT_EMIT_MPIJOB:
+      put_mpijob(&e);
+      return;
+    case OT_EMIT_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page from top to bottom: the answer, where time and memory go, how it would go with other
+// numbers of devices, what else was tried and why it lost, and what all of it rests on.
+#include "report/plan_html.h"
+
+#include "describe/pipeline_rules.h"
+#include "plan/figures.h"
+#include "report/markup.h"
+#include "report/page_style.h"
+#include "report/plan_charts.h"
+#include "report/plan_html_tables.h"
+#include "report/plan_sections.h"
+
+typedef struct html {
+  const ot_plan_page *page;
+  const ot_page_plan *best;  // null: nothing fits
+  ot_text_builder *out;
+  ot_arena *arena;  // of `out`
+} html;
+
+// ---- parts of every section ----
+
+static void begin_section(const html *h, const char *id, const char *title, const char *reading) {
+  ot_text_appendf(h->out, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n", id, id);
+  ot_text_appendf(h->out, "<h2 id=\"%s-title\">%s</h2>\n", id, title);
+  if (reading) {
+    ot_markup_element(h->out, "p class=\"read\"", reading);
+    ot_text_put(h->out, "\n");
+  }
+}
+
+static void end_section(const html *h) { ot_text_put(h->out, "</section>\n"); }
+
+static void begin_table(const html *h, const char *what) {
+  ot_text_put(h->out, "<details><summary>");
+  ot_markup_text(h->out, what);
+  ot_text_put(h->out, "</summary><div class=\"scroll\" tabindex=\"0\">\n");
+}
+
+static void end_table(const html *h) { ot_text_put(h->out, "</div></details>\n"); }
+
+// ---- head ----
+
+static void put_head(const html *h) {
+  const ot_job *const job = h->page->job;
+  const char *const title =
+      ot_arena_format(h->arena, "%s on %d x %s", h->page->model_name, job->devices,
+                      job->cluster->device.name ? job->cluster->device.name : job->cluster->name);
+  ot_text_put(h->out,
+              "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+              "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n");
+  ot_markup_element(h->out, "title", ot_arena_format(h->arena, "Orthant plan: %s", title));
+  ot_text_put(h->out, "\n<style>\n");
+  for (int i = 0; ot_page_style[i]; i++) ot_text_put(h->out, ot_page_style[i]);
+  ot_text_put(h->out, "</style>\n</head>\n<body>\n<header>\n");
+  ot_markup_element(h->out, "h1", title);
+  const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
+  ot_markup_element(
+      h->out, "p class=\"dim\"",
+      ot_arena_format(h->arena,
+                      "%lld sequences of %lld tokens a step (%s tokens), precision %s, engine %s, "
+                      "cluster %s",
+                      (long long)job->global_batch_size, (long long)job->sequence_length,
+                      ot_figure_count(h->arena, tokens), job->recipe.name, job->engine->name,
+                      job->cluster->name));
+  ot_text_put(h->out, "\n</header>\n");
+}
+
+static void put_navigation(const html *h) {
+  static const struct {
+    const char *id, *name;
+    bool needs_plan;
+  } links[] = {{"summary", "Summary", false},   {"memory", "Memory", true},
+               {"timeline", "Timeline", true},  {"devices", "More devices", true},
+               {"plans", "Plans", true},        {"why", "Why", true},
+               {"bill", "Bill", false},         {"limits", "Limits", false},
+               {"rejected", "Rejected", false}, {"run", "Run it", true}};
+  ot_text_put(h->out, "<nav aria-label=\"Sections\"><ul>\n");
+  for (int i = 0; i < OT_COUNT(links); i++) {
+    if (links[i].needs_plan && !h->best) continue;
+    ot_text_appendf(h->out, "<li><a href=\"#%s\">%s</a></li>\n", links[i].id, links[i].name);
+  }
+  ot_text_put(h->out, "</ul></nav>\n<main>\n");
+}
+
+// ---- summary ----
+
+static void put_tile(const html *h, const char *figure, const char *what) {
+  ot_text_put(h->out, "<div class=\"tile\">");
+  ot_markup_element(h->out, "b", figure);
+  ot_markup_element(h->out, "span", what);
+  ot_text_put(h->out, "</div>\n");
+}
+
+static void put_run_tile(const html *h, const ot_estimate *e) {
+  const double tokens = h->page->job->tokens;
+  if (tokens <= 0 || e->tokens_per_s <= 0) return;
+  const double days = tokens / e->tokens_per_s / 86400;
+  const double hours = days * 24 * h->page->job->devices;
+  put_tile(h, ot_arena_format(h->arena, days < 10 ? "%.2f days" : "%.0f days", days),
+           ot_arena_format(h->arena, "for %s tokens, %s device hours, no failures",
+                           ot_figure_count(h->arena, tokens), ot_figure_count(h->arena, hours)));
+}
+
+static void put_tiles(const html *h) {
+  const ot_estimate *const e = h->best->estimate;
+  const ot_memory_estimate *const m = &e->memory;
+  const double used = (double)(m->reserved + m->context);
+  ot_arena *const a = h->arena;
+  ot_text_put(h->out, "<div class=\"tiles\">\n");
+  put_tile(h, ot_figure_seconds(a, e->step_s), "a step");
+  put_tile(h, ot_figure_share(a, e->mfu), "MFU (causal attention)");
+  put_tile(h, ot_arena_format(a, "%s/s", ot_figure_count(a, e->tokens_per_s)),
+           ot_arena_format(a, "tokens, %s/s on each device",
+                           ot_figure_count(a, e->tokens_per_s / h->page->job->devices)));
+  put_tile(h, ot_arena_format(a, "%.0f%%", 100 * used / (double)m->capacity),
+           ot_arena_format(a, "of memory, %s of %s", ot_figure_bytes(a, used),
+                           ot_figure_bytes(a, (double)m->capacity)));
+  put_tile(h, ot_figure_share(a, e->bubble_fraction), "pipeline bubble");
+  put_run_tile(h, e);
+  ot_text_put(h->out, "</div>\n");
+}
+
+static void put_chip(const html *h, const char *name, const char *value) {
+  ot_text_put(h->out, "<li>");
+  ot_markup_text(h->out, name);
+  ot_text_put(h->out, " ");
+  ot_markup_element(h->out, "b", value);
+  ot_text_put(h->out, "</li>\n");
+}
+
+static void put_chips(const html *h) {
+  static const char *const recomputes[] = {"none", "selective", "full"};
+  const ot_candidate *const c = &h->best->estimate->candidate;
+  const struct {
+    const char *name;
+    int value;
+  } degrees[] = {{"tp", c->tp}, {"pp", c->pp}, {"vpp", c->vpp}, {"cp", c->cp}, {"ep", c->ep}};
+  char dp[64], batch[64];
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  ot_candidate_print_batch(c, batch, sizeof batch);
+  ot_text_put(h->out, "<ul class=\"chips\">\n");
+  for (int i = 0; i < OT_COUNT(degrees); i++) {
+    put_chip(h, degrees[i].name, ot_arena_format(h->arena, "%d", degrees[i].value));
+  }
+  put_chip(h, "dp", dp);
+  put_chip(h, "zero", ot_arena_format(h->arena, "%d", c->zero));
+  put_chip(h, "micro-batches", batch);
+  put_chip(h, "pipeline", ot_pipeline_name(c->pipeline));
+  put_chip(h, "recompute", recomputes[c->recompute]);
+  ot_text_put(h->out, "</ul>\n");
+}
+
+static void put_caveat(const html *h, const char *text) {
+  if (!text) return;
+  ot_markup_element(h->out, "p class=\"dim\"", text);
+  ot_text_put(h->out, "\n");
+}
+
+static void put_refusal(const html *h) {
+  const ot_estimate *const nearest = &h->page->search->nearest;
+  const ot_memory_estimate *const m = &nearest->memory;
+  char split[256];
+  ot_candidate_print(&nearest->candidate, split, sizeof split);
+  begin_section(h, "summary", "No plan fits", NULL);
+  ot_markup_element(h->out, "p",
+                    ot_arena_format(h->arena, "The nearest takes %s a device: %s.",
+                                    ot_figure_need(h->arena, (double)(m->reserved + m->context),
+                                                   (double)m->capacity),
+                                    split));
+  put_caveat(h, h->page->basis_note);
+  if (h->page->num_remedies > 0) {
+    ot_text_put(h->out, "<p>Each of these fits:</p>\n");
+    ot_markup_list(h->out, "ul", h->page->remedies, h->page->num_remedies);
+  }
+  end_section(h);
+}
+
+static void put_summary(const html *h) {
+  if (!h->best) {
+    put_refusal(h);
+    return;
+  }
+  begin_section(h, "summary", "The fastest plan that fits", NULL);
+  put_chips(h);
+  put_tiles(h);
+  put_caveat(h, h->page->basis_note);
+  put_caveat(h, h->best->beyond_note);
+  ot_text_put(h->out, "<figure>\n");
+  ot_markup_element(h->out, "figcaption",
+                    "How to read: the bar is one step of the busiest stage; blue is work, every "
+                    "other colour is a reason to wait or work done twice.");
+  ot_chart_terms(h->best->estimate, h->out);
+  ot_text_put(h->out, "</figure>\n");
+  end_section(h);
+}
+
+// ---- charts ----
+
+static void put_memory(const html *h) {
+  begin_section(h, "memory", "Memory of each stage",
+                "How to read: a bar is what one device of a stage holds at its peak; it must end "
+                "left of the dashed line. The list gives the fullest stage.");
+  ot_text_put(h->out, "<figure>\n");
+  ot_chart_memory(h->best, h->out);
+  begin_table(h, "Figures as a table");
+  ot_html_memory_table(h->best, h->out);
+  end_table(h);
+  ot_text_put(h->out, "</figure>\n");
+  end_section(h);
+}
+
+static ot_status put_timeline(const html *h) {
+  const ot_candidate *const candidate = &h->best->estimate->candidate;
+  ot_played_step step;
+  OT_TRY(ot_estimate_play(h->page->estimator, candidate, h->arena, &step));
+  begin_section(h, "timeline", "One step, stage by stage",
+                "How to read: time runs to the right, a row is a stage, a number is a micro-batch; "
+                "lighter shades are later chunks of the stage. Grey between blocks is waiting.");
+  ot_text_put(h->out, "<figure>\n");
+  ot_chart_timeline(candidate, &step, h->out);
+  begin_table(h, "Stages as a table");
+  ot_html_stage_table(h->best, h->out);
+  end_table(h);
+  ot_text_put(h->out, "</figure>\n");
+  end_section(h);
+  return OT_OK;
+}
+
+static ot_status put_devices(const html *h) {
+  ot_scaling *const scaling = ot_arena_array(h->arena, 1, sizeof *scaling);
+  OT_TRY(ot_scaling_build(h->page->job, &h->best->estimate->candidate, h->arena, scaling));
+  const ot_scaling_chart chart = {.scaling = scaling,
+                                  .devices = h->page->job->devices,
+                                  .global_batch_size = h->page->job->global_batch_size};
+  begin_section(h, "devices", "The same batch on more or fewer devices",
+                "How to read: the plan with more or less data parallelism. Where compute (blue) "
+                "falls below a waiting time, more devices mostly wait: that is the crossover. "
+                "Orders that need more micro-batches than are left are priced as 1f1b.");
+  ot_text_put(h->out, "<figure>\n");
+  ot_chart_scaling(&chart, h->out);
+  begin_table(h, "Figures as a table");
+  ot_html_scaling_table(scaling, h->out);
+  end_table(h);
+  ot_text_put(h->out, "</figure>\n");
+  end_section(h);
+  return OT_OK;
+}
+
+// ---- plans and reasons ----
+
+static void put_plans(const html *h) {
+  begin_section(h, "plans", "Plans, fastest first",
+                "How to read: each row is a way to split the devices; times are of one step, "
+                "memory is that of the fullest device.");
+  ot_text_put(h->out, "<div class=\"scroll\" tabindex=\"0\">\n");
+  ot_html_plan_table(h->page, h->out);
+  ot_text_put(h->out, "</div>\n");
+  end_section(h);
+}
+
+static void put_other(const html *h, const char *name, const ot_page_plan *plan) {
+  ot_markup_element(h->out, "h3", name);
+  char split[256];
+  ot_candidate_print(&plan->estimate->candidate, split, sizeof split);
+  ot_markup_element(h->out, "p class=\"dim\"", split);
+  ot_markup_list(h->out, "ul", plan->why.text, plan->why.num);
+}
+
+static void put_why(const html *h) {
+  begin_section(h, "why", "Why this plan", NULL);
+  ot_markup_list(h->out, "ol", h->best->why.text, h->best->why.num);
+  if (h->page->imported) put_other(h, "Why not what the file describes", h->page->imported);
+  for (int i = 1; i < h->page->num_plans; i++) {
+    put_other(h, ot_arena_format(h->arena, "Why not number %d", i + 1), &h->page->plans[i]);
+  }
+  end_section(h);
+}
+
+static void put_rejected(const html *h) {
+  begin_section(h, "rejected", "What else was looked at", NULL);
+  ot_html_search(h->page, h->out);
+  end_section(h);
+}
+
+static void put_run(const html *h) {
+  ot_text_builder yaml = {.arena = h->arena};
+  ot_node_print_yaml(ot_plan_sections(h->page, &h->best->estimate->candidate, h->arena), 0, &yaml);
+  begin_section(h, "run", "Sections of RUN.yaml", NULL);
+  ot_text_put(h->out, "<pre>");
+  // Line by line: what escapes texts would make blanks of new lines.
+  const char *at = ot_text_builder_text(&yaml);
+  while (*at != '\0') {
+    int64_t length = 0;
+    while (at[length] != '\0' && at[length] != '\n') length++;
+    ot_markup_text(h->out, ot_arena_text(h->arena, at, length));
+    ot_text_put(h->out, "\n");
+    at += length + (at[length] == '\n');
+  }
+  ot_text_put(h->out, "</pre>\n");
+  end_section(h);
+}
+
+static void put_facts(const html *h) {
+  begin_section(h, "bill", "Bill", "What the model takes before anything is split.");
+  ot_html_bill(h->page, h->out);
+  end_section(h);
+  begin_section(h, "limits", "Limits", "What holds whatever the plan.");
+  ot_html_limits(h->page, h->out);
+  end_section(h);
+}
+
+static void put_foot(const html *h) {
+  ot_text_put(h->out, "</main>\n<footer>\n");
+  if (h->page->num_notes > 0) {
+    ot_text_put(h->out, "<p>Assumed:</p>\n");
+    ot_markup_list(h->out, "ul", h->page->notes, h->page->num_notes);
+  }
+  ot_text_put(h->out,
+              "<p>Predicted by simulating steps, not measured. MFU counts the model's FLOPs, of "
+              "attention the causal half, against the dense peak of the precision. Units are "
+              "powers of 1000; times of waiting are what nothing hides.</p>\n</footer>\n"
+              "</body>\n</html>\n");
+}
+
+ot_status ot_plan_html(const ot_plan_page *page, ot_text_builder *out) {
+  const html h = {.page = page,
+                  .best = page->num_plans > 0 ? &page->plans[0] : NULL,
+                  .out = out,
+                  .arena = out->arena};
+  put_head(&h);
+  put_navigation(&h);
+  put_summary(&h);
+  if (h.best) {
+    put_memory(&h);
+    OT_TRY(put_timeline(&h));
+    OT_TRY(put_devices(&h));
+    put_plans(&h);
+    put_why(&h);
+  }
+  put_facts(&h);
+  put_rejected(&h);
+  if (h.best) put_run(&h);
+  put_foot(&h);
+  return OT_OK;
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function for each object of the document, keys in SI units.
+#include "report/plan_json.h"
+
+#include "describe/pipeline_rules.h"
+#include "report/plan_sections.h"
+
+typedef struct document {
+  const ot_plan_page *page;
+  ot_arena *arena;
+  ot_json_writer w;
+} document;
+
+static const char *recompute_name(ot_recompute recompute) {
+  static const char *const names[] = {"none", "selective", "full"};
+  return names[recompute];
+}
+
+// ---- what is planned ----
+
+static void put_model(document *d) {
+  const ot_job *const job = d->page->job;
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, "model");
+  ot_json_text(w, "name", d->page->model_name);
+  ot_json_integer(w, "parameters", d->page->bill->parameters);
+  ot_json_integer(w, "active_parameters", d->page->bill->active_parameters);
+  ot_json_real(w, "flops_per_token", d->page->bill->flops_per_token);
+  ot_json_end(w);
+  ot_json_object(w, "cluster");
+  ot_json_text(w, "name", job->cluster->name);
+  ot_json_text(w, "device", job->cluster->device.name);
+  ot_json_integer(w, "devices", job->devices);
+  ot_json_integer(w, "memory_bytes", job->cluster->device.memory_bytes);
+  ot_json_real(w, "peak_flops_per_second", job->cluster->device.flops[job->recipe.products]);
+  ot_json_array(w, "levels");
+  for (int i = 0; i < job->cluster->num_levels; i++) {
+    const ot_link_level *const level = &job->cluster->level[i];
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", level->name);
+    ot_json_integer(w, "size", level->size);
+    ot_json_real(w, "bytes_per_second", level->bytes_per_s);
+    ot_json_real(w, "latency_seconds", level->latency_s);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  ot_json_end(w);
+}
+
+static void put_job(document *d) {
+  const ot_job *const job = d->page->job;
+  ot_json_writer *const w = &d->w;
+  ot_json_text(w, "engine", job->engine->name);
+  ot_json_text(w, "precision", job->recipe.name);
+  ot_json_integer(w, "global_batch_size", job->global_batch_size);
+  ot_json_integer(w, "sequence_length", job->sequence_length);
+  ot_json_real(w, "tokens", job->tokens);
+  ot_json_array(w, "assumed");
+  for (int i = 0; i < d->page->num_notes; i++) ot_json_text(w, NULL, d->page->notes[i]);
+  ot_json_end(w);
+  ot_json_text(w, "mfu_convention", "model FLOPs, causal half of attention");
+}
+
+static void put_bill(document *d) {
+  const ot_bill *const bill = d->page->bill;
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, "bill");
+  ot_json_real(w, "bytes_per_parameter", bill->bytes_per_parameter);
+  ot_json_integer(w, "weight_bytes", bill->weight_bytes);
+  ot_json_integer(w, "gradient_bytes", bill->gradient_bytes);
+  ot_json_integer(w, "optimizer_bytes", bill->optimizer_bytes);
+  ot_json_integer(w, "state_bytes", bill->state_bytes);
+  ot_json_integer(w, "min_devices_for_state", bill->min_devices_for_state);
+  ot_json_end(w);
+}
+
+static void put_limits(document *d) {
+  const ot_limits *const l = d->page->limits;
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, "limits");
+  ot_json_integer(w, "batch_floor_devices", l->batch_floor_devices);
+  ot_json_integer(w, "crossover_devices", l->crossover_devices);
+  ot_json_real(w, "critical_batch_tokens", l->critical_batch_tokens);
+  ot_json_integer(w, "crossover_flat_devices", l->crossover_flat_devices);
+  ot_json_integer(w, "crossover_critical_devices", l->crossover_critical_devices);
+  ot_json_integer(w, "crossover_replicated_devices", l->crossover_replicated_devices);
+  ot_json_real(w, "floor_forward_tokens_per_device", l->floor.forward);
+  ot_json_real(w, "floor_backward_tokens_per_device", l->floor.backward);
+  ot_json_real(w, "tensor_ways", l->tensor_ways);
+  ot_json_real(w, "flops_per_second_per_device", l->flops_per_s);
+  ot_json_real(w, "step_flops_per_second_per_device", l->step_flops_per_s);
+  ot_json_end(w);
+}
+
+// ---- plans ----
+
+static void put_candidate(document *d, const ot_candidate *c) {
+  ot_json_writer *const w = &d->w;
+  ot_json_integer(w, "tp", c->tp);
+  ot_json_integer(w, "pp", c->pp);
+  ot_json_integer(w, "vpp", c->vpp);
+  ot_json_integer(w, "cp", c->cp);
+  ot_json_integer(w, "ep", c->ep);
+  ot_json_integer(w, "etp", c->etp);
+  ot_json_integer(w, "dp", c->dp);
+  ot_json_integer(w, "dp_shard", c->dp_shard);
+  ot_json_integer(w, "zero", c->zero);
+  ot_json_integer(w, "micro_batch_size", c->micro_batch_size);
+  ot_json_integer(w, "micro_batches", c->micro_batches);
+  ot_json_text(w, "pipeline", ot_pipeline_name(c->pipeline));
+  ot_json_text(w, "recompute", recompute_name(c->recompute));
+}
+
+static void put_memory(document *d, const ot_memory_estimate *m) {
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, "memory");
+  ot_json_integer(w, "weights", m->weights);
+  ot_json_integer(w, "gradients", m->gradients);
+  ot_json_integer(w, "optimizer", m->optimizer);
+  ot_json_integer(w, "activations", m->activations);
+  ot_json_integer(w, "gathered", m->gathered);
+  ot_json_integer(w, "buffers", m->buffers);
+  ot_json_integer(w, "peak", m->peak);
+  ot_json_integer(w, "reserved", m->reserved);
+  ot_json_integer(w, "context", m->context);
+  ot_json_integer(w, "capacity", m->capacity);
+  ot_json_integer(w, "stage", m->stage);
+  ot_json_end(w);
+}
+
+static void put_speed(document *d, const ot_estimate *e) {
+  const ot_job *const job = d->page->job;
+  ot_json_writer *const w = &d->w;
+  ot_json_real(w, "step_seconds", e->step_s);
+  ot_json_real(w, "mfu", e->mfu);
+  ot_json_real(w, "hfu", e->hfu);
+  ot_json_real(w, "model_tflops_per_device", e->model_flops / e->step_s / job->devices * 1e-12);
+  ot_json_real(w, "tokens_per_second_per_device", e->tokens_per_s / job->devices);
+  ot_json_real(w, "bubble_fraction", e->bubble_fraction);
+  ot_json_object(w, "exposed_seconds");
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
+    ot_json_real(w, ot_timeline_axis_name((ot_timeline_axis)i), e->exposed_s[i]);
+  }
+  ot_json_end(w);
+  ot_json_object(w, "step_terms_seconds");
+  ot_json_real(w, "compute", e->compute_s);
+  ot_json_real(w, "recompute", e->recompute_s);
+  ot_json_real(w, "update", e->update_s);
+  ot_json_real(w, "bubble", e->bubble_s);
+  ot_json_real(w, "launches", e->host_s);
+  ot_json_end(w);
+}
+
+static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
+  const ot_estimate *const e = plan->estimate;
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, key);
+  put_candidate(d, &e->candidate);
+  ot_json_boolean(w, "fits", e->fits);
+  put_memory(d, &e->memory);
+  put_speed(d, e);
+  ot_json_array(w, "why");
+  for (int i = 0; i < plan->why.num; i++) ot_json_text(w, NULL, plan->why.text[i]);
+  ot_json_end(w);
+  ot_json_text(w, "basis", d->page->basis);
+  ot_json_array(w, "beyond_published");
+  for (int i = 0; i < plan->beyond.num; i++) ot_json_text(w, NULL, plan->beyond.text[i]);
+  ot_json_end(w);
+  if (d->page->run) {
+    ot_node_write_json(ot_plan_sections(d->page, &e->candidate, d->arena), "run", w);
+  } else {
+    ot_json_null(w, "run");
+  }
+  ot_json_end(w);
+}
+
+static void put_plans(document *d) {
+  ot_json_writer *const w = &d->w;
+  ot_json_array(w, "plans");
+  for (int i = 0; i < d->page->num_plans; i++) put_plan(d, NULL, &d->page->plans[i]);
+  ot_json_end(w);
+  if (d->page->imported) put_plan(d, "imported", d->page->imported);
+}
+
+// ---- the whole run ----
+
+static void put_goodput(document *d) {
+  const ot_goodput *const g = d->page->goodput;
+  ot_json_writer *const w = &d->w;
+  ot_json_integer(w, "steps", d->page->steps);
+  if (!g) return;
+  ot_json_object(w, "goodput");
+  ot_json_real(w, "productive", g->productive);
+  ot_json_real(w, "checkpoints", g->checkpoints);
+  ot_json_real(w, "recovery", g->recovery);
+  ot_json_real(w, "lost", g->lost);
+  ot_json_real(w, "mtbf_seconds", g->mtbf_s);
+  ot_json_real(w, "checkpoint_interval_seconds", g->interval_s);
+  ot_json_real(w, "elapsed_seconds", g->elapsed_s);
+  ot_json_real(w, "interruptions", g->interruptions);
+  ot_json_integer(w, "spares", g->spares);
+  ot_json_end(w);
+}
+
+// ---- what is not taken ----
+
+static void put_rejection(document *d, const ot_rejection *r) {
+  static const char *const kinds[] = {"memory", "slower", "rule"};
+  ot_json_writer *const w = &d->w;
+  ot_json_object(w, NULL);
+  put_candidate(d, &r->candidate);
+  ot_json_text(w, "kind", kinds[r->kind]);
+  ot_json_text(w, "reason", r->reason);
+  ot_json_end(w);
+}
+
+static void put_search(document *d) {
+  const ot_search *const s = d->page->search;
+  ot_json_writer *const w = &d->w;
+  ot_json_array(w, "rejected");
+  for (int i = 0; i < s->num_rejections; i++) put_rejection(d, &s->rejections[i]);
+  ot_json_end(w);
+  ot_json_object(w, "search");
+  ot_json_integer(w, "candidates", s->num_candidates);
+  ot_json_integer(w, "simulated", s->num_simulated);
+  ot_json_integer(w, "rejected_by_memory", s->num_rejected[OT_REJECTED_MEMORY]);
+  ot_json_integer(w, "rejected_as_slower", s->num_rejected[OT_REJECTED_SLOWER]);
+  ot_json_integer(w, "rejected_by_rule", s->num_rejected[OT_REJECTED_RULE]);
+  ot_json_end(w);
+}
+
+static void put_refusal(document *d) {
+  const ot_estimate *const nearest = &d->page->search->nearest;
+  ot_json_writer *const w = &d->w;
+  if (d->page->num_plans > 0) return;
+  ot_json_object(w, "nearest");
+  put_candidate(d, &nearest->candidate);
+  put_memory(d, &nearest->memory);
+  ot_json_end(w);
+  ot_json_array(w, "remedies");
+  for (int i = 0; i < d->page->num_remedies; i++) ot_json_text(w, NULL, d->page->remedies[i]);
+  ot_json_end(w);
+}
+
+const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {
+  document d = {page, arena, ot_json_begin(arena, 2)};
+  ot_json_object(&d.w, NULL);
+  put_model(&d);
+  put_job(&d);
+  put_bill(&d);
+  put_limits(&d);
+  put_plans(&d);
+  put_goodput(&d);
+  put_search(&d);
+  put_refusal(&d);
+  ot_json_end(&d.w);
+  return d.w.text;
+}

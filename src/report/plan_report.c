@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page from top to bottom: the question, what holds for any plan, the plans, the reasons.
+#include "report/plan_report.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "describe/pipeline_rules.h"
+#include "plan/figures.h"
+
+enum { WIDTH = 100 };
+
+typedef struct report {
+  const ot_plan_page *page;
+  ot_text_builder *out;
+  ot_arena *arena;  // of `out`
+} report;
+
+// Appends `text` broken at spaces, later lines under its first word.
+static void wrap(report *r, const char *lead, const char *text) {
+  const int indent = (int)strlen(lead);
+  ot_text_put(r->out, lead);
+  int column = indent;
+  for (const char *at = text; *at != '\0';) {
+    const int word = (int)strcspn(at, " ");
+    if (column > indent && column + 1 + word > WIDTH) {
+      ot_text_appendf(r->out, "\n%*s", indent, "");
+      column = indent;
+    }
+    if (column > indent) ot_text_put(r->out, " ");
+    ot_text_append(r->out, at, word);
+    column += word + (column > indent);
+    at += word + (at[word] == ' ');
+  }
+  ot_text_put(r->out, "\n");
+}
+
+static void line(report *r, const char *label, const char *text) {
+  wrap(r, ot_arena_format(r->arena, "  %-18s ", label), text);
+}
+
+// ---- the question ----
+
+static void put_question(report *r) {
+  const ot_job *const job = r->page->job;
+  ot_arena *const a = r->arena;
+  const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
+  ot_text_appendf(r->out, "%s on %s: %d device%s of %s, %s a step (%lld x %lld), %s, engine %s\n",
+                  r->page->model_name, job->cluster->name, job->devices,
+                  ot_text_plural(job->devices, "s"),
+                  ot_figure_bytes(a, (double)job->cluster->device.memory_bytes),
+                  ot_arena_format(a, "%s tokens", ot_figure_count(a, tokens)),
+                  (long long)job->global_batch_size, (long long)job->sequence_length,
+                  job->recipe.name, job->engine->name);
+  for (int i = 0; i < r->page->num_notes; i++) {
+    wrap(r, i == 0 ? "assumed: " : "         ", r->page->notes[i]);
+  }
+  if (r->page->basis_note) wrap(r, "basis: ", r->page->basis_note);
+  if (r->page->num_plans == 0 || !r->page->plans[0].beyond_note) return;
+  wrap(r, "plan 1: ", r->page->plans[0].beyond_note);
+}
+
+// ---- whatever the plan ----
+
+static void put_bill(report *r) {
+  const ot_bill *const b = r->page->bill;
+  const ot_recipe *const recipe = &r->page->job->recipe;
+  ot_arena *const a = r->arena;
+  const char *const active =
+      b->active_parameters < b->parameters
+          ? ot_arena_format(a, ", %s active", ot_figure_count(a, (double)b->active_parameters))
+          : "";
+  ot_text_put(r->out, "\nbill\n");
+  line(r, "parameters",
+       ot_arena_format(a, "%lld (%s%s)", (long long)b->parameters,
+                       ot_figure_count(a, (double)b->parameters), active));
+  line(r, "state",
+       ot_arena_format(a, "%s: %g bytes each, weights %g, gradients %g, optimizer %g",
+                       ot_figure_bytes(a, (double)b->state_bytes), b->bytes_per_parameter,
+                       recipe->weight_bytes, recipe->gradient_bytes,
+                       recipe->master_bytes + recipe->moment_bytes));
+  line(r, "at least",
+       ot_arena_format(a, "%lld device%s to hold that, before activations",
+                       (long long)b->min_devices_for_state,
+                       ot_text_plural(b->min_devices_for_state, "s")));
+  line(r, "work",
+       ot_arena_format(a, "%s a token, forward and backward",
+                       ot_figure_flops(a, b->flops_per_token)));
+}
+
+static void put_crossover(report *r) {
+  const ot_limits *const l = r->page->limits;
+  ot_arena *const a = r->arena;
+  const ot_token_floor *const f = &l->floor;
+  const char *const alone =
+      r->page->job->cluster->num_levels > 1
+          ? ot_arena_format(a, " (%s if each device used only its own link)",
+                            ot_figure_count(a, (double)l->crossover_flat_devices))
+          : "";
+  line(
+      r, "sharded weights",
+      ot_arena_format(a,
+                      "zero 3 alone is communication-bound, by bandwidth alone, above %s devices "
+                      "with this batch and %s with the critical one%s, or below %s tokens a device "
+                      "and micro-batch",
+                      ot_figure_count(a, (double)l->crossover_devices),
+                      ot_figure_count(a, (double)l->crossover_critical_devices), alone,
+                      ot_figure_count(a, f->forward > f->backward ? f->forward : f->backward)));
+}
+
+static void put_limits(report *r) {
+  const ot_limits *const l = r->page->limits;
+  ot_arena *const a = r->arena;
+  ot_text_appendf(
+      r->out, "\nlimits, at %s/s per device (kernel rate of the %s; %s/s over the whole step)\n",
+      ot_figure_flops(a, l->flops_per_s), r->page->num_plans > 0 ? "best plan" : "nearest split",
+      ot_figure_flops(a, l->step_flops_per_s));
+  line(r, "batch",
+       ot_arena_format(a, "%s tokens are critical: %s sequences, as many devices with one each",
+                       ot_figure_count(a, l->critical_batch_tokens),
+                       ot_figure_count(a, (double)l->batch_floor_devices)));
+  if (r->page->job->devices > 1) put_crossover(r);
+  if (r->page->job->devices > 1) {
+    line(r, "tensor parallelism",
+         ot_arena_format(a, "communication-bound above tp %s", ot_figure_count(a, l->tensor_ways)));
+  }
+}
+
+// ---- plans ----
+
+static double exposed_of(const ot_estimate *e) {
+  double s = 0;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) s += e->exposed_s[i];
+  return s;
+}
+
+// Where states are sharded over a part of dp, a line says so.
+static void put_domains(report *r, const ot_candidate *c) {
+  char dp[64];
+  if (c->zero == 0 || c->dp_shard == c->dp) return;
+  ot_candidate_print_dp(c, dp, sizeof dp);
+  ot_text_appendf(r->out, "      dp %s\n", dp);
+}
+
+static void put_row(report *r, const char *name, const ot_estimate *e) {
+  static const char *const recomputes[] = {"none", "selective", "full"};
+  const ot_candidate *const c = &e->candidate;
+  ot_arena *const a = r->arena;
+  const double used = (double)(e->memory.reserved + e->memory.context);
+  char batch[64];
+  ot_candidate_print_batch(c, batch, sizeof batch);
+  ot_text_appendf(
+      r->out, "  %-3s%3d%4d%4d%4d%4d %5d%5d %9s  %-11s %-9s %8s%7s%7s%8s%5s%s\n", name, c->tp,
+      c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero, batch, ot_pipeline_name(c->pipeline),
+      recomputes[c->recompute], ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
+      ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
+      ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
+  put_domains(r, c);
+}
+
+static void put_legend(report *r) {
+  const ot_search *const s = r->page->search;
+  wrap(r, "  ",
+       "batch 16 x 1: 16 micro-batches of 1 sequence for each rank of dp; exposed: communication "
+       "that nothing hides; mem: of the fullest device");
+  wrap(r, "  ",
+       ot_arena_format(r->arena,
+                       "of %lld splits %lld were simulated; without that: %lld cannot run, %lld "
+                       "cannot fit, %lld cannot win",
+                       (long long)s->num_candidates, (long long)s->num_simulated,
+                       (long long)s->num_rejected[OT_REJECTED_RULE],
+                       (long long)s->num_rejected[OT_REJECTED_MEMORY],
+                       (long long)s->num_rejected[OT_REJECTED_SLOWER]));
+}
+
+static void put_plans(report *r) {
+  const ot_plan_page *const p = r->page;
+  ot_text_put(
+      r->out,
+      "\nplans, fastest first (mfu counts the model's FLOPs, of attention the causal half)\n");
+  ot_text_appendf(r->out, "  %-3s%3s%4s%4s%4s%4s %5s%5s %9s  %-11s %-9s %8s%7s%7s%8s%5s\n", "",
+                  "tp", "pp", "vpp", "cp", "ep", "dp", "zero", "batch", "order", "recompute",
+                  "step", "mfu", "bubble", "exposed", "mem");
+  for (int i = 0; i < p->num_plans; i++) {
+    put_row(r, ot_arena_format(r->arena, "%d", i + 1), p->plans[i].estimate);
+  }
+  if (p->imported) put_row(r, "own", p->imported->estimate);
+  put_legend(r);
+}
+
+// The first of each kind that lost without being one of the plans.
+static void put_rejections(report *r) {
+  static const struct {
+    ot_rejection_kind kind;
+    const char *name;
+  } kinds[] = {{OT_REJECTED_MEMORY, "cannot fit"}, {OT_REJECTED_SLOWER, "cannot win"}};
+  const ot_search *const s = r->page->search;
+  const char *title = "\nnot taken, for example\n";
+  for (int k = 0; k < OT_COUNT(kinds); k++) {
+    for (int i = 0; i < s->num_rejections; i++) {
+      char split[256];
+      if (s->rejections[i].kind != kinds[k].kind) continue;
+      ot_candidate_print(&s->rejections[i].candidate, split, sizeof split);
+      ot_text_put(r->out, title);
+      title = "";
+      line(r, kinds[k].name, ot_arena_format(r->arena, "%s: %s", split, s->rejections[i].reason));
+      break;
+    }
+  }
+}
+
+// ---- the whole run ----
+
+static const char *duration(report *r, double seconds) {
+  if (seconds >= 730 * 86400.0) return ot_arena_format(r->arena, "%.3g years", seconds / 31557600);
+  if (seconds >= 2 * 86400.0) return ot_arena_format(r->arena, "%.3g days", seconds / 86400);
+  if (seconds >= 2 * 3600.0) return ot_arena_format(r->arena, "%.3g h", seconds / 3600);
+  if (seconds >= 120) return ot_arena_format(r->arena, "%.3g min", seconds / 60);
+  return ot_figure_seconds(r->arena, seconds);
+}
+
+static void put_run(report *r) {
+  const ot_plan_page *const p = r->page;
+  const ot_goodput *const g = p->goodput;
+  ot_arena *const a = r->arena;
+  if (p->num_plans == 0) return;
+  ot_text_put(r->out, "\nthe run with plan 1\n");
+  line(r, "length",
+       ot_arena_format(a, "%s tokens = %lld steps: %s", ot_figure_count(a, p->job->tokens),
+                       (long long)p->steps,
+                       duration(r, (double)p->steps * p->plans[0].estimate->step_s)));
+  if (!g) return;
+  line(r, "with failures",
+       ot_arena_format(a, "%s: goodput %s at Llama 3's rates, one failure in %s, docs/goodput.md",
+                       duration(r, g->elapsed_s), ot_figure_share(a, g->productive),
+                       duration(r, g->mtbf_s)));
+  line(r, "checkpoints",
+       ot_arena_format(a, "every %s, each stops the run for %s", duration(r, g->interval_s),
+                       duration(r, g->stall_s)));
+}
+
+// ---- reasons ----
+
+static void put_reasons(report *r) {
+  const ot_plan_page *const p = r->page;
+  if (p->num_plans == 0) return;
+  ot_text_put(r->out, "\nwhy plan 1\n");
+  for (int i = 0; i < p->plans[0].why.num; i++) wrap(r, "  - ", p->plans[0].why.text[i]);
+  if (p->num_plans > 1)
+    ot_text_put(r->out, "\nwhat the others lose against it (plan 1 in brackets)\n");
+  for (int i = 1; i < p->num_plans; i++) {
+    const ot_reasons *const why = &p->plans[i].why;
+    for (int j = 0; j < why->num; j++) {
+      wrap(r, j == 0 ? ot_arena_format(r->arena, "  %-2d", i + 1) : "    ", why->text[j]);
+    }
+  }
+  if (!p->imported) return;
+  ot_text_put(r->out, "\nyour own against plan 1 (in brackets)\n");
+  for (int i = 0; i < p->imported->why.num; i++) wrap(r, "  - ", p->imported->why.text[i]);
+}
+
+static void put_remedies(report *r) {
+  const ot_plan_page *const p = r->page;
+  if (p->num_remedies == 0) return;
+  ot_text_put(r->out, "\nnothing fits; each of these would\n");
+  for (int i = 0; i < p->num_remedies; i++) wrap(r, "  - ", p->remedies[i]);
+}
+
+void ot_plan_report(const ot_plan_page *page, ot_text_builder *out) {
+  report r = {page, out, out->arena};
+  put_question(&r);
+  put_bill(&r);
+  put_limits(&r);
+  if (page->num_plans > 0 || page->imported) put_plans(&r);
+  put_run(&r);
+  put_reasons(&r);
+  put_rejections(&r);
+  put_remedies(&r);
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The run of a candidate, written by the table of keys; of its keys those that a plan decides.
+#include "report/plan_sections.h"
+
+#include "base/text.h"
+#include "describe/run_keys.h"
+
+static const char *const parallel[] = {"tp", "pp",           "vpp",  "cp",       "ep",        "etp",
+                                       "dp", "dp_replicate", "zero", "pipeline", "recompute", NULL};
+static const char *const batch[] = {"global_batch_size", "micro_batch_size", NULL};
+static const char *const precision[] = {"compute", "params", "gradients", "master",
+                                        "moments", "reduce", NULL};
+
+static void move_key(ot_node *from, const char *key, ot_arena *arena, ot_node *to) {
+  ot_node *const child = ot_node_child(from, key);
+  OT_ASSERT(child != NULL);
+  ot_node_remove(from, child);
+  child->next = NULL;
+  ot_node_put(arena, to, key, child);
+}
+
+// Moves the children of `section` called `keys` to a new section of `out`.
+static void move_keys(ot_node *settings, const char *section, const char *const *keys,
+                      ot_arena *arena, ot_node *out) {
+  ot_node *const from = ot_node_child(settings, section);
+  ot_node *const to = ot_node_put(arena, out, section, ot_node_create(arena, OT_NODE_MAP));
+  for (int i = 0; keys[i]; i++) move_key(from, keys[i], arena, to);
+}
+
+// What degrees do not say, and the plan was priced with, where it is of any matter to `p`.
+static void move_choices(ot_node *settings, const ot_run_parallel *p, ot_arena *arena,
+                         ot_node *out) {
+  ot_node *const from = ot_node_child(settings, "parallel");
+  ot_node *const to = ot_node_child(out, "parallel");
+  if (p->cp > 1) move_key(from, "context", arena, to);
+  if (p->zero == 3) move_key(from, "prefetch", arena, to);
+  if (p->zero == 3) move_key(from, "reshard", arena, to);
+  if (p->ep * p->etp > 1) move_key(from, "expert_buffer", arena, to);
+}
+
+static bool was_set(const ot_node *node) {
+  return node->source && ot_text_starts_with(node->source, "--set");
+}
+
+// What the user changed with --set and is not there yet: plans were made with it.
+static void move_changes(const ot_node *given, ot_node *settings, ot_arena *arena, ot_node *out) {
+  for (const ot_node *section = given->first; section; section = section->next) {
+    const bool own = ot_text_equal(section->key, "model") || ot_text_equal(section->key, "data");
+    ot_node *const from = ot_node_child(settings, section->key);
+    if (own || !from) continue;
+    if (section->kind != OT_NODE_MAP) {
+      if (was_set(section)) move_key(settings, section->key, arena, out);
+      continue;
+    }
+    for (const ot_node *key = section->first; key; key = key->next) {
+      if (!was_set(key) || !ot_node_child(from, key->key)) continue;
+      ot_node *to = ot_node_child(out, section->key);
+      if (!to) to = ot_node_put(arena, out, section->key, ot_node_create(arena, OT_NODE_MAP));
+      move_key(from, key->key, arena, to);
+    }
+  }
+}
+
+ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate,
+                          ot_arena *arena) {
+  ot_job job = *page->job;
+  job.run = page->run;
+  ot_run_lists lists;
+  ot_run run;
+  ot_candidate_run(&job, candidate, &lists, &run);
+  ot_node *const settings = ot_run_write(&run, arena);
+  ot_node *const out = ot_node_create(arena, OT_NODE_MAP);
+  ot_node_put(arena, out, "model",
+              page->model_source ? ot_node_text(arena, page->model_source)
+                                 : ot_model_write_config(page->job->model, arena));
+  move_keys(settings, "parallel", parallel, arena, out);
+  move_choices(settings, &run.parallel, arena, out);
+  move_keys(settings, "batch", batch, arena, out);
+  move_keys(settings, "precision", precision, arena, out);
+  if (page->settings) move_changes(page->settings, settings, arena, out);
+  return out;
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefill takes all of the prompt but its last token; decode starts with that one.
+#include "runtime/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/math.h"
+#include "base/rng.h"
+
+enum { DRAW_STREAM = 0x67656e };
+
+// ---- prefill ----
+
+static ot_status prefill(ot_instance *instance, const ot_generate_request *request) {
+  const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_PREFILL);
+  const int64_t rows = graph->request.sequence_length;
+  const int64_t count = request->num_prompt - 1;
+  OT_CHECK(count <= rows, OT_BUG, "generate: prompt of %lld tokens, room for %lld",
+           (long long)request->num_prompt, (long long)rows + 1);
+  if (count == 0) return OT_OK;
+  int32_t *const fields = calloc((size_t)rows * 3, sizeof *fields);
+  OT_CHECK(fields, OT_ENVIRONMENT, "generate: out of memory");
+  // Rows behind the prompt are padding: decode overwrites what they put into the cache.
+  for (int64_t i = 0; i < rows; i++) {
+    fields[i] = i < count ? request->prompt[i] : 0;
+    fields[rows + i] = (int32_t)i;
+  }
+  const int64_t sample = 0;
+  const int32_t length = 0;
+  ot_instance_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_TOKENS, fields);
+  ot_instance_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_POSITIONS, fields + rows);
+  ot_instance_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_DOC_STARTS, fields + 2 * rows);
+  ot_instance_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_SAMPLE_IDS, &sample);
+  ot_instance_load_batch(instance, OT_MODE_PREFILL, 0, OT_BATCH_LENGTHS, &length);
+  free(fields);
+  return ot_instance_run(instance, OT_MODE_PREFILL, 0);
+}
+
+// ---- decode ----
+
+// Working memory of one generation.
+typedef struct generation {
+  ot_instance *instance;
+  const ot_generate_request *request;
+  void *raw;       // [vocabulary of the model] of the compute type
+  double *logits;  // [vocabulary of the model]
+} generation;
+
+// Runs `token` at `position`; fills the logits.
+static ot_status decode(const generation *g, int32_t token, int64_t position) {
+  ot_instance *const instance = g->instance;
+  const int32_t at = (int32_t)position;
+  const ot_graph_request *const shape = &ot_instance_graph(instance, OT_MODE_DECODE)->request;
+  ot_instance_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_TOKENS, &token);
+  ot_instance_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_POSITIONS, &at);
+  ot_instance_load_batch(instance, OT_MODE_DECODE, 0, OT_BATCH_LENGTHS, &at);
+  OT_TRY(ot_instance_run(instance, OT_MODE_DECODE, 0));
+  const int64_t bytes = shape->model->vocab_size * ot_dtype_bytes(shape->compute);
+  ot_instance_read_result(instance, OT_MODE_DECODE, OT_RESULT_LOGITS, g->raw, bytes);
+  for (int64_t i = 0; i < shape->model->vocab_size; i++) {
+    g->logits[i] = shape->compute == OT_F64 ? ((double *)g->raw)[i] : (double)((float *)g->raw)[i];
+  }
+  return OT_OK;
+}
+
+static int32_t most_probable(const double *logits, int64_t n) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < n; i++) best = logits[i] > logits[best] ? i : best;
+  return (int32_t)best;
+}
+
+// Draws from softmax(logits / temperature) by inverting the cumulative sum at a uniform number.
+static int32_t draw(double *logits, int64_t n, double temperature, double uniform) {
+  const double top = logits[most_probable(logits, n)];
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) {
+    logits[i] = ot_exp((logits[i] - top) / temperature);
+    sum += logits[i];
+  }
+  double left = uniform * sum;
+  for (int64_t i = 0; i < n; i++) {
+    left -= logits[i];
+    if (left < 0) return (int32_t)i;
+  }
+  return (int32_t)(n - 1);
+}
+
+static ot_status generate(const generation *g, ot_generate_sink sink, void *context) {
+  const ot_generate_request *const request = g->request;
+  int32_t token = request->prompt[request->num_prompt - 1];
+  for (int64_t i = 0; i < request->max_tokens; i++) {
+    OT_TRY(decode(g, token, request->num_prompt - 1 + i));
+    const double uniform = ot_rng_uniform(request->seed, DRAW_STREAM, (uint64_t)i);
+    token = request->temperature > 0
+                ? draw(g->logits, request->vocab_size, request->temperature, uniform)
+                : most_probable(g->logits, request->vocab_size);
+    if (token == request->stop || !sink(context, token)) return OT_OK;
+  }
+  return OT_OK;
+}
+
+ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
+                      ot_generate_sink sink, void *context) {
+  const int64_t vocab = ot_instance_shape(instance)->request.model->vocab_size;
+  OT_CHECK(request->num_prompt > 0, OT_USAGE, "generate: the prompt has no token");
+  for (int64_t i = 0; i < request->num_prompt; i++) {
+    OT_CHECK(request->prompt[i] >= 0 && request->prompt[i] < vocab, OT_USAGE,
+             "generate: token %d of the prompt is %d, the vocabulary has %lld", (int)i,
+             request->prompt[i], (long long)vocab);
+  }
+  OT_TRY(prefill(instance, request));
+  const generation g = {.instance = instance,
+                        .request = request,
+                        .raw = malloc((size_t)vocab * sizeof(double)),
+                        .logits = malloc((size_t)vocab * sizeof(double))};
+  const ot_status status = g.raw && g.logits ? generate(&g, sink, context)
+                                             : ot_fail(OT_ENVIRONMENT, "generate: out of memory");
+  free(g.raw);
+  free(g.logits);
+  return status;
+}

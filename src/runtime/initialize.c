@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Initial weights: counter-based, keyed by HF tensor name and the element's place in that tensor,
+// so that no layout, no order of parameters and no number of ranks changes them. What is made is
+// what this rank holds, a block of elements at a time.
+#include "base/rng.h"
+#include "base/text.h"
+#include "runtime/instance.h"
+
+enum { BLOCK = 4096 };  // elements
+
+// Elements [first, end) of a bucket.
+typedef struct range {
+  int64_t first, end;
+} range;
+
+static range intersect(range a, range b) {
+  return (range){a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
+}
+
+static range held(const ot_instance *instance, int block, ot_parameter_copy copy) {
+  const ot_bucket_range r = ot_instance_held(instance, block, copy);
+  return (range){r.first, r.first + r.count};
+}
+
+// Index of element (row, col) of a part in its HF tensor.
+static uint64_t hf_index(const ot_parameter_part *part, int64_t row, int64_t col) {
+  const int64_t out = part->hf_first + row;
+  const int64_t in = part->hf_first_col + col;
+  return (uint64_t)(part->transposed ? in * part->hf_rows + out : out * part->hf_cols + in);
+}
+
+// Elements of a part that lie at `at` of the bucket.
+static void fill(const ot_parameter *parameter, const ot_parameter_part *part, uint64_t seed,
+                 range at, double *values) {
+  const uint64_t stream = ot_hash_text(OT_HASH_START, part->hf_name);
+  const int64_t begin = parameter->offset + part->first_row * parameter->cols;
+  const bool normal = parameter->initial == OT_INITIAL_NORMAL;
+  const double constant = parameter->initial == OT_INITIAL_ONE ? 1 : 0;
+  for (int64_t i = at.first; i < at.end; i++) {
+    const int64_t row = (i - begin) / parameter->cols, col = (i - begin) % parameter->cols;
+    values[i - at.first] =
+        normal ? parameter->initial_std * ot_rng_normal(seed, stream, hf_index(part, row, col))
+               : constant;
+  }
+}
+
+// Converts [n] doubles to `dtype`.
+static void convert(const double *values, int64_t n, ot_dtype dtype, void *to) {
+  for (int64_t i = 0; i < n; i++) {
+    if (dtype == OT_F64) ((double *)to)[i] = values[i];
+    if (dtype == OT_F32) ((float *)to)[i] = (float)values[i];
+    if (dtype == OT_BF16) ((uint16_t *)to)[i] = ot_bf16_from_float((float)values[i]);
+  }
+}
+
+// Makes elements `at` of the bucket, at most BLOCK, and stores them in every copy that has them.
+static void make(ot_instance *instance, int index, const ot_parameter_part *part, uint64_t seed,
+                 range at) {
+  static const ot_parameter_copy copies[] = {OT_COPY_WEIGHT, OT_COPY_MASTER};
+  const ot_parameter *const parameter = &ot_instance_shape(instance)->parameters[index];
+  double values[BLOCK], stored[BLOCK];
+  fill(parameter, part, seed, at, values);
+  for (int i = 0; i < OT_COUNT(copies); i++) {
+    const ot_bucket_range there = ot_instance_held(instance, parameter->block, copies[i]);
+    const range mine = intersect(at, held(instance, parameter->block, copies[i]));
+    if (mine.first >= mine.end) continue;
+    const ot_dtype dtype = ot_instance_copy_dtype(instance, copies[i]);
+    const int64_t size = ot_dtype_bytes(dtype), n = mine.end - mine.first;
+    convert(values + (mine.first - at.first), n, dtype, stored);
+    ot_executor_write(ot_instance_executor(instance),
+                      there.offset + (mine.first - there.first) * size, stored, n * size);
+  }
+}
+
+static void initialize_part(ot_instance *instance, int index, const ot_parameter_part *part,
+                            uint64_t seed) {
+  const ot_parameter *const parameter = &ot_instance_shape(instance)->parameters[index];
+  const int threads = ot_instance_shape(instance)->request.threads;
+  const int64_t begin = parameter->offset + part->first_row * parameter->cols;
+  // Master copies are held where weights are, so these say what is to be made.
+  const range all = intersect((range){begin, begin + part->rows * parameter->cols},
+                              held(instance, parameter->block, OT_COPY_WEIGHT));
+#pragma omp parallel for num_threads(threads)
+  for (int64_t first = all.first; first < all.end; first += BLOCK) {
+    const int64_t end = first + BLOCK < all.end ? first + BLOCK : all.end;
+    make(instance, index, part, seed, (range){first, end});
+  }
+}
+
+void ot_instance_zero_moments(ot_instance *instance) {
+  const ot_schedule *const schedule = ot_instance_schedule(instance);
+  for (int i = 0; i < schedule->num_regions; i++) {
+    const ot_region *const region = &schedule->regions[i];
+    if (!ot_text_starts_with(region->name, "moment_")) continue;
+    ot_executor_fill(ot_instance_executor(instance), region->offset, 0, region->bytes);
+  }
+}
+
+ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed) {
+  const ot_graph *const graph = ot_instance_shape(instance);
+  for (int i = 0; i < graph->num_parameters; i++) {
+    for (int k = 0; k < graph->parameters[i].num_parts; k++) {
+      initialize_part(instance, i, &graph->parameters[i].parts[k], seed);
+    }
+  }
+  ot_instance_zero_moments(instance);
+  return OT_OK;
+}
+
+// ---- after a load ----
+
+static void widen(ot_instance *instance, int block) {
+  ot_executor *const executor = ot_instance_executor(instance);
+  const ot_bucket_range from = ot_instance_held(instance, block, OT_COPY_WEIGHT);
+  const ot_bucket_range to = ot_instance_held(instance, block, OT_COPY_MASTER);
+  uint16_t narrow[BLOCK];
+  float wide[BLOCK];
+  for (int64_t done = 0; done < to.count; done += BLOCK) {
+    const int64_t n = to.count - done < BLOCK ? to.count - done : BLOCK;
+    const int64_t skipped = to.first - from.first + done;
+    ot_executor_read(executor, from.offset + skipped * 2, narrow, n * 2);
+    for (int64_t i = 0; i < n; i++) wide[i] = ot_bf16_to_float(narrow[i]);
+    ot_executor_write(executor, to.offset + done * 4, wide, n * 4);
+  }
+}
+
+ot_status ot_instance_reset_optimizer(ot_instance *instance) {
+  for (int i = 0; i < ot_instance_shape(instance)->num_blocks; i++) widen(instance, i);
+  ot_instance_zero_moments(instance);
+  return OT_OK;
+}

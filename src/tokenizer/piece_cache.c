@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storage of the piece cache.
+#include "tokenizer/piece_cache.h"
+
+#include <stdlib.h>
+
+ot_status ot_piece_cache_create(ot_piece_cache **out) {
+  *out = calloc(1, sizeof **out);
+  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory (piece cache)");
+  return OT_OK;
+}
+
+void ot_piece_cache_destroy(ot_piece_cache **cache) {
+  free(*cache);
+  *cache = NULL;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The handle: finds the files, reads them by way of a tokenizer.json text, answers about ids.
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "files/disk.h"
+#include "files/json_file.h"
+#include "files/output_file.h"
+#include "host/heap.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/tokenizer_parts.h"
+
+static const char *const eos_spellings[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
+                                            "<|eos|>"};
+
+static ot_status fill(ot_tokenizer *t, const char *json, int64_t length, const char *name) {
+  t->eos = -1;
+  t->json = malloc((size_t)length + 1);
+  OT_CHECK(t->json, OT_ENVIRONMENT, "out of memory (tokenizer %s)", name);
+  memcpy(t->json, json, (size_t)length);
+  t->json[length] = '\0';
+  t->json_length = length;
+  OT_TRY(ot_tokenizer_read_json(json, length, name, t));
+  for (size_t i = 0; i < sizeof eos_spellings / sizeof *eos_spellings && t->eos < 0; i++) {
+    t->eos = ot_tokenizer_find(t, eos_spellings[i]);
+  }
+  return OT_OK;
+}
+
+ot_status ot_tokenizer_create_from_json(const char *json, int64_t length, const char *name,
+                                        ot_tokenizer **out) {
+  *out = NULL;
+  ot_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+  OT_CHECK(tokenizer, OT_ENVIRONMENT, "out of memory (tokenizer %s)", name);
+  const ot_status status = fill(tokenizer, json, length, name);
+  if (status != OT_OK) ot_tokenizer_destroy(&tokenizer);
+  *out = tokenizer;
+  return status;
+}
+
+void ot_tokenizer_destroy(ot_tokenizer **tokenizer) {
+  ot_tokenizer *const t = *tokenizer;
+  if (!t) return;
+  ot_bpe_destroy(&t->bpe);
+  ot_added_tokens_destroy(&t->raw);
+  ot_added_tokens_destroy(&t->of_normal);
+  for (int i = 0; i < t->num_steps; i++) ot_split_pattern_destroy(&t->steps[i].pattern);
+  free(t->tokens);
+  free(t->bytes);
+  free(t->json);
+  free(t);
+  *tokenizer = NULL;
+}
+
+// ---- finding the files ----
+
+static ot_status append_file(const char *path, ot_arena *arena, ot_buffer *out) {
+  char *text;
+  int64_t length;
+  OT_TRY(ot_disk_read(arena, path, OT_TOKENIZER_BYTES_MAX, &text, &length));
+  return ot_buffer_append(out, text, length);
+}
+
+// Appends the text of the tokenizer.json at `path` or what stands for it.
+static ot_status load_text(const char *path, ot_arena *arena, ot_buffer *json) {
+  if (strcmp(path, "bytes") == 0) return ot_tokenizer_write_bytes(json);
+  if (ot_disk_is_directory(path)) {
+    const char *const whole = ot_disk_join(arena, path, "tokenizer.json");
+    const char *const vocab = ot_disk_join(arena, path, "vocab.json");
+    const char *const merges = ot_disk_join(arena, path, "merges.txt");
+    if (ot_disk_is_file(whole)) return append_file(whole, arena, json);
+    OT_CHECK(ot_disk_is_file(vocab) && ot_disk_is_file(merges), OT_ENVIRONMENT,
+             "%s has neither tokenizer.json nor vocab.json with merges.txt", path);
+    return ot_tokenizer_convert_gpt2(vocab, merges, json);
+  }
+  if (ot_text_ends_with(path, "vocab.json")) {
+    const int stem = (int)(strlen(path) - strlen("vocab.json"));
+    const char *const merges = ot_arena_format(arena, "%.*smerges.txt", stem, path);
+    OT_CHECK(ot_disk_is_file(merges), OT_ENVIRONMENT, "%s: no %s beside it", path, merges);
+    return ot_tokenizer_convert_gpt2(path, merges, json);
+  }
+  return append_file(path, arena, json);
+}
+
+// tokenizer_config.json beside the file says which token ends a text: a string, or an object with
+// the string as `content`. A name that the tokenizer lacks is passed over.
+static ot_status read_eos(ot_tokenizer *t, const char *path, ot_arena *arena) {
+  const int stem = (int)(ot_disk_base_name(path) - path);
+  const char *const config = ot_disk_is_directory(path)
+                                 ? ot_disk_join(arena, path, "tokenizer_config.json")
+                                 : ot_arena_format(arena, "%.*stokenizer_config.json", stem, path);
+  if (!ot_disk_is_file(config)) return OT_OK;
+  json_t *root;
+  OT_TRY(ot_json_load(config, OT_TOKENIZER_BYTES_MAX, &root));
+  const json_t *const eos = json_object_get(root, "eos_token");
+  const char *const text =
+      json_string_value(json_is_object(eos) ? json_object_get(eos, "content") : eos);
+  const int32_t id = text ? ot_tokenizer_find(t, text) : -1;
+  json_decref(root);
+  if (id >= 0) t->eos = id;
+  return OT_OK;
+}
+
+static ot_status create(const char *path, ot_arena *arena, ot_buffer *json, ot_tokenizer **out) {
+  OT_TRY(load_text(path, arena, json));
+  OT_TRY(ot_tokenizer_create_from_json((const char *)json->data, json->length, path, out));
+  if (strcmp(path, "bytes") == 0) return OT_OK;
+  const ot_status status = read_eos(*out, path, arena);
+  if (status != OT_OK) ot_tokenizer_destroy(out);
+  return status;
+}
+
+ot_status ot_tokenizer_create(const char *path, ot_tokenizer **out) {
+  *out = NULL;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_buffer json = {0};
+  const ot_status status = create(path, &arena, &json, out);
+  ot_buffer_release(&json);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- questions ----
+
+int64_t ot_tokenizer_vocab_size(const ot_tokenizer *tokenizer) { return tokenizer->vocab_size; }
+
+int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer) { return tokenizer->eos; }
+
+int32_t ot_tokenizer_find(const ot_tokenizer *tokenizer, const char *text) {
+  const int64_t length = (int64_t)strlen(text);
+  // Tokens are few enough and questions rare enough to look at each.
+  for (int64_t id = tokenizer->vocab_size - 1; id >= 0; id--) {
+    const ot_bpe_token token = tokenizer->tokens[id];
+    if (token.bytes && token.length == length && memcmp(token.bytes, text, (size_t)length) == 0) {
+      return (int32_t)id;
+    }
+  }
+  uint8_t bytes[256];
+  if (length > (int64_t)sizeof bytes) return -1;
+  const int64_t n = ot_byte_alphabet_read(text, length, bytes);
+  return n > 0 ? ot_bpe_find(tokenizer->bpe, bytes, n) : -1;
+}
+
+const uint8_t *ot_tokenizer_bytes(const ot_tokenizer *tokenizer, int64_t id, int64_t *length) {
+  *length = 0;
+  if (id < 0 || id >= tokenizer->vocab_size) return NULL;
+  *length = tokenizer->tokens[id].length;
+  return tokenizer->tokens[id].bytes;
+}
+
+ot_status ot_tokenizer_decode(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                              ot_buffer *out) {
+  for (int64_t i = 0; i < count; i++) {
+    int64_t length;
+    const uint8_t *const bytes = ot_tokenizer_bytes(tokenizer, ids[i], &length);
+    OT_CHECK(bytes, OT_USAGE, "token %lld has id %d, which the tokenizer lacks; it has 0 to %lld",
+             (long long)i, ids[i], (long long)tokenizer->vocab_size - 1);
+    OT_TRY(ot_buffer_append(out, bytes, length));
+  }
+  return OT_OK;
+}
+
+const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length) {
+  *length = tokenizer->json_length;
+  return tokenizer->json;
+}
+
+ot_status ot_tokenizer_write(const ot_tokenizer *tokenizer, const char *path) {
+  return ot_output_file_replace(path, tokenizer->json, tokenizer->json_length);
+}
+
+void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_BYTES]) {
+  ot_content_hash_memory(tokenizer->json, tokenizer->json_length, hash);
+}

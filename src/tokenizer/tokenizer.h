@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text to token ids and back. Tokenizers are HF tokenizer.json files of the byte-level BPE kind
+// (GPT-2, Llama-3, Qwen families), GPT-2's vocab.json with merges.txt, or `bytes`: one id a byte
+// and 256 as end of document. SentencePiece kinds are refused.
+//
+// Every byte string can be encoded. Where the text is not UTF-8, each invalid byte is a piece of
+// its own and the valid text between is encoded as if alone. decode(encode(x)) == x, unless the
+// tokenizer itself changes text: a normalizer, add_prefix_space, or an added token with lstrip or
+// rstrip. Nothing is prepended or appended: post-processors are not run.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "files/content_hash.h"
+#include "tokenizer/buffer.h"
+
+typedef struct ot_tokenizer ot_tokenizer;  // immutable, shared by threads
+typedef struct ot_encoder ot_encoder;      // one a thread: working memory and a cache of pieces
+
+// Opens `path`: a tokenizer.json, a directory that holds one or vocab.json and merges.txt, a GPT-2
+// vocabulary (*vocab.json with *merges.txt beside it), or "bytes".
+// OT_ENVIRONMENT when a file cannot be read, OT_USAGE when it is malformed or has something that
+// would change the ids and is not supported; the message names file and key.
+ot_status ot_tokenizer_create(const char *path, ot_tokenizer **out);
+
+// As above from the text of a tokenizer.json, `json` [length]; `name` is used in messages.
+ot_status ot_tokenizer_create_from_json(const char *json, int64_t length, const char *name,
+                                        ot_tokenizer **out);
+void ot_tokenizer_destroy(ot_tokenizer **tokenizer);
+
+// One more than the largest id.
+int64_t ot_tokenizer_vocab_size(const ot_tokenizer *tokenizer);
+
+// The end-of-document id: `bytes`: 256; else eos_token of a tokenizer_config.json beside the file,
+// else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|> that the vocabulary has;
+// -1 when there is none.
+int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer);
+
+// The id of the token spelt `text` (as in the vocabulary or as an added token), or -1.
+int32_t ot_tokenizer_find(const ot_tokenizer *tokenizer, const char *text);
+
+// The bytes that `id` stands for; null when there is no such token, then `length` is 0.
+const uint8_t *ot_tokenizer_bytes(const ot_tokenizer *tokenizer, int64_t id, int64_t *length);
+
+// Appends the bytes of `ids` [count] to `out`. OT_USAGE naming position and id when one is unknown.
+ot_status ot_tokenizer_decode(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                              ot_buffer *out);
+
+// The tokenizer as text of a tokenizer.json: the file's own bytes, or what stands for a GPT-2 pair
+// or `bytes` and gives the same ids. Valid until destroy.
+const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length);
+
+// Writes that text to `path`, beside it first and then renamed.
+ot_status ot_tokenizer_write(const ot_tokenizer *tokenizer, const char *path);
+
+// XXH3-128 of that text as 32 hexadecimal digits: names the tokenizer in token shards.
+void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_BYTES]);
+
+// Keeps `tokenizer` until destroy.
+ot_status ot_encoder_create(const ot_tokenizer *tokenizer, ot_encoder **out);
+void ot_encoder_destroy(ot_encoder **encoder);
+
+// Appends the ids of `text` [length], any bytes, to `ids`. Linear in `length`.
+ot_status ot_encoder_encode(ot_encoder *encoder, const char *text, int64_t length,
+                            ot_token_list *ids);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tokenizing needs of Unicode: which bytes are valid UTF-8, normalization form C (utf8proc),
+// and the two character classes that added tokens look at.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tokenizer/buffer.h"
+
+// The length of the longest valid UTF-8 prefix of `text` [length]. `truncated` (may be null) is set
+// when what follows is the beginning of a character that the end of `text` cuts.
+int64_t ot_unicode_valid_prefix(const uint8_t *text, int64_t length, bool *truncated);
+
+// Bytes of `text` [length] that are in no valid character.
+int64_t ot_unicode_invalid_bytes(const uint8_t *text, int64_t length);
+
+// The code point of the character that starts at `text` / ends before `text + length`; its bytes in
+// `width`. `text` [length > 0] is valid UTF-8.
+uint32_t ot_unicode_first(const uint8_t *text, int64_t length, int *width);
+uint32_t ot_unicode_last(const uint8_t *text, int64_t length, int *width);
+
+// White_Space.
+bool ot_unicode_is_space(uint32_t code);
+// A letter, mark, decimal digit, letter number, connector or joiner: \w of Unicode's UTS 18.
+bool ot_unicode_is_word(uint32_t code);
+
+// True when `text` [length] has no byte above 127.
+bool ot_unicode_is_ascii(const uint8_t *text, int64_t length);
+
+// Appends the normalization form C of valid UTF-8 `text` [length] to `out`. Runs of ASCII are
+// copied: an ASCII character never composes with what precedes it.
+ot_status ot_unicode_append_nfc(const uint8_t *text, int64_t length, ot_buffer *out);
