@@ -10,25 +10,23 @@
 #include "train/loop_checks.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
+#include "train/world_proof.h"
 
 // One rank as it is planned.
 typedef struct planned {
-  int rank;
-  ot_graph graphs[OT_MODES];
-  ot_schedule schedule;
+  ot_planned_rank rank;
   double model_flops;  // of the first step
 } planned;
 
-static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, ot_arena *arena, planned *p) {
+static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, int rank, ot_arena *arena,
+                           planned *p) {
   const int shared = ot_instance_cores() / (how->local_ranks > 1 ? how->local_ranks : 1);
-  ot_instance_request wanted = {.mesh = how->mesh, .rank = p->rank};
-  OT_TRY(ot_trainer_check(run));
-  OT_TRY(ot_trainer_request(run, arena, &wanted));
-  if (wanted.threads == 0) wanted.threads = shared > 1 ? shared : 1;
-  OT_TRY(ot_instance_plan(&wanted, arena, p->graphs, &p->schedule));
-  OT_TRY(ot_schedule_check(&p->schedule, arena));
-  const int order = ot_schedule_find_order(&p->schedule, OT_ORDER_STEP, 0);
-  p->model_flops = ot_order_flops(&p->schedule, order, true);
+  p->rank = (ot_planned_rank){
+      .run = run, .mesh = how->mesh, .rank = rank, .threads = shared > 1 ? shared : 1};
+  OT_TRY(ot_rank_plan(&p->rank, arena));
+  const ot_schedule *const schedule = &p->rank.schedule;
+  const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
+  p->model_flops = ot_order_flops(schedule, order, true);
   return OT_OK;
 }
 
@@ -39,20 +37,24 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
   const ot_mesh *const mesh = how->mesh;
   const int tp = mesh->degree[OT_AXIS_TP], kinds = tp * mesh->degree[OT_AXIS_PP];
   int64_t peak = -1;
+  int fullest = 0;
   *flops = 0;
   for (int i = 0; i < kinds; i++) {
     const int coordinates[4] = {i % tp};
-    planned p = {.rank = ot_mesh_rank(mesh, coordinates, i / tp)};
+    const int rank = ot_mesh_rank(mesh, coordinates, i / tp);
+    planned p;
     ot_heap heap = {0};
     ot_arena scratch = ot_heap_arena_create(&heap);
-    const ot_status status = plan_rank(run, how, &scratch, &p);
+    const ot_status status = plan_rank(run, how, rank, &scratch, &p);
     ot_heap_release(&heap);
     OT_TRY(status);
     *flops += p.model_flops * (mesh->ranks / kinds);
-    if (p.schedule.bill.peak_bytes > peak) most->rank = p.rank;
-    if (p.schedule.bill.peak_bytes > peak) peak = p.schedule.bill.peak_bytes;
+    const int64_t bytes = p.rank.schedule.bill.peak_bytes;
+    if (bytes > peak) fullest = rank;
+    if (bytes > peak) peak = bytes;
   }
-  return plan_rank(run, how, arena, most);
+  OT_TRY(ot_world_prove(run, mesh));
+  return plan_rank(run, how, fullest, arena, most);
 }
 
 // A dry run under way.
@@ -65,8 +67,8 @@ typedef struct dry_run {
 } dry_run;
 
 static void say_memory(dry_run *d) {
-  const ot_schedule *const schedule = &d->most.schedule;
-  d->report->fullest_rank = d->most.rank;
+  const ot_schedule *const schedule = &d->most.rank.schedule;
+  d->report->fullest_rank = d->most.rank.rank;
   d->report->memory = schedule->bill;
   ot_text_builder text = {.arena = d->arena};
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
@@ -75,7 +77,8 @@ static void say_memory(dry_run *d) {
     ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
                     ot_bytes_text(d->arena, bytes));
   }
-  const char *const which = ot_arena_format(d->arena, " (rank %d, which has most)", d->most.rank);
+  const char *const which =
+      ot_arena_format(d->arena, " (rank %d, which has most)", d->most.rank.rank);
   ot_loop_note(d->request,
                "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
@@ -95,7 +98,7 @@ static ot_status check_disk(dry_run *d) {
 
 static void say_length(dry_run *d) {
   const ot_run *const run = d->request->run;
-  const ot_schedule *const schedule = &d->most.schedule;
+  const ot_schedule *const schedule = &d->most.rank.schedule;
   const int order = ot_schedule_find_order(schedule, OT_ORDER_STEP, 0);
   ot_dry_run_report *const report = d->report;
   report->steps = ot_run_total_steps(run);
@@ -131,7 +134,7 @@ static void say_prediction(dry_run *d) {
   const ot_prediction_request wanted = {.run = run,
                                         .mesh = d->how->mesh,
                                         .cluster = request->cluster,
-                                        .threads = d->most.schedule.threads,
+                                        .threads = d->most.rank.schedule.threads,
                                         .local_ranks = d->how->local_ranks};
   ot_prediction prediction;
   if (!request->cluster) return;

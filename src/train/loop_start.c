@@ -12,6 +12,7 @@
 #include "describe/run_keys.h"
 #include "files/output_file.h"
 #include "files/tree_file.h"
+#include "train/world_proof.h"
 
 void ot_loop_note(const ot_loop_request *request, const char *format, ...) {
   char text[4096];
@@ -218,6 +219,10 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   char path[OT_TEAM_TEXT] = "";
   OT_TRY(find_start(request, arena, start, path));
   OT_TRY(ot_trainer_create(request->run, request->settings, request->team, &start->trainer));
+  OT_TRY(
+      ot_team_agree(request->team, ot_team_leads(request->team)
+                                       ? ot_world_prove(request->run, ot_team_mesh(request->team))
+                                       : OT_OK));
   const bool begins = path[0] == '\0';
   if (!begins) OT_TRY(ot_trainer_resume(start->trainer, path));
   const ot_position position = ot_trainer_position(start->trainer);
