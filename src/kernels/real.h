@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The element type that a *_cpu.c file is compiled for: each is built twice, with OT_REAL_BITS 32
-// and
-// 64. Everything in such a file is static but its kernel table, whose name gets the suffix.
+// and 64. Everything in such a file is static but its kernel table, whose name gets the suffix.
 // Tensors may be stored in another type, usually bf16: kernels walk a row in tiles of OT_TILE
 // elements, ask for each tile with ot_row_in and ot_row_out, and finish it with ot_row_done. Where
 // storage and compute type agree, these hand out the tensor's own memory and copy nothing.

@@ -4,9 +4,8 @@
 // links. With k = attributes.group_size:
 //
 //   all_gather      x [r, ...] -> y [k*r, ...]      transpose: reduce_scatter
-//   reduce_scatter  x [k*r, ...] -> acc y [r, ...]  transpose: all_gather; y may be of a wider
-//   type:
-//                   sums are made in y's type, in rank order, unless attributes.sum_on_wire
+//   reduce_scatter  x [k*r, ...] -> acc y [r, ...]  transpose: all_gather; y may be wider:
+//                   reduced in y's type, in rank order, unless attributes.sum_on_wire
 //   all_reduce      x -> y, equal types             the transpose of P -> I is a retype
 //   all_to_all      x [k*r, ...] -> y [k*r, ...]    its own transpose
 //   shift           x -> y                          transposed by the composite that uses it

@@ -136,10 +136,8 @@ typedef enum ot_op_kind {
   OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S*P], offsets[E+1], addend?[R,C]
                    // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] if there are
                    // row_gates
-  // expert_exchange.h: rows to the ranks of their experts, n = group_size ranks with H =
-  // held_experts
-  // each,
-  // B = exchange_rows of them at a time
+  // expert_exchange.h: tokens to the ranks of their experts; n = group_size ranks with H =
+  // held_experts each, B = exchange_rows tokens at a time
   OT_OP_EXCHANGE_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
                         // -> home[n,1,2] i32, here[n,H,2] i32: first row and rows of each run,
                         // offsets[H+1] i32, rounds[1] i32 if there is no round (saved)
@@ -193,9 +191,8 @@ typedef enum ot_op_kind {
   OT_OP_COUNT,
 } ot_op_kind;
 
-// Elements of the `scalars` operand of the optimizer ops, float64. Written by the loop before a
-// step
-// except CLIP_FACTOR, which OT_OP_CLIP_FACTOR writes.
+// Elements of the `scalars` operand of the optimizer ops, float64. The loop writes them before a
+// step, except CLIP_FACTOR, which OT_OP_CLIP_FACTOR writes.
 typedef enum ot_step_scalar {
   OT_SCALAR_LEARNING_RATE,    // of this step, before a group's factor
   OT_SCALAR_CLIP_FACTOR,      // multiplies every gradient
@@ -226,9 +223,9 @@ typedef enum ot_expert_sum {
   OT_EXPERT_SUMS,
 } ot_expert_sum;
 
-// Everything that an op's meaning depends on beside its operands. Flat and plain, so that a task
-// can
-// be printed, hashed and compared; an op reads the fields that its header names, the rest are zero.
+// Everything that an op's meaning depends on in addition to its operands. Flat and plain, so that
+// a task can be printed, hashed and compared; an op reads the fields that its header names, the
+// rest are zero.
 typedef struct ot_op_attributes {
   int threads;              // threads of the kernel, part of the plan [1..]
   ot_dtype compute;         // OT_F32 or OT_F64: which kernel table runs it
@@ -367,10 +364,9 @@ typedef struct ot_op_info {
   bool communicates;  // moves what it reads to other ranks: no kernel
   bool cheap;         // elementwise or norm: selective recompute re-emits it
 
-  // Fills the output types from the inputs; checks that the inputs fit each other. `statistic`
-  // types
-  // (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder gives (acc,
-  // effect).
+  // Fills the output types from the inputs; checks that the inputs fit each other. Types of
+  // statistics (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder
+  // gives (acc, effect).
   ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
   ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
   // Bytes of scratch the CPU kernel needs (may depend on attributes.threads). Null: none.

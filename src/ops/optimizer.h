@@ -15,9 +15,9 @@
 // OT_OP_MUON, for one matrix [O, C] (Jordan et al. 2024; scale and decay: Liu et al. 2025,
 // Moonlight):
 //   m = beta1 m + (1 - beta1) f g;  u = beta1 m + (1 - beta1) f g
-//   X = u / (|u| + 1e-7), then five times X = (3.4445 I - 4.7750 A + 2.0315 A^2) X, A = X X^T (or
-//   the same on the other side when O > C);  d = a (0.2 sqrt(max(O, C)) X + weight_decay p);  p = p
-//   - d
+//   X = u / (|u| + 1e-7), then five times X = (3.4445 I - 4.7750 A + 2.0315 A^2) X, A = X X^T
+//   (or the same on the other side when O > C)
+//   d = a (0.2 sqrt(max(O, C)) X + weight_decay p);  p = p - d
 // Both: p, m, v are read and written. With `master` present the weight is read from master, updated
 // there, and p = round(master); p is then only written. stats? [2] f64 = sum of d^2, sum of p^2
 // after (before rounding to storage), overwritten.

@@ -10,10 +10,8 @@
 // Step-level work (clipping, optimizer, gathers, reductions) is made of segments too, so an order
 // is the whole program of a rank and there is one kind of thing to check, print, price and run.
 //
-//   arena   | weights | gradients | moments, master | scalars, batch, tables | activations, scratch
-//   |
-//           |<--------------------- persistent, for all orders ------------>|<-- laid per order
-//           --->|
+//   arena  | weights | gradients | moments, master | scalars, batch | activations, scratch |
+//          |<--------------- persistent, for all orders ----------->|<-- laid per order -->|
 #pragma once
 
 #include "base/arena.h"

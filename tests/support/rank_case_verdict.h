@@ -15,8 +15,7 @@ typedef struct rank_verdict {
 //   float64: loss, norm and what is reported of experts within 1e-12, gradients of every step
 //   within 1e-12, weights within 1e-10
 //   float32: loss, norm and experts within 1e-5, gradients of the first step (the later ones are
-//   made from weights that differ) within 1e-5, weights within 1e-3 of lr x steps, every element of
-//   them
+//   made from weights that differ) within 1e-5, weights within 1e-3 of lr x steps, each
 // of what rank_difference says. AdamW's eps is 1e-6 in float64 and 1e-3 in float32: with a smaller
 // one, an element whose gradient is all rounding moves by lr times the sign of that.
 // Reasons are added to verdict->text. True when equal.
