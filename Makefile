@@ -8,11 +8,12 @@ export BLAS MPI
 
 options := $(if $(filter command environment,$(origin CC)),-DCMAKE_C_COMPILER=$(CC)) \
   $(if $(BLAS),-DOT_BLAS_LIBRARY=$(BLAS)) \
-  -DOT_MPI=$(if $(filter none,$(MPI)),OFF,AUTO $(if $(MPI),-DMPI_C_COMPILER=$(MPI))) \
   $(if $(BLAS_INCLUDE),-DOT_CBLAS_INCLUDE=$(BLAS_INCLUDE)) \
   $(if $(filter undefined,$(origin ARCH)),,-DOT_ARCH=$(ARCH))
 
-configure = cmake --preset $(1) $(options) $(2) >build/configure-$(1).log 2>&1 \
+# Presets with sanitizers are without MPI, whose libraries leak.
+with_mpi = -DOT_MPI=$(if $(filter none,$(MPI)),OFF,AUTO $(if $(MPI),-DMPI_C_COMPILER=$(MPI)))
+configure = cmake --preset $(1) $(options) $(if $(filter asan tsan,$(1)),,$(with_mpi)) $(2) >build/configure-$(1).log 2>&1 \
   || { cat build/configure-$(1).log; exit 3; }
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
 test = ctest --preset $(1) -j $(JOBS)

@@ -247,7 +247,7 @@ void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run, ot_a
       overlap->steps, overlap->step_s * 1e3, overlap->ranks);
   if (overlap->ranks == 1) {
     report->verdict = OT_VERDICT_INCONCLUSIVE;
-    report->summary = "one rank has nobody to wait for; give --ranks N or start it under mpirun";
+    report->summary = "one rank waits for no other; give --ranks N or start it under mpirun";
     return;
   }
   if (run->shares_cores) {

@@ -158,7 +158,7 @@ static ot_status read_member(ot_json_reader *reader, const char *where, raw_entr
     *members[i].has = true;
     return members[i].read(reader, where, entry);
   }
-  return ot_fail(OT_ENVIRONMENT, "%s: keys beside dtype, shape and data_offsets", where);
+  return ot_fail(OT_ENVIRONMENT, "%s: keys other than dtype, shape and data_offsets", where);
 }
 
 static ot_status read_entry(ot_json_reader *reader, const char *where, raw_entry *entry) {

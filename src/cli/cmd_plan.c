@@ -259,7 +259,7 @@ static const ot_option rows[] = {
     {.name = "from",
      .kind = OT_OPTION_PATH,
      .value = "FILE",
-     .help = "configuration of Megatron-LM, torchtitan or nanotron, priced beside the plans"},
+     .help = "configuration of Megatron-LM, torchtitan or nanotron, priced next to the plans"},
     {.name = "emit",
      .kind = OT_OPTION_TEXT,
      .value = "run|mpirun|sbatch|mpijob[=FILE]",

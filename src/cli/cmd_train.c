@@ -374,7 +374,7 @@ const ot_verb ot_verb_train = {
         "--json: validation losses and what this start did, or with --dry-run what it would take.\n"
         "Threads that wait sleep after tens of microseconds; OMP_WAIT_POLICY=active lets them "
         "spin,\n"
-        "for steps of milliseconds on a machine that nobody else uses.",
+        "for steps of milliseconds on a machine without other load.",
     .examples =
         "  orthant train run.yaml\n"
         "  orthant train run.yaml --dry-run\n"

@@ -118,7 +118,8 @@ static ot_status open_without_index(ot_tokens *t, ot_data_format format) {
                    "%s: byte 0: not an llm.c token file (magic %d, expected %d or %d)", t->bin_path,
                    header[0], llmc_kinds[0].magic, llmc_kinds[1].magic);
   }
-  ot_fail(OT_ENVIRONMENT, "%s: no .idx beside it and no known magic number at byte 0", t->bin_path);
+  ot_fail(OT_ENVIRONMENT, "%s: no .idx next to it and no known magic number at byte 0",
+          t->bin_path);
   return ot_fail_hint(OT_ENVIRONMENT,
                       "headerless 16-bit tokens (nanoGPT) must be said: data.format: nanogpt");
 }

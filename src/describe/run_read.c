@@ -245,6 +245,6 @@ int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_
   comparison c = {.out = out, .given = {.arena = out->arena}};
   compare_maps(&c, old_settings, new_settings, 0);
   if (c.count > 0 && c.given.length > 0)
-    ot_text_appendf(out, "beside what --set changes:\n%s", ot_text_builder_text(&c.given));
+    ot_text_appendf(out, "in addition to what --set changes:\n%s", ot_text_builder_text(&c.given));
   return c.count;
 }

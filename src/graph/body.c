@@ -38,7 +38,7 @@ static const char *name_of(const ot_program *program, int op) {
 static ot_status check_body(const ot_program *program, int repeat) {
   const int repeated = program->ops[repeat].attributes.repeated;
   OT_CHECK(repeated >= 1 && repeated < program->num_ops - repeat, OT_BUG,
-           "program %s: op %d repeats %d ops, %d are behind it", program->name, repeat, repeated,
+           "program %s: op %d repeats %d ops, only %d follow it", program->name, repeat, repeated,
            program->num_ops - repeat - 1);
   for (int i = repeat + 1; i <= repeat + repeated; i++) {
     OT_CHECK(program->ops[i].part == program->ops[repeat].part, OT_BUG,

@@ -48,7 +48,7 @@ static ot_status end_line(toml_reader *r) {
   if (*r->at == '#') {
     while (*r->at != '\n' && *r->at != '\0') r->at++;
   }
-  if (*r->at != '\n' && *r->at != '\0') return fail_here(r, "more behind the value");
+  if (*r->at != '\n' && *r->at != '\0') return fail_here(r, "more after the value");
   if (*r->at == '\n') next_line(r);
   return OT_OK;
 }

@@ -35,7 +35,7 @@ static ot_status check_repeat(const ot_segment *segment, int index) {
   const ot_task *const task = &segment->tasks[index];
   const int repeated = task->attributes.repeated;
   OT_CHECK(repeated >= 1 && repeated < segment->num_tasks - index, OT_BUG,
-           "schedule: %s, task %d repeats %d tasks, %d are behind it", segment->name, index,
+           "schedule: %s, task %d repeats %d tasks, only %d follow it", segment->name, index,
            repeated, segment->num_tasks - index - 1);
   for (int i = index + 1; i <= index + repeated; i++) {
     const ot_task_kind kind = segment->tasks[i].kind;

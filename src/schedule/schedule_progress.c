@@ -217,7 +217,7 @@ static ot_status refuse(const progress *g) {
     places = ot_arena_format(g->arena, "%s%s%s", places, places[0] ? "; " : "", place_of(g, rank));
   }
   return ot_fail(OT_BUG, "schedules: with lanes %s, ranks wait for each other: %s",
-                 g->serial ? "one after the other" : "beside each other", places);
+                 g->serial ? "one after the other" : "concurrently", places);
 }
 
 static void begin(const progress *g, int rank, const ot_schedule *schedule, int order) {

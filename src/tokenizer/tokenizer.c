@@ -79,7 +79,7 @@ static ot_status load_text(const char *path, ot_arena *arena, ot_buffer *json) {
   if (ot_text_ends_with(path, "vocab.json")) {
     const int stem = (int)(strlen(path) - strlen("vocab.json"));
     const char *const merges = ot_arena_format(arena, "%.*smerges.txt", stem, path);
-    OT_CHECK(ot_disk_is_file(merges), OT_ENVIRONMENT, "%s: no %s beside it", path, merges);
+    OT_CHECK(ot_disk_is_file(merges), OT_ENVIRONMENT, "%s: no %s next to it", path, merges);
     return ot_tokenizer_convert_gpt2(path, merges, json);
   }
   return append_file(path, arena, json);

@@ -70,7 +70,7 @@ static void hold_a_composite(body_case *c) {
 static void bodies_that_are_none_are_refused(void **state) {
   (void)state;
   expect_refused(empty_body, "repeats 0 ops");
-  expect_refused(long_body, "repeats 7 ops, 6 are behind it");
+  expect_refused(long_body, "repeats 7 ops, only 6 follow it");
   expect_refused(body_of_two_parts, "which is of another part");
   expect_refused(nest, "(repeat), which no body may have");
   expect_refused(hold_a_composite, "(attention), which no body may have");

@@ -130,7 +130,7 @@ static void reads_headerless_files_only_when_told(void **state) {
   scratch_write(scratch_path(directory, "n.bin"), raw, sizeof raw);
   ot_tokens *tokens;
   assert_int_equal(open_as("n", OT_DATA_AUTO, 0, &tokens), OT_ENVIRONMENT);
-  assert_message_has("n.bin: no .idx beside it and no known magic number");
+  assert_message_has("n.bin: no .idx next to it and no known magic number");
   assert_non_null(strstr(ot_fail_hint_text(), "nanogpt"));
   tokens = open_shard("n", OT_DATA_NANOGPT);
   int32_t ids[3];
@@ -210,7 +210,7 @@ static void names_what_is_wrong_with_a_shard_and_where(void **state) {
        "d.bin: truncated: 16 bytes, but the index has sequence 2 end at byte 18"},
       {"d.bin", -1, 0, 2, "d.bin: 20 bytes, but the index accounts for 18"},
       {"d.bin", 9, 1, 0, "d.bin: token 4 (byte 8) has id 260; allowed: 0 to 8"},
-      {"c.bin", 0, 1, 0, "c.bin: no .idx beside it and no known magic"},
+      {"c.bin", 0, 1, 0, "c.bin: no .idx next to it and no known magic"},
       {"c.bin", 4, 3, 0, "c.bin: byte 4: version 3, expected 1"},
       {"c.bin", 8, 4, 0, "c.bin: the header says 4 tokens (1032 bytes), but the file has 1030"},
       {"c.bin", 11, 0x80, 0, "c.bin: the header says -"},

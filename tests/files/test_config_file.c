@@ -386,9 +386,10 @@ static void a_resumed_run_may_change_only_some_keys(void **state) {
   const char *const llama =
       "model: {model_type: llama, vocab_size: 300, hidden_size: 48, num_attention_heads: 4}";
   assert_int_equal(differences(llama, llama, wider, 2, &text), 1);
-  assert_string_equal(text,
-                      "model.head_dim: 12 -> 24 (default of llama)\nbeside what --set changes:\n"
-                      "model.hidden_size: 48 -> 96 (--set model.hidden_size)\n");
+  assert_string_equal(
+      text,
+      "model.head_dim: 12 -> 24 (default of llama)\nin addition to what --set changes:\n"
+      "model.hidden_size: 48 -> 96 (--set model.hidden_size)\n");
 }
 
 static void presets_are_found_and_listed(void **state) {
