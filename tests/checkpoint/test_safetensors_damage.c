@@ -78,7 +78,7 @@ static const bad_header bad_headers[] = {
     {ONE("F32", "[1]", "[0,4,4]"), 4, "data_offsets are not two integers"},
     {ONE("F32", "[1]", "[0,4]"), 6, "2 bytes after the last tensor belong to no tensor"},
     {ONE("F32", "[1]", "[2,6]"), 6, "data bytes 0 to 2 before tensor w belong to no tensor"},
-    {ONE("F32", "[1]", "[0,4],\"x\":1"), 4, "tensor w: keys beside dtype"},
+    {ONE("F32", "[1]", "[0,4],\"x\":1"), 4, "tensor w: keys other than dtype"},
     {TWO("[0,4]", "[2,6]"), 6, "tensor b starts at data byte 2, inside tensor a, which ends at 4"},
     {TWO("[0,4]", "[0,4]"), 4, "starts at data byte 0, inside tensor"},
     {TWO("[0,4]", "[6,10]"), 10, "data bytes 4 to 6 before tensor b"},
