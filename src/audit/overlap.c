@@ -6,14 +6,13 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "ops/catalog.h"
 #include "ops/collective.h"
 
 // ---- one step ----
 
 static void add_span(ot_overlap *overlap, const ot_task *task, const ot_span *span) {
   const ot_timeline_axis axis = ot_timeline_axis_of(task->attributes.group);
-  ot_overlap_flow *const flow = &overlap->flow[axis][task->op];
+  ot_overlap_flow *const flow = &overlap->flow[axis][ot_communication_index(task->op)];
   flow->calls++;
   const ot_op_types types = ot_task_types(task);
   flow->bytes += ot_collective_sent_bytes(task->op, &task->attributes, &types);
@@ -30,7 +29,7 @@ void ot_overlap_add(ot_overlap *overlap, const ot_timeline *timeline, const ot_s
   overlap->bubble_s += summary.bubble_s;
   for (int axis = 0; axis < OT_TIMELINE_AXES; axis++) {
     overlap->exposed_axis_s[axis] += summary.exposed_axis_s[axis];
-    for (int op = 0; op < OT_OP_COUNT; op++) {
+    for (int op = 0; op < OT_COMMUNICATIONS; op++) {
       overlap->flow[axis][op].exposed_s += summary.exposed_op_s[axis][op];
     }
   }

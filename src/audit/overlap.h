@@ -24,7 +24,7 @@ typedef struct ot_overlap {
   int ranks, steps;
   double step_s, compute_s, exposed_s, bubble_s;
   double exposed_axis_s[OT_TIMELINE_AXES];
-  ot_overlap_flow flow[OT_TIMELINE_AXES][OT_OP_COUNT];
+  ot_overlap_flow flow[OT_TIMELINE_AXES][OT_COMMUNICATIONS];
   double slowest_compute_s, least_exposed_s;  // of a rank; after the merge
   int slowest_rank;
 } ot_overlap;

@@ -7,58 +7,41 @@
 #include "base/text_builder.h"
 #include "describe/pipeline_rules.h"
 #include "ops/catalog.h"
+#include "ops/collective.h"
 
 static const double LIMIT_BESIDE = .10, LIMIT_BETWEEN = .25;
 static const double LIMIT_LATE = .10;    // compute of the slowest rank above the mean
 static const double LIMIT_BUBBLE = .10;  // above what the order has with equal stages
 
-// Communication that is judged together. OT_OP_EMBEDDING, 0, is none.
+// Communication that is judged together.
 typedef struct flow_rule {
   ot_timeline_axis axis;
-  ot_op_kind ops[3];  // then zeros
-  bool between;       // kernels, not beside them
+  int num_ops;
+  ot_op_kind ops[3];  // [num_ops]
+  bool between;       // between kernels, where nothing can run concurrently
   const char *what, *advice;
 } flow_rule;
 
+// clang-format off
 static const flow_rule rules[] = {
-    {OT_TIMELINE_DP,
-     {OT_OP_ALL_GATHER},
-     false,
-     "dp_gather_exposed",
+    {OT_TIMELINE_DP, 1, {OT_OP_ALL_GATHER}, false, "dp_gather_exposed",
      "more tokens a rank and step (micro_batch_size, sequence_length), parallel.prefetch 2, "
      "parallel.reshard false, or a lower parallel.zero"},
-    {OT_TIMELINE_DP,
-     {OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE},
-     false,
-     "dp_reduce_exposed",
+    {OT_TIMELINE_DP, 2, {OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE}, false, "dp_reduce_exposed",
      "more micro-batches a step with parallel.accumulate whole, precision.reduce bf16, or fewer "
      "ranks of dp and more of another axis"},
-    {OT_TIMELINE_CP,
-     {OT_OP_SHIFT},
-     false,
-     "cp_ring_exposed",
+    {OT_TIMELINE_CP, 1, {OT_OP_SHIFT}, false, "cp_ring_exposed",
      "longer sequences, fewer ranks of cp, or parallel.context ulysses"},
-    {OT_TIMELINE_CP,
-     {OT_OP_ALL_GATHER, OT_OP_ALL_TO_ALL, OT_OP_REDUCE_SCATTER},
-     true,
-     "cp_exposed",
-     "fewer ranks of cp, or parallel.context ring"},
-    {OT_TIMELINE_TP,
-     {OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE},
-     true,
-     "tp_exposed",
-     "tp within one machine, fewer ranks of tp and more of pp or dp"},
-    {OT_TIMELINE_EP,
-     {OT_OP_EXCHANGE, OT_OP_EXCHANGE_HOME},
-     true,
-     "ep_exposed",
+    {OT_TIMELINE_CP, 3, {OT_OP_ALL_GATHER, OT_OP_ALL_TO_ALL, OT_OP_REDUCE_SCATTER}, true,
+     "cp_exposed", "fewer ranks of cp, or parallel.context ring"},
+    {OT_TIMELINE_TP, 3, {OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE}, true,
+     "tp_exposed", "tp within one machine, fewer ranks of tp and more of pp or dp"},
+    {OT_TIMELINE_EP, 2, {OT_OP_EXCHANGE, OT_OP_EXCHANGE_HOME}, true, "ep_exposed",
      "fewer ranks of ep"},
-    {OT_TIMELINE_WORLD,
-     {OT_OP_ALL_REDUCE},
-     true,
-     "world_exposed",
+    {OT_TIMELINE_WORLD, 1, {OT_OP_ALL_REDUCE}, true, "world_exposed",
      "norms and losses are small: ranks wait here for the last one; look at slow machines"},
 };
+// clang-format on
 
 // Sums and sentences of one audit.
 typedef struct judge {
@@ -76,10 +59,14 @@ static void add(const judge *j, const ot_finding *finding) {
 
 // ---- flows ----
 
+static const ot_overlap_flow *flow_of(const ot_overlap *o, const flow_rule *rule, int i) {
+  return &o->flow[rule->axis][ot_communication_index(rule->ops[i])];
+}
+
 static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
   ot_overlap_flow sum = {0};
-  for (int i = 0; i < OT_COUNT(rule->ops) && rule->ops[i]; i++) {
-    const ot_overlap_flow *const flow = &o->flow[rule->axis][rule->ops[i]];
+  for (int i = 0; i < rule->num_ops; i++) {
+    const ot_overlap_flow *const flow = flow_of(o, rule, i);
     sum.calls += flow->calls;
     sum.bytes += flow->bytes;
     sum.busy_s += flow->busy_s;
@@ -91,8 +78,8 @@ static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
 // "all_gather and all_reduce", of those that happen.
 static const char *ops_text(const judge *j, const flow_rule *rule) {
   ot_text_builder text = {.arena = j->arena};
-  for (int i = 0; i < OT_COUNT(rule->ops) && rule->ops[i]; i++) {
-    if (j->o->flow[rule->axis][rule->ops[i]].calls == 0) continue;
+  for (int i = 0; i < rule->num_ops; i++) {
+    if (flow_of(j->o, rule, i)->calls == 0) continue;
     if (text.length > 0) ot_text_put(&text, " and ");
     ot_text_put(&text, ot_op_info_of(rule->ops[i])->name);
   }
@@ -133,20 +120,17 @@ static void judge_flow(const judge *j, const flow_rule *rule) {
 
 // ---- pipelines ----
 
-static double ideal_bubble(const ot_overlap_run *run) {
-  const ot_run_parallel *const p = &run->run->parallel;
-  return ot_pipeline_rules_of(p->pipeline)->bubble(p->pp, p->vpp, run->micro_batches);
-}
-
 static void judge_pipeline(const judge *j) {
   const ot_overlap *const o = j->o;
-  if (j->run->run->parallel.pp == 1) return;
-  const double bubble = o->bubble_s / o->step_s, ideal = ideal_bubble(j->run);
+  const ot_run_parallel *const p = &j->run->run->parallel;
+  if (p->pp == 1) return;
+  const double bubble = o->bubble_s / o->step_s;
+  const double ideal = ot_pipeline_bubble(p->pipeline, p->pp, p->vpp, j->run->micro_batches);
   if (bubble > ideal + LIMIT_BUBBLE) {
     add(j, &(ot_finding){
                .what = "pipeline_bubble",
-               .where = ot_arena_format(j->arena, "pp: %d stages, %d micro-batches",
-                                        j->run->run->parallel.pp, j->run->micro_batches),
+               .where = ot_arena_format(j->arena, "pp: %d stages, %d micro-batches", p->pp,
+                                        j->run->micro_batches),
                .evidence = ot_arena_format(
                    j->arena, "stages wait for %.1f %% of a step; equal stages would for %.1f %%",
                    100 * bubble, 100 * ideal),
@@ -200,13 +184,13 @@ static const char *figures_of(const judge *j) {
   }
   ot_json_end(&json);
   ot_json_array(&json, "flows");
-  for (int i = 0; i < OT_TIMELINE_AXES * OT_OP_COUNT; i++) {
-    const int axis = i / OT_OP_COUNT, op = i % OT_OP_COUNT;
+  for (int i = 0; i < OT_TIMELINE_AXES * OT_COMMUNICATIONS; i++) {
+    const int axis = i / OT_COMMUNICATIONS, op = i % OT_COMMUNICATIONS;
     const ot_overlap_flow *const flow = &o->flow[axis][op];
     if (flow->calls == 0) continue;
     ot_json_object(&json, NULL);
     ot_json_text(&json, "axis", ot_timeline_axis_name((ot_timeline_axis)axis));
-    ot_json_text(&json, "op", ot_op_info_of((ot_op_kind)op)->name);
+    ot_json_text(&json, "op", ot_op_info_of(ot_communications[op])->name);
     ot_json_real(&json, "calls", flow->calls);
     ot_json_real(&json, "bytes", flow->bytes);
     ot_json_real(&json, "busy_seconds", flow->busy_s);
@@ -223,14 +207,14 @@ static const char *table_of(const judge *j) {
   ot_text_builder text = {.arena = j->arena};
   ot_text_appendf(&text, "  %-6s %-15s %9s %10s %10s %10s %7s\n", "axis", "", "calls", "MB",
                   "busy ms", "exposed ms", "% step");
-  for (int i = 0; i < OT_TIMELINE_AXES * OT_OP_COUNT; i++) {
-    const int axis = i / OT_OP_COUNT, op = i % OT_OP_COUNT;
+  for (int i = 0; i < OT_TIMELINE_AXES * OT_COMMUNICATIONS; i++) {
+    const int axis = i / OT_COMMUNICATIONS, op = i % OT_COMMUNICATIONS;
     const ot_overlap_flow *const f = &o->flow[axis][op];
     if (f->calls == 0) continue;
     ot_text_appendf(&text, "  %-6s %-15s %9.1f %10.3f %10.3f %10.3f %7.1f\n",
                     ot_timeline_axis_name((ot_timeline_axis)axis),
-                    ot_op_info_of((ot_op_kind)op)->name, f->calls, f->bytes * 1e-6, f->busy_s * 1e3,
-                    f->exposed_s * 1e3, percent(j, f->exposed_s));
+                    ot_op_info_of(ot_communications[op])->name, f->calls, f->bytes * 1e-6,
+                    f->busy_s * 1e3, f->exposed_s * 1e3, percent(j, f->exposed_s));
   }
   ot_text_appendf(&text, "  kernels %.1f %%, exposed %.1f %%, bubble %.1f %% of a step\n",
                   percent(j, o->compute_s), percent(j, o->exposed_s), percent(j, o->bubble_s));

@@ -69,7 +69,7 @@ typedef struct ot_mpi_end {
   pthread_cond_t changed;          // threads that wait
   pthread_cond_t work;             // the engine
   bool spins;                      // there are cores for everyone on this machine
-  double crowded_until_s;          // other processes keep cores busy: nobody yields to them
+  double crowded_until_s;          // other processes keep cores busy: no thread yields to them
   bool stopping;                   // the engine ends
   bool led;                        // a thread calls MPI
   bool polled;                     // a waiting thread leads whenever it is useful

@@ -29,7 +29,7 @@ void ot_mpi_nap(double seconds) {
 static ot_status tell(const ot_mpi_end *end, int rank, const int32_t *news) {
   MPI_Request sent;
   OT_TRY_MPI(MPI_Isend(news, 1, MPI_INT32_T, rank, 0, end->control, &sent));
-  // Nobody waits for it: the process is about to end.
+  // Never waited for: the process is about to end.
   OT_TRY_MPI(MPI_Request_free(&sent));
   return OT_OK;
 }

@@ -4,22 +4,6 @@
 
 #include <assert.h>
 
-// Narayanan et al. 2021, sec. 2.2.2.
-static double filled(double p, double v, double m) { return (p - 1) / (v * m + p - 1); }
-// Qi et al. 2024: a third, as F = B = W.
-static double filled_by_weights(double p, double v, double m) {
-  (void)v;
-  return (p - 1) / (3 * m + p - 1);
-}
-static double filled_by_both(double p, double v, double m) {
-  (void)v;
-  return (p - 1) / (6 * m + p - 1);
-}
-static double none(double p, double v, double m) {
-  (void)p, (void)v, (void)m;
-  return 0;
-}
-
 const char *const ot_pipeline_names[OT_PIPELINES + 1] = {
     [OT_PIPELINE_GPIPE] = "gpipe",
     [OT_PIPELINE_1F1B] = "1f1b",
@@ -29,21 +13,17 @@ const char *const ot_pipeline_names[OT_PIPELINES + 1] = {
     [OT_PIPELINE_ZB_V] = "zb-v",
 };
 
+// clang-format off
 static const ot_pipeline_rules rules[] = {
-    [OT_PIPELINE_GPIPE] = {.fills = true, .min_chunks = 1, .max_chunks = 1, .bubble = filled},
-    [OT_PIPELINE_1F1B] = {.min_chunks = 1, .max_chunks = 1, .bubble = filled},
-    [OT_PIPELINE_INTERLEAVED] = {.in_rounds = true, .min_chunks = 2, .bubble = filled},
-    [OT_PIPELINE_ZB_H1] = {.splits = true,
-                           .min_chunks = 1,
-                           .max_chunks = 1,
-                           .bubble = filled_by_weights},
-    [OT_PIPELINE_ZB_H2] = {.splits = true, .min_chunks = 1, .max_chunks = 1, .bubble = none},
-    [OT_PIPELINE_ZB_V] = {.splits = true,
-                          .folded = true,
-                          .min_chunks = 2,
-                          .max_chunks = 2,
-                          .bubble = filled_by_both},
+    [OT_PIPELINE_GPIPE] = {.fills = true, .min_chunks = 1, .max_chunks = 1},
+    [OT_PIPELINE_1F1B] = {.min_chunks = 1, .max_chunks = 1},
+    [OT_PIPELINE_INTERLEAVED] = {.in_rounds = true, .min_chunks = 2},
+    [OT_PIPELINE_ZB_H1] = {.splits = true, .min_chunks = 1, .max_chunks = 1, .idle_as = 3},
+    [OT_PIPELINE_ZB_H2] = {.splits = true, .min_chunks = 1, .max_chunks = 1, .idle_as = -1},
+    [OT_PIPELINE_ZB_V] = {.splits = true, .folded = true, .min_chunks = 2, .max_chunks = 2,
+                          .idle_as = 6},
 };
+// clang-format on
 static_assert(OT_COUNT(rules) == OT_PIPELINES, "one row for each pipeline schedule");
 
 const ot_pipeline_rules *ot_pipeline_rules_of(ot_pipeline kind) {
@@ -63,6 +43,13 @@ bool ot_pipeline_folds(ot_pipeline kind, int pp) {
 int ot_pipeline_stage(ot_pipeline kind, int pp, int chunk) {
   const bool up = ot_pipeline_folds(kind, pp) && chunk / pp % 2 == 1;
   return up ? pp - 1 - chunk % pp : chunk % pp;
+}
+
+double ot_pipeline_bubble(ot_pipeline kind, int pp, int vpp, int64_t micro_batches) {
+  const int idle_as = ot_pipeline_rules_of(kind)->idle_as;
+  if (idle_as < 0) return 0;
+  const double chunks = idle_as > 0 ? idle_as : vpp;
+  return (pp - 1) / (chunks * (double)micro_batches + pp - 1);
 }
 
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp) {

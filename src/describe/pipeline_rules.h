@@ -13,9 +13,7 @@ typedef struct ot_pipeline_rules {
   bool in_rounds;  // micro-batches pass the chunks of a stage in equal rounds of at least p
   int min_chunks;  // of a stage, of two or more
   int max_chunks;  // 0: any number
-  // Idle share of a step with equal stages whose messages cost nothing and whose backward is two
-  // forwards: of p stages, v chunks a stage, m micro-batches. The source stands beside each.
-  double (*bubble)(double p, double v, double m);
+  int idle_as;     // see ot_pipeline_bubble
 } ot_pipeline_rules;
 
 const ot_pipeline_rules *ot_pipeline_rules_of(ot_pipeline kind);
@@ -29,6 +27,12 @@ bool ot_pipeline_folds(ot_pipeline kind, int pp);
 
 // The stage of chunk `chunk`.
 int ot_pipeline_stage(ot_pipeline kind, int pp, int chunk);
+
+// Idle share of a step of `pp` equal stages whose messages cost nothing and whose backward is two
+// forwards: (p-1) / (v m + p-1) (Narayanan et al. 2021, arXiv 2104.04473, sec. 2.2), v chunks a
+// stage. Schedules that split the backward idle as if v were rules.idle_as (Qi et al. 2024: a third
+// with one chunk, as F = B = W), 0 where it is -1.
+double ot_pipeline_bubble(ot_pipeline kind, int pp, int vpp, int64_t micro_batches);
 
 // Chunks of the model that each of `pp` stages holds: vpp, but two for zb-v, which needs no vpp.
 int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp);

@@ -63,9 +63,9 @@ typedef struct ot_residual_stream {
   int last;   // one more of them, or the sum so far, or -1
 } ot_residual_stream;
 
-// The stream where a layer begins (`behind` 0), where its MLP does when that is a block of its own
-// (1), or, for the number of layers of the model, at the head.
-ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int behind);
+// The stream where a layer begins (`after` 0 sub-layers), where its MLP does when that is a block
+// of its own (1), or, for the number of layers of the model, at the head.
+ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int after);
 
 // What the sub-layer reads.
 int ot_residual_read(ot_builder *b, const ot_residual_stream *stream, ot_role query,

@@ -9,16 +9,16 @@
 #include "describe/residuals.h"
 #include "graph/decoder_parts.h"
 
-ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int behind) {
+ot_residual_stream ot_residual_enter(ot_builder *b, int layer, int after) {
   const ot_residual_place at = ot_residual_place_of(ot_model_of(b), layer);
   ot_residual_stream stream = {-1, -1, -1};
   if (at.finished == 0) {
     stream.sum = ot_builder_input(b);
     return stream;
   }
-  const bool ended = behind > 0 && at.attention_ends;
+  const bool ended = after > 0 && at.attention_ends;
   stream.stack = ot_builder_stack(b, at.finished + ended);
-  if (behind > 0 ? !ended : at.begun) stream.sum = stream.last = ot_builder_input(b);
+  if (after > 0 ? !ended : at.begun) stream.sum = stream.last = ot_builder_input(b);
   return stream;
 }
 

@@ -151,8 +151,6 @@ int64_t ot_op_workspace(ot_op_kind kind, const ot_op_attributes *attributes,
   return (bytes + 63) / 64 * 64;
 }
 
-bool ot_op_communicates(ot_op_kind kind) { return ot_op_info_of(kind)->communicates; }
-
 int ot_op_sent_input(ot_op_kind kind) { return kind == OT_OP_EXCHANGE_HOME ? 1 : 0; }
 
 bool ot_op_exchanges(ot_op_kind kind) {

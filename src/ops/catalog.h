@@ -3,7 +3,6 @@
 // not drag them in.
 #pragma once
 
-#include "ops/catalog.h"
 #include "ops/op.h"
 
 // The row of `kind`; never null.
@@ -17,6 +16,3 @@ ot_cost ot_op_cost(ot_op_kind kind, const ot_op_attributes *attributes, const ot
 // Scratch bytes of one execution, a multiple of 64.
 int64_t ot_op_workspace(ot_op_kind kind, const ot_op_attributes *attributes,
                         const ot_op_types *types);
-
-// True when it moves what it reads to other ranks: there is no kernel.
-bool ot_op_communicates(ot_op_kind kind);

@@ -100,7 +100,6 @@ static ot_cost shift_cost(const ot_op_attributes *a, const ot_op_types *types) {
 }
 
 const ot_op_info ot_all_gather_info = {
-    .communicates = true,
     .name = "all_gather",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -114,7 +113,6 @@ const ot_op_info ot_all_gather_info = {
 };
 
 const ot_op_info ot_reduce_scatter_info = {
-    .communicates = true,
     .name = "reduce_scatter",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -130,7 +128,6 @@ const ot_op_info ot_reduce_scatter_info = {
 };
 
 const ot_op_info ot_all_reduce_info = {
-    .communicates = true,
     .name = "all_reduce",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -141,7 +138,6 @@ const ot_op_info ot_all_reduce_info = {
 };
 
 const ot_op_info ot_all_to_all_info = {
-    .communicates = true,
     .name = "all_to_all",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -155,7 +151,6 @@ const ot_op_info ot_all_to_all_info = {
 };
 
 const ot_op_info ot_shift_info = {
-    .communicates = true,
     .name = "shift",
     .num_inputs = 1,
     .num_outputs = 1,
@@ -164,13 +159,24 @@ const ot_op_info ot_shift_info = {
 };
 
 const ot_op_info ot_send_info = {
-    .communicates = true, .name = "send", .num_inputs = 1, .num_outputs = 0, .infer = send_infer};
+    .name = "send", .num_inputs = 1, .num_outputs = 0, .infer = send_infer};
 
-const ot_op_info ot_receive_info = {.communicates = true,
-                                    .name = "receive",
-                                    .num_inputs = 0,
-                                    .num_outputs = 1,
-                                    .infer = receive_infer};
+const ot_op_info ot_receive_info = {
+    .name = "receive", .num_inputs = 0, .num_outputs = 1, .infer = receive_infer};
+
+const ot_op_kind ot_communications[OT_COMMUNICATIONS] = {
+    OT_OP_ALL_GATHER, OT_OP_REDUCE_SCATTER, OT_OP_ALL_REDUCE, OT_OP_ALL_TO_ALL,    OT_OP_SHIFT,
+    OT_OP_SEND,       OT_OP_RECEIVE,        OT_OP_EXCHANGE,   OT_OP_EXCHANGE_HOME,
+};
+
+int ot_communication_index(ot_op_kind kind) {
+  for (int i = 0; i < OT_COMMUNICATIONS; i++) {
+    if (ot_communications[i] == kind) return i;
+  }
+  return -1;
+}
+
+bool ot_op_communicates(ot_op_kind kind) { return ot_communication_index(kind) >= 0; }
 
 double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types) {

@@ -23,6 +23,13 @@ extern const ot_op_info ot_shift_info;
 extern const ot_op_info ot_send_info;
 extern const ot_op_info ot_receive_info;
 
+// The ops that move what they read to other ranks and have no kernel, and the index of `kind` among
+// them, -1 for any other.
+enum { OT_COMMUNICATIONS = 9 };
+extern const ot_op_kind ot_communications[OT_COMMUNICATIONS];
+int ot_communication_index(ot_op_kind kind);
+bool ot_op_communicates(ot_op_kind kind);
+
 // The input that travels. exchange_home: what it is put into is another.
 int ot_op_sent_input(ot_op_kind kind);
 

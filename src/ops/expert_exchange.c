@@ -114,7 +114,6 @@ const ot_op_info ot_exchange_plan_info = {
 };
 
 const ot_op_info ot_exchange_info = {
-    .communicates = true,
     .name = "exchange",
     .num_inputs = 3,
     .num_outputs = 1,
@@ -129,7 +128,6 @@ const ot_op_info ot_exchange_info = {
 };
 
 const ot_op_info ot_exchange_home_info = {
-    .communicates = true,
     .name = "exchange_home",
     .num_inputs = 4,
     .num_outputs = 1,

@@ -361,7 +361,6 @@ typedef struct ot_op_info {
   ot_op_class class;
   uint32_t in_place;  // bit i: output i may share the storage of input i. Where that input may be
                       // absent, communication and repeat go on with what is there, so there it must
-  bool communicates;  // moves what it reads to other ranks: no kernel
   bool cheap;         // elementwise or norm: selective recompute re-emits it
 
   // Fills the output types from the inputs; checks that the inputs fit each other. Types of

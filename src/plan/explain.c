@@ -172,7 +172,7 @@ static void say_experts(speaker *s) {
 static const char *balanced_bubble(const speaker *s) {
   const ot_candidate *const c = s->c;
   if (ot_pipeline_rules_of(c->pipeline)->splits) return "";
-  const double share = ot_bubble_fraction(c->pp, c->vpp, c->micro_batches);
+  const double share = ot_pipeline_bubble(c->pipeline, c->pp, c->vpp, c->micro_batches);
   return ot_arena_format(s->arena, " ((p-1)/(%sm+p-1) = %s)", c->vpp > 1 ? "v" : "",
                          ot_figure_share(s->arena, share));
 }

@@ -58,11 +58,6 @@ double ot_critical_batch_tokens(double tokens) {
   return tokens > 0 ? 512 * 22.91 * ot_pow(tokens * 1e-6, 0.47) : 0;
 }
 
-// Narayanan et al. 2021 (arXiv 2104.04473), sec. 2.2: idle over the whole step.
-double ot_bubble_fraction(int pp, int vpp, int64_t micro_batches) {
-  return (pp - 1) / ((double)vpp * (double)micro_batches + pp - 1);
-}
-
 static ot_gather_traffic traffic_of(const ot_limits_request *request) {
   const ot_recipe *const recipe = &request->job->recipe;
   return (ot_gather_traffic){.flops_per_s = request->flops_per_s,

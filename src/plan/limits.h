@@ -40,9 +40,6 @@ double ot_crossover_devices(const ot_gather_traffic *traffic, const ot_cluster *
 // Tokens of a step from which a larger batch saves no steps in proportion, for a run of `tokens`.
 double ot_critical_batch_tokens(double tokens);
 
-// Idle share of a step of a balanced pipeline: (p-1) / (v m + p-1).
-double ot_bubble_fraction(int pp, int vpp, int64_t micro_batches);
-
 typedef struct ot_limits_request {
   const ot_job *job;
   const ot_bill *bill;

@@ -6,7 +6,6 @@
 #include "schedule/schedule_progress.h"
 
 #include "base/text.h"
-#include "ops/catalog.h"
 #include "ops/collective.h"
 
 enum { WALK, GATHER, REDUCE, THREADS };

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "describe/groups.h"
+#include "ops/collective.h"
 #include "schedule/schedule.h"
 
 // The spans of a timeline, sorted out.
@@ -172,7 +173,7 @@ typedef struct sweep {
   interval wait;
   double last_s;  // end of the last forward or backward task
   // How far each union reaches.
-  double all_s, busy_s, axis_s[OT_TIMELINE_AXES], op_s[OT_TIMELINE_AXES][OT_OP_COUNT];
+  double all_s, busy_s, axis_s[OT_TIMELINE_AXES], op_s[OT_TIMELINE_AXES][OT_COMMUNICATIONS];
   ot_timeline_summary sum;
   double busy_sum_s;  // of what is no message, outside compute, up to last_s
 } sweep;
@@ -258,7 +259,7 @@ static void take_interval(sweep *s, const interval *i) {
   if (!i->message) unite(s, i, s->last_s, &s->busy_s, &s->busy_sum_s);
   if (i->task->kind == OT_TASK_COMPUTE) return;
   const ot_timeline_axis axis = ot_timeline_axis_of(i->task->attributes.group);
-  const ot_op_kind op = i->task->op;
+  const int op = ot_communication_index(i->task->op);
   unite(s, i, end, &s->axis_s[axis], &s->sum.exposed_axis_s[axis]);
   unite(s, i, end, &s->op_s[axis][op], &s->sum.exposed_op_s[axis][op]);
 }

@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #include "base/choices.h"
-#include "ops/op.h"
+#include "ops/collective.h"
 
 typedef struct ot_schedule ot_schedule;
 
@@ -82,7 +82,7 @@ typedef struct ot_timeline_summary {
   double model_flops;                // 3 x forward: what MFU counts, see ot_order_flops
   double exposed_s;                  // of all communication, and of kernels on other lanes
   double exposed_axis_s[OT_TIMELINE_AXES];
-  double exposed_op_s[OT_TIMELINE_AXES][OT_OP_COUNT];  // of communication
+  double exposed_op_s[OT_TIMELINE_AXES][OT_COMMUNICATIONS];
 } ot_timeline_summary;
 
 // Allocates nothing. Cost: O(spans), but for spans that overlap on several lanes.

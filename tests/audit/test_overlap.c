@@ -17,6 +17,10 @@ static void must_be(double found, double expected) {
   if (found != expected) fail_msg("%.17g instead of %.17g", found, expected);
 }
 
+static ot_overlap_flow *flow_of(ot_overlap *overlap, ot_timeline_axis axis, ot_op_kind op) {
+  return &overlap->flow[axis][ot_communication_index(op)];
+}
+
 // ---- sums ----
 
 // Kernels from 0 to 4 and from 6 to 10; a gather of 8 elements on 4 ranks from 3 to 6; an
@@ -56,9 +60,9 @@ static ot_overlap drawn(int times) {
 
 static void adds_calls_bytes_and_times_by_axis_and_op(void **state) {
   (void)state;
-  const ot_overlap o = drawn(1);
-  const ot_overlap_flow *const gather = &o.flow[OT_TIMELINE_DP][OT_OP_ALL_GATHER];
-  const ot_overlap_flow *const sum = &o.flow[OT_TIMELINE_WORLD][OT_OP_ALL_REDUCE];
+  ot_overlap o = drawn(1);
+  const ot_overlap_flow *const gather = flow_of(&o, OT_TIMELINE_DP, OT_OP_ALL_GATHER);
+  const ot_overlap_flow *const sum = flow_of(&o, OT_TIMELINE_WORLD, OT_OP_ALL_REDUCE);
   must_be(gather->calls, 1);
   must_be(gather->bytes, 3 * 32);
   must_be(gather->busy_s, 3);
@@ -79,7 +83,7 @@ static void merges_steps_into_means(void **state) {
   assert_int_equal(ot_overlap_merge(&o, NULL, &arena), OT_OK);
   assert_int_equal(o.steps, 3);
   must_be(o.step_s, 10);
-  must_be(o.flow[OT_TIMELINE_DP][OT_OP_ALL_GATHER].exposed_s, 2);
+  must_be(flow_of(&o, OT_TIMELINE_DP, OT_OP_ALL_GATHER)->exposed_s, 2);
   must_be(o.slowest_compute_s, 8);
   ot_heap_release(&heap);
 }
@@ -104,7 +108,7 @@ static void merges_ranks_and_names_the_slowest(void **state) {
   must_be(o.compute_s, 8 + 1.5);
   must_be(o.slowest_compute_s, 11);
   assert_int_equal(o.slowest_rank, 3);
-  must_be(o.flow[OT_TIMELINE_DP][OT_OP_ALL_GATHER].bytes, 96);
+  must_be(flow_of(&o, OT_TIMELINE_DP, OT_OP_ALL_GATHER)->bytes, 96);
 }
 
 // ---- verdicts ----
@@ -142,7 +146,7 @@ static void every_flow_has_its_limit(void **state) {
   for (int i = 0; i < OT_COUNT(cases); i++) {
     for (int beyond = 0; beyond < 2; beyond++) {
       ot_overlap o = {.ranks = 2, .steps = 3, .step_s = 1, .compute_s = .5};
-      ot_overlap_flow *const flow = &o.flow[cases[i].axis][cases[i].op];
+      ot_overlap_flow *const flow = flow_of(&o, cases[i].axis, cases[i].op);
       *flow = (ot_overlap_flow){.calls = 6, .bytes = 1e6, .busy_s = .6};
       flow->exposed_s = cases[i].limit + (beyond ? .01 : -.01);
       const ot_audit_report report = judge(&o, &how, &arena);
@@ -209,7 +213,7 @@ static void shared_cores_and_one_rank_give_no_verdict(void **state) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_overlap o = {.ranks = 8, .steps = 1, .step_s = 1};
-  o.flow[OT_TIMELINE_DP][OT_OP_ALL_GATHER] =
+  *flow_of(&o, OT_TIMELINE_DP, OT_OP_ALL_GATHER) =
       (ot_overlap_flow){.calls = 1, .busy_s = .9, .exposed_s = .9};
   const ot_overlap_run shared = {.run = &run, .micro_batches = 1, .shares_cores = true};
   assert_int_equal(judge(&o, &shared, &arena).verdict, OT_VERDICT_INCONCLUSIVE);
@@ -234,18 +238,18 @@ static const struct {
 
 // Bytes that the rank has sent, by axis and op.
 static void count_sent(const ot_comm *comm, double sign,
-                       double sent[OT_TIMELINE_AXES][OT_OP_COUNT]) {
+                       double sent[OT_TIMELINE_AXES][OT_COMMUNICATIONS]) {
   for (int group = 0; group < OT_GROUP_KINDS; group++) {
     const ot_timeline_axis axis = ot_timeline_axis_of((ot_group_kind)group);
     for (int i = 0; i < OT_COUNT(carried); i++) {
-      sent[axis][carried[i].op] +=
+      sent[axis][ot_communication_index(carried[i].op)] +=
           sign * ot_comm_sent_bytes(comm, (ot_group_kind)group, carried[i].kind);
     }
   }
 }
 
 static ot_status compare_bytes(audit_rank *rank) {
-  double sent[OT_TIMELINE_AXES][OT_OP_COUNT] = {{0}};
+  double sent[OT_TIMELINE_AXES][OT_COMMUNICATIONS] = {{0}};
   ot_step_report step;
   ot_overlap overlap = {0};
   ot_trainer_set_trace(rank->trainer, true);
@@ -257,7 +261,7 @@ static ot_status compare_bytes(audit_rank *rank) {
   double all = 0;
   // Ranks agree on other things over the world, too.
   for (int axis = 0; axis < OT_TIMELINE_WORLD; axis++) {
-    for (int op = 0; op < OT_OP_COUNT; op++) {
+    for (int op = 0; op < OT_COMMUNICATIONS; op++) {
       OT_CHECK(overlap.flow[axis][op].bytes == sent[axis][op], OT_BUG, "axis %d op %d: %g, %g",
                axis, op, overlap.flow[axis][op].bytes, sent[axis][op]);
       all += sent[axis][op];

@@ -70,10 +70,7 @@ run_until_stopped() {  # NAME VICTIM SETTINGS
 
 # A mesh, the rank that is stopped, and what the others then wait in.
 while read -r name victim settings; do
-  for _ in 1 2 3; do
-    run_until_stopped "$name" "$victim" "$settings"
-    [ $got = "$launcher_hung" ] || break
-  done
+  unless_hung run_until_stopped "$name" "$victim" "$settings"
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
   [ $took -lt 12000 ] || fail "$name: took $took ms"
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: said other than once"

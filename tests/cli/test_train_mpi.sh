@@ -11,14 +11,11 @@ source_dir=$PWD
 cd "$work"
 
 fail() { echo "FAILED: $*" >&2; exit 1; }
+run() { got=0; "$@" >out.txt 2>err.txt || got=$?; }
 expect() {  # expect CODE WORDS COMMAND...: the exit code, and the words of the only error
   local code=$1 words=$2 got=0
   shift 2
-  for _ in 1 2 3; do
-    got=0
-    "$@" >out.txt 2>err.txt || got=$?
-    [ $got = $launcher_hung ] || break
-  done
+  unless_hung run "$@"
   [ "$got" = "$code" ] || { cat err.txt; fail "$* gave $got, expected $code"; }
   grep '^error: ' err.txt | grep -qF -- "$words" || { cat err.txt; fail "$* did not say \"$words\""; }
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || { cat err.txt; fail "$* said it more than once"; }
@@ -99,10 +96,7 @@ stop_by_signal() {  # its exit code in `got`
   got=0
   wait $launched || got=$?
 }
-for _ in 1 2 3; do
-  stop_by_signal
-  [ $got = $launcher_hung ] || break
-done
+unless_hung stop_by_signal
 [ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
 [ "$(grep -c 'stopped by a signal' err.txt)" = 1 ] || fail "a stop was said more than once"
 ls stopped/checkpoints | grep -q step- || fail "no checkpoint after a signal"

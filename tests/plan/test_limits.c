@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/math.h"
+#include "describe/pipeline_rules.h"
 #include "plan/limits.h"
 #include "support/paper_job.h"
 
@@ -145,10 +146,10 @@ static void the_critical_batch_grows_with_the_length_of_the_run(void **state) {
 
 static void bubbles_are_idle_over_the_whole_step(void **state) {
   (void)state;
-  assert_float_equal(ot_bubble_fraction(8, 1, 16), 7.0 / 23, 1e-15);
-  assert_float_equal(ot_bubble_fraction(8, 1, 32), 7.0 / 39, 1e-15);
-  assert_float_equal(ot_bubble_fraction(8, 4, 16), 7.0 / 71, 1e-15);
-  assert_true(ot_bubble_fraction(1, 1, 1) == 0);
+  assert_float_equal(ot_pipeline_bubble(OT_PIPELINE_1F1B, 8, 1, 16), 7.0 / 23, 1e-15);
+  assert_float_equal(ot_pipeline_bubble(OT_PIPELINE_1F1B, 8, 1, 32), 7.0 / 39, 1e-15);
+  assert_float_equal(ot_pipeline_bubble(OT_PIPELINE_INTERLEAVED, 8, 4, 16), 7.0 / 71, 1e-15);
+  assert_true(ot_pipeline_bubble(OT_PIPELINE_1F1B, 1, 1, 1) == 0);
 }
 
 // t <= F BW / C: 28,672 x 450 GB/s / 600 TFLOP/s.

@@ -203,7 +203,7 @@ static void expect_axis(const ot_timeline_summary *summary, ot_timeline_axis axi
 
 static void expect_op(const ot_timeline_summary *summary, ot_timeline_axis axis, ot_op_kind op,
                       double seconds) {
-  const double found = summary->exposed_op_s[axis][op];
+  const double found = summary->exposed_op_s[axis][ot_communication_index(op)];
   if (found == seconds) return;
   fail_msg("op %d of %s exposed for %g, drawn %g", (int)op, ot_timeline_axis_name(axis), found,
            seconds);
