@@ -13,8 +13,8 @@
 #include "describe/pipeline_rules.h"
 #include "host/clock.h"
 #include "host/heap.h"
-#include "pipeline/order_price.h"
 #include "support/bench_program.h"
+#include "support/order_price.h"
 
 enum { MAX_STAGES = 8, MAX_CHUNKS = 16, MAX_REPEATS = 31, PAYLOAD = 256, STEPS = 2 };
 

@@ -9,9 +9,9 @@
 typedef struct rank_list {
   ot_pipeline_order *order;
   int p, m, v, r;
-  const int *chunk;  // [v] chunks of this rank, in the order of the model
-  int made;          // micro-batches that the order is written for: those from m on are left out
-  int *next[OT_ACTION_BACKWARD];  // [v] micro-batch that F, I and W of a chunk come to next
+  const int *chunk;     // [v] chunks of this rank, in the order of the model
+  int made;             // micro-batches that the order is written for: those from m on are left out
+  int *next[OT_WORKS];  // [v] micro-batch that F, I and W of a chunk come to next
 } rank_list;
 
 static void append(rank_list *list, ot_action_kind kind, int index, int micro_batch) {
@@ -110,12 +110,12 @@ static void zero_bubble_h(rank_list *list, int depth) {
 }
 
 static bool remain(const rank_list *list, ot_action_kind kind, int index) {
-  return list->next[kind][index] < list->made;
+  return list->next[ot_action_work(kind)][index] < list->made;
 }
 
 // The next micro-batch of (kind, chunk).
 static void next(rank_list *list, ot_action_kind kind, int index) {
-  const int micro_batch = list->next[kind][index]++;
+  const int micro_batch = list->next[ot_action_work(kind)][index]++;
   if (micro_batch < list->m) append(list, kind, index, micro_batch);
 }
 

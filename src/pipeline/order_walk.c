@@ -11,8 +11,7 @@ void ot_order_walk_begin(const ot_pipeline_order *order, ot_arena *arena, ot_ord
 }
 
 static int *done_of(const ot_order_walk *walk, const ot_action *action) {
-  const bool at_once = action->kind == OT_ACTION_BACKWARD;
-  return &walk->done[at_once ? OT_ACTION_INPUT : action->kind][action->chunk];
+  return &walk->done[ot_action_work(action->kind)][action->chunk];
 }
 
 bool ot_order_walk_blocked(const ot_order_walk *walk, const ot_action *action, ot_action *by) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks a pipeline order as its ranks would run it, each its own list, an action as soon as what it
-// needs is done: what the check and the price have in common.
+// needs is done: for the check of orders.
 #pragma once
 
 #include "pipeline/pipeline_order.h"
 
 typedef struct ot_order_walk {
   const ot_pipeline_order *order;
-  int *position;                  // [num_ranks] actions done
-  int *done[OT_ACTION_BACKWARD];  // [num_chunks] micro-batches done, by F, I (or B) and W
-  int rank;                       // whose turn it is
+  int *position;        // [num_ranks] actions done
+  int *done[OT_WORKS];  // [num_chunks] micro-batches done
+  int rank;             // whose turn it is
 } ot_order_walk;
 
 // At the start of `order`, whose lists must be by micro-batch.

@@ -12,6 +12,11 @@
 
 char ot_action_letter(ot_action_kind kind) { return "FIWB"[kind]; }
 
+ot_work ot_action_work(ot_action_kind kind) {
+  if (kind == OT_ACTION_FORWARD) return OT_WORK_FORWARD;
+  return kind == OT_ACTION_WEIGHT ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
+}
+
 int ot_action_needs(const ot_pipeline_order *order, const ot_action *action, ot_action needs[2]) {
   const ot_action_kind back = order->split ? OT_ACTION_INPUT : OT_ACTION_BACKWARD;
   const int chunk = action->chunk, i = action->micro_batch;
@@ -105,7 +110,8 @@ static ot_status check_action(const ot_pipeline_order *order, int rank, int inde
   return OT_OK;
 }
 
-// Each list by itself: what it may hold, and by micro-batch. `next` [4 * num_chunks] counts up.
+// Each list by itself: what it may hold, and by micro-batch. `next` [OT_ACTIONS * num_chunks]
+// counts up.
 static ot_status check_list(const ot_pipeline_order *order, int rank, int *next) {
   for (int i = 0; i < order->num_actions[rank]; i++) {
     OT_TRY(check_action(order, rank, i));
@@ -156,7 +162,7 @@ static ot_status refuse_stuck(const ot_order_walk *walk, int rank) {
 }
 
 ot_status ot_pipeline_order_check(const ot_pipeline_order *order, ot_arena *arena) {
-  int *const next = ot_arena_array(arena, 4 * (int64_t)order->num_chunks, sizeof *next);
+  int *const next = ot_arena_array(arena, OT_ACTIONS * (int64_t)order->num_chunks, sizeof *next);
   for (int r = 0; r < order->num_ranks; r++) OT_TRY(check_list(order, r, next));
   OT_TRY(check_complete(order, next));
   ot_order_walk walk;

@@ -15,6 +15,14 @@ typedef enum ot_action_kind {
   OT_ACTIONS,
 } ot_action_kind;
 
+// Work of a micro-batch: what actions are counted by. B counts as I does.
+typedef enum ot_work {
+  OT_WORK_FORWARD,
+  OT_WORK_BACKWARD,  // B or I
+  OT_WORK_WEIGHT,
+  OT_WORKS,
+} ot_work;
+
 typedef struct ot_action {
   ot_action_kind kind;
   int chunk;  // of the whole model, [0, num_chunks)
@@ -56,6 +64,8 @@ const char *ot_pipeline_order_print(const ot_pipeline_order *order, ot_arena *ar
 
 // F, I, W or B.
 char ot_action_letter(ot_action_kind kind);
+
+ot_work ot_action_work(ot_action_kind kind);
 
 // What must be done before `action` can run, whatever its rank did before: at most two actions.
 // Returns how many.

@@ -105,25 +105,6 @@ ot_status ot_graph_find(ot_estimator *e, const ot_graph_request *request, ot_gra
 
 // ---- one kind of block ----
 
-static bool reads_base(const ot_segment *segment, ot_base base) {
-  for (int i = 0; segment && i < segment->num_tasks; i++) {
-    for (int k = 0; k < OT_MAX_INPUTS; k++) {
-      if (segment->tasks[i].in[k].base == base) return true;
-    }
-  }
-  return false;
-}
-
-static bool writes_gradients(const ot_segment *segment) {
-  for (int i = 0; segment && i < segment->num_tasks; i++) {
-    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
-      const ot_base base = segment->tasks[i].out[k].base;
-      if (base == OT_BASE_GRADIENT || base == OT_BASE_TIED_GRADIENT) return true;
-    }
-  }
-  return false;
-}
-
 static bool is_activation(const ot_task *task) {
   return task->op == OT_OP_GLU || task->op == OT_OP_ACTIVATION;
 }
@@ -203,14 +184,6 @@ static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_
   }
   to->recompute_s = again.compute_s;
   to->recompute_total_s = again.total_s;
-  const ot_segment *const segments[OT_WORKS] = {from->forward[0], from->backward[0],
-                                                from->weight[0]};
-  for (int w = 0; w < OT_WORKS; w++) {
-    const ot_segment *const before = w == OT_WORK_BACKWARD ? from->recompute : NULL;
-    to->reads[w] = reads_base(segments[w], OT_BASE_WEIGHT) || reads_base(before, OT_BASE_WEIGHT);
-    to->reads_tied[w] = reads_base(segments[w], OT_BASE_TIED) || reads_base(before, OT_BASE_TIED);
-  }
-  to->writes_in_forward = writes_gradients(from->forward[0]);
   return OT_OK;
 }
 
@@ -280,11 +253,9 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const updates[] = {from->norm, from->update};
   const ot_segment *const moves[] = {from->reduce[0][0], from->reduce[0][1], from->reduce[1][0],
                                      from->reduce[1][1], from->gather,       from->spread};
-  to->elements = from->bucket->elements;
+  to->buckets = from->buckets;
   to->piece_elements = from->bucket->piece_elements;
   to->shards = from->shards;
-  to->gathers = from->gathers;
-  to->each_micro_batch = from->each_micro_batch;
   to->update_scratch = most_scratch(updates, OT_COUNT(updates));
   to->staging = most_scratch(moves, OT_COUNT(moves));
 }
@@ -293,15 +264,15 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
 static void cut_states(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
   const int cut = c->zero > 0 ? c->dp_shard * c->cp : 1;
   to->shards = cut > 1;
-  to->gathers = cut > 1 && c->zero == 3;
-  to->each_micro_batch = cut > 1 && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
+  to->buckets.gathers = cut > 1 && c->zero == 3;
+  to->buckets.each_micro_batch = cut > 1 && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
 }
 
 // What a rank holds of the experts.
 static void count_experts(const ot_estimator *e, const ot_candidate *c, int kind,
                           ot_block_price *to) {
   to->expert_elements = ot_expert_elements(e, c, kind);
-  to->elements -= (int64_t)(to->expert_elements * (c->ep - 1));
+  to->buckets.elements -= (int64_t)(to->expert_elements * (c->ep - 1));
 }
 
 // ---- what both halves are made from ----
@@ -394,7 +365,8 @@ static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices 
   p->kind = ot_arena_array(e->arena, p->blocks->num_kinds, sizeof *p->kind);
   for (int i = 0; i < p->blocks->num_kinds; i++) {
     const ot_block_phases *const from = &print.phases.blocks[i];
-    p->kind[i].elements = ot_bucket_elements(&graph, i, 1);
+    p->kind[i].buckets = from->buckets;
+    p->kind[i].buckets.elements = ot_bucket_elements(&graph, i, 1);
     count_work_bytes(from, &p->kind[i]);
     count_flops(from, &p->kind[i]);
     OT_TRY(price_work(e, p, from, &p->kind[i]));
@@ -460,8 +432,8 @@ static ot_status build_sums(ot_estimator *e, const ot_candidate *candidate, ot_p
     count_sum_bytes(&print.phases.blocks[i], kind);
     if (!e->own) cut_states(e, candidate, kind);
     if (!e->own) count_experts(e, candidate, i, kind);
-    p->gathers = p->gathers || kind->gathers;
-    p->each_micro_batch = p->each_micro_batch || kind->each_micro_batch;
+    p->gathers = p->gathers || kind->buckets.gathers;
+    p->each_micro_batch = p->each_micro_batch || kind->buckets.each_micro_batch;
   }
   return ot_sum_prices_build(e, &print.phases, &print.scratch, p);
 }
@@ -490,11 +462,11 @@ static void join(const ot_block_price *work, const ot_block_price *sums, ot_bloc
   out->spread_s = sums->spread_s;
   out->norm = sums->norm;
   out->update = sums->update;
-  out->elements = sums->elements;
+  out->buckets.elements = sums->buckets.elements;
   out->piece_elements = sums->piece_elements;
   out->shards = sums->shards;
-  out->gathers = sums->gathers;
-  out->each_micro_batch = sums->each_micro_batch;
+  out->buckets.gathers = sums->buckets.gathers;
+  out->buckets.each_micro_batch = sums->buckets.each_micro_batch;
   out->expert_elements = sums->expert_elements;
   out->update_scratch = sums->update_scratch;
   out->staging = sums->staging;

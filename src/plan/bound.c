@@ -29,7 +29,7 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
   const ot_block_price *const price = &prices->kind[kind];
   *out = (ot_block_bound){.experts = prices->blocks->experts[kind],
-                          .elements = price->elements,
+                          .elements = price->buckets.elements,
                           .scratch_bytes = price->work_scratch,
                           .input_bytes = price->has_input ? prices->hidden_bytes : 0,
                           .weights_read_in = price->weights_read_in};
@@ -200,13 +200,11 @@ static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *bloc
   if (!b->walk || !b->estimator->own) {
     return in_flight(b, chunk) * slots_of(block);
   }
-  const ot_step_ring in = first                    ? OT_RING_INPUT
-                          : block->weights_read_in ? OT_RING_LONG
-                                                   : OT_RING_SHORT;
-  return (double)(slot[OT_SLOT_SHORT] * b->walk->ring[OT_RING_SHORT][chunk] +
-                  slot[OT_SLOT_LONG] * b->walk->ring[OT_RING_LONG][chunk] +
-                  slot[OT_SLOT_WEIGHT] * b->walk->ring[OT_RING_WEIGHT][chunk] +
-                  block->input_bytes * b->walk->ring[in][chunk]);
+  const ot_kept in = first ? OT_KEPT_INPUT : block->weights_read_in ? OT_KEPT_LONG : OT_KEPT_SHORT;
+  return (double)(slot[OT_SLOT_SHORT] * b->walk->flow.most[OT_KEPT_SHORT][chunk] +
+                  slot[OT_SLOT_LONG] * b->walk->flow.most[OT_KEPT_LONG][chunk] +
+                  slot[OT_SLOT_WEIGHT] * b->walk->flow.most[OT_KEPT_WEIGHT][chunk] +
+                  block->input_bytes * b->walk->flow.most[in][chunk]);
 }
 
 // Sums up the blocks of a chunk; returns what it keeps of them. Equal blocks behind the first one
@@ -283,7 +281,7 @@ static double waits_s(const bounder *b, const block_sum *own, const stage_traffi
     s = ot_larger(0, m * own->layers * (before_s + after_s) - traffic->stay * before_s);
     longest_s = ot_larger(back_s, gather_s);
   }
-  if (!engine->overlap_reduce || b->walk->split) return s;
+  if (!engine->overlap_reduce || b->walk->flow.split) return s;
   return s + m * traffic->inner * ot_larger(0, b->shards->reduce_each_s - longest_s);
 }
 

@@ -3,7 +3,6 @@
 #include "plan/estimate.h"
 
 #include "describe/pipeline_rules.h"
-#include "plan/bucket_plan.h"
 #include "plan/estimator.h"
 #include "plan/memory.h"
 
@@ -151,6 +150,32 @@ static void find_fullest(const ot_play_request *r, ot_arena *arena, ot_memory_es
   }
 }
 
+// Which buckets stages gather and sum in between.
+static void outline(ot_play_request *r, ot_arena *arena) {
+  const ot_prices *const prices = r->prices;
+  const ot_block_list *const blocks = prices->blocks;
+  const int stages = r->stages->num_ranks;
+  if (!prices->gathers && !prices->each_micro_batch) return;
+  bool *const reshards = ot_arena_array(arena, blocks->num_blocks, sizeof *reshards);
+  r->outline = (ot_outline_request){
+      .stages = r->stages,
+      .buckets = ot_arena_array(arena, blocks->num_blocks, sizeof *r->outline.buckets),
+      .reshards = reshards,
+      .num_blocks = blocks->num_blocks,
+      .prefetch = ot_estimator_prefetch(r->estimator),
+      .tied_block = prices->tied ? 0 : -1,
+      .tied_user = prices->tied ? blocks->num_blocks - 1 : -1};
+  for (int i = 0; i < blocks->num_blocks; i++) {
+    r->outline.buckets[i] = &prices->kind[blocks->kind_of[i]].buckets;
+    reshards[i] = ot_estimator_reshards(r->estimator, blocks->place_of[i]);
+  }
+  r->outlines = ot_arena_array(arena, stages, sizeof *r->outlines);
+  for (int i = 0; i < stages; i++) {
+    r->outline.stage = i;
+    ot_step_outline_build(&r->outline, &r->walk->flow, arena, &r->outlines[i]);
+  }
+}
+
 // Adds to `play` what `times` more micro-batches take, from a play of PLAYED_MORE more.
 static void extend(ot_stage_play *play, const ot_stage_play *more, double times) {
   const double n = times / PLAYED_MORE;
@@ -172,6 +197,8 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
   OT_TRY(prepare_some(e, candidate, PLAYED, &some));
   OT_TRY(prepare_some(e, candidate, PLAYED + PLAYED_MORE, &more));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
+  outline(&some, &scratch);
+  outline(&more, &scratch);
   OT_TRY(ot_step_play(&some, &scratch, &play));
   OT_TRY(ot_step_play(&more, &scratch, &longer));
   extend(&play, &longer, (double)(candidate->micro_batches - PLAYED));
@@ -182,21 +209,13 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
   return OT_OK;
 }
 
-static void plan_buckets(ot_play_request *r, ot_arena *arena) {
-  const int stages = r->stages->num_ranks;
-  if (!r->prices->gathers && !r->prices->each_micro_batch) return;
-  ot_bucket_plan *const plans = ot_arena_array(arena, stages, sizeof *plans);
-  for (int i = 0; i < stages; i++) ot_bucket_plan_build(r, i, arena, &plans[i]);
-  r->plans = plans;
-}
-
 // Memory first; then, where it fits or `always`, the play.
 static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
                           ot_estimate *out) {
   ot_play_request request;
   OT_TRY(prepare(e, candidate, &request));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  plan_buckets(&request, &scratch);
+  outline(&request, &scratch);
   find_fullest(&request, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   if (!out->fits && !always) return OT_OK;
@@ -248,6 +267,7 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
   }
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_memory_estimate *const memory = ot_arena_array(&scratch, stages->num_ranks, sizeof *memory);
+  outline(&request, &scratch);
   find_memory(&request, &scratch, memory);
   for (int i = 0; i < stages->num_ranks; i++) (*out)[i].memory = memory[i];
   return OT_OK;
@@ -257,11 +277,12 @@ ot_status ot_estimate_play(ot_estimator *estimator, const ot_candidate *candidat
                            ot_played_step *out) {
   ot_play_request request;
   OT_TRY(prepare(estimator, candidate, &request));
-  const int64_t room = request.walk->num_actions + request.walk->num_ranks;
+  const int64_t room = request.walk->flow.num_actions + request.walk->flow.num_ranks;
   *out = (ot_played_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
   request.played = out;
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
+  outline(&request, &scratch);
   OT_TRY(ot_step_play(&request, &scratch, plays));
   out->total_s = plays[0].total_s;
   return OT_OK;

@@ -11,6 +11,7 @@
 #include "pipeline/stages.h"
 #include "plan/estimate.h"
 #include "plan/lookup.h"
+#include "schedule/step_outline.h"
 #include "schedule/storage.h"
 #include "simulate/price.h"
 
@@ -35,26 +36,21 @@ typedef struct ot_phase_price {
   double exposed_s[OT_TIMELINE_AXES];
 } ot_phase_price;
 
-// Work of a micro-batch that has actions of its own.
-typedef enum ot_work { OT_WORK_FORWARD, OT_WORK_BACKWARD, OT_WORK_WEIGHT, OT_WORKS } ot_work;
-
 // One kind of block. BACKWARD is B or I, with the recompute before it.
 typedef struct ot_block_price {
-  ot_phase_price work[OT_WORKS][2];            // [first micro-batch, later ones]
-  double recompute_s;                          // part of BACKWARD's compute_s
-  double recompute_total_s;                    // of BACKWARD, the recompute before it
-  bool reads[OT_WORKS], reads_tied[OT_WORKS];  // weights
-  bool writes_in_forward;                      // gradients
-  double reduce_s[2][2];                       // [adds to the piece][last micro-batch]
+  ot_phase_price work[OT_WORKS][2];  // [first micro-batch, later ones]
+  double recompute_s;                // part of BACKWARD's compute_s
+  double recompute_total_s;          // of BACKWARD, the recompute before it
+  ot_block_buckets buckets;          // what its work does with them
+  double reduce_s[2][2];             // [adds to the piece][last micro-batch]
   double gather_s, spread_s;
   ot_phase_price norm, update;
   ot_phase_price hand_over;  // of the stack in front of the block, where a chunk begins with it
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
   int64_t elements, piece_elements;  // of the bucket (of works: in one piece), of this rank's part
-  bool shards, gathers;    // states are cut over ranks (ZeRO 1 to 3); weights are, too (ZeRO 3)
-  bool each_micro_batch;   // gradients are summed over ranks after each
-  double expert_elements;  // part of elements: routed experts (expert_prices.h)
+  bool shards;                       // states are sharded (ZeRO 1 to 3)
+  double expert_elements;            // part of elements: routed experts (expert_prices.h)
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
   int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward
@@ -89,32 +85,10 @@ typedef struct ot_prices {
 
 // ---- orders ----
 
-// One action of a pipeline, in an order in which what each needs comes before it. Messages are
-// numbered; -1: none.
-typedef struct ot_walk_action {
-  int32_t rank, chunk, micro_batch;
-  int32_t in, out;  // message that it reads and that it makes
-  int32_t reuse;    // earlier message of the rank whose buffer `out` takes: it must have left
-  int32_t posts;    // message whose receive begins when this action is done
-  ot_work work;
-} ot_walk_action;
-
-// What a chunk keeps at once, in micro-batches: as ot_step_ring.
-enum { OT_WALK_RINGS = 5 };
-
+// A pipeline's order, and what of it is counted for estimates.
 typedef struct ot_walk {
   ot_pipeline kind;
-  int num_ranks, num_chunks, micro_batches;
-  bool split;
-  int send_buffers;
-  const int *rank_of;  // [num_chunks]
-  int64_t num_actions;
-  ot_walk_action *actions;  // [num_actions]
-  int32_t **of_rank;        // [num_ranks][num_of_rank] those of each rank, as indices
-  int *num_of_rank;         // [num_ranks]
-  int32_t *first_posts;     // [2 * num_ranks] messages whose receive begins with the step
-  int64_t num_messages;
-  int *ring[OT_WALK_RINGS];  // [num_chunks] by ot_step_ring
+  ot_pipeline_flow flow;
   // Pairs of actions of a stage next to each other that are of one chunk [num_chunks]: forward and
   // back, or both the same way. Of W's, none.
   int *turns, *repeats;
@@ -238,7 +212,8 @@ typedef struct ot_play_request {
   const ot_stage_partition *cut;
   const ot_stages *stages;  // of the cut
   const ot_walk *walk;
-  struct ot_bucket_plan *plans;  // [stages] when made already, else null
+  ot_outline_request outline;  // what outlines are made from, but for the stage
+  ot_step_outline *outlines;  // [stages] where buckets are gathered or summed in between, else null
   ot_played_step *played;  // gets the actions, if not null; room for those of the walk and a stage
 } ot_play_request;
 

@@ -22,7 +22,7 @@ static bool runs(const counter *c, int block) {
 }
 
 static double elements_of(const counter *c, int block) {
-  return (double)c->prices->kind[kind_of(c, block)].elements;
+  return (double)c->prices->kind[kind_of(c, block)].buckets.elements;
 }
 
 static bool is_layer(const counter *c, int block) {
@@ -97,14 +97,14 @@ static double kept_of(const counter *c, int block) {
 
 // What a chunk keeps of a micro-batch beside its blocks: what it sent.
 static double sent_of(const counter *c, int chunk) {
-  const bool sends = chunk + 1 < c->request->walk->num_chunks;
+  const bool sends = chunk + 1 < c->request->walk->flow.num_chunks;
   return sends && c->estimator->job.engine->keeps_outputs ? (double)c->prices->hidden_bytes : 0;
 }
 
 // Static graphs have room for as many micro-batches as their buffers have places, and one that is
 // being made; the last stage hands its own on.
 static void fill_buffers(const counter *c, const double *kept, double *peak) {
-  const ot_walk *const walk = c->request->walk;
+  const ot_pipeline_flow *const walk = &c->request->walk->flow;
   const double places = c->estimator->job.engine->stage_buffers * walk->num_ranks + 1;
   const double held = places < walk->micro_batches ? places : walk->micro_batches;
   for (int i = 0; i + 1 < walk->num_chunks; i++) {
@@ -115,7 +115,7 @@ static void fill_buffers(const counter *c, const double *kept, double *peak) {
 
 // The most that a stage keeps at once: an allocator gives what one chunk has let go to another.
 void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, double *peak) {
-  const ot_walk *const walk = request->walk;
+  const ot_pipeline_flow *const walk = &request->walk->flow;
   counter c = {.request = request,
                .prices = request->prices,
                .estimator = request->estimator,
@@ -128,7 +128,7 @@ void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, doub
   }
   for (int i = 0; i < walk->num_chunks; i++) kept[i] += sent_of(&c, i);
   for (int64_t i = 0; i < walk->num_actions; i++) {
-    const ot_walk_action *const a = &walk->actions[i];
+    const ot_flow_action *const a = &walk->actions[i];
     if (a->work == OT_WORK_FORWARD) live[a->rank] += kept[a->chunk];
     if (live[a->rank] > peak[a->rank]) peak[a->rank] = live[a->rank];
     if (a->work == last) live[a->rank] -= kept[a->chunk];
@@ -168,7 +168,7 @@ static void count_buffers(counter *c) {
   const bool sums = c->candidate->dp * c->candidate->cp > 1;
   const double transients = transients_of(c), logits = logits_of(c);
   double bytes = transients > logits ? transients : logits;
-  const bool stages = c->request->walk->num_ranks > 1;
+  const bool stages = c->request->walk->flow.num_ranks > 1;
   if (stages && engine->stage_buffers > 0) bytes *= 2;
   if (stages) bytes += 4.0 * (double)c->prices->hidden_bytes;
   if (sums && engine->copies_gradients) bytes += (double)engine->bucket_bytes;

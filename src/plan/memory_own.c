@@ -3,10 +3,9 @@
 // only. What a parameter takes is the recipe's; with the recipe that this program trains in, the
 // sum is that of the schedule, to the byte.
 #include "base/extremes.h"
-#include "plan/bucket_plan.h"
 #include "plan/memory.h"
 #include "schedule/layout.h"
-#include "schedule/step_plan.h"
+#include "schedule/step_outline.h"
 
 typedef struct bill {
   const ot_play_request *request;
@@ -56,7 +55,7 @@ static void add_weights(bill *b) {
     if (!holds(b, i)) continue;
     const ot_block_price *const price = price_of(b, i);
     add(b, &b->out->weights,
-        bytes_of(each, price->gathers ? price->piece_elements : price->elements));
+        bytes_of(each, price->buckets.gathers ? price->piece_elements : price->buckets.elements));
   }
 }
 
@@ -65,10 +64,10 @@ static void add_states(bill *b) {
   for (int i = 0; i < num_blocks(b); i++) {
     if (!holds(b, i)) continue;
     const ot_block_price *const bucket = price_of(b, i);
-    const int64_t state = bucket->shards ? bucket->piece_elements : bucket->elements;
-    const bool cut = bucket->each_micro_batch && bucket->shards;
+    const int64_t state = bucket->shards ? bucket->piece_elements : bucket->buckets.elements;
+    const bool cut = bucket->buckets.each_micro_batch && bucket->shards;
     add(b, &b->out->gradients,
-        bytes_of(recipe->gradient_bytes, cut ? bucket->piece_elements : bucket->elements));
+        bytes_of(recipe->gradient_bytes, cut ? bucket->piece_elements : bucket->buckets.elements));
     add(b, &b->out->optimizer, bytes_of(recipe->moment_bytes / 2, state));
     add(b, &b->out->optimizer, bytes_of(recipe->moment_bytes / 2, state));
     if (recipe->master_bytes > 0) {
@@ -79,7 +78,7 @@ static void add_states(bill *b) {
   const ot_block_price *const owner = price_of(b, 0);
   add(b, &b->out->gradients,
       bytes_of(recipe->gradient_bytes,
-               owner->each_micro_batch ? owner->piece_elements : owner->elements));
+               owner->buckets.each_micro_batch ? owner->piece_elements : owner->buckets.elements));
 }
 
 static void add_tables(bill *b) {
@@ -127,7 +126,7 @@ static int64_t message_bytes(const bill *b, bool backward) {
 
 static void add_messages(bill *b) {
   const int64_t sent = message_bytes(b, false), back = message_bytes(b, true);
-  for (int i = 0; i < b->request->walk->send_buffers; i++) {
+  for (int i = 0; i < b->request->walk->flow.send_buffers; i++) {
     if (sent > 0) add(b, &b->out->buffers, sent);
     if (back > 0) add(b, &b->out->buffers, back);
   }
@@ -150,53 +149,50 @@ static bool is_new(size_list *list, int64_t elements) {
 // Rings of buckets, one for each size.
 static void add_buckets(bill *b, ot_arena *arena) {
   const ot_recipe *const recipe = &b->estimator->job.recipe;
-  ot_bucket_plan plan;
-  if (!b->prices->gathers && !b->prices->each_micro_batch) return;
-  ot_bucket_plan_build(b->request, b->stage, arena, &plan);
+  if (!b->request->outlines) return;
+  const ot_step_outline *const outline = &b->request->outlines[b->stage];
   size_list gathered = {.made = ot_arena_array(arena, b->prices->blocks->num_kinds, 8)};
   size_list summed = {.made = ot_arena_array(arena, b->prices->blocks->num_kinds, 8)};
   for (int i = 0; i < num_blocks(b); i++) {
     const ot_block_price *const price = price_of(b, i);
     if (!holds(b, i)) continue;
-    if (price->gathers && is_new(&gathered, price->elements)) {
-      add_ring(b, &b->out->gathered, bytes_of(recipe->gather_bytes, price->elements),
-               ot_bucket_places(b->request, &plan.gathers, price->elements));
+    if (price->buckets.gathers && is_new(&gathered, price->buckets.elements)) {
+      add_ring(b, &b->out->gathered, bytes_of(recipe->gather_bytes, price->buckets.elements),
+               ot_outline_places(&b->request->outline, &outline->gathers, price->buckets.elements));
     }
-    if (price->each_micro_batch && is_new(&summed, price->elements)) {
-      add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, price->elements),
-               ot_bucket_places(b->request, &plan.sums, price->elements));
+    if (price->buckets.each_micro_batch && is_new(&summed, price->buckets.elements)) {
+      add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, price->buckets.elements),
+               ot_outline_places(&b->request->outline, &outline->sums, price->buckets.elements));
     }
   }
-  if (!price_of(b, 0)->each_micro_batch || !b->prices->tied || !has_head(b)) return;
-  const int64_t elements = price_of(b, 0)->elements;
+  if (!price_of(b, 0)->buckets.each_micro_batch || !b->prices->tied || !has_head(b)) return;
+  const int64_t elements = price_of(b, 0)->buckets.elements;
   add_ring(b, &b->out->gradients, bytes_of(recipe->gradient_bytes, elements),
-           ot_bucket_places(b->request, &plan.tied_sums, elements));
+           ot_outline_places(&b->request->outline, &outline->tied_sums, elements));
 }
 
 static void add_block(bill *b, int block) {
-  static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
+  static const ot_kept kinds[] = {OT_KEPT_SHORT, OT_KEPT_LONG, OT_KEPT_WEIGHT};
   const ot_stages *const stages = b->request->stages;
-  const ot_walk *const walk = b->request->walk;
+  const ot_pipeline_flow *const flow = &b->request->walk->flow;
   const ot_block_price *const price = price_of(b, block);
   const int chunk = b->request->cut->chunk_of[block];
   const bool first = block == stages->first_block[chunk];
   const bool last = block == stages->first_block[chunk + 1] - 1;
-  const ot_step_ring in = first                    ? OT_RING_INPUT
-                          : price->weights_read_in ? OT_RING_LONG
-                                                   : OT_RING_SHORT;
+  const ot_kept in = first ? OT_KEPT_INPUT : price->weights_read_in ? OT_KEPT_LONG : OT_KEPT_SHORT;
   int64_t *const class = &b->out->activations;
   const int64_t hidden = b->prices->hidden_bytes;
   const int64_t stack = price_of(b, stages->first_block[chunk + 1] - 1)->stack_end;
   const int64_t enters = price->has_input + (first ? stack : 0);
   const int64_t returns = price->has_d_output + (last ? stack : 0);
-  if (enters > 0) add_ring(b, class, enters * hidden, walk->ring[in][chunk]);
+  if (enters > 0) add_ring(b, class, enters * hidden, flow->most[in][chunk]);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) {
     if (price->slot_bytes[i] == 0) continue;
-    add_ring(b, class, price->slot_bytes[i], walk->ring[rings[i]][chunk]);
+    add_ring(b, class, price->slot_bytes[i], flow->most[kinds[i]][chunk]);
   }
-  if (returns > 0 && (last || walk->split)) {
+  if (returns > 0 && (last || flow->split)) {
     add_ring(b, class, returns * hidden,
-             walk->ring[last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT][chunk]);
+             flow->most[last ? OT_KEPT_D_OUTPUT : OT_KEPT_WEIGHT][chunk]);
   }
 }
 
@@ -223,7 +219,7 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
   const int n = num_blocks(&b);
   bool *const gives = ot_arena_array(arena, n, sizeof *gives);
   for (int i = 0; i < n; i++) gives[i] = price_of(&b, i)->has_d_output;
-  for (int i = 0; i < 2 && !request->walk->split; i++) {
+  for (int i = 0; i < 2 && !request->walk->flow.split; i++) {
     if (!ot_stages_uses_hand(request->stages, stage, i, gives)) continue;
     add(&b, &out->activations, request->prices->hidden_bytes);
   }

@@ -51,7 +51,8 @@ static ot_status build_other(const ot_estimator *e, const ot_candidate *c, doubl
   const bool cut = c->zero > 0 && c->dp_shard * c->cp > 1;
   // Experts are summed over fewer ranks: as many of them as there may be.
   const double experts = ot_expert_elements(e, c, (int)e->layers.num_layers);
-  ot_block_price price = {.elements = (int64_t)n, .expert_elements = experts < n ? experts : n};
+  ot_block_price price = {.buckets.elements = (int64_t)n,
+                          .expert_elements = experts < n ? experts : n};
   OT_TRY(ot_bucket_price_build(e, c, &price));
   out->reduce_s = price.reduce_s[0][1];
   if (cut && c->zero >= 2 && engine->reduce_each_micro_batch) {

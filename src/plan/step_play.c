@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/extremes.h"
-#include "plan/bucket_plan.h"
 #include "plan/phase_price.h"
 
 // The clocks of a stage.
@@ -16,7 +15,7 @@ typedef struct stage {
   double gather_s, reduce_s;
   double after_s;  // sums that wait for the end of all work
   double bubble_s, exposed_pp_s, exposed_dp_s;
-  ot_bucket_plan plan;
+  const ot_step_outline *plan;       // null where nothing is gathered or summed in between
   int item, gathers;                 // items run, gathers begun
   double *gathered_s;                // [plan.gathers.count] when each is done
   double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
@@ -33,7 +32,7 @@ typedef struct player {
   const ot_play_request *request;
   const ot_prices *prices;
   const ot_stages *stages;
-  const ot_walk *walk;
+  const ot_pipeline_flow *walk;
   bool overlap_gather, overlap_reduce, overlap_pipeline;
   bool each_micro_batch;       // sums leave after each
   stage *stage;                // [num_ranks]
@@ -108,10 +107,12 @@ static ot_status find_hops(player *p) {
 
 static void create_stage(player *p, int rank, ot_arena *arena) {
   stage *const s = &p->stage[rank];
-  ot_bucket_plan_build(p->request, rank, arena, &s->plan);
-  s->gathered_s = ot_arena_array(arena, s->plan.gathers.count + 1, sizeof(double));
-  s->summed_s = ot_arena_array(arena, s->plan.sums.count + 1, sizeof(double));
-  s->tied_summed_s = ot_arena_array(arena, s->plan.tied_sums.count + 1, sizeof(double));
+  s->plan = p->request->outlines ? &p->request->outlines[rank] : NULL;
+  if (s->plan) {
+    s->gathered_s = ot_arena_array(arena, s->plan->gathers.count + 1, sizeof(double));
+    s->summed_s = ot_arena_array(arena, s->plan->sums.count + 1, sizeof(double));
+    s->tied_summed_s = ot_arena_array(arena, s->plan->tied_sums.count + 1, sizeof(double));
+  }
   s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
   for (int i = 0; i < 2; i++) {
     const int32_t message = p->walk->first_posts[2 * rank + i];
@@ -120,7 +121,7 @@ static void create_stage(player *p, int rank, ot_arena *arena) {
 }
 
 static ot_status create(player *p, ot_arena *arena) {
-  const ot_walk *const walk = p->walk;
+  const ot_pipeline_flow *const walk = p->walk;
   const ot_engine *const engine = p->request->estimator->job.engine;
   p->overlap_gather = engine->overlap_gather;
   p->overlap_reduce = engine->overlap_reduce;
@@ -144,8 +145,7 @@ static ot_status create(player *p, ot_arena *arena) {
 // ---- messages ----
 
 static double hop_of(const player *p, int32_t message) {
-  const int into = (int)(message / 2 / p->walk->micro_batches);
-  return p->hop_s[message % 2 == 0 ? into : into + 1];
+  return p->hop_s[ot_pipeline_flow_boundary(p->walk, message)];
 }
 
 // What is known of a message: when it has come.
@@ -203,19 +203,18 @@ static void reduce(player *p, stage *s, double price_s, double *done_s) {
 
 static bool is_tied_owner(const player *p, int block) { return p->prices->tied && block == 0; }
 
-static void reduce_block(player *p, const ot_walk_action *a, int block, int item) {
+static void reduce_block(player *p, const ot_flow_action *a, int block, const ot_step_item *item) {
   stage *const s = &p->stage[a->rank];
   const ot_block_price *const price = price_of(p, block);
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const int adds = price->each_micro_batch && a->micro_batch > 0;
-  if (!last && !price->each_micro_batch) return;
+  const int adds = price->buckets.each_micro_batch && a->micro_batch > 0;
+  if (!last && !price->buckets.each_micro_batch) return;
   if (p->prices->tied && block == p->prices->blocks->num_blocks - 1) {
     reduce(p, s, p->prices->tied_reduce_s[adds][last], &p->tied_reduced_s);
-    if (item >= 0 && s->plan.tied_sum[item] >= 0)
-      s->tied_summed_s[s->plan.tied_sum[item]] = p->tied_reduced_s;
+    if (item && item->tied_sum >= 0) s->tied_summed_s[item->tied_sum] = p->tied_reduced_s;
   }
   reduce(p, s, price->reduce_s[adds][last], &p->reduced_s[block]);
-  if (item >= 0 && s->plan.sum[item] >= 0) s->summed_s[s->plan.sum[item]] = p->reduced_s[block];
+  if (item && item->sum >= 0) s->summed_s[item->sum] = p->reduced_s[block];
   if (last && !is_tied_owner(p, block)) reduce(p, s, price->spread_s, &p->reduced_s[block]);
 }
 
@@ -223,7 +222,7 @@ static void reduce_block(player *p, const ot_walk_action *a, int block, int item
 
 // Starts the gathers that are due before `item`, when the compute lane is at `clock_s`.
 static void start_gathers(const player *p, stage *s, int item, double clock_s) {
-  const ot_bucket_list *const list = &s->plan.gathers;
+  const ot_bucket_list *const list = &s->plan->gathers;
   for (; s->gathers < list->count && list->uses[s->gathers].issue == item; s->gathers++) {
     s->gather_s =
         ot_larger(s->gather_s, clock_s) + price_of(p, list->uses[s->gathers].block)->gather_s;
@@ -239,7 +238,7 @@ static void await_bucket(stage *s, double until_s) {
 
 static void await_gather(const player *p, stage *s, int item, int use) {
   if (use < 0) return;
-  const ot_bucket_use *const gather = &s->plan.gathers.uses[use];
+  const ot_bucket_use *const gather = &s->plan->gathers.uses[use];
   if (p->overlap_gather) {
     await_bucket(s, s->gathered_s[use]);
   } else if (gather->first == item) {
@@ -247,15 +246,14 @@ static void await_gather(const player *p, stage *s, int item, int use) {
   }
 }
 
-static void await_buckets(const player *p, stage *s, int item) {
-  const ot_bucket_plan *const plan = &s->plan;
-  await_gather(p, s, item, plan->gather[item]);
-  await_gather(p, s, item, plan->tied_gather[item]);
-  const int sum = plan->sum[item], tied = plan->tied_sum[item];
-  const int before = sum < 0 ? -1 : plan->sums.uses[sum].previous;
-  const int tied_before = tied < 0 ? -1 : plan->tied_sums.uses[tied].previous;
+static void await_buckets(const player *p, stage *s, int index) {
+  const ot_step_item *const item = &s->plan->items[index];
+  await_gather(p, s, index, item->gather);
+  await_gather(p, s, index, item->tied_gather);
+  const int before = item->sum < 0 ? -1 : s->plan->sums.uses[item->sum].previous;
+  const int tied = item->tied_sum < 0 ? -1 : s->plan->tied_sums.uses[item->tied_sum].previous;
   if (before >= 0) await_bucket(s, s->summed_s[before]);
-  if (tied_before >= 0) await_bucket(s, s->tied_summed_s[tied_before]);
+  if (tied >= 0) await_bucket(s, s->tied_summed_s[tied]);
 }
 
 // ---- actions ----
@@ -265,7 +263,7 @@ static void record(const player *p, const ot_played_action *action) {
   if (played) played->actions[played->num_actions++] = *action;
 }
 
-static void record_action(const player *p, const ot_walk_action *a) {
+static void record_action(const player *p, const ot_flow_action *a) {
   static const ot_played_kind kinds[] = {[OT_WORK_FORWARD] = OT_PLAYED_FORWARD,
                                          [OT_WORK_BACKWARD] = OT_PLAYED_BACKWARD,
                                          [OT_WORK_WEIGHT] = OT_PLAYED_WEIGHT};
@@ -282,33 +280,33 @@ static bool ends_backward(const player *p, ot_work work) {
 }
 
 // Whether a block with this price adds to what micro-batches before left.
-static int later_of(const ot_block_price *price, const ot_walk_action *a) {
-  return !price->each_micro_batch && a->micro_batch > 0;
+static int later_of(const ot_block_price *price, const ot_flow_action *a) {
+  return !price->buckets.each_micro_batch && a->micro_batch > 0;
 }
 
 // What is sent of the gradients that work on `block` completes.
-static double sums_s(const player *p, const ot_walk_action *a, int block) {
+static double sums_s(const player *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = price_of(p, block);
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const int adds = price->each_micro_batch && a->micro_batch > 0;
+  const int adds = price->buckets.each_micro_batch && a->micro_batch > 0;
   if (!p->overlap_reduce || !ends_backward(p, a->work)) return 0;
-  if (!last && !price->each_micro_batch) return 0;
+  if (!last && !price->buckets.each_micro_batch) return 0;
   return price->reduce_s[adds][last] + (last && !is_tied_owner(p, block) ? price->spread_s : 0);
 }
 
 // Whether what `block` makes leaves the chunk.
-static bool leaves_chunk(const player *p, const ot_walk_action *a, int block) {
+static bool leaves_chunk(const player *p, const ot_flow_action *a, int block) {
   const bool forward = a->work == OT_WORK_FORWARD;
   const int *const first = &p->stages->first_block[a->chunk];
   return block == (forward ? first[1] - 1 : first[0]);
 }
 
 // What traffic beside the work of a block makes it longer by.
-static void slow_down(const player *p, const ot_walk_action *a, int block, int item) {
+static void slow_down(const player *p, const ot_flow_action *a, int block, int index) {
   const ot_block_price *const price = price_of(p, block);
   stage *const s = &p->stage[a->rank];
-  const int use = item >= 0 ? s->plan.gather[item] : -1;
-  const bool gathers = p->overlap_gather && use >= 0 && s->plan.gathers.uses[use].first == item;
+  const int use = index >= 0 ? s->plan->items[index].gather : -1;
+  const bool gathers = p->overlap_gather && use >= 0 && s->plan->gathers.uses[use].first == index;
   const double traffic_s = (gathers ? price->gather_s : 0) + sums_s(p, a, block);
   const double hand_s = leaves_chunk(p, a, block) ? hand_over_s(p, a->work, a->chunk) : 0;
   const double work_s = price->work[a->work][later_of(price, a)].total_s + hand_s;
@@ -318,35 +316,35 @@ static void slow_down(const player *p, const ot_walk_action *a, int block, int i
 }
 
 // The recompute of a block waits for no message.
-static void run_block(player *p, const ot_walk_action *a, int block, ot_bucket_plan *plan) {
+static void run_block(player *p, const ot_flow_action *a, int block, const ot_step_outline *plan) {
   const int first = p->stages->first_block[a->chunk],
             last = p->stages->first_block[a->chunk + 1] - 1;
   const bool enters = block == (a->work == OT_WORK_FORWARD ? first : last);
   const bool leaves = leaves_chunk(p, a, block);
   const ot_block_price *const price = price_of(p, block);
   stage *const s = &p->stage[a->rank];
-  const int item = plan ? s->item++ : -1;
-  if (plan) start_gathers(p, s, item, s->clock_s);
-  if (plan) await_buckets(p, s, item);
+  const int index = plan ? s->item++ : -1;
+  if (plan) start_gathers(p, s, index, s->clock_s);
+  if (plan) await_buckets(p, s, index);
   const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
   s->clock_s += again_s;
   if (enters) await_entry(p, s, a->in);
   if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
   s->clock_s += price->work[a->work][later_of(price, a)].total_s - again_s;
-  slow_down(p, a, block, item);
+  slow_down(p, a, block, index);
   if (leaves) s->clock_s += hand_over_s(p, a->work, a->chunk);
   if (leaves) send(p, s, a->out);
-  if (ends_backward(p, a->work)) reduce_block(p, a, block, item);
+  if (ends_backward(p, a->work)) reduce_block(p, a, block, plan ? &plan->items[index] : NULL);
 }
 
-static void run_blocks(player *p, const ot_walk_action *a, ot_bucket_plan *plan) {
+static void run_blocks(player *p, const ot_flow_action *a, const ot_step_outline *plan) {
   const int first = p->stages->first_block[a->chunk], end = p->stages->first_block[a->chunk + 1];
   for (int i = 0; i < end - first; i++) {
     run_block(p, a, a->work == OT_WORK_FORWARD ? first + i : end - 1 - i, plan);
   }
 }
 
-static void run_chunk(const player *p, const ot_walk_action *a) {
+static void run_chunk(const player *p, const ot_flow_action *a) {
   const chunk_cost *const cost = &p->cost[a->work][a->chunk];
   const int later = a->micro_batch > 0;
   stage *const s = &p->stage[a->rank];
@@ -358,13 +356,12 @@ static void run_chunk(const player *p, const ot_walk_action *a) {
   send(p, s, a->out);
 }
 
-static void run_action(player *p, const ot_walk_action *a) {
+static void run_action(player *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
   const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const bool buckets = p->each_micro_batch || p->prices->gathers;
   s->start_s = s->clock_s;
-  if (buckets || (last && ends_backward(p, a->work))) {
-    run_blocks(p, a, buckets ? &s->plan : NULL);
+  if (s->plan || (last && ends_backward(p, a->work))) {
+    run_blocks(p, a, s->plan);
   } else {
     run_chunk(p, a);
   }
@@ -440,7 +437,7 @@ static void count_work(const player *p, int rank, ot_stage_play *out) {
   for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
     if (!runs_on(p, block, rank)) continue;
     const ot_block_price *const price = price_of(p, block);
-    const double later = price->each_micro_batch ? 0 : p->walk->micro_batches - 1;
+    const double later = price->buckets.each_micro_batch ? 0 : p->walk->micro_batches - 1;
     const double times[2] = {p->walk->micro_batches - later, later};
     for (int w = 0; w < OT_WORKS; w++) {
       for (int i = 0; i < 2; i++) ot_phase_price_add(&sum, &price->work[w][i], times[i]);
@@ -459,7 +456,7 @@ static void count_work(const player *p, int rank, ot_stage_play *out) {
 }
 
 static double gathered_after_s(const ot_block_price *price) {
-  return price->gathers ? 0 : price->gather_s;
+  return price->buckets.gathers ? 0 : price->gather_s;
 }
 
 // Weights of ZeRO 1 and 2 after the update.
@@ -525,7 +522,7 @@ ot_status ot_step_play(const ot_play_request *request, ot_arena *arena, ot_stage
   player p = {.request = request,
               .prices = request->prices,
               .stages = request->stages,
-              .walk = request->walk};
+              .walk = &request->walk->flow};
   OT_TRY(create(&p, arena));
   run_actions(&p);
   memset(out, 0, (size_t)p.walk->num_ranks * sizeof *out);

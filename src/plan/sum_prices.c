@@ -149,14 +149,14 @@ static ot_status price_sums(const ot_estimator *e, const ot_candidate *c, ot_blo
       shard_shape(c),
       {.size = c->zero > 0 ? c->dp / c->dp_shard : 1, .stride = c->tp * c->cp * c->dp_shard}};
   const ot_group_shape experts[2] = {ot_expert_replicas(c), {.size = 1, .stride = 1}};
-  OT_TRY(add_sums(e, c, (double)to->elements - to->expert_elements, dense, to));
+  OT_TRY(add_sums(e, c, (double)to->buckets.elements - to->expert_elements, dense, to));
   return to->expert_elements > 0 ? add_sums(e, c, to->expert_elements, experts, to) : OT_OK;
 }
 
 static void price_update(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
   const ot_recipe *const recipe = &e->job.recipe;
   const ot_engine *const engine = e->job.engine;
-  const double elements = (double)to->elements;
+  const double elements = (double)to->buckets.elements;
   const double dense = (elements - to->expert_elements) / shard_shape(c).size;
   const double experts = to->expert_elements / ot_expert_replicas(c).size;
   const double piece = cuts_states(c) ? dense + experts : elements;

@@ -23,8 +23,7 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
   *out = (ot_block_phases){.bucket = &b->schedule->buckets[block],
                            .parts = ot_update_parts(s->graph, block),
                            .shards = ot_build_shards(b, block),
-                           .gathers = ot_build_gathers(b, block),
-                           .each_micro_batch = ot_build_eachtime(b, block)};
+                           .buckets = s->buckets[block]};
   if (!s->only_work) {
     out->norm = segment_at(b, made->norm);
     out->update = segment_at(b, made->update);
@@ -76,13 +75,11 @@ void ot_step_phases_build(const ot_schedule_request *request, ot_step_shape shap
   ot_build_begin(&b);
   const bool remote = shape.tied_apart && b.tied_user >= 0;
   if (remote) join_tied(&b);
-  ot_step_plan plan = {.split = shape.split};
   ot_step_builder s = {.b = &b,
                        .graph = graph,
                        .only_sums = shape.part == OT_STEP_SUMS,
                        .only_work = !sums,
-                       .plans = &plan,
-                       .num_plans = 1};
+                       .split = shape.split};
   ot_step_segments_build(&s);
   out->blocks = ot_arena_array(arena, graph->num_blocks, sizeof *out->blocks);
   for (int i = 0; i < graph->num_blocks; i++) take_block(&s, i, &out->blocks[i]);

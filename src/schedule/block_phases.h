@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "schedule/build.h"
+#include "schedule/step_outline.h"
 #include "schedule/storage.h"
 
 // Segments of one block; null where a phase has no tasks. The first of two is of the first
@@ -21,8 +22,9 @@ typedef struct ot_block_phases {
   const ot_segment *spread;  // of summed gradients, where nothing is cut
   const ot_storage *storage;
   const ot_bucket *bucket;
-  int parts;                               // of its parameters
-  bool shards, gathers, each_micro_batch;  // as ot_build: ZeRO 1 to 3, ZeRO 3, accumulate: sharded
+  ot_block_buckets buckets;
+  int parts;    // of its parameters
+  bool shards;  // optimizer states are sharded (ZeRO 1 to 3)
 } ot_block_phases;
 
 typedef struct ot_step_phases {

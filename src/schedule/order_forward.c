@@ -15,7 +15,8 @@ typedef struct forward_builder {
   const ot_graph *graph;
   ot_order_kind kind;
   ot_order *order;
-  ot_step_plan plan;
+  ot_outline_request buckets;
+  ot_step_outline plan;
   int *segments;  // [num_blocks]
   int64_t batch, result, scratch;
   int64_t hand[2];
@@ -48,22 +49,22 @@ static int64_t region(forward_builder *f, ot_memory_class class, int64_t bytes, 
 // Buckets of one size share a ring.
 static void place_gathered(forward_builder *f) {
   const ot_build *const b = f->b;
-  const ot_step_plan *const plan = &f->plan;
+  const ot_bucket_list *const gathers = &f->plan.gathers;
   const int64_t size = ot_dtype_bytes(f->graph->request.storage);
-  f->gathered = ot_arena_array(b->arena, plan->num_gathers + 1, sizeof(int64_t));
-  f->gather_entry = ot_arena_array(b->arena, plan->num_gathers + 1, sizeof(int));
-  for (int i = 0; i < plan->num_gathers; i++) f->gathered[i] = -1;
-  for (int i = 0; i < plan->num_gathers; i++) {
+  f->gathered = ot_arena_array(b->arena, gathers->count + 1, sizeof(int64_t));
+  f->gather_entry = ot_arena_array(b->arena, gathers->count + 1, sizeof(int));
+  for (int i = 0; i < gathers->count; i++) f->gathered[i] = -1;
+  for (int i = 0; i < gathers->count; i++) {
     if (f->gathered[i] >= 0) continue;
-    const int64_t elements = b->schedule->buckets[plan->gathers[i].block].elements;
+    const int64_t elements = b->schedule->buckets[gathers->uses[i].block].elements;
     const int64_t stride = ot_align(elements * size) + ot_align(b->schedule->guard_bytes);
-    const int places = ot_step_places(b, plan->gathers, plan->num_gathers, elements);
+    const int places = ot_outline_places(&f->buckets, gathers, elements);
     const int64_t ring = region(
         f, OT_MEMORY_GATHERED, (places - 1) * stride + elements * size,
-        ot_arena_format(b->arena, "gathered.%s", f->graph->blocks[plan->gathers[i].block].name));
-    for (int k = i; k < plan->num_gathers; k++) {
-      if (b->schedule->buckets[plan->gathers[k].block].elements != elements) continue;
-      f->gathered[k] = ring + plan->gathers[k].place * stride;
+        ot_arena_format(b->arena, "gathered.%s", f->graph->blocks[gathers->uses[i].block].name));
+    for (int k = i; k < gathers->count; k++) {
+      if (b->schedule->buckets[gathers->uses[k].block].elements != elements) continue;
+      f->gathered[k] = ring + gathers->uses[k].place * stride;
     }
   }
 }
@@ -108,8 +109,8 @@ static ot_entry *add_entry(forward_builder *f, int segment, int block, ot_lane l
 
 static void add_gathers(forward_builder *f, int item) {
   ot_build *const b = f->b;
-  for (; f->gathers < f->plan.num_gathers; f->gathers++) {
-    const ot_step_use *const use = &f->plan.gathers[f->gathers];
+  for (; f->gathers < f->plan.gathers.count; f->gathers++) {
+    const ot_bucket_use *const use = &f->plan.gathers.uses[f->gathers];
     if (use->issue != item) return;
     const ot_reduce_request request = {
         .graph = f->graph, .schedule = b->schedule, .block = use->block};
@@ -213,13 +214,19 @@ void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *gra
   forward_builder f = {.b = b, .graph = graph, .kind = kind, .compute = -1};
   int64_t scratch_bytes = 0;
   f.segments = ot_arena_array(b->arena, graph->num_blocks, sizeof(int));
-  ot_step_plan_forward(b, graph, &f.plan);
-  for (int i = 0; i < f.plan.num_items; i++) {
-    const int block = f.plan.items[i].block;
-    const ot_segment segment = forward_segment(b, graph, block);
-    f.segments[block] = ot_build_add_segment(b, &segment);
+  ot_block_buckets *const buckets = ot_arena_array(b->arena, graph->num_blocks, sizeof *buckets);
+  for (int i = 0; i < graph->num_blocks; i++) {
+    buckets[i].elements = b->schedule->buckets[i].elements;
+    buckets[i].gathers = ot_build_gathers(b, i);
+    if (!b->runs[i]) continue;
+    const ot_segment segment = forward_segment(b, graph, i);
+    buckets[i].reads[OT_WORK_FORWARD] = ot_segment_reads(&segment, OT_BASE_WEIGHT);
+    buckets[i].reads_tied[OT_WORK_FORWARD] = ot_segment_reads(&segment, OT_BASE_TIED);
+    f.segments[i] = ot_build_add_segment(b, &segment);
     if (segment.scratch_bytes > scratch_bytes) scratch_bytes = segment.scratch_bytes;
   }
+  f.buckets = ot_step_outline_request(b, buckets, graph->num_blocks);
+  ot_step_outline_forward(&f.buckets, b->arena, &f.plan);
   place_regions(&f, scratch_bytes);
   f.order = ot_build_add_order(b, kind, 1);
   ot_segment begin;

@@ -19,11 +19,8 @@ typedef struct emission {
   int compute;                                     // last entry of the compute lane
   int gathers;                                     // gathers issued so far
   int *gather_entry, *sum_entry, *tied_sum_entry;  // entry of each use, -1
-  int *receive_entry[2];  // [local chunk * micro_batches + m]: forward, backward; -1
-  int *received[2];       // [num_chunks] micro-batches whose receive was started
-  int sends[2];           // sent so far: forward, backward
-  int *send_entry[2];     // [send_buffers] last that used each: forward, backward; -1
-  int *reduced;           // [num_blocks] entry after which the block's gradient is complete, or -1
+  int *receive_entry, *send_entry;                 // [messages] of the flow, -1
+  int *reduced;  // [num_blocks] entry after which the block's gradient is complete, or -1
   int tied_reduced;
 } emission;
 
@@ -52,14 +49,17 @@ static void wait_for(ot_entry *entry, ot_lane lane, int other) {
   if (other > entry->wait[lane]) entry->wait[lane] = other;
 }
 
-static int ring_place(const emission *e, ot_step_ring ring, int chunk, int micro_batch) {
+// Which buffer the micro-batch of a chunk has.
+static int kept(const emission *e, ot_kept kind, int chunk, int micro_batch) {
   const int local = ot_step_local_chunk(e->s->b, chunk);
-  return e->plan->ring[ring][local * e->plan->micro_batches + micro_batch].place;
+  return e->plan->kept[kind][local * e->plan->flow.micro_batches + micro_batch].place;
 }
 
-static bool is_mine(const emission *e, int chunk) {
-  const ot_stages *const stages = &e->s->b->stages;
-  return chunk >= 0 && chunk < stages->num_chunks && stages->rank_of[chunk] == e->s->b->stage;
+// Whether what the item makes leaves its chunk.
+static bool leaves(const emission *e, const ot_step_item *item) {
+  const int *const first = &e->s->b->stages.first_block[item->chunk];
+  if (item->work == OT_WORK_WEIGHT) return false;
+  return item->block == (item->work == OT_WORK_FORWARD ? first[1] - 1 : first[0]);
 }
 
 // ---- messages ----
@@ -103,34 +103,38 @@ static void add_message(emission *e, const edge_message *m) {
   entry->base[message.base] = m->at;
 }
 
-// Starts the receives of what enters `chunk` that are awaited from item `index` on.
-static void add_chunk_receives(emission *e, int chunk, bool backward, int index) {
+// Where the message into a chunk, or back into it, arrives; `chunk` and `micro_batch` are its own.
+static int64_t arrival(const emission *e, int chunk, int micro_batch, bool backward) {
   const ot_stages *const stages = &e->s->b->stages;
-  const ot_step_plan *const plan = e->plan;
-  const ot_step_memory *const memory = &e->s->memory;
-  const int from = backward ? chunk + 1 : chunk - 1;
-  if (!is_mine(e, chunk) || is_mine(e, from) || from < 0 || from >= stages->num_chunks) return;
+  const ot_step_memory *const m = &e->s->memory;
   const int block = backward ? stages->first_block[chunk + 1] - 1 : stages->first_block[chunk];
-  const ot_step_buffers *const at = backward ? &memory->d_output[block] : &memory->input[block];
-  const int local = ot_step_local_chunk(e->s->b, chunk) * plan->micro_batches;
-  const ot_ring_use *const uses = &plan->ring[backward ? OT_RING_D_OUTPUT : OT_RING_INPUT][local];
-  int *const next = &e->received[backward][chunk];
-  for (; *next < plan->micro_batches && uses[*next].first == index; ++*next) {
-    add_message(e, &(edge_message){.op = OT_OP_RECEIVE,
-                                   .block = block,
-                                   .micro_batch = *next,
-                                   .peer_chunk = from,
-                                   .backward = backward,
-                                   .at = place(at, uses[*next].place)});
-    e->receive_entry[backward][local + *next] = last_entry(e);
-  }
+  return backward ? place(&m->d_output[block], kept(e, OT_KEPT_D_OUTPUT, chunk, micro_batch))
+                  : place(&m->input[block], kept(e, OT_KEPT_INPUT, chunk, micro_batch));
 }
 
-static void add_receives(emission *e, int index) {
-  for (int chunk = 0; chunk < e->s->b->stages.num_chunks; chunk++) {
-    add_chunk_receives(e, chunk, false, index);
-    add_chunk_receives(e, chunk, true, index);
-  }
+// Starts the receive of what the rank's action `index` reads.
+static void add_receive(emission *e, int index) {
+  const ot_build *const b = e->s->b;
+  const ot_pipeline_flow *const flow = &e->plan->flow;
+  if (index >= flow->num_of_rank[b->stage]) return;
+  const ot_flow_action *const a = &flow->actions[flow->of_rank[b->stage][index]];
+  const bool backward = a->work != OT_WORK_FORWARD;
+  const int *const first = &b->stages.first_block[a->chunk];
+  if (a->in < 0) return;
+  add_message(e, &(edge_message){.op = OT_OP_RECEIVE,
+                                 .block = backward ? first[1] - 1 : first[0],
+                                 .micro_batch = a->micro_batch,
+                                 .peer_chunk = backward ? a->chunk + 1 : a->chunk - 1,
+                                 .backward = backward,
+                                 .at = arrival(e, a->chunk, a->micro_batch, backward)});
+  e->receive_entry[a->in] = last_entry(e);
+}
+
+// A receive begins an action before its reader.
+static void add_receives(emission *e, const ot_step_item *item, int index) {
+  if (e->plan->outline.first_item[item->action] != index) return;
+  if (item->action == 0) add_receive(e, 0);
+  add_receive(e, item->action + 1);
 }
 
 // ---- items ----
@@ -138,25 +142,18 @@ static void add_receives(emission *e, int index) {
 // Where the last block of a chunk puts what it makes: the next chunk's input when that is here, a
 // message otherwise. The same backwards.
 static int64_t chunk_output(emission *e, const ot_step_item *item, bool backward) {
-  const ot_stages *const stages = &e->s->b->stages;
   const int other = backward ? item->chunk - 1 : item->chunk + 1;
-  if (other < 0 || other >= stages->num_chunks) return -1;
-  const ot_step_memory *const m = &e->s->memory;
-  const ot_step_ring ring = backward ? OT_RING_D_OUTPUT : OT_RING_INPUT;
-  if (is_mine(e, other)) {
-    const int block = backward ? stages->first_block[other + 1] - 1 : stages->first_block[other];
-    const ot_step_buffers *const at = backward ? &m->d_output[block] : &m->input[block];
-    return place(at, ring_place(e, ring, other, item->micro_batch));
-  }
-  const int turn = e->sends[backward] % e->plan->send_buffers;
-  return backward ? m->back[turn] : m->send[turn];
+  const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
+  if (other < 0 || other >= e->s->b->stages.num_chunks) return -1;
+  if (a->out < 0) return arrival(e, other, item->micro_batch, backward);
+  return backward ? e->s->memory.back[a->buffer] : e->s->memory.send[a->buffer];
 }
 
 static int64_t d_output_of(const emission *e, const ot_step_item *item, int block) {
   const ot_step_memory *const m = &e->s->memory;
   if (m->d_output[block].offset >= 0) {
     return place(&m->d_output[block],
-                 ring_place(e, m->d_output_ring[block], item->chunk, item->micro_batch));
+                 kept(e, m->d_output_kept[block], item->chunk, item->micro_batch));
   }
   return e->s->graph->programs[e->s->graph->blocks[block].program].d_output < 0
              ? -1
@@ -166,23 +163,19 @@ static int64_t d_output_of(const emission *e, const ot_step_item *item, int bloc
 // Where the stack of the chunk lies, and its gradient: behind what enters the chunk. The block at
 // an edge says also where it goes.
 static void bind_stack(emission *e, const ot_step_item *item, ot_entry *entry) {
-  const ot_step_memory *const m = &e->s->memory;
   const ot_stages *const stages = &e->s->b->stages;
   const ot_graph *const graph = e->s->graph;
   const int first = stages->first_block[item->chunk];
   const int last = stages->first_block[item->chunk + 1] - 1;
-  const bool forward = item->phase == OT_PHASE_FORWARD;
+  const bool forward = item->work == OT_WORK_FORWARD;
   const int64_t ahead = ot_build_input_bytes(graph, first);
   const int64_t behind = ot_build_output_bytes(graph, last);
   if (ot_build_stack_end_bytes(graph, last) == 0) return;
-  entry->base[OT_BASE_STACK] =
-      place(&m->input[first], ring_place(e, OT_RING_INPUT, item->chunk, item->micro_batch)) + ahead;
+  entry->base[OT_BASE_STACK] = arrival(e, item->chunk, item->micro_batch, false) + ahead;
   if (!forward) {
-    entry->base[OT_BASE_D_STACK] =
-        place(&m->d_output[last], ring_place(e, OT_RING_D_OUTPUT, item->chunk, item->micro_batch)) +
-        behind;
+    entry->base[OT_BASE_D_STACK] = arrival(e, item->chunk, item->micro_batch, true) + behind;
   }
-  if (item->phase == OT_PHASE_WEIGHT || item->block != (forward ? last : first)) return;
+  if (!leaves(e, item)) return;
   const int64_t out = chunk_output(e, item, !forward);
   if (out < 0) return;
   entry->base[forward ? OT_BASE_STACK_OUT : OT_BASE_D_STACK_OUT] = out + (forward ? behind : ahead);
@@ -190,7 +183,7 @@ static void bind_stack(emission *e, const ot_step_item *item, ot_entry *entry) {
 
 static void bind_activations(emission *e, const ot_step_item *item, ot_entry *entry) {
   static const ot_base bases[] = {OT_BASE_SLOT, OT_BASE_SLOT_LONG, OT_BASE_SLOT_WEIGHT};
-  static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
+  static const ot_kept kinds[] = {OT_KEPT_SHORT, OT_KEPT_LONG, OT_KEPT_WEIGHT};
   const ot_step_memory *const m = &e->s->memory;
   const ot_stages *const stages = &e->s->b->stages;
   const int block = item->block;
@@ -199,19 +192,19 @@ static void bind_activations(emission *e, const ot_step_item *item, ot_entry *en
   bind_stack(e, item, entry);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) {
     entry->base[bases[i]] =
-        place(&m->slot[i][block], ring_place(e, rings[i], item->chunk, item->micro_batch));
+        place(&m->slot[i][block], kept(e, kinds[i], item->chunk, item->micro_batch));
   }
   entry->base[OT_BASE_INPUT] =
-      place(&m->input[block], ring_place(e, m->input_ring[block], item->chunk, item->micro_batch));
-  if (item->phase == OT_PHASE_FORWARD) {
+      place(&m->input[block], kept(e, m->input_kept[block], item->chunk, item->micro_batch));
+  if (item->work == OT_WORK_FORWARD) {
     entry->base[OT_BASE_OUTPUT] =
         last ? chunk_output(e, item, false)
              : place(&m->input[block + 1],
-                     ring_place(e, m->input_ring[block + 1], item->chunk, item->micro_batch));
+                     kept(e, m->input_kept[block + 1], item->chunk, item->micro_batch));
     return;
   }
   entry->base[OT_BASE_D_OUTPUT] = d_output_of(e, item, block);
-  if (item->phase == OT_PHASE_WEIGHT) return;
+  if (item->work == OT_WORK_WEIGHT) return;
   entry->base[OT_BASE_D_INPUT] =
       first ? chunk_output(e, item, true) : d_output_of(e, item, block - 1);
 }
@@ -219,24 +212,25 @@ static void bind_activations(emission *e, const ot_step_item *item, ot_entry *en
 static void bind_buckets(emission *e, const ot_step_item *item, ot_entry *entry) {
   const ot_build *const b = e->s->b;
   const ot_step_memory *const m = &e->s->memory;
+  const ot_step_outline *const plan = &e->plan->outline;
   ot_build_bind_block(b, entry);
   if (item->gather >= 0) {
     entry->base[OT_BASE_WEIGHT] =
-        place(&m->gathered[item->block], e->plan->gathers[item->gather].place);
+        place(&m->gathered[item->block], plan->gathers.uses[item->gather].place);
     wait_for(entry, OT_LANE_GATHER, e->gather_entry[item->gather]);
   }
   if (item->tied_gather >= 0) {
     entry->base[OT_BASE_TIED] =
-        place(&m->gathered[b->tied_block], e->plan->gathers[item->tied_gather].place);
+        place(&m->gathered[b->tied_block], plan->gathers.uses[item->tied_gather].place);
     wait_for(entry, OT_LANE_GATHER, e->gather_entry[item->tied_gather]);
   }
   if (item->sum >= 0) {
-    const ot_step_use *const use = &e->plan->sums[item->sum];
+    const ot_bucket_use *const use = &plan->sums.uses[item->sum];
     entry->base[OT_BASE_GRADIENT] = place(&m->sums[item->block], use->place);
     if (use->previous >= 0) wait_for(entry, OT_LANE_REDUCE, e->sum_entry[use->previous]);
   }
   if (item->tied_sum >= 0) {
-    const ot_step_use *const use = &e->plan->tied_sums[item->tied_sum];
+    const ot_bucket_use *const use = &plan->tied_sums.uses[item->tied_sum];
     entry->base[OT_BASE_TIED_GRADIENT] = place(&m->tied_sums, use->place);
     if (use->previous >= 0) wait_for(entry, OT_LANE_REDUCE, e->tied_sum_entry[use->previous]);
   }
@@ -245,19 +239,12 @@ static void bind_buckets(emission *e, const ot_step_item *item, ot_entry *entry)
 // The receive that the item reads, and the send whose buffer it writes again. Of an entry only one
 // can be waited for on the pipeline lane; the other goes to an entry of its own before it.
 static void find_messages(const emission *e, const ot_step_item *item, int *receive, int *send) {
-  const ot_stages *const stages = &e->s->b->stages;
-  const bool backward = item->phase != OT_PHASE_FORWARD;
-  const bool enters = backward ? item->block == stages->first_block[item->chunk + 1] - 1
-                               : item->block == stages->first_block[item->chunk];
-  const bool leaves = backward ? item->block == stages->first_block[item->chunk]
-                               : item->block == stages->first_block[item->chunk + 1] - 1;
-  const int other = backward ? item->chunk - 1 : item->chunk + 1;
-  const int local = ot_step_local_chunk(e->s->b, item->chunk) * e->plan->micro_batches;
-  *receive = enters ? e->receive_entry[backward][local + item->micro_batch] : -1;
-  *send = -1;
-  if (item->phase == OT_PHASE_WEIGHT || !leaves || is_mine(e, other)) return;
-  if (other < 0 || other >= stages->num_chunks) return;
-  *send = e->send_entry[backward][e->sends[backward] % e->plan->send_buffers];
+  const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
+  const int *const first = &e->s->b->stages.first_block[item->chunk];
+  const bool forward = item->work == OT_WORK_FORWARD;
+  const bool enters = item->block == (forward ? first[0] : first[1] - 1);
+  *receive = enters && a->in >= 0 ? e->receive_entry[a->in] : -1;
+  *send = leaves(e, item) && a->reuse >= 0 ? e->send_entry[a->reuse] : -1;
 }
 
 static void add_segment_entry(emission *e, const ot_step_item *item, int segment) {
@@ -280,8 +267,9 @@ static void add_segment_entry(emission *e, const ot_step_item *item, int segment
 
 static void add_gathers(emission *e, int index) {
   const ot_build *const b = e->s->b;
-  for (; e->gathers < e->plan->num_gathers; e->gathers++) {
-    const ot_step_use *const use = &e->plan->gathers[e->gathers];
+  const ot_bucket_list *const list = &e->plan->outline.gathers;
+  for (; e->gathers < list->count; e->gathers++) {
+    const ot_bucket_use *const use = &list->uses[e->gathers];
     if (use->issue != index) return;
     ot_entry *const entry =
         add_entry(e, e->s->segments[use->block].gather, use->block, OT_LANE_GATHER);
@@ -329,9 +317,9 @@ static void reduce_block(emission *e, const ot_step_item *item, bool last) {
   const ot_build *const b = e->s->b;
   const int block = item->block;
   const bool adds = ot_build_eachtime(b, block) && item->micro_batch > 0;
-  const int64_t whole = item->sum >= 0
-                            ? place(&e->s->memory.sums[block], e->plan->sums[item->sum].place)
-                            : b->gradients[block];
+  const int64_t whole =
+      item->sum >= 0 ? place(&e->s->memory.sums[block], e->plan->outline.sums.uses[item->sum].place)
+                     : b->gradients[block];
   const int entry =
       add_reduction(e, &(reduction){e->s->segments[block].reduce[adds][last], block,
                                     item->micro_batch, whole, b->gradient_pieces[block]});
@@ -344,8 +332,9 @@ static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
   const ot_build *const b = e->s->b;
   const bool adds = ot_build_eachtime(b, b->tied_block) && item->micro_batch > 0;
   const int64_t whole =
-      item->tied_sum >= 0 ? place(&e->s->memory.tied_sums, e->plan->tied_sums[item->tied_sum].place)
-                          : b->tied_gradients;
+      item->tied_sum >= 0
+          ? place(&e->s->memory.tied_sums, e->plan->outline.tied_sums.uses[item->tied_sum].place)
+          : b->tied_gradients;
   const int entry = add_reduction(e, &(reduction){e->s->tied.reduce[adds][last], b->tied_block,
                                                   item->micro_batch, whole, b->tied_piece});
   if (item->tied_sum >= 0) e->tied_sum_entry[item->tied_sum] = entry;
@@ -355,9 +344,8 @@ static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
 
 // After the last writer of a bucket of gradients: in this micro-batch, or in the step.
 static void add_reductions(emission *e, const ot_step_item *item) {
-  const ot_phase end = e->plan->split ? OT_PHASE_WEIGHT : OT_PHASE_BACKWARD;
-  if (item->phase != end) return;
-  const bool last = item->micro_batch == e->plan->micro_batches - 1;
+  if (item->work != (e->plan->flow.split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD)) return;
+  const bool last = item->micro_batch == e->plan->flow.micro_batches - 1;
   if (!last && !ot_build_eachtime(e->s->b, item->block)) return;
   if (item->block == e->s->b->tied_user) reduce_tied(e, item, last);
   reduce_block(e, item, last);
@@ -366,11 +354,9 @@ static void add_reductions(emission *e, const ot_step_item *item) {
 // Behind the block at an edge: the stack goes with what it made, backwards its gradient.
 static void add_hand_over(emission *e, const ot_step_item *item) {
   ot_build *const b = e->s->b;
-  const bool backward = item->phase != OT_PHASE_FORWARD;
-  const int first = b->stages.first_block[item->chunk];
-  const int cut = backward ? first : b->stages.first_block[item->chunk + 1];
-  const int edge = backward ? first : cut - 1;
-  if (item->phase == OT_PHASE_WEIGHT || item->block != edge) return;
+  const bool backward = item->work != OT_WORK_FORWARD;
+  const int cut = b->stages.first_block[backward ? item->chunk : item->chunk + 1];
+  if (!leaves(e, item)) return;
   if (cut == 0 || cut == e->s->graph->num_blocks) return;
   const int64_t bytes = ot_build_stack_bytes(e->s->graph, cut);
   if (bytes == 0) return;
@@ -384,40 +370,38 @@ static void add_hand_over(emission *e, const ot_step_item *item) {
 }
 
 static void add_send(emission *e, const ot_step_item *item) {
-  const ot_stages *const stages = &e->s->b->stages;
-  const bool backward = item->phase != OT_PHASE_FORWARD;
-  const int edge =
-      backward ? stages->first_block[item->chunk] : stages->first_block[item->chunk + 1] - 1;
-  const int other = backward ? item->chunk - 1 : item->chunk + 1;
-  if (item->phase == OT_PHASE_WEIGHT || item->block != edge || is_mine(e, other)) return;
-  if (other < 0 || other >= stages->num_chunks) return;
+  const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
+  const bool backward = item->work != OT_WORK_FORWARD;
+  if (a->out < 0 || !leaves(e, item)) return;
   add_message(e, &(edge_message){.op = OT_OP_SEND,
                                  .block = item->block,
                                  .micro_batch = item->micro_batch,
-                                 .peer_chunk = other,
+                                 .peer_chunk = backward ? item->chunk - 1 : item->chunk + 1,
                                  .backward = backward,
                                  .at = chunk_output(e, item, backward)});
-  e->send_entry[backward][e->sends[backward]++ % e->plan->send_buffers] = last_entry(e);
+  e->send_entry[a->out] = last_entry(e);
 }
 
 static void add_item(emission *e, int index) {
-  const ot_step_item *const item = &e->plan->items[index];
+  const ot_step_item *const item = &e->plan->outline.items[index];
   const ot_block_segments *const made = &e->s->segments[item->block];
   const bool eachtime = ot_build_eachtime(e->s->b, item->block);
   const int later = !eachtime && item->micro_batch > 0 ? 1 : 0;
   add_gathers(e, index);
-  add_receives(e, index);
-  switch (item->phase) {
-    case OT_PHASE_FORWARD:
+  add_receives(e, item, index);
+  switch (item->work) {
+    case OT_WORK_FORWARD:
       add_segment_entry(e, item, made->forward[later]);
       break;
-    case OT_PHASE_WEIGHT:
+    case OT_WORK_WEIGHT:
       add_segment_entry(e, item, made->weight[later]);
       break;
-    default:
+    case OT_WORK_BACKWARD:
       add_segment_entry(e, item, made->recompute);
       add_segment_entry(e, item, made->backward[later]);
       break;
+    case OT_WORKS:
+      OT_UNREACHABLE();
   }
   add_hand_over(e, item);
   add_send(e, item);
@@ -499,19 +483,15 @@ static int *entries_of(const emission *e, int64_t count) {
 static void add_order(ot_step_builder *s, const ot_step_plan *plan, const ot_segment *begin) {
   ot_build *const b = s->b;
   emission e = {.s = s, .plan = plan, .compute = -1, .tied_reduced = -1};
-  e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->micro_batches);
-  e.gather_entry = entries_of(&e, plan->num_gathers);
-  e.sum_entry = entries_of(&e, plan->num_sums);
-  e.tied_sum_entry = entries_of(&e, plan->num_tied_sums);
+  e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->flow.micro_batches);
+  e.gather_entry = entries_of(&e, plan->outline.gathers.count);
+  e.sum_entry = entries_of(&e, plan->outline.sums.count);
+  e.tied_sum_entry = entries_of(&e, plan->outline.tied_sums.count);
   e.reduced = entries_of(&e, s->graph->num_blocks);
-  const int64_t kept = (int64_t)ot_step_local_chunk(b, b->stages.num_chunks) * plan->micro_batches;
-  for (int i = 0; i < 2; i++) {
-    e.receive_entry[i] = entries_of(&e, kept);
-    e.send_entry[i] = entries_of(&e, plan->send_buffers);
-    e.received[i] = ot_arena_array(b->arena, b->stages.num_chunks, sizeof(int));
-  }
+  e.receive_entry = entries_of(&e, plan->flow.num_messages);
+  e.send_entry = entries_of(&e, plan->flow.num_messages);
   add_step(&e, ot_build_add_segment(b, begin), -1);
-  for (int i = 0; i < plan->num_items; i++) add_item(&e, i);
+  for (int i = 0; i < plan->outline.num_items; i++) add_item(&e, i);
   add_update(&e);
 }
 
@@ -522,7 +502,12 @@ ot_status ot_build_step_orders(ot_build *b) {
   for (int i = 0; i < s.num_plans; i++) {
     OT_TRY(ot_step_plan_build(b, b->request->micro_batches[i], &s.plans[i]));
   }
+  s.split = s.num_plans > 0 && s.plans[0].flow.split;
   ot_step_segments_build(&s);
+  const ot_outline_request buckets = ot_step_outline_request(b, s.buckets, graph->num_blocks);
+  for (int i = 0; i < s.num_plans; i++) {
+    ot_step_outline_build(&buckets, &s.plans[i].flow, b->arena, &s.plans[i].outline);
+  }
   ot_segment begin;
   ot_frame_begin(graph, b->schedule, b->arena, &begin);
   ot_segment clip;
@@ -534,6 +519,7 @@ ot_status ot_build_step_orders(ot_build *b) {
                                           .storage = s.storage,
                                           .plans = s.plans,
                                           .num_plans = s.num_plans,
+                                          .buckets = &buckets,
                                           .scratch_bytes = s.scratch_bytes,
                                           .staging_bytes = s.staging_bytes};
   ot_step_memory_build(&request, &s.memory);

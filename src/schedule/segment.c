@@ -251,6 +251,24 @@ static uint64_t hash_operand(uint64_t hash, const ot_operand *operand) {
   return ot_hash_bytes(hash, fields, sizeof fields);
 }
 
+bool ot_segment_reads(const ot_segment *segment, ot_base base) {
+  for (int i = 0; i < segment->num_tasks; i++) {
+    for (int k = 0; k < OT_MAX_INPUTS; k++) {
+      if (segment->tasks[i].in[k].base == base) return true;
+    }
+  }
+  return false;
+}
+
+bool ot_segment_writes(const ot_segment *segment, ot_base base) {
+  for (int i = 0; i < segment->num_tasks; i++) {
+    for (int k = 0; k < OT_MAX_OUTPUTS; k++) {
+      if (segment->tasks[i].out[k].base == base) return true;
+    }
+  }
+  return false;
+}
+
 uint64_t ot_segment_hash(const ot_segment *segment) {
   uint64_t hash = OT_HASH_START;
   const int64_t head[] = {segment->phase, segment->num_tasks, segment->scratch_bytes};

@@ -27,4 +27,8 @@ int64_t ot_segment_batch_bytes(const ot_graph *graph);
 int64_t ot_segment_result_offset(const ot_graph *graph, ot_result result);
 int64_t ot_segment_result_bytes(const ot_graph *graph);
 
+// Whether a task of the segment reads, or writes, at `base`.
+bool ot_segment_reads(const ot_segment *segment, ot_base base);
+bool ot_segment_writes(const ot_segment *segment, ot_base base);
+
 uint64_t ot_segment_hash(const ot_segment *segment);

@@ -23,15 +23,14 @@ static ot_step_buffers buffers(const ot_step_memory_request *r, ot_memory_class 
   return (ot_step_buffers){.offset = region(r, class, whole, name), .stride = stride};
 }
 
-// Buffers that the chunk needs of a ring, in the most demanding plan.
-static int ring_size(const ot_step_memory_request *r, ot_step_ring ring, int chunk) {
-  const int local = ot_step_local_chunk(r->build, chunk);
-  int size = 0;
+// Micro-batches of which the chunk keeps `kind` at once, in the most demanding plan.
+static int most_kept(const ot_step_memory_request *r, ot_kept kind, int chunk) {
+  int most = 0;
   for (int i = 0; i < r->num_plans; i++) {
-    const int needed = r->plans[i].ring_size[ring][local];
-    if (needed > size) size = needed;
+    const int needed = r->plans[i].flow.most[kind][chunk];
+    if (needed > most) most = needed;
   }
-  return size;
+  return most;
 }
 
 static const ot_program *program_of(const ot_step_memory_request *r, int block) {
@@ -40,34 +39,34 @@ static const ot_program *program_of(const ot_step_memory_request *r, int block) 
 
 static void place_block(const ot_step_memory_request *r, int block, ot_step_memory *m) {
   static const char *const names[] = {"slot", "slot_long", "slot_weight"};
-  static const ot_step_ring rings[] = {OT_RING_SHORT, OT_RING_LONG, OT_RING_WEIGHT};
+  static const ot_kept kinds[] = {OT_KEPT_SHORT, OT_KEPT_LONG, OT_KEPT_WEIGHT};
   const ot_stages *const stages = &r->build->stages;
   const int chunk = ot_stages_chunk(stages, block);
   const ot_program *const program = program_of(r, block);
-  const bool split = r->plans[0].split;
+  const bool split = r->plans[0].flow.split;
   const bool first = block == stages->first_block[chunk];
   const bool last = block == stages->first_block[chunk + 1] - 1;
   const bool kept = ot_program_reads(program, program->input, OT_PART_WEIGHT);
   m->input[block] = m->d_output[block] = (ot_step_buffers){.offset = -1};
-  m->input_ring[block] = first ? OT_RING_INPUT : kept ? OT_RING_LONG : OT_RING_SHORT;
-  m->d_output_ring[block] = last ? OT_RING_D_OUTPUT : OT_RING_WEIGHT;
+  m->input_kept[block] = first ? OT_KEPT_INPUT : kept ? OT_KEPT_LONG : OT_KEPT_SHORT;
+  m->d_output_kept[block] = last ? OT_KEPT_D_OUTPUT : OT_KEPT_WEIGHT;
   const int64_t stack = ot_build_stack_end_bytes(r->graph, stages->first_block[chunk + 1] - 1);
   const int64_t in = ot_build_input_bytes(r->graph, block) + (first ? stack : 0);
   const int64_t back = ot_build_output_bytes(r->graph, block) + (last ? stack : 0);
   if (in > 0) {
     m->input[block] = buffers(r, OT_MEMORY_ACTIVATIONS, in,
-                              ring_size(r, m->input_ring[block], chunk), named(r, "input", block));
+                              most_kept(r, m->input_kept[block], chunk), named(r, "input", block));
   }
   for (int class = 0; class < OT_SLOT_CLASSES; class ++) {
     const int64_t bytes = r->storage[block].slot_bytes[class];
     if (bytes == 0 && class != OT_SLOT_SHORT) continue;
     m->slot[class][block] =
-        buffers(r, OT_MEMORY_ACTIVATIONS, bytes, ring_size(r, rings[class], chunk),
+        buffers(r, OT_MEMORY_ACTIVATIONS, bytes, most_kept(r, kinds[class], chunk),
                 named(r, names[class], block));
   }
   if (back > 0 && (last || split)) {
     m->d_output[block] =
-        buffers(r, OT_MEMORY_ACTIVATIONS, back, ring_size(r, m->d_output_ring[block], chunk),
+        buffers(r, OT_MEMORY_ACTIVATIONS, back, most_kept(r, m->d_output_kept[block], chunk),
                 named(r, "gradient", block));
   }
 }
@@ -88,9 +87,8 @@ static ot_step_buffers shared_ring(const ot_step_memory_request *r, int block,
   }
   int places = 0;
   for (int i = 0; i < r->num_plans; i++) {
-    const ot_step_plan *const p = &r->plans[i];
-    const int needed = gathered ? ot_step_places(b, p->gathers, p->num_gathers, elements)
-                                : ot_step_places(b, p->sums, p->num_sums, elements);
+    const ot_step_outline *const o = &r->plans[i].outline;
+    const int needed = ot_outline_places(r->buckets, gathered ? &o->gathers : &o->sums, elements);
     if (needed > places) places = needed;
   }
   const int64_t weight = ot_dtype_bytes(r->graph->request.storage);
@@ -111,8 +109,7 @@ static void place_buckets(const ot_step_memory_request *r, ot_step_memory *m) {
   const int64_t elements = b->schedule->buckets[b->tied_block].elements;
   int places = 0;
   for (int i = 0; i < r->num_plans; i++) {
-    const ot_step_plan *const p = &r->plans[i];
-    const int needed = ot_step_places(b, p->tied_sums, p->num_tied_sums, elements);
+    const int needed = ot_outline_places(r->buckets, &r->plans[i].outline.tied_sums, elements);
     if (needed > places) places = needed;
   }
   m->tied_sums =
@@ -136,7 +133,7 @@ static void place_messages(const ot_step_memory_request *r, ot_step_memory *m) {
   ot_build *const b = r->build;
   int most = 0;
   for (int i = 0; i < r->num_plans; i++) {
-    if (r->plans[i].send_buffers > most) most = r->plans[i].send_buffers;
+    if (r->plans[i].flow.send_buffers > most) most = r->plans[i].flow.send_buffers;
   }
   m->send = ot_arena_array(b->arena, most + 1, sizeof *m->send);
   m->back = ot_arena_array(b->arena, most + 1, sizeof *m->back);
@@ -159,7 +156,7 @@ static void place_hands(const ot_step_memory_request *r, ot_step_memory *m) {
   for (int i = 0; i < n; i++) gives[i] = ot_build_output_bytes(r->graph, i) > 0;
   for (int i = 0; i < 2; i++) {
     m->hand[i] = -1;
-    if (r->plans[0].split || !ot_stages_uses_hand(&b->stages, b->stage, i, gives)) continue;
+    if (r->plans[0].flow.split || !ot_stages_uses_hand(&b->stages, b->stage, i, gives)) continue;
     m->hand[i] = region(r, OT_MEMORY_ACTIVATIONS, ot_build_hidden_bytes(r->graph), names[i]);
   }
 }
@@ -179,7 +176,7 @@ void ot_step_memory_build(const ot_step_memory_request *request, ot_step_memory 
   const int n = r->graph->num_blocks;
   int most = 1;
   for (int i = 0; i < r->num_plans; i++) {
-    if (r->plans[i].micro_batches > most) most = r->plans[i].micro_batches;
+    if (r->plans[i].flow.micro_batches > most) most = r->plans[i].flow.micro_batches;
   }
   *memory = (ot_step_memory){.input = none(r),
                              .d_output = none(r),
@@ -187,8 +184,8 @@ void ot_step_memory_build(const ot_step_memory_request *request, ot_step_memory 
                              .sums = none(r),
                              .tied_sums = {.offset = -1}};
   for (int i = 0; i < OT_SLOT_CLASSES; i++) memory->slot[i] = none(r);
-  memory->input_ring = ot_arena_array(b->arena, n, sizeof(ot_step_ring));
-  memory->d_output_ring = ot_arena_array(b->arena, n, sizeof(ot_step_ring));
+  memory->input_kept = ot_arena_array(b->arena, n, sizeof(ot_kept));
+  memory->d_output_kept = ot_arena_array(b->arena, n, sizeof(ot_kept));
   ot_region_begin_order(&b->map);
   memory->batch_bytes = ot_segment_batch_bytes(r->graph);
   memory->batch = region(r, OT_MEMORY_BUFFERS, memory->batch_bytes * most, "batch");

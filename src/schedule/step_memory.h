@@ -17,7 +17,7 @@ typedef struct ot_step_memory {
   int64_t batch, batch_bytes, scratch, staging;
   ot_step_buffers *slot[OT_SLOT_CLASSES];  // [num_blocks]
   ot_step_buffers *input, *d_output;       // [num_blocks]
-  ot_step_ring *input_ring, *d_output_ring;
+  ot_kept *input_kept, *d_output_kept;
   int64_t hand[2];                   // gradients between blocks of a chunk, I and W at once
   int64_t *send, *back;              // [most send_buffers] messages to the next and to the previous
                                      // chunk's stage, in turn
@@ -31,6 +31,7 @@ typedef struct ot_step_memory_request {
   const ot_storage *storage;  // [num_blocks]
   const ot_step_plan *plans;  // [num_plans]
   int num_plans;
+  const ot_outline_request *buckets;  // what the outlines were made from
   int64_t scratch_bytes, staging_bytes;
 } ot_step_memory_request;
 

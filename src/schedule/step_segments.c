@@ -28,7 +28,7 @@ static void build_storage(ot_step_builder *s, int block) {
   }
   const ot_storage_request request = {.program = &s->graph->programs[blocks[block].program],
                                       .recompute = policy_of(s, block),
-                                      .split = s->plans[0].split,
+                                      .split = s->split,
                                       .guard_bytes = s->b->request->guard_bytes};
   ot_storage_build(&request, s->b->arena, &s->storage[block]);
 }
@@ -51,14 +51,13 @@ static int phase_segment(ot_step_builder *s, int block, ot_phase phase, bool fir
 }
 
 static void build_phases(ot_step_builder *s, int block) {
-  const bool split = s->plans[0].split;
-  const ot_phase back = split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD;
+  const ot_phase back = s->split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD;
   ot_block_segments *const made = &s->segments[block];
   made->recompute = phase_segment(s, block, OT_PHASE_RECOMPUTE, false);
   for (int later = 0; later < 2; later++) {
     made->forward[later] = phase_segment(s, block, OT_PHASE_FORWARD, later == 0);
     made->backward[later] = phase_segment(s, block, back, later == 0);
-    made->weight[later] = split ? phase_segment(s, block, OT_PHASE_WEIGHT, later == 0) : -1;
+    made->weight[later] = s->split ? phase_segment(s, block, OT_PHASE_WEIGHT, later == 0) : -1;
   }
 }
 
@@ -154,14 +153,43 @@ static void build_tie(ot_step_builder *s) {
   s->tie = add(s, &segment, &s->scratch_bytes);
 }
 
+// ---- buckets ----
+
+static bool reads(const ot_step_builder *s, int segment, ot_base base) {
+  return segment >= 0 && ot_segment_reads(&s->b->schedule->segments[segment], base);
+}
+
+static bool writes(const ot_step_builder *s, int segment, ot_base base) {
+  return segment >= 0 && ot_segment_writes(&s->b->schedule->segments[segment], base);
+}
+
+static void find_buckets(ot_step_builder *s, int block) {
+  const ot_block_segments *const made = &s->segments[block];
+  const int works[OT_WORKS] = {made->forward[0], made->backward[0], made->weight[0]};
+  ot_block_buckets *const out = &s->buckets[block];
+  *out = (ot_block_buckets){.elements = s->b->schedule->buckets[block].elements,
+                            .gathers = ot_build_gathers(s->b, block),
+                            .each_micro_batch = ot_build_eachtime(s->b, block)};
+  if (!s->b->runs[block] || s->only_sums) return;
+  for (int w = 0; w < OT_WORKS; w++) {
+    const int before = w == OT_WORK_BACKWARD ? made->recompute : -1;
+    out->reads[w] = reads(s, works[w], OT_BASE_WEIGHT) || reads(s, before, OT_BASE_WEIGHT);
+    out->reads_tied[w] = reads(s, works[w], OT_BASE_TIED) || reads(s, before, OT_BASE_TIED);
+  }
+  out->writes_in_forward = writes(s, made->forward[0], OT_BASE_GRADIENT) ||
+                           writes(s, made->forward[0], OT_BASE_TIED_GRADIENT);
+}
+
 void ot_step_segments_build(ot_step_builder *s) {
   ot_build *const b = s->b;
   const int n = s->graph->num_blocks;
   s->storage = ot_arena_array(b->arena, n, sizeof *s->storage);
   s->segments = ot_arena_array(b->arena, n, sizeof *s->segments);
+  s->buckets = ot_arena_array(b->arena, n, sizeof *s->buckets);
   for (int i = 0; i < n; i++) {
     if (b->runs[i] && !s->only_sums) build_storage(s, i);
     if (b->runs[i] && !s->only_sums) build_phases(s, i);
+    find_buckets(s, i);
     if (!b->held[i] || s->only_work) continue;
     const ot_reduce_request request = reduce_request(s, i, false);
     build_reductions(s, &request, &s->segments[i]);

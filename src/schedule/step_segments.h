@@ -22,7 +22,9 @@ typedef struct ot_step_builder {
   ot_block_segments *segments;  // [num_blocks]
   ot_block_segments tied;       // reductions of the bucket of the head's use of a tied embedding
   int tie;                      // adds uses up: here, or over OT_GROUP_TIED
+  ot_block_buckets *buckets;    // [num_blocks] what they do with buckets
   int64_t scratch_bytes, staging_bytes;
+  bool split;           // I and W apart
   bool only_sums;       // blocks have no storage and no segments for micro-batches
   bool only_work;       // and no others
   ot_step_plan *plans;  // [num_plans]
@@ -30,5 +32,6 @@ typedef struct ot_step_builder {
   ot_step_memory memory;
 } ot_step_builder;
 
-// Fills storage, segments, tied and tie from build, graph and plans, and the scratch they need.
+// Fills storage, segments, tied, tie and buckets from build, graph and split, and the scratch they
+// need.
 void ot_step_segments_build(ot_step_builder *s);

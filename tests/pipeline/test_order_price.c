@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "describe/pipeline_rules.h"
-#include "pipeline/order_price.h"
+#include "support/order_price.h"
 #include "support/pipelines.h"
 
 typedef struct phase_costs {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The walk gives actions in an order in which what each needs is already timed.
-#include "pipeline/order_price.h"
+#include "support/order_price.h"
 
 #include "pipeline/order_walk.h"
 
 typedef struct player {
   const ot_pipeline_order *order;
   const ot_order_costs *costs;
-  double *done[OT_ACTION_BACKWARD];  // [num_chunks * micro_batches] when F, I and W are done
-  ot_rank_price *ranks;              // [num_ranks], `end` is when the rank is free
-  bool *begun;                       // [num_ranks]
-  int *held;                         // [num_ranks] activations at the moment
+  double *done[OT_WORKS];  // [num_chunks * micro_batches] when each is done
+  ot_rank_price *ranks;    // [num_ranks], `end` is when the rank is free
+  bool *begun;             // [num_ranks]
+  int *held;               // [num_ranks] activations at the moment
 } player;
 
 static double *done_of(const player *p, const ot_action *action) {
-  const int row = action->kind == OT_ACTION_BACKWARD ? OT_ACTION_INPUT : (int)action->kind;
-  return &p->done[row][(int64_t)action->chunk * p->order->micro_batches + action->micro_batch];
+  double *const done = p->done[ot_action_work(action->kind)];
+  return &done[(int64_t)action->chunk * p->order->micro_batches + action->micro_batch];
 }
 
 static double cost_of(const ot_order_costs *costs, const ot_action *action) {

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stages run in turn, each as far as it can, with more and more send buffers until all end.
+#include "pipeline/pipeline_flow.h"
+
+#include <string.h>
+
+enum { FORWARD, BACKWARD, DIRECTIONS };
+
+typedef struct builder {
+  const ot_pipeline_order *order;
+  ot_pipeline_flow *flow;
+  int *position;         // [num_ranks] actions done
+  bool *sent, *awaited;  // [num_messages]
+  int32_t **sends;       // [num_ranks * DIRECTIONS] messages that left, in their order
+  int *num_sends;        // [num_ranks * DIRECTIONS]
+} builder;
+
+// ---- messages ----
+
+// The one into (chunk, micro_batch).
+static int32_t message_into(const ot_pipeline_order *o, int chunk, int micro_batch, int direction) {
+  return (int32_t)(((int64_t)chunk * o->micro_batches + micro_batch) * DIRECTIONS + direction);
+}
+
+int ot_pipeline_flow_boundary(const ot_pipeline_flow *flow, int32_t message) {
+  const int into = (int)(message / DIRECTIONS / flow->micro_batches);
+  return message % DIRECTIONS == FORWARD ? into : into + 1;
+}
+
+static bool crosses(const ot_pipeline_order *o, int chunk, int other) {
+  return other >= 0 && other < o->num_chunks && o->rank_of[chunk] != o->rank_of[other];
+}
+
+static int direction_of(const ot_action *a) {
+  return a->kind == OT_ACTION_FORWARD ? FORWARD : BACKWARD;
+}
+
+// That which action `index` of the rank reads.
+static int32_t read_by(const ot_pipeline_order *o, int rank, int index) {
+  if (index >= o->num_actions[rank]) return -1;
+  const ot_action *const a = &o->actions[rank][index];
+  const int from = direction_of(a) == FORWARD ? a->chunk - 1 : a->chunk + 1;
+  if (a->kind == OT_ACTION_WEIGHT || !crosses(o, a->chunk, from)) return -1;
+  return message_into(o, a->chunk, a->micro_batch, direction_of(a));
+}
+
+static int32_t made_by(const ot_pipeline_order *o, const ot_action *a) {
+  const int to = direction_of(a) == FORWARD ? a->chunk + 1 : a->chunk - 1;
+  if (a->kind == OT_ACTION_WEIGHT || !crosses(o, a->chunk, to)) return -1;
+  return message_into(o, to, a->micro_batch, direction_of(a));
+}
+
+// ---- the list ----
+
+static void begin_receive(builder *b, int32_t message) {
+  if (message >= 0) b->awaited[message] = true;
+}
+
+// The next action of the rank.
+static ot_flow_action next_action(const builder *b, int rank) {
+  const ot_pipeline_order *const o = b->order;
+  const int index = b->position[rank], buffers = b->flow->send_buffers;
+  const ot_action *const a = &o->actions[rank][index];
+  const int list = rank * DIRECTIONS + direction_of(a), sent = b->num_sends[list];
+  const int32_t out = made_by(o, a);
+  return (ot_flow_action){.rank = rank,
+                          .chunk = a->chunk,
+                          .micro_batch = a->micro_batch,
+                          .in = read_by(o, rank, index),
+                          .out = out,
+                          .buffer = out < 0 ? -1 : sent % buffers,
+                          .reuse = out < 0 || sent < buffers ? -1 : b->sends[list][sent - buffers],
+                          .posts = read_by(o, rank, index + 2),
+                          .work = ot_action_work(a->kind)};
+}
+
+// Appends it; false when it must wait.
+static bool advance(builder *b, int rank) {
+  const int index = b->position[rank];
+  if (index >= b->order->num_actions[rank]) return false;
+  const ot_flow_action made = next_action(b, rank);
+  if (made.in >= 0 && !b->sent[made.in]) return false;
+  if (made.reuse >= 0 && !b->awaited[made.reuse]) return false;
+  if (made.out >= 0) {
+    const int list = rank * DIRECTIONS + direction_of(&b->order->actions[rank][index]);
+    b->sends[list][b->num_sends[list]++] = made.out;
+    b->sent[made.out] = true;
+  }
+  begin_receive(b, made.posts);
+  b->flow->of_rank[rank][index] = (int32_t)b->flow->num_actions;
+  b->flow->actions[b->flow->num_actions++] = made;
+  b->position[rank]++;
+  return true;
+}
+
+// All actions, with that many send buffers; false when stages wait for each other.
+static bool list_actions(builder *b, int send_buffers, int64_t all) {
+  const int ranks = b->order->num_ranks;
+  b->flow->send_buffers = send_buffers;
+  b->flow->num_actions = 0;
+  memset(b->position, 0, (size_t)ranks * sizeof *b->position);
+  memset(b->num_sends, 0, (size_t)ranks * DIRECTIONS * sizeof *b->num_sends);
+  memset(b->sent, 0, (size_t)b->flow->num_messages * sizeof *b->sent);
+  memset(b->awaited, 0, (size_t)b->flow->num_messages * sizeof *b->awaited);
+  for (int i = 0; i < 2 * ranks; i++) begin_receive(b, b->flow->first_posts[i]);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int rank = 0; rank < ranks; rank++) {
+      while (advance(b, rank)) moved = true;
+    }
+  }
+  return b->flow->num_actions == all;
+}
+
+// Room for the list and for building it; returns the number of all actions.
+static int64_t create(builder *b, ot_arena *arena, ot_arena *scratch) {
+  const ot_pipeline_order *const o = b->order;
+  ot_pipeline_flow *const flow = b->flow;
+  int64_t all = 0;
+  flow->of_rank = ot_arena_array(arena, o->num_ranks, sizeof *flow->of_rank);
+  flow->num_of_rank = ot_arena_array(arena, o->num_ranks, sizeof *flow->num_of_rank);
+  flow->first_posts = ot_arena_array(arena, 2 * (int64_t)o->num_ranks, sizeof(int32_t));
+  b->sends = ot_arena_array(scratch, (int64_t)o->num_ranks * DIRECTIONS, sizeof(int32_t *));
+  for (int rank = 0; rank < o->num_ranks; rank++) {
+    const int count = flow->num_of_rank[rank] = o->num_actions[rank];
+    flow->of_rank[rank] = ot_arena_array(arena, count + 1, sizeof **flow->of_rank);
+    for (int i = 0; i < DIRECTIONS; i++) {
+      b->sends[rank * DIRECTIONS + i] = ot_arena_array(scratch, count + 1, sizeof(int32_t));
+    }
+    for (int i = 0; i < 2; i++) flow->first_posts[2 * rank + i] = read_by(o, rank, i);
+    all += count;
+  }
+  flow->actions = ot_arena_array(arena, all + 1, sizeof *flow->actions);
+  b->position = ot_arena_array(scratch, o->num_ranks, sizeof(int));
+  b->num_sends = ot_arena_array(scratch, (int64_t)o->num_ranks * DIRECTIONS, sizeof(int));
+  b->sent = ot_arena_array(scratch, flow->num_messages, sizeof(bool));
+  b->awaited = ot_arena_array(scratch, flow->num_messages, sizeof(bool));
+  return all;
+}
+
+// ---- what is kept ----
+
+static void find_places(const ot_pipeline_order *o, ot_arena *arena, ot_pipeline_flow *flow) {
+  const int64_t cells = (int64_t)o->num_chunks * o->micro_batches;
+  for (int i = 0; i < (o->split ? OT_WORKS : OT_WORK_WEIGHT); i++) {
+    flow->place[i] = ot_arena_array(arena, cells, sizeof(int32_t));
+  }
+  if (!o->split) flow->place[OT_WORK_WEIGHT] = flow->place[OT_WORK_BACKWARD];
+  for (int rank = 0; rank < o->num_ranks; rank++) {
+    for (int i = 0; i < o->num_actions[rank]; i++) {
+      const ot_action *const a = &o->actions[rank][i];
+      const int64_t cell = (int64_t)a->chunk * o->micro_batches + a->micro_batch;
+      flow->place[ot_action_work(a->kind)][cell] = i;
+    }
+  }
+}
+
+static int place_of(const ot_pipeline_flow *flow, ot_work work, int chunk, int micro_batch) {
+  return flow->place[work][(int64_t)chunk * flow->micro_batches + micro_batch];
+}
+
+// From when on what enters the chunk is kept, forwards or backwards.
+static int entered(const ot_pipeline_flow *flow, ot_work work, int chunk, int micro_batch) {
+  const int from = work == OT_WORK_FORWARD ? chunk - 1 : chunk + 1;
+  const int here = place_of(flow, work, chunk, micro_batch);
+  if (from < 0 || from >= flow->num_chunks) return here;
+  if (flow->rank_of[from] == flow->rank_of[chunk]) return place_of(flow, work, from, micro_batch);
+  return here > 0 ? here - 1 : 0;
+}
+
+void ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch,
+                           int *first, int *last) {
+  *last =
+      place_of(flow, kind == OT_KEPT_SHORT ? OT_WORK_BACKWARD : OT_WORK_WEIGHT, chunk, micro_batch);
+  switch (kind) {
+    case OT_KEPT_SHORT:
+    case OT_KEPT_LONG:
+      *first = place_of(flow, OT_WORK_FORWARD, chunk, micro_batch);
+      return;
+    case OT_KEPT_WEIGHT:
+      *first = place_of(flow, OT_WORK_BACKWARD, chunk, micro_batch);
+      return;
+    case OT_KEPT_INPUT:
+      *first = entered(flow, OT_WORK_FORWARD, chunk, micro_batch);
+      return;
+    case OT_KEPT_D_OUTPUT:
+      *first = entered(flow, OT_WORK_BACKWARD, chunk, micro_batch);
+      return;
+    case OT_KEPT_KINDS:
+      break;
+  }
+  OT_UNREACHABLE();
+}
+
+static int most_at_once(const ot_pipeline_flow *flow, ot_kept kind, int chunk) {
+  int most = 0, over = 0, unused;
+  for (int i = 0; i < flow->micro_batches; i++) {
+    int first, last;
+    ot_pipeline_flow_kept(flow, kind, chunk, i, &first, &last);
+    for (;; over++) {
+      ot_pipeline_flow_kept(flow, kind, chunk, over, &unused, &last);
+      if (last >= first) break;
+    }
+    if (i + 1 - over > most) most = i + 1 - over;
+  }
+  return most;
+}
+
+// ---- the whole ----
+
+void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_arena *scratch,
+                            ot_pipeline_flow *out) {
+  enum { LEAST_SEND_BUFFERS = 2 };
+  *out = (ot_pipeline_flow){
+      .num_ranks = order->num_ranks,
+      .num_chunks = order->num_chunks,
+      .micro_batches = order->micro_batches,
+      .rank_of = order->rank_of,
+      .split = order->split,
+      .num_messages = (int64_t)order->num_chunks * order->micro_batches * DIRECTIONS};
+  builder b = {.order = order, .flow = out};
+  const int64_t all = create(&b, arena, scratch);
+  // With as many buffers as messages nothing waits for a buffer, and the order has passed its
+  // check.
+  int send_buffers = LEAST_SEND_BUFFERS;
+  while (!list_actions(&b, send_buffers, all)) {
+    OT_ASSERT(send_buffers <= out->num_messages);
+    send_buffers++;
+  }
+  find_places(order, arena, out);
+  for (int kind = 0; kind < OT_KEPT_KINDS; kind++) {
+    out->most[kind] = ot_arena_array(arena, order->num_chunks, sizeof(int));
+    for (int c = 0; c < order->num_chunks; c++) {
+      out->most[kind][c] = most_at_once(out, (ot_kept)kind, c);
+    }
+  }
+}
