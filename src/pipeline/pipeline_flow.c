@@ -22,9 +22,14 @@ static int32_t message_into(const ot_pipeline_order *o, int chunk, int micro_bat
   return (int32_t)(((int64_t)chunk * o->micro_batches + micro_batch) * DIRECTIONS + direction);
 }
 
-int ot_pipeline_flow_boundary(const ot_pipeline_flow *flow, int32_t message) {
-  const int into = (int)(message / DIRECTIONS / flow->micro_batches);
-  return message % DIRECTIONS == FORWARD ? into : into + 1;
+ot_flow_message ot_pipeline_flow_message(const ot_pipeline_flow *flow, int32_t message) {
+  const int cell = message / DIRECTIONS, into = cell / flow->micro_batches;
+  const bool backward = message % DIRECTIONS == BACKWARD;
+  return (ot_flow_message){.from = backward ? into + 1 : into - 1,
+                           .into = into,
+                           .micro_batch = cell % flow->micro_batches,
+                           .backward = backward,
+                           .boundary = backward ? into + 1 : into};
 }
 
 static bool crosses(const ot_pipeline_order *o, int chunk, int other) {
@@ -168,39 +173,39 @@ static int entered(const ot_pipeline_flow *flow, ot_work work, int chunk, int mi
   return here > 0 ? here - 1 : 0;
 }
 
-void ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch,
-                           int *first, int *last) {
-  *last =
-      place_of(flow, kind == OT_KEPT_SHORT ? OT_WORK_BACKWARD : OT_WORK_WEIGHT, chunk, micro_batch);
+static int kept_from(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch) {
   switch (kind) {
     case OT_KEPT_SHORT:
     case OT_KEPT_LONG:
-      *first = place_of(flow, OT_WORK_FORWARD, chunk, micro_batch);
-      return;
+      return place_of(flow, OT_WORK_FORWARD, chunk, micro_batch);
     case OT_KEPT_WEIGHT:
-      *first = place_of(flow, OT_WORK_BACKWARD, chunk, micro_batch);
-      return;
+      return place_of(flow, OT_WORK_BACKWARD, chunk, micro_batch);
     case OT_KEPT_INPUT:
-      *first = entered(flow, OT_WORK_FORWARD, chunk, micro_batch);
-      return;
+      return entered(flow, OT_WORK_FORWARD, chunk, micro_batch);
     case OT_KEPT_D_OUTPUT:
-      *first = entered(flow, OT_WORK_BACKWARD, chunk, micro_batch);
-      return;
+      return entered(flow, OT_WORK_BACKWARD, chunk, micro_batch);
     case OT_KEPT_KINDS:
       break;
   }
   OT_UNREACHABLE();
 }
 
+static int kept_to(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch) {
+  const ot_work last = kind == OT_KEPT_SHORT ? OT_WORK_BACKWARD : OT_WORK_WEIGHT;
+  return place_of(flow, last, chunk, micro_batch);
+}
+
+ot_kept_span ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk,
+                                   int micro_batch) {
+  return (ot_kept_span){kept_from(flow, kind, chunk, micro_batch),
+                        kept_to(flow, kind, chunk, micro_batch)};
+}
+
 static int most_at_once(const ot_pipeline_flow *flow, ot_kept kind, int chunk) {
-  int most = 0, over = 0, unused;
+  int most = 0, over = 0;
   for (int i = 0; i < flow->micro_batches; i++) {
-    int first, last;
-    ot_pipeline_flow_kept(flow, kind, chunk, i, &first, &last);
-    for (;; over++) {
-      ot_pipeline_flow_kept(flow, kind, chunk, over, &unused, &last);
-      if (last >= first) break;
-    }
+    const int first = kept_from(flow, kind, chunk, i);
+    while (kept_to(flow, kind, chunk, over) < first) over++;
     if (i + 1 - over > most) most = i + 1 - over;
   }
   return most;

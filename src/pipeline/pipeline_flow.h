@@ -30,6 +30,11 @@ typedef enum ot_kept {
   OT_KEPT_KINDS,
 } ot_kept;
 
+// Actions of a rank, as places in its list, both inclusive.
+typedef struct ot_kept_span {
+  int first, last;
+} ot_kept_span;
+
 typedef struct ot_pipeline_flow {
   int num_ranks, num_chunks, micro_batches;
   const int *rank_of;  // [num_chunks] of the order
@@ -51,10 +56,16 @@ typedef struct ot_pipeline_flow {
 void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out);
 
-// The first and the last action of the chunk's rank, as places in its list, between which it keeps
-// what `kind` says of a micro-batch; both ascend with the micro-batch.
-void ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int micro_batch,
-                           int *first, int *last);
+// From when to when a chunk keeps what `kind` says of a micro-batch; both ascend with it.
+ot_kept_span ot_pipeline_flow_kept(const ot_pipeline_flow *flow, ot_kept kind, int chunk,
+                                   int micro_batch);
 
-// The boundary that a message crosses: from chunk `boundary - 1` to `boundary`, or back.
-int ot_pipeline_flow_boundary(const ot_pipeline_flow *flow, int32_t message);
+// What a message is.
+typedef struct ot_flow_message {
+  int from, into;  // chunks next to each other
+  int micro_batch;
+  bool backward;
+  int boundary;  // it crosses: of chunks boundary - 1 and boundary
+} ot_flow_message;
+
+ot_flow_message ot_pipeline_flow_message(const ot_pipeline_flow *flow, int32_t message);

@@ -150,12 +150,10 @@ static void find_fullest(const ot_play_request *r, ot_arena *arena, ot_memory_es
   }
 }
 
-// Which buckets stages gather and sum in between.
-static void outline(ot_play_request *r, ot_arena *arena) {
+void ot_play_outline(ot_play_request *r, ot_arena *arena) {
   const ot_prices *const prices = r->prices;
   const ot_block_list *const blocks = prices->blocks;
   const int stages = r->stages->num_ranks;
-  if (!prices->gathers && !prices->each_micro_batch) return;
   bool *const reshards = ot_arena_array(arena, blocks->num_blocks, sizeof *reshards);
   r->outline = (ot_outline_request){
       .stages = r->stages,
@@ -169,6 +167,7 @@ static void outline(ot_play_request *r, ot_arena *arena) {
     r->outline.buckets[i] = &prices->kind[blocks->kind_of[i]].buckets;
     reshards[i] = ot_estimator_reshards(r->estimator, blocks->place_of[i]);
   }
+  if (!prices->gathers && !prices->each_micro_batch) return;
   r->outlines = ot_arena_array(arena, stages, sizeof *r->outlines);
   for (int i = 0; i < stages; i++) {
     r->outline.stage = i;
@@ -197,8 +196,8 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
   OT_TRY(prepare_some(e, candidate, PLAYED, &some));
   OT_TRY(prepare_some(e, candidate, PLAYED + PLAYED_MORE, &more));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  outline(&some, &scratch);
-  outline(&more, &scratch);
+  ot_play_outline(&some, &scratch);
+  ot_play_outline(&more, &scratch);
   OT_TRY(ot_step_play(&some, &scratch, &play));
   OT_TRY(ot_step_play(&more, &scratch, &longer));
   extend(&play, &longer, (double)(candidate->micro_batches - PLAYED));
@@ -215,7 +214,7 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
   ot_play_request request;
   OT_TRY(prepare(e, candidate, &request));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  outline(&request, &scratch);
+  ot_play_outline(&request, &scratch);
   find_fullest(&request, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   if (!out->fits && !always) return OT_OK;
@@ -267,7 +266,7 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
   }
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_memory_estimate *const memory = ot_arena_array(&scratch, stages->num_ranks, sizeof *memory);
-  outline(&request, &scratch);
+  ot_play_outline(&request, &scratch);
   find_memory(&request, &scratch, memory);
   for (int i = 0; i < stages->num_ranks; i++) (*out)[i].memory = memory[i];
   return OT_OK;
@@ -282,7 +281,7 @@ ot_status ot_estimate_play(ot_estimator *estimator, const ot_candidate *candidat
   request.played = out;
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
-  outline(&request, &scratch);
+  ot_play_outline(&request, &scratch);
   OT_TRY(ot_step_play(&request, &scratch, plays));
   out->total_s = plays[0].total_s;
   return OT_OK;

@@ -225,5 +225,8 @@ typedef struct ot_stage_play {
   double recompute_s;  // part of compute_s
 } ot_stage_play;
 
+// Fills outline and outlines, in `arena`: before memory is counted and the step is replayed.
+void ot_play_outline(ot_play_request *request, ot_arena *arena);
+
 // `out` [num_ranks of the walk].
 ot_status ot_step_play(const ot_play_request *request, ot_arena *arena, ot_stage_play *out);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays a step, stage by stage, action by action: the orders that order_step.c writes, without
-// writing them. Where weights are gathered or gradients summed in between, an action is played
-// block by block, with a clock for each lane; else a chunk is one number. What a stage waits for is
+// Replays a step, stage by stage, action by action: the events that order_step.c makes entries of,
+// with a clock for each lane. Where no bucket is gathered or reduced in between, an action is three
+// numbers. What a stage waits for is
 // counted where it waits.
 #include <string.h>
 
 #include "base/extremes.h"
 #include "plan/phase_price.h"
+#include "schedule/step_events.h"
 
 // The clocks of a stage.
 typedef struct stage {
@@ -15,17 +16,19 @@ typedef struct stage {
   double gather_s, reduce_s;
   double after_s;  // sums that wait for the end of all work
   double bubble_s, exposed_pp_s, exposed_dp_s;
-  const ot_step_outline *plan;       // null where nothing is gathered or summed in between
-  int item, gathers;                 // items run, gathers begun
+  ot_outline_request blocks;
+  ot_event_request request;
+  ot_event_cursor cursor;
   double *gathered_s;                // [plan.gathers.count] when each is done
   double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
 } stage;
 
-// A chunk's blocks in one direction; [later].
+// One action on a chunk.
 typedef struct chunk_cost {
-  double early_s;      // what needs no message: the recompute of the block that one enters
-  double before_s[2];  // all up to the block at the edge, which makes a message
-  double edge_s[2];
+  bool known;
+  double early_s;   // what needs no message: the recompute of the block that one enters
+  double before_s;  // from there up to the block at the edge, which makes a message
+  double edge_s;
 } chunk_cost;
 
 typedef struct player {
@@ -34,13 +37,14 @@ typedef struct player {
   const ot_stages *stages;
   const ot_pipeline_flow *walk;
   bool overlap_gather, overlap_reduce, overlap_pipeline;
-  bool each_micro_batch;       // sums leave after each
-  stage *stage;                // [num_ranks]
-  chunk_cost *cost[OT_WORKS];  // [num_chunks]
-  double *hop_s;               // [num_chunks] message between chunks c - 1 and c
-  double *sent_s, *posted_s;   // [num_messages]
-  double *reduced_s;           // [num_blocks] when the sum of its gradient is done
-  double tied_reduced_s;       // of the head's use of a tied embedding
+  bool each_micro_batch;          // sums leave after each
+  stage *stage;                   // [num_ranks]
+  chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
+  ot_step_event *events;          // of one action
+  double *hop_s;                  // [num_chunks] message between chunks c - 1 and c
+  double *sent_s, *posted_s;      // [num_messages]
+  double *reduced_s;              // [num_blocks] when the sum of its gradient is done
+  double tied_reduced_s;          // of the head's use of a tied embedding
 } player;
 
 static const ot_block_price *price_of(const player *p, int block) {
@@ -59,24 +63,6 @@ static const ot_block_price *cut_of(const player *p, ot_work work, int chunk) {
 static double hand_over_s(const player *p, ot_work work, int chunk) {
   const ot_block_price *const cut = cut_of(p, work, chunk);
   return cut ? cut->hand_over.total_s : 0;
-}
-
-static void add_chunk(const player *p, ot_work work, int chunk) {
-  const int first = p->stages->first_block[chunk], end = p->stages->first_block[chunk + 1];
-  const bool forward = work == OT_WORK_FORWARD, backward = work == OT_WORK_BACKWARD;
-  const int edge = forward ? end - 1 : first;
-  chunk_cost *const cost = &p->cost[work][chunk];
-  cost->early_s = backward ? price_of(p, end - 1)->recompute_total_s : 0;
-  for (int later = 0; later < 2; later++) {
-    for (int i = first; i < end; i++) {
-      const double s = price_of(p, i)->work[work][later].total_s;
-      *(i == edge ? &cost->edge_s[later] : &cost->before_s[later]) += s;
-    }
-    // The message leaves with what comes after the recompute.
-    const double again_s = backward ? price_of(p, edge)->recompute_total_s : 0;
-    cost->before_s[later] += again_s - cost->early_s;
-    cost->edge_s[later] += hand_over_s(p, work, chunk) - again_s;
-  }
 }
 
 // Where tp holds whole activations, each of its ranks may send a part, and the parts are gathered
@@ -107,11 +93,17 @@ static ot_status find_hops(player *p) {
 
 static void create_stage(player *p, int rank, ot_arena *arena) {
   stage *const s = &p->stage[rank];
-  s->plan = p->request->outlines ? &p->request->outlines[rank] : NULL;
-  if (s->plan) {
-    s->gathered_s = ot_arena_array(arena, s->plan->gathers.count + 1, sizeof(double));
-    s->summed_s = ot_arena_array(arena, s->plan->sums.count + 1, sizeof(double));
-    s->tied_summed_s = ot_arena_array(arena, s->plan->tied_sums.count + 1, sizeof(double));
+  const ot_step_outline *const outline = p->request->outlines ? &p->request->outlines[rank] : NULL;
+  s->blocks = p->request->outline;
+  s->blocks.stage = rank;
+  s->request = (ot_event_request){.blocks = &s->blocks,
+                                  .flow = p->walk,
+                                  .outline = outline,
+                                  .tied_owner = p->prices->tied ? 0 : -1};
+  if (outline) {
+    s->gathered_s = ot_arena_array(arena, outline->gathers.count + 1, sizeof(double));
+    s->summed_s = ot_arena_array(arena, outline->sums.count + 1, sizeof(double));
+    s->tied_summed_s = ot_arena_array(arena, outline->tied_sums.count + 1, sizeof(double));
   }
   s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
   for (int i = 0; i < 2; i++) {
@@ -134,18 +126,23 @@ static ot_status create(player *p, ot_arena *arena) {
   p->sent_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
   p->posted_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
   p->reduced_s = ot_arena_array(arena, p->prices->blocks->num_blocks, sizeof(double));
-  for (int w = 0; w < OT_WORKS; w++) {
-    p->cost[w] = ot_arena_array(arena, walk->num_chunks, sizeof(chunk_cost));
-    for (int c = 0; c < walk->num_chunks; c++) add_chunk(p, (ot_work)w, c);
+  for (int i = 0; i < 2 * OT_WORKS; i++) {
+    p->cost[i / 2][i % 2] = ot_arena_array(arena, walk->num_chunks, sizeof(chunk_cost));
   }
-  for (int r = 0; r < walk->num_ranks; r++) create_stage(p, r, arena);
+  int most = 0;
+  for (int r = 0; r < walk->num_ranks; r++) {
+    create_stage(p, r, arena);
+    const int events = ot_step_most_events(&p->stage[r].request);
+    if (events > most) most = events;
+  }
+  p->events = ot_arena_array(arena, most, sizeof *p->events);
   return find_hops(p);
 }
 
 // ---- messages ----
 
 static double hop_of(const player *p, int32_t message) {
-  return p->hop_s[ot_pipeline_flow_boundary(p->walk, message)];
+  return p->hop_s[ot_pipeline_flow_message(p->walk, message).boundary];
 }
 
 // What is known of a message: when it has come.
@@ -201,33 +198,42 @@ static void reduce(player *p, stage *s, double price_s, double *done_s) {
   *done_s = s->reduce_s;
 }
 
-static bool is_tied_owner(const player *p, int block) { return p->prices->tied && block == 0; }
+static const ot_step_item *item_of(const stage *s, const ot_step_event *event) {
+  return event->item < 0 ? NULL : &s->request.outline->items[event->item];
+}
 
-static void reduce_block(player *p, const ot_flow_action *a, int block, const ot_step_item *item) {
+static bool is_last(const player *p, const ot_flow_action *a) {
+  return a->micro_batch == p->walk->micro_batches - 1;
+}
+
+// Whether a reduction adds to what micro-batches before left.
+static bool adds(const ot_block_price *price, const ot_flow_action *a) {
+  return price->buckets.each_micro_batch && a->micro_batch > 0;
+}
+
+static void reduce_tied(player *p, const ot_flow_action *a, const ot_step_event *event) {
   stage *const s = &p->stage[a->rank];
-  const ot_block_price *const price = price_of(p, block);
-  const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const int adds = price->buckets.each_micro_batch && a->micro_batch > 0;
-  if (!last && !price->buckets.each_micro_batch) return;
-  if (p->prices->tied && block == p->prices->blocks->num_blocks - 1) {
-    reduce(p, s, p->prices->tied_reduce_s[adds][last], &p->tied_reduced_s);
-    if (item && item->tied_sum >= 0) s->tied_summed_s[item->tied_sum] = p->tied_reduced_s;
-  }
-  reduce(p, s, price->reduce_s[adds][last], &p->reduced_s[block]);
-  if (item && item->sum >= 0) s->summed_s[item->sum] = p->reduced_s[block];
-  if (last && !is_tied_owner(p, block)) reduce(p, s, price->spread_s, &p->reduced_s[block]);
+  const ot_step_item *const item = item_of(s, event);
+  reduce(p, s, p->prices->tied_reduce_s[adds(price_of(p, event->block), a)][is_last(p, a)],
+         &p->tied_reduced_s);
+  if (item && item->tied_sum >= 0) s->tied_summed_s[item->tied_sum] = p->tied_reduced_s;
+}
+
+static void reduce_block(player *p, const ot_flow_action *a, const ot_step_event *event) {
+  stage *const s = &p->stage[a->rank];
+  const ot_step_item *const item = item_of(s, event);
+  const ot_block_price *const price = price_of(p, event->block);
+  double *const done_s = &p->reduced_s[event->block];
+  reduce(p, s, price->reduce_s[adds(price, a)][is_last(p, a)], done_s);
+  if (item && item->sum >= 0) s->summed_s[item->sum] = *done_s;
 }
 
 // ---- buckets ----
 
-// Starts the gathers that are due before `item`, when the compute lane is at `clock_s`.
-static void start_gathers(const player *p, stage *s, int item, double clock_s) {
-  const ot_bucket_list *const list = &s->plan->gathers;
-  for (; s->gathers < list->count && list->uses[s->gathers].issue == item; s->gathers++) {
-    s->gather_s =
-        ot_larger(s->gather_s, clock_s) + price_of(p, list->uses[s->gathers].block)->gather_s;
-    s->gathered_s[s->gathers] = s->gather_s;
-  }
+static void start_gather(const player *p, stage *s, int use) {
+  const int block = s->request.outline->gathers.uses[use].block;
+  s->gather_s = ot_larger(s->gather_s, s->clock_s) + price_of(p, block)->gather_s;
+  s->gathered_s[use] = s->gather_s;
 }
 
 static void await_bucket(stage *s, double until_s) {
@@ -238,7 +244,7 @@ static void await_bucket(stage *s, double until_s) {
 
 static void await_gather(const player *p, stage *s, int item, int use) {
   if (use < 0) return;
-  const ot_bucket_use *const gather = &s->plan->gathers.uses[use];
+  const ot_bucket_use *const gather = &s->request.outline->gathers.uses[use];
   if (p->overlap_gather) {
     await_bucket(s, s->gathered_s[use]);
   } else if (gather->first == item) {
@@ -247,11 +253,13 @@ static void await_gather(const player *p, stage *s, int item, int use) {
 }
 
 static void await_buckets(const player *p, stage *s, int index) {
-  const ot_step_item *const item = &s->plan->items[index];
+  if (index < 0) return;
+  const ot_step_outline *const outline = s->request.outline;
+  const ot_step_item *const item = &outline->items[index];
   await_gather(p, s, index, item->gather);
   await_gather(p, s, index, item->tied_gather);
-  const int before = item->sum < 0 ? -1 : s->plan->sums.uses[item->sum].previous;
-  const int tied = item->tied_sum < 0 ? -1 : s->plan->tied_sums.uses[item->tied_sum].previous;
+  const int before = item->sum < 0 ? -1 : outline->sums.uses[item->sum].previous;
+  const int tied = item->tied_sum < 0 ? -1 : outline->tied_sums.uses[item->tied_sum].previous;
   if (before >= 0) await_bucket(s, s->summed_s[before]);
   if (tied >= 0) await_bucket(s, s->tied_summed_s[tied]);
 }
@@ -279,7 +287,7 @@ static bool ends_backward(const player *p, ot_work work) {
   return work == (p->walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
 }
 
-// Whether a block with this price adds to what micro-batches before left.
+// Of the two prices of work with this block: the first micro-batch overwrites, later ones add.
 static int later_of(const ot_block_price *price, const ot_flow_action *a) {
   return !price->buckets.each_micro_batch && a->micro_batch > 0;
 }
@@ -287,86 +295,128 @@ static int later_of(const ot_block_price *price, const ot_flow_action *a) {
 // What is sent of the gradients that work on `block` completes.
 static double sums_s(const player *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = price_of(p, block);
-  const bool last = a->micro_batch == p->walk->micro_batches - 1;
-  const int adds = price->buckets.each_micro_batch && a->micro_batch > 0;
+  const bool last = is_last(p, a);
   if (!p->overlap_reduce || !ends_backward(p, a->work)) return 0;
   if (!last && !price->buckets.each_micro_batch) return 0;
-  return price->reduce_s[adds][last] + (last && !is_tied_owner(p, block) ? price->spread_s : 0);
+  const bool spreads = last && block != p->stage[a->rank].request.tied_owner;
+  return price->reduce_s[adds(price, a)][last] + (spreads ? price->spread_s : 0);
 }
 
 // Whether what `block` makes leaves the chunk.
 static bool leaves_chunk(const player *p, const ot_flow_action *a, int block) {
-  const bool forward = a->work == OT_WORK_FORWARD;
   const int *const first = &p->stages->first_block[a->chunk];
-  return block == (forward ? first[1] - 1 : first[0]);
+  return block == (a->work == OT_WORK_FORWARD ? first[1] - 1 : first[0]);
+}
+
+// Seconds of the work of a block without its recompute.
+static double work_s(const player *p, const ot_flow_action *a, int block) {
+  const ot_block_price *const price = price_of(p, block);
+  const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
+  return price->work[a->work][later_of(price, a)].total_s - again_s;
 }
 
 // What traffic beside the work of a block makes it longer by.
-static void slow_down(const player *p, const ot_flow_action *a, int block, int index) {
+static void slow_down(const player *p, const ot_flow_action *a, const ot_step_event *event) {
+  const int block = event->block;
   const ot_block_price *const price = price_of(p, block);
   stage *const s = &p->stage[a->rank];
-  const int use = index >= 0 ? s->plan->items[index].gather : -1;
-  const bool gathers = p->overlap_gather && use >= 0 && s->plan->gathers.uses[use].first == index;
+  const ot_step_item *const item = item_of(s, event);
+  const bool gathers = p->overlap_gather && item && item->gather >= 0 &&
+                       s->request.outline->gathers.uses[item->gather].first == event->item;
   const double traffic_s = (gathers ? price->gather_s : 0) + sums_s(p, a, block);
   const double hand_s = leaves_chunk(p, a, block) ? hand_over_s(p, a->work, a->chunk) : 0;
-  const double work_s = price->work[a->work][later_of(price, a)].total_s + hand_s;
-  const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, work_s, traffic_s);
+  const double busy_s = price->work[a->work][later_of(price, a)].total_s + hand_s;
+  const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, busy_s, traffic_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
 }
 
-// The recompute of a block waits for no message.
-static void run_block(player *p, const ot_flow_action *a, int block, const ot_step_outline *plan) {
-  const int first = p->stages->first_block[a->chunk],
-            last = p->stages->first_block[a->chunk + 1] - 1;
-  const bool enters = block == (a->work == OT_WORK_FORWARD ? first : last);
-  const bool leaves = leaves_chunk(p, a, block);
-  const ot_block_price *const price = price_of(p, block);
+static void run_event(player *p, const ot_flow_action *a, const ot_step_event *event) {
   stage *const s = &p->stage[a->rank];
-  const int index = plan ? s->item++ : -1;
-  if (plan) start_gathers(p, s, index, s->clock_s);
-  if (plan) await_buckets(p, s, index);
-  const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
-  s->clock_s += again_s;
-  if (enters) await_entry(p, s, a->in);
-  if (leaves && a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
-  s->clock_s += price->work[a->work][later_of(price, a)].total_s - again_s;
-  slow_down(p, a, block, index);
-  if (leaves) s->clock_s += hand_over_s(p, a->work, a->chunk);
-  if (leaves) send(p, s, a->out);
-  if (ends_backward(p, a->work)) reduce_block(p, a, block, plan ? &plan->items[index] : NULL);
+  switch (event->kind) {
+    case OT_EVENT_RECEIVE:
+      p->posted_s[event->message] = s->clock_s;
+      return;
+    case OT_EVENT_GATHER:
+      start_gather(p, s, event->use);
+      return;
+    case OT_EVENT_RECOMPUTE:
+      await_buckets(p, s, event->item);
+      s->clock_s += price_of(p, event->block)->recompute_total_s;
+      return;
+    case OT_EVENT_WORK:
+      await_buckets(p, s, event->item);
+      await_entry(p, s, event->message);
+      if (event->sent >= 0 && p->overlap_pipeline) await_message(p, s, event->sent);
+      s->clock_s += work_s(p, a, event->block);
+      slow_down(p, a, event);
+      return;
+    case OT_EVENT_HAND_OVER:
+      s->clock_s += hand_over_s(p, a->work, a->chunk);
+      return;
+    case OT_EVENT_SEND:
+      send(p, s, event->message);
+      return;
+    case OT_EVENT_REDUCE_TIED:
+      reduce_tied(p, a, event);
+      return;
+    case OT_EVENT_REDUCE:
+      reduce_block(p, a, event);
+      return;
+    case OT_EVENT_SPREAD:
+      reduce(p, s, price_of(p, event->block)->spread_s, &p->reduced_s[event->block]);
+      return;
+  }
+  OT_UNREACHABLE();
 }
 
-static void run_blocks(player *p, const ot_flow_action *a, const ot_step_outline *plan) {
-  const int first = p->stages->first_block[a->chunk], end = p->stages->first_block[a->chunk + 1];
-  for (int i = 0; i < end - first; i++) {
-    run_block(p, a, a->work == OT_WORK_FORWARD ? first + i : end - 1 - i, plan);
+// The events of an action in which nothing happens in between as three sums.
+static void add_up(const player *p, const ot_flow_action *a, int count, chunk_cost *cost) {
+  const ot_step_event *const events = p->events;
+  int first = 0, last = count - 1;
+  while (events[first].kind != OT_EVENT_WORK) first++;
+  while (events[last].kind != OT_EVENT_WORK) last--;
+  *cost = (chunk_cost){.known = true};
+  for (int i = 0; i < count; i++) {
+    double *const s = i >= last ? &cost->edge_s : i >= first ? &cost->before_s : &cost->early_s;
+    if (events[i].kind == OT_EVENT_RECOMPUTE) *s += price_of(p, events[i].block)->recompute_total_s;
+    if (events[i].kind == OT_EVENT_WORK) *s += work_s(p, a, events[i].block);
+    if (events[i].kind == OT_EVENT_HAND_OVER) *s += hand_over_s(p, a->work, a->chunk);
   }
 }
 
-static void run_chunk(const player *p, const ot_flow_action *a) {
-  const chunk_cost *const cost = &p->cost[a->work][a->chunk];
-  const int later = a->micro_batch > 0;
+static void run_chunk(player *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
+  chunk_cost *const cost = &p->cost[a->work][a->micro_batch > 0][a->chunk];
+  if (cost->known) {
+    s->cursor.action++;
+  } else {
+    add_up(p, a, ot_step_events(&s->request, &s->cursor, p->events), cost);
+  }
   s->clock_s += cost->early_s;
   await_entry(p, s, a->in);
-  s->clock_s += cost->before_s[later];
+  s->clock_s += cost->before_s;
   if (a->reuse >= 0 && p->overlap_pipeline) await_message(p, s, a->reuse);
-  s->clock_s += cost->edge_s[later];
+  s->clock_s += cost->edge_s;
   send(p, s, a->out);
+  if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
+}
+
+static void run_events(player *p, const ot_flow_action *a) {
+  stage *const s = &p->stage[a->rank];
+  const int count = ot_step_events(&s->request, &s->cursor, p->events);
+  for (int i = 0; i < count; i++) run_event(p, a, &p->events[i]);
 }
 
 static void run_action(player *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
-  const bool last = a->micro_batch == p->walk->micro_batches - 1;
   s->start_s = s->clock_s;
-  if (s->plan || (last && ends_backward(p, a->work))) {
-    run_blocks(p, a, s->plan);
+  if (s->request.outline || (is_last(p, a) && ends_backward(p, a->work))) {
+    run_events(p, a);
   } else {
     run_chunk(p, a);
   }
   record_action(p, a);
-  if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
 }
 
 static void run_actions(player *p) {

@@ -7,6 +7,7 @@
 // lane is done anyway.
 #include "schedule/builder_state.h"
 #include "schedule/frame.h"
+#include "schedule/step_events.h"
 #include "schedule/step_segments.h"
 #include "schedule/tasks.h"
 #include "schedule/update.h"
@@ -17,7 +18,6 @@ typedef struct emission {
   const ot_step_plan *plan;
   ot_order *order;
   int compute;                                     // last entry of the compute lane
-  int gathers;                                     // gathers issued so far
   int *gather_entry, *sum_entry, *tied_sum_entry;  // entry of each use, -1
   int *receive_entry, *send_entry;                 // [messages] of the flow, -1
   int *reduced;  // [num_blocks] entry after which the block's gradient is complete, or -1
@@ -64,77 +64,48 @@ static bool leaves(const emission *e, const ot_step_item *item) {
 
 // ---- messages ----
 
-// Messages of chunk c: its output is 2c, the gradient of its input 2c + 1.
-static int tag_of(int chunk, bool backward) { return 2 * chunk + (backward ? 1 : 0); }
+// Where a message arrives.
+static int64_t arrival(const emission *e, int into, int micro_batch, bool backward) {
+  const ot_step_memory *const m = &e->s->memory;
+  const int *const first = &e->s->b->stages.first_block[into];
+  return backward ? place(&m->d_output[first[1] - 1], kept(e, OT_KEPT_D_OUTPUT, into, micro_batch))
+                  : place(&m->input[first[0]], kept(e, OT_KEPT_INPUT, into, micro_batch));
+}
 
-// A message at the edge of a chunk.
-typedef struct edge_message {
-  ot_op_kind op;
-  int block, micro_batch;  // the block at the edge
-  int peer_chunk;
-  bool backward;
-  int64_t at;
-} edge_message;
-
-static void add_message(emission *e, const edge_message *m) {
+// Sends or receives a message at `at`; returns its entry. Its tag: of what chunk c makes, 2c
+// forwards and 2c + 1 backwards.
+static int add_message(emission *e, ot_op_kind op, int32_t message, int64_t at) {
   static const ot_base bases[2][2] = {{OT_BASE_INPUT, OT_BASE_D_OUTPUT},
                                       {OT_BASE_OUTPUT, OT_BASE_D_INPUT}};
   static const ot_base stacks[2][2] = {{OT_BASE_STACK, OT_BASE_D_STACK},
                                        {OT_BASE_STACK_OUT, OT_BASE_D_STACK_OUT}};
   ot_build *const b = e->s->b;
-  const bool sends = m->op == OT_OP_SEND;
-  const int chunk = sends ? ot_stages_chunk(&b->stages, m->block) : m->peer_chunk;
-  const int behind = m->block + (sends != m->backward ? 1 : 0);  // the cut
-  const bool stack = ot_build_stack_bytes(e->s->graph, behind) > 0;
-  const int64_t bytes = ot_build_edge_bytes(e->s->graph, behind);
-  const ot_message message = {
+  const ot_flow_message m = ot_pipeline_flow_message(&e->plan->flow, message);
+  const bool sends = op == OT_OP_SEND;
+  const int edge = b->stages.first_block[m.boundary];
+  const bool stack = ot_build_stack_bytes(e->s->graph, edge) > 0;
+  const ot_message made = {
       .graph = e->s->graph,
-      .op = m->op,
-      .base = (stack ? stacks : bases)[sends][m->backward],
-      .peer = b->stages.rank_of[m->peer_chunk],
-      .tag = tag_of(chunk, m->backward),
-      .elements = bytes / ot_dtype_bytes(e->s->graph->request.storage),
+      .op = op,
+      .base = (stack ? stacks : bases)[sends][m.backward],
+      .peer = b->stages.rank_of[sends ? m.into : m.from],
+      .tag = 2 * m.from + m.backward,
+      .elements =
+          ot_build_edge_bytes(e->s->graph, edge) / ot_dtype_bytes(e->s->graph->request.storage),
   };
   ot_segment segment;
-  ot_tasks_message(&message, b->schedule, b->arena, &segment);
-  ot_entry *const entry =
-      add_entry(e, ot_build_add_segment(b, &segment), m->block, OT_LANE_PIPELINE);
-  entry->micro_batch = m->micro_batch;
-  entry->base[message.base] = m->at;
+  ot_tasks_message(&made, b->schedule, b->arena, &segment);
+  ot_entry *const entry = add_entry(e, ot_build_add_segment(b, &segment),
+                                    sends == m.backward ? edge : edge - 1, OT_LANE_PIPELINE);
+  entry->micro_batch = m.micro_batch;
+  entry->base[made.base] = at;
+  return last_entry(e);
 }
 
-// Where the message into a chunk, or back into it, arrives; `chunk` and `micro_batch` are its own.
-static int64_t arrival(const emission *e, int chunk, int micro_batch, bool backward) {
-  const ot_stages *const stages = &e->s->b->stages;
-  const ot_step_memory *const m = &e->s->memory;
-  const int block = backward ? stages->first_block[chunk + 1] - 1 : stages->first_block[chunk];
-  return backward ? place(&m->d_output[block], kept(e, OT_KEPT_D_OUTPUT, chunk, micro_batch))
-                  : place(&m->input[block], kept(e, OT_KEPT_INPUT, chunk, micro_batch));
-}
-
-// Starts the receive of what the rank's action `index` reads.
-static void add_receive(emission *e, int index) {
-  const ot_build *const b = e->s->b;
-  const ot_pipeline_flow *const flow = &e->plan->flow;
-  if (index >= flow->num_of_rank[b->stage]) return;
-  const ot_flow_action *const a = &flow->actions[flow->of_rank[b->stage][index]];
-  const bool backward = a->work != OT_WORK_FORWARD;
-  const int *const first = &b->stages.first_block[a->chunk];
-  if (a->in < 0) return;
-  add_message(e, &(edge_message){.op = OT_OP_RECEIVE,
-                                 .block = backward ? first[1] - 1 : first[0],
-                                 .micro_batch = a->micro_batch,
-                                 .peer_chunk = backward ? a->chunk + 1 : a->chunk - 1,
-                                 .backward = backward,
-                                 .at = arrival(e, a->chunk, a->micro_batch, backward)});
-  e->receive_entry[a->in] = last_entry(e);
-}
-
-// A receive begins an action before its reader.
-static void add_receives(emission *e, const ot_step_item *item, int index) {
-  if (e->plan->outline.first_item[item->action] != index) return;
-  if (item->action == 0) add_receive(e, 0);
-  add_receive(e, item->action + 1);
+static void add_receive(emission *e, int32_t message) {
+  const ot_flow_message m = ot_pipeline_flow_message(&e->plan->flow, message);
+  const int64_t at = arrival(e, m.into, m.micro_batch, m.backward);
+  e->receive_entry[message] = add_message(e, OT_OP_RECEIVE, message, at);
 }
 
 // ---- items ----
@@ -236,47 +207,48 @@ static void bind_buckets(emission *e, const ot_step_item *item, ot_entry *entry)
   }
 }
 
-// The receive that the item reads, and the send whose buffer it writes again. Of an entry only one
-// can be waited for on the pipeline lane; the other goes to an entry of its own before it.
-static void find_messages(const emission *e, const ot_step_item *item, int *receive, int *send) {
-  const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
-  const int *const first = &e->s->b->stages.first_block[item->chunk];
-  const bool forward = item->work == OT_WORK_FORWARD;
-  const bool enters = item->block == (forward ? first[0] : first[1] - 1);
-  *receive = enters && a->in >= 0 ? e->receive_entry[a->in] : -1;
-  *send = leaves(e, item) && a->reuse >= 0 ? e->send_entry[a->reuse] : -1;
-}
-
-static void add_segment_entry(emission *e, const ot_step_item *item, int segment) {
+// The work of a segment. Of an entry only one can be waited for on the pipeline lane: where a
+// message must have come and another have left, there is an entry of its own for the latter.
+static void add_work(emission *e, const ot_step_event *event, int segment) {
+  const ot_step_item *const item = &e->plan->outline.items[event->item];
+  const int received = event->message < 0 ? -1 : e->receive_entry[event->message];
+  const int sent = event->sent < 0 ? -1 : e->send_entry[event->sent];
   if (segment < 0) return;
-  int receive = -1, send = -1;
-  const bool again = e->s->b->schedule->segments[segment].phase == OT_PHASE_RECOMPUTE;
-  if (!again) find_messages(e, item, &receive, &send);
-  if (receive >= 0 && send >= 0) {
+  if (received >= 0 && sent >= 0) {
     ot_entry *const entry = add_entry(e, e->s->b->nothing, -1, OT_LANE_COMPUTE);
-    entry->wait[OT_LANE_PIPELINE] = send;
-    send = -1;
+    entry->wait[OT_LANE_PIPELINE] = sent;
   }
   ot_entry *const entry = add_entry(e, segment, item->block, OT_LANE_COMPUTE);
   entry->micro_batch = item->micro_batch;
   entry->base[OT_BASE_BATCH] = e->s->memory.batch + item->micro_batch * e->s->memory.batch_bytes;
   bind_activations(e, item, entry);
   bind_buckets(e, item, entry);
-  entry->wait[OT_LANE_PIPELINE] = receive >= 0 ? receive : send;
+  entry->wait[OT_LANE_PIPELINE] = received >= 0 ? received : sent;
 }
 
-static void add_gathers(emission *e, int index) {
-  const ot_build *const b = e->s->b;
-  const ot_bucket_list *const list = &e->plan->outline.gathers;
-  for (; e->gathers < list->count; e->gathers++) {
-    const ot_bucket_use *const use = &list->uses[e->gathers];
-    if (use->issue != index) return;
-    ot_entry *const entry =
-        add_entry(e, e->s->segments[use->block].gather, use->block, OT_LANE_GATHER);
-    entry->base[OT_BASE_WEIGHT_PIECE] = b->pieces[use->block];
-    entry->base[OT_BASE_WEIGHT] = place(&e->s->memory.gathered[use->block], use->place);
-    e->gather_entry[e->gathers] = last_entry(e);
+static int segment_of(const emission *e, const ot_step_item *item) {
+  const ot_block_segments *const made = &e->s->segments[item->block];
+  const int later = !ot_build_eachtime(e->s->b, item->block) && item->micro_batch > 0 ? 1 : 0;
+  switch (item->work) {
+    case OT_WORK_FORWARD:
+      return made->forward[later];
+    case OT_WORK_BACKWARD:
+      return made->backward[later];
+    case OT_WORK_WEIGHT:
+      return made->weight[later];
+    case OT_WORKS:
+      break;
   }
+  OT_UNREACHABLE();
+}
+
+static void add_gather(emission *e, int use) {
+  const ot_bucket_use *const gather = &e->plan->outline.gathers.uses[use];
+  ot_entry *const entry =
+      add_entry(e, e->s->segments[gather->block].gather, gather->block, OT_LANE_GATHER);
+  entry->base[OT_BASE_WEIGHT_PIECE] = e->s->b->pieces[gather->block];
+  entry->base[OT_BASE_WEIGHT] = place(&e->s->memory.gathered[gather->block], gather->place);
+  e->gather_entry[use] = last_entry(e);
 }
 
 // ---- reductions ----
@@ -297,10 +269,14 @@ static int add_reduction(emission *e, const reduction *r) {
   return last_entry(e);
 }
 
-// True for the block whose gradient is complete only when the other use of its parameter is added.
-static bool is_tied_owner(const ot_build *b, int block) {
+// The block whose gradient is complete only when the other use of its parameter is added, or -1.
+static int tied_owner(const ot_build *b) {
   const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
-  return block == b->tied_block || (remote && block == 0);
+  return remote ? 0 : b->tied_block;
+}
+
+static bool is_last(const emission *e, const ot_step_item *item) {
+  return item->micro_batch == e->plan->flow.micro_batches - 1;
 }
 
 static void spread(emission *e, int block, int micro_batch) {
@@ -313,7 +289,7 @@ static void spread(emission *e, int block, int micro_batch) {
   if (entry >= 0) e->reduced[block] = entry;
 }
 
-static void reduce_block(emission *e, const ot_step_item *item, bool last) {
+static void reduce_block(emission *e, const ot_step_item *item) {
   const ot_build *const b = e->s->b;
   const int block = item->block;
   const bool adds = ot_build_eachtime(b, block) && item->micro_batch > 0;
@@ -321,42 +297,32 @@ static void reduce_block(emission *e, const ot_step_item *item, bool last) {
       item->sum >= 0 ? place(&e->s->memory.sums[block], e->plan->outline.sums.uses[item->sum].place)
                      : b->gradients[block];
   const int entry =
-      add_reduction(e, &(reduction){e->s->segments[block].reduce[adds][last], block,
+      add_reduction(e, &(reduction){e->s->segments[block].reduce[adds][is_last(e, item)], block,
                                     item->micro_batch, whole, b->gradient_pieces[block]});
   if (item->sum >= 0) e->sum_entry[item->sum] = entry;
   if (entry >= 0) e->reduced[block] = entry;
-  if (last && !is_tied_owner(b, block)) spread(e, block, item->micro_batch);
 }
 
-static void reduce_tied(emission *e, const ot_step_item *item, bool last) {
+static void reduce_tied(emission *e, const ot_step_item *item) {
   const ot_build *const b = e->s->b;
   const bool adds = ot_build_eachtime(b, b->tied_block) && item->micro_batch > 0;
   const int64_t whole =
       item->tied_sum >= 0
           ? place(&e->s->memory.tied_sums, e->plan->outline.tied_sums.uses[item->tied_sum].place)
           : b->tied_gradients;
-  const int entry = add_reduction(e, &(reduction){e->s->tied.reduce[adds][last], b->tied_block,
-                                                  item->micro_batch, whole, b->tied_piece});
+  const int entry =
+      add_reduction(e, &(reduction){e->s->tied.reduce[adds][is_last(e, item)], b->tied_block,
+                                    item->micro_batch, whole, b->tied_piece});
   if (item->tied_sum >= 0) e->tied_sum_entry[item->tied_sum] = entry;
   if (entry >= 0) e->tied_reduced = entry;
   if (entry >= 0 && !b->runs[b->tied_block]) e->reduced[b->tied_block] = entry;
 }
 
-// After the last writer of a bucket of gradients: in this micro-batch, or in the step.
-static void add_reductions(emission *e, const ot_step_item *item) {
-  if (item->work != (e->plan->flow.split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD)) return;
-  const bool last = item->micro_batch == e->plan->flow.micro_batches - 1;
-  if (!last && !ot_build_eachtime(e->s->b, item->block)) return;
-  if (item->block == e->s->b->tied_user) reduce_tied(e, item, last);
-  reduce_block(e, item, last);
-}
-
-// Behind the block at an edge: the stack goes with what it made, backwards its gradient.
+// The stack goes with what the block at an edge made, backwards its gradient.
 static void add_hand_over(emission *e, const ot_step_item *item) {
   ot_build *const b = e->s->b;
   const bool backward = item->work != OT_WORK_FORWARD;
   const int cut = b->stages.first_block[backward ? item->chunk : item->chunk + 1];
-  if (!leaves(e, item)) return;
   if (cut == 0 || cut == e->s->graph->num_blocks) return;
   const int64_t bytes = ot_build_stack_bytes(e->s->graph, cut);
   if (bytes == 0) return;
@@ -369,43 +335,62 @@ static void add_hand_over(emission *e, const ot_step_item *item) {
   bind_stack(e, item, entry);
 }
 
-static void add_send(emission *e, const ot_step_item *item) {
-  const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
-  const bool backward = item->work != OT_WORK_FORWARD;
-  if (a->out < 0 || !leaves(e, item)) return;
-  add_message(e, &(edge_message){.op = OT_OP_SEND,
-                                 .block = item->block,
-                                 .micro_batch = item->micro_batch,
-                                 .peer_chunk = backward ? item->chunk - 1 : item->chunk + 1,
-                                 .backward = backward,
-                                 .at = chunk_output(e, item, backward)});
-  e->send_entry[a->out] = last_entry(e);
+static void add_send(emission *e, const ot_step_item *item, int32_t message) {
+  const int64_t at = chunk_output(e, item, item->work != OT_WORK_FORWARD);
+  e->send_entry[message] = add_message(e, OT_OP_SEND, message, at);
 }
 
-static void add_item(emission *e, int index) {
-  const ot_step_item *const item = &e->plan->outline.items[index];
-  const ot_block_segments *const made = &e->s->segments[item->block];
-  const bool eachtime = ot_build_eachtime(e->s->b, item->block);
-  const int later = !eachtime && item->micro_batch > 0 ? 1 : 0;
-  add_gathers(e, index);
-  add_receives(e, item, index);
-  switch (item->work) {
-    case OT_WORK_FORWARD:
-      add_segment_entry(e, item, made->forward[later]);
-      break;
-    case OT_WORK_WEIGHT:
-      add_segment_entry(e, item, made->weight[later]);
-      break;
-    case OT_WORK_BACKWARD:
-      add_segment_entry(e, item, made->recompute);
-      add_segment_entry(e, item, made->backward[later]);
-      break;
-    case OT_WORKS:
-      OT_UNREACHABLE();
+static void add_event(emission *e, const ot_step_event *event) {
+  const ot_step_item *const item = event->item < 0 ? NULL : &e->plan->outline.items[event->item];
+  switch (event->kind) {
+    case OT_EVENT_RECEIVE:
+      add_receive(e, event->message);
+      return;
+    case OT_EVENT_GATHER:
+      add_gather(e, event->use);
+      return;
+    case OT_EVENT_RECOMPUTE:
+      add_work(e, event, e->s->segments[event->block].recompute);
+      return;
+    case OT_EVENT_WORK:
+      add_work(e, event, segment_of(e, item));
+      return;
+    case OT_EVENT_HAND_OVER:
+      add_hand_over(e, item);
+      return;
+    case OT_EVENT_SEND:
+      add_send(e, item, event->message);
+      return;
+    case OT_EVENT_REDUCE_TIED:
+      reduce_tied(e, item);
+      return;
+    case OT_EVENT_REDUCE:
+      reduce_block(e, item);
+      return;
+    case OT_EVENT_SPREAD:
+      spread(e, event->block, item->micro_batch);
+      return;
   }
-  add_hand_over(e, item);
-  add_send(e, item);
-  add_reductions(e, item);
+  OT_UNREACHABLE();
+}
+
+static void add_actions(emission *e, const ot_outline_request *blocks) {
+  const ot_build *const b = e->s->b;
+  const ot_event_request request = {.blocks = blocks,
+                                    .flow = &e->plan->flow,
+                                    .outline = &e->plan->outline,
+                                    .tied_owner = tied_owner(b)};
+  ot_step_event *const events =
+      ot_arena_array(b->arena, ot_step_most_events(&request), sizeof *events);
+  ot_event_cursor cursor = {0};
+  for (int i = 0; i < 2; i++) {
+    const int32_t message = e->plan->flow.first_posts[2 * b->stage + i];
+    if (message >= 0) add_receive(e, message);
+  }
+  while (cursor.action < e->plan->flow.num_of_rank[b->stage]) {
+    const int count = ot_step_events(&request, &cursor, events);
+    for (int i = 0; i < count; i++) add_event(e, &events[i]);
+  }
 }
 
 // ---- the end of the step ----
@@ -435,7 +420,7 @@ static ot_entry *add_step(emission *e, int segment, int block) {
 // The two uses of a tied embedding: on the lane that completed them.
 static void add_tied(emission *e) {
   const ot_build *const b = e->s->b;
-  const int owner = b->tied_block >= 0 ? b->tied_block : 0;
+  const int owner = tied_owner(b) >= 0 ? tied_owner(b) : 0;
   if (e->s->tie >= 0) {
     const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
     const bool lane = remote || e->tied_reduced >= 0 || e->reduced[owner] >= 0;
@@ -444,7 +429,7 @@ static void add_tied(emission *e) {
     entry->base[OT_BASE_TIED_GRADIENT] = b->tied_piece;
     if (lane) e->reduced[owner] = last_entry(e);
   }
-  if (is_tied_owner(b, owner)) spread(e, owner, -1);
+  if (tied_owner(b) >= 0) spread(e, owner, -1);
 }
 
 static void add_update(emission *e) {
@@ -480,7 +465,8 @@ static int *entries_of(const emission *e, int64_t count) {
   return entries;
 }
 
-static void add_order(ot_step_builder *s, const ot_step_plan *plan, const ot_segment *begin) {
+static void add_order(ot_step_builder *s, const ot_step_plan *plan,
+                      const ot_outline_request *blocks, const ot_segment *begin) {
   ot_build *const b = s->b;
   emission e = {.s = s, .plan = plan, .compute = -1, .tied_reduced = -1};
   e.order = ot_build_add_order(b, OT_ORDER_STEP, plan->flow.micro_batches);
@@ -491,7 +477,7 @@ static void add_order(ot_step_builder *s, const ot_step_plan *plan, const ot_seg
   e.receive_entry = entries_of(&e, plan->flow.num_messages);
   e.send_entry = entries_of(&e, plan->flow.num_messages);
   add_step(&e, ot_build_add_segment(b, begin), -1);
-  for (int i = 0; i < plan->outline.num_items; i++) add_item(&e, i);
+  add_actions(&e, blocks);
   add_update(&e);
 }
 
@@ -523,6 +509,6 @@ ot_status ot_build_step_orders(ot_build *b) {
                                           .scratch_bytes = s.scratch_bytes,
                                           .staging_bytes = s.staging_bytes};
   ot_step_memory_build(&request, &s.memory);
-  for (int i = 0; i < s.num_plans; i++) add_order(&s, &s.plans[i], &begin);
+  for (int i = 0; i < s.num_plans; i++) add_order(&s, &s.plans[i], &buckets, &begin);
   return OT_OK;
 }

@@ -4,8 +4,8 @@
 // Made from a few facts about each block, so that a schedule and an estimate of it are made from
 // the same outline.
 //
-//   actions (chunk by chunk)  ->  items (block by block)  ->  uses of buckets, as intervals of items
-//                                                          ->  places in buffers (rings.h)
+//   actions (chunk by chunk) -> items (block by block) -> uses of buckets, as intervals of items
+//                                                      -> places in buffers (rings.h)
 #pragma once
 
 #include "pipeline/pipeline_flow.h"

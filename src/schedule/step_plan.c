@@ -57,7 +57,8 @@ static void assign_kept(ot_build *b, ot_step_plan *plan, ot_kept kind, int chunk
   const int micro_batches = plan->flow.micro_batches;
   ot_ring_use *const uses = &plan->kept[kind][ot_step_local_chunk(b, chunk) * micro_batches];
   for (int m = 0; m < micro_batches; m++) {
-    ot_pipeline_flow_kept(&plan->flow, kind, chunk, m, &uses[m].first, &uses[m].last);
+    const ot_kept_span span = ot_pipeline_flow_kept(&plan->flow, kind, chunk, m);
+    uses[m] = (ot_ring_use){.first = span.first, .last = span.last};
   }
   const int buffers = ot_ring_assign(uses, micro_batches, 1, b->arena);
   OT_ASSERT(buffers == plan->flow.most[kind][chunk]);

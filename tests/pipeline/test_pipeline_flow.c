@@ -69,14 +69,19 @@ static void check_action(const ot_pipeline_flow *flow, const ot_flow_action *a, 
   if (a->in >= 0) {
     assert_true(p->sent[a->in]);
     assert_true(p->received[a->in]);
-    assert_int_equal(ot_pipeline_flow_boundary(flow, a->in), a->chunk + direction);
+    const ot_flow_message in = ot_pipeline_flow_message(flow, a->in);
+    assert_int_equal(in.into, a->chunk);
+    assert_int_equal(in.micro_batch, a->micro_batch);
+    assert_int_equal(in.backward, direction);
   }
   if (a->out >= 0) {
     int *const sends = &p->sends[2 * a->rank + direction];
     assert_int_equal(a->buffer, *sends % flow->send_buffers);
     assert_int_equal(a->reuse >= 0, *sends >= flow->send_buffers);
     if (a->reuse >= 0) assert_true(p->sent[a->reuse] && p->received[a->reuse]);
-    assert_int_equal(ot_pipeline_flow_boundary(flow, a->out), a->chunk + !direction);
+    const ot_flow_message out = ot_pipeline_flow_message(flow, a->out);
+    assert_int_equal(out.from, a->chunk);
+    assert_int_equal(out.boundary, a->chunk + !direction);
     assert_false(p->sent[a->out]);
     p->sent[a->out] = true;
     ++*sends;
@@ -114,9 +119,8 @@ static void lists_actions_after_what_they_need(void **state) {
 static int kept_at(const ot_pipeline_flow *flow, ot_kept kind, int chunk, int at) {
   int count = 0;
   for (int m = 0; m < flow->micro_batches; m++) {
-    int first, last;
-    ot_pipeline_flow_kept(flow, kind, chunk, m, &first, &last);
-    count += first <= at && at <= last;
+    const ot_kept_span span = ot_pipeline_flow_kept(flow, kind, chunk, m);
+    count += span.first <= at && at <= span.last;
   }
   return count;
 }

@@ -73,8 +73,9 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
                                 .simulation = {.cluster = machine()},
                                 .job = {.engine = &ot_engine_orthant, .devices = stages},
                                 .own = true};
-  p->blocks =
-      (ot_block_list){.num_blocks = n, .kind_of = ot_arena_array(&p->arena, n, sizeof(int))};
+  p->blocks = (ot_block_list){.num_blocks = n,
+                              .kind_of = ot_arena_array(&p->arena, n, sizeof(int)),
+                              .place_of = ot_arena_array(&p->arena, n, sizeof(int))};
   p->prices = (ot_prices){.blocks = &p->blocks,
                           .kind = &p->kind,
                           .ranks = stages,
@@ -92,6 +93,7 @@ static void play(ot_pipeline kind, int stages, int micro_batches, pipeline *p) {
   create(kind, stages, chunks, micro_batches, p);
   const bool found =
       ot_walk_find(&p->estimator, &p->candidate, &p->cut.stages, &p->request.walk) == OT_OK;
+  if (found) ot_play_outline(&p->request, &p->arena);
   if (!found || ot_step_play(&p->request, &p->arena, p->stage) != OT_OK) {
     fail_msg("%s", ot_fail_message());
   }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A gather begins before the item that it is issued for; a message leaves, and a reduction begins,
+// after the block that completes it; receives begin between actions.
+#include "schedule/step_events.h"
+
+typedef struct lister {
+  const ot_event_request *request;
+  const ot_flow_action *action;
+  ot_event_cursor *cursor;
+  ot_step_event *events;
+  int count;
+  int block, item;  // that events are added for
+} lister;
+
+static ot_step_event *add(lister *l, ot_event_kind kind) {
+  ot_step_event *const event = &l->events[l->count++];
+  *event = (ot_step_event){
+      .kind = kind, .block = l->block, .item = l->item, .use = -1, .message = -1, .sent = -1};
+  return event;
+}
+
+// ---- a block ----
+
+static void add_gathers(lister *l) {
+  if (!l->request->outline) return;
+  const ot_bucket_list *const list = &l->request->outline->gathers;
+  int *const next = &l->cursor->gathers;
+  for (; *next < list->count && list->uses[*next].issue == l->item; ++*next) {
+    add(l, OT_EVENT_GATHER)->use = *next;
+  }
+}
+
+static void add_work(lister *l, bool enters, bool leaves) {
+  const ot_flow_action *const a = l->action;
+  if (a->work == OT_WORK_BACKWARD) add(l, OT_EVENT_RECOMPUTE);
+  ot_step_event *const work = add(l, OT_EVENT_WORK);
+  if (enters) work->message = a->in;
+  if (!leaves || a->work == OT_WORK_WEIGHT) return;
+  work->sent = a->reuse;
+  add(l, OT_EVENT_HAND_OVER);
+  if (a->out >= 0) add(l, OT_EVENT_SEND)->message = a->out;
+}
+
+// After the last writer of a bucket of gradients: in this micro-batch, or in the step.
+static void add_reductions(lister *l) {
+  const ot_pipeline_flow *const flow = l->request->flow;
+  const ot_outline_request *const r = l->request->blocks;
+  const bool last = l->action->micro_batch == flow->micro_batches - 1;
+  if (l->action->work != (flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD)) return;
+  if (!last && !r->buckets[l->block]->each_micro_batch) return;
+  if (l->block == r->tied_user) add(l, OT_EVENT_REDUCE_TIED);
+  add(l, OT_EVENT_REDUCE);
+  if (last && l->block != l->request->tied_owner) add(l, OT_EVENT_SPREAD);
+}
+
+// ---- the whole ----
+
+int ot_step_events(const ot_event_request *request, ot_event_cursor *cursor,
+                   ot_step_event *events) {
+  const ot_pipeline_flow *const flow = request->flow;
+  const int stage = request->blocks->stage;
+  lister l = {.request = request,
+              .action = &flow->actions[flow->of_rank[stage][cursor->action]],
+              .cursor = cursor,
+              .events = events,
+              .item = -1};
+  const int *const first = &request->blocks->stages->first_block[l.action->chunk];
+  const int blocks = first[1] - first[0];
+  for (int i = 0; i < blocks; i++) {
+    l.block = l.action->work == OT_WORK_FORWARD ? first[0] + i : first[1] - 1 - i;
+    if (request->outline) l.item = request->outline->first_item[cursor->action] + i;
+    add_gathers(&l);
+    add_work(&l, i == 0, i == blocks - 1);
+    add_reductions(&l);
+  }
+  if (l.action->posts >= 0) add(&l, OT_EVENT_RECEIVE)->message = l.action->posts;
+  cursor->action++;
+  return l.count;
+}
+
+int ot_step_most_events(const ot_event_request *request) {
+  enum { OF_AN_ACTION = 1, OF_A_BLOCK = 7 };
+  const int gathers = request->outline ? request->outline->gathers.count : 0;
+  const ot_stages *const stages = request->blocks->stages;
+  return OF_AN_ACTION + OF_A_BLOCK * stages->first_block[stages->num_chunks] + gathers;
+}

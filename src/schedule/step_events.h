@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens in one action of a rank, in order: gathers, messages, the work of each block,
+// reductions. Before the first one, the receives of flow->first_posts begin. The order builder
+// turns events into entries with addresses; estimates replay them.
+#pragma once
+
+#include "schedule/step_outline.h"
+
+typedef enum ot_event_kind {
+  OT_EVENT_RECEIVE,      // the receive of `message` begins
+  OT_EVENT_GATHER,       // the gather of use `use` begins
+  OT_EVENT_RECOMPUTE,    // of the block, before its backward
+  OT_EVENT_WORK,         // forward, backward or weight gradients of the block, once `message` has
+                         // come and `sent` has left
+  OT_EVENT_HAND_OVER,    // the stack follows what the block at the edge of a chunk made
+  OT_EVENT_SEND,         // of `message`
+  OT_EVENT_REDUCE_TIED,  // of the head's gradients of the block that it is tied to
+  OT_EVENT_REDUCE,       // of the block's gradients
+  OT_EVENT_SPREAD,       // of its reduced gradients, in the last micro-batch
+} ot_event_kind;
+
+typedef struct ot_step_event {
+  ot_event_kind kind;
+  int block;
+  int item;               // of the outline, -1 without one
+  int use;                // of the outline's gathers
+  int32_t message, sent;  // of the flow; -1: none
+} ot_step_event;
+
+typedef struct ot_event_request {
+  const ot_outline_request *blocks;
+  const ot_pipeline_flow *flow;
+  const ot_step_outline *outline;  // null where no bucket is gathered or reduced in between
+  int tied_owner;  // block whose gradients are complete when the other use's are added, or -1
+} ot_event_request;
+
+// Where a rank stands in its step.
+typedef struct ot_event_cursor {
+  int action;   // next of its list
+  int gathers;  // begun so far
+} ot_event_cursor;
+
+// Events of the next action into `events` [ot_step_most_events]; returns their number.
+int ot_step_events(const ot_event_request *request, ot_event_cursor *cursor, ot_step_event *events);
+
+// Most events of an action.
+int ot_step_most_events(const ot_event_request *request);
