@@ -40,28 +40,30 @@ typedef enum ot_key_shape {
 
 struct ot_schema;
 
+// A row. Tables give its first members in order and the others by name:
+//   {"clip", OT_KEY_REAL, offsetof(ot_run_optimizer, clip), "1.0", 0, OT_NO_MAXIMUM, .help = "..."}
 typedef struct ot_key {
   const char *name;
-  const char *also;  // other spellings, separated by spaces, or null
   ot_key_type type;
-  ot_key_shape shape;
-  int32_t offset;           // bytes into the object
-  int32_t count_offset;     // of LIST and NAMED
-  int count;                // of ARRAY
-  double minimum, maximum;  // inclusive; of numbers. Both 0: no limits
-  bool above_minimum;       // the minimum itself is not allowed
-  bool below_maximum;       // the maximum itself is not allowed
+  int32_t offset;  // bytes into the object
   // Default, as written in a file (arrays: words separated by spaces); "" with LIST and NAMED:
   // empty; null: the key is needed.
   const char *fallback;
-  const char *null_text;  // what an explicit null stands for, as written; null: not allowed
-  const char *unit;       // "tokens", or null
-  const char *help;       // one line, no full stop
+  double minimum, maximum;  // inclusive; of numbers. Both 0: no limits
+  bool above_minimum;       // the minimum itself is not allowed
+  bool below_maximum;       // the maximum itself is not allowed
+  const char *also;         // other spellings, separated by spaces, or null
+  ot_key_shape shape;
+  int32_t count_offset;  // of LIST and NAMED
+  int count;             // of ARRAY
   // Words of CHOICE, DTYPE and FIXED, null after the last; "silu|swish" lists spellings of one.
   // A CHOICE or DTYPE whose fallback is "auto" also takes auto, stored as -1.
   const char *const *choices;
   const struct ot_schema *object;  // of OBJECT
-  uint32_t variants;               // bit set of the variants that have this key; 0 = all
+  const char *null_text;  // what an explicit null stands for, as written; null: not allowed
+  const char *unit;       // "tokens", or null
+  uint32_t variants;      // bit set of the variants that have this key; 0 = all
+  const char *help;       // one line, no full stop
 } ot_key;
 
 typedef struct ot_schema {
