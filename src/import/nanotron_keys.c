@@ -7,178 +7,82 @@ static const char *const tp_modes[] = {"ALL_REDUCE|all_reduce", "REDUCE_SCATTER|
                                        NULL};
 static const char *const types[] = {"bfloat16", "float32", "float16", NULL};
 
+// clang-format off
 static const ot_key parallelism_keys[] = {
-    {.name = "dp",
-     .type = OT_KEY_INT,
-     .offset = offsetof(ot_nanotron_parallelism, dp),
-     .minimum = 1,
-     .maximum = 1 << 20,
+    {"dp", OT_KEY_INT, offsetof(ot_nanotron_parallelism, dp), NULL, 1, 1 << 20,
      .help = "ranks with data of their own"},
-    {.name = "pp",
-     .type = OT_KEY_INT,
-     .offset = offsetof(ot_nanotron_parallelism, pp),
-     .minimum = 1,
-     .maximum = 1 << 20,
+    {"pp", OT_KEY_INT, offsetof(ot_nanotron_parallelism, pp), NULL, 1, 1 << 20,
      .help = "stages of the pipeline"},
-    {.name = "tp",
-     .type = OT_KEY_INT,
-     .offset = offsetof(ot_nanotron_parallelism, tp),
-     .minimum = 1,
-     .maximum = 1 << 20,
+    {"tp", OT_KEY_INT, offsetof(ot_nanotron_parallelism, tp), NULL, 1, 1 << 20,
      .help = "ways of tensor parallelism"},
-    {.name = "context_parallel_size",
-     .type = OT_KEY_INT,
-     .offset = offsetof(ot_nanotron_parallelism, cp),
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .fallback = "1",
+    {"context_parallel_size", OT_KEY_INT, offsetof(ot_nanotron_parallelism, cp), "1", 1, 1 << 20,
      .help = "ways that sequences are cut"},
-    {.name = "expert_parallel_size",
-     .type = OT_KEY_INT,
-     .offset = offsetof(ot_nanotron_parallelism, ep),
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .fallback = "1",
+    {"expert_parallel_size", OT_KEY_INT, offsetof(ot_nanotron_parallelism, ep), "1", 1, 1 << 20,
      .help = "ways that experts are spread"},
-    {.name = "pp_engine",
-     .type = OT_KEY_CHOICE,
-     .offset = offsetof(ot_nanotron_parallelism, order),
-     .fallback = "afab",
-     .null_text = "afab",
-     .choices = orders,
-     .help = "order of the pipeline"},
-    {.name = "tp_mode",
-     .type = OT_KEY_CHOICE,
-     .offset = offsetof(ot_nanotron_parallelism, tp_mode),
-     .fallback = "ALL_REDUCE",
-     .null_text = "ALL_REDUCE",
-     .choices = tp_modes,
-     .help = "whether norms are cut over tp"},
-    {.name = "recompute_layer",
-     .type = OT_KEY_BOOL,
-     .offset = offsetof(ot_nanotron_parallelism, recompute),
-     .fallback = "false",
+    {"pp_engine", OT_KEY_CHOICE, offsetof(ot_nanotron_parallelism, order), "afab",
+     .choices = orders, .null_text = "afab", .help = "order of the pipeline"},
+    {"tp_mode", OT_KEY_CHOICE, offsetof(ot_nanotron_parallelism, tp_mode), "ALL_REDUCE",
+     .choices = tp_modes, .null_text = "ALL_REDUCE", .help = "whether norms are cut over tp"},
+    {"recompute_layer", OT_KEY_BOOL, offsetof(ot_nanotron_parallelism, recompute), "false",
      .help = "layers are computed again"},
 };
 
 static const ot_schema parallelism_schema = {
-    .name = "parallelism of nanotron",
-    .keys = parallelism_keys,
-    .num_keys = OT_COUNT(parallelism_keys),
+    "parallelism of nanotron", parallelism_keys, OT_COUNT(parallelism_keys),
     .size = sizeof(ot_nanotron_parallelism),
-    .inert = "tp_linear_async_communication|tp_recompute_allgather|moe_layer_recompute",
-};
+    .inert = "tp_linear_async_communication|tp_recompute_allgather|moe_layer_recompute"};
 
 static const ot_key token_keys[] = {
-    {.name = "sequence_length",
-     .type = OT_KEY_INTEGER,
-     .offset = offsetof(ot_nanotron_tokens, sequence),
-     .minimum = 1,
-     .maximum = INT32_MAX,
+    {"sequence_length", OT_KEY_INTEGER, offsetof(ot_nanotron_tokens, sequence), NULL, 1, INT32_MAX,
      .help = "tokens of a sequence"},
-    {.name = "micro_batch_size",
-     .type = OT_KEY_INTEGER,
-     .offset = offsetof(ot_nanotron_tokens, micro_batch),
-     .minimum = 1,
-     .maximum = 1 << 30,
-     .help = "sequences of one forward and backward"},
-    {.name = "batch_accumulation_per_replica",
-     .type = OT_KEY_INTEGER,
-     .offset = offsetof(ot_nanotron_tokens, micro_batches),
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .help = "micro-batches of a step on each rank of data parallelism"},
+    {"micro_batch_size", OT_KEY_INTEGER, offsetof(ot_nanotron_tokens, micro_batch), NULL,
+     1, 1 << 30, .help = "sequences of one forward and backward"},
+    {"batch_accumulation_per_replica", OT_KEY_INTEGER, offsetof(ot_nanotron_tokens, micro_batches),
+     NULL, 1, 1 << 20, .help = "micro-batches of a step on each rank of data parallelism"},
 };
 
 static const ot_schema token_schema = {
-    .name = "tokens of nanotron",
-    .keys = token_keys,
-    .num_keys = OT_COUNT(token_keys),
-    .size = sizeof(ot_nanotron_tokens),
-    .inert = "train_steps|val_check_interval|limit_val_batches|limit_test_batches",
-};
+    "tokens of nanotron", token_keys, OT_COUNT(token_keys), .size = sizeof(ot_nanotron_tokens),
+    .inert = "train_steps|val_check_interval|limit_val_batches|limit_test_batches"};
 
 static const ot_key optimizer_keys[] = {
-    {.name = "zero_stage",
-     .type = OT_KEY_INT,
-     .offset = offsetof(ot_nanotron_optimizer, zero),
-     .minimum = 0,
-     .maximum = 1,
-     .fallback = "0",
+    {"zero_stage", OT_KEY_INT, offsetof(ot_nanotron_optimizer, zero), "0", 0, 1,
      .help = "optimizer state is cut over data parallelism"},
-    {.name = "accumulate_grad_in_fp32",
-     .type = OT_KEY_BOOL,
-     .offset = offsetof(ot_nanotron_optimizer, fp32_gradients),
-     .fallback = "true",
-     .help = "gradients are kept in fp32"},
+    {"accumulate_grad_in_fp32", OT_KEY_BOOL, offsetof(ot_nanotron_optimizer, fp32_gradients),
+     "true", .help = "gradients are kept in fp32"},
 };
 
 static const ot_schema optimizer_schema = {
-    .name = "optimizer of nanotron",
-    .keys = optimizer_keys,
-    .num_keys = OT_COUNT(optimizer_keys),
+    "optimizer of nanotron", optimizer_keys, OT_COUNT(optimizer_keys),
     .size = sizeof(ot_nanotron_optimizer),
-    .inert =
-        "optimizer_factory|weight_decay|clip_grad|learning_rate_scheduler|weight_decay_exclude_"
-        "named_params",
-};
+    .inert = "optimizer_factory|weight_decay|clip_grad|learning_rate_scheduler|"
+             "weight_decay_exclude_named_params"};
 
 static const ot_key model_keys[] = {
-    {.name = "dtype",
-     .type = OT_KEY_CHOICE,
-     .offset = offsetof(ot_nanotron_model, type),
-     .fallback = "bfloat16",
-     .null_text = "bfloat16",
-     .choices = types,
-     .help = "type of products"},
-    {.name = "make_vocab_size_divisible_by",
-     .type = OT_KEY_INTEGER,
-     .offset = offsetof(ot_nanotron_model, multiple),
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .fallback = "1",
-     .help = "the embedding has a multiple of this times tp rows"},
+    {"dtype", OT_KEY_CHOICE, offsetof(ot_nanotron_model, type), "bfloat16", .choices = types,
+     .null_text = "bfloat16", .help = "type of products"},
+    {"make_vocab_size_divisible_by", OT_KEY_INTEGER, offsetof(ot_nanotron_model, multiple), "1",
+     1, 1 << 20, .help = "the embedding has a multiple of this times tp rows"},
 };
 
 // model_config is read apart: it is HF's.
 static const ot_schema model_schema = {
-    .name = "model of nanotron",
-    .keys = model_keys,
-    .num_keys = OT_COUNT(model_keys),
-    .size = sizeof(ot_nanotron_model),
-    .inert = "model_config|init_method|ddp_bucket_cap_mb",
-};
+    "model of nanotron", model_keys, OT_COUNT(model_keys), .size = sizeof(ot_nanotron_model),
+    .inert = "model_config|init_method|ddp_bucket_cap_mb"};
 
 static const ot_key keys[] = {
-    {.name = "parallelism",
-     .type = OT_KEY_OBJECT,
-     .offset = offsetof(ot_nanotron_config, parallelism),
-     .object = &parallelism_schema,
-     .help = "degrees"},
-    {.name = "tokens",
-     .type = OT_KEY_OBJECT,
-     .offset = offsetof(ot_nanotron_config, tokens),
-     .object = &token_schema,
+    {"parallelism", OT_KEY_OBJECT, offsetof(ot_nanotron_config, parallelism),
+     .object = &parallelism_schema, .help = "degrees"},
+    {"tokens", OT_KEY_OBJECT, offsetof(ot_nanotron_config, tokens), .object = &token_schema,
      .help = "batch and sequence"},
-    {.name = "optimizer",
-     .type = OT_KEY_OBJECT,
-     .offset = offsetof(ot_nanotron_config, optimizer),
-     .object = &optimizer_schema,
-     .null_text = "",
-     .help = "optimizer"},
-    {.name = "model",
-     .type = OT_KEY_OBJECT,
-     .offset = offsetof(ot_nanotron_config, model),
-     .object = &model_schema,
+    {"optimizer", OT_KEY_OBJECT, offsetof(ot_nanotron_config, optimizer),
+     .object = &optimizer_schema, .null_text = "", .help = "optimizer"},
+    {"model", OT_KEY_OBJECT, offsetof(ot_nanotron_config, model), .object = &model_schema,
      .help = "the model"},
 };
 
 const ot_schema ot_nanotron_schema = {
-    .name = "configuration of nanotron",
-    .keys = keys,
-    .num_keys = OT_COUNT(keys),
-    .size = sizeof(ot_nanotron_config),
-    .inert =
-        "general|tokenizer|checkpoints|logging|data_stages|profiler|lighteval|s3_upload|"
-        "metrics_logging|slurm",
-};
+    "configuration of nanotron", keys, OT_COUNT(keys), .size = sizeof(ot_nanotron_config),
+    .inert = "general|tokenizer|checkpoints|logging|data_stages|profiler|lighteval|s3_upload|"
+             "metrics_logging|slurm"};
+// clang-format on
