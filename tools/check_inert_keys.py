@@ -41,10 +41,9 @@ HARMLESS = {"auto_map", "quantization_config", "num_labels", "id2label", "label2
 def known_keys():
     keys = set()
     describe = ROOT / "src" / "describe"
-    for table in ("model_keys.c", "moe_keys.c"):
-        rows = (describe / table).read_text().split("static const ot_key model_keys")[-1]
-        for names in re.findall(r'(?m)(?:^    \{|\.also = )"([^"]+)"', rows):
-            keys |= set(names.split())
+    rows = (describe / "model_keys.c").read_text().split("static const ot_key model_keys")[-1]
+    for names in re.findall(r'(?m)(?:^    \{|\.also = )"([^"]+)"', rows):
+        keys |= set(names.split())
     for table in ("unread_keys.c", "model_defaults.c"):
         for names in re.findall(r'"([A-Za-z_0-9.|]+\|[A-Za-z_0-9.|]*)"', (describe / table).read_text()):
             keys |= set(names.split("|"))

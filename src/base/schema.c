@@ -37,33 +37,12 @@ static bool is_in_force(const ot_key *key, uint32_t variant) {
 }
 
 const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name) {
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     if (!is_in_force(key, variant)) continue;
     if (ot_text_equal(key->name, name) || is_among(key->also, ' ', name)) return key;
   }
   return NULL;
-}
-
-const ot_key *ot_schema_find_path(const ot_schema *schema, const char *path) {
-  const ot_key *key = NULL;
-  bool entry = false;  // the next segment names an entry of a list
-  for (const char *at = path; *at != '\0';) {
-    char segment[SEGMENT_BYTES];
-    int64_t length = 0;
-    while (at[length] != '\0' && at[length] != '.') length++;
-    ot_text_format(segment, sizeof segment, "%.*s", (int)(length < SEGMENT_BYTES ? length : 0), at);
-    at += length + (at[length] == '.');
-    if (entry) {
-      entry = false;
-      continue;
-    }
-    const ot_schema *const table = !key ? schema : key->type == OT_KEY_OBJECT ? key->object : NULL;
-    key = table ? ot_schema_find(table, 0, segment) : NULL;
-    if (!key) return NULL;
-    entry = key->shape != OT_SHAPE_ONE;
-  }
-  return key;
 }
 
 ot_node *ot_schema_child(const ot_key *key, const ot_node *map) {
@@ -110,7 +89,7 @@ static void put_limit(ot_text_builder *out, const ot_key *key, double limit) {
 
 static void put_number_range(ot_text_builder *out, const ot_key *key) {
   const bool none = key->minimum == 0 && key->maximum == 0;
-  const bool low = !none && key->minimum > OT_NO_MINIMUM;
+  const bool low = !none;
   const bool high = !none && key->maximum < OT_NO_MAXIMUM;
   if (!low && !high) {
     ot_text_put(out, key->type == OT_KEY_REAL ? "a number" : "a whole number");
@@ -174,73 +153,43 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena) {
 
 // ---- Unknown keys ----
 
-// What other software, or plain words, call a key: pairs of that name and the key's.
-static const char *const synonyms[][2] = {
-    {"learning_rate", "lr"},
-    {"warmup", "warmup_steps"},
-    {"num_warmup_steps", "warmup_steps"},
-    {"lr_scheduler_type", "decay"},
-    {"scheduler", "decay"},
-    {"schedule", "decay"},
-    {"min_lr", "min"},
-    {"grad_clip", "clip"},
-    {"max_grad_norm", "clip"},
-    {"gradient_clipping", "clip"},
-    {"adam_epsilon", "eps"},
-    {"adam_beta1", "betas"},
-    {"adam_beta2", "betas"},
-    {"beta1", "betas"},
-    {"beta2", "betas"},
-    {"max_steps", "steps"},
-    {"num_steps", "steps"},
-    {"train_steps", "steps"},
-    {"train_iters", "steps"},
-    {"batch_size", "global_batch_size"},
-    {"train_batch_size", "global_batch_size"},
-    {"gbs", "global_batch_size"},
-    {"mbs", "micro_batch_size"},
-    {"per_device_train_batch_size", "micro_batch_size"},
-    {"seq_length", "sequence_length"},
-    {"seq_len", "sequence_length"},
-    {"max_seq_len", "sequence_length"},
-    {"block_size", "sequence_length"},
-    {"tensor_parallel", "tp"},
-    {"tensor_model_parallel_size", "tp"},
-    {"pipeline_parallel", "pp"},
-    {"pipeline_model_parallel_size", "pp"},
-    {"context_parallel", "cp"},
-    {"context_parallel_size", "cp"},
-    {"expert_parallel", "ep"},
-    {"expert_model_parallel_size", "ep"},
-    {"data_parallel", "dp"},
-    {"zero_stage", "zero"},
-    {"dtype", "compute"},
-    {"save_steps", "every"},
-    {"save_interval", "every"},
-    {"output_dir", "output"},
-    {"num_layers", "num_hidden_layers"},
-    {"n_layers", "num_hidden_layers"},
-    {"n_layer", "num_hidden_layers"},
-    {"num_heads", "num_attention_heads"},
-    {"n_heads", "num_attention_heads"},
-    {"n_head", "num_attention_heads"},
-    {"num_kv_heads", "num_key_value_heads"},
-    {"n_kv_heads", "num_key_value_heads"},
-    {"num_query_groups", "num_key_value_heads"},
-    {"d_model", "hidden_size"},
-    {"n_embd", "hidden_size"},
-    {"d_ff", "intermediate_size"},
-    {"ffn_hidden_size", "intermediate_size"},
-    {"n_inner", "intermediate_size"},
-    {"max_sequence_length", "max_position_embeddings"},
-    {"n_positions", "max_position_embeddings"},
-    {"num_experts", "num_local_experts"},
+// What other software, or plain words, call a key: its name, and theirs separated by spaces.
+static const struct {
+  const char *name, *others;
+} synonyms[] = {
+    {"lr", "learning_rate"},
+    {"warmup_steps", "warmup num_warmup_steps"},
+    {"decay", "lr_scheduler_type scheduler schedule"},
+    {"min", "min_lr"},
+    {"clip", "grad_clip max_grad_norm gradient_clipping"},
+    {"eps", "adam_epsilon"},
+    {"betas", "adam_beta1 adam_beta2 beta1 beta2"},
+    {"steps", "max_steps num_steps train_steps train_iters"},
+    {"global_batch_size", "batch_size train_batch_size gbs"},
+    {"micro_batch_size", "mbs per_device_train_batch_size"},
+    {"sequence_length", "seq_length seq_len max_seq_len block_size"},
+    {"tp", "tensor_parallel tensor_model_parallel_size"},
+    {"pp", "pipeline_parallel pipeline_model_parallel_size"},
+    {"cp", "context_parallel context_parallel_size"},
+    {"ep", "expert_parallel expert_model_parallel_size"},
+    {"dp", "data_parallel"},
+    {"zero", "zero_stage"},
+    {"compute", "dtype"},
+    {"every", "save_steps save_interval"},
+    {"output", "output_dir"},
+    {"num_hidden_layers", "num_layers n_layers n_layer"},
+    {"num_attention_heads", "num_heads n_heads n_head"},
+    {"num_key_value_heads", "num_kv_heads n_kv_heads num_query_groups"},
+    {"hidden_size", "d_model n_embd"},
+    {"intermediate_size", "d_ff ffn_hidden_size n_inner"},
+    {"max_position_embeddings", "max_sequence_length n_positions"},
+    {"num_local_experts", "num_experts"},
 };
 
 // A section of `schema` that has the key `name`, so that `lr: 1` can be answered by optimizer.lr.
 static const char *section_with(const ot_schema *schema, const char *name) {
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->type != OT_KEY_OBJECT || key->shape != OT_SHAPE_ONE) continue;
     if (ot_schema_find(key->object, 0, name)) return key->name;
   }
@@ -264,8 +213,8 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   const char *meant = NULL, *section = section_with(schema, name);
   if (section) meant = name;
   for (int i = 0; !meant && i < OT_COUNT(synonyms); i++) {
-    if (!ot_text_equal(synonyms[i][0], name)) continue;
-    const char *const word = synonyms[i][1];
+    if (!is_among(synonyms[i].others, ' ', name)) continue;
+    const char *const word = synonyms[i].name;
     if (ot_schema_find(schema, variant, word)) return hint_key(word);
     section = section_with(schema, word);
     if (section) meant = word;
@@ -274,8 +223,8 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   const char *nearest = NULL;
   const int64_t third = ot_text_length(name) / 3 + 1;
   int best = third < NEAREST_MAX ? (int)third + 1 : NEAREST_MAX + 1;
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     if (is_in_force(key, variant)) ot_text_nearest(name, key->name, &nearest, &best);
   }
   if (nearest) return hint_key(nearest);
@@ -284,7 +233,7 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   return OT_USAGE;
 }
 
-// ---- Setting by path ----
+// ---- Paths ----
 
 // One walk along a path: what is being done, and where it is.
 typedef struct walk {
@@ -307,6 +256,24 @@ static bool next_segment(walk *w, char *segment) {
   return true;
 }
 
+const ot_key *ot_schema_find_path(const ot_schema *schema, const char *path) {
+  const ot_key *key = NULL;
+  bool entry = false;  // the next segment names an entry of a list
+  walk w = {.path = path};
+  char segment[SEGMENT_BYTES];
+  while (next_segment(&w, segment)) {
+    if (entry) {
+      entry = false;
+      continue;
+    }
+    const ot_schema *const table = !key ? schema : key->type == OT_KEY_OBJECT ? key->object : NULL;
+    key = table ? ot_schema_find(table, 0, segment) : NULL;
+    if (!key) return NULL;
+    entry = key->shape != OT_SHAPE_ONE;
+  }
+  return key;
+}
+
 static ot_node *create_node(const walk *w, ot_node_kind kind) {
   ot_node *const node = ot_node_create(w->arena, kind);
   node->source = w->source;
@@ -317,15 +284,11 @@ static ot_node *create_node(const walk *w, ot_node_kind kind) {
 static void become(const walk *w, ot_node *node, ot_node_kind kind, const char *key) {
   if (node->kind == kind) return;
   ot_node *const old = create_node(w, node->kind);
-  ot_node *const next = node->next;
-  const char *const own_key = node->key;
   *old = *node;
   node->kind = kind;
   node->text = NULL;
   node->first = NULL;
   node->last = NULL;
-  node->next = next;
-  node->key = own_key;
   if (old->kind == OT_NODE_NULL) return;
   old->key = key;
   ot_node_append(node, old);
@@ -397,11 +360,7 @@ ot_status ot_settings_put(ot_settings *settings, const char *path, const ot_node
   OT_CHECK(ot_text_length(path) < PATH_BYTES, OT_USAGE, "the key is longer than %d bytes (%s)",
            PATH_BYTES - 1, w.place);
   OT_TRY(find_place(&w, settings->schema, settings->tree, &node));
-  ot_node *const next = node->next;
-  const char *const key = node->key;
-  *node = *value;
-  node->next = next;
-  node->key = key;
+  ot_node_replace(node, value);
   return OT_OK;
 }
 

@@ -34,8 +34,7 @@ typedef enum ot_key_shape {
   OT_SHAPE_NAMED,  // a list of objects written as a map: the key becomes the object's first row
 } ot_key_shape;
 
-// Range limits that mean "no limit".
-#define OT_NO_MINIMUM (-1e300)
+// The maximum of a range without one.
 #define OT_NO_MAXIMUM 1e300
 
 struct ot_schema;
@@ -70,8 +69,6 @@ typedef struct ot_schema {
   const char *name;  // what it describes, for messages: "run", "model"
   const ot_key *keys;
   int num_keys;
-  const ot_key *more_keys;  // [num_more_keys] rows of the same object kept in another file, or null
-  int num_more_keys;
   int64_t size;              // bytes of the object
   const char *shorthand;     // key that a scalar written in place of the map gives, or null
   const char *inert;         // patterns of keys that are ignored, separated by '|'; or null
@@ -83,13 +80,6 @@ typedef struct ot_schema {
   // The default of a row in a variant, instead of the row's own; may return null. Null: none.
   const char *(*fallback)(const ot_key *key, uint32_t variant);
 } ot_schema;
-
-// Row `i` of the schema, `keys` before `more_keys`; null behind the last.
-static inline const ot_key *ot_schema_key(const ot_schema *schema, int i) {
-  if (i < schema->num_keys) return &schema->keys[i];
-  i -= schema->num_keys;
-  return i < schema->num_more_keys ? &schema->more_keys[i] : NULL;
-}
 
 // Fills `object` from `tree` (a map, or null for all defaults): defaults, then what the tree gives.
 // Text and lists go to `arena`. OT_USAGE with file, line and column, the allowed values and the

@@ -374,8 +374,8 @@ static ot_status check_names(const reader *r, const ot_schema *schema, uint32_t 
 static ot_status read_map(reader *r, const ot_schema *schema, const ot_node *map, void *object) {
   const uint32_t variant = ot_schema_variant(schema, map);
   if (map) OT_TRY(check_names(r, schema, variant, map));
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->variants != 0 && (key->variants & variant) == 0) continue;
     const ot_node *const node = map ? ot_schema_child(key, map) : NULL;
     const bool absent = !node || (node->kind == OT_NODE_NULL && key->type == OT_KEY_OBJECT &&

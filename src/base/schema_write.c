@@ -107,19 +107,13 @@ static ot_node *write_key(const ot_key *key, const char *object, ot_arena *arena
 ot_node *ot_schema_write(const ot_schema *schema, uint32_t variant, const void *object,
                          ot_arena *arena) {
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     const bool in_force = key->variants == 0 || (key->variants & variant) != 0;
     if (key->type == OT_KEY_FIXED || !in_force) continue;
     ot_node_put(arena, map, key->name, write_key(key, object, arena));
   }
   return map;
-}
-
-static void take_place(ot_node *node, const ot_node *from) {
-  node->source = from->source;
-  node->line = from->line;
-  node->column = from->column;
 }
 
 void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *given,
@@ -132,7 +126,7 @@ void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *give
       const bool map = from && from->kind == OT_NODE_MAP;
       ot_schema_place(key->object, child, map ? from : NULL, fallback);
     } else if (from) {
-      take_place(child, from);
+      ot_node_copy_place(child, from);
     } else if (!child->source) {
       child->source = fallback;
     }
@@ -148,8 +142,8 @@ static int64_t extend(char *path, int64_t length, const char *name) {
 
 static void list_keys(const ot_schema *schema, char *path, int64_t length, ot_schema_visit visit,
                       void *context) {
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->type == OT_KEY_FIXED) continue;
     const int64_t longer = extend(path, length, key->name);
     if (key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE) {
@@ -246,8 +240,8 @@ static void put_example_key(const example *e, const ot_key *key, int64_t start) 
 }
 
 static void put_example(example *e, const ot_schema *schema, int64_t length, int depth) {
-  const ot_key *key;
-  for (int i = 0; (key = ot_schema_key(schema, i)) != NULL; i++) {
+  const ot_key *const end = schema->keys + schema->num_keys;
+  for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->type == OT_KEY_FIXED) continue;
     const int64_t longer = extend(e->path, length, key->name);
     const bool section = key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;

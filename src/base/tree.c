@@ -119,6 +119,20 @@ void ot_node_remove(ot_node *parent, const ot_node *child) {
   if (parent->last == child) parent->last = before;
 }
 
+void ot_node_replace(ot_node *node, const ot_node *value) {
+  ot_node *const next = node->next;
+  const char *const key = node->key;
+  *node = *value;
+  node->next = next;
+  node->key = key;
+}
+
+void ot_node_copy_place(ot_node *node, const ot_node *from) {
+  node->source = from->source;
+  node->line = from->line;
+  node->column = from->column;
+}
+
 void ot_node_set_source(ot_node *node, const char *source) {
   node->source = source;
   node->line = 0;

@@ -49,6 +49,12 @@ ot_node *ot_node_find(const ot_node *root, const char *path);
 // Takes `child` out of `parent`, whose child it must be.
 void ot_node_remove(ot_node *parent, const ot_node *child);
 
+// Makes `node` what `value` is, with the same children; its own key and place among others stay.
+void ot_node_replace(ot_node *node, const ot_node *value);
+
+// Gives `node` the source and position of `from`.
+void ot_node_copy_place(ot_node *node, const ot_node *from);
+
 // Gives `node` and everything below it a source without a position.
 void ot_node_set_source(ot_node *node, const char *source);
 

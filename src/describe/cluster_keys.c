@@ -4,19 +4,20 @@
 
 #include "describe/measured_keys.h"
 
-// As the table sees a cluster: rates by name, levels as a list.
+// As the table sees a cluster: its levels are a list.
 typedef struct cluster_values {
-  const char *name;
-  int num_devices, host_devices;
-  const char *device_name;
-  int basis;
-  double fp32, fp64, bf16, fp16, fp8;
-  ot_device_kind device;  // but for its name and flops
-  double jitter;
-  ot_measured_machine measured;
-  ot_link_level *levels;
+  ot_cluster cluster;  // but for its levels; first, so that rows give offsets into it
+  const ot_link_level *levels;
   int64_t num_levels;
 } cluster_values;
+
+static const char *const bases[] = {
+    [OT_BASIS_UNKNOWN] = "unknown",           [OT_BASIS_FITTED] = "fitted",
+    [OT_BASIS_EXTRAPOLATED] = "extrapolated", [OT_BASIS_GUESSED] = "guessed",
+    [OT_BASIS_MEASURED] = "measured",         [OT_BASIS_COUNT] = NULL,
+};
+
+const char *ot_cluster_basis_name(ot_cluster_basis basis) { return bases[basis]; }
 
 // clang-format off
 static const ot_key level_keys[] = {
@@ -37,70 +38,61 @@ static const ot_key level_keys[] = {
 static const ot_schema level = {
     "level of links", level_keys, OT_COUNT(level_keys), .size = sizeof(ot_link_level)};
 
-static const char *const bases[] = {
-    [OT_BASIS_UNKNOWN] = "unknown",           [OT_BASIS_FITTED] = "fitted",
-    [OT_BASIS_EXTRAPOLATED] = "extrapolated", [OT_BASIS_GUESSED] = "guessed",
-    [OT_BASIS_MEASURED] = "measured",         [OT_BASIS_COUNT] = NULL,
-};
-
-const char *ot_cluster_basis_name(ot_cluster_basis basis) { return bases[basis]; }
-
 static const ot_key cluster_keys[] = {
-    {"name", OT_KEY_TEXT, offsetof(cluster_values, name), .help = "what it is called"},
-    {"num_devices", OT_KEY_INT, offsetof(cluster_values, num_devices), NULL, 1, 1 << 24,
+    {"name", OT_KEY_TEXT, offsetof(ot_cluster, name), .help = "what it is called"},
+    {"num_devices", OT_KEY_INT, offsetof(ot_cluster, num_devices), NULL, 1, 1 << 24,
      .help = "devices, one a rank"},
-    {"host_devices", OT_KEY_INT, offsetof(cluster_values, host_devices), "0", 0, 1 << 24,
+    {"host_devices", OT_KEY_INT, offsetof(ot_cluster, host_devices), "0", 0, 1 << 24,
      .help = "devices of one host; 0: as many as the innermost level joins"},
-    {"device", OT_KEY_TEXT, offsetof(cluster_values, device_name), "device",
-     .help = "kind of device"},
-    {"basis", OT_KEY_CHOICE, offsetof(cluster_values, basis), "unknown", .choices = bases,
+    {"device", OT_KEY_TEXT, offsetof(ot_cluster, device.name), "device", .help = "kind of device"},
+    {"basis", OT_KEY_CHOICE, offsetof(ot_cluster, basis), "unknown", .choices = bases,
      .help = "where the shares below come from"},
-    {"flops_fp32", OT_KEY_REAL, offsetof(cluster_values, fp32), "0", 0, OT_NO_MAXIMUM,
+    {"flops_fp32", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F32]), "0", 0, OT_NO_MAXIMUM,
      .unit = "per second", .help = "dense matrix products in fp32"},
-    {"flops_fp64", OT_KEY_REAL, offsetof(cluster_values, fp64), "0", 0, OT_NO_MAXIMUM,
+    {"flops_fp64", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F64]), "0", 0, OT_NO_MAXIMUM,
      .unit = "per second", .help = "dense matrix products in fp64"},
-    {"flops_bf16", OT_KEY_REAL, offsetof(cluster_values, bf16), "0", 0, OT_NO_MAXIMUM,
+    {"flops_bf16", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_BF16]), "0", 0, OT_NO_MAXIMUM,
      .unit = "per second", .help = "dense matrix products in bf16"},
-    {"flops_fp16", OT_KEY_REAL, offsetof(cluster_values, fp16), "0", 0, OT_NO_MAXIMUM,
+    {"flops_fp16", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F16]), "0", 0, OT_NO_MAXIMUM,
      .unit = "per second", .help = "dense matrix products in fp16"},
-    {"flops_fp8", OT_KEY_REAL, offsetof(cluster_values, fp8), "0", 0, OT_NO_MAXIMUM,
+    {"flops_fp8", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F8]), "0", 0, OT_NO_MAXIMUM,
      .unit = "per second", .help = "dense matrix products in fp8"},
-    {"other_flops_per_s", OT_KEY_REAL, offsetof(cluster_values, device.other_flops_per_s), "0",
+    {"other_flops_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.other_flops_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "per second", .help = "elementwise work and reductions"},
-    {"memory_bytes_per_s", OT_KEY_REAL, offsetof(cluster_values, device.memory_bytes_per_s), "0",
+    {"memory_bytes_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.memory_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "memory bandwidth"},
-    {"packs", OT_KEY_BOOL, offsetof(cluster_values, device.packs), "false",
+    {"packs", OT_KEY_BOOL, offsetof(ot_cluster, device.packs), "false",
      .help = "matrix products pack before they multiply, as on CPUs"},
-    {"memory_bytes", OT_KEY_INTEGER, offsetof(cluster_values, device.memory_bytes), NULL,
+    {"memory_bytes", OT_KEY_INTEGER, offsetof(ot_cluster, device.memory_bytes), NULL,
      1, OT_NO_MAXIMUM, .unit = "bytes", .help = "memory that one rank may use"},
-    {"threads", OT_KEY_INT, offsetof(cluster_values, device.threads), "0", 0, 4096,
+    {"threads", OT_KEY_INT, offsetof(ot_cluster, device.threads), "0", 0, 4096,
      .help = "of a rank when this was measured, all at once; 0: no matter"},
-    {"launch_s", OT_KEY_REAL, offsetof(cluster_values, device.launch_s), "0", 0, OT_NO_MAXIMUM,
+    {"launch_s", OT_KEY_REAL, offsetof(ot_cluster, device.launch_s), "0", 0, OT_NO_MAXIMUM,
      .unit = "seconds", .help = "host time of one task"},
-    {"processors", OT_KEY_INT, offsetof(cluster_values, device.processors), "0", 0, 1 << 20,
+    {"processors", OT_KEY_INT, offsetof(ot_cluster, device.processors), "0", 0, 1 << 20,
      .help = "that tiles of a product are dealt to; 0: not a GPU or TPU"},
-    {"matrix_efficiency", OT_KEY_REAL, offsetof(cluster_values, device.matrix_efficiency), "0",
-     0, 1, .help = "share of flops in a large product; 0: all"},
-    {"memory_efficiency", OT_KEY_REAL, offsetof(cluster_values, device.memory_efficiency), "0",
-     0, 1, .help = "share of memory_bytes_per_s in a long pass; 0: all"},
-    {"attention_efficiency", OT_KEY_REAL, offsetof(cluster_values, device.attention_efficiency),
-     "0", 0, 1, .help = "share of flops in fused attention; 0: as products"},
-    {"attention_1_efficiency", OT_KEY_REAL, offsetof(cluster_values, device.attention_1_efficiency),
+    {"matrix_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.matrix_efficiency), "0", 0, 1,
+     .help = "share of flops in a large product; 0: all"},
+    {"memory_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.memory_efficiency), "0", 0, 1,
+     .help = "share of memory_bytes_per_s in a long pass; 0: all"},
+    {"attention_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_efficiency), "0",
+     0, 1, .help = "share of flops in fused attention; 0: as products"},
+    {"attention_1_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_1_efficiency),
      "0", 0, 1, .help = "the same, FlashAttention of 2022"},
     // The same for all devices, fitted to published runs (docs/pricing.md).
-    {"half_keys", OT_KEY_REAL, offsetof(cluster_values, device.half_keys), "128", 0, OT_NO_MAXIMUM,
+    {"half_keys", OT_KEY_REAL, offsetof(ot_cluster, device.half_keys), "128", 0, OT_NO_MAXIMUM,
      .help = "keys at which fused attention has half of its share"},
-    {"unaligned_efficiency", OT_KEY_REAL, offsetof(cluster_values, device.unaligned_efficiency),
-     "0.11", 0, 1, .help = "share left to a product whose rows are no whole 16 bytes"},
-    {"contention", OT_KEY_REAL, offsetof(cluster_values, device.contention), "1.6", 0, 10,
+    {"unaligned_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.unaligned_efficiency), "0.11",
+     0, 1, .help = "share left to a product whose rows are no whole 16 bytes"},
+    {"contention", OT_KEY_REAL, offsetof(ot_cluster, device.contention), "1.6", 0, 10,
      .help = "factor on the time of kernels while communication runs"},
-    {"host_op_s", OT_KEY_REAL, offsetof(cluster_values, device.host_op_s), "6.8e-05", 0, 1,
+    {"host_op_s", OT_KEY_REAL, offsetof(ot_cluster, device.host_op_s), "6.8e-05", 0, 1,
      .unit = "seconds", .help = "host time of an op that Python dispatches"},
-    {"step_s", OT_KEY_REAL, offsetof(cluster_values, device.step_s), "0.0036", 0, 60,
-     .unit = "seconds", .help = "host time of a step between its kernels"},
-    {"jitter", OT_KEY_REAL, offsetof(cluster_values, jitter), "0.0025", 0, 1,
+    {"step_s", OT_KEY_REAL, offsetof(ot_cluster, device.step_s), "0.0036", 0, 60, .unit = "seconds",
+     .help = "host time of a step between its kernels"},
+    {"jitter", OT_KEY_REAL, offsetof(ot_cluster, jitter), "0.0025", 0, 1,
      .help = "share of a step that waits for the slowest, for each doubling of nodes"},
-    {"measured", OT_KEY_OBJECT, offsetof(cluster_values, measured), .object = &ot_measured_schema,
+    {"measured", OT_KEY_OBJECT, offsetof(ot_cluster, measured), .object = &ot_measured_schema,
      .help = "what `orthant bench` found"},
     {"levels", OT_KEY_OBJECT, offsetof(cluster_values, levels), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(cluster_values, num_levels), .object = &level,
@@ -115,45 +107,17 @@ ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out)
   cluster_values v;
   OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
   OT_CHECK(v.num_levels <= OT_MAX_LINK_LEVELS, OT_USAGE,
-           "cluster %s: %lld levels of links; allowed: up to %d", v.name, (long long)v.num_levels,
-           OT_MAX_LINK_LEVELS);
-  *out = (ot_cluster){.name = v.name,
-                      .basis = (ot_cluster_basis)v.basis,
-                      .num_devices = v.num_devices,
-                      .host_devices = v.host_devices,
-                      .device = v.device,
-                      .num_levels = (int)v.num_levels,
-                      .jitter = v.jitter,
-                      .measured = v.measured};
-  out->device.name = v.device_name;
-  out->device.flops[OT_F32] = v.fp32;
-  out->device.flops[OT_F64] = v.fp64;
-  out->device.flops[OT_BF16] = v.bf16;
-  out->device.flops[OT_F16] = v.fp16;
-  out->device.flops[OT_F8] = v.fp8;
+           "cluster %s: %lld levels of links; allowed: up to %d", v.cluster.name,
+           (long long)v.num_levels, OT_MAX_LINK_LEVELS);
+  *out = v.cluster;
+  out->num_levels = (int)v.num_levels;
   for (int i = 0; i < out->num_levels; i++) out->level[i] = v.levels[i];
   OT_TRY(ot_measured_check(out));
   return ot_cluster_check(out);
 }
 
 ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
-  const ot_device_kind *const d = &cluster->device;
-  ot_link_level levels[OT_MAX_LINK_LEVELS];
-  for (int i = 0; i < cluster->num_levels; i++) levels[i] = cluster->level[i];
-  const cluster_values v = {.name = cluster->name,
-                            .num_devices = cluster->num_devices,
-                            .host_devices = cluster->host_devices,
-                            .device_name = d->name,
-                            .basis = (int)cluster->basis,
-                            .fp32 = d->flops[OT_F32],
-                            .fp64 = d->flops[OT_F64],
-                            .bf16 = d->flops[OT_BF16],
-                            .fp16 = d->flops[OT_F16],
-                            .fp8 = d->flops[OT_F8],
-                            .device = *d,
-                            .jitter = cluster->jitter,
-                            .measured = cluster->measured,
-                            .levels = levels,
-                            .num_levels = cluster->num_levels};
+  const cluster_values v = {
+      .cluster = *cluster, .levels = cluster->level, .num_levels = cluster->num_levels};
   return ot_schema_write(&ot_cluster_schema, 0, &v, arena);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of HF keys: which families have them, how each is spelled, and what transformers takes
 // where a file is silent (tools/check_model_defaults.py compares with transformers itself). Rows
-// are in the order in which a resolved model is printed.
+// are in the order in which a resolved model is printed. What has no HF spelling is called moe_* or
+// attention_residual*.
 #include "describe/model_keys.h"
 
 #include "base/text.h"
@@ -15,13 +16,81 @@ static const char *const activations[] = {"gelu|gelu_python", "gelu_pytorch_tanh
 static const char *const layer_types[] = {"full_attention|attention", "sliding_attention", NULL};
 static const char *const dtypes[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const residuals[] = {"none", "block", NULL};
+static const char *const rope_types[] = {"default", "linear", "llama3", "yarn", NULL};
+static const char *const routings[] = {"dropless", "drop_by_position", "drop_by_score",
+                                       "expert_choice", NULL};
+static const char *const balances[] = {"none", "aux_loss", "bias", NULL};
+static const char *const aux_scales[] = {"layers", "transformers", NULL};
+
+// The values of keys that have to be as they are.
 static const char *const only_false[] = {"false", "null", NULL};
 static const char *const only_true[] = {"true", NULL};
+static const char *const only_true_or_null[] = {"true", "null", NULL};
 static const char *const only_null[] = {"null", NULL};
-static const char *const only_one[] = {"1", "null", NULL};
+static const char *const only_zero[] = {"0", "0.0", "null", NULL};
+static const char *const only_one[] = {"1", NULL};
+static const char *const only_one_or_null[] = {"1", "null", NULL};
 static const char *const only_empty[] = {"null", "{}", NULL};
+static const char *const only_sigmoid[] = {"sigmoid", NULL};
+static const char *const only_noaux[] = {"noaux_tc", NULL};
 
 // clang-format off
+// ---- Rotary parameters (rope_scaling, rope_parameters) ----
+
+enum { ROPE_KEYS = 14 };
+
+static const ot_schema rope_of_type;
+
+// The first ROPE_KEYS rows are one set; all rows are a set or one set for each type of layer. Types
+// that are not listed change the mathematics in ways that are not implemented.
+static const ot_key rope_keys[] = {
+    {"rope_type", OT_KEY_CHOICE, offsetof(ot_rope_keys, type), "default", .choices = rope_types,
+     .help = "how positions become angles"},
+    {"type", OT_KEY_CHOICE, offsetof(ot_rope_keys, old_type), "default", .choices = rope_types,
+     .help = "old name of rope_type"},
+    {"rope_theta", OT_KEY_REAL, offsetof(ot_rope_keys, theta), "10000", 0, OT_NO_MAXIMUM,
+     .above_minimum = true, .help = "base of the rotary frequencies"},
+    {"factor", OT_KEY_REAL, offsetof(ot_rope_keys, factor), "1", 1, OT_NO_MAXIMUM, .null_text = "1",
+     .help = "stretch of positions, of all types but default"},
+    {"low_freq_factor", OT_KEY_REAL, offsetof(ot_rope_keys, low_frequency_factor), "1",
+     0, OT_NO_MAXIMUM, .above_minimum = true, .null_text = "1",
+     .help = "llama3: below it frequencies are stretched in full"},
+    {"high_freq_factor", OT_KEY_REAL, offsetof(ot_rope_keys, high_frequency_factor), "4",
+     0, OT_NO_MAXIMUM, .above_minimum = true, .null_text = "4",
+     .help = "llama3: above it frequencies stay"},
+    {"original_max_position_embeddings", OT_KEY_INTEGER, offsetof(ot_rope_keys, original_positions),
+     "null", 1, INT32_MAX, .null_text = "0", .unit = "tokens",
+     .help = "llama3, yarn: length before stretching"},
+    {"partial_rotary_factor", OT_KEY_FIXED, .choices = only_one_or_null,
+     .help = "whole heads rotate"},
+    {"beta_fast", OT_KEY_REAL, offsetof(ot_rope_keys, beta_fast), "32", 0, OT_NO_MAXIMUM,
+     .above_minimum = true, .null_text = "32",
+     .help = "yarn: frequencies with more turns than this stay"},
+    {"beta_slow", OT_KEY_REAL, offsetof(ot_rope_keys, beta_slow), "1", 0, OT_NO_MAXIMUM,
+     .above_minimum = true, .null_text = "1",
+     .help = "yarn: frequencies with fewer turns than this are stretched in full"},
+    {"mscale", OT_KEY_REAL, offsetof(ot_rope_keys, mscale), "0", 0, OT_NO_MAXIMUM, .null_text = "0",
+     .help = "yarn: growth of rotated elements; 0 with mscale_all_dim 0: 1"},
+    {"mscale_all_dim", OT_KEY_REAL, offsetof(ot_rope_keys, mscale_all), "0", 0, OT_NO_MAXIMUM,
+     .null_text = "0",
+     .help = "yarn: growth that is taken from rotated elements, deepseek_v3: and given to scores"},
+    {"truncate", OT_KEY_FIXED, .choices = only_true_or_null,
+     .help = "yarn: the blended range is of whole pairs"},
+    {"attention_factor", OT_KEY_FIXED, .choices = only_null,
+     .help = "yarn: the growth follows from factor and mscale"},
+    {"full_attention", OT_KEY_OBJECT, offsetof(ot_rope_group, full), .object = &rope_of_type,
+     .null_text = "", .help = "of layers that see everything"},
+    {"sliding_attention", OT_KEY_OBJECT, offsetof(ot_rope_group, sliding), .object = &rope_of_type,
+     .null_text = "", .help = "of layers with a window"},
+};
+
+static const ot_schema rope_of_type = {
+    "rotary set", rope_keys, ROPE_KEYS, .size = sizeof(ot_rope_keys)};
+static const ot_schema rope_schema = {
+    "rotary parameters", rope_keys, OT_COUNT(rope_keys), .size = sizeof(ot_rope_group)};
+
+// ---- Quantisation ----
+
 static const ot_key quantization_keys[] = {
     {"quant_method", OT_KEY_TEXT, offsetof(ot_quantization_keys, method), "", .null_text = "",
      .help = "fp8"},
@@ -36,6 +105,8 @@ static const ot_key quantization_keys[] = {
 static const ot_schema quantization_schema = {
     "quantization", quantization_keys, OT_COUNT(quantization_keys),
     .size = sizeof(ot_quantization_keys), .inert = "*"};
+
+// ---- The model ----
 
 static const ot_key model_keys[] = {
     {"model_type", OT_KEY_CHOICE, offsetof(ot_model_keys, family), .choices = families,
@@ -100,11 +171,11 @@ static const ot_key model_keys[] = {
     {"rope_local_base_freq", OT_KEY_REAL, offsetof(ot_model_keys, rope_local_theta), "10000",
      0, OT_NO_MAXIMUM, .above_minimum = true, .variants = OT_IN_GEMMA3,
      .help = "the same in layers with a window"},
-    {"rope_scaling", OT_KEY_OBJECT, offsetof(ot_model_keys, rope_scaling),
-     .object = &ot_rope_schema, .null_text = "", .variants = OT_IN_ROTARY,
+    {"rope_scaling", OT_KEY_OBJECT, offsetof(ot_model_keys, rope_scaling), .object = &rope_schema,
+     .null_text = "", .variants = OT_IN_ROTARY,
      .help = "stretching of positions, in the spelling of transformers 4"},
     {"rope_parameters", OT_KEY_OBJECT, offsetof(ot_model_keys, rope_parameters),
-     .object = &ot_rope_schema, .null_text = "", .variants = OT_IN_ROTARY,
+     .object = &rope_schema, .null_text = "", .variants = OT_IN_ROTARY,
      .help = "rotary parameters in the spelling of transformers 5"},
     {"sliding_window", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window), "4096",
      1, INT32_MAX, .null_text = "0", .unit = "tokens", .variants = OT_IN_WINDOWED,
@@ -150,7 +221,7 @@ static const ot_key model_keys[] = {
      .null_text = "-1", .help = "token that fills up a batch; not used"},
 
     // Keys whose other values would change the mathematics.
-    {"partial_rotary_factor", OT_KEY_FIXED, .choices = only_one, .variants = OT_IN_ROTARY,
+    {"partial_rotary_factor", OT_KEY_FIXED, .choices = only_one_or_null, .variants = OT_IN_ROTARY,
      .help = "whole heads rotate"},
     {"attn_logit_softcapping", OT_KEY_FIXED, .choices = only_null, .variants = OT_IN_GEMMA3,
      .help = "attention scores are not capped"},
@@ -178,6 +249,101 @@ static const ot_key model_keys[] = {
      .object = &quantization_schema, .null_text = "",
      .help = "how weights in files are quantised; fp8 in blocks is dequantised"},
     {"auto_map", OT_KEY_FIXED, .choices = only_null, .help = "no code comes with the model"},
+
+    // Experts and latent attention.
+    {"num_local_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "8",
+     1, OT_MAX_EXPERTS, .also = "num_experts", .variants = OT_IN_MIXTRAL,
+     .help = "experts of a layer"},
+    {"num_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "128", 1, OT_MAX_EXPERTS,
+     .also = "num_local_experts", .variants = OT_IN_QWEN3_MOE | OT_IN_OLMOE,
+     .help = "experts of a layer"},
+    {"n_routed_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "256",
+     1, OT_MAX_EXPERTS, .also = "num_experts num_local_experts", .variants = OT_IN_DEEPSEEK_V3,
+     .help = "routed experts of a layer"},
+    {"num_experts_per_tok", OT_KEY_INTEGER, offsetof(ot_model_keys, experts_per_token), "8",
+     1, OT_MAX_EXPERTS, .variants = OT_IN_MOE, .help = "routed experts of a token"},
+    {"moe_intermediate_size", OT_KEY_INTEGER, offsetof(ot_model_keys, expert_size), "768",
+     1, 1 << 22, .variants = OT_IN_QWEN3_MOE | OT_IN_DEEPSEEK_V3, .help = "width of an expert"},
+    {"n_shared_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, shared_experts), "1", 0, 1 << 10,
+     .variants = OT_IN_DEEPSEEK_V3, .help = "experts of all tokens"},
+    {"first_k_dense_replace", OT_KEY_INTEGER, offsetof(ot_model_keys, first_dense), "3",
+     0, OT_MAX_LAYERS, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "layers before the first with experts"},
+    {"decoder_sparse_step", OT_KEY_INTEGER, offsetof(ot_model_keys, sparse_step), "1",
+     1, OT_MAX_LAYERS, .variants = OT_IN_QWEN3_MOE, .help = "every so many layers one has experts"},
+    {"mlp_only_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, dense_layers), "",
+     0, OT_MAX_LAYERS - 1, .shape = OT_SHAPE_LIST,
+     .count_offset = offsetof(ot_model_keys, num_dense_layers), .null_text = "",
+     .variants = OT_IN_QWEN3_MOE, .help = "layers without experts"},
+    {"norm_topk_prob", OT_KEY_BOOL, offsetof(ot_model_keys, renormalise), "false",
+     .null_text = "false", .variants = OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_DEEPSEEK_V3,
+     .help = "gates of a token are divided by their sum"},
+    {"routed_scaling_factor", OT_KEY_REAL, offsetof(ot_model_keys, gate_scale), "2.5",
+     0, OT_NO_MAXIMUM, .above_minimum = true, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "multiplies gates"},
+    {"n_group", OT_KEY_INTEGER, offsetof(ot_model_keys, num_groups), "8", 1, OT_MAX_EXPERTS,
+     .variants = OT_IN_DEEPSEEK_V3, .help = "groups of experts"},
+    {"topk_group", OT_KEY_INTEGER, offsetof(ot_model_keys, groups_per_token), "4",
+     1, OT_MAX_EXPERTS, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "groups that the experts of a token are in"},
+    {"router_aux_loss_coef", OT_KEY_REAL, offsetof(ot_model_keys, aux_coefficient), "0.001",
+     0, OT_NO_MAXIMUM, .variants = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE,
+     .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
+             "whatever output_router_logits says; with moe_balance bias 0 unless given"},
+    {"aux_loss_alpha", OT_KEY_REAL, offsetof(ot_model_keys, aux_coefficient), "0.001",
+     0, OT_NO_MAXIMUM, .also = "router_aux_loss_coef", .variants = OT_IN_DEEPSEEK_V3,
+     .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
+             "whatever output_router_logits says; with moe_balance bias 0 unless given"},
+    {"moe_aux_loss_scale", OT_KEY_CHOICE, offsetof(ot_model_keys, aux_scale), "layers",
+     .choices = aux_scales, .variants = OT_IN_MOE,
+     .help = "what router_aux_loss_coef multiplies: layers: each layer's E sum f P, f shares of "
+             "slots; transformers: k times their mean over layers"},
+    {"router_z_loss_coef", OT_KEY_REAL, offsetof(ot_model_keys, z_coefficient), "0",
+     0, OT_NO_MAXIMUM, .variants = OT_IN_MOE,
+     .help = "weight of the mean squared log-sum-exp of router logits"},
+    {"moe_routing", OT_KEY_CHOICE, offsetof(ot_model_keys, routing), "dropless",
+     .choices = routings, .variants = OT_IN_MOE,
+     .help = "what happens to rows beyond the capacity of an expert, or who chooses"},
+    {"moe_capacity_factor", OT_KEY_REAL, offsetof(ot_model_keys, capacity_factor), "null",
+     0, OT_NO_MAXIMUM, .above_minimum = true, .null_text = "0", .variants = OT_IN_MOE,
+     .help = "rows of an expert, in even shares; null: 1.25, expert_choice 1"},
+    {"moe_balance", OT_KEY_CHOICE, offsetof(ot_model_keys, balance), "auto", .choices = balances,
+     .variants = OT_IN_MOE,
+     .help = "what keeps experts equally busy; auto: aux_loss, deepseek_v3 bias, expert_choice "
+             "none"},
+    {"moe_bias_update_rate", OT_KEY_REAL, offsetof(ot_model_keys, bias_rate), "0.001",
+     0, OT_NO_MAXIMUM, .variants = OT_IN_MOE,
+     .help = "moe_balance bias: how far a bias moves after a step"},
+    {"kv_lora_rank", OT_KEY_INTEGER, offsetof(ot_model_keys, kv_rank), "512", 1, 1 << 20,
+     .variants = OT_IN_DEEPSEEK_V3,
+     .help = "numbers that the keys and values of a token are made of"},
+    {"q_lora_rank", OT_KEY_INTEGER, offsetof(ot_model_keys, q_rank), "1536", 1, 1 << 20,
+     .null_text = "0", .variants = OT_IN_DEEPSEEK_V3,
+     .help = "numbers that queries are made of; null: projected in one step"},
+    {"qk_nope_head_dim", OT_KEY_INTEGER, offsetof(ot_model_keys, nope_dim), "128", 1, 1 << 16,
+     .variants = OT_IN_DEEPSEEK_V3, .help = "elements of a head that do not rotate"},
+    {"qk_rope_head_dim", OT_KEY_INTEGER, offsetof(ot_model_keys, rope_dim), "64", 2, 1 << 16,
+     .variants = OT_IN_DEEPSEEK_V3, .help = "elements of a head that rotate"},
+    {"v_head_dim", OT_KEY_INTEGER, offsetof(ot_model_keys, v_dim), "128", 1, 1 << 16,
+     .variants = OT_IN_DEEPSEEK_V3, .help = "width of a head of values"},
+    {"rope_interleave", OT_KEY_BOOL, offsetof(ot_model_keys, interleaved), "true",
+     .null_text = "false", .variants = OT_IN_DEEPSEEK_V3,
+     .help = "elements that rotate together stand side by side"},
+    {"num_nextn_predict_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, prediction_layers), "1",
+     0, OT_MAX_LAYERS, .also = "num_mtp_layers", .null_text = "0", .variants = OT_IN_DEEPSEEK_V3,
+     .help = "layers after the last that predict further tokens: of files, and left out"},
+    {"scoring_func", OT_KEY_FIXED, .choices = only_sigmoid, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "scores are sigmoids"},
+    {"topk_method", OT_KEY_FIXED, .choices = only_noaux, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "experts are chosen by score and bias in the best groups"},
+    {"moe_layer_freq", OT_KEY_FIXED, .choices = only_one, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "every layer after the dense ones has experts"},
+    {"seq_aux", OT_KEY_FIXED, .choices = only_true, .variants = OT_IN_DEEPSEEK_V3,
+     .help = "the load-balancing loss is of each sequence"},
+    {"router_jitter_noise", OT_KEY_FIXED, .choices = only_zero, .variants = OT_IN_MIXTRAL,
+     .help = "inputs of the router have no noise"},
+    {"clip_qkv", OT_KEY_FIXED, .choices = only_null, .variants = OT_IN_OLMOE,
+     .help = "queries, keys and values are not clipped"},
 };
 // clang-format on
 
@@ -227,8 +393,6 @@ const ot_schema ot_model_schema = {
     .name = "model",
     .keys = model_keys,
     .num_keys = OT_COUNT(model_keys),
-    .more_keys = ot_moe_keys,
-    .num_more_keys = OT_NUM_MOE_KEYS,
     .size = sizeof(ot_model_keys),
     .inert = ot_inert_model_keys,
     .unknown_hint =

@@ -66,9 +66,6 @@ typedef struct ot_model_keys {
 // The table, over ot_model_keys; its variants are families.
 extern const ot_schema ot_model_schema;
 
-// The table of rope_scaling and rope_parameters, over ot_rope_group.
-extern const ot_schema ot_rope_schema;
-
 // Reads a map of HF keys. `tree` gains a model_type when only architectures tells it.
 ot_status ot_model_read(ot_node *tree, ot_arena *arena, ot_model *out);
 

@@ -26,10 +26,6 @@ enum {
   OT_IN_ALL = (1 << OT_FAMILY_COUNT) - 1,
 };
 
-// Rows about experts and latent attention.
-enum { OT_NUM_MOE_KEYS = 34 };
-extern const ot_key ot_moe_keys[OT_NUM_MOE_KEYS];
-
 // Keys that say nothing about the mathematics of training, separated by '|'.
 extern const char ot_inert_model_keys[];
 

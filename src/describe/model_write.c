@@ -128,17 +128,12 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
 // ---- Trees ----
 
 static void put(ot_arena *arena, ot_node *map, const char *key, ot_node *value) {
-  const ot_node *const old = ot_node_child(map, key);
-  if (!old) {
+  ot_node *const old = ot_node_child(map, key);
+  if (old) {
+    ot_node_replace(old, value);
+  } else {
     ot_node_put(arena, map, key, value);
-    return;
   }
-  ot_node *const node = ot_node_child(map, key);
-  ot_node *const next = node->next;
-  const char *const name = node->key;
-  *node = *value;
-  node->next = next;
-  node->key = name;
 }
 
 static void drop(ot_node *map, const char *key) {

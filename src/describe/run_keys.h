@@ -14,9 +14,6 @@ typedef struct ot_run_keys {
 } ot_run_keys;
 
 extern const ot_schema ot_run_schema;
-// Its sections over ot_run_data and ot_run_batch.
-extern const ot_schema ot_run_data_schema;
-extern const ot_schema ot_run_batch_schema;
 
 // Reads and checks the settings in `tree`, whose `model` is a map of HF keys. Values that follow
 // from others where they were not given are filled in: precision.params from precision.compute, and

@@ -70,20 +70,14 @@ static bool was_given(const ot_node *tree, const char *path) {
   return !node->text || !ot_text_equal(node->text, "auto");
 }
 
-static void take_place(const ot_node *from, ot_node *to) {
-  if (!to) return;
-  to->source = from->source;
-  to->line = from->line;
-  to->column = from->column;
-}
-
 // Rotary parameters given in the now spelling are written in the old one.
 static void place_rope(const ot_node *given, ot_node *model) {
   const ot_node *const now = ot_node_child(given, "rope_parameters");
   if (!now) return;
   static const char *const old[] = {"rope_theta", "rope_local_base_freq", "rope_scaling"};
   for (int i = 0; i < OT_COUNT(old); i++) {
-    if (!ot_node_child(given, old[i])) take_place(now, ot_node_child(model, old[i]));
+    ot_node *const node = ot_node_child(model, old[i]);
+    if (node && !ot_node_child(given, old[i])) ot_node_copy_place(node, now);
   }
 }
 
@@ -128,12 +122,7 @@ ot_node *ot_run_write(const ot_run *run, ot_arena *arena) {
   static const ot_model_keys no_keys;
   ot_run_keys keys = {.model = no_keys, .run = *run};
   ot_node *const settings = ot_schema_write(&ot_run_schema, 0, &keys, arena);
-  ot_node *const old = ot_node_child(settings, "model");
-  ot_node *const next = old->next;
-  const char *const key = old->key;
-  *old = *ot_model_write(&run->model, arena);
-  old->next = next;
-  old->key = key;
+  ot_node_replace(ot_node_child(settings, "model"), ot_model_write(&run->model, arena));
   return settings;
 }
 
@@ -145,20 +134,6 @@ uint64_t ot_run_hash(const ot_run *run, ot_arena *arena) {
 
 // ---- Compare ----
 
-// What a resumed run may change.
-static const char *const free_keys[] = {
-    "parallel",
-    "checkpoint",
-    "audit",
-    "cluster",
-    "steps",
-    "output",
-    "log",
-    "threads",
-    "batch.micro_batch_size",
-    "data.tokenizer_check",
-};
-
 typedef struct comparison {
   char path[PATH_BYTES];
   ot_text_builder *out;
@@ -166,11 +141,12 @@ typedef struct comparison {
   int count;
 } comparison;
 
-static bool is_free(const comparison *c) {
-  for (int i = 0; i < OT_COUNT(free_keys); i++) {
-    if (ot_text_equal(c->path, free_keys[i])) return true;
-  }
-  return false;
+// What a resumed run may change.
+static bool is_free(const char *path) {
+  return ot_choice_matches(
+      "parallel|checkpoint|audit|cluster|steps|output|log|threads|batch.micro_batch_size|"
+      "data.tokenizer_check",
+      path);
 }
 
 // True for what the user gave on the command line, and for what follows from another value: its
@@ -229,7 +205,7 @@ static void compare_maps(comparison *c, const ot_node *old, const ot_node *now, 
   for (const ot_node *child = now->first; child; child = child->next) {
     const ot_node *const other = ot_node_child(old, child->key);
     ot_text_format(c->path + length, PATH_BYTES - length, length > 0 ? ".%s" : "%s", child->key);
-    if (!is_free(c)) {
+    if (!is_free(c->path)) {
       const bool maps = other && other->kind == OT_NODE_MAP && child->kind == OT_NODE_MAP;
       if (maps) {
         compare_maps(c, other, child, ot_text_length(c->path));

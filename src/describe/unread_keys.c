@@ -18,7 +18,7 @@ static const struct {
     {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL},
 };
 
-// Keys that only this program has (moe_keys.c: moe_*, but for two of HF's). A family without them
+// Keys that only this program has (moe_*, but for two of HF's). A family without them
 // cannot pass over them: they were meant.
 static bool is_own(const char *name) {
   if (ot_text_starts_with(name, "moe_")) {

@@ -151,11 +151,7 @@ static ot_status resolve_model(loader *l) {
   OT_CHECK(keys->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)", path);
   note_unread(l, keys, path);
   l->model_source = strcmp(path, absolute(l, node)) == 0 ? path : node->text;
-  ot_node *const next = node->next;
-  const char *const key = node->key;
-  *node = *keys;
-  node->next = next;
-  node->key = key;
+  ot_node_replace(node, keys);
   return OT_OK;
 }
 
