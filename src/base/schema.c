@@ -190,8 +190,7 @@ static const struct {
 static const char *section_with(const ot_schema *schema, const char *name) {
   const ot_key *const end = schema->keys + schema->num_keys;
   for (const ot_key *key = schema->keys; key < end; key++) {
-    if (key->type != OT_KEY_OBJECT || key->shape != OT_SHAPE_ONE) continue;
-    if (ot_schema_find(key->object, 0, name)) return key->name;
+    if (ot_key_is_section(key) && ot_schema_find(key->object, 0, name)) return key->name;
   }
   return NULL;
 }

@@ -81,6 +81,11 @@ typedef struct ot_schema {
   const char *(*fallback)(const ot_key *key, uint32_t variant);
 } ot_schema;
 
+// Whether the value of `key` is one map of keys.
+static inline bool ot_key_is_section(const ot_key *key) {
+  return key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
+}
+
 // Fills `object` from `tree` (a map, or null for all defaults): defaults, then what the tree gives.
 // Text and lists go to `arena`. OT_USAGE with file, line and column, the allowed values and the
 // nearest key on: unknown or repeated keys, wrong types, values out of range, missing keys.

@@ -323,7 +323,7 @@ static ot_node *list_of_words(reader *r, const char *text) {
 static ot_status read_default(reader *r, const ot_key *key, const char *text, const ot_node *map,
                               char *object) {
   if (key->type == OT_KEY_FIXED) return OT_OK;
-  if (key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE) {
+  if (ot_key_is_section(key)) {
     return read_map(r, key->object, NULL, object + key->offset);
   }
   if (!text) {
@@ -378,8 +378,8 @@ static ot_status read_map(reader *r, const ot_schema *schema, const ot_node *map
   for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->variants != 0 && (key->variants & variant) == 0) continue;
     const ot_node *const node = map ? ot_schema_child(key, map) : NULL;
-    const bool absent = !node || (node->kind == OT_NODE_NULL && key->type == OT_KEY_OBJECT &&
-                                  key->shape == OT_SHAPE_ONE && key->null_text);
+    const bool absent =
+        !node || (node->kind == OT_NODE_NULL && ot_key_is_section(key) && key->null_text);
     const int64_t before = enter(r, key->name);
     if (absent) {
       OT_TRY(read_default(r, key, ot_schema_fallback(schema, variant, key), map, object));

@@ -30,38 +30,30 @@ static ot_node *word_or_null(ot_node *node, const ot_key *key) {
   return node;
 }
 
-static ot_node *write_int(const ot_key *key, const char *at, ot_arena *arena) {
-  int value;
-  memcpy(&value, at, sizeof value);
+static ot_node *write_int(const ot_key *key, int value, ot_arena *arena) {
   if (key->type == OT_KEY_INT) return ot_node_integer(arena, value);
   if (value < 0) return ot_node_text(arena, "auto");
   if (key->type == OT_KEY_DTYPE) return ot_node_text(arena, ot_dtype_name((ot_dtype)value));
   return choice_node(arena, key->choices[value]);
 }
 
-static ot_node *write_value(const ot_key *key, const char *at, ot_arena *arena) {
-  int64_t whole;
-  double real;
-  bool truth;
-  const char *text;
+static ot_node *write_value(const ot_key *key, const void *at, ot_arena *arena) {
   switch (key->type) {
     case OT_KEY_INTEGER:
-      memcpy(&whole, at, sizeof whole);
-      return word_or_null(ot_node_integer(arena, whole), key);
+      return word_or_null(ot_node_integer(arena, *(const int64_t *)at), key);
     case OT_KEY_INT:
     case OT_KEY_CHOICE:
     case OT_KEY_DTYPE:
-      return word_or_null(write_int(key, at, arena), key);
+      return word_or_null(write_int(key, *(const int *)at, arena), key);
     case OT_KEY_REAL:
-      memcpy(&real, at, sizeof real);
-      return word_or_null(ot_node_real(arena, real), key);
+      return word_or_null(ot_node_real(arena, *(const double *)at), key);
     case OT_KEY_BOOL:
-      memcpy(&truth, at, sizeof truth);
-      return ot_node_bool(arena, truth);
+      return ot_node_bool(arena, *(const bool *)at);
     case OT_KEY_TEXT:
-    case OT_KEY_PATH:
-      memcpy(&text, at, sizeof text);
+    case OT_KEY_PATH: {
+      const char *const text = *(const char *const *)at;
       return word_or_null(ot_node_text(arena, text ? text : ""), key);
+    }
     case OT_KEY_OBJECT:
       return ot_schema_write(key->object, 0, at, arena);
     case OT_KEY_FIXED:
@@ -121,8 +113,7 @@ void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *give
   for (ot_node *child = tree->first; child; child = child->next) {
     const ot_key *const key = ot_schema_find(schema, 0, child->key);
     const ot_node *const from = key && given ? ot_schema_child(key, given) : NULL;
-    const bool section = key && key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
-    if (section && child->kind == OT_NODE_MAP) {
+    if (key && ot_key_is_section(key) && child->kind == OT_NODE_MAP) {
       const bool map = from && from->kind == OT_NODE_MAP;
       ot_schema_place(key->object, child, map ? from : NULL, fallback);
     } else if (from) {
@@ -146,7 +137,7 @@ static void list_keys(const ot_schema *schema, char *path, int64_t length, ot_sc
   for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->type == OT_KEY_FIXED) continue;
     const int64_t longer = extend(path, length, key->name);
-    if (key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE) {
+    if (ot_key_is_section(key)) {
       list_keys(key->object, path, longer, visit, context);
     } else {
       visit(context, path, key);
@@ -213,7 +204,7 @@ static void put_comment(const ot_key *key, bool sampled, ot_text_builder *out) {
   } else if (key->shape != OT_SHAPE_ONE) {
     put_entry(key, out);
   }
-  const bool section = key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
+  const bool section = ot_key_is_section(key);
   if (!key->fallback && !section) {
     ot_text_put(out, "; needed");
   } else if (sampled && !section) {
@@ -244,10 +235,9 @@ static void put_example(example *e, const ot_schema *schema, int64_t length, int
   for (const ot_key *key = schema->keys; key < end; key++) {
     if (key->type == OT_KEY_FIXED) continue;
     const int64_t longer = extend(e->path, length, key->name);
-    const bool section = key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
     const int64_t start = e->out->length;
     for (int j = 0; j < depth; j++) ot_text_put(e->out, "  ");
-    if (section && !find_sample(e)) {
+    if (ot_key_is_section(key) && !find_sample(e)) {
       ot_text_appendf(e->out, "%s:  # %s\n", key->name, key->help);
       put_example(e, key->object, longer, depth + 1);
     } else {
