@@ -1,12 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// nanotron: YAML whose model_config has the keys of a HF config.json, but for a few of its own and
-// other defaults (src/nanotron/config/models_config.py).
+// nanotron: YAML as src/nanotron/config/config.py spells and defaults it. Its model_config has the
+// keys of a HF config.json, but for a few of its own and other defaults
+// (src/nanotron/config/models_config.py).
 #include "base/number.h"
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
-#include "import/nanotron_keys.h"
+
+// ---- keys ----
+
+typedef struct parallelism {
+  int dp, pp, tp, cp, ep;
+  int order;    // 0 1f1b, 1 all forward, all backward
+  int tp_mode;  // 0 all-reduce, 1 reduce-scatter
+  bool recompute;
+} parallelism;
+
+typedef struct tokens {
+  int64_t sequence, micro_batch, micro_batches;
+} tokens;
+
+typedef struct optimizer {
+  int zero;
+  bool fp32_gradients;
+} optimizer;
+
+typedef struct model {
+  int type;  // 0 bfloat16, 1 float32, 2 float16
+  int64_t multiple;
+} model;
+
+typedef struct settings {
+  parallelism parallelism;
+  tokens tokens;
+  optimizer optimizer;
+  model model;
+} settings;
+
+static const char *const orders[] = {"1f1b", "afab", NULL};
+static const char *const tp_modes[] = {"ALL_REDUCE|all_reduce", "REDUCE_SCATTER|reduce_scatter",
+                                       NULL};
+static const char *const types[] = {"bfloat16", "float32", "float16", NULL};
+
+// clang-format off
+static const ot_key parallelism_keys[] = {
+    {"dp", OT_KEY_INT, offsetof(parallelism, dp), NULL, 1, 1 << 20,
+     .help = "ranks with data of their own"},
+    {"pp", OT_KEY_INT, offsetof(parallelism, pp), NULL, 1, 1 << 20,
+     .help = "stages of the pipeline"},
+    {"tp", OT_KEY_INT, offsetof(parallelism, tp), NULL, 1, 1 << 20,
+     .help = "ways of tensor parallelism"},
+    {"context_parallel_size", OT_KEY_INT, offsetof(parallelism, cp), "1", 1, 1 << 20,
+     .help = "ways that sequences are cut"},
+    {"expert_parallel_size", OT_KEY_INT, offsetof(parallelism, ep), "1", 1, 1 << 20,
+     .help = "ways that experts are spread"},
+    {"pp_engine", OT_KEY_CHOICE, offsetof(parallelism, order), "afab", .choices = orders,
+     .null_text = "afab", .help = "order of the pipeline"},
+    {"tp_mode", OT_KEY_CHOICE, offsetof(parallelism, tp_mode), "ALL_REDUCE", .choices = tp_modes,
+     .null_text = "ALL_REDUCE", .help = "whether norms are cut over tp"},
+    {"recompute_layer", OT_KEY_BOOL, offsetof(parallelism, recompute), "false",
+     .help = "layers are computed again"},
+};
+
+static const ot_schema parallelism_schema = {
+    "parallelism of nanotron", parallelism_keys, OT_COUNT(parallelism_keys),
+    .size = sizeof(parallelism),
+    .inert = "tp_linear_async_communication|tp_recompute_allgather|moe_layer_recompute"};
+
+static const ot_key token_keys[] = {
+    {"sequence_length", OT_KEY_INTEGER, offsetof(tokens, sequence), NULL, 1, INT32_MAX,
+     .help = "tokens of a sequence"},
+    {"micro_batch_size", OT_KEY_INTEGER, offsetof(tokens, micro_batch), NULL, 1, 1 << 30,
+     .help = "sequences of one forward and backward"},
+    {"batch_accumulation_per_replica", OT_KEY_INTEGER, offsetof(tokens, micro_batches), NULL,
+     1, 1 << 20, .help = "micro-batches of a step on each rank of data parallelism"},
+};
+
+static const ot_schema token_schema = {
+    "tokens of nanotron", token_keys, OT_COUNT(token_keys), .size = sizeof(tokens),
+    .inert = "train_steps|val_check_interval|limit_val_batches|limit_test_batches"};
+
+static const ot_key optimizer_keys[] = {
+    {"zero_stage", OT_KEY_INT, offsetof(optimizer, zero), "0", 0, 1,
+     .help = "optimizer state is cut over data parallelism"},
+    {"accumulate_grad_in_fp32", OT_KEY_BOOL, offsetof(optimizer, fp32_gradients), "true",
+     .help = "gradients are kept in fp32"},
+};
+
+static const ot_schema optimizer_schema = {
+    "optimizer of nanotron", optimizer_keys, OT_COUNT(optimizer_keys), .size = sizeof(optimizer),
+    .inert = "optimizer_factory|weight_decay|clip_grad|learning_rate_scheduler|"
+             "weight_decay_exclude_named_params"};
+
+static const ot_key model_keys[] = {
+    {"dtype", OT_KEY_CHOICE, offsetof(model, type), "bfloat16", .choices = types,
+     .null_text = "bfloat16", .help = "type of products"},
+    {"make_vocab_size_divisible_by", OT_KEY_INTEGER, offsetof(model, multiple), "1", 1, 1 << 20,
+     .help = "the embedding has a multiple of this times tp rows"},
+};
+
+// model_config is read apart: it is HF's.
+static const ot_schema model_schema = {
+    "model of nanotron", model_keys, OT_COUNT(model_keys), .size = sizeof(model),
+    .inert = "model_config|init_method|ddp_bucket_cap_mb"};
+
+static const ot_key keys[] = {
+    {"parallelism", OT_KEY_OBJECT, offsetof(settings, parallelism), .object = &parallelism_schema,
+     .help = "degrees"},
+    {"tokens", OT_KEY_OBJECT, offsetof(settings, tokens), .object = &token_schema,
+     .help = "batch and sequence"},
+    {"optimizer", OT_KEY_OBJECT, offsetof(settings, optimizer), .object = &optimizer_schema,
+     .null_text = "", .help = "optimizer"},
+    {"model", OT_KEY_OBJECT, offsetof(settings, model), .object = &model_schema,
+     .help = "the model"},
+};
+
+static const ot_schema schema = {
+    "configuration of nanotron", keys, OT_COUNT(keys), .size = sizeof(settings),
+    .inert = "general|tokenizer|checkpoints|logging|data_stages|profiler|lighteval|s3_upload|"
+             "metrics_logging|slurm"};
+// clang-format on
+
+// ---- what they mean ----
 
 bool ot_nanotron_is(const ot_import *import) {
   return ot_import_has_line(import, "model_config:") &&
@@ -62,7 +178,7 @@ static ot_status hf_keys(ot_import *import, ot_node *config, ot_node **out) {
   return OT_OK;
 }
 
-static ot_status build_model(ot_import *import, const ot_nanotron_config *config, ot_node *tree) {
+static ot_status build_model(ot_import *import, const settings *config, ot_node *tree) {
   ot_imported *const out = import->out;
   ot_node *const given = ot_node_find(tree, "model.model_config");
   OT_CHECK(given && given->kind == OT_NODE_MAP, OT_USAGE,
@@ -78,14 +194,14 @@ static ot_status build_model(ot_import *import, const ot_nanotron_config *config
   return ot_model_read(out->model_keys, import->arena, &out->model);
 }
 
-static const char *precision_of(const ot_nanotron_config *config) {
+static const char *precision_of(const settings *config) {
   if (config->model.type == 1) return "fp32";
   if (config->model.type == 2) return "fp16";
   return config->optimizer.fp32_gradients ? "bf16-fp32-gradients" : "bf16";
 }
 
-static void build_step(const ot_import *import, const ot_nanotron_config *config) {
-  const ot_nanotron_parallelism *const p = &config->parallelism;
+static void build_step(const ot_import *import, const settings *config) {
+  const parallelism *const p = &config->parallelism;
   ot_imported *const out = import->out;
   out->engine = "nanotron";
   out->precision = precision_of(config);
@@ -109,15 +225,15 @@ static void build_step(const ot_import *import, const ot_nanotron_config *config
 
 ot_status ot_nanotron_import(ot_import *import) {
   const ot_tree_origin origin = {.name = import->path};
-  ot_nanotron_config config;
+  settings config;
   ot_node *tree;
   OT_TRY(ot_tree_parse_yaml(&origin, import->text, import->bytes, import->arena, &tree));
-  OT_TRY(ot_schema_read(&ot_nanotron_schema, tree, import->arena, &config));
+  OT_TRY(ot_schema_read(&schema, tree, import->arena, &config));
   OT_CHECK((int64_t)config.parallelism.dp * config.parallelism.tp * config.parallelism.pp *
                    config.parallelism.cp <=
                1 << 20,
            OT_USAGE, "parallelism: more than %d devices (%s)", 1 << 20, import->path);
-  ot_import_ignored(import, &ot_nanotron_schema, tree, "");
+  ot_import_ignored(import, &schema, tree, "");
   OT_TRY(build_model(import, &config, tree));
   build_step(import, &config);
   return OT_OK;
