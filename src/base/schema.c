@@ -2,20 +2,19 @@
 // Finding rows, describing their ranges, and setting by path.
 #include "base/schema.h"
 
-#include <string.h>
-
 #include "base/number.h"
 #include "base/text.h"
 
 enum { PATH_BYTES = 256, SEGMENT_BYTES = 128, NEAREST_MAX = 3, LIST_MAX = 100000 };
 
-// True when `word` is one of the words of `list` [null: none], separated by `separator`.
+// True when `word` matches one of the patterns of `list` [null: none], separated by `separator`.
 static bool is_among(const char *list, char separator, const char *word) {
-  const int64_t length = ot_text_length(word);
   for (const char *at = list; at && *at != '\0';) {
+    char pattern[SEGMENT_BYTES];
     int64_t width = 0;
     while (at[width] != '\0' && at[width] != separator) width++;
-    if (width == length && memcmp(at, word, (size_t)length) == 0) return true;
+    ot_text_format(pattern, sizeof pattern, "%.*s", (int)width, at);
+    if (ot_text_matches(word, pattern)) return true;
     at += width + (at[width] == separator);
   }
   return false;
@@ -149,6 +148,25 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena) {
       break;
   }
   return out.text ? out.text : "";
+}
+
+static ot_node *word_node(const ot_key *key, const char *word, ot_arena *arena) {
+  const bool is_text = key->type == OT_KEY_TEXT || key->type == OT_KEY_PATH;
+  return is_text ? ot_node_text(arena, word) : ot_node_word(arena, word);
+}
+
+ot_node *ot_key_default(const ot_key *key, const char *text, ot_arena *arena) {
+  if (ot_text_equal(text, "null")) return ot_node_create(arena, OT_NODE_NULL);
+  if (key->shape == OT_SHAPE_ONE) return word_node(key, text, arena);
+  if (key->shape == OT_SHAPE_NAMED) return ot_node_create(arena, OT_NODE_MAP);
+  ot_node *const list = ot_node_create(arena, OT_NODE_LIST);
+  for (const char *at = text; *at != '\0';) {
+    int64_t length = 0;
+    while (at[length] != '\0' && at[length] != ' ') length++;
+    ot_node_append(list, word_node(key, ot_arena_text(arena, at, length), arena));
+    at += length + (at[length] == ' ');
+  }
+  return list;
 }
 
 // ---- Unknown keys ----

@@ -135,7 +135,8 @@ const char *ot_schema_fallback(const ot_schema *schema, uint32_t variant, const 
 // The child of `map` that gives `key`, under any spelling, or null.
 ot_node *ot_schema_child(const ot_key *key, const ot_node *map);
 
-// True when `word` is one of the spellings in `choice` ("silu|swish").
+// True when `word` is one of the spellings in `choice` [null: none] ("silu|swish"), which may have
+// '*' for any characters.
 bool ot_choice_matches(const char *choice, const char *word);
 
 // Records the failure of an unknown key `name` of `map` at `path` (of the map; "" at the top).
@@ -144,6 +145,9 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
 
 // Bytes of one value of `key` in its object (of one entry of a list).
 int64_t ot_key_bytes(const ot_key *key);
+
+// What `text`, a default of `key` as written in a table, means in a tree.
+ot_node *ot_key_default(const ot_key *key, const char *text, ot_arena *arena);
 
 // "1 to 16777216 tokens", "above 0", "one of a, b, c", "true or false"; text in `arena`.
 const char *ot_key_range(const ot_key *key, ot_arena *arena);

@@ -308,18 +308,6 @@ static ot_status read_key(reader *r, const ot_key *key, const ot_node *node, cha
   OT_UNREACHABLE();
 }
 
-// The words of a default as a list node.
-static ot_node *list_of_words(reader *r, const char *text) {
-  ot_node *const list = ot_node_create(r->arena, OT_NODE_LIST);
-  for (const char *at = text; *at != '\0';) {
-    int64_t length = 0;
-    while (at[length] != '\0' && at[length] != ' ') length++;
-    ot_node_append(list, ot_node_word(r->arena, ot_arena_text(r->arena, at, length)));
-    at += length + (at[length] == ' ');
-  }
-  return list;
-}
-
 static ot_status read_default(reader *r, const ot_key *key, const char *text, const ot_node *map,
                               char *object) {
   if (key->type == OT_KEY_FIXED) return OT_OK;
@@ -330,37 +318,16 @@ static ot_status read_default(reader *r, const ot_key *key, const char *text, co
     ot_fail(OT_USAGE, "%s is needed (%s)", r->path, map ? place_of(r, map) : "not given");
     return ot_fail_hint(OT_USAGE, "%s: %s", key->name, key->help);
   }
-  ot_node *node;
-  if (ot_text_equal(text, "null")) {
-    node = ot_node_create(r->arena, OT_NODE_NULL);
-  } else if (key->shape == OT_SHAPE_ONE) {
-    node = ot_node_word(r->arena, text);
-  } else if (key->shape == OT_SHAPE_NAMED) {
-    node = ot_node_create(r->arena, OT_NODE_MAP);
-  } else {
-    node = list_of_words(r, text);
-  }
+  ot_node *const node = ot_key_default(key, text, r->arena);
   node->source = "default";
   return read_key(r, key, node, object);
-}
-
-static bool is_inert(const ot_schema *schema, const char *name) {
-  char pattern[PATH_BYTES];
-  for (const char *at = schema->inert; at && *at != '\0';) {
-    int64_t length = 0;
-    while (at[length] != '\0' && at[length] != '|') length++;
-    ot_text_format(pattern, sizeof pattern, "%.*s", (int)length, at);
-    if (ot_text_matches(name, pattern)) return true;
-    at += length + (at[length] == '|');
-  }
-  return false;
 }
 
 static ot_status check_names(const reader *r, const ot_schema *schema, uint32_t variant,
                              const ot_node *map) {
   for (const ot_node *child = map->first; child; child = child->next) {
     const ot_key *const key = ot_schema_find(schema, variant, child->key);
-    if (!key && !is_inert(schema, child->key)) {
+    if (!key && !ot_choice_matches(schema->inert, child->key)) {
       return ot_schema_unknown(schema, variant, r->path, child->key, place_of(r, child));
     }
     const ot_node *const first = key ? ot_schema_child(key, map) : child;

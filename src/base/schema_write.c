@@ -167,22 +167,9 @@ static const char *find_sample(const example *e) {
 }
 
 static void put_default(const ot_key *key, ot_text_builder *out) {
-  const char *const text = key->fallback ? key->fallback : "";
-  const bool one_word = key->shape == OT_SHAPE_LIST && text[0] != '\0' && !ot_text_find(text, " ");
-  if (key->shape == OT_SHAPE_ONE || one_word) {
-    const bool is_text = key->type == OT_KEY_TEXT || key->type == OT_KEY_PATH;
-    const bool quoted = is_text && !ot_text_equal(text, "null");
-    ot_node_print_yaml(quoted ? ot_node_text(out->arena, text) : ot_node_word(out->arena, text), 0,
-                       out);
-    return;
-  }
-  const bool named = key->shape == OT_SHAPE_NAMED;
-  ot_text_put(out, named ? "{" : "[");
-  for (const char *at = text; *at != '\0'; at++) {
-    ot_text_put(out, *at == ' ' ? ", " : "");
-    if (*at != ' ') ot_text_append(out, at, 1);
-  }
-  ot_text_put(out, named ? "}\n" : "]\n");
+  const ot_node *node = ot_key_default(key, key->fallback ? key->fallback : "", out->arena);
+  if (key->shape == OT_SHAPE_LIST && node->first && !node->first->next) node = node->first;
+  ot_node_print_yaml(node, 0, out);
 }
 
 // "{path, weight [1] above 0}" for the entries of a list of objects.
