@@ -7,6 +7,11 @@
 
 #include "describe/parallel_check.h"
 
+const char *const ot_recompute_names[] = {[OT_RECOMPUTE_NONE] = "none",
+                                          [OT_RECOMPUTE_SELECTIVE] = "selective",
+                                          [OT_RECOMPUTE_FULL] = "full",
+                                          [OT_RECOMPUTES] = NULL};
+
 // ---- Check ----
 
 static ot_status check_batch(const ot_run *run) {

@@ -97,6 +97,9 @@ typedef enum ot_recompute {
   OT_RECOMPUTES,
 } ot_recompute;
 
+// Names as in files, null after the last.
+extern const char *const ot_recompute_names[OT_RECOMPUTES + 1];
+
 // Room for rows that come to experts, in even shares, where a run does not say how much.
 #define OT_EXPERT_BUFFER 1.25
 

@@ -14,7 +14,6 @@ static const char *const boundaries[] = {"auto", "end", "start", NULL};
 static const char *const no_tokenizer[] = {"bytes", NULL};
 static const char *const contexts[] = {"ring", "ulysses", NULL};
 static const char *const accumulates[] = {"whole", "sharded", NULL};
-static const char *const recomputes[] = {"none", "selective", "full", NULL};
 static const char *const optimizers[] = {"adamw", "muon", NULL};
 static const char *const decays[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const sums[] = {"wide", "wire", NULL};
@@ -154,7 +153,8 @@ static const ot_key parallel_keys[] = {
      .choices = ot_pipeline_names, .help = "order of the micro-batches"},
     {"recompute", OT_KEY_CHOICE, offsetof(ot_run_parallel, recompute), "none",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_run_parallel, num_recompute),
-     .choices = recomputes, .help = "activations computed again; one word, or one for each layer"},
+     .choices = ot_recompute_names,
+     .help = "activations computed again; one word, or one for each layer"},
     {"layout", OT_KEY_TEXT, offsetof(ot_run_parallel, layout), "null", .null_text = "",
      .help = "explicit stages, as in Et*11|t*12|t*11L; null: cut by cost"},
     {"order_csv", OT_KEY_PATH, offsetof(ot_run_parallel, order_csv), "null", .null_text = "",

@@ -129,7 +129,6 @@ int64_t ot_candidate_print_batch(const ot_candidate *candidate, char *out, int64
 }
 
 int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t capacity) {
-  static const char *const recomputes[] = {"none", "selective", "full"};
   const ot_candidate *const c = candidate;
   char dp[64], batch[64], columns[32] = "";
   if (c->etp > 1) ot_text_format(columns, sizeof columns, " etp %d", c->etp);
@@ -140,7 +139,7 @@ int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t cap
                         "recompute %s",
                         c->tp, c->pp, c->vpp, c->cp, c->ep, columns, dp, c->zero,
                         c->no_sequence_parallel ? " without sequence parallelism" : "", batch,
-                        ot_pipeline_name(c->pipeline), recomputes[c->recompute]);
+                        ot_pipeline_name(c->pipeline), ot_recompute_names[c->recompute]);
 }
 
 static int compare(int64_t a, int64_t b) { return a < b ? -1 : a > b; }

@@ -13,11 +13,6 @@ typedef struct term {
   double delta_s;  // more than the best
 } term;
 
-static const char *recompute_name(ot_recompute recompute) {
-  static const char *const names[] = {"none", "selective", "full"};
-  return names[recompute];
-}
-
 // ---- what is different ----
 
 static void put_number(ot_text_builder *text, const char *name, int64_t other, int64_t best) {
@@ -48,7 +43,8 @@ static void put_differences(const ot_candidate *other, const ot_candidate *best,
     put_word(text, "order", ot_pipeline_name(other->pipeline), ot_pipeline_name(best->pipeline));
   }
   if (other->recompute != best->recompute) {
-    put_word(text, "recompute", recompute_name(other->recompute), recompute_name(best->recompute));
+    put_word(text, "recompute", ot_recompute_names[other->recompute],
+             ot_recompute_names[best->recompute]);
   }
 }
 

@@ -11,8 +11,6 @@
 
 enum { TOLD_TERMS = 2 };  // of what an alternative takes more
 
-static const char *const recomputes[] = {"none", "selective", "full"};
-
 // Of `c`, whose dp has changed: whole micro-batches, and states cut over all of dp where they were.
 static void fit(const ot_what_if *w, ot_candidate *c) {
   const ot_candidate *const best = &w->best->candidate;
@@ -135,14 +133,15 @@ const char *ot_what_if_sharded(const ot_what_if *w, ot_arena *arena) {
       "takes %s with micro-batches of %lld and recompute %s, of which gathers and reductions "
       "expose %s",
       time_text(w, e, arena), (long long)e->candidate.micro_batch_size,
-      recomputes[e->candidate.recompute], ot_figure_seconds(arena, e->exposed_s[OT_TIMELINE_DP]));
+      ot_recompute_names[e->candidate.recompute],
+      ot_figure_seconds(arena, e->exposed_s[OT_TIMELINE_DP]));
 }
 
 const char *ot_what_if_recompute(const ot_what_if *w, ot_recompute recompute, ot_arena *arena) {
   ot_candidate c = w->best->candidate;
   if (!w->estimator) return "";
   c.recompute = recompute;
-  return tell(w, recomputes[recompute], &c, arena);
+  return tell(w, ot_recompute_names[recompute], &c, arena);
 }
 
 const char *ot_what_if_pipeline(const ot_what_if *w, ot_pipeline pipeline, ot_arena *arena) {

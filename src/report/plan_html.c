@@ -130,7 +130,6 @@ static void put_chip(const html *h, const char *name, const char *value) {
 }
 
 static void put_chips(const html *h) {
-  static const char *const recomputes[] = {"none", "selective", "full"};
   const ot_candidate *const c = &h->best->estimate->candidate;
   const struct {
     const char *name;
@@ -147,7 +146,7 @@ static void put_chips(const html *h) {
   put_chip(h, "zero", ot_arena_format(h->arena, "%d", c->zero));
   put_chip(h, "micro-batches", batch);
   put_chip(h, "pipeline", ot_pipeline_name(c->pipeline));
-  put_chip(h, "recompute", recomputes[c->recompute]);
+  put_chip(h, "recompute", ot_recompute_names[c->recompute]);
   ot_text_put(h->out, "</ul>\n");
 }
 

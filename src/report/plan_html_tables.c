@@ -7,8 +7,6 @@
 #include "report/markup.h"
 #include "report/page_terms.h"
 
-static const char *const recomputes[] = {"none", "selective", "full"};
-
 // ---- rows ----
 
 static void put_head(ot_text_builder *out, const char *const *names) {
@@ -58,7 +56,7 @@ static void put_plan(ot_text_builder *out, const char *class, const char *name,
   cell_whole(out, c->zero);
   cell(out, batch);
   ot_markup_element(out, "td class=\"t\"", ot_pipeline_name(c->pipeline));
-  ot_markup_element(out, "td class=\"t\"", recomputes[c->recompute]);
+  ot_markup_element(out, "td class=\"t\"", ot_recompute_names[c->recompute]);
   cell_seconds(out, e->step_s);
   cell(out, ot_figure_share(out->arena, e->mfu));
   cell(out, ot_arena_format(out->arena, "%s, %.0f%%%s", ot_figure_bytes(out->arena, used),

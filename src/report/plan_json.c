@@ -11,11 +11,6 @@ typedef struct document {
   ot_json_writer w;
 } document;
 
-static const char *recompute_name(ot_recompute recompute) {
-  static const char *const names[] = {"none", "selective", "full"};
-  return names[recompute];
-}
-
 // ---- what is planned ----
 
 static void put_model(document *d) {
@@ -108,7 +103,7 @@ static void put_candidate(document *d, const ot_candidate *c) {
   ot_json_integer(w, "micro_batch_size", c->micro_batch_size);
   ot_json_integer(w, "micro_batches", c->micro_batches);
   ot_json_text(w, "pipeline", ot_pipeline_name(c->pipeline));
-  ot_json_text(w, "recompute", recompute_name(c->recompute));
+  ot_json_text(w, "recompute", ot_recompute_names[c->recompute]);
 }
 
 static void put_memory(document *d, const ot_memory_estimate *m) {

@@ -143,7 +143,6 @@ static void put_domains(report *r, const ot_candidate *c) {
 }
 
 static void put_row(report *r, const char *name, const ot_estimate *e) {
-  static const char *const recomputes[] = {"none", "selective", "full"};
   const ot_candidate *const c = &e->candidate;
   ot_arena *const a = r->arena;
   const double used = (double)(e->memory.reserved + e->memory.context);
@@ -152,7 +151,7 @@ static void put_row(report *r, const char *name, const ot_estimate *e) {
   ot_text_appendf(
       r->out, "  %-3s%3d%4d%4d%4d%4d %5d%5d %9s  %-11s %-9s %8s%7s%7s%8s%5s%s\n", name, c->tp,
       c->pp, c->vpp, c->cp, c->ep, c->dp, c->zero, batch, ot_pipeline_name(c->pipeline),
-      recomputes[c->recompute], ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
+      ot_recompute_names[c->recompute], ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
       ot_figure_share(a, e->bubble_fraction), ot_figure_share(a, exposed_of(e) / e->step_s),
       ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity), e->fits ? "" : "!");
   put_domains(r, c);
