@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: serial. The tables of keys themselves: each row has bytes of its own in its object, a range
+// that its default is in, and a line of help.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/number.h"
+#include "describe/cluster_keys.h"
+#include "describe/run_keys.h"
+#include "import/megatron_keys.h"
+
+typedef struct span {
+  int64_t start, end;  // bytes of the object
+} span;
+
+// The bytes that a row writes into its object: the value, and the count of a list.
+static void spans_of(const ot_key *key, span spans[2]) {
+  const bool list = key->shape == OT_SHAPE_LIST || key->shape == OT_SHAPE_NAMED;
+  const int64_t values = key->shape == OT_SHAPE_ARRAY ? key->count : 1;
+  const int64_t bytes = list ? (int64_t)sizeof(void *) : values * ot_key_bytes(key);
+  spans[0] = (span){key->offset, key->offset + bytes};
+  spans[1] = (span){key->count_offset, key->count_offset + (list ? (int64_t)sizeof(int64_t) : 0)};
+}
+
+static bool overlap(span a, span b) { return a.start < b.end && b.start < a.end; }
+
+static void check_pair(const ot_schema *schema, const ot_key *a, const ot_key *b) {
+  if (a->variants != 0 && b->variants != 0 && (a->variants & b->variants) == 0) return;
+  if (strcmp(a->name, b->name) == 0) fail_msg("%s: two rows %s", schema->name, a->name);
+  span of_a[2], of_b[2];
+  spans_of(a, of_a);
+  spans_of(b, of_b);
+  for (int i = 0; i < 4; i++) {
+    if (!overlap(of_a[i / 2], of_b[i % 2])) continue;
+    fail_msg("%s: %s and %s write the same bytes", schema->name, a->name, b->name);
+  }
+}
+
+static bool is_number(const ot_key *key) {
+  return key->type == OT_KEY_INTEGER || key->type == OT_KEY_INT || key->type == OT_KEY_REAL;
+}
+
+static void check_row(const ot_schema *schema, const ot_key *key) {
+  span spans[2];
+  double value;
+  spans_of(key, spans);
+  for (int i = 0; i < 2; i++) assert_in_range(spans[i].end, 0, schema->size);
+  if (!key->help || key->help[0] == '\0') fail_msg("%s: no help of %s", schema->name, key->name);
+  const bool word = key->fallback && ot_number_parse(key->fallback, false, &value);
+  if (!is_number(key) || !word || (key->minimum == 0 && key->maximum == 0)) return;
+  const bool low = key->above_minimum ? value > key->minimum : value >= key->minimum;
+  const bool high = key->below_maximum ? value < key->maximum : value <= key->maximum;
+  if (!low || !high) fail_msg("%s: default %s of %s", schema->name, key->fallback, key->name);
+}
+
+static void check_table(const ot_schema *schema) {
+  for (int i = 0; i < schema->num_keys; i++) {
+    check_row(schema, &schema->keys[i]);
+    for (int j = 0; j < i; j++) check_pair(schema, &schema->keys[j], &schema->keys[i]);
+    if (schema->keys[i].object) check_table(schema->keys[i].object);
+  }
+}
+
+static void rows_have_bytes_of_their_own_and_defaults_in_their_ranges(void **state) {
+  (void)state;
+  check_table(&ot_run_schema);
+  check_table(&ot_cluster_schema);
+  check_table(&ot_megatron_schema);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_have_bytes_of_their_own_and_defaults_in_their_ranges)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
