@@ -48,9 +48,9 @@ typedef struct ot_block_price {
   ot_phase_price hand_over;  // of the stack in front of the block, where a chunk begins with it
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
-  int64_t elements, piece_elements;  // of the bucket (of works: in one piece), of this rank's part
-  bool shards;                       // states are sharded (ZeRO 1 to 3)
-  double expert_elements;            // part of elements: routed experts (expert_prices.h)
+  int64_t piece_elements;  // of buckets.elements (of works: in one piece), on this rank
+  bool shards;             // states are sharded (ZeRO 1 to 3)
+  double expert_elements;  // part of buckets.elements: routed experts (expert_prices.h)
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
   int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward

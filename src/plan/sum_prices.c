@@ -184,7 +184,7 @@ static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
   p->clip.exposed_s[OT_TIMELINE_WORLD] = s;
   if (!p->tied_apart) return OT_OK;
   const ot_collective tie = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_TIED],
-                             (double)p->kind[0].elements * e->job.recipe.reduce_bytes, 0};
+                             (double)p->kind[0].buckets.elements * e->job.recipe.reduce_bytes, 0};
   return collective_s(e, &tie, &p->tie_s);
 }
 

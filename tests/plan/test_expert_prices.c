@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Experts of other software spread over ranks: what a rank holds against counting
-// by hand, what is sent, and which degrees go together.
+// run: any machine. Other software. Experts spread over ranks: what a rank holds against counting
+// by hand, what is sent, and which degrees go together. A tied embedding on two stages.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +76,9 @@ static ot_engine plain_engine(void) {
 
 typedef struct question {
   const ot_engine *engine;
-  bool biases;  // of experts
+  bool biases;         // of experts
+  bool tied;           // embedding and head
+  int64_t vocab_size;  // 0: a small one
   ot_candidate candidate;
 } question;
 
@@ -85,6 +87,8 @@ static ot_status ask(const question *q, ot_estimate *out) {
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_model model = model_of_experts();
   model.moe.biases = q->biases;
+  model.tie_word_embeddings = q->tied;
+  if (q->vocab_size > 0) model.vocab_size = q->vocab_size;
   const ot_cluster cluster = two_nodes();
   const ot_job job = {.model = &model,
                       .cluster = &cluster,
@@ -207,6 +211,22 @@ static void what_is_made_again_is_what_an_engine_names(void **state) {
   assert_true(remade_s(OT_REMADE_WIDE) > wide_s);
 }
 
+// The first and the last stage hold the table: its gradients are reduced over both, here of two
+// nodes, each way half of the bytes of its type.
+static void a_tied_embedding_on_two_stages_is_reduced_over_them(void **state) {
+  (void)state;
+  question q = {
+      .engine = ot_engine_find("nanotron"), .vocab_size = 1 << 18, .candidate = split_of(1)};
+  q.candidate.pp = 2;
+  q.candidate.dp = q.candidate.dp_shard = DEVICES / 2;
+  const ot_estimate apart = answer(&q);
+  q.tied = true;
+  const ot_estimate tied = answer(&q);
+  const double bytes = ot_recipe_find("bf16")->reduce_bytes * (double)(q.vocab_size * WIDTH);
+  const double more_s = tied.exposed_s[OT_TIMELINE_PP] - apart.exposed_s[OT_TIMELINE_PP];
+  assert_true(more_s > bytes / two_nodes().level[1].bytes_per_s);
+}
+
 static void ep_divides_experts_and_ranks(void **state) {
   (void)state;
   ot_estimate e;
@@ -223,6 +243,7 @@ int main(void) {
       cmocka_unit_test(received_rows_are_sorted_by_passes_of_their_own),
       cmocka_unit_test(biases_go_over_what_experts_put_out),
       cmocka_unit_test(what_is_made_again_is_what_an_engine_names),
+      cmocka_unit_test(a_tied_embedding_on_two_stages_is_reduced_over_them),
       cmocka_unit_test(ep_divides_experts_and_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
