@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "audit/audit_ranks.h"
+#include "audit/audit.h"
+#include "audit/replicas.h"
 #include "files/config_file.h"
 #include "host/clock.h"
 #include "support/bench_program.h"
@@ -53,21 +54,21 @@ static ot_status write_tokens(char path[]) {
 // ---- turns ----
 
 static ot_status take_turns(timing *t, ot_trainer *trainer, ot_team *team, ot_arena *arena) {
-  ot_ranks_watch watch = {.team = team};
+  ot_replicas *replicas = NULL;
   ot_step_report step;
   ot_loop_findings findings;
   ot_status status = ot_trainer_step(trainer, &step);  // pages are touched here, and by a look
-  if (status == OT_OK) status = ot_ranks_watch_look(&watch, trainer, arena, &findings);
+  if (status == OT_OK) status = ot_ranks_look(&replicas, trainer, arena, &findings);
   for (int i = 0; i < t->settings->repeats && status == OT_OK; i++) {
     status = ot_trainer_step(trainer, &step);
     const double start_s = ot_clock_s();
-    if (status == OT_OK) status = ot_ranks_watch_look(&watch, trainer, arena, &findings);
+    if (status == OT_OK) status = ot_ranks_look(&replicas, trainer, arena, &findings);
     if (status == OT_OK && findings.count > 0) status = ot_fail(OT_FINDINGS, "%s", findings.worst);
     if (!ot_team_leads(team)) continue;
     t->look_s[i] = ot_clock_s() - start_s;
     t->step_s[i] = step.step_seconds;
   }
-  ot_replicas_destroy(&watch.replicas);
+  ot_replicas_destroy(&replicas);
   return status;
 }
 

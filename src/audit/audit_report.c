@@ -2,7 +2,9 @@
 // Reports as JSON and as text.
 #include "audit/audit_report.h"
 
-#include "base/status.h"
+#include <stdarg.h>
+
+#include "base/text.h"
 #include "base/text_builder.h"
 
 const char *ot_verdict_name(ot_verdict verdict) {
@@ -14,16 +16,36 @@ const char *ot_verdict_name(ot_verdict verdict) {
   return names[verdict];
 }
 
-void ot_audit_report_add(ot_audit_report *report, const ot_finding *finding, ot_arena *arena) {
-  report->findings = ot_arena_grow(arena, report->findings, report->num_findings, &report->capacity,
-                                   sizeof *report->findings);
-  report->findings[report->num_findings++] = *finding;
-  report->verdict = OT_VERDICT_FINDING;
+// As ot_arena_format.
+static char *format_list(ot_arena *arena, const char *format, va_list arguments) {
+  char text[4096];
+  return ot_arena_text(arena, text, ot_text_format_list(text, sizeof text, format, arguments));
 }
 
-void ot_audit_report_leave_open(ot_audit_report *report, const char *why, ot_arena *arena) {
+ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char *where,
+                          const char *advice, const char *evidence, ...) {
+  report->findings = ot_arena_grow(report->arena, report->findings, report->num_findings,
+                                   &report->capacity, sizeof *report->findings);
+  ot_finding *const finding = &report->findings[report->num_findings++];
+  va_list arguments;
+  va_start(arguments, evidence);
+  *finding = (ot_finding){.what = what,
+                          .where = ot_arena_format(report->arena, "%s", where),
+                          .evidence = format_list(report->arena, evidence, arguments),
+                          .advice = advice};
+  va_end(arguments);
+  report->verdict = OT_VERDICT_FINDING;
+  return finding;
+}
+
+void ot_audit_leave_open(ot_audit_report *report, const char *why, ...) {
+  va_list arguments;
+  va_start(arguments, why);
+  const char *const text = format_list(report->arena, why, arguments);
+  va_end(arguments);
   if (report->num_findings == 0) report->verdict = OT_VERDICT_INCONCLUSIVE;
-  report->summary = report->summary ? ot_arena_format(arena, "%s; %s", report->summary, why) : why;
+  report->summary =
+      report->summary ? ot_arena_format(report->arena, "%s; %s", report->summary, text) : text;
 }
 
 static void write_finding(const ot_finding *finding, ot_json_writer *json) {
@@ -52,8 +74,8 @@ void ot_audit_report_write(const ot_audit_report *report, ot_json_writer *json, 
   ot_json_end(json);
 }
 
-const char *ot_audit_report_print(const ot_audit_report *report, ot_arena *arena) {
-  ot_text_builder text = {.arena = arena};
+const char *ot_audit_report_print(const ot_audit_report *report) {
+  ot_text_builder text = {.arena = report->arena};
   ot_text_appendf(&text, "%s: %s\n", report->audit, ot_verdict_name(report->verdict));
   if (report->summary) ot_text_appendf(&text, "  %s\n", report->summary);
   if (report->table) ot_text_put(&text, report->table);

@@ -22,6 +22,7 @@ typedef struct ot_finding {
 
 typedef struct ot_audit_report {
   const char *audit;    // its name on the command line
+  ot_arena *arena;      // that all its texts live in
   ot_verdict verdict;   // OT_VERDICT_FINDING exactly where there are findings
   const char *summary;  // a sentence: what was looked at, or why nothing can be said
   const char *figures;  // what was measured, one JSON object, or null
@@ -31,12 +32,17 @@ typedef struct ot_audit_report {
   int64_t capacity;      // of findings
 } ot_audit_report;
 
-// Adds a finding, and makes the verdict one.
-void ot_audit_report_add(ot_audit_report *report, const ot_finding *finding, ot_arena *arena);
+// Adds a finding, whose evidence is formatted as ot_text_format does, and makes the verdict one.
+// `what` and `advice` are kept, `where` is copied. The result, to add details to, is good until the
+// next one.
+ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char *where,
+                          const char *advice, const char *evidence, ...)
+    __attribute__((format(printf, 5, 6)));
 
-// Notes that something the audit is for could not be looked at: `why`, which goes behind the
+// Notes that something the audit is for could not be looked at: `why`, formatted, which follows the
 // summary. Without findings the verdict is inconclusive.
-void ot_audit_report_leave_open(ot_audit_report *report, const char *why, ot_arena *arena);
+void ot_audit_leave_open(ot_audit_report *report, const char *why, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // {"audit","verdict","summary","findings":[{"what","where","evidence","advice","details"}],
 // "figures"}, as a value of `key`.
@@ -45,8 +51,8 @@ void ot_audit_report_write(const ot_audit_report *report, ot_json_writer *json, 
 // The findings alone, as values of a list.
 void ot_audit_report_write_findings(const ot_audit_report *report, ot_json_writer *json);
 
-// The same for people: several lines, each ended, in `arena`.
-const char *ot_audit_report_print(const ot_audit_report *report, ot_arena *arena);
+// The same for people: several lines, each ended, in the report's arena.
+const char *ot_audit_report_print(const ot_audit_report *report);
 
 // "clean", "finding", "inconclusive".
 const char *ot_verdict_name(ot_verdict verdict);

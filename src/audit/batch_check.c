@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each rank looks at its own rows; what is wrong first goes around as five numbers.
-#include "audit/batch_check.h"
-
 #include <stdlib.h>
 
+#include "audit/step_checks.h"
 #include "data/feed.h"
 
 typedef enum batch_fault {
@@ -50,7 +49,7 @@ typedef struct fault {
 enum { FAULT_NUMBERS = 5 };
 
 typedef struct batch_check {
-  ot_trainer *trainer;
+  const ot_step_audit *audit;
   const ot_run *run;
   ot_feed *feed;
   ot_rows_piece piece;
@@ -116,25 +115,32 @@ static fault compare_field(batch_fault kind, const int32_t *got, const int32_t *
 
 static fault compare_data(const batch_check *c, int64_t starts) {
   const ot_rows *const wanted = c->piece.size > 1 ? &c->part : &c->whole, *const r = &c->loaded;
-  const int64_t R = r->B * r->T;
-  fault found = compare_field(BATCH_TOKENS, r->tokens, wanted->tokens, R);
-  if (!found.kind) found = compare_field(BATCH_TARGETS_OF_DATA, r->targets, wanted->targets, R);
-  if (!found.kind)
-    found = compare_field(BATCH_POSITIONS_OF_DATA, r->positions, wanted->positions, R);
-  if (!found.kind)
-    found = compare_field(BATCH_MASK_OF_DATA, r->doc_starts, wanted->doc_starts, starts);
+  const struct {
+    batch_fault kind;
+    const int32_t *got, *wanted;
+    int64_t count;
+  } fields[] = {
+      {BATCH_TOKENS, r->tokens, wanted->tokens, r->B * r->T},
+      {BATCH_TARGETS_OF_DATA, r->targets, wanted->targets, r->B * r->T},
+      {BATCH_POSITIONS_OF_DATA, r->positions, wanted->positions, r->B * r->T},
+      {BATCH_MASK_OF_DATA, r->doc_starts, wanted->doc_starts, starts},
+  };
+  fault found = {0};
+  for (int i = 0; i < OT_COUNT(fields) && !found.kind; i++) {
+    found = compare_field(fields[i].kind, fields[i].got, fields[i].wanted, fields[i].count);
+  }
   return found;
 }
 
 // Elements of document starts of one micro-batch.
 static int64_t count_starts(const batch_check *c) {
-  const ot_graph *const graph = ot_instance_graph(ot_trainer_instance(c->trainer), OT_MODE_TRAIN);
+  const ot_graph *const graph = ot_instance_graph(c->audit->instance, OT_MODE_TRAIN);
   const ot_tensor_type type = ot_graph_batch_type(graph, OT_BATCH_DOC_STARTS);
   return ot_type_elements(&type);
 }
 
 static void read_batch(batch_check *c, int micro_batch) {
-  ot_instance *const instance = ot_trainer_instance(c->trainer);
+  const ot_instance *const instance = c->audit->instance;
   const ot_mode mode = OT_MODE_TRAIN;
   ot_rows *const r = &c->loaded;
   ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_TOKENS, r->tokens);
@@ -159,12 +165,12 @@ static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fau
   return OT_OK;
 }
 
-static ot_status check_batches(batch_check *c, const ot_position *position, fault *found) {
-  const ot_team *const team = ot_trainer_team(c->trainer);
+static ot_status check_batches(batch_check *c, fault *found) {
+  const ot_team *const team = c->audit->team;
   const int64_t B = c->run->batch.micro_batch_size;
   const int dp = ot_team_data_degree(team), d = ot_team_data_index(team);
-  for (int m = 0; m < ot_trainer_micro_batches(c->trainer) && !found->kind; m++) {
-    const int64_t first = position->next_sample + ((int64_t)m * dp + d) * B;
+  for (int m = 0; m < c->audit->step.micro_batches && !found->kind; m++) {
+    const int64_t first = c->audit->before.next_sample + ((int64_t)m * dp + d) * B;
     OT_TRY(check_batch(c, m, first, found));
   }
   return OT_OK;
@@ -192,48 +198,37 @@ static void close_check(batch_check *c) {
   free(c->starts);
 }
 
-static void find(const fault *f, int rank, ot_arena *arena, ot_audit_report *report) {
-  const ot_finding finding = {
-      .what = words[f->kind].what,
-      .where = words[f->kind].where,
-      .evidence = ot_arena_format(
-          arena, "on rank %d, micro-batch %lld, at %lld: %lld, which should be %lld", rank,
-          (long long)f->micro_batch, (long long)f->row, (long long)f->got, (long long)f->wanted),
-      .advice = words[f->kind].advice};
-  ot_audit_report_add(report, &finding, arena);
-}
-
 // The lowest rank that found something, and what.
-static ot_status share(ot_team *team, const fault *mine, ot_arena *arena, ot_audit_report *report) {
+static ot_status share(const ot_step_audit *audit, const fault *mine) {
   const int64_t numbers[FAULT_NUMBERS] = {(int64_t)mine->kind, mine->micro_batch, mine->row,
                                           mine->got, mine->wanted};
-  const int size = ot_team_size(team);
-  int64_t *const all = ot_arena_array(arena, (int64_t)FAULT_NUMBERS * size, sizeof *all);
+  const int size = ot_team_size(audit->team);
+  int64_t *const all =
+      ot_arena_array(audit->report->arena, (int64_t)FAULT_NUMBERS * size, sizeof *all);
   for (int i = 0; i < FAULT_NUMBERS; i++) {
-    OT_TRY(ot_team_collect(team, numbers[i], all + (int64_t)i * size));
+    OT_TRY(ot_team_collect(audit->team, numbers[i], all + (int64_t)i * size));
   }
   for (int r = 0; r < size; r++) {
-    const fault f = {(batch_fault)all[r], all[size + r], all[2 * size + r], all[3 * size + r],
-                     all[4 * size + r]};
-    if (f.kind == BATCH_SOUND) continue;
-    find(&f, r, arena, report);
+    const int64_t kind = all[r];
+    if (kind == BATCH_SOUND) continue;
+    ot_audit_find(audit->report, words[kind].what, words[kind].where, words[kind].advice,
+                  "on rank %d, micro-batch %lld, at %lld: %lld, which should be %lld", r,
+                  (long long)all[size + r], (long long)all[2 * size + r],
+                  (long long)all[3 * size + r], (long long)all[4 * size + r]);
     return OT_OK;
   }
   return OT_OK;
 }
 
-ot_status ot_batch_check(ot_trainer *trainer, const ot_position *position, ot_arena *arena,
-                         ot_audit_report *report) {
-  ot_team *const team = ot_trainer_team(trainer);
-  batch_check c = {.trainer = trainer, .run = ot_trainer_run(trainer)};
-  c.piece = (ot_rows_piece){
-      .size = ot_team_degree(team, OT_AXIS_CP),
-      .index = ot_team_index(team, OT_AXIS_CP),
-      .context = ot_instance_shape(ot_trainer_instance(trainer))->request.split.context};
+ot_status ot_step_check_batches(ot_step_audit *audit) {
+  batch_check c = {.audit = audit, .run = audit->run};
+  c.piece = (ot_rows_piece){.size = ot_team_degree(audit->team, OT_AXIS_CP),
+                            .index = ot_team_index(audit->team, OT_AXIS_CP),
+                            .context = ot_instance_shape(audit->instance)->request.split.context};
   fault found = {0};
   ot_status status = open_check(&c);
-  if (status == OT_OK) status = check_batches(&c, position, &found);
+  if (status == OT_OK) status = check_batches(&c, &found);
   close_check(&c);
-  OT_TRY(ot_team_agree(team, status));
-  return share(team, &found, arena, report);
+  OT_TRY(ot_team_agree(audit->team, status));
+  return share(audit, &found);
 }

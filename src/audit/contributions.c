@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit/one_rank.h"
+#include "audit/variant.h"
 #include "base/rng.h"
-#include "checkpoint/elements.h"
-#include "train/trainer.h"
 
 enum { STREAM_PARAMETER = 0x706172, STREAM_ELEMENT = 0x656c65, STREAM_RANK = 0x72616e };
 
@@ -79,22 +77,6 @@ static int64_t choose(const ot_contributions_request *q, const ot_graph *graph,
 
 // ---- reading ----
 
-typedef struct reader {
-  const ot_contributions_request *request;
-  ot_instance *instance;
-  void *row;  // of any parameter
-} reader;
-
-static ot_status read_element(const reader *r, const chosen_element *at, double *value) {
-  const ot_dtype dtype = ot_instance_copy_dtype(r->instance, OT_COPY_GRADIENT);
-  const ot_parameter_rows range = {
-      .parameter = at->parameter, .copy = OT_COPY_GRADIENT, .first_row = at->row, .rows = 1};
-  OT_TRY(ot_instance_read(r->instance, &range, r->row));
-  ot_elements_convert(dtype, (const char *)r->row + at->col * ot_dtype_bytes(dtype), OT_F64, value,
-                      1);
-  return OT_OK;
-}
-
 // Elements that no micro-batch touches say nothing; keeps the first q->elements others.
 static void keep_touched(const ot_contributions_request *q, ot_contributions *out,
                          ot_gradient_class class) {
@@ -111,10 +93,19 @@ static void keep_touched(const ot_contributions_request *q, ot_contributions *ou
   out->count[class] = kept;
 }
 
-static ot_status read_steps(const reader *r, ot_trainer *trainer, ot_arena *arena,
+// `row` has room for any.
+static ot_status read_gradient(ot_trainer *trainer, const chosen_element *at, double *row,
+                               double *value) {
+  const ot_parameter_rows range = {at->parameter, OT_COPY_GRADIENT, at->row, 1};
+  OT_TRY(ot_variant_read(ot_trainer_instance(trainer), range, row));
+  *value = row[at->col];
+  return OT_OK;
+}
+
+static ot_status read_steps(const ot_contributions_request *q, ot_trainer *trainer, ot_arena *arena,
                             ot_contributions *out) {
-  const ot_contributions_request *const q = r->request;
-  const ot_graph *const graph = ot_instance_whole(r->instance);
+  const ot_graph *const graph = ot_instance_whole(ot_trainer_instance(trainer));
+  double *const row = ot_arena_array(arena, ot_graph_widest_row(graph), sizeof *row);
   chosen_element *chosen[OT_GRADIENT_CLASSES];
   for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
     chosen[class] = ot_arena_array(arena, q->elements * LOOKS + 1, sizeof *chosen[class]);
@@ -127,7 +118,8 @@ static ot_status read_steps(const reader *r, ot_trainer *trainer, ot_arena *aren
     OT_TRY(ot_trainer_step(trainer, &step));
     for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
       for (int64_t i = 0; i < out->count[class]; i++) {
-        OT_TRY(read_element(r, &chosen[class][i], &out->values[class][i * q->micro_batches + k]));
+        OT_TRY(read_gradient(trainer, &chosen[class][i], row,
+                             &out->values[class][i * q->micro_batches + k]));
       }
     }
   }
@@ -137,29 +129,16 @@ static ot_status read_steps(const reader *r, ot_trainer *trainer, ot_arena *aren
   return OT_OK;
 }
 
-// ---- one rank ----
-
-static ot_status read_with(const ot_contributions_request *request, ot_trainer *trainer,
-                           ot_arena *arena, ot_contributions *out) {
-  ot_instance *const instance = ot_trainer_instance(trainer);
-  OT_TRY(ot_probe_weights_load(request->weights, instance));
-  reader r = {.request = request, .instance = instance};
-  r.row = malloc((size_t)ot_graph_widest_row(ot_instance_whole(instance)) * sizeof(double));
-  OT_CHECK(r.row, OT_ENVIRONMENT, "out of memory");
-  const ot_status status = read_steps(&r, trainer, arena, out);
-  free(r.row);
-  return status;
-}
-
 ot_status ot_contributions_read(const ot_contributions_request *request, ot_arena *arena,
                                 ot_contributions *out) {
-  *out = (ot_contributions){.micro_batches = request->micro_batches};
-  const ot_run still = ot_one_rank_run(request->run, false);
+  const ot_run run = ot_variant_one_rank(ot_trainer_run(request->trainer));
+  const ot_variant variant = {.of = request->trainer, .run = &run, .one_rank = true};
   ot_trainer *trainer = NULL;
-  ot_status status = ot_trainer_create(&still, NULL, NULL, &trainer);
-  if (status == OT_OK) status = read_with(request, trainer, arena, out);
+  *out = (ot_contributions){.micro_batches = request->micro_batches};
+  OT_TRY(ot_variant_create(&variant, &trainer));
+  const ot_status status = trainer ? read_steps(request, trainer, arena, out) : OT_OK;
   ot_trainer_destroy(&trainer);
-  return status;
+  return ot_team_agree(ot_trainer_team(request->trainer), status);
 }
 
 // ---- drawing ----

@@ -3,7 +3,7 @@
 // parameter: what a rank brings to a sum. From some of them those of any number of ranks are drawn.
 #pragma once
 
-#include "audit/probe.h"
+#include "train/trainer.h"
 
 // Kinds of parameters, whose gradients differ in how much of them is signal.
 typedef enum ot_gradient_class {
@@ -23,14 +23,14 @@ typedef struct ot_contributions {
 } ot_contributions;
 
 typedef struct ot_contributions_request {
-  const ot_run *run;                // batch.micro_batch_size sequences each
-  const ot_probe_weights *weights;  // at which they are taken
-  int micro_batches;                // >= 2
-  int64_t elements;                 // of a kind, at most
-  uint64_t seed;                    // of the choice
+  ot_trainer *trainer;  // whose weights, data and batch.micro_batch_size are taken
+  int micro_batches;    // >= 2
+  int64_t elements;     // of a kind, at most
+  uint64_t seed;        // of the choice
 } ot_contributions_request;
 
-// On one rank, whatever the run's own layout; needs memory for a step of one micro-batch. Blocks.
+// Steps of one rank, whatever the run's own layout; needs the memory for one of one micro-batch.
+// `out` is the leader's, those of the others are empty. Collective over the world. Blocks.
 ot_status ot_contributions_read(const ot_contributions_request *request, ot_arena *arena,
                                 ot_contributions *out);
 

@@ -1,74 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sequence of the training data, asked for in several ways. The forward of the whole sequence
-// is the truth that the others are compared with.
-#include "audit/drift.h"
-
+// `audit drift`: training and inference must be the same model. On one sequence of the run's own
+// data, as one document, the forward of training is the truth that is compared with
+//
+//   decode      the same tokens one by one against a key-value cache
+//   shorter     forwards of fewer tokens, around the sizes at which kernels change their path
+//   export      the model written as Hugging Face files and read back
+//   neighbours  the same sequence at another place among other sequences
+//   layout      the same forward on the ranks of the run, where there are several
+//
+// first in float32 (float64 where the run computes in it), where any difference in meaning stands
+// out from rounding, then, where weights are stored narrower, in the run's own types, where only
+// the size of the difference counts. Low precision alone would hide what float32 shows.
 #include <math.h>
 #include <stdlib.h>
 
+#include "audit/audit.h"
 #include "audit/layout_probe.h"
 #include "audit/log_probability.h"
 #include "audit/probe.h"
-#include "audit/probe_text.h"
+#include "audit/variant.h"
+#include "base/text.h"
 #include "base/text_builder.h"
+#include "data/feed.h"
+#include "files/disk.h"
+#include "train/convert.h"
 
-enum { NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
+enum { TOKENS = 128, NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
 
 typedef struct drift_audit {
-  const ot_drift_request *request;
-  ot_arena *arena;
+  const ot_audit_request *request;
+  ot_team *team;
   ot_audit_report *report;
   const ot_run *run;
-  ot_probe_weights weights;
-  ot_rows rows;  // one sequence, one document
+  ot_instance *whole;  // on the leader: the forward of training, whose weights the others copy
+  ot_rows rows;        // one sequence, one document
   int64_t tokens, vocab;
   double *truth, *other;      // [tokens, vocab]
-  ot_dtype compute, storage;  // of the stage
+  ot_dtype compute, storage;  // of what is asked
   int64_t layout_tokens;      // 0: one rank
   double *layout;             // [layout_tokens] -ln p of targets on the layout of the run
   ot_text_builder table;
 } drift_audit;
 
-ot_drift_bounds ot_drift_bounds_of(ot_dtype compute) {
-  // float32: 1.4e-6 mean and 2.1e-5 at most were seen of other orders of sums in a correct model,
-  // 2.3e-5 and 3.7e-4 of an epsilon of 1e-6 in place of 1e-5.
-  if (compute == OT_F64) return (ot_drift_bounds){.mean = 1e-12, .max = 1e-10};
-  return (ot_drift_bounds){.mean = 1e-5, .max = 1e-3};
+// ---- the sequence ----
+
+// Makes of the first `tokens` tokens of a sequence one document; the last target is masked.
+static ot_status take_document(const ot_rows *from, int64_t tokens, ot_rows *rows) {
+  const int64_t T = tokens < from->T ? tokens : from->T;
+  OT_TRY(ot_rows_create(1, T, rows));
+  for (int64_t t = 0; t < T; t++) {
+    rows->tokens[t] = from->tokens[t];
+    rows->targets[t] = t + 1 < T ? from->tokens[t + 1] : -1;
+    rows->positions[t] = (int32_t)t;
+  }
+  rows->num_targets = T - 1;
+  return OT_OK;
+}
+
+static ot_status read_text(drift_audit *d) {
+  ot_feed *feed = NULL;
+  ot_rows whole = {0};
+  ot_status status = ot_feed_create(d->run, &feed);
+  if (status == OT_OK) status = ot_rows_create(1, d->run->data.sequence_length, &whole);
+  if (status == OT_OK) status = ot_feed_train(feed, 0, &whole);
+  if (status == OT_OK) {
+    const int64_t asked = d->request->tokens;
+    status = take_document(&whole, asked > 0 ? asked : (int64_t)TOKENS, &d->rows);
+  }
+  ot_rows_release(&whole);
+  ot_feed_destroy(&feed);
+  return status;
 }
 
 // ---- asking ----
 
-static ot_probe_request probe_request(const drift_audit *d, const ot_model *model,
-                                      int64_t sequences, int64_t tokens) {
-  return (ot_probe_request){.model = model,
-                            .sequences = sequences,
-                            .tokens = tokens,
-                            .compute = d->compute,
-                            .storage = d->storage,
-                            .weights = &d->weights};
+typedef struct question {
+  ot_mode mode;
+  const ot_model *model;
+  const ot_rows *rows;
+  const char *files;  // or null: with the weights of the run
+} question;
+
+static ot_status create_probe(const drift_audit *d, const question *q, ot_instance **probe) {
+  const ot_probe_request request = {.model = q->model,
+                                    .mode = q->mode,
+                                    .sequences = q->rows->B,
+                                    .tokens = q->rows->T,
+                                    .compute = d->compute,
+                                    .storage = d->storage,
+                                    .files = q->files};
+  return ot_probe_create(&request, probe);
 }
 
-// Logits of the first `tokens` tokens, forward.
-static ot_status ask_forward(const drift_audit *d, const ot_model *model, int64_t tokens,
-                             double *logits) {
-  const ot_probe_request request = probe_request(d, model, 1, tokens);
-  ot_probe *probe = NULL;
-  ot_rows rows = d->rows;
-  rows.T = tokens;
-  ot_status status = ot_probe_create(&request, &probe);
-  if (status == OT_OK) status = ot_probe_forward(probe, &rows, logits);
-  ot_probe_destroy(&probe);
+static ot_status ask(const drift_audit *d, const question *q, double *logits) {
+  ot_instance *probe = NULL;
+  ot_status status = create_probe(d, q, &probe);
+  if (status == OT_OK && !q->files) status = ot_variant_copy_weights(d->whole, probe);
+  if (status == OT_OK) status = ot_probe_ask(probe, q->rows, logits);
+  ot_instance_destroy(&probe);
   return status;
+}
+
+static ot_status ask_forward(const drift_audit *d, const ot_model *model, double *logits) {
+  return ask(d, &(question){OT_MODE_LOGITS, model, &d->rows, NULL}, logits);
 }
 
 static ot_status ask_decode(const drift_audit *d, const ot_model *model, double *logits) {
-  ot_probe_request request = probe_request(d, model, 1, d->tokens);
-  request.decodes = true;
-  ot_probe *probe = NULL;
-  ot_status status = ot_probe_create(&request, &probe);
-  if (status == OT_OK) status = ot_probe_decode(probe, d->rows.tokens, d->tokens, logits);
-  ot_probe_destroy(&probe);
-  return status;
+  return ask(d, &(question){OT_MODE_DECODE, model, &d->rows, NULL}, logits);
 }
 
 // ---- comparing ----
@@ -86,7 +124,7 @@ static void note(drift_audit *d, const char *what, const ot_drift_figures *f) {
 }
 
 static const char *details(const drift_audit *d, const ot_drift_figures *f) {
-  ot_json_writer json = ot_json_begin(d->arena, 0);
+  ot_json_writer json = ot_json_begin(d->report->arena, 0);
   ot_json_object(&json, NULL);
   ot_json_text(&json, "storage", ot_dtype_name(d->storage));
   ot_json_integer(&json, "tokens", f->tokens);
@@ -99,21 +137,22 @@ static const char *details(const drift_audit *d, const ot_drift_figures *f) {
   return json.text;
 }
 
-static void find(drift_audit *d, ot_finding finding, const ot_drift_figures *f) {
-  finding.details = details(d, f);
-  finding.evidence = ot_arena_format(
-      d->arena,
-      "%s: |ln p| of the same tokens differs by %.3g on average and %.3g at most (token %lld); "
-      "%lld of %lld most probable tokens differ",
-      ot_dtype_name(d->storage), f->mean, f->max, (long long)f->worst, (long long)f->flips,
-      (long long)f->tokens);
-  ot_audit_report_add(d->report, &finding, d->arena);
+static void find(drift_audit *d, const char *what, const char *where, const char *advice,
+                 const ot_drift_figures *f) {
+  ot_audit_find(d->report, what, where, advice,
+                "%s: |ln p| of the same tokens differs by %.3g on average and %.3g at most (token "
+                "%lld); %lld of %lld most probable tokens differ",
+                ot_dtype_name(d->storage), f->mean, f->max, (long long)f->worst,
+                (long long)f->flips, (long long)f->tokens)
+      ->details = details(d, f);
 }
 
-// NaN is outside, too.
+// What counts as the same, in nats of a token's log-probability; NaN is outside, too. float32:
+// 1.4e-6 mean and 2.1e-5 at most were seen of other orders of sums in a correct model, 2.3e-5 and
+// 3.7e-4 of an epsilon of 1e-6 in place of 1e-5.
 static bool within(const drift_audit *d, const ot_drift_figures *f) {
-  const ot_drift_bounds bounds = ot_drift_bounds_of(d->compute);
-  return f->mean <= bounds.mean && f->max <= bounds.max;
+  const bool wide = d->compute == OT_F64;
+  return f->mean <= (wide ? 1e-12 : 1e-5) && f->max <= (wide ? 1e-10 : 1e-3);
 }
 
 // ---- decode ----
@@ -121,7 +160,7 @@ static bool within(const drift_audit *d, const ot_drift_figures *f) {
 static ot_model first_layers(const drift_audit *d, int64_t layers, bool amended) {
   ot_model model = d->run->model;
   model.num_layers = layers;
-  if (amended && d->request->amend) d->request->amend(&model);
+  if (amended && d->request->amend_model) d->request->amend_model(&model);
   return model;
 }
 
@@ -129,8 +168,8 @@ static ot_status differs_after(drift_audit *d, int64_t layers, bool *differs) {
   const ot_model trained = first_layers(d, layers, false), decoded = first_layers(d, layers, true);
   double *const truth = d->truth;
   d->truth = malloc((size_t)(d->tokens * d->vocab) * sizeof *d->truth);
-  ot_status status = d->truth ? ask_forward(d, &trained, d->tokens, d->truth)
-                              : ot_fail(OT_ENVIRONMENT, "out of memory");
+  ot_status status =
+      d->truth ? ask_forward(d, &trained, d->truth) : ot_fail(OT_ENVIRONMENT, "out of memory");
   if (status == OT_OK) status = ask_decode(d, &decoded, d->other);
   if (status == OT_OK) {
     const ot_drift_figures f = compare(d, d->tokens);
@@ -141,19 +180,14 @@ static ot_status differs_after(drift_audit *d, int64_t layers, bool *differs) {
   return status;
 }
 
-// The first layer after which the two differ, by bisection; -1: already without any.
+// The first layer after which the two differ, by bisection.
 static ot_status locate(drift_audit *d, int64_t *layer) {
   int64_t same = 0, differ = d->run->model.num_layers;
-  bool differs = false;
-  *layer = differ - 1;
   while (differ - same > 1) {
     const int64_t middle = same + (differ - same) / 2;
+    bool differs = false;
     OT_TRY(differs_after(d, middle, &differs));
-    if (differs) {
-      differ = middle;
-    } else {
-      same = middle;
-    }
+    *(differs ? &differ : &same) = middle;
   }
   *layer = differ - 1;
   return OT_OK;
@@ -167,13 +201,10 @@ static ot_status check_decode(drift_audit *d) {
   if (within(d, &f)) return OT_OK;
   int64_t layer = 0;
   OT_TRY(locate(d, &layer));
-  find(d,
-       (ot_finding){.what = "train_decode",
-                    .where = ot_arena_format(d->arena, "layer %lld is the first that differs",
-                                             (long long)layer),
-                    .advice = "compare positions, masks, the cache and the epsilons of the two "
-                              "paths in that layer; capacity and expert choice see other tokens "
-                              "in training than in inference"},
+  find(d, "train_decode",
+       ot_arena_format(d->report->arena, "layer %lld is the first that differs", (long long)layer),
+       "compare positions, masks, the cache and the epsilons of the two paths in that layer; "
+       "capacity and expert choice see other tokens in training than in inference",
        &f);
   return OT_OK;
 }
@@ -181,42 +212,30 @@ static ot_status check_decode(drift_audit *d) {
 // ---- other shapes ----
 
 // Around the tiles of keys and the chunks of rows that kernels work in.
-static int list_lengths(const drift_audit *d, int64_t lengths[MOST_LENGTHS]) {
-  static const int64_t wanted[] = {1, 2, 31, 32, 33, 63, 64, 65};
-  int count = 0;
-  for (int i = 0; i < OT_COUNT(wanted); i++) {
-    if (wanted[i] < d->tokens) lengths[count++] = wanted[i];
-  }
-  return count;
-}
-
 static ot_status check_lengths(drift_audit *d) {
-  int64_t lengths[MOST_LENGTHS];
-  const int count = list_lengths(d, lengths);
+  static const int64_t lengths[] = {1, 2, 31, 32, 33, 63, 64, 65};
   ot_drift_figures worst = {0};
+  ot_rows rows = d->rows;
   int64_t at = 0;
-  for (int i = 0; i < count; i++) {
-    OT_TRY(ask_forward(d, &d->run->model, lengths[i], d->other));
-    const ot_drift_figures f = compare(d, lengths[i]);
-    if (i == 0 || !(f.max <= worst.max)) {
-      worst = f;
-      at = lengths[i];
-    }
+  for (int i = 0; i < OT_COUNT(lengths) && lengths[i] < d->tokens; i++) {
+    rows.T = lengths[i];
+    OT_TRY(ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, d->other));
+    const ot_drift_figures f = compare(d, rows.T);
+    if (i > 0 && f.max <= worst.max) continue;
+    worst = f;
+    at = rows.T;
   }
-  if (count == 0) return OT_OK;
+  if (at == 0) return OT_OK;
   note(d, "shorter forwards", &worst);
   if (within(d, &worst)) return OT_OK;
-  find(d,
-       (ot_finding){.what = "length_dependence",
-                    .where = ot_arena_format(d->arena, "a forward of %lld tokens", (long long)at),
-                    .advice = "what a token sees must not depend on how many tokens follow it"},
-       &worst);
+  find(d, "length_dependence",
+       ot_arena_format(d->report->arena, "a forward of %lld tokens", (long long)at),
+       "what a token sees must not depend on how many tokens follow it", &worst);
   return OT_OK;
 }
 
 // The same sequence as the last of NEIGHBOURS; the others are it, turned.
 static ot_status ask_beside(drift_audit *d, double *logits) {
-  const ot_probe_request request = probe_request(d, &d->run->model, NEIGHBOURS, d->tokens);
   ot_rows rows;
   OT_TRY(ot_rows_create(NEIGHBOURS, d->tokens, &rows));
   for (int64_t i = 0; i < NEIGHBOURS * d->tokens; i++) {
@@ -226,10 +245,7 @@ static ot_status ask_beside(drift_audit *d, double *logits) {
     rows.positions[i] = (int32_t)t;
   }
   for (int b = 0; b < NEIGHBOURS; b++) rows.sample_ids[b] = b;
-  ot_probe *probe = NULL;
-  ot_status status = ot_probe_create(&request, &probe);
-  if (status == OT_OK) status = ot_probe_forward(probe, &rows, logits);
-  ot_probe_destroy(&probe);
+  const ot_status status = ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &rows, NULL}, logits);
   ot_rows_release(&rows);
   return status;
 }
@@ -250,12 +266,11 @@ static ot_status check_neighbours(drift_audit *d) {
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, differ == 0 ? "neighbours (bits)" : "neighbours", &f);
   if (within(d, &f)) return OT_OK;
-  find(d,
-       (ot_finding){.what = "batch_dependence",
-                    .where = ot_arena_format(d->arena, "%lld of %lld logits of a sequence",
-                                             (long long)differ, (long long)count),
-                    .advice = "what a sequence gives must not depend on the others of its batch: "
-                              "capacity and expert choice over a batch do"},
+  find(d, "batch_dependence",
+       ot_arena_format(d->report->arena, "%lld of %lld logits of a sequence", (long long)differ,
+                       (long long)count),
+       "what a sequence gives must not depend on the others of its batch: capacity and expert "
+       "choice over a batch do",
        &f);
   return OT_OK;
 }
@@ -283,10 +298,9 @@ static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
 
 // Collective; the rest is the leader's.
 static ot_status ask_layout(drift_audit *d) {
-  ot_team *const team = d->request->team;
-  if (ot_team_size(team) == 1) return OT_OK;
-  d->layout_tokens = ot_layout_tokens(team, d->tokens, LAYOUT_TOKENS);
-  d->layout = ot_arena_array(d->arena, d->layout_tokens, sizeof *d->layout);
+  if (ot_team_size(d->team) == 1) return OT_OK;
+  d->layout_tokens = ot_layout_tokens(d->team, d->tokens, LAYOUT_TOKENS);
+  d->layout = ot_arena_array(d->report->arena, d->layout_tokens, sizeof *d->layout);
   const ot_layout_probe_request request = {.trainer = d->request->trainer,
                                            .model = &d->run->model,
                                            .rank_sequences = 1,
@@ -321,42 +335,62 @@ static void check_layout(drift_audit *d) {
   ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g\n", ot_dtype_name(d->storage),
                   "the run's layout", (long long)f.tokens, f.mean, f.max);
   if (within(d, &f)) return;
-  const ot_finding finding = {
-      .what = "layout",
-      .where = ot_arena_format(d->arena, "the forward on %d ranks", ot_team_size(d->request->team)),
-      .evidence = ot_arena_format(d->arena,
-                                  "%s: |ln p| of the same tokens differs from that on one rank by "
-                                  "%.3g on average and %.3g at most (token %lld)",
-                                  ot_dtype_name(d->storage), f.mean, f.max, (long long)f.worst),
-      .advice =
-          "a sum or a mask of the layout is not that of one rank: `audit ranks` and `audit "
-          "causality` with the same ranks say more"};
-  ot_audit_report_add(d->report, &finding, d->arena);
+  ot_audit_find(
+      d->report, "layout",
+      ot_arena_format(d->report->arena, "the forward on %d ranks", ot_team_size(d->team)),
+      "a sum or a mask of the layout is not that of one rank: `audit ranks` and `audit causality` "
+      "with the same ranks say more",
+      "%s: |ln p| of the same tokens differs from that on one rank by %.3g on average and %.3g at "
+      "most (token %lld)",
+      ot_dtype_name(d->storage), f.mean, f.max, (long long)f.worst);
 }
 
 // ---- files ----
 
-static ot_status ask_files(const drift_audit *d, const char *path, double *logits) {
-  ot_probe *probe = NULL;
-  ot_rows rows = d->rows;
-  ot_probe_request request = probe_request(d, &d->run->model, 1, d->tokens);
-  request.files = path;
-  ot_status status = ot_probe_create(&request, &probe);
-  if (status == OT_OK) status = ot_probe_forward(probe, &rows, logits);
-  ot_probe_destroy(&probe);
-  return status;
+static ot_status make_folder(ot_arena *arena, char **folder) {
+  const char *const temporary = getenv("TMPDIR");
+  *folder = ot_disk_join(arena, temporary ? temporary : "/tmp", "orthant-audit-XXXXXX");
+  OT_CHECK(mkdtemp(*folder), OT_ENVIRONMENT, "cannot make a folder for temporary files (%s)",
+           *folder);
+  return OT_OK;
 }
 
-static ot_status check_export(drift_audit *d, const char *path) {
-  OT_TRY(ask_files(d, path, d->other));
+// Makes a folder on the leader, whose name all ranks learn.
+static ot_status share_folder(const drift_audit *d, char folder[OT_TEAM_TEXT]) {
+  ot_status status = OT_OK;
+  if (ot_team_leads(d->team)) {
+    char *made = NULL;
+    status = make_folder(d->report->arena, &made);
+    if (status == OT_OK) ot_text_format(folder, OT_TEAM_TEXT, "%s", made);
+  }
+  OT_TRY(ot_team_agree(d->team, status));
+  return ot_team_share(d->team, folder);
+}
+
+// The state saved in `folder`, as HF files of full precision; `path` is theirs, on the leader.
+static ot_status export_model(const drift_audit *d, const char *folder, const char **path) {
+  ot_arena *const arena = d->report->arena;
+  ot_convert_report report;
+  ot_heap heap = {0};
+  ot_arena own = ot_heap_arena_create(&heap);
+  *path = ot_disk_join(arena, folder, "hf");
+  const ot_convert_request request = {.from = ot_disk_join(arena, folder, "checkpoint"),
+                                      .to = *path,
+                                      .dtype = &d->compute,
+                                      .only_ours = true};
+  ot_status status = ot_trainer_save(d->request->trainer, request.from);
+  if (status == OT_OK && ot_team_leads(d->team)) status = ot_convert(&own, &request, &report);
+  ot_heap_release(&heap);
+  return ot_team_agree(d->team, status);
+}
+
+static ot_status check_export(drift_audit *d, const char *files) {
+  OT_TRY(ask(d, &(question){OT_MODE_LOGITS, &d->run->model, &d->rows, files}, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, "exported", &f);
   if (f.max == 0) return OT_OK;
-  find(d,
-       (ot_finding){.what = "export",
-                    .where = "the model written as Hugging Face files and read back",
-                    .advice = "compare the tensors of the two, and the keys of config.json"},
-       &f);
+  find(d, "export", "the model written as Hugging Face files and read back",
+       "compare the tensors of the two, and the keys of config.json", &f);
   return OT_OK;
 }
 
@@ -367,7 +401,7 @@ static ot_status check_export(drift_audit *d, const char *path) {
 static ot_status check_narrow(drift_audit *d) {
   enum { TIMES = 5 };
   d->storage = d->run->precision.params;
-  OT_TRY(ask_forward(d, &d->run->model, d->tokens, d->other));
+  OT_TRY(ask_forward(d, &d->run->model, d->other));
   const ot_drift_figures floor = compare(d, d->tokens);
   note(d, "beside wide types", &floor);
   double *const wide = d->truth;
@@ -378,11 +412,9 @@ static ot_status check_narrow(drift_audit *d) {
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, "decode", &f);
   if (f.divergence <= TIMES * floor.divergence && f.max_change <= 0.5) return OT_OK;
-  find(d,
-       (ot_finding){.what = "train_decode",
-                    .where = ot_arena_format(d->arena, "in %s", ot_dtype_name(d->storage)),
-                    .advice = "the two paths round at different places; keep the cache and the "
-                              "sums of decode as wide as those of training"},
+  find(d, "train_decode", ot_arena_format(d->report->arena, "in %s", ot_dtype_name(d->storage)),
+       "the two paths round at different places; keep the cache and the sums of decode as wide as "
+       "those of training",
        &f);
   return OT_OK;
 }
@@ -390,71 +422,74 @@ static ot_status check_narrow(drift_audit *d) {
 // ---- the whole ----
 
 static ot_status look(drift_audit *d, const char *exported) {
-  d->table = (ot_text_builder){.arena = d->arena};
   ot_text_appendf(&d->table, "  %-5s %-18s %7s %12s %12s %12s %9s %6s\n", "", "forward beside",
                   "tokens", "mean |dln p|", "max", "KL", "samples", "flips");
-  OT_TRY(ask_forward(d, &d->run->model, d->tokens, d->truth));
+  OT_TRY(ot_probe_ask(d->whole, &d->rows, d->truth));
   OT_TRY(check_decode(d));
   check_layout(d);
   OT_TRY(check_lengths(d));
   OT_TRY(check_neighbours(d));
   OT_TRY(check_export(d, exported));
-  if (d->run->precision.params != d->storage) OT_TRY(check_narrow(d));
-  return OT_OK;
-}
-
-static ot_status take_memory(drift_audit *d) {
-  d->vocab = d->run->model.vocab_size;
-  const size_t bytes = (size_t)(d->tokens * d->vocab) * sizeof *d->truth;
-  d->truth = malloc(bytes);
-  d->other = malloc(bytes);
-  OT_CHECK(d->truth && d->other, OT_ENVIRONMENT, "out of memory for the logits of %lld tokens",
-           (long long)d->tokens);
-  return OT_OK;
+  return d->run->precision.params != d->storage ? check_narrow(d) : OT_OK;
 }
 
 static ot_status lead(drift_audit *d, const char *exported) {
-  ot_status status = take_memory(d);
-  if (status == OT_OK) status = look(d, exported);
-  free(d->truth);
-  free(d->other);
+  double *const logits = malloc(2 * (size_t)(d->tokens * d->vocab) * sizeof *logits);
+  OT_CHECK(logits, OT_ENVIRONMENT, "out of memory for the logits of %lld tokens",
+           (long long)d->tokens);
+  d->truth = logits;
+  d->other = logits + d->tokens * d->vocab;
+  const ot_status status = look(d, exported);
+  free(logits);
   OT_TRY(status);
   d->report->table = ot_text_builder_text(&d->table);
   d->report->summary = ot_arena_format(
-      d->arena, "%lld tokens of the training data as one document, forward against other ways",
+      d->report->arena,
+      "%lld tokens of the training data as one document, forward against other ways",
       (long long)d->tokens);
   if (d->rows.num_targets == 0) {
-    ot_audit_report_leave_open(
-        d->report, "no token has a target whose probability could be compared", d->arena);
+    ot_audit_leave_open(d->report, "no token has a target whose probability could be compared");
   }
   return OT_OK;
 }
 
 static ot_status look_with_files(drift_audit *d) {
-  const ot_drift_request *const request = d->request;
+  char folder[OT_TEAM_TEXT] = "";
   const char *exported = NULL;
-  OT_TRY(ask_layout(d));
-  OT_TRY(ot_probe_export(request->trainer, request->team, d->arena, &exported));
-  if (exported && request->amend_files) request->amend_files(exported);
-  const ot_status status = ot_team_leads(request->team) ? lead(d, exported) : OT_OK;
-  ot_probe_export_remove(exported);
-  return ot_team_agree(request->team, status);
+  OT_TRY(share_folder(d, folder));
+  ot_status status = export_model(d, folder, &exported);
+  if (status == OT_OK && ot_team_leads(d->team)) {
+    if (d->request->amend_files) d->request->amend_files(exported);
+    status = lead(d, exported);
+  }
+  if (ot_team_leads(d->team)) ot_disk_remove(folder);
+  return ot_team_agree(d->team, status);
 }
 
-ot_status ot_audit_drift(const ot_drift_request *request, ot_arena *arena,
+static ot_status create_whole(drift_audit *d) {
+  const question forward = {OT_MODE_LOGITS, &d->run->model, &d->rows, NULL};
+  const bool leads = ot_team_leads(d->team);
+  OT_TRY(ot_team_agree(d->team, leads ? create_probe(d, &forward, &d->whole) : OT_OK));
+  return ot_variant_copy_weights(ot_trainer_instance(d->request->trainer), d->whole);
+}
+
+ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
                          ot_audit_report *report) {
-  *report = (ot_audit_report){.audit = "drift"};
+  *report = (ot_audit_report){.audit = "drift", .arena = arena};
   const ot_run *const run = ot_trainer_run(request->trainer);
-  drift_audit d = {
-      .request = request, .arena = arena, .report = report, .run = run, .table = {.arena = arena}};
+  drift_audit d = {.request = request,
+                   .team = ot_trainer_team(request->trainer),
+                   .report = report,
+                   .run = run,
+                   .vocab = run->model.vocab_size,
+                   .table = {.arena = arena}};
   d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
-  ot_instance *const instance = ot_trainer_instance(request->trainer);
-  ot_status status =
-      ot_team_agree(request->team, ot_probe_text_read(run, request->tokens, &d.rows));
+  ot_status status = ot_team_agree(d.team, read_text(&d));
   d.tokens = d.rows.T;
-  if (status == OT_OK) status = ot_probe_weights_read(instance, request->team, &d.weights);
+  if (status == OT_OK) status = create_whole(&d);
+  if (status == OT_OK) status = ask_layout(&d);
   if (status == OT_OK) status = look_with_files(&d);
-  ot_probe_weights_release(&d.weights);
+  ot_instance_destroy(&d.whole);
   ot_rows_release(&d.rows);
   return status;
 }

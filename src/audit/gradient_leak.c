@@ -7,11 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "audit/layout_probe.h"
-#include "audit/one_rank.h"
 #include "audit/swap.h"
+#include "audit/variant.h"
 #include "base/rng.h"
-#include "checkpoint/elements.h"
 
 enum { STREAM_TRIALS = 0x677264, MOST_IDS = 256 };
 
@@ -22,14 +20,12 @@ struct ot_gradient_probe {
   ot_trainer *trainer;  // of the run
   ot_team *team;
   const ot_rows *rows;
-  ot_trainer_hooks hooks;
   ot_run run;
   ot_trainer *still;  // that steps
   ot_gradient_trial trial;
-  int64_t ids;  // of each class
-  int table;    // parameter
-  void *raw;    // [ids] rows of the embedding
-  double *row;
+  int64_t ids;       // of each class
+  int table;         // parameter
+  double *gradient;  // [ids] of the embedding's gradient
 };
 
 // ---- trials ----
@@ -78,7 +74,7 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 
 // The order of a pipeline needs as many micro-batches as there are stages.
 static ot_run run_of(const ot_gradient_probe *g, int64_t rank_sequences) {
-  ot_run run = ot_still_run(ot_trainer_run(g->trainer));
+  ot_run run = ot_variant_still(ot_trainer_run(g->trainer));
   const int64_t micro_batches = ot_team_degree(g->team, OT_AXIS_PP);
   run.model.tie_word_embeddings = false;
   run.model.moe.z_coefficient = run.model.moe.aux_coefficient = 0;
@@ -99,27 +95,23 @@ static ot_status find_table(ot_gradient_probe *g) {
   }
   OT_CHECK(g->table < whole->num_parameters, OT_BUG, "audit: no embedding of tokens");
   const int64_t cols = whole->parameters[g->table].cols;
-  g->raw = malloc((size_t)(g->ids * cols) * sizeof(double));
-  g->row = malloc((size_t)(g->ids * cols) * sizeof *g->row);
-  OT_CHECK(g->raw && g->row, OT_ENVIRONMENT, "out of memory for rows of an embedding");
+  g->gradient = malloc((size_t)(g->ids * cols) * sizeof *g->gradient);
+  OT_CHECK(g->gradient, OT_ENVIRONMENT, "out of memory for rows of an embedding");
   return OT_OK;
 }
 
-static ot_status create(ot_gradient_probe *g, int64_t most_bytes, bool *fits) {
-  int64_t bytes = 0;
+static ot_status create(ot_gradient_probe *g, bool *fits) {
   const ot_trainer_hooks *const hooks = ot_trainer_get_hooks(g->trainer);
-  OT_TRY(ot_team_agree(g->team, ot_run_bytes(&g->run, g->team, &bytes)));
-  double too_many = bytes > most_bytes || g->ids < 2;
-  OT_TRY(ot_team_sum(g->team, &too_many, 1));
-  *fits = too_many == 0;
-  if (!*fits) return OT_OK;
-  g->hooks = (ot_trainer_hooks){.amend = hooks->amend ? amend : NULL,
+  const ot_trainer_hooks own = {.amend = hooks->amend ? amend : NULL,
                                 .unchecked = hooks->unchecked,
                                 .rows = write_rows,
                                 .context = g};
-  OT_TRY(ot_trainer_create_hooked(&g->run, g->team, &g->hooks, &g->still));
-  OT_TRY(ot_team_agree(g->team, find_table(g)));
-  return ot_gradient_probe_keep(g, INT64_MAX, false);
+  const ot_variant variant = {.of = g->trainer, .run = &g->run, .hooks = &own};
+  OT_TRY(ot_variant_fits(&variant, fits));
+  *fits = *fits && g->ids >= 2;
+  if (!*fits) return OT_OK;
+  OT_TRY(ot_variant_create(&variant, &g->still));
+  return ot_team_agree(g->team, find_table(g));
 }
 
 ot_status ot_gradient_probe_create(const ot_gradient_probe_request *request,
@@ -135,7 +127,7 @@ ot_status ot_gradient_probe_create(const ot_gradient_probe_request *request,
   g->ids = vocab / CLASSES < MOST_IDS ? vocab / CLASSES : MOST_IDS;
   g->run = run_of(g, request->rank_sequences);
   bool fits = false;
-  const ot_status status = create(g, request->most_bytes, &fits);
+  const ot_status status = create(g, &fits);
   if (status != OT_OK || !fits) ot_gradient_probe_destroy(&g);
   *out = g;
   return status;
@@ -147,15 +139,14 @@ void ot_gradient_probe_destroy(ot_gradient_probe **probe) {
   // Audits that follow may keep ranks waiting for their leader.
   ot_team_watch(g->team, 0);
   ot_trainer_destroy(&g->still);
-  free(g->raw);
-  free(g->row);
+  free(g->gradient);
   free(g);
   *probe = NULL;
 }
 
 ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool silenced) {
-  return ot_layout_keep_layers(ot_trainer_instance(probe->trainer),
-                               ot_trainer_instance(probe->still), layers, silenced);
+  return ot_variant_keep_layers(ot_trainer_instance(probe->trainer),
+                                ot_trainer_instance(probe->still), layers, silenced);
 }
 
 // ---- ask ----
@@ -163,14 +154,11 @@ ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool 
 static ot_status read_class(ot_gradient_probe *g, int class, double *largest) {
   ot_instance *const instance = ot_trainer_instance(g->still);
   const int64_t count = g->ids * ot_instance_whole(instance)->parameters[g->table].cols;
-  const ot_parameter_rows range = {
-      .parameter = g->table, .copy = OT_COPY_GRADIENT, .first_row = class * g->ids, .rows = g->ids};
-  OT_TRY(ot_instance_read(instance, &range, g->raw));
-  ot_elements_convert(ot_instance_copy_dtype(instance, OT_COPY_GRADIENT), g->raw, OT_F64, g->row,
-                      count);
+  const ot_parameter_rows range = {g->table, OT_COPY_GRADIENT, class * g->ids, g->ids};
+  OT_TRY(ot_variant_read(instance, range, g->gradient));
   *largest = 0;
   for (int64_t i = 0; i < count; i++) {
-    const double size = fabs(g->row[i]);
+    const double size = fabs(g->gradient[i]);
     if (size > *largest || size != size) *largest = size == size ? size : INFINITY;
   }
   return OT_OK;

@@ -22,13 +22,12 @@ typedef struct ot_gradient_probe_request {
   ot_trainer *trainer;     // whose weights, layout, types and hooks are taken; takes no step
   const ot_rows *rows;     // positions and documents of all sequences; kept
   int64_t rank_sequences;  // of them, those of each rank of data parallelism
-  int64_t most_bytes;      // that a rank may take
 } ot_gradient_probe_request;
 
 typedef struct ot_gradient_probe ot_gradient_probe;
 
-// Takes the memory of a training step of small batches. `*out` is null where a rank would need more
-// than most_bytes, or the vocabulary is too small. Collective over the world, as all of the below.
+// Takes the memory of a training step of small batches. `*out` is null where that is more than an
+// audit may take, or the vocabulary is too small. Collective over the world, as all of the below.
 // Blocks.
 ot_status ot_gradient_probe_create(const ot_gradient_probe_request *request,
                                    ot_gradient_probe **out);
@@ -52,5 +51,5 @@ typedef struct ot_gradient_reach {
 ot_status ot_gradient_probe_ask(ot_gradient_probe *probe, const ot_gradient_trial *trial,
                                 ot_gradient_reach *reach);
 
-// As ot_layout_probe_keep.
+// As ot_variant_keep_layers.
 ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool silenced);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "audit/variant.h"
 #include "checkpoint/elements.h"
 #include "runtime/exchange.h"
 
@@ -47,97 +47,9 @@ int64_t ot_layout_probe_bytes(const ot_layout_probe *probe) {
   return probe->planes * probe->rows * probe->columns * ot_dtype_bytes(probe->dtype);
 }
 
-// ---- weights ----
-
-// A copy of weights, some rows at a time: no rank need have the memory of a whole model.
-typedef struct weight_copy {
-  ot_instance *from, *to;
-  ot_parameter_copy copy;  // of `from`
-  int64_t layers;          // that are left
-  bool silenced;
-  int64_t room;           // elements
-  void *raw, *converted;  // [room] of 8 bytes
-} weight_copy;
-
-static int find_source(const ot_graph *graph, const char *name) {
-  for (int i = 0; i < graph->num_parameters; i++) {
-    const ot_parameter *const p = &graph->parameters[i];
-    if (ot_text_equal(p->name, name)) return p->tied_to >= 0 ? p->tied_to : i;
-  }
-  return -1;
-}
-
-// A layer of which all is zero hands on what it gets.
-static bool is_silent(const weight_copy *w, const char *name) {
-  char pattern[64];
-  int64_t layer = 0;
-  ot_text_format(pattern, sizeof pattern, "layers.%lld.*down.weight", (long long)w->layers - 1);
-  if (w->silenced && ot_text_matches(name, pattern)) return true;
-  if (!ot_text_starts_with(name, "layers.")) return false;
-  for (const char *at = name + 7; *at >= '0' && *at <= '9'; at++) layer = 10 * layer + *at - '0';
-  return layer >= w->layers;
-}
-
-static ot_status copy_rows(const weight_copy *w, ot_parameter_rows read, ot_parameter_rows write) {
-  const ot_parameter *const p = &ot_instance_whole(w->to)->parameters[write.parameter];
-  const int64_t count = write.rows * p->cols;
-  const ot_dtype to = ot_instance_copy_dtype(w->to, write.copy);
-  OT_TRY(ot_instance_read(w->from, &read, w->raw));
-  ot_elements_convert(ot_instance_copy_dtype(w->from, read.copy), w->raw, to, w->converted, count);
-  if (is_silent(w, p->name)) memset(w->converted, 0, (size_t)(count * ot_dtype_bytes(to)));
-  ot_instance_write(w->to, &write, w->converted);
-  return OT_OK;
-}
-
-static ot_status copy_parameter(const weight_copy *w, int index) {
-  const ot_parameter *const p = &ot_instance_whole(w->to)->parameters[index];
-  const int source = find_source(ot_instance_whole(w->from), p->name);
-  const int64_t most = w->room / p->cols;
-  OT_CHECK(source >= 0, OT_BUG, "audit: no weights of %s", p->name);
-  for (int64_t first = 0; first < p->rows; first += most) {
-    const int64_t rows = p->rows - first < most ? p->rows - first : most;
-    OT_TRY(copy_rows(w, (ot_parameter_rows){source, w->copy, first, rows},
-                     (ot_parameter_rows){index, OT_COPY_WEIGHT, first, rows}));
-  }
-  return OT_OK;
-}
-
-static ot_status copy_all(const weight_copy *w) {
-  const ot_graph *const targets = ot_instance_whole(w->to);
-  for (int i = 0; i < targets->num_parameters; i++) {
-    if (targets->parameters[i].tied_to < 0) OT_TRY(copy_parameter(w, i));
-  }
-  const bool trains = ot_instance_has_copy(w->to, OT_COPY_MOMENT_1);
-  return trains ? ot_instance_reset_optimizer(w->to) : OT_OK;
-}
-
-ot_status ot_layout_keep_layers(ot_instance *from, ot_instance *to, int64_t layers, bool silenced) {
-  enum { ROOM = 1 << 20 };
-  const int64_t widest = ot_graph_widest_row(ot_instance_whole(to));
-  const bool narrow =
-      ot_instance_copy_dtype(from, OT_COPY_WEIGHT) != ot_instance_copy_dtype(from, OT_COPY_MASTER);
-  weight_copy w = {.from = from,
-                   .to = to,
-                   .copy = narrow ? OT_COPY_MASTER : OT_COPY_WEIGHT,
-                   .layers = layers,
-                   .silenced = silenced,
-                   .room = widest > ROOM ? widest : ROOM};
-  double *const raw = malloc(2 * (size_t)w.room * sizeof *raw);
-  OT_CHECK(raw, OT_ENVIRONMENT, "out of memory for some rows of weights");
-  w.raw = raw;
-  w.converted = raw + w.room;
-  const ot_status status = copy_all(&w);
-  free(raw);
-  return status;
-}
-
-ot_status ot_layout_copy_weights(ot_instance *from, ot_instance *to) {
-  return ot_layout_keep_layers(from, to, INT64_MAX, false);
-}
-
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced) {
-  return ot_layout_keep_layers(ot_trainer_instance(probe->trainer), probe->instance, layers,
-                               silenced);
+  return ot_variant_keep_layers(ot_trainer_instance(probe->trainer), probe->instance, layers,
+                                silenced);
 }
 
 // ---- create ----
@@ -242,7 +154,7 @@ static ot_status create(ot_layout_probe *p) {
   OT_TRY(ot_team_agree(p->team, take_memory(p)));
   OT_TRY(create_instance(p));
   OT_TRY(check_rows(p));
-  return ot_layout_copy_weights(ot_trainer_instance(p->trainer), p->instance);
+  return ot_variant_copy_weights(ot_trainer_instance(p->trainer), p->instance);
 }
 
 ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layout_probe **out) {

@@ -5,7 +5,6 @@
 // row by row, so that nothing leaks there.
 #pragma once
 
-#include "audit/probe.h"
 #include "train/trainer.h"
 
 typedef struct ot_layout_probe_request {
@@ -43,8 +42,7 @@ ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, dou
 ot_status ot_layout_probe_compare(ot_layout_probe *probe, const void *before, const void *after,
                                   double *changes);
 
-// Weights as the trainer has them but for layers from `layers` on, which hand on what they get;
-// `silenced`: and the MLP or the experts of the layer before those do.
+// Weights as the trainer has them, as ot_variant_keep_layers.
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced);
 
 // Of at most `most` tokens of a sequence of `sequence`, as many as every layout of `team` can cut.
@@ -52,10 +50,3 @@ int64_t ot_layout_tokens(const ot_team *team, int64_t sequence, int64_t most);
 
 // Sequences for each rank of data parallelism, so that all have `wanted` at least.
 int64_t ot_layout_sequences(const ot_team *team, int64_t wanted);
-
-// Copies the weights of `from` (its full-precision copies where it has them) into `to`, of the same
-// layers on the same ranks; a head that is tied in `from` need not be in `to`. Zeroes moments.
-ot_status ot_layout_copy_weights(ot_instance *from, ot_instance *to);
-
-// The same but for layers from `layers` on and `silenced`, as ot_layout_probe_keep.
-ot_status ot_layout_keep_layers(ot_instance *from, ot_instance *to, int64_t layers, bool silenced);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines into sums, sums over ranks, and steps to measure. What is made of them is in
-// overlap_judge.c.
+// `audit overlap`: takes one step to warm up and some more with tracing on. Timelines into sums,
+// sums over ranks; what is made of them is in overlap_judge.c.
 #include "audit/overlap.h"
 
 #include <stddef.h>
 #include <string.h>
 
+#include "audit/audit.h"
 #include "ops/collective.h"
 
 // ---- one step ----
@@ -88,9 +89,13 @@ ot_status ot_overlap_merge(ot_overlap *overlap, ot_comm *comm, ot_arena *arena) 
 
 // ---- the command ----
 
-ot_status ot_audit_overlap(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
+ot_status ot_audit_overlap(const ot_audit_request *request, ot_arena *arena,
                            ot_audit_report *report) {
+  enum { STEPS = 5 };
+  ot_trainer *const trainer = request->trainer;
+  ot_team *const team = ot_trainer_team(trainer);
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(trainer));
+  const int steps = request->steps > 0 ? request->steps : STEPS;
   ot_overlap overlap = {0};
   ot_step_report step;
   OT_TRY(ot_trainer_step(trainer, &step));
@@ -106,7 +111,7 @@ ot_status ot_audit_overlap(ot_trainer *trainer, ot_team *team, int steps, ot_are
       .micro_batches = ot_trainer_micro_batches(trainer),
       .shares_cores = ot_team_sharing(team) * schedule->threads > ot_instance_cores(),
   };
-  *report = (ot_audit_report){.audit = "overlap"};
-  ot_overlap_judge(&overlap, &run, arena, report);
+  *report = (ot_audit_report){.audit = "overlap", .arena = arena};
+  ot_overlap_judge(&overlap, &run, report);
   return OT_OK;
 }

@@ -9,8 +9,9 @@
 #pragma once
 
 #include "audit/audit_report.h"
-#include "schedule/schedule.h"
-#include "train/trainer.h"
+#include "comm/comm.h"
+#include "describe/run.h"
+#include "schedule/timeline.h"
 
 // One kind of communication on one axis, of one rank in one step.
 typedef struct ot_overlap_flow {
@@ -42,11 +43,6 @@ typedef struct ot_overlap_run {
   bool shares_cores;  // more threads than cores: times say little
 } ot_overlap_run;
 
-// Findings, figures and table.
-void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run, ot_arena *arena,
+// Findings, figures and table, into a report that has its arena.
+void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run,
                       ot_audit_report *report);
-
-// Takes one step to warm up and `steps` more with tracing on, and judges them. The report is the
-// same on all ranks. Collective over the world. Blocks.
-ot_status ot_audit_overlap(ot_trainer *trainer, ot_team *team, int steps, ot_arena *arena,
-                           ot_audit_report *report);

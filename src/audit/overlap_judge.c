@@ -47,15 +47,10 @@ static const flow_rule rules[] = {
 typedef struct judge {
   const ot_overlap *o;
   const ot_overlap_run *run;
-  ot_arena *arena;
   ot_audit_report *report;
 } judge;
 
 static double percent(const judge *j, double seconds) { return 100 * seconds / j->o->step_s; }
-
-static void add(const judge *j, const ot_finding *finding) {
-  ot_audit_report_add(j->report, finding, j->arena);
-}
 
 // ---- flows ----
 
@@ -77,7 +72,7 @@ static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
 
 // "all_gather and all_reduce", of those that happen.
 static const char *ops_text(const judge *j, const flow_rule *rule) {
-  ot_text_builder text = {.arena = j->arena};
+  ot_text_builder text = {.arena = j->report->arena};
   for (int i = 0; i < rule->num_ops; i++) {
     if (flow_of(j->o, rule, i)->calls == 0) continue;
     if (text.length > 0) ot_text_put(&text, " and ");
@@ -87,7 +82,7 @@ static const char *ops_text(const judge *j, const flow_rule *rule) {
 }
 
 static const char *details_of(const judge *j, const ot_overlap_flow *flow, double limit) {
-  ot_json_writer json = ot_json_begin(j->arena, 0);
+  ot_json_writer json = ot_json_begin(j->report->arena, 0);
   ot_json_object(&json, NULL);
   ot_json_real(&json, "exposed_fraction", flow->exposed_s / j->o->step_s);
   ot_json_real(&json, "limit", limit);
@@ -103,19 +98,15 @@ static void judge_flow(const judge *j, const flow_rule *rule) {
   const ot_overlap_flow flow = sum_flow(j->o, rule);
   const double limit = rule->between ? LIMIT_BETWEEN : LIMIT_BESIDE;
   if (flow.exposed_s <= limit * j->o->step_s) return;
-  add(j,
-      &(ot_finding){
-          .what = rule->what,
-          .where = ot_arena_format(j->arena, "%s: %s", ot_timeline_axis_name(rule->axis),
-                                   ops_text(j, rule)),
-          .evidence = ot_arena_format(
-              j->arena,
-              "%.1f %% of a step of %.4g ms (limit %.0f %%): %.4g ms exposed of %.4g ms under way, "
-              "%.4g calls, %.4g MB",
-              percent(j, flow.exposed_s), j->o->step_s * 1e3, 100 * limit, flow.exposed_s * 1e3,
-              flow.busy_s * 1e3, flow.calls, flow.bytes * 1e-6),
-          .advice = rule->advice,
-          .details = details_of(j, &flow, limit)});
+  ot_audit_find(j->report, rule->what,
+                ot_arena_format(j->report->arena, "%s: %s", ot_timeline_axis_name(rule->axis),
+                                ops_text(j, rule)),
+                rule->advice,
+                "%.1f %% of a step of %.4g ms (limit %.0f %%): %.4g ms exposed of %.4g ms under "
+                "way, %.4g calls, %.4g MB",
+                percent(j, flow.exposed_s), j->o->step_s * 1e3, 100 * limit, flow.exposed_s * 1e3,
+                flow.busy_s * 1e3, flow.calls, flow.bytes * 1e-6)
+      ->details = details_of(j, &flow, limit);
 }
 
 // ---- pipelines ----
@@ -127,25 +118,20 @@ static void judge_pipeline(const judge *j) {
   const double bubble = o->bubble_s / o->step_s;
   const double ideal = ot_pipeline_bubble(p->pipeline, p->pp, p->vpp, j->run->micro_batches);
   if (bubble > ideal + LIMIT_BUBBLE) {
-    add(j, &(ot_finding){
-               .what = "pipeline_bubble",
-               .where = ot_arena_format(j->arena, "pp: %d stages, %d micro-batches", p->pp,
-                                        j->run->micro_batches),
-               .evidence = ot_arena_format(
-                   j->arena, "stages wait for %.1f %% of a step; equal stages would for %.1f %%",
-                   100 * bubble, 100 * ideal),
-               .advice = "stages of equal cost (parallel.layout), more micro-batches, or another "
-                         "parallel.pipeline"});
+    ot_audit_find(j->report, "pipeline_bubble",
+                  ot_arena_format(j->report->arena, "pp: %d stages, %d micro-batches", p->pp,
+                                  j->run->micro_batches),
+                  "stages of equal cost (parallel.layout), more micro-batches, or another "
+                  "parallel.pipeline",
+                  "stages wait for %.1f %% of a step; equal stages would for %.1f %%", 100 * bubble,
+                  100 * ideal);
   }
   const double messages_s = o->exposed_axis_s[OT_TIMELINE_PP] - o->bubble_s;
   if (messages_s <= LIMIT_BESIDE * o->step_s) return;
-  add(j,
-      &(ot_finding){.what = "pp_exposed",
-                    .where = "pp: send and receive",
-                    .evidence = ot_arena_format(
-                        j->arena, "%.1f %% of a step of %.4g ms outside of bubbles (limit %.0f %%)",
-                        percent(j, messages_s), o->step_s * 1e3, 100 * LIMIT_BESIDE),
-                    .advice = "larger micro-batches, or fewer chunks (parallel.vpp)"});
+  ot_audit_find(j->report, "pp_exposed", "pp: send and receive",
+                "larger micro-batches, or fewer chunks (parallel.vpp)",
+                "%.1f %% of a step of %.4g ms outside of bubbles (limit %.0f %%)",
+                percent(j, messages_s), o->step_s * 1e3, 100 * LIMIT_BESIDE);
 }
 
 static void judge_balance(const judge *j) {
@@ -153,21 +139,19 @@ static void judge_balance(const judge *j) {
   const double late_s = o->slowest_compute_s - o->compute_s;
   if (o->ranks == 1 || late_s <= LIMIT_LATE * o->step_s) return;
   const bool stages = j->run->run->parallel.pp > 1;
-  add(j, &(ot_finding){
-             .what = "compute_imbalance",
-             .where = ot_arena_format(j->arena, "rank %d", o->slowest_rank),
-             .evidence = ot_arena_format(
-                 j->arena, "its kernels take %.4g ms a step, %.4g ms on average: the others wait",
-                 o->slowest_compute_s * 1e3, o->compute_s * 1e3),
-             .advice = stages ? "stages of equal cost (parallel.layout)"
-                              : "look for a slow or shared machine under this rank"});
+  ot_audit_find(j->report, "compute_imbalance",
+                ot_arena_format(j->report->arena, "rank %d", o->slowest_rank),
+                stages ? "stages of equal cost (parallel.layout)"
+                       : "look for a slow or shared machine under this rank",
+                "its kernels take %.4g ms a step, %.4g ms on average: the others wait",
+                o->slowest_compute_s * 1e3, o->compute_s * 1e3);
 }
 
 // ---- figures ----
 
 static const char *figures_of(const judge *j) {
   const ot_overlap *const o = j->o;
-  ot_json_writer json = ot_json_begin(j->arena, 0);
+  ot_json_writer json = ot_json_begin(j->report->arena, 0);
   ot_json_object(&json, NULL);
   ot_json_integer(&json, "ranks", o->ranks);
   ot_json_integer(&json, "steps", o->steps);
@@ -204,7 +188,7 @@ static const char *figures_of(const judge *j) {
 
 static const char *table_of(const judge *j) {
   const ot_overlap *const o = j->o;
-  ot_text_builder text = {.arena = j->arena};
+  ot_text_builder text = {.arena = j->report->arena};
   ot_text_appendf(&text, "  %-6s %-15s %9s %10s %10s %10s %7s\n", "axis", "", "calls", "MB",
                   "busy ms", "exposed ms", "% step");
   for (int i = 0; i < OT_TIMELINE_AXES * OT_COMMUNICATIONS; i++) {
@@ -221,26 +205,26 @@ static const char *table_of(const judge *j) {
   return ot_text_builder_text(&text);
 }
 
-void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run, ot_arena *arena,
+void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run,
                       ot_audit_report *report) {
-  const judge j = {overlap, run, arena, report};
+  const judge j = {overlap, run, report};
   report->figures = figures_of(&j);
   if (overlap->step_s > 0) report->table = table_of(&j);
-  report->summary = ot_arena_format(
-      arena, "%d steps of %.4g ms on %d ranks; means of a rank and a step, sends counted once",
-      overlap->steps, overlap->step_s * 1e3, overlap->ranks);
   if (overlap->ranks == 1) {
-    report->verdict = OT_VERDICT_INCONCLUSIVE;
-    report->summary = "one rank waits for no other; give --ranks N or start it under mpirun";
+    ot_audit_leave_open(report,
+                        "one rank waits for no other; give --ranks N or start it under mpirun");
     return;
   }
   if (run->shares_cores) {
-    report->verdict = OT_VERDICT_INCONCLUSIVE;
-    report->summary = ot_arena_format(
-        arena, "%d ranks share cores, so that one waits while another computes: no verdict",
+    ot_audit_leave_open(
+        report, "%d ranks share cores, so that one waits while another computes: no verdict",
         overlap->ranks);
     return;
   }
+  report->summary = ot_arena_format(
+      report->arena,
+      "%d steps of %.4g ms on %d ranks; means of a rank and a step, sends counted once",
+      overlap->steps, overlap->step_s * 1e3, overlap->ranks);
   for (int i = 0; i < OT_COUNT(rules); i++) judge_flow(&j, &rules[i]);
   judge_pipeline(&j);
   judge_balance(&j);

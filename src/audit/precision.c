@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two sums are played: over the micro-batches of one rank, in the accumulators' format, and over
-// ranks, in the format that travels.
-#include "audit/precision.h"
-
+// `audit precision`: whether the planned formats bend the sums that training is made of. Gradients
+// of some micro-batches of the run's own data are taken as what ranks contribute, drawn out to the
+// planned number of ranks and micro-batches, and added up as planned: over the micro-batches of one
+// rank, in the accumulators' format, and over ranks, in the format that travels. A bias against the
+// exact sum stands out from rounding by its t. What needs no data is read off the settings
+// (precision_lint.c).
+//
+// Gradients at another moment of training have another share of signal: the verdict holds for the
+// weights that were looked at.
+#include "audit/audit.h"
 #include "audit/bias.h"
+#include "audit/contributions.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 
@@ -22,10 +29,9 @@ typedef struct planned_sum {
 enum { MOST_SUMS = 8 };
 
 typedef struct precision_audit {
-  const ot_precision_request *request;
-  ot_arena *arena;
   ot_audit_report *report;
   const ot_run *run;
+  int64_t ranks;  // that gradients are planned to be summed over
   ot_contributions contributions;
   int64_t accumulated;   // micro-batches of a rank in a step
   int num_sums, judged;  // judged: of classes of tensors, too
@@ -53,7 +59,7 @@ static void list_sums(precision_audit *p) {
                        .what = "biased_reduction",
                        .format = ot_format_of(precision->reduce),
                        .kind = wire ? OT_SUM_RING : OT_SUM_EXACT_PARTS,
-                       .terms = p->request->ranks,
+                       .terms = p->ranks,
                        .scale = (double)p->accumulated};
   add_sum(p, (planned_sum){.name = "micro-batches",
                            .what = "biased_accumulation",
@@ -107,18 +113,16 @@ static void note(precision_audit *p, const planned_sum *sum, ot_gradient_class c
 
 static void find(precision_audit *p, const planned_sum *sum, ot_gradient_class class,
                  const ot_bias *bias) {
-  const ot_finding finding = {
-      .what = sum->what,
-      .where = ot_arena_format(p->arena, "sum over %lld %s in %s, %s", (long long)sum->terms,
-                               sum->name, sum->format->name, ot_gradient_class_name(class)),
-      .evidence = ot_arena_format(
-          p->arena,
-          "predicted from %d micro-batches: the sum keeps %.4g of the signal (slope %+.3g %%), its "
-          "errors lean by %+.3g units in the last place (t = %.3g over %lld elements); noise %.2g",
-          p->contributions.micro_batches, 1 + bias->slope, 100 * bias->slope, bias->mean_ulp,
-          bias->t, (long long)bias->count, bias->rms),
-      .advice = "add up in fp32 (accumulate: wide), whatever travels: the same bytes, no bias"};
-  ot_audit_report_add(p->report, &finding, p->arena);
+  ot_audit_find(
+      p->report, sum->what,
+      ot_arena_format(p->report->arena, "sum over %lld %s in %s, %s", (long long)sum->terms,
+                      sum->name, sum->format->name, ot_gradient_class_name(class)),
+      "add up in fp32 (accumulate: wide), whatever travels: the same bytes, no bias",
+      "predicted from %d micro-batches: the sum keeps %.4g of the signal (slope %+.3g "
+      "%%), its errors lean by %+.3g units in the last place (t = %.3g over %lld "
+      "elements); noise %.2g",
+      p->contributions.micro_batches, 1 + bias->slope, 100 * bias->slope, bias->mean_ulp, bias->t,
+      (long long)bias->count, bias->rms);
 }
 
 static ot_status judge(precision_audit *p, int index, ot_gradient_class class) {
@@ -148,17 +152,28 @@ static ot_status play(precision_audit *p) {
 // ---- the whole ----
 
 static ot_status look(precision_audit *p) {
+  ot_arena *const arena = p->report->arena;
   ot_text_appendf(&p->table, "  %-22s %-5s %-8s %7s  %-14s %10s %9s %9s %9s\n", "sum over", "in",
                   "by", "terms", "tensors", "slope", "ulp", "t", "noise");
-  p->json = ot_json_begin(p->arena, 0);
+  p->json = ot_json_begin(arena, 0);
   ot_json_object(&p->json, NULL);
   ot_json_array(&p->json, "sums");
   list_sums(p);
-  p->drawn = ot_arena_array(p->arena, p->most_terms + 1, sizeof *p->drawn);
-  p->terms = ot_arena_array(p->arena, p->most_terms + 1, sizeof *p->terms);
+  p->drawn = ot_arena_array(arena, p->most_terms + 1, sizeof *p->drawn);
+  p->terms = ot_arena_array(arena, p->most_terms + 1, sizeof *p->terms);
   OT_TRY(play(p));
   ot_json_end(&p->json);
   ot_json_end(&p->json);
+  p->report->table = ot_text_builder_text(&p->table);
+  p->report->figures = p->json.text;
+  p->report->summary = ot_arena_format(
+      arena, "gradients of %d micro-batches, drawn out to %lld rank%s of %lld micro-batch%s",
+      MICRO_BATCHES, (long long)p->ranks, ot_text_plural(p->ranks, "s"), (long long)p->accumulated,
+      ot_text_plural(p->accumulated, "es"));
+  if (p->judged > 0) return OT_OK;
+  ot_audit_leave_open(p->report, p->num_sums > 0
+                                     ? "no tensor has gradients that could be compared"
+                                     : "nothing is summed; give the planned number of ranks");
   return OT_OK;
 }
 
@@ -169,45 +184,30 @@ static int64_t count_accumulated(const ot_run *run, int64_t ranks) {
   return count > 1 ? count : 1;
 }
 
-static ot_status lead(precision_audit *p, const ot_probe_weights *weights) {
-  const ot_contributions_request request = {.run = p->run,
-                                            .weights = weights,
-                                            .micro_batches = MICRO_BATCHES,
-                                            .elements = ELEMENTS,
-                                            .seed = p->request->seed};
-  OT_TRY(ot_contributions_read(&request, p->arena, &p->contributions));
-  OT_TRY(look(p));
-  p->report->table = ot_text_builder_text(&p->table);
-  p->report->figures = p->json.text;
-  p->report->summary = ot_arena_format(
-      p->arena, "gradients of %d micro-batches, drawn out to %lld rank%s of %lld micro-batch%s",
-      MICRO_BATCHES, (long long)p->request->ranks, ot_text_plural(p->request->ranks, "s"),
-      (long long)p->accumulated, ot_text_plural(p->accumulated, "es"));
-  if (p->judged > 0) return OT_OK;
-  ot_audit_report_leave_open(p->report,
-                             p->num_sums > 0
-                                 ? "no tensor has gradients that could be compared"
-                                 : "nothing is summed; give the planned number of ranks",
-                             p->arena);
-  return OT_OK;
+// Gradients are summed over data and context parallelism.
+static int64_t ranks_of(const ot_audit_request *request) {
+  ot_team *const team = ot_trainer_team(request->trainer);
+  if (request->planned_ranks > 0) return request->planned_ranks;
+  return ot_team_data_degree(team) * ot_team_degree(team, OT_AXIS_CP);
 }
 
-ot_status ot_audit_precision(const ot_precision_request *request, ot_arena *arena,
+ot_status ot_audit_precision(const ot_audit_request *request, ot_arena *arena,
                              ot_audit_report *report) {
-  *report = (ot_audit_report){.audit = "precision"};
+  *report = (ot_audit_report){.audit = "precision", .arena = arena};
+  ot_team *const team = ot_trainer_team(request->trainer);
   const ot_run *const run = ot_trainer_run(request->trainer);
+  const int64_t ranks = ranks_of(request);
   precision_audit *const p = ot_arena_array(arena, 1, sizeof *p);
-  *p = (precision_audit){.request = request,
-                         .arena = arena,
-                         .report = report,
+  *p = (precision_audit){.report = report,
                          .run = run,
-                         .accumulated = count_accumulated(run, request->ranks),
+                         .ranks = ranks,
+                         .accumulated = count_accumulated(run, ranks),
                          .table = {.arena = arena}};
-  ot_probe_weights weights;
-  ot_precision_lint(run, arena, report);
-  ot_instance *const instance = ot_trainer_instance(request->trainer);
-  ot_status status = ot_probe_weights_read(instance, request->team, &weights);
-  if (status == OT_OK && ot_team_leads(request->team)) status = lead(p, &weights);
-  ot_probe_weights_release(&weights);
-  return ot_team_agree(request->team, status);
+  const ot_contributions_request wanted = {.trainer = request->trainer,
+                                           .micro_batches = MICRO_BATCHES,
+                                           .elements = ELEMENTS,
+                                           .seed = request->seed};
+  ot_precision_lint(run, report);
+  OT_TRY(ot_contributions_read(&wanted, arena, &p->contributions));
+  return ot_team_agree(team, ot_team_leads(team) ? look(p) : OT_OK);
 }

@@ -2,33 +2,26 @@
 // Settings against the formats they are kept in.
 #include <math.h>
 
-#include "audit/precision.h"
-
-static void find(ot_audit_report *report, ot_arena *arena, ot_finding finding) {
-  ot_audit_report_add(report, &finding, arena);
-}
+#include "audit/audit.h"
+#include "audit/rounding.h"
 
 // v <- beta2 v + (1 - beta2) g^2 rounds back to v while |g^2/v - 1| (1 - beta2) is below half a
 // unit in the last place, which is between 2^-(p+1) and 2^-p of v. Twice that share cannot be above
 // one when v is to follow a vanishing gradient.
-static void check_moments(const ot_run *run, ot_arena *arena, ot_audit_report *report) {
+static void check_moments(const ot_run *run, ot_audit_report *report) {
   const ot_format *const format = ot_format_of(run->precision.moments);
   const double rate = 1 - run->optimizer.betas[1];
   const double half = ldexp(1, -format->bits);
   if (run->optimizer.name != OT_OPTIMIZER_ADAMW || rate >= 8 * half) return;
-  find(report, arena,
-       (ot_finding){
-           .what = "second_moment_frozen",
-           .where = ot_arena_format(arena, "precision.moments: %s, optimizer.betas[1]: %g",
-                                    format->name, run->optimizer.betas[1]),
-           .evidence = ot_arena_format(
-               arena,
-               "a step moves v by at most %.3g of itself when the gradient vanishes, and %s rounds "
-               "changes below %.3g to %.3g away: v stays within a factor of %.3g of what it should "
-               "be",
-               rate, format->name, half / 2, half, 1 + half / rate),
-           .advice = ot_arena_format(arena, "keep moments in fp32, or betas[1] at most %.6g",
-                                     1 - 8 * half)});
+  ot_audit_find(
+      report, "second_moment_frozen",
+      ot_arena_format(report->arena, "precision.moments: %s, optimizer.betas[1]: %g", format->name,
+                      run->optimizer.betas[1]),
+      ot_arena_format(report->arena, "keep moments in fp32, or betas[1] at most %.6g",
+                      1 - 8 * half),
+      "a step moves v by at most %.3g of itself when the gradient vanishes, and %s rounds changes "
+      "below %.3g to %.3g away: v stays within a factor of %.3g of what it should be",
+      rate, format->name, half / 2, half, 1 + half / rate);
 }
 
 // Share of updates of relative size lr (0.1 .. 1) x lr on weights ~ N(0, 0.02) that rounding to
@@ -45,40 +38,33 @@ static double lost_share(const ot_format *format, double rate, double deviation)
   return lost;
 }
 
-static void check_master(const ot_run *run, ot_arena *arena, ot_audit_report *report) {
+static void check_master(const ot_run *run, ot_audit_report *report) {
   const ot_format *const format = ot_format_of(run->precision.master);
   const double share = lost_share(format, run->optimizer.lr, run->model.initializer_range);
   if (format->bits >= 24 || share <= 0.05) return;
-  find(report, arena,
-       (ot_finding){
-           .what = "updates_lost",
-           .where = ot_arena_format(arena, "precision.master: %s, optimizer.lr: %g", format->name,
-                                    run->optimizer.lr),
-           .evidence = ot_arena_format(
-               arena,
-               "of updates of 0.1 to 1 times the learning rate to weights of deviation %g, %.3g %% "
-               "are less than half a unit in the last place and are rounded away",
-               run->model.initializer_range, 100 * share),
-           .advice = "keep master weights in fp32"});
+  ot_audit_find(report, "updates_lost",
+                ot_arena_format(report->arena, "precision.master: %s, optimizer.lr: %g",
+                                format->name, run->optimizer.lr),
+                "keep master weights in fp32",
+                "of updates of 0.1 to 1 times the learning rate to weights of deviation %g, %.3g "
+                "%% are less than half a unit in the last place and are rounded away",
+                run->model.initializer_range, 100 * share);
 }
 
-static void check_epsilon(const ot_run *run, ot_arena *arena, ot_audit_report *report) {
+static void check_epsilon(const ot_run *run, ot_audit_report *report) {
   const ot_format *const format = ot_format_of(run->precision.moments);
   if (run->optimizer.name != OT_OPTIMIZER_ADAMW || run->optimizer.eps == 0) return;
   if (ot_format_round(format, run->optimizer.eps) != 0) return;
-  find(report, arena,
-       (ot_finding){.what = "epsilon_is_zero",
-                    .where = ot_arena_format(arena, "optimizer.eps: %g, precision.moments: %s",
-                                             run->optimizer.eps, format->name),
-                    .evidence = ot_arena_format(arena,
-                                                "%g rounds to zero in %s, so that a second "
-                                                "moment of zero is divided by",
-                                                run->optimizer.eps, format->name),
-                    .advice = "keep moments in fp32, or raise eps"});
+  ot_audit_find(report, "epsilon_is_zero",
+                ot_arena_format(report->arena, "optimizer.eps: %g, precision.moments: %s",
+                                run->optimizer.eps, format->name),
+                "keep moments in fp32, or raise eps",
+                "%g rounds to zero in %s, so that a second moment of zero is divided by",
+                run->optimizer.eps, format->name);
 }
 
-void ot_precision_lint(const ot_run *run, ot_arena *arena, ot_audit_report *report) {
-  check_moments(run, arena, report);
-  check_master(run, arena, report);
-  check_epsilon(run, arena, report);
+void ot_precision_lint(const ot_run *run, ot_audit_report *report) {
+  check_moments(run, report);
+  check_master(run, report);
+  check_epsilon(run, report);
 }

@@ -5,20 +5,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "audit/one_rank.h"
+#include "audit/variant.h"
 #include "base/rng.h"
-#include "checkpoint/elements.h"
 
 enum { ROWS_OF_A_PARAMETER = 16, STREAM_ROWS = 0x726f77 };
 
 typedef struct comparison {
-  ot_trainer *trainer, *alone;
-  ot_instance *instance, *reference;
-  ot_arena *arena;
+  ot_trainer *trainer, *alone;  // alone: null on all ranks but the leader
+  ot_run run;                   // of `alone`
   ot_audit_report *report;
   ot_reference_figures *figures;
   double tolerance, doubt;
-  void *raw;       // a row as it is stored
   double *row[2];  // [widest row] of both
   int findings;    // of gradients, so far
 } comparison;
@@ -49,19 +46,16 @@ typedef struct products {
   double ab, aa, bb, dd;
 } products;
 
-static void widen(const comparison *c, ot_instance *instance, int64_t cols, double *row) {
-  ot_elements_convert(ot_instance_copy_dtype(instance, OT_COPY_GRADIENT), c->raw, OT_F64, row,
-                      cols);
+static const ot_graph *whole_of(const comparison *c) {
+  return ot_instance_whole(ot_trainer_instance(c->trainer));
 }
 
 static ot_status compare_row(const comparison *c, int parameter, int64_t row, products *sum) {
-  const ot_parameter *const p = &ot_instance_whole(c->reference)->parameters[parameter];
-  const ot_parameter_rows range = {
-      .parameter = parameter, .copy = OT_COPY_GRADIENT, .first_row = row, .rows = 1};
-  OT_TRY(ot_instance_lead_read(c->instance, &range, c->raw));
-  widen(c, c->instance, p->cols, c->row[0]);
-  OT_TRY(ot_instance_read(c->reference, &range, c->raw));
-  widen(c, c->reference, p->cols, c->row[1]);
+  const ot_parameter *const p = &whole_of(c)->parameters[parameter];
+  const ot_parameter_rows range = {parameter, OT_COPY_GRADIENT, row, 1};
+  OT_TRY(ot_variant_read(ot_trainer_instance(c->trainer), range, c->row[0]));
+  if (!c->alone) return OT_OK;
+  OT_TRY(ot_variant_read(ot_trainer_instance(c->alone), range, c->row[1]));
   for (int64_t i = 0; i < p->cols; i++) {
     const double a = c->row[0][i], b = c->row[1][i];
     sum->ab += a * b;
@@ -77,23 +71,18 @@ static void find(comparison *c, const ot_parameter *p, const products *sum, doub
   if (c->findings++ >= MOST_FINDINGS) return;
   const double factor = sum->ab / sum->bb, cosine = sum->ab / sqrt(sum->aa * sum->bb);
   const bool scaled = cosine > 1 - 1e-4;
-  const ot_finding finding = {
-      .what = scaled ? "gradient_scale" : "gradient_direction",
-      .where = ot_arena_format(c->arena, "%s", p->name),
-      .evidence = ot_arena_format(
-          c->arena,
-          "the gradient of this layout is %.6g times that of one rank, cosine %.6g, relative "
-          "difference %.3g (allowed: %.3g)",
-          factor, cosine, difference, c->doubt),
-      .advice = scaled ? "a scale is missing or made twice: compare the factor with the degrees, "
+  ot_audit_find(c->report, scaled ? "gradient_scale" : "gradient_direction", p->name,
+                scaled ? "a scale is missing or made twice: compare the factor with the degrees, "
                          "and with the number of micro-batches"
-                       : "a sum over an axis is missing, or its parts are weighed wrongly"};
-  ot_audit_report_add(c->report, &finding, c->arena);
+                       : "a sum over an axis is missing, or its parts are weighed wrongly",
+                "the gradient of this layout is %.6g times that of one rank, cosine %.6g, relative "
+                "difference %.3g (allowed: %.3g)",
+                factor, cosine, difference, c->doubt);
 }
 
 // Vectors are compared whole; of matrices, some rows.
 static ot_status compare_parameter(comparison *c, int parameter) {
-  const ot_parameter *const p = &ot_instance_whole(c->reference)->parameters[parameter];
+  const ot_parameter *const p = &whole_of(c)->parameters[parameter];
   const int64_t most = p->rank == 1 ? p->rows : ROWS_OF_A_PARAMETER;
   const int64_t rows = p->rows < most ? p->rows : most;
   products sum = {0};
@@ -112,7 +101,7 @@ static ot_status compare_parameter(comparison *c, int parameter) {
 }
 
 static ot_status compare_gradients(comparison *c) {
-  const ot_graph *const graph = ot_instance_whole(c->reference);
+  const ot_graph *const graph = whole_of(c);
   for (int i = 0; i < graph->num_parameters; i++) {
     if (graph->parameters[i].tied_to < 0) OT_TRY(compare_parameter(c, i));
   }
@@ -122,54 +111,10 @@ static ot_status compare_gradients(comparison *c) {
 static void compare_loss(comparison *c) {
   const ot_reference_figures *const f = c->figures;
   if (fabs(f->loss - f->reference) <= c->tolerance * fabs(f->reference)) return;
-  const ot_finding finding = {
-      .what = "loss_normalisation",
-      .where = "the loss of a step",
-      .evidence = ot_arena_format(c->arena, "%.10g on this layout, %.10g on one rank", f->loss,
-                                  f->reference),
-      .advice =
-          "a loss is the sum over all unmasked targets of the step over their number, not a "
-          "mean of the ranks' or the micro-batches' means"};
-  ot_audit_report_add(c->report, &finding, c->arena);
-}
-
-// ---- the step, alone ----
-
-static ot_status step_alone(comparison *c, const ot_probe_weights *weights,
-                            const ot_position *position) {
-  OT_TRY(ot_probe_weights_load(weights, c->reference));
-  ot_trainer_set_position(c->alone, position);
-  ot_step_report step;
-  OT_TRY(ot_trainer_step(c->alone, &step));
-  c->figures->reference = step.loss;
-  return OT_OK;
-}
-
-static ot_status compare_alone(comparison *c, const ot_probe_weights *weights,
-                               const ot_position *position) {
-  const size_t widest = (size_t)ot_graph_widest_row(ot_instance_whole(c->reference));
-  c->raw = malloc(3 * widest * sizeof(double));
-  OT_CHECK(c->raw, OT_ENVIRONMENT, "out of memory");
-  c->row[0] = (double *)c->raw + widest;
-  c->row[1] = c->row[0] + widest;
-  ot_status status = step_alone(c, weights, position);
-  if (status == OT_OK) status = compare_gradients(c);
-  if (status == OT_OK) compare_loss(c);
-  free(c->raw);
-  return status;
-}
-
-static ot_status lead(comparison *c, const ot_run *alone, const ot_probe_weights *weights,
-                      const ot_position *position) {
-  ot_status status =
-      ot_trainer_create_hooked(alone, NULL, ot_trainer_get_hooks(c->trainer), &c->alone);
-  if (status == OT_OK) {
-    c->reference = ot_trainer_instance(c->alone);
-    status = compare_alone(c, weights, position);
-  }
-  ot_trainer_destroy(&c->alone);
-  const ot_status dismissed = ot_instance_dismiss(c->instance);
-  return status != OT_OK ? status : dismissed;
+  ot_audit_find(c->report, "loss_normalisation", "the loss of a step",
+                "a loss is the sum over all unmasked targets of the step over their number, not a "
+                "mean of the ranks' or the micro-batches' means",
+                "%.10g on this layout, %.10g on one rank", f->loss, f->reference);
 }
 
 // ---- targets ----
@@ -194,13 +139,15 @@ static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
 }
 
 // Where all have as many, a mean of means is the mean, and nothing shows.
-static ot_status compare_targets(ot_trainer *trainer, ot_arena *arena, ot_reference_figures *f) {
-  ot_team *const team = ot_trainer_team(trainer);
+static ot_status compare_targets(const comparison *c) {
+  ot_team *const team = ot_trainer_team(c->trainer);
+  ot_arena *const arena = c->report->arena;
+  ot_reference_figures *const f = c->figures;
   const int ranks = ot_team_size(team);
   int64_t *const fewest = ot_arena_array(arena, ranks, sizeof *fewest);
   int64_t *const most = ot_arena_array(arena, ranks, sizeof *most);
   int64_t counts[2] = {0, 0};
-  OT_TRY(ot_team_agree(team, count_targets(trainer, counts)));
+  OT_TRY(ot_team_agree(team, count_targets(c->trainer, counts)));
   OT_TRY(ot_team_collect(team, counts[0], fewest));
   OT_TRY(ot_team_collect(team, counts[1], most));
   f->fewest_targets = fewest[0];
@@ -216,52 +163,51 @@ static ot_status compare_targets(ot_trainer *trainer, ot_arena *arena, ot_refere
 
 // The step in one micro-batch where there is the memory, so that what micro-batches do to each
 // other shows; else in the run's own.
-static ot_status choose_run(const ot_reference_request *request, ot_run *alone, bool *fits) {
-  const ot_run *const run = ot_trainer_run(request->trainer);
-  const ot_position position = ot_trainer_position(request->trainer);
-  int64_t bytes = 0;
-  *alone = ot_one_rank_run(run, true);
-  alone->batch.global_batch_size = ot_run_global_batch(run, position.step, position.tokens);
-  alone->batch.micro_batch_size = alone->batch.global_batch_size;
-  OT_TRY(ot_one_rank_bytes(alone, &bytes));
-  if (bytes > request->most_bytes) {
-    alone->batch.micro_batch_size = run->batch.micro_batch_size;
-    OT_TRY(ot_one_rank_bytes(alone, &bytes));
+static ot_status create_alone(comparison *c) {
+  const ot_run *const run = ot_trainer_run(c->trainer);
+  const ot_position position = ot_trainer_position(c->trainer);
+  const ot_variant variant = {c->trainer, &c->run, true, ot_trainer_get_hooks(c->trainer)};
+  bool *const fits = &c->figures->compared;
+  c->run = ot_variant_one_rank(run);
+  c->run.batch.global_batch_size = ot_run_global_batch(run, position.step, position.tokens);
+  c->run.batch.micro_batch_size = c->run.batch.global_batch_size;
+  OT_TRY(ot_variant_fits(&variant, fits));
+  if (!*fits) {
+    c->run.batch.micro_batch_size = run->batch.micro_batch_size;
+    OT_TRY(ot_variant_fits(&variant, fits));
   }
-  *fits = bytes <= request->most_bytes;
+  if (!*fits) return OT_OK;
+  OT_TRY(ot_variant_create(&variant, &c->alone));
+  if (c->alone) ot_trainer_set_position(c->alone, &position);
   return OT_OK;
 }
 
-static ot_status step_and_compare(comparison *c, const ot_run *alone,
-                                  const ot_probe_weights *weights) {
-  ot_team *const team = ot_trainer_team(c->trainer);
-  const ot_position position = ot_trainer_position(c->trainer);
-  ot_step_report step;
+static ot_status step_and_compare(comparison *c) {
+  ot_step_report step, alone = {0};
   OT_TRY(ot_trainer_step(c->trainer, &step));
-  OT_TRY(compare_targets(c->trainer, c->arena, c->figures));
-  c->figures->compared = true;
+  OT_TRY(compare_targets(c));
+  OT_TRY(ot_team_agree(ot_trainer_team(c->trainer),
+                       c->alone ? ot_trainer_step(c->alone, &alone) : OT_OK));
   c->figures->loss = step.loss;
-  return ot_team_agree(team, ot_team_leads(team) ? lead(c, alone, weights, &position)
-                                                 : ot_instance_serve(c->instance));
+  c->figures->reference = alone.loss;
+  OT_TRY(compare_gradients(c));
+  if (c->alone) compare_loss(c);
+  return OT_OK;
 }
 
-ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *arena,
-                               ot_audit_report *report, ot_reference_figures *figures) {
+ot_status ot_reference_compare(ot_trainer *trainer, ot_audit_report *report,
+                               ot_reference_figures *figures) {
   *figures = (ot_reference_figures){0};
-  ot_run alone;
-  bool fits = false;
-  OT_TRY(ot_team_agree(request->team, choose_run(request, &alone, &fits)));
-  if (!fits) return OT_OK;
-  comparison c = {.trainer = request->trainer,
-                  .instance = ot_trainer_instance(request->trainer),
-                  .arena = arena,
+  comparison c = {.trainer = trainer,
                   .report = report,
                   .figures = figures,
-                  .tolerance = ot_reference_tolerance(ot_trainer_run(request->trainer)),
-                  .doubt = ot_reference_doubt(ot_trainer_run(request->trainer))};
-  ot_probe_weights weights;
-  ot_status status = ot_probe_weights_read(c.instance, request->team, &weights);
-  if (status == OT_OK) status = step_and_compare(&c, &alone, &weights);
-  ot_probe_weights_release(&weights);
+                  .tolerance = ot_reference_tolerance(ot_trainer_run(trainer)),
+                  .doubt = ot_reference_doubt(ot_trainer_run(trainer))};
+  for (int i = 0; i < 2; i++) {
+    c.row[i] = ot_arena_array(report->arena, ot_graph_widest_row(whole_of(&c)), sizeof(double));
+  }
+  ot_status status = create_alone(&c);
+  if (status == OT_OK && figures->compared) status = step_and_compare(&c);
+  ot_trainer_destroy(&c.alone);
   return status;
 }

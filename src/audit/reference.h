@@ -7,18 +7,11 @@
 #pragma once
 
 #include "audit/audit_report.h"
-#include "audit/probe.h"
 #include "train/trainer.h"
-
-typedef struct ot_reference_request {
-  ot_trainer *trainer;  // on the run's layout
-  ot_team *team;
-  int64_t most_bytes;  // of memory that one rank may take for the comparison
-} ot_reference_request;
 
 // What was compared.
 typedef struct ot_reference_figures {
-  bool compared;                         // false: one rank would need more than most_bytes
+  bool compared;                         // false: one rank would need more memory than it may take
   double loss, reference;                // of the step
   int tensors;                           // whose gradients were compared
   double largest;                        // relative difference of the gradient of a tensor
@@ -26,10 +19,10 @@ typedef struct ot_reference_figures {
   bool undecided;  // it is more than the tolerance, and may be rounding all the same
 } ot_reference_figures;
 
-// The trainer takes its next step; the leader takes it once more alone. Findings are added on the
-// leader. Collective over the world. Blocks.
-ot_status ot_reference_compare(const ot_reference_request *request, ot_arena *arena,
-                               ot_audit_report *report, ot_reference_figures *figures);
+// The trainer, on the run's layout, takes its next step; the leader takes it once more alone.
+// Findings are added on the leader. Collective over the world. Blocks.
+ot_status ot_reference_compare(ot_trainer *trainer, ot_audit_report *report,
+                               ot_reference_figures *figures);
 
 // Relative difference that the order of sums may make, of gradients in a storage type.
 double ot_reference_tolerance(const ot_run *run);

@@ -127,8 +127,8 @@ static ot_status find_element(ot_replicas *r, const group *g, int64_t *all, diff
   while (high - low > 1) {
     for (int i = 0; i < FAN; i++) {
       const int64_t from = cut(low, high, i), to = cut(low, high, i + 1);
-      mine[i] = unit ? (int64_t)ot_replicas_hash_range(r, unit->offset + from * unit->size,
-                                                       (to - from) * unit->size)
+      mine[i] = unit ? (int64_t)ot_unit_hasher_range(&r->hasher, unit->offset + from * unit->size,
+                                                     (to - from) * unit->size)
                      : 0;
     }
     OT_TRY(ot_replicas_gather(r, mine, all, FAN));
@@ -216,38 +216,28 @@ static const char *axes_of(const ot_replicas *r, const group *g, ot_arena *arena
   return text.length > 0 ? ot_text_builder_text(&text) : "the ranks";
 }
 
-static const char *what_of(ot_unit_kind kind) {
-  static const char *const names[OT_UNIT_KINDS] = {
-      [OT_UNIT_WEIGHT] = "weights_differ",   [OT_UNIT_GRADIENT] = "gradients_differ",
-      [OT_UNIT_MOMENT_1] = "moments_differ", [OT_UNIT_MOMENT_2] = "moments_differ",
-      [OT_UNIT_MASTER] = "master_differs",   [OT_UNIT_SCALAR] = "scalar_differs",
-      [OT_UNIT_BATCH] = "batch_differs",     [OT_UNIT_WORD] = "counter_differs",
-  };
-  return names[kind];
-}
-
-static const char *advice_of(ot_unit_kind kind) {
-  static const char *const advice[OT_UNIT_KINDS] = {
-      [OT_UNIT_WEIGHT] =
-          "go back to the last checkpoint before this step; if only these weights "
-          "differ, memory of the odd rank's machine is suspect",
-      [OT_UNIT_GRADIENT] =
-          "a sum over these ranks is missing or was made on damaged data; compare "
-          "with a run without this axis",
-      [OT_UNIT_MOMENT_1] = "go back to the last checkpoint before this step",
-      [OT_UNIT_MOMENT_2] = "go back to the last checkpoint before this step",
-      [OT_UNIT_MASTER] = "go back to the last checkpoint before this step",
-      [OT_UNIT_SCALAR] =
-          "whatever is decided by it (clipping, learning rate) differs between ranks",
-      [OT_UNIT_BATCH] =
-          "ranks that work on the same rows must be given the same rows; compare the "
-          "data files of their machines",
-      [OT_UNIT_WORD] =
-          "the ranks are not at the same place of the run; start them from one "
-          "checkpoint",
-  };
-  return advice[kind];
-}
+static const struct {
+  const char *what, *advice;
+} words_of[OT_UNIT_KINDS] = {
+    [OT_UNIT_WEIGHT] = {"weights_differ",
+                        "go back to the last checkpoint before this step; if only these weights "
+                        "differ, memory of the odd rank's machine is suspect"},
+    [OT_UNIT_GRADIENT] = {"gradients_differ",
+                          "a sum over these ranks is missing or was made on damaged data; compare "
+                          "with a run without this axis"},
+    [OT_UNIT_MOMENT_1] = {"moments_differ", "go back to the last checkpoint before this step"},
+    [OT_UNIT_MOMENT_2] = {"moments_differ", "go back to the last checkpoint before this step"},
+    [OT_UNIT_MASTER] = {"master_differs", "go back to the last checkpoint before this step"},
+    [OT_UNIT_SCALAR] = {"scalar_differs",
+                        "whatever is decided by it (clipping, learning rate) differs between "
+                        "ranks"},
+    [OT_UNIT_BATCH] = {"batch_differs",
+                       "ranks that work on the same rows must be given the same rows; compare the "
+                       "data files of their machines"},
+    [OT_UNIT_WORD] = {"counter_differs",
+                      "the ranks are not at the same place of the run; start them from one "
+                      "checkpoint"},
+};
 
 static void put_moment(const ot_replica_moment *moment, ot_text_builder *text) {
   if (moment->micro_batches == 0) {
@@ -323,9 +313,10 @@ static const char *where_of(const ot_replicas *r, const group *g, ot_arena *aren
   return ot_arena_format(arena, "%s of %s", ot_unit_kind_name(g->kind), name);
 }
 
-ot_status ot_replicas_find(ot_replicas *r, const ot_replica_moment *moment, ot_arena *arena,
+ot_status ot_replicas_find(ot_replicas *r, const ot_replica_moment *moment,
                            ot_audit_report *report) {
   group *groups;
+  ot_arena *const arena = report->arena;
   const int count = list_groups(r, arena, &groups);
   int64_t *const all = ot_arena_array(arena, (int64_t)r->ranks * FAN, sizeof *all);
   for (int i = 0; i < count && i < MAX_FINDINGS; i++) {
@@ -334,14 +325,9 @@ ot_status ot_replicas_find(ot_replicas *r, const ot_replica_moment *moment, ot_a
     difference d;
     if (measured && g->kind == OT_UNIT_WORD) find_word(r, g, &d);
     if (measured && g->kind != OT_UNIT_WORD) OT_TRY(find_element(r, g, all, &d));
-    const ot_finding finding = {
-        .what = what_of(g->kind),
-        .where = where_of(r, g, arena),
-        .evidence = evidence_of(r, g, moment, measured ? &d : NULL, arena),
-        .advice = advice_of(g->kind),
-        .details = details_of(r, g, moment, arena),
-    };
-    ot_audit_report_add(report, &finding, arena);
+    ot_audit_find(report, words_of[g->kind].what, where_of(r, g, arena), words_of[g->kind].advice,
+                  "%s", evidence_of(r, g, moment, measured ? &d : NULL, arena))
+        ->details = details_of(r, g, moment, arena);
   }
   if (count > MAX_FINDINGS) {
     report->summary = ot_arena_format(arena, "%d tensors differ; the first %d are listed", count,
@@ -360,21 +346,17 @@ static bool same_place(const ot_mesh *mesh, int a, int b) {
 }
 
 void ot_replicas_find_shared(ot_replicas *r, const ot_replica_moment *moment,
-                             const int64_t *samples, ot_arena *arena, ot_audit_report *report) {
+                             const int64_t *samples, ot_audit_report *report) {
   for (int a = 0; a < r->ranks; a++) {
     for (int b = a + 1; b < r->ranks; b++) {
       if (samples[a] != samples[b] || same_place(r->mesh, a, b)) continue;
-      ot_text_builder text = {.arena = arena};
+      ot_text_builder text = {.arena = report->arena};
       put_moment(moment, &text);
-      ot_text_appendf(&text, ": ranks %d and %d of data parallelism trained on the same samples", a,
-                      b);
-      ot_audit_report_add(
-          report,
-          &(ot_finding){.what = "samples_shared",
-                        .where = ot_arena_format(arena, "ranks %d and %d", a, b),
-                        .evidence = ot_text_builder_text(&text),
-                        .advice = "each rank of data parallelism must read samples of its own"},
-          arena);
+      ot_audit_find(report, "samples_shared",
+                    ot_arena_format(report->arena, "ranks %d and %d", a, b),
+                    "each rank of data parallelism must read samples of its own",
+                    "%s: ranks %d and %d of data parallelism trained on the same samples",
+                    ot_text_builder_text(&text), a, b);
       return;
     }
   }

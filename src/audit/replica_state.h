@@ -3,7 +3,7 @@
 // replica_findings.c.
 #pragma once
 
-#include "audit/replica_units.h"
+#include "audit/replicas.h"
 #include "host/heap.h"
 
 // A unit of some rank, by key.
@@ -28,11 +28,6 @@ typedef struct ot_replica_set {
   int *units;  // [num_units] by key
 } ot_replica_set;
 
-// Bytes of a unit that are hashed by one thread.
-typedef struct ot_unit_chunk {
-  int64_t offset, bytes;
-} ot_unit_chunk;
-
 struct ot_replicas {
   ot_instance *instance;
   const ot_mesh *mesh;
@@ -46,33 +41,24 @@ struct ot_replicas {
   int64_t num_held;
   ot_held_unit *held;  // [num_held] of all ranks, by key, then rank
   int num_sets, most_sets;
-  ot_replica_set *sets;  // [num_sets]
-  bool *replicated;      // [list.num_units]
-  int64_t num_chunks;
-  ot_unit_chunk *chunks;  // [num_chunks] of replicated copies
-  int *first_chunk;       // [list.num_units + 1]
-  uint64_t *chunk_hashes;
-  unsigned char *staging;  // [threads * OT_CHUNK_BYTES]
-  int64_t *values;         // [list.num_units] hash of each, of this comparison
-  int64_t *all_values;     // [ranks * most_units]
-  int64_t *words;          // [most_sets * 2 + 1] then [ranks * the same]
+  ot_replica_set *sets;   // [num_sets]
+  bool *replicated;       // [list.num_units] copies that another rank has, too
+  ot_unit_hasher hasher;  // of them
+  int64_t *values;        // [list.num_units] hash of each, of this comparison
+  int64_t *all_values;    // [ranks * most_units]
+  int64_t *words;         // [most_sets * 2 + 1] then [ranks * the same]
   ot_replica_figures figures;
 };
-
-enum { OT_CHUNK_BYTES = 64 * 1024 };
 
 // An all-gather of `count` words of each rank into `all` [ranks * count].
 ot_status ot_replicas_gather(ot_replicas *r, const int64_t *mine, int64_t *all, int64_t count);
 
-// Hash of [offset, offset + bytes) of the arena.
-uint64_t ot_replicas_hash_range(ot_replicas *r, int64_t offset, int64_t bytes);
-
 // Adds a finding for each key whose holders have different values in r->all_values. All ranks call
 // it with the same values. Collective over the world.
-ot_status ot_replicas_find(ot_replicas *r, const ot_replica_moment *moment, ot_arena *arena,
+ot_status ot_replicas_find(ot_replicas *r, const ot_replica_moment *moment,
                            ot_audit_report *report);
 
 // A finding where ranks of data parallelism have the same samples: `samples` [ranks] are hashes of
 // what each trained on.
 void ot_replicas_find_shared(ot_replicas *r, const ot_replica_moment *moment,
-                             const int64_t *samples, ot_arena *arena, ot_audit_report *report);
+                             const int64_t *samples, ot_audit_report *report);

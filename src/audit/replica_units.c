@@ -253,3 +253,72 @@ void ot_units_list(const ot_instance *instance, const ot_mesh *mesh, int rank, o
   add_scalars(&l);
   add_batches(&l);
 }
+
+// ---- hashes ----
+
+enum { CHUNK_BYTES = 64 * 1024 };
+
+static int count_chunks(const ot_unit *unit) {
+  return (int)((unit->count * unit->size + CHUNK_BYTES - 1) / CHUNK_BYTES);
+}
+
+void ot_unit_hasher_build(ot_instance *instance, const ot_unit_list *list, const bool *wanted,
+                          ot_arena *arena, ot_unit_hasher *hasher) {
+  const int n = list->num_units;
+  *hasher = (ot_unit_hasher){.instance = instance, .list = list, .wanted = wanted};
+  hasher->first_chunk = ot_arena_array(arena, n + 1, sizeof *hasher->first_chunk);
+  for (int i = 0; i < n; i++) {
+    hasher->first_chunk[i + 1] =
+        hasher->first_chunk[i] + (wanted[i] ? count_chunks(&list->units[i]) : 0);
+  }
+  const int chunks = hasher->first_chunk[n];
+  hasher->unit = ot_arena_array(arena, chunks + 1, sizeof *hasher->unit);
+  for (int i = 0; i < n; i++) {
+    for (int k = hasher->first_chunk[i]; k < hasher->first_chunk[i + 1]; k++) hasher->unit[k] = i;
+  }
+  hasher->hashes = ot_arena_array(arena, chunks + 1, sizeof *hasher->hashes);
+  hasher->staging =
+      ot_arena_take(arena, (int64_t)ot_instance_schedule(instance)->threads * CHUNK_BYTES);
+}
+
+// Of at most CHUNK_BYTES.
+static uint64_t hash_chunk(ot_unit_hasher *h, int64_t offset, int64_t bytes,
+                           unsigned char *staging) {
+  ot_executor_read(ot_instance_executor(h->instance), offset, staging, bytes);
+  return XXH3_64bits(staging, (size_t)bytes);
+}
+
+static void hash_chunk_of_unit(ot_unit_hasher *h, int64_t chunk, unsigned char *staging) {
+  const ot_unit *const unit = &h->list->units[h->unit[chunk]];
+  const int64_t at = (chunk - h->first_chunk[h->unit[chunk]]) * CHUNK_BYTES;
+  const int64_t left = unit->count * unit->size - at;
+  h->hashes[chunk] =
+      hash_chunk(h, unit->offset + at, left < CHUNK_BYTES ? left : CHUNK_BYTES, staging);
+}
+
+void ot_unit_hasher_run(ot_unit_hasher *hasher, int64_t *hashes) {
+  const int threads = ot_instance_schedule(hasher->instance)->threads, n = hasher->list->num_units;
+  const int64_t chunks = hasher->first_chunk[n];
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (int t = 0; t < threads; t++) {
+    unsigned char *const staging = hasher->staging + (int64_t)t * CHUNK_BYTES;
+    const int64_t end = chunks * (t + 1) / threads;
+    for (int64_t k = chunks * t / threads; k < end; k++) hash_chunk_of_unit(hasher, k, staging);
+  }
+  for (int i = 0; i < n; i++) {
+    const int first = hasher->first_chunk[i], count = hasher->first_chunk[i + 1] - first;
+    if (!hasher->wanted[i]) continue;
+    hashes[i] =
+        (int64_t)XXH3_64bits(hasher->hashes + first, (size_t)count * sizeof *hasher->hashes);
+  }
+}
+
+uint64_t ot_unit_hasher_range(ot_unit_hasher *hasher, int64_t offset, int64_t bytes) {
+  uint64_t hash = 0;
+  for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
+    const int64_t n = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+    const uint64_t pair[] = {hash, hash_chunk(hasher, offset + at, n, hasher->staging)};
+    hash = XXH3_64bits(pair, sizeof pair);
+  }
+  return hash;
+}

@@ -2,10 +2,21 @@
 // What a rank holds, as a list of units, each with a key that says which numbers of the whole model
 // or run it is: two ranks that have a unit of the same key must hold the same bits. Keys come from
 // coordinates in the HF tensors alone, not from the groups that the engine sums and gathers over,
-// so a wrong group is found like any other fault. Private to the audit of replicas.
+// so a wrong group is found like any other fault. A hasher tells whether units have changed, or
+// differ between ranks.
 #pragma once
 
-#include "audit/replicas.h"
+#include "describe/mesh.h"
+#include "runtime/instance.h"
+
+// Numbers that the loop keeps, not the arena; the same on all ranks.
+typedef enum ot_replica_word {
+  OT_WORD_SEED,
+  OT_WORD_STEP,
+  OT_WORD_NEXT_SAMPLE,
+  OT_WORD_TOKENS,
+  OT_REPLICA_WORDS,
+} ot_replica_word;
 
 // The first kinds are those of ot_bucket_copy.
 typedef enum ot_unit_kind {
@@ -49,3 +60,24 @@ const char *ot_unit_kind_name(ot_unit_kind kind);
 
 // HF name of a part, name of a scalar, field or word.
 const char *ot_unit_name(const ot_instance *instance, ot_unit_kind kind, int index);
+
+// Some of the units of this rank, in chunks that its threads hash at the same time.
+typedef struct ot_unit_hasher {
+  ot_instance *instance;
+  const ot_unit_list *list;
+  const bool *wanted;      // [list->num_units]
+  int *first_chunk;        // [list->num_units + 1]
+  int *unit;               // [chunks] that it is of
+  uint64_t *hashes;        // [chunks]
+  unsigned char *staging;  // [threads] of a chunk each
+} ot_unit_hasher;
+
+// Of `wanted` copies; keeps its arguments, lives in `arena`.
+void ot_unit_hasher_build(ot_instance *instance, const ot_unit_list *list, const bool *wanted,
+                          ot_arena *arena, ot_unit_hasher *hasher);
+
+// Sets hashes[i] of each unit that is wanted; leaves the others alone. One pass over them.
+void ot_unit_hasher_run(ot_unit_hasher *hasher, int64_t *hashes);
+
+// Hash of [offset, offset + bytes) of the arena, on one thread.
+uint64_t ot_unit_hasher_range(ot_unit_hasher *hasher, int64_t offset, int64_t bytes);

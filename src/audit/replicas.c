@@ -136,6 +136,8 @@ static void add_to_set(ot_replicas *r, uint64_t id, int unit) {
   r->sets[i].units[r->sets[i].num_units++] = unit;
 }
 
+static bool is_copy(const ot_unit *unit) { return unit->kind < OT_UNIT_SCALAR; }
+
 static void find_sets(ot_replicas *r) {
   const int n = r->list.num_units;
   int *const order = ot_arena_array(&r->arena, n + 1, sizeof *order);
@@ -146,33 +148,13 @@ static void find_sets(ot_replicas *r) {
   for (int i = 0; i < n; i++) {
     int64_t first;
     const int64_t end = find_holders(r, r->list.units[order[i]].key, &first);
-    r->replicated[order[i]] = end - first > 1;
-    if (end - first > 1) add_to_set(r, id_of_ranks(r->held + first, end - first), order[i]);
+    if (end - first < 2) continue;
+    r->replicated[order[i]] = is_copy(&r->list.units[order[i]]);
+    add_to_set(r, id_of_ranks(r->held + first, end - first), order[i]);
   }
 }
 
 // ---- hashes ----
-
-static bool is_copy(const ot_unit *unit) { return unit->kind < OT_UNIT_SCALAR; }
-
-static void cut_chunks(ot_replicas *r) {
-  const int n = r->list.num_units;
-  r->first_chunk = ot_arena_array(&r->arena, n + 1, sizeof *r->first_chunk);
-  int64_t capacity = 0;
-  for (int i = 0; i < n; i++) {
-    const ot_unit *const unit = &r->list.units[i];
-    const int64_t bytes = unit->count * unit->size;
-    r->first_chunk[i] = (int)r->num_chunks;
-    for (int64_t at = 0; is_copy(unit) && r->replicated[i] && at < bytes; at += OT_CHUNK_BYTES) {
-      const int64_t left = bytes - at;
-      r->chunks = ot_arena_grow(&r->arena, r->chunks, r->num_chunks, &capacity, sizeof *r->chunks);
-      r->chunks[r->num_chunks++] = (ot_unit_chunk){
-          unit->offset + at, left < OT_CHUNK_BYTES ? left : (int64_t)OT_CHUNK_BYTES};
-    }
-  }
-  r->first_chunk[n] = (int)r->num_chunks;
-  r->chunk_hashes = ot_arena_array(&r->arena, r->num_chunks + 1, sizeof *r->chunk_hashes);
-}
 
 static ot_status count_bytes(ot_replicas *r) {
   int64_t mine[2] = {0, 0};
@@ -189,59 +171,34 @@ static ot_status count_bytes(ot_replicas *r) {
   return OT_OK;
 }
 
-// Of at most OT_CHUNK_BYTES; `staging` has as many.
-static uint64_t hash_chunk(ot_replicas *r, int64_t offset, int64_t bytes, unsigned char *staging) {
-  ot_executor_read(ot_instance_executor(r->instance), offset, staging, bytes);
-  return XXH3_64bits(staging, (size_t)bytes);
-}
-
-static int threads_of(const ot_replicas *r) { return ot_instance_schedule(r->instance)->threads; }
-
-static void hash_chunks(ot_replicas *r) {
-  const int threads = threads_of(r);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; t++) {
-    unsigned char *const staging = r->staging + (int64_t)t * OT_CHUNK_BYTES;
-    const int64_t end = r->num_chunks * (t + 1) / threads;
-    for (int64_t i = r->num_chunks * t / threads; i < end; i++) {
-      r->chunk_hashes[i] = hash_chunk(r, r->chunks[i].offset, r->chunks[i].bytes, staging);
-    }
-  }
-}
-
-uint64_t ot_replicas_hash_range(ot_replicas *r, int64_t offset, int64_t bytes) {
-  uint64_t hash = 0;
-  for (int64_t at = 0; at < bytes; at += OT_CHUNK_BYTES) {
-    const int64_t n = bytes - at < OT_CHUNK_BYTES ? bytes - at : OT_CHUNK_BYTES;
-    const uint64_t pair[] = {hash, hash_chunk(r, offset + at, n, r->staging)};
-    hash = XXH3_64bits(pair, sizeof pair);
-  }
-  return hash;
-}
-
 // Of a batch field over all micro-batches of the step.
 static uint64_t hash_batch(ot_replicas *r, const ot_unit *unit, int micro_batches) {
   uint64_t hash = 0;
   for (int m = 0; m < micro_batches; m++) {
     const int64_t offset = unit->offset + m * r->list.batch_stride;
-    const uint64_t pair[] = {hash, ot_replicas_hash_range(r, offset, unit->count * unit->size)};
+    const uint64_t pair[] = {hash,
+                             ot_unit_hasher_range(&r->hasher, offset, unit->count * unit->size)};
     hash = XXH3_64bits(pair, sizeof pair);
   }
   return hash;
 }
 
-static uint64_t hash_unit(ot_replicas *r, int i, const ot_replica_moment *moment) {
-  const ot_unit *const unit = &r->list.units[i];
-  if (moment->micro_batches == 0 && !ot_unit_kind_is_state(unit->kind)) return 0;
-  if (unit->kind == OT_UNIT_WORD) return (uint64_t)moment->words[unit->index];
-  if (unit->kind == OT_UNIT_SCALAR) {
-    double value;
-    ot_executor_read(ot_instance_executor(r->instance), unit->offset, &value, sizeof value);
-    return XXH3_64bits(&value, sizeof value);
+// The value of a unit that is no copy.
+static int64_t value_of(ot_replicas *r, const ot_unit *unit, const ot_replica_moment *moment) {
+  if (unit->kind == OT_UNIT_WORD) return moment->words[unit->index];
+  if (moment->micro_batches == 0) return 0;
+  return (int64_t)(unit->kind == OT_UNIT_BATCH
+                       ? hash_batch(r, unit, moment->micro_batches)
+                       : ot_unit_hasher_range(&r->hasher, unit->offset, unit->size));
+}
+
+static void hash_units(ot_replicas *r, const ot_replica_moment *moment) {
+  ot_unit_hasher_run(&r->hasher, r->values);
+  for (int i = 0; i < r->list.num_units; i++) {
+    const ot_unit *const unit = &r->list.units[i];
+    if (!is_copy(unit)) r->values[i] = value_of(r, unit, moment);
+    if (unit->kind == OT_UNIT_GRADIENT && moment->micro_batches == 0) r->values[i] = 0;
   }
-  if (unit->kind == OT_UNIT_BATCH) return hash_batch(r, unit, moment->micro_batches);
-  const int first = r->first_chunk[i], count = r->first_chunk[i + 1] - first;
-  return XXH3_64bits(r->chunk_hashes + first, (size_t)count * sizeof *r->chunk_hashes);
 }
 
 // ---- create ----
@@ -252,26 +209,25 @@ static ot_status create(ot_replicas *r) {
   OT_TRY(gather_headers(r));
   OT_TRY(check_keys(r, &r->arena));
   find_sets(r);
-  cut_chunks(r);
+  ot_unit_hasher_build(r->instance, &r->list, r->replicated, &r->arena, &r->hasher);
   OT_TRY(count_bytes(r));
   OT_TRY(gather_largest(r, r->num_sets, &r->most_sets));
   const int64_t words = 2 * (int64_t)r->most_sets + 1;
-  r->staging = ot_arena_take(&r->arena, (int64_t)threads_of(r) * OT_CHUNK_BYTES);
   r->values = ot_arena_array(&r->arena, r->most_units + 1, sizeof *r->values);
   r->all_values = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->values);
   r->words = ot_arena_array(&r->arena, words * (r->ranks + 1), sizeof *r->words);
   return OT_OK;
 }
 
-ot_status ot_replicas_create(ot_instance *instance, const ot_mesh *mesh, ot_comm *comm,
-                             ot_replicas **out) {
+ot_status ot_replicas_create(ot_trainer *trainer, ot_replicas **out) {
+  const ot_team *const team = ot_trainer_team(trainer);
   ot_replicas *r = calloc(1, sizeof *r);
   OT_CHECK(r, OT_ENVIRONMENT, "out of memory for an audit");
-  r->instance = instance;
-  r->mesh = mesh;
-  r->comm = comm;
-  r->ranks = mesh && comm ? ot_comm_size(comm) : 1;
-  r->rank = r->ranks > 1 ? ot_comm_rank(comm) : 0;
+  r->instance = ot_trainer_instance(trainer);
+  r->mesh = ot_team_mesh(team);
+  r->comm = ot_team_comm(team);
+  r->ranks = ot_team_size(team);
+  r->rank = ot_team_rank(team);
   const ot_status status = create(r);
   if (status != OT_OK) ot_replicas_destroy(&r);
   *out = r;
@@ -288,6 +244,15 @@ void ot_replicas_destroy(ot_replicas **replicas) {
 ot_replica_figures ot_replicas_figures(const ot_replicas *replicas) { return replicas->figures; }
 
 // ---- compare ----
+
+ot_replica_moment ot_replica_moment_of(const ot_trainer *trainer) {
+  const ot_position position = ot_trainer_position(trainer);
+  return (ot_replica_moment){.micro_batches = ot_trainer_micro_batches(trainer),
+                             .words = {[OT_WORD_SEED] = ot_trainer_run(trainer)->seed,
+                                       [OT_WORD_STEP] = position.step,
+                                       [OT_WORD_NEXT_SAMPLE] = position.next_sample,
+                                       [OT_WORD_TOKENS] = position.tokens}};
+}
 
 static uint64_t fold_set(const ot_replicas *r, const ot_replica_set *set) {
   uint64_t folded = 0;
@@ -334,12 +299,8 @@ static bool words_differ(const ot_replicas *r, const int64_t *all, ot_arena *are
   return false;
 }
 
-static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_arena *arena,
-                         ot_audit_report *report) {
-  hash_chunks(r);
-  for (int i = 0; i < r->list.num_units; i++) {
-    r->values[i] = (int64_t)hash_unit(r, i, moment);
-  }
+static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_audit_report *report) {
+  hash_units(r, moment);
   const int64_t stride = 2 * (int64_t)r->most_sets + 1;
   int64_t *const all = r->words + stride;
   memset(r->words, 0, (size_t)stride * sizeof *r->words);
@@ -349,21 +310,21 @@ static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_are
   }
   r->words[stride - 1] = samples_of(r);
   OT_TRY(ot_replicas_gather(r, r->words, all, stride));
-  if (words_differ(r, all, arena)) {
+  if (words_differ(r, all, report->arena)) {
     OT_TRY(ot_replicas_gather(r, r->values, r->all_values, r->most_units));
-    OT_TRY(ot_replicas_find(r, moment, arena, report));
+    OT_TRY(ot_replicas_find(r, moment, report));
   }
   if (moment->micro_batches == 0) return OT_OK;
-  int64_t *const samples = ot_arena_array(arena, r->ranks, sizeof *samples);
+  int64_t *const samples = ot_arena_array(report->arena, r->ranks, sizeof *samples);
   for (int i = 0; i < r->ranks; i++) samples[i] = all[(i + 1) * stride - 1];
-  ot_replicas_find_shared(r, moment, samples, arena, report);
+  ot_replicas_find_shared(r, moment, samples, report);
   return OT_OK;
 }
 
 ot_status ot_replicas_compare(ot_replicas *replicas, const ot_replica_moment *moment,
-                              ot_arena *arena, ot_audit_report *report) {
+                              ot_audit_report *report) {
   const double start_s = ot_clock_s();
-  OT_TRY(compare(replicas, moment, arena, report));
+  OT_TRY(compare(replicas, moment, report));
   replicas->figures.seconds = ot_clock_s() - start_s;
   return OT_OK;
 }

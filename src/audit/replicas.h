@@ -11,32 +11,24 @@
 #pragma once
 
 #include "audit/audit_report.h"
-#include "describe/mesh.h"
-#include "runtime/instance.h"
+#include "audit/replica_units.h"
+#include "train/trainer.h"
 
 typedef struct ot_replicas ot_replicas;
 
-// Finds out which ranks hold what. `mesh` null: one rank. Keeps `instance`, `mesh` and `comm` until
-// destroy. OT_BUG when elements of a tensor are held by no rank, or by two in unlike pieces.
-// Collective over the world. Blocks.
-ot_status ot_replicas_create(ot_instance *instance, const ot_mesh *mesh, ot_comm *comm,
-                             ot_replicas **out);
+// Finds out which ranks hold what. Keeps `trainer` until destroy. OT_BUG when elements of a tensor
+// are held by no rank, or by two in unlike pieces. Collective over the world. Blocks.
+ot_status ot_replicas_create(ot_trainer *trainer, ot_replicas **out);
 void ot_replicas_destroy(ot_replicas **replicas);
 
-// Numbers that the loop keeps beside the arena; the same on all ranks.
-typedef enum ot_replica_word {
-  OT_WORD_SEED,
-  OT_WORD_STEP,
-  OT_WORD_NEXT_SAMPLE,
-  OT_WORD_TOKENS,
-  OT_REPLICA_WORDS,
-} ot_replica_word;
-
+// When a comparison is made.
 typedef struct ot_replica_moment {
   int micro_batches;  // of the step that was run last; 0: none yet, so that there are no gradients,
                       // batches and scalars
   int64_t words[OT_REPLICA_WORDS];
 } ot_replica_moment;
+
+ot_replica_moment ot_replica_moment_of(const ot_trainer *trainer);
 
 // What a comparison looked at, over all ranks.
 typedef struct ot_replica_figures {
@@ -45,10 +37,10 @@ typedef struct ot_replica_figures {
   double seconds;          // of this rank, from call to return
 } ot_replica_figures;
 
-// Compares between two steps, and adds a finding for each tensor that differs to `report`, which is
-// the same on all ranks; texts live in `arena`. Collective over the world. Blocks.
+// Compares between two steps, and adds a finding for each tensor that differs to `report`, which
+// has its arena and is the same on all ranks. Collective over the world. Blocks.
 ot_status ot_replicas_compare(ot_replicas *replicas, const ot_replica_moment *moment,
-                              ot_arena *arena, ot_audit_report *report);
+                              ot_audit_report *report);
 
 // Of the last comparison.
 ot_replica_figures ot_replicas_figures(const ot_replicas *replicas);

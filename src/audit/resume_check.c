@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor by tensor, in blocks of the order that files have.
-#include "audit/resume_check.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "audit/step_checks.h"
 #include "runtime/weights_instance.h"
 
 enum { BLOCK_ELEMENTS = 1 << 16, MOST_FINDINGS = 5 };
@@ -22,13 +20,12 @@ static const struct {
 };
 
 typedef struct resume_check {
+  ot_step_audit *audit;
   ot_instance *instance;
+  ot_arena *arena;
   ot_checkpoint *checkpoint;
   ot_weight_map map;
-  ot_arena *arena;
-  ot_audit_report *report;
   void *memory, *file;  // [BLOCK_ELEMENTS] of any type
-  int64_t compared;     // tensors
 } resume_check;
 
 // Elements of a tensor that differ.
@@ -42,7 +39,7 @@ static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stag
   const int64_t size = ot_dtype_bytes(dtype), total = t->rows * t->cols;
   *differ = 0;
   if (found < 0) return OT_OK;  // Muon keeps no second moment
-  r->compared++;
+  r->audit->resumed++;
   for (int64_t first = 0; first < total; first += BLOCK_ELEMENTS) {
     const int64_t count = total - first < BLOCK_ELEMENTS ? total - first : BLOCK_ELEMENTS;
     OT_TRY(
@@ -57,14 +54,12 @@ static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stag
 }
 
 static void find(resume_check *r, int kind, const ot_weight_tensor *t, int64_t differ) {
-  if (r->report->num_findings >= MOST_FINDINGS) return;
-  const ot_finding finding = {
-      .what = "resume_differs",
-      .where = ot_arena_format(r->arena, "%s of %s", kinds[kind].name, t->name),
-      .evidence = ot_arena_format(r->arena, "%lld of %lld elements are not those of the checkpoint",
-                                  (long long)differ, (long long)(t->rows * t->cols)),
-      .advice = "whatever continues a run must begin with all of its state"};
-  ot_audit_report_add(r->report, &finding, r->arena);
+  if (r->audit->report->num_findings >= MOST_FINDINGS) return;
+  ot_audit_find(r->audit->report, "resume_differs",
+                ot_arena_format(r->arena, "%s of %s", kinds[kind].name, t->name),
+                "whatever continues a run must begin with all of its state",
+                "%lld of %lld elements are not those of the checkpoint", (long long)differ,
+                (long long)(t->rows * t->cols));
 }
 
 static ot_status compare_kind(resume_check *r, int kind) {
@@ -91,7 +86,8 @@ static ot_status compare_state(resume_check *r, const char *path) {
   return OT_OK;
 }
 
-static void compare_position(resume_check *r, const ot_position *position) {
+static void compare_position(resume_check *r) {
+  const ot_position *const position = &r->audit->before;
   const ot_manifest *const manifest = ot_checkpoint_manifest(r->checkpoint);
   const struct {
     const char *name;
@@ -101,32 +97,24 @@ static void compare_position(resume_check *r, const ot_position *position) {
                  {"tokens", position->tokens, manifest->tokens}};
   for (int i = 0; i < OT_COUNT(numbers); i++) {
     if (numbers[i].got == numbers[i].wanted) continue;
-    const ot_finding finding = {
-        .what = "resume_differs",
-        .where = numbers[i].name,
-        .evidence = ot_arena_format(r->arena, "%lld, and %lld in the checkpoint",
-                                    (long long)numbers[i].got, (long long)numbers[i].wanted),
-        .advice = "a run that begins elsewhere trains on data twice, or leaves some out"};
-    ot_audit_report_add(r->report, &finding, r->arena);
+    ot_audit_find(r->audit->report, "resume_differs", numbers[i].name,
+                  "a run that begins elsewhere trains on data twice, or leaves some out",
+                  "%lld, and %lld in the checkpoint", (long long)numbers[i].got,
+                  (long long)numbers[i].wanted);
   }
 }
 
-static ot_status lead(resume_check *r, const char *path, const ot_position *position) {
+static ot_status lead(resume_check *r, const char *path) {
   const ot_status status = compare_state(r, path);
-  if (status == OT_OK) compare_position(r, position);
+  if (status == OT_OK) compare_position(r);
   ot_checkpoint_destroy(&r->checkpoint);
   free(r->memory);
   const ot_status dismissed = ot_instance_dismiss(r->instance);
   return status != OT_OK ? status : dismissed;
 }
 
-ot_status ot_resume_check(ot_trainer *trainer, const char *path, ot_arena *arena,
-                          ot_audit_report *report, int64_t *compared) {
-  ot_team *const team = ot_trainer_team(trainer);
-  resume_check r = {.instance = ot_trainer_instance(trainer), .arena = arena, .report = report};
-  const ot_position position = ot_trainer_position(trainer);
-  const ot_status status =
-      ot_team_leads(team) ? lead(&r, path, &position) : ot_instance_serve(r.instance);
-  *compared = r.compared;
-  return ot_team_agree(team, status);
+ot_status ot_step_check_resume(ot_step_audit *audit, const char *path) {
+  resume_check r = {.audit = audit, .instance = audit->instance, .arena = audit->report->arena};
+  return ot_team_agree(audit->team,
+                       ot_team_leads(audit->team) ? lead(&r, path) : ot_instance_serve(r.instance));
 }

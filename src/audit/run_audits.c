@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a report to what a run says of it.
-#include "audit/run_audits.h"
-
 #include <stdlib.h>
 
-#include "audit/audit_ranks.h"
-#include "audit/model_audits.h"
+#include "audit/audit.h"
+#include "audit/replicas.h"
 #include "audit/state_watch.h"
 #include "base/text.h"
 
@@ -13,14 +11,13 @@ enum { CHECKS = OT_AUDIT_STATE + 1 };
 
 // One audit of a model as it stands.
 typedef struct model_watch {
-  ot_audit_check check;
+  ot_audit_call call;
   bool noted;  // that nothing can be concluded
 } model_watch;
 
 struct ot_run_audits {
-  ot_team *team;
-  ot_ranks_watch ranks;
-  ot_state_watch *state;  // made at the first look
+  ot_replicas *replicas;  // made at the first look, as is
+  ot_state_watch *state;
   model_watch models[CHECKS];
   int count;
   ot_loop_check checks[CHECKS];
@@ -39,7 +36,7 @@ static ot_status share(ot_team *team, const ot_audit_report *report, ot_arena *a
   if (ot_team_leads(team)) {
     const ot_finding *const first = &report->findings[0];
     ot_text_format(worst, sizeof worst, "%s in %s, %s", first->what, first->where, first->evidence);
-    findings->text = ot_audit_report_print(report, arena);
+    findings->text = ot_audit_report_print(report);
   }
   OT_TRY(ot_team_share(team, worst));
   findings->worst = ot_arena_format(arena, "%s", worst);
@@ -52,13 +49,12 @@ static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *are
   model_watch *const w = context;
   ot_team *const team = ot_trainer_team(trainer);
   const int64_t step = ot_trainer_position(trainer).step;
-  const ot_model_audit_request request = {.trainer = trainer,
-                                          .check = w->check,
-                                          .seed = (uint64_t)(ot_trainer_run(trainer)->seed + step)};
+  const ot_audit_request request = {.trainer = trainer,
+                                    .seed = (uint64_t)(ot_trainer_run(trainer)->seed + step)};
   ot_audit_report report = {0};
   // Ranks may wait long for their leader.
   ot_team_watch(team, 0);
-  OT_TRY(ot_audit_model(&request, arena, &report));
+  OT_TRY(w->call(&request, arena, &report));
   *findings = (ot_loop_findings){.audit = report.audit};
   if (report.verdict == OT_VERDICT_INCONCLUSIVE && !w->noted) {
     findings->note =
@@ -83,26 +79,24 @@ static ot_status look_at_state(void *context, ot_trainer *trainer, ot_arena *are
 // ---- all ----
 
 static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
-  switch (check) {
-    case OT_AUDIT_RANKS:
-      return (ot_loop_check){.look = ot_ranks_watch_look, .context = &a->ranks};
-    case OT_AUDIT_STATE:
-      return (ot_loop_check){.look = look_at_state, .context = a, .follows = true};
-    case OT_AUDIT_CAUSALITY:
-    case OT_AUDIT_PRECISION:
-    case OT_AUDIT_DRIFT:
-    case OT_AUDIT_OVERLAP:
-      break;
+  static const ot_audit_call calls[CHECKS] = {
+      [OT_AUDIT_CAUSALITY] = ot_audit_causality,
+      [OT_AUDIT_PRECISION] = ot_audit_precision,
+      [OT_AUDIT_DRIFT] = ot_audit_drift,
+  };
+  if (check == OT_AUDIT_RANKS) {
+    return (ot_loop_check){.look = ot_ranks_look, .context = &a->replicas};
   }
-  a->models[check].check = check;
+  if (check == OT_AUDIT_STATE) {
+    return (ot_loop_check){.look = look_at_state, .context = a, .follows = true};
+  }
+  a->models[check].call = calls[check];
   return (ot_loop_check){.look = look_at_model, .context = &a->models[check]};
 }
 
 ot_status ot_run_audits_create(const ot_run *run, ot_team *team, ot_run_audits **out) {
   ot_run_audits *const a = calloc(1, sizeof *a);
   OT_TRY(ot_team_agree(team, a ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for audits")));
-  a->team = team;
-  a->ranks.team = team;
   for (int check = 0; check < CHECKS; check++) {
     bool wanted = false;
     for (int64_t i = 0; i < run->audit.num_checks; i++) {
@@ -116,7 +110,7 @@ ot_status ot_run_audits_create(const ot_run *run, ot_team *team, ot_run_audits *
 
 void ot_run_audits_destroy(ot_run_audits **audits) {
   if (!audits || !*audits) return;
-  ot_replicas_destroy(&(*audits)->ranks.replicas);
+  ot_replicas_destroy(&(*audits)->replicas);
   ot_state_watch_destroy(&(*audits)->state);
   free(*audits);
   *audits = NULL;

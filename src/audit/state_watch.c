@@ -3,12 +3,9 @@
 #include "audit/state_watch.h"
 
 #include <stdlib.h>
-#include <xxhash.h>
 
 #include "audit/replica_units.h"
 #include "base/text.h"
-
-enum { PIECE_BYTES = 1 << 18 };
 
 struct ot_state_watch {
   ot_trainer *trainer;
@@ -16,60 +13,25 @@ struct ot_state_watch {
   ot_heap heap;
   ot_arena arena;
   ot_unit_list list;
-  uint64_t *taken;         // [list.num_units] after a step
-  unsigned char *staging;  // [threads * PIECE_BYTES]
-  int64_t step;            // after which the hashes were taken; -1: never
-  bool armed;              // the next update is to be compared with them
-  int differ, first;       // units; of them the first
+  bool *watched;          // [list.num_units]
+  ot_unit_hasher hasher;  // of them
+  int64_t *taken, *now;   // [list.num_units] hashes after a step, and before the next update
+  int64_t step;           // after which the hashes were taken; -1: never
+  bool armed;             // the next update is to be compared with them
+  int differ, first;      // units; of them the first
 };
-
-static int threads_of(const ot_state_watch *w) {
-  return ot_instance_schedule(w->instance)->threads;
-}
-
-static bool is_watched(const ot_unit *unit) {
-  return ot_unit_kind_is_state(unit->kind) && unit->kind != OT_UNIT_WORD;
-}
-
-static uint64_t hash_unit(const ot_state_watch *w, const ot_unit *unit, unsigned char *staging) {
-  const int64_t bytes = unit->count * unit->size;
-  uint64_t hash = 0;
-  for (int64_t at = 0; at < bytes; at += PIECE_BYTES) {
-    const int64_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-    ot_executor_read(ot_instance_executor(w->instance), unit->offset + at, staging, n);
-    hash = XXH3_64bits_withSeed(staging, (size_t)n, hash);
-  }
-  return hash;
-}
-
-static void hash_all(const ot_state_watch *w, uint64_t *hashes) {
-  const int threads = threads_of(w), n = w->list.num_units;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; t++) {
-    for (int i = t; i < n; i += threads) {
-      const ot_unit *const unit = &w->list.units[i];
-      if (is_watched(unit)) {
-        hashes[i] = hash_unit(w, unit, w->staging + (int64_t)t * PIECE_BYTES);
-      }
-    }
-  }
-}
 
 // Before the first update of a step.
 static void compare(void *context) {
   ot_state_watch *const w = context;
   if (!w->armed) return;
   w->armed = false;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  uint64_t *const now = ot_arena_array(&arena, w->list.num_units + 1, sizeof *now);
-  hash_all(w, now);
+  ot_unit_hasher_run(&w->hasher, w->now);
   for (int i = w->list.num_units - 1; i >= 0; i--) {
-    if (!is_watched(&w->list.units[i]) || now[i] == w->taken[i]) continue;
+    if (!w->watched[i] || w->now[i] == w->taken[i]) continue;
     w->differ++;
     w->first = i;
   }
-  ot_heap_release(&heap);
 }
 
 ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
@@ -81,8 +43,15 @@ ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
   w->instance = ot_trainer_instance(trainer);
   w->arena = ot_heap_arena_create(&w->heap);
   ot_units_list(w->instance, ot_team_mesh(team), ot_team_rank(team), &w->arena, &w->list);
-  w->taken = ot_arena_array(&w->arena, w->list.num_units + 1, sizeof *w->taken);
-  w->staging = ot_arena_take(&w->arena, (int64_t)threads_of(w) * PIECE_BYTES);
+  const int n = w->list.num_units;
+  w->taken = ot_arena_array(&w->arena, n + 1, sizeof *w->taken);
+  w->now = ot_arena_array(&w->arena, n + 1, sizeof *w->now);
+  w->watched = ot_arena_array(&w->arena, n + 1, sizeof *w->watched);
+  for (int i = 0; i < n; i++) {
+    const ot_unit_kind kind = w->list.units[i].kind;
+    w->watched[i] = ot_unit_kind_is_state(kind) && kind != OT_UNIT_WORD;
+  }
+  ot_unit_hasher_build(w->instance, &w->list, w->watched, &w->arena, &w->hasher);
   const ot_executor_pause pause = {OT_PHASE_UPDATE, compare, w};
   ot_executor_set_pause(ot_instance_executor(w->instance), &pause);
   *out = w;
@@ -97,7 +66,7 @@ void ot_state_watch_destroy(ot_state_watch **watch) {
 }
 
 void ot_state_watch_take(ot_state_watch *watch) {
-  hash_all(watch, watch->taken);
+  ot_unit_hasher_run(&watch->hasher, watch->taken);
   watch->step = ot_trainer_position(watch->trainer).step;
   watch->armed = true;
   watch->differ = 0;

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of batches that differ in some tokens, and what must not depend on them. Private to the
-// causality audit.
+// Pairs of batches that differ in some tokens, and what must not depend on them:
+//
+//   suffix     all tokens of a sequence from some place on; what comes before is protected
+//   token      a single one
+//   document   one of the documents in a sequence; the others are protected
+//   sequences  all others of the batch; the one is protected
 #pragma once
 
-#include "audit/causality.h"
 #include "data/rows.h"
+
+typedef enum ot_swap_kind {
+  OT_SWAP_SUFFIX,
+  OT_SWAP_TOKEN,
+  OT_SWAP_DOCUMENT,
+  OT_SWAP_SEQUENCES,
+  OT_SWAP_KINDS,
+} ot_swap_kind;
 
 enum { OT_SWAP_DOCUMENTS = 3 };
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows are read before and after the step; the formula is that of Loshchilov and Hutter 2019.
-#include "audit/update_check.h"
-
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
 
+#include "audit/step_checks.h"
+#include "audit/variant.h"
 #include "base/math.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "checkpoint/elements.h"
 #include "train/learning_rate.h"
 
 enum {
@@ -29,17 +28,14 @@ typedef struct sampled_row {
 } sampled_row;
 
 typedef struct update_check {
-  ot_trainer *trainer;
+  ot_step_audit *audit;
   const ot_run *run;
-  ot_instance *instance;
   const ot_graph *whole;
   ot_arena *arena;
-  ot_audit_report *report;
-  ot_update_figures *figures;
   int num_rows;
   sampled_row *rows;
-  void *raw;                           // a row, or a block of elements, as they are stored
-  double *wide;                        // as many of them
+  double *values;                      // a row, or a block of elements
+  double kept[OT_COPIES];              // ranks that have a copy
   double rate, correction[2], factor;  // of the step, as they should be
   int findings;
 } update_check;
@@ -75,15 +71,12 @@ static void choose_rows(update_check *u) {
 
 static ot_status read_copy(update_check *u, sampled_row *r, moment_of_read when,
                            ot_parameter_copy copy) {
-  const ot_parameter *const p = &u->whole->parameters[r->parameter];
-  const int64_t rows = p->rank == 1 ? r->count : 1;
-  const ot_parameter_rows range = {
-      .parameter = r->parameter, .copy = copy, .first_row = r->row, .rows = rows};
-  if (!ot_instance_has_copy(u->instance, copy)) return OT_OK;
-  double *const values = ot_arena_array(u->arena, r->count, sizeof *values);
-  OT_TRY(ot_instance_lead_read(u->instance, &range, u->raw));
-  ot_elements_convert(ot_instance_copy_dtype(u->instance, copy), u->raw, OT_F64, values, r->count);
-  r->values[when][copy] = values;
+  const int64_t rows = u->whole->parameters[r->parameter].rank == 1 ? r->count : 1;
+  const ot_parameter_rows range = {r->parameter, copy, r->row, rows};
+  if (u->kept[copy] == 0) return OT_OK;
+  OT_TRY(ot_variant_read(u->audit->instance, range, u->values));
+  r->values[when][copy] = ot_arena_array(u->arena, r->count, sizeof(double));
+  memcpy(r->values[when][copy], u->values, (size_t)r->count * sizeof(double));
   return OT_OK;
 }
 
@@ -99,17 +92,12 @@ static ot_status read_rows(update_check *u, moment_of_read when) {
 
 static ot_status add_squares(update_check *u, int parameter, double *sum) {
   const ot_parameter *const p = &u->whole->parameters[parameter];
-  const ot_dtype dtype = ot_instance_copy_dtype(u->instance, OT_COPY_GRADIENT);
   const int64_t step = p->cols < BLOCK_ELEMENTS ? BLOCK_ELEMENTS / p->cols : 1;
   for (int64_t row = 0; row < p->rows; row += step) {
-    const ot_parameter_rows range = {.parameter = parameter,
-                                     .copy = OT_COPY_GRADIENT,
-                                     .first_row = row,
-                                     .rows = step < p->rows - row ? step : p->rows - row};
-    OT_TRY(ot_instance_lead_read(u->instance, &range, u->raw));
-    const int64_t n = range.rows * p->cols;
-    ot_elements_convert(dtype, u->raw, OT_F64, u->wide, n);
-    for (int64_t i = 0; i < n; i++) *sum += u->wide[i] * u->wide[i];
+    const int64_t rows = step < p->rows - row ? step : p->rows - row;
+    const ot_parameter_rows range = {parameter, OT_COPY_GRADIENT, row, rows};
+    OT_TRY(ot_variant_read(u->audit->instance, range, u->values));
+    for (int64_t i = 0; i < rows * p->cols; i++) *sum += u->values[i] * u->values[i];
   }
   return OT_OK;
 }
@@ -119,18 +107,8 @@ static ot_status find_norm(update_check *u) {
   for (int i = 0; i < u->whole->num_parameters; i++) {
     if (ot_parameter_is_trained(&u->whole->parameters[i])) OT_TRY(add_squares(u, i, &sum));
   }
-  u->figures->norm = sqrt(sum);
+  u->audit->norm = sqrt(sum);
   return OT_OK;
-}
-
-// Only the leader knows what is read.
-static ot_status read_on_leader(update_check *u, moment_of_read when) {
-  ot_team *const team = ot_trainer_team(u->trainer);
-  if (!ot_team_leads(team)) return ot_team_agree(team, ot_instance_serve(u->instance));
-  ot_status status = read_rows(u, when);
-  if (status == OT_OK && when == AFTER) status = find_norm(u);
-  const ot_status dismissed = ot_instance_dismiss(u->instance);
-  return ot_team_agree(team, status != OT_OK ? status : dismissed);
 }
 
 // ---- the formula ----
@@ -167,16 +145,12 @@ static void find(update_check *u, const sampled_row *r, const discrepancy *d) {
   const ot_parameter *const p = &u->whole->parameters[r->parameter];
   const int64_t row = p->rank == 1 ? d->element : r->row;
   if (u->findings++ >= MOST_FINDINGS) return;
-  const ot_finding finding = {
-      .what = "update_differs",
-      .where = ot_arena_format(u->arena, "%s of %s", d->copy, part_at(p, row)->hf_name),
-      .evidence = ot_arena_format(
-          u->arena, "row %lld, column %lld: %.9g after the step, which should be %.9g",
-          (long long)row, (long long)(p->rank == 1 ? 0 : d->element), d->got, d->wanted),
-      .advice =
-          "compare clip factor, learning rate, bias corrections, decay and moments with the "
-          "settings"};
-  ot_audit_report_add(u->report, &finding, u->arena);
+  ot_audit_find(u->audit->report, "update_differs",
+                ot_arena_format(u->arena, "%s of %s", d->copy, part_at(p, row)->hf_name),
+                "compare clip factor, learning rate, bias corrections, decay and moments with the "
+                "settings",
+                "row %lld, column %lld: %.9g after the step, which should be %.9g", (long long)row,
+                (long long)(p->rank == 1 ? 0 : d->element), d->got, d->wanted);
 }
 
 static bool within(double got, double wanted, double allowed) {
@@ -187,7 +161,7 @@ static bool within(double got, double wanted, double allowed) {
 static bool check_element(update_check *u, const sampled_row *r, int64_t i, discrepancy *d) {
   const ot_run_optimizer *const o = &u->run->optimizer;
   const ot_parameter *const p = &u->whole->parameters[r->parameter];
-  const bool narrow = ot_instance_has_copy(u->instance, OT_COPY_MASTER);
+  const bool narrow = u->kept[OT_COPY_MASTER] > 0;
   const bool wide = u->run->precision.compute == OT_F64;
   const double unit = wide ? 0x1p-52 : 0x1p-23, loose = wide ? 1e-9 : 1e-4;
   double *const *const a = r->values[BEFORE], *const *const b = r->values[AFTER];
@@ -213,7 +187,8 @@ static bool check_element(update_check *u, const sampled_row *r, int64_t i, disc
   if (!within(d->got, d->wanted, allowed)) return false;
   const double size = fabs(step) + fabs(decay);
   if (size > 1e-3 * fabs(a[exact][i])) {
-    u->figures->difference = fmax(u->figures->difference, fabs(d->got - d->wanted) / size);
+    u->audit->update_difference =
+        fmax(u->audit->update_difference, fabs(d->got - d->wanted) / size);
   }
   if (!narrow) return true;
   *d = (discrepancy){"stored weight", i, b[OT_COPY_WEIGHT][i], b[exact][i]};
@@ -223,7 +198,7 @@ static bool check_element(update_check *u, const sampled_row *r, int64_t i, disc
 static void check_row(update_check *u, const sampled_row *r) {
   for (int64_t i = 0; i < r->count; i++) {
     discrepancy d;
-    u->figures->elements++;
+    u->audit->elements++;
     if (check_element(u, r, i, &d)) continue;
     find(u, r, &d);
     return;
@@ -232,61 +207,47 @@ static void check_row(update_check *u, const sampled_row *r) {
 
 // ---- the step ----
 
-static void check_norm(update_check *u, double reported) {
+static void check_norm(update_check *u) {
   const double tolerance = u->run->precision.compute == OT_F64 ? 1e-9 : 1e-4;
-  const double norm = u->figures->norm;
+  const double norm = u->audit->norm, reported = u->audit->step.gradient_norm;
   if (within(reported, norm, tolerance * norm)) return;
-  const ot_finding finding = {
-      .what = "gradient_norm",
-      .where = "the norm that clipping goes by",
-      .evidence = ot_arena_format(
-          u->arena, "%.9g was used; over every element of the model once it is %.9g (ratio %.6g)",
-          reported, norm, reported / norm),
-      .advice = "an axis is left out of the sum, or copies are counted more than once"};
-  ot_audit_report_add(u->report, &finding, u->arena);
+  ot_audit_find(u->audit->report, "gradient_norm", "the norm that clipping goes by",
+                "an axis is left out of the sum, or copies are counted more than once",
+                "%.9g was used; over every element of the model once it is %.9g (ratio %.6g)",
+                reported, norm, reported / norm);
 }
 
-static void set_expected(update_check *u, const ot_position *before) {
+static void set_expected(update_check *u) {
   const ot_run_optimizer *const o = &u->run->optimizer;
-  const ot_progress progress = ot_run_progress(u->run, before->step);
+  const int64_t before = u->audit->before.step;
+  const ot_progress progress = ot_run_progress(u->run, before);
   u->rate = ot_learning_rate(&u->run->learning_rate, o->lr, &progress);
   for (int i = 0; i < 2; i++) {
-    u->correction[i] = 1 / (1 - pow(o->betas[i], (double)(before->step + 1)));
+    u->correction[i] = 1 / (1 - pow(o->betas[i], (double)(before + 1)));
   }
-  const double clip = o->clip / (u->figures->norm + 1e-6);
+  const double clip = o->clip / (u->audit->norm + 1e-6);
   u->factor = o->clip > 0 && clip < 1 ? clip : 1;
 }
 
-static ot_status take_step(update_check *u, ot_step_report *step) {
-  const ot_position before = ot_trainer_position(u->trainer);
-  OT_TRY(read_on_leader(u, BEFORE));
-  OT_TRY(ot_trainer_step(u->trainer, step));
-  OT_TRY(read_on_leader(u, AFTER));
-  if (!ot_team_leads(ot_trainer_team(u->trainer))) return OT_OK;
-  set_expected(u, &before);
-  check_norm(u, step->gradient_norm);
-  for (int i = 0; i < u->num_rows; i++) check_row(u, &u->rows[i]);
-  return OT_OK;
-}
-
-ot_status ot_update_check(ot_trainer *trainer, ot_arena *arena, ot_audit_report *report,
-                          ot_step_report *step, ot_update_figures *figures) {
-  *figures = (ot_update_figures){0};
-  update_check u = {.trainer = trainer,
-                    .run = ot_trainer_run(trainer),
-                    .instance = ot_trainer_instance(trainer),
-                    .arena = arena,
-                    .report = report,
-                    .figures = figures};
-  u.whole = ot_instance_whole(u.instance);
+ot_status ot_step_check_update(ot_step_audit *audit) {
+  update_check u = {.audit = audit,
+                    .run = audit->run,
+                    .whole = ot_instance_whole(audit->instance),
+                    .arena = audit->report->arena};
   const int64_t widest = ot_graph_widest_row(u.whole);
-  const size_t most = (size_t)(widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS);
-  u.raw = malloc(2 * most * sizeof(double));
-  OT_TRY(ot_team_agree(ot_trainer_team(trainer),
-                       u.raw ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
-  u.wide = (double *)u.raw + most;
+  u.values =
+      ot_arena_array(u.arena, widest > BLOCK_ELEMENTS ? widest : BLOCK_ELEMENTS, sizeof *u.values);
+  for (int copy = 0; copy < OT_COPIES; copy++) {
+    u.kept[copy] = ot_instance_has_copy(audit->instance, (ot_parameter_copy)copy);
+  }
+  OT_TRY(ot_team_sum(audit->team, u.kept, OT_COPIES));
   choose_rows(&u);
-  const ot_status status = take_step(&u, step);
-  free(u.raw);
-  return status;
+  OT_TRY(read_rows(&u, BEFORE));
+  OT_TRY(ot_trainer_step(audit->trainer, &audit->step));
+  OT_TRY(read_rows(&u, AFTER));
+  OT_TRY(find_norm(&u));
+  set_expected(&u);
+  check_norm(&u);
+  for (int i = 0; i < u.num_rows; i++) check_row(&u, &u.rows[i]);
+  return OT_OK;
 }

@@ -3,11 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit/audit_ranks.h"
-#include "audit/audit_step.h"
-#include "audit/model_audits.h"
-#include "audit/overlap.h"
-#include "audit/precision.h"
+#include "audit/audit.h"
 #include "checkpoint/checkpoint_list.h"
 #include "cli/installed.h"
 #include "cli/output.h"
@@ -17,31 +13,21 @@
 #include "files/config_file.h"
 #include "files/disk.h"
 
-typedef enum audit_kind {
-  AUDIT_RANKS,
-  AUDIT_OVERLAP,
-  AUDIT_DRIFT,
-  AUDIT_CAUSALITY,
-  AUDIT_PRECISION,
-  AUDIT_STEP,
-  AUDIT_ALL
-} audit_kind;
-
-enum { MOST_REPORTS = 6 };
-
+// Those first that take no step.
 static const struct {
   const char *name;
-  audit_kind kind;
-  int steps;  // that it takes when --steps does not say
+  ot_audit_call call;  // null: all of them
 } audits[] = {
-    {"causality", AUDIT_CAUSALITY, 0},
-    {"precision", AUDIT_PRECISION, 0},
-    {"drift", AUDIT_DRIFT, 0},
-    {"step", AUDIT_STEP, 0},
-    {"ranks", AUDIT_RANKS, 2},
-    {"overlap", AUDIT_OVERLAP, 5},
-    {"all", AUDIT_ALL, 0},
+    {"causality", ot_audit_causality},
+    {"precision", ot_audit_precision},
+    {"drift", ot_audit_drift},
+    {"step", ot_audit_step},
+    {"ranks", ot_audit_ranks},
+    {"overlap", ot_audit_overlap},
+    {"all", NULL},
 };
+
+enum { MOST_REPORTS = OT_COUNT(audits) - 1 };
 
 // What the ranks of a process share.
 typedef struct auditing {
@@ -54,13 +40,6 @@ typedef struct auditing {
   int num_reports;         // 0: the rank that has them is of another process
   ot_audit_report reports[MOST_REPORTS];
 } auditing;
-
-// One rank's part in it.
-typedef struct audit_place {
-  ot_trainer *trainer;
-  ot_team *team;
-  ot_arena *arena;
-} audit_place;
 
 // ---- what is audited ----
 
@@ -119,53 +98,20 @@ static ot_status prepare(void *context, int ranks) {
 
 // ---- one rank ----
 
-static ot_status audit_model(const auditing *a, ot_audit_check check, audit_place place,
-                             ot_audit_report *report) {
-  const ot_model_audit_request request = {
-      .trainer = place.trainer,
-      .check = check,
+static ot_status look(const auditing *a, ot_trainer *trainer, ot_arena *arena,
+                      ot_audit_report *reports, int *count) {
+  const bool limited = ot_options_given(a->options, "steps");
+  const ot_audit_request request = {
+      .trainer = trainer,
+      .seed = (uint64_t)a->config.run.seed,
       .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
-      .seed = (uint64_t)a->config.run.seed};
-  return ot_audit_model(&request, place.arena, report);
-}
-
-static int steps_of(const auditing *a, int audit) {
-  if (!ot_options_given(a->options, "steps")) return audits[audit].steps;
-  return (int)ot_options_integer(a->options, "steps");
-}
-
-static ot_status look_once(const auditing *a, int audit, audit_place place,
-                           ot_audit_report *report) {
-  ot_trainer *const trainer = place.trainer;
-  switch (audits[audit].kind) {
-    case AUDIT_RANKS:
-      return ot_audit_ranks(trainer, place.team, steps_of(a, audit), place.arena, report);
-    case AUDIT_OVERLAP:
-      return ot_audit_overlap(trainer, place.team, steps_of(a, audit), place.arena, report);
-    case AUDIT_DRIFT:
-      return audit_model(a, OT_AUDIT_DRIFT, place, report);
-    case AUDIT_CAUSALITY:
-      return audit_model(a, OT_AUDIT_CAUSALITY, place, report);
-    case AUDIT_PRECISION:
-      return audit_model(a, OT_AUDIT_PRECISION, place, report);
-    case AUDIT_STEP:
-      return ot_audit_step(trainer, a->checkpoint, place.arena, report);
-    case AUDIT_ALL:
-      break;
-  }
-  OT_UNREACHABLE();
-}
-
-// All of them, those first that take no step.
-static ot_status look(auditing *a, audit_place place, ot_audit_report *reports, int *count) {
-  if (a->checkpoint) OT_TRY(ot_trainer_resume(place.trainer, a->checkpoint));
+      .steps = limited ? (int)ot_options_integer(a->options, "steps") : 0,
+      .checkpoint = a->checkpoint};
   *count = 0;
-  if (audits[a->audit].kind != AUDIT_ALL) {
-    return look_once(a, a->audit, place, &reports[(*count)++]);
-  }
+  if (a->checkpoint) OT_TRY(ot_trainer_resume(trainer, a->checkpoint));
   for (int i = 0; i < OT_COUNT(audits); i++) {
-    if (audits[i].kind == AUDIT_ALL) continue;
-    OT_TRY(look_once(a, i, place, &reports[(*count)++]));
+    const bool wanted = i == a->audit || !audits[a->audit].call;
+    if (wanted && audits[i].call) OT_TRY(audits[i].call(&request, arena, &reports[(*count)++]));
   }
   return OT_OK;
 }
@@ -177,14 +123,14 @@ static ot_status audit_team(auditing *a, ot_team *team) {
   const bool leads = ot_team_leads(team);
   if (leads) ot_output_notes(&a->config.notes);
   if (leads && a->note) fprintf(stderr, "%s\nauditing %s\n", a->note, a->checkpoint);
-  audit_place place = {.team = team, .arena = leads ? a->arena : &own};
+  ot_trainer *trainer = NULL;
   ot_audit_report reports[MOST_REPORTS] = {0};
   int count = 0;
-  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, team, &place.trainer);
-  if (status == OT_OK && ot_trainer_note(place.trainer))
-    fprintf(stderr, "%s\n", ot_trainer_note(place.trainer));
-  if (status == OT_OK) status = look(a, place, reports, &count);
-  ot_trainer_destroy(&place.trainer);
+  ot_status status = ot_trainer_create(&a->config.run, a->config.settings, team, &trainer);
+  if (status == OT_OK && ot_trainer_note(trainer))
+    fprintf(stderr, "%s\n", ot_trainer_note(trainer));
+  if (status == OT_OK) status = look(a, trainer, leads ? a->arena : &own, reports, &count);
+  ot_trainer_destroy(&trainer);
   ot_heap_release(&heap);
   if (status != OT_OK || !leads) return status;
   for (int i = 0; i < count; i++) a->reports[i] = reports[i];
@@ -206,11 +152,12 @@ static ot_status audit_rank(ot_comm *comm, void *context) {
 // Settings that no data could make good are found without a model, even where this build could not
 // train with them.
 static ot_status audit_settings(auditing *a) {
-  if (audits[a->audit].kind != AUDIT_PRECISION) return OT_OK;
+  if (audits[a->audit].call != ot_audit_precision) return OT_OK;
   OT_TRY(load_settings(a));
   a->reports[0] = (ot_audit_report){.audit = "precision",
+                                    .arena = a->arena,
                                     .summary = "the settings alone; no sums were played with them"};
-  ot_precision_lint(&a->config.run, a->arena, &a->reports[0]);
+  ot_precision_lint(&a->config.run, &a->reports[0]);
   a->num_reports = a->reports[0].num_findings > 0;
   return OT_OK;
 }
@@ -241,7 +188,7 @@ static void write_all(const auditing *a, ot_json_writer *json) {
 
 static void print_json(const auditing *a) {
   ot_json_writer json = ot_json_begin(a->arena, 2);
-  if (audits[a->audit].kind == AUDIT_ALL) {
+  if (!audits[a->audit].call) {
     write_all(a, &json);
   } else {
     ot_audit_report_write(&a->reports[0], &json, NULL);
@@ -260,7 +207,7 @@ static ot_status audit(auditing *a) {
     return OT_OK;
   }
   for (int i = 0; i < a->num_reports; i++) {
-    fputs(ot_audit_report_print(&a->reports[i], a->arena), stdout);
+    fputs(ot_audit_report_print(&a->reports[i]), stdout);
   }
   return OT_OK;
 }

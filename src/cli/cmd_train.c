@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "audit/run_audits.h"
+#include "audit/audit.h"
 #include "base/json_writer.h"
 #include "base/quantity.h"
 #include "base/text.h"

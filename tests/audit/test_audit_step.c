@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "audit/audit_step.h"
+#include "audit/audit.h"
 #include "support/audit_case.h"
 
 static ot_status audit(audit_rank *rank) {
@@ -19,8 +19,9 @@ static ot_status audit(audit_rank *rank) {
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
   ot_step_report step;
+  const ot_audit_request request = {.trainer = rank->trainer};
   ot_status status = audit_step(rank, &step);
-  if (status == OT_OK) status = ot_audit_step(rank->trainer, NULL, &arena, &report);
+  if (status == OT_OK) status = ot_audit_step(&request, &arena, &report);
   if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, s);
   ot_heap_release(&heap);
   return status;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "audit/causality.h"
+#include "audit/audit.h"
 #include "audit/swap.h"
 #include "host/heap.h"
 #include "support/audit_case.h"
@@ -31,11 +31,8 @@ static ot_status audit(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  const ot_causality_request request = {.trainer = rank->trainer,
-                                        .team = rank->team,
-                                        .trials = l->trials,
-                                        .seed = 7,
-                                        .amend = l->amend};
+  const ot_audit_request request = {
+      .trainer = rank->trainer, .trials = l->trials, .seed = 7, .amend_rows = l->amend};
   const ot_status status = ot_audit_causality(&request, &arena, &report);
   if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
   ot_heap_release(&heap);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "audit/drift.h"
+#include "audit/audit.h"
 #include "base/math.h"
 #include "host/heap.h"
 #include "support/audit_case.h"
@@ -27,8 +27,7 @@ static ot_status audit(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  const ot_drift_request request = {
-      .trainer = rank->trainer, .team = rank->team, .tokens = 128, .amend = l->amend};
+  const ot_audit_request request = {.trainer = rank->trainer, .amend_model = l->amend};
   const ot_status status = ot_audit_drift(&request, &arena, &report);
   if (status == OT_OK && ot_team_leads(rank->team)) {
     audit_hear(&report, &l->said);

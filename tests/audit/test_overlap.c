@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "audit/audit.h"
 #include "audit/overlap.h"
 #include "base/text.h"
 #include "support/audit_case.h"
@@ -122,8 +123,8 @@ typedef struct verdict_case {
 
 static ot_audit_report judge(const ot_overlap *overlap, const ot_overlap_run *run,
                              ot_arena *arena) {
-  ot_audit_report report = {.audit = "overlap"};
-  ot_overlap_judge(overlap, run, arena, &report);
+  ot_audit_report report = {.audit = "overlap", .arena = arena};
+  ot_overlap_judge(overlap, run, &report);
   return report;
 }
 
@@ -293,7 +294,8 @@ static ot_status audit_body_of(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  const ot_status status = ot_audit_overlap(rank->trainer, rank->team, 2, &arena, &report);
+  const ot_audit_request request = {.trainer = rank->trainer, .steps = 2};
+  const ot_status status = ot_audit_overlap(&request, &arena, &report);
   if (status == OT_OK && rank->rank == 0) {
     ot_text_format(rank->context, 4096, "%s%s", report.figures, report.table);
   }

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "audit/audit.h"
 #include "audit/bias.h"
-#include "audit/precision.h"
 #include "base/rng.h"
 #include "host/heap.h"
 #include "support/audit_case.h"
@@ -183,8 +183,8 @@ static audit_said lint(const ot_run *run) {
   audit_said s;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report = {.audit = "precision"};
-  ot_precision_lint(run, &arena, &report);
+  ot_audit_report report = {.audit = "precision", .arena = &arena};
+  ot_precision_lint(run, &report);
   audit_hear(&report, &s);
   ot_heap_release(&heap);
   return s;
@@ -232,8 +232,7 @@ static ot_status audit(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  const ot_precision_request request = {
-      .trainer = rank->trainer, .team = rank->team, .ranks = l->ranks, .seed = 3};
+  const ot_audit_request request = {.trainer = rank->trainer, .planned_ranks = l->ranks, .seed = 3};
   const ot_status status = ot_audit_precision(&request, &arena, &report);
   if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
   ot_heap_release(&heap);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "audit/audit_ranks.h"
+#include "audit/audit.h"
 #include "audit/reference.h"
 #include "checkpoint/elements.h"
 #include "host/heap.h"
@@ -19,7 +19,6 @@
 
 typedef struct looked {
   double damage;  // the weights of rank 1 are multiplied by it beforehand; 0: they are not
-  int64_t most_bytes;
   audit_said said;
   ot_reference_figures figures;
 } looked;
@@ -45,14 +44,12 @@ static ot_status compare(audit_rank *rank) {
   looked *const l = rank->context;
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report = {.audit = "ranks"};
+  ot_audit_report report = {.audit = "ranks", .arena = &arena};
   ot_reference_figures figures;
-  const ot_reference_request request = {
-      .trainer = rank->trainer, .team = rank->team, .most_bytes = l->most_bytes};
   if (l->damage != 0 && rank->rank == 1) {
     damage(ot_trainer_instance(rank->trainer), l->damage);
   }
-  const ot_status status = ot_reference_compare(&request, &arena, &report, &figures);
+  const ot_status status = ot_reference_compare(rank->trainer, &report, &figures);
   if (status == OT_OK && ot_team_leads(rank->team)) {
     l->figures = figures;
     audit_hear(&report, &l->said);
@@ -62,8 +59,11 @@ static ot_status compare(audit_rank *rank) {
 }
 
 static looked run(const audit_request *request, double factor, int64_t most_bytes) {
-  looked l = {.damage = factor, .most_bytes = most_bytes};
-  if (audit_run(request, compare, &l) != OT_OK) fail_msg("%s", ot_fail_message());
+  const ot_trainer_hooks hooks = {.audit_bytes = most_bytes};
+  audit_request bounded = *request;
+  bounded.hooks = &hooks;
+  looked l = {.damage = factor};
+  if (audit_run(&bounded, compare, &l) != OT_OK) fail_msg("%s", ot_fail_message());
   return l;
 }
 
@@ -173,7 +173,8 @@ static ot_status audit(audit_rank *rank) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_audit_report report;
-  const ot_status status = ot_audit_ranks(rank->trainer, rank->team, 1, &arena, &report);
+  const ot_audit_request request = {.trainer = rank->trainer, .steps = 1};
+  const ot_status status = ot_audit_ranks(&request, &arena, &report);
   if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, s);
   ot_heap_release(&heap);
   return status;

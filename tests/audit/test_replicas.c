@@ -46,27 +46,26 @@ static int micro_batches_of(const audit_rank *rank) {
   return (int)(rank->request->batch / rank->request->micro_batch / ot_team_data_degree(rank->team));
 }
 
-static ot_status look(audit_rank *rank, ot_replicas *replicas, int micro_batches, ot_arena *arena,
+static ot_status look(audit_rank *rank, ot_replicas *replicas, int micro_batches,
                       ot_audit_report *report) {
   const attempt *const a = rank->context;
   ot_replica_moment moment = moment_of(rank, micro_batches);
   const bool off = micro_batches > 0 && !a->damage && a->word > 0 && rank->rank == a->victim;
   if (off) moment.words[a->word]++;
-  return ot_replicas_compare(replicas, &moment, arena, report);
+  return ot_replicas_compare(replicas, &moment, report);
 }
 
 static ot_status audit(audit_rank *rank, ot_replicas *replicas) {
   attempt *const a = rank->context;
   ot_heap heap = {0};
   ot_arena own = ot_heap_arena_create(&heap);
-  ot_arena *const arena = rank->rank == 0 ? &a->arena : &own;
-  ot_audit_report report = {.audit = "ranks"};
+  ot_audit_report report = {.audit = "ranks", .arena = rank->rank == 0 ? &a->arena : &own};
   ot_step_report step;
-  OT_TRY(look(rank, replicas, 0, arena, &report));
+  OT_TRY(look(rank, replicas, 0, &report));
   OT_TRY(audit_step(rank, &step));
   OT_TRY(audit_step(rank, &step));
   if (a->damage && rank->rank == a->victim) a->damage(rank, a);
-  OT_TRY(look(rank, replicas, micro_batches_of(rank), arena, &report));
+  OT_TRY(look(rank, replicas, micro_batches_of(rank), &report));
   if (rank->rank == 0) a->report = report;
   if (rank->rank == 0) a->figures = ot_replicas_figures(replicas);
   ot_heap_release(&heap);
@@ -75,8 +74,7 @@ static ot_status audit(audit_rank *rank, ot_replicas *replicas) {
 
 static ot_status audit_body_of(audit_rank *rank) {
   ot_replicas *replicas = NULL;
-  OT_TRY(ot_replicas_create(ot_trainer_instance(rank->trainer), ot_team_mesh(rank->team),
-                            rank->comm, &replicas));
+  OT_TRY(ot_replicas_create(rank->trainer, &replicas));
   const ot_status status = audit(rank, replicas);
   ot_replicas_destroy(&replicas);
   return status;
@@ -117,7 +115,7 @@ static void clean_runs_have_no_findings(void **state) {
     attempt a = {0};
     try(&request, &a);
     if (a.report.num_findings > 0) {
-      fail_msg("%s: %s", audit_describe(&request), ot_audit_report_print(&a.report, &a.arena));
+      fail_msg("%s: %s", audit_describe(&request), ot_audit_report_print(&a.report));
     }
     const bool pieces_alone = request.zero == 3 && request.tp < 2;
     assert_int_equal(a.figures.compared_bytes > 0, !pieces_alone);
@@ -184,7 +182,7 @@ static void expect(audit_request request, attempt a, const expectation *expected
                      ot_text_find(found->evidence, expected->evidence) != NULL;
   if (!named) {
     fail_msg("%s: expected %s, %s, %s; found %s", audit_describe(&request), expected->what,
-             expected->where, expected->evidence, ot_audit_report_print(&a.report, &a.arena));
+             expected->where, expected->evidence, ot_audit_report_print(&a.report));
   }
   ot_heap_release(&a.heap);
 }
@@ -397,12 +395,12 @@ static ot_status try_bit(audit_rank *rank, ot_replicas *replicas, int trial) {
   const bit_trial t = trial_at(rank, trial);
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report = {.audit = "ranks"};
+  ot_audit_report report = {.audit = "ranks", .arena = &arena};
   if (rank->rank == t.victim) flip_bit(rank, &t);
-  OT_TRY(look(rank, replicas, micro_batches_of(rank), &arena, &report));
+  OT_TRY(look(rank, replicas, micro_batches_of(rank), &report));
   if (rank->rank == t.victim) flip_bit(rank, &t);
   const bool named = names(rank, &t, &report);
-  if (!named) ot_fail(OT_BUG, "trial %d: %s", trial, ot_audit_report_print(&report, &arena));
+  if (!named) ot_fail(OT_BUG, "trial %d: %s", trial, ot_audit_report_print(&report));
   ot_heap_release(&heap);
   return named ? OT_OK : OT_BUG;
 }
@@ -410,8 +408,7 @@ static ot_status try_bit(audit_rank *rank, ot_replicas *replicas, int trial) {
 static ot_status try_bits(audit_rank *rank) {
   ot_replicas *replicas = NULL;
   ot_step_report step;
-  OT_TRY(ot_replicas_create(ot_trainer_instance(rank->trainer), ot_team_mesh(rank->team),
-                            rank->comm, &replicas));
+  OT_TRY(ot_replicas_create(rank->trainer, &replicas));
   ot_status status = audit_step(rank, &step);
   for (int i = 0; i < TRIALS && status == OT_OK; i++) status = try_bit(rank, replicas, i);
   ot_replicas_destroy(&replicas);

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "audit/audit_ranks.h"
-#include "audit/run_audits.h"
+#include "audit/audit.h"
+#include "audit/replicas.h"
 #include "files/config_file.h"
 #include "support/audit_case.h"
 #include "support/scratch.h"
@@ -38,7 +38,7 @@ typedef struct training {
 
 typedef struct rank_watch {
   const training *t;
-  ot_ranks_watch watch;
+  ot_replicas *replicas;
 } rank_watch;
 
 static void hear(void *context, const ot_loop_event *event) {
@@ -65,9 +65,9 @@ static void damage(ot_trainer *trainer) {
 static ot_status look(void *context, ot_trainer *trainer, ot_arena *arena,
                       ot_loop_findings *findings) {
   rank_watch *const w = context;
-  const bool mine = ot_team_rank(w->watch.team) == 3;
+  const bool mine = ot_team_rank(ot_trainer_team(trainer)) == 3;
   if (mine && ot_trainer_position(trainer).step == w->t->damage_step) damage(trainer);
-  return ot_ranks_watch_look(&w->watch, trainer, arena, findings);
+  return ot_ranks_look(&w->replicas, trainer, arena, findings);
 }
 
 static ot_status train_rank(ot_comm *comm, void *context) {
@@ -75,12 +75,12 @@ static ot_status train_rank(ot_comm *comm, void *context) {
   ot_loop_request request = {
       .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
   OT_TRY(ot_team_create(&request.run->parallel, comm, &request.team));
-  rank_watch watch = {.t = t, .watch = {.team = request.team}};
+  rank_watch watch = {.t = t};
   const ot_loop_check check = {.look = look, .context = &watch};
   request.checks = &check;
   request.num_checks = 1;
   const ot_status status = ot_loop_run(&request);
-  ot_replicas_destroy(&watch.watch.replicas);
+  ot_replicas_destroy(&watch.replicas);
   ot_team_destroy(&request.team);
   return status;
 }

@@ -5,11 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit/audit_ranks.h"
-#include "audit/audit_step.h"
-#include "audit/causality.h"
-#include "audit/drift.h"
-#include "audit/precision.h"
+#include "audit/audit.h"
 #include "audit/state_watch.h"
 #include "support/scratch.h"
 #include "train/spike.h"
@@ -39,38 +35,23 @@ typedef struct place {
 // ---- stages ----
 
 static ot_status look(const place *p, user_stage stage, ot_audit_report *report) {
-  ot_trainer *const trainer = p->rank->trainer;
-  ot_team *const team = p->rank->team;
+  static const ot_audit_call calls[] = {[USER_STEP] = ot_audit_step,
+                                        [USER_RANKS] = ot_audit_ranks,
+                                        [USER_CAUSALITY] = ot_audit_causality,
+                                        [USER_DRIFT] = ot_audit_drift,
+                                        [USER_PRECISION] = ot_audit_precision};
   const user_request *const q = p->s->request;
-  switch (stage) {
-    case USER_STEP:
-      return ot_audit_step(trainer, p->checkpoint, p->arena, report);
-    case USER_RANKS:
-      return ot_audit_ranks(trainer, team, 1, p->arena, report);
-    case USER_CAUSALITY: {
-      const ot_causality_request request = {.trainer = trainer,
-                                            .team = team,
-                                            .trials = CAUSALITY_TRIALS,
-                                            .seed = 7,
-                                            .amend = q->swapped};
-      return ot_audit_causality(&request, p->arena, report);
-    }
-    case USER_DRIFT: {
-      const ot_drift_request request = {.trainer = trainer,
-                                        .team = team,
-                                        .tokens = DRIFT_TOKENS,
-                                        .amend = q->decoder,
-                                        .amend_files = q->exported};
-      return ot_audit_drift(&request, p->arena, report);
-    }
-    case USER_PRECISION: {
-      const ot_precision_request request = {
-          .trainer = trainer, .team = team, .ranks = q->planned_ranks, .seed = 3};
-      return ot_audit_precision(&request, p->arena, report);
-    }
-    default:
-      return OT_OK;
-  }
+  const ot_audit_request request = {.trainer = p->rank->trainer,
+                                    .seed = stage == USER_PRECISION ? 3 : 7,
+                                    .trials = CAUSALITY_TRIALS,
+                                    .tokens = DRIFT_TOKENS,
+                                    .planned_ranks = q->planned_ranks,
+                                    .steps = 1,
+                                    .checkpoint = p->checkpoint,
+                                    .amend_rows = q->swapped,
+                                    .amend_model = q->decoder,
+                                    .amend_files = q->exported};
+  return calls[stage](&request, p->arena, report);
 }
 
 // What the leader has found, if anything, becomes the report; *found on all ranks.
@@ -139,7 +120,7 @@ static ot_status train(const place *p, bool *found) {
   OT_TRY(status);
   if (*found || p->s->request->training_steps == 0) return OT_OK;
   ot_audit_report report = {0};
-  OT_TRY(ot_audit_ranks(p->rank->trainer, p->rank->team, 1, p->arena, &report));
+  OT_TRY(look(p, USER_RANKS, &report));
   return conclude(p, USER_TRAINING, &report, found);
 }
 
@@ -190,8 +171,8 @@ static void check_settings(ot_run *run, void *context) {
   if (wanted->settings) wanted->settings(run, wanted->settings_context);
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report = {0};
-  ot_precision_lint(run, &arena, &report);
+  ot_audit_report report = {.arena = &arena};
+  ot_precision_lint(run, &report);
   if (report.num_findings > 0) {
     s->report->stage = USER_SETTINGS;
     snprintf(s->report->text, sizeof s->report->text, "%s: %s", report.findings[0].what,
