@@ -58,8 +58,7 @@ typedef struct causality_audit {
   int trials;  // of each kind
   int64_t rank_sequences, vocab;
   ot_rows rows, changed;
-  void *before, *after;  // answers
-  double *changes;       // [sequences * tokens]
+  double *changes;  // [sequences * tokens]
   leak leaks[OT_LEAK_KINDS];
   trial_count counts[2][OT_SWAP_KINDS];  // [saturated]
   int64_t forwards;
@@ -71,45 +70,27 @@ typedef struct causality_audit {
 
 // ---- asking ----
 
-static ot_model model_of(const causality_audit *c, bool saturated) {
+static ot_status create_probe(const causality_audit *c, bool saturated, ot_layout_probe **probe) {
   ot_model model = c->run->model;
   if (saturated) model.moe.capacity_factor /= 4;
-  return model;
-}
-
-static ot_status create_probe(causality_audit *c, bool saturated, ot_layout_probe **probe) {
-  const ot_model model = model_of(c, saturated);
   const ot_layout_probe_request request = {.trainer = c->request->trainer,
                                            .model = &model,
                                            .rank_sequences = c->rank_sequences,
                                            .tokens = c->rows.T};
-  OT_TRY(ot_layout_probe_create(&request, probe));
-  const size_t bytes = (size_t)ot_layout_probe_bytes(*probe) + 1;
-  c->before = malloc(bytes);
-  c->after = malloc(bytes);
-  const bool there = c->before && c->after;
-  return ot_team_agree(c->team,
-                       there ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory for two answers"));
+  return ot_layout_probe_create(&request, probe);
 }
 
-static void destroy_probe(causality_audit *c, ot_layout_probe **probe) {
-  ot_layout_probe_destroy(probe);
-  free(c->before);
-  free(c->after);
-  c->before = c->after = NULL;
-}
-
-static ot_status ask(causality_audit *c, ot_layout_probe *probe, ot_rows *rows, void *answer) {
+// Asks about the rows as they are, for try_swap and check_repeats to compare with.
+static ot_status ask(causality_audit *c, ot_layout_probe *probe) {
   c->forwards++;
-  return ot_layout_probe_ask(probe, rows, answer);
+  return ot_layout_probe_ask(probe, &c->rows);
 }
 
-// `c->before` holds the answer for the rows as they were.
 static ot_status try_swap(causality_audit *c, ot_layout_probe *probe, const ot_swap *swap,
                           ot_swap_difference *difference) {
   ot_swap_apply(swap, c->vocab, &c->rows, &c->changed);
-  OT_TRY(ask(c, probe, &c->changed, c->after));
-  OT_TRY(ot_layout_probe_compare(probe, c->before, c->after, c->changes));
+  c->forwards++;
+  OT_TRY(ot_layout_probe_compare(probe, &c->changed, c->changes));
   *difference = ot_swap_compare(swap, &c->rows, c->changes);
   return OT_OK;
 }
@@ -160,9 +141,9 @@ static ot_status run_trials(causality_audit *c, ot_layout_probe *probe, bool sat
 
 // Equal questions must have equal answers, or nothing can be said.
 static ot_status check_repeats(causality_audit *c, ot_layout_probe *probe, bool *repeats) {
-  OT_TRY(ask(c, probe, &c->rows, c->before));
-  OT_TRY(ask(c, probe, &c->rows, c->after));
-  OT_TRY(ot_layout_probe_compare(probe, c->before, c->after, c->changes));
+  OT_TRY(ask(c, probe));
+  c->forwards++;
+  OT_TRY(ot_layout_probe_compare(probe, &c->rows, c->changes));
   *repeats = true;
   for (int64_t i = 0; i < c->rows.B * c->rows.T; i++) *repeats = *repeats && c->changes[i] == 0;
   return OT_OK;
@@ -173,7 +154,7 @@ static ot_status try_model(causality_audit *c, bool saturated, bool *repeats) {
   ot_status status = create_probe(c, saturated, &probe);
   if (status == OT_OK) status = check_repeats(c, probe, repeats);
   if (status == OT_OK && *repeats) status = run_trials(c, probe, saturated);
-  destroy_probe(c, &probe);
+  ot_layout_probe_destroy(&probe);
   return status;
 }
 
@@ -195,7 +176,7 @@ typedef struct place_search {
 static ot_status forward_leaks(const place_search *s, bool *leaks) {
   causality_audit *const c = s->c;
   ot_swap_difference d = {0};
-  OT_TRY(ask(c, s->probe, &c->rows, c->before));
+  OT_TRY(ask(c, s->probe));
   OT_TRY(try_swap(c, s->probe, &c->leaks[s->kind].example, &d));
   *leaks = d.own + d.others > 0;
   return OT_OK;
@@ -240,7 +221,7 @@ static ot_status find_place(causality_audit *c, ot_leak_kind kind, leak_place *p
   place_search search = {.c = c, .kind = kind};
   ot_status status = create_probe(c, c->leaks[kind].saturated, &search.probe);
   if (status == OT_OK) status = bisect(&search, place);
-  destroy_probe(c, &search.probe);
+  ot_layout_probe_destroy(&search.probe);
   return status;
 }
 

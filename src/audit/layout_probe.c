@@ -18,11 +18,12 @@ struct ot_layout_probe {
   ot_run run;  // the trainer's, of the model that is asked
   int64_t B, T, sequences;
   ot_instance *instance;
-  ot_rows mine, part;     // sequences of this rank; its pieces of them
+  ot_rows part;           // pieces of the sequences that are this rank's
   int64_t rows, columns;  // of its part of an answer, as often as there are planes
   int64_t *number;        // [rows] of all rows, of those of this rank
   int64_t planes;   // activations that enter the head: that of the block before, those on a stack
   int64_t *offset;  // [planes] in the arena; null: another stage has the answer
+  char *answer, *other;  // [planes * rows * columns] of dtype: the last one, and one to compare
   ot_dtype dtype;
   ot_exchange *exchange;
 };
@@ -42,10 +43,6 @@ int64_t ot_layout_sequences(const ot_team *team, int64_t wanted) {
 }
 
 int64_t ot_layout_probe_sequences(const ot_layout_probe *probe) { return probe->sequences; }
-
-int64_t ot_layout_probe_bytes(const ot_layout_probe *probe) {
-  return probe->planes * probe->rows * probe->columns * ot_dtype_bytes(probe->dtype);
-}
 
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced) {
   return ot_variant_keep_layers(ot_trainer_instance(probe->trainer), probe->instance, layers,
@@ -71,12 +68,12 @@ static ot_rows_piece piece_of(const ot_layout_probe *p) {
                          .context = p->run.parallel.context};
 }
 
-static void number_rows(ot_layout_probe *p) {
+static void number_rows(ot_layout_probe *p, const ot_rows *numbered) {
   const ot_rows_piece piece = piece_of(p);
   const int64_t first = ot_team_data_index(p->team) * p->B * p->T;
   const int64_t first_row = ot_team_index(p->team, OT_AXIS_TP) * p->rows;
-  for (int64_t i = 0; i < p->B * p->T; i++) p->mine.tokens[i] = (int32_t)i;
-  ot_rows_cut(&p->mine, &piece, &p->part);
+  for (int64_t i = 0; i < p->B * p->T; i++) numbered->tokens[i] = (int32_t)i;
+  ot_rows_cut(numbered, &piece, &p->part);
   for (int64_t r = 0; r < p->rows; r++) p->number[r] = first + p->part.tokens[first_row + r];
 }
 
@@ -86,11 +83,13 @@ static ot_status take_memory(ot_layout_probe *p) {
   p->rows = p->B * p->T / cp / tp;
   p->columns = p->run.model.hidden_size;
   p->dtype = p->run.precision.params;
-  OT_TRY(ot_rows_create(p->B, p->T, &p->mine));
+  ot_rows numbered;
   OT_TRY(ot_rows_create(p->B, p->T / cp, &p->part));
   p->number = malloc((size_t)(p->rows + 1) * sizeof *p->number);
   OT_CHECK(p->number, OT_ENVIRONMENT, "out of memory");
-  number_rows(p);
+  OT_TRY(ot_rows_create(p->B, p->T, &numbered));
+  number_rows(p, &numbered);
+  ot_rows_release(&numbered);
   return ot_exchange_create(ot_team_comm(p->team), p->sequences * p->T, &p->exchange);
 }
 
@@ -104,7 +103,9 @@ static ot_status find_answer(ot_layout_probe *p) {
   p->planes = enters + on_stack;
   if (!head) return OT_OK;
   p->offset = malloc((size_t)(p->planes + 1) * sizeof *p->offset);
-  OT_CHECK(p->offset, OT_ENVIRONMENT, "out of memory");
+  p->answer = malloc((size_t)(p->planes * plane) + 1);
+  p->other = malloc((size_t)(p->planes * plane) + 1);
+  OT_CHECK(p->offset && p->answer && p->other, OT_ENVIRONMENT, "out of memory for two answers");
   if (enters) p->offset[0] = head->base[OT_BASE_INPUT];
   for (int64_t i = 0; i < on_stack; i++) {
     p->offset[enters + i] = head->base[OT_BASE_STACK] + i * plane;
@@ -179,32 +180,30 @@ void ot_layout_probe_destroy(ot_layout_probe **probe) {
   ot_layout_probe *const p = *probe;
   ot_instance_destroy(&p->instance);
   ot_exchange_destroy(&p->exchange);
-  ot_rows_release(&p->mine);
   ot_rows_release(&p->part);
   free(p->number);
   free(p->offset);
+  free(p->answer);
+  free(p->other);
   free(p);
   *probe = NULL;
 }
 
 // ---- ask ----
 
-static void take_mine(ot_layout_probe *p, const ot_rows *rows) {
-  const int64_t n = p->B * p->T, first = ot_team_data_index(p->team) * p->B;
-  const size_t bytes = (size_t)n * sizeof *rows->tokens;
-  memcpy(p->mine.tokens, rows->tokens + first * p->T, bytes);
-  memcpy(p->mine.positions, rows->positions + first * p->T, bytes);
-  memcpy(p->mine.doc_starts, rows->doc_starts + first * p->T, bytes);
-  memcpy(p->mine.targets, rows->targets + first * p->T, bytes);
-  memcpy(p->mine.sample_ids, rows->sample_ids + first, (size_t)p->B * sizeof *rows->sample_ids);
-}
-
 static ot_status evaluate(ot_layout_probe *p, const ot_rows *rows) {
   const ot_rows_piece piece = piece_of(p);
   const ot_mode mode = OT_MODE_EVALUATE;
+  const int64_t sequence = ot_team_data_index(p->team) * p->B, first = sequence * p->T;
+  const ot_rows mine = {.B = p->B,
+                        .T = p->T,
+                        .tokens = rows->tokens + first,
+                        .targets = rows->targets + first,
+                        .positions = rows->positions + first,
+                        .doc_starts = rows->doc_starts + first,
+                        .sample_ids = rows->sample_ids + sequence};
   OT_ASSERT(rows->B == p->sequences && rows->T == p->T);
-  take_mine(p, rows);
-  ot_rows_cut(&p->mine, &piece, &p->part);
+  ot_rows_cut(&mine, &piece, &p->part);
   ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_TOKENS, p->part.tokens);
   ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_TARGETS, p->part.targets);
   ot_instance_load_batch(p->instance, mode, 0, OT_BATCH_POSITIONS, p->part.positions);
@@ -213,15 +212,17 @@ static ot_status evaluate(ot_layout_probe *p, const ot_rows *rows) {
   return ot_instance_run(p->instance, mode, 0);
 }
 
-ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer) {
-  const ot_layout_probe *const p = probe;
-  OT_TRY(evaluate(probe, rows));
-  const int64_t bytes = ot_layout_probe_bytes(p) / (p->planes > 0 ? p->planes : 1);
+static ot_status ask(ot_layout_probe *p, const ot_rows *rows, char *answer) {
+  const int64_t plane = p->rows * p->columns * ot_dtype_bytes(p->dtype);
+  OT_TRY(evaluate(p, rows));
   for (int64_t i = 0; p->offset && i < p->planes; i++) {
-    ot_executor_read(ot_instance_executor(p->instance), p->offset[i], (char *)answer + i * bytes,
-                     bytes);
+    ot_executor_read(ot_instance_executor(p->instance), p->offset[i], answer + i * plane, plane);
   }
   return OT_OK;
+}
+
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows) {
+  return ask(probe, rows, probe->answer);
 }
 
 ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, double *nats) {
@@ -256,15 +257,14 @@ static double change_of(const ot_layout_probe *p, const char *before, const char
   return largest > 0 ? largest : 4.9e-324;  // the sign of a zero
 }
 
-ot_status ot_layout_probe_compare(ot_layout_probe *probe, const void *before, const void *after,
-                                  double *changes) {
+ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_rows *rows, double *changes) {
   const ot_layout_probe *const p = probe;
   const int64_t n = p->sequences * p->T, stride = p->columns * ot_dtype_bytes(p->dtype);
   double *const words = (double *)ot_exchange_words(p->exchange);
+  OT_TRY(ask(probe, rows, p->other));
   memset(words, 0, (size_t)n * sizeof *words);
   for (int64_t i = 0; p->offset && i < p->planes * p->rows; i++) {
-    const char *const x = (const char *)before + i * stride;
-    const char *const y = (const char *)after + i * stride;
+    const char *const x = p->answer + i * stride, *const y = p->other + i * stride;
     double *const change = &words[p->number[i % p->rows]];
     if (memcmp(x, y, (size_t)stride) != 0) *change = fmax(*change, change_of(p, x, y));
   }

@@ -25,22 +25,19 @@ void ot_layout_probe_destroy(ot_layout_probe **probe);
 // Sequences of all ranks together.
 int64_t ot_layout_probe_sequences(const ot_layout_probe *probe);
 
-// Bytes of this rank's part of an answer.
-int64_t ot_layout_probe_bytes(const ot_layout_probe *probe);
+// Keeps the answer.
+//   rows  [sequences, tokens], the same on all ranks; targets are not looked at
+ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows);
 
-//   rows    [sequences, tokens], the same on all ranks; targets are not looked at
-//   answer  [ot_layout_probe_bytes]
-ot_status ot_layout_probe_ask(ot_layout_probe *probe, const ot_rows *rows, void *answer);
+// By how much each row of the answer to `rows` differs at most from the one that was kept, on all
+// ranks: exactly zero where every bit is the same and nowhere else; infinite where one is no
+// number.
+//   changes  [sequences * tokens]
+ot_status ot_layout_probe_compare(ot_layout_probe *probe, const ot_rows *rows, double *changes);
 
 // The mean of -ln p over the unmasked targets of `rows`, of which there is one at least; on all
 // ranks.
 ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, double *nats);
-
-// By how much each row of two answers differs at most, on all ranks: exactly zero where every bit
-// is the same and nowhere else; infinite where one is no number.
-//   changes  [sequences * tokens]
-ot_status ot_layout_probe_compare(ot_layout_probe *probe, const void *before, const void *after,
-                                  double *changes);
 
 // Weights as the trainer has them, as ot_variant_keep_layers.
 ot_status ot_layout_probe_keep(ot_layout_probe *probe, int64_t layers, bool silenced);

@@ -52,7 +52,6 @@ ot_drift_figures ot_drift_compare(const ot_logit_pair *pair) {
     const double change = r.b_target - r.a_target, ratio = exp(change);
     if (f.tokens++ == 0 || !(fabs(change) <= f.max)) f.worst = row;
     f.mean += fabs(change);
-    f.bias += change;
     f.max = larger(fabs(change), f.max);
     f.divergence += r.divergence;
     f.max_change = larger(fabs(exp(r.b_target) - exp(r.a_target)), f.max_change);
@@ -63,9 +62,7 @@ ot_drift_figures ot_drift_compare(const ot_logit_pair *pair) {
   if (f.tokens == 0) return f;
   const double n = (double)f.tokens;
   f.mean /= n;
-  f.bias /= n;
   f.divergence /= n;
-  f.mean_ratio = ratios / n;
   f.sample_size = ratios * ratios / (n * squares);
   return f;
 }

@@ -18,9 +18,7 @@ typedef struct ot_logit_pair {
 typedef struct ot_drift_figures {
   int64_t tokens;
   double mean, max;    // |ln r|
-  double bias;         // mean of ln r
   double divergence;   // mean KL(a || b) over the whole vocabulary, nats
-  double mean_ratio;   // of r: 1 where b is unbiased
   double sample_size;  // (sum r)^2 / (n sum r^2): what share of samples importance weights leave
   double max_change;   // |p_b - p_a| of a target
   int64_t flips;       // rows whose most probable token differs

@@ -8,6 +8,7 @@
 #include "audit/replica_state.h"
 #include "base/sort.h"
 #include "base/text_builder.h"
+#include "checkpoint/elements.h"
 
 enum {
   MAX_FINDINGS = 64,  // one fault may reach every tensor
@@ -160,12 +161,9 @@ static void find_word(const ot_replicas *r, const group *g, difference *found) {
 static double number_of(const ot_replicas *r, ot_unit_kind kind, int64_t bits) {
   const ot_dtype dtype =
       kind < OT_UNIT_SCALAR ? ot_instance_copy_dtype(r->instance, (ot_parameter_copy)kind) : OT_F64;
-  float narrow;
-  double wide;
-  memcpy(&narrow, &bits, sizeof narrow);
-  memcpy(&wide, &bits, sizeof wide);
-  if (dtype == OT_BF16) return (double)ot_bf16_to_float((uint16_t)bits);
-  return dtype == OT_F64 ? wide : (double)narrow;
+  double number;
+  ot_elements_convert(dtype, &bits, OT_F64, &number, 1);
+  return number;
 }
 
 // ---- sentences ----

@@ -98,25 +98,6 @@ static ot_status check_keys(const ot_replicas *r, ot_arena *arena) {
   return OT_OK;
 }
 
-// The ranks that hold `key`: entries [*first, return value) of r->held.
-static int64_t find_holders(const ot_replicas *r, uint64_t key, int64_t *first) {
-  int64_t low = 0, high = r->num_held;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (r->held[middle].key < key) low = middle + 1;
-    if (r->held[middle].key >= key) high = middle;
-  }
-  *first = low;
-  while (low < r->num_held && r->held[low].key == key) low++;
-  return low;
-}
-
-static int compare_units(const void *a, const void *b, const void *context) {
-  const ot_unit *const units = context;
-  const uint64_t x = units[*(const int *)a].key, y = units[*(const int *)b].key;
-  return (x > y) - (x < y);
-}
-
 static uint64_t id_of_ranks(const ot_held_unit *held, int64_t count) {
   uint64_t id = XXH3_64bits(&count, sizeof count);
   for (int64_t i = 0; i < count; i++) {
@@ -138,19 +119,19 @@ static void add_to_set(ot_replicas *r, uint64_t id, int unit) {
 
 static bool is_copy(const ot_unit *unit) { return unit->kind < OT_UNIT_SCALAR; }
 
+// Goes through the keys, in one order on all ranks.
 static void find_sets(ot_replicas *r) {
   const int n = r->list.num_units;
-  int *const order = ot_arena_array(&r->arena, n + 1, sizeof *order);
   r->replicated = ot_arena_array(&r->arena, n + 1, sizeof *r->replicated);
   r->sets = ot_arena_array(&r->arena, n + 1, sizeof *r->sets);
-  for (int i = 0; i < n; i++) order[i] = i;
-  ot_sort(order, n, sizeof *order, (ot_ordering){compare_units, r->list.units}, &r->arena);
-  for (int i = 0; i < n; i++) {
-    int64_t first;
-    const int64_t end = find_holders(r, r->list.units[order[i]].key, &first);
-    if (end - first < 2) continue;
-    r->replicated[order[i]] = is_copy(&r->list.units[order[i]]);
-    add_to_set(r, id_of_ranks(r->held + first, end - first), order[i]);
+  for (int64_t i = 0, end; i < r->num_held; i = end) {
+    int mine = -1;
+    for (end = i; end < r->num_held && r->held[end].key == r->held[i].key; end++) {
+      if (r->held[end].rank == r->rank) mine = r->held[end].unit;
+    }
+    if (mine < 0 || end - i < 2) continue;
+    r->replicated[mine] = is_copy(&r->list.units[mine]);
+    add_to_set(r, id_of_ranks(r->held + i, end - i), mine);
   }
 }
 

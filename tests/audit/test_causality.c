@@ -12,37 +12,14 @@
 
 #include <cmocka.h>
 
-#include "audit/audit.h"
 #include "audit/swap.h"
-#include "host/heap.h"
 #include "support/audit_case.h"
 
 enum { TRIALS = 8 };
 
-// A question, and what was said to it.
-typedef struct looked {
-  void (*amend)(ot_rows *rows);
-  int trials;
-  audit_said said;
-} looked;
-
-static ot_status audit(audit_rank *rank) {
-  looked *const l = rank->context;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report;
-  const ot_audit_request request = {
-      .trainer = rank->trainer, .trials = l->trials, .seed = 7, .amend_rows = l->amend};
-  const ot_status status = ot_audit_causality(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static audit_said run_trials(const audit_request *request, int trials, void (*amend)(ot_rows *)) {
-  looked l = {.amend = amend, .trials = trials};
-  if (audit_run(request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
-  return l.said;
+  const ot_audit_request how = {.trials = trials, .seed = 7, .amend_rows = amend};
+  return audit_ask(request, ot_audit_causality, &how);
 }
 
 static audit_said run(const audit_request *request, void (*amend)(ot_rows *)) {

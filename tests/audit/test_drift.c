@@ -10,37 +10,11 @@
 
 #include <cmocka.h>
 
-#include "audit/audit.h"
 #include "base/math.h"
-#include "host/heap.h"
 #include "support/audit_case.h"
 
-// A question, and what was said to it.
-typedef struct looked {
-  void (*amend)(ot_model *model);
-  audit_said said;
-  int64_t report_bytes;  // that the report keeps
-} looked;
-
-static ot_status audit(audit_rank *rank) {
-  looked *const l = rank->context;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report;
-  const ot_audit_request request = {.trainer = rank->trainer, .amend_model = l->amend};
-  const ot_status status = ot_audit_drift(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) {
-    audit_hear(&report, &l->said);
-    l->report_bytes = heap.bytes;
-  }
-  ot_heap_release(&heap);
-  return status;
-}
-
 static audit_said run(const audit_request *request, void (*amend)(ot_model *)) {
-  looked l = {.amend = amend};
-  if (audit_run(request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
-  return l.said;
+  return audit_ask(request, ot_audit_drift, &(ot_audit_request){.amend_model = amend});
 }
 
 // The weights that are read go when the audit does: what stays is what it says.
@@ -48,11 +22,10 @@ static void a_report_keeps_no_weights(void **state) {
   (void)state;
   audit_request request = audit_plain(2);
   request.model.vocab_size = 20000;
-  looked l = {0};
-  if (audit_run(&request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
-  assert_int_equal(l.said.verdict, OT_VERDICT_CLEAN);
+  const audit_said s = run(&request, NULL);
+  assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
   const int64_t table_bytes = request.model.vocab_size * request.model.hidden_size * 4;
-  assert_in_range(l.report_bytes, 1, table_bytes / 2);
+  assert_in_range(s.report_bytes, 1, table_bytes / 2);
 }
 
 static void decoding_is_training_on_any_mesh_and_in_any_type(void **state) {

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "audit/audit.h"
 #include "audit/overlap.h"
 #include "base/text.h"
 #include "support/audit_case.h"
@@ -290,28 +289,14 @@ static void bytes_are_those_that_are_sent(void **state) {
   }
 }
 
-static ot_status audit_body_of(audit_rank *rank) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report;
-  const ot_audit_request request = {.trainer = rank->trainer, .steps = 2};
-  const ot_status status = ot_audit_overlap(&request, &arena, &report);
-  if (status == OT_OK && rank->rank == 0) {
-    ot_text_format(rank->context, 4096, "%s%s", report.figures, report.table);
-  }
-  ot_heap_release(&heap);
-  return status;
-}
-
 static void reports_a_run(void **state) {
   (void)state;
-  char text[4096] = "";
   const audit_request request = {
       .model = audit_model(2, false), .tp = 2, .batch = 4, .micro_batch = 1};
-  if (audit_run(&request, audit_body_of, text) != OT_OK) fail_msg("%s", ot_fail_message());
-  assert_non_null(strstr(text, "{\"axis\":\"tp\",\"op\":\"all_gather\",\"calls\":"));
-  assert_non_null(strstr(text, "\"ranks\":2,\"steps\":2,"));
-  assert_non_null(strstr(text, "  tp     all_gather"));
+  const audit_said s = audit_ask(&request, ot_audit_overlap, &(ot_audit_request){.steps = 2});
+  assert_non_null(strstr(s.figures, "{\"axis\":\"tp\",\"op\":\"all_gather\",\"calls\":"));
+  assert_non_null(strstr(s.figures, "\"ranks\":2,\"steps\":2,"));
+  assert_non_null(strstr(s.table, "  tp     all_gather"));
 }
 
 int main(void) {

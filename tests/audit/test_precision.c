@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "audit/audit.h"
 #include "audit/bias.h"
 #include "base/rng.h"
 #include "host/heap.h"
@@ -173,12 +172,6 @@ static void errors_on_either_side_count(void **state) {
 
 // ---- settings ----
 
-// A question, and what was said to it.
-typedef struct looked {
-  int64_t ranks;
-  audit_said said;
-} looked;
-
 static audit_said lint(const ot_run *run) {
   audit_said s;
   ot_heap heap = {0};
@@ -227,25 +220,16 @@ static void an_epsilon_that_rounds_to_zero_is_found(void **state) {
 
 // ---- the audit ----
 
-static ot_status audit(audit_rank *rank) {
-  looked *const l = rank->context;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report;
-  const ot_audit_request request = {.trainer = rank->trainer, .planned_ranks = l->ranks, .seed = 3};
-  const ot_status status = ot_audit_precision(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, &l->said);
-  ot_heap_release(&heap);
-  return status;
+static audit_said ask(const audit_request *request, int64_t ranks) {
+  return audit_ask(request, ot_audit_precision,
+                   &(ot_audit_request){.planned_ranks = ranks, .seed = 3});
 }
 
 static audit_said run_audit(bool on_wire, int64_t ranks) {
-  looked l = {.ranks = ranks};
   audit_request request = audit_plain(2);
   request.dp_replicate = 2;
   request.bf16_on_wire = on_wire;
-  if (audit_run(&request, audit, &l) != OT_OK) fail_msg("%s", ot_fail_message());
-  return l.said;
+  return ask(&request, ranks);
 }
 
 static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
@@ -275,10 +259,8 @@ static void each_sum_stands_in_the_table_once(void **state) {
 
 static void one_rank_of_one_micro_batch_sums_nothing(void **state) {
   (void)state;
-  looked l = {.ranks = 1};
-  audit_request request = {.batch = 1, .micro_batch = 1, .model = audit_model(2, true)};
-  assert_int_equal(audit_run(&request, audit, &l), OT_OK);
-  assert_int_equal(l.said.verdict, OT_VERDICT_INCONCLUSIVE);
+  const audit_request request = {.batch = 1, .micro_batch = 1, .model = audit_model(2, true)};
+  assert_int_equal(ask(&request, 1).verdict, OT_VERDICT_INCONCLUSIVE);
 }
 
 int main(void) {

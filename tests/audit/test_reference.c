@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "audit/audit.h"
 #include "audit/reference.h"
 #include "checkpoint/elements.h"
 #include "host/heap.h"
@@ -168,28 +167,15 @@ static void what_one_rank_cannot_hold_is_not_compared(void **state) {
   assert_int_equal(l.said.num_findings, 0);
 }
 
-static ot_status audit(audit_rank *rank) {
-  audit_said *const s = rank->context;
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_audit_report report;
-  const ot_audit_request request = {.trainer = rank->trainer, .steps = 1};
-  const ot_status status = ot_audit_ranks(&request, &arena, &report);
-  if (status == OT_OK && ot_team_leads(rank->team)) audit_hear(&report, s);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static void replicas_that_agree_are_clean_only_where_one_rank_was_asked(void **state) {
   (void)state;
   const ot_trainer_hooks hooks = {.audit_bytes = 1000};
   audit_request request = {.dp_replicate = 2, .batch = 4, .micro_batch = 1};
   request.model = audit_model(2, false);
-  audit_said s = {0};
-  assert_int_equal(audit_run(&request, audit, &s), OT_OK);
-  assert_int_equal(s.verdict, OT_VERDICT_CLEAN);
+  const ot_audit_request how = {.steps = 1};
+  assert_int_equal(audit_ask(&request, ot_audit_ranks, &how).verdict, OT_VERDICT_CLEAN);
   request.hooks = &hooks;
-  assert_int_equal(audit_run(&request, audit, &s), OT_OK);
+  const audit_said s = audit_ask(&request, ot_audit_ranks, &how);
   assert_int_equal(s.num_findings, 0);
   assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
 }

@@ -2,7 +2,13 @@
 // Runs for tests of audits.
 #include "support/audit_case.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
+
+#include <cmocka.h>
 
 #include "base/math.h"
 #include "base/rng.h"
@@ -122,6 +128,35 @@ void audit_hear(const ot_audit_report *report, audit_said *said) {
   if (report->num_findings == 0) return;
   keep(said->what, sizeof said->what, report->findings[0].what);
   keep(said->where, sizeof said->where, report->findings[0].where);
+}
+
+typedef struct asking {
+  ot_audit_call call;
+  const ot_audit_request *how;
+  audit_said said;
+} asking;
+
+static ot_status ask(audit_rank *rank) {
+  asking *const a = rank->context;
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_audit_report report;
+  ot_audit_request request = *a->how;
+  request.trainer = rank->trainer;
+  const ot_status status = a->call(&request, &arena, &report);
+  if (status == OT_OK && ot_team_leads(rank->team)) {
+    audit_hear(&report, &a->said);
+    a->said.report_bytes = heap.bytes;
+  }
+  ot_heap_release(&heap);
+  return status;
+}
+
+audit_said audit_ask(const audit_request *request, ot_audit_call call,
+                     const ot_audit_request *how) {
+  asking a = {.call = call, .how = how};
+  if (audit_run(request, ask, &a) != OT_OK) fail_msg("%s", ot_fail_message());
+  return a.said;
 }
 
 audit_request audit_plain(int layers) {

@@ -3,7 +3,7 @@
 // between its steps. The data are random tokens in a file of the test's own.
 #pragma once
 
-#include "audit/audit_report.h"
+#include "audit/audit.h"
 #include "support/tiny_model.h"
 #include "train/trainer.h"
 
@@ -55,10 +55,15 @@ typedef struct audit_said {
   int num_findings;
   char what[64], where[160];  // of the first finding
   char figures[2048], table[2048];
+  int64_t report_bytes;  // that the report keeps; of audit_ask
 } audit_said;
 
 // Keeps `report` in `said`; cuts texts that are longer.
 void audit_hear(const ot_audit_report *report, audit_said *said);
+
+// What an audit says of a run whose trainer has taken no step; `how` it is asked, but for the
+// trainer. Fails the test where the audit fails.
+audit_said audit_ask(const audit_request *request, ot_audit_call call, const ot_audit_request *how);
 
 // A model of `layers` layers on one rank, one sequence a micro-batch, two a step.
 audit_request audit_plain(int layers);
