@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an audit says, as a product: a verdict, findings that name a mechanism and a place, and the
-// figures behind them. "Not enough to go on" is inconclusive, never clean.
+// figures they rest on. "Not enough to go on" is inconclusive, never clean.
 #pragma once
 
 #include "base/arena.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank looks at its own rows; what is wrong first goes around as five numbers.
+// Each rank looks at its own rows; what is wrong first goes around.
 #include <stdlib.h>
 
 #include "audit/step_checks.h"
+#include "base/text.h"
 #include "data/feed.h"
 
 typedef enum batch_fault {
@@ -45,8 +46,6 @@ typedef struct fault {
   batch_fault kind;
   int64_t micro_batch, row, got, wanted;
 } fault;
-
-enum { FAULT_NUMBERS = 5 };
 
 typedef struct batch_check {
   const ot_step_audit *audit;
@@ -198,25 +197,22 @@ static void close_check(batch_check *c) {
   free(c->starts);
 }
 
-// The lowest rank that found something, and what.
+// What the lowest rank that found something says.
 static ot_status share(const ot_step_audit *audit, const fault *mine) {
-  const int64_t numbers[FAULT_NUMBERS] = {(int64_t)mine->kind, mine->micro_batch, mine->row,
-                                          mine->got, mine->wanted};
   const int size = ot_team_size(audit->team);
-  int64_t *const all =
-      ot_arena_array(audit->report->arena, (int64_t)FAULT_NUMBERS * size, sizeof *all);
-  for (int i = 0; i < FAULT_NUMBERS; i++) {
-    OT_TRY(ot_team_collect(audit->team, numbers[i], all + (int64_t)i * size));
-  }
-  for (int r = 0; r < size; r++) {
-    const int64_t kind = all[r];
-    if (kind == BATCH_SOUND) continue;
-    ot_audit_find(audit->report, words[kind].what, words[kind].where, words[kind].advice,
-                  "on rank %d, micro-batch %lld, at %lld: %lld, which should be %lld", r,
-                  (long long)all[size + r], (long long)all[2 * size + r],
-                  (long long)all[3 * size + r], (long long)all[4 * size + r]);
-    return OT_OK;
-  }
+  int64_t *const kinds = ot_arena_array(audit->report->arena, size, sizeof *kinds);
+  char text[OT_TEAM_TEXT];
+  ot_text_format(text, sizeof text,
+                 "on rank %d, micro-batch %lld, at %lld: %lld, which should be %lld",
+                 ot_team_rank(audit->team), (long long)mine->micro_batch, (long long)mine->row,
+                 (long long)mine->got, (long long)mine->wanted);
+  OT_TRY(ot_team_collect(audit->team, (int64_t)mine->kind, kinds));
+  int r = 0;
+  while (r < size && kinds[r] == BATCH_SOUND) r++;
+  if (r == size) return OT_OK;
+  OT_TRY(ot_team_share_of(audit->team, r, text));
+  ot_audit_find(audit->report, words[kinds[r]].what, words[kinds[r]].where, words[kinds[r]].advice,
+                "%s", text);
   return OT_OK;
 }
 

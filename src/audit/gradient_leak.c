@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trainer at a learning rate of zero, whose rows are written here. The head has weights of its
-// own, so that the embedding's gradient is that of what it put out; losses beside that of tokens,
-// which all tokens have a part in, are off.
+// own, so that the embedding's gradient is that of what it put out; the losses of routers, which
+// all tokens have a part in, are off.
 #include "audit/gradient_leak.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static int class_of(const ot_gradient_trial *t, int64_t sequence, int64_t positi
   return position > t->last ? 1 + OT_LEAK_FUTURE : OWN;
 }
 
-// Rows of a micro-batch. Those behind the first have all sequences once more, without targets.
+// Rows of a micro-batch. Those after the first have all sequences once more, without targets.
 static void write_rows(const ot_trainer *trainer, int micro_batch, ot_rows *rows, void *context) {
   const ot_gradient_probe *const g = context;
   const int64_t first = ot_team_data_index(ot_trainer_team(trainer)) * rows->B;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model asked, on the ranks and the layout of its run, what enters its head: what each token has
-// become behind the last layer. Every rank keeps the rows that it has of an answer; two answers are
+// become after the last layer. Every rank keeps the rows that it has of an answer; two answers are
 // compared where their rows are, and all ranks learn by how much each row differs. The head works
 // row by row, so that nothing leaks there.
 #pragma once
@@ -17,7 +17,7 @@ typedef struct ot_layout_probe_request {
 
 typedef struct ot_layout_probe ot_layout_probe;
 
-// Takes the memory (weights and activations of an evaluation beside what the trainer has) and loads
+// Takes the memory (weights and activations of an evaluation, in addition to the run's) and loads
 // the weights. Collective over the world, as all of the below. Blocks.
 ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layout_probe **out);
 void ot_layout_probe_destroy(ot_layout_probe **probe);

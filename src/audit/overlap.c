@@ -78,10 +78,8 @@ ot_status ot_overlap_merge(ot_overlap *overlap, ot_comm *comm, ot_arena *arena) 
       sums_of(&merged)[i] += sums_of(&theirs)[i] / (ranks * overlap->steps);
     }
     const double compute_s = theirs.compute_s / overlap->steps;
-    const double exposed_s = theirs.exposed_s / overlap->steps;
     if (compute_s > merged.slowest_compute_s) merged.slowest_rank = rank;
     if (compute_s > merged.slowest_compute_s) merged.slowest_compute_s = compute_s;
-    if (rank == 0 || exposed_s < merged.least_exposed_s) merged.least_exposed_s = exposed_s;
   }
   *overlap = merged;
   return OT_OK;

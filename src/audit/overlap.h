@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of a step is communication that nothing hides. Timelines of all ranks (schedule's own
-// reading of them: interval unions against the compute lane) are averaged over some steps; beside
-// what is exposed stand calls, bytes and busy time of each kind of collective on each axis, so that
-// a finding can say what is slow and what to try.
+// reading of them: interval unions against the compute lane) are averaged over some steps; so are
+// calls, bytes and busy time of each kind of collective on each axis, so that a finding can say
+// what is slow and what to try.
 //
-// The part of a wait that is somebody else's lateness is told apart: ranks that are ahead wait in
-// the collective for the last one, whose own time there is the shortest.
+// Times in a collective include waiting for the last rank: which one that is, its compute time
+// says.
 #pragma once
 
 #include "audit/audit_report.h"
@@ -26,7 +26,7 @@ typedef struct ot_overlap {
   double step_s, compute_s, exposed_s, bubble_s;
   double exposed_axis_s[OT_TIMELINE_AXES];
   ot_overlap_flow flow[OT_TIMELINE_AXES][OT_COMMUNICATIONS];
-  double slowest_compute_s, least_exposed_s;  // of a rank; after the merge
+  double slowest_compute_s;  // of a rank; after the merge
   int slowest_rank;
 } ot_overlap;
 
@@ -36,7 +36,7 @@ void ot_overlap_add(ot_overlap *overlap, const ot_timeline *timeline, const ot_s
 // Puts the ranks together. `comm` null: one rank. Collective over the world. Blocks.
 ot_status ot_overlap_merge(ot_overlap *overlap, ot_comm *comm, ot_arena *arena);
 
-// What the finding of a run depends on beside its times.
+// What the finding of a run depends on, apart from its times.
 typedef struct ot_overlap_run {
   const ot_run *run;
   int micro_batches;

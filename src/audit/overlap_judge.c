@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From times to findings. What has a lane of its own is meant to run beside kernels: more than a
-// tenth of a step of it in the open is a finding. Collectives that stand between two kernels of a
-// block (tensor parallelism, Ulysses) cannot hide: they are the price of the split, and a finding
-// only where it is a quarter.
+// From times to findings. What has a lane of its own is meant to run concurrently with kernels:
+// more than a tenth of a step of it in the open is a finding. Collectives that stand between two
+// kernels of a block (tensor parallelism, Ulysses) cannot hide: they are the cost of the layout,
+// and a finding only where it is a quarter.
 #include "audit/overlap.h"
 #include "base/text_builder.h"
 #include "describe/pipeline_rules.h"

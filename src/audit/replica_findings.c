@@ -60,19 +60,35 @@ static void vote(const ot_replicas *r, group *g) {
   }
 }
 
-// What comes first is nearer to the cause.
-static int severity(ot_unit_kind kind) {
-  static const int order[OT_UNIT_KINDS] = {
-      [OT_UNIT_WORD] = 0,     [OT_UNIT_BATCH] = 1,    [OT_UNIT_SCALAR] = 2, [OT_UNIT_GRADIENT] = 3,
-      [OT_UNIT_MOMENT_1] = 4, [OT_UNIT_MOMENT_2] = 5, [OT_UNIT_MASTER] = 6, [OT_UNIT_WEIGHT] = 7,
-  };
-  return order[kind];
-}
+// What is nearer to the cause comes first.
+static const struct {
+  int severity;
+  const char *what, *advice;
+} words_of[OT_UNIT_KINDS] = {
+    [OT_UNIT_WEIGHT] = {7, "weights_differ",
+                        "go back to the last checkpoint before this step; if only these weights "
+                        "differ, memory of the odd rank's machine is suspect"},
+    [OT_UNIT_GRADIENT] = {3, "gradients_differ",
+                          "a sum over these ranks is missing or was made on damaged data; compare "
+                          "with a run without this axis"},
+    [OT_UNIT_MOMENT_1] = {4, "moments_differ", "go back to the last checkpoint before this step"},
+    [OT_UNIT_MOMENT_2] = {5, "moments_differ", "go back to the last checkpoint before this step"},
+    [OT_UNIT_MASTER] = {6, "master_differs", "go back to the last checkpoint before this step"},
+    [OT_UNIT_SCALAR] = {2, "scalar_differs",
+                        "whatever is decided by it (clipping, learning rate) differs between "
+                        "ranks"},
+    [OT_UNIT_BATCH] = {1, "batch_differs",
+                       "ranks that work on the same rows must be given the same rows; compare the "
+                       "data files of their machines"},
+    [OT_UNIT_WORD] = {0, "counter_differs",
+                      "the ranks are not at the same place of the run; start them from one "
+                      "checkpoint"},
+};
 
 static int compare_groups(const void *a, const void *b, const void *context) {
   (void)context;
   const group *const x = a, *const y = b;
-  if (x->kind != y->kind) return severity(x->kind) - severity(y->kind);
+  if (x->kind != y->kind) return words_of[x->kind].severity - words_of[y->kind].severity;
   if (x->index != y->index) return x->index - y->index;
   if (x->from != y->from) return x->from < y->from ? -1 : 1;
   return (x->first > y->first) - (x->first < y->first);
@@ -213,29 +229,6 @@ static const char *axes_of(const ot_replicas *r, const group *g, ot_arena *arena
   }
   return text.length > 0 ? ot_text_builder_text(&text) : "the ranks";
 }
-
-static const struct {
-  const char *what, *advice;
-} words_of[OT_UNIT_KINDS] = {
-    [OT_UNIT_WEIGHT] = {"weights_differ",
-                        "go back to the last checkpoint before this step; if only these weights "
-                        "differ, memory of the odd rank's machine is suspect"},
-    [OT_UNIT_GRADIENT] = {"gradients_differ",
-                          "a sum over these ranks is missing or was made on damaged data; compare "
-                          "with a run without this axis"},
-    [OT_UNIT_MOMENT_1] = {"moments_differ", "go back to the last checkpoint before this step"},
-    [OT_UNIT_MOMENT_2] = {"moments_differ", "go back to the last checkpoint before this step"},
-    [OT_UNIT_MASTER] = {"master_differs", "go back to the last checkpoint before this step"},
-    [OT_UNIT_SCALAR] = {"scalar_differs",
-                        "whatever is decided by it (clipping, learning rate) differs between "
-                        "ranks"},
-    [OT_UNIT_BATCH] = {"batch_differs",
-                       "ranks that work on the same rows must be given the same rows; compare the "
-                       "data files of their machines"},
-    [OT_UNIT_WORD] = {"counter_differs",
-                      "the ranks are not at the same place of the run; start them from one "
-                      "checkpoint"},
-};
 
 static void put_moment(const ot_replica_moment *moment, ot_text_builder *text) {
   if (moment->micro_batches == 0) {

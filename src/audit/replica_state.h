@@ -21,13 +21,6 @@ typedef struct ot_unit_header {
 
 enum { OT_HEADER_WORDS = sizeof(ot_unit_header) / 8 };
 
-// Units that the same ranks hold: one word stands for all of them as long as nothing differs.
-typedef struct ot_replica_set {
-  uint64_t id;  // of the ranks
-  int num_units;
-  int *units;  // [num_units] by key
-} ot_replica_set;
-
 struct ot_replicas {
   ot_instance *instance;
   const ot_mesh *mesh;
@@ -39,14 +32,12 @@ struct ot_replicas {
   int most_units;           // of any rank
   ot_unit_header *headers;  // [ranks * most_units]
   int64_t num_held;
-  ot_held_unit *held;  // [num_held] of all ranks, by key, then rank
-  int num_sets, most_sets;
-  ot_replica_set *sets;   // [num_sets]
+  ot_held_unit *held;     // [num_held] of all ranks, by key, then rank
+  int *holders, *place;   // [list.num_units] ranks that hold it, and this one's place among them
   bool *replicated;       // [list.num_units] copies that another rank has, too
   ot_unit_hasher hasher;  // of them
-  int64_t *values;        // [list.num_units] hash of each, of this comparison
+  int64_t *values;        // [most_units] hash of each unit, of this comparison
   int64_t *all_values;    // [ranks * most_units]
-  int64_t *words;         // [most_sets * 2 + 1] then [ranks * the same]
   ot_replica_figures figures;
 };
 

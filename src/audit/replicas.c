@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds what, and whether it is the same. At creation the ranks tell each other the keys of all
-// their units, once. A comparison hashes the units that have replicas, folds the hashes of units
-// with the same holders into one word, and gathers these; only where words differ are the hashes of
-// all units exchanged (replica_findings.c).
+// their units, once. A comparison hashes the units that have replicas, folds what holders must have
+// in common into one word a rank, and gathers these; only where they do not cancel are the hashes
+// of all units exchanged (replica_findings.c).
 #include "audit/replicas.h"
 
 #include <stdlib.h>
@@ -31,16 +31,6 @@ ot_status ot_replicas_gather(ot_replicas *r, const int64_t *mine, int64_t *all, 
   return ot_comm_run(r->comm, &call);
 }
 
-static ot_status gather_largest(ot_replicas *r, int64_t mine, int *largest) {
-  int64_t *const all = ot_arena_array(&r->arena, r->ranks, sizeof *all);
-  OT_TRY(ot_replicas_gather(r, &mine, all, 1));
-  *largest = 0;
-  for (int i = 0; i < r->ranks; i++) {
-    if (all[i] > *largest) *largest = (int)all[i];
-  }
-  return OT_OK;
-}
-
 // ---- who holds what ----
 
 static int compare_held(const void *a, const void *b, const void *context) {
@@ -51,7 +41,12 @@ static int compare_held(const void *a, const void *b, const void *context) {
 }
 
 static ot_status gather_headers(ot_replicas *r) {
-  OT_TRY(gather_largest(r, r->list.num_units, &r->most_units));
+  const int64_t units = r->list.num_units;
+  int64_t *const counts = ot_arena_array(&r->arena, r->ranks, sizeof *counts);
+  OT_TRY(ot_replicas_gather(r, &units, counts, 1));
+  for (int i = 0; i < r->ranks; i++) {
+    if (counts[i] > r->most_units) r->most_units = (int)counts[i];
+  }
   const int64_t words = (int64_t)r->most_units * OT_HEADER_WORDS;
   ot_unit_header *const mine = ot_arena_array(&r->arena, r->most_units, sizeof *mine);
   r->headers = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->headers);
@@ -98,40 +93,23 @@ static ot_status check_keys(const ot_replicas *r, ot_arena *arena) {
   return OT_OK;
 }
 
-static uint64_t id_of_ranks(const ot_held_unit *held, int64_t count) {
-  uint64_t id = XXH3_64bits(&count, sizeof count);
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t pair[] = {(int64_t)id, held[i].rank};
-    id = XXH3_64bits(pair, sizeof pair);
-  }
-  return id;
-}
-
-static void add_to_set(ot_replicas *r, uint64_t id, int unit) {
-  int i = 0;
-  while (i < r->num_sets && r->sets[i].id != id) i++;
-  if (i == r->num_sets) {
-    r->sets[r->num_sets++] = (ot_replica_set){
-        .id = id, .units = ot_arena_array(&r->arena, r->list.num_units, sizeof(int))};
-  }
-  r->sets[i].units[r->sets[i].num_units++] = unit;
-}
-
 static bool is_copy(const ot_unit *unit) { return unit->kind < OT_UNIT_SCALAR; }
 
-// Goes through the keys, in one order on all ranks.
-static void find_sets(ot_replicas *r) {
+static void find_holders(ot_replicas *r) {
   const int n = r->list.num_units;
+  r->holders = ot_arena_array(&r->arena, n + 1, sizeof *r->holders);
+  r->place = ot_arena_array(&r->arena, n + 1, sizeof *r->place);
   r->replicated = ot_arena_array(&r->arena, n + 1, sizeof *r->replicated);
-  r->sets = ot_arena_array(&r->arena, n + 1, sizeof *r->sets);
-  for (int64_t i = 0, end; i < r->num_held; i = end) {
-    int mine = -1;
-    for (end = i; end < r->num_held && r->held[end].key == r->held[i].key; end++) {
-      if (r->held[end].rank == r->rank) mine = r->held[end].unit;
+  for (int64_t first = 0, end; first < r->num_held; first = end) {
+    int64_t mine = -1;
+    for (end = first; end < r->num_held && r->held[end].key == r->held[first].key; end++) {
+      if (r->held[end].rank == r->rank) mine = end;
     }
-    if (mine < 0 || end - i < 2) continue;
-    r->replicated[mine] = is_copy(&r->list.units[mine]);
-    add_to_set(r, id_of_ranks(r->held + i, end - i), mine);
+    if (mine < 0) continue;
+    const int unit = r->held[mine].unit;
+    r->holders[unit] = (int)(end - first);
+    r->place[unit] = (int)(mine - first);
+    r->replicated[unit] = end - first > 1 && is_copy(&r->list.units[unit]);
   }
 }
 
@@ -189,14 +167,11 @@ static ot_status create(ot_replicas *r) {
   ot_units_list(r->instance, r->mesh, r->rank, &r->arena, &r->list);
   OT_TRY(gather_headers(r));
   OT_TRY(check_keys(r, &r->arena));
-  find_sets(r);
+  find_holders(r);
   ot_unit_hasher_build(r->instance, &r->list, r->replicated, &r->arena, &r->hasher);
   OT_TRY(count_bytes(r));
-  OT_TRY(gather_largest(r, r->num_sets, &r->most_sets));
-  const int64_t words = 2 * (int64_t)r->most_sets + 1;
   r->values = ot_arena_array(&r->arena, r->most_units + 1, sizeof *r->values);
   r->all_values = ot_arena_array(&r->arena, (int64_t)r->ranks * r->most_units, sizeof *r->values);
-  r->words = ot_arena_array(&r->arena, words * (r->ranks + 1), sizeof *r->words);
   return OT_OK;
 }
 
@@ -235,13 +210,23 @@ ot_replica_moment ot_replica_moment_of(const ot_trainer *trainer) {
                                        [OT_WORD_TOKENS] = position.tokens}};
 }
 
-static uint64_t fold_set(const ot_replicas *r, const ot_replica_set *set) {
-  uint64_t folded = 0;
-  for (int i = 0; i < set->num_units; i++) {
-    const uint64_t pair[] = {folded, (uint64_t)r->values[set->units[i]]};
-    folded = XXH3_64bits(pair, sizeof pair);
+// What holder `place` of a unit and the next one must have in common.
+static uint64_t link_of(const ot_unit *unit, int place, int64_t value) {
+  const uint64_t words[] = {unit->key, (uint64_t)place, (uint64_t)value};
+  return XXH3_64bits(words, sizeof words);
+}
+
+// Each holder of a unit adds its link to the next one and takes away that to the one before: the
+// sum over all ranks is zero where all agree, and, once in 2^64, where some do not.
+static int64_t sum_links(const ot_replicas *r) {
+  uint64_t sum = 0;
+  for (int i = 0; i < r->list.num_units; i++) {
+    const ot_unit *const unit = &r->list.units[i];
+    const int place = r->place[i];
+    if (place + 1 < r->holders[i]) sum += link_of(unit, place, r->values[i]);
+    if (place > 0) sum -= link_of(unit, place - 1, r->values[i]);
   }
-  return folded;
+  return (int64_t)sum;
 }
 
 static int64_t samples_of(const ot_replicas *r) {
@@ -252,53 +237,22 @@ static int64_t samples_of(const ot_replicas *r) {
   return 0;
 }
 
-typedef struct set_word {
-  int64_t id, folded;
-} set_word;
-
-static int compare_words(const void *a, const void *b, const void *context) {
-  (void)context;
-  const set_word *const x = a, *const y = b;
-  return (x->id > y->id) - (x->id < y->id);
-}
-
-// True when two ranks have different words for a set that both are in.
-static bool words_differ(const ot_replicas *r, const int64_t *all, ot_arena *arena) {
-  const int64_t stride = 2 * (int64_t)r->most_sets + 1;
-  set_word *const words = ot_arena_array(arena, (int64_t)r->ranks * r->most_sets, sizeof *words);
-  int64_t count = 0;
-  for (int rank = 0; rank < r->ranks; rank++) {
-    const int64_t *const theirs = all + rank * stride;
-    for (int i = 0; i < r->most_sets && theirs[2 * i] != 0; i++) {
-      words[count++] = (set_word){theirs[2 * i], theirs[2 * i + 1]};
-    }
-  }
-  ot_sort(words, count, sizeof *words, (ot_ordering){compare_words, NULL}, arena);
-  for (int64_t i = 1; i < count; i++) {
-    if (words[i].id == words[i - 1].id && words[i].folded != words[i - 1].folded) return true;
-  }
-  return false;
-}
-
 static ot_status compare(ot_replicas *r, const ot_replica_moment *moment, ot_audit_report *report) {
   hash_units(r, moment);
-  const int64_t stride = 2 * (int64_t)r->most_sets + 1;
-  int64_t *const all = r->words + stride;
-  memset(r->words, 0, (size_t)stride * sizeof *r->words);
-  for (int i = 0; i < r->num_sets; i++) {
-    r->words[2 * i] = (int64_t)r->sets[i].id;
-    r->words[2 * i + 1] = (int64_t)fold_set(r, &r->sets[i]);
+  const int64_t mine[2] = {sum_links(r), samples_of(r)};
+  int64_t *const all = ot_arena_array(report->arena, 2 * (int64_t)r->ranks, sizeof *all);
+  int64_t *const samples = ot_arena_array(report->arena, r->ranks, sizeof *samples);
+  OT_TRY(ot_replicas_gather(r, mine, all, 2));
+  uint64_t links = 0;
+  for (int i = 0; i < r->ranks; i++) {
+    links += (uint64_t)all[2 * i];
+    samples[i] = all[2 * i + 1];
   }
-  r->words[stride - 1] = samples_of(r);
-  OT_TRY(ot_replicas_gather(r, r->words, all, stride));
-  if (words_differ(r, all, report->arena)) {
+  if (links != 0) {
     OT_TRY(ot_replicas_gather(r, r->values, r->all_values, r->most_units));
     OT_TRY(ot_replicas_find(r, moment, report));
   }
-  if (moment->micro_batches == 0) return OT_OK;
-  int64_t *const samples = ot_arena_array(report->arena, r->ranks, sizeof *samples);
-  for (int i = 0; i < r->ranks; i++) samples[i] = all[(i + 1) * stride - 1];
-  ot_replicas_find_shared(r, moment, samples, report);
+  if (moment->micro_batches > 0) ot_replicas_find_shared(r, moment, samples, report);
   return OT_OK;
 }
 

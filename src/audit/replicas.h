@@ -5,7 +5,7 @@
 // shards, reduced gradients, the scalars and counters that control a step, the batch over the ranks
 // that work on it together; and ranks of data parallelism must train on different samples.
 //
-// One pass over memory (XXH3) and an all-gather of some 64-bit words; names, places and values are
+// One pass over memory (XXH3) and an all-gather of two 64-bit words; names, places and values are
 // exchanged only where something differs. What no other rank holds (shards of ZeRO without a
 // replica) cannot be compared: it is counted and reported as such.
 #pragma once

@@ -42,7 +42,7 @@ double ot_format_ulp(const ot_format *format, double value) {
   return ldexp(1, least - format->bits + 1);
 }
 
-// Where the format is normal: adds half a unit to the bits behind the last place, and cuts them.
+// Where the format is normal: adds half a unit to the bits after the last place, and cuts them.
 static double round_normal(const ot_format *format, double value) {
   const int behind = 53 - format->bits;
   uint64_t bits;

@@ -107,7 +107,7 @@ static void write_weights(slope_check *s, int index, const double *values) {
 static ot_status measure(slope_check *s, int index, double share, double length, double *slope) {
   const int64_t n = ot_parameter_elements(&s->whole->parameters[index]);
   OT_TRY(ot_variant_read(s->probe, all_rows(s, index, OT_COPY_WEIGHT), s->kept));
-  // Small beside the tensor; of one that began at zero, beside what it may become.
+  // Small against the tensor; of one that began at zero, against what it may become.
   const double h = share * fmax(norm_of(s->kept, n), 0.02 * sqrt((double)n));
   double sides[2];
   for (int side = 0; side < 2; side++) {

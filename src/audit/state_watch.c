@@ -110,8 +110,7 @@ ot_status ot_state_watch_report(ot_state_watch *watch, ot_arena *arena,
   findings->text = ot_arena_format(
       arena,
       "state: finding\nfinding 1: state_changed  %s\n  try: memory, or a stray write; take the "
-      "same "
-      "steps again from the checkpoint before, on another machine if it comes again\n",
+      "same steps again from the checkpoint before, on another machine if it comes again\n",
       text);
   return OT_OK;
 }

@@ -22,8 +22,8 @@ typedef struct ot_variant {
   const ot_trainer_hooks *hooks;  // copied; or null
 } ot_variant;
 
-// Whether no rank needs more memory for a step of it than an audit may take beside the run: 1 GiB.
-// Collective over the world, as all of the below. Blocks.
+// Whether no rank needs more memory for a step of it than an audit may take in addition to the run:
+// 1 GiB. Collective over the world, as all of the below. Blocks.
 ot_status ot_variant_fits(const ot_variant *variant, bool *fits);
 
 // Its trainer, at the run's weights and at the first step; null on ranks that have no part in it.
