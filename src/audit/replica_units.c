@@ -9,10 +9,6 @@
 
 // ---- names ----
 
-bool ot_unit_kind_is_state(ot_unit_kind kind) {
-  return kind != OT_UNIT_GRADIENT && kind != OT_UNIT_SCALAR && kind != OT_UNIT_BATCH;
-}
-
 const char *ot_unit_kind_name(ot_unit_kind kind) {
   static const char *const names[OT_UNIT_KINDS] = {
       [OT_UNIT_WEIGHT] = "weights",         [OT_UNIT_GRADIENT] = "gradients",

@@ -52,9 +52,6 @@ typedef struct ot_unit_list {
 void ot_units_list(const ot_instance *instance, const ot_mesh *mesh, int rank, ot_arena *arena,
                    ot_unit_list *list);
 
-// False for what has no meaning before the first step.
-bool ot_unit_kind_is_state(ot_unit_kind kind);
-
 // "weights", "gradients", "first moments", ...
 const char *ot_unit_kind_name(ot_unit_kind kind);
 

@@ -49,7 +49,7 @@ ot_status ot_state_watch_create(ot_trainer *trainer, ot_state_watch **out) {
   w->watched = ot_arena_array(&w->arena, n + 1, sizeof *w->watched);
   for (int i = 0; i < n; i++) {
     const ot_unit_kind kind = w->list.units[i].kind;
-    w->watched[i] = ot_unit_kind_is_state(kind) && kind != OT_UNIT_WORD;
+    w->watched[i] = kind < OT_UNIT_SCALAR && kind != OT_UNIT_GRADIENT;
   }
   ot_unit_hasher_build(w->instance, &w->list, w->watched, &w->arena, &w->hasher);
   const ot_executor_pause pause = {OT_PHASE_UPDATE, compare, w};

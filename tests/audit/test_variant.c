@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: ranks=1,2,4 as threads. A variant on one rank has the weights of every layout, bit by bit;
+// layers that are left out are zero; what is larger than an audit may take does not fit.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "audit/variant.h"
+#include "base/text.h"
+#include "support/audit_case.h"
+
+static const audit_request layouts[] = {
+    {.dp_shard = 1},
+    {.tp = 2},
+    {.pp = 2, .dp_replicate = 2},
+    {.cp = 2, .dp_shard = 2, .zero = 1},
+    {.dp_shard = 4, .zero = 3, .bf16 = true},
+};
+
+static audit_request layout_at(int i, bool tied) {
+  audit_request request = layouts[i];
+  request.model = audit_model(2, tied);
+  request.batch = 4;
+  request.micro_batch = 1;
+  return request;
+}
+
+// All weights of a parameter, to be freed.
+static double *weights_of(ot_instance *instance, int parameter) {
+  const ot_parameter *const p = &ot_instance_whole(instance)->parameters[parameter];
+  double *const values = malloc((size_t)ot_parameter_elements(p) * sizeof *values);
+  const ot_parameter_rows all = {parameter, OT_COPY_WEIGHT, 0, p->rows};
+  if (ot_variant_read(instance, all, values) != OT_OK) abort();
+  return values;
+}
+
+static bool is_zero(const double *values, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    if (values[i] != 0) return false;
+  }
+  return true;
+}
+
+// Initial weights follow from the seed and the names of tensors alone.
+static ot_status check_initial(ot_instance *instance, int64_t seed) {
+  const ot_graph *const graph = ot_instance_whole(instance);
+  double **const got = malloc((size_t)graph->num_parameters * sizeof *got);
+  int differ = 0;
+  for (int i = 0; i < graph->num_parameters; i++) got[i] = weights_of(instance, i);
+  OT_TRY(ot_instance_initialize(instance, (uint64_t)seed));
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const bool own = graph->parameters[i].tied_to < 0;
+    const int64_t count = own ? ot_parameter_elements(&graph->parameters[i]) : 0;
+    double *const wanted = weights_of(instance, i);
+    for (int64_t k = 0; k < count; k++) differ += got[i][k] != wanted[k];
+    if (own && is_zero(wanted, count)) differ++;
+    free(got[i]);
+    free(wanted);
+  }
+  free(got);
+  OT_CHECK(differ == 0, OT_BUG, "%d weights differ", differ);
+  return OT_OK;
+}
+
+static ot_status compare_weights(audit_rank *rank) {
+  const ot_run one = ot_variant_one_rank(rank->run);
+  const ot_variant variant = {.of = rank->trainer, .run = &one, .one_rank = true};
+  ot_trainer *trainer = NULL;
+  OT_TRY(ot_variant_create(&variant, &trainer));
+  ot_status status = OT_OK;
+  if ((trainer != NULL) != ot_team_leads(rank->team)) status = ot_fail(OT_BUG, "on a wrong rank");
+  if (trainer && status == OT_OK) {
+    status = check_initial(ot_trainer_instance(trainer), rank->run->seed);
+  }
+  ot_trainer_destroy(&trainer);
+  return ot_team_agree(rank->team, status);
+}
+
+static void a_variant_on_one_rank_has_the_weights_of_every_layout(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(layouts); i++) {
+    const audit_request request = layout_at(i, i % 2 == 0);
+    if (audit_run(&request, compare_weights, NULL) != OT_OK) {
+      fail_msg("%s: %s", audit_describe(&request), ot_fail_message());
+    }
+  }
+}
+
+// Layer 1 is left out, and the MLP of layer 0; a tied head is given weights of its own.
+static ot_status keep_one_layer(audit_rank *rank) {
+  ot_run still = ot_variant_still(rank->run);
+  still.model.tie_word_embeddings = false;
+  const ot_variant variant = {.of = rank->trainer, .run = &still};
+  ot_trainer *trainer = NULL;
+  OT_TRY(ot_variant_create(&variant, &trainer));
+  ot_instance *const to = ot_trainer_instance(trainer);
+  OT_TRY(ot_variant_keep_layers(ot_trainer_instance(rank->trainer), to, 1, true));
+  const ot_graph *const graph = ot_instance_whole(to);
+  int wrong = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[i];
+    const bool left_out = ot_text_starts_with(p->name, "layers.1.") ||
+                          ot_text_matches(p->name, "layers.0.*down.weight");
+    double *const values = weights_of(to, i);
+    wrong += is_zero(values, ot_parameter_elements(p)) != left_out;
+    free(values);
+  }
+  ot_trainer_destroy(&trainer);
+  OT_CHECK(wrong == 0, OT_BUG, "%d parameters of %d", wrong, graph->num_parameters);
+  return OT_OK;
+}
+
+static void layers_that_are_left_out_are_zero(void **state) {
+  (void)state;
+  for (int i = 0; i < OT_COUNT(layouts); i++) {
+    const audit_request request = layout_at(i, true);
+    if (audit_run(&request, keep_one_layer, NULL) != OT_OK) {
+      fail_msg("%s: %s", audit_describe(&request), ot_fail_message());
+    }
+  }
+}
+
+static ot_status ask_fits(audit_rank *rank) {
+  const ot_run one = ot_variant_one_rank(rank->run), still = ot_variant_still(rank->run);
+  const ot_variant variants[] = {{.of = rank->trainer, .run = &one, .one_rank = true},
+                                 {.of = rank->trainer, .run = &still}};
+  const bool wanted = *(const bool *)rank->context;
+  for (int i = 0; i < OT_COUNT(variants); i++) {
+    bool fits = !wanted;
+    OT_TRY(ot_variant_fits(&variants[i], &fits));
+    OT_CHECK(fits == wanted, OT_BUG, "variant %d", i);
+  }
+  return OT_OK;
+}
+
+static void what_is_larger_than_an_audit_may_take_does_not_fit(void **state) {
+  (void)state;
+  const ot_trainer_hooks narrow = {.audit_bytes = 1000};
+  for (int fits = 0; fits < 2; fits++) {
+    audit_request request = layout_at(3, false);
+    bool wanted = fits == 1;
+    if (!wanted) request.hooks = &narrow;
+    if (audit_run(&request, ask_fits, &wanted) != OT_OK) fail_msg("%s", ot_fail_message());
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_variant_on_one_rank_has_the_weights_of_every_layout),
+      cmocka_unit_test(layers_that_are_left_out_are_zero),
+      cmocka_unit_test(what_is_larger_than_an_audit_may_take_does_not_fit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
