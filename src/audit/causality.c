@@ -360,10 +360,8 @@ static ot_status report_gradient(causality_audit *c, ot_gradient_probe *probe, o
 }
 
 static ot_status look_at_gradients(causality_audit *c) {
-  const ot_gradient_probe_request request = {
-      .trainer = c->request->trainer, .rows = &c->rows, .rank_sequences = c->rank_sequences};
   ot_gradient_probe *probe = NULL;
-  OT_TRY(ot_gradient_probe_create(&request, &probe));
+  OT_TRY(ot_gradient_probe_create(c->request->trainer, &c->rows, &probe));
   if (!probe) return OT_OK;
   ot_status status = run_gradient_trials(c, probe);
   for (int kind = 0; status == OT_OK && kind < OT_LEAK_KINDS; kind++) {

@@ -117,12 +117,6 @@ static ot_drift_figures compare(const drift_audit *d, int64_t tokens) {
   return ot_drift_compare(&pair);
 }
 
-static void note(drift_audit *d, const char *what, const ot_drift_figures *f) {
-  ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g %12.3g %9.4f %6lld\n",
-                  ot_dtype_name(d->storage), what, (long long)f->tokens, f->mean, f->max,
-                  f->divergence, f->sample_size, (long long)f->flips);
-}
-
 static const char *details(const drift_audit *d, const ot_drift_figures *f) {
   ot_json_writer json = ot_json_begin(d->report->arena, 0);
   ot_json_object(&json, NULL);
@@ -153,6 +147,14 @@ static void find(drift_audit *d, const char *what, const char *where, const char
 static bool within(const drift_audit *d, const ot_drift_figures *f) {
   const bool wide = d->compute == OT_F64;
   return f->mean <= (wide ? 1e-12 : 1e-5) && f->max <= (wide ? 1e-10 : 1e-3);
+}
+
+// A line of the table; whether the two are the same.
+static bool note(drift_audit *d, const char *what, const ot_drift_figures *f) {
+  ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g %12.3g %9.4f %6lld\n",
+                  ot_dtype_name(d->storage), what, (long long)f->tokens, f->mean, f->max,
+                  f->divergence, f->sample_size, (long long)f->flips);
+  return within(d, f);
 }
 
 // ---- decode ----
@@ -197,8 +199,7 @@ static ot_status check_decode(drift_audit *d) {
   const ot_model decoded = first_layers(d, d->run->model.num_layers, true);
   OT_TRY(ask_decode(d, &decoded, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
-  note(d, "decode", &f);
-  if (within(d, &f)) return OT_OK;
+  if (note(d, "decode", &f)) return OT_OK;
   int64_t layer = 0;
   OT_TRY(locate(d, &layer));
   find(d, "train_decode",
@@ -226,8 +227,7 @@ static ot_status check_lengths(drift_audit *d) {
     at = rows.T;
   }
   if (at == 0) return OT_OK;
-  note(d, "shorter forwards", &worst);
-  if (within(d, &worst)) return OT_OK;
+  if (note(d, "shorter forwards", &worst)) return OT_OK;
   find(d, "length_dependence",
        ot_arena_format(d->report->arena, "a forward of %lld tokens", (long long)at),
        "what a token sees must not depend on how many tokens follow it", &worst);
@@ -264,8 +264,7 @@ static ot_status check_neighbours(drift_audit *d) {
   free(all);
   OT_TRY(status);
   const ot_drift_figures f = compare(d, d->tokens);
-  note(d, differ == 0 ? "neighbours (bits)" : "neighbours", &f);
-  if (within(d, &f)) return OT_OK;
+  if (note(d, differ == 0 ? "neighbours (bits)" : "neighbours", &f)) return OT_OK;
   find(d, "batch_dependence",
        ot_arena_format(d->report->arena, "%lld of %lld logits of a sequence", (long long)differ,
                        (long long)count),

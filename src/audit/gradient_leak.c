@@ -73,14 +73,14 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 // ---- create ----
 
 // The order of a pipeline needs as many micro-batches as there are stages.
-static ot_run run_of(const ot_gradient_probe *g, int64_t rank_sequences) {
+static ot_run run_of(const ot_gradient_probe *g) {
   ot_run run = ot_variant_still(ot_trainer_run(g->trainer));
   const int64_t micro_batches = ot_team_degree(g->team, OT_AXIS_PP);
   run.model.tie_word_embeddings = false;
   run.model.moe.z_coefficient = run.model.moe.aux_coefficient = 0;
   run.parallel.order_csv = "";
   run.data.sequence_length = g->rows->T;
-  run.batch.micro_batch_size = rank_sequences;
+  run.batch.micro_batch_size = g->rows->B / ot_team_data_degree(g->team);
   run.batch.global_batch_size = g->rows->B * micro_batches;
   return run;
 }
@@ -114,18 +114,18 @@ static ot_status create(ot_gradient_probe *g, bool *fits) {
   return ot_team_agree(g->team, find_table(g));
 }
 
-ot_status ot_gradient_probe_create(const ot_gradient_probe_request *request,
+ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_rows *rows,
                                    ot_gradient_probe **out) {
-  ot_team *const team = ot_trainer_team(request->trainer);
-  const int64_t vocab = ot_trainer_run(request->trainer)->model.vocab_size;
+  ot_team *const team = ot_trainer_team(trainer);
+  const int64_t share = ot_trainer_run(trainer)->model.vocab_size / CLASSES;
   ot_gradient_probe *g = calloc(1, sizeof *g);
   *out = NULL;
   OT_TRY(ot_team_agree(team, g ? OT_OK : ot_fail(OT_ENVIRONMENT, "out of memory")));
-  g->trainer = request->trainer;
+  g->trainer = trainer;
   g->team = team;
-  g->rows = request->rows;
-  g->ids = vocab / CLASSES < MOST_IDS ? vocab / CLASSES : MOST_IDS;
-  g->run = run_of(g, request->rank_sequences);
+  g->rows = rows;
+  g->ids = share < MOST_IDS ? share : MOST_IDS;
+  g->run = run_of(g);
   bool fits = false;
   const ot_status status = create(g, &fits);
   if (status != OT_OK || !fits) ot_gradient_probe_destroy(&g);

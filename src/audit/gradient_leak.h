@@ -18,18 +18,13 @@ typedef enum ot_leak_kind {
   OT_LEAK_KINDS,
 } ot_leak_kind;
 
-typedef struct ot_gradient_probe_request {
-  ot_trainer *trainer;     // whose weights, layout, types and hooks are taken; takes no step
-  const ot_rows *rows;     // positions and documents of all sequences; kept
-  int64_t rank_sequences;  // of them, those of each rank of data parallelism
-} ot_gradient_probe_request;
-
 typedef struct ot_gradient_probe ot_gradient_probe;
 
-// Takes the memory of a training step of small batches. `*out` is null where that is more than an
-// audit may take, or the vocabulary is too small. Collective over the world, as all of the below.
-// Blocks.
-ot_status ot_gradient_probe_create(const ot_gradient_probe_request *request,
+// Takes the weights, layout, types and hooks of `trainer`, and no step of it; `rows` (kept) says
+// positions and documents of all sequences. `*out` is null where a step would need more memory than
+// an audit may take, or the vocabulary is too small. Collective over the world, as all of the
+// below. Blocks.
+ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_rows *rows,
                                    ot_gradient_probe **out);
 void ot_gradient_probe_destroy(ot_gradient_probe **probe);
 
