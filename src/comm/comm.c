@@ -1,81 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public face: checks arguments, counts bytes, and hands calls to the back end of the end. The
-// only place that knows whether this build has MPI.
+// Worlds: the table of back ends, the head that all ends have, their groups, and what launchers
+// say. How calls are made: comm_progress.c.
 #include "comm/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm/comm_parts.h"
 
+// ---- back ends ----
+
+enum { THREADS, MPI, BACKENDS };
+
+// Null: not in this build. The only place that knows whether it has MPI.
+static const ot_comm_backend *const backends[BACKENDS] = {
+    [THREADS] = &ot_comm_thread,
 #if OT_MPI
-#include "comm/comm_mpi.h"
-enum { HAS_MPI = true };
-#else
-enum { HAS_MPI = false };
-static ot_status ot_comm_mpi_run(ot_rank_main main, void *context) {
-  (void)main, (void)context;
+    [MPI] = &ot_comm_mpi,
+#endif
+};
+
+bool ot_comm_has_mpi(void) { return backends[MPI] != NULL; }
+
+ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context) {
+  OT_ASSERT(ranks >= 1);
+  return backends[THREADS]->run(ranks, main, context);
+}
+
+ot_status ot_comm_run_mpi(ot_rank_main main, void *context) {
+  if (backends[MPI]) return backends[MPI]->run(0, main, context);
   ot_fail(OT_ENVIRONMENT, "comm: this program was built without MPI, so it cannot join %s",
           "the processes of an MPI launcher");
   return ot_fail_hint(OT_ENVIRONMENT,
                       "install an MPI (libopenmpi-dev) and run make again, or use "
                       "--ranks N without a launcher");
 }
-#endif
 
-bool ot_comm_has_mpi(void) { return HAS_MPI; }
+// ---- launchers ----
 
-ot_status ot_comm_run_mpi(ot_rank_main main, void *context) {
-  return ot_comm_mpi_run(main, context);
+// What launchers of processes leave in the environment: Open MPI's mpirun, launchers that speak PMI
+// (MPICH's mpirun, srun with pmi2), and srun by itself. Only Slurm's variables of a step count:
+// those of a job are there in a plain sbatch script too.
+static const struct {
+  const char *size, *rank;
+} launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"PMI_SIZE", "PMI_RANK"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+};
+
+// A whole number from 0 in the environment variable `name`, or -1.
+static int read_number(const char *name) {
+  const char *const text = getenv(name);
+  if (!text || !text[0]) return -1;
+  int64_t value = 0;
+  for (const char *c = text; *c; c++) {
+    if (*c < '0' || *c > '9') return -1;
+    value = value * 10 + (*c - '0');
+    if (value > INT32_MAX) return -1;
+  }
+  return (int)value;
 }
 
-// ---- the head of an end ----
-
-ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend, int rank, int size) {
-  comm->backend = backend;
-  comm->rank = rank;
-  comm->size = size;
-  comm->local_size = 1;
-  if (gethostname(comm->host, sizeof comm->host - 1) != 0) memcpy(comm->host, "localhost", 10);
-  comm->gathered = calloc((size_t)size, sizeof *comm->gathered);
-  comm->scratch = calloc((size_t)size + OT_AGREEMENT_WORDS, sizeof *comm->scratch);
-  OT_CHECK(comm->gathered && comm->scratch, OT_ENVIRONMENT, "comm: out of memory for %d ranks",
-           size);
-  return OT_OK;
+bool ot_comm_launched(int *ranks) {
+  for (int i = 0; i < OT_COUNT(launchers); i++) {
+    const int size = read_number(launchers[i].size);
+    if (size < 1) continue;
+    *ranks = size;
+    return true;
+  }
+  return false;
 }
 
-void ot_comm_head_destroy(ot_comm *comm) {
-  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) free(comm->groups[kind].ranks);
-  free(comm->gathered);
-  free(comm->scratch);
+int ot_comm_launched_rank(void) {
+  for (int i = 0; i < OT_COUNT(launchers); i++) {
+    if (read_number(launchers[i].size) < 1) continue;
+    const int rank = read_number(launchers[i].rank);
+    return rank > 0 ? rank : 0;
+  }
+  return 0;
 }
 
-ot_status ot_comm_head_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
-  int *const copy = calloc((size_t)size, sizeof *copy);
-  OT_CHECK(copy, OT_ENVIRONMENT, "comm: out of memory for a group of %d ranks", size);
+// ---- groups ----
+
+// Rank `i` of a group is ranks[i] (null: i).
+static ot_status make_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
+  const size_t n = (size_t)size;
   ot_comm_group *const group = &comm->groups[kind];
-  *group = (ot_comm_group){.size = size, .index = -1, .ranks = copy};
+  *group = (ot_comm_group){.size = size,
+                           .index = -1,
+                           .ranks = calloc(n, sizeof *group->ranks),
+                           .sent = calloc(n, sizeof *group->sent),
+                           .received = calloc(n, sizeof *group->received)};
+  OT_CHECK(group->ranks && group->sent && group->received, OT_ENVIRONMENT,
+           "comm: out of memory for a group of %d ranks", size);
   for (int i = 0; i < size; i++) {
-    copy[i] = ranks[i];
-    if (ranks[i] == comm->rank) group->index = i;
+    group->ranks[i] = ranks ? ranks[i] : i;
+    if (group->ranks[i] == comm->rank) group->index = i;
   }
   return OT_OK;
 }
-
-// ---- calls ----
-
-int ot_comm_rank(const ot_comm *comm) { return comm->rank; }
-
-int ot_comm_size(const ot_comm *comm) { return comm->size; }
-
-const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
-
-int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
-
-void ot_comm_fail(ot_comm *comm, ot_status status) { comm->backend->fail(comm, status); }
-
-void ot_comm_abort(ot_comm *comm, ot_status status) { comm->backend->abort(comm, status); }
 
 ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
   OT_ASSERT(kind > OT_GROUP_WORLD && kind < OT_GROUP_KINDS);
@@ -86,8 +112,10 @@ ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks,
     member |= ranks[i] == comm->rank;
   }
   OT_ASSERT(member);
-  OT_TRY(ot_comm_head_group(comm, kind, ranks, size));
-  return comm->backend->add_group(comm, kind, ranks, size);
+  pthread_mutex_lock(&comm->process->lock);
+  const ot_status status = make_group(comm, kind, ranks, size);
+  pthread_mutex_unlock(&comm->process->lock);
+  return status == OT_OK ? comm->backend->add_group(comm, kind) : status;
 }
 
 int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind) {
@@ -95,45 +123,55 @@ int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind) {
   return size > 0 ? size : 1;
 }
 
-static void count_bytes(ot_comm *comm, const ot_comm_call *call) {
-  const ot_comm_group *const group = &comm->groups[call->group];
-  const double bytes = ot_comm_wire_bytes(call, group->size, group->index);
-  _Atomic double *const sum = &comm->sent_bytes[call->group][call->kind];
-  double before = atomic_load_explicit(sum, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak(sum, &before, before + bytes)) continue;
+// ---- ends ----
+
+static void make_conditions(ot_comm *comm) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&comm->woken, &monotonic);
+  pthread_cond_init(&comm->work, &monotonic);
+  pthread_condattr_destroy(&monotonic);
 }
 
-static void start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request, bool awaited) {
-  ot_comm_check_call(comm, call);
-  memset(request, 0, sizeof *request);
-  request->call = *call;
-  request->awaited = awaited;
-  if (call->kind == OT_COMM_BARRIER) request->call.count = 0;
-  count_bytes(comm, call);
-  comm->backend->start(comm, request);
+ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend,
+                              ot_comm_process *process, int rank, int size) {
+  comm->backend = backend;
+  comm->process = process;
+  comm->next = process->ends;
+  process->ends = comm;
+  comm->rank = rank;
+  comm->size = size;
+  comm->local_size = 1;
+  comm->threads = 1;
+  make_conditions(comm);
+  if (gethostname(comm->host, sizeof comm->host - 1) != 0) memcpy(comm->host, "localhost", 10);
+  comm->gathered = calloc((size_t)size, sizeof *comm->gathered);
+  comm->scratch = calloc((size_t)size + OT_AGREEMENT_WORDS, sizeof *comm->scratch);
+  OT_CHECK(comm->gathered && comm->scratch, OT_ENVIRONMENT, "comm: out of memory for %d ranks",
+           size);
+  return size > 1 ? make_group(comm, OT_GROUP_WORLD, NULL, size) : OT_OK;
 }
 
-void ot_comm_start(ot_comm *comm, const ot_comm_call *call, ot_comm_request *request) {
-  start(comm, call, request, false);
+void ot_comm_head_destroy(ot_comm *comm) {
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
+    free(comm->groups[kind].ranks);
+    free(comm->groups[kind].sent);
+    free(comm->groups[kind].received);
+  }
+  pthread_cond_destroy(&comm->woken);
+  pthread_cond_destroy(&comm->work);
+  free(comm->gathered);
+  free(comm->scratch);
 }
 
-bool ot_comm_done(ot_comm *comm, ot_comm_request *request) {
-  return comm->backend->done(comm, request);
-}
+int ot_comm_rank(const ot_comm *comm) { return comm->rank; }
 
-ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request) {
-  return comm->backend->wait(comm, request);
-}
+int ot_comm_size(const ot_comm *comm) { return comm->size; }
 
-ot_status ot_comm_run(ot_comm *comm, const ot_comm_call *call) {
-  ot_comm_request request;
-  start(comm, call, &request, true);
-  return ot_comm_wait(comm, &request);
-}
+const char *ot_comm_host(const ot_comm *comm) { return comm->host; }
 
-void ot_comm_set_waiting(ot_comm *comm, bool waits) { comm->backend->set_waiting(comm, waits); }
-
-void ot_comm_add_thread(ot_comm *comm, bool more) { comm->backend->add_thread(comm, more); }
+int ot_comm_local_size(const ot_comm *comm) { return comm->local_size; }
 
 void ot_comm_set_patience(ot_comm *comm, double seconds) { comm->patience_s = seconds; }
 

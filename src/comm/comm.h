@@ -3,26 +3,17 @@
 // of this process, MPI), one conformance suite (tests/comm).
 //
 // A rank holds one ot_comm: its end of the world and of every group it is in. Calls are started and
-// make progress on their own, beside compute, until they are done; waiting for one helps it along.
-// Nothing is allocated between create and destroy: staging memory is the caller's (`workspace`).
+// make progress on their own, concurrently with compute, until they are done; waiting for one helps
+// it along. Nothing is allocated between create and destroy: staging memory is the caller's
+// (`workspace`).
 //
 // Sums are exact in the sense that matters here: each element is added over ranks in rank order, in
 // the type `sum`, whatever the back end, the number of threads or the time of arrival.
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/choices.h"
-#include "base/dtype.h"
-#include "base/status.h"
-
-typedef struct ot_comm ot_comm;
+#include "comm/comm_call.h"
 
 // ---- worlds ----
-
-// What a rank runs. `comm` is its end of the world, without groups but OT_GROUP_WORLD.
-typedef ot_status (*ot_rank_main)(ot_comm *comm, void *context);
 
 // OT_FINDINGS and OT_STOPPED are no failures here: they are how a main that has done its work ends.
 
@@ -74,72 +65,6 @@ ot_status ot_comm_add_group(ot_comm *comm, ot_group_kind kind, const int *ranks,
 int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind);
 
 // ---- calls ----
-
-typedef enum ot_comm_kind {
-  OT_COMM_ALL_GATHER,  // receive [size * count] = send [count] of all, in the order of the group
-  OT_COMM_REDUCE_SCATTER,  // receive [count] = sum over ranks of block `index` of send [size *
-                           // count]
-  OT_COMM_ALL_REDUCE,      // receive [count] = sum over ranks of send [count]
-  OT_COMM_ALL_TO_ALL,      // block j of receive [size * count] = block `index` of rank j's send
-  OT_COMM_SHIFT,           // receive [count] = send [count] of rank index-1 (around the group)
-  OT_COMM_SEND,            // send [count] to rank `peer`; may last until that rank receives
-  OT_COMM_RECEIVE,         // receive [count] from rank `peer`
-  OT_COMM_EXCHANGE,        // rows to and from each, in numbers that differ: see ot_comm_runs
-  OT_COMM_BARRIER,         // nothing but waiting for each other
-  OT_COMM_KINDS,
-} ot_comm_kind;
-
-// Which rows of a memory go to, or come from, each rank of the group: runs of rows, in the order in
-// which they travel. The rows of `sends` for rank p, one run after the other, arrive at p in the
-// rows of its `receives` for this rank, one run after the other; a rank sends to itself as to any
-// other. Both sides must mean equally many rows, but may split them into runs as they like.
-typedef struct ot_comm_runs {
-  int runs;            // for each rank, >= 0; a run may be empty
-  const int32_t *run;  // [size][runs][2] first row, number of rows; must not change until the call
-                       // is done
-  int64_t rows;        // that the memory has: runs lie in [0, rows)
-} ot_comm_runs;
-
-// One communication. Memory stays the call's until it is done. In place is allowed where block
-// `index` is meant: all_gather with send = receive + index * count, reduce_scatter with receive =
-// send + index * count, all_reduce with send = receive.
-typedef struct ot_comm_call {
-  ot_comm_kind kind;
-  ot_group_kind group;
-  int peer;  // send, receive: index in the group
-  int tag;   // send, receive: which message; [0, 32767]
-  const void *send;
-  void *receive;
-  int64_t count;     // elements, see ot_comm_kind; exchange: of a row
-  ot_dtype dtype;    // of what travels; fp32, fp64, bf16, i32, i64
-  ot_dtype sum;      // reductions: type of the sum; reduce_scatter: also of `receive`. fp32 or fp64
-                     // for bf16, else equal to dtype
-  bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
-  bool accumulate;   // reduce_scatter: receive += the sum, added last
-  bool narrow;       // reduce_scatter: `receive` is bf16; what is put there is rounded once, after
-                     // all was added
-  ot_comm_runs sends, receives;  // exchange: of send [rows, count] and receive [rows, count], which
-                                 // do not overlap. No row is received twice; rows of `receive` in
-                                 // no run keep their content
-  void *workspace;               // [ot_comm_workspace] bytes
-  const char *name;              // for messages: what waits; kept until done
-} ot_comm_call;
-
-// Staging bytes that `call` needs, whatever the back end: reductions and nothing else. Aligned
-// to 8.
-//   reduce_scatter  size * count elements of dtype
-//   all_reduce      size * ceil(count / size) elements of dtype
-int64_t ot_comm_workspace(const ot_comm_call *call, int group_size);
-
-// A call under way. An open struct so that it can live in whoever started it; must not move.
-typedef struct ot_comm_request {
-  ot_comm_call call;
-  int64_t sequence;  // number of the call in its group (or between the two ranks), from 1
-  struct ot_comm_request *next;
-  int phase;     // private to comm/ from here on
-  bool awaited;  // a wait follows at once: nobody else need be woken
-  int64_t private_words[24];
-} ot_comm_request;
 
 // Starts `call`. Collective over the group (send, receive: the two ranks): members start the calls
 // of a group in one order. Does not block. `request` is in use until done.

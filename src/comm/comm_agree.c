@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "comm/comm.h"
 #include "comm/comm_parts.h"
 
 enum { HINT_BYTES = 512, MESSAGE_BYTES = 4 * OT_AGREEMENT_WORDS - HINT_BYTES };
@@ -99,11 +100,10 @@ ot_status ot_comm_check_equal(ot_comm *comm, ot_group_kind kind, uint64_t value,
   having common = {comm->gathered, (int64_t)value};
   if (count_value(comm->gathered, group->size, (int64_t)value) == group->size) return OT_OK;
   common.value = common_value(comm->gathered, group->size);
-  char text[1024];
-  ot_comm_text out = {text, sizeof text, 0};
+  ot_comm_text out = {.length = 0};
   ot_comm_say_ranks(&out, group->ranks, group->size, has_other, &common);
   ot_comm_say(&out, " of group %s: %s differs from that of ", ot_group_name(kind), what);
   ot_comm_say_ranks(&out, group->ranks, group->size, has_value, &common);
   comm->agreed = kind == OT_GROUP_WORLD;
-  return ot_fail(OT_RANKS, "%s", text);
+  return ot_fail(OT_RANKS, "%s", out.text);
 }

@@ -1,245 +1,528 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes: joining and leaving an MPI job, and its groups. How calls move:
-// comm_mpi_exchange.c and comm_mpi_progress.c; how a job fails: comm_mpi_failure.c.
-#include "comm/comm_mpi.h"
-
+// Ranks as processes of an MPI job. Only MPI-3.1 point-to-point calls carry data: each transfer of
+// a call is a message, so sums are those of threads, and a receive that is not complete says which
+// rank has not come.
+//
+// MPI is called by one thread at a time, the one that *leads*: a thread that waits, or else the
+// engine. Who starts a call queues it for the leader, or posts it itself when nobody leads. A
+// thread that waits polls: without pause while there are cores for everyone, then giving way, then
+// with naps that grow to 100 us; other waiting threads sleep until it tells them. While nobody
+// waits, the engine looks after calls under way between naps.
+#include <assert.h>
+#include <math.h>
+#include <sched.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/text.h"
+#include "comm/comm_mpi_job.h"
+#include "comm/comm_mpi_message.h"
+#include "comm/comm_parts.h"
+#include "host/clock.h"
 
-// For rank 0 to print: launchers end the job at the first process that returns another code than 0.
-static const double courtesy_s = 0.3;
+static const double spin_s = 1e-3;   // polled without pause, where there are cores for everyone
+static const double yield_s = 2e-3;  // polled giving way to other processes, after that
+// A yield that takes so long met a process that computes; the next ones would, too. Ranks of ours
+// that share cores are back sooner, and a nap takes longer than they do.
+static const double long_yield_s = 2e-3, crowded_s = 0.2;
+static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
 
-ot_status ot_mpi_fail(int code, const char *call) {
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  return ot_fail(OT_ENVIRONMENT, "MPI: %s (%s)", text, call);
+enum {
+  SLOTS = 32,             // collective calls of a group under way; later ones stay queued
+  STAGE = 32 * 1024,      // bytes of a slot for all_reduces in one step
+  SMALL_SUM = 64 * 1024,  // bytes up to which the leader adds at once
+  TAGS = 16384,           // numbers of calls that messages tell apart
+};
+
+// Memory of a collective call under way.
+typedef struct slot {
+  MPI_Request *pending;  // [2 * size]
+  char *stage;           // [STAGE]
+  struct slot *next;
+} slot;
+
+typedef struct {
+  MPI_Comm calls, messages;
+  slot slots[SLOTS];
+  slot *unused;          // list
+  MPI_Request *pending;  // of all slots
+  char *stage;
+} group;
+
+// The private words of a request.
+typedef struct __attribute__((may_alias)) {
+  slot *slot;            // of a collective call
+  MPI_Request message;   // of a send or receive
+  MPI_Request *pending;  // one for each transfer; null until it is posted
+} part;
+static_assert(sizeof(part) <= sizeof((ot_comm_request){0}.private_words), "must fit");
+
+typedef struct {
+  ot_comm comm;
+  ot_comm_process process;
+  group *groups[OT_GROUP_KINDS];
+  double crowded_until_s;  // other processes keep cores busy: no thread yields to them
+  bool led;                // a thread calls MPI
+  bool polled;             // a waiting thread leads whenever it is useful
+  ot_comm_request *queue;  // to be posted, in order
+  _Atomic int queued;      // how many
+  bool settling, settled;  // see settle
+  // The leader's.
+  ot_comm_request *active;  // list: posted
+  int *indices;             // [2 * size] scratch
+  MPI_Status *statuses;     // [2 * size]
+  ot_mpi_news news;
+} mpi_end;
+
+static part *part_of(const ot_comm_request *request) { return (part *)request->private_words; }
+
+static mpi_end *end_of(const ot_comm *comm) { return (mpi_end *)comm; }
+
+static group *group_of(const ot_comm_request *request) {
+  return end_of(request->end)->groups[request->call.group];
 }
 
-// ---- groups ----
+// The call, of which a small all_reduce takes one step, in the slot's memory: half the time.
+static ot_comm_exchange exchange_of(const ot_comm_request *request) {
+  ot_comm_exchange x = ot_comm_exchange_of(request);
+  x.direct = request->call.kind == OT_COMM_ALL_REDUCE &&
+             request->call.count * ot_dtype_bytes(request->call.dtype) * x.size <= STAGE;
+  return x;
+}
 
-static void group_destroy(ot_mpi_group *group) {
-  if (!group) return;
-  for (int i = 0; i < OT_MPI_SLOTS; i++) {
-    free(group->slots[i].pending);
-    free(group->slots[i].bytes);
-    free(group->slots[i].sources);
-    free(group->slots[i].stage);
+// ---- posting ----
+
+// Receives first. What is of 0 bytes is sent, too: so numbers that differ are told from each other
+// and nobody is forgotten. Calls are told apart by their numbers: those of one group may be posted
+// in any order.
+static ot_status post_step(ot_comm_request *request) {
+  const ot_comm_exchange x = exchange_of(request);
+  const bool message = ot_comm_is_message(request->call.kind);
+  const group *const g = group_of(request);
+  const int tag = message ? request->call.tag : (int)(request->sequence % TAGS) * 2 + request->step;
+  MPI_Request *const pending = part_of(request)->pending;
+  const int transfers = ot_comm_transfers(&x);
+  for (int i = 0; i < transfers; i++) pending[i] = MPI_REQUEST_NULL;
+  if (!message && !ot_comm_is_reduction(request->call.kind) && ot_comm_expects(&x, x.index)) {
+    OT_TRY(ot_comm_deliver(request, &x, &x));
   }
-  free(group->sent);
-  free(group->received);
-  free(group);
-}
-
-static bool slots_create(ot_mpi_group *group) {
-  const size_t size = (size_t)group->size;
-  bool all = true;
-  for (int i = OT_MPI_SLOTS - 1; i >= 0; i--) {
-    ot_mpi_slot *const slot = &group->slots[i];
-    slot->pending = calloc(2 * size, sizeof *slot->pending);
-    slot->bytes = calloc(size, sizeof *slot->bytes);
-    slot->sources = calloc(size, sizeof *slot->sources);
-    slot->stage = malloc(OT_MPI_STAGE);
-    all &= slot->pending && slot->bytes && slot->sources && slot->stage;
-    slot->next = group->unused;
-    group->unused = slot;
+  for (int i = 0; i < transfers; i++) {
+    const ot_comm_transfer t = ot_comm_transfer_at(&x, request->step, i);
+    OT_TRY(ot_mpi_post_message(&t, tag, message ? g->messages : g->calls, &pending[i]));
   }
-  return all;
+  return OT_OK;
 }
 
-// Null when out of memory.
-static ot_mpi_group *group_create(const ot_comm_group *members) {
-  ot_mpi_group *const group = calloc(1, sizeof *group);
-  if (!group) return NULL;
-  group->size = members->size;
-  group->index = members->index;
-  group->sent = calloc((size_t)group->size, sizeof *group->sent);
-  group->received = calloc((size_t)group->size, sizeof *group->received);
-  if (slots_create(group) && group->sent && group->received) return group;
-  group_destroy(group);
+// Gives the request what it needs to be posted. False when its group has no slot.
+static bool prepare(ot_comm_request *request) {
+  part *const p = part_of(request);
+  if (p->pending) return true;
+  if (ot_comm_is_message(request->call.kind)) {
+    p->pending = &p->message;
+    return true;
+  }
+  group *const g = group_of(request);
+  p->slot = g->unused;
+  if (!p->slot) return false;
+  g->unused = p->slot->next;
+  p->pending = p->slot->pending;
+  if (exchange_of(request).direct) request->call.workspace = p->slot->stage;
+  return true;
+}
+
+// Under the lock: takes the next request that can be posted from the queue, or null. Where a group
+// has no slot, its later calls stay behind.
+static ot_comm_request *next_to_post(mpi_end *end) {
+  bool full[OT_GROUP_KINDS] = {false};
+  for (ot_comm_request **link = &end->queue; *link; link = &(*link)->next) {
+    ot_comm_request *const request = *link;
+    bool *const blocked = &full[request->call.group];
+    if (!part_of(request)->pending && !ot_comm_is_message(request->call.kind) && *blocked) continue;
+    *blocked |= !prepare(request);
+    if (!part_of(request)->pending) continue;
+    *link = request->next;
+    end->queued--;
+    return request;
+  }
   return NULL;
 }
 
-// Of Open MPI, where it is that: MPI has no call for it. True: polls that find nothing yield.
-extern bool opal_progress_set_yield_when_idle(bool yields) __attribute__((weak));
+static ot_status post_queued(mpi_end *end, bool *moved) {
+  while (end->queued > 0) {
+    pthread_mutex_lock(&end->process.lock);
+    ot_comm_request *const request = next_to_post(end);
+    pthread_mutex_unlock(&end->process.lock);
+    if (!request) break;
+    *moved = true;
+    OT_TRY(post_step(request));
+    request->next = end->active;
+    end->active = request;
+  }
+  return OT_OK;
+}
 
-// Our own waits know when to yield (comm_mpi_progress.c). Next to a process that computes, a yield
-// in each poll costs a time slice of the system, milliseconds, each time. Returns what was before.
-static bool set_open_mpi_yields(bool yields) {
-  return opal_progress_set_yield_when_idle ? opal_progress_set_yield_when_idle(yields) : yields;
+static void enqueue(ot_comm_request *request) {
+  mpi_end *const end = end_of(request->end);
+  ot_comm_append(&end->queue, request);
+  end->queued++;
+}
+
+// ---- what has come ----
+
+// Asks MPI what has come of the request's step; `all` is set when everything has.
+static ot_status test(mpi_end *end, const ot_comm_request *request, bool *all) {
+  const ot_comm_exchange x = exchange_of(request);
+  const int transfers = ot_comm_transfers(&x);
+  MPI_Request *const pending = part_of(request)->pending;
+  int done = 0;
+  const int code = MPI_Testsome(transfers, pending, &done, end->indices, end->statuses);
+  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) return ot_mpi_fail(code, "MPI_Testsome");
+  for (int i = 0; done != MPI_UNDEFINED && i < done; i++) {
+    const ot_comm_transfer t = ot_comm_transfer_at(&x, request->step, end->indices[i]);
+    const int error = code == MPI_SUCCESS ? MPI_SUCCESS : end->statuses[i].MPI_ERROR;
+    OT_TRY(ot_mpi_check_message(request, &t, error, &end->statuses[i]));
+  }
+  *all = true;
+  for (int i = 0; i < transfers && *all; i++) *all = pending[i] == MPI_REQUEST_NULL;
+  return OT_OK;
+}
+
+static bool is_absent(const void *context, int index) {
+  const ot_comm_request *const request = context;
+  const mpi_end *const end = end_of(request->end);
+  const MPI_Request *const pending = part_of(request)->pending;
+  // While a thread leads, it changes what is pending.
+  if (!pending || request->phase != OT_COMM_STARTED || (end->led && !end->settling)) return false;
+  const ot_comm_exchange x = exchange_of(request);
+  for (int i = 0; i < ot_comm_transfers(&x); i++) {
+    const bool under_way = pending[i] != MPI_REQUEST_NULL;
+    if (under_way && ot_comm_transfer_at(&x, request->step, i).peer == index) return true;
+  }
+  return false;
+}
+
+// ---- sums ----
+
+// Of the member's own it is what it would send.
+static const void *source_of(void *context, int i) {
+  const ot_comm_exchange *const x = context;
+  return i == x->index ? ot_comm_sent(x, 0, i).memory : ot_comm_received(x, 0, i).memory;
+}
+
+static void *target_of(void *context, int i) {
+  (void)i;
+  return ((const ot_comm_exchange *)context)->call->receive;
+}
+
+static ot_status work(ot_comm_request *request) {
+  ot_comm_exchange x = exchange_of(request);
+  ot_comm_sum sum = ot_comm_sum_of(&x);
+  sum.source = source_of;
+  sum.source_offset = 0;
+  sum.target = target_of;
+  sum.context = &x;
+  ot_comm_sum_run(&sum);
+  return OT_OK;
+}
+
+static void worked(ot_comm_request *request) {
+  const ot_comm_exchange x = exchange_of(request);
+  part *const p = part_of(request);
+  if (++request->step < ot_comm_steps(&x)) {
+    ot_comm_set_phase(request, OT_COMM_STARTED);
+    enqueue(request);
+    pthread_cond_signal(&request->end->work);
+    return;
+  }
+  if (p->slot) {
+    group *const g = group_of(request);
+    p->slot->next = g->unused;
+    g->unused = p->slot;
+  }
+  ot_comm_complete(request);
+}
+
+// All transfers of a step are complete.
+static void arrive(ot_comm_request *request) {
+  ot_comm_process *const process = request->end->process;
+  const bool sums = ot_comm_is_reduction(request->call.kind) && request->step == 0;
+  const bool small = request->bytes <= SMALL_SUM;
+  if (sums && small) work(request);
+  pthread_mutex_lock(&process->lock);
+  if (sums && !small) {
+    ot_comm_offer(request);  // the leader goes on leading
+  } else {
+    worked(request);
+  }
+  pthread_mutex_unlock(&process->lock);
+}
+
+// ---- leading ----
+
+static ot_status progress(mpi_end *end, bool *moved) {
+  OT_TRY(post_queued(end, moved));
+  ot_comm_request **link = &end->active;
+  while (*link) {
+    ot_comm_request *const request = *link;
+    bool all = false;
+    OT_TRY(test(end, request, &all));
+    if (all) {
+      *link = request->next;
+      arrive(request);
+      *moved = true;
+    } else {
+      link = &request->next;
+    }
+  }
+  return ot_mpi_hear(&end->news);
+}
+
+typedef ot_status (*leading)(mpi_end *end, bool *moved);  // what a leader does
+
+// Under the lock, let go meanwhile: leads for one round. True when something has moved.
+static bool lead_once(mpi_end *end, leading round) {
+  bool moved = false;
+  end->led = true;
+  pthread_mutex_unlock(&end->process.lock);
+  const ot_status status = round(end, &moved);
+  pthread_mutex_lock(&end->process.lock);
+  if (status != OT_OK) {
+    end->news.broken = status == OT_ENVIRONMENT;
+    ot_comm_fail_process(&end->process, ot_fail_message());
+  }
+  end->led = false;
+  return moved;
+}
+
+// Makes the calling thread the leader, and lets go of that. For calls that block.
+static void lead(mpi_end *end) {
+  pthread_mutex_lock(&end->process.lock);
+  while (end->led) {
+    pthread_mutex_unlock(&end->process.lock);
+    sched_yield();
+    pthread_mutex_lock(&end->process.lock);
+  }
+  end->led = true;
+  pthread_mutex_unlock(&end->process.lock);
+}
+
+static void let_go(mpi_end *end) {
+  pthread_mutex_lock(&end->process.lock);
+  end->led = false;
+  pthread_cond_broadcast(&end->comm.woken);
+  pthread_cond_signal(&end->comm.work);
+  pthread_mutex_unlock(&end->process.lock);
+}
+
+static void post(ot_comm_request *request) {
+  mpi_end *const end = end_of(request->end);
+  enqueue(request);
+  if (!end->led) lead_once(end, post_queued);
+  if (!end->polled && !request->awaited) pthread_cond_signal(&end->comm.work);
+}
+
+static void poll(ot_comm *comm) {
+  mpi_end *const end = end_of(comm);
+  if (!end->led) lead_once(end, progress);
+}
+
+// ---- resting ----
+
+static void restart(ot_comm_pace *pace) {
+  pace->idle_since_s = ot_clock_s();
+  pace->nap_s = first_nap_s;
+}
+
+static void nap(ot_comm *comm, pthread_cond_t *condition, ot_comm_pace *pace) {
+  ot_comm_sleep(comm, condition, ot_clock_s() + pace->nap_s);
+  pace->nap_s = fmin(pace->nap_s * 1.25, longest_nap_s);
+}
+
+// Rests as long as is fit after so much idleness.
+static void give_way(mpi_end *end, ot_comm_pace *pace) {
+  const double now = ot_clock_s(), idle = now - pace->idle_since_s;
+  const double busy = end->process.spins ? spin_s : 0.0;
+  if (idle >= busy + (now < end->crowded_until_s ? 0.0 : yield_s)) {
+    nap(&end->comm, &end->comm.woken, pace);
+    return;
+  }
+  pthread_mutex_unlock(&end->process.lock);
+  if (idle >= busy) sched_yield();
+  const double took = ot_clock_s() - now;
+  pthread_mutex_lock(&end->process.lock);
+  if (idle >= busy && took > long_yield_s) end->crowded_until_s = now + took + crowded_s;
+}
+
+// Polls until the request is done or has work for a thread, or its deadline is over.
+static void poll_for(mpi_end *end, const ot_comm_request *request, ot_comm_pace *pace) {
+  restart(pace);
+  end->polled = true;
+  while (request->phase != OT_COMM_DONE && request->phase != OT_COMM_READY) {
+    if (!end->led && lead_once(end, progress)) {
+      restart(pace);
+      continue;
+    }
+    if (end->process.failed || ot_comm_is_over(pace)) break;
+    if (request->phase != OT_COMM_DONE) give_way(end, pace);
+    if (end->process.failed) break;
+  }
+  end->polled = false;
+  // Another thread has to look after what is left.
+  pthread_cond_broadcast(&end->comm.woken);
+  if (end->comm.open > 0) pthread_cond_signal(&end->comm.work);
+}
+
+static void rest_engine(mpi_end *end, ot_comm_pace *pace) {
+  if (end->process.failed || end->polled || end->comm.open == 0) {
+    ot_comm_sleep(&end->comm, &end->comm.work, INFINITY);
+    restart(pace);
+    return;
+  }
+  if (!end->led && lead_once(end, progress)) restart(pace);
+  nap(&end->comm, &end->comm.work, pace);
+}
+
+static void rest(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace) {
+  mpi_end *const end = end_of(comm);
+  if (!request) {
+    rest_engine(end, pace);
+  } else if (!end->polled) {
+    poll_for(end, request, pace);
+  } else {
+    ot_comm_sleep(comm, &comm->woken, ot_comm_next_look(pace));
+  }
+}
+
+// ---- failing ----
+
+// MPI is not called any more when this returns, so memory of calls may be given back.
+static void settle(ot_comm *comm) {
+  mpi_end *const end = end_of(comm);
+  pthread_mutex_lock(&end->process.lock);
+  const bool mine = !end->settling;
+  end->settling = true;
+  while (!mine && !end->settled) ot_comm_sleep(comm, &comm->woken, INFINITY);
+  pthread_mutex_unlock(&end->process.lock);
+  if (!mine) return;
+  lead(end);
+  ot_mpi_elect(&end->news);
+  end->settled = true;
+  let_go(end);
+}
+
+static void abort_job(ot_status status) { MPI_Abort(MPI_COMM_WORLD, status); }
+
+// ---- groups ----
+
+static void group_destroy(group *g) {
+  if (!g) return;
+  free(g->pending);
+  free(g->stage);
+  free(g);
+}
+
+// Null when out of memory.
+static group *group_create(int size) {
+  group *const g = calloc(1, sizeof *g);
+  if (!g) return NULL;
+  const size_t transfers = 2 * (size_t)size;
+  g->pending = calloc(SLOTS * transfers, sizeof *g->pending);
+  g->stage = malloc((size_t)SLOTS * STAGE);
+  if (!g->pending || !g->stage) {
+    group_destroy(g);
+    return NULL;
+  }
+  for (size_t i = SLOTS; i-- > 0;) {
+    g->slots[i] = (slot){g->pending + i * transfers, g->stage + i * STAGE, g->unused};
+    g->unused = &g->slots[i];
+  }
+  return g;
 }
 
 // Two communicators of the members of `kind`: numbers of calls and tags of users are not mixed.
-static ot_status make_communicators(ot_mpi_end *end, ot_group_kind kind, ot_mpi_group *group) {
+static ot_status make_communicators(const mpi_end *end, ot_group_kind kind, group *g) {
+  const ot_comm_group *const head = &end->comm.groups[kind];
   if (kind == OT_GROUP_WORLD) {
-    OT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &group->calls));
+    OT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &g->calls));
   } else {
     MPI_Group world, members;
     OT_TRY_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    OT_TRY_MPI(MPI_Group_incl(world, group->size, end->comm.groups[kind].ranks, &members));
-    OT_TRY_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, kind, &group->calls));
+    OT_TRY_MPI(MPI_Group_incl(world, head->size, head->ranks, &members));
+    OT_TRY_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, kind, &g->calls));
     OT_TRY_MPI(MPI_Group_free(&members));
     OT_TRY_MPI(MPI_Group_free(&world));
   }
-  OT_TRY_MPI(MPI_Comm_dup(group->calls, &group->messages));
-  OT_TRY_MPI(MPI_Comm_set_errhandler(group->calls, MPI_ERRORS_RETURN));
-  OT_TRY_MPI(MPI_Comm_set_errhandler(group->messages, MPI_ERRORS_RETURN));
+  OT_TRY_MPI(MPI_Comm_dup(g->calls, &g->messages));
+  OT_TRY_MPI(MPI_Comm_set_errhandler(g->calls, MPI_ERRORS_RETURN));
+  OT_TRY_MPI(MPI_Comm_set_errhandler(g->messages, MPI_ERRORS_RETURN));
   return OT_OK;
 }
 
-static ot_status add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
-  (void)ranks;
-  ot_mpi_end *const end = (ot_mpi_end *)comm;
-  ot_mpi_group *const group = group_create(&comm->groups[kind]);
-  OT_CHECK(group, OT_ENVIRONMENT, "comm: out of memory for a group of %d ranks", size);
-  ot_mpi_lead(end);
-  const bool yielded = set_open_mpi_yields(true);  // what this calls blocks
-  const ot_status status = make_communicators(end, kind, group);
-  set_open_mpi_yields(yielded);
-  end->groups[kind] = group;
-  ot_mpi_let_go(end);
+static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
+  mpi_end *const end = end_of(comm);
+  const int size = comm->groups[kind].size;
+  group *const g = group_create(size);
+  OT_CHECK(g, OT_ENVIRONMENT, "comm: out of memory for a group of %d ranks", size);
+  lead(end);
+  const bool yielded = ot_mpi_set_yields(true);  // what this calls blocks
+  const ot_status status = make_communicators(end, kind, g);
+  ot_mpi_set_yields(yielded);
+  end->groups[kind] = g;
+  let_go(end);
   return status;
 }
-
-// Deadlocks are told by patience alone: whose threads wait matters to nobody here.
-static void set_waiting(ot_comm *comm, bool waits) { (void)comm, (void)waits; }
-
-static const ot_comm_backend backend = {
-    .add_group = add_group,
-    .start = ot_mpi_start,
-    .done = ot_mpi_done,
-    .wait = ot_mpi_wait,
-    .set_waiting = set_waiting,
-    .add_thread = set_waiting,
-    .fail = ot_mpi_fail_rank,
-    .abort = ot_mpi_abort,
-};
 
 // ---- the life of a rank ----
 
-static int usable_cores(void) {
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  return cores > 0 ? (int)cores : 1;
-}
-
-// Open MPI shall not spin where it blocks (while it starts and ends) when cores are fewer than
-// ranks. Has to be said before MPI is there.
-static void prepare_open_mpi(void) {
-  const char *const text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (text && atoi(text) > usable_cores()) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-}
-
-static ot_status check_launch(int size) {
-  int launched = 0;
-  if (!ot_comm_launched(&launched) || launched == size) return OT_OK;
-  if (ot_comm_launched_rank() > 0) return ot_fail(OT_RANKS, "%s", "");
-  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  MPI_Get_library_version(version, &length);
-  for (int i = 0; i < length; i++) {
-    if (version[i] == '\n' || version[i] == ',') version[i] = '\0';
-  }
-  ot_fail(OT_RANKS, "the launcher says that it started %d processes, but MPI sees %d", launched,
-          size);
-  return ot_fail_hint(OT_RANKS,
-                      "start with the launcher of the MPI that this program was built with (%s); "
-                      "under Slurm, with srun --mpi=pmix or --mpi=pmi2",
-                      version);
-}
-
-static void make_lock(ot_mpi_end *end) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_mutex_init(&end->lock, NULL);
-  pthread_cond_init(&end->changed, &monotonic);
-  pthread_cond_init(&end->work, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-}
-
-static ot_status make_world(ot_mpi_end *end) {
+static ot_status make_world(mpi_end *end) {
   const int size = end->comm.size;
-  make_lock(end);
-  MPI_Comm host;
-  OT_TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host));
-  OT_TRY_MPI(MPI_Comm_size(host, &end->comm.local_size));
-  OT_TRY_MPI(MPI_Comm_free(&host));
-  end->spins = end->comm.local_size <= usable_cores();
+  OT_TRY(ot_mpi_count_local(&end->comm.local_size, &end->process.spins));
   end->indices = calloc((size_t)size * 2, sizeof *end->indices);
   end->statuses = calloc((size_t)size * 2, sizeof *end->statuses);
-  end->answered = calloc((size_t)size, sizeof *end->answered);
-  OT_CHECK(end->indices && end->statuses && end->answered, OT_ENVIRONMENT,
-           "comm: out of memory for %d ranks", size);
-  if (size == 1) return OT_OK;
-  OT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &end->control));
-  OT_TRY_MPI(MPI_Comm_set_errhandler(end->control, MPI_ERRORS_RETURN));
-  OT_TRY_MPI(MPI_Irecv(&end->news_in, 1, MPI_INT32_T, MPI_ANY_SOURCE, 0, end->control, &end->news));
-  int *const all = calloc((size_t)size, sizeof *all);
-  OT_CHECK(all, OT_ENVIRONMENT, "comm: out of memory for %d ranks", size);
-  for (int i = 0; i < size; i++) all[i] = i;
-  ot_status status = ot_comm_head_group(&end->comm, OT_GROUP_WORLD, all, size);
-  if (status == OT_OK) status = add_group(&end->comm, OT_GROUP_WORLD, all, size);
-  free(all);
-  return status;
+  OT_CHECK(end->indices && end->statuses, OT_ENVIRONMENT, "comm: out of memory for %d ranks", size);
+  OT_TRY(ot_mpi_news_open(&end->news));
+  return size == 1 ? OT_OK : add_group(&end->comm, OT_GROUP_WORLD);
 }
 
-static ot_status start_engine(ot_mpi_end *end) {
-  OT_CHECK(pthread_create(&end->engine, NULL, ot_mpi_engine, end) == 0, OT_ENVIRONMENT,
+// Runs main on an end that is whole.
+static ot_status run_main(mpi_end *end, ot_rank_main main, void *context) {
+  OT_CHECK(ot_comm_start_engine(&end->comm), OT_ENVIRONMENT,
            "comm: the system gave no thread for the progress of MPI");
-  return OT_OK;
-}
-
-static void stop_engine(ot_mpi_end *end) {
-  pthread_mutex_lock(&end->lock);
-  end->stopping = true;
-  pthread_cond_signal(&end->work);
-  pthread_mutex_unlock(&end->lock);
-  pthread_join(end->engine, NULL);
-}
-
-// Gives back what MPI holds; all ranks come here.
-static void leave(ot_mpi_end *end) {
-  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
-    if (!end->groups[kind]) continue;
-    MPI_Comm_free(&end->groups[kind]->messages);
-    MPI_Comm_free(&end->groups[kind]->calls);
-  }
-  if (end->news == MPI_REQUEST_NULL) return;
-  MPI_Cancel(&end->news);
-  MPI_Wait(&end->news, MPI_STATUS_IGNORE);
-  MPI_Comm_free(&end->control);
-}
-
-// Runs main on an end that is whole, and says how the process is to end.
-static ot_status run_main(ot_mpi_end *end, ot_rank_main main, void *context) {
-  OT_TRY(start_engine(end));
-  const bool yielded = set_open_mpi_yields(false);
-  ot_status status = main(&end->comm, context);
-  set_open_mpi_yields(yielded);
-  if (!ot_comm_is_failure(status) && end->under_way > 0) {
-    status = ot_fail(OT_BUG, "comm: main returned with %d calls under way", end->under_way);
-  }
-  stop_engine(end);
+  const bool yielded = ot_mpi_set_yields(false);
+  const ot_status status = ot_comm_check_left(&end->comm, main(&end->comm, context));
+  ot_mpi_set_yields(yielded);
+  ot_comm_stop_engines(&end->process);
   return status;
 }
 
 // True when all ranks end with `status` and know it.
-static bool ends_together(const ot_mpi_end *end, ot_status status) {
-  return !ot_comm_is_failure(status) || (end->comm.agreed && !end->failed) || end->comm.size == 1;
+static bool ends_together(const mpi_end *end, ot_status status) {
+  return !ot_comm_is_failure(status) || (end->comm.agreed && !end->process.failed) ||
+         end->comm.size == 1;
 }
 
-static void end_destroy(ot_mpi_end *end) {
-  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) group_destroy(end->groups[kind]);
-  pthread_cond_destroy(&end->changed);
-  pthread_cond_destroy(&end->work);
-  pthread_mutex_destroy(&end->lock);
+// Gives back what MPI holds, and the end; all ranks come here.
+static void leave(mpi_end *end) {
+  for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
+    if (!end->groups[kind]) continue;
+    MPI_Comm_free(&end->groups[kind]->messages);
+    MPI_Comm_free(&end->groups[kind]->calls);
+    group_destroy(end->groups[kind]);
+  }
+  ot_mpi_news_close(&end->news);
+  pthread_mutex_destroy(&end->process.lock);
   ot_comm_head_destroy(&end->comm);
   free(end->indices);
   free(end->statuses);
-  free(end->answered);
+  free(end);
+}
+
+// The job ends by force when this process exits. The end is not freed: messages may still come
+// into it.
+static ot_status end_job(mpi_end *end, ot_status status) {
+  ot_failure failure = {.status = OT_OK};
+  ot_failure_take(&failure, status);
+  // Where calls were left under way, their memory may be gone.
+  if (!end->settled && end->comm.open == 0) settle(&end->comm);
+  return ot_mpi_end_job(&end->news, &failure);
 }
 
 // Between MPI_Init and MPI_Finalize. `together` is false when the job must be ended by force.
@@ -248,27 +531,28 @@ static ot_status run_inside(ot_rank_main main, void *context, bool *together) {
   OT_TRY_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   OT_TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
   OT_TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  OT_TRY(check_launch(size));
-  // Not freed when the job ends by force: messages may still come into it.
-  ot_mpi_end *const end = calloc(1, sizeof *end);
+  OT_TRY(ot_mpi_check_launch(size));
+  mpi_end *const end = calloc(1, sizeof *end);
   OT_CHECK(end, OT_ENVIRONMENT, "comm: out of memory");
-  ot_status status = ot_comm_head_create(&end->comm, &backend, rank, size);
-  end->control = MPI_COMM_NULL;
-  end->news = MPI_REQUEST_NULL;
+  pthread_mutex_init(&end->process.lock, NULL);
+  end->process.failed_rank = -1;
+  end->news.comm = &end->comm;
+  end->news.control = MPI_COMM_NULL;
+  end->news.receive = MPI_REQUEST_NULL;
+  ot_status status = ot_comm_head_create(&end->comm, &ot_comm_mpi, &end->process, rank, size);
   if (status == OT_OK) status = make_world(end);
   if (status == OT_OK) status = run_main(end, main, context);
   *together = ends_together(end, status);
-  if (!*together) return ot_mpi_end_failed(end, status);
-  leave(end);
+  if (!*together) return end_job(end, status);
   if (rank > 0 && status != OT_OK) ot_fail(status, "%s", "");
-  end_destroy(end);
-  free(end);
+  leave(end);
   return status;
 }
 
-ot_status ot_comm_mpi_run(ot_rank_main main, void *context) {
+static ot_status run(int ranks, ot_rank_main main, void *context) {
+  (void)ranks;
   int provided = 0;
-  prepare_open_mpi();
+  ot_mpi_prepare();
   OT_TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided));
   bool together = true;
   ot_status status =
@@ -279,6 +563,19 @@ ot_status ot_comm_mpi_run(ot_rank_main main, void *context) {
                     MPI_THREAD_SERIALIZED);
   if (!together) return status;
   const int code = MPI_Finalize();
-  if (status != OT_OK && !ot_fail_message()[0]) ot_mpi_nap(courtesy_s);
+  if (status != OT_OK && !ot_fail_message()[0]) ot_mpi_let_others_print();
   return code == MPI_SUCCESS || status != OT_OK ? status : ot_mpi_fail(code, "MPI_Finalize");
 }
+
+const ot_comm_backend ot_comm_mpi = {
+    .run = run,
+    .add_group = add_group,
+    .post = post,
+    .work = work,
+    .worked = worked,
+    .rest = rest,
+    .is_absent = is_absent,
+    .poll = poll,
+    .settle = settle,
+    .abort = abort_job,
+};

@@ -2,17 +2,27 @@
 // One MPI message of any size: bytes in one piece, or runs of rows, for which a datatype is made
 // and given back at once (MPI keeps it until the message is done). Datatypes are all that MPI
 // itself allocates for a call; tables of runs are read where they lie, some at a time.
-#include "comm/comm_mpi.h"
+#include "comm/comm_mpi_message.h"
 
-enum { RUNS_AT_ONCE = 256 };
+enum {
+  RUNS_AT_ONCE = 256,
+  LARGEST_PIECE = 1 << 30,  // bytes; larger messages are of a type made of such pieces
+};
+
+ot_status ot_mpi_fail(int code, const char *call) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return ot_fail(OT_ENVIRONMENT, "MPI: %s (%s)", text, call);
+}
 
 // A type of `bytes` bytes; to be freed.
 static ot_status make_large_type(int64_t bytes, MPI_Datatype *type) {
   MPI_Datatype piece;
-  OT_TRY_MPI(MPI_Type_contiguous(OT_MPI_LARGEST_PIECE, MPI_BYTE, &piece));
-  const int64_t pieces = bytes / OT_MPI_LARGEST_PIECE;
-  const int counts[] = {(int)pieces, (int)(bytes % OT_MPI_LARGEST_PIECE)};
-  const MPI_Aint places[] = {0, (MPI_Aint)(pieces * OT_MPI_LARGEST_PIECE)};
+  OT_TRY_MPI(MPI_Type_contiguous(LARGEST_PIECE, MPI_BYTE, &piece));
+  const int64_t pieces = bytes / LARGEST_PIECE;
+  const int counts[] = {(int)pieces, (int)(bytes % LARGEST_PIECE)};
+  const MPI_Aint places[] = {0, (MPI_Aint)(pieces * LARGEST_PIECE)};
   const MPI_Datatype types[] = {piece, MPI_BYTE};
   OT_TRY_MPI(MPI_Type_create_struct(2, counts, places, types, type));
   OT_TRY_MPI(MPI_Type_free(&piece));
@@ -20,7 +30,7 @@ static ot_status make_large_type(int64_t bytes, MPI_Datatype *type) {
 }
 
 static ot_status make_row_type(int64_t bytes, MPI_Datatype *type) {
-  if (bytes > OT_MPI_LARGEST_PIECE) return make_large_type(bytes, type);
+  if (bytes > LARGEST_PIECE) return make_large_type(bytes, type);
   OT_TRY_MPI(MPI_Type_contiguous((int)bytes, MPI_BYTE, type));
   return OT_OK;
 }
@@ -36,17 +46,17 @@ static ot_status join_types(MPI_Datatype *type, MPI_Datatype more) {
   return OT_OK;
 }
 
-// The rows of the message's runs, from the beginning of the memory; to be freed.
-static ot_status make_rows_type(const ot_mpi_message *m, MPI_Datatype *type) {
+// The rows of the block, from the beginning of the memory; to be freed.
+static ot_status make_rows_type(const ot_comm_block *block, MPI_Datatype *type) {
   MPI_Datatype row;
-  OT_TRY(make_row_type(m->row_bytes, &row));
+  OT_TRY(make_row_type(block->row_bytes, &row));
   *type = MPI_DATATYPE_NULL;
-  for (int i = 0; i < m->runs;) {
+  for (int i = 0; i < block->runs;) {
     int lengths[RUNS_AT_ONCE], places[RUNS_AT_ONCE], some = 0;
-    for (; i < m->runs && some < RUNS_AT_ONCE; i++) {
-      if (m->run[2 * i + 1] == 0) continue;
-      places[some] = m->run[2 * i];
-      lengths[some++] = m->run[2 * i + 1];
+    for (; i < block->runs && some < RUNS_AT_ONCE; i++) {
+      if (block->run[2 * i + 1] == 0) continue;
+      places[some] = block->run[2 * i];
+      lengths[some++] = block->run[2 * i + 1];
     }
     MPI_Datatype more;
     OT_TRY_MPI(MPI_Type_indexed(some, lengths, places, row, &more));
@@ -60,37 +70,83 @@ static ot_status make_rows_type(const ot_mpi_message *m, MPI_Datatype *type) {
   return OT_OK;
 }
 
-// Where the message begins when it lies in one piece (at `*skip` bytes); else false.
-static bool is_one_piece(const ot_mpi_message *m, int64_t *skip) {
+// Where the block begins when it lies in one piece (at `*skip` bytes); else false.
+static bool is_one_piece(const ot_comm_block *block, int64_t *skip) {
   int used = 0;
   *skip = 0;
-  for (int i = 0; i < m->runs && m->bytes > 0; i++) {
-    if (m->run[2 * i + 1] == 0) continue;
-    if (used++ == 0) *skip = m->run[2 * i] * m->row_bytes;
+  for (int i = 0; i < block->runs && block->bytes > 0; i++) {
+    if (block->run[2 * i + 1] == 0) continue;
+    if (used++ == 0) *skip = block->run[2 * i] * block->row_bytes;
   }
   return used <= 1;
 }
 
-ot_status ot_mpi_post_message(const ot_mpi_message *m, bool sends, MPI_Request *request) {
+ot_status ot_mpi_post_message(const ot_comm_transfer *t, int tag, MPI_Comm comm,
+                              MPI_Request *request) {
+  const ot_comm_block *const block = &t->block;
   MPI_Datatype type = MPI_BYTE;
   int64_t skip;
-  const bool whole = is_one_piece(m, &skip);
-  const bool plain = whole && m->bytes <= OT_MPI_LARGEST_PIECE;
+  const bool whole = is_one_piece(block, &skip);
+  const bool plain = whole && block->bytes <= LARGEST_PIECE;
   if (!whole) {
     skip = 0;
-    OT_TRY(make_rows_type(m, &type));
+    OT_TRY(make_rows_type(block, &type));
   } else if (!plain) {
-    OT_TRY(make_large_type(m->bytes, &type));
+    OT_TRY(make_large_type(block->bytes, &type));
   }
   if (!plain) OT_TRY_MPI(MPI_Type_commit(&type));
-  const int count = plain ? (int)m->bytes : 1;
-  if (sends) {
-    const char *const from = m->send;
-    OT_TRY_MPI(MPI_Isend(from + skip, count, type, m->peer, m->tag, m->comm, request));
+  const int count = plain ? (int)block->bytes : 1;
+  char *const memory = block->memory + skip;
+  if (t->sends) {
+    OT_TRY_MPI(MPI_Isend(memory, count, type, t->peer, tag, comm, request));
   } else {
-    char *const into = m->receive;
-    OT_TRY_MPI(MPI_Irecv(into + skip, count, type, m->peer, m->tag, m->comm, request));
+    OT_TRY_MPI(MPI_Irecv(memory, count, type, t->peer, tag, comm, request));
   }
   if (!plain) OT_TRY_MPI(MPI_Type_free(&type));
   return OT_OK;
+}
+
+// ---- what has come ----
+
+static void say_differ(ot_comm_text *out, const ot_comm_request *request, int member,
+                       const char *verb) {
+  ot_comm_say(out, "ranks differ in ");
+  ot_comm_say_call(out, request);
+  ot_comm_say(out, ": rank %d %s ", ot_comm_group_of(request)->ranks[member], verb);
+}
+
+static ot_status fail_size(const ot_comm_request *request, const ot_comm_transfer *t,
+                           int64_t bytes) {
+  const int64_t row = t->block.row_bytes;
+  if (row > 0 && bytes % row == 0) {
+    const int index = ot_comm_group_of(request)->index;
+    return ot_comm_fail_uneven(request, t->peer, index, bytes / row, t->block.rows);
+  }
+  ot_comm_text out = {.length = 0};
+  say_differ(&out, request, t->peer, "sent");
+  ot_comm_say(&out, "%lld bytes where rank %d expects %lld", (long long)bytes, request->end->rank,
+              (long long)t->block.bytes);
+  return ot_fail(OT_RANKS, "%s", out.text);
+}
+
+static ot_status fail_message(const ot_comm_request *request, const ot_comm_transfer *t, int code) {
+  int class = MPI_SUCCESS;
+  MPI_Error_class(code, &class);
+  if (class != MPI_ERR_TRUNCATE) return ot_mpi_fail(code, "a message");
+  const bool rows = request->call.kind == OT_COMM_EXCHANGE;
+  ot_comm_text out = {.length = 0};
+  say_differ(&out, request, t->peer, "sends more than the");
+  ot_comm_say(&out, "%lld %s that rank %d expects",
+              (long long)(rows ? t->block.rows : t->block.bytes), rows ? "rows" : "bytes",
+              request->end->rank);
+  return ot_fail(OT_RANKS, "%s", out.text);
+}
+
+ot_status ot_mpi_check_message(const ot_comm_request *request, const ot_comm_transfer *t, int code,
+                               const MPI_Status *status) {
+  if (code != MPI_SUCCESS) return fail_message(request, t, code);
+  if (t->sends) return OT_OK;
+  MPI_Count bytes = 0;
+  OT_TRY_MPI(MPI_Get_elements_x(status, MPI_BYTE, &bytes));
+  return bytes == t->block.bytes ? OT_OK : fail_size(request, t, (int64_t)bytes);
 }

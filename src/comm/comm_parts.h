@@ -1,38 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-// What back ends of comm.h share: the common head of an end, the table that a back end fills, and
-// the texts that name a call. Private to comm/.
+// What back ends of comm.h are made of: the head of an end, what ends of one process share, and how
+// a request gets from start to done. A back end says how the members of a call meet (messages, or
+// shared memory); waiting, work on data by whichever thread is free, failing and timeouts are
+// common (comm_progress.c). Private to comm/.
 #pragma once
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 
-#include "comm/comm.h"
+#include "base/failure.h"
+#include "comm/comm_exchange.h"
 
-// What a back end does. Arguments have been checked by comm.c; see there for the contracts.
+// ---- what a request is at; only forward, but for the steps of a call ----
+
+enum {
+  OT_COMM_STARTED,   // transfers are under way, or other members have not come
+  OT_COMM_READY,     // data is to be copied or added by any free thread: in its end's `ready`
+  OT_COMM_RUNNING,   // being copied or added
+  OT_COMM_FINISHED,  // done, but others still read or write memory of the call
+  OT_COMM_DONE,      // the request is its owner's again
+};
+
+// A thread that waits, or an engine, at its work.
+typedef struct ot_comm_pace {
+  double deadline_s;  // when the wait gives up; infinity: never
+  double seen_s;      // when it was last seen to run: time of a stopped process does not count
+  bool spun;          // since something has moved
+  double idle_since_s, nap_s;  // a back end's that polls
+} ot_comm_pace;
+
+// What a back end does. Under the lock of the process, where nothing else is said. Arguments have
+// been checked; see comm.h for the contracts.
 typedef struct ot_comm_backend {
-  ot_status (*add_group)(ot_comm *comm, ot_group_kind kind, const int *ranks, int size);
-  void (*start)(ot_comm *comm, ot_comm_request *request);  // request->call is set
-  bool (*done)(ot_comm *comm, ot_comm_request *request);
-  ot_status (*wait)(ot_comm *comm, ot_comm_request *request);
-  void (*set_waiting)(ot_comm *comm, bool waits);
-  void (*add_thread)(ot_comm *comm, bool more);
-  void (*fail)(ot_comm *comm, ot_status status);
-  void (*abort)(ot_comm *comm, ot_status status);
+  // Makes the end or ends of this process and runs `main` on each. `ranks`: see
+  // ot_comm_run_threads. Not under the lock.
+  ot_status (*run)(int ranks, ot_rank_main main, void *context);
+  // The head has the group. Not under the lock.
+  ot_status (*add_group)(ot_comm *comm, ot_group_kind kind);
+  // Begins the transfers of a request. When their data is there, the back end offers the request.
+  void (*post)(ot_comm_request *request);
+  // Copies and adds what came. Not under the lock.
+  ot_status (*work)(ot_comm_request *request);
+  // That is done: goes on to the next step, or completes the request.
+  void (*worked)(ot_comm_request *request);
+  // Nothing is to be done for `request` (null: by the engine): spins, polls or sleeps for a moment.
+  void (*rest)(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace);
+  // True when what member `index` has to do for the request is missing.
+  bool (*is_absent)(const void *request, int index);
+  // Null where a back end has nothing to do:
+  void (*poll)(ot_comm *comm);     // moves what can be moved
+  void (*recount)(ot_comm *comm);  // the numbers of the rank's threads have changed, see `threads`
+  void (*settle)(ot_comm *comm);   // the process has failed. Not under the lock. Blocks
+  void (*abort)(ot_status status);
 } ot_comm_backend;
 
-// 32-bit words in which a rank tells the others of its failure.
-enum { OT_AGREEMENT_WORDS = 640 };
+extern const ot_comm_backend ot_comm_thread, ot_comm_mpi;
+
+// What the ends of a process share: those of all ranks where these are threads, else it has one.
+typedef struct ot_comm_process {
+  pthread_mutex_t lock;            // guards all that follows, and the ends
+  ot_comm *ends;                   // list
+  bool spins;                      // there are cores for all ranks of this machine
+  bool stopping;                   // engines end
+  int ready, running;              // requests in these phases
+  _Atomic bool failed;             // all waits end
+  char why[2048];                  // what waits say
+  int failed_rank;                 // whose main failed first; -1: none of this process
+  ot_failure failure;              // of failed_rank
+  const ot_comm_request *overdue;  // whose wait timed out
+} ot_comm_process;
 
 // A group as the rank sees it; size 0 where there is none.
 typedef struct ot_comm_group {
   int size;
-  int index;   // of this rank
-  int *ranks;  // [size] of the world; owned by the end
+  int index;          // of this rank
+  int *ranks;         // [size] of the world; owned by the end
+  int64_t started;    // collective calls
+  int64_t *sent;      // [size] messages to member i
+  int64_t *received;  // [size] messages from member i
 } ot_comm_group;
+
+// 32-bit words in which a rank tells the others of its failure.
+enum { OT_AGREEMENT_WORDS = 640 };
 
 // The head of every back end's end of a world.
 struct ot_comm {
   const ot_comm_backend *backend;
+  ot_comm_process *process;
+  ot_comm *next;  // end of the process
   int rank;
   int size;
   int local_size;  // ranks on this machine
@@ -43,46 +99,86 @@ struct ot_comm {
   int32_t *scratch;           // [OT_AGREEMENT_WORDS + size] too
   ot_comm_group groups[OT_GROUP_KINDS];
   _Atomic double sent_bytes[OT_GROUP_KINDS][OT_COMM_KINDS];  // see ot_comm_sent_bytes
+  bool has_engine;
+  pthread_t engine;         // the thread for work that no thread waits for
+  pthread_cond_t woken;     // threads of the rank that wait for calls
+  pthread_cond_t work;      // the engine
+  int sleepers;             // threads on `woken`
+  ot_comm_request *ready;   // list
+  ot_comm_request *waited;  // requests that threads wait for
+  int open;                 // requests that are not done
+  int threads;              // that may start calls: see ot_comm_add_thread
+  _Atomic int waiting;      // of them, in a wait
+  int declared;             // of them, by ot_comm_set_waiting
 };
 
-// Fills the head of a zeroed end; the world group is not made. OT_ENVIRONMENT when out of memory.
-ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend, int rank, int size);
+// Fills the head of a zeroed end, with the world group, and puts it into `process`.
+// OT_ENVIRONMENT when out of memory; then it is fit for destroy, too.
+ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend,
+                              ot_comm_process *process, int rank, int size);
 void ot_comm_head_destroy(ot_comm *comm);
-// Records the group in the head. OT_ENVIRONMENT when out of memory.
-ot_status ot_comm_head_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size);
+
+// ---- progress: all under the lock ----
+
+static inline int ot_comm_phase(const ot_comm_request *request) {
+  return __atomic_load_n(&request->phase, __ATOMIC_ACQUIRE);
+}
+
+static inline void ot_comm_set_phase(ot_comm_request *request, int phase) {
+  __atomic_store_n(&request->phase, phase, __ATOMIC_RELEASE);
+}
+
+static inline ot_comm_group *ot_comm_group_of(const ot_comm_request *request) {
+  return &request->end->groups[request->call.group];
+}
+
+// The call as this member sees it.
+static inline ot_comm_exchange ot_comm_exchange_of(const ot_comm_request *request) {
+  const ot_comm_group *const group = ot_comm_group_of(request);
+  return (ot_comm_exchange){.call = &request->call, .size = group->size, .index = group->index};
+}
+
+// Lists of requests, linked by `next`.
+void ot_comm_append(ot_comm_request **list, ot_comm_request *request);
+// What came is to be worked on, by any free thread.
+void ot_comm_offer(ot_comm_request *request);
+// Lets go of the lock meanwhile: works on it now.
+void ot_comm_run_work(ot_comm_request *request);
+// Gives the request back to its owner, who may use its memory for other things at once.
+void ot_comm_complete(ot_comm_request *request);
+// Wakes the threads of the rank that wait.
+void ot_comm_wake(ot_comm *comm);
+// Lets go of the lock meanwhile: sleeps until woken, or until a time (infinity: without end).
+void ot_comm_sleep(ot_comm *comm, pthread_cond_t *condition, double until_s);
+// Until when a waiting thread may sleep to see its deadline in time.
+double ot_comm_next_look(const ot_comm_pace *pace);
+// True when the deadline is over.
+bool ot_comm_is_over(ot_comm_pace *pace);
+
+// All waits of the process end with OT_RANKS and `why`.
+void ot_comm_fail_process(ot_comm_process *process, const char *why);
+// The calling thread's failure is that of the rank, and of the process.
+void ot_comm_fail_rank(ot_comm *comm, ot_status status);
+// Lets go of the lock meanwhile: returns when no thread touches memory of calls any more.
+void ot_comm_settle(ot_comm *comm);
+
+// The engine's life. Not under the lock.
+bool ot_comm_start_engine(ot_comm *comm);
+void ot_comm_stop_engines(ot_comm_process *process);
+// The failure of a main that returned `status` and left calls under way, else `status`.
+ot_status ot_comm_check_left(const ot_comm *comm, ot_status status);
 
 // False for what is not a failure of a rank: done, an audit's findings, stopped by a signal.
 bool ot_comm_is_failure(ot_status status);
-
-// True when a wait wakes up so long behind its deadline that this process itself cannot have run
-// (it was stopped, or its machine slept): then its patience begins anew, and it accuses nobody.
-bool ot_comm_was_stopped(double late_s);
 
 // ---- calls ----
 
 // Panics unless `call` is one that comm.h allows.
 void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call);
-bool ot_comm_is_reduction(ot_comm_kind kind);
-// True when the call is between two ranks.
-bool ot_comm_is_message(ot_comm_kind kind);
-// Bytes that member `index` of `size` puts on the wire for `call`.
-double ot_comm_wire_bytes(const ot_comm_call *call, int size, int index);
-// Elements of each block of an all_reduce over `size` ranks, the last ones having fewer.
-int64_t ot_comm_block(int64_t count, int size);
-// Elements of block `index` of them.
-int64_t ot_comm_block_count(int64_t count, int size, int index);
-
-// ---- rows of an exchange ----
-
-// Panics unless all runs lie in their memory, and the two memories apart.
-void ot_comm_check_rows(const ot_comm_call *call, int size);
-int64_t ot_comm_row_bytes(const ot_comm_call *call);
-// The runs [runs->runs][2] for `member`, and how many rows they have together.
-const int32_t *ot_comm_runs_of(const ot_comm_runs *runs, int member);
-int64_t ot_comm_rows_of(const ot_comm_runs *runs, int member);
-// Copies what member `from`, whose call is `sender`, sends to member `to`, whose call is
-// `receiver`. Both mean equally many rows.
-void ot_comm_copy_rows(const ot_comm_call *sender, int from, const ot_comm_call *receiver, int to);
+// Copies what member `from` sends to member `to`, whose request it is, when both are in reach.
+// OT_RANKS when they mean different numbers of rows.
+ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_exchange *from,
+                          const ot_comm_exchange *to);
 
 // ---- launchers ----
 
@@ -91,10 +187,10 @@ int ot_comm_launched_rank(void);
 
 // ---- texts ----
 
-// Text in fixed memory; what does not fit is cut.
+// Text in fixed memory; what does not fit is dropped.
 typedef struct ot_comm_text {
-  char *text;
-  int64_t capacity, length;
+  char text[2048];
+  int64_t length;
 } ot_comm_text;
 
 void ot_comm_say(ot_comm_text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -104,14 +200,14 @@ typedef bool (*ot_comm_rank_filter)(const void *context, int index);
 int ot_comm_say_ranks(ot_comm_text *out, const int *ranks, int size, ot_comm_rank_filter is,
                       const void *context);
 // "'NAME' (reduce_scatter 5 of group shard, ranks 0-3)".
-void ot_comm_say_call(ot_comm_text *out, const ot_comm *comm, const ot_comm_request *request);
-// "ranks differ in 'NAME' (...): rank 1 sends 3 rows to rank 0, which expects 4": the two members
-// of the request's group do not mean equally many.
-typedef struct ot_comm_uneven {
-  int from, to;            // members
-  int64_t sent, expected;  // rows
-} ot_comm_uneven;
-void ot_comm_say_uneven(ot_comm_text *out, const ot_comm *comm, const ot_comm_request *request,
-                        const ot_comm_uneven *rows);
+void ot_comm_say_call(ot_comm_text *out, const ot_comm_request *request);
+// "rank 1 waits in 'NAME' (...) for ranks 0 2"; returns how many it waits for.
+int ot_comm_say_wait(ot_comm_text *out, const ot_comm_request *request, ot_comm_rank_filter is,
+                     const void *context);
+// ", which has not come in 0.5 s", of `count` ranks.
+void ot_comm_say_late(ot_comm_text *out, const ot_comm *comm, int count);
+// OT_RANKS: "ranks differ in 'NAME' (...): rank 1 sends 3 rows to rank 0, which expects 4".
+ot_status ot_comm_fail_uneven(const ot_comm_request *request, int from, int to, int64_t sent,
+                              int64_t expected);
 // "all_gather", ...
 const char *ot_comm_kind_name(ot_comm_kind kind);

@@ -125,7 +125,7 @@ static const adder *find_adder(ot_dtype dtype, ot_dtype sum) {
 
 static const void *source_at(const ot_comm_sum *job, int source, int64_t element) {
   const int64_t bytes = ot_dtype_bytes(job->dtype);
-  return (const char *)job->sources[source] + (job->source_offset + element) * bytes;
+  return (const char *)job->source(job->context, source) + (job->source_offset + element) * bytes;
 }
 
 typedef union {
@@ -138,16 +138,16 @@ typedef union {
 // Elements [start, start + count) from all sources to all targets; count <= PIECE.
 static void sum_piece(const ot_comm_sum *job, int64_t start, int count) {
   const adder *const how = find_adder(job->dtype, job->sum);
-  const adder *const made = find_adder(job->target, job->sum);
+  const adder *const made = find_adder(job->target_dtype, job->sum);
   piece sum;
   how->widen(&sum, source_at(job, 0, start), count);
   for (int s = 1; s < job->num_sources; s++) {
     how->add(&sum, source_at(job, s, start), count);
     if (job->round && how->round) how->round(&sum, &sum, count);
   }
-  const int64_t offset = (job->target_offset + start) * ot_dtype_bytes(job->target);
+  const int64_t offset = (job->target_offset + start) * ot_dtype_bytes(job->target_dtype);
   for (int t = 0; t < job->num_targets; t++) {
-    char *const target = (char *)job->targets[t] + offset;
+    char *const target = (char *)job->target(job->context, t) + offset;
     if (job->accumulate) made->add(&sum, target, count);
     made->narrow(target, &sum, count);
   }

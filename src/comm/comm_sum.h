@@ -10,18 +10,20 @@
 
 // target = (((x_0 + x_1) + x_2) + ...), x_r being elements of source r.
 typedef struct ot_comm_sum {
-  const void *const *sources;  // [num_sources] arrays of dtype, in rank order
-  int num_sources;             // >= 1
-  int64_t source_offset;       // elements to skip in each source
-  void *const *targets;        // [num_targets] all get the sum; may be among the sources
-  int num_targets;             // >= 1
-  int64_t target_offset;       // elements to skip in each target
-  int64_t count;               // elements
-  ot_dtype dtype;              // of the sources: fp32, fp64, bf16, i32, i64
-  ot_dtype sum;                // type of the additions: dtype; fp32 or fp64 for bf16
-  ot_dtype target;             // of the targets: dtype, sum, or bf16: the sum is rounded to it once
-  bool round;                  // each partial sum is rounded to dtype
-  bool accumulate;             // target = target + the sum, added in `sum`; of one target
+  // The array of dtype that is source `i`, and the array that is target `i`; asked for in rising
+  // order, from 0 again for each piece of the sum. All targets get the sum; they may be sources.
+  const void *(*source)(void *context, int i);
+  void *(*target)(void *context, int i);
+  void *context;
+  int num_sources, num_targets;  // >= 1
+  int64_t source_offset;         // elements to skip in each source
+  int64_t target_offset;         // elements to skip in each target
+  int64_t count;                 // elements
+  ot_dtype dtype;                // of the sources: fp32, fp64, bf16, i32, i64
+  ot_dtype sum;                  // type of the additions: dtype; fp32 or fp64 for bf16
+  ot_dtype target_dtype;         // dtype, sum, or bf16: the sum is rounded to it once
+  bool round;                    // each partial sum is rounded to dtype
+  bool accumulate;               // target = target + the sum, added in `sum`; of one target
 } ot_comm_sum;
 
 void ot_comm_sum_run(const ot_comm_sum *job);

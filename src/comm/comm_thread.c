@@ -1,300 +1,486 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: the world they share, its groups, and the life of its threads.
-// How calls move: comm_thread_call.c; how threads wait: comm_thread_wait.c.
-#include "comm/comm_thread.h"
-
+// Ranks as threads of one process. A call is met in the first of its requests to come: the others
+// are linked to it, in a ring once all are there. Then each member has work to do, which gives that
+// member its result (in an all_reduce: gives all members one block of it). No two members' work
+// touches the same memory, so any free thread does it; data moves straight from the memory of one
+// rank to that of another. The last rank to come to a small call does the work of all, so the
+// others are woken once, with everything done.
+//
+// Because every rank's threads are counted, a wait without end is known: when all threads of all
+// ranks wait and no work is left, or when a rank that must come has ended.
+#include <assert.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/text.h"
+#include "comm/comm_parts.h"
+#include "host/clock.h"
+
+enum { SMALL = 32 * 1024 };  // bytes up to which the last to come does all the work at once
+
+static const double spin_s = 30e-6;
+// What depends on ot_comm_set_waiting is believed only after a while without any event, because a
+// thread that was woken may not have said so yet.
+static const double grace_s = 1.0;
+
+typedef struct {
+  ot_comm comm;
+  ot_rank_main main;
+  void *context;
+  pthread_t thread;
+  bool finished;     // main has returned
+  ot_status status;  // what it returned
+} end;
+
+typedef struct {
+  ot_comm_process process;
+  int ranks;
+  end *ends;                              // [ranks]
+  ot_comm_request *open[OT_GROUP_KINDS];  // first requests of calls whose members have not all come
+  int gate;              // 0: rank threads hold back; 1: go; -1: not all could be made
+  double stuck_since_s;  // when the last rank got stuck; restarted by every event
+} world;
+
+// The private words of a request. A call is met in its `host`.
+typedef struct __attribute__((may_alias)) {
+  ot_comm_request *host;
+  // Of a host:
+  ot_comm_request *first;  // member with the lowest index, others after it by `peer`
+  int arrived;             // members that came
+  int left;                // pieces of work to be finished
+  int64_t bytes;           // that the work of those that came touches
+} meeting;
+static_assert(sizeof(meeting) <= sizeof((ot_comm_request){0}.private_words), "must fit");
+
+static meeting *meeting_of(ot_comm_request *request) { return (meeting *)request->private_words; }
+
+static world *world_of(const ot_comm *comm) { return (world *)comm->process; }
+
+// ---- waits without end ----
+
+static bool is_absent(const void *context, int index) {
+  const ot_comm_request *const request = context;
+  const ot_comm_group *const group = ot_comm_group_of(request);
+  if (ot_comm_is_message(request->call.kind)) {
+    return index == request->call.peer && !request->peer;
+  }
+  const ot_comm *const other = &world_of(request->end)->ends[group->ranks[index]].comm;
+  return other->groups[request->call.group].started < request->sequence;
+}
+
+static bool all_are_stuck(const world *w) {
+  for (int i = 0; i < w->ranks; i++) {
+    const ot_comm *const comm = &w->ends[i].comm;
+    if (!w->ends[i].finished && comm->waiting + comm->declared < comm->threads) return false;
+  }
+  return true;
+}
+
+static void recount(ot_comm *comm) {
+  world *const w = world_of(comm);
+  if (w->process.failed || !all_are_stuck(w)) return;
+  w->stuck_since_s = ot_clock_s();
+  for (int i = 0; i < w->ranks; i++) ot_comm_wake(&w->ends[i].comm);
+}
+
+static void say_rank(ot_comm_text *out, const end *e) {
+  const ot_comm_request *request = e->comm.waited;
+  if (e->finished) {
+    ot_comm_say(out, "rank %d has ended", e->comm.rank);
+  } else if (!request) {
+    ot_comm_say(out, "rank %d waits for its own threads", e->comm.rank);
+  }
+  for (; request; request = request->waiting) {
+    ot_comm_say_wait(out, request, is_absent, request);
+    if (request->waiting) ot_comm_say(out, "; ");
+  }
+}
+
+// Fails the world in a deadlock. Returns until when a thread may sleep that wants to see one.
+static double check_deadlock(world *w) {
+  if (w->process.ready > 0 || w->process.running > 0 || !all_are_stuck(w)) return INFINITY;
+  double sure_s = w->stuck_since_s;
+  for (int i = 0; i < w->ranks; i++) {
+    if (w->ends[i].comm.declared > 0) sure_s = w->stuck_since_s + grace_s;
+  }
+  if (ot_clock_s() < sure_s) return sure_s;
+  ot_comm_text why = {.length = 0};
+  ot_comm_say(&why, "ranks wait for each other and nothing can move: ");
+  for (int i = 0; i < w->ranks; i++) {
+    if (i > 0) ot_comm_say(&why, "; ");
+    say_rank(&why, &w->ends[i]);
+  }
+  ot_comm_fail_process(&w->process, why.text);
+  return sure_s;
+}
+
+static bool is_gone(const void *context, int index) {
+  const ot_comm_request *const request = context;
+  const int rank = ot_comm_group_of(request)->ranks[index];
+  return is_absent(request, index) && world_of(request->end)->ends[rank].finished;
+}
+
+// Fails the world when a rank that must come never will.
+static void check_gone(const ot_comm_request *request) {
+  const ot_comm_group *const group = ot_comm_group_of(request);
+  int gone = 0;
+  for (int i = 0; i < group->size; i++) gone += is_gone(request, i);
+  if (gone == 0) return;
+  ot_comm_text why = {.length = 0};
+  ot_comm_say_wait(&why, request, is_absent, request);
+  ot_comm_say(&why, ", but ");
+  ot_comm_say_ranks(&why, group->ranks, group->size, is_gone, request);
+  ot_comm_say(&why, gone == 1 ? " has ended" : " have ended");
+  ot_comm_fail_process(request->end->process, why.text);
+}
+
+// ---- work ----
+
+// How a sum walks over the members of a call.
+typedef struct {
+  ot_comm_request *own, *first, *source, *target;
+} members;
+
+static const void *source_of(void *context, int i) {
+  members *const m = context;
+  m->source = i == 0 ? m->first : m->source->peer;
+  return m->source->call.send;
+}
+
+static void *target_of(void *context, int i) {
+  members *const m = context;
+  m->target = i == 0 ? m->own : m->target->peer;
+  return m->target->call.receive;
+}
+
+// Sources are read where they lie. What an all_reduce would then gather is written to all at once.
+static void run_sum(ot_comm_request *request, const ot_comm_exchange *x) {
+  members m = {.own = request, .first = meeting_of(meeting_of(request)->host)->first};
+  ot_comm_sum sum = ot_comm_sum_of(x);
+  sum.source = source_of;
+  sum.target = target_of;
+  sum.context = &m;
+  if (ot_comm_steps(x) > 1) sum.num_targets = x->size;
+  ot_comm_sum_run(&sum);
+}
+
+// Everything that belongs to one member.
+static ot_status run_member(ot_comm_request *request) {
+  const ot_comm_exchange x = ot_comm_exchange_of(request);
+  if (ot_comm_is_reduction(request->call.kind)) {
+    run_sum(request, &x);
+    return OT_OK;
+  }
+  ot_comm_request *member = request;
+  do {
+    const ot_comm_exchange from = ot_comm_exchange_of(member);
+    if (ot_comm_expects(&x, from.index)) OT_TRY(ot_comm_deliver(request, &from, &x));
+    member = member->peer;
+  } while (member != request);
+  return OT_OK;
+}
+
+static bool is_small(ot_comm_request *host) { return meeting_of(host)->bytes <= SMALL; }
+
+static ot_status work(ot_comm_request *request) {
+  if (!is_small(meeting_of(request)->host)) return run_member(request);
+  ot_comm_request *member = request;
+  do {
+    OT_TRY(run_member(member));
+    member = member->peer;
+  } while (member != request);
+  return OT_OK;
+}
+
+// All members' requests are done when the last piece of work is.
+static void worked(ot_comm_request *request) {
+  ot_comm_set_phase(request, OT_COMM_FINISHED);
+  if (--meeting_of(meeting_of(request)->host)->left > 0) return;
+  for (ot_comm_request *member = request, *next = NULL; next != request; member = next) {
+    next = member->peer;
+    ot_comm_complete(member);
+  }
+}
+
+// ---- how calls meet ----
+
+// True when the two requests are of one call.
+static bool belong(const ot_comm_request *a, const ot_comm_request *b) {
+  const ot_comm_group *const group = ot_comm_group_of(a), *const other = ot_comm_group_of(b);
+  const bool message = ot_comm_is_message(a->call.kind);
+  if (group->ranks[0] != other->ranks[0]) return false;
+  if (message != ot_comm_is_message(b->call.kind)) return false;
+  if (!message) return a->sequence == b->sequence;
+  return a->call.kind != b->call.kind && a->call.tag == b->call.tag &&
+         a->call.peer == other->index && b->call.peer == group->index;
+}
+
+static bool same_shape(const ot_comm_call *a, const ot_comm_call *b) {
+  if (a->count != b->count) return false;
+  if (ot_comm_is_message(a->kind)) return a->dtype == b->dtype;
+  if (a->kind != b->kind) return false;
+  if (a->kind == OT_COMM_BARRIER) return true;
+  if (a->dtype != b->dtype) return false;
+  return !ot_comm_is_reduction(a->kind) || (a->sum == b->sum && a->sum_on_wire == b->sum_on_wire);
+}
+
+static void say_shape(ot_comm_text *out, const ot_comm_request *request) {
+  const ot_comm_call *const call = &request->call;
+  ot_comm_say(out, "rank %d does %s of %lld %s in '%s'", request->end->rank,
+              ot_comm_kind_name(call->kind), (long long)call->count, ot_dtype_name(call->dtype),
+              call->name ? call->name : "");
+}
+
+// The two requests, which should be of one call, differ.
+static void fail_mismatch(const ot_comm_request *a, const ot_comm_request *b) {
+  ot_comm_text why = {.length = 0};
+  ot_comm_say(&why, "ranks differ in call %lld of group %s: ", (long long)a->sequence,
+              ot_group_name(a->call.group));
+  say_shape(&why, a);
+  ot_comm_say(&why, ", ");
+  say_shape(&why, b);
+  ot_comm_fail_process(a->end->process, why.text);
+}
+
+// Links the request to the others of its call, in the order of the group.
+static void join(ot_comm_request *host, ot_comm_request *request) {
+  meeting *const m = meeting_of(host);
+  const int index = ot_comm_group_of(request)->index;
+  meeting_of(request)->host = host;
+  m->arrived++;
+  m->bytes += request->bytes;
+  ot_comm_request **link = &m->first;
+  while (*link && ot_comm_group_of(*link)->index < index) link = &(*link)->peer;
+  request->peer = *link;
+  *link = request;
+}
+
+// All have come, `last` as the last.
+static void begin(ot_comm_request *host, ot_comm_request *last) {
+  meeting *const m = meeting_of(host);
+  const bool message = ot_comm_is_message(host->call.kind);
+  ot_comm_request *member = m->first;
+  while (member->peer) member = member->peer;
+  member->peer = m->first;
+  m->left = is_small(host) || message ? 1 : m->arrived;
+  if (is_small(host)) {
+    ot_comm_run_work(last);
+    return;
+  }
+  member = m->first;
+  for (int i = 0, count = m->arrived; i < count; i++, member = member->peer) {
+    if (member->call.kind != OT_COMM_SEND) {
+      ot_comm_offer(member);
+    } else {
+      ot_comm_wake(member->end);  // it may take the work of the other
+    }
+  }
+}
+
+static void post(ot_comm_request *request) {
+  recount(request->end);
+  ot_comm_request **link = &world_of(request->end)->open[request->call.group];
+  while (*link && !belong(*link, request)) link = &(*link)->next;
+  ot_comm_request *const host = *link ? *link : request;
+  if (host == request) {
+    *link = request;
+  } else if (!same_shape(&host->call, &request->call)) {
+    fail_mismatch(host, request);
+    return;
+  }
+  join(host, request);
+  const int size = ot_comm_is_message(host->call.kind) ? 2 : ot_comm_group_of(host)->size;
+  if (meeting_of(host)->arrived < size) return;
+  *link = host->next;
+  begin(host, request);
+}
+
+// ---- resting ----
+
+// Waits outside the lock, for a moment, for the request to move.
+static void spin(const ot_comm_request *request) {
+  ot_comm_process *const process = request->end->process;
+  const int seen = ot_comm_phase(request);
+  pthread_mutex_unlock(&process->lock);
+  const double until = ot_clock_s() + spin_s;
+  while (ot_comm_phase(request) == seen && !process->failed && ot_clock_s() < until) {
+    for (int i = 0; i < 16; i++) __builtin_ia32_pause();
+  }
+  pthread_mutex_lock(&process->lock);
+}
+
+static void rest(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace) {
+  if (!request) {
+    ot_comm_sleep(comm, &comm->work, INFINITY);
+    return;
+  }
+  if (comm->process->spins && !pace->spun) {
+    spin(request);
+    pace->spun = true;
+    return;
+  }
+  check_gone(request);
+  const double until = fmin(ot_comm_next_look(pace), check_deadlock(world_of(comm)));
+  if (!comm->process->failed) ot_comm_sleep(comm, &comm->woken, until);
+}
 
 // ---- groups ----
 
-static void group_destroy(ot_thread_group *group) {
-  if (!group) return;
-  for (int i = 0; i < OT_THREAD_SLOTS; i++) {
-    free(group->slots[i].requests);
-    free(group->slots[i].sends);
-    free(group->slots[i].receives);
-  }
-  free(group->ranks);
-  free(group->members);
-  free(group->sent);
-  free(group->received);
-  free(group);
-}
-
-static bool slots_create(ot_thread_group *group, size_t size) {
-  bool all = true;
-  for (int i = 0; i < OT_THREAD_SLOTS; i++) {
-    ot_thread_slot *const slot = &group->slots[i];
-    slot->sequence = i > 0 ? i : OT_THREAD_SLOTS;  // calls are numbered from 1
-    slot->requests = calloc(size, sizeof *slot->requests);
-    slot->sends = calloc(size, sizeof *slot->sends);
-    slot->receives = calloc(size, sizeof *slot->receives);
-    all &= slot->requests && slot->sends && slot->receives;
-  }
-  return all;
-}
-
-// Null when out of memory.
-static ot_thread_group *group_create(ot_group_kind kind, const int *ranks, int size) {
-  const size_t n = (size_t)size;
-  ot_thread_group *group = calloc(1, sizeof *group);
-  if (!group) return NULL;
-  group->kind = kind;
-  group->size = size;
-  group->ranks = calloc(n, sizeof *group->ranks);
-  group->members = calloc(n, sizeof *group->members);
-  group->sent = calloc(n * n, sizeof *group->sent);
-  group->received = calloc(n * n, sizeof *group->received);
-  const bool lists = group->ranks && group->members && group->sent && group->received;
-  if (!lists || !slots_create(group, n)) {
-    group_destroy(group);
-    return NULL;
-  }
-  memcpy(group->ranks, ranks, n * sizeof *ranks);
-  return group;
-}
-
-static bool has_rank(const int *ranks, int size, int rank) {
-  for (int i = 0; i < size; i++) {
-    if (ranks[i] == rank) return true;
+static bool has_rank(const ot_comm_group *group, int rank) {
+  for (int i = 0; i < group->size; i++) {
+    if (group->ranks[i] == rank) return true;
   }
   return false;
 }
 
-// The group of `kind` that another member has made already, or null.
-static ot_thread_group *find_group(ot_thread_world *world, ot_group_kind kind, int rank) {
-  for (ot_thread_group *group = world->groups; group; group = group->next) {
-    if (group->kind == kind && has_rank(group->ranks, group->size, rank)) return group;
+static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
+  const world *const w = world_of(comm);
+  const ot_comm_group *const group = &comm->groups[kind];
+  ot_status status = OT_OK;
+  pthread_mutex_lock(&comm->process->lock);
+  for (int i = 0; i < w->ranks && status == OT_OK; i++) {
+    const ot_comm_group *const other = &w->ends[i].comm.groups[kind];
+    if (!has_rank(other, comm->rank)) continue;
+    const size_t bytes = (size_t)group->size * sizeof *group->ranks;
+    if (other->size == group->size && memcmp(other->ranks, group->ranks, bytes) == 0) continue;
+    status = ot_fail(OT_RANKS,
+                     "comm: rank %d makes group %s of %d ranks, another member of %d or of other "
+                     "ranks",
+                     comm->rank, ot_group_name(kind), group->size, other->size);
   }
-  return NULL;
-}
-
-static ot_status join_group(ot_thread_end *end, ot_group_kind kind, const int *ranks, int size) {
-  ot_thread_group *group = find_group(end->world, kind, end->comm.rank);
-  if (!group) {
-    group = group_create(kind, ranks, size);
-    OT_CHECK(group, OT_ENVIRONMENT, "comm: out of memory for a group of %d ranks", size);
-    group->next = end->world->groups;
-    end->world->groups = group;
-  }
-  OT_CHECK(group->size == size && memcmp(group->ranks, ranks, (size_t)size * sizeof *ranks) == 0,
-           OT_RANKS,
-           "comm: rank %d makes group %s of %d ranks, another member of %d or of other ranks",
-           end->comm.rank, ot_group_name(kind), size, group->size);
-  end->groups[kind] = group;
-  return OT_OK;
-}
-
-static ot_status add_group(ot_comm *comm, ot_group_kind kind, const int *ranks, int size) {
-  ot_thread_end *const end = (ot_thread_end *)comm;
-  pthread_mutex_lock(&end->world->lock);
-  const ot_status status = join_group(end, kind, ranks, size);
-  pthread_mutex_unlock(&end->world->lock);
+  pthread_mutex_unlock(&comm->process->lock);
   return status;
 }
 
-// ---- failing ----
-
-// Under the lock: the calling thread's failure becomes the failure of the world.
-static void fail_rank(ot_thread_end *end, ot_status status) {
-  ot_thread_world *const world = end->world;
-  if (world->failed_rank >= 0) return;
-  world->failed_rank = end->comm.rank;
-  ot_failure_take(&world->failure, status);
-  char why[sizeof world->why];
-  ot_text_format(why, sizeof why, "rank %d has failed: %s", end->comm.rank, ot_fail_message());
-  ot_thread_fail_world(world, why);
-}
-
-static void fail(ot_comm *comm, ot_status status) {
-  ot_thread_end *const end = (ot_thread_end *)comm;
-  pthread_mutex_lock(&end->world->lock);
-  fail_rank(end, status);
-  ot_thread_settle(end);
-  pthread_mutex_unlock(&end->world->lock);
-}
-
-static const ot_comm_backend backend = {
-    .add_group = add_group,
-    .start = ot_thread_start,
-    .done = ot_thread_done,
-    .wait = ot_thread_wait,
-    .set_waiting = ot_thread_set_waiting,
-    .add_thread = ot_thread_add_thread,
-    .fail = fail,
-    .abort = fail,
-};
-
 // ---- the life of a rank ----
 
-static void finish_rank(ot_thread_end *end, ot_status status) {
-  ot_thread_world *const world = end->world;
-  if (!ot_comm_is_failure(status) && end->open > 0 && !world->failed) {
-    status = ot_fail(OT_BUG, "comm: main returned with %d calls under way", end->open);
-  }
-  end->status = status;
-  if (ot_comm_is_failure(status)) fail_rank(end, status);
-  if (world->failed) ot_thread_settle(end);
-  end->finished = true;
-  ot_thread_update_stuck(end);
-  for (int i = 0; i < world->ranks; i++) ot_thread_wake(&world->ends[i]);
+static void finish_rank(end *e, ot_status status) {
+  world *const w = world_of(&e->comm);
+  if (!w->process.failed) status = ot_comm_check_left(&e->comm, status);
+  e->status = status;
+  if (ot_comm_is_failure(status)) ot_comm_fail_rank(&e->comm, status);
+  if (w->process.failed) ot_comm_settle(&e->comm);
+  e->finished = true;
+  recount(&e->comm);
+  for (int i = 0; i < w->ranks; i++) ot_comm_wake(&w->ends[i].comm);
 }
 
-static void run_rank(ot_thread_end *end) {
-  const ot_status status = end->main(&end->comm, end->context);
-  pthread_mutex_lock(&end->world->lock);
-  finish_rank(end, status);
-  pthread_mutex_unlock(&end->world->lock);
+static void run_rank(end *e) {
+  const ot_status status = e->main(&e->comm, e->context);
+  pthread_mutex_lock(&e->comm.process->lock);
+  finish_rank(e, status);
+  pthread_mutex_unlock(&e->comm.process->lock);
 }
 
 // A thread of a rank: runs its main once all threads of the world are there.
 static void *rank_thread(void *context) {
-  ot_thread_end *const end = context;
-  ot_thread_world *const world = end->world;
-  pthread_mutex_lock(&world->lock);
-  while (world->gate == 0) pthread_cond_wait(&end->woken, &world->lock);
-  const bool go = world->gate > 0;
-  pthread_mutex_unlock(&world->lock);
-  if (go) run_rank(end);
+  end *const e = context;
+  world *const w = world_of(&e->comm);
+  pthread_mutex_lock(&w->process.lock);
+  while (w->gate == 0) pthread_cond_wait(&e->comm.woken, &w->process.lock);
+  const bool go = w->gate > 0;
+  pthread_mutex_unlock(&w->process.lock);
+  if (go) run_rank(e);
   return NULL;
 }
 
 // ---- the world ----
-
-static void world_destroy(ot_thread_world *world) {
-  while (world->groups) {
-    ot_thread_group *const next = world->groups->next;
-    group_destroy(world->groups);
-    world->groups = next;
-  }
-  for (int i = 0; i < world->ranks; i++) {
-    ot_comm_head_destroy(&world->ends[i].comm);
-    pthread_cond_destroy(&world->ends[i].woken);
-    pthread_cond_destroy(&world->ends[i].work);
-  }
-  pthread_mutex_destroy(&world->lock);
-  free(world->ends);
-}
 
 static int usable_cores(void) {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-static ot_status end_create(ot_thread_world *world, int rank) {
-  ot_thread_end *const end = &world->ends[rank];
-  end->world = world;
-  end->threads = 1;
-  OT_TRY(ot_comm_head_create(&end->comm, &backend, rank, world->ranks));
-  end->comm.local_size = world->ranks;
-  if (world->ranks == 1) return OT_OK;
-  int *const all = calloc((size_t)world->ranks, sizeof *all);
-  OT_CHECK(all, OT_ENVIRONMENT, "comm: out of memory for %d ranks", world->ranks);
-  for (int i = 0; i < world->ranks; i++) all[i] = i;
-  ot_status status = ot_comm_head_group(&end->comm, OT_GROUP_WORLD, all, world->ranks);
-  if (status == OT_OK) status = join_group(end, OT_GROUP_WORLD, all, world->ranks);
-  free(all);
-  return status;
+static void world_destroy(world *w) {
+  for (int i = 0; i < w->ranks; i++) ot_comm_head_destroy(&w->ends[i].comm);
+  pthread_mutex_destroy(&w->process.lock);
+  free(w->ends);
 }
 
 // Makes all that can fail. On failure the world is still fit for destroy.
-static ot_status world_create(ot_thread_world *world, int ranks) {
-  world->ends = calloc((size_t)ranks, sizeof *world->ends);
-  OT_CHECK(world->ends, OT_ENVIRONMENT, "comm: out of memory for %d ranks", ranks);
-  world->ranks = ranks;
-  world->failed_rank = -1;
-  world->spins = ranks <= usable_cores();
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+static ot_status world_create(world *w, int ranks) {
+  w->ends = calloc((size_t)ranks, sizeof *w->ends);
+  OT_CHECK(w->ends, OT_ENVIRONMENT, "comm: out of memory for %d ranks", ranks);
+  w->process.spins = ranks <= usable_cores();
   for (int i = 0; i < ranks; i++) {
-    pthread_cond_init(&world->ends[i].woken, &monotonic);
-    pthread_cond_init(&world->ends[i].work, &monotonic);
+    w->ranks = i + 1;
+    OT_TRY(ot_comm_head_create(&w->ends[i].comm, &ot_comm_thread, &w->process, i, ranks));
+    w->ends[i].comm.local_size = ranks;
   }
-  pthread_condattr_destroy(&monotonic);
-  for (int i = 0; i < ranks; i++) OT_TRY(end_create(world, i));
   return OT_OK;
 }
 
 // Starts an engine for every rank, and a thread for every rank but 0; returns how many of these
 // 2 * ranks - 1 threads there are.
-static int start_threads(ot_thread_world *world) {
-  for (int i = 0; i < 2 * world->ranks - 1; i++) {
-    ot_thread_end *const end = &world->ends[i < world->ranks ? i : i - world->ranks + 1];
-    const int error = i < world->ranks ? pthread_create(&end->engine, NULL, ot_thread_engine, end)
-                                       : pthread_create(&end->thread, NULL, rank_thread, end);
-    if (error) return i;
+static int start_threads(world *w) {
+  for (int i = 0; i < 2 * w->ranks - 1; i++) {
+    end *const e = &w->ends[i < w->ranks ? i : i - w->ranks + 1];
+    const bool made = i < w->ranks ? ot_comm_start_engine(&e->comm)
+                                   : pthread_create(&e->thread, NULL, rank_thread, e) == 0;
+    if (!made) return i;
   }
-  return 2 * world->ranks - 1;
+  return 2 * w->ranks - 1;
 }
 
-static void open_gate(ot_thread_world *world, int gate) {
-  pthread_mutex_lock(&world->lock);
-  world->gate = gate;
-  for (int i = 0; i < world->ranks; i++) pthread_cond_broadcast(&world->ends[i].woken);
-  pthread_mutex_unlock(&world->lock);
-}
-
-static void stop_engines(ot_thread_world *world) {
-  pthread_mutex_lock(&world->lock);
-  world->stopping = true;
-  for (int i = 0; i < world->ranks; i++) pthread_cond_signal(&world->ends[i].work);
-  pthread_mutex_unlock(&world->lock);
+static void open_gate(world *w, int gate) {
+  pthread_mutex_lock(&w->process.lock);
+  w->gate = gate;
+  for (int i = 0; i < w->ranks; i++) pthread_cond_broadcast(&w->ends[i].comm.woken);
+  pthread_mutex_unlock(&w->process.lock);
 }
 
 // The failure of a world, which names its rank.
-static ot_status repeat_failure(const ot_thread_world *world) {
-  ot_failure failure = world->failure;
-  if (!ot_text_starts_with(world->failure.message, "rank")) {
-    ot_text_format(failure.message, sizeof failure.message, "rank %d: %s", world->failed_rank,
-                   world->failure.message);
+static ot_status repeat_failure(const ot_comm_process *process) {
+  ot_failure failure = process->failure;
+  if (!ot_text_starts_with(failure.message, "rank")) {
+    ot_text_format(failure.message, sizeof failure.message, "rank %d: %s", process->failed_rank,
+                   process->failure.message);
   }
   return ot_failure_repeat(&failure);
 }
 
 // What the world ends with: the first failure, else the first rank that ended otherwise than OT_OK.
-static ot_status world_status(const ot_thread_world *world) {
-  if (world->failed_rank >= 0) return repeat_failure(world);
-  for (int i = 0; i < world->ranks; i++) {
-    if (world->ends[i].status != OT_OK) return world->ends[i].status;
+static ot_status world_status(const world *w) {
+  if (w->process.failed_rank >= 0) return repeat_failure(&w->process);
+  for (int i = 0; i < w->ranks; i++) {
+    if (w->ends[i].status != OT_OK) return w->ends[i].status;
   }
   return OT_OK;
 }
 
-static ot_status run_world(ot_thread_world *world) {
-  const int wanted = 2 * world->ranks - 1;
-  const int threads = start_threads(world);
-  open_gate(world, threads == wanted ? 1 : -1);
-  if (threads == wanted) run_rank(&world->ends[0]);
-  for (int i = world->ranks; i < threads; i++) {
-    pthread_join(world->ends[i - world->ranks + 1].thread, NULL);
-  }
-  stop_engines(world);
-  for (int i = 0; i < threads && i < world->ranks; i++) {
-    pthread_join(world->ends[i].engine, NULL);
-  }
+static ot_status run_world(world *w) {
+  const int wanted = 2 * w->ranks - 1, threads = start_threads(w);
+  open_gate(w, threads == wanted ? 1 : -1);
+  if (threads == wanted) run_rank(&w->ends[0]);
+  for (int i = w->ranks; i < threads; i++) pthread_join(w->ends[i - w->ranks + 1].thread, NULL);
+  ot_comm_stop_engines(&w->process);
   OT_CHECK(threads == wanted, OT_ENVIRONMENT,
            "comm: the system gave %d of the %d threads that %d ranks need", threads, wanted,
-           world->ranks);
-  return world_status(world);
+           w->ranks);
+  return world_status(w);
 }
 
-ot_status ot_comm_run_threads(int ranks, ot_rank_main main, void *context) {
-  OT_ASSERT(ranks >= 1);
-  ot_thread_world world = {.lock = PTHREAD_MUTEX_INITIALIZER};
-  ot_status status = world_create(&world, ranks);
-  for (int i = 0; i < world.ranks; i++) {
-    world.ends[i].main = main;
-    world.ends[i].context = context;
+static ot_status run(int ranks, ot_rank_main main, void *context) {
+  world w = {.process = {.lock = PTHREAD_MUTEX_INITIALIZER, .failed_rank = -1}};
+  ot_status status = world_create(&w, ranks);
+  for (int i = 0; i < w.ranks; i++) {
+    w.ends[i].main = main;
+    w.ends[i].context = context;
   }
-  if (status == OT_OK) {
-    status = ranks == 1 ? main(&world.ends[0].comm, context) : run_world(&world);
-  }
-  world_destroy(&world);
+  if (status == OT_OK) status = ranks == 1 ? main(&w.ends[0].comm, context) : run_world(&w);
+  world_destroy(&w);
   return status;
 }
+
+const ot_comm_backend ot_comm_thread = {
+    .run = run,
+    .add_group = add_group,
+    .post = post,
+    .work = work,
+    .worked = worked,
+    .rest = rest,
+    .is_absent = is_absent,
+    .recount = recount,
+};

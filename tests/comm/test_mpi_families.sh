@@ -12,7 +12,7 @@ for other in openmpi mpich; do
   [ $other != "$taken" ] && command -v mpicc.$other >/dev/null || continue
   tried=$((tried + 1))
   mpicc.$other -std=c17 -O1 -D_GNU_SOURCE -DOT_MPI=1 -Isrc -Itests -o "$folder/test_comm_ranks" \
-    src/comm/*.c src/base/*.c src/device/*.c tests/support/comm_*.c tests/comm/test_comm_ranks.c \
+    src/comm/*.c src/base/*.c src/host/clock.c tests/support/comm_*.c tests/comm/test_comm_ranks.c \
     -lpthread -lm || exit 1
   RANKS_PROGRAM=$folder/test_comm_ranks bash tests/comm/test_comm_mpi.sh || exit 1
 done
