@@ -85,5 +85,5 @@ typedef struct ot_comm_request {
   int phase, step;
   bool awaited;  // a wait follows at once: no other thread need be woken
   bool waited;   // a thread waits
-  int64_t private_words[8];
+  int64_t private_words[4];
 } ot_comm_request;

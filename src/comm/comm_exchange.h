@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call moves: the only place that knows which block of which memory goes where. Every call
-// is a list of transfers: to and from the other members of the group, and to the member itself. A
-// reduction is followed by a sum over what came, in rank order; an all_reduce then has a second
-// list, which gathers the blocks of the sum. Back ends carry the lists out: MPI with a message for
-// each transfer, threads by a copy from one member's memory to the other's, or, where the block is
-// to be added, by reading it where it lies. Pure.
+// is a list of transfers: to and from the other members of the group, and to the member itself. In
+// a reduction a sum over the blocks received follows, in rank order; an all_reduce then has a
+// second list, which gathers the blocks of the sum. Back ends carry the lists out: MPI with a
+// message for each transfer, threads by a copy from one member's memory to the other's, or, for a
+// sum, by reading the other's block in place. Pure.
 #pragma once
 
 #include "comm/comm_call.h"
@@ -47,8 +47,8 @@ ot_comm_transfer ot_comm_transfer_at(const ot_comm_exchange *x, int step, int wh
 
 // True when member `from` (perhaps this one) has something for this member, be it of 0 bytes.
 bool ot_comm_expects(const ot_comm_exchange *x, int from);
-// What goes to member `to`, and where it is put that comes from member `from`: of each pair, both
-// have the same number of bytes, unless members mean different numbers of rows.
+// What goes to member `to`, and where that is put which comes from member `from`. The two ends of a
+// transfer have the same number of bytes, unless members mean different numbers of rows.
 ot_comm_block ot_comm_sent(const ot_comm_exchange *x, int step, int to);
 ot_comm_block ot_comm_received(const ot_comm_exchange *x, int step, int from);
 // Bytes that this member receives in the first step, from itself, too.
@@ -57,8 +57,8 @@ int64_t ot_comm_received_bytes(const ot_comm_exchange *x);
 // Copies a block, which both sides see in their memory, unless it is there.
 void ot_comm_copy(const ot_comm_block *from, const ot_comm_block *to);
 
-// The sum after the first step of a reduction, over sources that are the `send` of the members and
-// for targets that are their `receive`; who runs it says where these are.
+// The sum after the first step of a reduction. Its offsets are those for sources that are the
+// `send` of the members, and for a target that is a member's `receive`; the caller sets both.
 ot_comm_sum ot_comm_sum_of(const ot_comm_exchange *x);
 
 // Bytes that this member puts on the wire.

@@ -292,24 +292,21 @@ static bool lead_once(mpi_end *end, leading round) {
   return moved;
 }
 
-// Makes the calling thread the leader, and lets go of that. For calls that block.
+// Makes the calling thread the leader, for calls that block; and ends that. Under the lock, which
+// the first lets go of meanwhile.
 static void lead(mpi_end *end) {
-  pthread_mutex_lock(&end->process.lock);
   while (end->led) {
     pthread_mutex_unlock(&end->process.lock);
     sched_yield();
     pthread_mutex_lock(&end->process.lock);
   }
   end->led = true;
-  pthread_mutex_unlock(&end->process.lock);
 }
 
-static void let_go(mpi_end *end) {
-  pthread_mutex_lock(&end->process.lock);
+static void stop_leading(mpi_end *end) {
   end->led = false;
   pthread_cond_broadcast(&end->comm.woken);
   pthread_cond_signal(&end->comm.work);
-  pthread_mutex_unlock(&end->process.lock);
 }
 
 static void post(ot_comm_request *request) {
@@ -351,18 +348,21 @@ static void give_way(mpi_end *end, ot_comm_pace *pace) {
   if (idle >= busy && took > long_yield_s) end->crowded_until_s = now + took + crowded_s;
 }
 
+static bool is_under_way(const mpi_end *end, const ot_comm_request *request) {
+  return request->phase != OT_COMM_DONE && !end->process.failed;
+}
+
 // Polls until the request is done or has work for a thread, or its deadline is over.
 static void poll_for(mpi_end *end, const ot_comm_request *request, ot_comm_pace *pace) {
   restart(pace);
   end->polled = true;
-  while (request->phase != OT_COMM_DONE && request->phase != OT_COMM_READY) {
+  while (is_under_way(end, request) && request->phase != OT_COMM_READY) {
     if (!end->led && lead_once(end, progress)) {
       restart(pace);
       continue;
     }
-    if (end->process.failed || ot_comm_is_over(pace)) break;
-    if (request->phase != OT_COMM_DONE) give_way(end, pace);
-    if (end->process.failed) break;
+    if (ot_comm_is_over(pace)) break;
+    if (is_under_way(end, request)) give_way(end, pace);
   }
   end->polled = false;
   // Another thread has to look after what is left.
@@ -396,16 +396,17 @@ static void rest(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace) {
 // MPI is not called any more when this returns, so memory of calls may be given back.
 static void settle(ot_comm *comm) {
   mpi_end *const end = end_of(comm);
-  pthread_mutex_lock(&end->process.lock);
-  const bool mine = !end->settling;
+  if (end->settling) {
+    while (!end->settled) ot_comm_sleep(comm, &comm->woken, INFINITY);
+    return;
+  }
   end->settling = true;
-  while (!mine && !end->settled) ot_comm_sleep(comm, &comm->woken, INFINITY);
-  pthread_mutex_unlock(&end->process.lock);
-  if (!mine) return;
   lead(end);
+  pthread_mutex_unlock(&end->process.lock);
   ot_mpi_elect(&end->news);
+  pthread_mutex_lock(&end->process.lock);
   end->settled = true;
-  let_go(end);
+  stop_leading(end);
 }
 
 static void abort_job(ot_status status) { MPI_Abort(MPI_COMM_WORLD, status); }
@@ -461,12 +462,16 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
   const int size = comm->groups[kind].size;
   group *const g = group_create(size);
   OT_CHECK(g, OT_ENVIRONMENT, "comm: out of memory for a group of %d ranks", size);
+  pthread_mutex_lock(&end->process.lock);
   lead(end);
+  pthread_mutex_unlock(&end->process.lock);
   const bool yielded = ot_mpi_set_yields(true);  // what this calls blocks
   const ot_status status = make_communicators(end, kind, g);
   ot_mpi_set_yields(yielded);
+  pthread_mutex_lock(&end->process.lock);
   end->groups[kind] = g;
-  let_go(end);
+  stop_leading(end);
+  pthread_mutex_unlock(&end->process.lock);
   return status;
 }
 
@@ -521,7 +526,9 @@ static ot_status end_job(mpi_end *end, ot_status status) {
   ot_failure failure = {.status = OT_OK};
   ot_failure_take(&failure, status);
   // Where calls were left under way, their memory may be gone.
-  if (!end->settled && end->comm.open == 0) settle(&end->comm);
+  pthread_mutex_lock(&end->process.lock);
+  if (end->comm.open == 0) ot_comm_settle(&end->comm);
+  pthread_mutex_unlock(&end->process.lock);
   return ot_mpi_end_job(&end->news, &failure);
 }
 

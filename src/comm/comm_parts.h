@@ -40,7 +40,7 @@ typedef struct ot_comm_backend {
   ot_status (*add_group)(ot_comm *comm, ot_group_kind kind);
   // Begins the transfers of a request. When their data is there, the back end offers the request.
   void (*post)(ot_comm_request *request);
-  // Copies and adds what came. Not under the lock.
+  // Copies or adds the data of an offered request. Not under the lock.
   ot_status (*work)(ot_comm_request *request);
   // That is done: goes on to the next step, or completes the request.
   void (*worked)(ot_comm_request *request);
@@ -51,7 +51,7 @@ typedef struct ot_comm_backend {
   // Null where a back end has nothing to do:
   void (*poll)(ot_comm *comm);     // moves what can be moved
   void (*recount)(ot_comm *comm);  // the numbers of the rank's threads have changed, see `threads`
-  void (*settle)(ot_comm *comm);   // the process has failed. Not under the lock. Blocks
+  void (*settle)(ot_comm *comm);   // the process has failed. Lets go of the lock meanwhile. Blocks
   void (*abort)(ot_status status);
 } ot_comm_backend;
 
@@ -140,9 +140,9 @@ static inline ot_comm_exchange ot_comm_exchange_of(const ot_comm_request *reques
 
 // Lists of requests, linked by `next`.
 void ot_comm_append(ot_comm_request **list, ot_comm_request *request);
-// What came is to be worked on, by any free thread.
+// The data of the request is there: any free thread may copy or add it.
 void ot_comm_offer(ot_comm_request *request);
-// Lets go of the lock meanwhile: works on it now.
+// The same, by this thread and now. Lets go of the lock meanwhile.
 void ot_comm_run_work(ot_comm_request *request);
 // Gives the request back to its owner, who may use its memory for other things at once.
 void ot_comm_complete(ot_comm_request *request);

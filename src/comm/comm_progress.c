@@ -70,10 +70,7 @@ void ot_comm_fail_rank(ot_comm *comm, ot_status status) {
 void ot_comm_settle(ot_comm *comm) {
   ot_comm_process *const process = comm->process;
   while (process->running > 0) ot_comm_sleep(comm, &comm->woken, ot_clock_s() + 0.01);
-  if (!comm->backend->settle) return;
-  pthread_mutex_unlock(&process->lock);
-  comm->backend->settle(comm);
-  pthread_mutex_lock(&process->lock);
+  if (comm->backend->settle) comm->backend->settle(comm);
 }
 
 void ot_comm_fail(ot_comm *comm, ot_status status) {
