@@ -15,6 +15,7 @@ typedef struct sampling {
   ot_instance *instance;
   ot_token_list prompt;
   ot_token_list made;
+  ot_buffer text;
   bool stream;  // print tokens as they come
 } sampling;
 
@@ -47,36 +48,38 @@ static ot_status create_instance(sampling *s) {
   return ot_model_files_instance(&s->model.files, &request, &s->instance);
 }
 
+// Puts the text of `count` of the tokens made, from number `first` on, into `text`: what goes on
+// after a prompt, or is a text from its beginning.
+static ot_status decode(sampling *s, int64_t first, int64_t count) {
+  const bool begins = first == 0 && ot_options_text(s->options, "prompt")[0] == '\0';
+  const int32_t *const ids = s->made.ids + first;
+  s->text.length = 0;
+  return begins ? ot_tokenizer_decode(s->model.tokenizer, ids, count, &s->text)
+                : ot_tokenizer_decode_more(s->model.tokenizer, ids, count, &s->text);
+}
+
 static bool take(void *context, int32_t token) {
   sampling *const s = context;
-  int64_t length = 0;
-  const uint8_t *const bytes = ot_tokenizer_bytes(s->model.tokenizer, token, &length);
   if (ot_token_list_append(&s->made, &token, 1) != OT_OK) return false;
   if (!s->stream) return true;
-  fwrite(bytes, 1, (size_t)length, stdout);
+  // An id that the tokenizer lacks has no text.
+  (void)decode(s, s->made.count - 1, 1);
+  fwrite(s->text.data, 1, (size_t)s->text.length, stdout);
   return fflush(stdout) == 0;
 }
 
-static ot_status decode(const sampling *s, const ot_token_list *list, ot_buffer *text) {
-  return ot_tokenizer_decode(s->model.tokenizer, list->ids, list->count, text);
-}
-
-static ot_status print_json(const sampling *s) {
-  ot_buffer text = {0};
-  ot_status status = decode(s, &s->made, &text);
-  if (status == OT_OK) {
-    ot_json_writer w = ot_json_begin(s->arena, 2);
-    ot_json_object(&w, NULL);
-    ot_json_text(&w, "prompt", ot_options_text(s->options, "prompt"));
-    ot_json_text_bytes(&w, "text", (const char *)text.data, text.length);
-    ot_json_array(&w, "tokens");
-    for (int64_t i = 0; i < s->made.count; i++) ot_json_integer(&w, NULL, s->made.ids[i]);
-    ot_json_end(&w);
-    ot_json_end(&w);
-    puts(w.text);
-  }
-  ot_buffer_release(&text);
-  return status;
+static ot_status print_json(sampling *s) {
+  OT_TRY(decode(s, 0, s->made.count));
+  ot_json_writer w = ot_json_begin(s->arena, 2);
+  ot_json_object(&w, NULL);
+  ot_json_text(&w, "prompt", ot_options_text(s->options, "prompt"));
+  ot_json_text_bytes(&w, "text", (const char *)s->text.data, s->text.length);
+  ot_json_array(&w, "tokens");
+  for (int64_t i = 0; i < s->made.count; i++) ot_json_integer(&w, NULL, s->made.ids[i]);
+  ot_json_end(&w);
+  ot_json_end(&w);
+  puts(w.text);
+  return OT_OK;
 }
 
 static ot_status sample(sampling *s) {
@@ -111,6 +114,7 @@ static ot_status run(const ot_options *options) {
   ot_opened_model_release(&s.model);
   ot_token_list_release(&s.prompt);
   ot_token_list_release(&s.made);
+  ot_buffer_release(&s.text);
   ot_heap_release(&heap);
   return status;
 }

@@ -48,7 +48,7 @@ ot_status ot_tokenizer_write_key(const char *text, int64_t length, ot_buffer *js
   return ot_buffer_append(json, "\"", 1);
 }
 
-static ot_status append_token(ot_bpe_token token, ot_buffer *scratch, ot_buffer *json) {
+static ot_status append_token(ot_token_text token, ot_buffer *scratch, ot_buffer *json) {
   scratch->length = 0;
   OT_TRY(ot_buffer_reserve(scratch, 2 * token.length));
   const int64_t n = ot_byte_alphabet_write(token.bytes, token.length, (char *)scratch->data);

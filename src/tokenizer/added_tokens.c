@@ -1,84 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trie: nodes with a first child and a next sibling, and a table of the bytes that can begin a
-// token, which is all that most of the text is looked up in.
+// A trie, and a table of the bytes that can begin a token, which is all that most of the text is
+// looked up in.
 #include "tokenizer/added_tokens.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "tokenizer/byte_trie.h"
 #include "tokenizer/unicode.h"
-
-typedef struct trie_node {
-  int32_t child, sibling;  // -1: none
-  int32_t token;           // index of the token that ends here, -1: none
-  uint8_t byte;
-} trie_node;
 
 struct ot_added_tokens {
   ot_added_token *tokens;  // [count]; content is not kept
-  trie_node *nodes;        // [num_nodes]; node 0 is the root
-  int32_t num_nodes;
+  ot_byte_trie trie;       // values are indices of `tokens`
   bool begins[256];
   bool look_back;
 };
 
-static int32_t find_child(const ot_added_tokens *t, int32_t node, uint8_t byte) {
-  int32_t child = t->nodes[node].child;
-  while (child >= 0 && t->nodes[child].byte != byte) child = t->nodes[child].sibling;
-  return child;
-}
-
-static int32_t add_child(ot_added_tokens *t, int32_t node, uint8_t byte) {
-  const int32_t child = t->num_nodes++;
-  t->nodes[child] =
-      (trie_node){.child = -1, .sibling = t->nodes[node].child, .token = -1, .byte = byte};
-  t->nodes[node].child = child;
-  return child;
-}
-
-static void insert(ot_added_tokens *t, const ot_added_token *token, int32_t index) {
-  int32_t node = 0;
-  for (int64_t i = 0; i < token->length; i++) {
-    const uint8_t byte = (uint8_t)token->content[i];
-    const int32_t child = find_child(t, node, byte);
-    node = child >= 0 ? child : add_child(t, node, byte);
+static ot_status fill(ot_added_tokens *t, const ot_added_token *tokens, int64_t count) {
+  t->tokens = calloc((size_t)count + 1, sizeof *t->tokens);
+  OT_CHECK(t->tokens, OT_ENVIRONMENT, "out of memory (added tokens)");
+  OT_TRY(ot_byte_trie_create(&t->trie));
+  for (int64_t i = 0; i < count; i++) {
+    const ot_added_token *const token = &tokens[i];
+    t->tokens[i] = *token;
+    t->tokens[i].content = NULL;
+    if (token->length == 0) continue;
+    int64_t node;
+    OT_TRY(ot_byte_trie_add(&t->trie, (const uint8_t *)token->content, token->length, &node));
+    if (t->trie.values[node] < 0) t->trie.values[node] = (int32_t)i;
+    t->begins[(uint8_t)token->content[0]] = true;
+    t->look_back = t->look_back || token->single_word || token->lstrip;
   }
-  if (t->nodes[node].token < 0) t->nodes[node].token = index;
+  return OT_OK;
 }
 
 ot_status ot_added_tokens_create(const ot_added_token *tokens, int64_t count,
                                  ot_added_tokens **out) {
-  *out = NULL;
-  int64_t total = 1;
-  for (int64_t i = 0; i < count; i++) total += tokens[i].length;
-  OT_CHECK(total < INT32_MAX, OT_USAGE, "%lld bytes of added tokens are too many",
-           (long long)total);
-  ot_added_tokens *t = calloc(1, sizeof *t);
-  OT_CHECK(t, OT_ENVIRONMENT, "out of memory (added tokens)");
-  t->tokens = calloc((size_t)count + 1, sizeof *t->tokens);
-  t->nodes = calloc((size_t)total, sizeof *t->nodes);
-  if (!t->tokens || !t->nodes) {
-    ot_added_tokens_destroy(&t);
-    return ot_fail(OT_ENVIRONMENT, "out of memory (added tokens)");
-  }
-  t->nodes[0] = (trie_node){.child = -1, .sibling = -1, .token = -1};
-  t->num_nodes = 1;
-  for (int64_t i = 0; i < count; i++) {
-    t->tokens[i] = tokens[i];
-    t->tokens[i].content = NULL;
-    if (tokens[i].length == 0) continue;
-    insert(t, &tokens[i], (int32_t)i);
-    t->begins[(uint8_t)tokens[i].content[0]] = true;
-    t->look_back = t->look_back || tokens[i].single_word || tokens[i].lstrip;
-  }
-  *out = t;
-  return OT_OK;
+  *out = calloc(1, sizeof **out);
+  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory (added tokens)");
+  const ot_status status = fill(*out, tokens, count);
+  if (status != OT_OK) ot_added_tokens_destroy(out);
+  return status;
 }
 
 void ot_added_tokens_destroy(ot_added_tokens **tokens) {
   if (!*tokens) return;
   free((*tokens)->tokens);
-  free((*tokens)->nodes);
+  ot_byte_trie_release(&(*tokens)->trie);
   free(*tokens);
   *tokens = NULL;
 }
@@ -90,17 +57,17 @@ bool ot_added_tokens_look_back(const ot_added_tokens *tokens) { return tokens->l
 static ot_added_match match_at(const ot_added_tokens *t, const ot_added_text *text, int64_t start,
                                const ot_added_token **token) {
   ot_added_match match = {.outcome = OT_ADDED_NONE, .start = start};
-  int32_t node = 0;
+  int64_t node = 0;
   int64_t i = start;
   for (; i < text->length; i++) {
-    node = find_child(t, node, text->text[i]);
+    node = ot_byte_trie_step(&t->trie, node, text->text[i]);
     if (node < 0) return match;
-    if (t->nodes[node].token < 0) continue;
-    *token = &t->tokens[t->nodes[node].token];
+    if (t->trie.values[node] < 0) continue;
+    *token = &t->tokens[t->trie.values[node]];
     match = (ot_added_match){
         .outcome = OT_ADDED_FOUND, .start = start, .stop = i + 1, .id = (*token)->id};
   }
-  if (!text->final && t->nodes[node].child >= 0) match.outcome = OT_ADDED_UNDECIDED;
+  if (!text->final && t->trie.inner[node]) match.outcome = OT_ADDED_UNDECIDED;
   return match;
 }
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two open-addressing tables (pairs to merges, bytes to ids) of at least twice as many slots as
-// entries, and the two merge loops.
+// Two open-addressing tables (pairs to merges, texts to ids) of at least twice as many slots as
+// entries, and the two merge loops. Merges of characters cannot reach over two that no merge brings
+// together: there a piece may be cut.
 #include "tokenizer/bpe.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
+
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/unicode.h"
 
 enum { SHORT_PIECE = 96 };
 static const uint32_t no_rank = UINT32_MAX;
@@ -27,7 +31,12 @@ struct ot_bpe {
   uint64_t token_mask;
   merge_slot *merge_slots;  // [merge_mask + 1]
   uint64_t merge_mask;
-  int32_t byte_ids[256];
+  bool ignore_merges, of_characters, fuse_unk;
+  int32_t byte_ids[256];   // of bytes, or of the fallback for characters; -1: none
+  int32_t ascii_ids[128];  // of characters, -1: none
+  int32_t unk;
+  uint64_t *joined;      // [joined_mask / 64 + 1] bits: pairs of characters that a merge joins,
+  uint64_t joined_mask;  // and others with the same hash; null: cuts are not looked for
 };
 
 static uint64_t slots_for(int64_t entries) {
@@ -54,32 +63,34 @@ static const merge_slot *find_merge(const ot_bpe *bpe, int32_t left, int32_t rig
   return &bpe->merge_slots[i];
 }
 
+static ot_token_text token_of(const ot_bpe *bpe, int64_t id) {
+  if (!bpe->exists[id]) return (ot_token_text){0};
+  const int64_t start = bpe->starts[id];
+  return (ot_token_text){.bytes = bpe->bytes + start, .length = bpe->starts[id + 1] - start};
+}
+
 static uint64_t token_slot(const ot_bpe *bpe, const uint8_t *bytes, int64_t length) {
   uint64_t i = XXH3_64bits(bytes, (size_t)length) & bpe->token_mask;
   for (; bpe->token_slots[i] >= 0; i = (i + 1) & bpe->token_mask) {
-    const ot_bpe_token token = ot_bpe_token_of(bpe, bpe->token_slots[i]);
+    const ot_token_text token = token_of(bpe, bpe->token_slots[i]);
     if (token.length == length && memcmp(token.bytes, bytes, (size_t)length) == 0) break;
   }
   return i;
 }
 
-int32_t ot_bpe_find(const ot_bpe *bpe, const uint8_t *bytes, int64_t length) {
+static int32_t find_token(const ot_bpe *bpe, const uint8_t *bytes, int64_t length) {
   return bpe->token_slots[token_slot(bpe, bytes, length)];
 }
-
-ot_bpe_token ot_bpe_token_of(const ot_bpe *bpe, int64_t id) {
-  if (id < 0 || id >= bpe->vocab_size || !bpe->exists[id]) return (ot_bpe_token){0};
-  const int64_t start = bpe->starts[id];
-  return (ot_bpe_token){.bytes = bpe->bytes + start, .length = bpe->starts[id + 1] - start};
-}
-
-int64_t ot_bpe_num_merges(const ot_bpe *bpe) { return bpe->num_merges; }
 
 static ot_status allocate(ot_bpe *bpe, const ot_bpe_description *description) {
   int64_t total = 0;
   for (int64_t id = 0; id < description->vocab_size; id++) total += description->tokens[id].length;
   bpe->vocab_size = description->vocab_size;
   bpe->num_merges = description->num_merges;
+  bpe->ignore_merges = description->ignore_merges;
+  bpe->of_characters = description->of_characters;
+  bpe->fuse_unk = description->fuse_unk;
+  bpe->unk = description->unk;
   bpe->token_mask = slots_for(description->vocab_size) - 1;
   bpe->merge_mask = slots_for(description->num_merges) - 1;
   bpe->starts = calloc((size_t)bpe->vocab_size + 1, sizeof *bpe->starts);
@@ -98,7 +109,7 @@ static ot_status allocate(ot_bpe *bpe, const ot_bpe_description *description) {
 static void fill_tokens(ot_bpe *bpe, const ot_bpe_description *description) {
   int64_t at = 0;
   for (int64_t id = 0; id < bpe->vocab_size; id++) {
-    const ot_bpe_token token = description->tokens[id];
+    const ot_token_text token = description->tokens[id];
     bpe->starts[id] = at;
     bpe->exists[id] = token.bytes != NULL;
     if (token.bytes) memcpy(bpe->bytes + at, token.bytes, (size_t)token.length);
@@ -106,7 +117,7 @@ static void fill_tokens(ot_bpe *bpe, const ot_bpe_description *description) {
   }
   bpe->starts[bpe->vocab_size] = at;
   for (int64_t id = 0; id < bpe->vocab_size; id++) {
-    const ot_bpe_token token = ot_bpe_token_of(bpe, id);
+    const ot_token_text token = token_of(bpe, id);
     if (!token.bytes) continue;
     const uint64_t i = token_slot(bpe, token.bytes, token.length);
     if (bpe->token_slots[i] < 0) bpe->token_slots[i] = (int32_t)id;
@@ -125,27 +136,83 @@ static void fill_merges(ot_bpe *bpe, const ot_bpe_description *description) {
 static ot_status fill_bytes(ot_bpe *bpe) {
   for (int byte = 0; byte < 256; byte++) {
     const uint8_t one = (uint8_t)byte;
-    bpe->byte_ids[byte] = ot_bpe_find(bpe, &one, 1);
+    bpe->byte_ids[byte] = find_token(bpe, &one, 1);
     OT_CHECK(bpe->byte_ids[byte] >= 0, OT_USAGE,
              "the vocabulary has no token for byte 0x%02x, so text with it would be lost", byte);
   }
   return OT_OK;
 }
 
+static ot_status fill_characters(ot_bpe *bpe, const ot_bpe_description *description) {
+  for (int c = 0; c < 128; c++) {
+    const uint8_t one = (uint8_t)c;
+    bpe->ascii_ids[c] = find_token(bpe, &one, 1);
+  }
+  for (int byte = 0; byte < 256; byte++) {
+    bpe->byte_ids[byte] = description->byte_ids ? description->byte_ids[byte] : -1;
+    OT_CHECK(bpe->unk >= 0 || bpe->byte_ids[byte] >= 0, OT_USAGE,
+             "neither an unk_token nor a token for byte 0x%02x, so characters that have no token "
+             "would be lost",
+             byte);
+  }
+  return OT_OK;
+}
+
+// ---- where pieces can be cut ----
+
+static uint64_t hash_characters(uint32_t left, uint32_t right) {
+  return hash_pair((uint64_t)left << 32 | right);
+}
+
+// Whether the characters of `id` are those that it spells.
+static bool spells_itself(const ot_bpe *bpe, int32_t id) {
+  const ot_token_text token = token_of(bpe, id);
+  return id != bpe->unk && token.length > 0 &&
+         ot_byte_alphabet_read_fallback((const char *)token.bytes, token.length) < 0;
+}
+
+// Notes the characters on both sides of each merge. A merge whose sides are not what they spell
+// could join any: then, and where whole pieces are looked up, there are no cuts.
+static ot_status fill_joined(ot_bpe *bpe, const ot_bpe_description *description) {
+  const uint64_t bits = 8 * slots_for(description->num_merges);
+  uint64_t *const joined = calloc(bits / 64, sizeof *joined);
+  OT_CHECK(joined, OT_ENVIRONMENT, "out of memory (tokenizer)");
+  bpe->joined = joined;
+  bpe->joined_mask = bits - 1;
+  for (int64_t i = 0; i < description->num_merges; i++) {
+    const ot_bpe_merge merge = description->merges[i];
+    const ot_token_text left = token_of(bpe, merge.left), right = token_of(bpe, merge.right);
+    if (!spells_itself(bpe, merge.left) || !spells_itself(bpe, merge.right)) {
+      free(bpe->joined);
+      bpe->joined = NULL;
+      return OT_OK;
+    }
+    int width;
+    const uint32_t last = ot_unicode_last(left.bytes, left.length, &width);
+    const uint32_t first = ot_unicode_first(right.bytes, right.length, &width);
+    const uint64_t bit = hash_characters(last, first) & bpe->joined_mask;
+    joined[bit / 64] |= 1ull << bit % 64;
+  }
+  return OT_OK;
+}
+
+static ot_status fill(ot_bpe *bpe, const ot_bpe_description *description) {
+  OT_TRY(allocate(bpe, description));
+  fill_tokens(bpe, description);
+  fill_merges(bpe, description);
+  if (!bpe->of_characters) return fill_bytes(bpe);
+  OT_TRY(fill_characters(bpe, description));
+  return bpe->ignore_merges ? OT_OK : fill_joined(bpe, description);
+}
+
 ot_status ot_bpe_create(const ot_bpe_description *description, ot_bpe **out) {
   *out = NULL;
   OT_CHECK(description->vocab_size < INT32_MAX && description->num_merges < INT32_MAX, OT_USAGE,
            "a vocabulary of %lld entries is too large", (long long)description->vocab_size);
-  ot_bpe *bpe = calloc(1, sizeof *bpe);
-  OT_CHECK(bpe, OT_ENVIRONMENT, "out of memory (tokenizer)");
-  ot_status status = allocate(bpe, description);
-  if (status == OT_OK) {
-    fill_tokens(bpe, description);
-    fill_merges(bpe, description);
-    status = fill_bytes(bpe);
-  }
-  if (status != OT_OK) ot_bpe_destroy(&bpe);
-  *out = bpe;
+  *out = calloc(1, sizeof **out);
+  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory (tokenizer)");
+  const ot_status status = fill(*out, description);
+  if (status != OT_OK) ot_bpe_destroy(out);
   return status;
 }
 
@@ -156,16 +223,67 @@ void ot_bpe_destroy(ot_bpe **bpe) {
   free((*bpe)->bytes);
   free((*bpe)->token_slots);
   free((*bpe)->merge_slots);
+  free((*bpe)->joined);
   free(*bpe);
   *bpe = NULL;
 }
 
+// ---- the symbols that merging begins with ----
+
+// The width of the character at `text`, or 1 where there is none.
+static int64_t width_at(const uint8_t *text, int64_t length) {
+  const uint8_t lead = text[0];
+  const int64_t width = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  return width < length ? width : length;
+}
+
+static int32_t find_character(const ot_bpe *bpe, const uint8_t *text, int64_t width) {
+  return width == 1 && text[0] < 0x80 ? bpe->ascii_ids[text[0]] : find_token(bpe, text, width);
+}
+
+// All bytes of a character have a token, or none counts.
+static bool write_bytes(const ot_bpe *bpe, const uint8_t *text, int64_t width, int32_t *ids) {
+  for (int64_t i = 0; i < width; i++) {
+    ids[i] = bpe->byte_ids[text[i]];
+    if (ids[i] < 0) return false;
+  }
+  return true;
+}
+
+// An unknown character waits for the next one that is not, as in HF tokenizers: the bytes of
+// characters between come before it.
+static int64_t write_characters(const ot_bpe *bpe, ot_token_text piece, int32_t *ids) {
+  int64_t n = 0;
+  bool waiting = false;
+  for (int64_t i = 0, width; i < piece.length; i += width) {
+    const uint8_t *const text = piece.bytes + i;
+    width = width_at(text, piece.length - i);
+    const int32_t id = find_character(bpe, text, width);
+    if (id >= 0) {
+      if (waiting) ids[n++] = bpe->unk;
+      ids[n++] = id;
+      waiting = false;
+    } else if (write_bytes(bpe, text, width, ids + n)) {
+      n += width;
+    } else {
+      if (waiting && !bpe->fuse_unk) ids[n++] = bpe->unk;
+      waiting = true;
+    }
+  }
+  if (waiting) ids[n++] = bpe->unk;
+  return n;
+}
+
+static int64_t write_symbols(const ot_bpe *bpe, ot_token_text piece, int32_t *ids) {
+  if (bpe->of_characters) return write_characters(bpe, piece, ids);
+  for (int64_t i = 0; i < piece.length; i++) ids[i] = bpe->byte_ids[piece.bytes[i]];
+  return piece.length;
+}
+
 // ---- short pieces: scan for the lowest rank ----
 
-static int64_t encode_short(const ot_bpe *bpe, const uint8_t *piece, int64_t length, int32_t *ids) {
+static int64_t merge_short(const ot_bpe *bpe, int32_t *ids, int64_t n) {
   const merge_slot *merges[SHORT_PIECE];  // of ids[i] with ids[i + 1]
-  int64_t n = length;
-  for (int64_t i = 0; i < n; i++) ids[i] = bpe->byte_ids[piece[i]];
   for (int64_t i = 0; i + 1 < n; i++) merges[i] = find_merge(bpe, ids[i], ids[i + 1]);
   while (n > 1) {
     int64_t best = 0;
@@ -237,9 +355,8 @@ static void merge_with_next(const ot_bpe *bpe, symbol *symbols, candidates *c, i
   if (symbols[i].last >= 0) consider(bpe, symbols, c, symbols[i].last);
 }
 
-static ot_status encode_long(const ot_bpe *bpe, ot_bpe_token piece, ot_buffer *scratch,
-                             int32_t *ids, int64_t *count) {
-  const int32_t n = (int32_t)piece.length;
+static ot_status merge_long(const ot_bpe *bpe, ot_buffer *scratch, int32_t *ids, int64_t *count) {
+  const int32_t n = (int32_t)*count;
   // Each merge adds at most two candidates and removes a symbol.
   const int64_t heap_bytes = 3 * (int64_t)n * (int64_t)sizeof(uint64_t);
   scratch->length = 0;
@@ -247,7 +364,7 @@ static ot_status encode_long(const ot_bpe *bpe, ot_bpe_token piece, ot_buffer *s
   candidates c = {.heap = (uint64_t *)(void *)scratch->data};
   symbol *const symbols = (symbol *)(void *)(scratch->data + heap_bytes);
   for (int32_t i = 0; i < n; i++) {
-    symbols[i] = (symbol){.id = bpe->byte_ids[piece.bytes[i]], .next = i + 1, .last = i - 1};
+    symbols[i] = (symbol){.id = ids[i], .next = i + 1, .last = i - 1};
   }
   symbols[n - 1].next = -1;
   for (int32_t i = 0; i < n; i++) consider(bpe, symbols, &c, i);
@@ -263,19 +380,57 @@ static ot_status encode_long(const ot_bpe *bpe, ot_bpe_token piece, ot_buffer *s
   return OT_OK;
 }
 
-ot_status ot_bpe_encode(const ot_bpe *bpe, ot_bpe_token piece, ot_buffer *scratch, int32_t *ids,
+// ---- the model ----
+
+static ot_status encode(const void *self, ot_token_text piece, ot_buffer *scratch, int32_t *ids,
                         int64_t *count) {
-  if (bpe->num_merges == 0) {
-    for (int64_t i = 0; i < piece.length; i++) ids[i] = bpe->byte_ids[piece.bytes[i]];
-    *count = piece.length;
+  const ot_bpe *const bpe = self;
+  if (bpe->ignore_merges) {
+    ids[0] = find_token(bpe, piece.bytes, piece.length);
+    *count = 1;
+    if (ids[0] >= 0) return OT_OK;
+  }
+  *count = write_symbols(bpe, piece, ids);
+  if (bpe->num_merges == 0) return OT_OK;
+  if (*count <= SHORT_PIECE) {
+    *count = merge_short(bpe, ids, *count);
     return OT_OK;
   }
-  if (piece.length <= SHORT_PIECE) {
-    *count = encode_short(bpe, piece.bytes, piece.length, ids);
-    return OT_OK;
-  }
-  OT_CHECK(piece.length < INT32_MAX, OT_ENVIRONMENT,
+  OT_CHECK(*count < INT32_MAX, OT_ENVIRONMENT,
            "a piece of %lld bytes without a place to split is too long to tokenize",
            (long long)piece.length);
-  return encode_long(bpe, piece, scratch, ids, count);
+  return merge_long(bpe, scratch, ids, count);
 }
+
+static int32_t find(const void *self, ot_token_text text) {
+  return text.length > 0 ? find_token(self, text.bytes, text.length) : -1;
+}
+
+// Before a character that has a token, so that unknown ones stay together.
+static int64_t next_cut(const void *self, ot_token_text piece, int64_t from) {
+  const ot_bpe *const bpe = self;
+  if (!bpe->of_characters) {
+    return bpe->num_merges == 0 && !bpe->ignore_merges ? from : piece.length;
+  }
+  if (!bpe->joined || from >= piece.length) return piece.length;
+  while (from > 0 && (piece.bytes[from] & 0xC0) == 0x80) from++;
+  int width;
+  uint32_t last = ot_unicode_last(piece.bytes, from, &width);
+  for (; from < piece.length; from += width) {
+    const uint32_t next = ot_unicode_first(piece.bytes + from, piece.length - from, &width);
+    const uint64_t bit = hash_characters(last, next) & bpe->joined_mask;
+    const bool apart = (bpe->joined[bit / 64] >> bit % 64 & 1) == 0;
+    if (apart && find_character(bpe, piece.bytes + from, width) >= 0) return from;
+    last = next;
+  }
+  return piece.length;
+}
+
+static void destroy(void **self) {
+  ot_bpe *bpe = *self;
+  ot_bpe_destroy(&bpe);
+  *self = NULL;
+}
+
+const ot_token_model_kind ot_bpe_kind = {
+    .destroy = destroy, .find = find, .encode = encode, .next_cut = next_cut};

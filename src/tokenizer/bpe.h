@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte pair encoding of one piece of text (Sennrich et al. 2016): of all adjacent pairs the one
 // with the lowest rank is merged, the leftmost first, until none can be. Short pieces by scanning,
-// long ones with a heap, in O(n log n). Knows nothing of pre-tokenizing or of text encodings.
+// long ones with a heap, in O(n log n). What is merged first are bytes, or the characters that have
+// a token; other characters are their bytes' tokens or unknown.
 #pragma once
 
 #include <stdint.h>
 
-#include "base/status.h"
-#include "tokenizer/buffer.h"
+#include "tokenizer/token_model.h"
 
 typedef struct ot_bpe ot_bpe;  // immutable, shared by threads
-
-typedef struct ot_bpe_token {
-  const uint8_t *bytes;  // null when no token has this id
-  int64_t length;
-} ot_bpe_token;
 
 typedef struct ot_bpe_merge {
   int32_t left, right;  // ids of an adjacent pair
@@ -22,25 +17,24 @@ typedef struct ot_bpe_merge {
 } ot_bpe_merge;
 
 typedef struct ot_bpe_description {
-  const ot_bpe_token *tokens;  // [vocab_size], indexed by id; each single byte must be among them
+  const ot_token_text *tokens;  // [vocab_size], indexed by id
   int64_t vocab_size;
   const ot_bpe_merge *merges;  // [num_merges], by rank; a pair that comes twice: the last counts
   int64_t num_merges;
+  bool ignore_merges;  // a piece that is a token is that token
+  bool of_characters;  // text is made of characters; else of bytes, all 256 of which have a token
+  // Of characters:
+  const int32_t *byte_ids;  // [256] for characters that have no token, -1: none; or null
+  int32_t unk;              // for characters that have neither, -1: there are no such
+  bool fuse_unk;            // unknown characters next to each other are one token
 } ot_bpe_description;
 
-// Copies what it needs. OT_USAGE when a byte has no token.
+// Copies what it needs. OT_USAGE when text would be lost: a byte, or a character, has no token.
 ot_status ot_bpe_create(const ot_bpe_description *description, ot_bpe **out);
 void ot_bpe_destroy(ot_bpe **bpe);
 
-// The token whose bytes are `bytes` [length], or -1.
-int32_t ot_bpe_find(const ot_bpe *bpe, const uint8_t *bytes, int64_t length);
+// The model's functions, for an ot_bpe.
+extern const ot_token_model_kind ot_bpe_kind;
 
-// The bytes of a token; bytes null when there is none with this id (any value).
-ot_bpe_token ot_bpe_token_of(const ot_bpe *bpe, int64_t id);
-
-int64_t ot_bpe_num_merges(const ot_bpe *bpe);
-
-// Writes the tokens of `piece` [length > 0] into `ids` [length] and their number into `count`.
-// `scratch` is working memory of this thread.
-ot_status ot_bpe_encode(const ot_bpe *bpe, ot_bpe_token piece, ot_buffer *scratch, int32_t *ids,
-                        int64_t *count);
+// Reads the object of a tokenizer.json; `into` is an ot_token_model_reading.
+ot_status ot_bpe_read(ot_tokenizer_reader *reader, const json_t *json, void *into);

@@ -28,10 +28,10 @@ typedef struct learner {
   uint64_t token_mask;
 } learner;
 
-static int64_t slot_of_token(const learner *l, ot_bpe_token token) {
+static int64_t slot_of_token(const learner *l, ot_token_text token) {
   uint64_t i = XXH3_64bits(token.bytes, (size_t)token.length) & l->token_mask;
   for (; l->token_slots[i] >= 0; i = (i + 1) & l->token_mask) {
-    const ot_bpe_token other = l->out->tokens[l->token_slots[i]];
+    const ot_token_text other = l->out->tokens[l->token_slots[i]];
     if (other.length == token.length &&
         memcmp(other.bytes, token.bytes, (size_t)token.length) == 0) {
       break;
@@ -41,7 +41,7 @@ static int64_t slot_of_token(const learner *l, ot_bpe_token token) {
 }
 
 // The id of `token`, new or, where another pair spells the same bytes, the one it has.
-static int32_t add_token(learner *l, ot_bpe_token token) {
+static int32_t add_token(learner *l, ot_token_text token) {
   const int64_t slot = slot_of_token(l, token);
   if (l->token_slots[slot] >= 0) return l->token_slots[slot];
   ot_learned_bpe *const out = l->out;
@@ -57,8 +57,8 @@ static void add_bytes(learner *l, int32_t byte_ids[256]) {
     for (int byte = 0; byte < 256; byte++) {
       if (ot_byte_alphabet_code((uint8_t)byte) != code) continue;
       const char text = (char)byte;
-      const ot_bpe_token token = {.bytes = (uint8_t *)ot_arena_text(l->arena, &text, 1),
-                                  .length = 1};
+      const ot_token_text token = {.bytes = (uint8_t *)ot_arena_text(l->arena, &text, 1),
+                                   .length = 1};
       byte_ids[byte] = add_token(l, token);
     }
   }
@@ -116,12 +116,12 @@ static ot_status merge_in_word(learner *l, const ot_bpe_merge *merge, int32_t wo
 }
 
 static int32_t add_merged_token(learner *l, uint64_t pair) {
-  const ot_bpe_token left = l->out->tokens[ot_pair_left(pair)];
-  const ot_bpe_token right = l->out->tokens[ot_pair_right(pair)];
+  const ot_token_text left = l->out->tokens[ot_pair_left(pair)];
+  const ot_token_text right = l->out->tokens[ot_pair_right(pair)];
   uint8_t *const bytes = ot_arena_take(l->arena, left.length + right.length);
   memcpy(bytes, left.bytes, (size_t)left.length);
   memcpy(bytes + left.length, right.bytes, (size_t)right.length);
-  return add_token(l, (ot_bpe_token){.bytes = bytes, .length = left.length + right.length});
+  return add_token(l, (ot_token_text){.bytes = bytes, .length = left.length + right.length});
 }
 
 static ot_status learn_merges(learner *l, int64_t num_tokens) {

@@ -15,7 +15,7 @@
 // Ids 0 to 255 are the bytes in the order of their characters in the byte alphabet (as in GPT-2's
 // vocabulary); then tokens in the order in which they were learned.
 typedef struct ot_learned_bpe {
-  ot_bpe_token *tokens;  // [num_tokens]
+  ot_token_text *tokens;  // [num_tokens]
   int64_t num_tokens;
   ot_bpe_merge
       *merges;  // [num_merges], by rank; a few more than new tokens when two pairs spell one

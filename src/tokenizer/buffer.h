@@ -21,6 +21,12 @@ ot_status ot_buffer_append_text(ot_buffer *buffer, const char *text);
 void ot_buffer_drop(ot_buffer *buffer, int64_t length);
 void ot_buffer_release(ot_buffer *buffer);
 
+// Bytes that stand elsewhere: a piece of text, or what a token spells.
+typedef struct ot_token_text {
+  const uint8_t *bytes;  // null when there is no such token
+  int64_t length;
+} ot_token_text;
+
 typedef struct ot_token_list {
   int32_t *ids;  // [capacity]
   int64_t count;

@@ -2,6 +2,8 @@
 // The alphabet in closed form: three runs of bytes are moved (0-32, 127-160, 173).
 #include "tokenizer/byte_alphabet.h"
 
+#include <string.h>
+
 enum { MOVED = 256, SECOND_RUN = MOVED + 33, THIRD_RUN = SECOND_RUN + 34 };
 
 uint32_t ot_byte_alphabet_code(uint8_t byte) {
@@ -45,4 +47,23 @@ int64_t ot_byte_alphabet_read(const char *text, int64_t length, uint8_t *bytes) 
     bytes[n++] = (uint8_t)byte;
   }
   return n;
+}
+
+void ot_byte_alphabet_write_fallback(uint8_t byte, char text[OT_BYTE_FALLBACK_LENGTH + 1]) {
+  static const char digits[] = "0123456789ABCDEF";
+  memcpy(text, "<0x00>", OT_BYTE_FALLBACK_LENGTH + 1);
+  text[3] = digits[byte >> 4];
+  text[4] = digits[byte & 15];
+}
+
+static int digit_of(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int ot_byte_alphabet_read_fallback(const char *text, int64_t length) {
+  if (length != OT_BYTE_FALLBACK_LENGTH || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
+  const int high = digit_of(text[3]), low = digit_of(text[4]);
+  return high < 0 || low < 0 ? -1 : high << 4 | low;
 }

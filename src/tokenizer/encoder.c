@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of a text through a tokenizer: valid stretches, added tokens, normalizer, split steps,
-// BPE. Each level cuts its text and hands the parts down; all levels take a `stop` (see encoder.h),
-// which makes reading by windows exact: a part is handed on as unfinished when only the end of the
-// window ends it. A cache of short pieces stands before the BPE.
+// model. Each level cuts its text and hands the parts down; all levels take a `stop` (see
+// encoder.h), which makes reading by windows exact: a part is handed on as unfinished when only the
+// end of the window ends it. A cache of short pieces stands before the model.
 #include "tokenizer/encoder.h"
 
 #include <stdlib.h>
@@ -20,6 +20,7 @@ typedef struct part {
   int64_t length;
   int64_t stop;
   bool final;  // false: what ends it is the window, not the document
+  bool first;  // it begins where the text does
 } part;
 
 typedef enum progress {
@@ -35,23 +36,12 @@ struct ot_encoder {
   ot_token_list *ids;  // of the call
   ot_piece_sink sink;  // of the call; null: encode
   void *sink_context;
-  ot_buffer normal;    // normalized text
-  ot_buffer prefixed;  // text with a space put before
-  ot_buffer scratch;   // of the BPE
+  ot_buffer normal[3];                      // normalized text, and two to make it in
+  ot_buffer rewritten[OT_MAX_SPLIT_STEPS];  // text that a split step changed
+  ot_buffer scratch;                        // of the model
 };
 
 // ---- pieces ----
-
-static ot_status encode_by_merging(ot_encoder *e, ot_bpe_token piece, int32_t *ids,
-                                   int64_t *count) {
-  const ot_tokenizer *const t = e->tokenizer;
-  if (t->ignore_merges) {
-    ids[0] = ot_bpe_find(t->bpe, piece.bytes, piece.length);
-    *count = 1;
-    if (ids[0] >= 0) return OT_OK;
-  }
-  return ot_bpe_encode(t->bpe, piece, &e->scratch, ids, count);
-}
 
 static ot_status take_piece(ot_encoder *e, const uint8_t *text, int64_t length) {
   if (length == 0) return OT_OK;
@@ -68,9 +58,27 @@ static ot_status take_piece(ot_encoder *e, const uint8_t *text, int64_t length) 
     }
   }
   int64_t count = 0;
-  OT_TRY(encode_by_merging(e, (ot_bpe_token){.bytes = text, .length = length}, ids, &count));
+  const ot_token_model *const model = &e->tokenizer->model;
+  const ot_token_text piece = {.bytes = text, .length = length};
+  OT_TRY(model->kind->encode(model->self, piece, &e->scratch, ids, &count));
   e->ids->count += count;
   if (slot && count <= OT_PIECE_IDS) ot_piece_slot_fill(slot, length, ids, count);
+  return OT_OK;
+}
+
+static int64_t next_cut(const ot_encoder *e, ot_token_text piece, int64_t from) {
+  const ot_token_model *const model = &e->tokenizer->model;
+  return model->kind->next_cut ? model->kind->next_cut(model->self, piece, from) : piece.length;
+}
+
+// A piece as the split steps give it; where the model says so, part by part.
+static inline ot_status take_split(ot_encoder *e, const uint8_t *text, int64_t length) {
+  if (!e->tokenizer->model.cut_pieces) return take_piece(e, text, length);
+  const ot_token_text piece = {.bytes = text, .length = length};
+  for (int64_t at = 0, cut; at < length; at = cut) {
+    cut = next_cut(e, piece, at + 1);
+    OT_TRY(take_piece(e, text + at, cut - at));
+  }
   return OT_OK;
 }
 
@@ -91,26 +99,74 @@ static progress progress_at(part p, int64_t at) {
   return ALL_DONE;
 }
 
-// The last level: the part is one piece, or, without any merges, as many as it has bytes.
+// The last level: the part is one piece, or, where the model may cut it at the stop, ends there.
 static ot_status take_last(ot_encoder *e, part p, progress *done) {
-  const ot_tokenizer *const t = e->tokenizer;
-  const bool bytewise = ot_bpe_num_merges(t->bpe) == 0 && !t->ignore_merges;
-  const bool cut = bytewise && p.stop < p.length;
+  const ot_token_text piece = {.bytes = p.text, .length = p.length};
+  const bool cut = p.stop < p.length && next_cut(e, piece, p.stop) == p.stop;
   *done = cut ? AT_STOP : p.final && p.stop == no_stop ? ALL_DONE : LOST;
   if (*done == LOST) return OT_OK;
-  return take_piece(e, p.text, cut ? p.stop : p.length);
+  return take_split(e, p.text, cut ? p.stop : p.length);
+}
+
+// Texts that a step changes are never cut into windows, so positions need not be kept.
+static ot_status split_rewritten(ot_encoder *e, part p, int step, progress *done) {
+  p.text = e->rewritten[step].data;
+  p.length = e->rewritten[step].length;
+  return split(e, p, step + 1, done);
 }
 
 static ot_status split_prefixed(ot_encoder *e, part p, int step, progress *done) {
   if (p.length == 0 || p.text[0] == ' ') return split(e, p, step + 1, done);
-  // Texts that get a space are never cut into windows, so positions need not be kept.
   OT_ASSERT(p.final && p.stop == no_stop);
-  e->prefixed.length = 0;
-  OT_TRY(ot_buffer_append(&e->prefixed, " ", 1));
-  OT_TRY(ot_buffer_append(&e->prefixed, p.text, p.length));
-  p.text = e->prefixed.data;
-  p.length = e->prefixed.length;
-  return split(e, p, step + 1, done);
+  ot_buffer *const text = &e->rewritten[step];
+  text->length = 0;
+  OT_TRY(ot_buffer_append(text, " ", 1));
+  OT_TRY(ot_buffer_append(text, p.text, p.length));
+  return split_rewritten(e, p, step, done);
+}
+
+// Writes `p` with marks for spaces, and one before it where there is to be one.
+static ot_status write_marks(ot_encoder *e, part p, int step) {
+  const ot_split_step *const s = &e->tokenizer->pre_tokenizer.steps[step];
+  const int64_t width = (int64_t)strlen(s->mark);
+  ot_buffer *const text = &e->rewritten[step];
+  text->length = 0;
+  const bool wanted =
+      s->prefix == OT_METASPACE_ALWAYS || (s->prefix == OT_METASPACE_FIRST && p.first);
+  const bool marked =
+      p.text[0] == ' ' || (p.length >= width && memcmp(p.text, s->mark, (size_t)width) == 0);
+  if (wanted && !marked) OT_TRY(ot_buffer_append(text, s->mark, width));
+  for (int64_t at = 0; at < p.length;) {
+    const uint8_t *const space = memchr(p.text + at, ' ', (size_t)(p.length - at));
+    const int64_t stop = space ? space - p.text : p.length;
+    OT_TRY(ot_buffer_append(text, p.text + at, stop - at));
+    if (space) OT_TRY(ot_buffer_append(text, s->mark, width));
+    at = stop + (space != NULL);
+  }
+  return OT_OK;
+}
+
+// Each mark begins a piece.
+static ot_status split_at_marks(ot_encoder *e, part p, int step, progress *done) {
+  if (p.length == 0) return split(e, p, step + 1, done);
+  OT_ASSERT(p.final && p.stop == no_stop);
+  OT_TRY(write_marks(e, p, step));
+  const ot_split_step *const s = &e->tokenizer->pre_tokenizer.steps[step];
+  if (s->whole) return split_rewritten(e, p, step, done);
+  const ot_buffer *const text = &e->rewritten[step];
+  const size_t width = strlen(s->mark);
+  *done = ALL_DONE;
+  for (int64_t at = 0, stop; at < text->length; at = stop) {
+    const uint8_t *const next =
+        memmem(text->data + at + 1, (size_t)(text->length - at - 1), s->mark, width);
+    stop = next ? next - text->data : text->length;
+    part piece = p;
+    piece.text = text->data + at;
+    piece.length = stop - at;
+    piece.first = p.first && at == 0;
+    OT_TRY(split(e, piece, step + 1, done));
+  }
+  return OT_OK;
 }
 
 // The text of `p` between two matches, [from, to).
@@ -118,44 +174,59 @@ static ot_status split_gap(ot_encoder *e, part p, int step, part gap, progress *
   *done = ALL_DONE;
   if (gap.length == 0) return OT_OK;
   gap.stop = stop_within(p, gap.text - p.text, gap.length);
-  if (!e->tokenizer->steps[step].drop_unmatched) return split(e, gap, step + 1, done);
+  gap.first = p.first && gap.text == p.text;
+  if (!e->tokenizer->pre_tokenizer.steps[step].drop_unmatched) {
+    return split(e, gap, step + 1, done);
+  }
   *done = gap.stop == no_stop && gap.final ? ALL_DONE : LOST;
   return OT_OK;
+}
+
+// A match of step `step` in `p`, which is finished whatever comes.
+static inline ot_status take_match(ot_encoder *e, part p, int step, ot_token_text match,
+                                   progress *done) {
+  const ot_pre_tokenizer *const pre = &e->tokenizer->pre_tokenizer;
+  if (pre->steps[step].drop_matched) return OT_OK;
+  // The last step's matches are pieces: no need to go down for each.
+  if (step + 1 == pre->num_steps) return take_split(e, match.bytes, match.length);
+  const part matched = {.text = match.bytes,
+                        .length = match.length,
+                        .stop = no_stop,
+                        .final = true,
+                        .first = p.first && match.bytes == p.text};
+  return split(e, matched, step + 1, done);
 }
 
 // One match of step `step` at or after byte `*at` of `p`, with the gap before it. `*at` moves
 // behind it; `done` is ALL_DONE while there is more to do.
 static ot_status split_once(ot_encoder *e, part p, int step, int64_t *at, progress *done) {
-  const ot_tokenizer *const t = e->tokenizer;
+  const ot_split_step *const s = &e->tokenizer->pre_tokenizer.steps[step];
   const ot_split_subject subject = {.text = p.text, .length = p.length, .final = p.final};
   ot_split_match match;
-  OT_TRY(ot_split_pattern_next(t->steps[step].pattern, e->matcher, &subject, *at, &match));
+  OT_TRY(ot_split_pattern_next(s->pattern, e->matcher, &subject, *at, &match));
   const bool found = match.outcome == OT_SPLIT_FOUND;
-  const int64_t gap_end = match.outcome == OT_SPLIT_NONE ? p.length : match.start;
-  const bool gap_final = found || (match.outcome == OT_SPLIT_NONE && p.final);
-  const part gap = {.text = p.text + *at, .length = gap_end - *at, .final = gap_final};
-  OT_TRY(split_gap(e, p, step, gap, done));
-  if (*done == ALL_DONE && match.outcome == OT_SPLIT_UNDECIDED) *done = LOST;
-  if (*done != ALL_DONE) return OT_OK;
-  *at = gap_end;
-  *done = progress_at(p, *at);
-  if (*done != ALL_DONE || !found) return OT_OK;
-  const part matched = {.text = p.text + match.start,
-                        .length = match.stop - match.start,
-                        .stop = no_stop,
-                        .final = true};
-  // The last step's matches are pieces: no need to go down for each.
-  OT_TRY(step + 1 == t->num_steps ? take_piece(e, matched.text, matched.length)
-                                  : split(e, matched, step + 1, done));
+  if (!found || !s->joined_with_previous) {
+    const int64_t gap_end = match.outcome == OT_SPLIT_NONE ? p.length : match.start;
+    const bool gap_final = found || (match.outcome == OT_SPLIT_NONE && p.final);
+    const part gap = {.text = p.text + *at, .length = gap_end - *at, .final = gap_final};
+    OT_TRY(split_gap(e, p, step, gap, done));
+    if (*done == ALL_DONE && match.outcome == OT_SPLIT_UNDECIDED) *done = LOST;
+    if (*done != ALL_DONE) return OT_OK;
+    *at = gap_end;
+    *done = progress_at(p, *at);
+    if (*done != ALL_DONE || !found) return OT_OK;
+  }
+  OT_TRY(take_match(e, p, step, (ot_token_text){p.text + *at, match.stop - *at}, done));
   *at = match.stop;
   *done = progress_at(p, *at);
   return OT_OK;
 }
 
 static ot_status split(ot_encoder *e, part p, int step, progress *done) {
-  const ot_tokenizer *const t = e->tokenizer;
-  if (step == t->num_steps) return take_last(e, p, done);
-  if (!t->steps[step].pattern) return split_prefixed(e, p, step, done);
+  const ot_pre_tokenizer *const pre = &e->tokenizer->pre_tokenizer;
+  if (step == pre->num_steps) return take_last(e, p, done);
+  if (pre->steps[step].kind == OT_SPLIT_PREFIX_SPACE) return split_prefixed(e, p, step, done);
+  if (pre->steps[step].kind == OT_SPLIT_METASPACE) return split_at_marks(e, p, step, done);
   *done = ALL_DONE;
   int64_t at = 0;
   while (at < p.length && *done == ALL_DONE) OT_TRY(split_once(e, p, step, &at, done));
@@ -180,7 +251,7 @@ static ot_status cut_at_added(ot_encoder *e, const ot_added_tokens *set, part p,
   for (int64_t at = 0; at < p.length && *done == ALL_DONE;) {
     const ot_added_match match = ot_added_tokens_next(set, &text, at);
     const bool found = match.outcome == OT_ADDED_FOUND;
-    part gap = {.text = p.text + at, .final = found};
+    part gap = {.text = p.text + at, .final = found, .first = p.first && at == 0};
     gap.length = (match.outcome == OT_ADDED_NONE ? p.length : match.start) - at;
     if (match.outcome == OT_ADDED_NONE) gap.final = p.final;
     gap.stop = stop_within(p, at, gap.length);
@@ -206,10 +277,14 @@ static ot_status cut_normal(ot_encoder *e, part p, progress *done) {
   return cut_at_added(e, e->tokenizer->of_normal, p, take_normal_span, done);
 }
 
-static ot_status normalize(ot_encoder *e, part p, progress *done) {
-  if (!e->tokenizer->normalize || ot_unicode_is_ascii(p.text, p.length)) {
-    return cut_normal(e, p, done);
-  }
+static ot_status append_normal(ot_encoder *e, part p, int64_t from, int64_t to) {
+  ot_normal_text text = {.text = p.text + from, .length = to - from};
+  OT_TRY(ot_normalizer_apply(e->tokenizer->normalizer, e->matcher, &text, &e->normal[1]));
+  return ot_buffer_append(&e->normal[0], text.text, text.length);
+}
+
+// A part of a window, by a normalizer that works on both sides of an ASCII character apart.
+static ot_status normalize_window(ot_encoder *e, part p, progress *done) {
   const int64_t stop = p.stop == no_stop ? 0 : p.stop;
   const bool cuts_cleanly = p.stop == no_stop || (p.text[stop - 1] < 0x80 && p.text[stop] < 0x80);
   // What follows the last ASCII character may yet compose with text beyond the window.
@@ -219,12 +294,29 @@ static ot_status normalize(ot_encoder *e, part p, progress *done) {
     *done = LOST;
     return OT_OK;
   }
-  e->normal.length = 0;
-  OT_TRY(ot_unicode_append_nfc(p.text, stop, &e->normal));
-  if (p.stop != no_stop) p.stop = e->normal.length;
-  OT_TRY(ot_unicode_append_nfc(p.text + stop, p.length - stop, &e->normal));
-  p.text = e->normal.data;
-  p.length = e->normal.length;
+  e->normal[0].length = 0;
+  OT_TRY(append_normal(e, p, 0, stop));
+  if (p.stop != no_stop) p.stop = e->normal[0].length;
+  OT_TRY(append_normal(e, p, stop, p.length));
+  p.text = e->normal[0].data;
+  p.length = e->normal[0].length;
+  return cut_normal(e, p, done);
+}
+
+static ot_status normalize(ot_encoder *e, part p, progress *done) {
+  const ot_normalizer *const normalizer = e->tokenizer->normalizer;
+  if (ot_normalizer_is_identity(normalizer)) return cut_normal(e, p, done);
+  if (ot_normalizer_keeps_ascii(normalizer) && ot_unicode_is_ascii(p.text, p.length)) {
+    return cut_normal(e, p, done);
+  }
+  if (!p.final || p.stop != no_stop) return normalize_window(e, p, done);
+  int width = 0;
+  if (p.first && p.length > 0) (void)ot_unicode_first(p.text, p.length, &width);
+  ot_normal_text text = {.text = p.text, .length = p.length, .first_bytes = width};
+  OT_TRY(ot_normalizer_apply(normalizer, e->matcher, &text, &e->normal[1]));
+  p.text = text.text;
+  p.length = text.length;
+  p.first = text.first_bytes > 0;
   return cut_normal(e, p, done);
 }
 
@@ -236,6 +328,7 @@ static ot_status take_valid(ot_encoder *e, part p, int64_t at, int64_t valid, pr
   span.length = valid;
   span.stop = stop_within(p, at, valid);
   span.final = p.final || at + valid < p.length;
+  span.first = p.first && at == 0;
   return cut_at_added(e, e->tokenizer->raw, span, normalize, done);
 }
 
@@ -265,7 +358,8 @@ static ot_status take_window(ot_encoder *e, const ot_text_window *window, bool *
   const part p = {.text = window->text,
                   .length = window->length,
                   .stop = window->stop < window->length ? window->stop : no_stop,
-                  .final = window->final};
+                  .final = window->final,
+                  .first = true};
   progress done;
   OT_TRY(take_text(e, p, &done));
   *reached = done != LOST;
@@ -275,12 +369,10 @@ static ot_status take_window(ot_encoder *e, const ot_text_window *window, bool *
 // ---- public ----
 
 bool ot_tokenizer_is_splittable(const ot_tokenizer *tokenizer) {
-  for (int i = 0; i < tokenizer->num_steps; i++) {
-    const ot_split_pattern *const pattern = tokenizer->steps[i].pattern;
-    if (!pattern || !ot_split_pattern_is_memoryless(pattern)) return false;
-  }
   const ot_added_tokens *const sets[] = {tokenizer->raw, tokenizer->of_normal};
-  return !(sets[0] && ot_added_tokens_look_back(sets[0])) &&
+  return ot_normalizer_is_local(tokenizer->normalizer) &&
+         ot_pre_tokenizer_is_memoryless(&tokenizer->pre_tokenizer) &&
+         !(sets[0] && ot_added_tokens_look_back(sets[0])) &&
          !(sets[1] && ot_added_tokens_look_back(sets[1]));
 }
 
@@ -301,8 +393,8 @@ void ot_encoder_destroy(ot_encoder **encoder) {
   if (!e) return;
   ot_split_matcher_destroy(&e->matcher);
   ot_piece_cache_destroy(&e->cache);
-  ot_buffer_release(&e->normal);
-  ot_buffer_release(&e->prefixed);
+  for (int i = 0; i < OT_COUNT(e->normal); i++) ot_buffer_release(&e->normal[i]);
+  for (int i = 0; i < OT_COUNT(e->rewritten); i++) ot_buffer_release(&e->rewritten[i]);
   ot_buffer_release(&e->scratch);
   free(e);
   *encoder = NULL;

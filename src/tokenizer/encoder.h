@@ -14,7 +14,7 @@ typedef struct ot_text_window {
 
 // True when encoding may begin at any boundary between pieces, so that windows can be encoded
 // apart: no added token looks back, no pattern has anchors or look-behind, no space is put before
-// text.
+// text, and the normalizer works on both sides of an ASCII character apart.
 bool ot_tokenizer_is_splittable(const ot_tokenizer *tokenizer);
 
 // Encodes text[0..stop) as the part of a longer text whose pieces begin at text[0], appending to
@@ -23,7 +23,7 @@ bool ot_tokenizer_is_splittable(const ot_tokenizer *tokenizer);
 ot_status ot_encoder_encode_window(ot_encoder *encoder, const ot_text_window *window,
                                    ot_token_list *ids, bool *reached);
 
-// What receives pieces instead of the BPE, for counting them.
+// What receives pieces instead of the model, for counting them.
 typedef ot_status (*ot_piece_sink)(void *context, const uint8_t *piece, int64_t length);
 
 // As ot_encoder_encode_window, but hands each piece to `sink`; added tokens are passed over.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short pieces of text and their tokens: a direct-mapped table of slots half a cache line wide.
-// Natural text repeats its pieces so much that most are found here and the BPE is rarely asked.
+// Natural text repeats its pieces so much that most are found here and the model is rarely asked.
 // Inline, because it is looked at once for every four or five bytes of text.
 #pragma once
 

@@ -34,9 +34,8 @@ static ot_status compile(ot_split_pattern *pattern, const uint8_t *regex, int64_
   if (pattern->code) return OT_OK;
   PCRE2_UCHAR text[MESSAGE_BYTES];
   pcre2_get_error_message(error, text, sizeof text);
-  return ot_fail(OT_USAGE, "pre-tokenizer pattern does not compile: %s (at %lld of %.*s)",
-                 (const char *)text, (long long)where, (int)(length < 200 ? length : 200),
-                 (const char *)regex);
+  return ot_fail(OT_USAGE, "pattern does not compile: %s (at %lld of %.*s)", (const char *)text,
+                 (long long)where, (int)(length < 200 ? length : 200), (const char *)regex);
 }
 
 static ot_status fill(ot_split_pattern *pattern, const char *regex, int64_t length, bool literal) {
@@ -57,7 +56,7 @@ static ot_status fill(ot_split_pattern *pattern, const char *regex, int64_t leng
   pcre2_pattern_info(pattern->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
   pcre2_pattern_info(pattern->code, PCRE2_INFO_MAXLOOKBEHIND, &max_lookbehind);
   OT_CHECK(matches_empty == 0, OT_USAGE,
-           "pre-tokenizer pattern can match the empty text, which is not supported: %.*s",
+           "pattern can match the empty text, which is not supported: %.*s",
            (int)(length < 200 ? length : 200), regex);
   pattern->memoryless = !looks_back && max_lookbehind == 0;
   pattern->jit = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
@@ -112,8 +111,8 @@ void ot_split_matcher_destroy(ot_split_matcher **matcher) {
 static ot_status match_failed(int code, int64_t from) {
   PCRE2_UCHAR text[MESSAGE_BYTES];
   pcre2_get_error_message(code, text, sizeof text);
-  return ot_fail(OT_ENVIRONMENT, "pre-tokenizer pattern failed at byte %lld of the text: %s",
-                 (long long)from, (const char *)text);
+  return ot_fail(OT_ENVIRONMENT, "pattern failed at byte %lld of the text: %s", (long long)from,
+                 (const char *)text);
 }
 
 ot_status ot_split_pattern_next(const ot_split_pattern *pattern, ot_split_matcher *matcher,

@@ -32,8 +32,8 @@ typedef struct translation {
 } translation;
 
 static ot_status refuse(const translation *t, const char *what) {
-  return ot_fail(OT_USAGE, "pre-tokenizer pattern has %s, which is not supported (at %lld of %.*s)",
-                 what, (long long)t->at, (int)(t->length < 200 ? t->length : 200), t->regex);
+  return ot_fail(OT_USAGE, "pattern has %s, which is not supported (at %lld of %.*s)", what,
+                 (long long)t->at, (int)(t->length < 200 ? t->length : 200), t->regex);
 }
 
 static char peek(const translation *t, int64_t ahead) {

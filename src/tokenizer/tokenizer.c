@@ -18,6 +18,7 @@ static const char *const eos_spellings[] = {"<|endoftext|>", "<|end_of_text|>", 
 
 static ot_status fill(ot_tokenizer *t, const char *json, int64_t length, const char *name) {
   t->eos = -1;
+  t->arena = ot_heap_arena_create(&t->heap);
   t->json = malloc((size_t)length + 1);
   OT_CHECK(t->json, OT_ENVIRONMENT, "out of memory (tokenizer %s)", name);
   memcpy(t->json, json, (size_t)length);
@@ -44,13 +45,16 @@ ot_status ot_tokenizer_create_from_json(const char *json, int64_t length, const 
 void ot_tokenizer_destroy(ot_tokenizer **tokenizer) {
   ot_tokenizer *const t = *tokenizer;
   if (!t) return;
-  ot_bpe_destroy(&t->bpe);
+  ot_token_model_destroy(&t->model);
   ot_added_tokens_destroy(&t->raw);
   ot_added_tokens_destroy(&t->of_normal);
-  for (int i = 0; i < t->num_steps; i++) ot_split_pattern_destroy(&t->steps[i].pattern);
+  ot_normalizer_destroy(&t->normalizer);
+  ot_pre_tokenizer_release(&t->pre_tokenizer);
+  free(t->spelled);
   free(t->tokens);
-  free(t->bytes);
+  ot_buffer_release(&t->bytes);
   free(t->json);
+  ot_heap_release(&t->heap);
   free(t);
   *tokenizer = NULL;
 }
@@ -130,19 +134,31 @@ int64_t ot_tokenizer_vocab_size(const ot_tokenizer *tokenizer) { return tokenize
 
 int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer) { return tokenizer->eos; }
 
+// The token that a vocabulary of text spells `text`, or a byte-level one in the byte alphabet.
+static int32_t find_spelled(const ot_tokenizer *t, const char *text, int64_t length) {
+  uint8_t bytes[256];
+  ot_token_text token = {.bytes = (const uint8_t *)text, .length = length};
+  if (t->pre_tokenizer.byte_level) {
+    if (length > (int64_t)sizeof bytes) return -1;
+    token = (ot_token_text){.bytes = bytes, .length = ot_byte_alphabet_read(text, length, bytes)};
+  }
+  return token.length > 0 ? t->model.kind->find(t->model.self, token) : -1;
+}
+
 int32_t ot_tokenizer_find(const ot_tokenizer *tokenizer, const char *text) {
   const int64_t length = (int64_t)strlen(text);
   // Tokens are few enough and questions rare enough to look at each.
-  for (int64_t id = tokenizer->vocab_size - 1; id >= 0; id--) {
-    const ot_bpe_token token = tokenizer->tokens[id];
+  for (int64_t i = 0; i < tokenizer->num_added; i++) {
+    if (strcmp(tokenizer->added[i].content, text) == 0) return tokenizer->added[i].id;
+  }
+  const int32_t spelled = find_spelled(tokenizer, text, length);
+  for (int64_t id = tokenizer->vocab_size - 1; spelled < 0 && id >= 0; id--) {
+    const ot_token_text token = tokenizer->tokens[id];
     if (token.bytes && token.length == length && memcmp(token.bytes, text, (size_t)length) == 0) {
       return (int32_t)id;
     }
   }
-  uint8_t bytes[256];
-  if (length > (int64_t)sizeof bytes) return -1;
-  const int64_t n = ot_byte_alphabet_read(text, length, bytes);
-  return n > 0 ? ot_bpe_find(tokenizer->bpe, bytes, n) : -1;
+  return spelled;
 }
 
 const uint8_t *ot_tokenizer_bytes(const ot_tokenizer *tokenizer, int64_t id, int64_t *length) {
@@ -152,16 +168,37 @@ const uint8_t *ot_tokenizer_bytes(const ot_tokenizer *tokenizer, int64_t id, int
   return tokenizer->tokens[id].bytes;
 }
 
-ot_status ot_tokenizer_decode(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
-                              ot_buffer *out) {
-  for (int64_t i = 0; i < count; i++) {
-    int64_t length;
-    const uint8_t *const bytes = ot_tokenizer_bytes(tokenizer, ids[i], &length);
-    OT_CHECK(bytes, OT_USAGE, "token %lld has id %d, which the tokenizer lacks; it has 0 to %lld",
-             (long long)i, ids[i], (long long)tokenizer->vocab_size - 1);
-    OT_TRY(ot_buffer_append(out, bytes, length));
+static ot_status check_id(const ot_tokenizer *t, const int32_t *ids, int64_t i) {
+  const bool known = ids[i] >= 0 && ids[i] < t->vocab_size && t->tokens[ids[i]].bytes;
+  OT_CHECK(known, OT_USAGE, "token %lld has id %d, which the tokenizer lacks; it has 0 to %lld",
+           (long long)i, ids[i], (long long)t->vocab_size - 1);
+  return OT_OK;
+}
+
+static ot_status append_from(const ot_tokenizer *t, const int32_t *ids, int64_t from, int64_t count,
+                             ot_buffer *out) {
+  for (int64_t i = from; i < count; i++) {
+    OT_TRY(check_id(t, ids, i));
+    const ot_token_text token = t->tokens[ids[i]];
+    OT_TRY(ot_buffer_append(out, token.bytes, token.length));
   }
   return OT_OK;
+}
+
+ot_status ot_tokenizer_decode(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                              ot_buffer *out) {
+  if (count == 0 || tokenizer->decoder.byte_level)
+    return append_from(tokenizer, ids, 0, count, out);
+  OT_TRY(check_id(tokenizer, ids, 0));
+  ot_spelled_token first = tokenizer->spelled[ids[0]];
+  first.first = true;
+  OT_TRY(ot_token_decoder_append(&tokenizer->decoder, first, out));
+  return append_from(tokenizer, ids, 1, count, out);
+}
+
+ot_status ot_tokenizer_decode_more(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                                   ot_buffer *out) {
+  return append_from(tokenizer, ids, 0, count, out);
 }
 
 const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length) {

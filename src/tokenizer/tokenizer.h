@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text to token ids and back. Tokenizers are HF tokenizer.json files of the byte-level BPE kind
-// (GPT-2, Llama-3, Qwen families), GPT-2's vocab.json with merges.txt, or `bytes`: one id a byte
-// and 256 as end of document. SentencePiece kinds are refused.
+// Text to token ids and back. Tokenizers are HF tokenizer.json files: byte-level BPE (GPT-2, Llama
+// 3, Qwen families), BPE of characters with byte fallback (Llama 2, Mistral, Gemma) and Unigram
+// (T5, XLM-R); GPT-2's vocab.json with merges.txt; or `bytes`: one id a byte and 256 as end of
+// document.
 //
 // Every byte string can be encoded. Where the text is not UTF-8, each invalid byte is a piece of
 // its own and the valid text between is encoded as if alone. decode(encode(x)) == x, unless the
-// tokenizer itself changes text: a normalizer, add_prefix_space, or an added token with lstrip or
-// rstrip. Nothing is prepended or appended: post-processors are not run.
+// tokenizer itself changes text: a normalizer, a space put before text, unknown characters without
+// byte fallback, or an added token with lstrip or rstrip. Nothing is prepended or appended:
+// post-processors are not run.
 #pragma once
 
 #include <stdbool.h>
@@ -41,12 +43,18 @@ int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer);
 // The id of the token spelt `text` (as in the vocabulary or as an added token), or -1.
 int32_t ot_tokenizer_find(const ot_tokenizer *tokenizer, const char *text);
 
-// The bytes that `id` stands for; null when there is no such token, then `length` is 0.
+// The bytes that `id` stands for within a text; null when there is no such token, then `length` is
+// 0.
 const uint8_t *ot_tokenizer_bytes(const ot_tokenizer *tokenizer, int64_t id, int64_t *length);
 
-// Appends the bytes of `ids` [count] to `out`. OT_USAGE naming position and id when one is unknown.
+// Appends the bytes of `ids` [count], a text from its beginning, to `out`: its first token may lose
+// the space that encoding put before it. OT_USAGE naming position and id when one is unknown.
 ot_status ot_tokenizer_decode(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
                               ot_buffer *out);
+
+// The same for `ids` that go on after others.
+ot_status ot_tokenizer_decode_more(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                                   ot_buffer *out);
 
 // The tokenizer as text of a tokenizer.json: the file's own bytes, or what stands for a GPT-2 pair
 // or `bytes` and gives the same ids. Valid until destroy.

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside of a tokenizer, for the files that build it (tokenizer_*.c) and the one that runs it
-// (encoder.c). Text goes through: added tokens, normalizer, added tokens of normalized text, split
-// steps, BPE.
+// (encoder.c). Text goes through: added tokens, normalizer, added tokens of normalized text,
+// pre-tokenizer, model; ids go through the decoder, once for each token when it is built.
 #pragma once
 
+#include "host/heap.h"
 #include "tokenizer/added_tokens.h"
-#include "tokenizer/bpe.h"
-#include "tokenizer/split_pattern.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/token_decoder.h"
+#include "tokenizer/token_model.h"
 #include "tokenizer/tokenizer.h"
 
-enum { OT_MAX_SPLIT_STEPS = 12, OT_TOKENIZER_BYTES_MAX = 1 << 30 };
-
-typedef struct ot_split_step {
-  ot_split_pattern *pattern;  // null: the step puts a space before text that has none
-  bool drop_unmatched;        // text between matches is dropped, not a piece
-} ot_split_step;
+enum { OT_TOKENIZER_BYTES_MAX = 1 << 30 };
 
 struct ot_tokenizer {
-  ot_bpe *bpe;                 // tokens that merging can give, by their bytes
+  ot_heap heap;  // of spellings and of the decoder's texts
+  ot_arena arena;
   ot_added_tokens *raw;        // looked for in the text as it is; null when there are none
   ot_added_tokens *of_normal;  // looked for in normalized text; null when there are none
-  ot_split_step steps[OT_MAX_SPLIT_STEPS];
-  int num_steps;
-  bool ignore_merges;    // a piece that is a token is that token
-  bool normalize;        // NFC
-  ot_bpe_token *tokens;  // [vocab_size] by id, for decoding; bytes null where there is none
-  uint8_t *bytes;        // that `tokens` points into
+  ot_normalizer *normalizer;
+  ot_pre_tokenizer pre_tokenizer;
+  ot_token_model model;
+  ot_token_decoder decoder;
+  const ot_added_token *added;  // [num_added] as the file has them
+  int64_t num_added;
+  ot_spelled_token *spelled;  // [vocab_size] by id, as the decoder takes them; text null: none
+  ot_token_text *tokens;      // [vocab_size] by id, what they stand for within a text
+  ot_buffer bytes;            // that `tokens` points into
   int64_t vocab_size;
   int32_t eos;  // -1: none
   char *json;   // [json_length] and a zero
@@ -33,24 +35,15 @@ struct ot_tokenizer {
 };
 
 // What a tokenizer is made of, gathered by a reader. Added tokens may repeat ids of `vocab`.
-typedef struct ot_tokenizer_entry {
-  const char *text;  // spelling in the byte alphabet
-  int64_t length;
-  int64_t id;
-} ot_tokenizer_entry;
-
 typedef struct ot_tokenizer_description {
-  const char *name;                 // of the file, for messages
-  const ot_tokenizer_entry *vocab;  // [num_vocab], ids differ
-  int64_t num_vocab;
-  const ot_bpe_merge *merges;  // [num_merges]
-  int64_t num_merges;
+  const char *name;  // of the file, for messages
+  ot_vocabulary vocab;
   const ot_added_token *added;  // [num_added]
   int64_t num_added;
 } ot_tokenizer_description;
 
-// Fills bpe, raw, of_normal, tokens, bytes, vocab_size of a zeroed tokenizer whose `normalize` is
-// set. On failure the tokenizer is still fit for destroy.
+// Fills raw, of_normal, added, spelled, tokens, bytes, vocab_size of a tokenizer that has the rest.
+// On failure the tokenizer is still fit for destroy.
 ot_status ot_tokenizer_fill(ot_tokenizer *tokenizer, const ot_tokenizer_description *description);
 
 // tokenizer_json.c: fills everything but json and eos from the text of a tokenizer.json.
