@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/fixtures/tokenizers: small tokenizers with the pre-tokenizers of the families that
-Orthant reads, and what HF `tokenizers` makes of texts that are hard to split: ids, and the pieces before the BPE.
+Orthant reads, and what HF `tokenizers` makes of texts that are hard to split: ids, the pieces before the BPE, and for
+those of the SentencePiece kinds the text that the ids stand for.
 
-    python tools/make_tokenizer_fixtures.py        (needs: pip install tokenizers)
+    python tools/make_tokenizer_fixtures.py        (needs: pip install tokenizers sentencepiece)
 
 Each tokenizer is trained here on a few lines, because its split patterns, normalizer and added tokens
 are what is compared, not its vocabulary. cases.json: {"texts": [...], "ids": {NAME: [[id, ...], ...]},
-"pieces": {NAME: [[bytes, ...], ...]}}, a list for each text.
+"pieces": {NAME: [[bytes, ...], ...]}, "decoded": {NAME: [text, ...]}}, an entry for each text.
 bpe_trainer.json: a corpus and the merges that HF's BpeTrainer learns from it.
 """
+import base64
+import io
 import json
 import os
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers
 from tokenizers import pre_tokenizers, trainers
 
@@ -85,6 +89,21 @@ SPACES_ADDED = [
 ]
 
 
+# What SentencePiece kinds treat in their own way: marks for spaces, spellings of bytes, special tokens, characters
+# that the map below changes.
+MARKS = [
+    "\u2581", "\u2581\u2581x", " \u2581 x", "x\u2581", "<0x41>", "<0x41><0x0a>x", "<s>", "</s>a", "<s>  a", " <s> x </s> y", "a<unk>b", "q\u4e00\u4e01q\U0001f600",
+    "\ufb01n \uff21\uff22 \u00bd", "\u00a8x", "\u00a8", "e\u0301x e\u0301\u0301", "\u00adx", "x\u00ad\u00ad", "\u00ad", "a\tb\r\nc\rd", "\x01\x02x\x01",
+    "\u2126\u0301 \u0915\u094d\u0937\u0301", "   leading", "trailing   ", "  both  ends  ", "the  miller's   daughter", "\n\nthe\n", "noise" * 40,
+]
+
+# Rules of a character map: the code points on the left become those on the right.
+CHARACTER_MAP = [
+    ("\ufb01", "fi"), ("\u00bd", "1\u20442"), ("\u00a8", " \u0308"), ("e\u0301", "\u00e9"), ("\u00ad", ""), ("\x01", ""), ("\t", " "), ("\n", " "),
+    ("\r", " "), ("\u3000", " "), ("\u00a0", " "), ("\u2126", "\u03a9"), ("\ufdfa", "\u0635\u0644\u0649 x"), ("\u0915", "k"),
+] + [(chr(0xFEE0 + c), chr(c)) for c in range(0x21, 0x7F)]
+
+
 def byte_level(use_regex, prefix=False):
     return pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=use_regex)
 
@@ -117,6 +136,111 @@ def with_whole_pieces(tokenizer, pieces):
     for i, token in enumerate(text["added_tokens"]):
         token["id"] = len(vocab) + i
     return Tokenizer.from_str(json.dumps(text))
+
+
+def compiled(rules):
+    """The base64 text of a character map, as SentencePiece compiles it."""
+    path = os.path.join(OUT, "rules.tsv")
+    with open(path, "w", encoding="utf-8") as file:
+        for old, new in rules:
+            file.write(" ".join(f"{ord(c):X}" for c in old) + "\t" + " ".join(f"{ord(c):X}" for c in new) + "\n")
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS), model_writer=model, model_type="char", vocab_size=400, hard_vocab_limit=False,
+        normalization_rule_tsv=path, minloglevel=2)
+    os.remove(path)
+    spec = field(model.getvalue(), 3)  # ModelProto.normalizer_spec
+    return base64.b64encode(field(spec, 2)).decode()  # NormalizerSpec.precompiled_charsmap
+
+
+def field(message, wanted):
+    """The last field `wanted` of a protocol buffer, which is bytes."""
+    at, found = 0, None
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        kind = key & 7
+        if kind == 2:
+            length = varint()
+            if key >> 3 == wanted:
+                found = message[at:at + length]
+            at += length
+        elif kind == 0:
+            varint()
+        else:
+            at += {1: 8, 5: 4}[kind]
+    return found
+
+
+def character_bpe(normalizer=None, pre_tokenizer=None, strip=True, byte_fallback=True, fuse_unk=True, added=(), vocab=620):
+    """Trained on words, as SentencePiece does, whatever the pre-tokenizer is later."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse_unk, byte_fallback=byte_fallback))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    special = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256) if byte_fallback]
+    trainer = trainers.BpeTrainer(vocab_size=vocab, show_progress=False, special_tokens=special)
+    # Without the lines whose many letters would fill the vocabulary.
+    tokenizer.train_from_iterator(CORPUS[:4] + CORPUS[7:] + ["la rivière coule; naïve café"], trainer)
+    text = json.loads(tokenizer.to_str())
+    text["pre_tokenizer"] = None
+    text["added_tokens"] = [token for token in text["added_tokens"] if not token["content"].startswith("<0x")]
+    tokenizer = Tokenizer.from_str(json.dumps(text))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    if pre_tokenizer:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer.decoder = decoders.Sequence(steps + ([decoders.Strip(" ", 1, 0)] if strip else []))
+    for token in added:
+        (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
+    return tokenizer
+
+
+def unigram(normalizer, pre_tokenizer, decoder, byte_fallback=False):
+    """Pieces of a BPE with scores that fall with their order: so many ways to write a word, and ties, no trainer gives."""
+    learned = json.loads(character_bpe(byte_fallback=False, vocab=460).to_str())["model"]["vocab"]
+    vocab = [(token, 0.0 if token in ("<unk>", "<s>", "</s>") else -2 - round(id / 40, 1)) for token, id in learned.items()]
+    if byte_fallback:
+        vocab += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
+    tokenizer = Tokenizer(models.Unigram(vocab, 0, byte_fallback))
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoder
+    return tokenizer
+
+
+def sentencepiece_kinds():
+    normal, metaspace = normalizers, pre_tokenizers.Metaspace
+    prepend = normal.Sequence([normal.Prepend("\u2581"), normal.Replace(" ", "\u2581")])
+    character_map = normal.Precompiled(base64.b64decode(compiled(CHARACTER_MAP)))
+    spaces = decoders.Metaspace("\u2581", "always")
+    bytes_and_spaces = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    gemma_split = pre_tokenizers.Split(" ", "merged_with_previous")
+    return {
+        "llama2": character_bpe(prepend),
+        "mistral": character_bpe(None, metaspace("\u2581", "first", False)),
+        "mistral_added": character_bpe(None, metaspace("\u2581", "first", False), added=ADDED),
+        "gemma": character_bpe(normal.Replace(" ", "\u2581"), gemma_split, strip=False),
+        "unknown_fused": character_bpe(prepend, byte_fallback=False, vocab=380),
+        "unknown_single": character_bpe(None, metaspace("\u2581", "always"), byte_fallback=False, fuse_unk=False, vocab=380),
+        "t5": unigram(normal.Sequence([character_map, normal.Strip(False, True), normal.Replace(Regex(" {2,}"), "\u2581")]),
+                      metaspace("\u2581", "always"), spaces),
+        "xlmr": unigram(character_map, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace()]), spaces),
+        "unigram_first": unigram(normal.Sequence([character_map, normal.Strip(True, True)]), metaspace("\u2581", "first"),
+                                 decoders.Metaspace("\u2581", "first")),
+        "unigram_bytes": unigram(prepend, gemma_split, bytes_and_spaces, byte_fallback=True),
+    }
 
 
 def pieces(tokenizer, text):
@@ -153,16 +277,20 @@ def main():
         "o200k": train(sequence([split(O200K, "removed", True), byte_level(False)])),
         "words": train(sequence([split(r"\w+|[^\w\s]+|\s+"), byte_level(False)])),
     }
-    cases = {"made_by": "tokenizers " + __version__, "texts": TEXTS + SPACES, "ids": {}, "pieces": {}}
-    for name, tokenizer in made.items():
+    others = sentencepiece_kinds()
+    texts = TEXTS + SPACES + MARKS
+    cases = {"made_by": "tokenizers " + __version__, "texts": texts, "ids": {}, "pieces": {}, "decoded": {}}
+    for name, tokenizer in (made | others).items():
         text = json.loads(tokenizer.to_str())
         if name == "starcoder":  # the older spelling of merges
             text["model"]["merges"] = [" ".join(pair) for pair in text["model"]["merges"]]
         write(name + ".json", text)
         again = Tokenizer.from_str(json.dumps(text))
-        cases["ids"][name] = [again.encode(t, add_special_tokens=False).ids for t in TEXTS + SPACES]
-        if not name.endswith("added"):
-            cases["pieces"][name] = [pieces(again, t) for t in TEXTS + SPACES]
+        cases["ids"][name] = [again.encode(t, add_special_tokens=False).ids for t in texts]
+        if name in others:
+            cases["decoded"][name] = [again.decode(ids, skip_special_tokens=False) for ids in cases["ids"][name]]
+        elif not name.endswith("added"):
+            cases["pieces"][name] = [pieces(again, t) for t in texts]
     write("cases.json", cases)
 
     bare = Tokenizer(models.BPE())

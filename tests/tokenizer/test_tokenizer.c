@@ -102,6 +102,45 @@ static ot_status note_piece(void *context, const uint8_t *piece, int64_t length)
   return ot_token_list_append(context, &narrow, 1);
 }
 
+// Where HF's text has U+FFFD for a byte that is no character, ours has the byte.
+static void assert_text(const char *name, const json_t *expected, const ot_buffer *text) {
+  const char *const wanted = json_string_value(expected);
+  const int64_t length = (int64_t)json_string_length(expected);
+  const bool same =
+      length == text->length && (length == 0 || memcmp(wanted, text->data, (size_t)length) == 0);
+  if (!same) {
+    fail_msg("%s: \"%.*s\", not \"%s\"", name, (int)text->length, (const char *)text->data, wanted);
+  }
+}
+
+static void gives_the_texts_of_hf_tokenizers(void **state) {
+  (void)state;
+  json_t *const cases = read_cases();
+  const json_t *const decoded = json_object_get(cases, "decoded");
+  const char *name;
+  json_t *expected;
+  assert_true(json_object_size(decoded) >= 10);
+  json_object_foreach((json_t *)(uintptr_t)decoded, name, expected) {
+    ot_tokenizer *tokenizer = open_fixture(name);
+    const json_t *const of_texts = json_object_get(json_object_get(cases, "ids"), name);
+    for (size_t i = 0; i < json_array_size(expected); i++) {
+      const json_t *const numbers = json_array_get(of_texts, i);
+      ot_token_list ids = {0};
+      ot_buffer text = {0};
+      for (size_t k = 0; k < json_array_size(numbers); k++) {
+        const int32_t id = (int32_t)json_integer_value(json_array_get(numbers, k));
+        ot_token_list_append(&ids, &id, 1);
+      }
+      assert_int_equal(ot_tokenizer_decode(tokenizer, ids.ids, ids.count, &text), OT_OK);
+      assert_text(name, json_array_get(expected, i), &text);
+      ot_token_list_release(&ids);
+      ot_buffer_release(&text);
+    }
+    ot_tokenizer_destroy(&tokenizer);
+  }
+  json_decref(cases);
+}
+
 // Small vocabularies hide most borders between pieces, so the pieces are compared as well.
 static void splits_text_as_hf_tokenizers_do(void **state) {
   (void)state;
@@ -247,7 +286,7 @@ static int64_t make_bytes(uint64_t n, char *text, int64_t capacity) {
 static void returns_every_byte_string(void **state) {
   (void)state;
   // Those whose own rules change text (NFC, added spaces, stripping tokens) are not among them.
-  const char *const names[] = {"gpt2", "llama3", "deepseek", "starcoder", "words"};
+  const char *const names[] = {"gpt2", "llama3", "deepseek", "starcoder", "words", "gemma"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     ot_tokenizer *tokenizer = open_fixture(names[i]);
     ot_encoder *encoder = encoder_of(tokenizer);
@@ -297,6 +336,54 @@ static void reads_back_the_tokenizer_it_writes(void **state) {
   scratch_destroy(directory);
 }
 
+// The text of tokens that go on after others keeps the space that a text from its beginning loses.
+static void the_first_token_of_a_text_loses_the_space_put_before_it(void **state) {
+  (void)state;
+  const char *const names[] = {"llama2", "mistral", "t5"};
+  for (int i = 0; i < OT_COUNT(names); i++) {
+    ot_tokenizer *tokenizer = open_fixture(names[i]);
+    ot_encoder *encoder = encoder_of(tokenizer);
+    ot_token_list ids = {0};
+    ot_buffer whole = {0}, parts = {0};
+    assert_int_equal(ot_encoder_encode(encoder, "the miller", 10, &ids), OT_OK);
+    assert_int_equal(ot_tokenizer_decode(tokenizer, ids.ids, ids.count, &whole), OT_OK);
+    assert_int_equal(whole.length, 10);
+    assert_memory_equal(whole.data, "the miller", 10);
+    assert_int_equal(ot_tokenizer_decode_more(tokenizer, ids.ids, ids.count, &parts), OT_OK);
+    assert_int_equal(parts.length, 11);
+    assert_memory_equal(parts.data, " the miller", 11);
+    ot_buffer_release(&whole);
+    ot_buffer_release(&parts);
+    ot_token_list_release(&ids);
+    ot_encoder_destroy(&encoder);
+    ot_tokenizer_destroy(&tokenizer);
+  }
+}
+
+static void bytes_that_are_no_text_are_byte_tokens_or_unknown(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *first, *second;
+  } cases[] = {{"llama2", "<0xFF>", "<0xC3>"},
+               {"unigram_bytes", "<0xFF>", "<0xC3>"},
+               {"unknown_fused", "<unk>", "<unk>"},
+               {"t5", "<unk>", "<unk>"}};
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    ot_tokenizer *tokenizer = open_fixture(cases[i].name);
+    ot_encoder *encoder = encoder_of(tokenizer);
+    ot_token_list ids = {0};
+    assert_int_equal(ot_encoder_encode(encoder, "\xff\xc3", 2, &ids), OT_OK);
+    assert_int_equal(ids.count, 2);
+    assert_int_equal(ids.ids[0], ot_tokenizer_find(tokenizer, cases[i].first));
+    assert_int_equal(ids.ids[1], ot_tokenizer_find(tokenizer, cases[i].second));
+    assert_int_equal(ot_tokenizer_find(tokenizer, "</s>"), 2);
+    assert_int_equal(ot_tokenizer_eos(tokenizer), 2);
+    ot_token_list_release(&ids);
+    ot_encoder_destroy(&encoder);
+    ot_tokenizer_destroy(&tokenizer);
+  }
+}
+
 // ---- windows ----
 
 // Encodes text by windows that begin where the one before ended, however often that fails.
@@ -330,8 +417,8 @@ static int64_t encode_by_windows(ot_encoder *encoder, const char *text, int64_t 
 
 static void windows_give_the_ids_of_the_whole_text(void **state) {
   (void)state;
-  const char *const names[] = {"gpt2",      "llama3", "qwen",  "deepseek",
-                               "starcoder", "words",  "o200k", "spaces_added"};
+  const char *const names[] = {"gpt2",  "llama3", "qwen",         "deepseek", "starcoder",
+                               "words", "o200k",  "spaces_added", "gemma"};
   json_t *const cases = read_cases();
   const json_t *const texts = json_object_get(cases, "texts");
   for (int i = 0; i < OT_COUNT(names); i++) {
@@ -360,9 +447,10 @@ static void windows_give_the_ids_of_the_whole_text(void **state) {
   json_decref(cases);
 }
 
-static void tokens_that_look_back_forbid_windows(void **state) {
+static void what_depends_on_the_text_before_forbids_windows(void **state) {
   (void)state;
-  const char *const names[] = {"gpt2_added", "qwen_added", "words_added", "prefix_space"};
+  const char *const names[] = {"gpt2_added", "qwen_added", "words_added", "prefix_space",
+                               "llama2",     "mistral",    "t5",          "xlmr"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     ot_tokenizer *tokenizer = open_fixture(names[i]);
     assert_false(ot_tokenizer_is_splittable(tokenizer));
@@ -373,14 +461,17 @@ static void tokens_that_look_back_forbid_windows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gives_the_ids_of_hf_tokenizers_for_every_family),
+      cmocka_unit_test(gives_the_texts_of_hf_tokenizers),
       cmocka_unit_test(splits_text_as_hf_tokenizers_do),
       cmocka_unit_test(reads_vocab_json_with_merges_txt_as_the_same_tokenizer),
       cmocka_unit_test(counts_the_gpt2_tokens_of_tinyshakespeare),
       cmocka_unit_test(returns_every_byte_string),
       cmocka_unit_test(gives_bytes_as_their_own_ids),
       cmocka_unit_test(reads_back_the_tokenizer_it_writes),
+      cmocka_unit_test(the_first_token_of_a_text_loses_the_space_put_before_it),
+      cmocka_unit_test(bytes_that_are_no_text_are_byte_tokens_or_unknown),
       cmocka_unit_test(windows_give_the_ids_of_the_whole_text),
-      cmocka_unit_test(tokens_that_look_back_forbid_windows),
+      cmocka_unit_test(what_depends_on_the_text_before_forbids_windows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,9 @@ typedef struct change {
   const char *message;  // part of it
 } change;
 
-static json_t *load_base(void) {
+static json_t *load_base(const char *path) {
   json_error_t error;
-  json_t *const root = json_load_file(fixture_path("tokenizers/gpt2.json"), 0, &error);
+  json_t *const root = json_load_file(fixture_path(path), 0, &error);
   assert_non_null(root);
   return root;
 }
@@ -39,8 +39,8 @@ static ot_status try_root(const json_t *root) {
   return status;
 }
 
-static void assert_refused(const change *c) {
-  json_t *const root = load_base();
+static void assert_refused(const char *path, const change *c) {
+  json_t *const root = load_base(path);
   json_t *object = root;
   int depth = 0;
   for (; depth < 2 && c->path[depth + 1]; depth++) object = json_object_get(object, c->path[depth]);
@@ -94,12 +94,79 @@ static void refuses_what_would_change_the_ids_by_name(void **state) {
       {{"model", "merges"}, "[[\"a\",\"b\",\"c\"]]", "merges[0]"},
       {{"model", "merges"}, "7", "no merges"},
   };
-  for (int i = 0; i < OT_COUNT(changes); i++) assert_refused(&changes[i]);
+  for (int i = 0; i < OT_COUNT(changes); i++) assert_refused("tokenizers/gpt2.json", &changes[i]);
+}
+
+static void refuses_what_it_would_read_otherwise_in_sentencepiece_kinds(void **state) {
+  (void)state;
+  static const change of_characters[] = {
+      {{"normalizer"}, "{\"type\":\"Prepend\"}", "prepend is not there; allowed: a text"},
+      {{"normalizer"}, "{\"type\":\"Prepend\",\"prepend\":\"x\",\"a\":1}", "\"a\""},
+      {{"normalizer"}, "{\"type\":\"Sequence\"}", "normalizers is not there"},
+      {{"normalizer"}, "{\"type\":7}", "type is 7"},
+      {{"normalizer"},
+       "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}",
+       "TEXT not empty"},
+      {{"normalizer"},
+       "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}",
+       "does not compile"},
+      {{"normalizer"}, "{\"type\":\"Strip\",\"strip_left\":1}", "strip_left is 1; allowed: true"},
+      {{"pre_tokenizer"}, "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}", "one character"},
+      {{"pre_tokenizer"},
+       "{\"type\":\"Metaspace\",\"replacement\":\"a\",\"prepend_scheme\":\"last\"}",
+       "prepend_scheme is \"last\"; allowed: always, first, never"},
+      {{"pre_tokenizer"},
+       "{\"type\":\"Metaspace\",\"replacement\":\"a\",\"prepend_scheme\":\"first\","
+       "\"add_prefix_space\":false}",
+       "add_prefix_space is false"},
+      {{"pre_tokenizer"}, "{\"type\":\"ByteLevel\"}", "only ByteLevel and Fuse"},
+      {{"decoder"}, "null", "decoder is null"},
+      {{"decoder"}, "{\"type\":\"ByteLevel\"}", "pre_tokenizer has no ByteLevel"},
+      {{"decoder"}, "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}", "Fuse"},
+      {{"decoder"},
+       "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},"
+       "{\"type\":\"Strip\",\"content\":\" \",\"start\":2,\"stop\":0}]}",
+       "start is 2, stop 0; allowed: start 0 or 1"},
+      {{"decoder"},
+       "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteFallback\"},"
+       "{\"type\":\"Metaspace\",\"replacement\":\"a\"}]}",
+       "Metaspace after ByteLevel, ByteFallback, Fuse or Strip"},
+      {{"decoder"},
+       "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}",
+       "Regex is not supported"},
+      {{"model", "unk_token"}, "\"[UNK]\"", "unk_token \"[UNK]\" is not in the vocabulary"},
+      {{"model", "fuse_unk"}, "\"no\"", "fuse_unk is \"no\"; allowed: true, false"},
+  };
+  for (int i = 0; i < OT_COUNT(of_characters); i++) {
+    assert_refused("tokenizers/llama2.json", &of_characters[i]);
+  }
+  static const change none_unknown = {{"model", "unk_token"}, "null", "neither an unk_token"};
+  assert_refused("tokenizers/unknown_fused.json", &none_unknown);
+  static const change of_unigram[] = {
+      {{"model", "vocab"}, "[]", "vocab of a Unigram"},
+      {{"model", "vocab"}, "[[\"a\",0],[\"b\"]]", "vocab[1] is not a pair"},
+      {{"model", "vocab"}, "[[\"a\",\"b\"]]", "vocab[0] is not a pair"},
+      {{"model", "unk_id"}, "null", "unk_id is not an id from 0"},
+      {{"model", "unk_id"}, "100000", "unk_id is not an id from 0"},
+      {{"model", "merges"}, "[]", "\"merges\""},
+      {{"pre_tokenizer"}, "{\"type\":\"ByteLevel\"}", "ByteLevel"},
+      {{"normalizer"}, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"?\"}", "base64"},
+      {{"normalizer"}, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", "trie"},
+      {{"normalizer"},
+       "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAABhYg==\"}",
+       "has no end"},
+      {{"normalizer"},
+       "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/AA==\"}",
+       "not UTF-8"},
+  };
+  for (int i = 0; i < OT_COUNT(of_unigram); i++) {
+    assert_refused("tokenizers/t5.json", &of_unigram[i]);
+  }
 }
 
 static void refuses_a_vocabulary_without_all_bytes(void **state) {
   (void)state;
-  json_t *const root = load_base();
+  json_t *const root = load_base("tokenizers/gpt2.json");
   json_object_del(json_object_get(json_object_get(root, "model"), "vocab"), "!");
   assert_int_equal(try_root(root), OT_USAGE);
   assert_message_has("no token for byte 0x21");
@@ -159,10 +226,9 @@ static void refuses_patterns_that_pcre2_would_read_otherwise(void **state) {
   }
 }
 
-static void a_mutated_tokenizer_is_refused_or_works(void **state) {
-  (void)state;
+static void mutate(const char *path) {
   int64_t bytes;
-  char *const base = scratch_read(fixture_path("tokenizers/qwen_added.json"), &bytes);
+  char *const base = scratch_read(fixture_path(path), &bytes);
   char *const text = malloc((size_t)bytes);
   int accepted = 0;
   for (uint64_t n = 0; n < 3000; n++) {
@@ -197,9 +263,17 @@ static void a_mutated_tokenizer_is_refused_or_works(void **state) {
   free(base);
 }
 
+static void a_mutated_tokenizer_is_refused_or_works(void **state) {
+  (void)state;
+  mutate("tokenizers/qwen_added.json");
+  mutate("tokenizers/mistral_added.json");
+  mutate("tokenizers/t5.json");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(refuses_what_would_change_the_ids_by_name),
+      cmocka_unit_test(refuses_what_it_would_read_otherwise_in_sentencepiece_kinds),
       cmocka_unit_test(refuses_a_vocabulary_without_all_bytes),
       cmocka_unit_test(refuses_json_that_is_none),
       cmocka_unit_test(names_the_file_that_is_missing),
