@@ -253,27 +253,11 @@ static ot_status run_program(const ot_options *options) {
 }
 
 static const ot_option options[] = {
-    {.name = "ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .help = "ranks as threads; 2 and then 4 when not given; under mpirun its processes",
-     .minimum = 2,
-     .maximum = 4096},
-    {.name = "max",
-     .kind = OT_OPTION_INTEGER,
-     .value = "BYTES",
-     .fallback = "64MiB",
-     .help = "largest message",
-     .minimum = 8,
-     .maximum = INT64_C(1) << 40},
-    {.name = "rounds",
-     .kind = OT_OPTION_INTEGER,
-     .value = "K",
-     .fallback = "3",
-     .help = "rounds that the best is of",
-     .minimum = 1,
-     .maximum = 1000000},
-    {.name = "bf16", .kind = OT_OPTION_FLAG, .help = "bf16 in place of fp32"},
+    {"ranks", OT_OPTION_INTEGER, "N", NULL, 2, 4096,
+     .help = "ranks as threads; 2 and then 4 when not given; under mpirun its processes"},
+    {"max", OT_OPTION_INTEGER, "BYTES", "64MiB", 8, INT64_C(1) << 40, .help = "largest message"},
+    {"rounds", OT_OPTION_INTEGER, "K", "3", 1, 1000000, .help = "rounds that the best is of"},
+    {"bf16", OT_OPTION_FLAG, .help = "bf16 in place of fp32"},
 };
 
 const ot_verb ot_bench_program = {

@@ -405,18 +405,9 @@ static ot_status run_program(const ot_options *options) {
 }
 
 static const ot_option options[] = {
-    {.name = "unit-ms",
-     .kind = OT_OPTION_REAL,
-     .value = "N",
-     .fallback = "20",
-     .help = "milliseconds that F, I and W of a stage last"},
-    {.name = "repeats",
-     .kind = OT_OPTION_INTEGER,
-     .value = "R",
-     .fallback = "3",
-     .help = "turns that the medians are of",
-     .minimum = 1,
-     .maximum = MAX_REPEATS},
+    {"unit-ms", OT_OPTION_REAL, "N", "20", .help = "milliseconds that F, I and W of a stage last"},
+    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS,
+     .help = "turns that the medians are of"},
 };
 
 const ot_verb ot_bench_program = {

@@ -202,25 +202,14 @@ static ot_status run_program(const ot_options *options) {
 }
 
 static const ot_option options[] = {
-    {.name = "quick", .kind = OT_OPTION_FLAG, .help = "fewer cases, and a shorter measurement"},
-    {.name = "ops", .kind = OT_OPTION_FLAG, .help = "predicted and measured by operator, too"},
-    {.name = "no-memory",
-     .kind = OT_OPTION_FLAG,
+    {"quick", OT_OPTION_FLAG, .help = "fewer cases, and a shorter measurement"},
+    {"ops", OT_OPTION_FLAG, .help = "predicted and measured by operator, too"},
+    {"no-memory", OT_OPTION_FLAG,
      .help = "leave out the step that follows which bytes are written"},
-    {.name = "steps",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "5",
-     .help = "steps that a median is of",
-     .minimum = 1,
-     .maximum = OT_PREDICT_MAX_STEPS},
-    {.name = "only",
-     .kind = OT_OPTION_TEXT,
-     .value = "NAME",
-     .help = "the cases, or the model, of this name"},
-    {.name = "cluster",
-     .kind = OT_OPTION_TEXT,
-     .value = "C",
+    {"steps", OT_OPTION_INTEGER, "N", "5", 1, OT_PREDICT_MAX_STEPS,
+     .help = "steps that a median is of"},
+    {"only", OT_OPTION_TEXT, "NAME", .help = "the cases, or the model, of this name"},
+    {"cluster", OT_OPTION_TEXT, "C",
      .help = "a cluster file, or this-machine; default: the machine is measured first"},
 };
 

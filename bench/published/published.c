@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "files/tree_file.h"
-#include "host/heap.h"
 #include "published_left_out.h"
 #include "published_report.h"
 #include "published_serve.h"
@@ -32,7 +31,8 @@ static ot_status price_rows(const ot_options *options, const ot_published_rows *
   return ot_published_prices_update(&setup, arena, prices);
 }
 
-static ot_status price_and_report(const ot_options *options, ot_arena *arena) {
+static ot_status price_and_report(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   ot_published_rows rows = {0};
   OT_TRY(read_rows(options, arena, &rows));
   if (ot_options_flag(options, "serve")) {
@@ -59,37 +59,17 @@ static ot_status price_and_report(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = price_and_report(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option options[] = {
-    {.name = "rows", .kind = OT_OPTION_FLAG, .help = "one line for each row"},
-    {.name = "worst",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "0",
-     .help = "the N rows with the largest errors",
-     .maximum = 1 << 20},
-    {.name = "constants",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE",
+    {"rows", OT_OPTION_FLAG, .help = "one line for each row"},
+    {"worst", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
+     .help = "the N rows with the largest errors"},
+    {"constants", OT_OPTION_PATH, "FILE",
      .help = "{PRESET: {key: value}} in place of what the cluster presets say"},
-    {.name = "left-out",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE",
+    {"left-out", OT_OPTION_PATH, "FILE",
      .help = "{SOURCE: {PRESET: {key: value}}}: constants fitted without a source, tried on it"},
-    {.name = "serve",
-     .kind = OT_OPTION_FLAG,
+    {"serve", OT_OPTION_FLAG,
      .help = "answer each line of constants on stdin with the prices of all rows"},
-    {.name = "clusters",
-     .kind = OT_OPTION_PATH,
-     .value = "DIR",
-     .fallback = OT_SOURCE_DIR "/presets/clusters",
+    {"clusters", OT_OPTION_PATH, "DIR", OT_SOURCE_DIR "/presets/clusters",
      .help = "cluster presets"},
 };
 
@@ -105,5 +85,5 @@ const ot_verb ot_bench_program = {
     .options = options,
     .num_options = OT_COUNT(options),
     .json = true,
-    .run = run,
+    .run = price_and_report,
 };

@@ -244,7 +244,8 @@ static ot_status run_searches(const char *only, int repeats, ot_json_writer *w) 
   return OT_OK;
 }
 
-static ot_status run_all(const ot_options *options, ot_arena *arena) {
+static ot_status run_all(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   const int repeats = (int)ot_options_integer(options, "repeats");
   const char *const only = ot_options_text(options, "case");
   ot_json_writer json = ot_json_begin(arena, 2);
@@ -259,26 +260,10 @@ static ot_status run_all(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run_program(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = run_all(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option options[] = {
-    {.name = "repeats",
-     .kind = OT_OPTION_INTEGER,
-     .value = "R",
-     .fallback = "3",
-     .help = "searches that the median is of",
-     .minimum = 1,
-     .maximum = MAX_REPEATS},
-    {.name = "case",
-     .kind = OT_OPTION_TEXT,
-     .value = "NAME",
-     .help = "only the search of this name"},
+    {"repeats", OT_OPTION_INTEGER, "R", "3", 1, MAX_REPEATS,
+     .help = "searches that the median is of"},
+    {"case", OT_OPTION_TEXT, "NAME", .help = "only the search of this name"},
 };
 
 const ot_verb ot_bench_program = {
@@ -289,5 +274,5 @@ const ot_verb ot_bench_program = {
     .options = options,
     .num_options = OT_COUNT(options),
     .json = true,
-    .run = run_program,
+    .run = run_all,
 };

@@ -213,45 +213,21 @@ static ot_status audit(auditing *a) {
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  auditing a = {.options = options, .arena = &arena};
+  auditing a = {.options = options, .arena = ot_options_arena(options)};
   ot_status status = audit(&a);
   // A finding is a result and no failure: it has been printed, and ends in a code of its own.
   if (status == OT_OK && verdict_of(&a) == OT_VERDICT_FINDING)
     status = ot_fail(OT_FINDINGS, "%s", "");
-  ot_heap_release(&heap);
   return status;
 }
 
 static const ot_option rows[] = {
-    {.name = "ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "1",
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .help = "ranks as threads of this process (without a launcher)"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "KEY=VALUE",
-     .help = "override a setting; lists as [a, b]"},
-    {.name = "seed",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .help = "of initial weights and data, in place of the run's"},
-    {.name = "planned-ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "0",
-     .minimum = 0,
-     .maximum = 1 << 20,
+    {.shared = &ot_option_ranks},
+    {.shared = &ot_option_set},
+    {"seed", OT_OPTION_INTEGER, "N", .help = "of initial weights and data, in place of the run's"},
+    {"planned-ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "precision: ranks that gradients will be summed over; 0: those of the run"},
-    {.name = "steps",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .minimum = 1,
-     .maximum = 1000,
+    {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
      .help = "training steps to look at; ranks: 2, overlap: 5"},
 };
 

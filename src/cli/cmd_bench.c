@@ -11,7 +11,6 @@
 #include "files/cluster_file.h"
 #include "files/disk.h"
 #include "files/output_file.h"
-#include "host/heap.h"
 #include "measure/measure.h"
 #include "runtime/instance.h"
 
@@ -132,7 +131,8 @@ static void say(void *context, const char *what) {
   fprintf(stderr, "measuring %s\n", what);
 }
 
-static ot_status bench(const ot_options *options, ot_arena *arena) {
+static ot_status bench(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   const char *path = ot_options_text(options, "out");
   ot_cluster cluster;
   if (!path) OT_TRY(default_path(arena, &path));
@@ -157,27 +157,12 @@ static ot_status bench(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = bench(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option rows[] = {
-    {.name = "out",
-     .kind = OT_OPTION_TEXT,
-     .value = "CLUSTER.yaml",
+    {"out", OT_OPTION_TEXT, "CLUSTER.yaml",
      .help = "where to write; default: the user's this-machine"},
-    {.name = "ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "0",
-     .minimum = 0,
-     .maximum = 4096,
+    {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 4096,
      .help = "ranks that work at once; 0: one a core"},
-    {.name = "quick", .kind = OT_OPTION_FLAG, .help = "in seconds, and less exact"},
+    {"quick", OT_OPTION_FLAG, .help = "in seconds, and less exact"},
 };
 
 const ot_verb ot_verb_bench = {
@@ -197,5 +182,5 @@ const ot_verb ot_verb_bench = {
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,
-    .run = run,
+    .run = bench,
 };

@@ -27,15 +27,16 @@ static void put_bash_key(void *context, const char *path, const ot_key *key) {
 
 static void put_bash_options(const ot_verb *verb) {
   printf("    %s) options=\"", verb->name);
-  for (int i = 0; i < verb->num_options; i++) printf("--%s ", verb->options[i].name);
+  for (int i = 0; i < verb->num_options; i++) printf("--%s ", ot_verb_option(verb, i)->name);
   printf("%s--help\" ;;\n", verb->json ? "--json " : "");
 }
 
 static void put_bash_choices(const ot_verb *verb) {
   for (int i = 0; i < verb->num_options; i++) {
-    if (verb->options[i].kind != OT_OPTION_CHOICE) continue;
-    printf("    %s:--%s) COMPREPLY=($(compgen -W \"", verb->name, verb->options[i].name);
-    put_words(verb->options[i].value);
+    const ot_option *const option = ot_verb_option(verb, i);
+    if (option->kind != OT_OPTION_CHOICE) continue;
+    printf("    %s:--%s) COMPREPLY=($(compgen -W \"", verb->name, option->name);
+    put_words(option->value);
     printf("\" -- \"$word\")); return ;;\n");
   }
 }
@@ -81,8 +82,7 @@ static void put_zsh_text(const char *text) {
 }
 
 static void put_zsh_option(const ot_option *option) {
-  const bool repeatable = option->repeatable || option->kind == OT_OPTION_SETTING;
-  printf(" \\\n        '%s--%s%s[", repeatable ? "*" : "", option->name,
+  printf(" \\\n        '%s--%s%s[", option->kind == OT_OPTION_SETTING ? "*" : "", option->name,
          option->kind == OT_OPTION_FLAG ? "" : "=");
   put_zsh_text(option->help);
   printf("]");
@@ -128,7 +128,7 @@ static void put_zsh(void) {
         "    %s)\n      shift words; (( CURRENT-- ))\n      _arguments '--help[help of this verb]'",
         (*verb)->name);
     if ((*verb)->json) printf(" \\\n        '--json[print one JSON document]'");
-    for (int i = 0; i < (*verb)->num_options; i++) put_zsh_option(&(*verb)->options[i]);
+    for (int i = 0; i < (*verb)->num_options; i++) put_zsh_option(ot_verb_option(*verb, i));
     printf(" \\\n        '*:file:_files' ;;\n");
   }
   printf(
@@ -180,7 +180,7 @@ static void put_fish(void) {
     printf("\n");
     const ot_option json = {.name = "json", .help = "print one JSON document"};
     if ((*verb)->json) put_fish_option(*verb, &json);
-    for (int i = 0; i < (*verb)->num_options; i++) put_fish_option(*verb, &(*verb)->options[i]);
+    for (int i = 0; i < (*verb)->num_options; i++) put_fish_option(*verb, ot_verb_option(*verb, i));
   }
   printf("complete -c orthant -f -n __fish_use_subcommand -a help -d 'help of a verb'\n");
 }

@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
+#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "describe/run_keys.h"
-#include "host/heap.h"
 
 enum { ORIGIN_COLUMN = 52 };
 
@@ -174,7 +174,8 @@ static void print_json(const ot_config *config, ot_arena *arena) {
   puts(w.text);
 }
 
-static ot_status show(const ot_options *options, ot_arena *arena) {
+static ot_status show(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   const bool json = ot_options_json(options);
   if (ot_options_flag(options, "example")) {
     if (json) {
@@ -208,26 +209,10 @@ static ot_status show(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = show(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option rows[] = {
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "KEY=VALUE",
-     .help = "override a setting; lists as [a, b]"},
-    {.name = "example",
-     .kind = OT_OPTION_FLAG,
-     .help = "print a complete commented RUN.yaml with every key"},
-    {.name = "explain",
-     .kind = OT_OPTION_TEXT,
-     .value = "KEY",
-     .help = "say what one key means and allows"},
+    {.shared = &ot_option_set},
+    {"example", OT_OPTION_FLAG, .help = "print a complete commented RUN.yaml with every key"},
+    {"explain", OT_OPTION_TEXT, "KEY", .help = "say what one key means and allows"},
 };
 
 const ot_verb ot_verb_config = {
@@ -245,5 +230,5 @@ const ot_verb ot_verb_config = {
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,
-    .run = run,
+    .run = show,
 };

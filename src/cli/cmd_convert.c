@@ -6,7 +6,6 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
-#include "host/heap.h"
 #include "train/convert.h"
 
 static void print_json(const ot_convert_report *report, const char *to, ot_arena *arena) {
@@ -49,7 +48,8 @@ static void print_text(const ot_convert_report *report, const char *to) {
     fprintf(stderr, "left out: lm_head.weight, equal to the embedding that the head shares\n");
 }
 
-static ot_status convert(const ot_options *options, ot_arena *arena) {
+static ot_status convert(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   static const ot_dtype dtypes[] = {OT_BF16, OT_F32};
   const ot_convert_request request = {
       .from = ot_options_argument(options, 0),
@@ -71,29 +71,12 @@ static ot_status convert(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = convert(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option rows[] = {
-    {.name = "dtype",
-     .kind = OT_OPTION_CHOICE,
-     .value = "bf16|fp32",
+    {"dtype", OT_OPTION_CHOICE, "bf16|fp32",
      .help = "type of the tensors made; each as it is when not given"},
-    {.name = "shard-size",
-     .kind = OT_OPTION_INTEGER,
-     .value = "BYTES",
-     .fallback = "50G",
-     .minimum = 1,
-     .maximum = INT64_MAX,
+    {"shard-size", OT_OPTION_INTEGER, "BYTES", "50G", 1, INT64_MAX,
      .help = "most bytes of tensors in a file"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "model.KEY=VALUE",
+    {"set", OT_OPTION_SETTING, "model.KEY=VALUE",
      .help = "override a key of IN's config.json; model.KEY=ignore passes over it"},
 };
 
@@ -116,5 +99,5 @@ const ot_verb ot_verb_convert = {
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,
-    .run = run,
+    .run = convert,
 };

@@ -8,7 +8,6 @@
 #include "cli/verbs.h"
 #include "data/shard_meta.h"
 #include "data/tokens.h"
-#include "host/heap.h"
 #include "tokenizer/tokenizer.h"
 
 static const char *const format_names[] = {
@@ -26,7 +25,7 @@ static const char *const boundary_names[] = {
 
 typedef struct session {
   const ot_options *options;
-  ot_arena arena;
+  ot_arena *arena;
   ot_tokens *tokens;
   const ot_tokens_about *about;
   ot_shard_origin origin;
@@ -188,50 +187,32 @@ static ot_status show(session *s) {
   };
   OT_TRY(ot_tokens_create(&request, &s->tokens));
   s->about = ot_tokens_describe(s->tokens);
-  OT_TRY(ot_shard_origin_read(s->about->bin_path, &s->arena, &s->origin));
+  OT_TRY(ot_shard_origin_read(s->about->bin_path, s->arena, &s->origin));
   s->as_json = ot_options_json(s->options);
-  s->json = ot_json_begin(&s->arena, 0);
+  s->json = ot_json_begin(s->arena, 0);
   return inspects ? inspect(s) : decode(s);
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  session s = {.options = options, .arena = ot_heap_arena_create(&heap)};
+  session s = {.options = options, .arena = ot_options_arena(options)};
   const ot_status status = show(&s);
   ot_tokens_destroy(&s.tokens);
   ot_tokenizer_destroy(&s.tokenizer);
   ot_token_list_release(&s.ids);
   ot_buffer_release(&s.text);
-  ot_heap_release(&heap);
   return status;
 }
 
 static const ot_option rows[] = {
-    {.name = "document",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .help = "decode only this document, counted from 0",
-     .minimum = 0,
-     .maximum = INT64_MAX},
-    {.name = "tokenizer",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE|bytes",
+    {"document", OT_OPTION_INTEGER, "N", NULL, 0, INT64_MAX,
+     .help = "decode only this document, counted from 0"},
+    {"tokenizer", OT_OPTION_PATH, "FILE|bytes",
      .help = "the tokenizer, where it is not the one that PREFIX.meta.json names"},
-    {.name = "format",
-     .kind = OT_OPTION_CHOICE,
-     .value = "auto|megatron|llmc|nanogpt",
-     .fallback = "auto",
+    {"format", OT_OPTION_CHOICE, "auto|megatron|llmc|nanogpt", "auto",
      .help = "format of the shard; headerless files (nanogpt) must be said"},
-    {.name = "eod-id",
-     .kind = OT_OPTION_INTEGER,
-     .value = "ID",
-     .help = "end-of-document id in formats without an index",
-     .minimum = 0,
-     .maximum = INT32_MAX},
-    {.name = "document-boundary",
-     .kind = OT_OPTION_CHOICE,
-     .value = "auto|end|start",
-     .fallback = "auto",
+    {"eod-id", OT_OPTION_INTEGER, "ID", NULL, 0, INT32_MAX,
+     .help = "end-of-document id in formats without an index"},
+    {"document-boundary", OT_OPTION_CHOICE, "auto|end|start", "auto",
      .help = "where that id stands in a document; auto: llmc start, nanogpt end"},
 };
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "cli/verbs.h"
-#include "host/heap.h"
 #include "measure/machine_report.h"
 
 static void print_report(const ot_node *report, bool json, ot_arena *arena) {
@@ -19,10 +18,8 @@ static void print_report(const ot_node *report, bool json, ot_arena *arena) {
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  print_report(ot_machine_report(&arena), ot_options_json(options), &arena);
-  ot_heap_release(&heap);
+  ot_arena *const arena = ot_options_arena(options);
+  print_report(ot_machine_report(arena), ot_options_json(options), arena);
   return OT_OK;
 }
 

@@ -9,7 +9,6 @@
 #include "cli/verbs.h"
 #include "describe/model_keys.h"
 #include "files/cluster_file.h"
-#include "host/heap.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {
@@ -176,7 +175,8 @@ static ot_status show(const char *name, const ot_config_request *request, bool j
   return OT_OK;
 }
 
-static ot_status choose(const ot_options *options, ot_arena *arena) {
+static ot_status choose(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   const ot_config_request request = {
       .sets = ot_options_values(options, "set"),
       .num_sets = ot_options_count(options, "set"),
@@ -188,19 +188,8 @@ static ot_status choose(const ot_options *options, ot_arena *arena) {
   return json ? list_json(&request, arena) : list_text(&request, arena);
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = choose(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option rows[] = {
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "model.KEY=VALUE",
-     .help = "override a key of the model"},
+    {"set", OT_OPTION_SETTING, "model.KEY=VALUE", .help = "override a key of the model"},
 };
 
 const ot_verb ot_verb_presets = {
@@ -215,5 +204,5 @@ const ot_verb ot_verb_presets = {
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,
-    .run = run,
+    .run = choose,
 };

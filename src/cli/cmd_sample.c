@@ -106,57 +106,27 @@ static ot_status sample(sampling *s) {
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  sampling s = {.options = options, .arena = &arena};
+  sampling s = {.options = options, .arena = ot_options_arena(options)};
   const ot_status status = sample(&s);
   ot_instance_destroy(&s.instance);
   ot_opened_model_release(&s.model);
   ot_token_list_release(&s.prompt);
   ot_token_list_release(&s.made);
   ot_buffer_release(&s.text);
-  ot_heap_release(&heap);
   return status;
 }
 
 static const ot_option rows[] = {
-    {.name = "prompt",
-     .kind = OT_OPTION_TEXT,
-     .value = "TEXT",
-     .fallback = "",
+    {"prompt", OT_OPTION_TEXT, "TEXT", "",
      .help = "text to continue; empty: the start of a document"},
-    {.name = "max-tokens",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "256",
-     .minimum = 1,
-     .maximum = 1 << 24,
-     .help = "most tokens made"},
-    {.name = "temperature",
-     .kind = OT_OPTION_REAL,
-     .value = "T",
-     .fallback = "0.8",
+    {"max-tokens", OT_OPTION_INTEGER, "N", "256", 1, 1 << 24, .help = "most tokens made"},
+    {"temperature", OT_OPTION_REAL, "T", "0.8",
      .help = "0 takes the most probable token each time"},
-    {.name = "seed",
-     .kind = OT_OPTION_INTEGER,
-     .value = "S",
-     .fallback = "1",
+    {"seed", OT_OPTION_INTEGER, "S", "1",
      .help = "of the draws; the same seed gives the same text"},
-    {.name = "tokenizer",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE",
-     .help = "tokenizer.json or bytes, when the checkpoint has none"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "model.KEY=VALUE",
-     .help = "override a key of its config.json; model.KEY=ignore passes over it"},
-    {.name = "threads",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "0",
-     .minimum = 0,
-     .maximum = 4096,
-     .help = "threads; 0 = all cores"},
+    {.shared = &ot_option_tokenizer},
+    {.shared = &ot_option_model_set},
+    {.shared = &ot_option_threads},
 };
 
 const ot_verb ot_verb_sample = {

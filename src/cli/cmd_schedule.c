@@ -177,7 +177,8 @@ static void print_text(const ot_schedule *schedule, const ot_graph *programs, ot
   if (!programs) fputs(ot_schedule_print(schedule, arena), stdout);
 }
 
-static ot_status show(const ot_options *options, ot_arena *arena) {
+static ot_status show(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   ot_config config;
   OT_TRY(ot_run_options_load(options, arena, &config));
   ot_output_notes(&config.notes);
@@ -203,39 +204,15 @@ static ot_status show(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = show(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option rows[] = {
-    {.name = "rank",
-     .kind = OT_OPTION_INTEGER,
-     .value = "R",
-     .fallback = "0",
-     .minimum = 0,
-     .maximum = 1 << 20,
-     .help = "the rank"},
-    {.name = "ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "1",
-     .minimum = 1,
-     .maximum = 1 << 20,
+    {"rank", OT_OPTION_INTEGER, "R", "0", 0, 1 << 20, .help = "the rank"},
+    {"ranks", OT_OPTION_INTEGER, "N", "1", 1, 1 << 20,
      .help = "ranks of the run; none are started"},
-    {.name = "programs",
-     .kind = OT_OPTION_FLAG,
+    {"programs", OT_OPTION_FLAG,
      .help = "print the programs of the blocks (forward and derived backward) instead"},
-    {.name = "split-backward",
-     .kind = OT_OPTION_FLAG,
+    {"split-backward", OT_OPTION_FLAG,
      .help = "input and weight gradients as segments of their own"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "KEY=VALUE",
-     .help = "override a setting; lists as [a, b]"},
+    {.shared = &ot_option_set},
 };
 
 const ot_verb ot_verb_schedule = {
@@ -253,5 +230,5 @@ const ot_verb ot_verb_schedule = {
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,
-    .run = run,
+    .run = show,
 };

@@ -207,33 +207,20 @@ static ot_status score(scoring *s) {
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  scoring s = {.options = options, .arena = &arena, .path = ot_options_argument(options, 1)};
+  scoring s = {.options = options,
+               .arena = ot_options_arena(options),
+               .path = ot_options_argument(options, 1)};
   const ot_status status = score(&s);
   for (int64_t i = 0; i < s.num_items; i++) ot_token_list_release(&s.items[i].tokens);
   ot_instance_destroy(&s.instance);
   ot_opened_model_release(&s.model);
-  ot_heap_release(&heap);
   return status;
 }
 
 static const ot_option rows[] = {
-    {.name = "tokenizer",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE",
-     .help = "tokenizer.json or bytes, when the checkpoint has none"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "model.KEY=VALUE",
-     .help = "override a key of its config.json; model.KEY=ignore passes over it"},
-    {.name = "threads",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "0",
-     .minimum = 0,
-     .maximum = 4096,
-     .help = "threads; 0 = all cores"},
+    {.shared = &ot_option_tokenizer},
+    {.shared = &ot_option_model_set},
+    {.shared = &ot_option_threads},
 };
 
 const ot_verb ot_verb_score = {

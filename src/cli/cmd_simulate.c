@@ -218,40 +218,18 @@ static ot_status simulate(simulated *s) {
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  simulated s = {.options = options, .arena = &arena};
-  const ot_status status = simulate(&s);
-  ot_heap_release(&heap);
-  return status;
+  simulated s = {.options = options, .arena = ot_options_arena(options)};
+  return simulate(&s);
 }
 
 static const ot_option rows[] = {
-    {.name = "ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "0",
-     .minimum = 0,
-     .maximum = 1 << 20,
+    {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "ranks of the run; 0: as many as its degrees say"},
-    {.name = "cluster",
-     .kind = OT_OPTION_TEXT,
-     .value = "C",
-     .help = "preset or cluster file; default: the run's"},
-    {.name = "expert-imbalance",
-     .kind = OT_OPTION_REAL,
-     .value = "X",
-     .fallback = "1",
-     .help =
-         "rows of the busiest rank of ep over their mean: what no buffer holds takes more rounds"},
-    {.name = "trace",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE",
+    {"cluster", OT_OPTION_TEXT, "C", .help = "preset or cluster file; default: the run's"},
+    {.shared = &ot_option_expert_imbalance},
+    {"trace", OT_OPTION_PATH, "FILE",
      .help = "write the predicted step of all ranks as a Chrome trace"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "KEY=VALUE",
-     .help = "override a setting; lists as [a, b]"},
+    {.shared = &ot_option_set},
 };
 
 const ot_verb ot_verb_simulate = {

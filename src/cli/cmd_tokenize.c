@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "data/tokenize.h"
-#include "host/heap.h"
 
 static double now_s(void) {
   struct timespec now;
@@ -46,7 +45,8 @@ static void print_summary(const ot_tokenize_request *request, const ot_tokenize_
          seconds > 0 ? bytes / seconds / 1e6 : 0.0);
 }
 
-static ot_status tokenize(const ot_options *options, ot_arena *arena) {
+static ot_status tokenize(const ot_options *options) {
+  ot_arena *const arena = ot_options_arena(options);
   const int num_paths = ot_options_num_arguments(options);
   const char **const paths = ot_arena_array(arena, num_paths, sizeof *paths);
   for (int i = 0; i < num_paths; i++) paths[i] = ot_options_argument(options, i);
@@ -84,47 +84,19 @@ static ot_status tokenize(const ot_options *options, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  const ot_status status = tokenize(options, &arena);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static const ot_option rows[] = {
-    {.name = "tokenizer",
-     .kind = OT_OPTION_PATH,
-     .value = "FILE|bytes",
-     .help = "tokenizer.json, a folder with one or with vocab.json and merges.txt, or bytes",
-     .required = true},
-    {.name = "out",
-     .kind = OT_OPTION_PATH,
-     .value = "PREFIX",
-     .help = "writes PREFIX.bin, PREFIX.idx and PREFIX.meta.json",
-     .required = true},
-    {.name = "train-vocab",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .help = "first train a byte-level BPE of N entries on the files, into --tokenizer",
-     .minimum = 257,
-     .maximum = 1 << 24},
-    {.name = "key",
-     .kind = OT_OPTION_TEXT,
-     .value = "KEY",
-     .fallback = "text",
-     .help = "key of the text in lines of .jsonl files"},
-    {.name = "eod",
-     .kind = OT_OPTION_TEXT,
-     .value = "TOKEN",
+    {"tokenizer", OT_OPTION_PATH, "FILE|bytes", .required = true,
+     .help = "tokenizer.json, a folder with one or with vocab.json and merges.txt, or bytes"},
+    {"out", OT_OPTION_PATH, "PREFIX", .required = true,
+     .help = "writes PREFIX.bin, PREFIX.idx and PREFIX.meta.json"},
+    {"train-vocab", OT_OPTION_INTEGER, "N", NULL, 257, 1 << 24,
+     .help = "first train a byte-level BPE of N entries on the files, into --tokenizer"},
+    {"key", OT_OPTION_TEXT, "KEY", "text", .help = "key of the text in lines of .jsonl files"},
+    {"eod", OT_OPTION_TEXT, "TOKEN",
      .help = "token that ends a document, where it is not the tokenizer's own"},
-    {.name = "no-eod", .kind = OT_OPTION_FLAG, .help = "append nothing to documents"},
-    {.name = "threads",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .help = "threads; the result does not depend on it [all processors]",
-     .minimum = 1,
-     .maximum = 4096},
+    {"no-eod", OT_OPTION_FLAG, .help = "append nothing to documents"},
+    {"threads", OT_OPTION_INTEGER, "N", NULL, 1, 4096,
+     .help = "threads; the result does not depend on it [all processors]"},
 };
 
 const ot_verb ot_verb_tokenize = {
@@ -145,5 +117,5 @@ const ot_verb ot_verb_tokenize = {
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,
-    .run = run,
+    .run = tokenize,
 };

@@ -309,11 +309,10 @@ static void print_run_json(training *t) {
 }
 
 static ot_status run(const ot_options *options) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  ot_json_writer json = ot_json_begin(&arena, 2);
-  training t = {.options = options, .arena = &arena};
-  t.talk = (talk){.arena = &arena,
+  ot_arena *const arena = ot_options_arena(options);
+  ot_json_writer json = ot_json_begin(arena, 2);
+  training t = {.options = options, .arena = arena};
+  t.talk = (talk){.arena = arena,
                   .terminal = isatty(STDERR_FILENO),
                   .json = ot_options_json(options) ? &json : NULL,
                   .summary = {.first_loss_nats = NAN, .last_loss_nats = NAN}};
@@ -323,34 +322,18 @@ static ot_status run(const ot_options *options) {
   }
   const ot_status status = train(&t);
   if (t.talk.json && t.leads && status == OT_OK) print_run_json(&t);
-  ot_heap_release(&heap);
   return status;
 }
 
 static const ot_option rows[] = {
-    {.name = "ranks",
-     .kind = OT_OPTION_INTEGER,
-     .value = "N",
-     .fallback = "1",
-     .minimum = 1,
-     .maximum = 1 << 20,
-     .help = "ranks as threads of this process (without a launcher)"},
-    {.name = "set",
-     .kind = OT_OPTION_SETTING,
-     .value = "KEY=VALUE",
-     .help = "override a setting; lists as [a, b]"},
-    {.name = "resume",
-     .kind = OT_OPTION_TEXT,
-     .value = "auto|never|DIR",
-     .fallback = "auto",
+    {.shared = &ot_option_ranks},
+    {.shared = &ot_option_set},
+    {"resume", OT_OPTION_TEXT, "auto|never|DIR", "auto",
      .help = "go on from the newest whole checkpoint of output, never, or from DIR"},
-    {.name = "dry-run",
-     .kind = OT_OPTION_FLAG,
+    {"dry-run", OT_OPTION_FLAG,
      .help = "check files, memory and disk, print the bill, train nothing"},
-    {.name = "show-batch", .kind = OT_OPTION_FLAG, .help = "print the first sequence as text"},
-    {.name = "trace",
-     .kind = OT_OPTION_TEXT,
-     .value = "FILE[:FROM-TO]",
+    {"show-batch", OT_OPTION_FLAG, .help = "print the first sequence as text"},
+    {"trace", OT_OPTION_TEXT, "FILE[:FROM-TO]",
      .help = "Chrome trace of these steps (the third of this run)"},
 };
 

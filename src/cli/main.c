@@ -64,21 +64,8 @@ static ot_status help(int count, char *const *words) {
   OT_CHECK(count == 1, OT_USAGE, "unexpected argument \"%s\" (orthant help)", words[1]);
   const ot_verb *const verb = ot_verb_find(words[0]);
   if (!verb) return unknown_verb(words[0]);
-  ot_options_print_help(verb);
+  ot_verb_print_help(verb);
   return OT_OK;
-}
-
-static ot_status run_verb(const ot_verb *verb, int count, char *const *words) {
-  ot_options *options;
-  OT_TRY(ot_options_create(verb, count, words, &options));
-  ot_status status = OT_OK;
-  if (ot_options_asks_help(options)) {
-    ot_options_print_help(verb);
-  } else {
-    status = verb->run(options);
-  }
-  ot_options_destroy(&options);
-  return status;
 }
 
 static ot_status run(int count, char *const *words) {
@@ -95,7 +82,7 @@ static ot_status run(int count, char *const *words) {
     return ot_fail_hint(OT_USAGE, "usage: orthant VERB [options]");
   }
   if (!verb) return unknown_verb(words[0]);
-  return run_verb(verb, count - 1, words + 1);
+  return ot_verb_run(verb, count - 1, words + 1);
 }
 
 int main(int count, char **words) {

@@ -6,6 +6,15 @@
 
 #include "cli/output.h"
 
+const ot_option ot_option_tokenizer = {
+    "tokenizer", OT_OPTION_PATH, "FILE",
+    .help = "tokenizer.json or bytes, when the checkpoint has none"};
+const ot_option ot_option_model_set = {
+    "set", OT_OPTION_SETTING, "model.KEY=VALUE",
+    .help = "override a key of its config.json; model.KEY=ignore passes over it"};
+const ot_option ot_option_threads = {
+    "threads", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "threads; 0 = all cores"};
+
 ot_status ot_model_options_open(const ot_options *options, ot_arena *arena,
                                 ot_opened_model *model) {
   const ot_config_request request = {.sets = ot_options_values(options, "set"),

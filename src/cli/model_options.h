@@ -7,6 +7,9 @@
 #include "tokenizer/encoder.h"
 #include "tokenizer/tokenizer.h"
 
+// Rows of verbs on a model: --tokenizer, --set and --threads.
+extern const ot_option ot_option_tokenizer, ot_option_model_set, ot_option_threads;
+
 typedef struct ot_opened_model {
   ot_model_files files;
   ot_tokenizer *tokenizer;  // null when the checkpoint has none and none is named

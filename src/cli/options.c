@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the command line of a verb against its table. Our own parser rather than getopt_long:
-// options are known by full name only, wrong ones name the nearest, and values are checked as they
-// are read.
+// Reads the command line of a verb against its table, and prints its help from it. Our own parser
+// rather than getopt_long: options are known by full name only, wrong ones name the nearest, and
+// values are checked as they are read.
 #include "cli/options.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
 #include "base/text.h"
+#include "cli/output.h"
+#include "host/heap.h"
 
 struct ot_options {
+  ot_arena *arena;
   const ot_verb *verb;
   int num_arguments;
   const char **arguments;  // [number of words]
@@ -35,11 +38,22 @@ static bool word_in_choice(const char *choice, const char *word, int *index) {
   return false;
 }
 
-const char *ot_verb_prefix(const ot_verb *verb) { return verb->prefix ? verb->prefix : "orthant "; }
+static const char *prefix_of(const ot_verb *verb) {
+  return verb->prefix ? verb->prefix : "orthant ";
+}
+
+const ot_option *ot_verb_option(const ot_verb *verb, int i) {
+  const ot_option *const row = &verb->options[i];
+  return row->shared ? row->shared : row;
+}
+
+static bool is_repeatable(const ot_option *option) { return option->kind == OT_OPTION_SETTING; }
+
+// ---- parsing ----
 
 static int find_option(const ot_verb *verb, const char *name, size_t length) {
   for (int i = 0; i < verb->num_options; i++) {
-    const char *const candidate = verb->options[i].name;
+    const char *const candidate = ot_verb_option(verb, i)->name;
     if (strlen(candidate) == length && strncmp(candidate, name, length) == 0) return i;
   }
   return -1;
@@ -57,13 +71,13 @@ static ot_status unknown_option(const ot_verb *verb, const char *word, size_t le
   const char *nearest = NULL;
   int best = 4;
   for (int i = 0; i < verb->num_options; i++) {
-    ot_text_nearest(name, verb->options[i].name, &nearest, &best);
+    ot_text_nearest(name, ot_verb_option(verb, i)->name, &nearest, &best);
   }
   if (verb->json) ot_text_nearest(name, "json", &nearest, &best);
   ot_text_nearest(name, "help", &nearest, &best);
-  ot_fail(OT_USAGE, "unknown option --%s (%s%s)", name, ot_verb_prefix(verb), verb->name);
+  ot_fail(OT_USAGE, "unknown option --%s (%s%s)", name, prefix_of(verb), verb->name);
   if (nearest) return ot_fail_hint(OT_USAGE, "did you mean --%s?", nearest);
-  return ot_fail_hint(OT_USAGE, "%s%s --help lists its options", ot_verb_prefix(verb), verb->name);
+  return ot_fail_hint(OT_USAGE, "%s%s --help lists its options", prefix_of(verb), verb->name);
 }
 
 static ot_status check_integer(const ot_option *option, const char *text) {
@@ -117,7 +131,7 @@ static ot_status take_option(ot_options *options, int count, char *const *words,
   }
   const int index = find_option(options->verb, word, length);
   if (index < 0) return unknown_option(options->verb, word, length);
-  const ot_option *const option = &options->verb->options[index];
+  const ot_option *const option = ot_verb_option(options->verb, index);
   if (option->kind == OT_OPTION_FLAG) {
     OT_CHECK(value == NULL, OT_USAGE, "--%s takes no value", option->name);
     value = "";
@@ -127,12 +141,10 @@ static ot_status take_option(ot_options *options, int count, char *const *words,
     value = words[++*i];
   }
   OT_TRY(check_value(option, value));
-  const bool repeatable = option->repeatable || option->kind == OT_OPTION_SETTING;
-  OT_CHECK(repeatable || options->num_values[index] == 0, OT_USAGE, "--%s is given twice",
-           option->name);
+  OT_CHECK(is_repeatable(option) || options->num_values[index] == 0, OT_USAGE,
+           "--%s is given twice", option->name);
   if (!options->values[index]) {
-    options->values[index] = calloc((size_t)options->num_words + 1, sizeof(char *));
-    OT_CHECK(options->values[index], OT_ENVIRONMENT, "out of memory (command line)");
+    options->values[index] = ot_arena_array(options->arena, options->num_words + 1, sizeof(char *));
   }
   options->values[index][options->num_values[index]++] = value;
   return OT_OK;
@@ -142,21 +154,20 @@ static ot_status check_counts(const ot_options *options) {
   const ot_verb *const verb = options->verb;
   const int n = options->num_arguments;
   if (n < verb->min_arguments) {
-    ot_fail(OT_USAGE, "missing argument %s (%s%s)", verb->arguments, ot_verb_prefix(verb),
-            verb->name);
-    return ot_fail_hint(OT_USAGE, "usage: %s%s [options] %s", ot_verb_prefix(verb), verb->name,
+    ot_fail(OT_USAGE, "missing argument %s (%s%s)", verb->arguments, prefix_of(verb), verb->name);
+    return ot_fail_hint(OT_USAGE, "usage: %s%s [options] %s", prefix_of(verb), verb->name,
                         verb->arguments);
   }
   if (verb->max_arguments >= 0 && n > verb->max_arguments) {
     ot_fail(OT_USAGE, "unexpected argument \"%s\" (%s%s)", options->arguments[verb->max_arguments],
-            ot_verb_prefix(verb), verb->name);
-    return ot_fail_hint(OT_USAGE, "usage: %s%s [options] %s", ot_verb_prefix(verb), verb->name,
+            prefix_of(verb), verb->name);
+    return ot_fail_hint(OT_USAGE, "usage: %s%s [options] %s", prefix_of(verb), verb->name,
                         verb->arguments);
   }
   for (int i = 0; i < verb->num_options; i++) {
-    OT_CHECK(!verb->options[i].required || options->num_values[i] > 0, OT_USAGE,
-             "--%s %s is needed (%s%s)", verb->options[i].name, verb->options[i].value,
-             ot_verb_prefix(verb), verb->name);
+    const ot_option *const option = ot_verb_option(verb, i);
+    OT_CHECK(!option->required || options->num_values[i] > 0, OT_USAGE, "--%s %s is needed (%s%s)",
+             option->name, option->value, prefix_of(verb), verb->name);
   }
   return OT_OK;
 }
@@ -175,47 +186,14 @@ static ot_status parse(ot_options *options, int count, char *const *words) {
     } else {
       OT_CHECK(only_arguments || word[0] != '-' || word[1] == '\0', OT_USAGE,
                "unknown option %s (%s%s); options start with two dashes", word,
-               ot_verb_prefix(options->verb), options->verb->name);
+               prefix_of(options->verb), options->verb->name);
       options->arguments[options->num_arguments++] = word;
     }
   }
   return check_counts(options);
 }
 
-ot_status ot_options_create(const ot_verb *verb, int count, char *const *words, ot_options **out) {
-  *out = NULL;
-  ot_options *options = calloc(1, sizeof *options);
-  OT_CHECK(options, OT_ENVIRONMENT, "out of memory (command line)");
-  options->verb = verb;
-  options->num_words = count;
-  options->arguments = calloc((size_t)count + 1, sizeof(char *));
-  options->num_values = calloc((size_t)verb->num_options + 1, sizeof(int));
-  options->values = calloc((size_t)verb->num_options + 1, sizeof(char **));
-  ot_status status = OT_OK;
-  if (!options->arguments || !options->num_values || !options->values) {
-    status = ot_fail(OT_ENVIRONMENT, "out of memory (command line)");
-  } else {
-    status = parse(options, count, words);
-  }
-  if (status == OT_OK) {
-    *out = options;
-  } else {
-    ot_options_destroy(&options);
-  }
-  return status;
-}
-
-void ot_options_destroy(ot_options **options) {
-  if (!*options) return;
-  for (int i = 0; (*options)->values && i < (*options)->verb->num_options; i++) {
-    free((*options)->values[i]);
-  }
-  free((*options)->values);
-  free((*options)->num_values);
-  free((*options)->arguments);
-  free(*options);
-  *options = NULL;
-}
+ot_arena *ot_options_arena(const ot_options *options) { return options->arena; }
 
 int ot_options_num_arguments(const ot_options *options) { return options->num_arguments; }
 
@@ -235,7 +213,7 @@ bool ot_options_flag(const ot_options *options, const char *name) {
 const char *ot_options_text(const ot_options *options, const char *name) {
   const int i = known_option(options, name);
   const int n = options->num_values[i];
-  return n > 0 ? options->values[i][n - 1] : options->verb->options[i].fallback;
+  return n > 0 ? options->values[i][n - 1] : ot_verb_option(options->verb, i)->fallback;
 }
 
 int64_t ot_options_integer(const ot_options *options, const char *name) {
@@ -255,9 +233,8 @@ double ot_options_real(const ot_options *options, const char *name) {
 int ot_options_choice(const ot_options *options, const char *name) {
   const char *const text = ot_options_text(options, name);
   int index = -1;
-  if (text)
-    OT_ASSERT(
-        word_in_choice(options->verb->options[known_option(options, name)].value, text, &index));
+  const ot_option *const option = ot_verb_option(options->verb, known_option(options, name));
+  if (text) OT_ASSERT(word_in_choice(option->value, text, &index));
   return index;
 }
 
@@ -269,6 +246,79 @@ const char *const *ot_options_values(const ot_options *options, const char *name
   return options->values[known_option(options, name)];
 }
 
-bool ot_options_asks_help(const ot_options *options) { return options->help; }
-
 bool ot_options_json(const ot_options *options) { return options->json; }
+
+// ---- help ----
+
+enum { COLUMN = 30, WIDTH = 100 };
+
+// A list of words that is too long for a line goes on below, in the column of its first word.
+static void print_left(const char *left, int indent) {
+  int column = 0;
+  for (const char *at = left; *at != '\0';) {
+    const int length = (int)strcspn(at, "|") + (at[strcspn(at, "|")] == '|');
+    if (column > 0 && column + length > WIDTH) {
+      printf("\n%*s", indent, "");
+      column = indent;
+    }
+    printf("%.*s", length, at);
+    column += length;
+    at += length;
+  }
+  printf("\n");
+}
+
+static void print_option(const ot_option *option) {
+  char left[256];
+  const bool has_value = option->kind != OT_OPTION_FLAG;
+  const int width = snprintf(left, sizeof left, "  --%s%s%s", option->name, has_value ? " " : "",
+                             has_value ? (option->value ? option->value : "VALUE") : "");
+  if (width >= COLUMN) {
+    print_left(left, (int)strlen(option->name) + 5);
+    printf("%*s", COLUMN, "");
+  } else {
+    printf("%-*s", COLUMN, left);
+  }
+  printf("%s", option->help);
+  if (option->fallback && option->fallback[0] != '\0') printf(" [%s]", option->fallback);
+  if (option->required) printf(" (needed)");
+  if (is_repeatable(option)) printf(" (repeatable)");
+  printf("\n");
+}
+
+void ot_verb_print_help(const ot_verb *verb) {
+  const bool color = ot_output_color(stdout);
+  const char *const bold = color ? "\033[1m" : "";
+  const char *const plain = color ? "\033[0m" : "";
+  printf("%s%s: %s\n\n", prefix_of(verb), verb->name, verb->summary);
+  printf("%susage:%s %s%s%s%s%s\n", bold, plain, prefix_of(verb), verb->name,
+         verb->num_options > 0 || verb->json ? " [options]" : "",
+         verb->arguments[0] != '\0' ? " " : "", verb->arguments);
+  if (verb->details) printf("\n%s\n", verb->details);
+  printf("\n%soptions:%s\n", bold, plain);
+  for (int i = 0; i < verb->num_options; i++) print_option(ot_verb_option(verb, i));
+  if (verb->json) {
+    print_option(&(ot_option){.name = "json", .help = "print one JSON document on stdout"});
+  }
+  print_option(&(ot_option){.name = "help", .help = "this text (-h)"});
+  if (verb->examples) printf("\n%sexamples:%s\n%s\n", bold, plain, verb->examples);
+}
+
+// ---- running ----
+
+ot_status ot_verb_run(const ot_verb *verb, int count, char *const *words) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  ot_options options = {.arena = &arena, .verb = verb, .num_words = count};
+  options.arguments = ot_arena_array(&arena, count + 1, sizeof(char *));
+  options.num_values = ot_arena_array(&arena, verb->num_options + 1, sizeof(int));
+  options.values = ot_arena_array(&arena, verb->num_options + 1, sizeof(char **));
+  ot_status status = parse(&options, count, words);
+  if (status == OT_OK && options.help) {
+    ot_verb_print_help(verb);
+  } else if (status == OT_OK) {
+    status = verb->run(&options);
+  }
+  ot_heap_release(&heap);
+  return status;
+}

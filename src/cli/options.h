@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 typedef enum ot_option_kind {
@@ -18,16 +19,17 @@ typedef enum ot_option_kind {
   OT_OPTION_SETTING,  // KEY=VALUE of the run's settings; repeatable
 } ot_option_kind;
 
-// One row. Only name, kind and help are needed; a flag needs no value.
+// One row: {"max-tokens", OT_OPTION_INTEGER, "N", "most tokens made", "256", 1, 1 << 24}. A flag
+// has no value, and what is not given is null or 0.
 typedef struct ot_option {
   const char *name;  // without dashes: "max-tokens"
   ot_option_kind kind;
   const char *value;         // placeholder in help ("N"), or the words of a choice
   const char *fallback;      // value when not given, shown in help; null = none
-  const char *help;          // one line, no full stop
   int64_t minimum, maximum;  // of integers; both 0 = any
-  bool repeatable;
   bool required;
+  const char *help;                // one line, no full stop
+  const struct ot_option *shared;  // a row of several verbs that stands here; the rest is 0
 } ot_option;
 
 typedef struct ot_options ot_options;
@@ -48,11 +50,18 @@ typedef struct ot_verb {
   ot_status (*run)(const ot_options *options);
 } ot_verb;
 
-// Reads the words after the verb, `words` [count], which must stay valid while `out` is used. After
-// --help or -h nothing is required (ot_options_asks_help). OT_USAGE naming the option and the
-// nearest valid one.
-ot_status ot_options_create(const ot_verb *verb, int count, char *const *words, ot_options **out);
-void ot_options_destroy(ot_options **options);
+// Runs the verb on the words after it, `words` [count]; with --help or -h prints its help instead,
+// and nothing is required. OT_USAGE naming the option and the nearest valid one.
+ot_status ot_verb_run(const ot_verb *verb, int count, char *const *words);
+
+// Help of one verb on stdout.
+void ot_verb_print_help(const ot_verb *verb);
+
+// Row i of the verb's table, or the shared row that stands there.
+const ot_option *ot_verb_option(const ot_verb *verb, int i);
+
+// What lives as long as the verb runs.
+ot_arena *ot_options_arena(const ot_options *options);
 
 // Words that are not options.
 int ot_options_num_arguments(const ot_options *options);
@@ -73,14 +82,5 @@ int ot_options_choice(const ot_options *options, const char *name);
 int ot_options_count(const ot_options *options, const char *name);
 const char *const *ot_options_values(const ot_options *options, const char *name);
 
-// What the verb is called on a command line: its prefix, and with it ot_verb.name.
-const char *ot_verb_prefix(const ot_verb *verb);
-
-// True when --help or -h was given; then the verb is not run.
-bool ot_options_asks_help(const ot_options *options);
-
 // True when --json was given.
 bool ot_options_json(const ot_options *options);
-
-// Help of one verb on stdout.
-void ot_options_print_help(const ot_verb *verb);

@@ -6,6 +6,20 @@
 #include "cli/installed.h"
 #include "runtime/model_files.h"
 
+const ot_option ot_option_ranks = {"ranks",
+                                   OT_OPTION_INTEGER,
+                                   "N",
+                                   "1",
+                                   1,
+                                   1 << 20,
+                                   .help = "ranks as threads of this process (without a launcher)"};
+const ot_option ot_option_set = {"set", OT_OPTION_SETTING, "KEY=VALUE",
+                                 .help = "override a setting; lists as [a, b]"};
+const ot_option ot_option_expert_imbalance = {
+    "expert-imbalance", OT_OPTION_REAL, "X", "1",
+    .help =
+        "rows of the busiest rank of ep over their mean: what no buffer holds takes more rounds"};
+
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config) {
   const ot_config_request request = {
       .path = ot_options_argument(options, 0),

@@ -5,6 +5,9 @@
 #include "cli/options.h"
 #include "files/config_file.h"
 
+// Rows of verbs on a run: --ranks, --set and --expert-imbalance.
+extern const ot_option ot_option_ranks, ot_option_set, ot_option_expert_imbalance;
+
 // Loads and checks the run named by argument 0 with its --set. Its notes are not printed. Lives in
 // `arena`.
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config);
