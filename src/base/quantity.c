@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three or four digits and a unit.
+// One rule: the unit in which a number is below 1000, and a fixed number of digits.
 #include "base/quantity.h"
+
+#include <stddef.h>
 
 #include "base/text.h"
 
@@ -34,13 +36,55 @@ int64_t ot_rate_print(char *out, int64_t capacity, double value) {
   return ot_text_format(out, capacity, "%.2f%s", value, units[unit]);
 }
 
-const char *ot_bytes_text(ot_arena *arena, int64_t bytes) {
-  static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
-  double value = (double)bytes;
+enum { BYTE_DIGITS = 4, MOST_DIGITS = 15 };
+
+// `value` with so many digits, in the unit that leaves it below 1000 when
+// it is rounded.
+static const char *scaled(ot_arena *arena, double value, const char *const *units, int digits) {
+  const char *const sign = value < 0 ? "-" : "";
+  double v = value < 0 ? -value : value, half = 0.5;
+  for (int i = 3; i < digits; i++) half /= 10;
   int unit = 0;
-  while (unit < 4 && value >= 999.95) {
-    value /= 1000;
+  while (units[unit + 1] && v >= 1000 - half) {
+    v /= 1000;
     unit++;
   }
-  return ot_arena_format(arena, "%.4g %s", value, units[unit]);
+  if (v >= 1000 - half) return ot_arena_format(arena, "%s%.0f%s", sign, v, units[unit]);
+  return ot_arena_format(arena, "%s%.*g%s", sign, digits, v, units[unit]);
+}
+
+static const char *const byte_units[] = {" bytes", " kB", " MB", " GB", " TB", " PB", " EB", NULL};
+
+const char *ot_figure_bytes(ot_arena *arena, double bytes) {
+  return scaled(arena, bytes, byte_units, BYTE_DIGITS);
+}
+
+const char *ot_figure_need(ot_arena *arena, double bytes, double capacity) {
+  const char *need, *has;
+  int digits = BYTE_DIGITS;
+  do {
+    need = scaled(arena, bytes, byte_units, digits);
+    has = scaled(arena, capacity, byte_units, digits);
+  } while (bytes > capacity && ot_text_equal(need, has) && ++digits <= MOST_DIGITS);
+  return ot_arena_format(arena, "%s of %s", need, has);
+}
+
+const char *ot_figure_count(ot_arena *arena, double count) {
+  static const char *const units[] = {"", "k", "M", "B", "T", "P", "E", NULL};
+  return scaled(arena, count, units, 3);
+}
+
+const char *ot_figure_flops(ot_arena *arena, double flops) {
+  static const char *const units[] = {" FLOP",  " kFLOP", " MFLOP", " GFLOP",
+                                      " TFLOP", " PFLOP", " EFLOP", NULL};
+  return scaled(arena, flops, units, 3);
+}
+
+const char *ot_figure_seconds(ot_arena *arena, double seconds) {
+  static const char *const units[] = {" us", " ms", " s", NULL};
+  return scaled(arena, seconds * 1e6, units, 3);
+}
+
+const char *ot_figure_share(ot_arena *arena, double share) {
+  return ot_arena_format(arena, "%.1f%%", 100 * share);
 }

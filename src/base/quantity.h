@@ -13,5 +13,12 @@ int64_t ot_seconds_print(char *out, int64_t capacity, double seconds);
 // "412k", "1.23M", "987", three digits.
 int64_t ot_rate_print(char *out, int64_t capacity, double value);
 
-// "771 kB", "4.756 GB": four digits, powers of 1000; lives in `arena`.
-const char *ot_bytes_text(ot_arena *arena, int64_t bytes);
+// Texts of an arena: four digits of bytes, three of the rest, powers of 1000.
+
+const char *ot_figure_bytes(ot_arena *arena, double bytes);  // "771 kB", "128.5 GB"
+// "80.72 GB of 80 GB", with as many digits as tell a need from a capacity that is below it.
+const char *ot_figure_need(ot_arena *arena, double bytes, double capacity);
+const char *ot_figure_count(ot_arena *arena, double count);      // "8.03B", "16.8M", "512"
+const char *ot_figure_flops(ot_arena *arena, double flops);      // "48.2 GFLOP"
+const char *ot_figure_seconds(ot_arena *arena, double seconds);  // "1.23 s", "45.6 ms", "7.8 us"
+const char *ot_figure_share(ot_arena *arena, double share);      // "41.2%"

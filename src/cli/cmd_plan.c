@@ -2,17 +2,13 @@
 // `orthant plan`: which configuration, does it fit, how fast, why.
 #include <stdio.h>
 
+#include "base/quantity.h"
 #include "cli/plan_build.h"
-#include "cli/plan_trace.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "files/output_file.h"
-#include "plan/figures.h"
-#include "report/plan_emit.h"
-#include "report/plan_html.h"
-#include "report/plan_json.h"
-#include "report/plan_report.h"
-#include "report/played_trace.h"
+#include "report/plan_page.h"
+#include "train/trace.h"
 
 typedef struct planning {
   const ot_options *options;
@@ -64,9 +60,30 @@ static ot_status write_html(planning *p, const char *path) {
   return ot_output_file_replace(path, text.text, text.length);
 }
 
+// Ranks of a stage have one timeline, so the first of each stands for it.
+static ot_status write_stages(const ot_prediction *p, ot_arena *arena, ot_trace *trace) {
+  ot_timeline *const timelines = ot_arena_array(arena, p->num_stages, sizeof *timelines);
+  OT_TRY(ot_prediction_play(p, p->steps[0].micro_batches, arena, timelines));
+  for (int i = 0; i < p->num_stages; i++) {
+    OT_TRY(ot_trace_write_timeline(trace, &timelines[i], p->schedules[i], 0));
+  }
+  return ot_trace_finish(trace);
+}
+
+// The schedules are built as training builds them.
+static ot_status write_schedules(const ot_plan_page *page, const char *path, ot_arena *arena) {
+  ot_prediction prediction;
+  ot_trace *trace = NULL;
+  OT_TRY(ot_plan_predict(page->job, &page->plans[0].estimate->candidate, arena, &prediction));
+  OT_TRY(ot_trace_create(path, &trace));
+  const ot_status status = write_stages(&prediction, arena, trace);
+  ot_trace_destroy(&trace);
+  return status;
+}
+
 // Task by task where this program would run it, action by action for other software.
 static ot_status write_trace(planning *p, const char *path) {
-  if (p->page.job->run) return ot_plan_trace_write(&p->page, path);
+  if (p->page.job->run) return write_schedules(&p->page, path, p->arena);
   return ot_played_trace_write(p->page.estimator, &p->page.plans[0].estimate->candidate, path);
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
-#include "cli/model_options.h"
+#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "runtime/generate.h"
 

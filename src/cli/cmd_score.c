@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json_writer.h"
-#include "cli/model_options.h"
+#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "files/json_file.h"
 #include "runtime/score.h"

@@ -11,7 +11,6 @@
 #include "cli/verbs.h"
 #include "files/cluster_file.h"
 #include "files/output_file.h"
-#include "plan/figures.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
 #include "train/trace.h"
@@ -145,16 +144,17 @@ static void print_step(const simulated *s, const ot_predicted_step *step) {
 
 static void print_memory(const simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
-  printf("memory     %s of %s on rank %d", ot_bytes_text(s->arena, m->bill.peak_bytes + m->context),
-         ot_bytes_text(s->arena, m->capacity), m->rank);
+  printf("memory     %s of %s on rank %d",
+         ot_figure_bytes(s->arena, m->bill.peak_bytes + m->context),
+         ot_figure_bytes(s->arena, m->capacity), m->rank);
   const char *separator = s->mesh.ranks > 1 ? ", which has most: " : ": ";
   for (int i = 0; i < OT_MEMORY_CLASSES; i++) {
     if (m->bill.class_bytes[i] == 0) continue;
     printf("%s%s %s", separator, ot_memory_class_name((ot_memory_class)i),
-           ot_bytes_text(s->arena, m->bill.class_bytes[i]));
+           ot_figure_bytes(s->arena, m->bill.class_bytes[i]));
     separator = ", ";
   }
-  if (m->context > 0) printf(", runtime %s", ot_bytes_text(s->arena, m->context));
+  if (m->context > 0) printf(", runtime %s", ot_figure_bytes(s->arena, m->context));
   printf("\n");
 }
 
@@ -212,8 +212,8 @@ static ot_status simulate(simulated *s) {
   const ot_predicted_memory *const m = &s->prediction.memory;
   if (m->fits) return OT_OK;
   ot_fail(OT_FINDINGS, "the run needs %s a device, %s has %s (rank %d)",
-          ot_bytes_text(s->arena, m->bill.peak_bytes + m->context),
-          s->prediction.cluster.device.name, ot_bytes_text(s->arena, m->capacity), m->rank);
+          ot_figure_bytes(s->arena, m->bill.peak_bytes + m->context),
+          s->prediction.cluster.device.name, ot_figure_bytes(s->arena, m->capacity), m->rank);
   return ot_fail_hint(OT_FINDINGS, "`orthant plan` finds what fits");
 }
 

@@ -5,13 +5,13 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "describe/measured_keys.h"
 #include "describe/model_keys.h"
 #include "files/cluster_file.h"
-#include "plan/figures.h"
 #include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.

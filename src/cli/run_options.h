@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words RUN.yaml and --set KEY=VALUE, which every verb on a run takes.
+// The words RUN.yaml and --set KEY=VALUE, which every verb on a run takes, and CHECKPOINT and
+// --tokenizer, which every verb on a trained model takes.
 #pragma once
 
 #include "cli/options.h"
 #include "files/config_file.h"
+#include "runtime/model_files.h"
+#include "tokenizer/encoder.h"
+#include "tokenizer/tokenizer.h"
 
 // Rows of verbs on a run: --ranks, --set and --expert-imbalance.
 extern const ot_option ot_option_ranks, ot_option_set, ot_option_expert_imbalance;
@@ -15,3 +19,17 @@ ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_con
 // Reads the configuration of the files that the run starts from, so that what is wrong with it is
 // said before there are ranks, and adds its notes to those of the run.
 ot_status ot_run_options_check_init(ot_config *config, ot_arena *arena);
+
+// Rows of verbs on a model: --tokenizer, --set and --threads.
+extern const ot_option ot_option_tokenizer, ot_option_model_set, ot_option_threads;
+
+typedef struct ot_opened_model {
+  ot_model_files files;
+  ot_tokenizer *tokenizer;  // null when the checkpoint has none and none is named
+  ot_encoder *encoder;      // as the tokenizer
+} ot_opened_model;
+
+// Opens the model named by argument 0 and its tokenizer, and checks that they fit. `model` is
+// zeroed before; release it in every case.
+ot_status ot_model_options_open(const ot_options *options, ot_arena *arena, ot_opened_model *model);
+void ot_opened_model_release(ot_opened_model *model);

@@ -3,11 +3,11 @@
 // be waited for, what the plan does about it, and what that costs.
 #include "plan/explain.h"
 
+#include "base/quantity.h"
 #include "base/text_builder.h"
 #include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
 #include "describe/residuals.h"
-#include "plan/figures.h"
 #include "plan/what_if.h"
 
 enum { MAX_SENTENCES = 16 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plan loses against the best one: its differences, then each term of the step by size.
+#include "base/quantity.h"
 #include "base/sort.h"
 #include "base/text_builder.h"
 #include "describe/pipeline_rules.h"
 #include "plan/explain.h"
-#include "plan/figures.h"
 #include "plan/step_terms.h"
 #include "plan/what_if.h"
 

@@ -9,10 +9,10 @@
 
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/bound.h"
-#include "plan/figures.h"
 #include "plan/space.h"
 
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };

@@ -2,11 +2,11 @@
 // Changed candidates, priced one by one.
 #include "plan/what_if.h"
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/estimator.h"
 #include "plan/explain.h"
-#include "plan/figures.h"
 #include "plan/search.h"
 
 enum { TOLD_TERMS = 2 };  // of what an alternative takes more

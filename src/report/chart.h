@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drawing charts as SVG: boxes, lines and texts in units of the drawing, scales and their ticks.
-// Colours and fonts are classes of the page's style (page_style.h), so that one drawing serves
+// Colours and fonts are classes of the page's style (page_style.c), so that one drawing serves
 // light and dark.
 #pragma once
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bar for each stage; equal stages one after the other are drawn each by itself, so that the
 // eye sees how even they are.
-#include "plan/figures.h"
+#include "base/quantity.h"
 #include "report/chart.h"
-#include "report/plan_charts.h"
+#include "report/plan_html_parts.h"
 
 enum { LEFT = 76, RIGHT = 150, TOP = 26, BOTTOM = 46, LABEL_HEIGHT = 11 };
 

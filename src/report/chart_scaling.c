@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both axes are logarithmic: what falls in proportion is a straight line down, what does not fall
 // is flat, and where they cross is what the chart is for.
-#include "plan/figures.h"
+#include "base/quantity.h"
 #include "report/chart.h"
 #include "report/markup.h"
-#include "report/plan_charts.h"
+#include "report/plan_html_parts.h"
 
 enum { LEFT = 76, RIGHT = 118, TOP = 30, HEIGHT = 400, BOTTOM = 46, LINES = OT_STEP_TERMS + 1 };
 

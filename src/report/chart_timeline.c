@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Actions that look alike are one path, so that steps of thousands of actions stay small. Where
 // they get too thin to be told apart, the beginning and the end of the step are drawn larger, too.
-#include "plan/figures.h"
+#include "base/quantity.h"
 #include "report/chart.h"
-#include "report/plan_charts.h"
+#include "report/plan_html_parts.h"
 
 enum {
   LEFT = 76,

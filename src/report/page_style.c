@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One style sheet, in parts that compilers take.
-#include "report/page_style.h"
-
 #include <stddef.h>
+
+#include "report/plan_html_parts.h"
 
 const char *const ot_page_style[] = {
     ":root{color-scheme:light dark;--page:#f4f5f7;--card:#fff;--text:#1b1f24;--dim:#59636e;"

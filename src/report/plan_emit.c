@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texts with the numbers of a plan in them.
-#include "report/plan_emit.h"
-
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
-#include "plan/figures.h"
-#include "report/plan_sections.h"
+#include "report/plan_page.h"
 
 static const char *const kind_names[OT_EMIT_KINDS] = {"run", "mpirun", "sbatch", "mpijob"};
 

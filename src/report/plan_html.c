@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page from top to bottom: the answer, where time and memory go, how it would go with other
 // numbers of devices, what else was tried and why it lost, and what all of it rests on.
-#include "report/plan_html.h"
-
+#include "base/quantity.h"
 #include "describe/pipeline_rules.h"
-#include "plan/figures.h"
 #include "report/markup.h"
-#include "report/page_style.h"
-#include "report/plan_charts.h"
-#include "report/plan_html_tables.h"
-#include "report/plan_sections.h"
+#include "report/plan_html_parts.h"
+#include "report/plan_page.h"
 
 typedef struct html {
   const ot_plan_page *page;

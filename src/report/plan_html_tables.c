@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cells come as texts; heads are fixed lists beside the rows that fill them.
-#include "report/plan_html_tables.h"
-
+#include "base/quantity.h"
 #include "describe/pipeline_rules.h"
-#include "plan/figures.h"
 #include "report/markup.h"
-#include "report/page_terms.h"
+#include "report/plan_html_parts.h"
 
 // ---- rows ----
 

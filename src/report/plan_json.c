@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function for each object of the document, keys in SI units.
-#include "report/plan_json.h"
-
 #include "describe/pipeline_rules.h"
-#include "report/plan_sections.h"
+#include "report/plan_page.h"
 
 typedef struct document {
   const ot_plan_page *page;
   ot_arena *arena;
   ot_json_writer w;
 } document;
+
+static void put_texts(document *d, const char *key, const char *const *texts, int count) {
+  ot_json_array(&d->w, key);
+  for (int i = 0; i < count; i++) ot_json_text(&d->w, NULL, texts[i]);
+  ot_json_end(&d->w);
+}
 
 // ---- what is planned ----
 
@@ -50,9 +54,7 @@ static void put_job(document *d) {
   ot_json_integer(w, "global_batch_size", job->global_batch_size);
   ot_json_integer(w, "sequence_length", job->sequence_length);
   ot_json_real(w, "tokens", job->tokens);
-  ot_json_array(w, "assumed");
-  for (int i = 0; i < d->page->num_notes; i++) ot_json_text(w, NULL, d->page->notes[i]);
-  ot_json_end(w);
+  put_texts(d, "assumed", d->page->notes, d->page->num_notes);
   ot_json_text(w, "mfu_convention", "model FLOPs, causal half of attention");
 }
 
@@ -154,13 +156,9 @@ static void put_plan(document *d, const char *key, const ot_page_plan *plan) {
   ot_json_boolean(w, "fits", e->fits);
   put_memory(d, &e->memory);
   put_speed(d, e);
-  ot_json_array(w, "why");
-  for (int i = 0; i < plan->why.num; i++) ot_json_text(w, NULL, plan->why.text[i]);
-  ot_json_end(w);
+  put_texts(d, "why", plan->why.text, plan->why.num);
   ot_json_text(w, "basis", d->page->basis);
-  ot_json_array(w, "beyond_published");
-  for (int i = 0; i < plan->beyond.num; i++) ot_json_text(w, NULL, plan->beyond.text[i]);
-  ot_json_end(w);
+  put_texts(d, "beyond_published", plan->beyond.text, plan->beyond.num);
   if (d->page->run) {
     ot_node_write_json(ot_plan_sections(d->page, &e->candidate, d->arena), "run", w);
   } else {
@@ -232,9 +230,7 @@ static void put_refusal(document *d) {
   put_candidate(d, &nearest->candidate);
   put_memory(d, &nearest->memory);
   ot_json_end(w);
-  ot_json_array(w, "remedies");
-  for (int i = 0; i < d->page->num_remedies; i++) ot_json_text(w, NULL, d->page->remedies[i]);
-  ot_json_end(w);
+  put_texts(d, "remedies", d->page->remedies, d->page->num_remedies);
 }
 
 const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that `orthant plan` found, for those who write it down: text, JSON, HTML, a trace.
+// Everything that `orthant plan` found, and those who write it down: text, JSON, HTML, sections of
+// RUN.yaml, scripts, a trace.
 #pragma once
 
+#include "base/text_builder.h"
 #include "base/tree.h"
+#include "plan/estimate.h"
 #include "plan/explain.h"
 #include "plan/search.h"
 #include "simulate/goodput.h"
@@ -38,3 +41,45 @@ typedef struct ot_plan_page {
   int num_notes;
   const char *const *notes;  // [num_notes] what was assumed where nothing was given
 } ot_plan_page;
+
+// As text for people, at most 100 columns wide: what was asked, bill, limits, table of plans, why.
+void ot_plan_report(const ot_plan_page *page, ot_text_builder *out);
+
+// As one JSON document (interface: plan, JSON), in `arena`.
+const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena);
+
+// As one HTML file that needs nothing else: no network, no scripts; style and drawings are inside.
+// Prices the best plan again on other numbers of devices, and plays its step. OT_USAGE as
+// ot_estimator_build.
+ot_status ot_plan_html(const ot_plan_page *page, ot_text_builder *out);
+
+// model, parallel, batch and precision of a run of `candidate`, as a map that RUN.yaml can begin
+// with. Lives in `arena`.
+ot_node *ot_plan_sections(const ot_plan_page *page, const ot_candidate *candidate, ot_arena *arena);
+
+// What starts a plan: the sections of RUN.yaml, or a script that launches one rank for each device.
+// Launchers are Open MPI, Slurm and the Kubernetes MPI operator as they stand; scripts stop ranks
+// with USR1, so that they save, and start again what left with 75.
+typedef enum ot_emit_kind {
+  OT_EMIT_RUN,     // sections of RUN.yaml
+  OT_EMIT_MPIRUN,  // shell script around mpirun
+  OT_EMIT_SBATCH,  // Slurm batch script
+  OT_EMIT_MPIJOB,  // Kubernetes MPIJob, v2beta1
+  OT_EMIT_KINDS,
+} ot_emit_kind;
+
+// Reads KIND or KIND=FILE; `path` is null without a file. OT_USAGE for another kind.
+ot_status ot_emit_parse(const char *text, ot_arena *arena, ot_emit_kind *kind, const char **path);
+
+// OT_USAGE where `kind` would start this program in place of `engine`.
+ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine);
+
+// Appends the file for the first plan of `page`, of which there must be one, and whose model must
+// have a spelling in RUN.yaml.
+void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out);
+
+// Plays `candidate` of the estimator's job and writes it to `path` as a Chrome trace, for engines
+// whose schedules are not built: one bar an action of the pipeline, with pid, tid and categories as
+// in the traces of schedules, of the first rank of each stage.
+ot_status ot_played_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
+                                const char *path);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page from top to bottom: the question, what holds for any plan, the plans, the reasons.
-#include "report/plan_report.h"
-
 #include <string.h>
 
+#include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
-#include "plan/figures.h"
+#include "report/plan_page.h"
 
 enum { WIDTH = 100 };
 

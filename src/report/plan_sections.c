@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run of a candidate, written by the table of keys; of its keys those that a plan decides.
-#include "report/plan_sections.h"
-
 #include "base/text.h"
 #include "describe/run_keys.h"
+#include "report/plan_page.h"
 
 static const char *const parallel[] = {"tp", "pp",           "vpp",  "cp",       "ep",        "etp",
                                        "dp", "dp_replicate", "zero", "pipeline", "recompute", NULL};

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Actions are on the compute lane of their stage; what it waits for in between is empty.
-#include "report/played_trace.h"
-
 #include "base/text.h"
 #include "host/heap.h"
+#include "report/plan_page.h"
 #include "train/trace.h"
 
 typedef struct tracing {

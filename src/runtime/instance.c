@@ -158,8 +158,8 @@ ot_status ot_instance_check_memory(int64_t peak_bytes, int local_ranks, ot_arena
   const int64_t there = ot_instance_memory();
   const int64_t needed = peak_bytes * (local_ranks > 1 ? local_ranks : 1);
   if (needed < there) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "the run needs %s, this machine has %s", ot_bytes_text(arena, needed),
-          ot_bytes_text(arena, there));
+  ot_fail(OT_ENVIRONMENT, "the run needs %s, this machine has %s", ot_figure_bytes(arena, needed),
+          ot_figure_bytes(arena, there));
   return ot_fail_hint(OT_ENVIRONMENT,
                       "a smaller model or micro-batch, parallel.recompute=full, or more machines");
 }

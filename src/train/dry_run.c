@@ -75,14 +75,14 @@ static void say_memory(dry_run *d) {
     const int64_t bytes = schedule->bill.class_bytes[i];
     if (bytes == 0) continue;
     ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
-                    ot_bytes_text(d->arena, bytes));
+                    ot_figure_bytes(d->arena, bytes));
   }
   const char *const which =
       ot_arena_format(d->arena, " (rank %d, which has most)", d->most.rank.rank);
   ot_loop_note(d->request,
                "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
-               ot_bytes_text(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
+               ot_figure_bytes(d->arena, schedule->bill.peak_bytes), schedule->bill.peak_bytes);
 }
 
 static ot_status check_disk(dry_run *d) {
@@ -91,8 +91,8 @@ static ot_status check_disk(dry_run *d) {
   d->report->disk_free_bytes = room.free_bytes;
   d->report->checkpoint_bytes = room.checkpoint_bytes;
   ot_loop_note(d->request, "a checkpoint takes %s; free where the run goes: %s",
-               ot_bytes_text(d->arena, room.checkpoint_bytes),
-               ot_bytes_text(d->arena, room.free_bytes));
+               ot_figure_bytes(d->arena, room.checkpoint_bytes),
+               ot_figure_bytes(d->arena, room.free_bytes));
   return OT_OK;
 }
 

@@ -83,7 +83,7 @@ ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot
   OT_TRY(ot_disk_free_bytes(path, &room->free_bytes));
   OT_CHECK(room->free_bytes > room->checkpoint_bytes, OT_ENVIRONMENT,
            "a checkpoint takes %s, the disk of %s has %s free (output)",
-           ot_bytes_text(arena, room->checkpoint_bytes), path,
-           ot_bytes_text(arena, room->free_bytes));
+           ot_figure_bytes(arena, room->checkpoint_bytes), path,
+           ot_figure_bytes(arena, room->free_bytes));
   return OT_OK;
 }

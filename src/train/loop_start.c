@@ -161,7 +161,7 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
                ot_dtype_name(run->precision.compute), many ? ", " : "",
                many ? ot_loop_shape(ot_team_mesh(request->team), arena) : "", schedule->threads,
                ot_text_plural(schedule->threads, "s"), many ? " each" : "",
-               ot_bytes_text(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
+               ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
 
 // What one rank does for all before there is a trainer. `path` is left empty for a new run.

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
+#include "base/quantity.h"
 #include "describe/cluster_keys.h"
 #include "files/tree_file.h"
 #include "plan/explain.h"
-#include "plan/figures.h"
 #include "plan/search.h"
 #include "support/paper_job.h"
 
@@ -262,6 +262,8 @@ static void figures_are_short(void **state) {
   ot_arena *const a = &x.paper.arena;
   assert_string_equal(ot_figure_bytes(a, 6493654220800.0), "6.494 TB");
   assert_string_equal(ot_figure_bytes(a, 512), "512 bytes");
+  assert_string_equal(ot_figure_bytes(a, 999.7e9), "999.7 GB");
+  assert_string_equal(ot_figure_bytes(a, 999.96e9), "1 TB");
   assert_string_equal(ot_figure_bytes(a, 80e9), "80 GB");
   assert_string_equal(ot_figure_need(a, 91e9, 80e9), "91 GB of 80 GB");
   assert_string_equal(ot_figure_need(a, 80000000001.0, 80e9), "80.000000001 GB of 80 GB");

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "base/quantity.h"
 #include "plan/explain.h"
-#include "plan/figures.h"
 #include "plan/what_if.h"
 #include "support/paper_job.h"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "files/json_file.h"
-#include "report/played_trace.h"
+#include "report/plan_page.h"
 #include "support/paper_job.h"
 
 // Bars of the rank `pid` with `category`, whose last end is the latest in `end_us`.
