@@ -13,7 +13,7 @@
 
 #include "base/json_writer.h"
 #include "cli/installed.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 #include "host/heap.h"
 #include "measure/measure.h"
 #include "ops/catalog.h"

@@ -10,7 +10,7 @@
 #include "base/json_writer.h"
 #include "base/text.h"
 #include "cli/installed.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 #include "host/heap.h"
 #include "plan/search.h"
 #include "support/bench_program.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "audit/step_checks.h"
-#include "runtime/weights_instance.h"
+#include "runtime/model_files.h"
 
 enum { BLOCK_ELEMENTS = 1 << 16, MOST_FINDINGS = 5 };
 

@@ -68,10 +68,6 @@ typedef enum ot_checkpoint_hashes {
 ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
                                 ot_manifest *manifest, const char **damage);
 
-// The same, with damage as a failure. Hashes: all when `verify`, else none.
-ot_status ot_checkpoint_check(ot_arena *arena, const char *path, bool verify,
-                              ot_manifest *manifest);
-
 // True for a directory with a manifest.json or optimizer tensors. An HF directory has neither.
 bool ot_checkpoint_is_ours(ot_arena *arena, const char *path);
 

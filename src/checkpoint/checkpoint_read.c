@@ -138,8 +138,9 @@ ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint
   return OT_OK;
 }
 
-ot_status ot_checkpoint_check(ot_arena *arena, const char *path, bool verify,
-                              ot_manifest *manifest) {
+// The same, with damage as a failure. Hashes: all when `verify`, else none.
+static ot_status check_files(ot_arena *arena, const char *path, bool verify,
+                             ot_manifest *manifest) {
   const char *damage = NULL;
   const ot_checkpoint_hashes hashes = verify ? OT_CHECKPOINT_HASH_ALL : OT_CHECKPOINT_HASH_NONE;
   OT_TRY(ot_checkpoint_inspect(arena, path, hashes, manifest, &damage));
@@ -178,8 +179,7 @@ static ot_status open_checkpoint(ot_checkpoint *checkpoint, bool verify) {
   const char *const path = checkpoint->path;
   if (!ot_disk_is_directory(path)) return open_tensors(checkpoint, OT_CHECKPOINT_MODEL);
   checkpoint->has_manifest = ot_checkpoint_is_ours(arena, path);
-  if (checkpoint->has_manifest)
-    OT_TRY(ot_checkpoint_check(arena, path, verify, &checkpoint->manifest));
+  if (checkpoint->has_manifest) OT_TRY(check_files(arena, path, verify, &checkpoint->manifest));
   OT_TRY(open_tensors(checkpoint, OT_CHECKPOINT_MODEL));
   return has_optimizer(arena, path) ? open_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER) : OT_OK;
 }

@@ -8,7 +8,7 @@
 #include "cli/installed.h"
 #include "cli/verbs.h"
 #include "describe/measured_keys.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 #include "files/disk.h"
 #include "files/output_file.h"
 #include "measure/measure.h"

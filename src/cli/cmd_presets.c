@@ -8,7 +8,7 @@
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "describe/model_keys.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {

@@ -9,7 +9,7 @@
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 #include "files/output_file.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"

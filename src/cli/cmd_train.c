@@ -17,7 +17,7 @@
 #include "cli/ranks.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 #include "host/clock.h"
 #include "train/loop.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/corpus_run.h"
+#include "data/corpus.h"
 #include "files/output_file.h"
 #include "host/heap.h"
 #include "tokenizer/encoder.h"

@@ -3,19 +3,80 @@
 // next one.
 #include "data/corpus.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
-#include "data/corpus_files.h"
 #include "data/text_file.h"
+#include "files/disk.h"
+#include "files/json_file.h"
 #include "host/heap.h"
+
+// ---- files: a recursive walk with sorted names ----
+
+typedef struct file_list {
+  const char **paths;  // [count]
+  int64_t count, capacity;
+} file_list;
+
+// A chain of links could lead round for ever; no real tree is this deep.
+enum { MAX_DEPTH = 64 };
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static ot_status read_names(const char *path, file_list *names, ot_arena *arena) {
+  DIR *const directory = opendir(path);
+  if (!directory) return ot_disk_fail("read directory", path, errno);
+  errno = 0;
+  for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
+    if (entry->d_name[0] == '.') continue;
+    names->paths =
+        ot_arena_grow(arena, names->paths, names->count, &names->capacity, sizeof *names->paths);
+    names->paths[names->count++] = ot_arena_format(arena, "%s", entry->d_name);
+  }
+  const int error = errno;
+  closedir(directory);
+  if (error) return ot_disk_fail("read directory", path, error);
+  if (names->count > 0) {
+    qsort(names->paths, (size_t)names->count, sizeof *names->paths, compare_names);
+  }
+  return OT_OK;
+}
+
+// Appends the file `path`, or every regular file below the directory `path` in byte order of names,
+// descending where a directory stands; names that begin with a dot are left out there. Links are
+// followed; a directory that holds itself is an error.
+static ot_status add_files(file_list *list, const char *path, int depth, ot_arena *arena) {
+  struct stat about;
+  if (stat(path, &about) != 0) return ot_disk_fail("read", path, errno);
+  if (!S_ISDIR(about.st_mode)) {
+    // Below a directory, sockets and devices are passed over; a pipe given by name is read.
+    if (depth > 0 && !S_ISREG(about.st_mode)) return OT_OK;
+    list->paths =
+        ot_arena_grow(arena, list->paths, list->count, &list->capacity, sizeof *list->paths);
+    list->paths[list->count++] = path;
+    return OT_OK;
+  }
+  OT_CHECK(depth < MAX_DEPTH, OT_ENVIRONMENT, "directories are nested deeper than %d (%s)",
+           MAX_DEPTH, path);
+  file_list names = {0};
+  OT_TRY(read_names(path, &names, arena));
+  for (int64_t i = 0; i < names.count; i++) {
+    OT_TRY(add_files(list, ot_disk_join(arena, path, names.paths[i]), depth + 1, arena));
+  }
+  return OT_OK;
+}
 
 enum { WINDOW_BYTES = 1 << 20, LOOK_AHEAD_BYTES = 4096, READ_BYTES = 1 << 16 };
 
 struct ot_corpus {
   ot_heap heap;
-  ot_file_list files;
+  file_list files;
   const char *key;
   bool splittable;
   int64_t window_bytes;
@@ -34,7 +95,7 @@ static ot_status fill(ot_corpus *corpus, const ot_corpus_request *request) {
   corpus->splittable = request->splittable;
   corpus->window_bytes = request->window_bytes > 0 ? request->window_bytes : WINDOW_BYTES;
   for (int64_t i = 0; i < request->num_paths; i++) {
-    OT_TRY(ot_file_list_add(&corpus->files, request->paths[i], &arena));
+    OT_TRY(add_files(&corpus->files, ot_arena_format(&arena, "%s", request->paths[i]), 0, &arena));
   }
   OT_CHECK(corpus->files.count > 0, OT_ENVIRONMENT, "no files to read (%s)",
            request->num_paths > 0 ? request->paths[0] : "none given");
@@ -219,5 +280,56 @@ ot_status ot_corpus_next(ot_corpus *corpus, ot_corpus_block *block, bool *more) 
   // A large document alone leaves an empty block behind: its first window is next.
   if (!*more && corpus->file) return ot_corpus_next(corpus, block, more);
   corpus->next_index += *more;
+  return OT_OK;
+}
+
+typedef struct line {
+  const ot_corpus_block *block;
+  int64_t number;
+  const char *text;
+  int64_t length;
+} line;
+
+static bool is_blank(const line *l) {
+  for (int64_t i = 0; i < l->length; i++) {
+    if (!strchr(" \t\r", l->text[i]) || l->text[i] == '\0') return false;
+  }
+  return true;
+}
+
+static ot_status take_text(const line *l, const json_t *root, const char *key,
+                           ot_corpus_text_sink sink, void *context) {
+  const json_t *const text = json_object_get(root, key);
+  if (!json_is_string(text)) {
+    ot_fail(OT_ENVIRONMENT, "%s:%lld: no text under the key \"%s\"", l->block->path,
+            (long long)l->number, key);
+    return ot_fail_hint(OT_ENVIRONMENT, "--key names the key that holds the text");
+  }
+  return sink(context, json_string_value(text), (int64_t)json_string_length(text));
+}
+
+static ot_status read_line(const line *l, const char *key, ot_corpus_text_sink sink,
+                           void *context) {
+  json_error_t error;
+  json_t *const root =
+      json_loadb(l->text, (size_t)l->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  OT_CHECK(root, OT_ENVIRONMENT, "%s:%lld:%d: not valid JSON: %s", l->block->path,
+           (long long)l->number, error.column, error.text);
+  const ot_status status = take_text(l, root, key, sink, context);
+  json_decref(root);
+  return status;
+}
+
+ot_status ot_corpus_read_lines(const ot_corpus_block *block, const char *key,
+                               ot_corpus_text_sink sink, void *context) {
+  line l = {.block = block, .number = block->first_line};
+  for (int64_t at = 0; at < block->text.length; l.number++) {
+    l.text = (const char *)block->text.data + at;
+    const int64_t left = block->text.length - at;
+    const char *const newline = memchr(l.text, '\n', (size_t)left);
+    l.length = newline ? newline - l.text : left;
+    at += l.length + 1;
+    if (!is_blank(&l)) OT_TRY(read_line(&l, key, sink, context));
+  }
   return OT_OK;
 }

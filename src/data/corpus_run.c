@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads without a queue: each takes the next block itself under one lock and waits for its turn
 // to commit under another, so at most one block a thread is in memory.
-#include "data/corpus_run.h"
-
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "data/corpus.h"
 
 enum { TEXT_BYTES = 2048 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PREFIX.meta.json of a token shard: what made it. Written by shard_writer.c; shards of other tools
-// have none.
+// What stands next to the tokens of a shard. PREFIX.meta.json: what made it, written by
+// shard_writer.c; shards of other tools have none. PREFIX.idx: its layout.
 #pragma once
 
 #include <stdbool.h>
@@ -23,3 +23,35 @@ typedef struct ot_shard_origin {
 // Reads the file that belongs to the tokens in `bin_path` (or its prefix, or PREFIX.idx). Texts
 // live in `arena`. OT_ENVIRONMENT when there is a file that cannot be read.
 ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_origin *out);
+
+// ---- layout of Megatron's .idx, read and written here: magic (9 bytes), u64 version, u8 type of
+// the tokens, u64 S sequences, u64 D entries of the document table; then, from byte 34 and
+// unaligned, i32 lengths [S], i64 byte offsets into .bin [S], i64 first sequence of each document
+// [D] with S as the last. Little-endian. Our writer gives each document one sequence, more above
+// 2^30 tokens.
+// ----
+
+static const uint8_t ot_shard_magic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
+
+enum {
+  OT_SHARD_VERSION = 1,
+  OT_SHARD_VERSION_AT = 9,
+  OT_SHARD_TYPE_AT = 17,
+  OT_SHARD_SEQUENCES_AT = 18,
+  OT_SHARD_DOCUMENTS_AT = 26,
+  OT_SHARD_HEADER_BYTES = 34,
+};
+
+// Codes of token types.
+typedef enum ot_shard_type {
+  OT_SHARD_U8 = 1,
+  OT_SHARD_I8 = 2,
+  OT_SHARD_I16 = 3,
+  OT_SHARD_I32 = 4,
+  OT_SHARD_I64 = 5,
+  OT_SHARD_U16 = 8,
+  OT_SHARD_U32 = 100,  // not Megatron's: llm.c's Llama-3 files
+} ot_shard_type;
+
+// Vocabularies below this size are written as u16, others as i32 (Megatron's rule).
+enum { OT_SHARD_U16_BELOW = 65500 };

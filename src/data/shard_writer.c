@@ -9,7 +9,7 @@
 
 #include "base/json_writer.h"
 #include "base/text.h"
-#include "data/shard_index.h"
+#include "data/shard_meta.h"
 #include "files/content_hash.h"
 #include "files/disk.h"
 #include "files/output_file.h"

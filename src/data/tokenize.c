@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "data/bpe_train.h"
-#include "data/corpus_run.h"
+#include "data/corpus.h"
 #include "data/shard_writer.h"
 #include "tokenizer/encoder.h"
 #include "tokenizer/tokenizer.h"

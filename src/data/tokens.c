@@ -4,12 +4,35 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
-#include "data/tokens_parts.h"
+#include "data/shard_meta.h"
+#include "files/disk.h"
 
-enum { BLOCK = 2048, LLMC_HEADER_BYTES = 1024, GPT2_EOD = 50256, LLAMA3_EOD = 128000 };
+struct ot_tokens {
+  ot_tokens_about about;
+  char bin_path[OT_PATH_BYTES];
+  char idx_path[OT_PATH_BYTES];
+  int bin;  // descriptor, -1
+  int idx;  // descriptor, -1
+  int64_t bin_bytes;
+  int64_t data_start;  // byte of the first token in .bin
+  ot_shard_type type;
+  int64_t vocab_size;      // 0: not known
+  int64_t document_table;  // byte in .idx of the document table
+  int64_t offset_table;    // byte in .idx of the byte offsets
+  bool plain_documents;    // document d is sequence d
+};
+
+enum {
+  BLOCK = 2048,
+  INDEX_BLOCK = 1024,
+  LLMC_HEADER_BYTES = 1024,
+  GPT2_EOD = 50256,
+  LLAMA3_EOD = 128000
+};
 
 typedef struct llmc_kind {
   int32_t magic, version;
@@ -29,7 +52,7 @@ static ot_status open_bin(ot_tokens *t) {
   return ot_disk_size(t->bin, t->bin_path, INT64_MAX, &t->bin_bytes);
 }
 
-void ot_tokens_set_type(ot_tokens *t, ot_shard_type type) {
+static void set_type(ot_tokens *t, ot_shard_type type) {
   t->type = type;
   switch (type) {
     case OT_SHARD_U8:
@@ -64,12 +87,150 @@ void ot_tokens_set_type(ot_tokens *t, ot_shard_type type) {
   OT_UNREACHABLE();
 }
 
+// ---- the .idx of a Megatron shard: checked whole when it is opened, in blocks, and searched in
+// place ----
+
+typedef struct index_header {
+  int64_t sequences;  // S
+  int64_t entries;    // D, documents + 1
+  int64_t bytes;      // of the file
+} index_header;
+
+static ot_status read_header(ot_tokens *t, index_header *h) {
+  struct stat about;
+  OT_CHECK(fstat(t->idx, &about) == 0 && S_ISREG(about.st_mode), OT_ENVIRONMENT,
+           "not a regular file (%s)", t->idx_path);
+  h->bytes = about.st_size;
+  OT_CHECK(h->bytes >= OT_SHARD_HEADER_BYTES, OT_ENVIRONMENT,
+           "%s: truncated: %lld bytes, the header alone has %d", t->idx_path, (long long)h->bytes,
+           OT_SHARD_HEADER_BYTES);
+  uint8_t raw[OT_SHARD_HEADER_BYTES];
+  OT_TRY(ot_disk_read_at(t->idx, t->idx_path, 0, raw, sizeof raw));
+  OT_CHECK(memcmp(raw, ot_shard_magic, sizeof ot_shard_magic) == 0, OT_ENVIRONMENT,
+           "%s: byte 0: not a Megatron index (magic number)", t->idx_path);
+  uint64_t version, sequences, entries;
+  memcpy(&version, raw + OT_SHARD_VERSION_AT, 8);
+  memcpy(&sequences, raw + OT_SHARD_SEQUENCES_AT, 8);
+  memcpy(&entries, raw + OT_SHARD_DOCUMENTS_AT, 8);
+  OT_CHECK(version == OT_SHARD_VERSION, OT_ENVIRONMENT, "%s: byte 9: version %llu, expected %d",
+           t->idx_path, (unsigned long long)version, OT_SHARD_VERSION);
+  const uint8_t type = raw[OT_SHARD_TYPE_AT];
+  OT_CHECK((type >= OT_SHARD_U8 && type <= OT_SHARD_I64) || type == OT_SHARD_U16, OT_ENVIRONMENT,
+           "%s: byte 17: token type %d is not supported; allowed: 1 to 5 and 8", t->idx_path, type);
+  set_type(t, (ot_shard_type)type);
+  const uint64_t room = (uint64_t)(h->bytes - OT_SHARD_HEADER_BYTES);
+  OT_CHECK(sequences <= room / 12 && entries <= room / 8 && entries >= 1 &&
+               12 * sequences + 8 * entries == room,
+           OT_ENVIRONMENT,
+           "%s: byte 18: %llu sequences and %llu documents do not fill a file of %lld bytes",
+           t->idx_path, (unsigned long long)sequences, (unsigned long long)(entries - 1),
+           (long long)h->bytes);
+  h->sequences = (int64_t)sequences;
+  h->entries = (int64_t)entries;
+  return OT_OK;
+}
+
+// Sequences must follow one another in .bin without gaps, from its first byte to its last.
+static ot_status check_sequences(ot_tokens *t, const index_header *h) {
+  int32_t lengths[INDEX_BLOCK];
+  int64_t offsets[INDEX_BLOCK];
+  int64_t end = 0;
+  for (int64_t first = 0; first < h->sequences; first += INDEX_BLOCK) {
+    const int64_t n = h->sequences - first < INDEX_BLOCK ? h->sequences - first : INDEX_BLOCK;
+    OT_TRY(ot_disk_read_at(t->idx, t->idx_path, OT_SHARD_HEADER_BYTES + 4 * first, lengths, 4 * n));
+    OT_TRY(ot_disk_read_at(t->idx, t->idx_path, t->offset_table + 8 * first, offsets, 8 * n));
+    for (int64_t i = 0; i < n; i++) {
+      OT_CHECK(lengths[i] >= 0, OT_ENVIRONMENT, "%s: byte %lld: sequence %lld has length %d",
+               t->idx_path, (long long)(OT_SHARD_HEADER_BYTES + 4 * (first + i)),
+               (long long)(first + i), lengths[i]);
+      OT_CHECK(offsets[i] == end, OT_ENVIRONMENT,
+               "%s: byte %lld: sequence %lld begins at byte %lld of the tokens, expected %lld",
+               t->idx_path, (long long)(t->offset_table + 8 * (first + i)), (long long)(first + i),
+               (long long)offsets[i], (long long)end);
+      end += lengths[i] * t->about.token_bytes;
+      OT_CHECK(end <= t->bin_bytes, OT_ENVIRONMENT,
+               "%s: truncated: %lld bytes, but the index has sequence %lld end at byte %lld",
+               t->bin_path, (long long)t->bin_bytes, (long long)(first + i), (long long)end);
+    }
+  }
+  OT_CHECK(end == t->bin_bytes, OT_ENVIRONMENT, "%s: %lld bytes, but the index accounts for %lld",
+           t->bin_path, (long long)t->bin_bytes, (long long)end);
+  t->about.tokens = end / t->about.token_bytes;
+  return OT_OK;
+}
+
+static ot_status check_documents(ot_tokens *t, const index_header *h) {
+  int64_t table[INDEX_BLOCK];
+  int64_t last = 0;
+  t->plain_documents = h->entries == h->sequences + 1;
+  for (int64_t first = 0; first < h->entries; first += INDEX_BLOCK) {
+    const int64_t n = h->entries - first < INDEX_BLOCK ? h->entries - first : INDEX_BLOCK;
+    OT_TRY(ot_disk_read_at(t->idx, t->idx_path, t->document_table + 8 * first, table, 8 * n));
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t at = first + i;
+      const bool right = table[i] >= last && table[i] <= h->sequences &&
+                         (at > 0 || table[i] == 0) &&
+                         (at + 1 < h->entries || table[i] == h->sequences);
+      OT_CHECK(right, OT_ENVIRONMENT,
+               "%s: byte %lld: document %lld begins with sequence %lld; expected 0 first, %lld at "
+               "the end, never less than before",
+               t->idx_path, (long long)(t->document_table + 8 * at), (long long)at,
+               (long long)table[i], (long long)h->sequences);
+      last = table[i];
+      t->plain_documents = t->plain_documents && table[i] == at;
+    }
+  }
+  return OT_OK;
+}
+
+static ot_status read_index(ot_tokens *tokens) {
+  index_header h = {0};
+  OT_TRY(read_header(tokens, &h));
+  tokens->offset_table = OT_SHARD_HEADER_BYTES + 4 * h.sequences;
+  tokens->document_table = tokens->offset_table + 8 * h.sequences;
+  tokens->about.sequences = h.sequences;
+  tokens->about.documents = h.entries - 1;
+  OT_TRY(check_sequences(tokens, &h));
+  return check_documents(tokens, &h);
+}
+
+static ot_status document_start(const ot_tokens *tokens, int64_t document, int64_t *start) {
+  int64_t sequence = document;
+  if (!tokens->plain_documents) {
+    OT_TRY(ot_disk_read_at(tokens->idx, tokens->idx_path, tokens->document_table + 8 * document,
+                           &sequence, 8));
+  }
+  int64_t offset = tokens->about.tokens * tokens->about.token_bytes;
+  if (sequence >= 0 && sequence < tokens->about.sequences) {
+    OT_TRY(ot_disk_read_at(tokens->idx, tokens->idx_path, tokens->offset_table + 8 * sequence,
+                           &offset, 8));
+  }
+  *start = offset / tokens->about.token_bytes;
+  return OT_OK;
+}
+
+static ot_status find_document(const ot_tokens *tokens, int64_t position, int64_t *document) {
+  int64_t low = 0, high = tokens->about.documents;
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    int64_t start;
+    OT_TRY(document_start(tokens, middle, &start));
+    if (start <= position) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  *document = low;
+  return OT_OK;
+}
+
 static ot_status open_megatron(ot_tokens *t) {
   t->about.format = OT_DATA_MEGATRON;
   t->about.idx_path = t->idx_path;
   OT_TRY(ot_disk_open(t->idx_path, &t->idx));
   OT_TRY(open_bin(t));
-  return ot_tokens_read_index(t);
+  return read_index(t);
 }
 
 // The header of an llm.c file; null when the file has none.
@@ -87,7 +248,7 @@ static ot_status open_llmc(ot_tokens *t, const llmc_kind *kind, const int32_t he
   if (t->about.eod < 0) t->about.eod = kind->eod;
   OT_CHECK(header[1] == kind->version, OT_ENVIRONMENT, "%s: byte 4: version %d, expected %d",
            t->bin_path, header[1], kind->version);
-  ot_tokens_set_type(t, kind->type);
+  set_type(t, kind->type);
   const int64_t expected = LLMC_HEADER_BYTES + header[2] * t->about.token_bytes;
   OT_CHECK(header[2] >= 0 && t->bin_bytes == expected, OT_ENVIRONMENT,
            "%s: the header says %d tokens (%lld bytes), but the file has %lld bytes", t->bin_path,
@@ -99,7 +260,7 @@ static ot_status open_llmc(ot_tokens *t, const llmc_kind *kind, const int32_t he
 
 static ot_status open_headerless(ot_tokens *t) {
   t->about.format = OT_DATA_NANOGPT;
-  ot_tokens_set_type(t, OT_SHARD_U16);
+  set_type(t, OT_SHARD_U16);
   OT_CHECK(t->bin_bytes % 2 == 0, OT_ENVIRONMENT,
            "%s: %lld bytes are not a whole number of 16-bit tokens", t->bin_path,
            (long long)t->bin_bytes);
@@ -275,5 +436,142 @@ ot_status ot_tokens_read(const ot_tokens *tokens, int64_t first, int64_t count, 
     const uint32_t largest = convert(tokens->type, raw, n, ids + done);
     if (largest >= limit) return fail_at_bad_id(tokens, first + done, raw, limit);
   }
+  return OT_OK;
+}
+
+static ot_status boundaries_by_index(const ot_tokens *t, const ot_tokens_span *span,
+                                     ot_tokens_boundary_sink sink, void *context) {
+  int64_t document;
+  OT_TRY(find_document(t, span->first, &document));
+  int64_t last = span->first;
+  while (++document < t->about.documents) {
+    int64_t start;
+    OT_TRY(document_start(t, document, &start));
+    if (start >= span->first + span->count) break;
+    // Empty documents begin where the next one does.
+    if (start > last) sink(context, start);
+    last = start;
+  }
+  return OT_OK;
+}
+
+ot_status ot_tokens_boundaries(const ot_tokens *tokens, const ot_tokens_span *span,
+                               ot_tokens_boundary_sink sink, void *context) {
+  if (span->count == 0) return OT_OK;
+  if (tokens->about.documents >= 0) return boundaries_by_index(tokens, span, sink, context);
+  const bool begins = tokens->about.boundary == OT_BOUNDARY_START;
+  for (int64_t i = 1; i < span->count; i++) {
+    const int32_t here = i + 1 < span->count ? span->ids[i] : span->last;
+    if ((begins ? here : span->ids[i - 1]) == tokens->about.eod) sink(context, span->first + i);
+  }
+  return OT_OK;
+}
+
+// ---- without an index: all tokens, in order ----
+
+typedef struct walk {
+  const ot_tokens *tokens;
+  ot_tokens_document_sink sink;  // may be null
+  void *context;
+  int64_t documents;  // ended so far
+  int64_t start;      // first token of the document that is being read
+  int32_t max_id;
+} walk;
+
+static ot_status end_document(walk *w, int64_t end) {
+  const int64_t first = w->start;
+  w->start = end;
+  const int64_t document = w->documents++;
+  return w->sink ? w->sink(w->context, document, first, end - first) : OT_OK;
+}
+
+static ot_status walk_block(walk *w, const int32_t *ids, int64_t first, int64_t count) {
+  const bool by_eod = w->tokens->about.documents < 0;
+  const int64_t eod = w->tokens->about.eod;
+  const bool begins = w->tokens->about.boundary == OT_BOUNDARY_START;
+  for (int64_t i = 0; i < count; i++) {
+    if (ids[i] > w->max_id) w->max_id = ids[i];
+    if (!by_eod || ids[i] != eod) continue;
+    const int64_t end = first + i + !begins;
+    if (end > w->start) OT_TRY(end_document(w, end));
+  }
+  return OT_OK;
+}
+
+static ot_status walk_tokens(walk *w) {
+  const ot_tokens *const t = w->tokens;
+  int32_t ids[BLOCK];
+  for (int64_t first = 0; first < t->about.tokens; first += BLOCK) {
+    const int64_t n = t->about.tokens - first < BLOCK ? t->about.tokens - first : BLOCK;
+    OT_TRY(ot_tokens_read(t, first, n, ids));
+    OT_TRY(walk_block(w, ids, first, n));
+  }
+  // Tokens after the last boundary are a document too.
+  const bool open_end = t->about.documents < 0 && w->start < t->about.tokens;
+  return open_end ? end_document(w, t->about.tokens) : OT_OK;
+}
+
+// ---- public ----
+
+ot_status ot_tokens_each_document(const ot_tokens *tokens, ot_tokens_document_sink sink,
+                                  void *context) {
+  if (tokens->about.documents < 0) {
+    walk w = {.tokens = tokens, .sink = sink, .context = context};
+    return walk_tokens(&w);
+  }
+  int64_t start = 0;
+  for (int64_t i = 0; i < tokens->about.documents; i++) {
+    int64_t end;
+    OT_TRY(document_start(tokens, i + 1, &end));
+    OT_TRY(sink(context, i, start, end - start));
+    start = end;
+  }
+  return OT_OK;
+}
+
+typedef struct search {
+  int64_t wanted;
+  int64_t first, count;  // of the wanted document, once found
+  int64_t documents;     // seen
+} search;
+
+static ot_status look_at(void *context, int64_t document, int64_t first, int64_t count) {
+  search *const s = context;
+  s->documents++;
+  if (document != s->wanted) return OT_OK;
+  s->first = first;
+  s->count = count;
+  return OT_OK;
+}
+
+static ot_status check_document(const ot_tokens *t, int64_t document, int64_t documents) {
+  OT_CHECK(document >= 0 && document < documents, OT_USAGE,
+           "%s has no document %lld; it has %lld, counted from 0", t->bin_path, (long long)document,
+           (long long)documents);
+  return OT_OK;
+}
+
+ot_status ot_tokens_document(const ot_tokens *tokens, int64_t document, int64_t *first,
+                             int64_t *count) {
+  if (tokens->about.documents < 0) {
+    search s = {.wanted = document};
+    OT_TRY(ot_tokens_each_document(tokens, look_at, &s));
+    *first = s.first;
+    *count = s.count;
+    return check_document(tokens, document, s.documents);
+  }
+  OT_TRY(check_document(tokens, document, tokens->about.documents));
+  int64_t end;
+  OT_TRY(document_start(tokens, document, first));
+  OT_TRY(document_start(tokens, document + 1, &end));
+  *count = end - *first;
+  return OT_OK;
+}
+
+ot_status ot_tokens_scan(const ot_tokens *tokens, ot_tokens_scan_result *result) {
+  walk w = {.tokens = tokens, .max_id = -1};
+  OT_TRY(walk_tokens(&w));
+  result->max_id = w.max_id;
+  result->documents = tokens->about.documents >= 0 ? tokens->about.documents : w.documents;
   return OT_OK;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// RUN.yaml with its model file and --set, in order of precedence: defaults < model file < run file
-// <
-// --set. Reads files and leaves all meaning to the table (describe/run_keys.h).
+// RUN.yaml with its model file and --set, in order of precedence: defaults, model file, run file,
+// --set. Reads files and leaves all meaning to the table (describe/run_keys.h). Also models and
+// clusters alone, and presets.
 #pragma once
 
 #include "base/status.h"
 #include "base/tree.h"
+#include "describe/cluster.h"
 #include "describe/run.h"
 
 typedef enum ot_preset_kind {
@@ -72,3 +73,15 @@ typedef struct ot_preset_names {
   int64_t count;
 } ot_preset_names;
 ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, ot_arena *arena);
+
+// ---- cluster files: YAML (describe/cluster_keys.h), found as presets or paths; "this-machine" is
+// what `orthant bench` wrote into the user's folder ----
+
+// Reads the cluster called `name`: a path (with a slash or .yaml) or a preset; lives in `arena`.
+// `found` is false, and nothing is read, when "this-machine" was never measured. Else OT_USAGE as
+// of ot_cluster_read, OT_ENVIRONMENT when there is no such file.
+ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
+                               ot_cluster *out, bool *found);
+
+// Writes `cluster` to `path`, replacing what is there.
+ot_status ot_cluster_file_save(const ot_cluster *cluster, const char *path);

@@ -48,12 +48,6 @@ ot_status ot_json_member_object(const char *where, const json_t *object, const c
   return json_is_object(*value) ? OT_OK : wrong_type(where, key, *value, "an object");
 }
 
-ot_status ot_json_member_array(const char *where, const json_t *object, const char *key,
-                               json_t **value) {
-  *value = json_object_get(object, key);
-  return json_is_array(*value) ? OT_OK : wrong_type(where, key, *value, "a list");
-}
-
 ot_status ot_json_member_text(const char *where, const json_t *object, const char *key,
                               const char **value) {
   const json_t *const found = json_object_get(object, key);

@@ -22,8 +22,6 @@ ot_status ot_json_load(const char *path, int64_t limit, json_t **root);
 // `object`.
 ot_status ot_json_member_object(const char *where, const json_t *object, const char *key,
                                 json_t **value);
-ot_status ot_json_member_array(const char *where, const json_t *object, const char *key,
-                               json_t **value);
 ot_status ot_json_member_text(const char *where, const json_t *object, const char *key,
                               const char **value);
 // A whole number that is not negative.

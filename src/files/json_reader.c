@@ -14,7 +14,8 @@ bool ot_json_string_equal(ot_json_string string, const char *text) {
          memcmp(string.text, text, (size_t)string.length) == 0;
 }
 
-ot_status ot_json_reader_fail(const ot_json_reader *reader, const char *what) {
+// Records "NAME:LINE:COLUMN: not valid JSON: WHAT" for the place that is read.
+static ot_status fail_here(const ot_json_reader *reader, const char *what) {
   int line = 1, column = 1;
   for (int64_t i = 0; i < reader->at && i < reader->length; i++) {
     column = reader->text[i] == '\n' ? 1 : column + 1;
@@ -45,7 +46,7 @@ ot_status ot_json_reader_take(ot_json_reader *reader, char mark) {
   if (ot_json_reader_next(reader, mark)) return OT_OK;
   char what[] = "'?' is expected";
   what[1] = mark;
-  return ot_json_reader_fail(reader, what);
+  return fail_here(reader, what);
 }
 
 ot_status ot_json_reader_more(ot_json_reader *reader, char end, bool *first, bool *more) {
@@ -132,7 +133,7 @@ static ot_status read_escaped(ot_json_reader *reader, int64_t start, ot_json_str
     const bool escaped = peek(reader) == '\\';
     reader->at += escaped;
     const int64_t bytes = escaped ? read_escape(reader, out + length) : measure_character(reader);
-    if (bytes == 0) return ot_json_reader_fail(reader, "a character that no string may have");
+    if (bytes == 0) return fail_here(reader, "a character that no string may have");
     if (!escaped) memcpy(out + length, reader->text + reader->at, (size_t)bytes);
     if (!escaped) reader->at += bytes;
     length += bytes;
@@ -148,7 +149,7 @@ ot_status ot_json_reader_string(ot_json_reader *reader, ot_json_string *string) 
   while (peek(reader) != '"') {
     if (peek(reader) == '\\') return read_escaped(reader, start, string);
     const int64_t bytes = measure_character(reader);
-    if (bytes == 0) return ot_json_reader_fail(reader, "a character that no string may have");
+    if (bytes == 0) return fail_here(reader, "a character that no string may have");
     reader->at += bytes;
   }
   *string = (ot_json_string){reader->text + start, reader->at - start};
@@ -169,12 +170,12 @@ ot_status ot_json_reader_integer(ot_json_reader *reader, int64_t *value, bool *w
   *value = 0;
   if (*whole && peek(reader) == '0' && reader->at + 1 < reader->length &&
       is_digit(reader->text[reader->at + 1]))
-    return ot_json_reader_fail(reader, "a number that begins with 0");
+    return fail_here(reader, "a number that begins with 0");
   for (; is_digit(peek(reader)); reader->at++) {
     const int64_t digit = peek(reader) - '0';
     if (__builtin_mul_overflow(*value, 10, value) ||
         __builtin_add_overflow(*value, negative ? -digit : digit, value))
-      return ot_json_reader_fail(reader, "too big integer");
+      return fail_here(reader, "too big integer");
   }
   const char next = peek(reader);
   if (next == '.' || next == 'e' || next == 'E') *whole = false;
@@ -184,5 +185,5 @@ ot_status ot_json_reader_integer(ot_json_reader *reader, int64_t *value, bool *w
 
 ot_status ot_json_reader_finish(ot_json_reader *reader) {
   skip_space(reader);
-  return reader->at == reader->length ? OT_OK : ot_json_reader_fail(reader, "text after its end");
+  return reader->at == reader->length ? OT_OK : fail_here(reader, "text after its end");
 }

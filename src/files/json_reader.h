@@ -26,9 +26,6 @@ typedef struct ot_json_string {
 
 bool ot_json_string_equal(ot_json_string string, const char *text);
 
-// Records "NAME:LINE:COLUMN: not valid JSON: WHAT" for the place that is read.
-ot_status ot_json_reader_fail(const ot_json_reader *reader, const char *what);
-
 // Skips white space. True, and past it, when `mark` comes next.
 bool ot_json_reader_next(ot_json_reader *reader, char mark);
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/weights.h"
 #include "files/config_file.h"
 #include "runtime/instance.h"
 
@@ -35,3 +36,9 @@ ot_status ot_model_files_instance(const ot_model_files *files, const ot_instance
 // Loads the weights of `files` into `instance`, whatever model it is of, and resets its optimizer
 // state.
 ot_status ot_instance_load_weights(ot_instance *instance, const ot_model_files *files);
+
+// The weights, moments and master copies of a model in memory, as weights.h reads and writes them:
+// `copy` of all parameters of `instance`, which must outlive it; lives in `arena`. Many ranks: all
+// write, and read where rank 0 leads (ot_instance_lead_read).
+ot_weight_access ot_weight_access_of(ot_arena *arena, ot_instance *instance,
+                                     ot_parameter_copy copy);

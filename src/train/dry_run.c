@@ -7,10 +7,8 @@
 #include "base/text_builder.h"
 #include "data/feed.h"
 #include "train/learning_rate.h"
-#include "train/loop_checks.h"
 #include "train/loop_start.h"
 #include "train/prediction.h"
-#include "train/world_proof.h"
 
 // One rank as it is planned.
 typedef struct planned {

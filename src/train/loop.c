@@ -4,21 +4,48 @@
 
 #include <assert.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "host/clock.h"
-#include "train/loop_checks.h"
+#include "train/health.h"
 #include "train/loop_start.h"
 #include "train/metrics.h"
 #include "train/prediction.h"
-#include "train/spike.h"
-#include "train/stop_signal.h"
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
+
+// ---- being asked to stop: SIGTERM, SIGUSR1 or the first Ctrl-C ask for a checkpoint and a clean
+// end, a second Ctrl-C ends at once; one handler for all ranks of the process ----
+
+// A handler may only set a flag, which the loop looks at between steps.
+static atomic_int stop_seen;  // lock-free, so a handler may write what ranks in other threads read
+
+static void handle_stop(int number) {
+  if (number == SIGINT && stop_seen) {
+    // The default action ends the process as every shell expects of a second Ctrl-C.
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+  }
+  stop_seen = 1;
+}
+
+// System calls are restarted.
+static void install_stop_handlers(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = handle_stop;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  sigaction(SIGINT, &action, NULL);
+}
 
 enum { KEY_BYTES = 512 };
 
@@ -327,7 +354,7 @@ static ot_status sum_step(loop *l, step_sums *sums) {
   static_assert(OT_COUNT(values) <= OT_TEAM_VALUES, "one sum tells all");
   for (int i = 0; i < OT_TIMELINE_AXES; i++) values[i] = mine.exposed_axis_s[i];
   for (int i = 0; i < OT_TIMELINE_PARTS; i++) part_s[i] = mine.part_s[i];
-  *stop = ot_stop_signal_seen();
+  *stop = (stop_seen != 0);
   *bubble = mine.bubble_fraction;
   OT_TRY(ot_team_sum(l->request->team, values, OT_COUNT(values)));
   const double ranks = ot_team_size(l->request->team);
@@ -489,7 +516,7 @@ static ot_status run_loop(loop *l) {
   OT_TRY(agree(l, leads(l) ? open_logs(l) : OT_OK));
   OT_TRY(sum_planned(l));
   predict(l);
-  ot_stop_signal_install();
+  install_stop_handlers();
   const ot_status status = run_steps(l);
   if (status == OT_OK) say_means(l);
   if (status == OT_OK || status == OT_STOPPED) say_summary(l);

@@ -76,7 +76,7 @@ ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const c
 ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
                                  int64_t findings);
 
-// A step that stands out (spike.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so
+// A step that stands out (health.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so
 // that its batch can be read again.
 typedef struct ot_metrics_spike {
   int64_t step;

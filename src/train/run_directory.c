@@ -191,8 +191,6 @@ ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t ste
   return OT_OK;
 }
 
-const char *ot_run_directory_path(const ot_run_directory *directory) { return directory->path; }
-
 const char *ot_run_directory_checkpoints(const ot_run_directory *directory) {
   return directory->checkpoints;
 }

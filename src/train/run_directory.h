@@ -50,7 +50,6 @@ ot_status ot_run_directory_rewind(const ot_run_directory *directory, int64_t ste
                                   const char **note);
 
 // Paths inside it; valid until destroy. The two directories exist.
-const char *ot_run_directory_path(const ot_run_directory *directory);
 const char *ot_run_directory_checkpoints(const ot_run_directory *directory);
 const char *ot_run_directory_tensorboard(const ot_run_directory *directory);
 const char *ot_run_directory_metrics(const ot_run_directory *directory);

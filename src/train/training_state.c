@@ -3,7 +3,7 @@
 #include "train/training_state.h"
 
 #include "checkpoint/hf_texts.h"
-#include "runtime/weights_instance.h"
+#include "runtime/model_files.h"
 
 typedef struct state_kind {
   const char *prefix;

@@ -20,7 +20,7 @@ steps: 3
 threads: 1
 output: run
 YAML
-"$orthant" tokenize --tokenizer bytes --out train "$source_dir/src/base" >/dev/null
+"$orthant" tokenize --tokenizer bytes --out train "$source_dir/LICENSE" >/dev/null
 "$orthant" train run.yaml 2>talk.txt
 plan=("$orthant" plan --model gpt2 --cluster h100 --gpus 4 --tp 1 --pp 1 --cp 1 --top 1)
 

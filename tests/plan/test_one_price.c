@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/installed.h"
-#include "files/cluster_file.h"
+#include "files/config_file.h"
 #include "host/heap.h"
 #include "plan/estimate.h"
 #include "train/prediction.h"

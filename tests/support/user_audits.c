@@ -8,7 +8,7 @@
 #include "audit/audit.h"
 #include "audit/state_watch.h"
 #include "support/scratch.h"
-#include "train/spike.h"
+#include "train/health.h"
 
 enum { CAUSALITY_TRIALS = 3, DRIFT_TOKENS = 16 };
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "train/spike.h"
+#include "train/health.h"
 
 enum { STEPS = 10000 };
 

@@ -15,7 +15,6 @@
 
 #include "host/heap.h"
 #include "support/scratch.h"
-#include "train/event_record.h"
 #include "train/tensorboard.h"
 
 static const unsigned char version_record[] = {
