@@ -18,7 +18,7 @@ configure = cmake --preset $(1) $(options) $(if $(filter asan tsan,$(1)),,$(with
 build = mkdir -p build && { $(call configure,$(1),$(2)); } && cmake --build --preset $(1) -j $(JOBS)
 test = ctest --preset $(1) -j $(JOBS)
 
-.PHONY: all help demo check check-full torture bench page lint format install clean
+.PHONY: all help demo check check-full bench lint format install clean
 
 all:  ## build/orthant and the benchmark programs build/bench/*
 	@tools/dependencies.sh build optional:mpi
@@ -49,16 +49,10 @@ check-full:  ## all cases of all tests, the formatter, a second compiler, the sa
 	@$(call build,tsan)
 	@$(call test,tsan)
 
-torture:  ## crashes, full disks and lost ranks while training (not there yet)
-	@echo 'error: there is no torture run yet: nothing was tested' >&2; exit 3
-
 bench:  ## runs every benchmark program
 	@tools/dependencies.sh build optional:mpi
 	@$(call build,cpu)
 	@for program in build/bench/*; do echo "== $$program"; $$program || exit $$?; done
-
-page:  ## the interactive planner page (not there yet)
-	@echo 'error: there is no planner page yet: nothing was built' >&2; exit 3
 
 lint:  ## rooms, sizes, banned calls and the purity of the planning half
 	@tools/dependencies.sh build optional:mpi
