@@ -12,22 +12,7 @@
 
 #include "base/json_writer.h"
 #include "base/rng.h"
-#include "host/heap.h"
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int create_arena(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int release_arena(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
+#include "support/arena_fixture.h"
 
 static ot_json_writer write_sample(int indent) {
   ot_json_writer w = ot_json_begin(&arena, indent);
@@ -154,5 +139,5 @@ int main(void) {
       cmocka_unit_test(keeps_well_formed_text_and_replaces_the_rest),
       cmocka_unit_test(long_documents_grow),
   };
-  return cmocka_run_group_tests(tests, create_arena, release_arena);
+  return cmocka_run_group_tests(tests, begin, finish);
 }

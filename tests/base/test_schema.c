@@ -14,7 +14,7 @@
 #include "base/schema.h"
 #include "base/text.h"
 #include "files/tree_file.h"
-#include "host/heap.h"
+#include "support/arena_fixture.h"
 
 typedef struct wheel {
   const char *name;
@@ -114,21 +114,6 @@ static const ot_schema schema = {.name = "car",
                                  .unknown_hint = "try --ignore=%s",
                                  .variant = variant_of,
                                  .fallback = fallback_of};
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 static ot_node *parse(const char *text) {
   static const ot_tree_origin origin = {.name = "car.yaml", .directory = "/garage"};

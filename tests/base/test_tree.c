@@ -11,22 +11,7 @@
 
 #include "base/text.h"
 #include "base/tree.h"
-#include "host/heap.h"
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
+#include "support/arena_fixture.h"
 
 // {a: 1, b: [x, 2.5], c: {d: true}}
 static ot_node *sample(void) {

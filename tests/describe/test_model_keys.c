@@ -15,23 +15,8 @@
 #include "describe/moe.h"
 #include "describe/residuals.h"
 #include "files/tree_file.h"
-#include "host/heap.h"
+#include "support/arena_fixture.h"
 #include "support/preset_sizes.h"
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 static ot_status read_text(const char *text, ot_model *model) {
   static const ot_tree_origin origin = {.name = "config.json"};

@@ -15,24 +15,10 @@
 
 #include "base/text.h"
 #include "files/tree_file.h"
-#include "host/heap.h"
+#include "support/arena_fixture.h"
 #include "support/scratch.h"
 
-static ot_heap heap;
-static ot_arena arena;
 static const ot_tree_origin origin = {.name = "file"};
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 static ot_node *yaml(const char *text) {
   ot_node *tree;

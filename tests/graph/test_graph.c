@@ -14,26 +14,11 @@
 #include "describe/model_keys.h"
 #include "files/tree_file.h"
 #include "graph/graph.h"
-#include "host/heap.h"
+#include "support/arena_fixture.h"
 #include "support/parity_case.h"
 #include "support/preset_sizes.h"
 #include "support/split_model.h"
 #include "support/tiny_model.h"
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 static ot_graph build(const ot_model *model, ot_mode mode) {
   const bool decode = mode == OT_MODE_DECODE;

@@ -13,25 +13,10 @@
 #include "graph/graph.h"
 #include "graph/place.h"
 #include "graph/place_rules.h"
-#include "host/heap.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
+#include "support/arena_fixture.h"
 #include "support/split_model.h"
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 // ---- the table ----
 

@@ -11,25 +11,10 @@
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "files/tree_file.h"
-#include "host/heap.h"
 #include "ops/catalog.h"
 #include "ops/collective.h"
+#include "support/arena_fixture.h"
 #include "support/split_model.h"
-
-static ot_heap heap;
-static ot_arena arena;
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 static ot_model split_qwen3(int64_t heads, int64_t kv_heads) {
   ot_model model = split_llama(heads, kv_heads);

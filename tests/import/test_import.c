@@ -16,27 +16,13 @@
 
 #include "base/text.h"
 #include "files/tree_file.h"
-#include "host/heap.h"
 #include "import/import.h"
 #include "import/shell.h"
+#include "support/arena_fixture.h"
 
-static ot_heap heap;
-static ot_arena arena;
 static char file[] = "/tmp/test_import_XXXXXX";
 static const char *const directories[] = {OT_SOURCE_DIR "/presets"};
 static const ot_presets presets = {.directories = directories, .num_directories = 1};
-
-static int begin(void **state) {
-  (void)state;
-  arena = ot_heap_arena_create(&heap);
-  return 0;
-}
-
-static int finish(void **state) {
-  (void)state;
-  ot_heap_release(&heap);
-  return 0;
-}
 
 static int make_file(void **state) {
   (void)state;
