@@ -110,8 +110,6 @@ static double exp2_of_pair(double x, double x_low) {
   return scale(exp_reduced((x - (double)n) * ln2, x_low * ln2), n);
 }
 
-double ot_exp2(double x) { return exp2_of_pair(x, 0); }
-
 double ot_exp(double x) {
   if (x != x) return x;
   if (x >= 710) return infinity;

@@ -4,7 +4,6 @@
 // Relative error below 2e-16 (functions of bounded value: absolute), checked in tests against libm.
 #pragma once
 
-double ot_exp2(double x);
 double ot_log2(double x);  // x > 0
 double ot_exp(double x);
 double ot_log(double x);            // x > 0

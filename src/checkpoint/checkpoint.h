@@ -92,11 +92,6 @@ const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name);
 // The tensors of a set, or null when it has none (an HF directory has no optimizer).
 const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint, ot_checkpoint_set set);
 
-// Fails, naming the tensors, unless `set` holds exactly the `num_tensors` tensors of `expected`, by
-// name and shape. dtype is free.
-ot_status ot_checkpoint_expect(const ot_checkpoint *checkpoint, ot_checkpoint_set set,
-                               const ot_tensor_source *expected, int num_tensors);
-
 // Reads a range of a tensor, converted, and counts it.
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                                    ot_safetensors_range range, ot_dtype dtype, void *out);

@@ -219,68 +219,6 @@ const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint,
   return checkpoint->sets[set].tensors;
 }
 
-// ---- what was expected against what is there ----
-
-static bool same_shape(const ot_safetensors_tensor *found, const ot_tensor_source *expected) {
-  bool same = found->rank == expected->rank;
-  for (int i = 0; i < found->rank && same; i++) same = found->dim[i] == expected->dim[i];
-  return same;
-}
-
-typedef struct expectation {
-  ot_arena *arena;
-  const ot_checkpoint *checkpoint;
-  const ot_safetensors *tensors;
-  bool *wanted;  // [count of tensors]
-} expectation;
-
-static ot_status find_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
-  ot_name_list missing = ot_name_list_create(e->arena);
-  for (int i = 0; i < num_tensors; i++) {
-    const int index = ot_safetensors_find(e->tensors, expected[i].name);
-    if (index < 0) {
-      ot_name_list_add(&missing, expected[i].name);
-      continue;
-    }
-    e->wanted[index] = true;
-    const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(e->tensors, index);
-    OT_CHECK(same_shape(found, &expected[i]), OT_ENVIRONMENT,
-             "tensor %s has shape [%s] where [%s] is expected (%s)", found->name,
-             ot_dims_text(e->arena, found->dim, found->rank),
-             ot_dims_text(e->arena, expected[i].dim, expected[i].rank), e->checkpoint->path);
-  }
-  OT_CHECK(missing.count == 0, OT_ENVIRONMENT, "%d tensor%s missing: %s (%s)", missing.count,
-           ot_text_plural(missing.count, "s"), ot_name_list_text(&missing), e->checkpoint->path);
-  return OT_OK;
-}
-
-static ot_status check_expected(expectation *e, const ot_tensor_source *expected, int num_tensors) {
-  const int count = ot_safetensors_count(e->tensors);
-  e->wanted = ot_arena_array(e->arena, count, sizeof *e->wanted);
-  OT_TRY(find_expected(e, expected, num_tensors));
-  ot_name_list unexpected = ot_name_list_create(e->arena);
-  for (int i = 0; i < count; i++)
-    if (!e->wanted[i]) ot_name_list_add(&unexpected, ot_safetensors_tensor_at(e->tensors, i)->name);
-  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT,
-           "%d tensor%s without a place in this model: %s (%s)", unexpected.count,
-           ot_text_plural(unexpected.count, "s"), ot_name_list_text(&unexpected),
-           e->checkpoint->path);
-  return OT_OK;
-}
-
-ot_status ot_checkpoint_expect(const ot_checkpoint *checkpoint, ot_checkpoint_set set,
-                               const ot_tensor_source *expected, int num_tensors) {
-  const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
-  OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "there are no %s tensors (%s)", stems[set],
-           checkpoint->path);
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  expectation e = {.arena = &arena, .checkpoint = checkpoint, .tensors = tensors};
-  const ot_status status = check_expected(&e, expected, num_tensors);
-  ot_heap_release(&heap);
-  return status;
-}
-
 // ---- reading ----
 
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,

@@ -123,13 +123,6 @@ uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes) {
   return hash;
 }
 
-bool ot_attributes_equal(const ot_op_attributes *a, const ot_op_attributes *b) {
-  for (int i = 0; i < NUM_FIELDS; i++) {
-    if (field_bits(a, &fields[i]) != field_bits(b, &fields[i])) return false;
-  }
-  return true;
-}
-
 void ot_attributes_print(const ot_op_attributes *attributes, ot_text_builder *builder) {
   for (int i = FIRST_PRINTED; i < NUM_FIELDS; i++) {
     const uint64_t bits = field_bits(attributes, &fields[i]);

@@ -9,8 +9,6 @@
 
 uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes);
 
-bool ot_attributes_equal(const ot_op_attributes *a, const ot_op_attributes *b);
-
 // Appends " name=value" for each field that is not zero, `threads` and `compute` left out: they are
 // the same for a whole schedule, which prints them once.
 void ot_attributes_print(const ot_op_attributes *attributes, ot_text_builder *builder);

@@ -46,19 +46,21 @@ static void check_relative(unary ours, exact_unary exact, double low, double hig
   if (!(worst < relative_bound)) fail_msg("error %.3g at %a", worst, worst_at);
 }
 
+static double exp2_as_power(double x) { return ot_pow(2, x); }
+
 static void exponentials_are_accurate(void **state) {
   (void)state;
-  check_relative(ot_exp2, exp2l, -1021, 1023.9);
-  check_relative(ot_exp2, exp2l, -1, 1);
+  check_relative(exp2_as_power, exp2l, -1021, 1023.9);
+  check_relative(exp2_as_power, exp2l, -1, 1);
   check_relative(ot_exp, expl, -708, 709.7);
   check_relative(ot_exp, expl, -1, 1);
 }
 
 static void exponentials_reach_subnormals_and_infinity(void **state) {
   (void)state;
-  for (int n = -1074; n <= 1023; n++) assert_true(ot_exp2(n) == ldexp(1, n));
-  assert_true(ot_exp2(-1080) == 0);
-  assert_true(ot_exp2(1024) == INFINITY);
+  for (int n = -1074; n <= 1023; n++) assert_true(exp2_as_power(n) == ldexp(1, n));
+  assert_true(exp2_as_power(-1080) == 0);
+  assert_true(exp2_as_power(1024) == INFINITY);
   assert_true(ot_exp(-INFINITY) == 0);
   assert_true(ot_exp(710) == INFINITY);
   assert_true(ot_exp(-740) > 0);
