@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements in order: assignments are made, commands are noted, `if` is decided where it compares
-// what is known. Loops, `case` and undecided `if` are gone through in doubt: they set only what
-// nothing else sets.
+// A script is cut into words and operators, then read statement by statement: assignments are made,
+// commands are noted, `if` is decided where it compares what is known. Loops, `case` and undecided
+// `if` are gone through in doubt: they set only what nothing else sets.
 #include "import/shell.h"
 
 #include <ctype.h>
@@ -11,9 +11,164 @@
 #include "base/schema.h"
 #include "base/text.h"
 #include "import/shell_state.h"
-#include "import/shell_tokens.h"
 
-enum { DEPTH_MAX = 64 };
+enum { DEPTH_MAX = 64, DELIMITER_BYTES = 64 };
+
+// ---- words and operators; comments and here-documents go ----
+
+typedef enum token_kind {
+  TOKEN_WORD,
+  TOKEN_END,    // of a command: a new line, ; or &
+  TOKEN_AND,    // &&
+  TOKEN_OR,     // ||
+  TOKEN_PIPE,   // | and redirections, whose target is left out
+  TOKEN_OPEN,   // (
+  TOKEN_CLOSE,  // )
+  TOKEN_LAST,   // the end of the text
+} token_kind;
+
+typedef struct shell_token {
+  token_kind kind;
+  const char *text;  // of a word
+  int line;          // from 1
+  bool joined;       // nothing stands between it and the token before
+} shell_token;
+
+typedef struct lexer {
+  ot_arena *arena;
+  const char *at;  // in a text that ends in zero
+  int line;
+  bool blank;                       // since the last token
+  char delimiter[DELIMITER_BYTES];  // of a here-document that begins behind this line; "" = none
+  shell_token *tokens;
+  int64_t count, capacity;
+} lexer;
+
+static shell_token *add(lexer *l, token_kind kind) {
+  l->tokens = ot_arena_grow(l->arena, l->tokens, l->count, &l->capacity, sizeof *l->tokens);
+  shell_token *const token = &l->tokens[l->count++];
+  *token = (shell_token){.kind = kind, .text = "", .line = l->line, .joined = !l->blank};
+  l->blank = false;
+  return token;
+}
+
+static bool ends_word(char c) { return c == '\0' || strchr(" \t\r\n;&|()<>", c) != NULL; }
+
+static void count_lines(lexer *l, const char *from, const char *to) {
+  for (const char *p = from; p < to; p++) l->line += *p == '\n';
+}
+
+static void take_word(lexer *l) {
+  const char *const start = l->at;
+  shell_token *const token = add(l, TOKEN_WORD);
+  while (!ends_word(*l->at)) {
+    if (*l->at == '\\' && l->at[1] != '\0') {
+      l->at += 2;
+    } else if (strchr("'\"`$", *l->at)) {
+      l->at += ot_shell_piece(l->at);
+    } else {
+      l->at++;
+    }
+  }
+  token->text = ot_arena_text(l->arena, start, l->at - start);
+  count_lines(l, start, l->at);
+}
+
+static void skip_line(lexer *l) {
+  while (*l->at != '\0' && *l->at != '\n') l->at++;
+}
+
+// The lines of a here-document, with the one that ends it.
+static void skip_document(lexer *l) {
+  const int64_t length = ot_text_length(l->delimiter);
+  bool found = length == 0;
+  while (!found && *l->at != '\0') {
+    const char *start = l->at;
+    while (*start == '\t') start++;
+    found = strncmp(start, l->delimiter, (size_t)length) == 0 &&
+            (start[length] == '\n' || start[length] == '\0');
+    skip_line(l);
+    if (*l->at == '\n') l->at++;
+    l->line++;
+  }
+  l->delimiter[0] = '\0';
+}
+
+static void take_new_line(lexer *l) {
+  add(l, TOKEN_END);
+  l->at++;
+  l->line++;
+  skip_document(l);
+}
+
+// The 2 of 2>&1 is no word.
+static void drop_descriptor(lexer *l) {
+  const shell_token *const last = l->count > 0 ? &l->tokens[l->count - 1] : NULL;
+  if (!last || l->blank || last->kind != TOKEN_WORD) return;
+  if (isdigit((unsigned char)last->text[0]) && last->text[1] == '\0') l->count--;
+}
+
+// < > >> <<EOF 2>&1: the target is no argument.
+static void skip_redirection(lexer *l) {
+  drop_descriptor(l);
+  const bool document = l->at[0] == '<' && l->at[1] == '<' && l->at[2] != '<';
+  while (strchr("<>&-", *l->at) && *l->at != '\0') l->at++;
+  while (*l->at == ' ') l->at++;
+  const char *start = l->at;
+  while (!ends_word(*l->at)) l->at++;
+  if (!document) return;
+  const bool has_quote = *start == '\'' || *start == '"';
+  const int64_t length = l->at - start - (has_quote ? 2 : 0);
+  ot_text_format(l->delimiter, DELIMITER_BYTES, "%.*s", (int)(length > 0 ? length : 0),
+                 start + has_quote);
+}
+
+static void take_operator(lexer *l) {
+  const char c = *l->at;
+  if (c == '<' || c == '>') {
+    skip_redirection(l);
+    return;
+  }
+  const bool twice = l->at[1] == c;
+  if (c == '&') {
+    add(l, twice ? TOKEN_AND : TOKEN_END);
+  } else if (c == '|') {
+    add(l, twice ? TOKEN_OR : TOKEN_PIPE);
+  } else {
+    add(l, c == '(' ? TOKEN_OPEN : c == ')' ? TOKEN_CLOSE : TOKEN_END);
+  }
+  l->at += twice && c != '(' && c != ')' ? 2 : 1;
+}
+
+static void take(lexer *l) {
+  const char c = *l->at;
+  if (c == '\\' && (l->at[1] == '\n' || (l->at[1] == '\r' && l->at[2] == '\n'))) {
+    l->at += l->at[1] == '\n' ? 2 : 3;
+    l->line++;
+    l->blank = true;
+  } else if (c == '\n') {
+    take_new_line(l);
+  } else if (isspace((unsigned char)c)) {
+    l->at++;
+    l->blank = true;
+  } else if (c == '#') {
+    skip_line(l);
+  } else if (ends_word(c)) {
+    take_operator(l);
+  } else {
+    take_word(l);
+  }
+}
+
+static shell_token *tokens_of(const char *text, int64_t bytes, ot_arena *arena) {
+  lexer l = {.arena = arena, .at = ot_arena_text(arena, text, bytes), .line = 1, .blank = true};
+  while (*l.at != '\0') take(&l);
+  add(&l, TOKEN_END);
+  add(&l, TOKEN_LAST);
+  return l.tokens;
+}
+
+// ---- statements ----
 
 typedef enum truth { NO, YES, OPEN } truth;
 
@@ -22,7 +177,7 @@ typedef enum passage { RUN, DOUBT, SKIP } passage;
 
 typedef struct reader {
   ot_shell_state state;
-  const ot_shell_token *at;
+  const shell_token *at;
   ot_shell_command *commands;
   int64_t num_commands, command_capacity;
   const char **notes;
@@ -30,21 +185,21 @@ typedef struct reader {
   int depth;
 } reader;
 
-static bool is_word(const ot_shell_token *token, const char *text) {
-  return token->kind == OT_SHELL_WORD && ot_text_equal(token->text, text);
+static bool is_word(const shell_token *token, const char *text) {
+  return token->kind == TOKEN_WORD && ot_text_equal(token->text, text);
 }
 
-static bool is_one_of(const ot_shell_token *token, const char *words) {
-  return token->kind == OT_SHELL_WORD && ot_choice_matches(words, token->text);
+static bool is_one_of(const shell_token *token, const char *words) {
+  return token->kind == TOKEN_WORD && ot_choice_matches(words, token->text);
 }
 
-static bool ends_command(const ot_shell_token *token) {
-  return token->kind == OT_SHELL_END || token->kind == OT_SHELL_AND || token->kind == OT_SHELL_OR ||
-         token->kind == OT_SHELL_PIPE || token->kind == OT_SHELL_LAST;
+static bool ends_command(const shell_token *token) {
+  return token->kind == TOKEN_END || token->kind == TOKEN_AND || token->kind == TOKEN_OR ||
+         token->kind == TOKEN_PIPE || token->kind == TOKEN_LAST;
 }
 
 static void skip_ends(reader *r) {
-  while (r->at->kind == OT_SHELL_END) r->at++;
+  while (r->at->kind == TOKEN_END) r->at++;
 }
 
 static void note_doubt(reader *r, int line, const char *name, bool known) {
@@ -57,11 +212,11 @@ static void note_doubt(reader *r, int line, const char *name, bool known) {
 
 // ---- conditions ----
 
-static truth and_or(truth a, ot_shell_kind kind, truth b) {
-  const truth decides = kind == OT_SHELL_AND ? NO : YES;
+static truth and_or(truth a, token_kind kind, truth b) {
+  const truth decides = kind == TOKEN_AND ? NO : YES;
   if (a == decides || b == decides) return decides;
   if (a == OPEN || b == OPEN) return OPEN;
-  return kind == OT_SHELL_AND ? YES : NO;
+  return kind == TOKEN_AND ? YES : NO;
 }
 
 static truth opposite(truth value) { return value == OPEN ? OPEN : value == YES ? NO : YES; }
@@ -92,7 +247,7 @@ static truth compare(const char *const *words, int64_t count) {
 }
 
 // One word of a comparison: never split, "" when its variables are empty.
-static const char *operand(reader *r, const ot_shell_token *token) {
+static const char *operand(reader *r, const shell_token *token) {
   ot_shell_list list = {0};
   ot_text_builder all = {.arena = r->state.arena};
   ot_shell_expand(&r->state, token->text, token->line, &list);
@@ -112,7 +267,7 @@ static truth comparison(reader *r, const char *close) {
   if (negated) r->at++;
   bool plain = true;
   for (; !ends_command(r->at) && !is_word(r->at, close); r->at++) {
-    if (r->at->kind != OT_SHELL_WORD || count == MOST) {
+    if (r->at->kind != TOKEN_WORD || count == MOST) {
       plain = false;
     } else {
       words[count++] = operand(r, r->at);
@@ -122,8 +277,8 @@ static truth comparison(reader *r, const char *close) {
   return negated ? opposite(value) : value;
 }
 
-static bool is_junction(const ot_shell_token *token) {
-  return token->kind == OT_SHELL_AND || token->kind == OT_SHELL_OR;
+static bool is_junction(const shell_token *token) {
+  return token->kind == TOKEN_AND || token->kind == TOKEN_OR;
 }
 
 static truth test(reader *r) {
@@ -134,7 +289,7 @@ static truth test(reader *r) {
     const char *const close = is_word(r->at++, "[") ? "]" : "]]";
     value = comparison(r, close);
     while (is_junction(r->at)) {
-      const ot_shell_kind kind = r->at++->kind;
+      const token_kind kind = r->at++->kind;
       value = and_or(value, kind, comparison(r, close));
     }
     if (is_word(r->at, close)) r->at++;
@@ -149,19 +304,19 @@ static truth test(reader *r) {
 // Up to and with `then`.
 static truth condition(reader *r) {
   truth value = test(r);
-  while (r->at->kind != OT_SHELL_LAST && !is_word(r->at, "then")) {
+  while (r->at->kind != TOKEN_LAST && !is_word(r->at, "then")) {
     if (is_junction(r->at)) {
-      const ot_shell_kind kind = r->at++->kind;
+      const token_kind kind = r->at++->kind;
       value = and_or(value, kind, test(r));
-    } else if (r->at->kind == OT_SHELL_WORD) {
+    } else if (r->at->kind == TOKEN_WORD) {
       value = OPEN;
       test(r);
     } else {
-      if (r->at->kind == OT_SHELL_PIPE) value = OPEN;
+      if (r->at->kind == TOKEN_PIPE) value = OPEN;
       r->at++;
     }
   }
-  if (r->at->kind != OT_SHELL_LAST) r->at++;
+  if (r->at->kind != TOKEN_LAST) r->at++;
   return value;
 }
 
@@ -193,15 +348,15 @@ static void read_if(reader *r, passage outer) {
 }
 
 static void read_in_doubt(reader *r, passage outer, const char *begin, const char *end) {
-  while (r->at->kind != OT_SHELL_LAST && !is_word(r->at, begin)) r->at++;
-  if (r->at->kind != OT_SHELL_LAST) r->at++;
+  while (r->at->kind != TOKEN_LAST && !is_word(r->at, begin)) r->at++;
+  if (r->at->kind != TOKEN_LAST) r->at++;
   statements(r, outer == SKIP ? SKIP : DOUBT);
   if (is_word(r->at, end)) r->at++;
 }
 
 // The length of NAME in NAME=... or NAME+=..., or 0.
-static int64_t assigned_name(const ot_shell_token *token) {
-  if (token->kind != OT_SHELL_WORD) return 0;
+static int64_t assigned_name(const shell_token *token) {
+  if (token->kind != TOKEN_WORD) return 0;
   const char *const text = token->text;
   int64_t n = 0;
   while (isalnum((unsigned char)text[n]) || text[n] == '_') n++;
@@ -210,11 +365,11 @@ static int64_t assigned_name(const ot_shell_token *token) {
 }
 
 static void read_array(reader *r, ot_shell_list *value) {
-  for (r->at++; r->at->kind != OT_SHELL_CLOSE && r->at->kind != OT_SHELL_LAST; r->at++) {
-    if (r->at->kind != OT_SHELL_WORD) continue;
+  for (r->at++; r->at->kind != TOKEN_CLOSE && r->at->kind != TOKEN_LAST; r->at++) {
+    if (r->at->kind != TOKEN_WORD) continue;
     ot_shell_expand(&r->state, r->at->text, r->at->line, value);
   }
-  if (r->at->kind == OT_SHELL_CLOSE) r->at++;
+  if (r->at->kind == TOKEN_CLOSE) r->at++;
 }
 
 // NAME+=text goes on with the last word, NAME+=(...) appends words.
@@ -232,11 +387,11 @@ static void append_value(reader *r, ot_shell_variable *variable, const ot_shell_
 }
 
 static void read_assignment(reader *r, passage how, int64_t length) {
-  const ot_shell_token *const token = r->at++;
+  const shell_token *const token = r->at++;
   const bool appends = token->text[length] == '+';
   const char *const raw = token->text + length + (appends ? 2 : 1);
   const char *const name = ot_arena_text(r->state.arena, token->text, length);
-  const bool array = raw[0] == '\0' && r->at->kind == OT_SHELL_OPEN && r->at->joined;
+  const bool array = raw[0] == '\0' && r->at->kind == TOKEN_OPEN && r->at->joined;
   ot_shell_list value = {0};
   if (array) {
     read_array(r, &value);
@@ -257,7 +412,7 @@ static void read_assignment(reader *r, passage how, int64_t length) {
 static void read_command(reader *r, passage how) {
   ot_shell_list words = {0};
   for (; !ends_command(r->at); r->at++) {
-    if (r->at->kind != OT_SHELL_WORD) continue;
+    if (r->at->kind != TOKEN_WORD) continue;
     ot_shell_expand(&r->state, r->at->text, r->at->line, &words);
   }
   if (how == SKIP || words.count == 0) return;
@@ -270,7 +425,7 @@ static void read_command(reader *r, passage how) {
 static void read_simple(reader *r, passage how) {
   while (is_one_of(r->at, "export|declare|local|readonly|env")) {
     r->at++;
-    while (r->at->kind == OT_SHELL_WORD && r->at->text[0] == '-') r->at++;
+    while (r->at->kind == TOKEN_WORD && r->at->text[0] == '-') r->at++;
   }
   for (int64_t length; (length = assigned_name(r->at)) > 0;) read_assignment(r, how, length);
   read_command(r, how);
@@ -283,9 +438,9 @@ static void statement(reader *r, passage how) {
     read_in_doubt(r, how, "do", "done");
   } else if (is_word(r->at, "case")) {
     read_in_doubt(r, how, "in", "esac");
-  } else if (r->at->kind != OT_SHELL_WORD || is_one_of(r->at, "{|}|!|function")) {
+  } else if (r->at->kind != TOKEN_WORD || is_one_of(r->at, "{|}|!|function")) {
     r->at++;
-  } else if (r->at[1].kind == OT_SHELL_CLOSE) {  // a pattern of `case`
+  } else if (r->at[1].kind == TOKEN_CLOSE) {  // a pattern of `case`
     r->at += 2;
   } else {
     read_simple(r, how);
@@ -295,7 +450,7 @@ static void statement(reader *r, passage how) {
 // Up to a word that ends a branch or a loop, which is left to the caller.
 static void statements(reader *r, passage how) {
   if (++r->depth > DEPTH_MAX) r->state.too_long = true;
-  for (skip_ends(r); r->at->kind != OT_SHELL_LAST && !r->state.too_long; skip_ends(r)) {
+  for (skip_ends(r); r->at->kind != TOKEN_LAST && !r->state.too_long; skip_ends(r)) {
     if (is_one_of(r->at, "then|elif|else|fi|do|done|esac")) break;
     statement(r, how);
   }
@@ -307,10 +462,10 @@ ot_status ot_shell_read(const char *name, const char *text, int64_t bytes, ot_ar
   OT_CHECK(bytes <= OT_SHELL_BYTES_MAX, OT_USAGE, "%s: the script is longer than %d bytes", name,
            OT_SHELL_BYTES_MAX);
   reader r = {.state = {.name = name, .arena = arena}};
-  r.at = ot_shell_tokens(text, bytes, arena);
-  while (r.at->kind != OT_SHELL_LAST && !r.state.too_long) {
+  r.at = tokens_of(text, bytes, arena);
+  while (r.at->kind != TOKEN_LAST && !r.state.too_long) {
     statements(&r, RUN);
-    if (r.at->kind != OT_SHELL_LAST) r.at++;  // a word that ends nothing
+    if (r.at->kind != TOKEN_LAST) r.at++;  // a word that ends nothing
   }
   OT_CHECK(!r.state.too_long, OT_USAGE,
            "%s:%d: the script nests too deep or its words grow too long", name, r.at->line);

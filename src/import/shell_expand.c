@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansion of words: quotes, variables, defaults and whole-number arithmetic.
+// Words of scripts: what belongs together in them, and what quotes, variables, defaults and
+// arithmetic stand for.
 #include <ctype.h>
 #include <string.h>
 
 #include "base/number.h"
 #include "base/text.h"
 #include "import/shell_state.h"
-#include "import/shell_tokens.h"
 
 enum { DEPTH_MAX = 32, TOTAL_WORDS_MAX = 1 << 16 };
+
+static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
 ot_shell_variable *ot_shell_find(ot_shell_state *s, const char *name, int64_t length) {
   for (int64_t i = 0; i < s->num_variables; i++) {
@@ -37,96 +39,129 @@ void ot_shell_append(ot_shell_state *s, ot_shell_list *list, ot_shell_word word)
 
 bool ot_shell_is_open(const char *text) { return strpbrk(text, "$`") != NULL; }
 
-// ---- arithmetic ----
+// ---- pieces that belong together ----
+
+static int64_t piece(const char *text, int depth_left);
+
+// Up to and with the `close` that ends what `text` opens with `open`; quotes inside are skipped.
+static int64_t bracketed(const char *text, char open, char close, int depth_left) {
+  int depth = 0;
+  int64_t i = 0;
+  while (text[i] != '\0') {
+    const char c = text[i];
+    if (c == '\\' && text[i + 1] != '\0') {
+      i += 2;
+      continue;
+    }
+    if (c == '\'' || c == '"') {
+      i += piece(text + i, depth_left);
+      continue;
+    }
+    i++;
+    if (c == open) depth++;
+    if (c == close && --depth == 0) break;
+  }
+  return i;
+}
+
+static int64_t quoted(const char *text, int depth_left) {
+  const char quote = text[0];
+  int64_t i = 1;
+  while (text[i] != '\0' && text[i] != quote) {
+    if (text[i] == '\\' && quote != '\'' && text[i + 1] != '\0') {
+      i += 2;
+    } else if (text[i] == '$' && quote == '"') {
+      i += piece(text + i, depth_left);
+    } else {
+      i++;
+    }
+  }
+  return text[i] == '\0' ? i : i + 1;
+}
+
+static int64_t piece(const char *text, int depth_left) {
+  if (depth_left == 0) return 1;
+  if (text[0] == '\'' || text[0] == '"' || text[0] == '`') return quoted(text, depth_left - 1);
+  if (text[0] != '$') return 1;
+  if (text[1] == '{') return 1 + bracketed(text + 1, '{', '}', depth_left - 1);
+  if (text[1] == '(') return 1 + bracketed(text + 1, '(', ')', depth_left - 1);
+  if (!isalpha((unsigned char)text[1]) && text[1] != '_') {
+    return isdigit((unsigned char)text[1]) || (text[1] != '\0' && strchr("@*#?", text[1])) ? 2 : 1;
+  }
+  int64_t i = 2;
+  while (is_name(text[i])) i++;
+  return i;
+}
+
+int64_t ot_shell_piece(const char *text) { return piece(text, DEPTH_MAX); }
+
+// ---- arithmetic: whole numbers, + - * / % and brackets ----
 
 typedef struct arithmetic {
   ot_shell_state *s;
   const char *at;
-  bool failed;
+  bool failed;  // what it is only a shell knows
   int depth;
 } arithmetic;
 
-static int64_t sum(arithmetic *a);
+static int64_t terms(arithmetic *a, const char *operators);
 
 static void skip_blanks(arithmetic *a) {
   while (isspace((unsigned char)*a->at)) a->at++;
 }
 
-static int64_t variable(arithmetic *a) {
+// A number, or the value of NAME, $NAME or ${NAME}.
+static int64_t operand(arithmetic *a) {
+  const bool number = isdigit((unsigned char)*a->at);
   const bool brace = a->at[0] == '$' && a->at[1] == '{';
-  a->at += brace ? 2 : *a->at == '$' ? 1 : 0;
-  const char *const start = a->at;
-  while (isalnum((unsigned char)*a->at) || *a->at == '_') a->at++;
+  a->at += brace ? 2 : *a->at == '$';
+  const char *const start = a->at, *text = "";
+  while (number ? isdigit((unsigned char)*a->at) : is_name(*a->at)) a->at++;
   const ot_shell_variable *const found = ot_shell_find(a->s, start, a->at - start);
+  if (number) text = ot_arena_text(a->s->arena, start, a->at - start);
+  if (!number && found && found->value.count == 1) text = found->value.words[0].text;
   if (brace && *a->at == '}') a->at++;
   int64_t value = 0;
-  const bool known =
-      found && found->value.count == 1 && ot_number_parse_size(found->value.words[0].text, &value);
-  if (!known) a->failed = true;
-  return value;
-}
-
-static int64_t number(arithmetic *a) {
-  int64_t value = 0;
-  while (isdigit((unsigned char)*a->at)) {
-    if (__builtin_mul_overflow(value, 10, &value) ||
-        __builtin_add_overflow(value, *a->at - '0', &value)) {
-      a->failed = true;
-    }
-    a->at++;
-  }
+  if (!ot_number_parse_size(text, &value)) a->failed = true;
   return value;
 }
 
 static int64_t factor(arithmetic *a) {
   skip_blanks(a);
-  if (isdigit((unsigned char)*a->at)) return number(a);
-  if (*a->at == '$' || *a->at == '_' || isalpha((unsigned char)*a->at)) return variable(a);
+  if (*a->at == '$' || is_name(*a->at)) return operand(a);
   if (*a->at != '(' || ++a->depth > DEPTH_MAX) {
     a->failed = true;
     return 0;
   }
   a->at++;
-  const int64_t value = sum(a);
+  const int64_t value = terms(a, "+-");
   skip_blanks(a);
-  if (*a->at == ')') {
-    a->at++;
-  } else {
-    a->failed = true;
-  }
+  if (*a->at != ')') a->failed = true;
+  a->at += *a->at == ')';
   return value;
 }
 
-static int64_t divide(arithmetic *a, int64_t value, char operation, int64_t by) {
-  if (by == 0 || by == -1) {
-    a->failed = true;
-    return 0;
+static int64_t apply(arithmetic *a, int64_t x, char operation, int64_t y) {
+  int64_t value = 0;
+  bool fails = false;
+  if (operation == '+') fails = __builtin_add_overflow(x, y, &value);
+  if (operation == '-') fails = __builtin_sub_overflow(x, y, &value);
+  if (operation == '*') fails = __builtin_mul_overflow(x, y, &value);
+  if (operation == '/' || operation == '%') {
+    fails = y == 0 || y == -1;
+    if (!fails) value = operation == '/' ? x / y : x % y;
   }
-  return operation == '/' ? value / by : value % by;
+  if (fails) a->failed = true;
+  return value;
 }
 
-static int64_t product(arithmetic *a) {
-  int64_t value = factor(a);
-  for (skip_blanks(a); !a->failed && *a->at != '\0' && strchr("*/%", *a->at); skip_blanks(a)) {
+// Terms joined by `operators`: "+-", between products, or "*/%", between factors.
+static int64_t terms(arithmetic *a, const char *operators) {
+  const bool products = *operators == '*';
+  int64_t value = products ? factor(a) : terms(a, "*/%");
+  for (skip_blanks(a); !a->failed && *a->at != '\0' && strchr(operators, *a->at); skip_blanks(a)) {
     const char operation = *a->at++;
-    const int64_t next = factor(a);
-    if (operation == '*') {
-      if (__builtin_mul_overflow(value, next, &value)) a->failed = true;
-    } else {
-      value = divide(a, value, operation, next);
-    }
-  }
-  return value;
-}
-
-static int64_t sum(arithmetic *a) {
-  int64_t value = product(a);
-  for (skip_blanks(a); !a->failed && (*a->at == '+' || *a->at == '-'); skip_blanks(a)) {
-    const bool plus = *a->at++ == '+';
-    const int64_t next = product(a);
-    const bool over = plus ? __builtin_add_overflow(value, next, &value)
-                           : __builtin_sub_overflow(value, next, &value);
-    if (over) a->failed = true;
+    value = apply(a, value, operation, products ? factor(a) : terms(a, "*/%"));
   }
   return value;
 }
@@ -175,7 +210,7 @@ static void put_text(expansion *e, const char *text, int64_t length, bool inside
 
 static void put_arithmetic(expansion *e, const char *piece, int64_t length) {
   arithmetic a = {.s = e->s, .at = ot_arena_text(e->s->arena, piece + 3, length - 5)};
-  const int64_t value = sum(&a);
+  const int64_t value = terms(&a, "+-");
   if (a.failed || *a.at != '\0') {
     put(e, piece, length);
     return;
@@ -189,7 +224,7 @@ static void put_arithmetic(expansion *e, const char *piece, int64_t length) {
 static void put_braces(expansion *e, const char *piece, int64_t length, bool inside_quotes) {
   const char *const name = piece + 2, *const end = piece + length - 1;
   const char *at = name;
-  while (isalnum((unsigned char)*at) || *at == '_') at++;
+  while (is_name(*at)) at++;
   const ot_shell_variable *const found = ot_shell_find(e->s, name, at - name);
   const bool whole =
       at == end || (end - at == 3 && (strncmp(at, "[@]", 3) == 0 || strncmp(at, "[*]", 3) == 0));

@@ -36,5 +36,9 @@ void ot_shell_append(ot_shell_state *s, ot_shell_list *list, ot_shell_word word)
 // Appends the words that `raw`, written on `line`, stands for.
 void ot_shell_expand(ot_shell_state *s, const char *raw, int line, ot_shell_list *out);
 
+// The length of the piece of `text` that starts with a quote, '$' or '`' and that belongs together:
+// '...', "...", $NAME, ${...}, $(...), $((...)), `...`. At least 1.
+int64_t ot_shell_piece(const char *text);
+
 // True when the text holds something that only a running shell knows.
 bool ot_shell_is_open(const char *text);
