@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/quantity.h"
-#include "cli/plan_build.h"
+#include "cli/plan_request.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "files/output_file.h"

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "cli/run_options.h"
 #include "cli/verbs.h"
-#include "runtime/generate.h"
+#include "runtime/inference.h"
 
 typedef struct sampling {
   const ot_options *options;

@@ -9,7 +9,7 @@
 #include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "files/json_file.h"
-#include "runtime/score.h"
+#include "runtime/inference.h"
 
 // One line of input: its tokens, and the first whose probability was asked for; or what is wrong.
 typedef struct item {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each part of a page by the one who knows it.
-#include "cli/plan_build.h"
-
 #include "base/text_builder.h"
+#include "cli/plan_request.h"
 #include "host/heap.h"
 #include "plan/remedy.h"
 

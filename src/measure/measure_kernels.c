@@ -2,8 +2,6 @@
 // Tasks of the same op with the same work are one timing, however many steps and layers they come
 // from. Rank 0 stands for all. Its caches hold what a step leaves in them, and the other ranks work
 // beside it, which no loop over one kernel would give.
-#include "measure/measure_kernels.h"
-
 #include <assert.h>
 #include <string.h>
 
@@ -11,7 +9,7 @@
 #include "base/sort.h"
 #include "base/text.h"
 #include "files/config_file.h"
-#include "measure/timings.h"
+#include "measure/measure_parts.h"
 #include "measure/trial.h"
 #include "ops/catalog.h"
 #include "simulate/price_measured.h"

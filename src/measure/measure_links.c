@@ -2,14 +2,12 @@
 // Ranks do not come to a collective at one moment, and who waits for long must be woken: in each
 // round one rank comes late, in turns. What counts is the time from when it came until the last
 // rank had what it waited for; to that latency and rate are fitted for each kind.
-#include "measure/measure_links.h"
-
 #include <stdlib.h>
 
 #include "base/nonnegative_fit.h"
 #include "comm/comm.h"
 #include "host/clock.h"
-#include "measure/timings.h"
+#include "measure/measure_parts.h"
 #include "ops/catalog.h"
 
 enum { ROUNDS = 48, QUICK_ROUNDS = 8, MOST_RANKS = 64 };

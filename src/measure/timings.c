@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Order statistics of a few numbers.
-#include "measure/timings.h"
-
 #include <stdlib.h>
+
+#include "measure/measure_parts.h"
 
 void ot_timings_add(ot_timings *timings, double seconds) {
   if (timings->count < OT_TIMINGS_MOST) timings->seconds[timings->count] = seconds;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Continues a prompt, one token at a time against a key-value cache.
+// What a trained model says: continuations of a prompt, one token at a time against a key-value
+// cache, and log-probabilities of given tokens, which evaluation harnesses ask for.
 #pragma once
 
 #include "runtime/instance.h"
@@ -22,3 +23,14 @@ typedef bool (*ot_generate_sink)(void *context, int32_t token);
 // out.
 ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
                       ot_generate_sink sink, void *context);
+
+typedef struct ot_score_request {
+  const int32_t *tokens;  // [count], all below the vocabulary
+  int64_t count;          // [1, sequence_length of the instance]
+} ot_score_request;
+
+// Runs the tokens through `instance`, which has mode score, one sequence and weights.
+//   logprobs  [count] ln p(token i | tokens before it); logprobs[0] is NaN, nothing comes before it
+//   greedy    [count] true where the token is the most probable one; greedy[0] is false
+ot_status ot_score(ot_instance *instance, const ot_score_request *request, double *logprobs,
+                   bool *greedy);
