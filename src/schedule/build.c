@@ -13,183 +13,6 @@
 #include "schedule/segment.h"
 #include "schedule/update.h"
 
-// ---- persistent regions ----
-
-static int64_t bucket(ot_build *b, ot_memory_class class, const char *what, int block,
-                      int64_t bytes) {
-  const char *const name = ot_arena_format(b->arena, "%s.%s", what, b->shape->blocks[block].name);
-  return ot_region_persistent(&b->map, class, bytes, name);
-}
-
-static void place_weights(ot_build *b, int block) {
-  ot_bucket *const made = &b->schedule->buckets[block];
-  const int64_t size = ot_dtype_bytes(b->shape->request.storage);
-  ot_bucket_range *const range = &made->copy[OT_BUCKET_WEIGHT];
-  if (ot_build_gathers(b, block)) {
-    *range = (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements};
-    b->pieces[block] = range->offset =
-        bucket(b, OT_MEMORY_WEIGHTS, "piece", block, range->count * size);
-    return;
-  }
-  *range = (ot_bucket_range){.count = made->elements};
-  b->weights[block] = range->offset =
-      bucket(b, OT_MEMORY_WEIGHTS, "weights", block, range->count * size);
-  b->pieces[block] = b->weights[block] + made->piece_first * size;
-}
-
-static void place_gradients(ot_build *b, int block) {
-  ot_bucket *const made = &b->schedule->buckets[block];
-  const int64_t size = ot_dtype_bytes(b->schedule->gradients);
-  ot_bucket_range *const range = &made->copy[OT_BUCKET_GRADIENT];
-  const ot_bucket_range piece = {.first = made->piece_first, .count = made->piece_elements};
-  const bool shards = ot_build_shards(b, block);
-  if (ot_build_eachtime(b, block) && shards) {
-    *range = piece;
-    b->gradient_pieces[block] = range->offset =
-        bucket(b, OT_MEMORY_GRADIENTS, "gradient_piece", block, range->count * size);
-    return;
-  }
-  b->gradients[block] = bucket(b, OT_MEMORY_GRADIENTS, "gradients", block, made->elements * size);
-  b->gradient_pieces[block] = b->gradients[block] + made->piece_first * size;
-  *range = shards ? piece : (ot_bucket_range){.count = made->elements};
-  range->offset = b->gradients[block] + range->first * size;
-}
-
-static int64_t place_state(ot_build *b, int block, ot_bucket_copy copy, const char *name) {
-  ot_bucket *const made = &b->schedule->buckets[block];
-  ot_bucket_range *const range = &made->copy[copy];
-  *range = ot_build_shards(b, block)
-               ? (ot_bucket_range){.first = made->piece_first, .count = made->piece_elements}
-               : (ot_bucket_range){.count = made->elements};
-  range->offset = bucket(b, OT_MEMORY_OPTIMIZER, name, block,
-                         range->count * ot_dtype_bytes(b->shape->request.compute));
-  return range->offset;
-}
-
-// The tied use adds up apart from its owner, where both are on this rank.
-static void place_tied(ot_build *b) {
-  if (b->tied_user < 0) return;
-  b->tied_gradients = b->gradients[b->tied_block];
-  b->tied_piece = b->gradient_pieces[b->tied_block];
-  if (!b->runs[b->tied_block]) return;
-  const ot_bucket *const owner = &b->schedule->buckets[b->tied_block];
-  const int64_t size = ot_dtype_bytes(b->schedule->gradients);
-  if (ot_build_eachtime(b, b->tied_block)) {
-    b->tied_piece = ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->piece_elements * size,
-                                         "tied_piece");
-    return;
-  }
-  b->tied_gradients =
-      ot_region_persistent(&b->map, OT_MEMORY_GRADIENTS, owner->elements * size, "tied_gradients");
-  b->tied_piece = b->tied_gradients + owner->piece_first * size;
-}
-
-static bool is_shard(ot_group_kind group) {
-  return group == OT_GROUP_SHARD || group == OT_GROUP_EXPERT_SHARD;
-}
-
-static void need(ot_build *b, ot_bucket *bucket, ot_group_kind group, int64_t first,
-                 int64_t count) {
-  if (group == OT_GROUP_KINDS || ot_build_group_size(b, group) < 2) return;
-  bucket->sums[bucket->num_sums++] =
-      (ot_bucket_sum){.group = group,
-                      .first = first,
-                      .count = count,
-                      .each_micro_batch = b->accumulates_sharded && is_shard(group)};
-}
-
-// What each gradient is a sum over, from the placements alone: micro-batches differ over dp and cp,
-// parts say where tp uses copies, and a tied parameter has uses on two stages.
-static void list_sums(ot_build *b, int block) {
-  ot_bucket *const bucket = &b->schedule->buckets[block];
-  const ot_block *const shape = &b->shape->blocks[block];
-  const int parts = ot_update_parts(b->shape, block);
-  bucket->sums = ot_arena_array(b->arena, 4 + 2 * parts, sizeof *bucket->sums);
-  if (b->runs[block]) {
-    need(b, bucket, ot_view_kind(shape, OT_GROUP_SHARD), 0, bucket->elements);
-    need(b, bucket, ot_view_kind(shape, OT_GROUP_CONTEXT_SUM), 0, bucket->elements);
-    need(b, bucket, ot_view_kind(shape, OT_GROUP_REPLICATE), 0, bucket->elements);
-  }
-  for (int i = 0; i < shape->num_parameters; i++) {
-    const int index = shape->first_parameter + i;
-    const ot_parameter *const p = &b->shape->parameters[index];
-    for (int k = 0; b->runs[block] && k < p->num_parts; k++) {
-      const ot_parameter_part *const part = &p->parts[k];
-      if (part->sum_group < 0) continue;
-      need(b, bucket, (ot_group_kind)part->sum_group, p->offset + part->first_row * p->cols,
-           part->rows * p->cols);
-    }
-    if (ot_update_is_tied_to(b->shape, p)) {
-      need(b, bucket, OT_GROUP_TIED, p->offset, ot_parameter_elements(p));
-    }
-  }
-}
-
-static void place_buckets(ot_build *b) {
-  const bool train = b->request->graphs[OT_MODE_TRAIN] != NULL;
-  const ot_graph_request *const r = &b->shape->request;
-  const int n = b->shape->num_blocks;
-  for (int i = 0; i < n; i++) {
-    if (!b->held[i]) continue;
-    const ot_block *const block = &b->shape->blocks[i];
-    const ot_group *const group = ot_view_group(b->schedule, block, OT_GROUP_SHARD);
-    const int pieces = ot_view_size(b->schedule, block, OT_GROUP_SHARD);
-    ot_bucket *const made = &b->schedule->buckets[i];
-    made->elements = ot_bucket_elements(b->shape, i, pieces);
-    made->piece_elements = made->elements / pieces;
-    made->piece_first = pieces > 1 ? group->index * made->piece_elements : 0;
-    made->counted = b->runs[i];
-    place_weights(b, i);
-  }
-  for (int i = 0; train && i < n; i++) {
-    if (!b->held[i]) continue;
-    place_gradients(b, i);
-    list_sums(b, i);
-    b->moment_1[i] = place_state(b, i, OT_BUCKET_MOMENT_1, "moment_1");
-    b->moment_2[i] = place_state(b, i, OT_BUCKET_MOMENT_2, "moment_2");
-    b->master[i] = r->storage != r->compute ? place_state(b, i, OT_BUCKET_MASTER, "master") : -1;
-  }
-  if (train) place_tied(b);
-}
-
-static int64_t buffer(ot_build *b, const char *name, int64_t bytes) {
-  return ot_region_persistent(&b->map, OT_MEMORY_BUFFERS, bytes, name);
-}
-
-static int64_t constant_bytes(const ot_graph *graph) {
-  int64_t bytes = 0;
-  for (int i = 0; i < graph->num_constants; i++) {
-    bytes += ot_align(ot_type_bytes(&graph->constants[i].type));
-  }
-  return bytes;
-}
-
-static int64_t cache_bytes(const ot_graph *graph) {
-  const ot_graph_request *const r = &graph->request;
-  const ot_mla *const mla = &r->model->mla;
-  const int64_t heads = 2 * r->model->num_kv_heads * r->model->head_dim;
-  const int64_t width = mla->kv_rank > 0 ? mla->kv_rank + mla->rope_dim : heads;
-  return r->micro_batch_size * r->cache_positions * width * ot_dtype_bytes(r->storage);
-}
-
-static void place_buffers(ot_build *b) {
-  const int n = b->shape->num_blocks;
-  const ot_graph *const decode = b->request->graphs[OT_MODE_DECODE];
-  const ot_graph *const cached = decode ? decode : b->request->graphs[OT_MODE_PREFILL];
-  b->scalars = buffer(b, "scalars", OT_STEP_SCALARS * 8);
-  b->statistics = buffer(b, "statistics", (int64_t)n * OT_BLOCK_STATISTICS * 8);
-  const bool experts = b->shape->request.model->moe.num_experts > 0;
-  b->experts = experts ? buffer(b, "expert_sums", (int64_t)n * OT_EXPERT_SUMS * 8) : -1;
-  const int64_t slots = (int64_t)b->schedule->num_parts * b->schedule->slots_per_part;
-  b->squares = buffer(b, "squares", slots * 8);
-  b->updates = buffer(b, "updates", slots * 16);
-  b->constants = buffer(b, "constants", constant_bytes(b->shape));
-  for (int i = 0; i < n; i++) b->caches[i] = -1;
-  for (int i = 1; cached && i <= (int)cached->request.model->num_layers; i++) {
-    b->caches[i] = buffer(b, ot_arena_format(b->arena, "cache.%d", i - 1), cache_bytes(cached));
-  }
-}
-
 int64_t ot_build_hidden_bytes(const ot_graph *graph) {
   const ot_graph_request *const r = &graph->request;
   const ot_split *const split = &r->split;
@@ -248,8 +71,8 @@ ot_entry *ot_build_add_entry(ot_build *b, ot_order *order, int segment, int bloc
                       .micro_batch = -1};
   for (int i = 0; i < OT_BASES; i++) entry->base[i] = -1;
   for (int i = 0; i < OT_LANES; i++) entry->wait[i] = -1;
-  entry->base[OT_BASE_SCALAR] = b->scalars;
-  entry->base[OT_BASE_CONSTANT] = b->constants;
+  entry->base[OT_BASE_SCALAR] = ot_build_at(b, OT_REGION_SCALARS, 0, 0);
+  entry->base[OT_BASE_CONSTANT] = ot_build_at(b, OT_REGION_CONSTANTS, 0, 0);
   return entry;
 }
 
@@ -267,10 +90,10 @@ void ot_build_bind_block(const ot_build *b, ot_entry *entry) {
   const int block = entry->block;
   entry->base[OT_BASE_WEIGHT] = b->weights[block];
   entry->base[OT_BASE_CACHE] = b->caches[block];
-  entry->base[OT_BASE_STATISTIC] = b->statistics + (int64_t)block * OT_BLOCK_STATISTICS * 8;
-  if (b->experts >= 0) {
-    entry->base[OT_BASE_EXPERTS] = b->experts + (int64_t)block * OT_EXPERT_SUMS * 8;
-  }
+  entry->base[OT_BASE_STATISTIC] =
+      ot_build_at(b, OT_REGION_STATISTICS, 0, 0) + (int64_t)block * OT_BLOCK_STATISTICS * 8;
+  const int64_t experts = ot_build_at(b, OT_REGION_EXPERT_SUMS, 0, 0);
+  if (experts >= 0) entry->base[OT_BASE_EXPERTS] = experts + (int64_t)block * OT_EXPERT_SUMS * 8;
   entry->base[OT_BASE_GRADIENT] = b->gradients[block];
   if (block != b->tied_user) return;
   entry->base[OT_BASE_TIED] = b->weights[b->tied_block];
@@ -400,9 +223,6 @@ static void begin_schedule(ot_build *b) {
   b->pieces = offsets(b);
   b->gradients = offsets(b);
   b->gradient_pieces = offsets(b);
-  b->moment_1 = offsets(b);
-  b->moment_2 = offsets(b);
-  b->master = offsets(b);
   b->caches = offsets(b);
 }
 
@@ -418,8 +238,7 @@ void ot_build_begin(ot_build *b) {
   b->shape = first_graph(b->request);
   OT_ASSERT(b->shape != NULL);
   begin_schedule(b);
-  place_buckets(b);
-  place_buffers(b);
+  ot_build_place_persistent(b);
 }
 
 // Weights of different modes must lie at the same places for them to share an arena.
@@ -433,7 +252,7 @@ static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
         x->block == y->block && x->offset == y->offset && x->rows == y->rows && x->cols == y->cols,
         OT_BUG, "schedule: parameter %s lies elsewhere in another mode", x->name);
   }
-  OT_CHECK(constant_bytes(a) == constant_bytes(b), OT_BUG,
+  OT_CHECK(ot_build_constant_bytes(a) == ot_build_constant_bytes(b), OT_BUG,
            "schedule: tables of two modes differ in size");
   return OT_OK;
 }

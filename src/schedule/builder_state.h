@@ -5,6 +5,13 @@
 #include "graph/graph.h"
 #include "schedule/build.h"
 #include "schedule/regions.h"
+#include "schedule/step_regions.h"
+
+// Where the buffers of a region lie.
+typedef struct ot_placed {
+  int64_t offset, stride;  // offset -1: there is none
+  ot_kept kept;
+} ot_placed;
 
 typedef struct ot_build {
   const ot_schedule_request *request;
@@ -24,13 +31,15 @@ typedef struct ot_build {
   int tied_user;             // the head, or -1
   int nothing;               // a segment without tasks, for entries that only wait; pipelines only
   bool apart;  // segments are looked at and never played: equal ones are not looked for
+  ot_block_buckets *buckets;  // [num_blocks] without what they read and write
+  ot_block_memory *memory;    // [num_blocks] without activations
+  // Regions by block, by number of the buffer, or first; see ot_region_need.
+  ot_placed *placed[OT_REGION_KINDS];
   // Arena offsets by block, -1 where there is none.
   int64_t *weights;  // whole buckets
   int64_t *pieces;   // this rank's piece of the weights; in the whole bucket where that is kept
-  int64_t *gradients, *gradient_pieces, *moment_1, *moment_2, *master, *caches;
+  int64_t *gradients, *gradient_pieces, *caches;
   int64_t tied_gradients, tied_piece;  // of the use, where the owner is on this rank, too
-  // Arena offsets of step-level buffers.
-  int64_t scalars, statistics, experts, squares, updates, constants;
 } ot_build;
 
 // Groups, stages, and what stands in the arena for all orders, from b->request, arena and schedule.
@@ -58,6 +67,29 @@ bool ot_build_eachtime(const ot_build *b, int block);
 
 // Ranks in a group of this rank, 1 where there is none.
 int ot_build_group_size(const ot_build *b, ot_group_kind kind);
+
+// Places what stands for all orders; what the optimizer and reductions need is noted in buckets.
+void ot_build_place_persistent(ot_build *b);
+
+// Places what a step uses in turn. Adds to b->memory what `storage` [num_blocks] keeps.
+typedef struct ot_step_needs {
+  const ot_graph *graph;
+  const ot_storage *storage;
+  const ot_outline_request *blocks;
+  const ot_planned_step *steps;  // [num_steps]
+  int num_steps;
+  int64_t scratch_bytes, staging_bytes;
+} ot_step_needs;
+void ot_build_place_step(ot_build *b, const ot_step_needs *needs);
+
+// Where buffer `place` of a region lies, -1 where there is none.
+static inline int64_t ot_build_at(const ot_build *b, ot_region_kind kind, int block, int place) {
+  const ot_placed *const placed = &b->placed[kind][block];
+  return placed->offset < 0 ? -1 : placed->offset + place * placed->stride;
+}
+
+// Bytes of the tables of constants.
+int64_t ot_build_constant_bytes(const ot_graph *graph);
 
 // Bytes of one activation between blocks.
 int64_t ot_build_hidden_bytes(const ot_graph *graph);

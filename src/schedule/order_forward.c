@@ -233,7 +233,7 @@ void ot_build_forward_order(ot_build *b, ot_order_kind kind, const ot_graph *gra
   ot_frame_begin_forward(graph, b->arena, &begin);
   if (begin.num_tasks > 0) {
     ot_entry *const entry = add_entry(&f, ot_build_add_segment(b, &begin), -1, OT_LANE_COMPUTE);
-    entry->base[OT_BASE_EXPERTS] = b->experts;
+    entry->base[OT_BASE_EXPERTS] = ot_build_at(b, OT_REGION_EXPERT_SUMS, 0, 0);
   }
   for (int i = 0; i < f.plan.num_items; i++) add_item(&f, i);
 }

@@ -7,6 +7,7 @@
 // lane is done anyway.
 #include "schedule/builder_state.h"
 #include "schedule/frame.h"
+#include "schedule/segment.h"
 #include "schedule/step_events.h"
 #include "schedule/step_segments.h"
 #include "schedule/tasks.h"
@@ -26,8 +27,8 @@ typedef struct emission {
 
 // ---- entries ----
 
-static int64_t place(const ot_step_buffers *buffers, int index) {
-  return buffers->offset < 0 ? -1 : buffers->offset + index * buffers->stride;
+static int64_t at(const emission *e, ot_region_kind kind, int block, int place) {
+  return ot_build_at(e->s->b, kind, block, place);
 }
 
 static ot_entry *add_entry(emission *e, int segment, int block, ot_lane lane) {
@@ -35,10 +36,11 @@ static ot_entry *add_entry(emission *e, int segment, int block, ot_lane lane) {
   entry->lane = lane;
   if (lane == OT_LANE_COMPUTE) {
     e->compute = e->order->num_entries - 1;
-    entry->base[OT_BASE_SCRATCH] = e->s->memory.scratch;
+    entry->base[OT_BASE_SCRATCH] = at(e, OT_REGION_SCRATCH, 0, 0);
   } else {
     entry->wait[OT_LANE_COMPUTE] = e->compute;
-    entry->base[OT_BASE_SCRATCH] = e->s->memory.staging;
+    const int64_t staging = at(e, OT_REGION_STAGING, 0, 0);
+    entry->base[OT_BASE_SCRATCH] = staging < 0 ? 0 : staging;
   }
   return entry;
 }
@@ -55,6 +57,14 @@ static int kept(const emission *e, ot_kept kind, int chunk, int micro_batch) {
   return e->plan->kept[kind][local * e->plan->flow.micro_batches + micro_batch].place;
 }
 
+// The buffer of a block that the item's micro-batch has.
+static int64_t kept_at(const emission *e, ot_region_kind kind, int block,
+                       const ot_step_item *item) {
+  const ot_placed *const placed = &e->s->b->placed[kind][block];
+  if (placed->offset < 0) return -1;
+  return at(e, kind, block, kept(e, placed->kept, item->chunk, item->micro_batch));
+}
+
 // Whether what the item makes leaves its chunk.
 static bool leaves(const emission *e, const ot_step_item *item) {
   const int *const first = &e->s->b->stages.first_block[item->chunk];
@@ -66,15 +76,15 @@ static bool leaves(const emission *e, const ot_step_item *item) {
 
 // Where a message arrives.
 static int64_t arrival(const emission *e, int into, int micro_batch, bool backward) {
-  const ot_step_memory *const m = &e->s->memory;
   const int *const first = &e->s->b->stages.first_block[into];
-  return backward ? place(&m->d_output[first[1] - 1], kept(e, OT_KEPT_D_OUTPUT, into, micro_batch))
-                  : place(&m->input[first[0]], kept(e, OT_KEPT_INPUT, into, micro_batch));
+  return backward
+             ? at(e, OT_REGION_D_OUTPUT, first[1] - 1, kept(e, OT_KEPT_D_OUTPUT, into, micro_batch))
+             : at(e, OT_REGION_INPUT, first[0], kept(e, OT_KEPT_INPUT, into, micro_batch));
 }
 
-// Sends or receives a message at `at`; returns its entry. Its tag: of what chunk c makes, 2c
-// forwards and 2c + 1 backwards.
-static int add_message(emission *e, ot_op_kind op, int32_t message, int64_t at) {
+// Sends or receives a message that lies at `lies`; returns its entry. Its tag: of what chunk c
+// makes, 2c forwards and 2c + 1 backwards.
+static int add_message(emission *e, ot_op_kind op, int32_t message, int64_t lies) {
   static const ot_base bases[2][2] = {{OT_BASE_INPUT, OT_BASE_D_OUTPUT},
                                       {OT_BASE_OUTPUT, OT_BASE_D_INPUT}};
   static const ot_base stacks[2][2] = {{OT_BASE_STACK, OT_BASE_D_STACK},
@@ -98,14 +108,14 @@ static int add_message(emission *e, ot_op_kind op, int32_t message, int64_t at) 
   ot_entry *const entry = add_entry(e, ot_build_add_segment(b, &segment),
                                     sends == m.backward ? edge : edge - 1, OT_LANE_PIPELINE);
   entry->micro_batch = m.micro_batch;
-  entry->base[made.base] = at;
+  entry->base[made.base] = lies;
   return last_entry(e);
 }
 
 static void add_receive(emission *e, int32_t message) {
   const ot_flow_message m = ot_pipeline_flow_message(&e->plan->flow, message);
-  const int64_t at = arrival(e, m.into, m.micro_batch, m.backward);
-  e->receive_entry[message] = add_message(e, OT_OP_RECEIVE, message, at);
+  e->receive_entry[message] =
+      add_message(e, OT_OP_RECEIVE, message, arrival(e, m.into, m.micro_batch, m.backward));
 }
 
 // ---- items ----
@@ -117,18 +127,14 @@ static int64_t chunk_output(emission *e, const ot_step_item *item, bool backward
   const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
   if (other < 0 || other >= e->s->b->stages.num_chunks) return -1;
   if (a->out < 0) return arrival(e, other, item->micro_batch, backward);
-  return backward ? e->s->memory.back[a->buffer] : e->s->memory.send[a->buffer];
+  return at(e, backward ? OT_REGION_SEND_GRADIENT : OT_REGION_SEND, a->buffer, 0);
 }
 
 static int64_t d_output_of(const emission *e, const ot_step_item *item, int block) {
-  const ot_step_memory *const m = &e->s->memory;
-  if (m->d_output[block].offset >= 0) {
-    return place(&m->d_output[block],
-                 kept(e, m->d_output_kept[block], item->chunk, item->micro_batch));
-  }
-  return e->s->graph->programs[e->s->graph->blocks[block].program].d_output < 0
-             ? -1
-             : m->hand[ot_stages_hand(block)];
+  const int64_t own = kept_at(e, OT_REGION_D_OUTPUT, block, item);
+  if (own >= 0 || e->s->graph->programs[e->s->graph->blocks[block].program].d_output < 0)
+    return own;
+  return at(e, OT_REGION_HAND, ot_stages_hand(block), 0);
 }
 
 // Where the stack of the chunk lies, and its gradient: behind what enters the chunk. The block at
@@ -154,24 +160,20 @@ static void bind_stack(emission *e, const ot_step_item *item, ot_entry *entry) {
 
 static void bind_activations(emission *e, const ot_step_item *item, ot_entry *entry) {
   static const ot_base bases[] = {OT_BASE_SLOT, OT_BASE_SLOT_LONG, OT_BASE_SLOT_WEIGHT};
-  static const ot_kept kinds[] = {OT_KEPT_SHORT, OT_KEPT_LONG, OT_KEPT_WEIGHT};
-  const ot_step_memory *const m = &e->s->memory;
+  static const ot_region_kind slots[] = {OT_REGION_SLOT_SHORT, OT_REGION_SLOT_LONG,
+                                         OT_REGION_SLOT_WEIGHT};
   const ot_stages *const stages = &e->s->b->stages;
   const int block = item->block;
   const bool first = block == stages->first_block[item->chunk];
   const bool last = block == stages->first_block[item->chunk + 1] - 1;
   bind_stack(e, item, entry);
   for (int i = 0; i < OT_SLOT_CLASSES; i++) {
-    entry->base[bases[i]] =
-        place(&m->slot[i][block], kept(e, kinds[i], item->chunk, item->micro_batch));
+    entry->base[bases[i]] = kept_at(e, slots[i], block, item);
   }
-  entry->base[OT_BASE_INPUT] =
-      place(&m->input[block], kept(e, m->input_kept[block], item->chunk, item->micro_batch));
+  entry->base[OT_BASE_INPUT] = kept_at(e, OT_REGION_INPUT, block, item);
   if (item->work == OT_WORK_FORWARD) {
     entry->base[OT_BASE_OUTPUT] =
-        last ? chunk_output(e, item, false)
-             : place(&m->input[block + 1],
-                     kept(e, m->input_kept[block + 1], item->chunk, item->micro_batch));
+        last ? chunk_output(e, item, false) : kept_at(e, OT_REGION_INPUT, block + 1, item);
     return;
   }
   entry->base[OT_BASE_D_OUTPUT] = d_output_of(e, item, block);
@@ -182,27 +184,26 @@ static void bind_activations(emission *e, const ot_step_item *item, ot_entry *en
 
 static void bind_buckets(emission *e, const ot_step_item *item, ot_entry *entry) {
   const ot_build *const b = e->s->b;
-  const ot_step_memory *const m = &e->s->memory;
   const ot_step_outline *const plan = &e->plan->outline;
   ot_build_bind_block(b, entry);
   if (item->gather >= 0) {
     entry->base[OT_BASE_WEIGHT] =
-        place(&m->gathered[item->block], plan->gathers.uses[item->gather].place);
+        at(e, OT_REGION_GATHERED, item->block, plan->gathers.uses[item->gather].place);
     wait_for(entry, OT_LANE_GATHER, e->gather_entry[item->gather]);
   }
   if (item->tied_gather >= 0) {
     entry->base[OT_BASE_TIED] =
-        place(&m->gathered[b->tied_block], plan->gathers.uses[item->tied_gather].place);
+        at(e, OT_REGION_GATHERED, b->tied_block, plan->gathers.uses[item->tied_gather].place);
     wait_for(entry, OT_LANE_GATHER, e->gather_entry[item->tied_gather]);
   }
   if (item->sum >= 0) {
     const ot_bucket_use *const use = &plan->sums.uses[item->sum];
-    entry->base[OT_BASE_GRADIENT] = place(&m->sums[item->block], use->place);
+    entry->base[OT_BASE_GRADIENT] = at(e, OT_REGION_GRADIENT_PART, item->block, use->place);
     if (use->previous >= 0) wait_for(entry, OT_LANE_REDUCE, e->sum_entry[use->previous]);
   }
   if (item->tied_sum >= 0) {
     const ot_bucket_use *const use = &plan->tied_sums.uses[item->tied_sum];
-    entry->base[OT_BASE_TIED_GRADIENT] = place(&m->tied_sums, use->place);
+    entry->base[OT_BASE_TIED_GRADIENT] = at(e, OT_REGION_TIED_PART, b->tied_block, use->place);
     if (use->previous >= 0) wait_for(entry, OT_LANE_REDUCE, e->tied_sum_entry[use->previous]);
   }
 }
@@ -220,7 +221,7 @@ static void add_work(emission *e, const ot_step_event *event, int segment) {
   }
   ot_entry *const entry = add_entry(e, segment, item->block, OT_LANE_COMPUTE);
   entry->micro_batch = item->micro_batch;
-  entry->base[OT_BASE_BATCH] = e->s->memory.batch + item->micro_batch * e->s->memory.batch_bytes;
+  entry->base[OT_BASE_BATCH] = at(e, OT_REGION_BATCH, 0, 0) + item->micro_batch * e->s->batch_bytes;
   bind_activations(e, item, entry);
   bind_buckets(e, item, entry);
   entry->wait[OT_LANE_PIPELINE] = received >= 0 ? received : sent;
@@ -247,7 +248,7 @@ static void add_gather(emission *e, int use) {
   ot_entry *const entry =
       add_entry(e, e->s->segments[gather->block].gather, gather->block, OT_LANE_GATHER);
   entry->base[OT_BASE_WEIGHT_PIECE] = e->s->b->pieces[gather->block];
-  entry->base[OT_BASE_WEIGHT] = place(&e->s->memory.gathered[gather->block], gather->place);
+  entry->base[OT_BASE_WEIGHT] = at(e, OT_REGION_GATHERED, gather->block, gather->place);
   e->gather_entry[use] = last_entry(e);
 }
 
@@ -293,9 +294,9 @@ static void reduce_block(emission *e, const ot_step_item *item) {
   const ot_build *const b = e->s->b;
   const int block = item->block;
   const bool adds = ot_build_eachtime(b, block) && item->micro_batch > 0;
-  const int64_t whole =
-      item->sum >= 0 ? place(&e->s->memory.sums[block], e->plan->outline.sums.uses[item->sum].place)
-                     : b->gradients[block];
+  const int64_t whole = item->sum >= 0 ? at(e, OT_REGION_GRADIENT_PART, block,
+                                            e->plan->outline.sums.uses[item->sum].place)
+                                       : b->gradients[block];
   const int entry =
       add_reduction(e, &(reduction){e->s->segments[block].reduce[adds][is_last(e, item)], block,
                                     item->micro_batch, whole, b->gradient_pieces[block]});
@@ -306,10 +307,10 @@ static void reduce_block(emission *e, const ot_step_item *item) {
 static void reduce_tied(emission *e, const ot_step_item *item) {
   const ot_build *const b = e->s->b;
   const bool adds = ot_build_eachtime(b, b->tied_block) && item->micro_batch > 0;
-  const int64_t whole =
-      item->tied_sum >= 0
-          ? place(&e->s->memory.tied_sums, e->plan->outline.tied_sums.uses[item->tied_sum].place)
-          : b->tied_gradients;
+  const int64_t whole = item->tied_sum >= 0
+                            ? at(e, OT_REGION_TIED_PART, b->tied_block,
+                                 e->plan->outline.tied_sums.uses[item->tied_sum].place)
+                            : b->tied_gradients;
   const int entry =
       add_reduction(e, &(reduction){e->s->tied.reduce[adds][is_last(e, item)], b->tied_block,
                                     item->micro_batch, whole, b->tied_piece});
@@ -336,8 +337,8 @@ static void add_hand_over(emission *e, const ot_step_item *item) {
 }
 
 static void add_send(emission *e, const ot_step_item *item, int32_t message) {
-  const int64_t at = chunk_output(e, item, item->work != OT_WORK_FORWARD);
-  e->send_entry[message] = add_message(e, OT_OP_SEND, message, at);
+  const int64_t from = chunk_output(e, item, item->work != OT_WORK_FORWARD);
+  e->send_entry[message] = add_message(e, OT_OP_SEND, message, from);
 }
 
 static void add_event(emission *e, const ot_step_event *event) {
@@ -401,18 +402,18 @@ static ot_entry *add_step(emission *e, int segment, int block) {
   const int64_t first =
       block < 0 ? 0
                 : (int64_t)ot_update_first_part(e->s->graph, block) * b->schedule->slots_per_part;
-  entry->base[OT_BASE_SQUARES] = b->squares + first * 8;
-  entry->base[OT_BASE_UPDATES] = b->updates + first * 16;
-  entry->base[OT_BASE_STATISTIC] = b->statistics;
-  entry->base[OT_BASE_EXPERTS] = b->experts;
+  entry->base[OT_BASE_SQUARES] = at(e, OT_REGION_SQUARES, 0, 0) + first * 8;
+  entry->base[OT_BASE_UPDATES] = at(e, OT_REGION_UPDATES, 0, 0) + first * 16;
+  entry->base[OT_BASE_STATISTIC] = at(e, OT_REGION_STATISTICS, 0, 0);
+  entry->base[OT_BASE_EXPERTS] = at(e, OT_REGION_EXPERT_SUMS, 0, 0);
   if (block < 0) return entry;
   entry->base[OT_BASE_WEIGHT_PIECE] =
       ot_build_shards(b, block) ? b->pieces[block] : b->weights[block];
   const bool piece = ot_build_shards(b, block) || entry->phase == OT_PHASE_NORM;
   entry->base[OT_BASE_GRADIENT_PIECE] = piece ? b->gradient_pieces[block] : b->gradients[block];
-  entry->base[OT_BASE_MOMENT_1] = b->moment_1[block];
-  entry->base[OT_BASE_MOMENT_2] = b->moment_2[block];
-  entry->base[OT_BASE_MASTER] = b->master[block];
+  entry->base[OT_BASE_MOMENT_1] = at(e, OT_REGION_MOMENT_1, block, 0);
+  entry->base[OT_BASE_MOMENT_2] = at(e, OT_REGION_MOMENT_2, block, 0);
+  entry->base[OT_BASE_MASTER] = at(e, OT_REGION_MASTER, block, 0);
   if (e->reduced[block] >= 0) wait_for(entry, OT_LANE_REDUCE, e->reduced[block]);
   return entry;
 }
@@ -500,15 +501,18 @@ ot_status ot_build_step_orders(ot_build *b) {
   ot_frame_clip(graph, b->schedule, b->request->run->optimizer.clip, b->arena, &clip);
   if (begin.scratch_bytes > s.scratch_bytes) s.scratch_bytes = begin.scratch_bytes;
   if (clip.scratch_bytes > s.scratch_bytes) s.scratch_bytes = clip.scratch_bytes;
-  const ot_step_memory_request request = {.build = b,
-                                          .graph = graph,
+  ot_planned_step *const steps = ot_arena_array(b->arena, s.num_plans + 1, sizeof *steps);
+  for (int i = 0; i < s.num_plans; i++) {
+    steps[i] = (ot_planned_step){.flow = &s.plans[i].flow, .outline = &s.plans[i].outline};
+  }
+  s.batch_bytes = ot_segment_batch_bytes(graph);
+  ot_build_place_step(b, &(ot_step_needs){.graph = graph,
                                           .storage = s.storage,
-                                          .plans = s.plans,
-                                          .num_plans = s.num_plans,
-                                          .buckets = &buckets,
+                                          .blocks = &buckets,
+                                          .steps = steps,
+                                          .num_steps = s.num_plans,
                                           .scratch_bytes = s.scratch_bytes,
-                                          .staging_bytes = s.staging_bytes};
-  ot_step_memory_build(&request, &s.memory);
+                                          .staging_bytes = s.staging_bytes});
   for (int i = 0; i < s.num_plans; i++) add_order(&s, &s.plans[i], &buckets, &begin);
   return OT_OK;
 }

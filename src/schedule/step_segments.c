@@ -167,9 +167,7 @@ static void find_buckets(ot_step_builder *s, int block) {
   const ot_block_segments *const made = &s->segments[block];
   const int works[OT_WORKS] = {made->forward[0], made->backward[0], made->weight[0]};
   ot_block_buckets *const out = &s->buckets[block];
-  *out = (ot_block_buckets){.elements = s->b->schedule->buckets[block].elements,
-                            .gathers = ot_build_gathers(s->b, block),
-                            .each_micro_batch = ot_build_eachtime(s->b, block)};
+  *out = s->b->buckets[block];
   if (!s->b->runs[block] || s->only_sums) return;
   for (int w = 0; w < OT_WORKS; w++) {
     const int before = w == OT_WORK_BACKWARD ? made->recompute : -1;

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "schedule/step_memory.h"
+#include "schedule/step_plan.h"
+#include "schedule/storage.h"
 
 // Segments of one block; -1 where a phase has no tasks.
 typedef struct ot_block_segments {
@@ -29,7 +30,7 @@ typedef struct ot_step_builder {
   bool only_work;       // and no others
   ot_step_plan *plans;  // [num_plans]
   int num_plans;
-  ot_step_memory memory;
+  int64_t batch_bytes;  // of a micro-batch
 } ot_step_builder;
 
 // Fills storage, segments, tied, tie and buckets from build, graph and split, and the scratch they
