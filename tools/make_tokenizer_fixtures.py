@@ -94,7 +94,7 @@ SPACES_ADDED = [
 MARKS = [
     "\u2581", "\u2581\u2581x", " \u2581 x", "x\u2581", "<0x41>", "<0x41><0x0a>x", "<s>", "</s>a", "<s>  a", " <s> x </s> y", "a<unk>b", "q\u4e00\u4e01q\U0001f600",
     "\ufb01n \uff21\uff22 \u00bd", "\u00a8x", "\u00a8", "e\u0301x e\u0301\u0301", "\u00adx", "x\u00ad\u00ad", "\u00ad", "a\tb\r\nc\rd", "\x01\x02x\x01",
-    "\u2126\u0301 \u0915\u094d\u0937\u0301", "   leading", "trailing   ", "  both  ends  ", "the  miller's   daughter", "\n\nthe\n", "noise" * 40,
+    "\u2126\u0301 \u0915\u094d\u0937\u0301", "\u0915\u0301x \u0915\u0301\u0301x", "\u0416\u0434\u0430 x\u0416\u0434\u0430", "   leading", "trailing   ", "  both  ends  ", "the  miller's   daughter", "\n\nthe\n", "noise" * 40,
 ]
 
 # Rules of a character map: the code points on the left become those on the right.
@@ -210,6 +210,8 @@ def unigram(normalizer, pre_tokenizer, decoder, byte_fallback=False):
     """Pieces of a BPE with scores that fall with their order: so many ways to write a word, and ties, no trainer gives."""
     learned = json.loads(character_bpe(byte_fallback=False, vocab=460).to_str())["model"]["vocab"]
     vocab = [(token, 0.0 if token in ("<unk>", "<s>", "</s>") else -2 - round(id / 40, 1)) for token, id in learned.items()]
+    # A letter that only a longer piece has: unknown, or that piece and worse ones after it.
+    vocab += [("Жд", -13.5), ("да", -3.0), ("а", -8.0)]
     if byte_fallback:
         vocab += [(f"<0x{byte:02X}>", 0.0) for byte in range(256)]
     tokenizer = Tokenizer(models.Unigram(vocab, 0, byte_fallback))
@@ -239,6 +241,8 @@ def sentencepiece_kinds():
         "xlmr": unigram(character_map, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace()]), spaces),
         "unigram_first": unigram(normal.Sequence([character_map, normal.Strip(True, True)]), metaspace("\u2581", "first"),
                                  decoders.Metaspace("\u2581", "first")),
+        "split_first": unigram(character_map, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), metaspace("\u2581", "first")]), spaces),
+        "joined": character_bpe(normal.Replace(" ", "\u2581"), pre_tokenizers.Split("e", "merged_with_previous"), strip=False),
         "unigram_bytes": unigram(prepend, gemma_split, bytes_and_spaces, byte_fallback=True),
     }
 

@@ -19,8 +19,8 @@ typedef struct part {
   const uint8_t *text;
   int64_t length;
   int64_t stop;
-  bool final;  // false: what ends it is the window, not the document
-  bool first;  // it begins where the text does
+  bool final;           // false: what ends it is the window, not the document
+  int64_t first_bytes;  // at its beginning, of the first character of the text; 0: none
 } part;
 
 typedef enum progress {
@@ -92,6 +92,11 @@ static int64_t stop_within(part whole, int64_t from, int64_t length) {
   return inside ? whole.stop - from : no_stop;
 }
 
+// The first bytes of `whole` as seen from its part that begins at `from`.
+static int64_t first_within(part whole, int64_t from) {
+  return whole.first_bytes > from ? whole.first_bytes - from : 0;
+}
+
 // What it means that everything before byte `at` of `p` is done and a piece ends there.
 static progress progress_at(part p, int64_t at) {
   if (at == p.stop) return AT_STOP;
@@ -132,7 +137,7 @@ static ot_status write_marks(ot_encoder *e, part p, int step) {
   ot_buffer *const text = &e->rewritten[step];
   text->length = 0;
   const bool wanted =
-      s->prefix == OT_METASPACE_ALWAYS || (s->prefix == OT_METASPACE_FIRST && p.first);
+      s->prefix == OT_METASPACE_ALWAYS || (s->prefix == OT_METASPACE_FIRST && p.first_bytes > 0);
   const bool marked =
       p.text[0] == ' ' || (p.length >= width && memcmp(p.text, s->mark, (size_t)width) == 0);
   if (wanted && !marked) OT_TRY(ot_buffer_append(text, s->mark, width));
@@ -163,7 +168,7 @@ static ot_status split_at_marks(ot_encoder *e, part p, int step, progress *done)
     part piece = p;
     piece.text = text->data + at;
     piece.length = stop - at;
-    piece.first = p.first && at == 0;
+    piece.first_bytes = first_within(p, at);
     OT_TRY(split(e, piece, step + 1, done));
   }
   return OT_OK;
@@ -174,7 +179,7 @@ static ot_status split_gap(ot_encoder *e, part p, int step, part gap, progress *
   *done = ALL_DONE;
   if (gap.length == 0) return OT_OK;
   gap.stop = stop_within(p, gap.text - p.text, gap.length);
-  gap.first = p.first && gap.text == p.text;
+  gap.first_bytes = first_within(p, gap.text - p.text);
   if (!e->tokenizer->pre_tokenizer.steps[step].drop_unmatched) {
     return split(e, gap, step + 1, done);
   }
@@ -193,7 +198,7 @@ static inline ot_status take_match(ot_encoder *e, part p, int step, ot_token_tex
                         .length = match.length,
                         .stop = no_stop,
                         .final = true,
-                        .first = p.first && match.bytes == p.text};
+                        .first_bytes = first_within(p, match.bytes - p.text)};
   return split(e, matched, step + 1, done);
 }
 
@@ -251,7 +256,7 @@ static ot_status cut_at_added(ot_encoder *e, const ot_added_tokens *set, part p,
   for (int64_t at = 0; at < p.length && *done == ALL_DONE;) {
     const ot_added_match match = ot_added_tokens_next(set, &text, at);
     const bool found = match.outcome == OT_ADDED_FOUND;
-    part gap = {.text = p.text + at, .final = found, .first = p.first && at == 0};
+    part gap = {.text = p.text + at, .final = found, .first_bytes = first_within(p, at)};
     gap.length = (match.outcome == OT_ADDED_NONE ? p.length : match.start) - at;
     if (match.outcome == OT_ADDED_NONE) gap.final = p.final;
     gap.stop = stop_within(p, at, gap.length);
@@ -311,12 +316,12 @@ static ot_status normalize(ot_encoder *e, part p, progress *done) {
   }
   if (!p.final || p.stop != no_stop) return normalize_window(e, p, done);
   int width = 0;
-  if (p.first && p.length > 0) (void)ot_unicode_first(p.text, p.length, &width);
+  if (p.first_bytes > 0 && p.length > 0) (void)ot_unicode_first(p.text, p.length, &width);
   ot_normal_text text = {.text = p.text, .length = p.length, .first_bytes = width};
   OT_TRY(ot_normalizer_apply(normalizer, e->matcher, &text, &e->normal[1]));
   p.text = text.text;
   p.length = text.length;
-  p.first = text.first_bytes > 0;
+  p.first_bytes = text.first_bytes;
   return cut_normal(e, p, done);
 }
 
@@ -328,7 +333,7 @@ static ot_status take_valid(ot_encoder *e, part p, int64_t at, int64_t valid, pr
   span.length = valid;
   span.stop = stop_within(p, at, valid);
   span.final = p.final || at + valid < p.length;
-  span.first = p.first && at == 0;
+  span.first_bytes = first_within(p, at);
   return cut_at_added(e, e->tokenizer->raw, span, normalize, done);
 }
 
@@ -359,7 +364,7 @@ static ot_status take_window(ot_encoder *e, const ot_text_window *window, bool *
                   .length = window->length,
                   .stop = window->stop < window->length ? window->stop : no_stop,
                   .final = window->final,
-                  .first = true};
+                  .first_bytes = 1};
   progress done;
   OT_TRY(take_text(e, p, &done));
   *reached = done != LOST;

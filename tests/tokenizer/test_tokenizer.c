@@ -418,7 +418,7 @@ static int64_t encode_by_windows(ot_encoder *encoder, const char *text, int64_t 
 static void windows_give_the_ids_of_the_whole_text(void **state) {
   (void)state;
   const char *const names[] = {"gpt2",  "llama3", "qwen",         "deepseek", "starcoder",
-                               "words", "o200k",  "spaces_added", "gemma"};
+                               "words", "o200k",  "spaces_added", "gemma",    "joined"};
   json_t *const cases = read_cases();
   const json_t *const texts = json_object_get(cases, "texts");
   for (int i = 0; i < OT_COUNT(names); i++) {
