@@ -64,7 +64,7 @@ static bool take(void *context, int32_t token) {
   if (!s->stream) return true;
   // An id that the tokenizer lacks has no text.
   (void)decode(s, s->made.count - 1, 1);
-  fwrite(s->text.data, 1, (size_t)s->text.length, stdout);
+  if (s->text.length > 0) fwrite(s->text.data, 1, (size_t)s->text.length, stdout);
   return fflush(stdout) == 0;
 }
 

@@ -413,7 +413,7 @@ static int64_t next_cut(const void *self, ot_token_text piece, int64_t from) {
     return bpe->num_merges == 0 && !bpe->ignore_merges ? from : piece.length;
   }
   if (!bpe->joined || from >= piece.length) return piece.length;
-  while (from > 0 && (piece.bytes[from] & 0xC0) == 0x80) from++;
+  while (from < piece.length && (piece.bytes[from] & 0xC0) == 0x80) from++;
   int width;
   uint32_t last = ot_unicode_last(piece.bytes, from, &width);
   for (; from < piece.length; from += width) {
