@@ -230,13 +230,6 @@ void ot_bpe_destroy(ot_bpe **bpe) {
 
 // ---- the symbols that merging begins with ----
 
-// The width of the character at `text`, or 1 where there is none.
-static int64_t width_at(const uint8_t *text, int64_t length) {
-  const uint8_t lead = text[0];
-  const int64_t width = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  return width < length ? width : length;
-}
-
 static int32_t find_character(const ot_bpe *bpe, const uint8_t *text, int64_t width) {
   return width == 1 && text[0] < 0x80 ? bpe->ascii_ids[text[0]] : find_token(bpe, text, width);
 }
@@ -257,7 +250,7 @@ static int64_t write_characters(const ot_bpe *bpe, ot_token_text piece, int32_t 
   bool waiting = false;
   for (int64_t i = 0, width; i < piece.length; i += width) {
     const uint8_t *const text = piece.bytes + i;
-    width = width_at(text, piece.length - i);
+    width = ot_unicode_width(text, piece.length - i);
     const int32_t id = find_character(bpe, text, width);
     if (id >= 0) {
       if (waiting) ids[n++] = bpe->unk;

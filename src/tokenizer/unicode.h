@@ -21,6 +21,14 @@ int64_t ot_unicode_invalid_bytes(const uint8_t *text, int64_t length);
 uint32_t ot_unicode_first(const uint8_t *text, int64_t length, int *width);
 uint32_t ot_unicode_last(const uint8_t *text, int64_t length, int *width);
 
+// The width that the first byte of the character at `text` [length > 0] says, at most `length`; 1
+// for a byte that begins none.
+static inline int64_t ot_unicode_width(const uint8_t *text, int64_t length) {
+  const uint8_t lead = text[0];
+  const int64_t width = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  return width < length ? width : length;
+}
+
 // White_Space.
 bool ot_unicode_is_space(uint32_t code);
 // A letter, mark, decimal digit, letter number, connector or joiner: \w of Unicode's UTS 18.

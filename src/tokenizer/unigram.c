@@ -10,6 +10,7 @@
 
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/byte_trie.h"
+#include "tokenizer/unicode.h"
 
 static const double unknown_penalty = 10;
 
@@ -30,11 +31,6 @@ typedef struct ending {
 
 // ---- encoding ----
 
-static int64_t width_of(const uint8_t *text, int64_t length) {
-  const int64_t width = text[0] < 0xC0 ? 1 : text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4;
-  return width < length ? width : length;
-}
-
 static void offer(ending *to, double score, int64_t start, int32_t id) {
   if (to->start < 0 || score > to->score) *to = (ending){.score = score, .start = start, .id = id};
 }
@@ -44,7 +40,7 @@ static void find_best(const unigram *u, ot_token_text piece, ending *best) {
   for (int64_t i = 1; i <= piece.length; i++) best[i] = (ending){.start = -1};
   for (int64_t start = 0, width; start < piece.length; start += width) {
     const double score = best[start].score;
-    width = width_of(piece.bytes + start, piece.length - start);
+    width = ot_unicode_width(piece.bytes + start, piece.length - start);
     bool known = false;
     int64_t node = 0;
     for (int64_t i = start; i < piece.length; i++) {
