@@ -8,11 +8,11 @@
 #include "base/text.h"
 #include "checkpoint/weights.h"
 
-// ---- stacks: all experts of a layer in one tensor, as transformers 5 has them in memory and some
-// files on disk: mlp.experts.gate_up_proj [E, 2F, C], gate above up, and mlp.experts.down_proj
-// [E, C, F] ----
+// ---- stacks ----
 
-// The matrices of a stack in the order of the file.
+// All experts of a layer in one tensor, as transformers 5 has them in memory and some files on
+// disk: mlp.experts.gate_up_proj [E, 2F, C], gate above up, and mlp.experts.down_proj [E, C, F].
+// Its matrices in the order of the file.
 typedef struct weight_stack {
   int count;
   int *tensors;      // [count] of the map

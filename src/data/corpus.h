@@ -63,10 +63,11 @@ typedef ot_status (*ot_corpus_text_sink)(void *context, const char *text, int64_
 ot_status ot_corpus_read_lines(const ot_corpus_block *block, const char *key,
                                ot_corpus_text_sink sink, void *context);
 
-// ---- a corpus worked through by threads: blocks are processed side by side and committed one by
-// one in the order of the corpus, so that the result does not depend on the number of threads. A
-// failure counts when its block's turn comes: of several, the first in the corpus is reported. ----
+// ---- a corpus worked through by threads ----
 
+// Blocks are processed side by side and committed one by one in the order of the corpus, so that
+// the result does not depend on the number of threads. A failure counts when its block's turn
+// comes: of several, the first in the corpus is reported.
 typedef struct ot_corpus_job {
   // Works on one block; run by many threads, each with its own `worker`.
   ot_status (*process)(void *worker, const ot_corpus_block *block);

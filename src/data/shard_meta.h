@@ -24,13 +24,12 @@ typedef struct ot_shard_origin {
 // live in `arena`. OT_ENVIRONMENT when there is a file that cannot be read.
 ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_origin *out);
 
-// ---- layout of Megatron's .idx, read and written here: magic (9 bytes), u64 version, u8 type of
-// the tokens, u64 S sequences, u64 D entries of the document table; then, from byte 34 and
-// unaligned, i32 lengths [S], i64 byte offsets into .bin [S], i64 first sequence of each document
-// [D] with S as the last. Little-endian. Our writer gives each document one sequence, more above
-// 2^30 tokens.
-// ----
+// ---- Megatron's .idx ----
 
+// Magic (9 bytes), u64 version, u8 type of the tokens, u64 S sequences, u64 D entries of the
+// document table; then, from byte 34 and unaligned, i32 lengths [S], i64 byte offsets into .bin
+// [S], i64 first sequence of each document [D] with S as the last. Little-endian. Our writer gives
+// each document one sequence, more above 2^30 tokens.
 static const uint8_t ot_shard_magic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 
 enum {

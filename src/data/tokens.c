@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening by format, reading ids with a check of each.
+// Opening by format, a Megatron index checked whole, reading ids with a check of each, and where
+// documents are.
 #include "data/tokens.h"
 
 #include <stdlib.h>
@@ -87,8 +88,9 @@ static void set_type(ot_tokens *t, ot_shard_type type) {
   OT_UNREACHABLE();
 }
 
-// ---- the .idx of a Megatron shard: checked whole when it is opened, in blocks, and searched in
-// place ----
+// ---- the .idx of a Megatron shard ----
+
+// Checked whole when it is opened, in blocks, and searched in place.
 
 typedef struct index_header {
   int64_t sequences;  // S

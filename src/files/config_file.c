@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathers one tree from the run file, the model file and --set, then lets the table read it.
+// Where a cluster's name leads.
 #include "files/config_file.h"
 
 #include <errno.h>

@@ -74,8 +74,10 @@ typedef struct ot_preset_names {
 } ot_preset_names;
 ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, ot_arena *arena);
 
-// ---- cluster files: YAML (describe/cluster_keys.h), found as presets or paths; "this-machine" is
-// what `orthant bench` wrote into the user's folder ----
+// ---- cluster files ----
+
+// YAML (describe/cluster_keys.h), found as presets or paths; "this-machine" is what `orthant bench`
+// wrote into the user's folder.
 
 // Reads the cluster called `name`: a path (with a slash or .yaml) or a preset; lives in `arena`.
 // `found` is false, and nothing is read, when "this-machine" was never measured. Else OT_USAGE as

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill takes all of the prompt but its last token; decode starts with that one.
+// Prefill takes all of the prompt but its last token; decode starts with that one. Scores take one
+// pass.
 #include "runtime/inference.h"
 
 #include <math.h>

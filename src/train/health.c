@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each rank's sums stand in slots of their own, to be added over slots and ranks; a part of which
 // several ranks have copies counts as often above the line of a ratio as below. The schedule has
-// added the squares over all ranks already, because the clip factor needs them.
+// added the squares over all ranks already, because the clip factor needs them. Spikes:
+// z = (x - median) / (1.4826 MAD); for normal values, MAD is 0.6745 standard deviations.
 #include "train/health.h"
 
 #include <math.h>

@@ -39,9 +39,10 @@ typedef struct ot_strange_place {
 ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
                                  ot_strange_place *place);
 
-// ---- steps that stand out: how far a value is from the median of those before it, in standard
-// deviations that the median deviation stands for, so that neither a trend nor an earlier spike
-// moves the measure. Pure. ----
+// ---- steps that stand out ----
+
+// How far a value is from the median of those before it, in standard deviations that the median
+// deviation stands for, so that neither a trend nor an earlier spike moves the measure. Pure.
 
 enum {
   OT_SPIKE_WINDOW = 200,  // values that the median is of, at most

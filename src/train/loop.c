@@ -21,10 +21,11 @@
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
 
-// ---- being asked to stop: SIGTERM, SIGUSR1 or the first Ctrl-C ask for a checkpoint and a clean
-// end, a second Ctrl-C ends at once; one handler for all ranks of the process ----
+// ---- being asked to stop ----
 
-// A handler may only set a flag, which the loop looks at between steps.
+// SIGTERM, SIGUSR1 or the first Ctrl-C ask for a checkpoint and a clean end, a second Ctrl-C ends
+// at once; one handler for all ranks of the process. It may only set a flag, which the loop looks
+// at between steps.
 static atomic_int stop_seen;  // lock-free, so a handler may write what ranks in other threads read
 
 static void handle_stop(int number) {
@@ -46,6 +47,8 @@ static void install_stop_handlers(void) {
   sigaction(SIGUSR1, &action, NULL);
   sigaction(SIGINT, &action, NULL);
 }
+
+// ---- the loop ----
 
 enum { KEY_BYTES = 512 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoint, whether it fits, and the resolved configuration beside it.
+// Which checkpoint, whether it fits, and the resolved configuration next to it; the proof that all
+// ranks fit each other; doubts and disk.
 #include "train/loop_start.h"
 
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One file a process: events.out.tfevents.SECONDS.HOST.PID.N, appended to record by record.
+// One file a process: events.out.tfevents.SECONDS.HOST.PID.N, appended to record by record, and
+// the bytes of a record.
 #include "train/tensorboard.h"
 
 #include <errno.h>

@@ -24,9 +24,11 @@ ot_status ot_tensorboard_write(ot_tensorboard *tensorboard, int64_t step, const 
 // memory/..., exposed/..., health as named. Unknown values are left out.
 ot_status ot_tensorboard_write_step(ot_tensorboard *tensorboard, const ot_metrics_step *step);
 
-// ---- one record of an event file as bytes: TFRecord framing (length and masked CRC-32C of the
-// length, then the payload and its masked CRC-32C) around a protobuf Event. No protobuf library: an
-// event of scalars has seven kinds of field. Pure. ----
+// ---- one record of an event file as bytes ----
+
+// TFRecord framing (length and masked CRC-32C of the length, then the payload and its masked
+// CRC-32C) around a protobuf Event. No protobuf library: an event of scalars has seven kinds of
+// field. Pure.
 
 // CRC-32C (Castagnoli) of `bytes` [length]: 0xe3069283 for "123456789".
 uint32_t ot_crc32c(const void *bytes, int64_t length);
