@@ -3,12 +3,14 @@
 // lines win. Below the published sources stand words that name software by themselves, for sources
 // that are not known here; a row that mentions none of them is told by how it is split.
 #include <stddef.h>
+#include <string.h>
 
+#include "files/engine_file.h"
 #include "published_job.h"
 
 static const struct {
   const char *word;     // in the source's name
-  const char *engine;   // describe/engine.h
+  const char *engine;   // presets/engines/NAME.yaml
   const char *version;  // in the row's notes; null: any
 } engines[] = {
     // sources
@@ -60,13 +62,29 @@ static const char *engine_by_split(const ot_published_row *row) {
   return row->flash_attention == 0 ? "megatron-2021" : "megatron-core";
 }
 
-const ot_engine *ot_published_engine(const ot_published_row *row) {
+static const char *engine_of(const ot_published_row *row) {
   for (int i = 0; i < OT_COUNT(engines); i++) {
     const char *const version = engines[i].version;
     if (version && !ot_published_mentions(row->notes, version)) continue;
-    if (ot_published_mentions(row->source, engines[i].word)) {
-      return ot_engine_find(engines[i].engine);
-    }
+    if (ot_published_mentions(row->source, engines[i].word)) return engines[i].engine;
   }
-  return ot_engine_find(engine_by_split(row));
+  return engine_by_split(row);
+}
+
+ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published_row *row,
+                                   ot_engine *out) {
+  static const char *const directory = OT_SOURCE_DIR "/presets";
+  const ot_presets presets = {&directory, 1};
+  const char *const name = engine_of(row);
+  const ot_engine **const read = setup->engines;
+  int at = 0;
+  while (at < setup->num_engines && strcmp(read[at]->name, name) != 0) at++;
+  if (at == setup->num_engines) {
+    OT_CHECK(at < OT_PUBLISHED_MAX_ENGINES, OT_BUG, "too many engines");
+    OT_TRY(ot_engine_file_load(name, &presets, setup->arena, &read[at]));
+    setup->num_engines++;
+  }
+  *out = *read[at];
+  out->name = name;  // prices keep it for longer than the arena lives
+  return OT_OK;
 }

@@ -159,7 +159,8 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
                                  ot_published_job *out) {
   const ot_published_row whole = complete(stated);
   const ot_published_row *const row = &whole;
-  *out = (ot_published_job){.engine = *ot_published_engine(row)};
+  *out = (ot_published_job){0};
+  OT_TRY(ot_published_engine_read(setup, row, &out->engine));
   ot_recipe recipe;
   OT_TRY(check_stated(row));
   OT_TRY(ot_published_model_build(row, &out->model));

@@ -8,9 +8,9 @@
 #include "plan/job.h"
 #include "published_row.h"
 
-enum { OT_PUBLISHED_MAX_CLUSTERS = 64 };
+enum { OT_PUBLISHED_MAX_CLUSTERS = 64, OT_PUBLISHED_MAX_ENGINES = 64 };
 
-// Cluster presets, read once, and what to change in them.
+// Presets, read once, and what to change in those of clusters.
 typedef struct ot_published_setup {
   const char *clusters;      // directory of the presets
   const ot_node *constants;  // {NAME: {key: value}} over the presets, or null
@@ -20,6 +20,8 @@ typedef struct ot_published_setup {
     const char *name;
     ot_cluster cluster;
   } read[OT_PUBLISHED_MAX_CLUSTERS];
+  int num_engines;
+  const ot_engine *engines[OT_PUBLISHED_MAX_ENGINES];
 } ot_published_setup;
 
 typedef struct ot_published_job {
@@ -38,7 +40,8 @@ ot_status ot_published_job_build(ot_published_setup *setup, const ot_published_r
                                  ot_published_job *out);
 
 // The parts of it. The engine: one table from words of the source to software at a version.
-const ot_engine *ot_published_engine(const ot_published_row *row);
+ot_status ot_published_engine_read(ot_published_setup *setup, const ot_published_row *row,
+                                   ot_engine *out);
 ot_status ot_published_model_build(const ot_published_row *row, ot_model *out);
 // The preset of the row's device, with the figures of devices and links that the row states.
 ot_status ot_published_cluster_build(ot_published_setup *setup, const ot_published_row *row,

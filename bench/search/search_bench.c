@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "files/config_file.h"
+#include "files/engine_file.h"
 #include "host/heap.h"
 #include "plan/search.h"
 #include "support/bench_program.h"
@@ -65,15 +66,17 @@ static double median(double *values, int count) {
 
 static ot_status load(const search_case *c, bench_job *out) {
   const ot_config_request request = {.presets = ot_installed_presets(&out->arena)};
+  const ot_engine *engine;
   ot_cluster preset;
   bool found;
   OT_TRY(ot_config_load_model(c->model, &request, &out->arena, &out->model));
   OT_TRY(ot_cluster_file_load(c->cluster, &request.presets, &out->arena, &preset, &found));
   OT_TRY(ot_cluster_resize(&preset, c->devices, &out->cluster));
+  OT_TRY(ot_engine_file_load(c->engine, &request.presets, &out->arena, &engine));
   out->job =
       (ot_job){.model = &out->model.model,
                .cluster = &out->cluster,
-               .engine = ot_engine_find(c->engine),
+               .engine = engine,
                .recipe = *ot_recipe_find("bf16"),
                .devices = c->devices,
                .global_batch_size = c->batch,

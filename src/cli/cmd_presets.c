@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant presets`: the models and clusters whose numbers are built in, and one of them in full.
+// `orthant presets`: the models, clusters and engines whose numbers are built in, and one of them
+// in full.
 #include <stdio.h>
 
 #include "base/json_writer.h"
+#include "base/text.h"
 #include "base/text_builder.h"
 #include "cli/installed.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "describe/cluster_keys.h"
+#include "describe/engine_keys.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
+#include "files/engine_file.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {
@@ -108,11 +113,64 @@ static ot_status list_clusters(const ot_config_request *request, ot_arena *arena
   return OT_OK;
 }
 
+// ---- engines ----
+
+// This program first, then the presets; each as a tree of its keys.
+typedef struct engine_list {
+  int64_t count;
+  const ot_node **keys;  // [count]
+} engine_list;
+
+static ot_status load_engines(const ot_config_request *request, ot_arena *arena, engine_list *out) {
+  const ot_preset_names names = ot_presets_list(&request->presets, OT_PRESET_ENGINE, arena);
+  *out = (engine_list){names.count + 1, ot_arena_array(arena, names.count + 1, sizeof *out->keys)};
+  for (int64_t i = 0; i < out->count; i++) {
+    const char *const name = i == 0 ? ot_engine_orthant.name : names.name[i - 1];
+    const ot_engine *engine;
+    OT_TRY(ot_engine_file_load(name, &request->presets, arena, &engine));
+    out->keys[i] = ot_engine_write(engine, arena);
+  }
+  return OT_OK;
+}
+
+static const char *text_of(const ot_node *map, const char *key) {
+  return ot_node_child(map, key)->text;
+}
+
+// What runs concurrently with compute: the keys that begin with overlap_.
+static void print_overlaps(const ot_node *keys) {
+  static const char prefix[] = "overlap_";
+  const char *before = "";
+  for (const ot_node *key = keys->first; key; key = key->next) {
+    if (!ot_text_starts_with(key->key, prefix) || ot_text_equal(key->text, "false")) continue;
+    if (ot_text_equal(key->text, "none")) continue;
+    printf("%s%s", before, key->key + sizeof prefix - 1);
+    before = ", ";
+  }
+  printf("\n");
+}
+
+static ot_status list_engines(const ot_config_request *request, ot_arena *arena) {
+  engine_list list;
+  OT_TRY(load_engines(request, arena, &list));
+  printf("\n%-27s  %-19s  %-9s  %s\n", "engine", "precision", "attention",
+         "runs concurrently with compute");
+  for (int64_t i = 0; i < list.count; i++) {
+    const ot_node *const keys = list.keys[i];
+    printf("%-27s  %-19s  %-9s  ", text_of(keys, "name"), text_of(keys, "recipe"),
+           text_of(ot_node_child(keys, "kernels"), "attention"));
+    print_overlaps(keys);
+  }
+  return OT_OK;
+}
+
 // ---- the list ----
 
 static ot_status list_json(const ot_config_request *request, ot_arena *arena) {
   const ot_preset_names models = ot_presets_list(&request->presets, OT_PRESET_MODEL, arena);
   const ot_preset_names clusters = ot_presets_list(&request->presets, OT_PRESET_CLUSTER, arena);
+  engine_list engines;
+  OT_TRY(load_engines(request, arena, &engines));
   ot_json_writer w = ot_json_begin(arena, 2);
   ot_json_object(&w, NULL);
   ot_json_array(&w, "models");
@@ -132,6 +190,14 @@ static ot_status list_json(const ot_config_request *request, ot_arena *arena) {
     write_cluster(&cluster, &w);
   }
   ot_json_end(&w);
+  ot_json_array(&w, "engines");
+  for (int64_t i = 0; i < engines.count; i++) {
+    ot_json_text(&w, NULL, text_of(engines.keys[i], "name"));
+  }
+  ot_json_end(&w);
+  ot_json_array(&w, "engine_details");
+  for (int64_t i = 0; i < engines.count; i++) ot_node_write_json(engines.keys[i], NULL, &w);
+  ot_json_end(&w);
   ot_json_end(&w);
   puts(w.text);
   return OT_OK;
@@ -149,12 +215,13 @@ static ot_status list_text(const ot_config_request *request, ot_arena *arena) {
            (long long)m.num_heads, (long long)m.num_kv_heads, (long long)m.vocab_size,
            (long long)m.max_positions);
   }
-  return list_clusters(request, arena);
+  OT_TRY(list_clusters(request, arena));
+  return list_engines(request, arena);
 }
 
 // One model with every key that its file leaves to a default.
-static ot_status show(const char *name, const ot_config_request *request, bool json,
-                      ot_arena *arena) {
+static ot_status show_model(const char *name, const ot_config_request *request, bool json,
+                            ot_arena *arena) {
   ot_model model;
   OT_TRY(load(name, request, arena, &model));
   const ot_node *const keys = ot_model_write_config(&model, arena);
@@ -172,6 +239,45 @@ static ot_status show(const char *name, const ot_config_request *request, bool j
   ot_text_appendf(&text, "# %s: %lld parameters\n", name, (long long)ot_model_parameters(&model));
   ot_node_print_yaml(keys, 0, &text);
   fputs(text.text, stdout);
+  return OT_OK;
+}
+
+// The keys of the cluster or engine called `name`; null where there is none.
+static ot_status find_keys(const char *name, const ot_config_request *request, ot_arena *arena,
+                           const ot_node **out) {
+  const ot_presets *const presets = &request->presets;
+  *out = NULL;
+  if (ot_presets_find(presets, OT_PRESET_CLUSTER, name, arena)) {
+    ot_cluster *const cluster = ot_arena_take(arena, sizeof *cluster);
+    OT_TRY(load_cluster(name, request, arena, cluster));
+    *out = ot_cluster_write(cluster, arena);
+  } else if (ot_text_equal(name, ot_engine_orthant.name) ||
+             ot_presets_find(presets, OT_PRESET_ENGINE, name, arena)) {
+    const ot_engine *engine;
+    OT_TRY(ot_engine_file_load(name, presets, arena, &engine));
+    *out = ot_engine_write(engine, arena);
+  }
+  return OT_OK;
+}
+
+static void print_keys(const ot_node *keys, bool json, ot_arena *arena) {
+  if (json) {
+    ot_json_writer w = ot_json_begin(arena, 2);
+    ot_node_write_json(keys, NULL, &w);
+    puts(w.text);
+    return;
+  }
+  ot_text_builder text = {.arena = arena};
+  ot_node_print_yaml(keys, 0, &text);
+  fputs(text.text, stdout);
+}
+
+static ot_status show(const char *name, const ot_config_request *request, bool json,
+                      ot_arena *arena) {
+  const ot_node *keys;
+  OT_TRY(find_keys(name, request, arena, &keys));
+  if (!keys) return show_model(name, request, json, arena);
+  print_keys(keys, json, arena);
   return OT_OK;
 }
 
@@ -194,13 +300,16 @@ static const ot_option rows[] = {
 
 const ot_verb ot_verb_presets = {
     .name = "presets",
-    .summary = "models and clusters that are built in",
-    .arguments = "[MODEL]",
+    .summary = "models, clusters and engines that are built in",
+    .arguments = "[NAME]",
     .max_arguments = 1,
     .details =
-        "Without MODEL: the list. With one (a preset, a HF config.json or a directory that\n"
-        "holds one): every key it means, in HF's spelling.",
-    .examples = "  orthant presets\n  orthant presets llama3-8b --json",
+        "Without NAME: the list. With the name of a model (a preset, a HF config.json or a\n"
+        "directory that holds one): every key it means, in HF's spelling; of a cluster or an\n"
+        "engine: its keys, as in a file for --cluster or --engine.",
+    .examples =
+        "  orthant presets\n  orthant presets llama3-8b --json\n"
+        "  orthant presets megatron-core >my-engine.yaml",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

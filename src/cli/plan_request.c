@@ -12,6 +12,7 @@
 #include "describe/measured_keys.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
+#include "files/engine_file.h"
 #include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.
@@ -118,15 +119,7 @@ static ot_status read_cluster(reader *r) {
 static ot_status read_engine(reader *r) {
   const bool asked = ot_options_given(r->options, "engine") || !r->out->is_imported;
   const char *const name = asked ? ot_options_text(r->options, "engine") : r->out->imported.engine;
-  r->out->job.engine = ot_engine_find(name);
-  if (r->out->job.engine) return OT_OK;
-  ot_fail(OT_USAGE, "--engine: there is no engine called \"%s\"", name);
-  ot_text_builder names = {.arena = r->arena};
-  const ot_engine *engine;
-  for (int i = 0; (engine = ot_engine_at(i)) != NULL; i++) {
-    ot_text_appendf(&names, "%s%s", i > 0 ? ", " : "", engine->name);
-  }
-  return ot_fail_hint(OT_USAGE, "one of %s", ot_text_builder_text(&names));
+  return ot_engine_file_load(name, &r->presets, r->arena, &r->out->job.engine);
 }
 
 static const char *default_recipe(reader *r) {
@@ -145,7 +138,8 @@ static ot_status read_recipe(reader *r) {
   const char *const given = ot_options_text(r->options, "precision");
   const char *const name = given ? given : default_recipe(r);
   const ot_recipe *const recipe = ot_recipe_find(name);
-  OT_ASSERT(recipe);
+  OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
+           r->out->job.engine->name, name, OT_RECIPE_NAMES);
   r->out->job.recipe = *recipe;
   return OT_OK;
 }

@@ -12,6 +12,7 @@
 typedef enum ot_preset_kind {
   OT_PRESET_MODEL,    // models/NAME.json
   OT_PRESET_CLUSTER,  // clusters/NAME.yaml
+  OT_PRESET_ENGINE,   // engines/NAME.yaml
 } ot_preset_kind;
 
 // Where presets are: directories that hold the folders above, tried in order.

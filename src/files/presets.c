@@ -15,6 +15,7 @@ static const struct {
 } kinds[] = {
     [OT_PRESET_MODEL] = {"models", ".json"},
     [OT_PRESET_CLUSTER] = {"clusters", ".yaml"},
+    [OT_PRESET_ENGINE] = {"engines", ".yaml"},
 };
 
 // A preset's name is one component of a path.

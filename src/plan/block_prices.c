@@ -52,11 +52,13 @@ static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *sc
 
 // ---- graphs ----
 
-// Rows of logits at once. With tp each chunk is ops of its own, so those of a long micro-batch are
-// priced as fewer, larger ones: products of a sixty-fourth of it are large enough for their rate.
+// Rows of logits at once; 0: as the head op chooses. With tp each chunk is ops of its own, so those
+// of a long micro-batch are priced as fewer, larger ones: products of a sixty-fourth of it are
+// large enough for their rate.
 static int64_t loss_rows(const ot_engine *engine, int64_t rows) {
   enum { MOST_CHUNKS = 64 };
   if (!engine->chunked_loss) return rows;
+  if (engine->loss_rows == 0) return 0;
   return ot_larger_whole(engine->loss_rows, (rows + MOST_CHUNKS - 1) / MOST_CHUNKS);
 }
 
@@ -72,7 +74,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
-      .head_chunk_rows = e->own ? 0 : loss_rows(e->job.engine, rows),
+      .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,
       .expert_buffer = run->parallel.expert_buffer,
       .split = whole ? (ot_split){.experts_apart = split.experts_apart} : split,

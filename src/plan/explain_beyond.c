@@ -13,7 +13,7 @@ typedef enum extent { DEVICES, TP, PP, CP, EP, TOKENS, EXTENTS } extent;
 enum { HALF = 1, FP8 = 2, EXPERTS = 4 };
 
 typedef struct published {
-  const char *device, *engine;  // as in presets and in describe/engine_table.c
+  const char *device, *engine;  // as in presets
   int64_t most[EXTENTS];
   unsigned kinds;
 } published;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of simulate.c over the tasks of one entry, for one entry. Other software differs in what
-// runs beside what, and may lack sequence parallelism: then activations between the regions of tp
+// The loop of simulate.c over the tasks of one entry, for one entry. Engines differ in what runs
+// concurrently, and may lack sequence parallelism: then activations between the regions of tp
 // are whole, what is gathered there is there already, and what is scattered is summed for everyone
 // (Korthikanti et al. 2022, fig. 5: the same bytes travel).
 #include "plan/phase_price.h"
@@ -57,10 +57,10 @@ static bool is_whole(const player *p, const ot_task *task) {
 
 static bool is_tensor(const ot_task *task) { return task->attributes.group == OT_GROUP_TENSOR; }
 
-// What `task` is in software without sequence parallelism; false where it has none such.
+// What `task` is without sequence parallelism; false where the engine has none such.
 static bool rewrite(const player *p, ot_task *task) {
   const bool scattered = p->prices->key.tp > 1 && !p->prices->sequence_parallel;
-  if (task->op == OT_OP_ABSMAX) return false;  // health metrics of this program
+  if (task->op == OT_OP_ABSMAX) return p->estimator->job.engine->health_metrics;
   if (!scattered || task->kind != OT_TASK_COLLECTIVE || !is_tensor(task)) return true;
   if (task->op == OT_OP_ALL_GATHER) return false;
   if (task->op == OT_OP_REDUCE_SCATTER) task->op = OT_OP_ALL_REDUCE;
@@ -101,9 +101,9 @@ static void play_collective(player *p, const ot_task *task, double s) {
 static ot_status play_task(player *p, int index) {
   ot_task task = p->segment->tasks[index];
   ot_price price = {0};
-  if (p->estimator->own || rewrite(p, &task)) {
+  if (rewrite(p, &task)) {
     OT_TRY(ot_price_task(&p->estimator->simulation, p->prices->shape, &task, &price));
-    if (!p->estimator->own && is_whole(p, &task)) price.device_s *= p->prices->key.tp;
+    if (is_whole(p, &task)) price.device_s *= p->prices->key.tp;
     const double times = ot_price_times(&p->estimator->simulation, p->segment, index);
     price = (ot_price){times * price.device_s, times * price.host_s};
   }
@@ -119,15 +119,15 @@ static ot_status play_task(player *p, int index) {
 }
 
 static player create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment) {
-  const ot_engine *const engine = e->job.engine;
+  const ot_tensor_overlap overlap = e->job.engine->overlap_tensor;
   const bool backward = segment->phase != OT_PHASE_FORWARD;
   return (player){
       .estimator = e,
       .prices = prices,
       .segment = segment,
       .ahead = ot_price_host_ahead(&e->simulation),
-      .beside = e->own || engine->overlap_tensor || (backward && engine->tensor_products_overlap),
-      .in_pieces = !e->own && engine->overlap_tensor,
+      .beside = overlap >= (backward ? OT_TENSOR_OVERLAP_BACKWARD : OT_TENSOR_OVERLAP_KERNELS),
+      .in_pieces = overlap == OT_TENSOR_OVERLAP_PIECES,
   };
 }
 

@@ -119,7 +119,8 @@ static ot_status create(player *p, ot_arena *arena) {
   p->overlap_reduce = engine->overlap_reduce;
   // With one chunk a stage, the next action needs what comes (Megatron-LM's schedules).
   const bool several = walk->num_chunks > walk->num_ranks || walk->split;
-  p->overlap_pipeline = engine->overlap_pipeline && (p->request->estimator->own || several);
+  p->overlap_pipeline =
+      engine->overlap_pipeline >= (several ? OT_PIPELINE_OVERLAP_CHUNKS : OT_PIPELINE_OVERLAP_ALL);
   p->each_micro_batch = p->prices->each_micro_batch;
   p->stage = ot_arena_array(arena, walk->num_ranks, sizeof *p->stage);
   p->hop_s = ot_arena_array(arena, walk->num_chunks, sizeof(double));
@@ -512,9 +513,7 @@ static double gathered_after_s(const ot_block_price *price) {
 // Weights of ZeRO 1 and 2 after the update.
 static double gathered_s(const player *p, int rank) {
   double s = 0;
-  const bool hidden =
-      !p->request->estimator->own && p->request->estimator->job.engine->overlap_update_gather;
-  if (hidden) return 0;
+  if (p->request->estimator->job.engine->overlap_update_gather) return 0;
   for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
     if (runs_on(p, block, rank)) s += gathered_after_s(price_of(p, block));
   }

@@ -102,7 +102,10 @@ assert sizes["gpt2"] == 124439808, sizes
 d = json.loads(text)
 h100 = d["cluster_details"][d["clusters"].index("h100")]
 assert h100["name"] == "h100" and h100["basis"] == "fitted" and h100["flops_per_s"]["bf16"] == 989.5e12, h100
-assert [l["size"] for l in h100["levels"]] == [8, 16384], h100' || fail 'presets --json'
+assert [l["size"] for l in h100["levels"]] == [8, 16384], h100
+core = d["engine_details"][d["engines"].index("megatron-core")]
+assert core["name"] == "megatron-core" and core["kernels"]["host_ops"] == 1 and core["bucket_bytes"] == 160000000, core
+assert d["engines"][0] == "orthant", d["engines"]' || fail 'presets --json'
   "$orthant" doctor --json | "$python" -c '
 import json, sys
 d = json.load(sys.stdin)
@@ -146,6 +149,10 @@ expect 0 out ' 197 bf16  guessed      ici of 256: 90, network of 16384: 6.25' pr
 expect 0 out '125 fp16' presets
 expect 0 out 'architectures: [Gemma3ForCausalLM]' presets gemma3-1b
 expect 2 err 'no preset and no file' presets nobody
+expect 0 out 'bf16-fp32-gradients  flash-2    reduce, update_gather, tensor, pipeline' presets
+expect 0 out '  host_ops: 1.0' presets megatron-core
+expect 0 out 'overlap_pipeline: all' presets orthant
+expect 0 out 'device: h100' presets h100
 expect 0 out 'n_layer: 3' presets gpt2 --set model.n_layer=3
 ln -s "$orthant" elsewhere
 ./elsewhere presets >out 2>err || fail 'presets are not found through a link'

@@ -26,6 +26,7 @@ expect 2 "--gpus: 0 is out of range" "${plan[@]}" --model gpt2 --gpus 0
 expect 2 "\"fp4\" is not one of bf16|fp8|fp32" "${plan[@]}" --model gpt2 --precision fp4
 expect 2 "there is no engine called \"nemo\"" "${plan[@]}" --model gpt2 --engine nemo
 expect 2 "one of orthant, " "${plan[@]}" --model gpt2 --engine nemo
+expect 3 "nemo.yaml" "${plan[@]}" --model gpt2 --engine ./nemo.yaml
 expect 2 "is not one of run|mpirun|sbatch|mpijob" "${plan[@]}" --model gpt2 --emit slurm
 expect 2 "both print on stdout" "${plan[@]}" --model gpt2 --gpus 8 --emit run --json
 expect 2 "tp=3 does not divide the 8 devices" "${plan[@]}" --model gpt2 --gpus 8 --tp 3
@@ -252,6 +253,21 @@ holds from.txt 'engine torchtitan' '^  own ' '^your own against plan 1'
 holds from.json '"imported": {'
 expect 2 "--gpus: as many devices as the file is meant for" \
   "${plan[@]}" --from "$source_dir"/tests/fixtures/import/torchtitan_2024.toml --gpus 24
+
+# ---- engines of one's own ----
+core=("${plan[@]}" --model llama3-8b --gpus 16 --tp 2 --pp 2 --cp 1 --json)
+"$orthant" presets megatron-core >core.yaml
+"${core[@]}" --engine megatron-core >preset.json
+"${core[@]}" --engine ./core.yaml >file.json
+cmp preset.json file.json || fail "an engine is another one as a file"
+sed 's/^name: .*/name: mine/; s/^allocator_slack: .*/allocator_slack: 0.2/' core.yaml >mine.yaml
+"${core[@]}" --engine mine.yaml >mine.json
+holds mine.json '"engine": "mine"'
+[ "$(first mine.json reserved)" -gt "$(first preset.json reserved)" ] || fail "the file's allocator loses no memory"
+sed 's/^recipe: .*/recipe: fp4/' core.yaml >fp4.yaml
+expect 2 "there is no recipe called \"fp4\"" "${core[@]}" --engine fp4.yaml
+sed 's/^name: .*/name: orthant/' core.yaml >own.yaml
+expect 2 "\"orthant\" is this program" "${core[@]}" --engine own.yaml
 
 # ---- pages and traces ----
 "${own[@]}" --pp 2 --html page.html --trace trace.json >/dev/null

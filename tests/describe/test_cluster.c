@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Clusters and engines: what is refused, which level two devices share, hashes.
+// Clusters: what is refused, which level two devices share, hashes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,6 @@
 #include <cmocka.h>
 
 #include "describe/cluster.h"
-#include "describe/engine.h"
 
 static ot_cluster two_nodes(void) {
   ot_cluster cluster = {
@@ -58,43 +57,6 @@ static void hash_sees_every_figure(void **state) {
   b = a;
   b.device.flops[OT_F32] = 1;
   assert_false(ot_cluster_hash(&a) == ot_cluster_hash(&b));
-}
-
-static void every_engine_has_a_name_of_its_own_and_holds(void **state) {
-  (void)state;
-  for (int i = 0; ot_engine_at(i) != NULL; i++) {
-    assert_ptr_equal(ot_engine_find(ot_engine_at(i)->name), ot_engine_at(i));
-    if (ot_engine_check(ot_engine_at(i)) != OT_OK) fail_msg("%s", ot_fail_message());
-    for (int k = 0; k < i; k++) {
-      assert_false(ot_engine_hash(ot_engine_at(k)) == ot_engine_hash(ot_engine_at(i)));
-    }
-  }
-}
-
-// Two containers of one software: what is not said of the later one is as before.
-static void the_later_bridge_differs_in_its_experts_only(void **state) {
-  (void)state;
-  const ot_engine *const before = ot_engine_find("megatron-bridge");
-  ot_engine later = *ot_engine_find("megatron-bridge-26.06");
-  later.name = before->name;
-  later.kernels.expert_ops = before->kernels.expert_ops;
-  later.kernels.group_ops = before->kernels.group_ops;
-  later.kernels.fused_experts = before->kernels.fused_experts;
-  later.overlap_expert = before->overlap_expert;
-  later.sorts_received = before->sorts_received;
-  for (int i = 0; i < 2; i++) later.expert_bias_bytes[i] = before->expert_bias_bytes[i];
-  assert_true(ot_engine_hash(&later) == ot_engine_hash(before));
-}
-
-static void orthant_is_an_engine(void **state) {
-  (void)state;
-  assert_ptr_equal(ot_engine_find("orthant"), &ot_engine_orthant);
-  assert_null(ot_engine_find("nobody"));
-  assert_int_equal(ot_engine_check(&ot_engine_orthant), OT_OK);
-  ot_engine other = ot_engine_orthant;
-  other.loss_rows = 0;
-  assert_int_equal(ot_engine_check(&other), OT_USAGE);
-  assert_false(ot_engine_hash(&other) == ot_engine_hash(&ot_engine_orthant));
 }
 
 // Two ranks of two threads each on one machine of four cores.
@@ -176,9 +138,6 @@ int main(void) {
       cmocka_unit_test(hash_sees_every_figure),
       cmocka_unit_test(ranks_share_the_machine_that_was_measured),
       cmocka_unit_test(devices_that_are_no_machine_are_as_they_are),
-      cmocka_unit_test(every_engine_has_a_name_of_its_own_and_holds),
-      cmocka_unit_test(the_later_bridge_differs_in_its_experts_only),
-      cmocka_unit_test(orthant_is_an_engine),
       cmocka_unit_test(a_cluster_grows_over_its_outermost_links),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

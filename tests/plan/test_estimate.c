@@ -13,6 +13,7 @@
 #include "host/heap.h"
 #include "plan/estimate.h"
 #include "runtime/instance.h"
+#include "support/paper_job.h"
 #include "support/tiny_model.h"
 #include "train/prediction.h"
 #include "train/trainer.h"
@@ -524,7 +525,7 @@ static void other_software_knows_no_stack(void **state) {
   const ot_candidate c = candidate_of((ot_candidate){.pp = 2});
   create(&plain, "fp32", &c, &e);
   e.model = model;
-  e.job.engine = ot_engine_find("megatron-core");
+  e.job.engine = paper_engine("megatron-core");
   assert_non_null(e.job.engine);
   assert_int_equal(ot_estimator_build(&e.job, &e.arena, &e.estimator), OT_USAGE);
   assert_non_null(strstr(ot_fail_message(), "attention_residuals"));

@@ -11,6 +11,7 @@
 
 #include "host/heap.h"
 #include "plan/estimate.h"
+#include "support/paper_job.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
 
@@ -67,7 +68,7 @@ static ot_candidate split_of(int ep) {
 
 // Of an engine that does nothing about experts but what is set after.
 static ot_engine plain_engine(void) {
-  ot_engine engine = *ot_engine_find("megatron-core");
+  ot_engine engine = *paper_engine("megatron-core");
   engine.sorts_received = false;
   engine.expert_bias_bytes[0] = engine.expert_bias_bytes[1] = 0;
   engine.kernels.host_ops = engine.kernels.expert_ops = engine.kernels.group_ops = 0;
@@ -106,8 +107,7 @@ static ot_status ask(const question *q, ot_estimate *out) {
 }
 
 static ot_status estimate(int ep, ot_estimate *out) {
-  return ask(&(question){.engine = ot_engine_find("megatron-core"), .candidate = split_of(ep)},
-             out);
+  return ask(&(question){.engine = paper_engine("megatron-core"), .candidate = split_of(ep)}, out);
 }
 
 static ot_estimate answer(const question *q) {
@@ -216,7 +216,7 @@ static void what_is_made_again_is_what_an_engine_names(void **state) {
 static void a_tied_embedding_on_two_stages_is_reduced_over_them(void **state) {
   (void)state;
   question q = {
-      .engine = ot_engine_find("nanotron"), .vocab_size = 1 << 18, .candidate = split_of(1)};
+      .engine = paper_engine("nanotron"), .vocab_size = 1 << 18, .candidate = split_of(1)};
   q.candidate.pp = 2;
   q.candidate.dp = q.candidate.dp_shard = DEVICES / 2;
   const ot_estimate apart = answer(&q);

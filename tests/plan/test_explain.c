@@ -237,7 +237,7 @@ static void what_no_published_run_has_is_named(void **state) {
   begin(&x);
   ot_candidate *const c = &x.best.candidate;
   expect_beyond(&x, 2, "16384 devices (at most 10752)");
-  x.paper.job.engine = ot_engine_find("megatron-core");
+  x.paper.job.engine = paper_engine("megatron-core");
   x.paper.job.devices = 1024;
   expect_beyond(&x, 1, "pp 16 (at most 8)");
   c->pp = 8;

@@ -125,7 +125,7 @@ static void draw_traffic(problem *p) {
 // What other software has beside what, as one or another does it.
 static const ot_engine *draw_engine(problem *p) {
   static const char *const others[] = {"megatron-core", "torchtitan", "nanotron", "oneflow"};
-  p->other = *ot_engine_find(others[draw(p, 4)]);
+  p->other = *paper_engine(others[draw(p, 4)]);
   p->other.overlap_reduce = draw(p, 2) == 0;
   p->other.overlap_gather = draw(p, 2) == 0;
   p->other.reduce_each_micro_batch = draw(p, 2) == 0;
@@ -441,7 +441,7 @@ static void no_micro_batch_is_too_long_for_any_engine(void **state) {
   (void)state;
   static const char *const presets[] = {"gpt2", "llama3-70b", "mixtral-8x7b", "deepseek-v3"};
   const ot_engine *engine;
-  for (int i = 0; (engine = ot_engine_at(i)) != NULL; i++) {
+  for (int i = 0; (engine = paper_engine_at(i)) != NULL; i++) {
     for (int k = 0; k < OT_COUNT(presets); k++) {
       assert_true(estimate_long_ones(presets[k], engine) >= 8);
     }

@@ -53,7 +53,7 @@ static void a_trace_has_each_action_on_the_first_rank_of_its_stage(void **state)
   ot_estimate estimate;
   close(mkstemp(path));
   paper_job_create("llama3-8b", 16, 32, 2048, &paper);
-  paper.job.engine = ot_engine_find("megatron-core");
+  paper.job.engine = paper_engine("megatron-core");
   assert_int_equal(ot_estimator_build(&paper.job, &paper.arena, &estimator), OT_OK);
   assert_int_equal(ot_played_trace_write(estimator, &candidate, path), OT_OK);
   assert_int_equal(ot_json_load(path, 1 << 20, &root), OT_OK);

@@ -89,7 +89,7 @@ static void plans_price_a_body_as_the_simulator_does(void **state) {
       ot_task_ends ends = {0};
       const ot_estimator estimator = {.arena = &c.arena,
                                       .ends = &ends,
-                                      .own = true,
+                                      .job = {.engine = &ot_engine_orthant},
                                       .simulation = simulation_of(&cluster, more[i])};
       ot_phase_price price;
       assert_int_equal(ot_phase_price_build(&estimator, &prices, &c.segments[ENTRY], &price),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models from the presets' files.
+// Models and engines from the presets' files.
 #include "support/paper_job.h"
 
 #include <setjmp.h>
@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "describe/model_keys.h"
+#include "files/engine_file.h"
 #include "files/tree_file.h"
 
 void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
@@ -41,3 +43,31 @@ void paper_job_create(const char *preset, int devices, int64_t sequences, int64_
 }
 
 void paper_job_destroy(paper_job *job) { ot_heap_release(&job->heap); }
+
+static const char *const directory = OT_SOURCE_DIR "/presets";
+static const ot_presets presets = {&directory, 1};
+
+const ot_engine *paper_engine(const char *name) {
+  enum { MOST_ENGINES = 32 };
+  static ot_heap heap;
+  static const ot_engine *read[MOST_ENGINES];
+  static int num_read;
+  for (int i = 0; i < num_read; i++) {
+    if (ot_text_equal(read[i]->name, name)) return read[i];
+  }
+  assert_true(num_read < MOST_ENGINES);
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_status status = ot_engine_file_load(name, &presets, &arena, &read[num_read]);
+  if (status != OT_OK) fail_msg("%s", ot_fail_message());
+  return read[num_read++];
+}
+
+const ot_engine *paper_engine_at(int index) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  const ot_preset_names names = ot_presets_list(&presets, OT_PRESET_ENGINE, &arena);
+  const ot_engine *found = index == 0 ? &ot_engine_orthant : NULL;
+  if (index > 0 && index <= names.count) found = paper_engine(names.name[index - 1]);
+  ot_heap_release(&heap);
+  return found;
+}

@@ -18,3 +18,9 @@ typedef struct paper_job {
 void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
                       paper_job *out);
 void paper_job_destroy(paper_job *job);
+
+// The engine of presets/engines called `name`, or this program; read once, kept to the end.
+const ot_engine *paper_engine(const char *name);
+
+// The `index`-th engine: this program first, then the presets; null after the last.
+const ot_engine *paper_engine_at(int index);
