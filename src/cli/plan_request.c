@@ -224,25 +224,21 @@ static void read_imbalance(reader *r) {
                           job->expert_imbalance));
 }
 
-static ot_status read_given(reader *r) {
+static void read_given(reader *r) {
   const ot_options *const o = r->options;
-  const int etp = (int)ot_options_integer(o, "etp");
-  OT_CHECK(etp == 1 || r->out->job.engine == &ot_engine_orthant, OT_USAGE,
-           "plan: etp=%d of engine %s is not priced (try etp=1)", etp, r->out->job.engine->name);
   r->out->job.given = (ot_candidate){
       .tp = (int)ot_options_integer(o, "tp"),
       .pp = (int)ot_options_integer(o, "pp"),
       .vpp = (int)ot_options_integer(o, "vpp"),
       .cp = (int)ot_options_integer(o, "cp"),
       .ep = (int)ot_options_integer(o, "ep"),
-      .etp = etp,
+      .etp = (int)ot_options_integer(o, "etp"),
       .dp = (int)ot_options_integer(o, "dp"),
       .zero = ot_options_given(o, "zero") ? ot_options_choice(o, "zero") : -1,
       .micro_batch_size = ot_options_integer(o, "micro-batch-size"),
       .pipeline = (ot_pipeline)ot_options_choice(o, "pipeline"),
       .recompute = (ot_recompute)ot_options_choice(o, "recompute"),
   };
-  return OT_OK;
 }
 
 // ---- how much ----
@@ -312,7 +308,7 @@ ot_status ot_plan_request_read(const ot_options *options, ot_arena *arena, ot_pl
   OT_TRY(read_recipe(&r));
   OT_TRY(read_run(&r));
   OT_TRY(fit_import(&r));
-  OT_TRY(read_given(&r));
+  read_given(&r);
   read_imbalance(&r);
   OT_TRY(read_amounts(&r));
   return ot_job_check(&out->job);

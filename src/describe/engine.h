@@ -70,7 +70,7 @@ typedef struct ot_engine {
   double zero_bytes;             // of a gradient, cleared each step
   double update_bytes;  // moved per parameter and step by norm, clipping and update; 0: what
                         // the recipe keeps, read and written once
-  bool cuts_by_cost;    // assigns blocks to stages by their cost; else as many layers each
+  bool stages_by_cost;  // assigns blocks to stages by their cost; else as many layers each
 
   // experts
   bool sorts_received;          // received rows are put in order, and results out of it, by passes

@@ -116,7 +116,7 @@ static const ot_key engine_keys[] = {
     {"update_bytes", .type = OT_KEY_REAL, .offset = offsetof(ot_engine, update_bytes),
      .maximum = OT_NO_MAXIMUM, .fallback = "0",
      .help = "moved per parameter and step by the update; 0: what the recipe keeps"},
-    {"cuts_by_cost", .type = OT_KEY_BOOL, .offset = offsetof(ot_engine, cuts_by_cost),
+    {"stages_by_cost", .type = OT_KEY_BOOL, .offset = offsetof(ot_engine, stages_by_cost),
      .fallback = "false",
      .help = "assigns blocks to stages by their cost; else as many layers each"},
     {"sorts_received", .type = OT_KEY_BOOL, .offset = offsetof(ot_engine, sorts_received),

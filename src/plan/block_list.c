@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which blocks a candidate's graph has, from the model's layers and how the graph cuts them.
-#include "plan/estimator.h"
+#include "plan/framework.h"
 
 const ot_block_list *ot_estimator_blocks(const ot_estimator *e, const ot_candidate *c) {
-  return e->own && c->ep * c->etp > 1 ? &e->apart : &e->joined;
+  const ot_candidate built = e->framework->built(c);
+  return built.ep * built.etp > 1 ? &e->apart : &e->joined;
 }
 
-// Other software's tasks are those of all experts; expert_prices.h says what ep changes.
 ot_split ot_estimator_split(const ot_estimator *e, const ot_candidate *c,
                             ot_context_parallel context) {
-  const int ep = e->own ? c->ep : 1;
-  const int etp = e->own ? c->etp : 1, rank = ot_estimator_rank(c);
+  const ot_candidate built = e->framework->built(c);
+  const int ep = built.ep, etp = built.etp, rank = ot_estimator_rank(c);
   return (ot_split){.tp = c->tp,
                     .tp_index = rank,
                     .cp = c->cp,

@@ -7,7 +7,7 @@
 #include "describe/expert_load.h"
 #include "describe/groups.h"
 #include "describe/pipeline_rules.h"
-#include "plan/expert_prices.h"
+#include "plan/framework.h"
 #include "plan/phase_price.h"
 #include "schedule/block_view.h"
 #include "schedule/layout.h"
@@ -107,76 +107,10 @@ ot_status ot_graph_find(ot_estimator *e, const ot_graph_request *request, ot_gra
 
 // ---- one kind of block ----
 
-static bool is_activation(const ot_task *task) {
-  return task->op == OT_OP_GLU || task->op == OT_OP_ACTIVATION;
-}
-
-static bool is_product(const ot_task *task) {
-  return task->op == OT_OP_LINEAR || task->op == OT_OP_GROUPED_LINEAR;
-}
-
-// Whether task i is the last product before an activation.
-static bool feeds_activation(const ot_segment *forward, int i) {
-  if (!is_product(&forward->tasks[i])) return false;
-  for (i++; i < forward->num_tasks && !is_product(&forward->tasks[i]); i++) {
-    if (is_activation(&forward->tasks[i])) return true;
-  }
-  return false;
-}
-
-static bool is_remade(const ot_segment *forward, int i, unsigned parts) {
-  const ot_task *const task = &forward->tasks[i];
-  switch (task->op) {
-    case OT_OP_ATTENTION:
-    case OT_OP_ATTENTION_BLOCK:
-      return parts == 0 || (parts & OT_REMADE_ATTENTION);
-    case OT_OP_RMSNORM:
-    case OT_OP_LAYERNORM:
-      return parts & OT_REMADE_NORMS;
-    default:
-      if (is_activation(task)) return parts & OT_REMADE_ACTIVATION;
-      return (parts & OT_REMADE_WIDE) && feeds_activation(forward, i);
-  }
-}
-
-// The parts of a block that the engine makes again, forward, once more.
-static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
-                             ot_phase_price *out) {
-  *out = (ot_phase_price){0};
-  for (int i = 0; forward && i < forward->num_tasks; i++) {
-    ot_price price;
-    if (!is_remade(forward, i, e->job.engine->remade)) continue;
-    OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
-    const double times = ot_price_times(&e->simulation, forward, i);
-    out->compute_s += times * ot_price_total_s(&e->simulation, price);
-  }
-  out->total_s = out->compute_s;
-  return OT_OK;
-}
-
-// What is made again before the backward. Other software makes all of the layer again
-// (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention (Korthikanti et
-// al. 2022) or other parts that it names, or a share of the layer (torchtitan).
-static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
-                                 const ot_block_phases *from, ot_phase_price *out) {
-  const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
-  if (e->own) return ot_phase_price_build(e, p, from->recompute, out);
-  *out = (ot_phase_price){0};
-  if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
-  const double share = e->job.engine->selective_share;
-  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE && share == 0) {
-    return price_parts(e, p, from->forward[0], out);
-  }
-  ot_phase_price forward;
-  OT_TRY(ot_phase_price_build(e, p, from->forward[0], &forward));
-  ot_phase_price_add(out, &forward, p->key.recompute == OT_RECOMPUTE_SELECTIVE ? share : 1);
-  return OT_OK;
-}
-
 static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_block_phases *from,
                             ot_block_price *to) {
   ot_phase_price again;
-  OT_TRY(price_recompute(e, p, from, &again));
+  OT_TRY(e->framework->price_recompute(e, p, from, &again));
   for (int later = 0; later < 2; later++) {
     ot_phase_price *const backward = &to->work[OT_WORK_BACKWARD][later];
     OT_TRY(ot_phase_price_build(e, p, from->forward[later], &to->work[OT_WORK_FORWARD][later]));
@@ -262,27 +196,7 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
   to->staging = most_scratch(moves, OT_COUNT(moves));
 }
 
-// Other software cuts all blocks alike.
-static void cut_states(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
-  const int cut = c->zero > 0 ? c->dp_shard * c->cp : 1;
-  to->shards = cut > 1;
-  to->buckets.gathers = cut > 1 && c->zero == 3;
-  to->buckets.each_micro_batch = cut > 1 && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
-}
-
-// What a rank holds of the experts.
-static void count_experts(const ot_estimator *e, const ot_candidate *c, int kind,
-                          ot_block_price *to) {
-  to->expert_elements = ot_expert_elements(e, c, kind);
-  to->buckets.elements -= (int64_t)(to->expert_elements * (c->ep - 1));
-}
-
 // ---- what both halves are made from ----
-
-// Other software that makes only attention again keeps what this program would keep without.
-static ot_recompute policy_of(const ot_estimator *e, const ot_candidate *c) {
-  return !e->own && c->recompute == OT_RECOMPUTE_SELECTIVE ? OT_RECOMPUTE_NONE : c->recompute;
-}
 
 static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices *p) {
   *p = (ot_prices){.key = *c,
@@ -291,7 +205,8 @@ static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices
                    .split = ot_pipeline_rules_of(c->pipeline)->splits};
   p->tied = e->job.model->tie_word_embeddings;
   p->tied_apart = p->tied && c->pp > 1 && !ot_pipeline_folds(c->pipeline, c->pp);
-  p->sequence_parallel = e->own || (e->job.engine->sequence_parallel && !c->no_sequence_parallel);
+  const ot_candidate built = e->framework->built(c);
+  p->sequence_parallel = e->job.engine->sequence_parallel && !built.no_sequence_parallel;
 }
 
 // What is built of a run.
@@ -316,13 +231,12 @@ static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_p
 }
 
 static ot_status begin_blueprint(ot_estimator *e, const ot_candidate *c, blueprint *out) {
+  const ot_candidate built = e->framework->built(c);
   out->scratch = ot_arena_pool_begin(&e->pool);
-  ot_candidate_run(&e->job, c, &out->lists, &out->run);
-  if (!e->own) out->run.parallel.ep = 1;
-  e->simulation.expert_ranks = e->own ? 1 : c->ep;
+  ot_candidate_run(&e->job, &built, &out->lists, &out->run);
+  e->simulation.expert_ranks = c->ep / built.ep;
   e->simulation.more_rounds =
       ot_expert_load_rounds(&e->job.model->moe, &out->run.parallel, e->job.expert_imbalance);
-  out->lists.recompute = policy_of(e, c);
   return ot_mesh_build(&out->run.parallel, c->tp * c->cp * c->dp * c->pp, &out->mesh);
 }
 
@@ -373,9 +287,7 @@ static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices 
     count_flops(from, &p->kind[i]);
     OT_TRY(price_work(e, p, from, &p->kind[i]));
     OT_TRY(price_hand_over(e, &print.phases, p, &print.scratch, &p->kind[i]));
-    if (e->own) continue;
-    count_experts(e, key, i, &p->kind[i]);
-    OT_TRY(ot_expert_prices_add(e, p, i, &p->kind[i]));
+    OT_TRY(e->framework->add_experts(e, p, i, &p->kind[i]));
   }
   return OT_OK;
 }
@@ -430,14 +342,14 @@ static ot_status build_sums(ot_estimator *e, const ot_candidate *candidate, ot_p
   draw(e, graph, OT_STEP_SUMS, p, &print);
   p->kind = ot_arena_array(e->arena, p->blocks->num_kinds, sizeof *p->kind);
   for (int i = 0; i < p->blocks->num_kinds; i++) {
-    ot_block_price *const kind = &p->kind[i];
-    count_sum_bytes(&print.phases.blocks[i], kind);
-    if (!e->own) cut_states(e, candidate, kind);
-    if (!e->own) count_experts(e, candidate, i, kind);
-    p->gathers = p->gathers || kind->buckets.gathers;
-    p->each_micro_batch = p->each_micro_batch || kind->buckets.each_micro_batch;
+    count_sum_bytes(&print.phases.blocks[i], &p->kind[i]);
   }
-  return ot_sum_prices_build(e, &print.phases, &print.scratch, p);
+  OT_TRY(e->framework->price_sums(e, &print.phases, &print.scratch, p));
+  for (int i = 0; i < p->blocks->num_kinds; i++) {
+    p->gathers = p->gathers || p->kind[i].buckets.gathers;
+    p->each_micro_batch = p->each_micro_batch || p->kind[i].buckets.each_micro_batch;
+  }
+  return OT_OK;
 }
 
 static ot_status find_sums(ot_estimator *e, const ot_candidate *candidate, const ot_prices **out) {

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
-#include "plan/memory.h"
 #include "schedule/step_plan.h"
 
 // Sums are made in another order than estimates make them.
@@ -15,30 +14,18 @@ static const double rounding = 1 - 0x1p-40;
 
 // ---- blocks ----
 
-// What is kept at one moment, and the transients of layers; best fit of a larger micro-batch may
-// lose a little that a smaller one does not.
-static void take_other(const ot_estimator *e, const ot_prices *prices, int kind,
-                       ot_block_bound *out) {
-  const bool layer = kind > 0 && kind < prices->blocks->num_kinds - 1;
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = 0;
-  out->slot_bytes[OT_SLOT_SHORT] = (int64_t)ot_memory_kept(e, prices, kind);
-  out->scratch_bytes = layer ? prices->kind[kind].transient_bytes / 8 * 7 : 0;
-}
-
 static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
                        ot_block_bound *out) {
   const ot_block_price *const price = &prices->kind[kind];
   *out = (ot_block_bound){.experts = prices->blocks->experts[kind],
                           .elements = price->buckets.elements,
-                          .scratch_bytes = price->work_scratch,
                           .input_bytes = price->has_input ? prices->hidden_bytes : 0,
                           .weights_read_in = price->weights_read_in};
   for (int w = 0; w < OT_WORKS; w++) {
     out->work_s[w] = ot_smaller(price->work[w][0].total_s, price->work[w][1].total_s);
   }
   out->back_s = out->work_s[OT_WORK_BACKWARD] - price->recompute_total_s;
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = price->slot_bytes[i];
-  if (!e->own) take_other(e, prices, kind, out);
+  e->framework->bound_slots(e, prices, kind, out->slot_bytes, &out->scratch_bytes);
 }
 
 // Over the kinds of layers. Between two blocks of the dense view may be one of experts.
@@ -83,6 +70,34 @@ static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
   if (!e->bounds[index]) e->bounds[index] = make_work(e, prices);
   *out = e->bounds[index];
   return OT_OK;
+}
+
+// ---- what shards the weights ----
+
+// A run may say it block by block.
+static bool all_reshard(const ot_estimator *e) {
+  for (int i = 0; i < (int)e->job.model->num_layers; i++) {
+    if (!ot_estimator_reshards(e, 1 + i)) return false;
+  }
+  return true;
+}
+
+ot_status ot_shard_bound_build(const ot_estimator *e, const ot_candidate *c, double elements,
+                               ot_shard_bound *out) {
+  *out = (ot_shard_bound){.regathers = all_reshard(e)};
+  return e->framework->bound_sums(e, c, elements, out);
+}
+
+static void take_smaller(double other, double *value) {
+  if (other < *value) *value = other;
+}
+
+void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out) {
+  take_smaller(other->reduce_s, &out->reduce_s);
+  take_smaller(other->reduce_each_s, &out->reduce_each_s);
+  take_smaller(other->spread_s, &out->spread_s);
+  take_smaller(other->gather_s, &out->gather_s);
+  take_smaller(other->end_s, &out->end_s);
 }
 
 // ---- sums of blocks ----
@@ -150,28 +165,18 @@ typedef struct bounder {
   double peak;
 } bounder;
 
-// Ranks that states are cut over: no more than hold the same; experts are on 1 of ep x etp.
-static double shards_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
-  const double stage = (double)c->dp * c->cp * c->tp;
-  const double shard = c->zero > 0 ? c->dp_shard : 1;
-  if (e->own) return experts && shard > 1 ? stage / (c->ep * c->etp) : shard;
-  if (c->zero == 0) return 1;
-  return e->job.model->moe.num_experts > 0 ? stage : shard * c->cp;
-}
-
 static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
-  const double shard = shards_of(e, c, experts);
+  const double shard = e->framework->bound_shards(e, c, experts);
   return r->weight_bytes / (c->zero == 3 ? shard : 1) +
          r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
          (r->master_bytes + r->moment_bytes) / shard;
 }
 
-// This program's buckets of gathered weights, at least one of a size, and of gradients on their
-// way, at least two.
+// Buckets of gathered weights, at least one of a size, and of gradients on their way, at least two.
 static double ring_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
-  if (!e->own || shards_of(e, c, experts) <= 1) return 0;
+  if (!e->framework->has_places || e->framework->bound_shards(e, c, experts) <= 1) return 0;
   const double sums = c->micro_batches > 1 ? 2 : 1;
   return (c->zero == 3 ? r->gather_bytes : 0) + (c->zero >= 2 ? sums * r->gradient_bytes : 0);
 }
@@ -193,11 +198,11 @@ static double slots_of(const ot_block_bound *block) {
   return (double)(block->slot_bytes[OT_SLOT_SHORT] + block->slot_bytes[OT_SLOT_LONG]);
 }
 
-// What a chunk keeps of a block. This program has a place for each micro-batch that is kept at one
-// time (memory_own.c); of other software only what is kept at one moment counts.
+// What a chunk keeps of a block: places for the most micro-batches that are kept at one time;
+// without places, what is kept at one moment.
 static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *block, bool first) {
   const int64_t *const slot = block->slot_bytes;
-  if (!b->walk || !b->estimator->own) {
+  if (!b->walk || !b->estimator->framework->has_places) {
     return in_flight(b, chunk) * slots_of(block);
   }
   const ot_kept in = first ? OT_KEPT_INPUT : block->weights_read_in ? OT_KEPT_LONG : OT_KEPT_SHORT;

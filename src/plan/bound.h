@@ -25,7 +25,7 @@
 // Kernels beside a collective take longer, by a share of the shorter of both.
 #pragma once
 
-#include "plan/shard_bound.h"
+#include "plan/framework.h"
 
 // What one kind of block takes of one micro-batch.
 typedef struct ot_block_bound {
@@ -64,6 +64,14 @@ typedef struct ot_bound_request {
   ot_bound_depth depth;
   const ot_shard_bound *shards;  // of a layer; null: of candidate's zero and dp_shard
 } ot_bound_request;
+
+// What a layer of `elements` parameters on one rank takes to sum, gather and update, zero and
+// dp_shard as `candidate` says.
+ot_status ot_shard_bound_build(const ot_estimator *estimator, const ot_candidate *candidate,
+                               double elements, ot_shard_bound *out);
+
+// Of each figure the smaller one.
+void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out);
 
 // zero and dp_shard of the candidate count for memory.
 ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *request,

@@ -2,12 +2,8 @@
 // One split of a step: as the run that would train it, so that the rules of training decide
 // (describe/parallel_check.h), and as text.
 #include "base/text.h"
-#include "describe/mesh.h"
-#include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
-#include "graph/share.h"
-#include "plan/expert_prices.h"
-#include "plan/job.h"
+#include "plan/framework.h"
 
 // ---- as a run ----
 
@@ -75,20 +71,6 @@ static ot_status check_batch(const ot_job *job, const ot_candidate *c) {
   return OT_OK;
 }
 
-// Whether blocks can be cut so.
-static ot_status check_share(const ot_run *run) {
-  const ot_run_parallel *const p = &run->parallel;
-  const ot_graph_request request = {
-      .model = &run->model,
-      .mode = OT_MODE_TRAIN,
-      .micro_batch_size = run->batch.micro_batch_size,
-      .sequence_length = run->data.sequence_length,
-      .split = {.tp = p->tp, .cp = p->cp, .context = p->context, .ep = p->ep, .etp = p->etp},
-  };
-  ot_share share;
-  return ot_share_build(&request, &share);
-}
-
 ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
   OT_TRY(check_ranges(candidate));
   const int64_t devices = (int64_t)candidate->tp * candidate->pp * candidate->cp * candidate->dp;
@@ -99,18 +81,7 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(job, candidate, &lists, &run);
-  if (job->engine == &ot_engine_orthant) {
-    OT_TRY(ot_parallel_check(&run));
-    OT_TRY(check_share(&run));
-    return ot_run_check_ranks(&run, job->devices);
-  }
-  // Other software may give a chunk to the embedding or the head alone.
-  OT_TRY(ot_expert_check(job, candidate));
-  run.model.num_layers += 2;
-  run.parallel.ep = run.parallel.etp = 1;
-  OT_TRY(ot_parallel_check(&run));
-  run.parallel.etp = candidate->etp;
-  return ot_run_check_ranks(&run, job->devices);
+  return ot_framework_of(job->engine)->check_run(job, candidate, &run);
 }
 
 // ---- text ----

@@ -3,8 +3,7 @@
 #include "plan/estimate.h"
 
 #include "describe/pipeline_rules.h"
-#include "plan/estimator.h"
-#include "plan/memory.h"
+#include "plan/framework.h"
 
 // ---- the estimator ----
 
@@ -29,10 +28,10 @@ static ot_status find_machine(ot_estimator *e) {
   const ot_cluster *const cluster = e->job.cluster;
   const int asked = e->job.run ? e->job.run->threads : 0;
   const int threads = ot_cluster_threads(cluster, e->job.devices, asked);
-  e->threads = e->own ? threads : 1;
+  const ot_kernel_style *const style = ot_engine_style(e->job.engine, &cluster->device);
+  e->threads = style && asked == 0 ? 1 : threads;
   OT_TRY(ot_cluster_share(cluster, e->job.devices, threads, &e->cluster));
-  e->simulation = ot_simulation_of(&e->cluster, ot_engine_style(e->job.engine, &cluster->device),
-                                   e->job.recipe.products);
+  e->simulation = ot_simulation_of(&e->cluster, style, e->job.recipe.products);
   e->simulation.expert_biases = e->job.model->moe.biases;
   e->simulation.stretch = e->job.stretch;
   return ot_price_check(&e->simulation);
@@ -45,7 +44,7 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
   e->arena = arena;
   e->pool.parent = arena;
   e->ends = ot_arena_array(arena, 1, sizeof *e->ends);
-  e->own = job->engine == &ot_engine_orthant;
+  e->framework = ot_framework_of(job->engine);
   find_kinds(e);
   OT_TRY(find_machine(e));
   *out = e;
@@ -125,16 +124,13 @@ static void count_flops(const ot_play_request *r, ot_estimate *out) {
 // Memory of each stage, `out` [stages].
 static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
   const ot_estimator *const e = r->estimator;
-  double *const kept = ot_arena_array(arena, r->stages->num_ranks, sizeof *kept);
-  if (!e->own) ot_memory_other_peaks(r, arena, kept);
-  for (int stage = 0; stage < r->stages->num_ranks; stage++) {
-    ot_memory_estimate *const m = &out[stage];
-    *m = (ot_memory_estimate){.stage = stage, .capacity = e->cluster.device.memory_bytes};
-    if (e->own) {
-      ot_memory_own_build(r, stage, arena, m);
-    } else {
-      ot_memory_other_build(r, stage, kept[stage], m);
-    }
+  const int stages = r->stages->num_ranks;
+  for (int i = 0; i < stages; i++) {
+    out[i] = (ot_memory_estimate){.stage = i, .capacity = e->cluster.device.memory_bytes};
+  }
+  e->framework->count_memory(r, arena, out);
+  for (int i = 0; i < stages; i++) {
+    ot_memory_estimate *const m = &out[i];
     m->reserved = (int64_t)((double)m->peak * (1 + e->job.engine->allocator_slack));
     m->context = ot_engine_context(e->job.engine, &e->cluster.device);
   }

@@ -50,7 +50,7 @@ typedef struct ot_block_price {
   // memory
   int64_t piece_elements;  // of buckets.elements (of works: in one piece), on this rank
   bool shards;             // states are sharded (ZeRO 1 to 3)
-  double expert_elements;  // part of buckets.elements: routed experts (expert_prices.h)
+  double expert_elements;  // part of buckets.elements: routed experts (described_work.c)
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
   int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward
@@ -125,15 +125,18 @@ typedef struct ot_task_ends {
   double *s;  // [capacity]
 } ot_task_ends;
 
+// What depends on whose software it is (framework.h).
+typedef struct ot_framework ot_framework;
+
 struct ot_estimator {
   ot_job job;
+  const ot_framework *framework;
   ot_arena *arena;
   ot_arena_pool pool;  // of what is needed for one estimate only
   ot_task_ends *ends;
   ot_cluster cluster;  // as the ranks of the job find it
   int threads;         // of each kernel of a rank
   ot_simulation simulation;
-  bool own;                     // the engine is this program: figures of its schedules, to the byte
   ot_model layers;              // the model with one layer of each kind
   ot_block_list joined, apart;  // over ep, this program has layers with experts in two blocks
   ot_price_list prices, works, sums;

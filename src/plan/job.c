@@ -2,8 +2,7 @@
 // What a job must say, and that what it fixes can go together.
 #include "plan/job.h"
 
-#include "base/text.h"
-#include "describe/pipeline_rules.h"
+#include "plan/framework.h"
 
 static ot_status check_recipe(const ot_recipe *recipe) {
   OT_CHECK(recipe->name != NULL, OT_USAGE, "plan: the job has no precision recipe");
@@ -55,9 +54,6 @@ ot_status ot_job_check(const ot_job *job) {
   OT_TRY(ot_model_check(job->model));
   OT_TRY(ot_cluster_check(job->cluster));
   OT_TRY(ot_engine_check(job->engine));
-  OT_CHECK(job->model->residuals.block_size == 0 || job->engine == &ot_engine_orthant, OT_USAGE,
-           "plan: engine %s trains no models with attention_residuals: block (try engine=orthant)",
-           job->engine->name);
   OT_TRY(check_recipe(&job->recipe));
   OT_CHECK(job->devices >= 1 && job->devices <= job->cluster->num_devices, OT_USAGE,
            "plan: %d devices; cluster %s has %d", job->devices, job->cluster->name,
@@ -70,9 +66,7 @@ ot_status ot_job_check(const ot_job *job) {
            job->tokens);
   OT_CHECK(job->expert_imbalance == 0 || job->expert_imbalance >= 1, OT_USAGE,
            "plan: expert_imbalance=%g; allowed: 1 (even) or more", job->expert_imbalance);
-  OT_CHECK(job->expert_imbalance <= 1 || job->engine == &ot_engine_orthant, OT_USAGE,
-           "plan: expert_imbalance of engine %s is not priced (try engine=orthant)",
-           job->engine->name);
+  OT_TRY(ot_framework_of(job->engine)->check_job(job));
   return check_given(job);
 }
 

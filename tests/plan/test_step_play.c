@@ -11,8 +11,7 @@
 
 #include "describe/pipeline_rules.h"
 #include "host/heap.h"
-#include "plan/estimator.h"
-#include "plan/memory.h"
+#include "plan/described.h"
 #include "schedule/step_plan.h"
 
 enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even parts for two chunks
@@ -71,8 +70,7 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
   p->estimator = (ot_estimator){.arena = &p->arena,
                                 .pool = {.parent = &p->arena},
                                 .simulation = {.cluster = machine()},
-                                .job = {.engine = &ot_engine_orthant, .devices = stages},
-                                .own = true};
+                                .job = {.engine = &ot_engine_orthant, .devices = stages}};
   p->blocks = (ot_block_list){.num_blocks = n,
                               .kind_of = ot_arena_array(&p->arena, n, sizeof(int)),
                               .place_of = ot_arena_array(&p->arena, n, sizeof(int))};
@@ -180,7 +178,7 @@ static void stages_keep_what_the_papers_say(void **state) {
     p.prices.key = p.candidate;
     const ot_model model = {.hidden_size = 1};
     p.estimator.job.model = &model;
-    ot_memory_other_peaks(&p.request, &p.arena, peak);
+    ot_described_peaks(&p.request, &p.arena, peak);
     for (int r = 0; r < P; r++) {
       const int expected = kept_by_formula((ot_pipeline)kind, P, M, r);
       if (peak[r] != 64.0 * expected) {

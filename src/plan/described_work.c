@@ -1,10 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a micro-batch takes in a framework in addition to the ops of the built blocks: what it
+// recomputes, and experts spread over ep. A rank then holds a part of the experts, multiplies as
+// many rows in fewer and larger groups (simulate/price_kernel.c), and sends rows to where their
+// experts are and back. Routing is taken to be even, as published runs force it to be.
+//
 // A row is sent once to each domain that has an expert of its token, and from there once to each
 // rank that has one (DeepSeek-AI 2024, DeepEP). Of k choices among n places, n (1 - (1 - 1/n)^k)
 // are different.
-#include "plan/expert_prices.h"
-
 #include "base/extremes.h"
+#include "plan/described.h"
+#include "plan/phase_price.h"
+
+// ---- recompute ----
+
+static bool is_activation(const ot_task *task) {
+  return task->op == OT_OP_GLU || task->op == OT_OP_ACTIVATION;
+}
+
+static bool is_product(const ot_task *task) {
+  return task->op == OT_OP_LINEAR || task->op == OT_OP_GROUPED_LINEAR;
+}
+
+// Whether task i is the last product before an activation.
+static bool feeds_activation(const ot_segment *forward, int i) {
+  if (!is_product(&forward->tasks[i])) return false;
+  for (i++; i < forward->num_tasks && !is_product(&forward->tasks[i]); i++) {
+    if (is_activation(&forward->tasks[i])) return true;
+  }
+  return false;
+}
+
+static bool is_remade(const ot_segment *forward, int i, unsigned parts) {
+  const ot_task *const task = &forward->tasks[i];
+  switch (task->op) {
+    case OT_OP_ATTENTION:
+    case OT_OP_ATTENTION_BLOCK:
+      return parts == 0 || (parts & OT_REMADE_ATTENTION);
+    case OT_OP_RMSNORM:
+    case OT_OP_LAYERNORM:
+      return parts & OT_REMADE_NORMS;
+    default:
+      if (is_activation(task)) return parts & OT_REMADE_ACTIVATION;
+      return (parts & OT_REMADE_WIDE) && feeds_activation(forward, i);
+  }
+}
+
+// The parts of a block that the engine makes again, forward, once more.
+static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
+                             ot_phase_price *out) {
+  *out = (ot_phase_price){0};
+  for (int i = 0; forward && i < forward->num_tasks; i++) {
+    ot_price price;
+    if (!is_remade(forward, i, e->job.engine->remade)) continue;
+    OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
+    const double times = ot_price_times(&e->simulation, forward, i);
+    out->compute_s += times * ot_price_total_s(&e->simulation, price);
+  }
+  out->total_s = out->compute_s;
+  return OT_OK;
+}
+
+// All of the layer (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention
+// (Korthikanti et al. 2022) or other parts that the engine names, or a share of the layer
+// (torchtitan).
+ot_status ot_described_recompute(const ot_estimator *e, const ot_prices *p,
+                                 const ot_block_phases *from, ot_phase_price *out) {
+  const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
+  *out = (ot_phase_price){0};
+  if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
+  const double share = e->job.engine->selective_share;
+  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE && share == 0) {
+    return price_parts(e, p, from->forward[0], out);
+  }
+  ot_phase_price forward;
+  OT_TRY(ot_phase_price_build(e, p, from->forward[0], &forward));
+  ot_phase_price_add(out, &forward, p->key.recompute == OT_RECOMPUTE_SELECTIVE ? share : 1);
+  return OT_OK;
+}
+
+// ---- experts ----
 
 static bool has_experts(const ot_estimator *e, int kind) {
   const int layer = kind - 1;
@@ -12,7 +86,7 @@ static bool has_experts(const ot_estimator *e, int kind) {
          e->layers.moe.layer[layer];
 }
 
-double ot_expert_elements(const ot_estimator *e, const ot_candidate *c, int kind) {
+double ot_described_expert_elements(const ot_estimator *e, const ot_candidate *c, int kind) {
   enum { PROJECTIONS = 3 };  // gate, up, down
   if (!has_experts(e, kind)) return 0;
   const ot_model *const model = e->job.model;
@@ -20,7 +94,13 @@ double ot_expert_elements(const ot_estimator *e, const ot_candidate *c, int kind
          (double)model->hidden_size;
 }
 
-ot_group_shape ot_expert_replicas(const ot_candidate *c) {
+void ot_described_expert_share(const ot_estimator *e, const ot_candidate *c, int kind,
+                               ot_block_price *to) {
+  to->expert_elements = ot_described_expert_elements(e, c, kind);
+  to->buckets.elements -= (int64_t)(to->expert_elements * (c->ep - 1));
+}
+
+ot_group_shape ot_described_expert_replicas(const ot_candidate *c) {
   return (ot_group_shape){.size = c->tp * c->cp * c->dp / c->ep, .stride = c->ep};
 }
 
@@ -77,10 +157,11 @@ static void add_passes(const ot_estimator *e, const ot_candidate *c, double toke
   }
 }
 
-ot_status ot_expert_prices_add(const ot_estimator *e, const ot_prices *p, int kind,
+ot_status ot_described_experts(const ot_estimator *e, const ot_prices *p, int kind,
                                ot_block_price *to) {
   const ot_candidate *const c = &p->key;
   if (!has_experts(e, kind)) return OT_OK;
+  ot_described_expert_share(e, c, kind, to);
   const double tokens = (double)c->micro_batch_size * (double)e->job.sequence_length /
                         (c->cp * (p->sequence_parallel ? c->tp : 1));
   add_passes(e, c, tokens, to);
@@ -98,15 +179,5 @@ ot_status ot_expert_prices_add(const ot_estimator *e, const ot_prices *p, int ki
     add_exposed(e, &to->work[OT_WORK_BACKWARD][later], again ? 2 * s : s);
   }
   if (again && !e->job.engine->overlap_expert) to->recompute_total_s += s;
-  return OT_OK;
-}
-
-ot_status ot_expert_check(const ot_job *job, const ot_candidate *c) {
-  const int64_t experts = job->model->moe.num_experts;
-  const int64_t ranks = (int64_t)c->tp * c->cp * c->dp;
-  OT_CHECK(c->ep == 1 || experts > 0, OT_USAGE, "plan: ep=%d, but the model has no experts", c->ep);
-  OT_CHECK(c->ep == 1 || (experts % c->ep == 0 && ranks % c->ep == 0), OT_USAGE,
-           "plan: ep=%d divides not both the %lld experts and the %lld ranks of a stage", c->ep,
-           (long long)experts, (long long)ranks);
   return OT_OK;
 }

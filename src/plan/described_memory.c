@@ -1,10 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of other software: the tensors that the derived backward reads, as many times as the
-// pipeline holds micro-batches, and what the engine adds to them. Sums that frameworks round up
-// somewhere are taken on the high side.
+// Memory of a framework: the tensors that the derived backward reads, less what its compiler makes
+// again, as many times as the pipeline holds micro-batches, and what the engine adds to them. Sums
+// that frameworks round up somewhere are taken on the high side.
 #include "base/extremes.h"
-#include "plan/expert_prices.h"
-#include "plan/memory.h"
+#include "plan/described.h"
+
+// ---- what a block keeps of a micro-batch ----
+
+typedef struct keeper {
+  const ot_estimator *estimator;
+  const ot_prices *prices;
+  const ot_model *model;    // one layer of each kind
+  const ot_engine *engine;  //
+  int layer;                // of `model`; -1: the block is none
+  double rows;              // of a micro-batch on this rank
+  double bytes;             // of an element
+  double tp;                // ranks that share products
+  double whole;             // share of what is between products that a rank has
+} keeper;
+
+static keeper keeper_of(const ot_estimator *e, const ot_prices *p, int kind) {
+  const double tokens = (double)p->key.micro_batch_size * (double)e->job.sequence_length;
+  return (keeper){.estimator = e,
+                  .prices = p,
+                  .model = &e->layers,
+                  .engine = e->job.engine,
+                  .layer = kind > 0 && kind < p->blocks->num_kinds - 1 ? kind - 1 : -1,
+                  .rows = tokens / p->key.cp,
+                  .bytes = e->job.recipe.activation_bytes,
+                  .tp = p->key.tp,
+                  .whole = p->sequence_parallel ? 1.0 / p->key.tp : 1};
+}
+
+// Width of the MLP that a token goes through.
+static double mlp_width(const keeper *k) {
+  const ot_moe *const moe = &k->model->moe;
+  if (moe->num_experts == 0 || !moe->layer[k->layer]) return (double)k->model->intermediate_size;
+  return (double)(moe->experts_per_token * moe->expert_size + moe->shared_size);
+}
+
+// Models of the family of GPT have dropout; those with RMSNorm (Touvron et al. 2023) are trained
+// without.
+static bool drops_out(const keeper *k) {
+  return k->engine->dropout && k->model->norm == OT_NORM_LAYERNORM;
+}
+
+// torch.compile's partitioner (functorch/compile min_cut_rematerialization_partition) keeps what
+// products and attention made, and makes norms and elementwise work again.
+static double dropped_of(const keeper *k) {
+  const double norms = 2 * (double)k->model->hidden_size * k->whole;
+  return k->rows * k->bytes * (norms + mlp_width(k) / k->tp);
+}
+
+// torchtitan's selective checkpointing by op (parallelize_llama.py): outputs of attention and of
+// every second product, in the order q, k, v, o, gate, up, down.
+static double kept_by_op(const keeper *k) {
+  const ot_model *const m = k->model;
+  const double query = (double)(m->num_heads * m->head_dim);
+  const double key = (double)(m->num_kv_heads * m->head_dim), mlp = mlp_width(k);
+  const double whole = (double)m->hidden_size * (m->gated_mlp ? 2 : 1);  // input, and down's output
+  return k->rows * (k->bytes * (whole * k->whole + (2 * query + key + mlp) / k->tp) +
+                    4 * (double)m->num_heads / k->tp);
+}
+
+static double kept_in_block(const ot_estimator *estimator, const ot_prices *prices, int kind) {
+  const keeper k = keeper_of(estimator, prices, kind);
+  const ot_block_price *const price = &prices->kind[kind];
+  const ot_recompute recompute = prices->key.recompute;
+  if (k.layer >= 0 && recompute == OT_RECOMPUTE_SELECTIVE && k.engine->selective_share > 0) {
+    return kept_by_op(&k);
+  }
+  double bytes = 0;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->slot_bytes[i];
+  if (price->has_input) bytes += (double)prices->hidden_bytes;
+  if (estimator->job.recipe.products == OT_F8) bytes -= (double)price->product_bytes / 2;
+  if (k.layer < 0) {
+    // The mask of the embedding's dropout.
+    return kind == 0 && drops_out(&k) ? bytes + k.rows * (double)k.model->hidden_size * k.whole
+                                      : bytes;
+  }
+  const bool drops = k.engine->drops_elementwise && recompute == OT_RECOMPUTE_NONE;
+  return drops ? bytes - dropped_of(&k) : bytes;
+}
+
+// Korthikanti et al. 2022, table 2: of 34 sbh, 2 are masks of dropout, and 10 are whole without
+// sequence parallelism; 2 of these are what enters the layer, whole as it stands.
+static double kept_more(const ot_estimator *estimator, const ot_prices *prices, int kind) {
+  const keeper k = keeper_of(estimator, prices, kind);
+  const double row = k.rows * (double)k.model->hidden_size;
+  double bytes = 0;
+  if (k.engine->kernels.attention == OT_ATTENTION_UNFUSED &&
+      prices->key.recompute != OT_RECOMPUTE_SELECTIVE) {
+    bytes += k.engine->saved_score_bytes * k.rows * (double)estimator->job.sequence_length *
+             (double)k.model->num_heads / k.tp;
+  }
+  if (drops_out(&k)) bytes += 2 * row / k.tp;
+  if (prices->sequence_parallel && k.engine->keeps_gathered) bytes += 4 * row * (1 - 1 / k.tp);
+  if (!prices->sequence_parallel) bytes += 8 * row * (1 - 1 / k.tp);
+  if (k.engine->keeps_activated && k.model->gated_mlp) {
+    bytes += k.rows * k.bytes * mlp_width(&k) / k.tp;
+  }
+  return bytes;
+}
+
+// ---- one stage ----
 
 typedef struct counter {
   const ot_play_request *request;
@@ -41,7 +140,7 @@ static void count_states(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   const int zero = c->candidate->zero;
   const double pieces = zero > 0 ? c->candidate->dp_shard * c->candidate->cp : 1;
-  const double expert_pieces = zero > 0 ? ot_expert_replicas(c->candidate).size : 1;
+  const double expert_pieces = zero > 0 ? ot_described_expert_replicas(c->candidate).size : 1;
   double n = 0, held = 0;  // of a rank; with what is cut in pieces, cut
   for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
     const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->prices->blocks->num_blocks - 1);
@@ -89,10 +188,10 @@ static void count_gathered(counter *c) {
 // Of one micro-batch.
 static double kept_of(const counter *c, int block) {
   const int kind = kind_of(c, block);
-  const double bytes = ot_memory_kept(c->estimator, c->prices, kind);
+  const double bytes = kept_in_block(c->estimator, c->prices, kind);
   const bool again = c->candidate->recompute == OT_RECOMPUTE_FULL;
   if (!is_layer(c, block) || again) return bytes;
-  return bytes + ot_memory_kept_more(c->estimator, c->prices, kind);
+  return bytes + kept_more(c->estimator, c->prices, kind);
 }
 
 // What a chunk keeps of a micro-batch beside its blocks: what it sent.
@@ -114,7 +213,7 @@ static void fill_buffers(const counter *c, const double *kept, double *peak) {
 }
 
 // The most that a stage keeps at once: an allocator gives what one chunk has let go to another.
-void ot_memory_other_peaks(const ot_play_request *request, ot_arena *arena, double *peak) {
+void ot_described_peaks(const ot_play_request *request, ot_arena *arena, double *peak) {
   const ot_pipeline_flow *const walk = &request->walk->flow;
   counter c = {.request = request,
                .prices = request->prices,
@@ -150,7 +249,7 @@ static double transients_of(const counter *c) {
     kind = kind_of(c, i);
   }
   const bool again = most > 0 && c->candidate->recompute == OT_RECOMPUTE_FULL;
-  return again ? most + ot_memory_kept_more(c->estimator, c->prices, kind) : most;
+  return again ? most + kept_more(c->estimator, c->prices, kind) : most;
 }
 
 static double logits_of(const counter *c) {
@@ -175,18 +274,45 @@ static void count_buffers(counter *c) {
   c->out->buffers = (int64_t)bytes;
 }
 
-void ot_memory_other_build(const ot_play_request *request, int stage, double kept,
-                           ot_memory_estimate *out) {
-  counter c = {.request = request,
-               .prices = request->prices,
-               .estimator = request->estimator,
-               .candidate = request->candidate,
-               .stage = stage,
-               .out = out};
-  count_states(&c);
-  count_gathered(&c);
-  count_buffers(&c);
+static void count_stage(counter *c, double kept) {
+  ot_memory_estimate *const out = c->out;
+  count_states(c);
+  count_gathered(c);
+  count_buffers(c);
   out->activations = (int64_t)kept;
   out->peak = out->weights + out->gradients + out->optimizer + out->activations + out->gathered +
               out->buffers;
+}
+
+void ot_described_memory(const ot_play_request *request, ot_arena *arena, ot_memory_estimate *out) {
+  double *const peak = ot_arena_array(arena, request->stages->num_ranks, sizeof *peak);
+  ot_described_peaks(request, arena, peak);
+  for (int stage = 0; stage < request->stages->num_ranks; stage++) {
+    counter c = {.request = request,
+                 .prices = request->prices,
+                 .estimator = request->estimator,
+                 .candidate = request->candidate,
+                 .stage = stage,
+                 .out = &out[stage]};
+    count_stage(&c, peak[stage]);
+  }
+}
+
+// ---- bounds ----
+
+// What is kept at one moment, and the transients of layers; best fit of a larger micro-batch may
+// lose a little that a smaller one does not.
+void ot_described_bound_slots(const ot_estimator *e, const ot_prices *prices, int kind,
+                              int64_t *slot_bytes, int64_t *scratch_bytes) {
+  const bool layer = kind > 0 && kind < prices->blocks->num_kinds - 1;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) slot_bytes[i] = 0;
+  slot_bytes[OT_SLOT_SHORT] = (int64_t)kept_in_block(e, prices, kind);
+  *scratch_bytes = layer ? prices->kind[kind].transient_bytes / 8 * 7 : 0;
+}
+
+double ot_described_bound_shards(const ot_estimator *e, const ot_candidate *c, bool experts) {
+  (void)experts;
+  if (c->zero == 0) return 1;
+  const double stage = (double)c->dp * c->cp * c->tp;
+  return e->job.model->moe.num_experts > 0 ? stage : (double)c->dp_shard * c->cp;
 }

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// This program: what is priced are the schedules that it would run.
+#include "base/extremes.h"
+#include "describe/parallel_check.h"
+#include "graph/share.h"
+#include "ops/catalog.h"
+#include "plan/framework.h"
+#include "plan/memory.h"
+#include "plan/phase_price.h"
+
+const ot_framework *ot_framework_of(const ot_engine *engine) {
+  return engine == &ot_engine_orthant ? &ot_framework_scheduled : &ot_framework_described;
+}
+
+// ---- what can run ----
+
+static ot_status check_job(const ot_job *job) {
+  (void)job;
+  return OT_OK;
+}
+
+// The rules of training, and whether blocks can be sharded so.
+static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_run *run) {
+  (void)candidate;
+  const ot_run_parallel *const p = &run->parallel;
+  const ot_graph_request request = {
+      .model = &run->model,
+      .mode = OT_MODE_TRAIN,
+      .micro_batch_size = run->batch.micro_batch_size,
+      .sequence_length = run->data.sequence_length,
+      .split = {.tp = p->tp, .cp = p->cp, .context = p->context, .ep = p->ep, .etp = p->etp},
+  };
+  ot_share share;
+  OT_TRY(ot_parallel_check(run));
+  OT_TRY(ot_share_build(&request, &share));
+  return ot_run_check_ranks(run, job->devices);
+}
+
+// ---- what is built ----
+
+// Itself: tp is always with sequence parallelism.
+static ot_candidate built(const ot_candidate *candidate) {
+  ot_candidate same = *candidate;
+  same.no_sequence_parallel = false;
+  return same;
+}
+
+// Matrix FLOPs of each block of the whole model, not of a rank's part: all ranks partition alike.
+static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,
+                             double *cost) {
+  const ot_block_list *const blocks = ot_estimator_blocks(e, c);
+  ot_candidate one = *c;
+  one.micro_batch_size = 1;  // costs are in proportion
+  const ot_graph_request request = ot_prices_graph(e, &one, run, true);
+  ot_graph *graph;
+  OT_TRY(ot_graph_find(e, &request, &graph));
+  double *const of_kind = ot_arena_array(e->arena, blocks->num_kinds, sizeof *of_kind);
+  for (int k = 0; k < blocks->num_kinds; k++) {
+    of_kind[k] = ot_stages_block_cost(graph, k, &run->parallel, e->arena);
+  }
+  for (int i = 0; i < blocks->num_blocks; i++) cost[i] = of_kind[blocks->kind_of[i]];
+  return OT_OK;
+}
+
+static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
+                           ot_stage_partition *out) {
+  const int num_blocks = out->blocks->num_blocks;
+  double *const cost = ot_arena_array(e->arena, num_blocks, sizeof *cost);
+  if (c->pp == 1) run->parallel.vpp = 1;  // training has no stages then
+  OT_TRY(block_costs(e, c, run, cost));
+  return ot_stages_cut(num_blocks, cost, &run->parallel, e->arena, &out->stages);
+}
+
+// ---- work of a micro-batch ----
+
+static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
+                                 const ot_block_phases *from, ot_phase_price *out) {
+  return ot_phase_price_build(e, p, from->recompute, out);
+}
+
+// Experts are in the blocks that are built.
+static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
+                             ot_block_price *to) {
+  (void)e;
+  (void)p;
+  (void)kind;
+  (void)to;
+  return OT_OK;
+}
+
+// ---- sums ----
+
+static ot_status total_of(const ot_estimator *e, const ot_prices *p, const ot_segment *segment,
+                          double *total_s) {
+  ot_phase_price price;
+  OT_TRY(ot_phase_price_build(e, p, segment, &price));
+  *total_s = price.total_s;
+  return OT_OK;
+}
+
+static ot_status price_segments(const ot_estimator *e, const ot_prices *p,
+                                const ot_block_phases *from, ot_block_price *to) {
+  for (int i = 0; i < 4; i++) {
+    OT_TRY(total_of(e, p, from->reduce[i / 2][i % 2], &to->reduce_s[i / 2][i % 2]));
+  }
+  OT_TRY(total_of(e, p, from->gather, &to->gather_s));
+  OT_TRY(total_of(e, p, from->spread, &to->spread_s));
+  OT_TRY(ot_phase_price_build(e, p, from->norm, &to->norm));
+  return ot_phase_price_build(e, p, from->update, &to->update);
+}
+
+static int64_t scratch_of(const ot_segment *segment) {
+  return segment && segment->num_tasks > 0 ? segment->scratch_bytes : 0;
+}
+
+// The most elements of the tied table that a rank has a piece of: ranks of tp differ by a row of
+// the vocabulary, and pieces in how much of them is of the table.
+static int64_t most_tied(const ot_step_phases *phases) {
+  const ot_graph *const graph = phases->graph;
+  const int64_t piece = phases->blocks[0].bucket->piece_elements;
+  int64_t begin = 0, end = 0, most = 0;
+  for (int i = 0; i < graph->num_parameters; i++) {
+    if (graph->parameters[i].tied_to < 0) continue;
+    const ot_parameter *const owner = &graph->parameters[graph->parameters[i].tied_to];
+    begin = owner->offset;
+    end = begin + graph->share.widest_vocab * owner->cols;
+  }
+  for (int64_t first = begin / piece * piece; first < end; first += piece) {
+    const int64_t from = ot_larger_whole(first, begin), to = ot_smaller_whole(first + piece, end);
+    most = ot_larger_whole(most, to - from);
+  }
+  return most;
+}
+
+// What the sum of both uses needs beside it, on the rank that sums most.
+static int64_t tie_bytes(const ot_step_phases *phases) {
+  if (!phases->tie || phases->tie->num_tasks == 0) return 0;
+  const ot_task *const task = &phases->tie->tasks[0];
+  ot_op_types types = {.in = {task->in[0].type, task->in[1].type}, .out = {task->out[0].type}};
+  types.in[0].dim[0] = types.out[0].dim[0] = most_tied(phases);
+  if (ot_type_present(&types.in[1])) types.in[1].dim[0] = types.in[0].dim[0];
+  return ot_op_workspace(task->op, &task->attributes, &types);
+}
+
+static ot_status price_tied(const ot_estimator *e, const ot_step_phases *phases, ot_prices *p) {
+  for (int i = 0; i < 4; i++) {
+    const ot_segment *const segment = phases->tied_reduce[i / 2][i % 2];
+    OT_TRY(total_of(e, p, segment, &p->tied_reduce_s[i / 2][i % 2]));
+    p->tied_staging = ot_larger_whole(p->tied_staging, scratch_of(segment));
+  }
+  OT_TRY(total_of(e, p, phases->tie, &p->tie_s));
+  *(p->tied_apart ? &p->tie_staging : &p->tie_scratch) = tie_bytes(phases);
+  return ot_phase_price_build(e, p, phases->tied_update, &p->tied_update);
+}
+
+static ot_status price_frame(const ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
+                             ot_prices *p) {
+  int parts = 0;
+  const ot_block_list *const blocks = p->blocks;
+  for (int i = 0; i < blocks->num_blocks; i++) parts += phases->blocks[blocks->kind_of[i]].parts;
+  p->norm_slots = (int64_t)parts * phases->schedule.slots_per_part;
+  ot_segment frame[2];
+  ot_step_phases_frame(phases, blocks->num_blocks, parts, scratch, frame);
+  p->frame_scratch = ot_larger_whole(frame[0].scratch_bytes, frame[1].scratch_bytes);
+  OT_TRY(ot_phase_price_build(e, p, &frame[0], &p->begin));
+  return ot_phase_price_build(e, p, &frame[1], &p->clip);
+}
+
+static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
+                            ot_prices *p) {
+  for (int i = 0; i < p->blocks->num_kinds; i++) {
+    OT_TRY(price_segments(e, p, &phases->blocks[i], &p->kind[i]));
+  }
+  OT_TRY(price_tied(e, phases, p));
+  return price_frame(e, phases, scratch, p);
+}
+
+// ---- bounds of sums: what reduce.c and update.c do, by their groups ----
+
+// AdamW reads and writes both moments, in fp32.
+enum { MOMENT_BYTES = 16 };
+
+static ot_status collective_s(const ot_estimator *e, ot_op_kind op, ot_group_shape shape,
+                              double bytes, double *sum_s) {
+  ot_price price;
+  if (shape.size <= 1) return OT_OK;
+  OT_TRY(ot_price_collective(&e->simulation, &(ot_collective){op, shape, bytes, 0}, &price));
+  *sum_s += price.device_s;
+  return OT_OK;
+}
+
+// Bytes of an element that travels as `bytes` say; a run may choose narrower types.
+static double narrow(const ot_estimator *e, double bytes) {
+  return e->job.run || bytes < 4 ? 2 : 4;
+}
+
+static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double n,
+                            ot_shard_bound *out) {
+  const int pieces = c->zero > 0 ? c->dp_shard : c->dp, inside = c->tp * c->cp;
+  const ot_group_shape shard = {.size = pieces, .stride = inside};
+  const ot_group_shape others = {.size = c->dp / pieces, .stride = inside * pieces};
+  const ot_group_shape context = {.size = c->cp, .stride = c->tp};
+  const double wire = n * narrow(e, e->job.recipe.reduce_bytes);
+  const double weights = n * narrow(e, e->job.recipe.weight_bytes);
+  const double kept = n * narrow(e, e->job.recipe.gradient_bytes);
+  double scatter_s = 0, gather_s = 0;
+  OT_TRY(collective_s(e, OT_OP_REDUCE_SCATTER, shard, wire, &scatter_s));
+  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, context, kept / pieces, &out->reduce_s));
+  OT_TRY(collective_s(e, OT_OP_ALL_REDUCE, others, kept / pieces, &out->reduce_s));
+  if (c->zero == 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, kept, &out->spread_s));
+  if (c->zero > 0) OT_TRY(collective_s(e, OT_OP_ALL_GATHER, shard, weights, &gather_s));
+  out->reduce_s += scatter_s;
+  out->reduce_each_s = c->zero >= 2 ? scatter_s : 0;
+  *(c->zero == 3 ? &out->gather_s : &out->end_s) += gather_s;
+  const double updated = c->zero > 0 ? n / pieces : n;
+  out->end_s += ot_price_pass(&e->simulation, updated * MOMENT_BYTES).device_s;
+  return OT_OK;
+}
+
+// ---- memory ----
+
+static void count_memory(const ot_play_request *request, ot_arena *arena, ot_memory_estimate *out) {
+  for (int i = 0; i < request->stages->num_ranks; i++) {
+    ot_memory_own_build(request, i, arena, &out[i]);
+  }
+}
+
+static void bound_slots(const ot_estimator *e, const ot_prices *prices, int kind,
+                        int64_t *slot_bytes, int64_t *scratch_bytes) {
+  (void)e;
+  const ot_block_price *const price = &prices->kind[kind];
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) slot_bytes[i] = price->slot_bytes[i];
+  *scratch_bytes = price->work_scratch;
+}
+
+static double bound_shards(const ot_estimator *e, const ot_candidate *c, bool experts) {
+  (void)e;
+  const int shard = c->zero > 0 ? c->dp_shard : 1;
+  return experts && shard > 1 ? (double)c->dp * c->cp * c->tp / (c->ep * c->etp) : shard;
+}
+
+const ot_framework ot_framework_scheduled = {
+    .check_job = check_job,
+    .check_run = check_run,
+    .built = built,
+    .partition = partition,
+    .price_recompute = price_recompute,
+    .add_experts = add_experts,
+    .price_sums = price_sums,
+    .bound_sums = bound_sums,
+    .count_memory = count_memory,
+    .has_places = true,
+    .bound_slots = bound_slots,
+    .bound_shards = bound_shards,
+};
