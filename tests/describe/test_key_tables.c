@@ -11,6 +11,7 @@
 
 #include "base/number.h"
 #include "describe/cluster_keys.h"
+#include "describe/engine_keys.h"
 #include "describe/run_keys.h"
 #include "import/megatron_keys.h"
 
@@ -70,6 +71,7 @@ static void rows_have_bytes_of_their_own_and_defaults_in_their_ranges(void **sta
   (void)state;
   check_table(&ot_run_schema);
   check_table(&ot_cluster_schema);
+  check_table(&ot_engine_schema);
   check_table(&ot_megatron_schema);
 }
 
