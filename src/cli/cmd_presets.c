@@ -115,6 +115,24 @@ static ot_status list_clusters(const ot_config_request *request, ot_arena *arena
 
 // ---- engines ----
 
+// The keys of the cluster or engine called `name`; null where there is none.
+static ot_status find_keys(const char *name, const ot_config_request *request, ot_arena *arena,
+                           const ot_node **out) {
+  const ot_presets *const presets = &request->presets;
+  *out = NULL;
+  if (ot_presets_find(presets, OT_PRESET_CLUSTER, name, arena)) {
+    ot_cluster *const cluster = ot_arena_take(arena, sizeof *cluster);
+    OT_TRY(load_cluster(name, request, arena, cluster));
+    *out = ot_cluster_write(cluster, arena);
+  } else if (ot_text_equal(name, ot_engine_orthant.name) ||
+             ot_presets_find(presets, OT_PRESET_ENGINE, name, arena)) {
+    const ot_engine *engine;
+    OT_TRY(ot_engine_file_load(name, presets, arena, &engine));
+    *out = ot_engine_write(engine, arena);
+  }
+  return OT_OK;
+}
+
 // This program first, then the presets; each as a tree of its keys.
 typedef struct engine_list {
   int64_t count;
@@ -126,9 +144,7 @@ static ot_status load_engines(const ot_config_request *request, ot_arena *arena,
   *out = (engine_list){names.count + 1, ot_arena_array(arena, names.count + 1, sizeof *out->keys)};
   for (int64_t i = 0; i < out->count; i++) {
     const char *const name = i == 0 ? ot_engine_orthant.name : names.name[i - 1];
-    const ot_engine *engine;
-    OT_TRY(ot_engine_file_load(name, &request->presets, arena, &engine));
-    out->keys[i] = ot_engine_write(engine, arena);
+    OT_TRY(find_keys(name, request, arena, &out->keys[i]));
   }
   return OT_OK;
 }
@@ -239,24 +255,6 @@ static ot_status show_model(const char *name, const ot_config_request *request, 
   ot_text_appendf(&text, "# %s: %lld parameters\n", name, (long long)ot_model_parameters(&model));
   ot_node_print_yaml(keys, 0, &text);
   fputs(text.text, stdout);
-  return OT_OK;
-}
-
-// The keys of the cluster or engine called `name`; null where there is none.
-static ot_status find_keys(const char *name, const ot_config_request *request, ot_arena *arena,
-                           const ot_node **out) {
-  const ot_presets *const presets = &request->presets;
-  *out = NULL;
-  if (ot_presets_find(presets, OT_PRESET_CLUSTER, name, arena)) {
-    ot_cluster *const cluster = ot_arena_take(arena, sizeof *cluster);
-    OT_TRY(load_cluster(name, request, arena, cluster));
-    *out = ot_cluster_write(cluster, arena);
-  } else if (ot_text_equal(name, ot_engine_orthant.name) ||
-             ot_presets_find(presets, OT_PRESET_ENGINE, name, arena)) {
-    const ot_engine *engine;
-    OT_TRY(ot_engine_file_load(name, presets, arena, &engine));
-    *out = ot_engine_write(engine, arena);
-  }
   return OT_OK;
 }
 

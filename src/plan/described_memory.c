@@ -2,8 +2,9 @@
 // Memory of a framework: the tensors that the derived backward reads, less what its compiler makes
 // again, as many times as the pipeline holds micro-batches, and what the engine adds to them. Sums
 // that frameworks round up somewhere are taken on the high side.
+#include "plan/described_memory.h"
+
 #include "base/extremes.h"
-#include "plan/described.h"
 
 // ---- what a block keeps of a micro-batch ----
 
@@ -308,11 +309,4 @@ void ot_described_bound_slots(const ot_estimator *e, const ot_prices *prices, in
   for (int i = 0; i < OT_SLOT_CLASSES; i++) slot_bytes[i] = 0;
   slot_bytes[OT_SLOT_SHORT] = (int64_t)kept_in_block(e, prices, kind);
   *scratch_bytes = layer ? prices->kind[kind].transient_bytes / 8 * 7 : 0;
-}
-
-double ot_described_bound_shards(const ot_estimator *e, const ot_candidate *c, bool experts) {
-  (void)experts;
-  if (c->zero == 0) return 1;
-  const double stage = (double)c->dp * c->cp * c->tp;
-  return e->job.model->moe.num_experts > 0 ? stage : (double)c->dp_shard * c->cp;
 }

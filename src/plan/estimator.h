@@ -50,7 +50,7 @@ typedef struct ot_block_price {
   // memory
   int64_t piece_elements;  // of buckets.elements (of works: in one piece), on this rank
   bool shards;             // states are sharded (ZeRO 1 to 3)
-  double expert_elements;  // part of buckets.elements: routed experts (described_work.c)
+  double expert_elements;  // part of buckets.elements: routed experts (framework_described.c)
   int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
   int64_t product_bytes;                 // part of slot_bytes: read by products of W only
   int64_t transient_bytes;               // of forward or backward

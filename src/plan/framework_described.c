@@ -2,9 +2,11 @@
 // Frameworks as their engine files describe them. Blocks are built as this program would build
 // them, but with all experts on each rank; what the framework does in another way is counted from
 // there.
+#include "base/extremes.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
-#include "plan/described.h"
+#include "plan/described_memory.h"
+#include "plan/phase_price.h"
 
 // ---- what can run ----
 
@@ -103,16 +105,346 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
   return OT_OK;
 }
 
+// ---- recompute ----
+
+static bool is_activation(const ot_task *task) {
+  return task->op == OT_OP_GLU || task->op == OT_OP_ACTIVATION;
+}
+
+static bool is_product(const ot_task *task) {
+  return task->op == OT_OP_LINEAR || task->op == OT_OP_GROUPED_LINEAR;
+}
+
+// Whether task i is the last product before an activation.
+static bool feeds_activation(const ot_segment *forward, int i) {
+  if (!is_product(&forward->tasks[i])) return false;
+  for (i++; i < forward->num_tasks && !is_product(&forward->tasks[i]); i++) {
+    if (is_activation(&forward->tasks[i])) return true;
+  }
+  return false;
+}
+
+static bool is_remade(const ot_segment *forward, int i, unsigned parts) {
+  const ot_task *const task = &forward->tasks[i];
+  switch (task->op) {
+    case OT_OP_ATTENTION:
+    case OT_OP_ATTENTION_BLOCK:
+      return parts == 0 || (parts & OT_REMADE_ATTENTION);
+    case OT_OP_RMSNORM:
+    case OT_OP_LAYERNORM:
+      return parts & OT_REMADE_NORMS;
+    default:
+      if (is_activation(task)) return parts & OT_REMADE_ACTIVATION;
+      return (parts & OT_REMADE_WIDE) && feeds_activation(forward, i);
+  }
+}
+
+// The parts of a block that the engine makes again, forward, once more.
+static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
+                             ot_phase_price *out) {
+  *out = (ot_phase_price){0};
+  for (int i = 0; forward && i < forward->num_tasks; i++) {
+    ot_price price;
+    if (!is_remade(forward, i, e->job.engine->remade)) continue;
+    OT_TRY(ot_price_task(&e->simulation, p->shape, &forward->tasks[i], &price));
+    const double times = ot_price_times(&e->simulation, forward, i);
+    out->compute_s += times * ot_price_total_s(&e->simulation, price);
+  }
+  out->total_s = out->compute_s;
+  return OT_OK;
+}
+
+// All of the layer (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention
+// (Korthikanti et al. 2022) or other parts that the engine names, or a share of the layer
+// (torchtitan).
+static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
+                                 const ot_block_phases *from, ot_phase_price *out) {
+  const bool layer = from->storage->program->input >= 0 && from->storage->program->output >= 0;
+  *out = (ot_phase_price){0};
+  if (!layer || p->key.recompute == OT_RECOMPUTE_NONE) return OT_OK;
+  const double share = e->job.engine->selective_share;
+  if (p->key.recompute == OT_RECOMPUTE_SELECTIVE && share == 0) {
+    return price_parts(e, p, from->forward[0], out);
+  }
+  ot_phase_price forward;
+  OT_TRY(ot_phase_price_build(e, p, from->forward[0], &forward));
+  ot_phase_price_add(out, &forward, p->key.recompute == OT_RECOMPUTE_SELECTIVE ? share : 1);
+  return OT_OK;
+}
+
+// ---- experts ----
+
+// A rank holds a part of the experts, multiplies as many rows in fewer and larger groups
+// (simulate/price_kernel.c), and sends rows to where their experts are and back. Routing is taken
+// to be even, as published runs force it to be.
+
+static bool has_experts(const ot_estimator *e, int kind) {
+  const int layer = kind - 1;
+  return layer >= 0 && layer < e->layers.num_layers && e->layers.moe.num_experts > 0 &&
+         e->layers.moe.layer[layer];
+}
+
+// Elements of the routed experts that a rank holds of blocks of kind `kind`; 0 when they have none.
+static double expert_elements(const ot_estimator *e, const ot_candidate *c, int kind) {
+  enum { PROJECTIONS = 3 };  // gate, up, down
+  if (!has_experts(e, kind)) return 0;
+  const ot_model *const model = e->job.model;
+  return (double)model->moe.num_experts / c->ep * PROJECTIONS * (double)model->moe.expert_size *
+         (double)model->hidden_size;
+}
+
+// Takes from the elements of `to`, which has all experts, those that other ranks hold.
+static void share_experts(const ot_estimator *e, const ot_candidate *c, int kind,
+                          ot_block_price *to) {
+  to->expert_elements = expert_elements(e, c, kind);
+  to->buckets.elements -= (int64_t)(to->expert_elements * (c->ep - 1));
+}
+
+ot_group_shape ot_described_expert_replicas(const ot_candidate *c) {
+  return (ot_group_shape){.size = c->tp * c->cp * c->dp / c->ep, .stride = c->ep};
+}
+
+// A row is sent once to each domain that has an expert of its token, and from there once to each
+// rank that has one (DeepSeek-AI 2024, DeepEP). Of k choices among n places, n (1 - (1 - 1/n)^k)
+// are different.
+static double places_of_token(int places, int64_t choices) {
+  double missed = 1;
+  for (int64_t i = 0; i < choices; i++) missed *= 1 - 1.0 / places;
+  return places * (1 - missed);
+}
+
+// Sends `row_bytes` for each token to its places, `stride` ranks apart.
+static ot_status send_s(const ot_estimator *e, const ot_group_shape *places, double row_bytes,
+                        double *s) {
+  const int64_t choices = e->job.model->moe.experts_per_token;
+  const ot_collective sent = {.op = OT_OP_ALL_TO_ALL,
+                              .shape = *places,
+                              .bytes = row_bytes * places_of_token(places->size, choices)};
+  ot_price price;
+  OT_TRY(ot_price_collective(&e->simulation, &sent, &price));
+  *s = ot_price_total_s(&e->simulation, price);
+  return OT_OK;
+}
+
+// Beside the work of another micro-batch, what is longer than that is seen, and slows it down.
+static void add_exposed(const ot_estimator *e, ot_phase_price *work, double s) {
+  const double hidden_s = e->job.engine->overlap_expert ? ot_smaller(s, work->compute_s) : 0;
+  const double slower_s = ot_price_beside_s(&e->simulation, work->compute_s, hidden_s);
+  work->total_s += s - hidden_s + slower_s;
+  work->compute_s += slower_s;
+  work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
+}
+
+// Moves `bytes` beside what the ops of the layer move.
+static void add_pass(const ot_estimator *e, ot_phase_price *work, double bytes) {
+  const double s = ot_price_pass(&e->simulation, bytes).device_s;
+  work->compute_s += s;
+  work->total_s += s;
+}
+
+// What the graph has no ops for. Rows that are received are read and written once more, there and
+// back; biases go over all rows that experts put out.
+static void add_passes(const ot_estimator *e, const ot_candidate *c, double tokens,
+                       ot_block_price *to) {
+  const ot_moe *const moe = &e->job.model->moe;
+  const ot_engine *const engine = e->job.engine;
+  const double width = (double)e->job.model->hidden_size;
+  const double received = tokens * width * e->job.recipe.activation_bytes *
+                          places_of_token(c->ep, moe->experts_per_token);
+  for (int i = 0; i < 4; i++) {
+    ot_phase_price *const work = &to->work[i / 2 ? OT_WORK_BACKWARD : OT_WORK_FORWARD][i % 2];
+    if (engine->sorts_received && c->ep > 1) add_pass(e, work, 4 * received);
+    if (!moe->biases) continue;
+    add_pass(e, work,
+             engine->expert_bias_bytes[i / 2] * tokens * (double)moe->experts_per_token * width);
+  }
+}
+
+static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
+                             ot_block_price *to) {
+  const ot_candidate *const c = &p->key;
+  if (!has_experts(e, kind)) return OT_OK;
+  share_experts(e, c, kind, to);
+  const double tokens = (double)c->micro_batch_size * (double)e->job.sequence_length /
+                        (c->cp * (p->sequence_parallel ? c->tp : 1));
+  add_passes(e, c, tokens, to);
+  if (c->ep == 1) return OT_OK;
+  const double bytes = tokens * (double)e->job.model->hidden_size * e->job.recipe.activation_bytes;
+  const int domain = e->cluster.num_levels > 1 ? e->cluster.level[0].size : c->ep;
+  const int inside = c->ep < domain ? c->ep : domain;
+  double near_s, far_s;
+  OT_TRY(send_s(e, &(ot_group_shape){.size = inside, .stride = 1}, bytes, &near_s));
+  OT_TRY(send_s(e, &(ot_group_shape){.size = c->ep / inside, .stride = inside}, bytes, &far_s));
+  const double s = 2 * (near_s > far_s ? near_s : far_s);  // there and back
+  const bool again = c->recompute == OT_RECOMPUTE_FULL;
+  for (int later = 0; later < 2; later++) {
+    add_exposed(e, &to->work[OT_WORK_FORWARD][later], s);
+    add_exposed(e, &to->work[OT_WORK_BACKWARD][later], again ? 2 * s : s);
+  }
+  if (again && !e->job.engine->overlap_expert) to->recompute_total_s += s;
+  return OT_OK;
+}
+
+// ---- sums of gradients, gathers of weights, update: bytes by recipe and engine ----
+
+static ot_status collective_s(const ot_estimator *e, const ot_collective *collective,
+                              double *total_s) {
+  ot_price price;
+  OT_TRY(ot_price_collective(&e->simulation, collective, &price));
+  *total_s = ot_price_total_s(&e->simulation, price);
+  return OT_OK;
+}
+
+static double pass_s(const ot_estimator *e, double bytes) {
+  return bytes <= 0 ? 0 : ot_price_total_s(&e->simulation, ot_price_pass(&e->simulation, bytes));
+}
+
+// Those who hold pieces of a bucket: cp ranks are among them (Megatron-LM's distributed optimizer,
+// torch FSDP's mesh). Without pieces, those who sum all of it.
+static ot_group_shape shard_shape(const ot_candidate *c) {
+  const int dp = c->zero > 0 ? c->dp_shard : c->dp;
+  return (ot_group_shape){.size = dp * c->cp, .stride = c->tp};
+}
+
+// A bucket takes many blocks, or a block many buckets: as if all buckets were as full.
+static double per_block(const ot_estimator *e, double bytes, int ranks, double *messages) {
+  const ot_engine *const engine = e->job.engine;
+  const double least = (double)engine->bucket_rank_bytes * ranks;
+  const double given = (double)engine->bucket_bytes;
+  const double bucket = given > 0 && given < least ? least : given;
+  *messages = bucket > 0 ? bytes / bucket : 1;
+  return bucket > 0 ? bucket : bytes;
+}
+
+static bool shards_states(const ot_candidate *c) { return c->zero > 0 && c->dp_shard * c->cp > 1; }
+
+// Adds what sums of `elements` take, and gathers of them, among the ranks of shapes[0], which hold
+// pieces, and of shapes[1].
+static ot_status add_sums(const ot_estimator *e, const ot_candidate *c, double elements,
+                          const ot_group_shape shapes[2], ot_block_price *to) {
+  const ot_recipe *const recipe = &e->job.recipe;
+  const ot_group_shape shape = shapes[0], others = shapes[1];
+  const bool copies = e->job.engine->copies_gradients && shape.size * others.size > 1;
+  double messages, s, across_s;
+  const double bytes = per_block(e, elements * recipe->reduce_bytes, shape.size, &messages);
+  OT_TRY(collective_s(
+      e,
+      &(ot_collective){shards_states(c) ? OT_OP_REDUCE_SCATTER : OT_OP_ALL_REDUCE, shape, bytes, 0},
+      &s));
+  OT_TRY(collective_s(e, &(ot_collective){OT_OP_ALL_REDUCE, others, bytes / shape.size, 0},
+                      &across_s));
+  const double copy_s =
+      copies ? pass_s(e, elements * (recipe->gradient_bytes + recipe->reduce_bytes)) : 0;
+  for (int i = 0; i < 4; i++) {
+    to->reduce_s[i / 2][i % 2] += copy_s + messages * (s + (i % 2 == 1 ? across_s : 0));
+  }
+  if (!shards_states(c)) return OT_OK;
+  const ot_collective gather = {OT_OP_ALL_GATHER, shape, elements * recipe->gather_bytes, 0};
+  OT_TRY(collective_s(e, &gather, &s));
+  to->gather_s += s;
+  return OT_OK;
+}
+
+static ot_status price_reductions(const ot_estimator *e, const ot_candidate *c,
+                                  ot_block_price *to) {
+  const ot_group_shape dense[2] = {
+      shard_shape(c),
+      {.size = c->zero > 0 ? c->dp / c->dp_shard : 1, .stride = c->tp * c->cp * c->dp_shard}};
+  const ot_group_shape experts[2] = {ot_described_expert_replicas(c), {.size = 1, .stride = 1}};
+  OT_TRY(add_sums(e, c, (double)to->buckets.elements - to->expert_elements, dense, to));
+  return to->expert_elements > 0 ? add_sums(e, c, to->expert_elements, experts, to) : OT_OK;
+}
+
+static void price_update(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
+  const ot_recipe *const recipe = &e->job.recipe;
+  const ot_engine *const engine = e->job.engine;
+  const double elements = (double)to->buckets.elements;
+  const double dense = (elements - to->expert_elements) / shard_shape(c).size;
+  const double experts = to->expert_elements / ot_described_expert_replicas(c).size;
+  const double piece = shards_states(c) ? dense + experts : elements;
+  const double kept = recipe->gradient_bytes + recipe->weight_bytes +
+                      2 * (recipe->master_bytes + recipe->moment_bytes) +
+                      (recipe->master_bytes > 0 ? 0 : recipe->weight_bytes);
+  const double moved =
+      engine->update_bytes > 0 ? engine->update_bytes : kept + recipe->gradient_bytes;
+  const double update_s = pass_s(e, piece * moved + elements * engine->zero_bytes);
+  to->update = (ot_phase_price){.total_s = update_s, .compute_s = update_s};
+}
+
+// Of a bucket of to->buckets.elements, of which to->expert_elements are experts.
+static ot_status price_bucket(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
+  OT_TRY(price_reductions(e, c, to));
+  price_update(e, c, to);
+  return OT_OK;
+}
+
+// All blocks alike.
+static void set_shards(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
+  const bool sharded = shards_states(c);
+  to->shards = sharded;
+  to->buckets.gathers = sharded && c->zero == 3;
+  to->buckets.each_micro_batch = sharded && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
+}
+
+static ot_status price_meeting(const ot_estimator *e, ot_prices *p) {
+  double s;
+  const ot_collective norm = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_WORLD], 8, 0};
+  OT_TRY(collective_s(e, &norm, &s));
+  p->clip = (ot_phase_price){.total_s = s};
+  p->clip.exposed_s[OT_TIMELINE_WORLD] = s;
+  if (!p->tied_apart) return OT_OK;
+  const ot_collective tie = {OT_OP_ALL_REDUCE, p->shape[OT_GROUP_TIED],
+                             (double)p->kind[0].buckets.elements * e->job.recipe.reduce_bytes, 0};
+  return collective_s(e, &tie, &p->tie_s);
+}
+
+static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases, ot_arena *scratch,
+                            ot_prices *p) {
+  (void)phases;
+  (void)scratch;
+  for (int i = 0; i < p->blocks->num_kinds; i++) {
+    set_shards(e, &p->key, &p->kind[i]);
+    share_experts(e, &p->key, i, &p->kind[i]);
+    OT_TRY(price_bucket(e, &p->key, &p->kind[i]));
+  }
+  return price_meeting(e, p);
+}
+
+static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double n,
+                            ot_shard_bound *out) {
+  const ot_engine *const engine = e->job.engine;
+  // Experts are summed over fewer ranks: as many of them as there may be.
+  const double experts = expert_elements(e, c, (int)e->layers.num_layers);
+  ot_block_price price = {.buckets.elements = (int64_t)n,
+                          .expert_elements = experts < n ? experts : n};
+  OT_TRY(price_bucket(e, c, &price));
+  out->reduce_s = price.reduce_s[0][1];
+  if (shards_states(c) && c->zero >= 2 && engine->reduce_each_micro_batch) {
+    out->reduce_each_s = price.reduce_s[0][0];
+  }
+  out->end_s = price.update.total_s;
+  if (c->zero == 3) out->gather_s = price.gather_s;
+  if (c->zero < 3 && !engine->overlap_update_gather) out->end_s += price.gather_s;
+  return OT_OK;
+}
+
+static double bound_shards(const ot_estimator *e, const ot_candidate *c, bool experts) {
+  (void)experts;
+  if (c->zero == 0) return 1;
+  const double stage = (double)c->dp * c->cp * c->tp;
+  return e->job.model->moe.num_experts > 0 ? stage : (double)c->dp_shard * c->cp;
+}
+
 const ot_framework ot_framework_described = {
     .check_job = check_job,
     .check_run = check_run,
     .built = built,
     .partition = partition,
-    .price_recompute = ot_described_recompute,
-    .add_experts = ot_described_experts,
-    .price_sums = ot_described_sums,
-    .bound_sums = ot_described_bound_sums,
+    .price_recompute = price_recompute,
+    .add_experts = add_experts,
+    .price_sums = price_sums,
+    .bound_sums = bound_sums,
     .count_memory = ot_described_memory,
     .bound_slots = ot_described_bound_slots,
-    .bound_shards = ot_described_bound_shards,
+    .bound_shards = bound_shards,
 };

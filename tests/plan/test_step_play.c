@@ -11,7 +11,7 @@
 
 #include "describe/pipeline_rules.h"
 #include "host/heap.h"
-#include "plan/described.h"
+#include "plan/described_memory.h"
 #include "schedule/step_plan.h"
 
 enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even parts for two chunks
