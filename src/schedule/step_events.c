@@ -30,11 +30,21 @@ static void add_gathers(lister *l) {
   }
 }
 
+// What an action on the gradient needs: W may be the first to read it, where I has nothing to do.
+static int32_t message_into(const lister *l) {
+  const ot_pipeline_flow *const flow = l->request->flow;
+  const ot_flow_action *const a = l->action;
+  if (a->work != OT_WORK_WEIGHT) return a->in;
+  const int64_t cell = (int64_t)a->chunk * flow->micro_batches + a->micro_batch;
+  const int32_t before = flow->of_rank[a->rank][flow->place[OT_WORK_BACKWARD][cell]];
+  return flow->actions[before].in;
+}
+
 static void add_work(lister *l, bool enters, bool leaves) {
   const ot_flow_action *const a = l->action;
   if (a->work == OT_WORK_BACKWARD) add(l, OT_EVENT_RECOMPUTE);
   ot_step_event *const work = add(l, OT_EVENT_WORK);
-  if (enters) work->message = a->in;
+  if (enters) work->message = message_into(l);
   if (!leaves || a->work == OT_WORK_WEIGHT) return;
   work->sent = a->reuse;
   add(l, OT_EVENT_HAND_OVER);
