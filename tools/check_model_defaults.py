@@ -31,7 +31,7 @@ SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
          "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
 CASES = [{"model_type": t} for t in
          ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text",
-          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3")]
+          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
     {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
@@ -64,6 +64,11 @@ CASES += [
     {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_experts": 10, "mlp_only_layers": [2],
      "decoder_sparse_step": 2, "norm_topk_prob": True, "moe_intermediate_size": 24},
     {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_local_experts": 10},
+    {"model_type": "smollm3", **SMALL, "no_rope_layer_interval": 3, "use_sliding_window": True,
+     "sliding_window": 16},
+    {"model_type": "smollm3", **SMALL, "no_rope_layers": [1, 0, 0, 1, 1, 0, 1], "mlp_bias": True,
+     "layer_types": ["full_attention", "sliding_attention"] * 3 + ["full_attention"],
+     "use_sliding_window": True, "sliding_window": 16},
     {"model_type": "olmoe", **SMALL, "num_experts": 10, "num_experts_per_tok": 3},
     {"model_type": "deepseek_v3", **{**SMALL, "num_key_value_heads": 6}, "n_routed_experts": 8,
      "n_group": 2, "topk_group": 1, "num_experts_per_tok": 3, "q_lora_rank": None,
@@ -73,7 +78,7 @@ KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden
         "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
         "rms_norm_eps", "layer_norm_epsilon", "initializer_range", "tie_word_embeddings",
         "attention_bias", "mlp_bias", "scale_attn_weights", "query_pre_attn_scalar",
-        "rope_parameters", "layer_types", "attention_dropout", "attn_pdrop", "embd_pdrop",
+        "rope_parameters", "layer_types", "no_rope_layers", "attention_dropout", "attn_pdrop", "embd_pdrop",
         "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id", "num_experts_per_tok",
         "num_local_experts", "moe_intermediate_size", "mlp_only_layers", "norm_topk_prob",
         "router_aux_loss_coef", "n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
@@ -117,7 +122,7 @@ def effective(config):
     for rope in (values["rope_parameters"], *(values["rope_parameters"] or {}).values()):
         if isinstance(rope, dict):
             rope.pop("type", None)
-    for key in ("bos_token_id", "eos_token_id"):  # defaults of a family beyond a small vocabulary
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):  # defaults of a family beyond a small vocabulary
         ids = values[key] if isinstance(values[key], list) else [values[key]]
         if any(i is not None and i >= config.vocab_size for i in ids):
             values[key] = None

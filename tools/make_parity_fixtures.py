@@ -41,8 +41,8 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # The float32 casts inside transformers that the float64 references do without: where they are
 # (module file and function), the call that makes them, what they round.
 CASTS_REMOVED = [
-    (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3)\.py "
-     r"\w+RMSNorm\.forward", "to",
+    (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
+     r"smollm3)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -151,6 +151,11 @@ def cases():
         "qwen3-moe": (qwen3_moe, 23, None, True),
         "olmoe": (olmoe, 19, None, False),
         "deepseek-v3": (deepseek, 19, None, False),
+        # The layer without rope has the window.
+        "smollm3": (dict(small, model_type="smollm3", num_hidden_layers=3, no_rope_layers=[1, 0, 1],
+                         use_sliding_window=True, sliding_window=6,
+                         tie_word_embeddings=True, rope_parameters=rope(2e6)),
+                    19, documents, False),
         # Attention Residuals: blocks end behind MLPs and leave a rest; behind attention, too; and
         # each sub-layer is a block, with experts in one layer of two.
         "llama-residuals": (dict(llama, num_hidden_layers=3, attention_residuals="block",

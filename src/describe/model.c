@@ -2,7 +2,6 @@
 // What holds between the values of a model, its size, and its stable text and hash.
 #include "describe/model.h"
 
-#include <assert.h>
 #include <stddef.h>
 
 #include "base/number.h"
@@ -12,27 +11,13 @@
 
 enum { PRINT_BYTES = 16384 };
 
-static const struct {
-  const char *name;
-  const char *architecture;
-} families[] = {
-    [OT_FAMILY_GPT2] = {"gpt2", "GPT2LMHeadModel"},
-    [OT_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
-    [OT_FAMILY_QWEN2] = {"qwen2", "Qwen2ForCausalLM"},
-    [OT_FAMILY_QWEN3] = {"qwen3", "Qwen3ForCausalLM"},
-    [OT_FAMILY_OLMO2] = {"olmo2", "Olmo2ForCausalLM"},
-    [OT_FAMILY_MISTRAL] = {"mistral", "MistralForCausalLM"},
-    [OT_FAMILY_GEMMA3] = {"gemma3_text", "Gemma3ForCausalLM"},
-    [OT_FAMILY_MIXTRAL] = {"mixtral", "MixtralForCausalLM"},
-    [OT_FAMILY_QWEN3_MOE] = {"qwen3_moe", "Qwen3MoeForCausalLM"},
-    [OT_FAMILY_OLMOE] = {"olmoe", "OlmoeForCausalLM"},
-    [OT_FAMILY_DEEPSEEK_V3] = {"deepseek_v3", "DeepseekV3ForCausalLM"},
-};
-static_assert(OT_COUNT(families) == OT_FAMILY_COUNT, "one row for each family");
-
-const char *ot_family_name(ot_family family) { return families[family].name; }
-
-const char *ot_family_architecture(ot_family family) { return families[family].architecture; }
+bool ot_rope_same(const ot_rope *a, const ot_rope *b) {
+  return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
+         a->low_frequency_factor == b->low_frequency_factor &&
+         a->high_frequency_factor == b->high_frequency_factor &&
+         a->original_positions == b->original_positions && a->beta_fast == b->beta_fast &&
+         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all;
+}
 
 // ---- Check ----
 
@@ -226,6 +211,7 @@ static bool same_residuals(const ot_model *model, int layer, int other) {
 
 bool ot_model_same_layer(const ot_model *model, int layer, int other) {
   return same_residuals(model, layer, other) && model->window[layer] == model->window[other] &&
+         model->no_rope[layer] == model->no_rope[other] &&
          model->moe.layer[layer] == model->moe.layer[other];
 }
 
@@ -234,6 +220,7 @@ void ot_model_take_layers(const ot_model *model, const int *layers, int count, o
   out->num_layers = count;
   for (int i = 0; i < count; i++) {
     out->window[i] = model->window[layers[i]];
+    out->no_rope[i] = model->no_rope[layers[i]];
     out->moe.layer[i] = model->moe.layer[layers[i]];
     out->residuals.place[i] = model->residuals.place[layers[i]];
   }
@@ -277,6 +264,14 @@ static void put_rope(printer *p, const char *name, const ot_rope *rope) {
   put_real(p, "  mscale_all", rope->mscale_all);
 }
 
+// How many layers follow one another with the same flag; names of those without and with it.
+static void put_runs(printer *p, const bool *flags, int64_t layers, const char *const names[2]) {
+  for (int64_t i = 0, j; i < layers; i = j) {
+    for (j = i; j < layers && flags[j] == flags[i];) j++;
+    put_whole(p, names[flags[i]], j - i);
+  }
+}
+
 static void put_moe(printer *p, const ot_model *model) {
   static const char *const scores[] = {"softmax", "sigmoid"};
   static const char *const routings[] = {"dropless", "drop_by_position", "drop_by_score",
@@ -300,10 +295,8 @@ static void put_moe(printer *p, const ot_model *model) {
   if (moe->aux_scale == OT_MOE_AUX_TRANSFORMERS) put_word(p, "aux_scale", "transformers");
   put_real(p, "z_coefficient", moe->z_coefficient);
   put_real(p, "bias_rate", moe->bias_rate);
-  for (int64_t i = 0, j; i < model->num_layers; i = j) {
-    for (j = i; j < model->num_layers && moe->layer[j] == moe->layer[i];) j++;
-    put_whole(p, moe->layer[i] ? "layers_with_experts" : "layers_without_experts", j - i);
-  }
+  static const char *const names[] = {"layers_without_experts", "layers_with_experts"};
+  put_runs(p, moe->layer, model->num_layers, names);
 }
 
 static void put_mla(printer *p, const ot_mla *mla) {
@@ -314,6 +307,13 @@ static void put_mla(printer *p, const ot_mla *mla) {
   put_whole(p, "rope_dim", mla->rope_dim);
   put_whole(p, "v_dim", mla->v_dim);
   put_whole(p, "interleaved", mla->interleaved);
+}
+
+static void put_no_rope(printer *p, const ot_model *model) {
+  static const char *const names[] = {"layers_with_rope", "layers_without_rope"};
+  bool any = false;
+  for (int64_t i = 0; i < model->num_layers; i++) any = any || model->no_rope[i];
+  if (any) put_runs(p, model->no_rope, model->num_layers, names);
 }
 
 // Windows as runs: "window 0x5 512x1".
@@ -369,6 +369,7 @@ static void put_mathematics(printer *p, const ot_model *model) {
   put_whole(p, "rotary_dim", model->rotary_dim);
   put_rope(p, "rope", &model->rope);
   put_rope(p, "rope_local", &model->rope_local);
+  put_no_rope(p, model);
   put_windows(p, model);
   put_real(p, "embedding_dropout", model->embedding_dropout);
   put_real(p, "attention_dropout", model->attention_dropout);

@@ -26,6 +26,7 @@ typedef enum ot_family {
   OT_FAMILY_QWEN3_MOE,
   OT_FAMILY_OLMOE,
   OT_FAMILY_DEEPSEEK_V3,
+  OT_FAMILY_SMOLLM3,
   OT_FAMILY_COUNT,
 } ot_family;
 
@@ -138,6 +139,7 @@ typedef struct ot_model {
   int64_t rotary_dim;     // leading dimensions of a head that rotate: head_dim, 0 without rope
   ot_rope rope;           // of layers with window 0
   ot_rope rope_local;     // of layers with a window; equal to `rope` but for gemma3
+  bool no_rope[OT_MAX_LAYERS];    // layers that do not rotate, whatever rotary_dim; [num_layers]
   int64_t window[OT_MAX_LAYERS];  // keys a query sees, itself included; 0 = all; [num_layers]
 
   double embedding_dropout;  // [0, 1), after embeddings are summed
@@ -154,6 +156,9 @@ typedef struct ot_model {
   int num_eos;                // [0, OT_MAX_EOS]
   int64_t eos_id[OT_MAX_EOS];
 } ot_model;
+
+// True when both turn every position by the same angles.
+bool ot_rope_same(const ot_rope *a, const ot_rope *b);
 
 // HF spellings of a family, static: "llama", "LlamaForCausalLM".
 const char *ot_family_name(ot_family family);

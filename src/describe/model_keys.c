@@ -6,11 +6,9 @@
 #include "describe/model_keys.h"
 
 #include "base/text.h"
+#include "describe/family.h"
 #include "describe/model_tables.h"
 
-static const char *const families[] = {
-    "gpt2",        "llama",   "qwen2",     "qwen3", "olmo2",       "mistral|ministral",
-    "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", NULL};
 static const char *const activations[] = {"gelu|gelu_python", "gelu_pytorch_tanh|gelu_new",
                                           "silu|swish", "relu", NULL};
 static const char *const layer_types[] = {"full_attention|attention", "sliding_attention", NULL};
@@ -109,7 +107,7 @@ static const ot_schema quantization_schema = {
 // ---- The model ----
 
 static const ot_key model_keys[] = {
-    {"model_type", OT_KEY_CHOICE, offsetof(ot_model_keys, family), .choices = families,
+    {"model_type", OT_KEY_CHOICE, offsetof(ot_model_keys, family), .choices = ot_family_choices,
      .help = "family of the model"},
     {"vocab_size", OT_KEY_INTEGER, offsetof(ot_model_keys, vocab_size), "32000", 1, INT32_MAX,
      .help = "rows of the embedding"},
@@ -159,8 +157,8 @@ static const ot_key model_keys[] = {
     {"attention_bias", OT_KEY_BOOL, offsetof(ot_model_keys, attention_bias), "false",
      .variants = OT_IN_ROTARY & ~(OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL),
      .help = "biases on the attention projections"},
-    {"mlp_bias", OT_KEY_BOOL, offsetof(ot_model_keys, mlp_bias), "false", .variants = OT_IN_LLAMA,
-     .help = "biases in the MLP"},
+    {"mlp_bias", OT_KEY_BOOL, offsetof(ot_model_keys, mlp_bias), "false",
+     .variants = OT_IN_LLAMA | OT_IN_SMOLLM3, .help = "biases in the MLP"},
     {"scale_attn_weights", OT_KEY_BOOL, offsetof(ot_model_keys, scale_attention), "true",
      .variants = OT_IN_GPT2, .help = "attention scores are divided by sqrt(head width)"},
     {"query_pre_attn_scalar", OT_KEY_REAL, offsetof(ot_model_keys, query_scalar), "256",
@@ -177,11 +175,18 @@ static const ot_key model_keys[] = {
     {"rope_parameters", OT_KEY_OBJECT, offsetof(ot_model_keys, rope_parameters),
      .object = &rope_schema, .null_text = "", .variants = OT_IN_ROTARY,
      .help = "rotary parameters in the spelling of transformers 5"},
+    {"no_rope_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, rope_layers), "", 0, 1,
+     .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_model_keys, num_rope_layers),
+     .null_text = "", .variants = OT_IN_SMOLLM3,
+     .help = "of each layer: 1: it rotates queries and keys; 0: it does not"},
+    {"no_rope_layer_interval", OT_KEY_INTEGER, offsetof(ot_model_keys, no_rope_interval), "4",
+     1, INT32_MAX, .variants = OT_IN_SMOLLM3,
+     .help = "every so many layers one does not rotate, unless no_rope_layers says"},
     {"sliding_window", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window), "4096",
      1, INT32_MAX, .null_text = "0", .unit = "tokens", .variants = OT_IN_WINDOWED,
      .help = "keys that a query of a sliding layer sees, itself included"},
     {"use_sliding_window", OT_KEY_BOOL, offsetof(ot_model_keys, use_sliding_window), "false",
-     .variants = OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_QWEN3_MOE,
+     .variants = OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_QWEN3_MOE | OT_IN_SMOLLM3,
      .help = "false: no layer has a window"},
     {"max_window_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, max_window_layers), "28",
      0, INT32_MAX, .variants = OT_IN_QWEN2 | OT_IN_QWEN3,
@@ -349,8 +354,8 @@ static const ot_key model_keys[] = {
 
 // The family that a spelling of model_type names, or -1.
 static int family_called(const char *name) {
-  for (int i = 0; families[i]; i++) {
-    if (ot_choice_matches(families[i], name)) return i;
+  for (int i = 0; ot_family_choices[i]; i++) {
+    if (ot_choice_matches(ot_family_choices[i], name)) return i;
   }
   return -1;
 }
@@ -381,7 +386,7 @@ static ot_status foreign_hint(const ot_key *key) {
   if (key->variants == OT_IN_MOE) {
     return ot_fail_hint(OT_USAGE, "this model has no experts: leave the key out");
   }
-  for (int i = 0; families[i]; i++) {
+  for (int i = 0; ot_family_choices[i]; i++) {
     if ((key->variants & 1u << i) == 0) continue;
     length += ot_text_format(names + length, OT_COUNT(names) - length, "%s%s",
                              length > 0 ? ", " : "", ot_family_name((ot_family)i));

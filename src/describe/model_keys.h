@@ -42,6 +42,8 @@ typedef struct ot_model_keys {
   int64_t sliding_window, sliding_window_pattern, max_window_layers;
   int *layer_types;  // [num_layer_types] 0 = full, 1 = sliding
   int64_t num_layer_types;
+  int64_t *rope_layers;  // [num_rope_layers] no_rope_layers: 1 rotates, 0 does not
+  int64_t num_rope_layers, no_rope_interval;
   double query_scalar;
   double attention_dropout, embedding_dropout, residual_dropout;
   int64_t bos_id, pad_id;

@@ -2,56 +2,19 @@
 // From keys to the model they mean: what each family fixes by itself, the rotary parameters in the
 // spellings of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters), and the window of
 // each layer.
-#include <assert.h>
 #include <string.h>
 
 #include "base/math.h"
 #include "base/text.h"
+#include "describe/family.h"
 #include "describe/model_keys.h"
 #include "describe/residuals.h"
-
-// What a family fixes that no key says.
-typedef struct family_row {
-  ot_norm_kind norm;
-  ot_norm_placement norm_placement;
-  ot_qk_norm qk_norm;
-  bool gated_mlp;
-  bool always_qkv_bias;  // whatever attention_bias says
-  bool all_biases;       // in attention and MLP
-  bool learned_positions;
-  bool scaled_embedding;  // by sqrt(hidden_size)
-  double norm_offset;
-} family_row;
-
-static const family_row families[] = {
-    [OT_FAMILY_GPT2] = {.norm = OT_NORM_LAYERNORM, .all_biases = true, .learned_positions = true},
-    [OT_FAMILY_LLAMA] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
-    [OT_FAMILY_QWEN2] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true, .always_qkv_bias = true},
-    [OT_FAMILY_QWEN3] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true, .qk_norm = OT_QK_NORM_HEAD},
-    [OT_FAMILY_OLMO2] = {.norm = OT_NORM_RMSNORM,
-                         .gated_mlp = true,
-                         .norm_placement = OT_NORM_POST,
-                         .qk_norm = OT_QK_NORM_ROW},
-    [OT_FAMILY_MISTRAL] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
-    [OT_FAMILY_GEMMA3] = {.norm = OT_NORM_RMSNORM,
-                          .gated_mlp = true,
-                          .norm_placement = OT_NORM_SANDWICH,
-                          .qk_norm = OT_QK_NORM_HEAD,
-                          .scaled_embedding = true,
-                          .norm_offset = 1},
-    [OT_FAMILY_MIXTRAL] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
-    [OT_FAMILY_QWEN3_MOE] = {.norm = OT_NORM_RMSNORM,
-                             .gated_mlp = true,
-                             .qk_norm = OT_QK_NORM_HEAD},
-    [OT_FAMILY_OLMOE] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true, .qk_norm = OT_QK_NORM_ROW},
-    [OT_FAMILY_DEEPSEEK_V3] = {.norm = OT_NORM_RMSNORM, .gated_mlp = true},
-};
-static_assert(OT_COUNT(families) == OT_FAMILY_COUNT, "one row for each family");
 
 // One conversion and what it needs for messages.
 typedef struct reading {
   const ot_model_keys *keys;
   const ot_node *tree;  // null: all defaults
+  const ot_family_row *family;
   ot_arena *arena;
   ot_model *out;
 } reading;
@@ -80,7 +43,7 @@ static void fill_shape(reading *r) {
   out->num_kv_heads = keys->num_kv_heads > 0 ? keys->num_kv_heads : keys->num_heads;
   out->head_dim = keys->head_dim > 0 ? keys->head_dim : keys->hidden_size / keys->num_heads;
   out->max_positions = keys->max_positions;
-  if (keys->family != OT_FAMILY_DEEPSEEK_V3) return;
+  if (!r->family->latent_attention) return;
   out->head_dim = keys->nope_dim + keys->rope_dim;
   out->mla = (ot_mla){.kv_rank = keys->kv_rank,
                       .q_rank = keys->q_rank,
@@ -92,7 +55,7 @@ static void fill_shape(reading *r) {
 
 static ot_status check_shape(const reading *r) {
   const ot_model_keys *const keys = r->keys;
-  const bool latent = keys->family == OT_FAMILY_DEEPSEEK_V3;
+  const bool latent = r->family->latent_attention;
   OT_CHECK(!latent || keys->head_dim == 0 || keys->head_dim == keys->rope_dim, OT_USAGE,
            "model: head_dim=%lld, but of model_type deepseek_v3 it is qk_rope_head_dim=%lld (%s)",
            (long long)keys->head_dim, (long long)keys->rope_dim,
@@ -107,11 +70,11 @@ static ot_status check_shape(const reading *r) {
 
 static void fill_mathematics(reading *r) {
   const ot_model_keys *const keys = r->keys;
-  const family_row *const family = &families[keys->family];
+  const ot_family_row *const family = r->family;
   ot_model *const out = r->out;
   out->activation = (ot_activation)keys->activation;
   out->gated_mlp = family->gated_mlp;
-  out->qkv_bias = family->all_biases || family->always_qkv_bias || keys->attention_bias;
+  out->qkv_bias = family->all_biases || family->qkv_biases || keys->attention_bias;
   out->output_bias = family->all_biases || keys->attention_bias;
   out->mlp_bias = family->all_biases || keys->mlp_bias;
   out->tie_word_embeddings = keys->tie_word_embeddings;
@@ -189,14 +152,6 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
   return OT_OK;
 }
 
-static bool same_rope(const ot_rope *a, const ot_rope *b) {
-  return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
-         a->low_frequency_factor == b->low_frequency_factor &&
-         a->high_frequency_factor == b->high_frequency_factor &&
-         a->original_positions == b->original_positions && a->beta_fast == b->beta_fast &&
-         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all;
-}
-
 static bool is_nested(const ot_node *node) {
   return ot_node_child(node, "full_attention") || ot_node_child(node, "sliding_attention");
 }
@@ -222,7 +177,7 @@ static ot_status fill_rope(reading *r, const rope_sources *from, ot_rope *out) {
   ot_rope new;
   OT_TRY(read_rope(r, from->scaling_keys, from->scaling, theta, &old));
   OT_TRY(read_rope(r, from->parameters_keys, from->parameters, theta, &new));
-  OT_CHECK(!from->scaling || !from->parameters || same_rope(&old, &new), OT_USAGE,
+  OT_CHECK(!from->scaling || !from->parameters || ot_rope_same(&old, &new), OT_USAGE,
            "model: rope_scaling and rope_parameters disagree (%s)", place(r, from->parameters));
   *out = from->parameters ? new : old;
   return OT_OK;
@@ -241,7 +196,7 @@ static ot_status fill_ropes(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const scaling = given(r->tree, "rope_scaling");
   const ot_node *const parameters = given(r->tree, "rope_parameters");
-  const bool by_type = keys->family == OT_FAMILY_GEMMA3;
+  const bool by_type = r->family->rope_by_type;
   OT_CHECK(!scaling || !is_nested(scaling), OT_USAGE,
            "model: rope_scaling is one set; sets by type of layer go to rope_parameters (%s)",
            place(r, scaling));
@@ -271,46 +226,54 @@ static ot_status fill_ropes(reading *r) {
   return fill_rope(r, &from, &r->out->rope_local);
 }
 
-// ---- Windows ----
+// ---- Layers ----
+
+static ot_status fill_no_rope(reading *r) {
+  const ot_model_keys *const keys = r->keys;
+  const int64_t told = keys->num_rope_layers;
+  OT_CHECK(told == 0 || told >= keys->num_layers, OT_USAGE,
+           "model: no_rope_layers has %lld entries, but there are %lld layers (%s)",
+           (long long)told, (long long)keys->num_layers,
+           place(r, given(r->tree, "no_rope_layers")));
+  for (int64_t i = 0; i < keys->num_layers; i++) {
+    const bool every = keys->no_rope_interval > 0 && (i + 1) % keys->no_rope_interval == 0;
+    r->out->no_rope[i] = told > 0 ? keys->rope_layers[i] == 0 : every;
+  }
+  return OT_OK;
+}
 
 // True when layer `i` has a window by the rules of its family, without layer_types.
-static bool slides(const ot_model_keys *keys, int64_t i) {
-  switch ((ot_family)keys->family) {
-    case OT_FAMILY_QWEN2:
-    case OT_FAMILY_QWEN3:
-      return keys->use_sliding_window && keys->sliding_window > 0 && i >= keys->max_window_layers;
-    case OT_FAMILY_QWEN3_MOE:
-      return keys->use_sliding_window && keys->sliding_window > 0;
-    case OT_FAMILY_MISTRAL:
-    case OT_FAMILY_MIXTRAL:
-      return keys->sliding_window > 0;
-    case OT_FAMILY_GEMMA3:
+static bool slides(const reading *r, int64_t i, int64_t window) {
+  const ot_model_keys *const keys = r->keys;
+  switch (r->family->window_rule) {
+    case OT_WINDOW_NONE:
+      return false;
+    case OT_WINDOW_ALL:
+      return window > 0;
+    case OT_WINDOW_LAST:
+      return window > 0 && i >= keys->max_window_layers;
+    case OT_WINDOW_NO_ROPE:
+      return window > 0 && r->out->no_rope[i];
+    case OT_WINDOW_PATTERN:
       return (i + 1) % keys->sliding_window_pattern != 0;
-    case OT_FAMILY_GPT2:
-    case OT_FAMILY_LLAMA:
-    case OT_FAMILY_OLMO2:
-    case OT_FAMILY_OLMOE:
-    case OT_FAMILY_DEEPSEEK_V3:
-    case OT_FAMILY_COUNT:
-      break;
   }
-  return false;
+  OT_UNREACHABLE();
 }
 
 static ot_status fill_windows(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const types = given(r->tree, "layer_types");
-  const bool qwen = keys->family == OT_FAMILY_QWEN2 || keys->family == OT_FAMILY_QWEN3 ||
-                    keys->family == OT_FAMILY_QWEN3_MOE;
-  const int64_t window = qwen && !keys->use_sliding_window ? 0 : keys->sliding_window;
+  const bool off = r->family->window_switch && !keys->use_sliding_window;
+  const int64_t window = off ? 0 : keys->sliding_window;
   OT_CHECK(keys->num_layer_types == 0 || keys->num_layer_types == keys->num_layers, OT_USAGE,
            "model: layer_types has %lld entries, but there are %lld layers (%s)",
            (long long)keys->num_layer_types, (long long)keys->num_layers, place(r, types));
   for (int64_t i = 0; i < keys->num_layers; i++) {
-    const bool sliding = keys->num_layer_types > 0 ? keys->layer_types[i] == 1 : slides(keys, i);
+    const bool told = keys->num_layer_types > 0;
+    const bool sliding = told ? keys->layer_types[i] == 1 : slides(r, i, window);
     OT_CHECK(!sliding || window > 0, OT_USAGE,
              "model: layer %lld is sliding_attention, but there is no sliding_window%s (%s)",
-             (long long)i, qwen ? " (needs use_sliding_window: true, too)" : "",
+             (long long)i, r->family->window_switch ? " (needs use_sliding_window: true, too)" : "",
              types ? place(r, types) : "by default");
     r->out->window[i] = sliding ? window : 0;
   }
@@ -428,13 +391,18 @@ static void fill_names(ot_model *out) {
 ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_arena *arena,
                              ot_model *out) {
   memset(out, 0, sizeof *out);
-  reading r = {.keys = keys, .tree = tree, .arena = arena, .out = out};
+  reading r = {.keys = keys,
+               .tree = tree,
+               .family = ot_family_row_of((ot_family)keys->family),
+               .arena = arena,
+               .out = out};
   out->family = (ot_family)keys->family;
   OT_TRY(check_shape(&r));
   fill_shape(&r);
   fill_mathematics(&r);
   OT_TRY(fill_tokens(&r));
   if (!out->learned_positions) OT_TRY(fill_ropes(&r));
+  OT_TRY(fill_no_rope(&r));
   OT_TRY(fill_windows(&r));
   fill_experts(&r);
   OT_TRY(fill_residuals(&r));

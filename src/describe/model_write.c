@@ -2,30 +2,16 @@
 // Models back into HF keys: the inverse of model_read.c, by the same table.
 #include "base/math.h"
 #include "base/text.h"
+#include "describe/family.h"
 #include "describe/model_keys.h"
 
 enum { FULL, SLIDING };
 
-// What the rules of the family and a window alone cannot say is written as layer_types.
+// What the rules of the family and a window alone cannot say is written as layer_types; of mistral
+// only where its layers differ (model_read.c: fill_names).
 static bool needs_layer_types(const ot_model *model) {
-  switch (model->family) {
-    case OT_FAMILY_GPT2:
-    case OT_FAMILY_LLAMA:
-    case OT_FAMILY_OLMO2:
-    case OT_FAMILY_MIXTRAL:
-    case OT_FAMILY_QWEN3_MOE:
-    case OT_FAMILY_OLMOE:
-    case OT_FAMILY_DEEPSEEK_V3:
-    case OT_FAMILY_COUNT:
-      return false;
-    case OT_FAMILY_QWEN2:
-    case OT_FAMILY_QWEN3:
-    case OT_FAMILY_GEMMA3:
-      return true;
-    case OT_FAMILY_MISTRAL:
-      break;
-  }
-  return !ot_text_equal(model->model_type, ot_family_name(OT_FAMILY_MISTRAL));
+  return ot_family_row_of(model->family)->writes_layer_types ||
+         !ot_text_equal(model->model_type, ot_family_name(model->family));
 }
 
 static void fill_windows(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
@@ -41,6 +27,13 @@ static void fill_windows(const ot_model *model, ot_arena *arena, ot_model_keys *
   for (int64_t i = 0; i < model->num_layers; i++) {
     keys->layer_types[i] = model->window[i] > 0 ? SLIDING : FULL;
   }
+}
+
+static void fill_rope_layers(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
+  keys->no_rope_interval = 4;
+  keys->num_rope_layers = model->num_layers;
+  keys->rope_layers = ot_arena_array(arena, model->num_layers, sizeof(int64_t));
+  for (int64_t i = 0; i < model->num_layers; i++) keys->rope_layers[i] = !model->no_rope[i];
 }
 
 static void fill_dense_layers(const ot_model *model, ot_arena *arena, ot_model_keys *keys) {
@@ -120,6 +113,7 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
   };
   keys.eos_id = ot_arena_array(arena, OT_MAX_EOS, sizeof(int64_t));
   for (int i = 0; i < model->num_eos; i++) keys.eos_id[i] = model->eos_id[i];
+  fill_rope_layers(model, arena, &keys);
   fill_windows(model, arena, &keys);
   fill_experts(model, arena, &keys);
   return keys;
@@ -168,7 +162,7 @@ static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena)
 }
 
 static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
-  if (model->family != OT_FAMILY_GEMMA3) return rope_node(&model->rope, true, arena);
+  if (!ot_family_row_of(model->family)->rope_by_type) return rope_node(&model->rope, true, arena);
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
   ot_node_put(arena, map, "full_attention", rope_node(&model->rope, true, arena));
   ot_node_put(arena, map, "sliding_attention", rope_node(&model->rope_local, true, arena));
@@ -178,7 +172,8 @@ static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
 static void write_rope(const ot_model *model, ot_arena *arena, ot_node *map) {
   if (model->learned_positions) return;
   // Scaled sliding layers have no old spelling.
-  if (model->family == OT_FAMILY_GEMMA3 && model->rope_local.type != OT_ROPE_DEFAULT) {
+  const bool by_type = ot_family_row_of(model->family)->rope_by_type;
+  if (by_type && model->rope_local.type != OT_ROPE_DEFAULT) {
     drop(map, "rope_scaling");
     put(arena, map, "rope_parameters", rope_parameters(model, arena));
     return;

@@ -34,7 +34,7 @@ static int qk_norm(ot_builder *b, int qkv) {
 
 static int rope(ot_builder *b, int layer, int qkv) {
   const ot_model *const model = ot_model_of(b);
-  if (model->rotary_dim == 0) return qkv;
+  if (model->rotary_dim == 0 || model->no_rope[layer]) return qkv;
   // With one rope for all layers there is one table.
   const int constant = model->window[layer] > 0 ? b->graph->num_constants - 1 : 0;
   const int cos_sin = ot_builder_constant(b, constant, "rope");

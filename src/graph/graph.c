@@ -37,14 +37,6 @@ const ot_parameter *ot_graph_parameter(const ot_graph *graph, const char *name) 
 
 // ---- rope tables ----
 
-static bool same_rope(const ot_rope *a, const ot_rope *b) {
-  return a->type == b->type && a->theta == b->theta && a->factor == b->factor &&
-         a->low_frequency_factor == b->low_frequency_factor &&
-         a->high_frequency_factor == b->high_frequency_factor &&
-         a->original_positions == b->original_positions && a->beta_fast == b->beta_fast &&
-         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all;
-}
-
 static ot_constant rope_table(const ot_graph_request *request, const ot_rope *rope) {
   const ot_model *const model = request->model;
   const bool cached = request->mode == OT_MODE_PREFILL || request->mode == OT_MODE_DECODE;
@@ -77,7 +69,7 @@ static void build_constants(ot_graph *graph) {
   graph->constants[graph->num_constants++] = rope_table(&graph->request, &model->rope);
   bool local = false;
   for (int i = 0; i < model->num_layers; i++) local = local || model->window[i] > 0;
-  if (local && !same_rope(&model->rope, &model->rope_local)) {
+  if (local && !ot_rope_same(&model->rope, &model->rope_local)) {
     graph->constants[graph->num_constants++] = rope_table(&graph->request, &model->rope_local);
   }
 }

@@ -382,6 +382,31 @@ static void layers_without_experts_are_those_that_the_keys_say(void **state) {
   for (int i = 0; i < 6; i++) assert_int_equal(model.moe.layer[i], experts[i]);
 }
 
+static void layers_without_rope_are_those_that_the_keys_say(void **state) {
+  (void)state;
+  const ot_model third = accept(
+      "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layer_interval\": 3}");
+  const ot_model listed = accept(
+      "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layers\": [0, 1, 1, 0, 0],"
+      " \"use_sliding_window\": true, \"sliding_window\": 8}");
+  const bool every_third[] = {false, false, true, false}, ends[] = {true, false, false, true};
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(third.no_rope[i], every_third[i]);
+    assert_int_equal(listed.no_rope[i], ends[i]);
+    assert_int_equal(listed.window[i], ends[i] ? 8 : 0);
+  }
+  assert_false(ot_model_same_layer(&third, 1, 2));
+  assert_true(ot_model_hash(&third) != ot_model_hash(&listed));
+  const int kept[] = {2};
+  ot_model one;
+  ot_model_take_layers(&third, kept, 1, &one);
+  assert_true(one.no_rope[0]);
+  refuse("{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layers\": [1, 0]}",
+         "no_rope_layers has 2 entries", "4 layers");
+  refuse("{\"model_type\": \"smollm3\", \"no_rope_layers\": [2]}", "no_rope_layers", "0 to 1");
+  refuse("{\"model_type\": \"llama\", \"no_rope_layers\": [1]}", "no_rope_layers", "another kind");
+}
+
 static void the_variants_of_routing_have_their_own_defaults(void **state) {
   (void)state;
   const ot_model choice = accept(
@@ -503,6 +528,7 @@ int main(void) {
       cmocka_unit_test(shapes_must_fit_each_other),
       cmocka_unit_test(presets_of_experts_have_the_published_number_of_active_parameters),
       cmocka_unit_test(reads_experts_of_every_family),
+      cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
       cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),
       cmocka_unit_test(the_balance_of_transformers_is_k_times_the_mean_over_layers),
       cmocka_unit_test(the_variants_of_routing_have_their_own_defaults),

@@ -45,6 +45,7 @@ const char *const parity_cases[] = {
     "deepseek-v3-yarn",
     "deepseek-v3-epsilon",
     "deepseek-v3-large-epsilon",
+    "smollm3",
     NULL,
 };
 

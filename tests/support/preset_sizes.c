@@ -32,6 +32,7 @@ const preset_size preset_sizes[] = {
     {"qwen3-235b-a22b", 235093634560},
     {"olmoe-1b-7b", 6919161856},
     {"deepseek-v3", 671026404352},
+    {"smollm3-3b", 3075098624},
 };
 
 const int preset_count = sizeof preset_sizes / sizeof preset_sizes[0];

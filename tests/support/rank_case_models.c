@@ -82,7 +82,10 @@ static ot_model qwen(int layers, bool wide) {
   model.architecture = "Qwen2ForCausalLM";
   model.num_kv_heads = wide ? 12 : 8;
   model.qkv_bias = true;
-  for (int i = 0; i < layers; i++) model.window[i] = i % 2 == 1 ? 9 : 0;
+  for (int i = 0; i < layers; i++) {
+    model.window[i] = i % 2 == 1 ? 9 : 0;
+    model.no_rope[i] = i % 3 == 2;
+  }
   return model;
 }
 

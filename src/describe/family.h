@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each family of models fixes by itself, whatever its configuration says: one row a family.
+// Keys and their defaults are in the tables of model_keys.h.
+#pragma once
+
+#include "describe/model.h"
+
+// Which layers have a window where a file has no layer_types.
+typedef enum ot_window_rule {
+  OT_WINDOW_NONE,
+  OT_WINDOW_ALL,      // all, when there is a window
+  OT_WINDOW_LAST,     // those from max_window_layers on
+  OT_WINDOW_NO_ROPE,  // those that do not rotate
+  OT_WINDOW_PATTERN,  // all but every sliding_window_pattern-th
+} ot_window_rule;
+
+typedef struct ot_family_row {
+  const char *architecture;  // HF class
+  ot_norm_kind norm;
+  ot_norm_placement norm_placement;
+  ot_qk_norm qk_norm;
+  double norm_offset;
+  bool gated_mlp;
+  bool qkv_biases;         // whatever attention_bias says
+  bool all_biases;         // in attention and MLP
+  bool learned_positions;  // instead of rotary ones
+  bool scaled_embedding;   // by sqrt(hidden_size)
+  bool latent_attention;
+  bool rope_by_type;   // rotary parameters are one set for each type of layer
+  bool window_switch;  // no layer has a window unless use_sliding_window says so
+  ot_window_rule window_rule;
+  bool writes_layer_types;  // files have layer_types, whatever the rule would say
+} ot_family_row;
+
+const ot_family_row *ot_family_row_of(ot_family family);
+
+// The spellings of model_type, in the order of ot_family, ended by null.
+extern const char *const ot_family_choices[];
