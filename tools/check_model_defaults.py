@@ -31,7 +31,7 @@ SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
          "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
 CASES = [{"model_type": t} for t in
          ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text",
-          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3")]
+          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
     {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
@@ -64,6 +64,8 @@ CASES += [
     {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_experts": 10, "mlp_only_layers": [2],
      "decoder_sparse_step": 2, "norm_topk_prob": True, "moe_intermediate_size": 24},
     {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_local_experts": 10},
+    {"model_type": "phi3", **SMALL, "sliding_window": 16, "resid_pdrop": 0.2, "rope_theta": 5e5,
+     "attention_dropout": 0.1, "pad_token_id": 3},
     {"model_type": "smollm3", **SMALL, "no_rope_layer_interval": 3, "use_sliding_window": True,
      "sliding_window": 16},
     {"model_type": "smollm3", **SMALL, "no_rope_layers": [1, 0, 0, 1, 1, 0, 1], "mlp_bias": True,

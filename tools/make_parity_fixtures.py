@@ -42,7 +42,7 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # (module file and function), the call that makes them, what they round.
 CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
-     r"smollm3)\.py \w+RMSNorm\.forward", "to",
+     r"smollm3|phi3)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -151,6 +151,8 @@ def cases():
         "qwen3-moe": (qwen3_moe, 23, None, True),
         "olmoe": (olmoe, 19, None, False),
         "deepseek-v3": (deepseek, 19, None, False),
+        "phi3": (dict(small, model_type="phi3", sliding_window=6, rope_parameters=rope(1e4)),
+                 19, documents, False),
         # The layer without rope has the window.
         "smollm3": (dict(small, model_type="smollm3", num_hidden_layers=3, no_rope_layers=[1, 0, 1],
                          use_sliding_window=True, sliding_window=6,
@@ -186,7 +188,8 @@ def v4_config(saved):
                    rope_scaling=dict(rope_type=full["rope_type"], factor=full["factor"]),
                    sliding_window_pattern=2)
     elif rope:
-        scaling = {k: v for k, v in rope.items() if k != "rope_theta"}
+        scaling = {k: v for k, v in rope.items()
+                   if k not in ("rope_theta", "partial_rotary_factor")}
         if scaling["rope_type"] == "linear":  # the oldest spelling
             scaling["type"] = scaling.pop("rope_type")
         default = scaling == dict(rope_type="default")
@@ -425,7 +428,7 @@ def explicit_mask(config, batch):
         return value[:, None]
 
     window = getattr(config, "sliding_window", None)
-    if config.model_type in ("mistral", "mixtral"):
+    if config.model_type in ("mistral", "mixtral", "phi3"):
         return additive(window)
     if getattr(config, "layer_types", None):
         return dict(full_attention=additive(None), sliding_attention=additive(window))

@@ -69,6 +69,10 @@ static const ot_family_row rows[] = {
                            .window_switch = true,
                            .window_rule = OT_WINDOW_NO_ROPE,
                            .writes_layer_types = true},
+    [OT_FAMILY_PHI3] = {.architecture = "Phi3ForCausalLM",
+                        .norm = OT_NORM_RMSNORM,
+                        .gated_mlp = true,
+                        .window_rule = OT_WINDOW_ALL},
 };
 static_assert(OT_COUNT(rows) == OT_FAMILY_COUNT, "one row for each family");
 
@@ -85,6 +89,7 @@ const char *const ot_family_choices[] = {
     [OT_FAMILY_OLMOE] = "olmoe",
     [OT_FAMILY_DEEPSEEK_V3] = "deepseek_v3",
     [OT_FAMILY_SMOLLM3] = "smollm3",
+    [OT_FAMILY_PHI3] = "phi3",
     [OT_FAMILY_COUNT] = NULL,
 };
 

@@ -27,6 +27,7 @@ typedef enum ot_family {
   OT_FAMILY_OLMOE,
   OT_FAMILY_DEEPSEEK_V3,
   OT_FAMILY_SMOLLM3,
+  OT_FAMILY_PHI3,
   OT_FAMILY_COUNT,
 } ot_family;
 

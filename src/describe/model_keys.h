@@ -33,7 +33,7 @@ typedef struct ot_quantization_keys {
 typedef struct ot_model_keys {
   int family;  // ot_family, key model_type
   int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
-  int64_t max_positions;
+  int64_t max_positions, original_positions;
   int activation;  // ot_activation
   double norm_epsilon, initializer_range;
   bool tie_word_embeddings, attention_bias, mlp_bias, use_sliding_window, scale_attention;

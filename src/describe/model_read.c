@@ -192,6 +192,17 @@ static void scale_scores(ot_model *out) {
   out->attention_scale *= growth * growth;
 }
 
+// Transformers takes yarn of phi3 for its old name of longrope.
+static ot_status check_phi3_rope(const reading *r, const ot_node *node) {
+  const bool other = r->keys->family == OT_FAMILY_PHI3 && r->out->rope.type != OT_ROPE_DEFAULT;
+  OT_CHECK(
+      !other, OT_USAGE,
+      "model: of phi3 only rope_type default is supported, not longrope (nor su or yarn, which "
+      "mean it) (%s)",
+      place(r, node));
+  return OT_OK;
+}
+
 static ot_status fill_ropes(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const scaling = given(r->tree, "rope_scaling");
@@ -213,6 +224,7 @@ static ot_status fill_ropes(reading *r) {
       .parameters_keys = by_type ? &keys->rope_parameters.full : &keys->rope_parameters.all,
   };
   OT_TRY(fill_rope(r, &from, &r->out->rope));
+  OT_TRY(check_phi3_rope(r, scaling ? scaling : parameters));
   r->out->rope_local = r->out->rope;
   if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;

@@ -19,11 +19,12 @@ enum {
   OT_IN_OLMOE = 1 << OT_FAMILY_OLMOE,
   OT_IN_DEEPSEEK_V3 = 1 << OT_FAMILY_DEEPSEEK_V3,
   OT_IN_SMOLLM3 = 1 << OT_FAMILY_SMOLLM3,
+  OT_IN_PHI3 = 1 << OT_FAMILY_PHI3,
   OT_IN_ALL = (1 << OT_FAMILY_COUNT) - 1,
   OT_IN_MOE = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_DEEPSEEK_V3,
   OT_IN_ROTARY = OT_IN_ALL & ~OT_IN_GPT2,
   OT_IN_WINDOWED = OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_MISTRAL | OT_IN_GEMMA3 | OT_IN_MIXTRAL |
-                   OT_IN_QWEN3_MOE | OT_IN_SMOLLM3,
+                   OT_IN_QWEN3_MOE | OT_IN_SMOLLM3 | OT_IN_PHI3,
 };
 
 // Keys that say nothing about the mathematics of training, separated by '|'.

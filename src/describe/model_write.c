@@ -91,6 +91,7 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
       .num_kv_heads = model->num_kv_heads,
       .head_dim = model->head_dim,
       .max_positions = model->max_positions,
+      .original_positions = model->max_positions,
       .activation = (int)model->activation,
       .norm_epsilon = model->norm_epsilon,
       .initializer_range = model->initializer_range,

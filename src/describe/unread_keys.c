@@ -15,17 +15,17 @@ static const struct {
      "transformers.js_config|internal_version|model_max_length|max_sequence_length|"
      "neftune_noise_alpha|unsloth_fixed|unsloth_version|_flash_attn_2_enabled",
      OT_IN_ALL},
-    {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL},
+    {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL | OT_IN_PHI3},
 };
 
-// Keys that only this program has (moe_*, but for two of HF's). A family without them
-// cannot pass over them: they were meant.
-static bool is_own(const char *name) {
+// Keys that a family without them cannot pass over: those that only this program has (moe_*,
+// but for two of HF's), and one that transformers reads wherever positions are stretched.
+static bool is_meant(const char *name) {
   if (ot_text_starts_with(name, "moe_")) {
     return !ot_choice_matches("moe_intermediate_size|moe_layer_freq", name);
   }
   return ot_text_starts_with(name, "attention_residual") ||
-         ot_text_equal(name, "router_z_loss_coef");
+         ot_choice_matches("router_z_loss_coef|original_max_position_embeddings", name);
 }
 
 static bool is_unread(const char *name, uint32_t family) {
@@ -34,7 +34,7 @@ static bool is_unread(const char *name, uint32_t family) {
   }
   const bool elsewhere =
       !ot_schema_find(&ot_model_schema, family, name) && ot_schema_find(&ot_model_schema, 0, name);
-  return elsewhere && !is_own(name) && !ot_choice_matches(ot_inert_model_keys, name);
+  return elsewhere && !is_meant(name) && !ot_choice_matches(ot_inert_model_keys, name);
 }
 
 const char *ot_model_drop_unread(ot_node *tree, ot_arena *arena) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One table of module names for each naming scheme. Fused parameters (q|k|v, gate|up) have one part
-// for each matrix they hold, whether HF stores these apart (llama) or as one tensor (gpt2's
-// c_attn).
+// for each matrix they hold, whether HF stores these apart (llama) or as one tensor (gpt2, phi3).
 #include "graph/hf_names.h"
 
 #include "base/text.h"
@@ -50,8 +49,11 @@ static bool is_linear(ot_role role) {
          role == OT_ROLE_DOWN;
 }
 
+// Null for the parts of a parameter that HF stores apart.
 static const char *module_name(const ot_model *model, ot_role role) {
   if (model->family == OT_FAMILY_GPT2) return gpt2_names[role];
+  if (model->family == OT_FAMILY_PHI3 && role == OT_ROLE_QKV) return "self_attn.qkv_proj";
+  if (model->family == OT_FAMILY_PHI3 && role == OT_ROLE_GATE_UP) return "mlp.gate_up_proj";
   if (model->family == OT_FAMILY_MIXTRAL && role == OT_ROLE_ROUTER) {
     return "block_sparse_moe.gate";
   }
@@ -134,20 +136,20 @@ static int most_slices(const ot_hf_request *request) {
 static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
   const ot_model *const model = request->model;
   const ot_share *const share = request->share;
-  const bool gpt2 = model->family == OT_FAMILY_GPT2;
+  const char *const fused = module_name(model, OT_ROLE_QKV);
   const int64_t D = model->head_dim;
-  slices[0] = (slice){.module = gpt2 ? "attn.c_attn" : "self_attn.q_proj",
+  slices[0] = (slice){.module = fused ? fused : "self_attn.q_proj",
                       .rows = share->heads * D,
                       .first = share->first_head * D,
                       .whole = model->num_heads * D,
                       .copies = 1};
-  slices[1] = (slice){.module = gpt2 ? "attn.c_attn" : "self_attn.k_proj",
+  slices[1] = (slice){.module = fused ? fused : "self_attn.k_proj",
                       .rows = share->kv_heads * D,
                       .first = share->first_kv_head * D,
                       .whole = model->num_kv_heads * D,
                       .copies = share->kv_copies};
   slices[2] = slices[1];
-  if (!gpt2) slices[2].module = "self_attn.v_proj";
+  if (!fused) slices[2].module = "self_attn.v_proj";
   return 3;
 }
 
@@ -162,10 +164,9 @@ static slice slice_of_columns(const ot_hf_request *request, const char *module) 
 
 static int slices_of_up(const ot_hf_request *request, slice *slices) {
   const bool gated = request->model->gated_mlp;
-  const bool gpt2 = request->model->family == OT_FAMILY_GPT2;
-  if (gated) slices[0] = slice_of_columns(request, "mlp.gate_proj");
-  slices[gated ? 1 : 0] = slice_of_columns(
-      request, gpt2 ? module_name(request->model, OT_ROLE_GATE_UP) : "mlp.up_proj");
+  const char *const fused = module_name(request->model, OT_ROLE_GATE_UP);
+  if (gated) slices[0] = slice_of_columns(request, fused ? fused : "mlp.gate_proj");
+  slices[gated ? 1 : 0] = slice_of_columns(request, fused ? fused : "mlp.up_proj");
   return gated ? 2 : 1;
 }
 

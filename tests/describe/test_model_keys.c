@@ -407,6 +407,19 @@ static void layers_without_rope_are_those_that_the_keys_say(void **state) {
   refuse("{\"model_type\": \"llama\", \"no_rope_layers\": [1]}", "no_rope_layers", "another kind");
 }
 
+static void refuses_what_is_not_phi3_as_it_stands(void **state) {
+  (void)state;
+  const ot_model phi3 = accept("{\"model_type\": \"phi3\", \"sliding_window\": 2047}");
+  assert_true(phi3.window[0] == 2047 && phi3.window[31] == 2047 && phi3.residual_dropout == 0);
+  refuse("{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"longrope\"}}", "longrope",
+         "type");
+  refuse("{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}",
+         "longrope", "of phi3 only rope_type default");
+  refuse("{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.75}", "partial_rotary_factor",
+         "1");
+  refuse("{\"model_type\": \"phi3\", \"embd_pdrop\": 0.1}", "embd_pdrop", "0");
+}
+
 static void the_variants_of_routing_have_their_own_defaults(void **state) {
   (void)state;
   const ot_model choice = accept(
@@ -529,6 +542,7 @@ int main(void) {
       cmocka_unit_test(presets_of_experts_have_the_published_number_of_active_parameters),
       cmocka_unit_test(reads_experts_of_every_family),
       cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
+      cmocka_unit_test(refuses_what_is_not_phi3_as_it_stands),
       cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),
       cmocka_unit_test(the_balance_of_transformers_is_k_times_the_mean_over_layers),
       cmocka_unit_test(the_variants_of_routing_have_their_own_defaults),

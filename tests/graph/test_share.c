@@ -136,7 +136,7 @@ static ot_model preset(const char *name) {
 
 static void presets_are_counted_once_too(void **state) {
   (void)state;
-  const char *const names[] = {"gpt2-medium", "llama3-8b", "qwen3-8b"};
+  const char *const names[] = {"gpt2-medium", "llama3-8b", "qwen3-8b", "phi3-mini-4k"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     const ot_model model = preset(names[i]);
     expect_cover(&model, 8);

@@ -46,6 +46,7 @@ const char *const parity_cases[] = {
     "deepseek-v3-epsilon",
     "deepseek-v3-large-epsilon",
     "smollm3",
+    "phi3",
     NULL,
 };
 

@@ -33,6 +33,8 @@ const preset_size preset_sizes[] = {
     {"olmoe-1b-7b", 6919161856},
     {"deepseek-v3", 671026404352},
     {"smollm3-3b", 3075098624},
+    {"phi3-mini-4k", 3821079552},
+    {"phi4-14b", 14659507200},
 };
 
 const int preset_count = sizeof preset_sizes / sizeof preset_sizes[0];
