@@ -31,7 +31,8 @@ SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
          "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
 CASES = [{"model_type": t} for t in
          ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text",
-          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3")]
+          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3",
+          "qwen2_moe")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
     {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
@@ -64,6 +65,9 @@ CASES += [
     {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_experts": 10, "mlp_only_layers": [2],
      "decoder_sparse_step": 2, "norm_topk_prob": True, "moe_intermediate_size": 24},
     {"model_type": "qwen3_moe", **SMALL, "head_dim": 20, "num_local_experts": 10},
+    {"model_type": "qwen2_moe", **SMALL, "num_experts": 10, "mlp_only_layers": [3],
+     "decoder_sparse_step": 2, "use_sliding_window": True, "sliding_window": 16,
+     "max_window_layers": 5, "qkv_bias": False, "shared_expert_intermediate_size": 24},
     {"model_type": "phi3", **SMALL, "sliding_window": 16, "resid_pdrop": 0.2, "rope_theta": 5e5,
      "attention_dropout": 0.1, "pad_token_id": 3},
     {"model_type": "smollm3", **SMALL, "no_rope_layer_interval": 3, "use_sliding_window": True,
@@ -83,7 +87,8 @@ KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden
         "rope_parameters", "layer_types", "no_rope_layers", "attention_dropout", "attn_pdrop", "embd_pdrop",
         "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id", "num_experts_per_tok",
         "num_local_experts", "moe_intermediate_size", "mlp_only_layers", "norm_topk_prob",
-        "router_aux_loss_coef", "n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
+        "router_aux_loss_coef", "n_shared_experts", "qkv_bias", "shared_expert_intermediate_size",
+         "first_k_dense_replace", "routed_scaling_factor",
         "n_group", "topk_group", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim",
         "qk_rope_head_dim", "v_head_dim", "rope_interleave"]
 ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
@@ -114,7 +119,7 @@ def effective(config):
         values["head_dim"] = values["head_dim"] or config.hidden_size // config.num_attention_heads
         if TRANSFORMERS_4:
             values["rope_parameters"] = old_rope(config)
-    if config.model_type == "qwen3_moe":
+    if config.model_type in ("qwen2_moe", "qwen3_moe"):
         dense = values["mlp_only_layers"] or []
         values["mlp_only_layers"] = [i for i in range(config.num_hidden_layers) if i in dense
                                      or (i + 1) % config.decoder_sparse_step != 0]

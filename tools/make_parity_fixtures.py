@@ -42,7 +42,7 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # (module file and function), the call that makes them, what they round.
 CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
-     r"smollm3|phi3)\.py \w+RMSNorm\.forward", "to",
+     r"smollm3|phi3|qwen2_moe)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -58,7 +58,7 @@ CASTS_REMOVED = [
      "rotary embedding: the inverse frequencies again"),
     (r"modeling_\w+\.py eager_attention_forward", "softmax",
      "attention: softmax and its result (all families but GPT-2, which has no such cast)"),
-    (r"modeling_(qwen3_moe|olmoe)\.py \w+TopKRouter\.forward", "softmax",
+    (r"modeling_(qwen2_moe|qwen3_moe|olmoe)\.py \w+TopKRouter\.forward", "softmax",
      "router: the probabilities"),
     (r"modeling_deepseek_v3\.py DeepseekV3TopkRouter\.forward", "type",
      "router of DeepSeek-V3: the rows and the weight"),
@@ -153,6 +153,10 @@ def cases():
         "deepseek-v3": (deepseek, 19, None, False),
         "phi3": (dict(small, model_type="phi3", sliding_window=6, rope_parameters=rope(1e4)),
                  19, documents, False),
+        "qwen2-moe": (dict(small, model_type="qwen2_moe", num_experts=5, num_experts_per_tok=2,
+                           moe_intermediate_size=10, shared_expert_intermediate_size=14,
+                           num_hidden_layers=3, mlp_only_layers=[1], use_sliding_window=True,
+                           sliding_window=7, rope_parameters=rope(1e6)), 19, documents, False),
         # The layer without rope has the window.
         "smollm3": (dict(small, model_type="smollm3", num_hidden_layers=3, no_rope_layers=[1, 0, 1],
                          use_sliding_window=True, sliding_window=6,

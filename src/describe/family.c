@@ -73,6 +73,13 @@ static const ot_family_row rows[] = {
                         .norm = OT_NORM_RMSNORM,
                         .gated_mlp = true,
                         .window_rule = OT_WINDOW_ALL},
+    [OT_FAMILY_QWEN2_MOE] = {.architecture = "Qwen2MoeForCausalLM",
+                             .norm = OT_NORM_RMSNORM,
+                             .gated_mlp = true,
+                             .shared_gate = true,
+                             .window_switch = true,
+                             .window_rule = OT_WINDOW_EVEN,
+                             .writes_layer_types = true},
 };
 static_assert(OT_COUNT(rows) == OT_FAMILY_COUNT, "one row for each family");
 
@@ -90,6 +97,7 @@ const char *const ot_family_choices[] = {
     [OT_FAMILY_DEEPSEEK_V3] = "deepseek_v3",
     [OT_FAMILY_SMOLLM3] = "smollm3",
     [OT_FAMILY_PHI3] = "phi3",
+    [OT_FAMILY_QWEN2_MOE] = "qwen2_moe",
     [OT_FAMILY_COUNT] = NULL,
 };
 

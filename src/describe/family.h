@@ -10,6 +10,7 @@ typedef enum ot_window_rule {
   OT_WINDOW_NONE,
   OT_WINDOW_ALL,      // all, when there is a window
   OT_WINDOW_LAST,     // those from max_window_layers on
+  OT_WINDOW_EVEN,     // 0, 2, 4, ... below max_window_layers
   OT_WINDOW_NO_ROPE,  // those that do not rotate
   OT_WINDOW_PATTERN,  // all but every sliding_window_pattern-th
 } ot_window_rule;
@@ -26,6 +27,7 @@ typedef struct ot_family_row {
   bool learned_positions;  // instead of rotary ones
   bool scaled_embedding;   // by sqrt(hidden_size)
   bool latent_attention;
+  bool shared_gate;
   bool rope_by_type;   // rotary parameters are one set for each type of layer
   bool window_switch;  // no layer has a window unless use_sliding_window says so
   ot_window_rule window_rule;

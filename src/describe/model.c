@@ -283,6 +283,7 @@ static void put_moe(printer *p, const ot_model *model) {
   put_whole(p, "experts_per_token", moe->experts_per_token);
   put_whole(p, "expert_size", moe->expert_size);
   put_whole(p, "shared_size", moe->shared_size);
+  if (moe->shared_gate) put_whole(p, "shared_gate", 1);
   put_word(p, "score", scores[moe->score]);
   put_whole(p, "renormalise", moe->renormalise);
   put_real(p, "gate_scale", moe->scale);

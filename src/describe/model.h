@@ -28,6 +28,7 @@ typedef enum ot_family {
   OT_FAMILY_DEEPSEEK_V3,
   OT_FAMILY_SMOLLM3,
   OT_FAMILY_PHI3,
+  OT_FAMILY_QWEN2_MOE,
   OT_FAMILY_COUNT,
 } ot_family;
 
@@ -66,6 +67,7 @@ typedef struct ot_moe {
   int64_t experts_per_token;  // k [1, num_experts]
   int64_t expert_size;        // width of the MLP of a routed expert
   int64_t shared_size;        // width of the MLP of all shared experts together; 0 = none
+  bool shared_gate;           // their output is multiplied by a sigmoid of a product with the token
   bool biases;                // of experts; only other software has them: no graph does
   bool layer[OT_MAX_LAYERS];  // layers with experts; the others have an MLP. [num_layers]
   ot_moe_score score;         //

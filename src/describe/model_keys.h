@@ -36,7 +36,7 @@ typedef struct ot_model_keys {
   int64_t max_positions, original_positions;
   int activation;  // ot_activation
   double norm_epsilon, initializer_range;
-  bool tie_word_embeddings, attention_bias, mlp_bias, use_sliding_window, scale_attention;
+  bool tie_word_embeddings, attention_bias, qkv_bias, mlp_bias, use_sliding_window, scale_attention;
   double rope_theta, rope_local_theta;
   ot_rope_group rope_scaling, rope_parameters;
   int64_t sliding_window, sliding_window_pattern, max_window_layers;
@@ -50,7 +50,8 @@ typedef struct ot_model_keys {
   int64_t *eos_id;
   int64_t num_eos;
   int dtype;  // ot_dtype
-  int64_t num_experts, experts_per_token, expert_size, shared_experts, first_dense, sparse_step;
+  int64_t num_experts, experts_per_token, expert_size, shared_experts, shared_size;
+  int64_t first_dense, sparse_step;
   int64_t *dense_layers;  // [num_dense_layers] layers without experts
   int64_t num_dense_layers;
   int64_t num_groups, groups_per_token;

@@ -74,7 +74,8 @@ static void fill_mathematics(reading *r) {
   ot_model *const out = r->out;
   out->activation = (ot_activation)keys->activation;
   out->gated_mlp = family->gated_mlp;
-  out->qkv_bias = family->all_biases || family->qkv_biases || keys->attention_bias;
+  out->qkv_bias =
+      family->all_biases || family->qkv_biases || keys->qkv_bias || keys->attention_bias;
   out->output_bias = family->all_biases || keys->attention_bias;
   out->mlp_bias = family->all_biases || keys->mlp_bias;
   out->tie_word_embeddings = keys->tie_word_embeddings;
@@ -264,6 +265,8 @@ static bool slides(const reading *r, int64_t i, int64_t window) {
       return window > 0;
     case OT_WINDOW_LAST:
       return window > 0 && i >= keys->max_window_layers;
+    case OT_WINDOW_EVEN:
+      return window > 0 && i % 2 == 0 && i < keys->max_window_layers;
     case OT_WINDOW_NO_ROPE:
       return window > 0 && r->out->no_rope[i];
     case OT_WINDOW_PATTERN:
@@ -296,7 +299,7 @@ static ot_status fill_windows(reading *r) {
 
 static bool has_experts(const ot_model_keys *keys, int64_t layer) {
   if (keys->family == OT_FAMILY_DEEPSEEK_V3) return layer >= keys->first_dense;
-  if (keys->family != OT_FAMILY_QWEN3_MOE) return true;
+  if (keys->sparse_step == 0) return true;  // of families that have no such key
   for (int64_t i = 0; i < keys->num_dense_layers; i++) {
     if (keys->dense_layers[i] == layer) return false;
   }
@@ -335,7 +338,8 @@ static void fill_experts(reading *r) {
   moe->num_experts = keys->num_experts;
   moe->experts_per_token = keys->experts_per_token;
   moe->expert_size = one_width ? r->out->intermediate_size : keys->expert_size;
-  moe->shared_size = keys->shared_experts * moe->expert_size;
+  moe->shared_size = keys->shared_experts * moe->expert_size + keys->shared_size;
+  moe->shared_gate = r->family->shared_gate;
   moe->score = deepseek ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
   moe->renormalise = keys->family == OT_FAMILY_MIXTRAL || keys->renormalise;
   moe->scale = deepseek ? keys->gate_scale : 1;

@@ -53,6 +53,7 @@ static void fill_experts(const ot_model *model, ot_arena *arena, ot_model_keys *
   keys->experts_per_token = moe->experts_per_token;
   keys->expert_size = moe->expert_size;
   keys->shared_experts = moe->num_experts > 0 ? moe->shared_size / moe->expert_size : 0;
+  keys->shared_size = moe->shared_size;
   fill_dense_layers(model, arena, keys);
   keys->num_groups = moe->num_groups;
   keys->groups_per_token = moe->groups_per_token;
@@ -97,6 +98,7 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
       .initializer_range = model->initializer_range,
       .tie_word_embeddings = model->tie_word_embeddings,
       .attention_bias = model->output_bias,
+      .qkv_bias = model->qkv_bias,
       .mlp_bias = model->mlp_bias,
       .scale_attention = model->attention_scale != 1,
       .query_scalar = query_scalar(model->attention_scale),

@@ -65,6 +65,8 @@ ot_status ot_moe_check(const ot_model *model) {
   OT_TRY(check_range("num_experts_per_tok", moe->experts_per_token, 1, moe->num_experts));
   OT_TRY(check_range("the width of an expert", moe->expert_size, 1, 1 << 22));
   OT_TRY(check_range("the width of the shared experts", moe->shared_size, 0, 1 << 22));
+  OT_CHECK(!moe->shared_gate || moe->shared_size > 0, OT_BUG,
+           "model: a gate of shared experts, but there are none");
   OT_CHECK(moe->scale > 0 && moe->scale - moe->scale == 0, OT_USAGE,
            "model: routed_scaling_factor=%.9g is out of range; allowed: above 0", moe->scale);
   OT_CHECK(model->gated_mlp && !model->mlp_bias, OT_BUG,
@@ -111,7 +113,7 @@ double ot_moe_aux_weight(const ot_model *model) {
 int64_t ot_moe_elements(const ot_model *model, int64_t experts) {
   const ot_moe *const moe = &model->moe;
   const int64_t mlps = experts * moe->expert_size + moe->shared_size;
-  return model->hidden_size * (moe->num_experts + 3 * mlps);
+  return model->hidden_size * (moe->num_experts + moe->shared_gate + 3 * mlps);
 }
 
 int64_t ot_mla_elements(const ot_model *model) {

@@ -10,8 +10,8 @@ static const struct {
   const char *keys;  // separated by '|'
   uint32_t families;
 } unread[] = {
-    {"auto_map|is_llama_config|rope_interleaved|qkv_bias|use_qk_norm|_num_labels|"
-     "shared_expert_intermediate_size|n_special|predict_special_tokens|output_past|"
+    {"auto_map|is_llama_config|rope_interleaved|use_qk_norm|_num_labels|n_special|predict_special_"
+     "tokens|output_past|"
      "transformers.js_config|internal_version|model_max_length|max_sequence_length|"
      "neftune_noise_alpha|unsloth_fixed|unsloth_version|_flash_attn_2_enabled",
      OT_IN_ALL},

@@ -269,6 +269,18 @@ static sorted sort_rows(ot_builder *b, const routed *r, int tokens) {
   return s;
 }
 
+// x, where there is one, + `made` times the gate of the shared experts for each row of `normed`.
+static int gate_shared(ot_builder *b, int normed, int made, int x) {
+  const ot_op_attributes attributes = ot_builder_attributes(b);
+  const int weight =
+      ot_decoder_matrix(b, OT_ROLE_SHARED_GATE, "shared.gate", 1, ot_model_of(b)->hidden_size);
+  const int logits = ot_builder_op(
+      b, &(ot_op_description){
+             OT_OP_LINEAR_WIDE, &attributes, "shared.logits", 2, {normed, weight}, NULL});
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_GATE, &attributes, "shared.gated", 3, {made, logits, x}, NULL});
+}
+
 // x, where there is one, + what the shared experts make of `normed`.
 static int meet_shared(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
@@ -276,13 +288,16 @@ static int meet_shared(ot_builder *b, int normed, int x) {
   if (model->moe.shared_size == 0) return x;
   const ot_projection up = {
       OT_ROLE_SHARED_GATE_UP, "shared.gate_up", 2 * F, model->hidden_size, false, -1};
-  const ot_projection down = {OT_ROLE_SHARED_DOWN, "shared.down", model->hidden_size, F, false, x};
+  const bool gated = model->moe.shared_gate;
+  const ot_projection down = {OT_ROLE_SHARED_DOWN, "shared.down", model->hidden_size, F, false,
+                              gated ? -1 : x};
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.activation = model->activation;
   const int wide = ot_decoder_into(b, normed, &up);
   const int active = ot_builder_op(
       b, &(ot_op_description){OT_OP_GLU, &attributes, "shared.active", 1, {wide}, NULL});
-  return ot_decoder_onto(b, active, &down);
+  const int made = ot_decoder_onto(b, active, &down);
+  return gated ? gate_shared(b, normed, made, x) : made;
 }
 
 // What the experts of each token make of `normed`, and the shared ones, joined to x. Shared experts

@@ -24,6 +24,7 @@ static const char *const llama_names[OT_ROLES] = {
     [OT_ROLE_MLP_POST_NORM] = "post_feedforward_layernorm",
     [OT_ROLE_ROUTER] = "mlp.gate",
     [OT_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
+    [OT_ROLE_SHARED_GATE] = "mlp.shared_expert_gate",
     [OT_ROLE_ATTENTION_QUERY] = "attention_residual",  // these three are ours: HF has none
     [OT_ROLE_MLP_QUERY] = "mlp_residual",
     [OT_ROLE_FINAL_QUERY] = "model.residual",
@@ -56,6 +57,9 @@ static const char *module_name(const ot_model *model, ot_role role) {
   if (model->family == OT_FAMILY_PHI3 && role == OT_ROLE_GATE_UP) return "mlp.gate_up_proj";
   if (model->family == OT_FAMILY_MIXTRAL && role == OT_ROLE_ROUTER) {
     return "block_sparse_moe.gate";
+  }
+  if (model->family == OT_FAMILY_QWEN2_MOE && role == OT_ROLE_SHARED_DOWN) {
+    return "mlp.shared_expert.down_proj";
   }
   if (role == OT_ROLE_Q_UP && model->mla.q_rank == 0) return "self_attn.q_proj";
   // gemma3 normalises around the MLP too and calls the norm before it differently.
@@ -98,6 +102,7 @@ ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
     case OT_ROLE_MLP_NORM:
     case OT_ROLE_MLP_POST_NORM:
     case OT_ROLE_ROUTER:
+    case OT_ROLE_SHARED_GATE:
     case OT_ROLE_ATTENTION_QUERY:
     case OT_ROLE_MLP_QUERY:
     case OT_ROLE_FINAL_QUERY:
@@ -172,13 +177,15 @@ static int slices_of_up(const ot_hf_request *request, slice *slices) {
 
 static int slices_of_shared_up(const ot_hf_request *request, slice *slices) {
   const ot_share *const share = request->share;
-  slices[0] = (slice){.module = "mlp.shared_experts.gate_proj",
-                      .rows = share->shared_columns,
-                      .first = share->first_shared_column,
-                      .whole = request->model->moe.shared_size,
-                      .copies = 1};
+  const bool one = request->model->family == OT_FAMILY_QWEN2_MOE;
+  slices[0] =
+      (slice){.module = one ? "mlp.shared_expert.gate_proj" : "mlp.shared_experts.gate_proj",
+              .rows = share->shared_columns,
+              .first = share->first_shared_column,
+              .whole = request->model->moe.shared_size,
+              .copies = 1};
   slices[1] = slices[0];
-  slices[1].module = "mlp.shared_experts.up_proj";
+  slices[1].module = one ? "mlp.shared_expert.up_proj" : "mlp.shared_experts.up_proj";
   return 2;
 }
 

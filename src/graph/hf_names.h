@@ -32,6 +32,7 @@ typedef enum ot_role {
   OT_ROLE_EXPERT_DOWN,     // of every routed expert
   OT_ROLE_SHARED_GATE_UP,
   OT_ROLE_SHARED_DOWN,
+  OT_ROLE_SHARED_GATE,      // of what the shared experts make
   OT_ROLE_ATTENTION_QUERY,  // of the mix of block outputs that attention reads
   OT_ROLE_MLP_QUERY,
   OT_ROLE_FINAL_QUERY,

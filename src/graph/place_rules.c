@@ -35,6 +35,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_GLU_GRAD] = {.rows = {"VVVV>VV", "000.>00", "11..>1."}},
     [OT_OP_ADD] = {.rows = {"VV>V", "00>0", "11>1", "PP>P"}},
     [OT_OP_BIAS] = {.rows = {"VRV>V", "0R0>0"}},
+    [OT_OP_GATE] = {.rows = {"VVV>V", "000>0"}},
+    [OT_OP_GATE_GRAD] = {.rows = {"VVV>VV", "000>00"}},
     [OT_OP_DROPOUT] = {.rows = {"VV>V", "0I>0"}},
     [OT_OP_DROPOUT_GRAD] = {.rows = {"VV>V", "0I>0"}},
     [OT_OP_ABSMAX] = {.rows = {"V>V", "0>V", "1>V"}},

@@ -5,6 +5,7 @@
 
 #include "kernels/largest.h"
 #include "kernels/tiles.h"
+#include "kernels/vector_math.h"
 #include "ops/elementwise.h"
 
 static void add_tile(const ot_kernel_call *call, int64_t first, int64_t n) {
@@ -58,6 +59,62 @@ static void bias(const ot_kernel_call *call) {
   const int64_t columns = call->in[0].type.dim[1];
 #pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) bias_row(call, row, columns);
+}
+
+// ---- gate ----
+
+static ot_real gate_of(const ot_tensor *logits, int64_t row) {
+  return OT_KERNEL(ot_sigmoid)(((const ot_real *)logits->data)[row]);
+}
+
+static void gate_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
+  ot_real scratch[3][OT_TILE];
+  const ot_tensor *const residual = &call->in[2];
+  const ot_real s = gate_of(&call->in[1], row);
+  for (int64_t c = 0; c < columns; c += OT_TILE) {
+    const int64_t n = columns - c < OT_TILE ? columns - c : OT_TILE;
+    const int64_t first = row * columns + c;
+    const ot_real *const x = ot_tile_in(&call->in[0], first, n, scratch[0]);
+    const ot_real *const r = residual->data ? ot_tile_in(residual, first, n, scratch[1]) : NULL;
+    ot_real *const y = ot_tile_out(&call->out[0], first, scratch[2]);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = r ? r[i] + s * x[i] : s * x[i];
+    ot_tile_done(&call->out[0], first, y, n);
+  }
+}
+
+static void gate(const ot_kernel_call *call) {
+  const int64_t rows = call->in[0].type.dim[0];
+  const int64_t columns = call->in[0].type.dim[1];
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
+  for (int64_t row = 0; row < rows; row++) gate_row(call, row, columns);
+}
+
+static void gate_grad_row(const ot_kernel_call *call, int64_t row, int64_t columns) {
+  ot_real scratch[3][OT_TILE];
+  const ot_real s = gate_of(&call->in[2], row);
+  ot_real sum = 0;
+  for (int64_t c = 0; c < columns; c += OT_TILE) {
+    const int64_t n = columns - c < OT_TILE ? columns - c : OT_TILE;
+    const int64_t first = row * columns + c;
+    const ot_real *const dy = ot_tile_in(&call->in[0], first, n, scratch[0]);
+    const ot_real *const x = ot_tile_in(&call->in[1], first, n, scratch[1]);
+    ot_real *const dx = ot_tile_out(&call->out[0], first, scratch[2]);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; i++) {
+      sum += dy[i] * x[i];
+      dx[i] = s * dy[i];
+    }
+    ot_tile_done(&call->out[0], first, dx, n);
+  }
+  ((ot_real *)call->out[1].data)[row] = s * (1 - s) * sum;
+}
+
+static void gate_grad(const ot_kernel_call *call) {
+  const int64_t rows = call->in[0].type.dim[0];
+  const int64_t columns = call->in[0].type.dim[1];
+#pragma omp parallel for num_threads(ot_threads_for(call, rows *columns)) schedule(static)
+  for (int64_t row = 0; row < rows; row++) gate_grad_row(call, row, columns);
 }
 
 static void inverse(const ot_kernel_call *call) {
@@ -140,6 +197,7 @@ static void zero(const ot_kernel_call *call) {
 }
 
 const ot_kernel_entry OT_KERNEL(ot_elementwise_cpu)[] = {
-    {OT_OP_ADD, add},   {OT_OP_BIAS, bias},       {OT_OP_ABSMAX, absmax}, {OT_OP_CAST, cast},
-    {OT_OP_ZERO, zero}, {OT_OP_INVERSE, inverse}, {OT_OP_COUNT, NULL},
+    {OT_OP_ADD, add},   {OT_OP_BIAS, bias},           {OT_OP_ABSMAX, absmax},
+    {OT_OP_CAST, cast}, {OT_OP_ZERO, zero},           {OT_OP_INVERSE, inverse},
+    {OT_OP_GATE, gate}, {OT_OP_GATE_GRAD, gate_grad}, {OT_OP_COUNT, NULL},
 };

@@ -42,6 +42,45 @@ static ot_cost bias_cost(const ot_op_attributes *attributes, const ot_op_types *
   return ot_cost_of_traffic(&ot_bias_info, attributes, types, additions * elements);
 }
 
+// ---- gate ----
+
+static ot_status check_gate(const char *op, const ot_op_attributes *attributes,
+                            const ot_tensor_type *x, const ot_tensor_type *logits) {
+  OT_TRY(ot_operand_check(x, (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
+  return ot_operand_check(logits,
+                          (ot_expected){op, "logits", (int)attributes->compute, 2, {x->dim[0], 1}});
+}
+
+static ot_status gate_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const ot_tensor_type *const x = &types->in[0];
+  OT_TRY(check_gate("gate", attributes, x, &types->in[1]));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[2], (ot_expected){"gate", "residual", OT_ANY_REAL, 2, {x->dim[0], x->dim[1]}}));
+  types->out[0] = *x;
+  return OT_OK;
+}
+
+static ot_cost gate_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_gate_info, attributes, types, 2 * elements);
+}
+
+static ot_status gate_grad_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const ot_tensor_type *const dy = &types->in[0];
+  OT_TRY(check_gate("gate_grad", attributes, &types->in[1], &types->in[2]));
+  OT_TRY(ot_operand_check(
+      dy, (ot_expected){
+              "gate_grad", "dy", OT_ANY_REAL, 2, {types->in[1].dim[0], types->in[1].dim[1]}}));
+  types->out[0] = *dy;
+  types->out[1] = types->in[2];
+  return OT_OK;
+}
+
+static ot_cost gate_grad_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_gate_grad_info, attributes, types, 3 * elements);
+}
+
 // ---- dropout ----
 
 static ot_status check_context(const char *op, const ot_op_attributes *a) {
@@ -139,6 +178,32 @@ const ot_op_info ot_bias_info = {
              .phase = OT_VJP_WEIGHT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_DOUTPUT, 0}},
              .out = {{OT_REF_NONE, 0}, {OT_REF_ACCUMULATOR, 1}}}},
+};
+
+const ot_op_info ot_gate_info = {
+    .name = "gate",
+    .num_inputs = 3,
+    .num_outputs = 1,
+    .optional_inputs = 1u << 2,
+    .in_place = 1u << 0,
+    .cheap = true,
+    .infer = gate_infer,
+    .cost = gate_cost,
+    .num_vjp_steps = 2,
+    .vjp = {{.op = OT_OP_GATE_GRAD,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_INPUT, 1}},
+             .out = {{OT_REF_DINPUT, 0}, {OT_REF_DINPUT, 1}}},
+            {.pass = true, .in = {{OT_REF_DOUTPUT, 0}}, .out = {{OT_REF_DINPUT, 2}}}},
+};
+
+const ot_op_info ot_gate_grad_info = {
+    .name = "gate_grad",
+    .num_inputs = 3,
+    .num_outputs = 2,
+    .in_place = 1u << 0,
+    .infer = gate_grad_infer,
+    .cost = gate_grad_cost,
 };
 
 const ot_op_info ot_dropout_info = {

@@ -5,6 +5,10 @@
 // OT_OP_BIAS     x [R, C], bias? [C], residual? [R, C] real -> y = x + (residual + bias); may be x.
 //   y is stored like x. What linear adds to its product, in the same order, where the product is
 //   first summed over ranks.
+// OT_OP_GATE     x [R, C] real, logits [R, 1] compute type, residual? [R, C] real
+//   -> y = residual + sigmoid(logit of the row) * x, stored like x; may be x.
+// OT_OP_GATE_GRAD  dy, x [R, C] real, logits [R, 1] -> dx = sigmoid(logit) * dy, may be dy;
+//   dlogits [R, 1] compute type = s (1 - s) * sum over the row of dy * x, s = sigmoid(logit).
 // OT_OP_DROPOUT  x [R, C] real, sample_ids [B] i64 -> y, may be x
 //   y = x / (1 - p) where kept, 0 where dropped, p = attributes.dropout (Srivastava et al. 2014,
 //   inverted). With T = attributes.sequence_length, row r is row q = first_row + r of B * T, so row
@@ -26,6 +30,8 @@
 
 extern const ot_op_info ot_add_info;
 extern const ot_op_info ot_bias_info;
+extern const ot_op_info ot_gate_info;
+extern const ot_op_info ot_gate_grad_info;
 extern const ot_op_info ot_dropout_info;
 extern const ot_op_info ot_dropout_grad_info;
 extern const ot_op_info ot_absmax_info;

@@ -64,6 +64,9 @@ typedef enum ot_op_kind {
   OT_OP_ADD,           // a, b -> y = a + b, any equal shapes              (in place of a)
   OT_OP_BIAS,          // x[R,C], bias?[C], residual?[R,C] -> y[R,C] = x + (residual + bias)
                        // (in place of x)
+  OT_OP_GATE,          // x[R,C], logits[R,1] compute dtype, residual?[R,C]
+                       // -> y[R,C] = residual + sigmoid(logit) * x        (in place of x)
+  OT_OP_GATE_GRAD,     // dy[R,C], x[R,C], logits[R,1] -> dx[R,C] (in place of dy), dlogits[R,1]
   OT_OP_DROPOUT,       // x[R,C], positions_in_batch: none, sample_ids[B] i64 -> y[R,C]   (in place)
   OT_OP_DROPOUT_GRAD,  // dy[R,C], sample_ids[B] -> dx[R,C]                (in place)
   OT_OP_ABSMAX,        // x[R,C] -> effect m[1] f64 = max(m, max|x|), NaN counts as infinity

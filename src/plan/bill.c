@@ -21,13 +21,13 @@ static double attention_matrices(const ot_model *m) {
   return (double)m->hidden_size * (double)m->head_dim * heads;
 }
 
-// Of the experts those that a token is sent to, and the router.
+// Of the experts those that a token is sent to, the router and the gate of the shared ones.
 static double mlp_matrices(const ot_model *m, int64_t layer) {
   const double C = (double)m->hidden_size;
   const ot_moe *const moe = &m->moe;
   if (!moe->layer[layer]) return (m->gated_mlp ? 3 : 2) * C * (double)m->intermediate_size;
   const int64_t width = moe->experts_per_token * moe->expert_size + moe->shared_size;
-  return C * ((double)moe->num_experts + 3 * (double)width);
+  return C * ((double)moe->num_experts + moe->shared_gate + 3 * (double)width);
 }
 
 static double all_matrices(const ot_model *m) {

@@ -47,6 +47,8 @@ static bool is_whole(const player *p, const ot_task *task) {
     case OT_OP_LAYERNORM_GRAD:
     case OT_OP_ADD:
     case OT_OP_BIAS:
+    case OT_OP_GATE:
+    case OT_OP_GATE_GRAD:
     case OT_OP_DROPOUT:
     case OT_OP_DROPOUT_GRAD:
       return p->prices->key.tp > 1 && !p->prices->sequence_parallel;

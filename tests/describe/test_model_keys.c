@@ -329,9 +329,10 @@ static void presets_of_experts_have_the_published_number_of_active_parameters(vo
   // As counted on transformers' modules, k of E experts; published as 12.9B, 39B, 3.3B, 22B, 1.3B
   // and 37B.
   static const preset_size active[] = {
-      {"mixtral-8x7b", 12879925248}, {"mixtral-8x22b", 39152031744},
-      {"qwen3-30b-a3b", 3353032704}, {"qwen3-235b-a22b", 22190763520},
-      {"olmoe-1b-7b", 1282017280},   {"deepseek-v3", 37552282624},
+      {"mixtral-8x7b", 12879925248},     {"mixtral-8x22b", 39152031744},
+      {"qwen3-30b-a3b", 3353032704},     {"qwen3-235b-a22b", 22190763520},
+      {"olmoe-1b-7b", 1282017280},       {"deepseek-v3", 37552282624},
+      {"qwen1.5-moe-a2.7b", 2689173504}, {"qwen2-57b-a14b", 14249270784},
   };
   for (int i = 0; i < OT_COUNT(active); i++) {
     const ot_model model = load_preset(active[i].name);
@@ -371,6 +372,25 @@ static void reads_experts_of_every_family(void **state) {
   assert_int_equal(deepseek.rotary_dim, 64);
   // (0.1 ln 40 + 1)^2 / sqrt(192), DeepSeek-AI's released model code.
   assert_true(deepseek.attention_scale > 0.1352337 && deepseek.attention_scale < 0.1352339);
+}
+
+static void qwen2_moe_has_a_gated_shared_expert(void **state) {
+  (void)state;
+  const ot_model model = accept(
+      "{\"model_type\": \"qwen2_moe\", \"num_hidden_layers\": 6, \"decoder_sparse_step\": 2,"
+      " \"mlp_only_layers\": [3], \"use_sliding_window\": true, \"sliding_window\": 8,"
+      " \"max_window_layers\": 4}");
+  const bool experts[] = {false, true, false, false, false, true};
+  const int64_t windows[] = {8, 0, 8, 0, 0, 0};
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal(model.moe.layer[i], experts[i]);
+    assert_int_equal(model.window[i], windows[i]);
+  }
+  assert_true(model.moe.shared_gate && model.qkv_bias && !model.output_bias);
+  assert_int_equal(model.moe.shared_size, 5632);
+  assert_false(accept("{\"model_type\": \"qwen2_moe\", \"qkv_bias\": false}").qkv_bias);
+  refuse("{\"model_type\": \"qwen2_moe\", \"shared_expert_intermediate_size\": 0}",
+         "shared_expert_intermediate_size", "1 to");
 }
 
 static void layers_without_experts_are_those_that_the_keys_say(void **state) {
@@ -543,6 +563,7 @@ int main(void) {
       cmocka_unit_test(reads_experts_of_every_family),
       cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
       cmocka_unit_test(refuses_what_is_not_phi3_as_it_stands),
+      cmocka_unit_test(qwen2_moe_has_a_gated_shared_expert),
       cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),
       cmocka_unit_test(the_balance_of_transformers_is_k_times_the_mean_over_layers),
       cmocka_unit_test(the_variants_of_routing_have_their_own_defaults),

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "fixtures/torch_values.h"
 #include "support/op_case.h"
 
 static ot_case add_case(int64_t rows, int64_t columns) {
@@ -120,6 +121,69 @@ static void bias_hands_its_gradient_to_all_three(void **state) {
     ot_case_check_gradients(&c, 1e-3, 1e-10);
     ot_case_destroy(&c);
   }
+}
+
+// ---- gate ----
+
+static ot_case gate_case(int64_t rows, int64_t columns, bool residual) {
+  const ot_tensor_type type = ot_type_matrix(OT_F64, rows, columns);
+  ot_case c = {.kind = OT_OP_GATE,
+               .attributes = {.threads = 2, .compute = OT_F64},
+               .types = {.in = {type, ot_type_matrix(OT_F64, rows, 1)}},
+               .statistic_inputs = 1u << 1};
+  if (residual) c.types.in[2] = type;
+  ot_case_create(&c);
+  return c;
+}
+
+static void a_gate_multiplies_each_row_by_its_sigmoid(void **state) {
+  (void)state;
+  static const int64_t columns[] = {1, 7, 2050};
+  for (int n = 0; n < 6; n++) {
+    const int64_t C = columns[n / 2];
+    ot_case c = gate_case(9, C, n % 2 != 0);
+    double *const y = calloc((size_t)(9 * C), sizeof *y);
+    for (int64_t i = 0; i < 9 * C; i++) {
+      const double r = n % 2 != 0 ? ot_case_get(&c.in[2], i) : 0;
+      y[i] = r + ot_case_get(&c.in[0], i) / (1 + exp(-ot_case_get(&c.in[1], i / C)));
+    }
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 1e-15, "y");
+    ot_case_run_in_place(&c);
+    ot_case_expect(&c.out[0], y, 1e-15, "y in place");
+    ot_case_check_precisions(&c, 1e-6, 1e-2);
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+static void a_gate_has_the_gradients_of_differences(void **state) {
+  (void)state;
+  for (int n = 0; n < 2; n++) {
+    ot_case c = gate_case(5, 6, n == 1);
+    ot_case_check_gradients(&c, 1e-4, 1e-9);
+    ot_case_destroy(&c);
+  }
+}
+
+static void a_gate_agrees_with_pytorch(void **state) {
+  (void)state;
+  ot_case c = gate_case(3, 7, true);
+  for (int i = 0; i < 3; i++) ot_case_pattern(&c.in[i], i + 1);
+  ot_case_run(&c);
+  ot_case_expect(&c.out[0], torch_gate_y, 1e-14, "y");
+  ot_case grad = {.kind = OT_OP_GATE_GRAD,
+                  .attributes = c.attributes,
+                  .types = {.in = {c.types.in[0], c.types.in[0], c.types.in[1]}}};
+  ot_case_create(&grad);
+  ot_case_pattern(&grad.in[0], 4);
+  ot_case_pattern(&grad.in[1], 1);
+  ot_case_pattern(&grad.in[2], 2);
+  ot_case_run(&grad);
+  ot_case_expect(&grad.out[0], torch_gate_dx, 1e-14, "dx");
+  ot_case_expect(&grad.out[1], torch_gate_dlogits, 1e-14, "dlogits");
+  ot_case_destroy(&grad);
+  ot_case_destroy(&c);
 }
 
 // ---- dropout ----
@@ -412,6 +476,9 @@ int main(void) {
       cmocka_unit_test(adds_bias_and_residual_to_a_sum),
       cmocka_unit_test(bias_after_a_product_has_the_bits_of_linear),
       cmocka_unit_test(bias_hands_its_gradient_to_all_three),
+      cmocka_unit_test(a_gate_multiplies_each_row_by_its_sigmoid),
+      cmocka_unit_test(a_gate_has_the_gradients_of_differences),
+      cmocka_unit_test(a_gate_agrees_with_pytorch),
       cmocka_unit_test(drops_what_the_generator_says),
       cmocka_unit_test(dropout_keeps_the_mean_and_the_share),
       cmocka_unit_test(dropout_gradient_uses_the_same_mask),

@@ -47,6 +47,7 @@ const char *const parity_cases[] = {
     "deepseek-v3-large-epsilon",
     "smollm3",
     "phi3",
+    "qwen2-moe",
     NULL,
 };
 

@@ -35,6 +35,8 @@ const preset_size preset_sizes[] = {
     {"smollm3-3b", 3075098624},
     {"phi3-mini-4k", 3821079552},
     {"phi4-14b", 14659507200},
+    {"qwen1.5-moe-a2.7b", 14315784192},
+    {"qwen2-57b-a14b", 57408658944},
 };
 
 const int preset_count = sizeof preset_sizes / sizeof preset_sizes[0];

@@ -116,6 +116,7 @@ static ot_model moe(int layers, bool wide) {
                        .experts_per_token = 2,
                        .expert_size = 20,
                        .shared_size = 24,
+                       .shared_gate = true,
                        .score = OT_MOE_SIGMOID,
                        .renormalise = true,
                        .scale = 1.5,
@@ -157,6 +158,7 @@ static ot_model latent(int layers, bool wide) {
                        .interleaved = true};
   model.head_dim = model.mla.nope_dim + model.mla.rope_dim;
   model.attention_scale = 1 / ot_sqrt((double)model.head_dim);
+  model.moe.shared_gate = false;
   model.moe.num_groups = 4;
   model.moe.groups_per_token = 2;
   for (int i = 0; i < layers; i++) model.moe.layer[i] = i != 0;

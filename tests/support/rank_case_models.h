@@ -13,7 +13,7 @@ typedef enum rank_model_kind {
   RANK_QWEN,   // biases of q, k, v; windows on every other layer, every third without rope, untied
   RANK_OLMO,   // norms after branches, rows of q and k normalised (tp 1 only), untied
   RANK_DROPOUT,    // RANK_GPT2 with dropout of embeddings, attention and residual branches
-  RANK_MOE,        // RANK_LLAMA with routed and shared experts in all layers but the second
+  RANK_MOE,        // RANK_LLAMA with routed and gated shared experts in all layers but the second
   RANK_RESIDUALS,  // RANK_LLAMA with a mix of blocks of three sub-layers for residual sums
   RANK_LATENT,     // latent attention; experts in groups in all layers but the first, untied
   RANK_MODELS,
