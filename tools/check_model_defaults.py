@@ -32,7 +32,7 @@ SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
 CASES = [{"model_type": t} for t in
          ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text",
           "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3",
-          "qwen2_moe")]
+          "qwen2_moe", "olmo3")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
     {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
@@ -51,6 +51,13 @@ CASES += [
      "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"] * 3
      + ["full_attention"]},
     {"model_type": "olmo2", **SMALL, "rope_theta": 5e5, "rms_norm_eps": 1e-6},
+    {"model_type": "olmo3", **SMALL, "sliding_window": 16, "rope_scaling": {
+        "rope_type": "yarn", "factor": 8.0, "attention_factor": 1.2079441541679836,
+        "beta_fast": 32.0, "beta_slow": 1.0, "original_max_position_embeddings": 256}},
+    {"model_type": "olmo3", **SMALL, "sliding_window": 16, "attention_bias": True,
+     "layer_types": ["full_attention", "sliding_attention"] * 3 + ["full_attention"],
+     "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
     {"model_type": "mistral", **SMALL, "sliding_window": None},
     {"model_type": "mistral", **SMALL, "sliding_window": 32},
     {"model_type": "mistral", **SMALL, "sliding_window": 32,

@@ -42,7 +42,7 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # (module file and function), the call that makes them, what they round.
 CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
-     r"smollm3|phi3|qwen2_moe)\.py \w+RMSNorm\.forward", "to",
+     r"smollm3|phi3|qwen2_moe|olmo3)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -157,6 +157,14 @@ def cases():
                            moe_intermediate_size=10, shared_expert_intermediate_size=14,
                            num_hidden_layers=3, mlp_only_layers=[1], use_sliding_window=True,
                            sliding_window=7, rope_parameters=rope(1e6)), 19, documents, False),
+        "olmo3": (dict(small, model_type="olmo3", num_hidden_layers=3, sliding_window=5,
+                       layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                       rope_parameters=dict(
+                           full_attention=rope(
+                               5e5, "yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                               original_max_position_embeddings=16,
+                               attention_factor=0.1 * math.log(4.0) + 1),
+                           sliding_attention=rope(5e5))), 19, documents, False),
         # The layer without rope has the window.
         "smollm3": (dict(small, model_type="smollm3", num_hidden_layers=3, no_rope_layers=[1, 0, 1],
                          use_sliding_window=True, sliding_window=6,
@@ -191,6 +199,10 @@ def v4_config(saved):
         old.update(rope_theta=full["rope_theta"], rope_local_base_freq=local["rope_theta"],
                    rope_scaling=dict(rope_type=full["rope_type"], factor=full["factor"]),
                    sliding_window_pattern=2)
+    elif family == "olmo3":
+        full = rope["full_attention"]
+        old.update(rope_theta=full["rope_theta"],
+                   rope_scaling={k: v for k, v in full.items() if k != "rope_theta"})
     elif rope:
         scaling = {k: v for k, v in rope.items()
                    if k not in ("rope_theta", "partial_rotary_factor")}

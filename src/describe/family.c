@@ -80,6 +80,14 @@ static const ot_family_row rows[] = {
                              .window_switch = true,
                              .window_rule = OT_WINDOW_EVEN,
                              .writes_layer_types = true},
+    [OT_FAMILY_OLMO3] = {.architecture = "Olmo3ForCausalLM",
+                         .norm = OT_NORM_RMSNORM,
+                         .norm_placement = OT_NORM_POST,
+                         .qk_norm = OT_QK_NORM_ROW,
+                         .gated_mlp = true,
+                         .rope_by_type = true,
+                         .window_rule = OT_WINDOW_BUT_FOURTH,
+                         .writes_layer_types = true},
 };
 static_assert(OT_COUNT(rows) == OT_FAMILY_COUNT, "one row for each family");
 
@@ -98,6 +106,7 @@ const char *const ot_family_choices[] = {
     [OT_FAMILY_SMOLLM3] = "smollm3",
     [OT_FAMILY_PHI3] = "phi3",
     [OT_FAMILY_QWEN2_MOE] = "qwen2_moe",
+    [OT_FAMILY_OLMO3] = "olmo3",
     [OT_FAMILY_COUNT] = NULL,
 };
 

@@ -29,6 +29,7 @@ typedef enum ot_family {
   OT_FAMILY_SMOLLM3,
   OT_FAMILY_PHI3,
   OT_FAMILY_QWEN2_MOE,
+  OT_FAMILY_OLMO3,
   OT_FAMILY_COUNT,
 } ot_family;
 
@@ -141,7 +142,7 @@ typedef struct ot_model {
       learned_positions;  // a position table [max_positions, C] added to embeddings (gpt2); no rope
   int64_t rotary_dim;     // leading dimensions of a head that rotate: head_dim, 0 without rope
   ot_rope rope;           // of layers with window 0
-  ot_rope rope_local;     // of layers with a window; equal to `rope` but for gemma3
+  ot_rope rope_local;     // of layers with a window; equal to `rope` but for gemma3 and olmo3
   bool no_rope[OT_MAX_LAYERS];    // layers that do not rotate, whatever rotary_dim; [num_layers]
   int64_t window[OT_MAX_LAYERS];  // keys a query sees, itself included; 0 = all; [num_layers]
 

@@ -12,7 +12,7 @@ typedef struct ot_rope_keys {
   int type;      // ot_rope_type
   int old_type;  // the same under its old name
   double theta, factor, low_frequency_factor, high_frequency_factor;
-  double beta_fast, beta_slow, mscale, mscale_all;
+  double beta_fast, beta_slow, mscale, mscale_all, attention_factor;
   int64_t original_positions;
 } ot_rope_keys;
 

@@ -120,6 +120,21 @@ static ot_status fill_tokens(reading *r) {
 
 // ---- Rotary parameters ----
 
+// Files may say how yarn lengthens what it rotates, though it follows from the rest (ops/rope.c).
+static ot_status check_growth(const reading *r, const ot_rope_keys *keys, const ot_rope *rope,
+                              const ot_node *node) {
+  const bool both = rope->mscale > 0 && rope->mscale_all > 0;
+  const double above = 1 + 0.1 * (both ? rope->mscale : 1) * ot_log(rope->factor);
+  const double growth = above / (both ? 1 + 0.1 * rope->mscale_all * ot_log(rope->factor) : 1);
+  const double difference = keys->attention_factor / growth - 1;
+  const bool follows = rope->type == OT_ROPE_YARN && difference > -1e-9 && difference < 1e-9;
+  OT_CHECK(keys->attention_factor == 0 || follows, OT_USAGE,
+           "model: attention_factor=%.9g is not supported; allowed: null%s (%s)",
+           keys->attention_factor, rope->type == OT_ROPE_YARN ? " or what follows from factor" : "",
+           place(r, given(node, "attention_factor")));
+  return OT_OK;
+}
+
 // Reads one set of rotary keys. `node` is where it was given, null when it was not.
 static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_node *node,
                            double theta, ot_rope *out) {
@@ -132,6 +147,7 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
                    .factor = 1};
   if (!node) out->type = OT_ROPE_DEFAULT;
   if (out->type == OT_ROPE_DEFAULT) return OT_OK;
+  if (out->type != OT_ROPE_YARN) OT_TRY(check_growth(r, keys, out, node));
   OT_CHECK(given(node, "factor"), OT_USAGE, "model: this rope_type needs a factor (%s)",
            place(r, node));
   out->factor = keys->factor;
@@ -143,7 +159,7 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
     out->beta_slow = keys->beta_slow;
     out->mscale = keys->mscale;
     out->mscale_all = keys->mscale_all;
-    return OT_OK;
+    return check_growth(r, keys, out, node);
   }
   OT_CHECK(given(node, "low_freq_factor") && given(node, "high_freq_factor"), OT_USAGE,
            "model: rope_type llama3 needs low_freq_factor and high_freq_factor (%s)",
@@ -204,6 +220,21 @@ static ot_status check_phi3_rope(const reading *r, const ot_node *node) {
   return OT_OK;
 }
 
+// A rope_theta of olmo3 is that of all layers to transformers 4, of those without a window to
+// transformers 5, which gives the others 500,000.
+static ot_status check_olmo3_theta(const reading *r) {
+  const ot_node *const old = given(r->tree, "rope_theta");
+  const ot_node *const sets = given(r->tree, "rope_parameters");
+  const bool told = given(given(sets, "sliding_attention"), "rope_theta") != NULL;
+  if (!old || told || r->keys->rope_theta == 500000) return OT_OK;
+  ot_fail(OT_USAGE,
+          "model: rope_theta=%.9g of olmo3 means one thing to transformers 4 and another to 5 (%s)",
+          r->keys->rope_theta, place(r, old));
+  return ot_fail_hint(OT_USAGE,
+                      "give rope_parameters: {full_attention: {rope_theta: ...}, "
+                      "sliding_attention: {rope_theta: ...}}");
+}
+
 static ot_status fill_ropes(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const scaling = given(r->tree, "rope_scaling");
@@ -229,14 +260,16 @@ static ot_status fill_ropes(reading *r) {
   r->out->rope_local = r->out->rope;
   if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;
+  const bool olmo3 = keys->family == OT_FAMILY_OLMO3;
   from = (rope_sources){
-      .theta_key = "rope_local_base_freq",
-      .theta = keys->rope_local_theta,
+      .theta_key = olmo3 ? "rope_theta" : "rope_local_base_freq",
+      .theta = olmo3 ? keys->rope_theta : keys->rope_local_theta,
       .scaling_keys = &keys->rope_scaling.all,
       .parameters = given(parameters, "sliding_attention"),
       .parameters_keys = &keys->rope_parameters.sliding,
   };
-  return fill_rope(r, &from, &r->out->rope_local);
+  OT_TRY(fill_rope(r, &from, &r->out->rope_local));
+  return olmo3 ? check_olmo3_theta(r) : OT_OK;
 }
 
 // ---- Layers ----
@@ -269,6 +302,8 @@ static bool slides(const reading *r, int64_t i, int64_t window) {
       return window > 0 && i % 2 == 0 && i < keys->max_window_layers;
     case OT_WINDOW_NO_ROPE:
       return window > 0 && r->out->no_rope[i];
+    case OT_WINDOW_BUT_FOURTH:
+      return (i + 1) % 4 != 0;
     case OT_WINDOW_PATTERN:
       return (i + 1) % keys->sliding_window_pattern != 0;
   }

@@ -164,6 +164,11 @@ static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena)
   return map;
 }
 
+static ot_node *rope_scaling(const ot_model *model, ot_arena *arena) {
+  return model->rope.type == OT_ROPE_DEFAULT ? ot_node_create(arena, OT_NODE_NULL)
+                                             : rope_node(&model->rope, false, arena);
+}
+
 static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
   if (!ot_family_row_of(model->family)->rope_by_type) return rope_node(&model->rope, true, arena);
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
@@ -174,17 +179,17 @@ static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
 
 static void write_rope(const ot_model *model, ot_arena *arena, ot_node *map) {
   if (model->learned_positions) return;
-  // Scaled sliding layers have no old spelling.
+  // Scaled sliding layers have no old spelling, olmo3 none that all read alike.
   const bool by_type = ot_family_row_of(model->family)->rope_by_type;
-  if (by_type && model->rope_local.type != OT_ROPE_DEFAULT) {
+  const bool olmo3 = model->family == OT_FAMILY_OLMO3;
+  if (by_type && (olmo3 || model->rope_local.type != OT_ROPE_DEFAULT)) {
     drop(map, "rope_scaling");
+    if (olmo3) drop(map, "rope_theta");
     put(arena, map, "rope_parameters", rope_parameters(model, arena));
     return;
   }
   drop(map, "rope_parameters");
-  put(arena, map, "rope_scaling",
-      model->rope.type == OT_ROPE_DEFAULT ? ot_node_create(arena, OT_NODE_NULL)
-                                          : rope_node(&model->rope, false, arena));
+  put(arena, map, "rope_scaling", rope_scaling(model, arena));
 }
 
 ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
@@ -220,6 +225,12 @@ ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
   ot_node_put(arena, map, "architectures", architectures);
   if (!model->learned_positions) {
     put(arena, map, "rope_parameters", rope_parameters(model, arena));
+  }
+  const ot_rope *const local = &model->rope_local;
+  if (model->family == OT_FAMILY_OLMO3 && local->type == OT_ROPE_DEFAULT &&
+      local->theta == model->rope.theta) {
+    put(arena, map, "rope_theta", ot_node_real(arena, local->theta));
+    put(arena, map, "rope_scaling", rope_scaling(model, arena));
   }
   if (model->family == OT_FAMILY_GPT2 && model->activation == OT_ACTIVATION_GELU_TANH) {
     put(arena, map, "activation_function", ot_node_text(arena, "gelu_new"));

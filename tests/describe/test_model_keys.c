@@ -427,6 +427,30 @@ static void layers_without_rope_are_those_that_the_keys_say(void **state) {
   refuse("{\"model_type\": \"llama\", \"no_rope_layers\": [1]}", "no_rope_layers", "another kind");
 }
 
+static void olmo3_scales_the_layers_that_see_everything(void **state) {
+  (void)state;
+  const ot_model model = load_preset("olmo3-7b");
+  assert_true(model.rope.type == OT_ROPE_YARN && model.rope.factor == 8);
+  assert_true(model.rope_local.type == OT_ROPE_DEFAULT && model.rope_local.theta == 500000);
+  assert_true(model.norm_placement == OT_NORM_POST && model.qk_norm == OT_QK_NORM_ROW);
+  for (int i = 0; i < 32; i++) assert_int_equal(model.window[i], i % 4 == 3 ? 0 : 4096);
+  refuse("{\"model_type\": \"olmo3\", \"rope_theta\": 10000}", "rope_theta=10000",
+         "means one thing to transformers 4 and another to 5");
+  const ot_model both = accept(
+      "{\"model_type\": \"olmo3\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": "
+      "20000},"
+      " \"sliding_attention\": {\"rope_theta\": 10000}}}");
+  assert_true(both.rope.theta == 20000 && both.rope_local.theta == 10000);
+  refuse(
+      "{\"model_type\": \"olmo3\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 8,"
+      " \"attention_factor\": 1.3}}",
+      "attention_factor=1.3", "what follows from factor");
+  refuse(
+      "{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8,"
+      " \"attention_factor\": 1.3}}",
+      "attention_factor=1.3", "null");
+}
+
 static void refuses_what_is_not_phi3_as_it_stands(void **state) {
   (void)state;
   const ot_model phi3 = accept("{\"model_type\": \"phi3\", \"sliding_window\": 2047}");
@@ -562,6 +586,7 @@ int main(void) {
       cmocka_unit_test(presets_of_experts_have_the_published_number_of_active_parameters),
       cmocka_unit_test(reads_experts_of_every_family),
       cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
+      cmocka_unit_test(olmo3_scales_the_layers_that_see_everything),
       cmocka_unit_test(refuses_what_is_not_phi3_as_it_stands),
       cmocka_unit_test(qwen2_moe_has_a_gated_shared_expert),
       cmocka_unit_test(layers_without_experts_are_those_that_the_keys_say),

@@ -48,6 +48,7 @@ const char *const parity_cases[] = {
     "smollm3",
     "phi3",
     "qwen2-moe",
+    "olmo3",
     NULL,
 };
 
