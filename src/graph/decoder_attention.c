@@ -19,11 +19,14 @@ static int qk_norm(ot_builder *b, int qkv) {
   if (model->qk_norm == OT_QK_NORM_NONE) return qkv;
   const bool per_head = model->qk_norm == OT_QK_NORM_HEAD;
   const int64_t D = model->head_dim;
-  const int64_t q_width = per_head ? D : model->num_heads * D;
-  const int64_t k_width = per_head ? D : model->num_kv_heads * D;
-  const int q = ot_decoder_vector(b, OT_ROLE_Q_NORM, "attention.q_norm", "weight", q_width);
-  const int k = ot_decoder_vector(b, OT_ROLE_K_NORM, "attention.k_norm", "weight", k_width);
+  const int64_t q_width = per_head ? D : ot_share_of(b)->heads * D;
+  const int64_t k_width = per_head ? D : ot_share_of(b)->kv_heads * D;
+  const ot_role q_role = per_head ? OT_ROLE_Q_NORM : OT_ROLE_Q_ROW_NORM;
+  const ot_role k_role = per_head ? OT_ROLE_K_NORM : OT_ROLE_K_ROW_NORM;
+  const int q = ot_decoder_vector(b, q_role, "attention.q_norm", "weight", q_width);
+  const int k = ot_decoder_vector(b, k_role, "attention.k_norm", "weight", k_width);
   ot_op_attributes attributes = head_attributes(b);
+  if (!per_head && ot_share_of(b)->tp > 1) ot_builder_set_group(b, OT_GROUP_TENSOR, &attributes);
   attributes.epsilon = model->norm_epsilon;
   attributes.norm_offset = model->norm_offset;
   attributes.norm_width = per_head ? D : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring, forward and backward.
+// The ring and norms of rows that are cut, forward and backward.
 #include "graph/expand.h"
 
 #include "graph/emit.h"
@@ -21,9 +21,13 @@ static bool is_rounds(const ot_op *op) {
          op->kind == OT_OP_MORE_ROUNDS_DW;
 }
 
+static bool is_norm(const ot_op *op) {
+  return op->kind == OT_OP_HEAD_NORM || op->kind == OT_OP_HEAD_NORM_GRAD;
+}
+
 bool ot_op_is_composite(const ot_op *op) {
   const bool attention = op->kind == OT_OP_ATTENTION || op->kind == OT_OP_ATTENTION_GRAD;
-  return (attention && op->attributes.group_size > 1) || is_rounds(op);
+  return ((attention || is_norm(op)) && op->attributes.group_size > 1) || is_rounds(op);
 }
 
 static int emit(expansion *e, const ot_op_description *description, ot_op *made) {
@@ -36,8 +40,7 @@ static const char *step_name(const expansion *e, const char *what, int step) {
   return ot_arena_format(e->arena, "%s.%s.%d", e->name, what, step);
 }
 
-static void begin(expansion *e, int qkv) {
-  ot_op made;
+static void begin(expansion *e) {
   const int value = e->op.out[0];
   e->name = e->program->values[value].name;
   e->plain = e->op.attributes;
@@ -49,6 +52,10 @@ static void begin(expansion *e, int qkv) {
                                  .group = e->op.attributes.group,
                                  .group_size = e->op.attributes.group_size,
                                  .group_index = e->op.attributes.group_index};
+}
+
+static void slice_keys(expansion *e, int qkv) {
+  ot_op made;
   e->keys = emit(
       e, &(ot_op_description){OT_OP_KV_SLICE, &e->plain, step_name(e, "keys", 0), 1, {qkv}, NULL},
       &made);
@@ -69,6 +76,51 @@ static ot_op_attributes block_attributes(const expansion *e, int hops) {
   return attributes;
 }
 
+// ---- norms of rows that are cut ----
+
+// Means over whole rows: what each rank adds to them, summed.
+static int whole_means(expansion *e, const int in[5]) {
+  ot_op made;
+  const int part = emit(e,
+                        &(ot_op_description){OT_OP_HEAD_MEANS,
+                                             &e->op.attributes,
+                                             step_name(e, "means", 0),
+                                             5,
+                                             {in[0], in[1], in[2], in[3], in[4]},
+                                             NULL},
+                        &made);
+  return emit(
+      e,
+      &(ot_op_description){OT_OP_ALL_REDUCE, &e->travel, step_name(e, "means", 1), 1, {part}, NULL},
+      &made);
+}
+
+static void expand_norm(expansion *e) {
+  const int *const in = e->op.in;  // qkv, wq, wk
+  ot_op made;
+  begin(e);
+  const int means = whole_means(e, (int[]){in[0], -1, -1, -1, -1});
+  emit(e,
+       &(ot_op_description){
+           OT_OP_HEAD_NORM, &e->plain, e->name, 4, {in[0], in[1], in[2], means}, e->op.out},
+       &made);
+}
+
+static void expand_norm_grad(expansion *e) {
+  const int *const in = e->op.in;  // dy, qkv, wq, wk, rstd
+  ot_op made;
+  begin(e);
+  const int means = whole_means(e, (int[]){in[1], in[0], in[2], in[3], in[4]});
+  emit(e,
+       &(ot_op_description){OT_OP_HEAD_NORM_GRAD,
+                            &e->plain,
+                            e->name,
+                            6,
+                            {in[0], in[1], in[2], in[3], in[4], means},
+                            e->op.out},
+       &made);
+}
+
 // ---- forward ----
 
 static void expand_attention(expansion *e) {
@@ -77,7 +129,8 @@ static void expand_attention(expansion *e) {
   const ot_dtype stored = e->program->values[op->out[0]].type.dtype;
   const bool narrows = stored != op->attributes.compute;
   ot_op block = {.out = {-1, -1}};
-  begin(e, op->in[0]);
+  begin(e);
+  slice_keys(e, op->in[0]);
   for (int j = 0; j < c && e->status == OT_OK; j++) {
     const int next = j + 1 < c ? shift(e, "keys", j + 1, e->keys) : -1;
     const ot_op_attributes attributes = block_attributes(e, j);
@@ -108,7 +161,8 @@ static void expand_attention_grad(expansion *e) {
   const int c = op->attributes.context_size;
   const int *const in = op->in;  // do, qkv, doc_start, sample_ids, o, lse
   ot_op block = {.out = {-1, -1}};
-  begin(e, in[1]);
+  begin(e);
+  slice_keys(e, in[1]);
   for (int j = 0; j < c && e->status == OT_OK; j++) {
     const int next = j + 1 < c ? shift(e, "keys", j + 1, e->keys) : -1;
     const int dkv = j > 0 ? shift(e, "d_keys", j, block.out[1]) : -1;
@@ -131,13 +185,12 @@ static void expand_attention_grad(expansion *e) {
        &made);
 }
 
-static ot_status expand_ring(ot_program *program, ot_arena *arena, const ot_op *op) {
+static ot_status expand_over_group(ot_program *program, ot_arena *arena, const ot_op *op) {
   expansion e = {.program = program, .arena = arena, .op = *op};
-  if (op->kind == OT_OP_ATTENTION) {
-    expand_attention(&e);
-  } else {
-    expand_attention_grad(&e);
-  }
+  if (op->kind == OT_OP_ATTENTION) expand_attention(&e);
+  if (op->kind == OT_OP_ATTENTION_GRAD) expand_attention_grad(&e);
+  if (op->kind == OT_OP_HEAD_NORM) expand_norm(&e);
+  if (op->kind == OT_OP_HEAD_NORM_GRAD) expand_norm_grad(&e);
   return e.status;
 }
 
@@ -155,7 +208,7 @@ ot_status ot_program_expand(ot_program *program, ot_arena *arena) {
     if (is_rounds(&ops[i])) {
       OT_TRY(ot_expand_rounds(program, arena, &ops[i]));
     } else {
-      OT_TRY(expand_ring(program, arena, &ops[i]));
+      OT_TRY(expand_over_group(program, arena, &ops[i]));
     }
   }
   return ot_program_check(program, arena);

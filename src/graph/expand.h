@@ -3,7 +3,8 @@
 // group (attributes.group_size > 1, the ranks of cp) and its gradient. What it stands for is a ring
 // (Liu et al. 2023), whose backward is no transpose of its forward step by step: it uses the
 // log-sum-exp of all blocks (Dao et al. 2022). Rounds of experts are the other composites
-// (expand_rounds.h). Only primitives reach a schedule.
+// (expand_rounds.h), and so are norms of whole rows of q and k whose heads are cut over tp
+// (ops/head_norm.h), with a sum over ranks before each. Only primitives reach a schedule.
 //
 // On rank r of c, with the keys and values of rank (r - j) mod c after j hops:
 //   forward   block j joins o and lse to those of the blocks before; hop j + 1 is started before

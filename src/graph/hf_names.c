@@ -11,6 +11,8 @@ static const char *const llama_names[OT_ROLES] = {
     [OT_ROLE_ATTENTION_NORM] = "input_layernorm",
     [OT_ROLE_Q_NORM] = "self_attn.q_norm",
     [OT_ROLE_K_NORM] = "self_attn.k_norm",
+    [OT_ROLE_Q_ROW_NORM] = "self_attn.q_norm",
+    [OT_ROLE_K_ROW_NORM] = "self_attn.k_norm",
     [OT_ROLE_Q_DOWN] = "self_attn.q_a_proj",
     [OT_ROLE_Q_UP] = "self_attn.q_b_proj",
     [OT_ROLE_KV_DOWN] = "self_attn.kv_a_proj_with_mqa",
@@ -80,6 +82,8 @@ ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
   switch (role) {
     case OT_ROLE_EMBEDDING:
     case OT_ROLE_QKV:
+    case OT_ROLE_Q_ROW_NORM:
+    case OT_ROLE_K_ROW_NORM:
     case OT_ROLE_Q_UP:
     case OT_ROLE_KV_UP:
     case OT_ROLE_GATE_UP:
@@ -158,6 +162,15 @@ static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
   return 3;
 }
 
+// The weights of q or of k: those of its heads.
+static slice slice_of_row_norm(const ot_hf_request *request) {
+  slice slices[3];
+  slices_of_qkv(request, slices);
+  slice *const held = &slices[request->role == OT_ROLE_Q_ROW_NORM ? 0 : 1];
+  held->module = module_name(request->model, request->role);
+  return *held;
+}
+
 static slice slice_of_columns(const ot_hf_request *request, const char *module) {
   const ot_share *const share = request->share;
   return (slice){.module = module,
@@ -226,6 +239,10 @@ static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, 
   if (role == OT_ROLE_SHARED_GATE_UP) return slices_of_shared_up(request, slices);
   if (role == OT_ROLE_EXPERT_GATE_UP) return slices_of_experts(request, 0, 2, slices, arena);
   if (role == OT_ROLE_EXPERT_DOWN) return slices_of_experts(request, 2, 1, slices, arena);
+  if (role == OT_ROLE_Q_ROW_NORM || role == OT_ROLE_K_ROW_NORM) {
+    slices[0] = slice_of_row_norm(request);
+    return 1;
+  }
   slices[0] = (slice){
       .module = module_name(request->model, role), .rows = rows, .whole = rows, .copies = 1};
   if (role == OT_ROLE_Q_UP || role == OT_ROLE_KV_UP) {

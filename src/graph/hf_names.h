@@ -13,8 +13,10 @@ typedef enum ot_role {
   OT_ROLE_POSITIONS,
   OT_ROLE_ATTENTION_NORM,  // before attention
   OT_ROLE_QKV,
-  OT_ROLE_Q_NORM,
+  OT_ROLE_Q_NORM,  // of each head
   OT_ROLE_K_NORM,
+  OT_ROLE_Q_ROW_NORM,  // of whole rows
+  OT_ROLE_K_ROW_NORM,
   OT_ROLE_Q_DOWN,   // latent attention: to q_rank
   OT_ROLE_Q_UP,     // from q_rank, or from the residual stream, to heads
   OT_ROLE_KV_DOWN,  // to kv_rank and what rotates

@@ -141,10 +141,12 @@ static ot_status match(matching *m, ot_placement out[OT_MAX_OUTPUTS][OT_PLACED_A
   return refuse(m);
 }
 
-// Weights over the whole q or k row have no meaning for some of its heads.
+// Norms over the whole q or k row cannot be made from some of its heads alone.
 static ot_status check_row_norm(const ot_program *program, const ot_op *op) {
   const bool normed = op->kind == OT_OP_HEAD_NORM || op->kind == OT_OP_HEAD_NORM_GRAD;
   if (!normed || op->attributes.norm_width > 0) return OT_OK;
+  const int means = op->in[op->kind == OT_OP_HEAD_NORM ? 3 : 5];
+  if (op->attributes.group_size > 1 || means >= 0) return OT_OK;
   for (int axis = 0; axis < OT_PLACED_AXES; axis++) {
     const ot_placement placement = program->values[op->in[0]].placement[axis];
     OT_CHECK(placement.kind != OT_SHARDED || placement.dim != 1, OT_BUG,

@@ -21,8 +21,11 @@ static const ot_place_rule rules[] = {
     [OT_OP_RMSNORM_GRAD] = {.rows = {"VVRVV>VP", "00R00>0P"}},
     [OT_OP_LAYERNORM] = {.rows = {"VRR>VVV", "0RR>000"}},
     [OT_OP_LAYERNORM_GRAD] = {.rows = {"VVRVVV>VPP", "00R000>0PP"}},
-    [OT_OP_HEAD_NORM] = {.rows = {"VRR>VV", "0RR>00", "1RR>11"}},
-    [OT_OP_HEAD_NORM_GRAD] = {.rows = {"VVRRV>VPP", "00RR0>0PP", "11RR1>1PP"}},
+    // Heads normalised by themselves share weights; whole rows that are cut have cut weights.
+    [OT_OP_HEAD_NORM] = {.rows = {"VRRV>VV", "0RR0>00", "1RR.>11", "100R>1R"}, .own = {"100.>1R"}},
+    [OT_OP_HEAD_NORM_GRAD] = {.rows = {"VVRRVV>VPP", "00RR00>0PP", "11RR1.>1PP", "1100RR>100"},
+                              .own = {"1100R.>100"}},
+    [OT_OP_HEAD_MEANS] = {.rows = {"VVRRV>V", "00RR0>0"}, .own = {"1100R>P"}},
     [OT_OP_ROPE_TABLE] = {.rows = {NULL}},
     [OT_OP_ROPE] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
     [OT_OP_ROPE_GRAD] = {.rows = {"VVI>V", "00I>0", "1II>1"}},

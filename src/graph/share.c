@@ -22,7 +22,6 @@ static bool heads_fit(const ot_graph_request *r, int64_t tp) {
 
 static bool tp_fits(const ot_graph_request *r, int64_t tp) {
   const ot_model *const model = r->model;
-  if (tp > 1 && model->qk_norm == OT_QK_NORM_ROW) return false;
   return heads_fit(r, tp) && model->intermediate_size % tp == 0 &&
          model->moe.shared_size % tp == 0 && rows_of(r) % tp == 0 && model->vocab_size >= tp;
 }
@@ -126,11 +125,6 @@ static ot_status check_heads(const ot_graph_request *r) {
   if (!heads_fit(r, tp)) {
     ot_fail(OT_USAGE, "graph: of tp=%d and num_key_value_heads=%lld neither divides the other", tp,
             (long long)model->num_kv_heads);
-    return refuse_tp(r);
-  }
-  if (model->qk_norm == OT_QK_NORM_ROW) {
-    ot_fail(OT_USAGE, "graph: tp=%d would cut the rows over which model_type %s normalises q and k",
-            tp, model->model_type);
     return refuse_tp(r);
   }
   return OT_OK;

@@ -11,13 +11,14 @@
 typedef struct head_part {
   int64_t groups, width;  // groups of a row, elements of a group
   int64_t first_column;   // of the part in the packed row
-  int64_t first_group;    // of the part in a row of rstd
+  int64_t first_group;    // of the part in a row of rstd and of means
   const ot_tensor *w;     // [width]
 } head_part;
 
 typedef struct head_call {
   const ot_kernel_call *call;
   head_part part[2];
+  const ot_tensor *x, *dy;  // of gradients and means
   int64_t rows, columns, groups, v_width;
   ot_real offset;
 } head_call;
@@ -56,16 +57,26 @@ static void copy_values(const head_call *head, int64_t row) {
 
 // ---- forward ----
 
-static ot_real group_rstd(const ot_kernel_call *call, int64_t first, int64_t width) {
+static ot_real sum_of_squares(const ot_tensor *x, int64_t first, int64_t width) {
   ot_real scratch[OT_TILE];
   ot_real sum = 0;
   for (int64_t c = 0; c < width; c += OT_TILE) {
     const int64_t n = tile_size(c, width);
-    const ot_real *const x = ot_tile_in(&call->in[0], first + c, n, scratch);
+    const ot_real *const values = ot_tile_in(x, first + c, n, scratch);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    for (int64_t i = 0; i < n; i++) sum += values[i] * values[i];
   }
-  return 1 / ot_real_sqrt(sum / (ot_real)width + (ot_real)call->attributes->epsilon);
+  return sum;
+}
+
+// That of a whole row is given where this rank has a part of it.
+static ot_real group_rstd(const ot_kernel_call *call, const head_part *part, int64_t row,
+                          int64_t first) {
+  const ot_real *const means = call->in[3].data;
+  const ot_real mean =
+      means ? means[2 * row + part->first_group]
+            : sum_of_squares(&call->in[0], first, part->width) / (ot_real)part->width;
+  return 1 / ot_real_sqrt(mean + (ot_real)call->attributes->epsilon);
 }
 
 static void norm_group(const head_call *head, const head_part *part, int64_t row, int64_t group) {
@@ -74,7 +85,7 @@ static void norm_group(const head_call *head, const head_part *part, int64_t row
   const ot_tensor *const y = &call->out[0];
   const int64_t first = row * head->columns + part->first_column + group * part->width;
   const ot_real offset = head->offset;
-  const ot_real rstd = group_rstd(call, first, part->width);
+  const ot_real rstd = group_rstd(call, part, row, first);
   ((ot_real *)call->out[1].data)[row * head->groups + part->first_group + group] = rstd;
   for (int64_t c = 0; c < part->width; c += OT_TILE) {
     const int64_t n = tile_size(c, part->width);
@@ -108,8 +119,8 @@ static ot_real group_mean(const head_call *head, const head_part *part, int64_t 
   ot_real sum = 0;
   for (int64_t c = 0; c < part->width; c += OT_TILE) {
     const int64_t n = tile_size(c, part->width);
-    const ot_real *const dy = ot_tile_in(&head->call->in[0], first + c, n, scratch[0]);
-    const ot_real *const x = ot_tile_in(&head->call->in[1], first + c, n, scratch[1]);
+    const ot_real *const dy = ot_tile_in(head->dy, first + c, n, scratch[0]);
+    const ot_real *const x = ot_tile_in(head->x, first + c, n, scratch[1]);
     const ot_real *const w = ot_tile_in(part->w, c, n, scratch[2]);
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) sum += dy[i] * (w[i] + offset) * x[i];
@@ -126,7 +137,9 @@ static void grad_group(const head_call *head, const head_part *part, int64_t row
   const ot_real offset = head->offset;
   const ot_real rstd =
       ((const ot_real *)call->in[4].data)[row * head->groups + part->first_group + group];
-  const ot_real mean = group_mean(head, part, first, rstd);
+  const ot_real *const means = call->in[5].data;
+  const ot_real mean =
+      means ? means[2 * row + part->first_group] : group_mean(head, part, first, rstd);
   for (int64_t c = 0; c < part->width; c += OT_TILE) {
     const int64_t n = tile_size(c, part->width);
     const ot_real *const dy = ot_tile_in(&call->in[0], first + c, n, scratch[0]);
@@ -162,7 +175,9 @@ static void grad_block(const head_call *head, int64_t blocks, int64_t block) {
 }
 
 static void head_norm_grad(const ot_kernel_call *call) {
-  const head_call head = head_call_of(call, &call->in[2], &call->in[3]);
+  head_call head = head_call_of(call, &call->in[2], &call->in[3]);
+  head.dy = &call->in[0];
+  head.x = &call->in[1];
   const int64_t blocks = ot_row_blocks(head.rows);
   const int64_t q_width = head.part[0].width;
 #pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
@@ -179,8 +194,35 @@ static void head_norm_grad(const ot_kernel_call *call) {
   }
 }
 
+// ---- a rank's part of the means of whole rows ----
+
+static ot_real part_of_mean(const head_call *head, const head_part *part, int64_t row) {
+  const ot_kernel_call *const call = head->call;
+  const int64_t first = row * head->columns + part->first_column;
+  if (!call->in[1].data) {
+    return sum_of_squares(&call->in[0], first, part->width) / (ot_real)part->width;
+  }
+  const ot_real rstd = ((const ot_real *)call->in[4].data)[2 * row + part->first_group];
+  return group_mean(head, part, first, rstd);
+}
+
+static void head_means(const ot_kernel_call *call) {
+  head_call head = head_call_of(call, &call->in[2], &call->in[3]);
+  head.x = &call->in[0];
+  head.dy = &call->in[1];
+  const ot_real ranks = (ot_real)call->attributes->group_size;
+  ot_real *const means = call->out[0].data;
+#pragma omp parallel for num_threads(ot_threads_for(call, head.rows *head.columns)) schedule(static)
+  for (int64_t row = 0; row < head.rows; row++) {
+    for (int p = 0; p < 2; p++) {
+      means[2 * row + p] = part_of_mean(&head, &head.part[p], row) / ranks;
+    }
+  }
+}
+
 const ot_kernel_entry OT_KERNEL(ot_head_norm_cpu)[] = {
     {OT_OP_HEAD_NORM, head_norm},
     {OT_OP_HEAD_NORM_GRAD, head_norm_grad},
+    {OT_OP_HEAD_MEANS, head_means},
     {OT_OP_COUNT, NULL},
 };

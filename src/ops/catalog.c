@@ -44,6 +44,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_LAYERNORM_GRAD] = &ot_layernorm_grad_info,
     [OT_OP_HEAD_NORM] = &ot_head_norm_info,
     [OT_OP_HEAD_NORM_GRAD] = &ot_head_norm_grad_info,
+    [OT_OP_HEAD_MEANS] = &ot_head_means_info,
     [OT_OP_ROPE_TABLE] = &ot_rope_table_info,
     [OT_OP_ROPE] = &ot_rope_info,
     [OT_OP_ROPE_GRAD] = &ot_rope_grad_info,

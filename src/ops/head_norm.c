@@ -19,11 +19,20 @@ static int64_t packed_width(const ot_op_attributes *attributes) {
   return (attributes->num_heads + 2 * attributes->num_kv_heads) * attributes->head_dim;
 }
 
+static ot_status check_means(const char *op, const ot_op_attributes *attributes, int64_t rows,
+                             const ot_tensor_type *means) {
+  OT_CHECK(!ot_type_present(means) || attributes->norm_width == 0, OT_BUG,
+           "%s: means of whole rows, but heads are normalised by themselves", op);
+  return ot_operand_check_optional(
+      means, (ot_expected){op, "means", (int)attributes->compute, 2, {rows, 2}});
+}
+
 static ot_status head_norm_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "head_norm";
   const int64_t width = packed_width(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "qkv", OT_ANY_REAL, 2, {0, width}}));
   OT_TRY(check_weights(op, attributes, &types->in[1], &types->in[2]));
+  OT_TRY(check_means(op, attributes, types->in[0].dim[0], &types->in[3]));
   const ot_head_groups groups = ot_head_groups_of(attributes);
   types->out[0] = types->in[0];
   types->out[1] =
@@ -48,6 +57,7 @@ static ot_status head_norm_grad_infer(const ot_op_attributes *attributes, ot_op_
       &types->in[4],
       (ot_expected){
           op, "rstd", (int)attributes->compute, 2, {rows, groups.q_groups + groups.k_groups}}));
+  OT_TRY(check_means(op, attributes, rows, &types->in[5]));
   types->out[0] = types->in[0];
   return OT_OK;
 }
@@ -64,10 +74,43 @@ static int64_t head_norm_grad_workspace(const ot_op_attributes *attributes,
          ot_dtype_bytes(attributes->compute);
 }
 
+// ---- parts of means ----
+
+static ot_status head_means_infer(const ot_op_attributes *attributes, ot_op_types *types) {
+  const char *const op = "head_means";
+  const int64_t width = packed_width(attributes);
+  OT_CHECK(attributes->norm_width == 0, OT_BUG, "%s: norm_width is %lld, expected 0", op,
+           (long long)attributes->norm_width);
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "qkv", OT_ANY_REAL, 2, {0, width}}));
+  const int64_t rows = types->in[0].dim[0];
+  types->out[0] = ot_type_matrix(attributes->compute, rows, 2);
+  if (!ot_type_present(&types->in[1])) return OT_OK;
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "dy", OT_ANY_REAL, 2, {rows, width}}));
+  OT_TRY(check_weights(op, attributes, &types->in[2], &types->in[3]));
+  return ot_operand_check(&types->in[4],
+                          (ot_expected){op, "rstd", (int)attributes->compute, 2, {rows, 2}});
+}
+
+static ot_cost head_means_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
+  const double elements = (double)ot_type_elements(&types->in[0]);
+  const double each = ot_type_present(&types->in[1]) ? 4 : 2;
+  return ot_cost_of_traffic(&ot_head_means_info, attributes, types, each * elements);
+}
+
+const ot_op_info ot_head_means_info = {
+    .name = "head_means",
+    .num_inputs = 5,
+    .num_outputs = 1,
+    .optional_inputs = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
+    .infer = head_means_infer,
+    .cost = head_means_cost,
+};
+
 const ot_op_info ot_head_norm_info = {
     .name = "head_norm",
-    .num_inputs = 3,
+    .num_inputs = 4,
     .num_outputs = 2,
+    .optional_inputs = 1u << 3,
     .cheap = true,
     .infer = head_norm_infer,
     .cost = head_norm_cost,
@@ -84,8 +127,9 @@ const ot_op_info ot_head_norm_info = {
 
 const ot_op_info ot_head_norm_grad_info = {
     .name = "head_norm_grad",
-    .num_inputs = 5,
+    .num_inputs = 6,
     .num_outputs = 3,
+    .optional_inputs = 1u << 5,
     .optional_outputs = 1u << 1 | 1u << 2,
     .accumulated_outputs = 1u << 1 | 1u << 2,
     .infer = head_norm_grad_infer,

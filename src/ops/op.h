@@ -42,8 +42,11 @@ typedef enum ot_op_kind {
   OT_OP_LAYERNORM_GRAD,  // dy, x, w, mean, rstd, partial?[R,C] -> dx[R,C], acc dw[C], acc? db[C]
   // head_norm.h: RMSNorm of the q and k parts of packed q|k|v; v is copied. norm_width is D (per
   // head, weights [D]) or 0 (the whole q and the whole k row, weights [H*D] and [G*D])
-  OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk -> y[R,Q], rstd[R,H+G] (or [R,2])
-  OT_OP_HEAD_NORM_GRAD,  // dy[R,Q], qkv[R,Q], wq, wk, rstd -> dx[R,Q], acc dwq, acc dwk
+  OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk, means?[R,2] -> y[R,Q], rstd[R,H+G] (or [R,2])
+  OT_OP_HEAD_NORM_GRAD,  // dy[R,Q], qkv[R,Q], wq, wk, rstd, means?[R,2]
+                         // -> dx[R,Q], acc dwq, acc dwk
+  OT_OP_HEAD_MEANS,      // qkv[R,Q], dy?[R,Q], wq?, wk?, rstd?[R,2] -> means[R,2]: this rank's part
+                         // of what the whole q and k of a row have in common
   // rope.h: rotate-half rotation of the first rotary_dim of each q and k head, in place
   OT_OP_ROPE_TABLE,  // -> table[P, rotary_dim/2, 2] compute dtype: cos, sin of position * frequency
   OT_OP_ROPE,        // qkv[R,Q], positions[R] i32, table[P,rotary_dim/2,2] -> y[R,Q]

@@ -118,7 +118,8 @@ static void expect_expert_cover(const ot_model *model, int ep, int etp) {
 static void ranks_of_tp_count_every_element_once(void **state) {
   (void)state;
   const ot_model models[] = {split_gpt2(4),     split_llama(8, 8), split_llama(8, 2),
-                             split_llama(4, 1), split_qwen3(8, 4), split_gemma(4, 2)};
+                             split_llama(4, 1), split_qwen3(8, 4), split_gemma(4, 2),
+                             split_olmo2(4, 2)};
   for (int m = 0; m < OT_COUNT(models); m++) {
     for (int tp = 1; tp <= models[m].num_heads; tp *= 2) expect_cover(&models[m], tp);
   }
@@ -136,7 +137,7 @@ static ot_model preset(const char *name) {
 
 static void presets_are_counted_once_too(void **state) {
   (void)state;
-  const char *const names[] = {"gpt2-medium", "llama3-8b", "qwen3-8b", "phi3-mini-4k"};
+  const char *const names[] = {"gpt2-medium", "llama3-8b", "qwen3-8b", "phi3-mini-4k", "olmo2-7b"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     const ot_model model = preset(names[i]);
     expect_cover(&model, 8);
@@ -372,16 +373,25 @@ static void degrees_of_tp_that_do_not_fit_are_refused(void **state) {
                  "tp degrees that work: 1");
 }
 
-static void what_cannot_be_cut_by_heads_is_refused(void **state) {
+// Both norms of a row share one sum over the ranks, forward and backward.
+static void norms_of_rows_that_are_cut_are_summed_over_the_ranks(void **state) {
   (void)state;
-  ot_model olmo2 = split_llama(4, 4);
-  olmo2.model_type = "olmo2";
-  olmo2.qk_norm = OT_QK_NORM_ROW;
-  const ot_graph_request request = split_request(&olmo2, OT_MODE_TRAIN, (ot_split){.tp = 2});
-  expect_refusal(&request, OT_USAGE,
-                 "graph: tp=2 would cut the rows over which model_type olmo2 normalises q and k",
-                 "tp degrees that work: 1");
-  split_graph(&olmo2, OT_MODE_TRAIN, (ot_split){.cp = 2}, &arena);
+  const ot_model olmo2 = split_olmo2(4, 2);
+  for (int tp = 1; tp <= 4; tp *= 2) {
+    const ot_graph graph = split_graph(&olmo2, OT_MODE_TRAIN, (ot_split){.tp = tp}, &arena);
+    const ot_program *const layer = layer_of(&graph);
+    const int sums = tp > 1;
+    assert_int_equal(count_ops(layer, OT_OP_ALL_REDUCE, OT_PART_FORWARD), sums);
+    assert_int_equal(count_ops(layer, OT_OP_ALL_REDUCE, OT_PART_INPUT), sums);
+    assert_int_equal(count_ops(layer, OT_OP_HEAD_NORM, OT_PART_FORWARD), 1);
+    const ot_parameter *const q = ot_graph_parameter(&graph, "layers.0.attention.q_norm.weight");
+    const ot_parameter *const k = ot_graph_parameter(&graph, "layers.0.attention.k_norm.weight");
+    assert_int_equal(q->rows, 4 / tp * olmo2.head_dim);
+    assert_int_equal(k->rows, (tp > 2 ? 1 : 2 / tp) * olmo2.head_dim);
+    assert_int_equal(k->parts[0].sum_group, tp > 2 ? (int)OT_GROUP_KV_SUM : -1);
+  }
+  const ot_graph pieces = split_graph(&olmo2, OT_MODE_TRAIN, (ot_split){.cp = 2}, &arena);
+  assert_int_equal(count_ops(layer_of(&pieces), OT_OP_ALL_REDUCE, OT_PART_FORWARD), 0);
 }
 
 static void degrees_of_cp_that_do_not_fit_are_refused(void **state) {
@@ -433,7 +443,7 @@ int main(void) {
       cmocka_unit_test(positions_are_looked_up_for_the_own_rows),
       cmocka_unit_test(batch_fields_hold_the_rows_of_the_rank),
       cmocka_unit_test(degrees_of_tp_that_do_not_fit_are_refused),
-      cmocka_unit_test(what_cannot_be_cut_by_heads_is_refused),
+      cmocka_unit_test(norms_of_rows_that_are_cut_are_summed_over_the_ranks),
       cmocka_unit_test(degrees_of_cp_that_do_not_fit_are_refused),
       cmocka_unit_test(modes_of_one_rank_are_refused_on_several),
   };

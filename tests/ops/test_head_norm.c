@@ -124,6 +124,135 @@ static void agrees_with_torch(void **state) {
   expect_torch(true, whole);
 }
 
+// ---- rows that are cut: one head of q for each of two ranks, and the k head twice ----
+
+enum { RANKS = 2, CUT_ROWS = 3, WHOLE = 16, PART = 12 };
+
+// Column of the whole row that column `c` of a rank's is.
+static int64_t whole_column(int rank, int64_t c) { return c < 4 ? 4 * rank + c : c + 4; }
+
+// The part of `whole` [CUT_ROWS, WHOLE] that `rank` has; what is there twice is divided by
+// `copies`.
+static void cut_rows(const ot_tensor *whole, int rank, double copies, const ot_tensor *part) {
+  for (int64_t i = 0; i < CUT_ROWS * PART; i++) {
+    const int64_t from = i / PART * WHOLE + whole_column(rank, i % PART);
+    ot_case_set(part, i, ot_case_get(whole, from) / (i % PART < 4 ? 1 : copies));
+  }
+}
+
+// One rank's case with the weights of its heads, taken from streams 7 and 8.
+static ot_case part_case(const ot_case *whole, ot_op_kind kind, int rank,
+                         const ot_op_types *types) {
+  ot_case c = {.kind = kind, .attributes = whole->attributes, .types = *types};
+  c.attributes.num_heads = 1;
+  c.attributes.group_size = kind == OT_OP_HEAD_MEANS ? RANKS : 0;
+  ot_case_create(&c);
+  const int first = kind == OT_OP_HEAD_NORM ? 1 : 2;
+  for (int64_t i = 0; i < 4; i++) {
+    if (c.types.in[first].rank > 0) {
+      ot_case_set(&c.in[first], i, ot_case_get(&whole->in[1], 4 * rank + i));
+      ot_case_set(&c.in[first + 1], i, ot_case_get(&whole->in[2], i));
+    }
+  }
+  return c;
+}
+
+// Adds a rank's part of the means to `sums` [CUT_ROWS * 2]; of the gradient where there is `dy`.
+static void add_means(const ot_case *whole, const ot_tensor *dy, const ot_tensor *rstd, int rank,
+                      double *sums) {
+  const ot_tensor_type rows = ot_type_matrix(OT_F64, CUT_ROWS, PART);
+  const ot_tensor_type weights = ot_type_vector(OT_F64, 4),
+                       two = ot_type_matrix(OT_F64, CUT_ROWS, 2);
+  ot_op_types types = {.in = {rows}};
+  if (dy) types = (ot_op_types){.in = {rows, rows, weights, weights, two}};
+  ot_case c = part_case(whole, OT_OP_HEAD_MEANS, rank, &types);
+  cut_rows(&whole->in[0], rank, 1, &c.in[0]);
+  if (dy) cut_rows(dy, rank, RANKS, &c.in[1]);
+  for (int64_t i = 0; dy && i < 2 * CUT_ROWS; i++) {
+    ot_case_set(&c.in[4], i, ot_case_get(rstd, i));
+  }
+  ot_case_run(&c);
+  for (int64_t i = 0; i < 2 * CUT_ROWS; i++) sums[i] += ot_case_get(&c.out[0], i);
+  ot_case_destroy(&c);
+}
+
+static void set_means(const ot_tensor *means, const double *sums) {
+  for (int64_t i = 0; i < 2 * CUT_ROWS; i++) ot_case_set(means, i, sums[i]);
+}
+
+static void rows_that_are_cut_have_the_norms_of_whole_ones(void **state) {
+  (void)state;
+  ot_case whole = head_norm_case((shape){CUT_ROWS, 2, 1, 4, true});
+  whole.attributes.norm_offset = 0;
+  whole.attributes.epsilon = 1e-6;
+  const int streams[] = {5, 7, 8};
+  for (int i = 0; i < 3; i++) ot_case_pattern(&whole.in[i], streams[i]);
+  ot_case_run(&whole);
+  double means[2 * CUT_ROWS] = {0};
+  for (int r = 0; r < RANKS; r++) add_means(&whole, NULL, NULL, r, means);
+  for (int r = 0; r < RANKS; r++) {
+    const ot_tensor_type rows = ot_type_matrix(OT_F64, CUT_ROWS, PART);
+    const ot_tensor_type weights = ot_type_vector(OT_F64, 4);
+    const ot_op_types types = {.in = {rows, weights, weights, ot_type_matrix(OT_F64, CUT_ROWS, 2)}};
+    ot_case c = part_case(&whole, OT_OP_HEAD_NORM, r, &types);
+    double y[CUT_ROWS * PART];
+    for (int64_t i = 0; i < CUT_ROWS * PART; i++) {
+      y[i] = torch_whole_norm_y[i / PART * WHOLE + whole_column(r, i % PART)];
+    }
+    cut_rows(&whole.in[0], r, 1, &c.in[0]);
+    set_means(&c.in[3], means);
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 1e-14, "y");
+    c.statistic_inputs = 1u << 3;
+    ot_case_check_precisions(&c, 1e-6, 1e-2);
+    ot_case_destroy(&c);
+  }
+  ot_case_destroy(&whole);
+}
+
+static void rows_that_are_cut_have_the_gradients_of_whole_ones(void **state) {
+  (void)state;
+  ot_case whole = head_norm_case((shape){CUT_ROWS, 2, 1, 4, true});
+  whole.attributes.norm_offset = 0;
+  whole.attributes.epsilon = 1e-6;
+  const int streams[] = {5, 7, 8};
+  for (int i = 0; i < 3; i++) ot_case_pattern(&whole.in[i], streams[i]);
+  ot_case_run(&whole);
+  ot_case dy = grad_case(&whole);
+  ot_case_pattern(&dy.in[0], 6);
+  double means[2 * CUT_ROWS] = {0}, dx[CUT_ROWS * WHOLE] = {0}, dwq[8], dwk[4] = {0};
+  for (int r = 0; r < RANKS; r++) add_means(&whole, &dy.in[0], &whole.out[1], r, means);
+  for (int r = 0; r < RANKS; r++) {
+    const ot_tensor_type rows = ot_type_matrix(OT_F64, CUT_ROWS, PART);
+    const ot_tensor_type weights = ot_type_vector(OT_F64, 4);
+    const ot_tensor_type two = ot_type_matrix(OT_F64, CUT_ROWS, 2);
+    const ot_op_types types = {.in = {rows, rows, weights, weights, two, two},
+                               .out = {{0}, weights, weights}};
+    ot_case c = part_case(&whole, OT_OP_HEAD_NORM_GRAD, r, &types);
+    cut_rows(&dy.in[0], r, RANKS, &c.in[0]);
+    cut_rows(&whole.in[0], r, 1, &c.in[1]);
+    for (int64_t i = 0; i < 2 * CUT_ROWS; i++) {
+      ot_case_set(&c.in[4], i, ot_case_get(&whole.out[1], i));
+    }
+    set_means(&c.in[5], means);
+    ot_case_run(&c);
+    for (int64_t i = 0; i < CUT_ROWS * PART; i++) {
+      dx[i / PART * WHOLE + whole_column(r, i % PART)] += ot_case_get(&c.out[0], i);
+    }
+    for (int64_t i = 0; i < 4; i++) {
+      dwq[4 * r + i] = ot_case_get(&c.out[1], i);
+      dwk[i] += ot_case_get(&c.out[2], i);
+    }
+    ot_case_destroy(&c);
+  }
+  for (int i = 0; i < CUT_ROWS * WHOLE; i++)
+    assert_true(fabs(dx[i] - torch_whole_norm_dx[i]) < 1e-13);
+  for (int i = 0; i < 8; i++) assert_true(fabs(dwq[i] - torch_whole_norm_dwq[i]) < 1e-13);
+  for (int i = 0; i < 4; i++) assert_true(fabs(dwk[i] - torch_whole_norm_dwk[i]) < 1e-13);
+  ot_case_destroy(&dy);
+  ot_case_destroy(&whole);
+}
+
 static void gradients_are_those_of_the_forward_kernel(void **state) {
   (void)state;
   for (int whole = 0; whole < 2; whole++) {
@@ -160,6 +289,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(follows_its_formula_per_head_and_over_rows),
       cmocka_unit_test(agrees_with_torch),
+      cmocka_unit_test(rows_that_are_cut_have_the_norms_of_whole_ones),
+      cmocka_unit_test(rows_that_are_cut_have_the_gradients_of_whole_ones),
       cmocka_unit_test(gradients_are_those_of_the_forward_kernel),
       cmocka_unit_test(precisions_and_threads_agree),
       cmocka_unit_test(refuses_another_width_than_a_head_or_the_row),

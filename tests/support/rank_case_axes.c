@@ -112,7 +112,6 @@ bool rank_fits(const cover_row *row) {
   int ranks = 1;
   for (int f = RANK_PP; f <= RANK_TP; f++) ranks *= degree_of(row, (rank_factor)f);
   if (ranks > MAX_DEGREE) return false;
-  if (row->level[RANK_MODEL] == RANK_OLMO && chosen(row, RANK_TP)) return false;
   return fits_data(row) && fits_stages(row) && fits_context(row) && fits_experts(row);
 }
 

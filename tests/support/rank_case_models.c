@@ -57,6 +57,11 @@ static ot_model gpt2(int layers, bool wide) {
 // large from the start.
 static const double large_branches = 0.6;
 
+// Among the heads of some hundred tokens, four elements each, a few are all but zero, and a norm
+// that divides by their size (58 times as much as by the usual one) multiplies roundings. With
+// this, none is multiplied by more than 10.
+static const double head_epsilon = 1e-2;
+
 static ot_model gemma(int layers, bool wide) {
   ot_model model = llama(layers, wide);
   model.family = OT_FAMILY_GEMMA3;
@@ -67,6 +72,7 @@ static ot_model gemma(int layers, bool wide) {
   model.norm_placement = OT_NORM_SANDWICH;
   model.initializer_range = large_branches;
   model.norm_offset = 1;
+  model.norm_epsilon = head_epsilon;
   model.qk_norm = OT_QK_NORM_HEAD;
   model.embedding_scale = 5;
   model.tie_word_embeddings = true;
@@ -82,10 +88,7 @@ static ot_model qwen(int layers, bool wide) {
   model.architecture = "Qwen2ForCausalLM";
   model.num_kv_heads = wide ? 12 : 8;
   model.qkv_bias = true;
-  for (int i = 0; i < layers; i++) {
-    model.window[i] = i % 2 == 1 ? 9 : 0;
-    model.no_rope[i] = i % 3 == 2;
-  }
+  for (int i = 0; i < layers; i++) model.window[i] = i % 2 == 1 ? 9 : 0;
   return model;
 }
 
@@ -97,13 +100,13 @@ static ot_model olmo(int layers, bool wide) {
   model.norm_placement = OT_NORM_POST;
   model.initializer_range = large_branches;
   model.qk_norm = OT_QK_NORM_ROW;
+  model.rope_local.theta = 100;
+  for (int i = 0; i < layers; i++) {
+    model.window[i] = i % 3 < 2 ? 7 : 0;
+    model.no_rope[i] = i % 4 == 1;
+  }
   return model;
 }
-
-// Among the heads of some hundred tokens, four elements each, a few are all but zero, and a norm
-// that divides by their size (58 times as much as by the usual one) multiplies roundings. With
-// this, none is multiplied by more than 10.
-static const double head_epsilon = 1e-2;
 
 static ot_model moe(int layers, bool wide) {
   ot_model model = llama(layers, wide);

@@ -7,11 +7,11 @@
 #include "describe/model.h"
 
 typedef enum rank_model_kind {
-  RANK_LLAMA,  // grouped queries (8 heads, 2 of keys), RMSNorm, gated MLP, untied
-  RANK_GPT2,   // biases everywhere, layer norms, learned positions, tied
-  RANK_GEMMA,  // one kv head, q and k norms, norms around branches, windows, tied
-  RANK_QWEN,   // biases of q, k, v; windows on every other layer, every third without rope, untied
-  RANK_OLMO,   // norms after branches, rows of q and k normalised (tp 1 only), untied
+  RANK_LLAMA,      // grouped queries (8 heads, 2 of keys), RMSNorm, gated MLP, untied
+  RANK_GPT2,       // biases everywhere, layer norms, learned positions, tied
+  RANK_GEMMA,      // one kv head, q and k norms, norms around branches, windows, tied
+  RANK_QWEN,       // biases of q, k, v; windows on every other layer, untied
+  RANK_OLMO,       // norms after branches and of rows of q and k, windows, one layer without rope
   RANK_DROPOUT,    // RANK_GPT2 with dropout of embeddings, attention and residual branches
   RANK_MOE,        // RANK_LLAMA with routed and gated shared experts in all layers but the second
   RANK_RESIDUALS,  // RANK_LLAMA with a mix of blocks of three sub-layers for residual sums

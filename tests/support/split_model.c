@@ -25,6 +25,12 @@ ot_model split_llama(int64_t heads, int64_t kv_heads) {
   return resized(tiny_llama(), heads, kv_heads);
 }
 
+ot_model split_olmo2(int64_t heads, int64_t kv_heads) {
+  ot_model model = split_llama(heads, kv_heads);
+  model.qk_norm = OT_QK_NORM_ROW;
+  return model;
+}
+
 ot_model split_gemma(int64_t heads, int64_t kv_heads) {
   ot_model model = resized(tiny_gemma(), heads, kv_heads);
   model.window[1] = 0;

@@ -8,6 +8,8 @@
 // 8; their vocabulary of 61 is cut unevenly by any degree.
 ot_model split_gpt2(int64_t heads);
 ot_model split_llama(int64_t heads, int64_t kv_heads);
+// split_llama with norms of whole rows of q and k.
+ot_model split_olmo2(int64_t heads, int64_t kv_heads);
 ot_model split_gemma(int64_t heads, int64_t kv_heads);
 // split_llama with so many experts in both layers, of which tokens choose two, or which choose.
 ot_model split_experts(ot_model llama, int64_t experts, ot_moe_routing routing);

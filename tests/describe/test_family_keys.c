@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: backends=cpu
+// Keys that one family has: layers without rope, a gated shared expert, rotary parameters by type
+// of layer, and what of a family is refused.
+#include "support/model_keys_case.h"
+
+static void qwen2_moe_has_a_gated_shared_expert(void **state) {
+  (void)state;
+  const ot_model model = accept(
+      "{\"model_type\": \"qwen2_moe\", \"num_hidden_layers\": 6, \"decoder_sparse_step\": 2,"
+      " \"mlp_only_layers\": [3], \"use_sliding_window\": true, \"sliding_window\": 8,"
+      " \"max_window_layers\": 4}");
+  const bool experts[] = {false, true, false, false, false, true};
+  const int64_t windows[] = {8, 0, 8, 0, 0, 0};
+  for (int i = 0; i < 6; i++) {
+    assert_int_equal(model.moe.layer[i], experts[i]);
+    assert_int_equal(model.window[i], windows[i]);
+  }
+  assert_true(model.moe.shared_gate && model.qkv_bias && !model.output_bias);
+  assert_int_equal(model.moe.shared_size, 5632);
+  assert_false(accept("{\"model_type\": \"qwen2_moe\", \"qkv_bias\": false}").qkv_bias);
+  refuse("{\"model_type\": \"qwen2_moe\", \"shared_expert_intermediate_size\": 0}",
+         "shared_expert_intermediate_size", "1 to");
+}
+
+static void layers_without_rope_are_those_that_the_keys_say(void **state) {
+  (void)state;
+  const ot_model third = accept(
+      "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layer_interval\": 3}");
+  const ot_model listed = accept(
+      "{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layers\": [0, 1, 1, 0, 0],"
+      " \"use_sliding_window\": true, \"sliding_window\": 8}");
+  const bool every_third[] = {false, false, true, false}, ends[] = {true, false, false, true};
+  for (int i = 0; i < 4; i++) {
+    assert_int_equal(third.no_rope[i], every_third[i]);
+    assert_int_equal(listed.no_rope[i], ends[i]);
+    assert_int_equal(listed.window[i], ends[i] ? 8 : 0);
+  }
+  assert_false(ot_model_same_layer(&third, 1, 2));
+  assert_true(ot_model_hash(&third) != ot_model_hash(&listed));
+  const int kept[] = {2};
+  ot_model one;
+  ot_model_take_layers(&third, kept, 1, &one);
+  assert_true(one.no_rope[0]);
+  refuse("{\"model_type\": \"smollm3\", \"num_hidden_layers\": 4, \"no_rope_layers\": [1, 0]}",
+         "no_rope_layers has 2 entries", "4 layers");
+  refuse("{\"model_type\": \"smollm3\", \"no_rope_layers\": [2]}", "no_rope_layers", "0 to 1");
+  refuse("{\"model_type\": \"llama\", \"no_rope_layers\": [1]}", "no_rope_layers", "another kind");
+}
+
+static void olmo3_scales_the_layers_that_see_everything(void **state) {
+  (void)state;
+  const ot_model model = load_preset("olmo3-7b");
+  assert_true(model.rope.type == OT_ROPE_YARN && model.rope.factor == 8);
+  assert_true(model.rope_local.type == OT_ROPE_DEFAULT && model.rope_local.theta == 500000);
+  assert_true(model.norm_placement == OT_NORM_POST && model.qk_norm == OT_QK_NORM_ROW);
+  for (int i = 0; i < 32; i++) assert_int_equal(model.window[i], i % 4 == 3 ? 0 : 4096);
+  refuse("{\"model_type\": \"olmo3\", \"rope_theta\": 10000}", "rope_theta=10000",
+         "means one thing to transformers 4 and another to 5");
+  const ot_model both = accept(
+      "{\"model_type\": \"olmo3\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": "
+      "20000},"
+      " \"sliding_attention\": {\"rope_theta\": 10000}}}");
+  assert_true(both.rope.theta == 20000 && both.rope_local.theta == 10000);
+  refuse(
+      "{\"model_type\": \"olmo3\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 8,"
+      " \"attention_factor\": 1.3}}",
+      "attention_factor=1.3", "what follows from factor");
+  refuse(
+      "{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8,"
+      " \"attention_factor\": 1.3}}",
+      "attention_factor=1.3", "null");
+}
+
+static void refuses_what_is_not_phi3_as_it_stands(void **state) {
+  (void)state;
+  const ot_model phi3 = accept("{\"model_type\": \"phi3\", \"sliding_window\": 2047}");
+  assert_true(phi3.window[0] == 2047 && phi3.window[31] == 2047 && phi3.residual_dropout == 0);
+  refuse("{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"longrope\"}}", "longrope",
+         "type");
+  refuse("{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}",
+         "longrope", "of phi3 only rope_type default");
+  refuse("{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.75}", "partial_rotary_factor",
+         "1");
+  refuse("{\"model_type\": \"phi3\", \"embd_pdrop\": 0.1}", "embd_pdrop", "0");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(qwen2_moe_has_a_gated_shared_expert),
+      cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
+      cmocka_unit_test(olmo3_scales_the_layers_that_see_everything),
+      cmocka_unit_test(refuses_what_is_not_phi3_as_it_stands),
+  };
+  return cmocka_run_group_tests(tests, begin, finish);
+}
