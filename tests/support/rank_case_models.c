@@ -94,17 +94,14 @@ static ot_model qwen(int layers, bool wide) {
 
 static ot_model olmo(int layers, bool wide) {
   ot_model model = llama(layers, wide);
-  model.family = OT_FAMILY_OLMO2;
-  model.model_type = "olmo2";
-  model.architecture = "Olmo2ForCausalLM";
+  model.family = OT_FAMILY_OLMO3;
+  model.model_type = "olmo3";
+  model.architecture = "Olmo3ForCausalLM";
   model.norm_placement = OT_NORM_POST;
   model.initializer_range = large_branches;
   model.qk_norm = OT_QK_NORM_ROW;
   model.rope_local.theta = 100;
-  for (int i = 0; i < layers; i++) {
-    model.window[i] = i % 3 < 2 ? 7 : 0;
-    model.no_rope[i] = i % 4 == 1;
-  }
+  for (int i = 0; i < layers; i++) model.window[i] = i % 3 < 2 ? 7 : 0;
   return model;
 }
 
@@ -119,7 +116,6 @@ static ot_model moe(int layers, bool wide) {
                        .experts_per_token = 2,
                        .expert_size = 20,
                        .shared_size = 24,
-                       .shared_gate = true,
                        .score = OT_MOE_SIGMOID,
                        .renormalise = true,
                        .scale = 1.5,
@@ -143,6 +139,7 @@ void rank_model_mix(ot_model *model, int block_size) {
 static ot_model residuals(int layers, bool wide) {
   ot_model model = llama(layers, wide);
   rank_model_mix(&model, 3);
+  for (int i = 0; i < layers; i++) model.no_rope[i] = i % 3 == 1;
   return model;
 }
 
@@ -161,7 +158,7 @@ static ot_model latent(int layers, bool wide) {
                        .interleaved = true};
   model.head_dim = model.mla.nope_dim + model.mla.rope_dim;
   model.attention_scale = 1 / ot_sqrt((double)model.head_dim);
-  model.moe.shared_gate = false;
+  model.moe.shared_gate = true;
   model.moe.num_groups = 4;
   model.moe.groups_per_token = 2;
   for (int i = 0; i < layers; i++) model.moe.layer[i] = i != 0;

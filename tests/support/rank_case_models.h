@@ -11,11 +11,11 @@ typedef enum rank_model_kind {
   RANK_GPT2,       // biases everywhere, layer norms, learned positions, tied
   RANK_GEMMA,      // one kv head, q and k norms, norms around branches, windows, tied
   RANK_QWEN,       // biases of q, k, v; windows on every other layer, untied
-  RANK_OLMO,       // norms after branches and of rows of q and k, windows, one layer without rope
+  RANK_OLMO,       // norms after branches and of rows of q and k, windows with a rope of their own
   RANK_DROPOUT,    // RANK_GPT2 with dropout of embeddings, attention and residual branches
-  RANK_MOE,        // RANK_LLAMA with routed and gated shared experts in all layers but the second
-  RANK_RESIDUALS,  // RANK_LLAMA with a mix of blocks of three sub-layers for residual sums
-  RANK_LATENT,     // latent attention; experts in groups in all layers but the first, untied
+  RANK_MOE,        // RANK_LLAMA with routed and shared experts in all layers but the second
+  RANK_RESIDUALS,  // a mix of blocks of three sub-layers for residual sums, layers without rope
+  RANK_LATENT,     // latent attention; grouped and gated shared experts in all layers but the first
   RANK_MODELS,
 } rank_model_kind;
 
