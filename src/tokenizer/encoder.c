@@ -210,7 +210,8 @@ static ot_status split_once(ot_encoder *e, part p, int step, int64_t *at, progre
   ot_split_match match;
   OT_TRY(ot_split_pattern_next(s->pattern, e->matcher, &subject, *at, &match));
   const bool found = match.outcome == OT_SPLIT_FOUND;
-  if (!found || !s->joined_with_previous) {
+  const bool no_gap = found && (match.start == *at || s->joined_with_previous);
+  if (!no_gap) {
     const int64_t gap_end = match.outcome == OT_SPLIT_NONE ? p.length : match.start;
     const bool gap_final = found || (match.outcome == OT_SPLIT_NONE && p.final);
     const part gap = {.text = p.text + *at, .length = gap_end - *at, .final = gap_final};
