@@ -201,7 +201,8 @@ static void keys_that_the_family_never_reads_are_taken_out_of_a_file_with_a_note
   // What somebody wrote for this run was meant.
   refuse("model: {model_type: qwen3_moe, max_window_layers: 48}", NULL, "another kind of model");
   refuse("model: moe.json", "model.max_window_layers=48", "another kind of model");
-  assert_string_equal(ot_fail_hint_text(), "leave the key out: it is one of qwen2, qwen3, qwen2_moe");
+  assert_string_equal(ot_fail_hint_text(),
+                      "leave the key out: it is one of qwen2, qwen3, qwen2_moe");
   // Numbers as Python writes them.
   write_file("infinite.json", "{\"model_type\": \"llama\", \"limits\": [0.0, Infinity]}");
   const char *const set = "model.limits=ignore";
