@@ -43,7 +43,7 @@ be: [architecture](architecture.md).
 TEXT
   table "Task kinds" "What a task does." src/schedule/schedule.h ot_task_kind OT_TASK_
   table "Phases" "Which part of the step an entry is." src/schedule/schedule.h ot_phase OT_PHASE_
-  table "Lanes" "Tasks of one lane run in order; lanes run beside each other." src/schedule/schedule.h ot_lane OT_LANE_
+  table "Lanes" "Tasks of one lane run in order; lanes run concurrently." src/schedule/schedule.h ot_lane OT_LANE_
   table "Bases" "What an operand's offset counts from." src/schedule/schedule.h ot_base OT_BASE_
   table "Operators" "Inputs -> outputs; \`?\` marks what may be absent, *acc* what is added to, *effect* what reports." src/ops/op.h ot_op_kind OT_OP_
 }

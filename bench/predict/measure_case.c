@@ -88,7 +88,7 @@ static ot_status predict(const ot_prediction *p, int ranks, ot_arena *arena,
                          ot_predict_outcome *out) {
   ot_timeline *const timelines = ot_arena_array(arena, p->num_stages, sizeof *timelines);
   const ot_predicted_step *const step = &p->steps[0];
-  OT_TRY(ot_prediction_play(p, step->micro_batches, arena, timelines));
+  OT_TRY(ot_prediction_replay(p, step->micro_batches, arena, timelines));
   for (int i = 0; i < p->num_stages; i++) {
     const double members = (double)ranks / p->num_stages;
     add_terms(&timelines[i], p->schedules[i], members, &out->predicted);

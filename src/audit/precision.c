@@ -80,15 +80,15 @@ static void list_sums(precision_audit *p) {
   }
 }
 
-// ---- playing ----
+// ---- sums ----
 
-static void play_element(precision_audit *p, ot_gradient_class class, int64_t element) {
+static void sum_element(precision_audit *p, ot_gradient_class class, int64_t element) {
   ot_contributions_draw(&p->contributions, class, element, p->most_terms, p->drawn);
   for (int i = 0; i < p->num_sums; i++) {
     const planned_sum *const sum = &p->sums[i];
     for (int64_t k = 0; k < sum->terms; k++) p->terms[k] = p->drawn[k] * sum->scale;
     p->exact[i][element] = ot_sum_exact(sum->format, p->terms, sum->terms);
-    p->result[i][element] = ot_sum_play(sum->kind, sum->format, p->terms, sum->terms);
+    p->result[i][element] = ot_sum_replay(sum->kind, sum->format, p->terms, sum->terms);
   }
 }
 
@@ -139,11 +139,11 @@ static ot_status judge(precision_audit *p, int index, ot_gradient_class class) {
   return OT_OK;
 }
 
-static ot_status play(precision_audit *p) {
+static ot_status try_sums(precision_audit *p) {
   for (int class = 0; class < OT_GRADIENT_CLASSES; class ++) {
     const int64_t count = p->contributions.count[class];
     if (count < 2) continue;
-    for (int64_t i = 0; i < count; i++) play_element(p, (ot_gradient_class) class, i);
+    for (int64_t i = 0; i < count; i++) sum_element(p, (ot_gradient_class) class, i);
     for (int i = 0; i < p->num_sums; i++) OT_TRY(judge(p, i, (ot_gradient_class) class));
   }
   return OT_OK;
@@ -161,7 +161,7 @@ static ot_status look(precision_audit *p) {
   list_sums(p);
   p->drawn = ot_arena_array(arena, p->most_terms + 1, sizeof *p->drawn);
   p->terms = ot_arena_array(arena, p->most_terms + 1, sizeof *p->terms);
-  OT_TRY(play(p));
+  OT_TRY(try_sums(p));
   ot_json_end(&p->json);
   ot_json_end(&p->json);
   p->report->table = ot_text_builder_text(&p->table);

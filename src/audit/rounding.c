@@ -74,13 +74,13 @@ const char *ot_sum_kind_name(ot_sum_kind kind) {
   return names[kind];
 }
 
-static double play_ring(const ot_format *format, const double *values, int64_t count) {
+static double sum_ring(const ot_format *format, const double *values, int64_t count) {
   double sum = values[0];
   for (int64_t i = 1; i < count; i++) sum = ot_format_round(format, sum + values[i]);
   return sum;
 }
 
-static double play_tree(const ot_format *format, double *values, int64_t count) {
+static double sum_tree(const ot_format *format, double *values, int64_t count) {
   for (int64_t n = count; n > 1; n = (n + 1) / 2) {
     for (int64_t i = 0; i < n / 2; i++) {
       values[i] = ot_format_round(format, values[2 * i] + values[2 * i + 1]);
@@ -90,21 +90,21 @@ static double play_tree(const ot_format *format, double *values, int64_t count) 
   return values[0];
 }
 
-static double play_wide(const double *values, int64_t count) {
+static double sum_wide(const double *values, int64_t count) {
   float sum = 0;
   for (int64_t i = 0; i < count; i++) sum += (float)values[i];
   return (double)sum;
 }
 
-double ot_sum_play(ot_sum_kind kind, const ot_format *format, double *values, int64_t count) {
+double ot_sum_replay(ot_sum_kind kind, const ot_format *format, double *values, int64_t count) {
   for (int64_t i = 0; i < count; i++) values[i] = ot_format_round(format, values[i]);
   switch (kind) {
     case OT_SUM_RING:
-      return play_ring(format, values, count);
+      return sum_ring(format, values, count);
     case OT_SUM_TREE:
-      return play_tree(format, values, count);
+      return sum_tree(format, values, count);
     case OT_SUM_EXACT_PARTS:
-      return format->bits > 24 ? ot_sum_exact(format, values, count) : play_wide(values, count);
+      return format->bits > 24 ? ot_sum_exact(format, values, count) : sum_wide(values, count);
     case OT_SUM_KINDS:
       break;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floating-point formats as rules of rounding, and sums as they are made in them: what low
-// precision does to a value can be played through for any format and any number of ranks, wherever
+// precision does to a value can be run through for any format and any number of ranks, wherever
 // the planned hardware is. Pure but for the C library's mathematics.
 #pragma once
 
@@ -39,7 +39,7 @@ typedef enum ot_sum_kind {
 const char *ot_sum_kind_name(ot_sum_kind kind);  // "ring", "tree", "float32"
 
 // The sum of `values` [count], each rounded to `format` first. `values` is overwritten.
-double ot_sum_play(ot_sum_kind kind, const ot_format *format, double *values, int64_t count);
+double ot_sum_replay(ot_sum_kind kind, const ot_format *format, double *values, int64_t count);
 
 // The same without any rounding but that of `format` on each value (Neumaier 1974).
 double ot_sum_exact(const ot_format *format, const double *values, int64_t count);

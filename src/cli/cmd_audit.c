@@ -156,7 +156,7 @@ static ot_status audit_settings(auditing *a) {
   OT_TRY(load_settings(a));
   a->reports[0] = (ot_audit_report){.audit = "precision",
                                     .arena = a->arena,
-                                    .summary = "the settings alone; no sums were played with them"};
+                                    .summary = "the settings alone; no sums were made with them"};
   ot_precision_lint(&a->config.run, &a->reports[0]);
   a->num_reports = a->reports[0].num_findings > 0;
   return OT_OK;

@@ -63,7 +63,7 @@ static ot_status write_html(planning *p, const char *path) {
 // Ranks of a stage have one timeline, so the first of each stands for it.
 static ot_status write_stages(const ot_prediction *p, ot_arena *arena, ot_trace *trace) {
   ot_timeline *const timelines = ot_arena_array(arena, p->num_stages, sizeof *timelines);
-  OT_TRY(ot_prediction_play(p, p->steps[0].micro_batches, arena, timelines));
+  OT_TRY(ot_prediction_replay(p, p->steps[0].micro_batches, arena, timelines));
   for (int i = 0; i < p->num_stages; i++) {
     OT_TRY(ot_trace_write_timeline(trace, &timelines[i], p->schedules[i], 0));
   }
@@ -84,7 +84,7 @@ static ot_status write_schedules(const ot_plan_page *page, const char *path, ot_
 // Task by task where this program would run it, action by action for other software.
 static ot_status write_trace(planning *p, const char *path) {
   if (p->page.job->run) return write_schedules(&p->page, path, p->arena);
-  return ot_played_trace_write(p->page.estimator, &p->page.plans[0].estimate->candidate, path);
+  return ot_predicted_trace_write(p->page.estimator, &p->page.plans[0].estimate->candidate, path);
 }
 
 static void print_page(planning *p) {

@@ -222,7 +222,7 @@ const ot_verb ot_verb_schedule = {
     .min_arguments = 1,
     .max_arguments = 1,
     .details =
-        "Regions of the arena, segments with their tasks, and the orders that play them,\n"
+        "Regions of the arena, segments with their tasks, and the orders that run them,\n"
         "checked as before a run. docs/schedule.md explains the words.",
     .examples =
         "  orthant schedule run.yaml --set parallel.recompute=full | less\n"

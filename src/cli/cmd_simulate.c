@@ -179,7 +179,7 @@ static void print_text(const simulated *s) {
 static ot_status write_timelines(const simulated *s, ot_trace *trace) {
   const ot_prediction *const p = &s->prediction;
   ot_timeline *const timelines = ot_arena_array(s->arena, p->num_stages, sizeof *timelines);
-  OT_TRY(ot_prediction_play(p, p->steps[0].micro_batches, s->arena, timelines));
+  OT_TRY(ot_prediction_replay(p, p->steps[0].micro_batches, s->arena, timelines));
   for (int rank = 0; rank < s->mesh.ranks; rank++) {
     const int stage = ot_mesh_coordinate(&s->mesh, rank, OT_AXIS_PP);
     ot_timeline own = timelines[stage];

@@ -38,13 +38,13 @@ struct ot_executor {
   ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
-  const ot_order *order;    // being played
+  const ot_order *order;    // being run
   int64_t scalars;          // offset in the arena
   ot_executor_pause pause;  // call null: none
   bool paused;              // in this run
 };
 
-// A task of the order being played.
+// A task of the order being run.
 typedef struct place {
   int entry, task;
   bool repeated;  // in a body: its repeat records

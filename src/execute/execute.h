@@ -40,7 +40,7 @@ ot_status ot_executor_create(const ot_schedule *schedule, const ot_executor_opti
                              ot_executor **executor);
 void ot_executor_destroy(ot_executor **executor);
 
-// Plays order `order` of the schedule. When a communication fails on any lane, all lanes stop and
+// Replays order `order` of the schedule. When a communication fails on any lane, all lanes stop and
 // the failure comes back with the entry and the task that met it; the executor can then be
 // destroyed but not run again. Collective over the groups of the order. Blocks until it is done.
 ot_status ot_executor_run(ot_executor *executor, int order);

@@ -24,7 +24,7 @@ struct ot_guard {
   unsigned char *covered;  // [arena_bytes] 1 where some operand or the host may write
   ot_heap heap;
   guarded_order *orders;  // [num_orders]
-  int order;              // being played
+  int order;              // being run
   int64_t touched;
 };
 

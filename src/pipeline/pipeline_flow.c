@@ -211,6 +211,22 @@ static int most_at_once(const ot_pipeline_flow *flow, ot_kept kind, int chunk) {
   return most;
 }
 
+// ---- neighbours ----
+
+static void count_neighbours(ot_arena *arena, ot_pipeline_flow *flow) {
+  flow->turns = ot_arena_array(arena, flow->num_chunks, sizeof(int));
+  flow->repeats = ot_arena_array(arena, flow->num_chunks, sizeof(int));
+  for (int rank = 0; rank < flow->num_ranks; rank++) {
+    for (int i = 1; i < flow->num_of_rank[rank]; i++) {
+      const ot_flow_action *const a = &flow->actions[flow->of_rank[rank][i]];
+      const ot_flow_action *const before = &flow->actions[flow->of_rank[rank][i - 1]];
+      if (before->chunk != a->chunk) continue;
+      if (a->work == OT_WORK_WEIGHT || before->work == OT_WORK_WEIGHT) continue;
+      (a->work == before->work ? flow->repeats : flow->turns)[a->chunk]++;
+    }
+  }
+}
+
 // ---- the whole ----
 
 void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_arena *scratch,
@@ -233,6 +249,7 @@ void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_
     send_buffers++;
   }
   find_places(order, arena, out);
+  count_neighbours(arena, out);
   for (int kind = 0; kind < OT_KEPT_KINDS; kind++) {
     out->most[kind] = ot_arena_array(arena, order->num_chunks, sizeof(int));
     for (int c = 0; c < order->num_chunks; c++) {

@@ -48,6 +48,9 @@ typedef struct ot_pipeline_flow {
   int64_t num_messages;
   int32_t *place[OT_WORKS];  // [num_chunks * micro_batches] of the action in its rank's list
   int *most[OT_KEPT_KINDS];  // [num_chunks] micro-batches of which that is kept at once
+  // Actions of a stage next to each other that are of one chunk [num_chunks], Ws aside: a forward
+  // and a backward, or two the same way.
+  int *turns, *repeats;
 } ot_pipeline_flow;
 
 // Of an order that passed its check. Send buffers: the fewest with which no stage waits for ever,

@@ -156,12 +156,12 @@ typedef struct bounder {
   const ot_shard_bound *shards;
   const ot_work_bound *work;
   const ot_block_list *blocks;
-  const ot_stages *stages;  // null: where the blocks are is not looked at
-  const ot_walk *walk;      // null: the order is not looked at
-  double scale;             // of seconds and slots, to the size of the micro-batch
-  double state_bytes[2];    // of a parameter in the dense view, and in that of experts
-  double ring_bytes[2];     // of one of the largest block, beside its states
-  double met_s, end_s;      // when the last stage has its sums; the longest update
+  const ot_stages *stages;       // null: where the blocks are is not looked at
+  const ot_pipeline_flow *flow;  // null: the order is not looked at
+  double scale;                  // of seconds and slots, to the size of the micro-batch
+  double state_bytes[2];         // of a parameter in the dense view, and in that of experts
+  double ring_bytes[2];          // of one of the largest block, beside its states
+  double met_s, end_s;           // when the last stage has its sums; the longest update
   double peak;
 } bounder;
 
@@ -202,14 +202,14 @@ static double slots_of(const ot_block_bound *block) {
 // without places, what is kept at one moment.
 static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *block, bool first) {
   const int64_t *const slot = block->slot_bytes;
-  if (!b->walk || !b->estimator->framework->has_places) {
+  if (!b->flow || !b->estimator->framework->has_places) {
     return in_flight(b, chunk) * slots_of(block);
   }
   const ot_kept in = first ? OT_KEPT_INPUT : block->weights_read_in ? OT_KEPT_LONG : OT_KEPT_SHORT;
-  return (double)(slot[OT_SLOT_SHORT] * b->walk->flow.most[OT_KEPT_SHORT][chunk] +
-                  slot[OT_SLOT_LONG] * b->walk->flow.most[OT_KEPT_LONG][chunk] +
-                  slot[OT_SLOT_WEIGHT] * b->walk->flow.most[OT_KEPT_WEIGHT][chunk] +
-                  block->input_bytes * b->walk->flow.most[in][chunk]);
+  return (double)(slot[OT_SLOT_SHORT] * b->flow->most[OT_KEPT_SHORT][chunk] +
+                  slot[OT_SLOT_LONG] * b->flow->most[OT_KEPT_LONG][chunk] +
+                  slot[OT_SLOT_WEIGHT] * b->flow->most[OT_KEPT_WEIGHT][chunk] +
+                  block->input_bytes * b->flow->most[in][chunk]);
 }
 
 // Sums up the blocks of a chunk; returns what it keeps of them. Equal blocks behind the first one
@@ -249,15 +249,15 @@ static void add_traffic(const bounder *b, double chunks, double layers, double s
     out->gathers += layers;
     return;
   }
-  const double stays = b->walk ? stay : most;
+  const double stays = b->flow ? stay : most;
   out->stay += stays;
   out->gathers += ot_larger(layers, passes * layers - stays);
 }
 
 static void add_chunk_traffic(const bounder *b, int chunk, double layers, stage_traffic *out) {
-  const ot_walk *const walk = b->walk;
+  const ot_pipeline_flow *const flow = b->flow;
   const bool one = b->stages->first_block[chunk + 1] - b->stages->first_block[chunk] == 1;
-  const double stay = walk ? walk->turns[chunk] + (one ? walk->repeats[chunk] : 0) : 0;
+  const double stay = flow ? flow->turns[chunk] + (one ? flow->repeats[chunk] : 0) : 0;
   add_traffic(b, 1, layers, stay, out);
 }
 
@@ -286,7 +286,7 @@ static double waits_s(const bounder *b, const block_sum *own, const stage_traffi
     s = ot_larger(0, m * own->layers * (before_s + after_s) - traffic->stay * before_s);
     longest_s = ot_larger(back_s, gather_s);
   }
-  if (!engine->overlap_reduce || b->walk->flow.split) return s;
+  if (!engine->overlap_reduce || b->flow->split) return s;
   return s + m * traffic->inner * ot_larger(0, b->shards->reduce_each_s - longest_s);
 }
 
@@ -358,7 +358,7 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + last_s);
   const double total_s = busy_s(b, own, before, traffic, reduce_s);
   // W may be where the stage waits.
-  const double waited_s = b->walk ? waited_for_s(b, own, before, traffic) : 0;
+  const double waited_s = b->flow ? waited_for_s(b, own, before, traffic) : 0;
   // One chunk a stage: all but the last backward comes before the first sum.
   const bool one = b->stages && b->stages->num_chunks == b->stages->num_ranks;
   const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
@@ -522,9 +522,9 @@ static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, bounder *b) {
   const ot_stage_partition *cut;
   OT_TRY(ot_stage_partition_find(e, b->candidate, &cut));
   b->stages = &cut->stages;
-  if (depth == OT_BOUND_ORDER) OT_TRY(ot_walk_find(e, b->candidate, b->stages, &b->walk));
+  if (depth == OT_BOUND_ORDER) OT_TRY(ot_flow_find(e, b->candidate, b->stages, &b->flow));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  if (!b->walk && b->blocks->num_kinds == 3) {
+  if (!b->flow && b->blocks->num_kinds == 3) {
     bound_shares(b, cut);
   } else {
     bound_stages(b, &scratch);

@@ -107,7 +107,7 @@ static double kept_more(const ot_estimator *estimator, const ot_prices *prices, 
 // ---- one stage ----
 
 typedef struct counter {
-  const ot_play_request *request;
+  const ot_replay_request *request;
   const ot_prices *prices;
   const ot_estimator *estimator;
   const ot_candidate *candidate;
@@ -197,38 +197,38 @@ static double kept_of(const counter *c, int block) {
 
 // What a chunk keeps of a micro-batch beside its blocks: what it sent.
 static double sent_of(const counter *c, int chunk) {
-  const bool sends = chunk + 1 < c->request->walk->flow.num_chunks;
+  const bool sends = chunk + 1 < c->request->flow->num_chunks;
   return sends && c->estimator->job.engine->keeps_outputs ? (double)c->prices->hidden_bytes : 0;
 }
 
 // Static graphs have room for as many micro-batches as their buffers have places, and one that is
 // being made; the last stage hands its own on.
 static void fill_buffers(const counter *c, const double *kept, double *peak) {
-  const ot_pipeline_flow *const walk = &c->request->walk->flow;
-  const double places = c->estimator->job.engine->stage_buffers * walk->num_ranks + 1;
-  const double held = places < walk->micro_batches ? places : walk->micro_batches;
-  for (int i = 0; i + 1 < walk->num_chunks; i++) {
+  const ot_pipeline_flow *const flow = c->request->flow;
+  const double places = c->estimator->job.engine->stage_buffers * flow->num_ranks + 1;
+  const double held = places < flow->micro_batches ? places : flow->micro_batches;
+  for (int i = 0; i + 1 < flow->num_chunks; i++) {
     const double bytes = held * kept[i];
-    if (bytes > peak[walk->rank_of[i]]) peak[walk->rank_of[i]] = bytes;
+    if (bytes > peak[flow->rank_of[i]]) peak[flow->rank_of[i]] = bytes;
   }
 }
 
 // The most that a stage keeps at once: an allocator gives what one chunk has let go to another.
-void ot_described_peaks(const ot_play_request *request, ot_arena *arena, double *peak) {
-  const ot_pipeline_flow *const walk = &request->walk->flow;
+void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, double *peak) {
+  const ot_pipeline_flow *const flow = request->flow;
   counter c = {.request = request,
                .prices = request->prices,
                .estimator = request->estimator,
                .candidate = request->candidate};
-  double *const kept = ot_arena_array(arena, walk->num_chunks, sizeof *kept);
-  double *const live = ot_arena_array(arena, walk->num_ranks, sizeof *live);
-  const ot_work last = walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
+  double *const kept = ot_arena_array(arena, flow->num_chunks, sizeof *kept);
+  double *const live = ot_arena_array(arena, flow->num_ranks, sizeof *live);
+  const ot_work last = flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD;
   for (int i = 0; i < c.prices->blocks->num_blocks; i++) {
     kept[request->cut->chunk_of[i]] += kept_of(&c, i);
   }
-  for (int i = 0; i < walk->num_chunks; i++) kept[i] += sent_of(&c, i);
-  for (int64_t i = 0; i < walk->num_actions; i++) {
-    const ot_flow_action *const a = &walk->actions[i];
+  for (int i = 0; i < flow->num_chunks; i++) kept[i] += sent_of(&c, i);
+  for (int64_t i = 0; i < flow->num_actions; i++) {
+    const ot_flow_action *const a = &flow->actions[i];
     if (a->work == OT_WORK_FORWARD) live[a->rank] += kept[a->chunk];
     if (live[a->rank] > peak[a->rank]) peak[a->rank] = live[a->rank];
     if (a->work == last) live[a->rank] -= kept[a->chunk];
@@ -268,7 +268,7 @@ static void count_buffers(counter *c) {
   const bool sums = c->candidate->dp * c->candidate->cp > 1;
   const double transients = transients_of(c), logits = logits_of(c);
   double bytes = transients > logits ? transients : logits;
-  const bool stages = c->request->walk->flow.num_ranks > 1;
+  const bool stages = c->request->flow->num_ranks > 1;
   if (stages && engine->stage_buffers > 0) bytes *= 2;
   if (stages) bytes += 4.0 * (double)c->prices->hidden_bytes;
   if (sums && engine->copies_gradients) bytes += (double)engine->bucket_bytes;
@@ -285,7 +285,8 @@ static void count_stage(counter *c, double kept) {
               out->buffers;
 }
 
-void ot_described_memory(const ot_play_request *request, ot_arena *arena, ot_memory_estimate *out) {
+void ot_described_memory(const ot_replay_request *request, ot_arena *arena,
+                         ot_memory_estimate *out) {
   double *const peak = ot_arena_array(arena, request->stages->num_ranks, sizeof *peak);
   ot_described_peaks(request, arena, peak);
   for (int stage = 0; stage < request->stages->num_ranks; stage++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts prices, cut, order, play and memory of a candidate together.
+// Puts prices, cut, order, replay and memory of a candidate together.
 #include "plan/estimate.h"
 
 #include "describe/pipeline_rules.h"
@@ -54,24 +54,25 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 // ---- one candidate ----
 
 // One stage that gathers or sums bucket by bucket does the same in each micro-batch but the first
-// and the last: so many are played, and a few more to know what one takes.
+// and the last: so many are replayed, and a few more to know what one takes.
 enum { PLAYED = 8, PLAYED_MORE = 2 };
 
-// What is needed to play `micro_batches` of `candidate` and to count it.
+// What is needed to replay `micro_batches` of `candidate` and to count it.
 static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
-                              ot_play_request *request) {
+                              ot_replay_request *request) {
   ot_prices *prices;
-  *request = (ot_play_request){.estimator = e, .candidate = candidate};
+  *request = (ot_replay_request){.estimator = e, .candidate = candidate};
   OT_TRY(ot_prices_find(e, candidate, &prices));
   request->prices = prices;
   OT_TRY(ot_stage_partition_find(e, candidate, &request->cut));
   request->stages = &request->cut->stages;
   ot_candidate some = *candidate;
   some.micro_batches = micro_batches;
-  return ot_walk_find(e, &some, request->stages, &request->walk);
+  return ot_flow_find(e, &some, request->stages, &request->flow);
 }
 
-static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_play_request *request) {
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate,
+                         ot_replay_request *request) {
   return prepare_some(e, candidate, candidate->micro_batches, request);
 }
 
@@ -86,20 +87,20 @@ static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, boo
 }
 
 // Work that no waiting is part of.
-static double busy_s(const ot_stage_play *play) { return play->total_s - play->bubble_s; }
+static double busy_s(const ot_stage_replay *replay) { return replay->total_s - replay->bubble_s; }
 
-static void take_play(const ot_stage_play *play, ot_estimate *out) {
-  out->step_s = play->total_s;
-  out->compute_s = play->compute_s;
-  out->recompute_s = play->recompute_s;
-  out->update_s = play->update_s;
-  out->bubble_s = play->bubble_s;
-  out->host_s = play->host_s;
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] = play->exposed_s[i];
-  out->bubble_fraction = play->bubble_s / out->step_s;
+static void take_replay(const ot_stage_replay *replay, ot_estimate *out) {
+  out->step_s = replay->total_s;
+  out->compute_s = replay->compute_s;
+  out->recompute_s = replay->recompute_s;
+  out->update_s = replay->update_s;
+  out->bubble_s = replay->bubble_s;
+  out->host_s = replay->host_s;
+  for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] = replay->exposed_s[i];
+  out->bubble_fraction = replay->bubble_s / out->step_s;
 }
 
-static void count_flops(const ot_play_request *r, ot_estimate *out) {
+static void count_flops(const ot_replay_request *r, ot_estimate *out) {
   const ot_estimator *const e = r->estimator;
   const ot_candidate *const c = r->candidate;
   const ot_block_list *const blocks = r->prices->blocks;
@@ -122,7 +123,7 @@ static void count_flops(const ot_play_request *r, ot_estimate *out) {
 }
 
 // Memory of each stage, `out` [stages].
-static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
+static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_estimate *out) {
   const ot_estimator *const e = r->estimator;
   const int stages = r->stages->num_ranks;
   for (int i = 0; i < stages; i++) {
@@ -136,7 +137,7 @@ static void find_memory(const ot_play_request *r, ot_arena *arena, ot_memory_est
   }
 }
 
-static void find_fullest(const ot_play_request *r, ot_arena *arena, ot_memory_estimate *out) {
+static void find_fullest(const ot_replay_request *r, ot_arena *arena, ot_memory_estimate *out) {
   const int stages = r->stages->num_ranks;
   ot_memory_estimate *const all = ot_arena_array(arena, stages, sizeof *all);
   find_memory(r, arena, all);
@@ -146,7 +147,7 @@ static void find_fullest(const ot_play_request *r, ot_arena *arena, ot_memory_es
   }
 }
 
-void ot_play_outline(ot_play_request *r, ot_arena *arena) {
+void ot_replay_outline(ot_replay_request *r, ot_arena *arena) {
   const ot_prices *const prices = r->prices;
   const ot_block_list *const blocks = prices->blocks;
   const int stages = r->stages->num_ranks;
@@ -167,60 +168,61 @@ void ot_play_outline(ot_play_request *r, ot_arena *arena) {
   r->outlines = ot_arena_array(arena, stages, sizeof *r->outlines);
   for (int i = 0; i < stages; i++) {
     r->outline.stage = i;
-    ot_step_outline_build(&r->outline, &r->walk->flow, arena, &r->outlines[i]);
+    ot_step_outline_build(&r->outline, r->flow, arena, &r->outlines[i]);
   }
 }
 
-// Adds to `play` what `times` more micro-batches take, from a play of PLAYED_MORE more.
-static void extend(ot_stage_play *play, const ot_stage_play *more, double times) {
+// Adds to `replay` what `times` more micro-batches take, from a replay of PLAYED_MORE more.
+static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double times) {
   const double n = times / PLAYED_MORE;
-  play->total_s += n * (more->total_s - play->total_s);
-  play->compute_s += n * (more->compute_s - play->compute_s);
-  play->update_s += n * (more->update_s - play->update_s);
-  play->bubble_s += n * (more->bubble_s - play->bubble_s);
-  play->host_s += n * (more->host_s - play->host_s);
-  play->recompute_s += n * (more->recompute_s - play->recompute_s);
+  replay->total_s += n * (more->total_s - replay->total_s);
+  replay->compute_s += n * (more->compute_s - replay->compute_s);
+  replay->update_s += n * (more->update_s - replay->update_s);
+  replay->bubble_s += n * (more->bubble_s - replay->bubble_s);
+  replay->host_s += n * (more->host_s - replay->host_s);
+  replay->recompute_s += n * (more->recompute_s - replay->recompute_s);
   for (int i = 0; i < OT_TIMELINE_AXES; i++) {
-    play->exposed_s[i] += n * (more->exposed_s[i] - play->exposed_s[i]);
+    replay->exposed_s[i] += n * (more->exposed_s[i] - replay->exposed_s[i]);
   }
 }
 
 static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidate,
                                    ot_estimate *out) {
-  ot_play_request some, more;
-  ot_stage_play play, longer;
+  ot_replay_request some, more;
+  ot_stage_replay replay, longer;
   OT_TRY(prepare_some(e, candidate, PLAYED, &some));
   OT_TRY(prepare_some(e, candidate, PLAYED + PLAYED_MORE, &more));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_play_outline(&some, &scratch);
-  ot_play_outline(&more, &scratch);
-  OT_TRY(ot_step_play(&some, &scratch, &play));
-  OT_TRY(ot_step_play(&more, &scratch, &longer));
-  extend(&play, &longer, (double)(candidate->micro_batches - PLAYED));
-  take_play(&play, out);
+  ot_replay_outline(&some, &scratch);
+  ot_replay_outline(&more, &scratch);
+  OT_TRY(ot_step_replay(&some, &scratch, &replay));
+  OT_TRY(ot_step_replay(&more, &scratch, &longer));
+  extend(&replay, &longer, (double)(candidate->micro_batches - PLAYED));
+  take_replay(&replay, out);
   count_flops(&some, out);
   find_fullest(&some, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   return OT_OK;
 }
 
-// Memory first; then, where it fits or `always`, the play.
+// Memory first; then, where it fits or `always`, the replay.
 static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
                           ot_estimate *out) {
-  ot_play_request request;
+  ot_replay_request request;
   OT_TRY(prepare(e, candidate, &request));
   ot_arena scratch = ot_arena_pool_begin(&e->pool);
-  ot_play_outline(&request, &scratch);
+  ot_replay_outline(&request, &scratch);
   find_fullest(&request, &scratch, &out->memory);
   out->fits = out->memory.reserved + out->memory.context <= out->memory.capacity;
   if (!out->fits && !always) return OT_OK;
-  ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
-  OT_TRY(ot_step_play(&request, &scratch, plays));
-  const ot_stage_play *busiest = plays;
+  ot_stage_replay *const replays =
+      ot_arena_array(&scratch, request.stages->num_ranks, sizeof *replays);
+  OT_TRY(ot_step_replay(&request, &scratch, replays));
+  const ot_stage_replay *busiest = replays;
   for (int i = 1; i < request.stages->num_ranks; i++) {
-    if (busy_s(&plays[i]) > busy_s(busiest)) busiest = &plays[i];
+    if (busy_s(&replays[i]) > busy_s(busiest)) busiest = &replays[i];
   }
-  take_play(busiest, out);
+  take_replay(busiest, out);
   count_flops(&request, out);
   return OT_OK;
 }
@@ -245,7 +247,7 @@ ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candi
 
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out) {
-  ot_play_request request;
+  ot_replay_request request;
   OT_TRY(prepare(estimator, candidate, &request));
   const ot_stages *const stages = request.stages;
   *out = ot_arena_array(arena, stages->num_ranks, sizeof **out);
@@ -262,23 +264,24 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
   }
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
   ot_memory_estimate *const memory = ot_arena_array(&scratch, stages->num_ranks, sizeof *memory);
-  ot_play_outline(&request, &scratch);
+  ot_replay_outline(&request, &scratch);
   find_memory(&request, &scratch, memory);
   for (int i = 0; i < stages->num_ranks; i++) (*out)[i].memory = memory[i];
   return OT_OK;
 }
 
-ot_status ot_estimate_play(ot_estimator *estimator, const ot_candidate *candidate, ot_arena *arena,
-                           ot_played_step *out) {
-  ot_play_request request;
+ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
+                             ot_arena *arena, ot_replayed_step *out) {
+  ot_replay_request request;
   OT_TRY(prepare(estimator, candidate, &request));
-  const int64_t room = request.walk->flow.num_actions + request.walk->flow.num_ranks;
-  *out = (ot_played_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
-  request.played = out;
+  const int64_t room = request.flow->num_actions + request.flow->num_ranks;
+  *out = (ot_replayed_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
+  request.replayed = out;
   ot_arena scratch = ot_arena_pool_begin(&estimator->pool);
-  ot_stage_play *const plays = ot_arena_array(&scratch, request.stages->num_ranks, sizeof *plays);
-  ot_play_outline(&request, &scratch);
-  OT_TRY(ot_step_play(&request, &scratch, plays));
-  out->total_s = plays[0].total_s;
+  ot_stage_replay *const replays =
+      ot_arena_array(&scratch, request.stages->num_ranks, sizeof *replays);
+  ot_replay_outline(&request, &scratch);
+  OT_TRY(ot_step_replay(&request, &scratch, replays));
+  out->total_s = replays[0].total_s;
   return OT_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a candidate takes: seconds of a step, by term, and bytes of its fullest rank, by class. The
 // tasks of each distinct block come from the builders of schedules and are priced by the simulator;
-// here they are put together: blocks to chunks, chunks to the order of the pipeline, played as
+// here they are put together: blocks to chunks, chunks to the order of the pipeline, replayed as
 // events, and what stands around it (gathers, reductions, norm, update).
 #pragma once
 
@@ -60,8 +60,8 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
                             ot_estimate *out);
 
-// The same, but where memory does not fit, the step need not be played: then all but memory may be
-// zero.
+// The same, but where memory does not fit, the step need not be replayed: then all but memory may
+// be zero.
 ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
                               ot_estimate *out);
 
@@ -69,31 +69,31 @@ ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candi
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out);
 
-// What a stage does at a time, as the step was played.
-typedef enum ot_played_kind {
-  OT_PLAYED_FORWARD,
-  OT_PLAYED_BACKWARD,  // with its recompute; where it is split, of inputs only
-  OT_PLAYED_WEIGHT,    // where the backward is split
-  OT_PLAYED_UPDATE,    // from where all stages meet: norm, clipping, optimizer, gathers after it
-  OT_PLAYED_KINDS,
-} ot_played_kind;
+// What a stage does at a time, as the step was replayed.
+typedef enum ot_replayed_kind {
+  OT_REPLAYED_FORWARD,
+  OT_REPLAYED_BACKWARD,  // with its recompute; where it is split, of inputs only
+  OT_REPLAYED_WEIGHT,    // where the backward is split
+  OT_REPLAYED_UPDATE,    // from where all stages meet: norm, clipping, optimizer, gathers after it
+  OT_REPLAYED_KINDS,
+} ot_replayed_kind;
 
-typedef struct ot_played_action {
+typedef struct ot_replayed_action {
   int32_t stage, chunk;
   int32_t micro_batch;  // -1: none
-  ot_played_kind kind;
+  ot_replayed_kind kind;
   double start_s, end_s;
-} ot_played_action;
+} ot_replayed_action;
 
-typedef struct ot_played_step {
+typedef struct ot_replayed_step {
   double total_s;
   int64_t num_actions;
-  ot_played_action *actions;  // [num_actions] of a stage in order
-} ot_played_step;
+  ot_replayed_action *actions;  // [num_actions] of a stage in order
+} ot_replayed_step;
 
 // The step of `candidate`, action by action, in `arena`.
-ot_status ot_estimate_play(ot_estimator *estimator, const ot_candidate *candidate, ot_arena *arena,
-                           ot_played_step *out);
+ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
+                             ot_arena *arena, ot_replayed_step *out);
 
 // Figures that no schedule of `candidate` can beat, at a fraction of the cost: step_s is at least
 // compute of the busiest stage, and the peak at least what states and one micro-batch take. For

@@ -2,8 +2,8 @@
 // What the files of an estimate share: the prices of blocks and the orders of pipelines, each made
 // once and kept. Private to plan/.
 //
-//   candidate -> prices (blocks of each kind) -> cut (blocks to chunks) -> walk (order of actions)
-//             -> play (times of each stage) -> estimate
+//   candidate -> prices (blocks of each kind) -> cut (blocks to chunks) -> flow (order of actions)
+//             -> replay (times of each stage) -> estimate
 #pragma once
 
 #include "base/arena_pool.h"
@@ -85,14 +85,8 @@ typedef struct ot_prices {
 
 // ---- orders ----
 
-// A pipeline's order, and what of it is counted for estimates.
-typedef struct ot_walk {
-  ot_pipeline kind;
-  ot_pipeline_flow flow;
-  // Pairs of actions of a stage next to each other that are of one chunk [num_chunks]: forward and
-  // back, or both the same way. Of W's, none.
-  int *turns, *repeats;
-} ot_walk;
+// A pipeline's flow and what it depends on (flow_list.c).
+typedef struct ot_known_flow ot_known_flow;
 
 // Of the layers, how many a stage has, how many of them in its last chunk, and how many come before
 // its first one.
@@ -142,8 +136,8 @@ struct ot_estimator {
   ot_price_list prices, works, sums;
   int64_t num_graphs, graphs_capacity;
   ot_graph **graphs;
-  int64_t num_walks, walks_capacity;
-  ot_walk **walks;
+  int64_t num_flows, flows_capacity;
+  ot_known_flow **flows;
   int64_t num_cuts, cuts_capacity;
   ot_stage_partition **cuts;
   ot_lookup cut_lookup;
@@ -203,33 +197,34 @@ bool ot_estimator_reshards(const ot_estimator *estimator, int place);
 int ot_estimator_prefetch(const ot_estimator *estimator);
 
 // In which order the stages work.
-ot_status ot_walk_find(ot_estimator *estimator, const ot_candidate *candidate,
-                       const ot_stages *stages, const ot_walk **out);
+ot_status ot_flow_find(ot_estimator *estimator, const ot_candidate *candidate,
+                       const ot_stages *stages, const ot_pipeline_flow **out);
 
-// ---- playing ----
+// ---- replaying ----
 
-typedef struct ot_play_request {
+typedef struct ot_replay_request {
   const ot_estimator *estimator;
   const ot_candidate *candidate;
   const ot_prices *prices;
   const ot_stage_partition *cut;
   const ot_stages *stages;  // of the cut
-  const ot_walk *walk;
+  const ot_pipeline_flow *flow;
   ot_outline_request outline;  // what outlines are made from, but for the stage
   ot_step_outline *outlines;  // [stages] where buckets are gathered or summed in between, else null
-  ot_played_step *played;  // gets the actions, if not null; room for those of the walk and a stage
-} ot_play_request;
+  ot_replayed_step
+      *replayed;  // gets the actions, if not null; room for those of the flow and a stage
+} ot_replay_request;
 
 // Where the time of a stage goes: all but total_s add up to it.
-typedef struct ot_stage_play {
+typedef struct ot_stage_replay {
   double total_s;
   double compute_s, update_s, bubble_s, host_s;
   double exposed_s[OT_TIMELINE_AXES];
   double recompute_s;  // part of compute_s
-} ot_stage_play;
+} ot_stage_replay;
 
 // Fills outline and outlines, in `arena`: before memory is counted and the step is replayed.
-void ot_play_outline(ot_play_request *request, ot_arena *arena);
+void ot_replay_outline(ot_replay_request *request, ot_arena *arena);
 
-// `out` [num_ranks of the walk].
-ot_status ot_step_play(const ot_play_request *request, ot_arena *arena, ot_stage_play *out);
+// `out` [num_ranks of the flow].
+ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_stage_replay *out);

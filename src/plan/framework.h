@@ -54,7 +54,7 @@ struct ot_framework {
 
   // Adds the bytes of one rank of each stage.
   //   out  [stages] zero, but for stage and capacity
-  void (*count_memory)(const ot_play_request *request, ot_arena *arena, ot_memory_estimate *out);
+  void (*count_memory)(const ot_replay_request *request, ot_arena *arena, ot_memory_estimate *out);
 
   // Whether activations and buckets have places of their own, as many as are in use at once; else
   // an allocator gives what one has let go to another.

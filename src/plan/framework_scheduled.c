@@ -219,7 +219,8 @@ static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double
 
 // ---- memory ----
 
-static void count_memory(const ot_play_request *request, ot_arena *arena, ot_memory_estimate *out) {
+static void count_memory(const ot_replay_request *request, ot_arena *arena,
+                         ot_memory_estimate *out) {
   for (int i = 0; i < request->stages->num_ranks; i++) {
     ot_memory_own_build(request, i, arena, &out[i]);
   }

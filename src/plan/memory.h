@@ -5,5 +5,5 @@
 
 #include "plan/estimator.h"
 
-void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *arena,
+void ot_memory_own_build(const ot_replay_request *request, int stage, ot_arena *arena,
                          ot_memory_estimate *out);

@@ -40,7 +40,7 @@ static void add(void *to, const ot_region_need *need) {
 }
 
 // Scratch of kernels and of communication.
-static void find_scratch(const ot_play_request *r, int stage, ot_region_request *out) {
+static void find_scratch(const ot_replay_request *r, int stage, ot_region_request *out) {
   const ot_prices *const prices = r->prices;
   const ot_block_list *const blocks = prices->blocks;
   const int head = blocks->num_blocks - 1;
@@ -82,7 +82,7 @@ static const ot_block_memory **list_blocks(const ot_prices *prices, ot_arena *ar
   return memory;
 }
 
-void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *arena,
+void ot_memory_own_build(const ot_replay_request *request, int stage, ot_arena *arena,
                          ot_memory_estimate *out) {
   const ot_prices *const prices = request->prices;
   const ot_job *const job = &request->estimator->job;
@@ -90,7 +90,7 @@ void ot_memory_own_build(const ot_play_request *request, int stage, ot_arena *ar
   ot_outline_request blocks = request->outline;
   blocks.stage = stage;
   // A step of fewer micro-batches may stand for the candidate's.
-  ot_pipeline_flow flow = request->walk->flow;
+  ot_pipeline_flow flow = *request->flow;
   flow.micro_batches = (int)request->candidate->micro_batches;
   const ot_planned_step step = {.flow = &flow,
                                 .outline = request->outlines ? &request->outlines[stage] : NULL};

@@ -7,7 +7,7 @@
 
 #include "base/extremes.h"
 
-typedef struct player {
+typedef struct replayer {
   const ot_estimator *estimator;
   const ot_prices *prices;
   const ot_segment *segment;
@@ -19,10 +19,10 @@ typedef struct player {
   bool ahead;            // the host runs ahead
   bool beside;           // collectives run beside kernels
   bool in_pieces;        // and beside the product that makes or reads what they move
-} player;
+} replayer;
 
 // The lane stands still until `until_s`: collectives of the group of `task` are waited for.
-static void wait_until(player *p, double until_s, const ot_task *task) {
+static void wait_until(replayer *p, double until_s, const ot_task *task) {
   if (until_s <= p->clock_s) return;
   p->out->exposed_s[ot_timeline_axis_of(task->attributes.group)] += until_s - p->clock_s;
   p->clock_s = until_s;
@@ -33,13 +33,13 @@ static bool is_product(const ot_task *task) {
 }
 
 // Of a collective in as many pieces as there are ranks, all but one hide beside a product.
-static double hidden_s(const player *p, double collective_s, double product_s, int ranks) {
+static double hidden_s(const replayer *p, double collective_s, double product_s, int ranks) {
   return p->in_pieces ? ot_smaller(collective_s * (ranks - 1) / ranks, product_s) : 0;
 }
 
 // ---- without sequence parallelism ----
 
-static bool is_whole(const player *p, const ot_task *task) {
+static bool is_whole(const replayer *p, const ot_task *task) {
   switch (task->op) {
     case OT_OP_RMSNORM:
     case OT_OP_RMSNORM_GRAD:
@@ -60,7 +60,7 @@ static bool is_whole(const player *p, const ot_task *task) {
 static bool is_tensor(const ot_task *task) { return task->attributes.group == OT_GROUP_TENSOR; }
 
 // What `task` is without sequence parallelism; false where the engine has none such.
-static bool rewrite(const player *p, ot_task *task) {
+static bool rewrite(const replayer *p, ot_task *task) {
   const bool scattered = p->prices->key.tp > 1 && !p->prices->sequence_parallel;
   if (task->op == OT_OP_ABSMAX) return p->estimator->job.engine->health_metrics;
   if (!scattered || task->kind != OT_TASK_COLLECTIVE || !is_tensor(task)) return true;
@@ -69,9 +69,9 @@ static bool rewrite(const player *p, ot_task *task) {
   return true;
 }
 
-// ---- playing ----
+// ---- replaying ----
 
-static void play_kernel(player *p, const ot_task *task, double s) {
+static void replay_kernel(replayer *p, const ot_task *task, double s) {
   if (task->wait >= 0) {
     const ot_task *const waited = &p->segment->tasks[task->wait];
     const double until_s = p->tensor_end_s[task->wait];
@@ -85,7 +85,7 @@ static void play_kernel(player *p, const ot_task *task, double s) {
   p->product_s = is_product(task) ? s : 0;
 }
 
-static void play_collective(player *p, const ot_task *task, double s) {
+static void replay_collective(replayer *p, const ot_task *task, double s) {
   if (task->wait >= 0) {
     wait_until(p, p->tensor_end_s[task->wait], &p->segment->tasks[task->wait]);
   }
@@ -100,7 +100,7 @@ static void play_collective(player *p, const ot_task *task, double s) {
   }
 }
 
-static ot_status play_task(player *p, int index) {
+static ot_status replay_task(replayer *p, int index) {
   ot_task task = p->segment->tasks[index];
   ot_price price = {0};
   if (rewrite(p, &task)) {
@@ -112,18 +112,18 @@ static ot_status play_task(player *p, int index) {
   const double s = price.device_s + (p->ahead ? 0 : price.host_s);
   p->host_s += price.host_s;
   if (task.kind != OT_TASK_COLLECTIVE) {
-    play_kernel(p, &task, s);
+    replay_kernel(p, &task, s);
   } else {
-    play_collective(p, &task, s);
+    replay_collective(p, &task, s);
   }
   p->tensor_end_s[index] = p->tensor_s;
   return OT_OK;
 }
 
-static player create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment) {
+static replayer create(const ot_estimator *e, const ot_prices *prices, const ot_segment *segment) {
   const ot_tensor_overlap overlap = e->job.engine->overlap_tensor;
   const bool backward = segment->phase != OT_PHASE_FORWARD;
-  return (player){
+  return (replayer){
       .estimator = e,
       .prices = prices,
       .segment = segment,
@@ -147,12 +147,12 @@ ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *p
                                const ot_segment *segment, ot_phase_price *out) {
   *out = (ot_phase_price){0};
   if (!segment || segment->num_tasks == 0) return OT_OK;
-  player p = create(estimator, prices, segment);
+  replayer p = create(estimator, prices, segment);
   p.out = out;
   p.tensor_end_s = task_ends(estimator, segment->num_tasks);
   int last = -1;
   for (int i = 0; i < segment->num_tasks; i++) {
-    OT_TRY(play_task(&p, i));
+    OT_TRY(replay_task(&p, i));
     if (segment->tasks[i].lane == OT_LANE_TENSOR) last = i;
   }
   if (last >= 0) wait_until(&p, p.tensor_s, &segment->tasks[last]);

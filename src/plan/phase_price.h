@@ -5,10 +5,10 @@
 #include "plan/estimator.h"
 #include "schedule/segment.h"
 
-// Plays `segment` as the simulator plays an entry: kernels one after the other, collectives of tp
-// and cp beside them until one is waited for. Where the host runs ahead, the segment takes as long
-// as the device or the host, whichever is longer. What runs concurrently with kernels is told by
-// the engine. A null segment takes no time.
+// Replays `segment` as the simulator replays an entry: kernels one after the other, collectives of
+// tp and cp beside them until one is waited for. Where the host runs ahead, the segment takes as
+// long as the device or the host, whichever is longer. What runs concurrently with kernels is told
+// by the engine. A null segment takes no time.
 ot_status ot_phase_price_build(const ot_estimator *estimator, const ot_prices *prices,
                                const ot_segment *segment, ot_phase_price *out);
 

@@ -319,7 +319,7 @@ static void keep_plan(searcher *s, const ot_estimate *plan) {
   out->plans[i] = *plan;
 }
 
-// Memory is known before the step is played, and mostly is enough.
+// Memory is known before the step is replayed, and mostly is enough.
 static ot_status estimate_nearest(searcher *s, const ot_candidate *candidate, ot_estimate *out) {
   const ot_estimate *const best = &s->out->nearest;
   OT_TRY(ot_estimate_fitting(s->estimator, candidate, out));

@@ -21,15 +21,15 @@ enum {
 static const struct {
   const char *class, *name;
 } kinds[] = {
-    [OT_PLAYED_FORWARD] = {"c-forward", "forward"},
-    [OT_PLAYED_BACKWARD] = {"c-backward", "backward"},
-    [OT_PLAYED_WEIGHT] = {"c-weight", "weight gradients"},
-    [OT_PLAYED_UPDATE] = {"c-update", "norm and update"},
+    [OT_REPLAYED_FORWARD] = {"c-forward", "forward"},
+    [OT_REPLAYED_BACKWARD] = {"c-backward", "backward"},
+    [OT_REPLAYED_WEIGHT] = {"c-weight", "weight gradients"},
+    [OT_REPLAYED_UPDATE] = {"c-update", "norm and update"},
 };
 
 typedef struct timeline_chart {
   const ot_candidate *candidate;
-  const ot_played_step *step;
+  const ot_replayed_step *step;
   ot_text_builder *out;
   ot_scale scale;  // of a part of the step
   double row;
@@ -37,26 +37,26 @@ typedef struct timeline_chart {
 } timeline_chart;
 
 // Chunks of a stage get lighter, the first is darkest.
-static int shade_of(const timeline_chart *c, const ot_played_action *a) {
+static int shade_of(const timeline_chart *c, const ot_replayed_action *a) {
   const int chunk = a->chunk < 0 ? 0 : a->chunk / c->candidate->pp;
   return chunk < SHADES ? chunk : SHADES - 1;
 }
 
-static bool is_shown(const timeline_chart *c, const ot_played_action *a) {
+static bool is_shown(const timeline_chart *c, const ot_replayed_action *a) {
   return a->end_s > c->scale.minimum && a->start_s < c->scale.maximum;
 }
 
-static ot_box box_of(const timeline_chart *c, const ot_played_action *a) {
+static ot_box box_of(const timeline_chart *c, const ot_replayed_action *a) {
   const double from_s = a->start_s > c->scale.minimum ? a->start_s : c->scale.minimum;
   const double to_s = a->end_s < c->scale.maximum ? a->end_s : c->scale.maximum;
   const double x = ot_scale_at(&c->scale, from_s);
   return (ot_box){x, TOP + a->stage * c->row + 1, ot_scale_at(&c->scale, to_s) - x, c->row - 2};
 }
 
-static void put_kind(const timeline_chart *c, ot_played_kind kind, int shade) {
+static void put_kind(const timeline_chart *c, ot_replayed_kind kind, int shade) {
   bool begun = false;
   for (int64_t i = 0; i < c->step->num_actions; i++) {
-    const ot_played_action *const a = &c->step->actions[i];
+    const ot_replayed_action *const a = &c->step->actions[i];
     if (a->kind != kind || shade_of(c, a) != shade || !is_shown(c, a)) continue;
     const ot_box box = box_of(c, a);
     if (!begun)
@@ -72,7 +72,7 @@ static void put_kind(const timeline_chart *c, ot_played_kind kind, int shade) {
 static void put_numbers(const timeline_chart *c) {
   if (c->row < LABEL_HEIGHT) return;
   for (int64_t i = 0; i < c->step->num_actions; i++) {
-    const ot_played_action *const a = &c->step->actions[i];
+    const ot_replayed_action *const a = &c->step->actions[i];
     if (a->micro_batch < 0 || !is_shown(c, a)) continue;
     const ot_box box = box_of(c, a);
     if (box.width < LABEL_WIDTH) continue;
@@ -109,25 +109,25 @@ static void put_part(timeline_chart *c, double from_s, double to_s, const char *
   ot_chart_begin(c->out, TOP + c->candidate->pp * c->row + BOTTOM,
                  "What each stage does at a time in one step: forward, backward, update, idle.");
   put_axes(c, label);
-  for (int kind = 0; kind < OT_PLAYED_KINDS; kind++) {
-    for (int shade = 0; shade < SHADES; shade++) put_kind(c, (ot_played_kind)kind, shade);
+  for (int kind = 0; kind < OT_REPLAYED_KINDS; kind++) {
+    for (int shade = 0; shade < SHADES; shade++) put_kind(c, (ot_replayed_kind)kind, shade);
   }
   put_numbers(c);
   ot_chart_end(c->out);
 }
 
 static void put_legend(const timeline_chart *c) {
-  bool seen[OT_PLAYED_KINDS] = {false};
+  bool seen[OT_REPLAYED_KINDS] = {false};
   for (int64_t i = 0; i < c->step->num_actions; i++) seen[c->step->actions[i].kind] = true;
   ot_text_put(c->out, "<ul class=\"legend\">\n");
-  for (int i = 0; i < OT_PLAYED_KINDS; i++) {
+  for (int i = 0; i < OT_REPLAYED_KINDS; i++) {
     if (seen[i]) ot_chart_legend(c->out, kinds[i].class, kinds[i].name, "");
   }
   ot_chart_legend(c->out, "idle", "idle", "");
   ot_text_put(c->out, "</ul>\n");
 }
 
-void ot_chart_timeline(const ot_candidate *candidate, const ot_played_step *step,
+void ot_chart_timeline(const ot_candidate *candidate, const ot_replayed_step *step,
                        ot_text_builder *out) {
   timeline_chart c = {.candidate = candidate, .step = step, .out = out};
   const double even = 440.0 / candidate->pp;

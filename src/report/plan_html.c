@@ -207,8 +207,8 @@ static void put_memory(const html *h) {
 
 static ot_status put_timeline(const html *h) {
   const ot_candidate *const candidate = &h->best->estimate->candidate;
-  ot_played_step step;
-  OT_TRY(ot_estimate_play(h->page->estimator, candidate, h->arena, &step));
+  ot_replayed_step step;
+  OT_TRY(ot_estimate_replay(h->page->estimator, candidate, h->arena, &step));
   begin_section(h, "timeline", "One step, stage by stage",
                 "How to read: time runs to the right, a row is a stage, a number is a micro-batch; "
                 "lighter shades are later chunks of the stage. Grey between blocks is waiting.");

@@ -40,7 +40,7 @@ void ot_chart_terms(const ot_estimate *estimate, ot_text_builder *out);
 void ot_chart_memory(const ot_page_plan *plan, ot_text_builder *out);
 
 // One step, a row for each stage. Long steps show their beginning and their end.
-void ot_chart_timeline(const ot_candidate *candidate, const ot_played_step *step,
+void ot_chart_timeline(const ot_candidate *candidate, const ot_replayed_step *step,
                        ot_text_builder *out);
 
 // Terms of the step against the number of devices.

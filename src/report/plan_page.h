@@ -49,7 +49,7 @@ void ot_plan_report(const ot_plan_page *page, ot_text_builder *out);
 const char *ot_plan_json(const ot_plan_page *page, ot_arena *arena);
 
 // As one HTML file that needs nothing else: no network, no scripts; style and drawings are inside.
-// Prices the best plan again on other numbers of devices, and plays its step. OT_USAGE as
+// Prices the best plan again on other numbers of devices, and replays its step. OT_USAGE as
 // ot_estimator_build.
 ot_status ot_plan_html(const ot_plan_page *page, ot_text_builder *out);
 
@@ -78,8 +78,8 @@ ot_status ot_emit_check(ot_emit_kind kind, const ot_engine *engine);
 // have a spelling in RUN.yaml.
 void ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out);
 
-// Plays `candidate` of the estimator's job and writes it to `path` as a Chrome trace, for engines
+// Replays `candidate` of the estimator's job and writes it to `path` as a Chrome trace, for engines
 // whose schedules are not built: one bar an action of the pipeline, with pid, tid and categories as
 // in the traces of schedules, of the first rank of each stage.
-ot_status ot_played_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
-                                const char *path);
+ot_status ot_predicted_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
+                                   const char *path);

@@ -231,10 +231,10 @@ static void add_entry(access_builder *b, const ot_entry *entry) {
 
 void ot_access_list_build(const ot_schedule *schedule, int order, ot_arena *arena,
                           ot_access_list *list) {
-  const ot_order *const played = &schedule->orders[order];
+  const ot_order *const run = &schedule->orders[order];
   *list = (ot_access_list){0};
   access_builder b = {.schedule = schedule, .arena = arena, .list = list};
-  for (b.entry = 0; b.entry < played->num_entries; b.entry++) {
-    add_entry(&b, &played->entries[b.entry]);
+  for (b.entry = 0; b.entry < run->num_entries; b.entry++) {
+    add_entry(&b, &run->entries[b.entry]);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step does with each block of a graph, as segments, without an arena, an order or
 // entries: what a planner needs to price a step before anybody builds it. The segments are those
-// that ot_schedule_build would play, made by the same builders; the graph may have one layer of
+// that ot_schedule_build would run, made by the same builders; the graph may have one layer of
 // each kind only (ot_model_take_layers), since equal layers share theirs.
 #pragma once
 
@@ -30,7 +30,7 @@ typedef struct ot_block_phases {
 typedef struct ot_step_phases {
   const ot_graph *graph;
   const ot_run *run;
-  ot_schedule schedule;                 // groups and buckets of the rank; nothing to play
+  ot_schedule schedule;                 // groups and buckets of the rank; nothing to run
   ot_block_phases *blocks;              // [graph->num_blocks]
   const ot_segment *tied_reduce[2][2];  // sums of the head's use of a tied embedding
   const ot_segment *tie;                // adds up the two uses

@@ -9,7 +9,7 @@
 int ot_segment_repeat_of(const ot_segment *segment, int task);
 
 // Of the body that `task`, a collective, is part of: how many collectives of its group come before
-// it; -1 where it is in none. Members of a group play bodies alike when these are alike.
+// it; -1 where it is in none. Members of a group run bodies alike when these are alike.
 int ot_segment_turn(const ot_segment *segment, int task);
 
 // OT_BUG, naming segment and task, for a body that is empty, reaches beyond the segment, or holds a

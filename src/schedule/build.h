@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds the schedule of one rank from the graphs of the modes it runs: regions of the arena, the
-// segments each block needs, and the orders that play them. All modes share the weights.
+// segments each block needs, and the orders that run them. All modes share the weights.
 #pragma once
 
 #include "describe/mesh.h"

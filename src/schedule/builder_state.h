@@ -26,11 +26,11 @@ typedef struct ot_build {
   bool *held;        // [num_blocks] blocks whose weights it holds: those, and on the last stage the
                      // embedding that its head is tied to
   bool cuts_states;  // ZeRO 1 to 3, with ranks to cut over
-  bool accumulates_sharded;  // accumulate: sharded
-  int tied_block;            // block whose parameter the head is tied to, or -1
-  int tied_user;             // the head, or -1
-  int nothing;               // a segment without tasks, for entries that only wait; pipelines only
-  bool apart;  // segments are looked at and never played: equal ones are not looked for
+  bool accumulates_sharded;   // accumulate: sharded
+  int tied_block;             // block whose parameter the head is tied to, or -1
+  int tied_user;              // the head, or -1
+  int nothing;                // a segment without tasks, for entries that only wait; pipelines only
+  bool apart;                 // segments are looked at and never run: equal ones are not looked for
   ot_block_buckets *buckets;  // [num_blocks] without what they read and write
   ot_block_memory *memory;    // [num_blocks] without activations
   // Regions by block, by number of the buffer, or first; see ot_region_need.

@@ -138,10 +138,10 @@ static bool is_model_phase(ot_phase phase) {
 }
 
 double ot_order_flops(const ot_schedule *schedule, int order, bool model_only) {
-  const ot_order *const played = &schedule->orders[order];
+  const ot_order *const run = &schedule->orders[order];
   double flops = 0;
-  for (int i = 0; i < played->num_entries; i++) {
-    const ot_entry *const entry = &played->entries[i];
+  for (int i = 0; i < run->num_entries; i++) {
+    const ot_entry *const entry = &run->entries[i];
     if (model_only && !is_model_phase(entry->phase)) continue;
     flops += ot_segment_flops(&schedule->segments[entry->segment], model_only);
   }

@@ -29,7 +29,7 @@ typedef enum ot_task_kind {
   OT_TASK_KINDS,
 } ot_task_kind;
 
-// Lanes run beside each other. The tasks of a lane start in order and run one after the other, but
+// Lanes run concurrently. The tasks of a lane start in order and run one after the other, but
 // for the pipeline lane, whose sends and receives are under way together and end as they can.
 // An entry runs on its lane; a task of a compute entry may stand on the tensor lane, where it is
 // started when the entry comes to it, and ended by the first task that waits for it, in a body at

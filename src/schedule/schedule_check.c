@@ -2,7 +2,7 @@
 // Plays an order over a map of which tensor owns each byte. A read must find its own tensor whole:
 // that refuses reads of memory never written, already overwritten, or laid over by mistake. A write
 // inside a task must not touch what the task reads, except in place where the op allows it. A body
-// is played twice, and what it makes is forgotten behind it.
+// is run twice, and what it makes is forgotten behind it.
 #include "base/text.h"
 #include "ops/catalog.h"
 #include "schedule/access.h"
@@ -186,8 +186,7 @@ static ot_status check_entries(const ot_schedule *schedule, const ot_order *orde
                "schedule: entry %d waits for entry %d, which comes later", i, entry->wait[lane]);
     }
     OT_CHECK(entry->segment >= 0 && entry->segment < schedule->num_segments, OT_BUG,
-             "schedule: entry %d plays segment %d of %d", i, entry->segment,
-             schedule->num_segments);
+             "schedule: entry %d runs segment %d of %d", i, entry->segment, schedule->num_segments);
   }
   return OT_OK;
 }

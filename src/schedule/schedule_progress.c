@@ -2,7 +2,7 @@
 // Each rank is three threads: the walk, which goes through the entries, and the gather and the
 // reduce lane, which take theirs from it in order. A call of a group is known by its number, since
 // all members make the same ones in the same order; a message by its number under its tag. A body
-// is played once: a round that gets through lets the next begin where it began.
+// is replayed once: a round that gets through lets the next begin where it began.
 #include "schedule/schedule_progress.h"
 
 #include "base/text.h"
@@ -26,7 +26,7 @@ typedef struct channel {
   int sent, received;
 } channel;
 
-typedef struct player {
+typedef struct replayer {
   const ot_schedule *schedule;
   const ot_order *order;
   thread threads[THREADS];
@@ -37,10 +37,10 @@ typedef struct player {
   channel *channels;          // that this rank sends on
   int num_channels;
   int64_t capacity;
-} player;
+} replayer;
 
 typedef struct progress {
-  player *players;  // [ranks]
+  replayer *replayers;  // [ranks]
   int ranks;
   bool serial;
   ot_arena *arena;
@@ -48,17 +48,17 @@ typedef struct progress {
 
 // ---- messages ----
 
-static const ot_task *message_task(const player *p, int entry) {
+static const ot_task *message_task(const replayer *p, int entry) {
   return &p->schedule->segments[p->order->entries[entry].segment].tasks[0];
 }
 
 // The channel of a message of `rank`, made when it is new.
 static channel *channel_of(const progress *g, int rank, int entry) {
-  const player *const p = &g->players[rank];
+  const replayer *const p = &g->replayers[rank];
   const ot_task *const task = message_task(p, entry);
   const int other = p->schedule->group[task->attributes.group].ranks[task->attributes.peer];
   const bool sends = task->op == OT_OP_SEND;
-  player *const sender = &g->players[sends ? rank : other];
+  replayer *const sender = &g->replayers[sends ? rank : other];
   const int to = sends ? other : rank;
   for (int i = 0; i < sender->num_channels; i++) {
     channel *const c = &sender->channels[i];
@@ -71,7 +71,7 @@ static channel *channel_of(const progress *g, int rank, int entry) {
 }
 
 static void start_message(const progress *g, int rank, int entry) {
-  player *const p = &g->players[rank];
+  replayer *const p = &g->replayers[rank];
   channel *const c = channel_of(g, rank, entry);
   const bool sends = message_task(p, entry)->op == OT_OP_SEND;
   p->number[entry] = sends ? ++c->sent : ++c->received;
@@ -79,16 +79,16 @@ static void start_message(const progress *g, int rank, int entry) {
 
 static bool message_done(const progress *g, int rank, int entry) {
   const channel *const c = channel_of(g, rank, entry);
-  const int number = g->players[rank].number[entry];
+  const int number = g->replayers[rank].number[entry];
   return number > 0 && c->sent >= number && c->received >= number;
 }
 
 // ---- collectives ----
 
 static bool call_done(const progress *g, int rank, ot_group_kind kind, int number) {
-  const ot_group *const group = &g->players[rank].schedule->group[kind];
+  const ot_group *const group = &g->replayers[rank].schedule->group[kind];
   for (int i = 0; i < group->size; i++) {
-    if (g->players[group->ranks[i]].calls[kind] < number) return false;
+    if (g->replayers[group->ranks[i]].calls[kind] < number) return false;
   }
   return true;
 }
@@ -102,7 +102,7 @@ static bool end_open(const progress *g, int rank, thread *t) {
 
 // Goes on with the entry of a thread; false when it stands still before the end.
 static bool run_tasks(const progress *g, int rank, thread *t, bool *moved) {
-  player *const p = &g->players[rank];
+  replayer *const p = &g->replayers[rank];
   const ot_entry *const entry = &p->order->entries[t->entry];
   const ot_segment *const segment = &p->schedule->segments[entry->segment];
   for (; t->task < segment->num_tasks; t->task++) {
@@ -129,7 +129,7 @@ static bool run_tasks(const progress *g, int rank, thread *t, bool *moved) {
 
 // True when what the entry waits for on other threads of the rank, and of messages, is done.
 static bool may_start(const progress *g, int rank, int thread_index, const ot_entry *entry) {
-  const player *const p = &g->players[rank];
+  const replayer *const p = &g->replayers[rank];
   const int message = entry->wait[OT_LANE_PIPELINE];
   if (thread_index == WALK && message >= 0 && !message_done(g, rank, message)) return false;
   for (int i = GATHER; i < THREADS; i++) {
@@ -142,7 +142,7 @@ static bool may_start(const progress *g, int rank, int thread_index, const ot_en
 }
 
 static bool advance_walk(const progress *g, int rank, bool *moved) {
-  player *const p = &g->players[rank];
+  replayer *const p = &g->replayers[rank];
   thread *const t = &p->threads[WALK];
   if (t->entry >= p->order->num_entries) return false;
   const ot_entry *const entry = &p->order->entries[t->entry];
@@ -166,7 +166,7 @@ static bool advance_walk(const progress *g, int rank, bool *moved) {
 
 // Takes the next entry of the lane that the walk has come to.
 static bool advance_lane(const progress *g, int rank, int index, bool *moved) {
-  player *const p = &g->players[rank];
+  replayer *const p = &g->replayers[rank];
   thread *const t = &p->threads[index];
   while (t->entry < p->walked && p->order->entries[t->entry].lane != lane_of[index]) t->entry++;
   if (t->task == 0 && t->open == 0) p->done[index] = t->entry;
@@ -192,14 +192,14 @@ static bool advance_rank(const progress *g, int rank) {
 
 // ---- the whole ----
 
-static bool ended(const player *p) {
+static bool ended(const replayer *p) {
   if (p->threads[WALK].entry < p->order->num_entries) return false;
   return p->done[GATHER] >= p->order->num_entries && p->done[REDUCE] >= p->order->num_entries;
 }
 
 // Where a rank stands still.
 static const char *place_of(const progress *g, int rank) {
-  const player *const p = &g->players[rank];
+  const replayer *const p = &g->replayers[rank];
   int index = WALK;
   while (index < REDUCE && p->threads[index].entry >= p->order->num_entries) index++;
   const thread *const t = &p->threads[index];
@@ -212,7 +212,7 @@ static const char *place_of(const progress *g, int rank) {
 static ot_status refuse(const progress *g) {
   const char *places = "";
   for (int rank = 0; rank < g->ranks; rank++) {
-    if (ended(&g->players[rank])) continue;
+    if (ended(&g->replayers[rank])) continue;
     places = ot_arena_format(g->arena, "%s%s%s", places, places[0] ? "; " : "", place_of(g, rank));
   }
   return ot_fail(OT_BUG, "schedules: with lanes %s, ranks wait for each other: %s",
@@ -220,18 +220,18 @@ static ot_status refuse(const progress *g) {
 }
 
 static void begin(const progress *g, int rank, const ot_schedule *schedule, int order) {
-  player *const p = &g->players[rank];
-  *p = (player){.schedule = schedule, .order = &schedule->orders[order]};
+  replayer *const p = &g->replayers[rank];
+  *p = (replayer){.schedule = schedule, .order = &schedule->orders[order]};
   p->number = ot_arena_array(g->arena, p->order->num_entries + 1, sizeof(int));
 }
 
-static ot_status play(const progress *g) {
+static ot_status replay(const progress *g) {
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < g->ranks; rank++) moved = advance_rank(g, rank) || moved;
   }
   for (int rank = 0; rank < g->ranks; rank++) {
-    if (!ended(&g->players[rank])) return refuse(g);
+    if (!ended(&g->replayers[rank])) return refuse(g);
   }
   return OT_OK;
 }
@@ -240,9 +240,9 @@ ot_status ot_schedules_check_progress(const ot_schedule *const *schedules, int r
                                       ot_arena *arena) {
   for (int serial = 0; serial < 2; serial++) {
     progress g = {.ranks = ranks, .serial = serial == 1, .arena = arena};
-    g.players = ot_arena_array(arena, ranks, sizeof *g.players);
+    g.replayers = ot_arena_array(arena, ranks, sizeof *g.replayers);
     for (int rank = 0; rank < ranks; rank++) begin(&g, rank, schedules[rank], order);
-    OT_TRY(play(&g));
+    OT_TRY(replay(&g));
   }
   return OT_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs beside each other must not touch the same bytes, unless both only read. Private to
+// What runs concurrently must not touch the same bytes, unless both only read. Private to
 // schedule/: a part of ot_schedule_check.
 #pragma once
 

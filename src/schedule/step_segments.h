@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments that a step of one rank plays, block by block. Private to schedule/.
+// The segments that a step of one rank runs, block by block. Private to schedule/.
 #pragma once
 
 #include "graph/graph.h"

@@ -41,7 +41,7 @@ typedef struct ot_span {
 } ot_span;
 
 typedef struct ot_timeline {
-  int order;          // which order of the schedule was played
+  int order;          // which order of the schedule was run
   int rank;           // world rank
   int64_t num_spans;  // at most one a task of each entry
   int64_t capacity;   // spans that fit

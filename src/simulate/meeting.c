@@ -18,7 +18,7 @@ typedef struct side_list {
 } side_list;
 
 static const ot_order *order_of(const ot_meetings *m, int stage) {
-  return &m->play->schedules[stage]->orders[m->orders[stage]];
+  return &m->replay->schedules[stage]->orders[m->orders[stage]];
 }
 
 static void add_side(side_list *list, ot_arena *arena, side added, const ot_task *task) {
@@ -35,7 +35,7 @@ static void add_side(side_list *list, ot_arena *arena, side added, const ot_task
 
 static void list_stage(ot_meetings *m, int stage, ot_arena *arena, side_list *list) {
   const ot_order *const order = order_of(m, stage);
-  const ot_schedule *const schedule = m->play->schedules[stage];
+  const ot_schedule *const schedule = m->replay->schedules[stage];
   int place = 0;
   for (int i = 0; i < order->num_entries; i++) {
     const ot_segment *const segment = &schedule->segments[order->entries[i].segment];
@@ -65,7 +65,7 @@ static bool is_alike(const side *a, const side *b) {
 
 static const char *name_of(const ot_meetings *m, const side *s) {
   const ot_entry *const entry = &order_of(m, s->stage)->entries[s->entry];
-  return m->play->schedules[s->stage]->segments[entry->segment].name;
+  return m->replay->schedules[s->stage]->segments[entry->segment].name;
 }
 
 static ot_status fail_alone(const ot_meetings *m, const side *s) {
@@ -96,8 +96,8 @@ static ot_status pair_alike(ot_meetings *m, const side *sides, int64_t count, in
 
 static ot_status pair_messages(ot_meetings *m, ot_arena *arena) {
   side_list list = {0};
-  for (int stage = 0; stage < m->play->num_stages; stage++) list_stage(m, stage, arena, &list);
-  if (m->play->num_stages == 1) return OT_OK;
+  for (int stage = 0; stage < m->replay->num_stages; stage++) list_stage(m, stage, arena, &list);
+  if (m->replay->num_stages == 1) return OT_OK;
   ot_sort(list.sides, list.count, sizeof *list.sides, (ot_ordering){compare_sides, NULL}, arena);
   int next = 0;
   for (int64_t i = 0, end; i < list.count; i = end) {
@@ -108,25 +108,25 @@ static ot_status pair_messages(ot_meetings *m, ot_arena *arena) {
   return OT_OK;
 }
 
-static ot_status check_stages(const ot_pipeline_play *play) {
-  for (int i = 0; play->num_stages > 1 && i < play->num_stages; i++) {
-    const ot_group *const group = &play->schedules[i]->group[OT_GROUP_STAGES];
-    OT_CHECK(group->size == play->num_stages && group->index == i, OT_BUG,
-             "simulate: schedule %d of %d is that of stage %d of %d", i, play->num_stages,
+static ot_status check_stages(const ot_pipeline_replay *replay) {
+  for (int i = 0; replay->num_stages > 1 && i < replay->num_stages; i++) {
+    const ot_group *const group = &replay->schedules[i]->group[OT_GROUP_STAGES];
+    OT_CHECK(group->size == replay->num_stages && group->index == i, OT_BUG,
+             "simulate: schedule %d of %d is that of stage %d of %d", i, replay->num_stages,
              group->index, group->size);
   }
   return OT_OK;
 }
 
-ot_status ot_meetings_build(const ot_pipeline_play *play, const int *orders, ot_arena *arena,
+ot_status ot_meetings_build(const ot_pipeline_replay *replay, const int *orders, ot_arena *arena,
                             ot_meetings *meetings) {
   static const ot_group_kind over_stages[] = {OT_GROUP_WORLD, OT_GROUP_STAGES, OT_GROUP_TIED};
-  *meetings = (ot_meetings){.play = play, .orders = orders};
-  OT_TRY(check_stages(play));
-  meetings->message_of = ot_arena_array(arena, play->num_stages, sizeof(int *));
-  for (int i = 0; play->num_stages > 1 && i < OT_COUNT(over_stages); i++) {
+  *meetings = (ot_meetings){.replay = replay, .orders = orders};
+  OT_TRY(check_stages(replay));
+  meetings->message_of = ot_arena_array(arena, replay->num_stages, sizeof(int *));
+  for (int i = 0; replay->num_stages > 1 && i < OT_COUNT(over_stages); i++) {
     meetings->arrivals[over_stages[i]] =
-        ot_arena_array(arena, play->num_stages, sizeof(ot_arrival));
+        ot_arena_array(arena, replay->num_stages, sizeof(ot_arrival));
   }
   return pair_messages(meetings, arena);
 }
@@ -138,12 +138,12 @@ bool ot_meetings_joins(const ot_meetings *meetings, const ot_task *task) {
 }
 
 static bool is_member(const ot_meetings *m, int stage, ot_group_kind kind) {
-  return m->play->schedules[stage]->group[kind].size > 1;
+  return m->replay->schedules[stage]->group[kind].size > 1;
 }
 
 static bool all_wait(const ot_meetings *m, ot_group_kind kind, double *last_s) {
   *last_s = 0;
-  for (int i = 0; i < m->play->num_stages; i++) {
+  for (int i = 0; i < m->replay->num_stages; i++) {
     const ot_arrival *const arrival = &m->arrivals[kind][i];
     if (!is_member(m, i, kind)) continue;
     if (arrival->state != OT_ARRIVAL_WAITS) return false;
@@ -154,7 +154,7 @@ static bool all_wait(const ot_meetings *m, ot_group_kind kind, double *last_s) {
 
 static ot_status check_alike(const ot_meetings *m, int stage, const ot_task *task) {
   const ot_group_kind kind = task->attributes.group;
-  for (int i = 0; i < m->play->num_stages; i++) {
+  for (int i = 0; i < m->replay->num_stages; i++) {
     const ot_task *const other = m->arrivals[kind][i].task;
     if (!is_member(m, i, kind) || m->arrivals[kind][i].state != OT_ARRIVAL_WAITS) continue;
     const int64_t mine = ot_type_bytes(&task->in[0].type);
@@ -176,7 +176,7 @@ ot_status ot_meetings_arrive(ot_meetings *meetings, int stage, const ot_task *ta
     arrivals[stage] = (ot_arrival){OT_ARRIVAL_WAITS, *ready_s, task};
     double last_s;
     if (all_wait(meetings, kind, &last_s)) {
-      for (int i = 0; i < meetings->play->num_stages; i++) {
+      for (int i = 0; i < meetings->replay->num_stages; i++) {
         if (!is_member(meetings, i, kind)) continue;
         arrivals[i].state = OT_ARRIVAL_GOES;
         arrivals[i].ready_s = last_s;

@@ -6,7 +6,7 @@
 
 #include "simulate/simulate.h"
 
-// One message; its sides are known before anything is played.
+// One message; its sides are known before anything is replayed.
 typedef struct ot_message_meeting {
   int sides;         // that have started it, [0, 2]
   double started_s;  // by the later of them
@@ -27,8 +27,8 @@ typedef struct ot_arrival {
 } ot_arrival;
 
 typedef struct ot_meetings {
-  const ot_pipeline_play *play;
-  const int *orders;  // [num_stages] which order each plays
+  const ot_pipeline_replay *replay;
+  const int *orders;  // [num_stages] which order each replays
   ot_message_meeting *messages;
   int **message_of;  // [num_stages][tasks of the order, in its order] message of the task, or -1
   ot_arrival *arrivals[OT_GROUP_KINDS];  // [num_stages]; null for groups within stages
@@ -36,7 +36,7 @@ typedef struct ot_meetings {
 
 // Pairs the messages of the orders. OT_BUG for a message without another side, or with one of
 // another size. With one stage there is nobody to meet.
-ot_status ot_meetings_build(const ot_pipeline_play *play, const int *orders, ot_arena *arena,
+ot_status ot_meetings_build(const ot_pipeline_replay *replay, const int *orders, ot_arena *arena,
                             ot_meetings *meetings);
 
 // Stage `stage` comes to `task`, of a group that reaches over stages, ready at `*ready_s`. True

@@ -40,39 +40,39 @@ static double work_s(const ot_timeline *timeline, const ot_schedule *schedule, i
 }
 
 // Seconds that the cores need at least for the work of all ranks.
-static double least_s(const ot_pipeline_play *play, const ot_timeline *timelines, int cores) {
+static double least_s(const ot_pipeline_replay *replay, const ot_timeline *timelines, int cores) {
   double sum_s = 0;
-  for (int i = 0; i < play->num_stages; i++) {
-    const double ranks = (double)play->schedules[i]->ranks / play->num_stages;
-    sum_s += ranks * work_s(&timelines[i], play->schedules[i], cores);
+  for (int i = 0; i < replay->num_stages; i++) {
+    const double ranks = (double)replay->schedules[i]->ranks / replay->num_stages;
+    sum_s += ranks * work_s(&timelines[i], replay->schedules[i], cores);
   }
   return sum_s / cores;
 }
 
-static double longest_s(const ot_pipeline_play *play, const ot_timeline *timelines) {
+static double longest_s(const ot_pipeline_replay *replay, const ot_timeline *timelines) {
   double longest = 0;
-  for (int i = 0; i < play->num_stages; i++) {
+  for (int i = 0; i < replay->num_stages; i++) {
     if (timelines[i].total_s > longest) longest = timelines[i].total_s;
   }
   return longest;
 }
 
-ot_status ot_schedules_simulate_shared(const ot_pipeline_play *play,
+ot_status ot_schedules_simulate_shared(const ot_pipeline_replay *replay,
                                        const ot_simulation *simulation, ot_arena *arena,
                                        ot_timeline *timelines, double *stretch) {
   const int cores = simulation->cluster->measured.cores;
   *stretch = simulation->stretch;
-  if (cores == 0) return ot_schedules_simulate(play, simulation, arena, timelines);
+  if (cores == 0) return ot_schedules_simulate(replay, simulation, arena, timelines);
   ot_simulation now = *simulation;
   now.stretch = *stretch = 1;
-  OT_TRY(ot_schedules_simulate(play, &now, arena, timelines));
-  const double wanted_s = least_s(play, timelines, cores);
-  double before = 1, before_s = longest_s(play, timelines);
+  OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
+  const double wanted_s = least_s(replay, timelines, cores);
+  double before = 1, before_s = longest_s(replay, timelines);
   now.stretch = wanted_s / before_s;
   for (int i = 1; i < MOST_PLAYS && now.stretch > 1 + close_enough; i++) {
     *stretch = now.stretch;
-    OT_TRY(ot_schedules_simulate(play, &now, arena, timelines));
-    const double step_s = longest_s(play, timelines);
+    OT_TRY(ot_schedules_simulate(replay, &now, arena, timelines));
+    const double step_s = longest_s(replay, timelines);
     const double slope = (step_s - before_s) / (now.stretch - before);
     if (step_s > wanted_s * (1 - close_enough) || slope <= 0) break;
     before = now.stretch;

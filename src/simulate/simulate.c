@@ -514,24 +514,24 @@ static void end_step(const simulator *stages, int num_stages) {
   for (int i = 0; i < num_stages; i++) stages[i].timeline->total_s += step_s - end_s;
 }
 
-static ot_status play_orders(const ot_pipeline_play *play, const int *orders,
-                             const ot_simulation *simulation, ot_arena *arena,
-                             ot_timeline *timelines) {
+static ot_status replay_orders(const ot_pipeline_replay *replay, const int *orders,
+                               const ot_simulation *simulation, ot_arena *arena,
+                               ot_timeline *timelines) {
   OT_TRY(ot_price_check(simulation));
   ot_meetings meetings;
-  OT_TRY(ot_meetings_build(play, orders, arena, &meetings));
-  simulator *const stages = ot_arena_array(arena, play->num_stages, sizeof *stages);
-  for (int i = 0; i < play->num_stages; i++) {
+  OT_TRY(ot_meetings_build(replay, orders, arena, &meetings));
+  simulator *const stages = ot_arena_array(arena, replay->num_stages, sizeof *stages);
+  for (int i = 0; i < replay->num_stages; i++) {
     stages[i] = (simulator){.simulation = simulation,
                             .arena = arena,
                             .meetings = &meetings,
                             .stage = i,
-                            .schedule = play->schedules[i],
+                            .schedule = replay->schedules[i],
                             .timeline = &timelines[i]};
     OT_TRY(create(&stages[i], orders[i]));
   }
-  OT_TRY(run_stages(stages, play->num_stages));
-  end_step(stages, play->num_stages);
+  OT_TRY(run_stages(stages, replay->num_stages));
+  end_step(stages, replay->num_stages);
   return OT_OK;
 }
 
@@ -539,17 +539,17 @@ ot_status ot_schedule_simulate(const ot_schedule *schedule, int order,
                                const ot_simulation *simulation, ot_arena *arena,
                                ot_timeline *timeline) {
   OT_ASSERT(order >= 0 && order < schedule->num_orders);
-  const ot_pipeline_play play = {.schedules = &schedule, .num_stages = 1};
-  return play_orders(&play, &order, simulation, arena, timeline);
+  const ot_pipeline_replay replay = {.schedules = &schedule, .num_stages = 1};
+  return replay_orders(&replay, &order, simulation, arena, timeline);
 }
 
-ot_status ot_schedules_simulate(const ot_pipeline_play *play, const ot_simulation *simulation,
+ot_status ot_schedules_simulate(const ot_pipeline_replay *replay, const ot_simulation *simulation,
                                 ot_arena *arena, ot_timeline *timelines) {
-  int *const orders = ot_arena_array(arena, play->num_stages + 1, sizeof *orders);
-  for (int i = 0; i < play->num_stages; i++) {
-    orders[i] = ot_schedule_find_order(play->schedules[i], play->kind, play->micro_batches);
+  int *const orders = ot_arena_array(arena, replay->num_stages + 1, sizeof *orders);
+  for (int i = 0; i < replay->num_stages; i++) {
+    orders[i] = ot_schedule_find_order(replay->schedules[i], replay->kind, replay->micro_batches);
     OT_CHECK(orders[i] >= 0, OT_BUG, "simulate: stage %d has no such order of %d micro-batches", i,
-             play->micro_batches);
+             replay->micro_batches);
   }
-  return play_orders(play, orders, simulation, arena, timelines);
+  return replay_orders(replay, orders, simulation, arena, timelines);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interpreter 1: prices schedules. Plays orders on a cluster description and fills the timelines
+// Interpreter 1: prices schedules. Replays orders on a cluster description and fills the timelines
 // that the executor fills from a clock, span by span, so that "predicted against measured" is a
 // subtraction. It sees schedules and the cluster; not the model, the mesh or the plan. Pure.
 //
@@ -39,7 +39,7 @@
 #include "schedule/schedule.h"
 #include "simulate/price.h"
 
-// Plays order `order` of `schedule`, whose other ranks are taken to be in step: nobody is waited
+// Replays order `order` of `schedule`, whose other ranks are taken to be in step: nobody is waited
 // for, and a message is under way from its start on. `timeline` gets one span for each task, in the
 // order of entries and tasks, in `arena`; its total_s is when the last lane is done. Each distinct
 // segment is priced once. OT_USAGE when a rate is missing or not positive or the cluster is too
@@ -50,18 +50,18 @@ ot_status ot_schedule_simulate(const ot_schedule *schedule, int order,
                                ot_timeline *timeline);
 
 // The same order on every stage of a pipeline.
-typedef struct ot_pipeline_play {
+typedef struct ot_pipeline_replay {
   const ot_schedule *const *schedules;  // [num_stages] of one rank of each stage, by stage
   int num_stages;                       // >= 1
   ot_order_kind kind;
   int micro_batches;
-} ot_pipeline_play;
+} ot_pipeline_replay;
 
-// Plays the orders of all stages together; within a stage all ranks are in step. Messages between
+// Replays the orders of all stages together; within a stage all ranks are in step. Messages between
 // two stages meet by their tag, first sent to first received; collectives of the groups that reach
 // over stages (world, stages, tied) start when the last stage has come. `timelines` [num_stages] as
 // of ot_schedule_simulate. The step takes as long as the longest of them. OT_BUG when a message has
 // no other side, when stages come to different collectives, or when they wait for each other,
 // naming the stages and where they stand. Cost: O(tasks of all orders).
-ot_status ot_schedules_simulate(const ot_pipeline_play *play, const ot_simulation *simulation,
+ot_status ot_schedules_simulate(const ot_pipeline_replay *replay, const ot_simulation *simulation,
                                 ot_arena *arena, ot_timeline *timelines);

@@ -77,30 +77,30 @@ static ot_status plan_stages(const ot_prediction_request *request, ot_arena *are
 
 // ---- steps ----
 
-static ot_status play(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
-                      ot_timeline *timelines, double *stretch) {
+static ot_status replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
+                        ot_timeline *timelines, double *stretch) {
   const ot_cluster *const cluster = &prediction->cluster;
   ot_simulation simulation = ot_simulation_of(
       cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), prediction->products);
   simulation.more_rounds = prediction->more_rounds;
-  const ot_pipeline_play stages = {.schedules = prediction->schedules,
-                                   .num_stages = prediction->num_stages,
-                                   .kind = OT_ORDER_STEP,
-                                   .micro_batches = micro_batches};
+  const ot_pipeline_replay stages = {.schedules = prediction->schedules,
+                                     .num_stages = prediction->num_stages,
+                                     .kind = OT_ORDER_STEP,
+                                     .micro_batches = micro_batches};
   return ot_schedules_simulate_shared(&stages, &simulation, arena, timelines, stretch);
 }
 
-ot_status ot_prediction_play(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
-                             ot_timeline *timelines) {
+ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
+                               ot_timeline *timelines) {
   double stretch;
-  return play(prediction, micro_batches, arena, timelines, &stretch);
+  return replay(prediction, micro_batches, arena, timelines, &stretch);
 }
 
 static ot_status predict_step(const ot_prediction *p, ot_arena *arena, ot_predicted_step *step) {
   const int num_stages = p->num_stages, ranks = p->schedules[0]->ranks;
   ot_timeline *const timelines = ot_arena_array(arena, num_stages, sizeof *timelines);
   ot_step_figures *const figures = &step->expected;
-  OT_TRY(play(p, step->micro_batches, arena, timelines, &step->stretch));
+  OT_TRY(replay(p, step->micro_batches, arena, timelines, &step->stretch));
   for (int i = 0; i < num_stages; i++) {
     const ot_timeline_summary sum = ot_timeline_summarize(&timelines[i], p->schedules[i]);
     if (sum.total_s > figures->step_s) figures->step_s = sum.total_s;

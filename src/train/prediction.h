@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run's steps should take on a described cluster: one rank of each stage, planned and played
-// by the simulator (simulate/simulate.h) before the first step, so that every line of metrics can
-// hold the plan beside what came of it. Ranks of a stage are in step, so one stands for all.
+// What a run's steps should take on a described cluster: one rank of each stage, planned and
+// replayed by the simulator (simulate/simulate.h) before the first step, so that every line of
+// metrics can hold the plan beside what came of it. Ranks of a stage are in step, so one stands for
+// all.
 #pragma once
 
 #include "describe/cluster.h"
@@ -61,6 +62,7 @@ const ot_predicted_step *ot_prediction_find(const ot_prediction *prediction, int
 // Lets go of everything but the steps, which are moved to `arena`.
 void ot_prediction_keep_steps(ot_prediction *prediction, ot_arena *arena);
 
-// Plays a step of `micro_batches` once more: the timelines of the stages [num_stages], in `arena`.
-ot_status ot_prediction_play(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
-                             ot_timeline *timelines);
+// Replays a step of `micro_batches` once more: the timelines of the stages [num_stages], in
+// `arena`.
+ot_status ot_prediction_replay(const ot_prediction *prediction, int micro_batches, ot_arena *arena,
+                               ot_timeline *timelines);

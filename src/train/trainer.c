@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: samples into the arena, scalars set, the order played, scalars read.
+// A step: samples into the arena, scalars set, the order run, scalars read.
 #include "train/trainer.h"
 
 #include <math.h>

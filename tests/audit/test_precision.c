@@ -22,7 +22,7 @@ static double values[1 << 17];
 
 static double repeat(ot_sum_kind kind, const ot_format *format, double value, int64_t count) {
   for (int64_t i = 0; i < count; i++) values[i] = value;
-  return ot_sum_play(kind, format, values, count);
+  return ot_sum_replay(kind, format, values, count);
 }
 
 static void near(double found, double expected, double tolerance) {
@@ -117,7 +117,7 @@ static ot_bias sum_bucket(ot_sum_kind kind, int64_t ranks, double ratio, uint64_
       values[r] = mean + size / ratio * ot_rng_normal(draw, 16 + (uint64_t)i, (uint64_t)r);
     }
     exact[i] = ot_sum_exact(&ot_format_bf16, values, ranks);
-    result[i] = ot_sum_play(kind, &ot_format_bf16, values, ranks);
+    result[i] = ot_sum_replay(kind, &ot_format_bf16, values, ranks);
   }
   const ot_bias_request request = {result, exact, BUCKET, &ot_format_bf16};
   ot_bias bias;

@@ -25,14 +25,14 @@ static void assert_near(double got, double want) {
   if (off > 1e-9) fail_msg("%.17g is not %.17g", got, want);
 }
 
-typedef struct played {
+typedef struct replayed {
   double makespan;
   double idle;  // most of any rank
   double gap;   // most of any rank between its first and last action
   int peak, first_peak, least_peak;
-} played;
+} replayed;
 
-static played play(const pipeline_shape *shape, const phase_costs *cost) {
+static replayed replay(const pipeline_shape *shape, const phase_costs *cost) {
   pipeline_case made;
   pipeline_case_create(shape, &made);
   double costs[3][PIPELINE_MAX_CHUNKS];
@@ -44,7 +44,7 @@ static played play(const pipeline_shape *shape, const phase_costs *cost) {
   const ot_order_costs by_chunk = {costs[0], costs[1], costs[2], cost->message, cost->blocks};
   ot_order_price price;
   ot_order_price_build(&made.order, &by_chunk, &made.arena, &price);
-  played out = {.makespan = price.makespan, .first_peak = price.ranks[0].peak_chunks};
+  replayed out = {.makespan = price.makespan, .first_peak = price.ranks[0].peak_chunks};
   out.least_peak = out.first_peak;
   for (int r = 0; r < shape->p; r++) {
     const ot_rank_price *const rank = &price.ranks[r];
@@ -108,7 +108,7 @@ static void equal_phases_give_the_published_figures(void **state) {
   for (int i = 0; i < OT_COUNT(table); i++) {
     for (int k = 0; k < OT_COUNT(columns); k++) {
       const pipeline_shape shape = {columns[k].kind, table[i].p, columns[k].v, table[i].m, NULL};
-      const played got = play(&shape, &even);
+      const replayed got = replay(&shape, &even);
       const table_cell *const want = &table[i].cell[k];
       assert_near(got.makespan, want->makespan);
       assert_near(got.idle, want->idle);
@@ -122,8 +122,8 @@ static void zero_bubble_orders_have_no_gaps_when_phases_are_equal(void **state) 
   for (int i = 0; i < OT_COUNT(table); i++) {
     const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, table[i].p, 1, table[i].m, NULL};
     const pipeline_shape v = {OT_PIPELINE_ZB_V, table[i].p, 2, table[i].m, NULL};
-    assert_near(play(&h2, &even).gap, 0);
-    assert_near(play(&v, &even).gap, 0);
+    assert_near(replay(&h2, &even).gap, 0);
+    assert_near(replay(&v, &even).gap, 0);
   }
 }
 
@@ -134,9 +134,9 @@ static void unequal_phases_give_the_published_bubbles(void **state) {
   const pipeline_shape h1 = {OT_PIPELINE_ZB_H1, 4, 1, 16, NULL};
   const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, 4, 1, 16, NULL};
   const pipeline_shape v = {OT_PIPELINE_ZB_V, 4, 2, 16, NULL};
-  assert_near(play(&h1, &uneven).gap, 4.2);
-  assert_near(play(&h2, &uneven).gap, 1.8);
-  assert_near(play(&v, &uneven).gap, 1.2);
+  assert_near(replay(&h1, &uneven).gap, 4.2);
+  assert_near(replay(&h2, &uneven).gap, 1.8);
+  assert_near(replay(&v, &uneven).gap, 1.2);
 }
 
 static double longest(double a, double b, double c) {
@@ -159,7 +159,7 @@ static void zb_h2_gains_with_a_barrier_where_i_is_longer_than_f_or_w(void **stat
     const pipeline_shape h1 = {OT_PIPELINE_ZB_H1, size[0], 1, size[1], NULL};
     const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, size[0], 1, size[1], NULL};
     const double busy = size[1] * (c.f + c.i + c.w), ways = size[0] - 1;
-    const double first = play(&h1, &c).makespan, second = play(&h2, &c).makespan;
+    const double first = replay(&h1, &c).makespan, second = replay(&h2, &c).makespan;
     assert_near(first - busy, ways * longest(c.f, c.i, c.f + c.i - c.w));
     assert_near(second - busy, ways * longest(c.f, c.i - c.f, c.f + c.i - 2 * c.w));
     if (c.i <= c.f && c.i <= c.w) assert_near(first, second);
@@ -176,7 +176,7 @@ static void messages_cost_what_they_delay(void **state) {
                                    {OT_PIPELINE_ZB_V, 8, 2, 32, NULL}};
   const double want[] = {123.8, 109.5, 105.8, 102.8};
   for (int i = 0; i < OT_COUNT(shapes); i++) {
-    assert_near(play(&shapes[i], &slow).makespan, want[i]);
+    assert_near(replay(&shapes[i], &slow).makespan, want[i]);
   }
 }
 
@@ -187,12 +187,12 @@ static void a_sender_that_stands_still_starts_later(void **state) {
   const phase_costs flies = {.f = 1, .i = 1, .w = 1, .message = .5};
   const pipeline_shape one = {OT_PIPELINE_ZB_H1, 2, 1, 1, NULL};
   // F0 at 1, F1 at 2.5, I1 at 3.5, I0 from 4, then W0 at 6; W1 is done before that either way.
-  assert_near(play(&one, &flies).makespan, 6);
-  assert_near(play(&one, &blocks).makespan, 6);
+  assert_near(replay(&one, &flies).makespan, 6);
+  assert_near(replay(&one, &blocks).makespan, 6);
   const pipeline_shape two = {OT_PIPELINE_GPIPE, 2, 1, 2, NULL};
   // The second forward of stage 0 waits for the first to have left.
-  assert_near(play(&two, &flies).makespan, 10);
-  assert_near(play(&two, &blocks).makespan, 11);
+  assert_near(replay(&two, &flies).makespan, 10);
+  assert_near(replay(&two, &blocks).makespan, 11);
 }
 
 static double closed_form(ot_pipeline kind, int p, int m, int v) {
@@ -240,7 +240,7 @@ static void closed_forms_hold_for_full_pipelines(void **state) {
       for (int m = 2 * p; m <= 4 * p; m += p) {
         const int v = pipeline_chunks((ot_pipeline)kind);
         const pipeline_shape shape = {(ot_pipeline)kind, p, v, m, NULL};
-        const played got = play(&shape, &even);
+        const replayed got = replay(&shape, &even);
         assert_near(got.makespan, closed_form((ot_pipeline)kind, p, m, v));
         assert_int_equal(got.peak, closed_peak((ot_pipeline)kind, p, m, v));
       }
@@ -252,10 +252,10 @@ static void zero_bubble_h_holds_equally_much_on_all_ranks(void **state) {
   (void)state;
   const pipeline_shape h1 = {OT_PIPELINE_ZB_H1, 8, 1, 32, NULL};
   const pipeline_shape h2 = {OT_PIPELINE_ZB_H2, 8, 1, 32, NULL};
-  assert_int_equal(play(&h1, &even).least_peak, 8);
-  assert_int_equal(play(&h2, &even).least_peak, 15);
+  assert_int_equal(replay(&h1, &even).least_peak, 8);
+  assert_int_equal(replay(&h2, &even).least_peak, 15);
   const pipeline_shape one = {OT_PIPELINE_1F1B, 8, 1, 32, NULL};
-  assert_int_equal(play(&one, &even).least_peak, 1);
+  assert_int_equal(replay(&one, &even).least_peak, 1);
 }
 
 static void few_micro_batches_never_take_longer_than_gpipe(void **state) {
@@ -266,7 +266,7 @@ static void few_micro_batches_never_take_longer_than_gpipe(void **state) {
         const int v = pipeline_chunks((ot_pipeline)kind);
         if (kind == OT_PIPELINE_INTERLEAVED && ot_pipeline_round(p, m) == 0) continue;
         const pipeline_shape shape = {(ot_pipeline)kind, p, v, m, NULL};
-        const double makespan = play(&shape, &even).makespan;
+        const double makespan = replay(&shape, &even).makespan;
         assert_true(makespan <= 3.0 * (m + p - 1) + 1e-9);
         assert_true(makespan >= 3.0 * m);
       }

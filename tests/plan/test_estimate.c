@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Estimates against the schedules that training would play: times against the
+// run: any machine. Estimates against the schedules that training would replay: times against the
 // simulator, memory against the arena.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -248,7 +248,7 @@ static void ranks_of_data_take_what_their_schedules_take(void **state) {
   compare(&plain, (ot_candidate){.dp = 4, .zero = 3, .micro_batches = 8, .micro_batch_size = 1});
 }
 
-// Of many micro-batches a few are played.
+// Of many micro-batches a few are replayed.
 static void many_micro_batches_take_what_their_schedules_take(void **state) {
   (void)state;
   const ot_model tied = gpt2(), plain = llama();

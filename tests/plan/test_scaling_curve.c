@@ -58,17 +58,17 @@ static void a_played_step_has_every_action_of_every_stage_once_in_order(void **s
   paper_job paper;
   paper_job_create("llama3-8b", 16, 64, 4096, &paper);
   ot_estimator *estimator;
-  ot_played_step step;
+  ot_replayed_step step;
   ot_estimate estimate;
   assert_int_equal(ot_estimator_build(&paper.job, &paper.arena, &estimator), OT_OK);
   assert_int_equal(ot_estimate_build(estimator, &two_stages, &estimate), OT_OK);
-  assert_int_equal(ot_estimate_play(estimator, &two_stages, &paper.arena, &step), OT_OK);
+  assert_int_equal(ot_estimate_replay(estimator, &two_stages, &paper.arena, &step), OT_OK);
   assert_int_equal(step.num_actions, 2 * (8 + 8) + 2);
   assert_true(step.total_s == estimate.step_s);
   double end_s[2] = {0}, busy_s[2] = {0};
-  int seen[2][OT_PLAYED_KINDS][8] = {{{0}}};
+  int seen[2][OT_REPLAYED_KINDS][8] = {{{0}}};
   for (int64_t i = 0; i < step.num_actions; i++) {
-    const ot_played_action *const a = &step.actions[i];
+    const ot_replayed_action *const a = &step.actions[i];
     assert_true(a->start_s >= end_s[a->stage]);
     assert_true(a->end_s <= step.total_s);
     end_s[a->stage] = a->end_s;
@@ -78,8 +78,8 @@ static void a_played_step_has_every_action_of_every_stage_once_in_order(void **s
   for (int r = 0; r < 2; r++) {
     assert_true(end_s[r] <= step.total_s);
     for (int m = 0; m < 8; m++) {
-      assert_int_equal(seen[r][OT_PLAYED_FORWARD][m], 1);
-      assert_int_equal(seen[r][OT_PLAYED_BACKWARD][m], 1);
+      assert_int_equal(seen[r][OT_REPLAYED_FORWARD][m], 1);
+      assert_int_equal(seen[r][OT_REPLAYED_BACKWARD][m], 1);
     }
   }
   // What no action fills on the busier stage is the bubble, and what an estimate counts apart.

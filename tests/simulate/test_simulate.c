@@ -27,7 +27,7 @@ static ot_cluster cluster_of(double flops, double bytes_per_s) {
   return cluster;
 }
 
-static ot_timeline play(tiny_plan *plan, int order, const ot_simulation *simulation) {
+static ot_timeline replay(tiny_plan *plan, int order, const ot_simulation *simulation) {
   ot_timeline timeline;
   if (ot_schedule_simulate(&plan->schedule, order, simulation, &plan->arena, &timeline) != OT_OK) {
     fail_msg("%s", ot_fail_message());
@@ -40,7 +40,7 @@ static int step_of(const tiny_plan *plan) {
 }
 
 static double step_seconds(tiny_plan *plan, const ot_simulation *simulation) {
-  return play(plan, step_of(plan), simulation).total_s;
+  return replay(plan, step_of(plan), simulation).total_s;
 }
 
 // The formulas of the header, written once more.
@@ -130,7 +130,7 @@ static void spans_cover_every_order_without_a_gap(void **state) {
       .cluster = &cluster, .other_flops_per_s = 0x1p30, .launch_s = 0x1p-20};
   assert_true(plan.schedule.num_orders >= 3);  // set-up, step, evaluation
   for (int i = 0; i < plan.schedule.num_orders; i++) {
-    const ot_timeline timeline = play(&plan, i, &simulation);
+    const ot_timeline timeline = replay(&plan, i, &simulation);
     assert_int_equal(timeline.order, i);
     expect_a_span_for_each_task(&plan.schedule, &timeline);
     const ot_timeline_summary summary = ot_timeline_summarize(&timeline, &plan.schedule);
@@ -164,8 +164,8 @@ static void twice_the_rate_halves_what_is_bound_by_it(void **state) {
 
   const ot_cluster quick = cluster_of(far, far);
   const ot_timeline launches =
-      play(&plan, step_of(&plan),
-           &(ot_simulation){.cluster = &quick, .other_flops_per_s = far, .launch_s = 0x1p-20});
+      replay(&plan, step_of(&plan),
+             &(ot_simulation){.cluster = &quick, .other_flops_per_s = far, .launch_s = 0x1p-20});
   assert_true(launches.total_s == (double)launches.num_spans * 0x1p-20);
   tiny_plan_destroy(&plan);
 }
@@ -221,7 +221,7 @@ typedef struct paper {
   ot_timeline timeline;
 } paper;
 
-static ot_status play_by_hand(paper *p, ot_entry *entries, int count) {
+static ot_status replay_by_hand(paper *p, ot_entry *entries, int count) {
   *p = (paper){.order = {.num_entries = count, .entries = entries}};
   p->arena = ot_heap_arena_create(&p->heap);
   for (int i = 0; i < NUM_SEGMENTS; i++) {
@@ -277,7 +277,7 @@ static void lanes_run_beside_each_other_and_wait(void **state) {
       entry_of(OT_LANE_COMPUTE, 0, OT_LANE_GATHER, 2),     // 8: 15 to 16
   };
   paper p;
-  assert_int_equal(play_by_hand(&p, entries, OT_COUNT(entries)), OT_OK);
+  assert_int_equal(replay_by_hand(&p, entries, OT_COUNT(entries)), OT_OK);
   const double by_hand[][2] = {{0, 2},   {2, 5}, {2, 6},   {5, 7},  {5, 11},
                                {11, 15}, {0, 6}, {11, 17}, {15, 16}};
   for (int i = 0; i < OT_COUNT(entries); i++) {
@@ -301,11 +301,11 @@ static void an_entry_cannot_wait_for_a_later_one(void **state) {
   ot_entry entries[] = {entry_of(OT_LANE_COMPUTE, 0, OT_LANE_GATHER, 1),
                         entry_of(OT_LANE_GATHER, 0, OT_LANE_GATHER, -1)};
   paper p;
-  assert_int_equal(play_by_hand(&p, entries, 2), OT_BUG);
+  assert_int_equal(replay_by_hand(&p, entries, 2), OT_BUG);
   assert_non_null(strstr(ot_fail_message(), "entry 0 waits for entry 1"));
   entries[0].wait[OT_LANE_GATHER] = 0;
   ot_heap_release(&p.heap);
-  assert_int_equal(play_by_hand(&p, entries, 2), OT_BUG);
+  assert_int_equal(replay_by_hand(&p, entries, 2), OT_BUG);
   ot_heap_release(&p.heap);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: any machine. Schedules as they are built for the ranks of a mesh, priced: whatever the
 // split, every entry and task starts after what it waits for, no lane does two things at once,
-// the world starts together, and playing again gives the same times.
+// the world starts together, and replaying again gives the same times.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ static void plan_all(planned *p, const layout *c) {
   for (int stage = 0; stage < c->pp; stage++) plan_stage(p, stage);
 }
 
-static void play(planned *p, ot_order_kind kind, ot_timeline *timelines) {
+static void replay(planned *p, ot_order_kind kind, ot_timeline *timelines) {
   const ot_schedule *schedules[MAX_STAGES];
   for (int i = 0; i < MAX_STAGES; i++) schedules[i] = &p->schedules[i];
   ot_cluster cluster = {
@@ -96,8 +96,8 @@ static void play(planned *p, ot_order_kind kind, ot_timeline *timelines) {
   cluster.device.flops[OT_F32] = 1e10;
   const ot_simulation simulation = {
       .cluster = &cluster, .other_flops_per_s = 1e10, .launch_s = 1e-6};
-  const ot_pipeline_play wanted = {schedules, p->mesh.degree[OT_AXIS_PP], kind,
-                                   kind == OT_ORDER_STEP ? MICRO_BATCHES : 0};
+  const ot_pipeline_replay wanted = {schedules, p->mesh.degree[OT_AXIS_PP], kind,
+                                     kind == OT_ORDER_STEP ? MICRO_BATCHES : 0};
   must(ot_schedules_simulate(&wanted, &simulation, &p->arena, timelines));
 }
 
@@ -159,8 +159,8 @@ static double world_start(const reading *r, int index) {
 
 static void expect_order(planned *p, ot_order_kind kind) {
   ot_timeline timelines[MAX_STAGES], again[MAX_STAGES];
-  play(p, kind, timelines);
-  play(p, kind, again);
+  replay(p, kind, timelines);
+  replay(p, kind, again);
   const reading first = {&p->schedules[0], &timelines[0]};
   for (int stage = 0; stage < p->mesh.degree[OT_AXIS_PP]; stage++) {
     const reading r = {&p->schedules[stage], &timelines[stage]};
@@ -198,7 +198,7 @@ static ot_timeline_summary step_of(const layout *c) {
   planned p;
   ot_timeline timelines[MAX_STAGES];
   plan_all(&p, c);
-  play(&p, OT_ORDER_STEP, timelines);
+  replay(&p, OT_ORDER_STEP, timelines);
   const ot_timeline_summary summary = ot_timeline_summarize(&timelines[0], &p.schedules[0]);
   ot_heap_release(&p.heap);
   return summary;

@@ -34,7 +34,7 @@ static ot_simulation simulation_of(const ot_cluster *cluster, double more_rounds
                          .more_rounds = more_rounds};
 }
 
-static ot_timeline play(body_case *c, double more_rounds) {
+static ot_timeline replay(body_case *c, double more_rounds) {
   const ot_cluster cluster = cluster_of(c->ranks);
   const ot_simulation simulation = simulation_of(&cluster, more_rounds);
   ot_timeline timeline;
@@ -56,7 +56,7 @@ static void a_body_takes_as_long_as_all_its_rounds(void **state) {
     body_case c;
     body_case_begin(&c, 0, ranks);
     body_case_lower(&c);
-    const ot_timeline none = play(&c, 0), once = play(&c, 1), often = play(&c, 2.5);
+    const ot_timeline none = replay(&c, 0), once = replay(&c, 1), often = replay(&c, 2.5);
     assert_int_equal(none.num_spans, c.segments[ENTRY].num_tasks + 2);
     for (int64_t i = 0; i < none.num_spans; i++) {
       const ot_span *const span = &once.spans[i];
@@ -82,7 +82,7 @@ static void plans_price_a_body_as_the_simulator_does(void **state) {
     body_case_lower(&c);
     const ot_cluster cluster = cluster_of(ranks);
     for (int i = 0; i < OT_COUNT(more); i++) {
-      const ot_timeline timeline = play(&c, more[i]);
+      const ot_timeline timeline = replay(&c, more[i]);
       const ot_span *const last = &timeline.spans[timeline.num_spans - 1];
       const double entry_s = last->start_s - timeline.spans[0].end_s;
       ot_prices prices = {.shape = {[OT_GROUP_TENSOR] = {ranks, 0, 1}}};
@@ -107,7 +107,7 @@ static void a_timeline_with_a_body_is_read_as_any_other(void **state) {
   body_case_begin(&c, 0, 2);
   body_case_lower(&c);
   for (int more = 0; more < 3; more++) {
-    const ot_timeline timeline = play(&c, more);
+    const ot_timeline timeline = replay(&c, more);
     double compute_s = 0, calls_s = 0;
     for (int64_t i = 0; i < timeline.num_spans; i++) {
       const ot_span *const span = &timeline.spans[i];

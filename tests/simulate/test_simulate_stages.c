@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run: any machine. Communication priced and played: collectives against their formulas on both
+// run: any machine. Communication priced and replayed: collectives against their formulas on both
 // levels of a cluster, lanes and stages against drawings made by hand, 1F1B against its closed
-// form, and what cannot be played. A kernel takes one second, so that times are whole numbers.
+// form, and what cannot be replayed. A kernel takes one second, so that times are whole numbers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static ot_cluster cluster_of(int devices) {
   return cluster;
 }
 
-// Stages written by hand and what playing them gave.
+// Stages written by hand and what replaying them gave.
 typedef struct pipeline {
   int num_stages;
   hand_made *stage[HAND_MAX_RANKS];
@@ -58,17 +58,17 @@ static void destroy(pipeline *p) {
   }
 }
 
-static ot_status play(pipeline *p) {
+static ot_status replay(pipeline *p) {
   const ot_schedule *schedules[HAND_MAX_RANKS];
   for (int i = 0; i < p->num_stages; i++) schedules[i] = &p->stage[i]->schedule;
-  const ot_pipeline_play play = {schedules, p->num_stages, OT_ORDER_STEP, 1};
+  const ot_pipeline_replay replay = {schedules, p->num_stages, OT_ORDER_STEP, 1};
   const ot_simulation simulation = {
       .cluster = &p->cluster, .other_flops_per_s = far, .launch_s = 0};
-  return ot_schedules_simulate(&play, &simulation, &p->stage[0]->arena, p->timelines);
+  return ot_schedules_simulate(&replay, &simulation, &p->stage[0]->arena, p->timelines);
 }
 
-static void play_well(pipeline *p) {
-  if (play(p) != OT_OK) fail_msg("%s", ot_fail_message());
+static void replay_well(pipeline *p) {
+  if (replay(p) != OT_OK) fail_msg("%s", ot_fail_message());
 }
 
 static void expect_task(const pipeline *p, int stage, int entry, int task, const double *by_hand) {
@@ -177,7 +177,7 @@ static void tensor_collectives_run_beside_the_tasks_behind_them(void **state) {
     hand_add(h, hand_entry(h, OT_LANE_COMPUTE, "next"), 13, 14, 15);
   }
   p.cluster.device.memory_bytes_per_s = KERNEL_BYTES;
-  play_well(&p);
+  replay_well(&p);
   // An all_reduce of two ranks sends two messages, and reads what it adds: a third of a kernel.
   const double t = 3 + 1.0 / 3;
   EXPECT(0, 0, 0, 0, t);
@@ -224,7 +224,7 @@ static void messages_meet_and_worlds_wait_for_the_last(void **state) {
   hand_send(b, hand_entry(b, OT_LANE_PIPELINE, "send"), 11, 0, 6);  // 2: 4 to 10
   hand_wait(b, 2, 1);
   hand_all_reduce(b, hand_entry(b, OT_LANE_COMPUTE, "world"), OT_GROUP_WORLD, 0, 14);  // 3
-  play_well(&p);
+  replay_well(&p);
   EXPECT(0, 0, 0, 0, 1);
   EXPECT(0, 1, 0, 1, 3);
   EXPECT(0, 2, 6, 7, 8);
@@ -255,7 +255,7 @@ static void messages_of_a_tag_meet_in_their_order(void **state) {
   hand_wait(a, 2, 1);
   hand_receive(b, hand_entry(b, OT_LANE_PIPELINE, "one"), 10, 0, 9);
   hand_receive(b, hand_entry(b, OT_LANE_PIPELINE, "two"), 11, 0, 9);
-  play_well(&p);
+  replay_well(&p);
   EXPECT(1, 0, 0, 0, 1);
   EXPECT(1, 1, 0, 0, 2);
   EXPECT(0, 2, 0, 1, 2);
@@ -315,7 +315,7 @@ static void the_bubble_of_1f1b_is_that_of_the_formula(void **state) {
       pipeline p;
       create(&p, stages);
       write_1f1b(&p, m);
-      play_well(&p);
+      replay_well(&p);
       const ot_timeline_summary first = summary_of(&p, 0);
       assert_true(first.total_s == 3.0 * (m + stages - 1));
       assert_true(first.bubble_s == 3.0 * (stages - 1));
@@ -328,10 +328,10 @@ static void the_bubble_of_1f1b_is_that_of_the_formula(void **state) {
   }
 }
 
-// ---- what cannot be played ----
+// ---- what cannot be replayed ----
 
 static void expect_failure(pipeline *p, const char *const *parts) {
-  assert_int_equal(play(p), OT_BUG);
+  assert_int_equal(replay(p), OT_BUG);
   for (; *parts; parts++) {
     if (!strstr(ot_fail_message(), *parts)) {
       fail_msg("\"%s\" lacks \"%s\"", ot_fail_message(), *parts);
@@ -412,7 +412,7 @@ static void a_cluster_that_is_too_small_is_refused(void **state) {
   create(&p, 2);
   hand_all_reduce(p.stage[0], hand_entry(p.stage[0], OT_LANE_COMPUTE, "x"), OT_GROUP_WORLD, 0, 1);
   p.cluster.num_devices = 1;
-  assert_int_equal(play(&p), OT_USAGE);
+  assert_int_equal(replay(&p), OT_USAGE);
   assert_non_null(strstr(ot_fail_message(), "ranks 0 and 1 communicate, and there are 1 devices"));
   destroy(&p);
 }

@@ -4,16 +4,16 @@
 
 #include "pipeline/order_walk.h"
 
-typedef struct player {
+typedef struct replayer {
   const ot_pipeline_order *order;
   const ot_order_costs *costs;
   double *done[OT_WORKS];  // [num_chunks * micro_batches] when each is done
   ot_rank_price *ranks;    // [num_ranks], `end` is when the rank is free
   bool *begun;             // [num_ranks]
   int *held;               // [num_ranks] activations at the moment
-} player;
+} replayer;
 
-static double *done_of(const player *p, const ot_action *action) {
+static double *done_of(const replayer *p, const ot_action *action) {
   double *const done = p->done[ot_action_work(action->kind)];
   return &done[(int64_t)action->chunk * p->order->micro_batches + action->micro_batch];
 }
@@ -35,7 +35,7 @@ static double cost_of(const ot_order_costs *costs, const ot_action *action) {
 }
 
 // When what `action` needs has come to its rank.
-static double ready_at(const player *p, const ot_action *action) {
+static double ready_at(const replayer *p, const ot_action *action) {
   const int *const rank_of = p->order->rank_of;
   ot_action needs[2];
   const int n = ot_action_needs(p->order, action, needs);
@@ -56,13 +56,13 @@ static bool sends(const ot_pipeline_order *order, const ot_action *action) {
   return order->rank_of[to] != order->rank_of[action->chunk];
 }
 
-static void hold(player *p, int rank, ot_action_kind kind) {
+static void hold(replayer *p, int rank, ot_action_kind kind) {
   if (kind == OT_ACTION_FORWARD) p->held[rank]++;
   if (p->held[rank] > p->ranks[rank].peak_chunks) p->ranks[rank].peak_chunks = p->held[rank];
   if (kind == OT_ACTION_WEIGHT || kind == OT_ACTION_BACKWARD) p->held[rank]--;
 }
 
-static void play(player *p, const ot_action *action) {
+static void replay(replayer *p, const ot_action *action) {
   const int rank = p->order->rank_of[action->chunk];
   ot_rank_price *const price = &p->ranks[rank];
   const double ready = ready_at(p, action);
@@ -80,7 +80,7 @@ static void play(player *p, const ot_action *action) {
 void ot_order_price_build(const ot_pipeline_order *order, const ot_order_costs *costs,
                           ot_arena *arena, ot_order_price *out) {
   const int64_t cells = (int64_t)order->num_chunks * order->micro_batches;
-  player p = {.order = order, .costs = costs};
+  replayer p = {.order = order, .costs = costs};
   for (int i = 0; i < OT_COUNT(p.done); i++) {
     p.done[i] = ot_arena_array(arena, cells, sizeof *p.done[i]);
   }
@@ -90,7 +90,7 @@ void ot_order_price_build(const ot_pipeline_order *order, const ot_order_costs *
   ot_order_walk walk;
   ot_order_walk_begin(order, arena, &walk);
   const ot_action *action;
-  while ((action = ot_order_walk_next(&walk))) play(&p, action);
+  while ((action = ot_order_walk_next(&walk))) replay(&p, action);
   *out = (ot_order_price){.ranks = p.ranks};
   for (int r = 0; r < order->num_ranks; r++) {
     OT_ASSERT(walk.position[r] == order->num_actions[r]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pipeline order takes when each action has a fixed cost: the order is played, each rank its
-// own list, an action as soon as its rank is free and what it needs has come. Exact; the only
+// What a pipeline order takes when each action has a fixed cost: the order is replayed, each rank
+// its own list, an action as soon as its rank is free and what it needs has come. Exact; the only
 // figures of bubbles and memory that hold for unequal costs.
 #pragma once
 

@@ -141,7 +141,7 @@ static void a_pipeline_waits_for_its_longest_stage(void **state) {
   assert_true(expected->exposed_axis_s[OT_TIMELINE_PP] > 0);
 
   ot_timeline timelines[2];
-  assert_int_equal(ot_prediction_play(&p.prediction, micro_batches, &p.arena, timelines), OT_OK);
+  assert_int_equal(ot_prediction_replay(&p.prediction, micro_batches, &p.arena, timelines), OT_OK);
   assert_true(timelines[0].total_s == expected->step_s || timelines[1].total_s == expected->step_s);
   assert_int_equal(timelines[1].rank, 1);
   let_go(&p);

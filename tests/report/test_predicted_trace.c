@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// The trace of a played step, read back: every action of every stage, in time, on its rank.
+// The trace of a replayed step, read back: every action of every stage, in time, on its rank.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void a_trace_has_each_action_on_the_first_rank_of_its_stage(void **state)
   paper_job_create("llama3-8b", 16, 32, 2048, &paper);
   paper.job.engine = paper_engine("megatron-core");
   assert_int_equal(ot_estimator_build(&paper.job, &paper.arena, &estimator), OT_OK);
-  assert_int_equal(ot_played_trace_write(estimator, &candidate, path), OT_OK);
+  assert_int_equal(ot_predicted_trace_write(estimator, &candidate, path), OT_OK);
   assert_int_equal(ot_json_load(path, 1 << 20, &root), OT_OK);
   const json_t *const events = json_object_get(root, "traceEvents");
   double end_us = 0;

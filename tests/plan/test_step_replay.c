@@ -25,8 +25,8 @@ typedef struct pipeline {
   ot_block_price kind;
   ot_prices prices;
   ot_stage_partition cut;
-  ot_play_request request;
-  ot_stage_play stage[MAX_STAGES];
+  ot_replay_request request;
+  ot_stage_replay stage[MAX_STAGES];
 } pipeline;
 
 static void set_work(pipeline *p, ot_work work, double s) {
@@ -79,20 +79,20 @@ static void create(ot_pipeline kind, int stages, int chunks, int micro_batches, 
                           .ranks = stages,
                           .split = split,
                           .sequence_parallel = true};
-  p->request = (ot_play_request){.estimator = &p->estimator,
-                                 .candidate = &p->candidate,
-                                 .prices = &p->prices,
-                                 .cut = &p->cut,
-                                 .stages = &p->cut.stages};
+  p->request = (ot_replay_request){.estimator = &p->estimator,
+                                   .candidate = &p->candidate,
+                                   .prices = &p->prices,
+                                   .cut = &p->cut,
+                                   .stages = &p->cut.stages};
 }
 
-static void play(ot_pipeline kind, int stages, int micro_batches, pipeline *p) {
+static void replay(ot_pipeline kind, int stages, int micro_batches, pipeline *p) {
   const int chunks = kind == OT_PIPELINE_INTERLEAVED || kind == OT_PIPELINE_ZB_V ? 2 : 1;
   create(kind, stages, chunks, micro_batches, p);
   const bool found =
-      ot_walk_find(&p->estimator, &p->candidate, &p->cut.stages, &p->request.walk) == OT_OK;
-  if (found) ot_play_outline(&p->request, &p->arena);
-  if (!found || ot_step_play(&p->request, &p->arena, p->stage) != OT_OK) {
+      ot_flow_find(&p->estimator, &p->candidate, &p->cut.stages, &p->request.flow) == OT_OK;
+  if (found) ot_replay_outline(&p->request, &p->arena);
+  if (!found || ot_step_replay(&p->request, &p->arena, p->stage) != OT_OK) {
     fail_msg("%s", ot_fail_message());
   }
 }
@@ -103,9 +103,9 @@ static bool near(double a, double b) { return a - b < 1e-9 && b - a < 1e-9; }
 
 static void expect_bubble(ot_pipeline kind, int stages, int micro_batches, double bubble_s) {
   pipeline p;
-  play(kind, stages, micro_batches, &p);
+  replay(kind, stages, micro_batches, &p);
   for (int r = 0; r < stages; r++) {
-    const ot_stage_play *const s = &p.stage[r];
+    const ot_stage_replay *const s = &p.stage[r];
     assert_true(near(s->compute_s, micro_batches * (F + I + W)));
     if (!near(s->bubble_s, bubble_s) || !near(s->total_s, s->compute_s + bubble_s)) {
       fail_msg("order %d, p=%d, m=%d, stage %d: bubble %g s of %g, by formula %g", (int)kind,
@@ -135,7 +135,7 @@ static void eight_stages_idle_seven_of_fifteen_and_seven_of_seventy_one(void **s
   static const int micro_batches[] = {8, 64};
   for (int i = 0; i < 2; i++) {
     pipeline p;
-    play(OT_PIPELINE_1F1B, 8, micro_batches[i], &p);
+    replay(OT_PIPELINE_1F1B, 8, micro_batches[i], &p);
     const double share = p.stage[0].bubble_s / p.stage[0].total_s;
     assert_true(near(share, 7.0 / (micro_batches[i] + 7)));
     destroy(&p);
@@ -171,7 +171,7 @@ static void stages_keep_what_the_papers_say(void **state) {
   for (int kind = 0; kind < OT_PIPELINES; kind++) {
     pipeline p;
     double peak[P] = {0};
-    play((ot_pipeline)kind, P, M, &p);
+    replay((ot_pipeline)kind, P, M, &p);
     p.kind.slot_bytes[OT_SLOT_SHORT] = 64;
     p.estimator.job.engine = &other;
     p.candidate.tp = p.candidate.cp = 1;

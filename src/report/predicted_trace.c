@@ -7,7 +7,7 @@
 
 typedef struct tracing {
   const ot_candidate *candidate;
-  ot_played_step step;
+  ot_replayed_step step;
   ot_trace *trace;
   bool split;  // the backward of weights is apart
 } tracing;
@@ -16,17 +16,17 @@ static int rank_of(const tracing *t, int stage) {
   return stage * t->candidate->tp * t->candidate->cp * t->candidate->dp;
 }
 
-static ot_phase phase_of(const tracing *t, ot_played_kind kind) {
+static ot_phase phase_of(const tracing *t, ot_replayed_kind kind) {
   switch (kind) {
-    case OT_PLAYED_FORWARD:
+    case OT_REPLAYED_FORWARD:
       return OT_PHASE_FORWARD;
-    case OT_PLAYED_BACKWARD:
+    case OT_REPLAYED_BACKWARD:
       return t->split ? OT_PHASE_INPUT : OT_PHASE_BACKWARD;
-    case OT_PLAYED_WEIGHT:
+    case OT_REPLAYED_WEIGHT:
       return OT_PHASE_WEIGHT;
-    case OT_PLAYED_UPDATE:
+    case OT_REPLAYED_UPDATE:
       return OT_PHASE_UPDATE;
-    case OT_PLAYED_KINDS:
+    case OT_REPLAYED_KINDS:
       break;
   }
   OT_UNREACHABLE();
@@ -43,7 +43,7 @@ static ot_status write_names(const tracing *t) {
   return OT_OK;
 }
 
-static ot_status write_action(const tracing *t, const ot_played_action *a) {
+static ot_status write_action(const tracing *t, const ot_replayed_action *a) {
   const char *const phase = ot_phase_name(phase_of(t, a->kind));
   char name[32], arguments[96];
   if (a->micro_batch < 0) {
@@ -66,7 +66,7 @@ static ot_status write_action(const tracing *t, const ot_played_action *a) {
 
 static ot_status write_step(tracing *t) {
   for (int64_t i = 0; i < t->step.num_actions; i++) {
-    if (t->step.actions[i].kind == OT_PLAYED_WEIGHT) t->split = true;
+    if (t->step.actions[i].kind == OT_REPLAYED_WEIGHT) t->split = true;
   }
   OT_TRY(write_names(t));
   for (int64_t i = 0; i < t->step.num_actions; i++) {
@@ -75,18 +75,18 @@ static ot_status write_step(tracing *t) {
   return ot_trace_finish(t->trace);
 }
 
-static ot_status play(ot_estimator *estimator, const char *path, ot_arena *arena, tracing *t) {
-  OT_TRY(ot_estimate_play(estimator, t->candidate, arena, &t->step));
+static ot_status replay(ot_estimator *estimator, const char *path, ot_arena *arena, tracing *t) {
+  OT_TRY(ot_estimate_replay(estimator, t->candidate, arena, &t->step));
   OT_TRY(ot_trace_create(path, &t->trace));
   return write_step(t);
 }
 
-ot_status ot_played_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
-                                const char *path) {
+ot_status ot_predicted_trace_write(ot_estimator *estimator, const ot_candidate *candidate,
+                                   const char *path) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
   tracing t = {.candidate = candidate};
-  const ot_status status = play(estimator, path, &arena, &t);
+  const ot_status status = replay(estimator, path, &arena, &t);
   ot_trace_destroy(&t.trace);
   ot_heap_release(&heap);
   return status;

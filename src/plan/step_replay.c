@@ -31,11 +31,11 @@ typedef struct chunk_cost {
   double edge_s;
 } chunk_cost;
 
-typedef struct player {
-  const ot_play_request *request;
+typedef struct replayer {
+  const ot_replay_request *request;
   const ot_prices *prices;
   const ot_stages *stages;
-  const ot_pipeline_flow *walk;
+  const ot_pipeline_flow *flow;
   bool overlap_gather, overlap_reduce, overlap_pipeline;
   bool each_micro_batch;          // sums leave after each
   stage *stage;                   // [num_ranks]
@@ -45,33 +45,33 @@ typedef struct player {
   double *sent_s, *posted_s;      // [num_messages]
   double *reduced_s;              // [num_blocks] when the sum of its gradient is done
   double tied_reduced_s;          // of the head's use of a tied embedding
-} player;
+} replayer;
 
-static const ot_block_price *price_of(const player *p, int block) {
+static const ot_block_price *price_of(const replayer *p, int block) {
   return &p->prices->kind[p->prices->blocks->kind_of[block]];
 }
 
 // ---- costs ----
 
 // The block whose stack a chunk hands on with `work`, to the next or to the one before, or null.
-static const ot_block_price *cut_of(const player *p, ot_work work, int chunk) {
+static const ot_block_price *cut_of(const replayer *p, ot_work work, int chunk) {
   const int cut = work == OT_WORK_FORWARD ? chunk + 1 : chunk;
   if (work == OT_WORK_WEIGHT || cut == 0 || cut == p->stages->num_chunks) return NULL;
   return price_of(p, p->stages->first_block[cut]);
 }
 
-static double hand_over_s(const player *p, ot_work work, int chunk) {
+static double hand_over_s(const replayer *p, ot_work work, int chunk) {
   const ot_block_price *const cut = cut_of(p, work, chunk);
   return cut ? cut->hand_over.total_s : 0;
 }
 
 // Where tp holds whole activations, each of its ranks may send a part, and the parts are gathered
 // where they come (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
-static ot_status price_hop(const player *p, int chunk, double *hop_s) {
-  const int from = p->walk->rank_of[chunk - 1], to = p->walk->rank_of[chunk];
+static ot_status price_hop(const replayer *p, int chunk, double *hop_s) {
+  const int from = p->flow->rank_of[chunk - 1], to = p->flow->rank_of[chunk];
   const ot_prices *const prices = p->prices;
   const ot_simulation *const simulation = &p->request->estimator->simulation;
-  const int stage_ranks = prices->ranks / p->walk->num_ranks;
+  const int stage_ranks = prices->ranks / p->flow->num_ranks;
   const bool scatters = p->request->estimator->job.engine->scattered_messages;
   const int parts = !prices->sequence_parallel && scatters ? prices->key.tp : 1;
   const double whole = ot_price_edge_bytes(prices, price_of(p, p->stages->first_block[chunk]));
@@ -84,20 +84,20 @@ static ot_status price_hop(const player *p, int chunk, double *hop_s) {
   return OT_OK;
 }
 
-static ot_status find_hops(player *p) {
-  for (int c = 1; c < p->walk->num_chunks; c++) {
-    if (p->walk->rank_of[c - 1] != p->walk->rank_of[c]) OT_TRY(price_hop(p, c, &p->hop_s[c]));
+static ot_status find_hops(replayer *p) {
+  for (int c = 1; c < p->flow->num_chunks; c++) {
+    if (p->flow->rank_of[c - 1] != p->flow->rank_of[c]) OT_TRY(price_hop(p, c, &p->hop_s[c]));
   }
   return OT_OK;
 }
 
-static void create_stage(player *p, int rank, ot_arena *arena) {
+static void create_stage(replayer *p, int rank, ot_arena *arena) {
   stage *const s = &p->stage[rank];
   const ot_step_outline *const outline = p->request->outlines ? &p->request->outlines[rank] : NULL;
   s->blocks = p->request->outline;
   s->blocks.stage = rank;
   s->request = (ot_event_request){.blocks = &s->blocks,
-                                  .flow = p->walk,
+                                  .flow = p->flow,
                                   .outline = outline,
                                   .tied_owner = p->prices->tied ? 0 : -1};
   if (outline) {
@@ -107,31 +107,31 @@ static void create_stage(player *p, int rank, ot_arena *arena) {
   }
   s->clock_s = s->reduce_s = s->gather_s = p->prices->begin.total_s;
   for (int i = 0; i < 2; i++) {
-    const int32_t message = p->walk->first_posts[2 * rank + i];
+    const int32_t message = p->flow->first_posts[2 * rank + i];
     if (message >= 0) p->posted_s[message] = s->clock_s;
   }
 }
 
-static ot_status create(player *p, ot_arena *arena) {
-  const ot_pipeline_flow *const walk = p->walk;
+static ot_status create(replayer *p, ot_arena *arena) {
+  const ot_pipeline_flow *const flow = p->flow;
   const ot_engine *const engine = p->request->estimator->job.engine;
   p->overlap_gather = engine->overlap_gather;
   p->overlap_reduce = engine->overlap_reduce;
   // With one chunk a stage, the next action needs what comes (Megatron-LM's schedules).
-  const bool several = walk->num_chunks > walk->num_ranks || walk->split;
+  const bool several = flow->num_chunks > flow->num_ranks || flow->split;
   p->overlap_pipeline =
       engine->overlap_pipeline >= (several ? OT_PIPELINE_OVERLAP_CHUNKS : OT_PIPELINE_OVERLAP_ALL);
   p->each_micro_batch = p->prices->each_micro_batch;
-  p->stage = ot_arena_array(arena, walk->num_ranks, sizeof *p->stage);
-  p->hop_s = ot_arena_array(arena, walk->num_chunks, sizeof(double));
-  p->sent_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
-  p->posted_s = ot_arena_array(arena, walk->num_messages, sizeof(double));
+  p->stage = ot_arena_array(arena, flow->num_ranks, sizeof *p->stage);
+  p->hop_s = ot_arena_array(arena, flow->num_chunks, sizeof(double));
+  p->sent_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
+  p->posted_s = ot_arena_array(arena, flow->num_messages, sizeof(double));
   p->reduced_s = ot_arena_array(arena, p->prices->blocks->num_blocks, sizeof(double));
   for (int i = 0; i < 2 * OT_WORKS; i++) {
-    p->cost[i / 2][i % 2] = ot_arena_array(arena, walk->num_chunks, sizeof(chunk_cost));
+    p->cost[i / 2][i % 2] = ot_arena_array(arena, flow->num_chunks, sizeof(chunk_cost));
   }
   int most = 0;
-  for (int r = 0; r < walk->num_ranks; r++) {
+  for (int r = 0; r < flow->num_ranks; r++) {
     create_stage(p, r, arena);
     const int events = ot_step_most_events(&p->stage[r].request);
     if (events > most) most = events;
@@ -142,18 +142,18 @@ static ot_status create(player *p, ot_arena *arena) {
 
 // ---- messages ----
 
-static double hop_of(const player *p, int32_t message) {
-  return p->hop_s[ot_pipeline_flow_message(p->walk, message).boundary];
+static double hop_of(const replayer *p, int32_t message) {
+  return p->hop_s[ot_pipeline_flow_message(p->flow, message).boundary];
 }
 
 // What is known of a message: when it has come.
-static double arrival_s(const player *p, int32_t message) {
+static double arrival_s(const replayer *p, int32_t message) {
   if (!p->overlap_pipeline) return p->sent_s[message];
   return ot_larger(p->sent_s[message], p->posted_s[message]) + hop_of(p, message);
 }
 
 // The stage waits for a message: while it is on its way, for that; before, for who sends it.
-static void await_message(const player *p, stage *s, int32_t message) {
+static void await_message(const replayer *p, stage *s, int32_t message) {
   const double until_s = arrival_s(p, message);
   if (until_s <= s->clock_s) return;
   const double hop_s = p->overlap_pipeline ? hop_of(p, message) : 0;
@@ -164,13 +164,13 @@ static void await_message(const player *p, stage *s, int32_t message) {
 }
 
 // The message that an action begins with. Waiting before anything is done is not part of it.
-static void await_entry(const player *p, stage *s, int32_t message) {
+static void await_entry(const replayer *p, stage *s, int32_t message) {
   const bool begun = s->clock_s > s->start_s;
   if (message >= 0) await_message(p, s, message);
   if (!begun) s->start_s = s->clock_s;
 }
 
-static void send(const player *p, stage *s, int32_t message) {
+static void send(const replayer *p, stage *s, int32_t message) {
   if (message < 0) return;
   if (!p->overlap_pipeline) {
     s->clock_s += hop_of(p, message);
@@ -183,7 +183,7 @@ static void send(const player *p, stage *s, int32_t message) {
 
 // Without overlap, sums of a step are made when all of the stage's work is done: others do not wait
 // for them.
-static void reduce(player *p, stage *s, double price_s, double *done_s) {
+static void reduce(replayer *p, stage *s, double price_s, double *done_s) {
   if (price_s == 0) return;
   if (!p->overlap_reduce && !p->each_micro_batch) {
     s->after_s += price_s;
@@ -203,8 +203,8 @@ static const ot_step_item *item_of(const stage *s, const ot_step_event *event) {
   return event->item < 0 ? NULL : &s->request.outline->items[event->item];
 }
 
-static bool is_last(const player *p, const ot_flow_action *a) {
-  return a->micro_batch == p->walk->micro_batches - 1;
+static bool is_last(const replayer *p, const ot_flow_action *a) {
+  return a->micro_batch == p->flow->micro_batches - 1;
 }
 
 // Whether a reduction adds to what micro-batches before left.
@@ -212,7 +212,7 @@ static bool adds(const ot_block_price *price, const ot_flow_action *a) {
   return price->buckets.each_micro_batch && a->micro_batch > 0;
 }
 
-static void reduce_tied(player *p, const ot_flow_action *a, const ot_step_event *event) {
+static void reduce_tied(replayer *p, const ot_flow_action *a, const ot_step_event *event) {
   stage *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
   reduce(p, s, p->prices->tied_reduce_s[adds(price_of(p, event->block), a)][is_last(p, a)],
@@ -220,7 +220,7 @@ static void reduce_tied(player *p, const ot_flow_action *a, const ot_step_event 
   if (item && item->tied_sum >= 0) s->tied_summed_s[item->tied_sum] = p->tied_reduced_s;
 }
 
-static void reduce_block(player *p, const ot_flow_action *a, const ot_step_event *event) {
+static void reduce_block(replayer *p, const ot_flow_action *a, const ot_step_event *event) {
   stage *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
   const ot_block_price *const price = price_of(p, event->block);
@@ -231,7 +231,7 @@ static void reduce_block(player *p, const ot_flow_action *a, const ot_step_event
 
 // ---- buckets ----
 
-static void start_gather(const player *p, stage *s, int use) {
+static void start_gather(const replayer *p, stage *s, int use) {
   const int block = s->request.outline->gathers.uses[use].block;
   s->gather_s = ot_larger(s->gather_s, s->clock_s) + price_of(p, block)->gather_s;
   s->gathered_s[use] = s->gather_s;
@@ -243,7 +243,7 @@ static void await_bucket(stage *s, double until_s) {
   s->clock_s = until_s;
 }
 
-static void await_gather(const player *p, stage *s, int item, int use) {
+static void await_gather(const replayer *p, stage *s, int item, int use) {
   if (use < 0) return;
   const ot_bucket_use *const gather = &s->request.outline->gathers.uses[use];
   if (p->overlap_gather) {
@@ -253,7 +253,7 @@ static void await_gather(const player *p, stage *s, int item, int use) {
   }
 }
 
-static void await_buckets(const player *p, stage *s, int index) {
+static void await_buckets(const replayer *p, stage *s, int index) {
   if (index < 0) return;
   const ot_step_outline *const outline = s->request.outline;
   const ot_step_item *const item = &outline->items[index];
@@ -267,25 +267,25 @@ static void await_buckets(const player *p, stage *s, int index) {
 
 // ---- actions ----
 
-static void record(const player *p, const ot_played_action *action) {
-  ot_played_step *const played = p->request->played;
-  if (played) played->actions[played->num_actions++] = *action;
+static void record(const replayer *p, const ot_replayed_action *action) {
+  ot_replayed_step *const replayed = p->request->replayed;
+  if (replayed) replayed->actions[replayed->num_actions++] = *action;
 }
 
-static void record_action(const player *p, const ot_flow_action *a) {
-  static const ot_played_kind kinds[] = {[OT_WORK_FORWARD] = OT_PLAYED_FORWARD,
-                                         [OT_WORK_BACKWARD] = OT_PLAYED_BACKWARD,
-                                         [OT_WORK_WEIGHT] = OT_PLAYED_WEIGHT};
-  record(p, &(ot_played_action){.stage = a->rank,
-                                .chunk = a->chunk,
-                                .micro_batch = a->micro_batch,
-                                .kind = kinds[a->work],
-                                .start_s = p->stage[a->rank].start_s,
-                                .end_s = p->stage[a->rank].clock_s});
+static void record_action(const replayer *p, const ot_flow_action *a) {
+  static const ot_replayed_kind kinds[] = {[OT_WORK_FORWARD] = OT_REPLAYED_FORWARD,
+                                           [OT_WORK_BACKWARD] = OT_REPLAYED_BACKWARD,
+                                           [OT_WORK_WEIGHT] = OT_REPLAYED_WEIGHT};
+  record(p, &(ot_replayed_action){.stage = a->rank,
+                                  .chunk = a->chunk,
+                                  .micro_batch = a->micro_batch,
+                                  .kind = kinds[a->work],
+                                  .start_s = p->stage[a->rank].start_s,
+                                  .end_s = p->stage[a->rank].clock_s});
 }
 
-static bool ends_backward(const player *p, ot_work work) {
-  return work == (p->walk->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
+static bool ends_backward(const replayer *p, ot_work work) {
+  return work == (p->flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
 }
 
 // Of the two prices of work with this block: the first micro-batch overwrites, later ones add.
@@ -294,7 +294,7 @@ static int later_of(const ot_block_price *price, const ot_flow_action *a) {
 }
 
 // What is sent of the gradients that work on `block` completes.
-static double sums_s(const player *p, const ot_flow_action *a, int block) {
+static double sums_s(const replayer *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = price_of(p, block);
   const bool last = is_last(p, a);
   if (!p->overlap_reduce || !ends_backward(p, a->work)) return 0;
@@ -304,20 +304,20 @@ static double sums_s(const player *p, const ot_flow_action *a, int block) {
 }
 
 // Whether what `block` makes leaves the chunk.
-static bool leaves_chunk(const player *p, const ot_flow_action *a, int block) {
+static bool leaves_chunk(const replayer *p, const ot_flow_action *a, int block) {
   const int *const first = &p->stages->first_block[a->chunk];
   return block == (a->work == OT_WORK_FORWARD ? first[1] - 1 : first[0]);
 }
 
 // Seconds of the work of a block without its recompute.
-static double work_s(const player *p, const ot_flow_action *a, int block) {
+static double work_s(const replayer *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = price_of(p, block);
   const double again_s = a->work == OT_WORK_BACKWARD ? price->recompute_total_s : 0;
   return price->work[a->work][later_of(price, a)].total_s - again_s;
 }
 
 // What traffic beside the work of a block makes it longer by.
-static void slow_down(const player *p, const ot_flow_action *a, const ot_step_event *event) {
+static void slow_down(const replayer *p, const ot_flow_action *a, const ot_step_event *event) {
   const int block = event->block;
   const ot_block_price *const price = price_of(p, block);
   stage *const s = &p->stage[a->rank];
@@ -332,7 +332,7 @@ static void slow_down(const player *p, const ot_flow_action *a, const ot_step_ev
   s->exposed_dp_s += extra_s;
 }
 
-static void run_event(player *p, const ot_flow_action *a, const ot_step_event *event) {
+static void run_event(replayer *p, const ot_flow_action *a, const ot_step_event *event) {
   stage *const s = &p->stage[a->rank];
   switch (event->kind) {
     case OT_EVENT_RECEIVE:
@@ -372,7 +372,7 @@ static void run_event(player *p, const ot_flow_action *a, const ot_step_event *e
 }
 
 // The events of an action in which nothing happens in between as three sums.
-static void add_up(const player *p, const ot_flow_action *a, int count, chunk_cost *cost) {
+static void add_up(const replayer *p, const ot_flow_action *a, int count, chunk_cost *cost) {
   const ot_step_event *const events = p->events;
   int first = 0, last = count - 1;
   while (events[first].kind != OT_EVENT_WORK) first++;
@@ -386,7 +386,7 @@ static void add_up(const player *p, const ot_flow_action *a, int count, chunk_co
   }
 }
 
-static void run_chunk(player *p, const ot_flow_action *a) {
+static void run_chunk(replayer *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
   chunk_cost *const cost = &p->cost[a->work][a->micro_batch > 0][a->chunk];
   if (cost->known) {
@@ -403,13 +403,13 @@ static void run_chunk(player *p, const ot_flow_action *a) {
   if (a->posts >= 0) p->posted_s[a->posts] = s->clock_s;
 }
 
-static void run_events(player *p, const ot_flow_action *a) {
+static void run_events(replayer *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
   const int count = ot_step_events(&s->request, &s->cursor, p->events);
   for (int i = 0; i < count; i++) run_event(p, a, &p->events[i]);
 }
 
-static void run_action(player *p, const ot_flow_action *a) {
+static void run_action(replayer *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
   s->start_s = s->clock_s;
   if (s->request.outline || (is_last(p, a) && ends_backward(p, a->work))) {
@@ -420,9 +420,9 @@ static void run_action(player *p, const ot_flow_action *a) {
   record_action(p, a);
 }
 
-static void run_actions(player *p) {
-  for (int64_t i = 0; i < p->walk->num_actions; i++) run_action(p, &p->walk->actions[i]);
-  for (int r = 0; r < p->walk->num_ranks; r++) {
+static void run_actions(replayer *p) {
+  for (int64_t i = 0; i < p->flow->num_actions; i++) run_action(p, &p->flow->actions[i]);
+  for (int r = 0; r < p->flow->num_ranks; r++) {
     stage *const s = &p->stage[r];
     s->clock_s += s->after_s;
     s->exposed_dp_s += s->after_s;
@@ -432,11 +432,11 @@ static void run_actions(player *p) {
 
 // ---- the end of the step ----
 
-static bool runs_on(const player *p, int block, int rank) {
+static bool runs_on(const replayer *p, int block, int rank) {
   return p->request->cut->stage_of[block] == rank;
 }
 
-static void await_sum(const player *p, stage *s, int block) {
+static void await_sum(const replayer *p, stage *s, int block) {
   const double waits_s = p->reduced_s[block] - s->clock_s;
   if (waits_s <= 0) return;
   s->clock_s = p->reduced_s[block];
@@ -451,8 +451,8 @@ static void await_sum(const player *p, stage *s, int block) {
 }
 
 // The two uses of a tied embedding: added up here, or over the first and the last stage.
-static void add_tied(player *p, ot_stage_play *out) {
-  const int owner = p->walk->rank_of[0], user = p->walk->rank_of[p->walk->num_chunks - 1];
+static void add_tied(replayer *p, ot_stage_replay *out) {
+  const int owner = p->flow->rank_of[0], user = p->flow->rank_of[p->flow->num_chunks - 1];
   stage *const a = &p->stage[owner], *const b = &p->stage[user];
   if (!p->prices->tied) return;
   const double ready_s =
@@ -468,7 +468,7 @@ static void add_tied(player *p, ot_stage_play *out) {
 }
 
 // The stage's blocks, last to first.
-static void end_stage(player *p, int rank, ot_stage_play *out) {
+static void end_stage(replayer *p, int rank, ot_stage_replay *out) {
   stage *const s = &p->stage[rank];
   for (int block = p->prices->blocks->num_blocks - 1; block >= 0; block--) {
     if (!runs_on(p, block, rank)) continue;
@@ -477,28 +477,28 @@ static void end_stage(player *p, int rank, ot_stage_play *out) {
     s->clock_s += price->norm.total_s;
     out->update_s += price->norm.total_s + price->update.total_s;
   }
-  if (p->prices->tied_apart && rank == p->walk->rank_of[p->walk->num_chunks - 1]) {
+  if (p->prices->tied_apart && rank == p->flow->rank_of[p->flow->num_chunks - 1]) {
     await_sum(p, s, 0);
     out->update_s += p->prices->tied_update.total_s;
   }
 }
 
-static void count_work(const player *p, int rank, ot_stage_play *out) {
+static void count_work(const replayer *p, int rank, ot_stage_replay *out) {
   ot_phase_price sum = {0};
   for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
     if (!runs_on(p, block, rank)) continue;
     const ot_block_price *const price = price_of(p, block);
-    const double later = price->buckets.each_micro_batch ? 0 : p->walk->micro_batches - 1;
-    const double times[2] = {p->walk->micro_batches - later, later};
+    const double later = price->buckets.each_micro_batch ? 0 : p->flow->micro_batches - 1;
+    const double times[2] = {p->flow->micro_batches - later, later};
     for (int w = 0; w < OT_WORKS; w++) {
       for (int i = 0; i < 2; i++) ot_phase_price_add(&sum, &price->work[w][i], times[i]);
     }
-    out->recompute_s += price->recompute_s * p->walk->micro_batches;
+    out->recompute_s += price->recompute_s * p->flow->micro_batches;
   }
   for (int c = 0; c < p->stages->num_chunks; c++) {
     for (int w = 0; w < OT_WORKS && p->stages->rank_of[c] == rank; w++) {
       const ot_block_price *const cut = cut_of(p, (ot_work)w, c);
-      if (cut) ot_phase_price_add(&sum, &cut->hand_over, p->walk->micro_batches);
+      if (cut) ot_phase_price_add(&sum, &cut->hand_over, p->flow->micro_batches);
     }
   }
   out->compute_s = sum.compute_s;
@@ -511,30 +511,30 @@ static double gathered_after_s(const ot_block_price *price) {
 }
 
 // Weights of ZeRO 1 and 2 after the update.
-static double gathered_s(const player *p, int rank) {
+static double gathered_s(const replayer *p, int rank) {
   double s = 0;
   if (p->request->estimator->job.engine->overlap_update_gather) return 0;
   for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
     if (runs_on(p, block, rank)) s += gathered_after_s(price_of(p, block));
   }
-  if (p->prices->tied_apart && rank == p->walk->rank_of[p->walk->num_chunks - 1]) {
+  if (p->prices->tied_apart && rank == p->flow->rank_of[p->flow->num_chunks - 1]) {
     s += gathered_after_s(price_of(p, 0));
   }
   return s;
 }
 
 // All stages meet at the norm; then each makes its own update.
-static void end_step(player *p, ot_stage_play *out) {
+static void end_step(replayer *p, ot_stage_replay *out) {
   const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
   double met_s = 0, end_s = 0;
-  for (int r = 0; r < p->walk->num_ranks; r++) met_s = ot_larger(met_s, p->stage[r].clock_s);
-  for (int r = 0; r < p->walk->num_ranks; r++) {
+  for (int r = 0; r < p->flow->num_ranks; r++) met_s = ot_larger(met_s, p->stage[r].clock_s);
+  for (int r = 0; r < p->flow->num_ranks; r++) {
     stage *const s = &p->stage[r];
     double update_s = 0;
     for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
       if (runs_on(p, block, r)) update_s += price_of(p, block)->update.total_s;
     }
-    if (p->prices->tied_apart && r == p->walk->rank_of[p->walk->num_chunks - 1]) {
+    if (p->prices->tied_apart && r == p->flow->rank_of[p->flow->num_chunks - 1]) {
       update_s += p->prices->tied_update.total_s;
     }
     const double gather_s = gathered_s(p, r);
@@ -542,17 +542,17 @@ static void end_step(player *p, ot_stage_play *out) {
     s->exposed_dp_s += gather_s;
     s->clock_s = met_s + clip->total_s + update_s + gather_s;
     end_s = ot_larger(end_s, s->clock_s);
-    record(p, &(ot_played_action){.stage = r,
-                                  .chunk = -1,
-                                  .micro_batch = -1,
-                                  .kind = OT_PLAYED_UPDATE,
-                                  .start_s = met_s,
-                                  .end_s = s->clock_s});
+    record(p, &(ot_replayed_action){.stage = r,
+                                    .chunk = -1,
+                                    .micro_batch = -1,
+                                    .kind = OT_REPLAYED_UPDATE,
+                                    .start_s = met_s,
+                                    .end_s = s->clock_s});
   }
   const double late_s = ot_price_step_s(&p->request->estimator->simulation,
                                         p->request->estimator->job.devices, end_s) -
                         end_s;
-  for (int r = 0; r < p->walk->num_ranks; r++) {
+  for (int r = 0; r < p->flow->num_ranks; r++) {
     const stage *const s = &p->stage[r];
     out[r].total_s = end_s + late_s;
     out[r].exposed_s[OT_TIMELINE_WORLD] += late_s;
@@ -567,16 +567,16 @@ static void end_step(player *p, ot_stage_play *out) {
   }
 }
 
-ot_status ot_step_play(const ot_play_request *request, ot_arena *arena, ot_stage_play *out) {
-  player p = {.request = request,
-              .prices = request->prices,
-              .stages = request->stages,
-              .walk = &request->walk->flow};
+ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_stage_replay *out) {
+  replayer p = {.request = request,
+                .prices = request->prices,
+                .stages = request->stages,
+                .flow = request->flow};
   OT_TRY(create(&p, arena));
   run_actions(&p);
-  memset(out, 0, (size_t)p.walk->num_ranks * sizeof *out);
+  memset(out, 0, (size_t)p.flow->num_ranks * sizeof *out);
   add_tied(&p, out);
-  for (int r = 0; r < p.walk->num_ranks; r++) {
+  for (int r = 0; r < p.flow->num_ranks; r++) {
     count_work(&p, r, &out[r]);
     end_stage(&p, r, &out[r]);
   }
