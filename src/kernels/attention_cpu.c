@@ -141,6 +141,7 @@ static void run_panel(const ot_tile_pair *pair, int first, const slot *s, runnin
   const ot_attention *const p = pair->p;
   const ot_panel_scores scores = {s->scores, OT_PANEL, first};
   ot_scores(pair, s->keys + pair->first * p->width, s->queries, scores);
+  if (p->attributes->soft_cap > 0) ot_cap_scores(pair, scores);
   if (pair->edge) ot_mask_scores(pair, scores, -(ot_real)INFINITY);
   exponentiate(state, first, pair->n, s->scores);
   if (p->attributes->dropout > 0) ot_drop_scores(pair, scores);

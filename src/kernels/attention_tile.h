@@ -11,6 +11,7 @@
 
 #include "kernels/dropout_mask.h"
 #include "kernels/register_tile.h"
+#include "kernels/soft_cap.h"
 #include "ops/attention.h"
 #include "ops/kernel.h"
 #include "ops/zigzag.h"
@@ -255,6 +256,11 @@ typedef struct ot_panel_scores {
   int64_t stride;
   int first;
 } ot_panel_scores;
+
+static inline void ot_cap_scores(const ot_tile_pair *pair, ot_panel_scores scores) {
+  const ot_real cap = (ot_real)pair->p->attributes->soft_cap;
+  for (int64_t j = 0; j < pair->n; j++) ot_soft_cap(scores.data + j * scores.stride, OT_PANEL, cap);
+}
 
 // Puts `value` where a query does not see a key.
 static inline void ot_mask_scores(const ot_tile_pair *pair, ot_panel_scores scores, ot_real value) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kernels/real.h"
+#include "kernels/soft_cap.h"
 #include "kernels/vector_math.h"
 #include "ops/decode.h"
 
@@ -87,12 +88,11 @@ static void compute_scores(const decode *d, const group *u) {
 }
 
 // Turns the scores of one head into probabilities.
-static void normalise(ot_real *restrict score, int64_t n, ot_real scale) {
-  ot_real largest = score[0] * scale;
-  for (int64_t j = 0; j < n; j++) {
-    score[j] *= scale;
-    largest = score[j] > largest ? score[j] : largest;
-  }
+static void normalise(ot_real *restrict score, int64_t n, const ot_op_attributes *a) {
+  for (int64_t j = 0; j < n; j++) score[j] *= (ot_real)a->scale;
+  ot_soft_cap(score, n, (ot_real)a->soft_cap);
+  ot_real largest = score[0];
+  for (int64_t j = 0; j < n; j++) largest = score[j] > largest ? score[j] : largest;
   ot_real sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < n; j++) {
@@ -141,7 +141,7 @@ static void attention_decode(const ot_kernel_call *call) {
     u.scores = (ot_real *)call->workspace + omp_get_thread_num() * d.heads * d.P;
     compute_scores(&d, &u);
     for (int64_t h = 0; h < d.heads; h++) {
-      normalise(u.scores + h * d.P + u.begin, u.end - u.begin, (ot_real)a->scale);
+      normalise(u.scores + h * d.P + u.begin, u.end - u.begin, a);
     }
     add_values(&d, &u);
   }

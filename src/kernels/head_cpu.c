@@ -73,6 +73,9 @@ static chunk project(const head *h, int64_t first, ot_real *logits) {
                              .beta = 0};
     OT_KERNEL(ot_matrix_multiply)(&product, threads);
   }
+  const ot_real cap = (ot_real)h->call->attributes->soft_cap;
+#pragma omp parallel for num_threads(threads) if (cap > 0)
+  for (int64_t r = 0; r < n; r++) ot_soft_cap(logits + r * h->layout.stride, h->V, cap);
   return (chunk){.first = first, .n = n, .x = x};
 }
 
@@ -143,17 +146,20 @@ static double row_sum_of_exponentials(const ot_real *restrict row, int64_t n, ot
 }
 
 // Replaces a row of logits by its gradient; returns its nats.
-static double row_loss(ot_real *restrict row, int64_t n, int32_t target, double inverse_tokens) {
+static double row_loss(const head *h, ot_real *restrict row, int32_t target) {
+  const int64_t n = h->V;
+  const double inverse_tokens = *(const double *)h->call->in[3].data;
+  const ot_real cap = (ot_real)h->call->attributes->soft_cap;
   if (target < 0) {
     memset(row, 0, (size_t)n * sizeof *row);
     return 0;
   }
   const ot_real logit = row[target];
   const ot_real largest = ot_row_largest(row, n);
-  const double sum = ot_row_exponentials(row, n, largest);
+  const double sum = ot_row_exponentials(row, n, largest, cap);
   const ot_real factor = (ot_real)(inverse_tokens / sum);
   for (int64_t i = 0; i < n; i++) row[i] *= factor;
-  row[target] -= (ot_real)inverse_tokens;
+  row[target] -= (ot_real)inverse_tokens * ot_soft_cap_slope(logit, cap);
   return ot_nats_of(logit, largest, sum);
 }
 
@@ -174,8 +180,7 @@ static void head_loss(const ot_kernel_call *call) {
     const chunk rows = project(&h, first, h.logits);
 #pragma omp parallel for num_threads(threads)
     for (int64_t r = 0; r < rows.n; r++) {
-      h.nats[r] =
-          row_loss(h.logits + r * h.layout.stride, h.V, h.targets[first + r], inverse_tokens);
+      h.nats[r] = row_loss(&h, h.logits + r * h.layout.stride, h.targets[first + r]);
     }
     total = add_nats(&h, &rows, total);
     input_gradient(&h, &rows);

@@ -41,14 +41,16 @@ typedef struct row_statistics {
 } row_statistics;
 
 // Replaces a row of logits by its exponentials.
-static row_statistics reduce_row(ot_real *restrict row, int64_t n, int64_t target, bool masked) {
+static row_statistics reduce_row(ot_real *restrict row, int64_t n, int64_t target, bool masked,
+                                 ot_real cap) {
   if (masked) {
     memset(row, 0, (size_t)n * sizeof *row);
     return (row_statistics){0, 0, -INFINITY};
   }
+  ot_soft_cap(row, n, cap);
   const double logit = target >= 0 && target < n ? (double)row[target] : -INFINITY;
   const ot_real largest = ot_row_largest(row, n);
-  const double sum = ot_row_exponentials(row, n, largest);
+  const double sum = ot_row_exponentials(row, n, largest, cap);
   return (row_statistics){(double)largest, sum, logit};
 }
 
@@ -94,8 +96,9 @@ static void head_statistics(const ot_kernel_call *call) {
 #pragma omp parallel for num_threads(ot_threads_for(call, rows *V))
   for (int64_t r = 0; r < rows; r++) {
     const int64_t target = target_of(call, &call->in[2], r);
-    statistics[r] = reduce_row((ot_real *)e->data + r * V, V,
-                               target - call->attributes->first_vocab, target < 0);
+    statistics[r] =
+        reduce_row((ot_real *)e->data + r * V, V, target - call->attributes->first_vocab,
+                   target < 0, (ot_real)call->attributes->soft_cap);
   }
 }
 
@@ -118,7 +121,9 @@ static double row_gradient(const ot_kernel_call *call, int64_t row) {
 #pragma omp simd
   for (int64_t i = 0; i < V; i++) dlogits[i] = e[i] * factor;
   const int64_t place = target - call->attributes->first_vocab;
-  if (place >= 0 && place < V) dlogits[place] -= (ot_real)inverse_tokens;
+  const ot_real slope =
+      ot_soft_cap_slope((ot_real)whole.target, (ot_real)call->attributes->soft_cap);
+  if (place >= 0 && place < V) dlogits[place] -= (ot_real)inverse_tokens * slope;
   return nats_of_row(whole);
 }
 

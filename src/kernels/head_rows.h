@@ -3,14 +3,21 @@
 // target from them. Sums are made in the compute type by short runs and joined in float64.
 #pragma once
 
+#include <string.h>
+
 #include "kernels/real.h"
+#include "kernels/soft_cap.h"
 #include "kernels/vector_math.h"
 
-// row = exp(row - largest); returns the sum, made by tiles.
-static inline double ot_row_exponentials(ot_real *restrict row, int64_t n, ot_real largest) {
+// row = exp(row - largest); returns the sum, made by tiles. With a soft cap that the row went
+// through, each exponential is then multiplied by the cap's slope.
+static inline double ot_row_exponentials(ot_real *restrict row, int64_t n, ot_real largest,
+                                         ot_real cap) {
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += OT_TILE) {
     const int64_t end = n - begin < OT_TILE ? n : begin + OT_TILE;
+    ot_real logits[OT_TILE];
+    if (cap > 0) memcpy(logits, row + begin, (size_t)(end - begin) * sizeof *row);
     ot_real tile = 0;
 #pragma omp simd reduction(+ : tile)
     for (int64_t i = begin; i < end; i++) {
@@ -18,6 +25,8 @@ static inline double ot_row_exponentials(ot_real *restrict row, int64_t n, ot_re
       tile += row[i];
     }
     sum += (double)tile;
+    if (cap == 0) continue;
+    for (int64_t i = begin; i < end; i++) row[i] *= ot_soft_cap_slope(logits[i - begin], cap);
   }
   return sum;
 }

@@ -207,7 +207,8 @@ static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_typ
   const int64_t visible = visible_pairs(a, &w->queries, &w->keys);
   const int64_t hidden = held_pairs(w, a->window) - visible;
   const double pairs = BH * (double)visible;
-  ot_cost cost = ot_cost_of_traffic(w->info, a, types, 6 * pairs);
+  const int flops = a->soft_cap > 0 ? 6 + OT_SOFT_CAP_FLOPS : 6;
+  ot_cost cost = ot_cost_of_traffic(w->info, a, types, flops * pairs);
   cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
   if (w->products == GRAD_PRODUCTS) cost.repeated_flops = cost.matrix_flops / GRAD_PRODUCTS;
   if (a->value_dim > 0) {

@@ -6,7 +6,8 @@
 // A row of qkv is H query heads, then G key heads, then G value heads, each of D. Query head h uses
 // key and value head h / (H / G). Query i of a sequence sees key j of it when
 //   doc_start[i] <= j <= i and (window == 0 or i - window < j).
-// OT_OP_ATTENTION, s_ij = scale * q_i . k_j over visible j, p_ij = exp(s_ij - lse_i):
+// OT_OP_ATTENTION, s_ij = scale * q_i . k_j over visible j, with a soft cap c = soft_cap > 0
+//   c tanh(that / c), p_ij = exp(s_ij - lse_i):
 //   o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij), max_logit = max(max_logit, max s_ij)
 //   qkv [R, (H + 2G) D] real, doc_start? [R] int32 (absent: 0), sample_ids? [B] int64 (read when
 //   dropout > 0) -> o [R, H D] stored like qkv, lse [R, H] compute type, max_logit? [1] f64
@@ -34,7 +35,8 @@
 // dropout * 2^32, with low = ((first_head + h) * 2^24 + i) * 2^32 + floor(j / 4), i and j places in
 // the whole sequence: at most 256 heads of all ranks and 2^24 places then.
 // attributes: threads, sequence_length (T), num_heads, num_kv_heads, head_dim, window, scale,
-// dropout, seed, rng_stream, first_head; blocks also context_size, context_index, key_index.
+// soft_cap, dropout, seed, rng_stream, first_head; blocks also context_size, context_index,
+// key_index.
 #pragma once
 
 #include "ops/kernel.h"

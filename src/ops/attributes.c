@@ -31,6 +31,7 @@ static const attribute_field fields[] = {
     {"head_dim", FIELD_INT64, offsetof(ot_op_attributes, head_dim)},
     {"window", FIELD_INT64, offsetof(ot_op_attributes, window)},
     {"scale", FIELD_DOUBLE, offsetof(ot_op_attributes, scale)},
+    {"soft_cap", FIELD_DOUBLE, offsetof(ot_op_attributes, soft_cap)},
     {"epsilon", FIELD_DOUBLE, offsetof(ot_op_attributes, epsilon)},
     {"norm_offset", FIELD_DOUBLE, offsetof(ot_op_attributes, norm_offset)},
     {"norm_width", FIELD_INT64, offsetof(ot_op_attributes, norm_width)},

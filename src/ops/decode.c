@@ -55,7 +55,8 @@ static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const o
   const int64_t window = attributes->window;
   const double visible = (double)(window > 0 && window < slots ? window : slots);
   const double pairs = (double)types->in[0].dim[0] * (double)attributes->num_heads * visible;
-  ot_cost cost = ot_cost_of_traffic(&ot_attention_decode_info, attributes, types, 6 * pairs);
+  const int flops = attributes->soft_cap > 0 ? 6 + OT_SOFT_CAP_FLOPS : 6;
+  ot_cost cost = ot_cost_of_traffic(&ot_attention_decode_info, attributes, types, flops * pairs);
   cost.matrix_flops = 4 * pairs * (double)attributes->head_dim;
   return cost;
 }

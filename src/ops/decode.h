@@ -11,7 +11,7 @@
 //   qkv [B, (H + 2G) D] (its key and value parts are not read), cache, length -> o [B, H D] stored
 //   like qkv. The new token is in the cache already, at slot length[b]. With window w > 0, slots
 //   length[b] - w < j are visible.
-// attributes: threads, num_heads, num_kv_heads, head_dim, window, scale.
+// attributes: threads, num_heads, num_kv_heads, head_dim, window, scale, soft_cap.
 #pragma once
 
 #include "ops/kernel.h"

@@ -156,7 +156,8 @@ static ot_cost cost_of(const ot_op_info *info, ot_op_kind kind, const ot_op_attr
   const double again = (double)((types->in[0].dim[0] - 1) / layout.chunk);  // chunks but the first
   const double w_bytes = (double)ot_type_bytes(&types->in[1]);
   const bool whole = kind == OT_OP_HEAD_LOGITS;
-  ot_cost cost = ot_cost_of_traffic(info, attributes, types, whole ? 0 : 12 * R * V);
+  const int flops = (whole ? 0 : 12) + (attributes->soft_cap > 0 ? OT_SOFT_CAP_FLOPS : 0);
+  ot_cost cost = ot_cost_of_traffic(info, attributes, types, flops * R * V);
   cost.matrix_flops = 2 * R * V * C;
   if (whole) return cost;
   cost.bytes_read += R * V * size + again * w_bytes;

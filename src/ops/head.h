@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The final projection, logits = x w^T with w [V, C], and what is made of the logits. They exist
+// The final projection, logits = x w^T with w [V, C], with a soft cap c = attributes.soft_cap > 0
+// c tanh(x w^T / c), and what is made of the logits. They exist
 // for attributes.chunk_rows rows at a time (0: ot_head_layout_of chooses) and never whole, but in
 // the output of head_logits. x [R, C] and w [V, C] real, targets [R] int32; a target below zero is
 // masked. Sums over logits are made in the compute type by short runs and joined in float64.
 //
 // OT_OP_HEAD_LOSS      with p = softmax(logits) and nats = log(sum exp(logits)) - logits[target]:
-//   dlogits = (p - onehot(target)) * inverse_tokens, 0 in masked rows
+//   dlogits = (p - onehot(target)) * inverse_tokens, 0 in masked rows, with a soft cap times its
+//   slope 1 - (logit / c)^2
 //   dx = dlogits w, acc dw = dlogits^T x, loss += sum of nats over unmasked rows * inverse_tokens
 //   inverse_tokens [1] f64; dx [R, C] stored like x; dw? [V, C] real; loss [1] f64, summed over
 //   rows in their order in float64. The forward op does all of the backward: recomputing logits

@@ -134,9 +134,11 @@ static double row_bytes(const ot_op_attributes *attributes, const ot_tensor_type
 static ot_cost head_statistics_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double logits = (double)ot_type_elements(&types->out[0]);
   const double e_bytes = (double)ot_type_bytes(&types->out[0]);
+  const int cap_flops = attributes->soft_cap > 0 ? OT_SOFT_CAP_FLOPS : 0;
+  const double flops = STATISTICS_FLOPS + cap_flops;
   return (ot_cost){
       .matrix_flops = 2 * logits * (double)types->in[0].dim[1],
-      .other_flops = STATISTICS_FLOPS * logits,
+      .other_flops = flops * logits,
       .bytes_read = row_bytes(attributes, &types->in[0]) + (double)ot_type_bytes(&types->in[1]) +
                     (double)attributes->chunk_rows * 4 + e_bytes,
       .bytes_written = 2 * e_bytes + (double)ot_type_bytes(&types->out[1]),

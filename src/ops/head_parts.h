@@ -17,7 +17,9 @@
 //   came by makes it whole.
 //   To evaluate: head_statistics, all_gather, head_count. Nobody reads e then.
 //
-// OT_OP_HEAD_STATISTICS  e [r, V] compute type = exp(logit - m) with logits = x w^T;
+// OT_OP_HEAD_STATISTICS  e [r, V] compute type = exp(logit - m) with logits as in head.h, with a
+//   soft cap times its slope, which head_dlogits then has in e and takes for the target from its
+//   logit;
 //   statistics [r, 3] f64 = m (the row's largest logit in the shard), sum of e, logit of the target
 //   or -inf where another shard has it. In masked rows (target < 0) e is 0, statistics 0, 0, -inf.
 // OT_OP_HEAD_DLOGITS  With M = max m_i and S = sum_i s_i exp(m_i - M) in the order of ranks i, in

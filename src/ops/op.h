@@ -242,6 +242,7 @@ typedef struct ot_op_attributes {
   int64_t head_dim;         // D
   int64_t window;           // keys visible to a query including itself; 0 = all
   double scale;             // attention: multiplies q.k; embedding: multiplies y (0 means 1)
+  double soft_cap;          // attention: of scores; head: of logits; 0 = none
   double epsilon;           // norms, adamw
   double norm_offset;       // added to norm weights (gemma: 1)
   int64_t norm_width;       // head_norm

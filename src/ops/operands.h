@@ -5,6 +5,8 @@
 
 #include "ops/op.h"
 
+enum { OT_SOFT_CAP_FLOPS = 12 };  // of a soft cap or its slope, for each number
+
 // As ot_expected.dtype: any type that a tensor of activations or parameters may be stored in.
 enum { OT_ANY_REAL = OT_DTYPE_COUNT };
 

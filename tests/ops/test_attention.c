@@ -16,15 +16,16 @@
 typedef struct shape {
   int64_t B, T, H, G, D, window;
   bool documents;
-  double dropout;
+  double dropout, soft_cap;
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, 0},      {2, 7, 3, 1, 5, 0, false, 0},
-    {1, 64, 2, 2, 16, 0, false, 0},    {3, 65, 6, 2, 8, 0, true, 0},
-    {1, 131, 3, 1, 24, 9, false, 0},   {2, 130, 2, 1, 33, 70, true, 0},
-    {1, 200, 4, 4, 64, 1, true, 0},    {2, 100, 3, 3, 12, 0, true, 0.25},
-    {1, 193, 2, 1, 80, 128, false, 0}, {1, 70, 6, 2, 4, 20, true, 0.5},
+    {1, 1, 1, 1, 1, 0, false, 0, 0},         {2, 7, 3, 1, 5, 0, false, 0, 0},
+    {1, 64, 2, 2, 16, 0, false, 0, 0},       {3, 65, 6, 2, 8, 0, true, 0, 0},
+    {1, 131, 3, 1, 24, 9, false, 0, 0},      {2, 130, 2, 1, 33, 70, true, 0, 0},
+    {1, 200, 4, 4, 64, 1, true, 0, 0},       {2, 100, 3, 3, 12, 0, true, 0.25, 0},
+    {1, 193, 2, 1, 80, 128, false, 0, 0},    {1, 70, 6, 2, 4, 20, true, 0.5, 0},
+    {2, 140, 6, 2, 12, 50, true, 0.25, 1.5}, {1, 70, 2, 1, 5, 0, false, 0, 0.7},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -38,6 +39,7 @@ static ot_op_attributes attributes_of(shape s) {
                             .head_dim = s.D,
                             .window = s.window,
                             .scale = 0.5,
+                            .soft_cap = s.soft_cap,
                             .dropout = s.dropout,
                             .seed = 11,
                             .rng_stream = 5,
@@ -101,6 +103,10 @@ typedef struct expected {
   double *o, *lse, largest;
 } expected;
 
+static double capped(shape s, double score) {
+  return s.soft_cap > 0 ? s.soft_cap * tanh(score / s.soft_cap) : score;
+}
+
 static void expect_query(const ot_case *c, shape s, const int64_t *at, expected *e) {
   const int64_t b = at[0], h = at[1], i = at[2];
   const int64_t row = b * s.T + i;
@@ -112,6 +118,7 @@ static void expect_query(const ot_case *c, shape s, const int64_t *at, expected 
     for (int64_t d = 0; d < s.D; d++) {
       score[j] += 0.5 * part(c, s, row, h, d) * part(c, s, b * s.T + j, s.H + g, d);
     }
+    score[j] = capped(s, score[j]);
     sum += exp(score[j]);
     e->largest = fmax(e->largest, score[j]);
   }
@@ -152,8 +159,9 @@ static void output_is_the_definition_in_every_precision(void **state) {
 static void gradients_are_those_of_the_output(void **state) {
   (void)state;
   const shape small[] = {
-      {1, 3, 1, 1, 2, 0, false, 0},  {2, 9, 3, 1, 3, 0, false, 0},    {1, 67, 2, 1, 2, 0, true, 0},
-      {1, 70, 2, 2, 1, 5, false, 0}, {1, 20, 2, 2, 3, 0, true, 0.25},
+      {1, 3, 1, 1, 2, 0, false, 0, 0},    {2, 9, 3, 1, 3, 0, false, 0, 0},
+      {1, 67, 2, 1, 2, 0, true, 0, 0},    {1, 70, 2, 2, 1, 5, false, 0, 0},
+      {1, 20, 2, 2, 3, 0, true, 0.25, 0}, {1, 67, 2, 1, 3, 9, true, 0, 0.5},
   };
   for (int k = 0; k < (int)(sizeof small / sizeof small[0]); k++) {
     ot_case c = attention_case(small[k]);
@@ -205,8 +213,9 @@ static void add_query_gradient(const ot_case *f, const ot_case *g, shape s, cons
       dp += ot_case_get(&g->in[0], (row * s.H + h) * s.D + d) * part(f, s, key, s.H + s.G + kv, d);
     }
     const double keep = keep_factor(f, s, at, j);
-    const double p = exp(score - lse);
-    const double ds = p * (keep * dp - delta);
+    const double p = exp(capped(s, score) - lse);
+    const double slope = s.soft_cap > 0 ? pow(1 / cosh(score / s.soft_cap), 2) : 1;
+    const double ds = p * (keep * dp - delta) * slope;
     for (int64_t d = 0; d < s.D; d++) {
       dqkv[row * width + h * s.D + d] += 0.5 * ds * part(f, s, key, s.H + kv, d);
       dqkv[key * width + (s.H + kv) * s.D + d] += 0.5 * ds * part(f, s, row, h, d);
@@ -240,7 +249,7 @@ static void gradient_is_the_formula_in_every_precision(void **state) {
 
 static void largest_logit_is_kept_from_call_to_call(void **state) {
   (void)state;
-  const shape s = {2, 7, 3, 1, 5, 0, false, 0};
+  const shape s = {2, 7, 3, 1, 5, 0, false, 0, 0};
   ot_case c = attention_case(s);
   create(&c, s, 0);
   ot_case_set(&c.out[2], 0, 1e6);
@@ -254,7 +263,7 @@ static void largest_logit_is_kept_from_call_to_call(void **state) {
 
 static void large_logits_do_not_overflow(void **state) {
   (void)state;
-  const shape s = {1, 3, 1, 1, 1, 0, false, 0};
+  const shape s = {1, 3, 1, 1, 1, 0, false, 0, 0};
   ot_case c = attention_case(s);
   create(&c, s, 0);
   const double qkv[] = {1, -40000, 7, 1, 40000, 8, 1, 40000 - 2, 9};
@@ -270,7 +279,7 @@ static void large_logits_do_not_overflow(void **state) {
 
 static void a_row_does_not_depend_on_later_rows(void **state) {
   (void)state;
-  const shape s = {1, 100, 2, 1, 8, 0, false, 0};
+  const shape s = {1, 100, 2, 1, 8, 0, false, 0, 0};
   ot_case c = attention_case(s);
   create(&c, s, 0);
   ot_case_run(&c);
@@ -287,7 +296,7 @@ static void a_row_does_not_depend_on_later_rows(void **state) {
 
 static void cost_counts_visible_keys(void **state) {
   (void)state;
-  shape s = {3, 10, 4, 2, 8, 0, false, 0};
+  shape s = {3, 10, 4, 2, 8, 0, false, 0, 0};
   ot_case c = attention_case(s);
   assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_OK);
   const double whole = ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops;
@@ -296,6 +305,10 @@ static void cost_counts_visible_keys(void **state) {
   assert_true(ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops == 3 * 4 * 27 * (4 * 8));
   c.attributes.window = 50;
   assert_true(ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops == whole);
+  const double others = ot_op_cost(c.kind, &c.attributes, &c.types).other_flops;
+  c.attributes.soft_cap = 50;
+  assert_true(ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops == whole);
+  assert_true(ot_op_cost(c.kind, &c.attributes, &c.types).other_flops > 2 * others);
 }
 
 // Hidden pairs of one head in the tile of queries from `q` and keys from `k`, counted one by one;
@@ -325,7 +338,7 @@ static void cost_tells_what_tiles_hold_beside(void **state) {
   const int64_t windows[] = {0, 1, 2, 16, 64, 100, 128, 200, 256, 999};
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
     for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
-      const shape s = {2, lengths[i], 4, 2, 8, windows[k], false, 0};
+      const shape s = {2, lengths[i], 4, 2, 8, windows[k], false, 0, 0};
       ot_case c = attention_case(s);
       assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_OK);
       const double padded = ot_op_cost(c.kind, &c.attributes, &c.types).padded_flops;
@@ -338,7 +351,7 @@ static void cost_tells_what_tiles_hold_beside(void **state) {
 
 static void rejects_heads_that_do_not_share_evenly(void **state) {
   (void)state;
-  const shape s = {1, 4, 5, 2, 8, 0, false, 0};
+  const shape s = {1, 4, 5, 2, 8, 0, false, 0, 0};
   ot_case c = attention_case(s);
   assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_BUG);
   assert_string_equal(ot_fail_message(), "attention: 2 kv heads do not divide 5 heads");

@@ -19,17 +19,18 @@ typedef struct shape {
   int c;  // ranks
   int64_t B, T, H, G, D, window;
   bool documents;
-  double dropout;
+  double dropout, soft_cap;
 } shape;
 
 static const shape shapes[] = {
-    {1, 2, 70, 3, 1, 5, 0, true, 0},       {2, 1, 4, 1, 1, 3, 0, false, 0},
-    {2, 2, 36, 4, 2, 8, 0, true, 0},       {2, 1, 300, 2, 1, 16, 0, false, 0},
-    {2, 2, 260, 2, 2, 33, 40, true, 0},    {2, 1, 1040, 1, 1, 8, 700, true, 0},
-    {2, 2, 140, 6, 2, 12, 0, true, 0.25},  {4, 1, 8, 2, 1, 4, 0, false, 0},
-    {4, 2, 56, 3, 3, 5, 0, true, 0},       {4, 1, 520, 4, 2, 16, 0, true, 0},
-    {4, 2, 280, 2, 1, 24, 9, false, 0},    {4, 1, 280, 2, 1, 8, 1, false, 0},
-    {4, 1, 312, 4, 1, 20, 100, true, 0.5}, {4, 1, 1040, 2, 1, 64, 0, false, 0.1},
+    {1, 2, 70, 3, 1, 5, 0, true, 0, 0},        {2, 1, 4, 1, 1, 3, 0, false, 0, 0},
+    {2, 2, 36, 4, 2, 8, 0, true, 0, 0},        {2, 1, 300, 2, 1, 16, 0, false, 0, 0},
+    {2, 2, 260, 2, 2, 33, 40, true, 0, 0},     {2, 1, 1040, 1, 1, 8, 700, true, 0, 0},
+    {2, 2, 140, 6, 2, 12, 0, true, 0.25, 0},   {4, 1, 8, 2, 1, 4, 0, false, 0, 0},
+    {4, 2, 56, 3, 3, 5, 0, true, 0, 0},        {4, 1, 520, 4, 2, 16, 0, true, 0, 0},
+    {4, 2, 280, 2, 1, 24, 9, false, 0, 0},     {4, 1, 280, 2, 1, 8, 1, false, 0, 0},
+    {4, 1, 312, 4, 1, 20, 100, true, 0.5, 0},  {4, 1, 1040, 2, 1, 64, 0, false, 0.1, 0},
+    {4, 2, 280, 2, 1, 8, 90, true, 0.25, 0.6},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -43,6 +44,7 @@ static ot_op_attributes attributes_of(shape s, ot_dtype compute) {
                             .head_dim = s.D,
                             .window = s.window,
                             .scale = 0.5,
+                            .soft_cap = s.soft_cap,
                             .dropout = s.dropout,
                             .seed = 11,
                             .rng_stream = 5,
@@ -402,7 +404,7 @@ static void hide_other_block(const ring *g, int rank) {
 static void a_block_out_of_sight_changes_no_bit(void **state) {
   (void)state;
   for (int documents = 0; documents < 2; documents++) {
-    const shape s = {2, 1, 280, 2, 1, 8, documents ? 0 : 1, documents, 0};
+    const shape s = {2, 1, 280, 2, 1, 8, documents ? 0 : 1, documents, 0, 0};
     ring g = {.s = s, .compute = OT_F32, .storage = OT_F32, .whole = whole_case(s)};
     for (int64_t t = 0; documents && t < s.T; t++) ot_case_set(&g.whole.in[1], t, (double)t);
     slice_pieces(&g);
@@ -450,7 +452,7 @@ static void costs_count_the_pairs_that_a_block_sees(void **state) {
   (void)state;
   const int64_t windows[] = {0, 1, 3, 4, 5, 8, 11, 24, 31, 32, 100};
   for (int k = 0; k < 11; k++) {
-    shape s = {4, 3, 32, 4, 2, 8, windows[k], false, 0};
+    shape s = {4, 3, 32, 4, 2, 8, windows[k], false, 0, 0};
     for (int at = 0; at < 16; at++) {
       const double products = 2 * 3 * 4 * 8 * pairs_counted(s, at / 4, at % 4);
       assert_true(cost_of(s, at / 4, at % 4, false).matrix_flops == 2 * products);
@@ -493,7 +495,7 @@ static void costs_tell_what_tiles_hold_beside(void **state) {
   const int64_t windows[] = {0, 1, 70, 130, 300};
   for (int k = 0; k < 5; k++) {
     for (int c = 2; c <= 4; c += 2) {
-      const shape s = {c, 3, 1000, 4, 2, 8, windows[k], false, 0};
+      const shape s = {c, 3, 1000, 4, 2, 8, windows[k], false, 0, 0};
       for (int at = 0; at < c * c; at++) {
         const double hidden = hidden_pairs_counted(s, at / c, at % c);
         const double padded = cost_of(s, at / c, at % c, false).padded_flops;
@@ -506,7 +508,7 @@ static void costs_tell_what_tiles_hold_beside(void **state) {
 
 static void every_rank_has_the_same_work_in_every_step(void **state) {
   (void)state;
-  const shape s = {8, 1, 8192, 4, 2, 64, 0, false, 0};
+  const shape s = {8, 1, 8192, 4, 2, 64, 0, false, 0, 0};
   double all = 0;
   for (int step = 0; step < s.c; step++) {
     const double first = cost_of(s, 0, (8 - step) % 8, false).matrix_flops;
@@ -521,7 +523,7 @@ static void every_rank_has_the_same_work_in_every_step(void **state) {
 
 static void costs_leave_out_the_keys_beside_the_queries(void **state) {
   (void)state;
-  const shape s = {2, 1, 8, 4, 2, 8, 0, false, 0};
+  const shape s = {2, 1, 8, 4, 2, 8, 0, false, 0, 0};
   const ot_cost cost = cost_of(s, 0, 1, false);
   assert_true(cost.bytes_read == 4 * (4 + 4) * 8 * 2);
   assert_true(cost.bytes_written == 4 * (32 * 4 + 4 * 4));
@@ -531,7 +533,7 @@ static void costs_leave_out_the_keys_beside_the_queries(void **state) {
 
 static void rejects_what_is_no_block_of_a_ring(void **state) {
   (void)state;
-  const ring g = {.s = {2, 1, 8, 2, 1, 4, 0, false, 0}, .compute = OT_F32};
+  const ring g = {.s = {2, 1, 8, 2, 1, 4, 0, false, 0, 0}, .compute = OT_F32};
   const ot_tensor_type qkv = ot_type_matrix(OT_F32, 4, 16);
   ot_op_types types = {.in = {qkv, ot_type_matrix(OT_F32, 4, 8)}};
   ot_op_attributes a = block_attributes(&g, 0, 2);

@@ -13,11 +13,12 @@
 
 typedef struct shape {
   int64_t B, P, H, G, D, window;
+  double soft_cap;
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0},   {2, 9, 3, 1, 5, 0},   {3, 70, 6, 2, 16, 0},
-    {2, 40, 4, 4, 33, 6}, {1, 33, 2, 1, 8, 33},
+    {1, 1, 1, 1, 1, 0, 0},   {2, 9, 3, 1, 5, 0, 0},   {3, 70, 6, 2, 16, 0, 0},
+    {2, 40, 4, 4, 33, 6, 0}, {1, 33, 2, 1, 8, 33, 0}, {2, 40, 6, 2, 20, 30, 0.4},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -29,7 +30,8 @@ static ot_op_attributes attributes_of(shape s) {
                             .num_kv_heads = s.G,
                             .head_dim = s.D,
                             .window = s.window,
-                            .scale = 0.25};
+                            .scale = 0.25,
+                            .soft_cap = s.soft_cap};
 }
 
 static ot_tensor_type cache_type(ot_dtype dtype, shape s) {
@@ -93,7 +95,7 @@ static void one_query_is_the_last_row_of_attention(void **state) {
 
 static void slots_beyond_the_length_are_not_read(void **state) {
   (void)state;
-  const shape s = {2, 9, 3, 1, 5, 0};
+  const shape s = {2, 9, 3, 1, 5, 0, 0};
   ot_case c = decode_case(s);
   create_decode(&c, s);
   const int64_t kv = 2 * s.G * s.D;
@@ -139,7 +141,7 @@ static void check_append(shape s, ot_dtype storage) {
 
 static void append_writes_its_rows_and_keeps_the_others(void **state) {
   (void)state;
-  const shape s = {3, 8, 3, 1, 5, 0};
+  const shape s = {3, 8, 3, 1, 5, 0, 0};
   check_append(s, OT_F64);
   check_append(s, OT_F32);
   check_append(s, OT_BF16);
@@ -147,7 +149,7 @@ static void append_writes_its_rows_and_keeps_the_others(void **state) {
 
 static void rejects_a_cache_of_other_heads(void **state) {
   (void)state;
-  const shape s = {2, 9, 3, 1, 5, 0};
+  const shape s = {2, 9, 3, 1, 5, 0, 0};
   ot_case c = decode_case(s);
   c.types.in[1].dim[2] = 20;
   assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_BUG);

@@ -14,11 +14,12 @@
 
 typedef struct shape {
   int64_t R, C, V, chunk_rows;
+  double soft_cap;
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 0},     {7, 5, 13, 3},    {10, 8, 33, 4},
-    {9, 17, 1031, 9}, {5, 12, 2100, 2}, {130, 6, 50, 64},
+    {1, 1, 1, 0, 0},     {7, 5, 13, 3, 0},    {10, 8, 33, 4, 0},    {9, 17, 1031, 9, 0},
+    {5, 12, 2100, 2, 0}, {130, 6, 50, 64, 0}, {9, 8, 1100, 4, 6},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -28,7 +29,10 @@ static const double INVERSE_TOKENS = 0.0625;
 static ot_case head_case(ot_op_kind kind, shape s) {
   ot_case c = {
       .kind = kind,
-      .attributes = {.threads = 2, .compute = OT_F64, .chunk_rows = s.chunk_rows},
+      .attributes = {.threads = 2,
+                     .compute = OT_F64,
+                     .chunk_rows = s.chunk_rows,
+                     .soft_cap = s.soft_cap},
       .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.V, s.C)}}};
   if (kind != OT_OP_HEAD_LOGITS) c.types.in[2] = ot_type_vector(OT_I32, s.R);
   if (kind == OT_OP_HEAD_LOSS) {
@@ -61,7 +65,8 @@ static double logit(const ot_case *c, int64_t row, int64_t v) {
   for (int64_t i = 0; i < C; i++) {
     sum += ot_case_get(&c->in[0], row * C + i) * ot_case_get(&c->in[1], v * C + i);
   }
-  return sum;
+  const double cap = c->attributes.soft_cap;
+  return cap > 0 ? cap * tanh(sum / cap) : sum;
 }
 
 static double log_sum_exp(const ot_case *c, int64_t row, int64_t V) {
@@ -88,7 +93,9 @@ static void expect_gradients(const ot_case *c, shape s) {
     if (target < 0) continue;
     const double lse = log_sum_exp(c, r, s.V);
     for (int64_t v = 0; v < s.V; v++) {
-      const double d = (exp(logit(c, r, v) - lse) - (v == target)) * INVERSE_TOKENS;
+      const double capped = s.soft_cap > 0 ? logit(c, r, v) / s.soft_cap : 0;
+      const double slope = 1 - capped * capped;
+      const double d = (exp(logit(c, r, v) - lse) - (v == target)) * slope * INVERSE_TOKENS;
       for (int64_t i = 0; i < s.C; i++) {
         dx[r * s.C + i] += d * ot_case_get(&c->in[1], v * s.C + i);
         dw[v * s.C + i] += d * ot_case_get(&c->in[0], r * s.C + i);
@@ -115,9 +122,7 @@ static void loss_and_gradients_are_the_formula(void **state) {
   }
 }
 
-static void gradients_are_the_slope_of_the_loss(void **state) {
-  (void)state;
-  const shape s = {6, 4, 9, 4};
+static void expect_slopes(shape s) {
   ot_case c = head_case(OT_OP_HEAD_LOSS, s);
   create(&c, s);
   ot_case_run(&c);
@@ -138,6 +143,12 @@ static void gradients_are_the_slope_of_the_loss(void **state) {
   ot_case_destroy(&c);
 }
 
+static void gradients_are_the_slope_of_the_loss(void **state) {
+  (void)state;
+  expect_slopes((shape){6, 4, 9, 4, 0});
+  expect_slopes((shape){6, 4, 9, 4, 0.8});
+}
+
 static void every_operator_agrees_in_every_precision(void **state) {
   (void)state;
   const ot_op_kind kinds[] = {OT_OP_HEAD_LOSS, OT_OP_HEAD_EVALUATE, OT_OP_HEAD_SCORE,
@@ -153,7 +164,7 @@ static void every_operator_agrees_in_every_precision(void **state) {
 // More rows of w than are widened at a time (half a Mi elements), in chunks.
 static void widened_weights_are_taken_block_by_block(void **state) {
   (void)state;
-  const shape s = {20, 512, 1100, 8};
+  const shape s = {20, 512, 1100, 8, 0};
   ot_case c = head_case(OT_OP_HEAD_LOSS, s);
   create(&c, s);
   ot_case_fill(&c.in[1], 3, 0.05, 0);
@@ -163,7 +174,7 @@ static void widened_weights_are_taken_block_by_block(void **state) {
 
 static void chunks_change_nothing_but_the_order_of_sums_over_rows(void **state) {
   (void)state;
-  const shape s = {23, 9, 40, 0};
+  const shape s = {23, 9, 40, 0, 0};
   ot_case whole = head_case(OT_OP_HEAD_LOSS, s);
   create(&whole, s);
   ot_case_run(&whole);
@@ -182,7 +193,7 @@ static void chunks_change_nothing_but_the_order_of_sums_over_rows(void **state) 
 
 static void weight_gradient_is_added_when_asked(void **state) {
   (void)state;
-  const shape s = {11, 6, 20, 4};
+  const shape s = {11, 6, 20, 4, 0};
   const ot_dtype accumulators[] = {OT_F64, OT_F32};
   for (int i = 0; i < 2; i++) {
     ot_case c = head_case(OT_OP_HEAD_LOSS, s);
@@ -200,7 +211,7 @@ static void weight_gradient_is_added_when_asked(void **state) {
 
 static void works_without_a_weight_gradient(void **state) {
   (void)state;
-  const shape s = {5, 6, 20, 4};
+  const shape s = {5, 6, 20, 4, 0};
   ot_case with = head_case(OT_OP_HEAD_LOSS, s);
   ot_case without = with;
   without.types.out[1] = (ot_tensor_type){0};
@@ -232,7 +243,7 @@ static void evaluation_adds_nats_and_counts_unmasked_rows(void **state) {
 
 static void scores_are_log_probabilities_and_the_first_largest_logit(void **state) {
   (void)state;
-  const shape s = {8, 5, 30, 3};
+  const shape s = {8, 5, 30, 3, 0};
   ot_case c = head_case(OT_OP_HEAD_SCORE, s);
   create(&c, s);
   // Rows 4 and 17 of w are equal and win where x[0] is large.
@@ -271,7 +282,7 @@ static void logits_are_products_of_rows(void **state) {
 
 static void large_logits_do_not_overflow(void **state) {
   (void)state;
-  const shape s = {2, 1, 3, 0};
+  const shape s = {2, 1, 3, 0, 0};
   ot_case c = head_case(OT_OP_HEAD_SCORE, s);
   create(&c, s);
   const double w[] = {30000, 29999, -30000};

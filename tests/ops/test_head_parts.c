@@ -18,10 +18,12 @@
 
 typedef struct shape {
   int64_t R, C, V, chunk;
+  double soft_cap;
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 3, 1}, {7, 5, 13, 3}, {10, 8, 33, 4}, {23, 17, 1031, 23}, {5, 12, 2100, 2},
+    {1, 1, 3, 1, 0},       {7, 5, 13, 3, 0},    {10, 8, 33, 4, 0},
+    {23, 17, 1031, 23, 0}, {5, 12, 2100, 2, 0}, {10, 8, 1033, 4, 1.5},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0], MAX_SHARDS = 3 };
@@ -32,7 +34,10 @@ static const double INVERSE_TOKENS = 0.0625;
 static ot_case whole_case(shape s) {
   ot_case c = {
       .kind = OT_OP_HEAD_LOSS,
-      .attributes = {.threads = 2, .compute = OT_F64, .chunk_rows = s.chunk},
+      .attributes = {.threads = 2,
+                     .compute = OT_F64,
+                     .chunk_rows = s.chunk,
+                     .soft_cap = s.soft_cap},
       .types = {.in = {ot_type_matrix(OT_F64, s.R, s.C), ot_type_matrix(OT_F64, s.V, s.C),
                        ot_type_vector(OT_I32, s.R), ot_type_vector(OT_F64, 1)},
                 .out = {{0}, ot_type_matrix(OT_F64, s.V, s.C), ot_type_vector(OT_F64, 1)}}};
@@ -76,7 +81,8 @@ static ot_op_attributes attributes_of(const ranks *t, int rank, int64_t first, i
                             .group_index = rank,
                             .first_vocab = t->shard[rank].first,
                             .first_row = first,
-                            .chunk_rows = rows};
+                            .chunk_rows = rows,
+                            .soft_cap = t->s.soft_cap};
 }
 
 static ot_tensor_type statistics_type(const ranks *t, int64_t rows) {
@@ -243,7 +249,7 @@ static void shards_make_the_gradients_of_the_whole(void **state) {
 
 static void one_shard_has_the_bits_of_the_whole(void **state) {
   (void)state;
-  const shape s = {23, 9, 40, 6};
+  const shape s = {23, 9, 40, 6, 0};
   ot_case whole = whole_case(s);
   ot_case_run(&whole);
   ranks t = ranks_run(&whole, s, 1, true);
@@ -286,7 +292,7 @@ static double loss_of(const ot_case *whole, shape s, int k) {
 
 static void gradients_are_the_slope_of_the_loss(void **state) {
   (void)state;
-  const shape s = {4, 3, 7, 3};
+  const shape s = {4, 3, 7, 3, 0};
   ot_case whole = whole_case(s);
   ranks t = ranks_run(&whole, s, 2, true);
   sum_dx(&t);
@@ -313,7 +319,7 @@ static void gradients_are_the_slope_of_the_loss(void **state) {
 
 static void a_shard_without_any_target_says_so(void **state) {
   (void)state;
-  const shape s = {5, 4, 20, 5};
+  const shape s = {5, 4, 20, 5, 0};
   ot_case whole = whole_case(s);
   for (int64_t r = 0; r < s.R; r++) ot_case_set(&whole.in[2], r, r == 3 ? -1 : (double)r);
   ot_case_run(&whole);
@@ -332,7 +338,7 @@ static void a_shard_without_any_target_says_so(void **state) {
 
 static void masked_rows_give_nothing(void **state) {
   (void)state;
-  const shape s = {6, 4, 9, 3};
+  const shape s = {6, 4, 9, 3, 0};
   ot_case whole = whole_case(s);
   for (int64_t r = 0; r < s.R; r++) ot_case_set(&whole.in[2], r, -1);
   ranks t = ranks_run(&whole, s, 2, true);
@@ -348,7 +354,7 @@ static void masked_rows_give_nothing(void **state) {
 // Largest logits far apart: the exponentials of one shard vanish beside those of the other.
 static void shards_of_very_different_logits_do_not_overflow(void **state) {
   (void)state;
-  const shape s = {2, 1, 4, 2};
+  const shape s = {2, 1, 4, 2, 0};
   const double w[] = {30000, 29999, -30000, -30001};
   for (int turned = 0; turned < 2; turned++) {
     ot_case whole = whole_case(s);
@@ -370,7 +376,7 @@ static void shards_of_very_different_logits_do_not_overflow(void **state) {
 
 static void the_parts_agree_in_every_precision(void **state) {
   (void)state;
-  const shape s = {70, 40, 600, 40};
+  const shape s = {70, 40, 600, 40, 0};
   ot_case whole = whole_case(s);
   for (int64_t r = 0; r < s.R; r++) ot_case_set(&whole.in[2], r, (double)(r * 7));
   ranks t = {.whole = &whole, .s = s, .k = 1, .shard = {{.V = 600}}};
@@ -463,7 +469,7 @@ static void refuses_statistics_of_another_number_of_ranks(void **state) {
 // The parts of all chunks make the products of the head in one op, no more.
 static void the_parts_cost_what_the_whole_costs(void **state) {
   (void)state;
-  const shape s = {12, 8, 30, 4};
+  const shape s = {12, 8, 30, 4, 0};
   ot_case whole = whole_case(s);
   const ot_cost expected = ot_op_cost(OT_OP_HEAD_LOSS, &whole.attributes, &whole.types);
   ot_op_attributes attributes = {.threads = 1, .compute = OT_F64, .chunk_rows = 4};
