@@ -25,8 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ORTHANT = sys.argv[1] if len(sys.argv) > 1 else str(ROOT / "build" / "orthant")
 CODE = pathlib.Path(transformers.__file__).parent
 FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "olmo2": "olmo2",
-            "mistral": "mistral", "ministral": "ministral", "gemma3_text": "gemma3",
-            "mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "olmoe": "olmoe",
+            "mistral": "mistral", "ministral": "ministral", "gemma2": "gemma2",
+            "gemma3_text": "gemma3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "olmoe": "olmoe",
             "deepseek_v3": "deepseek_v3", "smollm3": "smollm3", "phi3": "phi3",
             "qwen2_moe": "qwen2_moe", "olmo3": "olmo3"}
 SHARED = ("configuration_utils.py", "modeling_rope_utils.py", "masking_utils.py")

@@ -30,8 +30,8 @@ YARN = {"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale"
 SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
          "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
 CASES = [{"model_type": t} for t in
-         ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma3_text",
-          "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3",
+         ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma2",
+          "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3",
           "qwen2_moe", "olmo3")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
@@ -62,6 +62,9 @@ CASES += [
     {"model_type": "mistral", **SMALL, "sliding_window": 32},
     {"model_type": "mistral", **SMALL, "sliding_window": 32,
      "layer_types": ["sliding_attention"] * 4 + ["full_attention"] * 3},
+    {"model_type": "gemma2", **SMALL, "head_dim": 20, "sliding_window": 16,
+     "query_pre_attn_scalar": 168, "attn_logit_softcapping": None, "final_logit_softcapping": 9.5},
+    {"model_type": "gemma2", **SMALL, "layer_types": ["full_attention"] * 6 + ["sliding_attention"]},
     {"model_type": "gemma3_text", **SMALL, "head_dim": 20, "sliding_window_pattern": 3,
      "sliding_window": 16, "rope_theta": 2e6, "rope_local_base_freq": 3e4,
      "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "query_pre_attn_scalar": 168},
@@ -91,7 +94,8 @@ KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden
         "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings",
         "rms_norm_eps", "layer_norm_epsilon", "initializer_range", "tie_word_embeddings",
         "attention_bias", "mlp_bias", "scale_attn_weights", "query_pre_attn_scalar",
-        "rope_parameters", "layer_types", "no_rope_layers", "attention_dropout", "attn_pdrop", "embd_pdrop",
+        "attn_logit_softcapping", "final_logit_softcapping", "rope_parameters", "layer_types",
+        "no_rope_layers", "attention_dropout", "attn_pdrop", "embd_pdrop",
         "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id", "num_experts_per_tok",
         "num_local_experts", "moe_intermediate_size", "mlp_only_layers", "norm_topk_prob",
         "router_aux_loss_coef", "n_shared_experts", "qkv_bias", "shared_expert_intermediate_size",

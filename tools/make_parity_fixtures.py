@@ -44,7 +44,7 @@ CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
      r"smollm3|phi3|qwen2_moe|olmo3)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
-    (r"modeling_gemma3\.py Gemma3RMSNorm\.forward", "float",
+    (r"modeling_gemma(2|3)\.py Gemma(2|3)RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
     (r"modeling_\w+\.py \w+RotaryEmbedding\.compute_default_rope_parameters", "arange",
      "rotary embedding: the inverse frequencies"),
@@ -94,6 +94,9 @@ def cases():
     qwen3_sliding = dict(qwen3, hidden_size=20, num_attention_heads=5, head_dim=6,
                          use_sliding_window=True, sliding_window=7,
                          layer_types=["sliding_attention", "full_attention"])
+    gemma2 = dict(small, model_type="gemma2", hidden_size=20, num_hidden_layers=3,
+                  num_attention_heads=5, head_dim=6, sliding_window=5, query_pre_attn_scalar=11,
+                  attn_logit_softcapping=2.0, final_logit_softcapping=4.0, rope_parameters=rope(1e4))
     gemma3 = dict(small, model_type="gemma3_text", hidden_size=15, num_hidden_layers=3,
                   num_attention_heads=5, head_dim=6, sliding_window=5, query_pre_attn_scalar=11,
                   layer_types=["sliding_attention", "full_attention", "sliding_attention"],
@@ -140,6 +143,8 @@ def cases():
         "olmo2": (dict(small, model_type="olmo2", rope_parameters=rope(5e5)), 19, None, False),
         "mistral": (dict(small, model_type="mistral", head_dim=10, sliding_window=6,
                          rope_parameters=rope(1e4)), 19, None, False),
+        "gemma2": (gemma2, 19, None, False),
+        "gemma2-packed": (gemma2, 29, [[8, 2, 19], [16, 13]], False),
         "gemma3": (gemma3, 19, None, False),
         "gemma3-packed": (gemma3, 29, [[8, 2, 19], [16, 13]], False),
         "mixtral": (mixtral, 19, None, False),
@@ -210,9 +215,9 @@ def v4_config(saved):
             scaling["type"] = scaling.pop("rope_type")
         default = scaling == dict(rope_type="default")
         old.update(rope_theta=rope["rope_theta"], rope_scaling=None if default else scaling)
-    if family in ("qwen2", "gemma3_text"):  # it follows from other keys
+    if family in ("qwen2", "gemma2", "gemma3_text"):  # it follows from other keys
         absent.append("layer_types")
-    if family in ("gpt2", "gemma3_text") and old["tie_word_embeddings"]:  # their default
+    if family in ("gpt2", "gemma2", "gemma3_text") and old["tie_word_embeddings"]:  # their default
         absent.append("tie_word_embeddings")
     if family == "gpt2":
         old["n_ctx"] = old["n_positions"]

@@ -10,7 +10,8 @@ typedef enum ot_window_rule {
   OT_WINDOW_NONE,
   OT_WINDOW_ALL,         // all, when there is a window
   OT_WINDOW_LAST,        // those from max_window_layers on
-  OT_WINDOW_EVEN,        // 0, 2, 4, ... below max_window_layers
+  OT_WINDOW_EVEN,        // 0, 2, 4, ...
+  OT_WINDOW_EVEN_FIRST,  // those of them below max_window_layers, when there is a window
   OT_WINDOW_NO_ROPE,     // those that do not rotate
   OT_WINDOW_BUT_FOURTH,  // all but every fourth
   OT_WINDOW_PATTERN,     // all but every sliding_window_pattern-th

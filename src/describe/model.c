@@ -366,6 +366,8 @@ static void put_mathematics(printer *p, const ot_model *model) {
   put_word(p, "qk_norm", qk_norms[model->qk_norm]);
   put_real(p, "embedding_scale", model->embedding_scale);
   put_real(p, "attention_scale", model->attention_scale);
+  if (model->score_soft_cap > 0) put_real(p, "score_soft_cap", model->score_soft_cap);
+  if (model->logit_soft_cap > 0) put_real(p, "logit_soft_cap", model->logit_soft_cap);
   put_whole(p, "learned_positions", model->learned_positions);
   put_whole(p, "rotary_dim", model->rotary_dim);
   put_rope(p, "rope", &model->rope);

@@ -21,7 +21,8 @@ typedef enum ot_family {
   OT_FAMILY_QWEN3,
   OT_FAMILY_OLMO2,
   OT_FAMILY_MISTRAL,  // also model_type ministral: mistral with layer_types
-  OT_FAMILY_GEMMA3,   // gemma3_text
+  OT_FAMILY_GEMMA2,
+  OT_FAMILY_GEMMA3,  // gemma3_text
   OT_FAMILY_MIXTRAL,
   OT_FAMILY_QWEN3_MOE,
   OT_FAMILY_OLMOE,
@@ -39,7 +40,7 @@ typedef enum ot_norm_kind { OT_NORM_LAYERNORM, OT_NORM_RMSNORM } ot_norm_kind;
 typedef enum ot_norm_placement {
   OT_NORM_PRE,       // x + f(norm(x))
   OT_NORM_POST,      // x + norm(f(x))                  olmo2
-  OT_NORM_SANDWICH,  // x + norm2(f(norm1(x)))          gemma3
+  OT_NORM_SANDWICH,  // x + norm2(f(norm1(x)))          gemma2, gemma3
 } ot_norm_placement;
 
 // RMSNorm of queries and keys after their projection, before rotation, with the model's epsilon.
@@ -137,6 +138,8 @@ typedef struct ot_model {
 
   double embedding_scale;  // multiplies embedded tokens (gemma: sqrt(hidden_size)); else 1
   double attention_scale;  // multiplies q.k: 1/sqrt(head_dim), gemma 1/sqrt(query_pre_attn_scalar)
+  double score_soft_cap;   // attention scores s become c tanh(s / c) (gemma2); 0 = none
+  double logit_soft_cap;   // logits likewise
 
   bool
       learned_positions;  // a position table [max_positions, C] added to embeddings (gpt2); no rope

@@ -44,7 +44,7 @@ typedef struct ot_model_keys {
   int64_t num_layer_types;
   int64_t *rope_layers;  // [num_rope_layers] no_rope_layers: 1 rotates, 0 does not
   int64_t num_rope_layers, no_rope_interval;
-  double query_scalar;
+  double query_scalar, score_soft_cap, logit_soft_cap;
   double attention_dropout, embedding_dropout, residual_dropout;
   int64_t bos_id, pad_id;
   int64_t *eos_id;

@@ -88,6 +88,8 @@ static void fill_mathematics(reading *r) {
   const double scalar = keys->query_scalar > 0 ? keys->query_scalar : (double)out->head_dim;
   const bool unscaled = keys->family == OT_FAMILY_GPT2 && !keys->scale_attention;
   out->attention_scale = unscaled ? 1 : 1 / ot_sqrt(scalar);
+  out->score_soft_cap = keys->score_soft_cap;
+  out->logit_soft_cap = keys->logit_soft_cap;
   out->learned_positions = family->learned_positions;
   out->rotary_dim = out->mla.kv_rank > 0 ? out->mla.rope_dim : out->head_dim;
   if (family->learned_positions) out->rotary_dim = 0;
@@ -299,6 +301,8 @@ static bool slides(const reading *r, int64_t i, int64_t window) {
     case OT_WINDOW_LAST:
       return window > 0 && i >= keys->max_window_layers;
     case OT_WINDOW_EVEN:
+      return i % 2 == 0;
+    case OT_WINDOW_EVEN_FIRST:
       return window > 0 && i % 2 == 0 && i < keys->max_window_layers;
     case OT_WINDOW_NO_ROPE:
       return window > 0 && r->out->no_rope[i];

@@ -102,6 +102,8 @@ static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
       .mlp_bias = model->mlp_bias,
       .scale_attention = model->attention_scale != 1,
       .query_scalar = query_scalar(model->attention_scale),
+      .score_soft_cap = model->score_soft_cap,
+      .logit_soft_cap = model->logit_soft_cap,
       .rope_theta = model->rope.theta,
       .rope_local_theta = model->rope_local.theta,
       .attention_dropout = model->attention_dropout,

@@ -85,6 +85,7 @@ static ot_op_attributes attention_attributes(const ot_builder *b, int layer) {
   ot_op_attributes attributes = head_attributes(b);
   attributes.window = model->window[layer];
   attributes.scale = model->attention_scale;
+  attributes.soft_cap = model->score_soft_cap;
   attributes.value_dim = model->mla.v_dim;
   attributes.first_head = ot_share_of(b)->first_head;
   if (ot_builder_trains(b) && model->attention_dropout > 0) {

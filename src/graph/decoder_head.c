@@ -168,6 +168,7 @@ void ot_decoder_head(ot_builder *b, int embedding_parameter) {
   const int normed = ot_decoder_norm(b, OT_ROLE_FINAL_NORM, "final_norm", x);
   h.x = ot_builder_gather(b, normed, "output.in");
   h.weight = head_weight(b, embedding_parameter);
+  h.attributes.soft_cap = ot_model_of(b)->logit_soft_cap;
   h.attributes.chunk_rows = b->graph->request.head_chunk_rows;
   if (ot_share_of(b)->tp > 1) {
     by_chunks(b, &h);

@@ -63,9 +63,9 @@ static json_t *json_of(const fixture *f, const char *name) {
 
 static void writes_a_config_that_reads_back_as_the_same_model(void **state) {
   fixture *const f = *state;
-  static const char *const names[] = {"gpt2",    "llama", "llama3.1",  "qwen2-sliding",
-                                      "qwen3",   "olmo2", "mistral",   "gemma3",
-                                      "smollm3", "phi3",  "qwen2-moe", "olmo3"};
+  static const char *const names[] = {"gpt2",  "llama",     "llama3.1", "qwen2-sliding", "qwen3",
+                                      "olmo2", "mistral",   "gemma2",   "gemma3",        "smollm3",
+                                      "phi3",  "qwen2-moe", "olmo3"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     load_model(f, names[i]);
     assert_int_equal(ot_hf_texts_build(&f->arena, &f->model, OT_BF16, NULL, &f->texts), OT_OK);

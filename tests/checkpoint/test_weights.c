@@ -19,11 +19,10 @@
 #include "host/heap.h"
 #include "support/scratch.h"
 
-static const char *const cases[] = {"gpt2",      "gpt2-untied",   "llama",   "llama-tied-bias",
-                                    "llama3.1",  "qwen2-sliding", "qwen3",   "olmo2",
-                                    "mistral",   "gemma3",        "mixtral", "qwen3-moe",
-                                    "olmoe",     "deepseek-v3",   "smollm3", "phi3",
-                                    "qwen2-moe", "olmo3"};
+static const char *const cases[] = {
+    "gpt2",        "gpt2-untied", "llama",  "llama-tied-bias", "llama3.1", "qwen2-sliding", "qwen3",
+    "olmo2",       "mistral",     "gemma2", "gemma3",          "mixtral",  "qwen3-moe",     "olmoe",
+    "deepseek-v3", "smollm3",     "phi3",   "qwen2-moe",       "olmo3"};
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

@@ -133,6 +133,14 @@ static void families_fix_what_no_key_says(void **state) {
   assert_int_equal(gemma.norm_placement, OT_NORM_SANDWICH);
   assert_true(gemma.norm_offset == 1 && gemma.attention_scale == 1.0 / 16);
   assert_true(gemma.embedding_scale > 33.94 && gemma.embedding_scale < 33.95);
+  const ot_model gemma2 = load_preset("gemma2-27b");
+  assert_true(gemma2.norm_placement == OT_NORM_SANDWICH && gemma2.norm_offset == 1);
+  assert_true(gemma2.qk_norm == OT_QK_NORM_NONE && gemma2.attention_scale == 1.0 / 12);
+  assert_true(gemma2.score_soft_cap == 50 && gemma2.logit_soft_cap == 30);
+  const ot_model uncapped = accept(
+      "{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": null,"
+      " \"final_logit_softcapping\": null}");
+  assert_true(uncapped.score_soft_cap == 0 && uncapped.logit_soft_cap == 0);
   const ot_model qwen2 = accept("{\"model_type\": \"qwen2\"}");
   assert_true(qwen2.qkv_bias && !qwen2.output_bias && !qwen2.mlp_bias);
 }
@@ -142,6 +150,8 @@ static void gemma_has_five_local_layers_for_a_global_one(void **state) {
   const ot_model model = load_preset("gemma3-1b");
   for (int i = 0; i < 26; i++) assert_int_equal(model.window[i], (i + 1) % 6 == 0 ? 0 : 512);
   assert_true(model.rope.theta == 1e6 && model.rope_local.theta == 1e4);
+  const ot_model gemma2 = load_preset("gemma2-2b");
+  for (int i = 0; i < 26; i++) assert_int_equal(gemma2.window[i], i % 2 == 0 ? 4096 : 0);
 }
 
 static void reads_rotary_parameters_of_both_majors(void **state) {

@@ -17,7 +17,8 @@ typedef struct run_types {
 } run_types;
 
 static const run_types types[] = {{OT_F32, OT_F32}, {OT_F64, OT_F64}, {OT_F32, OT_BF16}};
-static const rank_model_kind models[] = {RANK_LLAMA, RANK_GPT2, RANK_DROPOUT, RANK_GEMMA, RANK_MOE};
+static const rank_model_kind models[] = {RANK_LLAMA, RANK_GPT2,   RANK_DROPOUT,
+                                         RANK_GEMMA, RANK_GEMMA2, RANK_MOE};
 
 static rank_request request_of(rank_model_kind model, ot_dtype dtype) {
   return (rank_request){.model = model,

@@ -38,8 +38,8 @@ static const degrees layouts[] = {
 };
 
 static ot_model model_of(int number) {
-  static const rank_model_kind kinds[] = {RANK_LLAMA, RANK_GPT2, RANK_GEMMA,  RANK_QWEN,
-                                          RANK_OLMO,  RANK_MOE,  RANK_DROPOUT};
+  static const rank_model_kind kinds[] = {RANK_LLAMA, RANK_GPT2, RANK_GEMMA, RANK_GEMMA2,
+                                          RANK_QWEN,  RANK_OLMO, RANK_MOE,   RANK_DROPOUT};
   const rank_model_kind kind = kinds[draw(number, 1, OT_COUNT(kinds))];
   ot_model model = rank_model(kind, 2 + draw(number, 2, 3), false);
   model.vocab_size = 300;

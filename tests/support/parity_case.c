@@ -31,6 +31,8 @@ const char *const parity_cases[] = {
     "qwen3-sliding-packed",
     "olmo2",
     "mistral",
+    "gemma2",
+    "gemma2-packed",
     "gemma3",
     "gemma3-packed",
     "mixtral",

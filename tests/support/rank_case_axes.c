@@ -74,7 +74,8 @@ static bool fits_stages(const cover_row *row) {
   if (pp == 1) return kind == OT_PIPELINE_1F1B || kind == OT_PIPELINE_GPIPE;
   const int chunks = chunks_of(kind, pp);
   // Sixteen layers with norms behind their branches lose float32 digits on one rank, too.
-  const bool normed = row->level[RANK_MODEL] == RANK_OLMO || row->level[RANK_MODEL] == RANK_GEMMA;
+  const int model = row->level[RANK_MODEL];
+  const bool normed = model == RANK_OLMO || model == RANK_GEMMA || model == RANK_GEMMA2;
   if (chunks * pp > 8 && normed) return false;
   if (open(row, RANK_ROUNDS)) return true;
   return ot_pipeline_check(kind, pp, chunks, rounds[row->level[RANK_ROUNDS]]) == OT_OK;

@@ -81,6 +81,20 @@ static ot_model gemma(int layers, bool wide) {
   return model;
 }
 
+static ot_model gemma2(int layers, bool wide) {
+  ot_model model = gemma(layers, wide);
+  model.family = OT_FAMILY_GEMMA2;
+  model.model_type = "gemma2";
+  model.architecture = "Gemma2ForCausalLM";
+  model.num_kv_heads = wide ? 6 : 2;
+  model.qk_norm = OT_QK_NORM_NONE;
+  model.rope_local = model.rope;
+  model.score_soft_cap = 4;
+  model.logit_soft_cap = 6;
+  for (int i = 0; i < layers; i++) model.window[i] = i % 2 == 0 ? 7 : 0;
+  return model;
+}
+
 static ot_model qwen(int layers, bool wide) {
   ot_model model = llama(layers, wide);
   model.family = OT_FAMILY_QWEN2;
@@ -173,6 +187,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
       return gpt2(layers, wide);
     case RANK_GEMMA:
       return gemma(layers, wide);
+    case RANK_GEMMA2:
+      return gemma2(layers, wide);
     case RANK_QWEN:
       return qwen(layers, wide);
     case RANK_OLMO:
@@ -197,8 +213,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
 bool rank_has_experts(rank_model_kind kind) { return kind == RANK_MOE || kind == RANK_LATENT; }
 
 const char *rank_model_name(rank_model_kind kind) {
-  static const char *const names[] = {"llama",   "gpt2", "gemma",     "qwen",  "olmo",
-                                      "dropout", "moe",  "residuals", "latent"};
+  static const char *const names[] = {"llama", "gpt2",    "gemma", "gemma2",    "qwen",
+                                      "olmo",  "dropout", "moe",   "residuals", "latent"};
   return names[kind];
 }
 

@@ -10,6 +10,7 @@ typedef enum rank_model_kind {
   RANK_LLAMA,      // grouped queries (8 heads, 2 of keys), RMSNorm, gated MLP, untied
   RANK_GPT2,       // biases everywhere, layer norms, learned positions, tied
   RANK_GEMMA,      // one kv head, q and k norms, norms around branches, windows, tied
+  RANK_GEMMA2,     // soft caps of scores and logits, norms around branches, windows, tied
   RANK_QWEN,       // biases of q, k, v; windows on every other layer, untied
   RANK_OLMO,       // norms after branches and of rows of q and k, windows with a rope of their own
   RANK_DROPOUT,    // RANK_GPT2 with dropout of embeddings, attention and residual branches
