@@ -137,15 +137,15 @@ static void expand_attention(expansion *e) {
     const bool last = j + 1 == c;
     const int out[OT_MAX_OUTPUTS] = {last && !narrows ? op->out[0] : -1, last ? op->out[1] : -1,
                                      op->out[2], -1, -1};
-    emit(
-        e,
-        &(ot_op_description){OT_OP_ATTENTION_BLOCK,
-                             &attributes,
-                             step_name(e, "block", j),
-                             6,
-                             {op->in[0], e->keys, op->in[1], op->in[2], block.out[0], block.out[1]},
-                             out},
-        &block);
+    emit(e,
+         &(ot_op_description){OT_OP_ATTENTION_BLOCK,
+                              &attributes,
+                              step_name(e, "block", j),
+                              7,
+                              {op->in[0], e->keys, op->in[1], op->in[2], block.out[0], block.out[1],
+                               j == 0 ? op->in[3] : -1},
+                              out},
+         &block);
     e->keys = next;
   }
   if (!narrows) return;

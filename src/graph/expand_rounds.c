@@ -21,6 +21,7 @@ typedef struct rounds {
 typedef struct sources {
   int counts, rounds, up, down;
   int tokens, token_gates, place;
+  int bias;
 } sources;
 
 static ot_op emit(rounds *r, ot_op_description description) {
@@ -83,6 +84,17 @@ static int grouped(rounds *r, ot_op_kind kind, const char *name, int rows, int w
       .out[0];
 }
 
+// gate|up of the rows that have come.
+static int widen(rounds *r, const sources *s) {
+  return emit(r, (ot_op_description){OT_OP_GROUPED_LINEAR,
+                                     &r->as,
+                                     "experts.round_wide",
+                                     4,
+                                     {r->here, s->up, r->offsets, s->bias},
+                                     NULL})
+      .out[0];
+}
+
 static int activate(rounds *r, int wide) {
   return emit(r,
               (ot_op_description){
@@ -110,10 +122,10 @@ static void receive(rounds *r, const sources *s, int rows, int gates) {
 
 static void expand_forward(rounds *r) {
   const int *const in = r->op.in;
-  const sources s = {.counts = in[2], .rounds = in[3], .up = in[4], .down = in[5]};
+  const sources s = {.counts = in[2], .rounds = in[3], .up = in[4], .down = in[5], .bias = in[9]};
   open(r, &s, (int[]){-1, -1}, (int[]){r->op.out[0], -1});
   receive(r, &s, in[0], in[1]);
-  const int wide = grouped(r, OT_OP_GROUPED_LINEAR, "experts.round_wide", r->here, s.up);
+  const int wide = widen(r, &s);
   const int out = grouped(r, OT_OP_GROUPED_LINEAR, "experts.round_out", activate(r, wide), s.down);
   send_home(r, out, r->op.out[0]);
 }
@@ -127,7 +139,7 @@ typedef struct slopes {
 
 static slopes turn_back(rounds *r, const sources *s, int d_home) {
   slopes d = {.d_out = exchange(r, "experts.round_d_out", d_home)};
-  d.wide = grouped(r, OT_OP_GROUPED_LINEAR, "experts.round_wide", r->here, s->up);
+  d.wide = widen(r, s);
   d.d_active = grouped(r, OT_OP_GROUPED_LINEAR_DX, "experts.round_d_active", d.d_out, s->down);
   const ot_op made = emit(r, (ot_op_description){OT_OP_GLU_GRAD,
                                                  &r->as,
@@ -142,7 +154,7 @@ static slopes turn_back(rounds *r, const sources *s, int d_home) {
 
 static void expand_dx(rounds *r) {
   const int *const in = r->op.in;
-  const sources s = {in[3], in[4], in[5], in[6], in[7], in[8], in[9]};
+  const sources s = {in[3], in[4], in[5], in[6], in[7], in[8], in[9], in[10]};
   open(r, &s, in, r->op.out);
   receive(r, &s, -1, -1);
   const slopes d = turn_back(r, &s, in[2]);
@@ -151,19 +163,20 @@ static void expand_dx(rounds *r) {
   send_home(r, d.d_gates, r->op.out[1]);
 }
 
-static void add_to_weight(rounds *r, int dy, int x, int accumulator) {
-  const int out[OT_MAX_OUTPUTS] = {accumulator, -1, -1, -1, -1};
+static void add_to_weight(rounds *r, int dy, int x, const int *accumulators) {
+  const int out[OT_MAX_OUTPUTS] = {accumulators[0], accumulators[1], -1, -1, -1};
   emit(r, (ot_op_description){OT_OP_GROUPED_LINEAR_DW, &r->as, NULL, 3, {dy, x, r->offsets}, out});
 }
 
 static void expand_dw(rounds *r) {
   const int *const in = r->op.in;
-  const sources s = {in[1], in[2], in[3], in[4], in[5], in[6], in[7]};
+  const sources s = {in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8]};
   open(r, &s, (int[]){-1, -1}, (int[]){-1, -1});
   receive(r, &s, -1, -1);
   const slopes d = turn_back(r, &s, in[0]);
-  add_to_weight(r, d.d_out, activate(r, d.wide), r->op.out[1]);
-  add_to_weight(r, d.d_wide, r->here, r->op.out[0]);
+  const int *const out = r->op.out;
+  add_to_weight(r, d.d_out, activate(r, d.wide), (int[]){out[1], -1});
+  add_to_weight(r, d.d_wide, r->here, (int[]){out[0], out[2]});
 }
 
 ot_status ot_expand_rounds(ot_program *program, ot_arena *arena, const ot_op *op) {

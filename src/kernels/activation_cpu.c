@@ -130,6 +130,57 @@ __attribute__((always_inline)) static inline void map_gated_slopes(slope_functio
   }
 }
 
+// ---- the clamped gated form ----
+
+// In this order the comparison lets NaN through.
+__attribute__((always_inline)) static inline ot_real at_most(ot_real x, ot_real limit) {
+  return limit < x ? limit : x;
+}
+
+// What multiplies the gate's part: up within the limits, plus 1.
+static void bound_up(const ot_op_attributes *a, const ot_real *up, int64_t n, ot_real *bounded) {
+  const ot_real limit = (ot_real)a->glu_limit;
+  for (int64_t i = 0; i < n; i++) bounded[i] = 1 - at_most(-at_most(up[i], limit), limit);
+}
+
+// `up` of the tile is bounded.
+static void map_clamped_values(const ot_op_attributes *a, const tile *t) {
+  const ot_real alpha = (ot_real)a->glu_alpha, limit = (ot_real)a->glu_limit;
+  const ot_real *const gate = t->x;
+  const ot_real *const up = t->up;
+  ot_real *const out = t->out;
+#pragma omp simd
+  for (int64_t i = 0; i < t->n; i++) {
+    const ot_real g = at_most(gate[i], limit);
+    out[i] = g * sigmoid_of(alpha * g).value * up[i];
+  }
+}
+
+static void map_clamped_slopes(const ot_op_attributes *a, const tile *t) {
+  const ot_real alpha = (ot_real)a->glu_alpha, limit = (ot_real)a->glu_limit;
+  const ot_real *const dy = t->dy;
+  const ot_real *const gate = t->x;
+  const ot_real *const up = t->up;
+  ot_real *const d_gate = t->out;
+  ot_real *const d_up = t->d_up;
+#pragma omp simd
+  for (int64_t i = 0; i < t->n; i++) {
+    const ot_real g = at_most(gate[i], limit);
+    const sigmoid s = sigmoid_of(alpha * g);
+    const ot_real rise = s.value * (1 + alpha * g * s.rest);
+    d_gate[i] = gate[i] > limit ? 0 : dy[i] * up[i] * rise;
+    d_up[i] = dy[i] * g * s.value;
+  }
+}
+
+// Where `up` was out of bounds it has no gradient.
+static void clear_bounded(const ot_op_attributes *a, const ot_real *up, const tile *t) {
+  const ot_real limit = (ot_real)a->glu_limit;
+  for (int64_t i = 0; i < t->n; i++) {
+    if (up[i] > limit || up[i] < -limit) t->d_up[i] = 0;
+  }
+}
+
 static void activation_tile(const ot_kernel_call *call, int64_t first, int64_t n) {
   ot_real x_scratch[OT_TILE];
   ot_real y_scratch[OT_TILE];
@@ -186,30 +237,62 @@ static void activation_grad(const ot_kernel_call *call) {
   ot_for_tiles(call, ot_type_elements(&call->in[0].type), activation_grad_tile);
 }
 
+static void map_gated(const ot_op_attributes *a, const tile *t) {
+  if (a->glu_limit > 0) {
+    map_clamped_values(a, t);
+    return;
+  }
+  switch (a->activation) {
+    case OT_ACTIVATION_GELU:
+      map_gated_values(gelu_value, t);
+      break;
+    case OT_ACTIVATION_GELU_TANH:
+      map_gated_values(gelu_tanh_value, t);
+      break;
+    case OT_ACTIVATION_SILU:
+      map_gated_values(silu_value, t);
+      break;
+    case OT_ACTIVATION_RELU:
+      map_gated_values(relu_value, t);
+      break;
+  }
+}
+
+static void map_gated_gradients(const ot_op_attributes *a, const tile *t) {
+  if (a->glu_limit > 0) {
+    map_clamped_slopes(a, t);
+    return;
+  }
+  switch (a->activation) {
+    case OT_ACTIVATION_GELU:
+      map_gated_slopes(gelu_slope_of, t);
+      break;
+    case OT_ACTIVATION_GELU_TANH:
+      map_gated_slopes(gelu_tanh_slope_of, t);
+      break;
+    case OT_ACTIVATION_SILU:
+      map_gated_slopes(silu_slope_of, t);
+      break;
+    case OT_ACTIVATION_RELU:
+      map_gated_slopes(relu_slope_of, t);
+      break;
+  }
+}
+
 // Columns [column, column + n) of row `row`.
 static void glu_tile(const ot_kernel_call *call, int64_t row, int64_t column, int64_t n) {
-  ot_real scratch[3][OT_TILE];
+  ot_real scratch[3][OT_TILE], bounded[OT_TILE];
+  const bool bounds = call->attributes->glu_limit > 0;
   const ot_tensor *const y = &call->out[0];
   const int64_t columns = y->type.dim[1];
   const int64_t gate = row * 2 * columns + column;
-  const tile t = {.x = ot_tile_in(&call->in[0], gate, n, scratch[0]),
-                  .up = ot_tile_in(&call->in[0], gate + columns, n, scratch[1]),
-                  .out = ot_tile_out(y, row * columns + column, scratch[2]),
-                  .n = n};
-  switch (call->attributes->activation) {
-    case OT_ACTIVATION_GELU:
-      map_gated_values(gelu_value, &t);
-      break;
-    case OT_ACTIVATION_GELU_TANH:
-      map_gated_values(gelu_tanh_value, &t);
-      break;
-    case OT_ACTIVATION_SILU:
-      map_gated_values(silu_value, &t);
-      break;
-    case OT_ACTIVATION_RELU:
-      map_gated_values(relu_value, &t);
-      break;
-  }
+  tile t = {.x = ot_tile_in(&call->in[0], gate, n, scratch[0]),
+            .up = ot_tile_in(&call->in[0], gate + columns, n, scratch[1]),
+            .out = ot_tile_out(y, row * columns + column, scratch[2]),
+            .n = n};
+  if (bounds) bound_up(call->attributes, t.up, n, bounded);
+  if (bounds) t.up = bounded;
+  map_gated(call->attributes, &t);
   if (call->in[1].data) {
     const ot_real scale = ((const ot_real *)call->in[1].data)[row];
     for (int64_t i = 0; i < n; i++) t.out[i] *= scale;
@@ -233,31 +316,23 @@ static void scale_gradient(const ot_kernel_call *call, int64_t row, int64_t colu
 }
 
 static void glu_grad_tile(const ot_kernel_call *call, int64_t row, int64_t column, int64_t n) {
-  ot_real scratch[5][OT_TILE];
+  ot_real scratch[5][OT_TILE], bounded[OT_TILE];
+  const bool bounds = call->attributes->glu_limit > 0;
   const ot_tensor *const dx = &call->out[0];
   const int64_t columns = call->in[0].type.dim[1];
   const int64_t gate = row * 2 * columns + column;
-  const tile t = {.dy = ot_tile_in(&call->in[0], row * columns + column, n, scratch[0]),
-                  .x = ot_tile_in(&call->in[1], gate, n, scratch[1]),
-                  .up = ot_tile_in(&call->in[1], gate + columns, n, scratch[2]),
-                  .out = ot_tile_out(dx, gate, scratch[3]),
-                  .d_up = ot_tile_out(dx, gate + columns, scratch[4]),
-                  .n = n};
-  switch (call->attributes->activation) {
-    case OT_ACTIVATION_GELU:
-      map_gated_slopes(gelu_slope_of, &t);
-      break;
-    case OT_ACTIVATION_GELU_TANH:
-      map_gated_slopes(gelu_tanh_slope_of, &t);
-      break;
-    case OT_ACTIVATION_SILU:
-      map_gated_slopes(silu_slope_of, &t);
-      break;
-    case OT_ACTIVATION_RELU:
-      map_gated_slopes(relu_slope_of, &t);
-      break;
-  }
+  tile t = {.dy = ot_tile_in(&call->in[0], row * columns + column, n, scratch[0]),
+            .x = ot_tile_in(&call->in[1], gate, n, scratch[1]),
+            .up = ot_tile_in(&call->in[1], gate + columns, n, scratch[2]),
+            .out = ot_tile_out(dx, gate, scratch[3]),
+            .d_up = ot_tile_out(dx, gate + columns, scratch[4]),
+            .n = n};
+  const ot_real *const up = t.up;
+  if (bounds) bound_up(call->attributes, up, n, bounded);
+  if (bounds) t.up = bounded;
+  map_gated_gradients(call->attributes, &t);
   if (call->in[2].data) scale_gradient(call, row, column, &t);
+  if (bounds) clear_bounded(call->attributes, up, &t);
   ot_tile_done(dx, gate, t.out, n);
   ot_tile_done(dx, gate + columns, t.d_up, n);
 }

@@ -24,6 +24,7 @@ typedef struct forward {
   ot_real *lse;
   const ot_real *o_before;    // [R, H * D] or null
   const ot_real *lse_before;  // [R, H], with o_before
+  const ot_tensor *sinks;     // seen before any key; not with lse_before
   double *maxima;             // [units]
 } forward;
 
@@ -97,15 +98,19 @@ typedef struct joint {
   ot_real lse[OT_QUERIES];
 } joint;
 
-// With o_before = sum_before / exp(lse_before), both sums taken relative to the larger exponent.
-static joint join(const forward *f, const ot_query_tile *q, const running *state) {
+// What the query has seen before the block: as an lse.
+static ot_real seen_before(const forward *f, const ot_query_tile *q, int64_t i) {
   const ot_attention *const p = &f->p;
+  if (i >= q->n) return -(ot_real)INFINITY;
+  if (f->lse_before) return f->lse_before[(q->b * p->T + q->first + i) * p->H + q->h];
+  return f->sinks->data ? ot_sink_of(p->attributes, f->sinks, q->h) : -(ot_real)INFINITY;
+}
+
+// With o_before = sum_before / exp(lse_before), both sums taken relative to the larger exponent. A
+// sink is a sum before with no output.
+static joint join(const forward *f, const ot_query_tile *q, const running *state) {
   ot_real lse_before[OT_QUERIES];
-  for (int64_t i = 0; i < OT_QUERIES; i++) {
-    const bool given = f->lse_before && i < q->n;
-    lse_before[i] =
-        given ? f->lse_before[(q->b * p->T + q->first + i) * p->H + q->h] : -(ot_real)INFINITY;
-  }
+  for (int64_t i = 0; i < OT_QUERIES; i++) lse_before[i] = seen_before(f, q, i);
   joint j;
   for (int i = 0; i < OT_QUERIES; i++) {
     const ot_real largest = lse_before[i] > state->largest[i] ? lse_before[i] : state->largest[i];
@@ -208,7 +213,8 @@ static forward forward_of(const ot_kernel_call *call, ot_op_kind kind) {
 }
 
 static void attention(const ot_kernel_call *call) {
-  const forward f = forward_of(call, OT_OP_ATTENTION);
+  forward f = forward_of(call, OT_OP_ATTENTION);
+  f.sinks = &call->in[3];
   run(call, &f);
 }
 
@@ -216,6 +222,7 @@ static void attention_block(const ot_kernel_call *call) {
   forward f = forward_of(call, OT_OP_ATTENTION_BLOCK);
   f.o_before = call->in[4].data;
   f.lse_before = call->in[5].data;
+  f.sinks = &call->in[6];
   run(call, &f);
 }
 

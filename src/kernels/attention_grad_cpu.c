@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "kernels/attention_tile.h"
+#include "kernels/real.h"
 #include "kernels/vector_math.h"
 
 // A thread's slot of the workspace.
@@ -295,8 +296,47 @@ static void attention_block_grad(const ot_kernel_call *call) {
   run(&f);
 }
 
+// The gradient of the sink of one head: rows in their order.
+static double sink_gradient(const ot_kernel_call *call, int64_t head) {
+  const ot_op_attributes *const a = call->attributes;
+  const int64_t R = call->in[0].type.dim[0], H = a->num_heads, D = a->head_dim;
+  const ot_real *const lse = call->in[2].data;
+  const ot_real sink = ot_sink_of(a, &call->in[3], head);
+  double total = 0;
+  for (int64_t r = 0; r < R; r++) {
+    const int64_t first = (r * H + head) * D;
+    ot_real delta = 0;
+    for (int64_t d = 0; d < D; d += OT_TILE) {
+      const int64_t n = D - d < OT_TILE ? D - d : OT_TILE;
+      ot_real scratch[2][OT_TILE];
+      const ot_real *const dout =
+          ot_row_in(call->in[0].data, call->in[0].type.dtype, first + d, n, scratch[0]);
+      const ot_real *const o =
+          ot_row_in(call->in[1].data, call->in[1].type.dtype, first + d, n, scratch[1]);
+#pragma omp simd reduction(+ : delta)
+      for (int64_t i = 0; i < n; i++) delta += dout[i] * o[i];
+    }
+    total -= (double)(OT_KERNEL(ot_exp_nonpositive)(sink - lse[r * H + head]) * delta);
+  }
+  return total;
+}
+
+static void attention_sinks_grad(const ot_kernel_call *call) {
+  const ot_op_attributes *const a = call->attributes;
+  const ot_tensor *const dsinks = &call->out[0];
+#pragma omp parallel for num_threads(a->threads)
+  for (int64_t i = 0; i < dsinks->type.dim[0]; i++) {
+    const int64_t head = i - a->first_sink;
+    ot_real sum = 0;
+    if (a->accumulate) ot_load_row(&sum, dsinks->data, dsinks->type.dtype, i, 1);
+    if (head >= 0 && head < a->num_heads) sum += (ot_real)sink_gradient(call, head);
+    ot_store_row(dsinks->data, dsinks->type.dtype, i, &sum, 1);
+  }
+}
+
 const ot_kernel_entry OT_KERNEL(ot_attention_grad_cpu)[] = {
     {OT_OP_ATTENTION_GRAD, attention_grad},
+    {OT_OP_ATTENTION_SINKS_GRAD, attention_sinks_grad},
     {OT_OP_ATTENTION_BLOCK_GRAD, attention_block_grad},
     {OT_OP_COUNT, NULL},
 };

@@ -43,6 +43,13 @@ typedef struct ot_attention {
   const int64_t *sample_ids;   // [B] or null
 } ot_attention;
 
+// The sink of head `head` of this op. `sinks` is present.
+static inline ot_real ot_sink_of(const ot_op_attributes *a, const ot_tensor *sinks, int64_t head) {
+  ot_real sink;
+  ot_load_row(&sink, sinks->data, sinks->type.dtype, a->first_sink + head, 1);
+  return sink;
+}
+
 // What a unit of work does: query tiles `part`, `part` + parts, ... of the heads of one key head.
 typedef struct ot_attention_unit {
   int64_t b, g, part;

@@ -2,6 +2,7 @@
 // A cache of keys and values: appending rows, and one query against it. A thread takes one key head
 // of one sequence and reads its keys and values once for all query heads that share it; the sums of
 // a query have one order, whatever the number of threads.
+#include <math.h>
 #include <omp.h>
 #include <stddef.h>
 #include <string.h>
@@ -87,13 +88,13 @@ static void compute_scores(const decode *d, const group *u) {
   }
 }
 
-// Turns the scores of one head into probabilities.
-static void normalise(ot_real *restrict score, int64_t n, const ot_op_attributes *a) {
+// Turns the scores of one head into probabilities, beside that of a sink (-inf: none).
+static void normalise(ot_real *restrict score, int64_t n, const ot_op_attributes *a, ot_real sink) {
   for (int64_t j = 0; j < n; j++) score[j] *= (ot_real)a->scale;
   ot_soft_cap(score, n, (ot_real)a->soft_cap);
-  ot_real largest = score[0];
+  ot_real largest = sink;
   for (int64_t j = 0; j < n; j++) largest = score[j] > largest ? score[j] : largest;
-  ot_real sum = 0;
+  ot_real sum = sink > -(ot_real)INFINITY ? OT_KERNEL(ot_exp)(sink - largest) : 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < n; j++) {
     score[j] = OT_KERNEL(ot_exp)(score[j] - largest);
@@ -123,6 +124,13 @@ static void add_values(const decode *d, const group *u) {
   }
 }
 
+static ot_real sink_of(const decode *d, int64_t head) {
+  const ot_tensor *const sinks = &d->call->in[3];
+  ot_real sink = -(ot_real)INFINITY;
+  if (sinks->data) ot_load_row(&sink, sinks->data, sinks->type.dtype, head, 1);
+  return sink;
+}
+
 static void attention_decode(const ot_kernel_call *call) {
   const ot_op_attributes *const a = call->attributes;
   const decode d = {.call = call,
@@ -141,7 +149,7 @@ static void attention_decode(const ot_kernel_call *call) {
     u.scores = (ot_real *)call->workspace + omp_get_thread_num() * d.heads * d.P;
     compute_scores(&d, &u);
     for (int64_t h = 0; h < d.heads; h++) {
-      normalise(u.scores + h * d.P + u.begin, u.end - u.begin, a);
+      normalise(u.scores + h * d.P + u.begin, u.end - u.begin, a, sink_of(&d, u.g * d.heads + h));
     }
     add_values(&d, &u);
   }

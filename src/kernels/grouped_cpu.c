@@ -26,6 +26,7 @@ static_assert(OT_GROUPED_ROWS % OT_TILE_ROWS == 0 && OT_GROUPED_COLUMNS % OT_PAN
 typedef struct piece {
   const ot_kernel_call *call;
   const ot_grouped_layout *layout;
+  const ot_tensor *bias;  // or null
   int64_t expert;
   int64_t begin, end;                  // rows of the expert
   int64_t column, columns;             // of the result
@@ -161,6 +162,20 @@ static void multiply_panel(const piece *p, const row_tile *t, int64_t column, de
   }
 }
 
+// Adds the bias of the piece's expert to the rows of a tile.
+static void add_bias(const piece *p, const ot_tensor *bias, int64_t rows) {
+  const int64_t width = result_stride(p);
+  const int64_t first = p->expert * p->call->out[0].type.dim[1] + p->column;
+  for (int64_t i = 0; i < p->columns; i += OT_TILE) {
+    const int64_t n = p->columns - i < OT_TILE ? p->columns - i : OT_TILE;
+    ot_real scratch[OT_TILE];
+    const ot_real *const b = ot_row_in(bias->data, bias->type.dtype, first + i, n, scratch);
+    for (int64_t r = 0; r < rows; r++) {
+      for (int64_t k = 0; k < n; k++) p->result[r * width + i + k] += b[k];
+    }
+  }
+}
+
 static void make_tile(const piece *p, int64_t row) {
   const ot_tensor *const y = &p->call->out[0];
   const int64_t depth = p->layout->depth;
@@ -171,6 +186,7 @@ static void make_tile(const piece *p, int64_t row) {
       multiply_panel(p, &t, column, deep);
     }
   }
+  if (p->bias) add_bias(p, p->bias, t.rows);
   for (int64_t r = 0; r < t.rows; r++) {
     ot_store_row(y->data, y->type.dtype, (row + r) * y->type.dim[1] + p->column,
                  p->result + r * result_stride(p), p->columns);
@@ -190,8 +206,10 @@ static void clear_unused(const ot_kernel_call *call) {
 
 static void forward_piece(const piece *p) {
   if (p->begin == p->end) return;
+  piece biased = *p;
+  if (p->call->in[3].data) biased.bias = &p->call->in[3];
   pack_rows(p);
-  make_tiles(p);
+  make_tiles(&biased);
 }
 
 static void grouped_linear(const ot_kernel_call *call) {
@@ -212,6 +230,27 @@ static void grouped_linear_dx(const ot_kernel_call *call) {
 
 // ---- dw: sums over rows ----
 
+// Columns [column, column + columns) of dbias[e].
+static void bias_piece(const piece *p) {
+  const ot_tensor *const dbias = &p->call->out[1];
+  const ot_tensor *const dy = &p->call->in[0];
+  const int64_t O = dy->type.dim[1];
+  for (int64_t i = p->column; i < p->column + p->columns; i += OT_TILE) {
+    const int64_t left = p->column + p->columns - i;
+    const int64_t n = left < OT_TILE ? left : OT_TILE;
+    ot_real sum[OT_TILE], scratch[OT_TILE];
+    memset(sum, 0, sizeof sum);
+    if (p->call->attributes->accumulate) {
+      ot_load_row(sum, dbias->data, dbias->type.dtype, p->expert * O + i, n);
+    }
+    for (int64_t row = p->begin; row < p->end; row++) {
+      const ot_real *const ys = ot_row_in(dy->data, dy->type.dtype, row * O + i, n, scratch);
+      for (int64_t k = 0; k < n; k++) sum[k] += ys[k];
+    }
+    ot_store_row(dbias->data, dbias->type.dtype, p->expert * O + i, sum, n);
+  }
+}
+
 // Rows [column, column + columns) of dw[e], some rows of the expert at a time.
 static void dw_piece(const piece *p) {
   const ot_tensor *const dw = &p->call->out[0];
@@ -221,6 +260,7 @@ static void dw_piece(const piece *p) {
   const int64_t C = x->type.dim[1];
   const ot_matrix_part part = {p->expert * O + p->column, p->columns, 0, C};
   bool adds = p->call->attributes->accumulate;
+  if (p->call->out[1].data) bias_piece(p);
   if (adds && p->begin == p->end) return;
   const ot_view sum = adds ? part_of(dw, part, p->result) : ot_view_of(dw, part, p->result);
   if (p->begin == p->end) memset(sum.data, 0, (size_t)(p->columns * C) * sizeof *sum.data);

@@ -12,6 +12,7 @@
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/expert_bias.h"
 #include "ops/expert_exchange.h"
 #include "ops/grouped.h"
 #include "ops/head.h"
@@ -42,6 +43,7 @@ static const kernel_tables files[] = {
     {ot_elementwise_cpu_f32, ot_elementwise_cpu_f64},
     {ot_embedding_cpu_f32, ot_embedding_cpu_f64},
     {ot_exchange_cpu_f32, ot_exchange_cpu_f64},
+    {ot_expert_bias_cpu_f32, ot_expert_bias_cpu_f64},
     {ot_grouped_cpu_f32, ot_grouped_cpu_f64},
     {ot_head_cpu_f32, ot_head_cpu_f64},
     {ot_head_norm_cpu_f32, ot_head_norm_cpu_f64},

@@ -13,6 +13,9 @@
 // OT_OP_GLU_GRAD         dy [R, F], x [R, 2F], scale? [R], offsets?, with dz = dy * scale
 //                        -> dx [R, 2F] = dz * f'(gate) * up | dz * f(gate),
 //                           dscale [R] = sum of dy * f(gate) * up, where there is a scale
+// With attributes.glu_limit = m > 0 the clamped form (OpenAI 2025, gpt-oss, sec. 2.2): gate is
+// min(gate, m), up min(max(up, -m), m) + 1, and f silu of slope a = glu_alpha, x / (1 + exp(-a x));
+// what is clamped has no gradient.
 // Rows from offsets[E] on are nobody's (grouped.h): they are not read, and results are zero.
 // The scale of a row of an expert is the gate of its token: applied before the projection down, the
 // outputs of the experts need not be kept for the gradient of the gates.

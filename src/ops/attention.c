@@ -47,11 +47,21 @@ static ot_status check_batch(const char *op, const ot_op_attributes *a, const ot
   return a->dropout > 0 ? ot_operand_check(&in[1], ids) : ot_operand_check_optional(&in[1], ids);
 }
 
+static ot_status check_sinks(const char *op, const ot_op_attributes *a,
+                             const ot_tensor_type *sinks) {
+  OT_TRY(ot_operand_check_optional(sinks, (ot_expected){op, "sinks", OT_ANY_REAL, 1, {0}}));
+  OT_CHECK(sinks->rank == 0 || sinks->dim[0] >= a->first_sink + a->num_heads, OT_BUG,
+           "%s: %lld sinks for heads %lld to %lld", op, (long long)sinks->dim[0],
+           (long long)a->first_sink, (long long)(a->first_sink + a->num_heads));
+  return OT_OK;
+}
+
 static ot_status attention_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "attention";
   OT_TRY(check_qkv(op, attributes, &types->in[0]));
   const int64_t R = types->in[0].dim[0];
   OT_TRY(check_batch(op, attributes, &types->in[1], R));
+  OT_TRY(check_sinks(op, attributes, &types->in[3]));
   OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "max_logit", OT_F64, 1, {1}}));
   types->out[0] =
       ot_type_matrix(types->in[0].dtype, R, attributes->num_heads * attributes->head_dim);
@@ -78,6 +88,24 @@ static ot_status attention_grad_infer(const ot_op_attributes *attributes, ot_op_
   OT_TRY(check_outputs(op, attributes, types, 4));
   types->out[0] = types->in[1];
   return OT_OK;
+}
+
+static ot_status sinks_grad_infer(const ot_op_attributes *a, ot_op_types *types) {
+  const char *const op = "attention_sinks_grad";
+  const int64_t H = a->num_heads;
+  const int64_t width = H * a->head_dim;
+  OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "do", OT_ANY_REAL, 2, {0, width}}));
+  const int64_t R = types->in[0].dim[0];
+  OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "o", OT_ANY_REAL, 2, {R, width}}));
+  OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "lse", (int)a->compute, 2, {R, H}}));
+  OT_TRY(check_sinks(op, a, &types->in[3]));
+  return ot_operand_check(&types->out[0],
+                          (ot_expected){op, "dsinks", OT_ANY_REAL, 1, {types->in[3].dim[0]}});
+}
+
+static ot_cost sinks_grad_cost(const ot_op_attributes *a, const ot_op_types *types) {
+  const double flops = 2 * (double)ot_type_elements(&types->in[0]);
+  return ot_cost_of_traffic(&ot_attention_sinks_grad_info, a, types, flops);
 }
 
 // The pieces, and kv beside qkv.
@@ -108,6 +136,9 @@ static ot_status attention_block_infer(const ot_op_attributes *attributes, ot_op
            "attention_block: one of o_before and lse_before is absent, must be both or neither");
   OT_TRY(ot_operand_check_optional(&in[4], (ot_expected){op, "o_before", compute, 2, {R, width}}));
   OT_TRY(ot_operand_check_optional(&in[5], (ot_expected){op, "lse_before", compute, 2, {R, H}}));
+  OT_TRY(check_sinks(op, attributes, &in[6]));
+  OT_CHECK(in[6].rank == 0 || in[5].rank == 0, OT_BUG,
+           "attention_block: sinks are of the first block, not of one with lse_before");
   OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "max_logit", OT_F64, 1, {1}}));
   types->out[0] = ot_type_matrix(attributes->compute, R, width);
   types->out[1] = ot_type_matrix(attributes->compute, R, H);
@@ -318,16 +349,16 @@ static int64_t attention_block_grad_workspace(const ot_op_attributes *attributes
 
 const ot_op_info ot_attention_info = {
     .name = "attention",
-    .num_inputs = 3,
+    .num_inputs = 4,
     .num_outputs = 3,
-    .optional_inputs = 1u << 1 | 1u << 2,
+    .optional_inputs = 1u << 1 | 1u << 2 | 1u << 3,
     .optional_outputs = 1u << 2,
     .effect_outputs = 1u << 2,
     .class = OT_CLASS_PURE,
     .infer = attention_infer,
     .cost = attention_cost,
     .workspace = attention_workspace,
-    .num_vjp_steps = 1,
+    .num_vjp_steps = 2,
     .vjp = {{.op = OT_OP_ATTENTION_GRAD,
              .phase = OT_VJP_INPUT,
              .in = {{OT_REF_DOUTPUT, 0},
@@ -336,7 +367,11 @@ const ot_op_info ot_attention_info = {
                     {OT_REF_INPUT, 2},
                     {OT_REF_OUTPUT, 0},
                     {OT_REF_OUTPUT, 1}},
-             .out = {{OT_REF_DINPUT, 0}}}},
+             .out = {{OT_REF_DINPUT, 0}}},
+            {.op = OT_OP_ATTENTION_SINKS_GRAD,
+             .phase = OT_VJP_INPUT,
+             .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_OUTPUT, 0}, {OT_REF_OUTPUT, 1}, {OT_REF_INPUT, 3}},
+             .out = {{OT_REF_ACCUMULATOR, 3}}}},
 };
 
 const ot_op_info ot_attention_grad_info = {
@@ -350,11 +385,21 @@ const ot_op_info ot_attention_grad_info = {
     .workspace = attention_grad_workspace,
 };
 
+const ot_op_info ot_attention_sinks_grad_info = {
+    .name = "attention_sinks_grad",
+    .num_inputs = 4,
+    .num_outputs = 1,
+    .accumulated_outputs = 1u << 0,
+    .class = OT_CLASS_PURE,
+    .infer = sinks_grad_infer,
+    .cost = sinks_grad_cost,
+};
+
 const ot_op_info ot_attention_block_info = {
     .name = "attention_block",
-    .num_inputs = 6,
+    .num_inputs = 7,
     .num_outputs = 3,
-    .optional_inputs = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5,
+    .optional_inputs = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5 | 1u << 6,
     .optional_outputs = 1u << 2,
     .effect_outputs = 1u << 2,
     .class = OT_CLASS_PURE,

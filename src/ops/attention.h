@@ -10,11 +10,16 @@
 //   c tanh(that / c), p_ij = exp(s_ij - lse_i):
 //   o_i = sum_j p_ij v_j, lse_i = log sum_j exp(s_ij), max_logit = max(max_logit, max s_ij)
 //   qkv [R, (H + 2G) D] real, doc_start? [R] int32 (absent: 0), sample_ids? [B] int64 (read when
-//   dropout > 0) -> o [R, H D] stored like qkv, lse [R, H] compute type, max_logit? [1] f64
+//   dropout > 0), sinks? [h] real, h >= first_sink + H
+//   -> o [R, H D] stored like qkv, lse [R, H] compute type, max_logit? [1] f64
+//   A sink (Xiao et al. 2023) is one more score that every query of the head sees, without a value:
+//   exp of sinks[first_sink + head] joins the sum of lse, not max_logit.
 //   On several ranks of context parallelism each has the whole sequence for this op (Ulysses); over
 //   a group (attributes.group_size > 1) it stands for a ring, which graph/expand.h takes apart.
 // OT_OP_ATTENTION_GRAD: the gradient of o with respect to qkv, from do, o and lse; dqkv is stored
-//   like qkv. Each sum has one order, whatever the number of threads.
+//   like qkv. Each sum has one order, whatever the number of threads. Sinks are in lse.
+// OT_OP_ATTENTION_SINKS_GRAD: acc dsinks of head a += sum over queries i of -exp(sink - lse_i)
+//   do_i . o_i: its probability times the gradient of its score; 0 for the sinks of other heads.
 //
 // OT_OP_ATTENTION_BLOCK: one step of ring attention (Liu et al. 2023). This rank has the queries of
 //   piece context_index of a zig-zag cut over context_size ranks (zigzag.h), sequence_length rows
@@ -24,8 +29,8 @@
 //   weights w = exp(lse_before - lse): o = w o_before + (1 - w) o_block. A row that sees nothing of
 //   the block keeps its o and lse to the bit; one that has seen nothing so far has o = 0, lse =
 //   -inf. qkv [R, Q] real (its q part is read), kv stored alike, doc_start?, sample_ids?, o_before?
-//   [R, HD] and lse_before? [R, H] compute type, both or neither -> o [R, HD] compute type, lse,
-//   max_logit?
+//   [R, HD] and lse_before? [R, H] compute type, both or neither, sinks? [h], of the first block
+//   (which has no lse_before) -> o [R, HD] compute type, lse, max_logit?
 // OT_OP_ATTENTION_BLOCK_GRAD: what a block adds to the gradients, with o and lse of all blocks:
 //   dq = dq_before + ..., dkv = dkv_before + ..., compute type, the befores optional (zero); do and
 //   o [R, HD] real of any type. Blocks may be added in any order; each order has its own bits.
@@ -35,14 +40,15 @@
 // dropout * 2^32, with low = ((first_head + h) * 2^24 + i) * 2^32 + floor(j / 4), i and j places in
 // the whole sequence: at most 256 heads of all ranks and 2^24 places then.
 // attributes: threads, sequence_length (T), num_heads, num_kv_heads, head_dim, window, scale,
-// soft_cap, dropout, seed, rng_stream, first_head; blocks also context_size, context_index,
-// key_index.
+// soft_cap, dropout, seed, rng_stream, first_head, first_sink; blocks also context_size,
+// context_index, key_index.
 #pragma once
 
 #include "ops/kernel.h"
 
 extern const ot_op_info ot_attention_info;
 extern const ot_op_info ot_attention_grad_info;
+extern const ot_op_info ot_attention_sinks_grad_info;
 extern const ot_op_info ot_attention_block_info;
 extern const ot_op_info ot_attention_block_grad_info;
 

@@ -13,6 +13,7 @@
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/expert_bias.h"
 #include "ops/expert_exchange.h"
 #include "ops/expert_rounds.h"
 #include "ops/grouped.h"
@@ -50,6 +51,7 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ROPE_GRAD] = &ot_rope_grad_info,
     [OT_OP_ATTENTION] = &ot_attention_info,
     [OT_OP_ATTENTION_GRAD] = &ot_attention_grad_info,
+    [OT_OP_ATTENTION_SINKS_GRAD] = &ot_attention_sinks_grad_info,
     [OT_OP_ACTIVATION] = &ot_activation_info,
     [OT_OP_ACTIVATION_GRAD] = &ot_activation_grad_info,
     [OT_OP_GLU] = &ot_glu_info,
@@ -97,6 +99,9 @@ static const ot_op_info *const rows[] = {
     [OT_OP_ROUTE_BIAS] = &ot_route_bias_info,
     [OT_OP_DISPATCH] = &ot_dispatch_info,
     [OT_OP_COMBINE] = &ot_combine_info,
+    [OT_OP_EXPERT_BIAS] = &ot_expert_bias_info,
+    [OT_OP_EXPERT_BIAS_DX] = &ot_expert_bias_dx_info,
+    [OT_OP_EXPERT_BIAS_DW] = &ot_expert_bias_dw_info,
     [OT_OP_EXCHANGE_PLAN] = &ot_exchange_plan_info,
     [OT_OP_MORE_ROUNDS] = &ot_more_rounds_info,
     [OT_OP_MORE_ROUNDS_DX] = &ot_more_rounds_dx_info,

@@ -44,6 +44,8 @@ static ot_status attention_decode_infer(const ot_op_attributes *attributes, ot_o
   const int64_t B = types->in[0].dim[0];
   OT_TRY(check_cache(op, attributes, &types->in[1], B));
   OT_TRY(ot_operand_check(&types->in[2], (ot_expected){op, "length", OT_I32, 1, {B}}));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[3], (ot_expected){op, "sinks", OT_ANY_REAL, 1, {attributes->num_heads}}));
   types->out[0] =
       ot_type_matrix(types->in[0].dtype, B, attributes->num_heads * attributes->head_dim);
   return OT_OK;
@@ -80,8 +82,9 @@ const ot_op_info ot_append_kv_info = {
 
 const ot_op_info ot_attention_decode_info = {
     .name = "attention_decode",
-    .num_inputs = 3,
+    .num_inputs = 4,
     .num_outputs = 1,
+    .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
     .infer = attention_decode_infer,
     .cost = attention_decode_cost,

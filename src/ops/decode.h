@@ -10,7 +10,7 @@
 // OT_OP_ATTENTION_DECODE  o_b = attention of the one query in qkv[b] over slots 0 .. length[b]
 //   qkv [B, (H + 2G) D] (its key and value parts are not read), cache, length -> o [B, H D] stored
 //   like qkv. The new token is in the cache already, at slot length[b]. With window w > 0, slots
-//   length[b] - w < j are visible.
+//   length[b] - w < j are visible. sinks? [H] real, as in attention.h.
 // attributes: threads, num_heads, num_kv_heads, head_dim, window, scale, soft_cap.
 #pragma once
 

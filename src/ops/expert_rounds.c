@@ -29,8 +29,9 @@ static ot_status dw_infer(const ot_op_attributes *attributes, ot_op_types *types
 
 const ot_op_info ot_more_rounds_info = {
     .name = "more_rounds",
-    .num_inputs = 9,
+    .num_inputs = 10,
     .num_outputs = 1,
+    .optional_inputs = 1u << 9,
     .class = OT_CLASS_SAVED,
     .infer = rounds_infer,
     .num_vjp_steps = 2,
@@ -45,7 +46,8 @@ const ot_op_info ot_more_rounds_info = {
                     {OT_REF_INPUT, 5},
                     {OT_REF_INPUT, 6},
                     {OT_REF_INPUT, 7},
-                    {OT_REF_INPUT, 8}},
+                    {OT_REF_INPUT, 8},
+                    {OT_REF_INPUT, 9}},
              .out = {{OT_REF_DINPUT, 0}, {OT_REF_DINPUT, 1}}},
             {.op = OT_OP_MORE_ROUNDS_DW,
              .phase = OT_VJP_WEIGHT,
@@ -56,23 +58,27 @@ const ot_op_info ot_more_rounds_info = {
                     {OT_REF_INPUT, 5},
                     {OT_REF_INPUT, 6},
                     {OT_REF_INPUT, 7},
-                    {OT_REF_INPUT, 8}},
-             .out = {{OT_REF_ACCUMULATOR, 4}, {OT_REF_ACCUMULATOR, 5}}}},
+                    {OT_REF_INPUT, 8},
+                    {OT_REF_INPUT, 9}},
+             .out = {{OT_REF_ACCUMULATOR, 4}, {OT_REF_ACCUMULATOR, 5}, {OT_REF_ACCUMULATOR, 9}}}},
 };
 
 const ot_op_info ot_more_rounds_dx_info = {
     .name = "more_rounds_dx",
-    .num_inputs = 10,
+    .num_inputs = 11,
     .num_outputs = 2,
+    .optional_inputs = 1u << 10,
     .class = OT_CLASS_SAVED,
     .infer = dx_infer,
 };
 
 const ot_op_info ot_more_rounds_dw_info = {
     .name = "more_rounds_dw",
-    .num_inputs = 8,
-    .num_outputs = 2,
-    .accumulated_outputs = 1u << 0 | 1u << 1,
+    .num_inputs = 9,
+    .num_outputs = 3,
+    .optional_inputs = 1u << 8,
+    .optional_outputs = 1u << 2,
+    .accumulated_outputs = 1u << 0 | 1u << 1 | 1u << 2,
     .class = OT_CLASS_SAVED,
     .infer = dw_infer,
 };

@@ -6,12 +6,13 @@
 //
 // OT_OP_MORE_ROUNDS     home[places of rounds >= 1] = down[e] (f(gate[e] row) * (up[e] row) * gate)
 //   rows [N, C], row_gates [N], counts [n*(E+1)], rounds [1], gate_up [H*2F, C], down [H*C, F],
-//   x [R, C], gates [R, S], place [R, S*P] -> home [N, C], elsewhere undefined
+//   x [R, C], gates [R, S], place [R, S*P], bias? [H*2F] (of gate and up)
+//   -> home [N, C], elsewhere undefined
 //   x, gates and place, of which `rows` and `row_gates` are made, are for the gradients
 // OT_OP_MORE_ROUNDS_DX  partial_rows [N, C], partial_row_gates [N], dhome [N, C], counts, rounds,
-//   gate_up, down, x, gates, place -> drows [N, C], drow_gates [N]: the partials, filled in
-// OT_OP_MORE_ROUNDS_DW  dhome, counts, rounds, gate_up, down, x, gates, place
-//   -> acc dgate_up, acc ddown: always added to
+//   gate_up, down, x, gates, place, bias? -> drows [N, C], drow_gates [N]: the partials, filled in
+// OT_OP_MORE_ROUNDS_DW  dhome, counts, rounds, gate_up, down, x, gates, place, bias?
+//   -> acc dgate_up, acc ddown, acc? dbias: always added to
 #pragma once
 
 #include "ops/op.h"

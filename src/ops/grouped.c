@@ -27,6 +27,8 @@ static ot_status grouped_linear_infer(const ot_op_attributes *attributes, ot_op_
   const int64_t C = types->in[0].dim[1];
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "w", OT_ANY_REAL, 2, {0, C}}));
   OT_TRY(check_experts(op, attributes, types->in[1].dim[0], &types->in[2]));
+  OT_TRY(ot_operand_check_optional(
+      &types->in[3], (ot_expected){op, "bias", OT_ANY_REAL, 1, {types->in[1].dim[0]}}));
   types->out[0] = ot_type_matrix(types->in[0].dtype, types->in[0].dim[0],
                                  types->in[1].dim[0] / ot_route_held(attributes));
   return OT_OK;
@@ -49,6 +51,8 @@ static ot_status grouped_linear_dw_infer(const ot_op_attributes *attributes, ot_
   const int64_t rows = types->in[0].dim[1] * ot_route_held(attributes);
   OT_TRY(ot_operand_check(&types->in[1], (ot_expected){op, "x", OT_ANY_REAL, 2, {N, 0}}));
   OT_TRY(check_experts(op, attributes, rows, &types->in[2]));
+  OT_TRY(ot_operand_check_optional(&types->out[1],
+                                   (ot_expected){op, "dbias", OT_ANY_REAL, 1, {rows}}));
   return ot_operand_check(&types->out[0],
                           (ot_expected){op, "dw", OT_ANY_REAL, 2, {rows, types->in[1].dim[1]}});
 }
@@ -128,8 +132,11 @@ static ot_cost product_cost(const ot_op_info *info, const ot_op_attributes *attr
 }
 
 static ot_cost grouped_linear_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  return product_cost(&ot_grouped_linear_info, attributes, types,
-                      (double)types->in[1].dim[0] / (double)ot_route_held(attributes));
+  const double width = (double)types->in[1].dim[0] / (double)ot_route_held(attributes);
+  ot_cost cost = product_cost(&ot_grouped_linear_info, attributes, types, width);
+  const bool biased = ot_type_present(&types->in[3]);
+  if (biased) cost.other_flops = ot_route_used(attributes, types->in[0].dim[0]) * width;
+  return cost;
 }
 
 static ot_cost grouped_linear_dx_cost(const ot_op_attributes *attributes,
@@ -143,13 +150,15 @@ static ot_cost grouped_linear_dw_cost(const ot_op_attributes *attributes,
   const double N = ot_route_used(attributes, types->in[0].dim[0]);
   cost.matrix_flops = 2 * N * (double)types->in[0].dim[1] * (double)types->in[1].dim[1];
   for (int i = 0; i < 2; i++) cost.bytes_read -= unread_bytes(attributes, &types->in[i]);
+  if (ot_type_present(&types->out[1])) cost.other_flops = N * (double)types->in[0].dim[1];
   return cost;
 }
 
 const ot_op_info ot_grouped_linear_info = {
     .name = "grouped_linear",
-    .num_inputs = 3,
+    .num_inputs = 4,
     .num_outputs = 1,
+    .optional_inputs = 1u << 3,
     .class = OT_CLASS_PURE,
     .infer = grouped_linear_infer,
     .cost = grouped_linear_cost,
@@ -162,7 +171,7 @@ const ot_op_info ot_grouped_linear_info = {
             {.op = OT_OP_GROUPED_LINEAR_DW,
              .phase = OT_VJP_WEIGHT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}, {OT_REF_INPUT, 2}},
-             .out = {{OT_REF_ACCUMULATOR, 1}}}},
+             .out = {{OT_REF_ACCUMULATOR, 1}, {OT_REF_ACCUMULATOR, 3}}}},
 };
 
 const ot_op_info ot_grouped_linear_dx_info = {
@@ -178,8 +187,9 @@ const ot_op_info ot_grouped_linear_dx_info = {
 const ot_op_info ot_grouped_linear_dw_info = {
     .name = "grouped_linear_dw",
     .num_inputs = 3,
-    .num_outputs = 1,
-    .accumulated_outputs = 1u << 0,
+    .num_outputs = 2,
+    .optional_outputs = 1u << 1,
+    .accumulated_outputs = 1u << 0 | 1u << 1,
     .class = OT_CLASS_PURE,
     .infer = grouped_linear_dw_infer,
     .cost = grouped_linear_dw_cost,

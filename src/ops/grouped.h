@@ -2,11 +2,13 @@
 // Linear maps of rows that are sorted by expert, one matrix for each: rows [offsets[e],
 // offsets[e + 1]) meet w[e], which is stored as rows [e * O, (e + 1) * O) of one matrix.
 //
-// OT_OP_GROUPED_LINEAR     y = x w[e]^T      x [N, C], w [E*O, C] real, offsets [E + 1] i32
-//                                            -> y [N, O] stored like x
+// OT_OP_GROUPED_LINEAR     y = x w[e]^T + bias[e]
+//                                            x [N, C], w [E*O, C] real, offsets [E + 1] i32,
+//                                            bias? [E*O] real -> y [N, O] stored like x
 // OT_OP_GROUPED_LINEAR_DX  dx = dy w[e]      dy [N, O], w, offsets -> dx [N, C] stored like dy
 // OT_OP_GROUPED_LINEAR_DW  acc dw[e] = the sum over rows of e of dy^T x
-//                                            dy, x, offsets -> dw [E*O, C] real, rounded once
+//                                            dy, x, offsets -> dw [E*O, C] real, rounded once;
+//                                            acc dbias? [E*O]: the sum of dy
 // Rows from offsets[E] on belong to nobody: their results are zero, and dw knows nothing of them.
 // A row of y or dx is a sum over the depth in its order, so that it depends on that row and the
 // matrix alone, not on how many others chose the expert (a BLAS may sum in another order for

@@ -196,7 +196,9 @@ const ot_op_info ot_linear_dw_info = {
 };
 
 static ot_cost linear_wide_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
-  ot_cost cost = ot_cost_of_traffic(&ot_linear_wide_info, attributes, types, 0);
+  const bool biased = ot_type_present(&types->in[2]);
+  const double additions = biased ? (double)ot_type_elements(&types->out[0]) : 0;
+  ot_cost cost = ot_cost_of_traffic(&ot_linear_wide_info, attributes, types, additions);
   cost.matrix_flops = multiply_flops(types, 1);
   return cost;
 }
@@ -210,8 +212,9 @@ static ot_cost linear_wide_dx_cost(const ot_op_attributes *attributes, const ot_
 
 const ot_op_info ot_linear_wide_info = {
     .name = "linear_wide",
-    .num_inputs = 2,
+    .num_inputs = 3,
     .num_outputs = 1,
+    .optional_inputs = 1u << 2,
     .class = OT_CLASS_PURE,
     .infer = linear_wide_infer,
     .cost = linear_wide_cost,
@@ -224,7 +227,7 @@ const ot_op_info ot_linear_wide_info = {
             {.op = OT_OP_LINEAR_DW,
              .phase = OT_VJP_WEIGHT,
              .in = {{OT_REF_DOUTPUT, 0}, {OT_REF_INPUT, 0}},
-             .out = {{OT_REF_ACCUMULATOR, 1}}}},
+             .out = {{OT_REF_ACCUMULATOR, 1}, {OT_REF_ACCUMULATOR, 2}}}},
 };
 
 const ot_op_info ot_linear_wide_dx_info = {

@@ -7,8 +7,9 @@
 //   dy [R, O], w [O, C], partial? [R, C] real -> dx [R, C] stored like dy
 // OT_OP_LINEAR_DW  acc dw = dy^T x, acc? dbias = sum over rows of dy
 //   dy [R, O], x [R, C] real -> dw? [O, C], dbias? [O] real (gradient accumulators)
-// OT_OP_LINEAR_WIDE     y = x w^T in the compute type, for what must not be rounded (a router)
-//   x [R, C], w [O, C] real -> y [R, O]; its gradients are OT_OP_LINEAR_DW and
+// OT_OP_LINEAR_WIDE     y = x w^T + bias in the compute type, for what must not be rounded (a
+// router)
+//   x [R, C], w [O, C], bias? [O] real -> y [R, O]; its gradients are OT_OP_LINEAR_DW and
 // OT_OP_LINEAR_WIDE_DX  dx = dy w + partial
 //   dy [R, O] compute type, w [O, C], partial? [R, C] real -> dx [R, C] stored like w
 // Sums are made in the compute type and rounded once, when they are stored. Operands of another

@@ -17,7 +17,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-enum { OT_MAX_INPUTS = 10, OT_MAX_OUTPUTS = 5, OT_MAX_DIMS = 4, OT_MAX_VJP_STEPS = 4 };
+enum { OT_MAX_INPUTS = 11, OT_MAX_OUTPUTS = 5, OT_MAX_DIMS = 4, OT_MAX_VJP_STEPS = 4 };
 
 // One line each: inputs -> outputs. `?` marks an optional operand. Shapes: R rows (tokens of the
 // micro-batch = B*T), C hidden, O outputs, H heads, G kv heads, D head_dim, F ffn, V vocabulary.
@@ -33,7 +33,8 @@ typedef enum ot_op_kind {
   OT_OP_LINEAR,     // x[R,C], w[O,C], bias?[O], residual?[R,O] -> y[R,O] = x w^T + bias + residual
   OT_OP_LINEAR_DX,  // dy[R,O], w[O,C], partial?[R,C] -> dx[R,C] = dy w + partial
   OT_OP_LINEAR_DW,  // dy[R,O], x[R,C] -> acc dw[O,C], acc? dbias[O]
-  OT_OP_LINEAR_WIDE,     // x[R,C], w[O,C] -> y[R,O] compute dtype = x w^T (router logits)
+  OT_OP_LINEAR_WIDE,     // x[R,C], w[O,C], bias?[O] -> y[R,O] compute dtype = x w^T + bias (router
+                         // logits)
   OT_OP_LINEAR_WIDE_DX,  // dy[R,O] compute dtype, w[O,C], partial?[R,C] -> dx[R,C] stored like w
   // norm.h   (rows of width C; R here counts rows)
   OT_OP_RMSNORM,         // x[R,C], w[C] -> y[R,C], rstd[R]    y = x * rstd * (w + norm_offset)
@@ -53,14 +54,16 @@ typedef enum ot_op_kind {
   OT_OP_ROPE_GRAD,   // dy[R,Q], positions[R], table -> dx[R,Q]
   // attention.h: causal, grouped queries, sliding window, documents; online softmax, no T x T
   // tensor
-  OT_OP_ATTENTION,       // qkv[R,Q], doc_start[R] i32, sample_ids[B] i64
-                         // -> o[R,H*D], lse[R,H], effect max_logit[1] f64
-  OT_OP_ATTENTION_GRAD,  // do[R,H*D], qkv, doc_start, sample_ids, o, lse -> dqkv[R,Q]
+  OT_OP_ATTENTION,             // qkv[R,Q], doc_start[R] i32, sample_ids[B] i64, sinks?[h]
+                               // -> o[R,H*D], lse[R,H], effect max_logit[1] f64
+  OT_OP_ATTENTION_GRAD,        // do[R,H*D], qkv, doc_start, sample_ids, o, lse -> dqkv[R,Q]
+  OT_OP_ATTENTION_SINKS_GRAD,  // do[R,H*D], o[R,H*D], lse[R,H], sinks[h] -> acc dsinks[h]
   // activation.h
   OT_OP_ACTIVATION,       // x[R,F] -> y[R,F]
   OT_OP_ACTIVATION_GRAD,  // dy[R,F], x[R,F] -> dx[R,F]                   (may be in place of dy)
   OT_OP_GLU,              // x[R,2F] gate|up, scale?[R], offsets?[E+1] i32
                           // -> y[R,F] = activation(gate) * up * scale, 0 from offsets[E] on
+                          // (clamped form: activation.h)
   OT_OP_GLU_GRAD,         // dy[R,F], x[R,2F], scale?[R], offsets?[E+1] i32
                           // -> dx[R,2F], dscale[R] if there is a scale
   // elementwise.h
@@ -97,7 +100,7 @@ typedef enum ot_op_kind {
   // decode.h: one new token per sequence against a KV cache
   OT_OP_APPEND_KV,         // qkv[R,Q], length[B] i32
                            // -> acc cache[B,P,2*G*D]: rows at length[b]..; R = B*n
-  OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32
+  OT_OP_ATTENTION_DECODE,  // qkv[B,Q], cache[B,P,2*G*D], length[B] i32, sinks?[H]
                            // -> o[B,H*D]   (length counts the new token's slot index)
   // optimizer.h: n elements, flat
   OT_OP_SUM_SQUARES,  // g[n] -> acc s[1] f64 = sum of g^2
@@ -108,7 +111,7 @@ typedef enum ot_op_kind {
   OT_OP_MUON,         // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
   // attention.h: one step of a ring over the ranks of attributes.context_size; R rows of each rank
   OT_OP_ATTENTION_BLOCK,       // qkv[R,Q], kv[R,2*G*D], doc_start?[R], sample_ids?[B],
-                               // o_before?[R,H*D], lse_before?[R,H]
+                               // o_before?[R,H*D], lse_before?[R,H], sinks?[h]
                                // -> o[R,H*D] compute dtype, lse[R,H], effect max_logit[1] f64
   OT_OP_ATTENTION_BLOCK_GRAD,  // do[R,H*D], qkv, kv, doc_start?, sample_ids?, o, lse,
                                // dq_before?[R,H*D], dkv_before?[R,2*G*D]
@@ -142,6 +145,11 @@ typedef enum ot_op_kind {
   OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S*P], offsets[E+1], addend?[R,C]
                    // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] if there are
                    // row_gates
+  // expert_bias.h: biases of the last projection of experts, added where the token is
+  OT_OP_EXPERT_BIAS,     // gates[R,S], experts[R,S], bias[E*C], addend?[R,C]
+                         // -> y[R,C] = addend + sum over slots of gate * bias of the expert
+  OT_OP_EXPERT_BIAS_DX,  // dy[R,C], experts[R,S], bias[E*C], partial?[R,S] -> dgates[R,S]
+  OT_OP_EXPERT_BIAS_DW,  // dy[R,C], gates[R,S], experts[R,S] -> acc dbias[E*C]
   // expert_exchange.h: tokens to the ranks of their experts; n = group_size ranks with H =
   // held_experts each, B = exchange_rows tokens at a time
   OT_OP_EXCHANGE_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
@@ -149,15 +157,15 @@ typedef enum ot_op_kind {
                         // offsets[H+1] i32, rounds[1] i32 if there is no round (saved)
   // expert_rounds.h: composites; what does not fit into the first round
   OT_OP_MORE_ROUNDS,     // rows[N,C], row_gates[N], counts[n*(E+1)], rounds[1], gate_up[H*2F,C],
-                         // down[H*C,F], x[R,C], gates[R,S], place[R,S*P] -> home[N,C]
+                         // down[H*C,F], x[R,C], gates[R,S], place[R,S*P], bias?[H*2F] -> home[N,C]
   OT_OP_MORE_ROUNDS_DX,  // partial_rows[N,C], partial_row_gates[N], dhome[N,C], counts, rounds,
-                         // gate_up, down, x, gates, place -> drows[N,C], drow_gates[N]
-  OT_OP_MORE_ROUNDS_DW,  // dhome[N,C], counts, rounds, gate_up, down, x, gates, place
-                         // -> acc dgate_up, acc ddown
+                         // gate_up, down, x, gates, place, bias? -> drows[N,C], drow_gates[N]
+  OT_OP_MORE_ROUNDS_DW,  // dhome[N,C], counts, rounds, gate_up, down, x, gates, place, bias?
+                         // -> acc dgate_up, acc ddown, acc? dbias
   // grouped.h: one matrix for each expert, w stored as [E*O, C]
-  OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1] -> y[N,O]
+  OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1], bias?[E*O] -> y[N,O]
   OT_OP_GROUPED_LINEAR_DX,  // dy[N,O], w[E*O,C], offsets[E+1] -> dx[N,C]
-  OT_OP_GROUPED_LINEAR_DW,  // dy[N,O], x[N,C], offsets[E+1] -> acc dw[E*O,C]
+  OT_OP_GROUPED_LINEAR_DW,  // dy[N,O], x[N,C], offsets[E+1] -> acc dw[E*O,C], acc? dbias[E*O]
   // latent.h: multi-head latent attention; K numbers a token make keys and values, P rotate, N do
   // not, D = N + P, V are of a head of values, Q3 = 3*H*D
   OT_OP_LATENT_SPLIT,       // x[R,K+P] -> latent[R,K], rotary[R,P]
@@ -247,15 +255,17 @@ typedef struct ot_op_attributes {
   double norm_offset;       // added to norm weights (gemma: 1)
   int64_t norm_width;       // head_norm
   ot_activation activation;
-  double dropout;       // probability to drop [0, 1)
-  uint64_t seed;        // with rng_stream keys the dropout mask
-  uint64_t rng_stream;  // hash of the tensor's name
-  int64_t chunk_rows;   // head ops: rows whose logits exist at once
-  int64_t rotary_dim;   // rope: leading dimensions of a head that rotate (even)
+  double glu_alpha, glu_limit;  // glu: of the clamped form; limit 0: the ordinary form
+  double dropout;               // probability to drop [0, 1)
+  uint64_t seed;                // with rng_stream keys the dropout mask
+  uint64_t rng_stream;          // hash of the tensor's name
+  int64_t chunk_rows;           // head ops: rows whose logits exist at once
+  int64_t rotary_dim;           // rope: leading dimensions of a head that rotate (even)
   ot_rope_type rope_type;
   double rope_theta, rope_factor, rope_low_frequency_factor, rope_high_frequency_factor;
   int64_t rope_original_positions;                                      // llama3, yarn
   double rope_beta_fast, rope_beta_slow, rope_mscale, rope_mscale_all;  // yarn
+  bool rope_exact_ramp;         // yarn: the ends of the ramp are not rounded to whole pairs
   double learning_rate_factor;  // group: multiplies OT_SCALAR_LEARNING_RATE
   double weight_decay;          // decoupled, times the learning rate
   double beta1, beta2;          // adamw; muon: beta1 is its momentum
@@ -273,6 +283,7 @@ typedef struct ot_op_attributes {
   int64_t first_row;    // of x in the micro-batch of this rank of cp (dropout); of a chunk in x
                         // (head parts)
   int64_t first_head;   // of the query heads in all heads (attention dropout)
+  int64_t first_sink;   // of the query heads in the sinks of this rank
   int64_t first_vocab;  // embedding, head: id of the first row of the table
   ot_context_parallel context;  // which pieces of a sequence the ranks of cp have
   // Experts

@@ -35,11 +35,16 @@ static double whole_below(double x) {
 
 // YaRN (Peng et al. 2023, sec. 3.2): pairs that turn often stay, those that turn rarely are
 // stretched, those between blended along a ramp over the index of the pair, whose ends are whole
-// (transformers, modeling_rope_utils: _compute_yarn_parameters).
+// unless rope_exact_ramp says otherwise (transformers, modeling_rope_utils:
+// _compute_yarn_parameters).
 static double yarn_frequency(const ot_op_attributes *attributes, double frequency, int64_t i) {
   const double last = (double)attributes->rotary_dim - 1;
-  double low = whole_below(pair_with_turns(attributes, attributes->rope_beta_fast));
-  double high = -whole_below(-pair_with_turns(attributes, attributes->rope_beta_slow));
+  double low = pair_with_turns(attributes, attributes->rope_beta_fast);
+  double high = pair_with_turns(attributes, attributes->rope_beta_slow);
+  if (!attributes->rope_exact_ramp) {
+    low = whole_below(low);
+    high = -whole_below(-high);
+  }
   low = low > 0 ? low : 0;
   high = high < last ? high : last;
   if (low == high) high += 0.001;

@@ -269,7 +269,8 @@ static ot_status price_family(pricing *p) {
     case OT_OP_ROUTE: case OT_OP_ROUTE_GRAD: case OT_OP_ROUTE_ORDER: case OT_OP_ROUTE_COUNT:
     case OT_OP_ROUTE_LOSS: case OT_OP_ROUTE_LOSS_GRAD: case OT_OP_ROUTE_LOAD: case OT_OP_ROUTE_BIAS:
     case OT_OP_DISPATCH: case OT_OP_COMBINE: case OT_OP_EXCHANGE_PLAN: case OT_OP_MORE_ROUNDS:
-    case OT_OP_MORE_ROUNDS_DX: case OT_OP_MORE_ROUNDS_DW:
+    case OT_OP_MORE_ROUNDS_DX: case OT_OP_MORE_ROUNDS_DW: case OT_OP_EXPERT_BIAS:
+    case OT_OP_EXPERT_BIAS_DX: case OT_OP_EXPERT_BIAS_DW:
       p->experts = true;
       return price_pass(p);
     case OT_OP_EMBEDDING: case OT_OP_EMBEDDING_GRAD: case OT_OP_POSITION_GRAD:
@@ -287,7 +288,7 @@ static ot_status price_family(pricing *p) {
     case OT_OP_LATENT_SPLIT: case OT_OP_LATENT_JOIN: case OT_OP_LATENT_HEADS:
     case OT_OP_LATENT_HEADS_GRAD: case OT_OP_VALUE_TRIM: case OT_OP_VALUE_PAD:
     case OT_OP_APPEND_LATENT: case OT_OP_LATENT_DECODE: case OT_OP_RESIDUAL_ATTENTION:
-    case OT_OP_RESIDUAL_ATTENTION_GRAD: case OT_OP_REPEAT:
+    case OT_OP_RESIDUAL_ATTENTION_GRAD: case OT_OP_REPEAT: case OT_OP_ATTENTION_SINKS_GRAD:
       return price_pass(p);
     case OT_OP_ALL_GATHER: case OT_OP_REDUCE_SCATTER: case OT_OP_ALL_REDUCE: case OT_OP_ALL_TO_ALL:
     case OT_OP_SHIFT: case OT_OP_EXCHANGE: case OT_OP_EXCHANGE_HOME: case OT_OP_SEND:

@@ -137,6 +137,65 @@ static void gradients_are_those_of_the_forward_kernels(void **state) {
   }
 }
 
+// ---- the clamped gated form ----
+
+static const double ALPHA = 1.702, LIMIT = 1.5;
+
+static ot_case clamped_case(ot_op_kind kind, shape s) {
+  ot_case c = case_of(kind, OT_ACTIVATION_SILU, s);
+  c.attributes.glu_alpha = ALPHA;
+  c.attributes.glu_limit = LIMIT;
+  return c;
+}
+
+static double clamped(double gate, double up) {
+  const double g = fmin(gate, LIMIT);
+  return g / (1 + exp(-ALPHA * g)) * (fmax(fmin(up, LIMIT), -LIMIT) + 1);
+}
+
+static void clamped_form_follows_its_formula(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    const shape s = shapes[i];
+    ot_case c = clamped_case(OT_OP_GLU, s);
+    double *const y = calloc((size_t)(s.rows * s.columns), sizeof *y);
+    int bounded = 0;
+    for (int64_t k = 0; k < s.rows * s.columns; k++) {
+      const int64_t gate = k / s.columns * 2 * s.columns + k % s.columns;
+      const double up = ot_case_get(&c.in[0], gate + s.columns);
+      y[k] = clamped(ot_case_get(&c.in[0], gate), up);
+      bounded += fabs(up) > LIMIT;
+    }
+    assert_true(s.rows == 1 || (bounded > 0 && bounded < s.rows * s.columns));
+    ot_case_run(&c);
+    ot_case_expect(&c.out[0], y, 1e-14, "y");
+    ot_case_check_precisions(&c, 2e-6, 2e-2);
+    free(y);
+    ot_case_destroy(&c);
+  }
+}
+
+static void clamped_form_has_the_gradients_of_its_kernel(void **state) {
+  (void)state;
+  for (int scaled = 0; scaled < 2; scaled++) {
+    ot_case c = {.kind = OT_OP_GLU,
+                 .attributes = {.threads = 2,
+                                .compute = OT_F64,
+                                .activation = OT_ACTIVATION_SILU,
+                                .glu_alpha = ALPHA,
+                                .glu_limit = LIMIT},
+                 .types = {.in = {ot_type_matrix(OT_F64, 9, 14)}}};
+    if (scaled) c.types.in[1] = ot_type_vector(OT_F64, 9);
+    ot_case_create(&c);
+    ot_case_fill(&c.in[0], 5, 2, 0);
+    ot_case_check_gradients(&c, 1e-5, 1e-8);
+    ot_case_destroy(&c);
+    c = clamped_case(OT_OP_GLU_GRAD, (shape){137, 130});
+    ot_case_check_precisions(&c, 3e-6, 2e-2);
+    ot_case_destroy(&c);
+  }
+}
+
 static void precisions_and_threads_agree(void **state) {
   (void)state;
   static const ot_op_kind kinds[] = {OT_OP_ACTIVATION, OT_OP_ACTIVATION_GRAD, OT_OP_GLU,
@@ -184,6 +243,8 @@ int main(void) {
       cmocka_unit_test(gated_form_agrees_with_torch),
       cmocka_unit_test(follows_its_formula_on_awkward_shapes),
       cmocka_unit_test(gradients_are_those_of_the_forward_kernels),
+      cmocka_unit_test(clamped_form_follows_its_formula),
+      cmocka_unit_test(clamped_form_has_the_gradients_of_its_kernel),
       cmocka_unit_test(precisions_and_threads_agree),
       cmocka_unit_test(far_arguments_saturate_without_nan),
       cmocka_unit_test(refuses_a_gate_without_its_half),

@@ -17,16 +17,20 @@ typedef struct shape {
   int64_t B, T, H, G, D, window;
   bool documents;
   double dropout, soft_cap;
+  bool sinks;
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, 0, 0},         {2, 7, 3, 1, 5, 0, false, 0, 0},
-    {1, 64, 2, 2, 16, 0, false, 0, 0},       {3, 65, 6, 2, 8, 0, true, 0, 0},
-    {1, 131, 3, 1, 24, 9, false, 0, 0},      {2, 130, 2, 1, 33, 70, true, 0, 0},
-    {1, 200, 4, 4, 64, 1, true, 0, 0},       {2, 100, 3, 3, 12, 0, true, 0.25, 0},
-    {1, 193, 2, 1, 80, 128, false, 0, 0},    {1, 70, 6, 2, 4, 20, true, 0.5, 0},
-    {2, 140, 6, 2, 12, 50, true, 0.25, 1.5}, {1, 70, 2, 1, 5, 0, false, 0, 0.7},
+    {1, 1, 1, 1, 1, 0, false, 0, 0, false},         {2, 7, 3, 1, 5, 0, false, 0, 0, false},
+    {1, 64, 2, 2, 16, 0, false, 0, 0, false},       {3, 65, 6, 2, 8, 0, true, 0, 0, false},
+    {1, 131, 3, 1, 24, 9, false, 0, 0, false},      {2, 130, 2, 1, 33, 70, true, 0, 0, false},
+    {1, 200, 4, 4, 64, 1, true, 0, 0, false},       {2, 100, 3, 3, 12, 0, true, 0.25, 0, false},
+    {1, 193, 2, 1, 80, 128, false, 0, 0, false},    {1, 70, 6, 2, 4, 20, true, 0.5, 0, false},
+    {2, 140, 6, 2, 12, 50, true, 0.25, 1.5, false}, {1, 70, 2, 1, 5, 0, false, 0, 0.7, false},
+    {2, 140, 6, 2, 12, 50, true, 0.25, 0, true},    {1, 70, 2, 2, 5, 0, true, 0, 0.7, true},
 };
+
+enum { FIRST_SINK = 2 };  // of the sinks that the op is given, one more than it needs
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -43,7 +47,8 @@ static ot_op_attributes attributes_of(shape s) {
                             .dropout = s.dropout,
                             .seed = 11,
                             .rng_stream = 5,
-                            .first_head = 9};
+                            .first_head = 9,
+                            .first_sink = s.sinks ? FIRST_SINK : 0};
 }
 
 static ot_case attention_case(shape s) {
@@ -54,6 +59,7 @@ static ot_case attention_case(shape s) {
                          .out = {[2] = ot_type_vector(OT_F64, 1)}}};
   if (s.documents) c.types.in[1] = ot_type_vector(OT_I32, R);
   if (s.dropout > 0) c.types.in[2] = ot_type_vector(OT_I64, s.B);
+  if (s.sinks) c.types.in[3] = ot_type_vector(OT_F64, FIRST_SINK + s.H + 1);
   return c;
 }
 
@@ -112,7 +118,7 @@ static void expect_query(const ot_case *c, shape s, const int64_t *at, expected 
   const int64_t row = b * s.T + i;
   const int64_t g = h / (s.H / s.G);
   double *const score = calloc((size_t)s.T, sizeof *score);
-  double sum = 0;
+  double sum = s.sinks ? exp(ot_case_get(&c->in[3], FIRST_SINK + h)) : 0;
   for (int64_t j = 0; j <= i; j++) {
     if (!sees(c, s, b, i, j)) continue;
     for (int64_t d = 0; d < s.D; d++) {
@@ -159,9 +165,10 @@ static void output_is_the_definition_in_every_precision(void **state) {
 static void gradients_are_those_of_the_output(void **state) {
   (void)state;
   const shape small[] = {
-      {1, 3, 1, 1, 2, 0, false, 0, 0},    {2, 9, 3, 1, 3, 0, false, 0, 0},
-      {1, 67, 2, 1, 2, 0, true, 0, 0},    {1, 70, 2, 2, 1, 5, false, 0, 0},
-      {1, 20, 2, 2, 3, 0, true, 0.25, 0}, {1, 67, 2, 1, 3, 9, true, 0, 0.5},
+      {1, 3, 1, 1, 2, 0, false, 0, 0, false},    {2, 9, 3, 1, 3, 0, false, 0, 0, false},
+      {1, 67, 2, 1, 2, 0, true, 0, 0, false},    {1, 70, 2, 2, 1, 5, false, 0, 0, false},
+      {1, 20, 2, 2, 3, 0, true, 0.25, 0, false}, {1, 67, 2, 1, 3, 9, true, 0, 0.5, false},
+      {1, 67, 4, 2, 3, 9, true, 0, 0, true},     {2, 5, 2, 1, 2, 0, false, 0.25, 0.5, true},
   };
   for (int k = 0; k < (int)(sizeof small / sizeof small[0]); k++) {
     ot_case c = attention_case(small[k]);
@@ -249,7 +256,7 @@ static void gradient_is_the_formula_in_every_precision(void **state) {
 
 static void largest_logit_is_kept_from_call_to_call(void **state) {
   (void)state;
-  const shape s = {2, 7, 3, 1, 5, 0, false, 0, 0};
+  const shape s = {2, 7, 3, 1, 5, 0, false, 0, 0, false};
   ot_case c = attention_case(s);
   create(&c, s, 0);
   ot_case_set(&c.out[2], 0, 1e6);
@@ -263,7 +270,7 @@ static void largest_logit_is_kept_from_call_to_call(void **state) {
 
 static void large_logits_do_not_overflow(void **state) {
   (void)state;
-  const shape s = {1, 3, 1, 1, 1, 0, false, 0, 0};
+  const shape s = {1, 3, 1, 1, 1, 0, false, 0, 0, false};
   ot_case c = attention_case(s);
   create(&c, s, 0);
   const double qkv[] = {1, -40000, 7, 1, 40000, 8, 1, 40000 - 2, 9};
@@ -279,7 +286,7 @@ static void large_logits_do_not_overflow(void **state) {
 
 static void a_row_does_not_depend_on_later_rows(void **state) {
   (void)state;
-  const shape s = {1, 100, 2, 1, 8, 0, false, 0, 0};
+  const shape s = {1, 100, 2, 1, 8, 0, false, 0, 0, false};
   ot_case c = attention_case(s);
   create(&c, s, 0);
   ot_case_run(&c);
@@ -296,7 +303,7 @@ static void a_row_does_not_depend_on_later_rows(void **state) {
 
 static void cost_counts_visible_keys(void **state) {
   (void)state;
-  shape s = {3, 10, 4, 2, 8, 0, false, 0, 0};
+  shape s = {3, 10, 4, 2, 8, 0, false, 0, 0, false};
   ot_case c = attention_case(s);
   assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_OK);
   const double whole = ot_op_cost(c.kind, &c.attributes, &c.types).matrix_flops;
@@ -338,7 +345,7 @@ static void cost_tells_what_tiles_hold_beside(void **state) {
   const int64_t windows[] = {0, 1, 2, 16, 64, 100, 128, 200, 256, 999};
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
     for (size_t k = 0; k < sizeof windows / sizeof *windows; k++) {
-      const shape s = {2, lengths[i], 4, 2, 8, windows[k], false, 0, 0};
+      const shape s = {2, lengths[i], 4, 2, 8, windows[k], false, 0, 0, false};
       ot_case c = attention_case(s);
       assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_OK);
       const double padded = ot_op_cost(c.kind, &c.attributes, &c.types).padded_flops;
@@ -351,7 +358,7 @@ static void cost_tells_what_tiles_hold_beside(void **state) {
 
 static void rejects_heads_that_do_not_share_evenly(void **state) {
   (void)state;
-  const shape s = {1, 4, 5, 2, 8, 0, false, 0, 0};
+  const shape s = {1, 4, 5, 2, 8, 0, false, 0, 0, false};
   ot_case c = attention_case(s);
   assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_BUG);
   assert_string_equal(ot_fail_message(), "attention: 2 kv heads do not divide 5 heads");

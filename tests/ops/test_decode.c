@@ -14,11 +14,14 @@
 typedef struct shape {
   int64_t B, P, H, G, D, window;
   double soft_cap;
+  bool sinks;
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, 0},   {2, 9, 3, 1, 5, 0, 0},   {3, 70, 6, 2, 16, 0, 0},
-    {2, 40, 4, 4, 33, 6, 0}, {1, 33, 2, 1, 8, 33, 0}, {2, 40, 6, 2, 20, 30, 0.4},
+    {1, 1, 1, 1, 1, 0, 0, false},   {2, 9, 3, 1, 5, 0, 0, false},
+    {3, 70, 6, 2, 16, 0, 0, false}, {2, 40, 4, 4, 33, 6, 0, false},
+    {1, 33, 2, 1, 8, 33, 0, false}, {2, 40, 6, 2, 20, 30, 0.4, false},
+    {2, 40, 6, 2, 20, 30, 0, true},
 };
 
 enum { NUM_SHAPES = sizeof shapes / sizeof shapes[0] };
@@ -44,10 +47,12 @@ static int64_t width_of(shape s) { return (s.H + 2 * s.G) * s.D; }
 static int64_t length_of(shape s, int64_t b) { return b == s.B - 1 ? s.P - 1 : (b * 5 + 3) % s.P; }
 
 static ot_case decode_case(shape s) {
-  return (ot_case){.kind = OT_OP_ATTENTION_DECODE,
-                   .attributes = attributes_of(s),
-                   .types = {.in = {ot_type_matrix(OT_F64, s.B, width_of(s)), cache_type(OT_F64, s),
-                                    ot_type_vector(OT_I32, s.B)}}};
+  ot_case c = {.kind = OT_OP_ATTENTION_DECODE,
+               .attributes = attributes_of(s),
+               .types = {.in = {ot_type_matrix(OT_F64, s.B, width_of(s)), cache_type(OT_F64, s),
+                                ot_type_vector(OT_I32, s.B)}}};
+  if (s.sinks) c.types.in[3] = ot_type_vector(OT_F64, s.H);
+  return c;
 }
 
 static void create_decode(ot_case *c, shape s) {
@@ -63,7 +68,11 @@ static void expect_last_row_of_attention(const ot_case *decode, shape s, int64_t
                .attributes = attributes_of(s),
                .types = {.in = {ot_type_matrix(OT_F64, T, width)}}};
   c.attributes.sequence_length = T;
+  if (s.sinks) c.types.in[3] = ot_type_vector(OT_F64, s.H);
   ot_case_create(&c);
+  for (int64_t h = 0; s.sinks && h < s.H; h++) {
+    ot_case_set(&c.in[3], h, ot_case_get(&decode->in[3], h));
+  }
   for (int64_t t = 0; t < T; t++) {
     for (int64_t i = 0; i < kv; i++) {
       ot_case_set(&c.in[0], t * width + q + i, ot_case_get(&decode->in[1], (b * s.P + t) * kv + i));
@@ -95,7 +104,7 @@ static void one_query_is_the_last_row_of_attention(void **state) {
 
 static void slots_beyond_the_length_are_not_read(void **state) {
   (void)state;
-  const shape s = {2, 9, 3, 1, 5, 0, 0};
+  const shape s = {2, 9, 3, 1, 5, 0, 0, false};
   ot_case c = decode_case(s);
   create_decode(&c, s);
   const int64_t kv = 2 * s.G * s.D;
@@ -141,7 +150,7 @@ static void check_append(shape s, ot_dtype storage) {
 
 static void append_writes_its_rows_and_keeps_the_others(void **state) {
   (void)state;
-  const shape s = {3, 8, 3, 1, 5, 0, 0};
+  const shape s = {3, 8, 3, 1, 5, 0, 0, false};
   check_append(s, OT_F64);
   check_append(s, OT_F32);
   check_append(s, OT_BF16);
@@ -149,7 +158,7 @@ static void append_writes_its_rows_and_keeps_the_others(void **state) {
 
 static void rejects_a_cache_of_other_heads(void **state) {
   (void)state;
-  const shape s = {2, 9, 3, 1, 5, 0, 0};
+  const shape s = {2, 9, 3, 1, 5, 0, 0, false};
   ot_case c = decode_case(s);
   c.types.in[1].dim[2] = 20;
   assert_int_equal(ot_op_infer(c.kind, &c.attributes, &c.types), OT_BUG);

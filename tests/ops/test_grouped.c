@@ -104,6 +104,32 @@ static void gradients_are_those_of_the_output(void **state) {
   }
 }
 
+static void rows_get_the_bias_of_their_expert(void **state) {
+  (void)state;
+  for (int i = 0; i < NUM_SHAPES; i++) {
+    const shape s = shapes[i];
+    ot_case plain = case_of(OT_OP_GROUPED_LINEAR, s);
+    ot_case c = {.kind = plain.kind, .attributes = plain.attributes, .types = plain.types};
+    c.types.in[3] = ot_type_vector(OT_F64, E * s.O);
+    ot_case_create(&c);
+    set_offsets(&c.in[2], s);
+    ot_case_run(&plain);
+    ot_case_run(&c);
+    double *const expected = calloc((size_t)(rows_of(s) * s.O), sizeof *expected);
+    for (int64_t k = 0; k < rows_of(s) * s.O; k++) {
+      const int e = expert_of(s, k / s.O);
+      const double bias = e < E ? ot_case_get(&c.in[3], e * s.O + k % s.O) : 0;
+      expected[k] = ot_case_get(&plain.out[0], k) + bias;
+    }
+    ot_case_expect(&c.out[0], expected, 1e-15, "y");
+    free(expected);
+    ot_case_check_precisions(&c, 2e-6, 4e-3);
+    if (i < 2) ot_case_check_gradients(&c, 1e-3, 1e-10);
+    ot_case_destroy(&plain);
+    ot_case_destroy(&c);
+  }
+}
+
 static void gradient_kernels_agree_in_every_precision(void **state) {
   (void)state;
   static const ot_op_kind kinds[] = {OT_OP_GROUPED_LINEAR_DX, OT_OP_GROUPED_LINEAR_DW};
@@ -386,6 +412,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_meet_the_matrix_of_their_expert),
       cmocka_unit_test(gradients_are_those_of_the_output),
+      cmocka_unit_test(rows_get_the_bias_of_their_expert),
       cmocka_unit_test(gradient_kernels_agree_in_every_precision),
       cmocka_unit_test(weights_have_the_gradient_of_their_rows),
       cmocka_unit_test(bits_of_a_row_do_not_depend_on_its_neighbours),
