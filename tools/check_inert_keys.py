@@ -28,7 +28,7 @@ FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"
             "mistral": "mistral", "ministral": "ministral", "gemma2": "gemma2",
             "gemma3_text": "gemma3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "olmoe": "olmoe",
             "deepseek_v3": "deepseek_v3", "smollm3": "smollm3", "phi3": "phi3",
-            "qwen2_moe": "qwen2_moe", "olmo3": "olmo3"}
+            "qwen2_moe": "qwen2_moe", "olmo3": "olmo3", "gpt_oss": "gpt_oss"}
 SHARED = ("configuration_utils.py", "modeling_rope_utils.py", "masking_utils.py")
 # Read for every model, but only where the model's own code asks for it: windows, rotary parameters,
 # and the names of layer types that these are nested under.

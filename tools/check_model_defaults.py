@@ -32,7 +32,7 @@ SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
 CASES = [{"model_type": t} for t in
          ("gpt2", "llama", "qwen2", "qwen3", "olmo2", "mistral", "ministral", "gemma2",
           "gemma3_text", "mixtral", "qwen3_moe", "olmoe", "deepseek_v3", "smollm3", "phi3",
-          "qwen2_moe", "olmo3")]
+          "qwen2_moe", "olmo3", "gpt_oss")]
 CASES += [
     {"model_type": "gpt2", "n_embd": 48, "n_head": 3, "n_layer": 2, "n_inner": 100},
     {"model_type": "gpt2", "scale_attn_weights": False, "activation_function": "relu"},
@@ -85,6 +85,10 @@ CASES += [
     {"model_type": "smollm3", **SMALL, "no_rope_layers": [1, 0, 0, 1, 1, 0, 1], "mlp_bias": True,
      "layer_types": ["full_attention", "sliding_attention"] * 3 + ["full_attention"],
      "use_sliding_window": True, "sliding_window": 16},
+    {"model_type": "gpt_oss", **SMALL, "head_dim": 20, "sliding_window": 16, "num_local_experts": 10,
+     "swiglu_limit": 5.0, "swiglu_alpha": 1.5, "attention_bias": False},
+    {"model_type": "gpt_oss", **SMALL, "rope_parameters": {"rope_type": "default",
+                                                           "rope_theta": 5e5}},
     {"model_type": "olmoe", **SMALL, "num_experts": 10, "num_experts_per_tok": 3},
     {"model_type": "deepseek_v3", **{**SMALL, "num_key_value_heads": 6}, "n_routed_experts": 8,
      "n_group": 2, "topk_group": 1, "num_experts_per_tok": 3, "q_lora_rank": None,
@@ -99,7 +103,7 @@ KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden
         "resid_pdrop", "bos_token_id", "eos_token_id", "pad_token_id", "num_experts_per_tok",
         "num_local_experts", "moe_intermediate_size", "mlp_only_layers", "norm_topk_prob",
         "router_aux_loss_coef", "n_shared_experts", "qkv_bias", "shared_expert_intermediate_size",
-         "first_k_dense_replace", "routed_scaling_factor",
+         "first_k_dense_replace", "routed_scaling_factor", "swiglu_alpha", "swiglu_limit",
         "n_group", "topk_group", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim",
         "qk_rope_head_dim", "v_head_dim", "rope_interleave"]
 ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}

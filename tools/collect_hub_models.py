@@ -47,7 +47,7 @@ def count(config):
     total = active = 0
     for name, parameter in model.named_parameters():
         total += parameter.numel()
-        experts = parameter.shape[0] if ".experts." in name and parameter.dim() == 3 else 0
+        experts = parameter.shape[0] if ".experts." in name and parameter.dim() >= 2 else 0
         share = built.num_experts_per_tok / experts if experts else 1
         active += round(parameter.numel() * share)
     return total, active

@@ -42,7 +42,7 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # (module file and function), the call that makes them, what they round.
 CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
-     r"smollm3|phi3|qwen2_moe|olmo3)\.py \w+RMSNorm\.forward", "to",
+     r"smollm3|phi3|qwen2_moe|olmo3|gpt_oss)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma(2|3)\.py Gemma(2|3)RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -109,6 +109,11 @@ def cases():
                      num_hidden_layers=3, mlp_only_layers=[1], rope_parameters=rope(1e6))
     olmoe = dict(small, model_type="olmoe", num_key_value_heads=3, num_experts=8,
                  num_experts_per_tok=3, intermediate_size=10, rope_parameters=rope(1e4))
+    gpt_oss = dict(small, model_type="gpt_oss", hidden_size=20, num_attention_heads=6,
+                   num_key_value_heads=2, head_dim=6, sliding_window=5, num_local_experts=8,
+                   num_experts_per_tok=2, intermediate_size=10, swiglu_alpha=1.3, swiglu_limit=4.0,
+                   rope_parameters=rope(1e4, "yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                        truncate=False, original_max_position_embeddings=16))
     deepseek = dict(small, model_type="deepseek_v3", num_key_value_heads=3, n_routed_experts=8,
                     n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=2,
                     moe_intermediate_size=10, first_k_dense_replace=1, q_lora_rank=7,
@@ -150,11 +155,13 @@ def cases():
         "mixtral": (mixtral, 19, None, False),
         "mixtral-packed": (dict(mixtral, sliding_window=6), 19, documents, False),
         # The balance of experts as transformers weighs it; the other cases go without.
-        "mixtral-balanced": (dict(mixtral, vocab_size=31, num_local_experts=4,
+        "mixtral-balanced": (dict(mixtral, vocab_size=31, num_local_experts=8,
                                   router_aux_loss_coef=0.3, moe_aux_loss_scale="transformers"),
                              19, None, False),
         "qwen3-moe": (qwen3_moe, 23, None, True),
         "olmoe": (olmoe, 19, None, False),
+        "gpt-oss": (gpt_oss, 19, None, False),
+        "gpt-oss-packed": (gpt_oss, 13, [[5, 1, 7], [9, 4]], False),
         "deepseek-v3": (deepseek, 19, None, False),
         "phi3": (dict(small, model_type="phi3", sliding_window=6, rope_parameters=rope(1e4)),
                  19, documents, False),
@@ -256,13 +263,18 @@ def make_weights(name, model):
     zero_centred = model.config.model_type.startswith("gemma")
     for parameter_name, parameter in model.named_parameters():
         value = random.standard_normal(tuple(parameter.shape))
-        if parameter.dim() >= 2:
-            embedding = any(part in parameter_name for part in ("wte", "wpe", "embed_tokens"))
-            conv1d = model.config.model_type == "gpt2" and not embedding  # [in, out]
-            fan_in = parameter.shape[0 if conv1d else -1]
-            value *= 0.7 if embedding else 1.1 / math.sqrt(fan_in)
-        elif parameter_name.endswith("bias"):
+        if parameter_name.endswith("bias"):
             value *= 0.2
+            # Some units are clamped for every token, the others for none: a token near the edge
+            # would spoil the differences.
+            if parameter_name.endswith("gate_up_proj_bias"):
+                value += np.where(np.arange(value.shape[-1]) % 5 == 0, 9.0, 0.0)
+                value -= np.where(np.arange(value.shape[-1]) % 10 == 5, 18.0, 0.0)
+        elif parameter.dim() >= 2:
+            embedding = any(part in parameter_name for part in ("wte", "wpe", "embed_tokens"))
+            transposed = model.config.model_type == "gpt2" or parameter.dim() == 3 and stacked(model)
+            fan_in = parameter.shape[-2 if transposed and not embedding else -1]  # [in, out]
+            value *= 0.7 if embedding else 1.1 / math.sqrt(fan_in)
         elif "residual" in parameter_name:
             value *= 0.3
         else:
@@ -278,8 +290,15 @@ def saved_buffers(model):
     return {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
 
 
+def stacked(model):
+    """Whether files have the matrices of all experts in one tensor, each [in, out]."""
+    return model.config.model_type == "gpt_oss"
+
+
 def as_saved(model, tensors):
     """Tensors by parameter name as save_pretrained writes them: each matrix of an expert apart."""
+    if stacked(model):
+        return dict(tensors)
     mixtral = model.config.model_type == "mixtral"
     names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
     result = {}
@@ -500,6 +519,11 @@ def balance_of(model, router_logits):
     return torch.stack(losses).mean()
 
 
+def same_mask(config, batch):
+    """GPT-OSS derives no documents from positions; documents run alone are the proof there."""
+    return config.model_type != "gpt_oss" or not batch["doc_start"].any()
+
+
 def reference(model, batch):
     """logits, loss and gradients; the mask that transformers derives must be the one we mean."""
     model.zero_grad(set_to_none=True)
@@ -509,7 +533,8 @@ def reference(model, batch):
         logits, loss, objective = loss_of(model, batch, mask)
     objective.backward()
     with torch.no_grad():
-        assert torch.equal(logits, logits_of(model, batch)), "mask differs from transformers' own"
+        if same_mask(model.config, batch):
+            assert torch.equal(logits, logits_of(model, batch)), "mask differs from transformers' own"
     gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
     return logits.detach(), loss.detach().reshape(1), gradients | loads
 

@@ -16,16 +16,26 @@ typedef struct ot_weight_piece {
   int64_t hf_first;
 } ot_weight_piece;
 
-// One HF tensor as [rows, cols] in our orientation; in files [cols, rows] when transposed.
+// One HF tensor as [rows, cols] in our orientation; in files [cols, rows] when transposed, with our
+// rows in another order when interleaved. A name that ends in "[i]" is that of one of several which
+// files have as one (weight_stack.h).
 typedef struct ot_weight_tensor {
   const char *name;
   int rank;        // 1 or 2
   int64_t dim[2];  // in files
   int64_t rows, cols;
   bool transposed;
+  bool interleaved;  // rows i and rows / 2 + i are neighbours in files
   int num_pieces;
   ot_weight_piece *pieces;  // [num_pieces], covering the rows in order
 } ot_weight_tensor;
+
+// Where row `row` of ours is among the rows of the file.
+static inline int64_t ot_weight_file_row(const ot_weight_tensor *tensor, int64_t row) {
+  if (!tensor->interleaved) return row;
+  const int64_t half = tensor->rows / 2;
+  return row < half ? 2 * row : 2 * (row - half) + 1;
+}
 
 typedef struct ot_weight_map {
   const ot_parameter *parameters;  // as given

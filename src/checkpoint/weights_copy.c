@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "checkpoint/elements.h"
+#include "checkpoint/weight_stack.h"
 #include "checkpoint/weights.h"
 
 enum { BLOCK_BYTES = 1 << 20, TILE_COLUMNS = 32 };
@@ -81,6 +82,7 @@ static void scatter(const char *from, int64_t count, int64_t bytes, char *to, in
 
 // A tensor of [cols, rows]: its element i * rows + j is column i of our row j.
 typedef struct turned_range {
+  const ot_weight_tensor *tensor;
   int64_t rows, cols;
   int64_t first, end;  // elements
   int64_t bytes;       // of an element
@@ -105,15 +107,20 @@ static void turn_rows(const turned_range *range, int64_t first_row, int64_t rows
   for (int64_t column = 0; column < range->cols; column += TILE_COLUMNS) {
     const int64_t end = column + TILE_COLUMNS < range->cols ? column + TILE_COLUMNS : range->cols;
     for (int64_t row = 0; row < rows; row++)
-      turn_row(range, first_row + row, block + row * range->cols * range->bytes, column, end);
+      turn_row(range, ot_weight_file_row(range->tensor, first_row + row),
+               block + row * range->cols * range->bytes, column, end);
   }
 }
 
 static ot_status assemble_columns(ot_weight_stage *stage, const ot_weight_tensor *tensor,
                                   ot_safetensors_range range, ot_dtype dtype, char *out) {
-  const turned_range turned = {tensor->rows,          tensor->cols,
-                               range.first,           range.first + range.count,
-                               ot_dtype_bytes(dtype), out};
+  const turned_range turned = {tensor,
+                               tensor->rows,
+                               tensor->cols,
+                               range.first,
+                               range.first + range.count,
+                               ot_dtype_bytes(dtype),
+                               out};
   for (int64_t row = 0; row < tensor->rows; row += stage->block_rows) {
     const int64_t left = tensor->rows - row;
     const int64_t rows = left < stage->block_rows ? left : stage->block_rows;
@@ -129,7 +136,8 @@ ot_status ot_weights_assemble(ot_weight_stage *stage, ot_safetensors_range range
                               void *out) {
   const ot_weight_tensor *const tensor = &stage->map->tensors[range.tensor];
   OT_ASSERT(range.first >= 0 && range.first + range.count <= tensor->rows * tensor->cols);
-  if (tensor->transposed) return assemble_columns(stage, tensor, range, dtype, out);
+  if (tensor->transposed || tensor->interleaved)
+    return assemble_columns(stage, tensor, range, dtype, out);
   return assemble_rows(stage, tensor, range, dtype, out);
 }
 
@@ -166,4 +174,6 @@ void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,
                            .fill = fill_source,
                            .context = context};
   }
+  // Files of the optimizer are read by this program alone.
+  if (what->prefix[0] == '\0') ot_weight_stacks_join(arena, sources, count);
 }

@@ -6,81 +6,8 @@
 
 #include "base/name_list.h"
 #include "base/text.h"
+#include "checkpoint/weight_stack.h"
 #include "checkpoint/weights.h"
-
-// ---- stacks ----
-
-// All experts of a layer in one tensor, as transformers 5 has them in memory and some files on
-// disk: mlp.experts.gate_up_proj [E, 2F, C], gate above up, and mlp.experts.down_proj [E, C, F].
-// Its matrices in the order of the file.
-typedef struct weight_stack {
-  int count;
-  int *tensors;      // [count] of the map
-  int64_t elements;  // of each
-} weight_stack;
-
-static const char gate_up[] = ".experts.gate_up_proj";
-static const char down[] = ".experts.down_proj";
-
-static bool ends_with(const char *text, const char *end) {
-  const int64_t length = ot_text_length(text), tail = ot_text_length(end);
-  return length > tail && ot_text_equal(text + length - tail, end);
-}
-
-static bool is_stack(const ot_safetensors_tensor *found) {
-  return ends_with(found->name, gate_up) || ends_with(found->name, down);
-}
-
-// Index of matrix `matrix` (gate, up, down) of expert `expert` behind `prefix` ("...mlp"), or -1.
-// Mixtral's files call the module and its matrices otherwise.
-static int find_matrix(ot_arena *arena, const ot_weight_map *map, const char *prefix, int expert,
-                       int matrix) {
-  static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
-  static const char *const mixtral[] = {"w1", "w3", "w2"};
-  const char *const usual =
-      ot_arena_format(arena, "%s.experts.%d.%s.weight", prefix, expert, names[matrix]);
-  const int tensor = ot_weight_map_find(map, usual);
-  if (tensor >= 0 || !ends_with(prefix, ".mlp")) return tensor;
-  const char *const layer =
-      ot_arena_text(arena, prefix, ot_text_length(prefix) - ot_text_length(".mlp"));
-  return ot_weight_map_find(map, ot_arena_format(arena, "%s.block_sparse_moe.experts.%d.%s.weight",
-                                                 layer, expert, mixtral[matrix]));
-}
-
-static ot_status check_stack_shape(const ot_safetensors_tensor *found,
-                                   const ot_weight_tensor *matrix, int parts) {
-  const bool fits =
-      found->rank == 3 && found->dim[1] == parts * matrix->rows && found->dim[2] == matrix->cols;
-  if (fits) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "tensor %s has not the shape [experts, %lld, %lld] that the model needs",
-          found->name, (long long)(parts * matrix->rows), (long long)matrix->cols);
-  return ot_fail_hint(OT_ENVIRONMENT, "stacks of transposed matrices are not read");
-}
-
-// Finds the tensors of `map` that `found` holds. OT_ENVIRONMENT when it has another shape than they
-// need (some files hold stacks of transposed matrices), or the model has no such experts.
-static ot_status read_stack(ot_arena *arena, const ot_weight_map *map,
-                            const ot_safetensors_tensor *found, weight_stack *stack) {
-  const bool two = ends_with(found->name, gate_up);
-  const int parts = two ? 2 : 1;
-  const int64_t length = ot_text_length(found->name) - ot_text_length(two ? gate_up : down);
-  const char *const prefix = ot_arena_text(arena, found->name, length);
-  const int experts = found->rank == 3 ? (int)found->dim[0] : 0;
-  *stack = (weight_stack){.count = experts * parts};
-  stack->tensors = ot_arena_array(arena, stack->count + 1, sizeof *stack->tensors);
-  for (int i = 0; i < stack->count; i++) {
-    const int matrix = two ? i % 2 : 2;
-    stack->tensors[i] = find_matrix(arena, map, prefix, i / parts, matrix);
-    OT_CHECK(stack->tensors[i] >= 0, OT_ENVIRONMENT,
-             "tensor %s has %d experts, but the model has no matrix %d of expert %d", found->name,
-             experts, matrix, i / parts);
-    const ot_weight_tensor *const tensor = &map->tensors[stack->tensors[i]];
-    OT_TRY(check_stack_shape(found, tensor, parts));
-    stack->elements = tensor->rows * tensor->cols;
-  }
-  OT_CHECK(stack->count > 0, OT_ENVIRONMENT, "tensor %s is no stack of matrices", found->name);
-  return OT_OK;
-}
 
 typedef struct matching {
   ot_arena *arena;
@@ -195,6 +122,15 @@ static bool is_scales(const matching *in, const char *name) {
          ot_safetensors_tensor_at(in->tensors, weight)->type == OT_SAFETENSORS_F8_E4M3;
 }
 
+static ot_status refuse_mxfp4(const char *name, const char *path) {
+  const bool quantised = ot_text_matches(name, "*.experts.*_proj_blocks") ||
+                         ot_text_matches(name, "*.experts.*_proj_scales");
+  if (!quantised) return OT_OK;
+  ot_fail(OT_ENVIRONMENT, "tensor %s is of weights quantised by mxfp4, which are not read (%s)",
+          name, path);
+  return ot_fail_hint(OT_ENVIRONMENT, "take a conversion of them to bf16");
+}
+
 // ---- matching all ----
 
 static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
@@ -217,9 +153,10 @@ static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
     in->tied_head = index;
     return check_shape(in->arena, in->path, &in->map->tensors[in->map->tied_tensor], found);
   }
-  if (is_stack(found)) {
-    weight_stack stack;
-    OT_TRY(read_stack(in->arena, in->map, found, &stack));
+  OT_TRY(refuse_mxfp4(found->name, in->path));
+  if (ot_weight_stack_is(in->map, found)) {
+    ot_weight_stack stack;
+    OT_TRY(ot_weight_stack_read(in->arena, in->map, found, &stack));
     for (int i = 0; i < stack.count; i++) {
       OT_TRY(
           take_source(in, stack.tensors[i], (ot_weight_source){index, i * stack.elements, NULL}));
@@ -305,7 +242,7 @@ static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_t
   const int64_t bytes = ot_dtype_bytes(stage->access->dtype);
   OT_TRY(ot_weight_read(r, 0, rows * cols, stage->access->dtype, whole));
   for (int64_t row = 0; row < rows; row++) {
-    const char *const from = whole + row * bytes;
+    const char *const from = whole + ot_weight_file_row(tensor, row) * bytes;
     for (int64_t i = 0; i < cols; i++)
       memcpy((char *)stage->turned + i * bytes, from + i * rows * bytes, (size_t)bytes);
     write_rows(stage, tensor, row, 1, stage->turned);
@@ -330,7 +267,7 @@ static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tenso
     }
     return OT_OK;
   }
-  if (!tensor->transposed) return read_rows_of(stage, tensor, r);
+  if (!tensor->transposed && !tensor->interleaved) return read_rows_of(stage, tensor, r);
   const size_t bytes = (size_t)(tensor->rows * tensor->cols * ot_dtype_bytes(stage->access->dtype));
   char *const whole = malloc(bytes);
   OT_CHECK(whole != NULL, OT_ENVIRONMENT, "out of memory for tensor %s", tensor->name);

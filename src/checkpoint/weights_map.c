@@ -12,7 +12,7 @@ typedef struct part_entry {
   int order;  // of all parts
   int rank;
   int64_t cols, hf_rows;
-  bool transposed;
+  bool transposed, interleaved;
   ot_weight_piece piece;
 } part_entry;
 
@@ -33,13 +33,11 @@ static part_entry *list_parts(ot_arena *arena, const ot_parameter *parameters, i
   for (int i = 0; i < num_parameters; i++) {
     for (int j = 0; j < parameters[i].num_parts; j++) {
       const ot_parameter_part *const part = &parameters[i].parts[j];
-      entries[*num_parts] = (part_entry){part->hf_name,
-                                         *num_parts,
-                                         parameters[i].rank,
-                                         parameters[i].cols,
-                                         part->hf_rows,
-                                         part->transposed,
-                                         {i, part->first_row, part->rows, part->hf_first}};
+      entries[*num_parts] =
+          (part_entry){part->hf_name,      *num_parts,
+                       parameters[i].rank, parameters[i].cols,
+                       part->hf_rows,      part->transposed,
+                       part->interleaved,  {i, part->first_row, part->rows, part->hf_first}};
       (*num_parts)++;
     }
   }
@@ -55,6 +53,7 @@ static ot_status join_parts(ot_arena *arena, const part_entry *parts, int num_pa
                                .rows = first->hf_rows,
                                .cols = first->cols,
                                .transposed = first->transposed,
+                               .interleaved = first->interleaved,
                                .num_pieces = num_parts};
   tensor->dim[0] = tensor->transposed ? tensor->cols : tensor->rows;
   tensor->dim[1] = tensor->transposed ? tensor->rows : tensor->cols;
@@ -64,7 +63,7 @@ static ot_status join_parts(ot_arena *arena, const part_entry *parts, int num_pa
     const part_entry *const part = &parts[i];
     OT_CHECK(part->rank == first->rank && part->cols == first->cols &&
                  part->hf_rows == first->hf_rows && part->transposed == first->transposed &&
-                 part->piece.hf_first == row,
+                 part->interleaved == first->interleaved && part->piece.hf_first == row,
              OT_BUG, "the parts of tensor %s do not fit each other", first->name);
     tensor->pieces[i] = part->piece;
     row += part->piece.rows;

@@ -30,6 +30,9 @@ typedef struct ot_family_row {
   bool scaled_embedding;   // by sqrt(hidden_size)
   bool latent_attention;
   bool shared_gate;
+  bool sinks;
+  bool expert_biases;  // of the router, and of every routed expert
+  bool renormalise;    // gates of a token are divided by their sum, whatever norm_topk_prob says
   bool rope_by_type;   // rotary parameters are one set for each type of layer
   bool window_switch;  // no layer has a window unless use_sliding_window says so
   ot_window_rule window_rule;

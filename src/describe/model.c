@@ -16,7 +16,8 @@ bool ot_rope_same(const ot_rope *a, const ot_rope *b) {
          a->low_frequency_factor == b->low_frequency_factor &&
          a->high_frequency_factor == b->high_frequency_factor &&
          a->original_positions == b->original_positions && a->beta_fast == b->beta_fast &&
-         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all;
+         a->beta_slow == b->beta_slow && a->mscale == b->mscale && a->mscale_all == b->mscale_all &&
+         a->exact_ramp == b->exact_ramp;
 }
 
 // ---- Check ----
@@ -166,6 +167,7 @@ static int64_t attention_elements(const ot_model *model) {
   int64_t n = model->hidden_size * (q + 2 * kv) + q * model->hidden_size;
   if (model->qkv_bias) n += q + 2 * kv;
   if (model->output_bias) n += model->hidden_size;
+  if (model->sinks) n += model->num_heads;
   if (model->qk_norm == OT_QK_NORM_HEAD) n += 2 * model->head_dim;
   if (model->qk_norm == OT_QK_NORM_ROW) n += q + kv;
   return n;
@@ -262,6 +264,7 @@ static void put_rope(printer *p, const char *name, const ot_rope *rope) {
   put_real(p, "  beta_slow", rope->beta_slow);
   put_real(p, "  mscale", rope->mscale);
   put_real(p, "  mscale_all", rope->mscale_all);
+  if (rope->exact_ramp) put_whole(p, "  exact_ramp", 1);
 }
 
 // How many layers follow one another with the same flag; names of those without and with it.
@@ -284,6 +287,7 @@ static void put_moe(printer *p, const ot_model *model) {
   put_whole(p, "expert_size", moe->expert_size);
   put_whole(p, "shared_size", moe->shared_size);
   if (moe->shared_gate) put_whole(p, "shared_gate", 1);
+  if (moe->biases) put_whole(p, "biases", 1);
   put_word(p, "score", scores[moe->score]);
   put_whole(p, "renormalise", moe->renormalise);
   put_real(p, "gate_scale", moe->scale);
@@ -355,9 +359,14 @@ static void put_mathematics(printer *p, const ot_model *model) {
   static const char *const qk_norms[] = {"none", "head", "row"};
   put_word(p, "activation", activations[model->activation]);
   put_whole(p, "gated_mlp", model->gated_mlp);
+  if (model->glu_limit > 0) {
+    put_real(p, "glu_alpha", model->glu_alpha);
+    put_real(p, "glu_limit", model->glu_limit);
+  }
   put_whole(p, "qkv_bias", model->qkv_bias);
   put_whole(p, "output_bias", model->output_bias);
   put_whole(p, "mlp_bias", model->mlp_bias);
+  if (model->sinks) put_whole(p, "sinks", 1);
   put_whole(p, "tie_word_embeddings", model->tie_word_embeddings);
   put_word(p, "norm", norms[model->norm]);
   put_word(p, "norm_placement", placements[model->norm_placement]);

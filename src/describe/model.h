@@ -26,6 +26,7 @@ typedef enum ot_family {
   OT_FAMILY_MIXTRAL,
   OT_FAMILY_QWEN3_MOE,
   OT_FAMILY_OLMOE,
+  OT_FAMILY_GPT_OSS,
   OT_FAMILY_DEEPSEEK_V3,
   OT_FAMILY_SMOLLM3,
   OT_FAMILY_PHI3,
@@ -61,6 +62,7 @@ typedef struct ot_rope {
   double beta_fast, beta_slow;   // yarn: turns within the original positions between which
                                  // frequencies are blended, fast > slow > 0
   double mscale, mscale_all;     // yarn: 0 = not given
+  bool exact_ramp;               // yarn: the blended range need not be of whole pairs
 } ot_rope;
 
 // Mixture of experts: which layers have one, and how tokens find their experts.
@@ -70,7 +72,7 @@ typedef struct ot_moe {
   int64_t expert_size;        // width of the MLP of a routed expert
   int64_t shared_size;        // width of the MLP of all shared experts together; 0 = none
   bool shared_gate;           // their output is multiplied by a sigmoid of a product with the token
-  bool biases;                // of experts; only other software has them: no graph does
+  bool biases;                // of the router, and of every routed expert
   bool layer[OT_MAX_LAYERS];  // layers with experts; the others have an MLP. [num_layers]
   ot_moe_score score;         //
   bool renormalise;           // the gates of a token are divided by their sum
@@ -124,10 +126,12 @@ typedef struct ot_model {
   ot_attention_residuals residuals;
 
   ot_activation activation;
-  bool gated_mlp;  // down(activation(gate(x)) * up(x)), else down(activation(up(x)))
+  bool gated_mlp;               // down(activation(gate(x)) * up(x)), else down(activation(up(x)))
+  double glu_alpha, glu_limit;  // of the clamped form (ops/activation.h); limit 0: the ordinary one
   bool qkv_bias;
   bool output_bias;  // of the attention's output projection
   bool mlp_bias;     // every MLP projection
+  bool sinks;        // a learned score for each query head, which every query sees (gpt_oss)
   bool tie_word_embeddings;
 
   ot_norm_kind norm;

@@ -23,7 +23,6 @@ static const char *const aux_scales[] = {"layers", "transformers", NULL};
 // The values of keys that have to be as they are.
 static const char *const only_false[] = {"false", "null", NULL};
 static const char *const only_true[] = {"true", NULL};
-static const char *const only_true_or_null[] = {"true", "null", NULL};
 static const char *const only_null[] = {"null", NULL};
 static const char *const only_zero[] = {"0", "0.0", "null", NULL};
 static const char *const only_one[] = {"1", NULL};
@@ -72,7 +71,7 @@ static const ot_key rope_keys[] = {
     {"mscale_all_dim", OT_KEY_REAL, offsetof(ot_rope_keys, mscale_all), "0", 0, OT_NO_MAXIMUM,
      .null_text = "0",
      .help = "yarn: growth that is taken from rotated elements, deepseek_v3: and given to scores"},
-    {"truncate", OT_KEY_FIXED, .choices = only_true_or_null,
+    {"truncate", OT_KEY_BOOL, offsetof(ot_rope_keys, truncate), "true", .null_text = "true",
      .help = "yarn: the blended range is of whole pairs"},
     {"attention_factor", OT_KEY_REAL, offsetof(ot_rope_keys, attention_factor), "0",
      0, OT_NO_MAXIMUM, .null_text = "0",
@@ -273,7 +272,7 @@ static const ot_key model_keys[] = {
 
     // Experts and latent attention.
     {"num_local_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "8",
-     1, OT_MAX_EXPERTS, .also = "num_experts", .variants = OT_IN_MIXTRAL,
+     1, OT_MAX_EXPERTS, .also = "num_experts", .variants = OT_IN_MIXTRAL | OT_IN_GPT_OSS,
      .help = "experts of a layer"},
     {"num_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "128", 1, OT_MAX_EXPERTS,
      .also = "num_local_experts", .variants = OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_QWEN2_MOE,
@@ -316,7 +315,8 @@ static const ot_key model_keys[] = {
      .help = "groups that the experts of a token are in"},
     {"router_aux_loss_coef", OT_KEY_REAL, offsetof(ot_model_keys, aux_coefficient), "0.001",
      0, OT_NO_MAXIMUM,
-     .variants = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_QWEN2_MOE,
+     .variants = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_QWEN2_MOE |
+                 OT_IN_GPT_OSS,
      .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
              "whatever output_router_logits says; with moe_balance bias 0 unless given"},
     {"aux_loss_alpha", OT_KEY_REAL, offsetof(ot_model_keys, aux_coefficient), "0.001",
@@ -343,6 +343,12 @@ static const ot_key model_keys[] = {
     {"moe_bias_update_rate", OT_KEY_REAL, offsetof(ot_model_keys, bias_rate), "0.001",
      0, OT_NO_MAXIMUM, .variants = OT_IN_MOE,
      .help = "moe_balance bias: how far a bias moves after a step"},
+    {"swiglu_alpha", OT_KEY_REAL, offsetof(ot_model_keys, glu_alpha), "1.702", 0, OT_NO_MAXIMUM,
+     .above_minimum = true, .variants = OT_IN_GPT_OSS,
+     .help = "experts: slope of the sigmoid of the gate"},
+    {"swiglu_limit", OT_KEY_REAL, offsetof(ot_model_keys, glu_limit), "7", 0, OT_NO_MAXIMUM,
+     .above_minimum = true, .variants = OT_IN_GPT_OSS,
+     .help = "experts: the gate is at most this, up within plus and minus this"},
     {"kv_lora_rank", OT_KEY_INTEGER, offsetof(ot_model_keys, kv_rank), "512", 1, 1 << 20,
      .variants = OT_IN_DEEPSEEK_V3,
      .help = "numbers that the keys and values of a token are made of"},

@@ -13,6 +13,7 @@ typedef struct ot_rope_keys {
   int old_type;  // the same under its old name
   double theta, factor, low_frequency_factor, high_frequency_factor;
   double beta_fast, beta_slow, mscale, mscale_all, attention_factor;
+  bool truncate;
   int64_t original_positions;
 } ot_rope_keys;
 
@@ -56,6 +57,7 @@ typedef struct ot_model_keys {
   int64_t num_dense_layers;
   int64_t num_groups, groups_per_token;
   bool renormalise;
+  double glu_alpha, glu_limit;
   double gate_scale, aux_coefficient, z_coefficient, capacity_factor, bias_rate;
   int routing, balance, aux_scale;  // ot_moe_routing, ot_moe_balance, ot_moe_aux_scale
   int64_t kv_rank, q_rank, nope_dim, rope_dim, v_dim;

@@ -74,6 +74,9 @@ static void fill_mathematics(reading *r) {
   ot_model *const out = r->out;
   out->activation = (ot_activation)keys->activation;
   out->gated_mlp = family->gated_mlp;
+  out->glu_alpha = keys->glu_alpha;
+  out->glu_limit = keys->glu_limit;
+  out->sinks = family->sinks;
   out->qkv_bias =
       family->all_biases || family->qkv_biases || keys->qkv_bias || keys->attention_bias;
   out->output_bias = family->all_biases || keys->attention_bias;
@@ -161,6 +164,7 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
     out->beta_slow = keys->beta_slow;
     out->mscale = keys->mscale;
     out->mscale_all = keys->mscale_all;
+    out->exact_ramp = !keys->truncate;
     return check_growth(r, keys, out, node);
   }
   OT_CHECK(given(node, "low_freq_factor") && given(node, "high_freq_factor"), OT_USAGE,
@@ -237,6 +241,17 @@ static ot_status check_olmo3_theta(const reading *r) {
                       "sliding_attention: {rope_theta: ...}}");
 }
 
+// What transformers takes where a file of gpt_oss says nothing about rotation.
+static ot_rope gpt_oss_rope(double theta) {
+  return (ot_rope){.type = OT_ROPE_YARN,
+                   .theta = theta,
+                   .factor = 32,
+                   .original_positions = 4096,
+                   .beta_fast = 32,
+                   .beta_slow = 1,
+                   .exact_ramp = true};
+}
+
 static ot_status fill_ropes(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_node *const scaling = given(r->tree, "rope_scaling");
@@ -259,6 +274,9 @@ static ot_status fill_ropes(reading *r) {
   };
   OT_TRY(fill_rope(r, &from, &r->out->rope));
   OT_TRY(check_phi3_rope(r, scaling ? scaling : parameters));
+  if (keys->family == OT_FAMILY_GPT_OSS && !scaling && !parameters) {
+    r->out->rope = gpt_oss_rope(keys->rope_theta);
+  }
   r->out->rope_local = r->out->rope;
   if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;
@@ -380,7 +398,8 @@ static void fill_experts(reading *r) {
   moe->shared_size = keys->shared_experts * moe->expert_size + keys->shared_size;
   moe->shared_gate = r->family->shared_gate;
   moe->score = deepseek ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
-  moe->renormalise = keys->family == OT_FAMILY_MIXTRAL || keys->renormalise;
+  moe->biases = r->family->expert_biases;
+  moe->renormalise = r->family->renormalise || keys->renormalise;
   moe->scale = deepseek ? keys->gate_scale : 1;
   moe->num_groups = deepseek ? keys->num_groups : 1;
   moe->groups_per_token = deepseek ? keys->groups_per_token : 1;
@@ -394,6 +413,9 @@ static ot_status fill_scale_block(reading *r) {
   const ot_quantization_keys *const keys = &r->keys->quantization;
   const ot_node *const node = given(r->tree, "quantization_config");
   if (!node || !node->first) return OT_OK;
+  // Experts in mxfp4 can be planned, and trained from random weights; reading them is refused.
+  const bool gpt_oss = r->keys->family == OT_FAMILY_GPT_OSS;
+  if (gpt_oss && ot_text_equal(keys->method, "mxfp4")) return OT_OK;
   const bool e4m3 = ot_text_equal(keys->method, "fp8") && ot_text_equal(keys->format, "e4m3");
   if (!e4m3 || keys->num_block != 2) {
     ot_fail(OT_USAGE,

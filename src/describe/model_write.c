@@ -58,6 +58,8 @@ static void fill_experts(const ot_model *model, ot_arena *arena, ot_model_keys *
   keys->num_groups = moe->num_groups;
   keys->groups_per_token = moe->groups_per_token;
   keys->renormalise = moe->renormalise;
+  keys->glu_alpha = model->glu_alpha;
+  keys->glu_limit = model->glu_limit;
   keys->gate_scale = moe->scale;
   keys->aux_coefficient = moe->aux_coefficient;
   keys->aux_scale = (int)moe->aux_scale;
@@ -157,6 +159,7 @@ static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena)
     }
     ot_node_put(arena, map, "original_max_position_embeddings",
                 ot_node_integer(arena, rope->original_positions));
+    if (rope->exact_ramp) ot_node_put(arena, map, "truncate", ot_node_bool(arena, false));
     return map;
   }
   ot_node_put(arena, map, "low_freq_factor", ot_node_real(arena, rope->low_frequency_factor));
@@ -167,8 +170,9 @@ static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena)
 }
 
 static ot_node *rope_scaling(const ot_model *model, ot_arena *arena) {
-  return model->rope.type == OT_ROPE_DEFAULT ? ot_node_create(arena, OT_NODE_NULL)
-                                             : rope_node(&model->rope, false, arena);
+  // Without any, a gpt_oss would have yarn.
+  const bool silent = model->rope.type == OT_ROPE_DEFAULT && model->family != OT_FAMILY_GPT_OSS;
+  return silent ? ot_node_create(arena, OT_NODE_NULL) : rope_node(&model->rope, false, arena);
 }
 
 static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {

@@ -5,7 +5,7 @@
 #include "base/text.h"
 
 const char *ot_moe_experts_key(ot_family family) {
-  if (family == OT_FAMILY_MIXTRAL) return "num_local_experts";
+  if (family == OT_FAMILY_MIXTRAL || family == OT_FAMILY_GPT_OSS) return "num_local_experts";
   return family == OT_FAMILY_DEEPSEEK_V3 ? "n_routed_experts" : "num_experts";
 }
 
@@ -113,7 +113,9 @@ double ot_moe_aux_weight(const ot_model *model) {
 int64_t ot_moe_elements(const ot_model *model, int64_t experts) {
   const ot_moe *const moe = &model->moe;
   const int64_t mlps = experts * moe->expert_size + moe->shared_size;
-  return model->hidden_size * (moe->num_experts + moe->shared_gate + 3 * mlps);
+  const int64_t weights = model->hidden_size * (moe->num_experts + moe->shared_gate + 3 * mlps);
+  if (!moe->biases) return weights;
+  return weights + moe->num_experts + experts * (2 * moe->expert_size + model->hidden_size);
 }
 
 int64_t ot_mla_elements(const ot_model *model) {

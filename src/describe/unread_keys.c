@@ -13,7 +13,8 @@ static const struct {
     {"auto_map|is_llama_config|rope_interleaved|use_qk_norm|_num_labels|n_special|predict_special_"
      "tokens|output_past|"
      "transformers.js_config|internal_version|model_max_length|max_sequence_length|"
-     "neftune_noise_alpha|sliding_window_size|unsloth_fixed|unsloth_version|_flash_attn_2_enabled",
+     "neftune_noise_alpha|sliding_window_size|initial_context_length|experts_per_token|unsloth_"
+     "fixed|unsloth_version|_flash_attn_2_enabled",
      OT_IN_ALL},
     {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL | OT_IN_PHI3},
 };

@@ -22,7 +22,7 @@ static int mlp(ot_builder *b, int x, int sum) {
                             -1};
   const int wide = ot_decoder_into(b, normed, &up);
   ot_op_attributes attributes = ot_builder_attributes(b);
-  attributes.activation = model->activation;
+  ot_decoder_set_activation(b, &attributes);
   const ot_op_kind kind = model->gated_mlp ? OT_OP_GLU : OT_OP_ACTIVATION;
   const int active =
       ot_builder_op(b, &(ot_op_description){kind, &attributes, "mlp.active", 1, {wide}, NULL});

@@ -70,12 +70,20 @@ static void append_to_cache(ot_builder *b, int qkv, int *cache) {
                                         out});
 }
 
+// A sink for each query head, or -1.
+static int sinks(ot_builder *b) {
+  if (!ot_model_of(b)->sinks) return -1;
+  return ot_decoder_vector(b, OT_ROLE_SINKS, "attention", "sinks", ot_share_of(b)->heads);
+}
+
 static int attend_to_cache(ot_builder *b, int qkv, int cache, const ot_op_attributes *attributes) {
   const int lengths = ot_builder_batch(b, OT_BATCH_LENGTHS);
-  return ot_builder_op(
-      b,
-      &(ot_op_description){
-          OT_OP_ATTENTION_DECODE, attributes, "attention.heads", 3, {qkv, cache, lengths}, NULL});
+  return ot_builder_op(b, &(ot_op_description){OT_OP_ATTENTION_DECODE,
+                                               attributes,
+                                               "attention.heads",
+                                               4,
+                                               {qkv, cache, lengths, sinks(b)},
+                                               NULL});
 }
 
 // ---- over the rows of a micro-batch ----
@@ -104,10 +112,10 @@ static int max_logit(ot_builder *b) {
 static int attend(ot_builder *b, int qkv, const ot_op_attributes *attributes) {
   const int out[OT_MAX_OUTPUTS] = {-1, -1, max_logit(b), -1, -1};
   const int in[] = {qkv, ot_builder_batch(b, OT_BATCH_DOC_STARTS),
-                    ot_builder_batch(b, OT_BATCH_SAMPLE_IDS)};
+                    ot_builder_batch(b, OT_BATCH_SAMPLE_IDS), sinks(b)};
   return ot_builder_op(
       b, &(ot_op_description){
-             OT_OP_ATTENTION, attributes, "attention.heads", 3, {in[0], in[1], in[2]}, out});
+             OT_OP_ATTENTION, attributes, "attention.heads", 4, {in[0], in[1], in[2], in[3]}, out});
 }
 
 static int attend_by_ring(ot_builder *b, int qkv, ot_op_attributes attributes) {
@@ -131,6 +139,7 @@ static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attribute
   attributes.num_kv_heads /= share->cp;
   attributes.first_head += share->cp_index * attributes.num_heads;
   attributes.sequence_length *= share->cp;
+  attributes.first_sink = share->cp_index * attributes.num_heads;
 
   int x = rearrange(b, OT_OP_HEADS_SCATTER, &copies, qkv, "attention.shares");
   x = rearrange(b, OT_OP_ALL_TO_ALL, &exchange, x, "attention.pieces");

@@ -32,6 +32,7 @@ typedef struct sorted {
   ot_op_attributes attributes;
   int rows, gates, offsets;
   int up, down;  // weights
+  int up_bias;   // or -1
 } sorted;
 
 // A share times a factor of room, rounded up, at most `most`; that where the factor is 0.
@@ -138,9 +139,12 @@ static routed route(ot_builder *b, int normed) {
   const ot_op_attributes plain = ot_builder_attributes(b);
   const int weight =
       ot_decoder_matrix(b, OT_ROLE_ROUTER, "router", model->moe.num_experts, model->hidden_size);
+  const int logit_bias = model->moe.biases ? ot_decoder_vector(b, OT_ROLE_ROUTER, "router", "bias",
+                                                               model->moe.num_experts)
+                                           : -1;
   r.logits = ot_builder_op(
-      b,
-      &(ot_op_description){OT_OP_LINEAR_WIDE, &plain, "router.logits", 2, {normed, weight}, NULL});
+      b, &(ot_op_description){
+             OT_OP_LINEAR_WIDE, &plain, "router.logits", 3, {normed, weight, logit_bias}, NULL});
   const int bias = bias_of(b);
   const int whole = gather_sequences(b, r.logits);
   ot_op made;
@@ -160,18 +164,20 @@ static routed route(ot_builder *b, int normed) {
 
 // ---- this rank's experts ----
 
-static int grouped(ot_builder *b, const sorted *s, const char *name, int rows, int weight) {
+// rows times `in` = {weight, bias or -1} of each one's expert.
+static int grouped(ot_builder *b, const sorted *s, const char *name, int rows, const int *in) {
   return ot_builder_op(
-      b, &(ot_op_description){
-             OT_OP_GROUPED_LINEAR, &s->attributes, name, 3, {rows, weight, s->offsets}, NULL});
+      b,
+      &(ot_op_description){
+          OT_OP_GROUPED_LINEAR, &s->attributes, name, 4, {rows, in[0], s->offsets, in[1]}, NULL});
 }
 
 static int run_experts(ot_builder *b, const sorted *s) {
-  const int wide = grouped(b, s, "experts.wide", s->rows, s->up);
+  const int wide = grouped(b, s, "experts.wide", s->rows, (int[]){s->up, s->up_bias});
   const int active = ot_builder_op(
       b, &(ot_op_description){
              OT_OP_GLU, &s->attributes, "experts.active", 3, {wide, s->gates, s->offsets}, NULL});
-  return grouped(b, s, "experts.out", active, s->down);
+  return grouped(b, s, "experts.out", active, (int[]){s->down, -1});
 }
 
 // ---- those of other ranks ----
@@ -215,20 +221,22 @@ static int more_rounds(ot_builder *b, const routed *r, const journey *j, const s
   const int64_t most = ot_exchange_most_rows(&j->attributes, ot_share_of(b)->own_rows);
   if (j->attributes.exchange_rows == most) return -1;
   ot_op_attributes attributes = j->attributes;
-  attributes.activation = own->attributes.activation;
-  return ot_builder_op(b, &(ot_op_description){OT_OP_MORE_ROUNDS,
-                                               &attributes,
-                                               "experts.more",
-                                               9,
-                                               {own->rows, own->gates, j->counts, j->rounds,
-                                                own->up, own->down, tokens, r->gates, r->place},
-                                               NULL});
+  ot_decoder_set_activation(b, &attributes);
+  return ot_builder_op(
+      b, &(ot_op_description){OT_OP_MORE_ROUNDS,
+                              &attributes,
+                              "experts.more",
+                              10,
+                              {own->rows, own->gates, j->counts, j->rounds, own->up, own->down,
+                               tokens, r->gates, r->place, own->up_bias},
+                              NULL});
 }
 
 // The rows that come to this rank's experts in the first round.
 static sorted receive(ot_builder *b, const journey *j, const sorted *own) {
-  sorted here = {.attributes = j->attributes, .up = own->up, .down = own->down};
-  here.attributes.activation = own->attributes.activation;
+  sorted here = {
+      .attributes = j->attributes, .up = own->up, .down = own->down, .up_bias = own->up_bias};
+  ot_decoder_set_activation(b, &here.attributes);
   here.rows = exchange(b, j, "experts.here", own->rows);
   here.gates = exchange(b, j, "experts.gates_here", own->gates);
   here.offsets = j->offsets;
@@ -252,8 +260,8 @@ static sorted sort_rows(ot_builder *b, const routed *r, int tokens) {
   const int64_t E = ot_share_of(b)->experts;
   const int64_t F = ot_share_of(b)->expert_columns;
   ot_op made;
-  sorted s = {.attributes = r->attributes, .offsets = r->offsets};
-  s.attributes.activation = model->activation;
+  sorted s = {.attributes = r->attributes, .offsets = r->offsets, .up_bias = -1};
+  ot_decoder_set_activation(b, &s.attributes);
   s.rows = ot_builder_emit(b,
                            &(ot_op_description){OT_OP_DISPATCH,
                                                 &r->attributes,
@@ -266,6 +274,9 @@ static sorted sort_rows(ot_builder *b, const routed *r, int tokens) {
   s.up = ot_decoder_matrix(b, OT_ROLE_EXPERT_GATE_UP, "experts.gate_up", E * 2 * F,
                            model->hidden_size);
   s.down = ot_decoder_matrix(b, OT_ROLE_EXPERT_DOWN, "experts.down", E * model->hidden_size, F);
+  if (model->moe.biases) {
+    s.up_bias = ot_decoder_vector(b, OT_ROLE_EXPERT_GATE_UP, "experts.gate_up", "bias", E * 2 * F);
+  }
   return s;
 }
 
@@ -281,6 +292,20 @@ static int gate_shared(ot_builder *b, int normed, int made, int x) {
       b, &(ot_op_description){OT_OP_GATE, &attributes, "shared.gated", 3, {made, logits, x}, NULL});
 }
 
+// x, where there is one, + the biases of the last projections of each token's experts.
+static int add_biases(ot_builder *b, const routed *r, int x) {
+  const ot_model *const model = ot_model_of(b);
+  if (!model->moe.biases) return x;
+  const int bias = ot_decoder_vector(b, OT_ROLE_EXPERT_DOWN, "experts.down", "bias",
+                                     model->moe.num_experts * model->hidden_size);
+  return ot_builder_op(b, &(ot_op_description){OT_OP_EXPERT_BIAS,
+                                               &r->attributes,
+                                               "experts.biased",
+                                               4,
+                                               {r->gates, r->experts, bias, x},
+                                               NULL});
+}
+
 // x, where there is one, + what the shared experts make of `normed`.
 static int meet_shared(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
@@ -292,7 +317,7 @@ static int meet_shared(ot_builder *b, int normed, int x) {
   const ot_projection down = {OT_ROLE_SHARED_DOWN, "shared.down", model->hidden_size, F, false,
                               gated ? -1 : x};
   ot_op_attributes attributes = ot_builder_attributes(b);
-  attributes.activation = model->activation;
+  ot_decoder_set_activation(b, &attributes);
   const int wide = ot_decoder_into(b, normed, &up);
   const int active = ot_builder_op(
       b, &(ot_op_description){OT_OP_GLU, &attributes, "shared.active", 1, {wide}, NULL});
@@ -310,7 +335,7 @@ static int meet_experts(ot_builder *b, int normed, int x) {
   const sorted own = sort_rows(b, &r, normed);
   const int more = travels ? more_rounds(b, &r, &j, &own, normed) : -1;
   const sorted here = travels ? receive(b, &j, &own) : own;
-  const int sum = meet_shared(b, normed, x);
+  const int sum = add_biases(b, &r, meet_shared(b, normed, x));
   const int out = run_experts(b, &here);
   const int places = travels ? send_back(b, &j, more, out) : out;
   return ot_builder_op(b, &(ot_op_description){OT_OP_COMBINE,

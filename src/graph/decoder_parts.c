@@ -99,6 +99,13 @@ int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x) {
       b, &(ot_op_description){OT_OP_LAYERNORM, &attributes, output, 3, {x, weight, bias}, NULL});
 }
 
+void ot_decoder_set_activation(const ot_builder *b, ot_op_attributes *attributes) {
+  const ot_model *const model = ot_model_of(b);
+  attributes->activation = model->activation;
+  attributes->glu_alpha = model->glu_alpha;
+  attributes->glu_limit = model->glu_limit;
+}
+
 uint64_t ot_decoder_rng_stream(const ot_builder *b, const char *name) {
   return ot_hash_text(ot_hash_text(OT_HASH_START, b->block->name), name);
 }

@@ -17,7 +17,7 @@ int ot_decoder_matrix(ot_builder *b, ot_role role, const char *name, int64_t row
 // An embedding: `rows` of hidden_size.
 int ot_decoder_table(ot_builder *b, ot_role role, const char *name, int64_t rows);
 
-// `suffix` is "weight" or "bias".
+// `suffix` is "weight", "bias" or "sinks".
 int ot_decoder_vector(ot_builder *b, ot_role role, const char *name, const char *suffix,
                       int64_t rows);
 
@@ -31,6 +31,9 @@ int ot_decoder_query(ot_builder *b, ot_role role, const char *name);
 // ---- ops ----
 
 int ot_decoder_norm(ot_builder *b, ot_role role, const char *name, int x);
+
+// What the activation of MLPs and experts is.
+void ot_decoder_set_activation(const ot_builder *b, ot_op_attributes *attributes);
 
 // A key of the dropout masks of the tensor called `name` in this block.
 uint64_t ot_decoder_rng_stream(const ot_builder *b, const char *name);

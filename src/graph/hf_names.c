@@ -13,6 +13,7 @@ static const char *const llama_names[OT_ROLES] = {
     [OT_ROLE_K_NORM] = "self_attn.k_norm",
     [OT_ROLE_Q_ROW_NORM] = "self_attn.q_norm",
     [OT_ROLE_K_ROW_NORM] = "self_attn.k_norm",
+    [OT_ROLE_SINKS] = "self_attn",  // .sinks
     [OT_ROLE_Q_DOWN] = "self_attn.q_a_proj",
     [OT_ROLE_Q_UP] = "self_attn.q_b_proj",
     [OT_ROLE_KV_DOWN] = "self_attn.kv_a_proj_with_mqa",
@@ -63,6 +64,7 @@ static const char *module_name(const ot_model *model, ot_role role) {
   if (model->family == OT_FAMILY_QWEN2_MOE && role == OT_ROLE_SHARED_DOWN) {
     return "mlp.shared_expert.down_proj";
   }
+  if (model->family == OT_FAMILY_GPT_OSS && role == OT_ROLE_ROUTER) return "mlp.router";
   if (role == OT_ROLE_Q_UP && model->mla.q_rank == 0) return "self_attn.q_proj";
   // gemma3 normalises around the MLP too and calls the norm before it differently.
   if (role == OT_ROLE_MLP_NORM && model->norm_placement == OT_NORM_SANDWICH) {
@@ -71,11 +73,15 @@ static const char *module_name(const ot_model *model, ot_role role) {
   return llama_names[role];
 }
 
+// Matrices of a tensor of several have no suffix.
 static const char *full_name(const ot_hf_request *request, const char *module, ot_arena *arena) {
-  if (request->layer < 0) return ot_arena_format(arena, "%s.%s", module, request->suffix);
+  const char *const name = ot_text_ends_with(module, "]")
+                               ? module
+                               : ot_arena_format(arena, "%s.%s", module, request->suffix);
+  if (request->layer < 0) return name;
   const bool gpt2 = request->model->family == OT_FAMILY_GPT2;
   const char *const prefix = gpt2 ? "transformer.h" : "model.layers";
-  return ot_arena_format(arena, "%s.%d.%s.%s", prefix, request->layer, module, request->suffix);
+  return ot_arena_format(arena, "%s.%d.%s", prefix, request->layer, name);
 }
 
 ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
@@ -84,6 +90,7 @@ ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
     case OT_ROLE_QKV:
     case OT_ROLE_Q_ROW_NORM:
     case OT_ROLE_K_ROW_NORM:
+    case OT_ROLE_SINKS:
     case OT_ROLE_Q_UP:
     case OT_ROLE_KV_UP:
     case OT_ROLE_GATE_UP:
@@ -113,8 +120,9 @@ ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
     case OT_ROLE_FINAL_NORM:
       return OT_SHARD_NOT;
     case OT_ROLE_EXPERT_GATE_UP:
-    case OT_ROLE_EXPERT_DOWN:
       return OT_SHARD_BY_EXPERTS;
+    case OT_ROLE_EXPERT_DOWN:  // biases are added where tokens are (ops/expert_bias.h)
+      return vector ? OT_SHARD_NOT : OT_SHARD_BY_EXPERTS;
     case OT_ROLES:
       break;
   }
@@ -202,11 +210,19 @@ static int slices_of_shared_up(const ot_hf_request *request, slice *slices) {
   return 2;
 }
 
-// "mlp.experts.3.up_proj"; mixtral calls gate, up and down w1, w3 and w2.
-static const char *expert_module(const ot_model *model, int expert, int matrix, ot_arena *arena) {
+// "mlp.experts.3.up_proj"; mixtral calls gate, up and down w1, w3 and w2, and gpt_oss has those of
+// all experts in one tensor, gate and up together.
+static const char *expert_module(const ot_hf_request *request, int expert, int matrix,
+                                 ot_arena *arena) {
+  const ot_model *const model = request->model;
   static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
   static const char *const mixtral_names[] = {"w1", "w3", "w2"};
   const bool mixtral = model->family == OT_FAMILY_MIXTRAL;
+  if (model->family == OT_FAMILY_GPT_OSS) {
+    const bool bias = ot_text_equal(request->suffix, "bias");
+    return ot_arena_format(arena, "mlp.experts.%s%s[%d]",
+                           matrix == 2 ? "down_proj" : "gate_up_proj", bias ? "_bias" : "", expert);
+  }
   return ot_arena_format(arena, "%s.experts.%d.%s", mixtral ? "block_sparse_moe" : "mlp", expert,
                          mixtral ? mixtral_names[matrix] : names[matrix]);
 }
@@ -216,17 +232,19 @@ static int slices_of_experts(const ot_hf_request *request, int first, int count,
                              ot_arena *arena) {
   const ot_model *const model = request->model;
   const ot_share *const share = request->share;
-  const int experts = (int)(share->expert_view ? share->experts : model->moe.num_experts);
-  const int begin = share->expert_view ? (int)share->first_expert : 0;
   const bool down = first == 2;
+  const bool all = !share->expert_view || (down && ot_text_equal(request->suffix, "bias"));
+  const int experts = (int)(all ? model->moe.num_experts : share->experts);
+  const int begin = all ? 0 : (int)share->first_expert;
   const bool cut = share->expert_view && !down;
   const int64_t whole = down ? model->hidden_size : model->moe.expert_size;
   for (int i = 0; i < experts * count; i++) {
-    slices[i] = (slice){.module = expert_module(model, begin + i / count, first + i % count, arena),
-                        .rows = cut ? share->expert_columns : whole,
-                        .first = cut ? share->first_expert_column : 0,
-                        .whole = whole,
-                        .copies = 1};
+    slices[i] =
+        (slice){.module = expert_module(request, begin + i / count, first + i % count, arena),
+                .rows = cut ? share->expert_columns : whole,
+                .first = cut ? share->first_expert_column : 0,
+                .whole = whole,
+                .copies = 1};
   }
   return experts * count;
 }
@@ -245,7 +263,7 @@ static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, 
   }
   slices[0] = (slice){
       .module = module_name(request->model, role), .rows = rows, .whole = rows, .copies = 1};
-  if (role == OT_ROLE_Q_UP || role == OT_ROLE_KV_UP) {
+  if (role == OT_ROLE_Q_UP || role == OT_ROLE_KV_UP || role == OT_ROLE_SINKS) {
     const int64_t head = rows / request->share->heads;
     slices[0].first = request->share->first_head * head;
     slices[0].whole = request->model->num_heads * head;
@@ -262,7 +280,7 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
                         ot_parameter_part *part) {
   const ot_share *const share = request->share;
   part->hf_cols = parameter->cols;
-  if (request->role == OT_ROLE_EXPERT_DOWN && share->expert_view) {
+  if (request->role == OT_ROLE_EXPERT_DOWN && share->expert_view && parameter->rank == 2) {
     part->hf_first_col = share->first_expert_column;
     part->hf_cols = request->model->moe.expert_size;
   }
@@ -300,14 +318,28 @@ static void set_sum(const ot_hf_request *request, bool vector, int copies,
   }
 }
 
+// Slices that share a name are pieces of one HF tensor and lie side by side: the rows that those
+// before `end` have of the tensor of slice `i`.
+static int64_t rows_of_name(const slice *slices, int count, int i, int end) {
+  int first = i;
+  while (first > 0 && ot_text_equal(slices[first - 1].module, slices[i].module)) first--;
+  int64_t rows = 0;
+  for (int k = first; k < count && k < end; k++) {
+    if (!ot_text_equal(slices[k].module, slices[i].module)) break;
+    rows += slices[k].whole;
+  }
+  return rows;
+}
+
 void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter) {
   slice *const slices = ot_arena_array(arena, most_slices(request), sizeof *slices);
   const int count = slices_of(request, parameter->rows, slices, arena);
-  const bool conv1d = request->model->family == OT_FAMILY_GPT2 && is_linear(request->role);
-  // Slices that share a name are pieces of one HF tensor.
-  const bool fused = count > 1 && ot_text_equal(slices[0].module, slices[count - 1].module);
-  int64_t row = 0, begin = 0, all = 0;
-  for (int i = 0; i < count; i++) all += slices[i].whole;
+  const ot_family family = request->model->family;
+  const bool up = request->role == OT_ROLE_EXPERT_GATE_UP;
+  const bool experts = up || request->role == OT_ROLE_EXPERT_DOWN;
+  const bool conv1d = (family == OT_FAMILY_GPT2 && is_linear(request->role)) ||
+                      (family == OT_FAMILY_GPT_OSS && experts);
+  int64_t row = 0;
   parameter->num_parts = count;
   parameter->parts = ot_arena_array(arena, count, sizeof *parameter->parts);
   for (int i = 0; i < count; i++) {
@@ -316,14 +348,14 @@ void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *pa
         .hf_name = full_name(request, slices[i].module, arena),
         .first_row = row,
         .rows = slices[i].rows,
-        .hf_first = (fused ? begin : 0) + slices[i].first,
-        .hf_rows = fused ? all : slices[i].whole,
+        .hf_first = rows_of_name(slices, count, i, i) + slices[i].first,
+        .hf_rows = rows_of_name(slices, count, i, count),
         .transposed = conv1d && parameter->rank == 2,
+        .interleaved = family == OT_FAMILY_GPT_OSS && up,
     };
     set_columns(request, parameter, part);
     set_sum(request, parameter->rank == 1, slices[i].copies, part);
     row += slices[i].rows;
-    begin += slices[i].whole;
   }
   OT_ASSERT(row == parameter->rows);
 }

@@ -17,6 +17,7 @@ typedef enum ot_role {
   OT_ROLE_K_NORM,
   OT_ROLE_Q_ROW_NORM,  // of whole rows
   OT_ROLE_K_ROW_NORM,
+  OT_ROLE_SINKS,
   OT_ROLE_Q_DOWN,   // latent attention: to q_rank
   OT_ROLE_Q_UP,     // from q_rank, or from the residual stream, to heads
   OT_ROLE_KV_DOWN,  // to kv_rank and what rotates
@@ -57,7 +58,7 @@ typedef struct ot_hf_request {
   const ot_share *share;
   ot_role role;
   int layer;           // -1 outside layers
-  const char *suffix;  // "weight" or "bias"
+  const char *suffix;  // "weight", "bias" or "sinks"
 } ot_hf_request;
 
 // How tp divides the weights (`vector` false) or the biases of `role`.

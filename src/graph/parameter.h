@@ -18,6 +18,7 @@ typedef enum ot_parameter_kind {
 
 typedef enum ot_initial { OT_INITIAL_NORMAL, OT_INITIAL_ZERO, OT_INITIAL_ONE } ot_initial;
 
+// A name that ends in "[i]" is that of matrix (or vector) i of a tensor of several.
 // One slice: rows [first_row, first_row + rows) of the parameter are the entries
 // [hf_first, hf_first + rows) along the output dimension, of size hf_rows, of tensor `hf_name`, and
 // of those the columns [hf_first_col, hf_first_col + cols of the parameter) of hf_cols. Where a
@@ -27,11 +28,12 @@ typedef struct ot_parameter_part {
   int64_t first_row, rows;
   int64_t hf_first, hf_rows;
   int64_t hf_first_col, hf_cols;
-  bool transposed;  // HF stores [in, out] (GPT-2's Conv1D); never for vectors
-  int sum_group;    // ot_group_kind whose ranks hold copies of this part and use them on different
-                    // values, so that its gradient is a sum over them; -1: none (data and context
-                    // parallel ranks aside, over which every gradient is a sum)
-  bool counted;     // this rank counts the part (norms, files): the first that holds the copy
+  bool transposed;   // HF stores [in, out] (GPT-2's Conv1D); never for vectors
+  bool interleaved;  // HF has the rows of the tensor's two halves in turn, 0, n/2, 1, n/2 + 1, ...
+  int sum_group;     // ot_group_kind whose ranks hold copies of this part and use them on different
+                     // values, so that its gradient is a sum over them; -1: none (data and context
+                     // parallel ranks aside, over which every gradient is a sum)
+  bool counted;      // this rank counts the part (norms, files): the first that holds the copy
 } ot_parameter_part;
 
 typedef struct ot_parameter {

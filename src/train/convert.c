@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
 #include "checkpoint/hf_texts.h"
+#include "checkpoint/weight_stack.h"
 #include "describe/model_keys.h"
 #include "files/disk.h"
 #include "files/output_file.h"
@@ -39,7 +40,8 @@ typedef struct conversion {
   ot_weight_map map;
   ot_weight_source *source;  // [map.num_tensors] in the set of files that it is read from
   ot_checkpoint_set set;
-  ot_tensor_source *sources;  // [map.num_tensors]
+  ot_tensor_source *sources;  // [num_sources]
+  int num_sources;
   int num_texts;
   ot_checkpoint_text texts[TEXTS_MAX];
 } conversion;
@@ -137,7 +139,9 @@ static ot_status build_sources(conversion *c) {
                                        .context = context};
     c->report->bytes += tensor->rows * tensor->cols * ot_dtype_bytes(context->dtype);
   }
-  c->report->num_tensors = c->map.num_tensors;
+  c->num_sources = c->map.num_tensors;
+  ot_weight_stacks_join(c->arena, c->sources, &c->num_sources);
+  c->report->num_tensors = c->num_sources;
   return OT_OK;
 }
 
@@ -178,7 +182,7 @@ static ot_status copy_texts(conversion *c) {
 // What the source does not have is made; of a tokenizer that this program cannot run, the file
 // alone goes along.
 static ot_status make_texts(conversion *c) {
-  const ot_dtype dtype = c->map.num_tensors > 0 ? c->sources[0].dtype : c->model.dtype;
+  const ot_dtype dtype = c->num_sources > 0 ? c->sources[0].dtype : c->model.dtype;
   const char *const path = ot_checkpoint_file(c->checkpoint, "tokenizer.json");
   const bool described = ot_checkpoint_file(c->checkpoint, "tokenizer_config.json") != NULL;
   ot_tokenizer *tokenizer = NULL;
@@ -224,7 +228,7 @@ static ot_status convert_open(conversion *c) {
   OT_TRY(copy_texts(c));
   OT_TRY(make_texts(c));
   const ot_manifest manifest = {.config = model_settings(c), .mesh = {1, 1, 1, 1, 1, 1, 1, 1}};
-  const ot_checkpoint_content content = {.num_model = c->map.num_tensors,
+  const ot_checkpoint_content content = {.num_model = c->num_sources,
                                          .model = c->sources,
                                          .num_texts = c->num_texts,
                                          .texts = c->texts,

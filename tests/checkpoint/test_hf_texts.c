@@ -65,7 +65,7 @@ static void writes_a_config_that_reads_back_as_the_same_model(void **state) {
   fixture *const f = *state;
   static const char *const names[] = {"gpt2",  "llama",     "llama3.1", "qwen2-sliding", "qwen3",
                                       "olmo2", "mistral",   "gemma2",   "gemma3",        "smollm3",
-                                      "phi3",  "qwen2-moe", "olmo3"};
+                                      "phi3",  "qwen2-moe", "olmo3",    "gpt-oss"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     load_model(f, names[i]);
     assert_int_equal(ot_hf_texts_build(&f->arena, &f->model, OT_BF16, NULL, &f->texts), OT_OK);

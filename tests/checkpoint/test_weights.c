@@ -22,7 +22,7 @@
 static const char *const cases[] = {
     "gpt2",        "gpt2-untied", "llama",  "llama-tied-bias", "llama3.1", "qwen2-sliding", "qwen3",
     "olmo2",       "mistral",     "gemma2", "gemma3",          "mixtral",  "qwen3-moe",     "olmoe",
-    "deepseek-v3", "smollm3",     "phi3",   "qwen2-moe",       "olmo3"};
+    "deepseek-v3", "smollm3",     "phi3",   "qwen2-moe",       "olmo3",    "gpt-oss"};
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];
@@ -407,6 +407,60 @@ static void takes_experts_in_stacks_and_apart(void **state) {
   assert_files_equal(scratch_path(f->directory, "out/model.safetensors"), model_path("olmoe"));
 }
 
+// Files have gate_up_proj [E, C, 2F] with gate and up in turn, down_proj [E, F, C], and biases
+// alike.
+static void takes_experts_of_gpt_oss_out_of_one_tensor(void **state) {
+  fixture *const f = *state;
+  enum { GPT_OSS_E = 8, F = 10, C = 20 };
+  build_model(f, "gpt-oss");
+  ot_weight_notes notes;
+  assert_int_equal(import_file(f, model_path("gpt-oss"), OT_F32, &notes), OT_OK);
+  ot_safetensors *set = NULL;
+  assert_int_equal(ot_safetensors_create(model_path("gpt-oss"), "", &set), OT_OK);
+  const float *const gate_up = file_values(set, "model.layers.1.mlp.experts.gate_up_proj");
+  const float *const biases = file_values(set, "model.layers.1.mlp.experts.gate_up_proj_bias");
+  const float *const down = file_values(set, "model.layers.1.mlp.experts.down_proj");
+  const float *const down_biases = file_values(set, "model.layers.1.mlp.experts.down_proj_bias");
+  for (int i = 0; i < GPT_OSS_E * 2 * F; i++) {
+    const int e = i / (2 * F), half = i / F % 2, column = 2 * (i % F) + half;
+    assert_true(value_at(f, "layers.1.experts.gate_up.bias", i, 0) == biases[e * 2 * F + column]);
+    for (int c = 0; c < C; c++) {
+      assert_true(value_at(f, "layers.1.experts.gate_up.weight", i, c) ==
+                  gate_up[(e * C + c) * 2 * F + column]);
+    }
+  }
+  for (int i = 0; i < GPT_OSS_E * C; i++) {
+    assert_true(value_at(f, "layers.1.experts.down.bias", i, 0) == down_biases[i]);
+    for (int k = 0; k < F; k++) {
+      assert_true(value_at(f, "layers.1.experts.down.weight", i, k) ==
+                  down[(i / C * F + k) * C + i % C]);
+    }
+  }
+  assert_true(value_at(f, "layers.1.attention.sinks", 5, 0) ==
+              file_values(set, "model.layers.1.self_attn.sinks")[5]);
+  ot_safetensors_destroy(&set);
+}
+
+// A file of one tensor [rows, 20] called `name`, read as weights of gpt-oss.
+static void import_one(fixture *f, const char *name, int64_t rows) {
+  build_model(f, "gpt-oss");
+  static const float zeros[8 * 20];
+  const ot_tensor_source one = {
+      .name = name, .dtype = OT_F32, .rank = 2, .dim = {rows, 20}, .data = zeros};
+  const ot_checkpoint_content content = {.num_model = 1, .model = &one};
+  const char *const path = scratch_path(f->directory, "one");
+  assert_int_equal(ot_checkpoint_write(path, &content), OT_OK);
+  ot_weight_notes notes;
+  assert_int_equal(import_file(f, path, OT_F32, &notes), OT_ENVIRONMENT);
+}
+
+static void refuses_mxfp4_and_stacks_of_another_size(void **state) {
+  import_one(*state, "model.layers.0.mlp.experts.gate_up_proj_blocks", 8);
+  assert_message_has("mlp.experts.gate_up_proj_blocks is of weights quantised by mxfp4");
+  import_one(*state, "model.layers.0.mlp.experts.down_proj_bias", 7);
+  assert_message_has("has not the shape [8, 20]");
+}
+
 static void refuses_stacks_of_transposed_matrices(void **state) {
   fixture *const f = *state;
   build_model(f, "olmoe");
@@ -530,6 +584,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(ignores_old_buffers_and_says_so, set_up, tear_down),
       cmocka_unit_test_setup_teardown(takes_experts_in_stacks_and_apart, set_up, tear_down),
       cmocka_unit_test_setup_teardown(refuses_stacks_of_transposed_matrices, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(takes_experts_of_gpt_oss_out_of_one_tensor, set_up,
+                                      tear_down),
+      cmocka_unit_test_setup_teardown(refuses_mxfp4_and_stacks_of_another_size, set_up, tear_down),
       cmocka_unit_test_setup_teardown(takes_a_repeated_tied_head_only_when_equal, set_up,
                                       tear_down),
       cmocka_unit_test_setup_teardown(names_tensors_that_do_not_fit, set_up, tear_down),

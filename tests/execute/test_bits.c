@@ -14,7 +14,8 @@
 
 static const char *const families[] = {"gpt2-packed",    "llama-packed",  "qwen3-sliding-packed",
                                        "olmo2",          "gemma2-packed", "gemma3-packed",
-                                       "mixtral-packed", "qwen3-moe",     "deepseek-v3-yarn"};
+                                       "mixtral-packed", "qwen3-moe",     "deepseek-v3-yarn",
+                                       "gpt-oss-packed"};
 enum { NUM_FAMILIES = sizeof families / sizeof families[0], STEPS = 2 };
 
 static uint64_t bits_after_steps(const parity_request *request) {

@@ -45,6 +45,8 @@ const char *const parity_cases[] = {
     "olmoe",
     "deepseek-v3",
     "deepseek-v3-yarn",
+    "gpt-oss",
+    "gpt-oss-packed",
     "deepseek-v3-epsilon",
     "deepseek-v3-large-epsilon",
     "smollm3",
@@ -84,11 +86,20 @@ static const int32_t *integers(parity_case *c, const char *name, int64_t *count)
 
 // ---- parameters ----
 
-// Index in the HF tensor of element (row, col) of a part.
+// Index of element (row, col) of a part in its HF tensor, or in its own of several in one.
 static int64_t hf_element(const ot_parameter *p, const ot_parameter_part *part, int64_t row,
                           int64_t col) {
-  const int64_t out = part->hf_first + row;
+  const int64_t half = part->hf_rows / 2;
+  int64_t out = part->hf_first + row;
+  if (part->interleaved) out = out < half ? 2 * out : 2 * (out - half) + 1;
   return part->transposed ? col * part->hf_rows + out : out * p->cols + col;
+}
+
+// The tensor of a file that holds a part, and the number of the part's own in it: "NAME[3]".
+static const char *file_name(parity_case *c, const char *hf_name, int64_t *number) {
+  const char *const bracket = ot_text_find(hf_name, "[");
+  *number = bracket ? atoi(bracket + 1) : 0;
+  return bracket ? ot_arena_text(&c->arena, hf_name, bracket - hf_name) : hf_name;
 }
 
 static double get(ot_dtype dtype, const void *data, int64_t i) {
@@ -110,9 +121,11 @@ static void load_weights(parity_case *c) {
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++) {
       const ot_parameter_part *const part = &p->parts[k];
-      int64_t count;
-      const double *const hf = reals(c, c->weights, part->hf_name, &count);
-      assert_int_equal(count, part->hf_rows * p->cols);
+      int64_t count, number;
+      const char *const name = file_name(c, part->hf_name, &number);
+      const int64_t own = part->hf_rows * p->cols;
+      const double *const hf = reals(c, c->weights, name, &count) + number * own;
+      assert_true(name == part->hf_name ? count == own : count % own == 0);
       double *const rows = ot_arena_array(&c->arena, part->rows * p->cols, sizeof *rows);
       for (int64_t e = 0; e < part->rows * p->cols; e++) {
         set(dtype, rows, e, hf[hf_element(p, part, e / p->cols, e % p->cols)]);
@@ -276,13 +289,15 @@ static double tensor_error(parity_case *c, const comparison *how, const char *na
     const ot_parameter *const p = &graph->parameters[i];
     for (int k = 0; k < p->num_parts; k++) {
       const ot_parameter_part *const part = &p->parts[k];
-      if (!ot_text_equal(part->hf_name, name)) continue;
+      int64_t number;
+      if (!ot_text_equal(file_name(c, part->hf_name, &number), name)) continue;
+      const double *const own = hf + number * part->hf_rows * p->cols;
       const int64_t n = part->rows * p->cols;
       void *const rows = ot_arena_array(&c->arena, n, sizeof(double));
       const ot_parameter_rows range = {i, how->copy, part->first_row, part->rows};
       ot_instance_read(c->instance, &range, rows);
       for (int64_t e = 0; e < n; e++) {
-        const double b = hf[hf_element(p, part, e / p->cols, e % p->cols)];
+        const double b = own[hf_element(p, part, e / p->cols, e % p->cols)];
         const double d = fabs(get(dtype, rows, e) - b);
         difference = d > difference || isnan(d) ? d : difference;
         largest = fmax(largest, fabs(b));

@@ -29,6 +29,8 @@ const preset_size preset_sizes[] = {
     {"gemma2-9b", 9241705984},
     {"gemma2-27b", 27227128320},
     {"gemma3-1b", 999885952},
+    {"gpt-oss-20b", 20914757184},
+    {"gpt-oss-120b", 116829156672},
     {"mixtral-8x7b", 46702792704},
     {"mixtral-8x22b", 140620634112},
     {"qwen3-30b-a3b", 30532122624},

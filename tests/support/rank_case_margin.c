@@ -143,7 +143,8 @@ double rank_routing_margin(const rank_request *request) {
   whole.micro_batch = request->batch;
   whole.observe = look;
   whole.observe_context = m;
-  for (int b = 0; b < MAX_BLOCKS; b++) {
+  const ot_moe_balance balance = rank_model(request->model, 1, false).moe.balance;
+  for (int b = 0; b < MAX_BLOCKS && balance == OT_MOE_BALANCE_BIAS; b++) {
     for (int e = 0; e < OT_MAX_EXPERTS; e++) m->bias[b][e] = rank_initial_bias(&whole, e);
   }
   rank_result result;

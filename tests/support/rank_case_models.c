@@ -144,6 +144,40 @@ static ot_model moe(int layers, bool wide) {
   return model;
 }
 
+static ot_model gpt_oss(int layers, bool wide) {
+  ot_model model = llama(layers, wide);
+  model.family = OT_FAMILY_GPT_OSS;
+  model.model_type = "gpt_oss";
+  model.architecture = "GptOssForCausalLM";
+  model.qkv_bias = model.output_bias = true;
+  model.sinks = true;
+  model.glu_alpha = 1.702;
+  model.glu_limit = 0.4;
+  model.rope.type = OT_ROPE_YARN;
+  model.rope.factor = 4;
+  model.rope.original_positions = 16;
+  model.rope.beta_fast = 32;
+  model.rope.beta_slow = 1;
+  model.rope.exact_ramp = true;
+  model.rope_local = model.rope;
+  model.moe = (ot_moe){.num_experts = 8,
+                       .experts_per_token = 2,
+                       .expert_size = 20,
+                       .biases = true,
+                       .renormalise = true,
+                       .scale = 1,
+                       .num_groups = 1,
+                       .groups_per_token = 1,
+                       .capacity_factor = 1.25,
+                       .balance = OT_MOE_BALANCE_AUX_LOSS,
+                       .aux_coefficient = 0.05};
+  for (int i = 0; i < layers; i++) {
+    model.moe.layer[i] = true;
+    model.window[i] = i % 2 == 0 ? 7 : 0;
+  }
+  return model;
+}
+
 void rank_model_mix(ot_model *model, int block_size) {
   model->residuals.block_size = block_size;
   model->residuals.sublayers = 2 * model->num_layers;
@@ -195,6 +229,8 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
       return olmo(layers, wide);
     case RANK_MOE:
       return moe(layers, wide);
+    case RANK_GPT_OSS:
+      return gpt_oss(layers, wide);
     case RANK_RESIDUALS:
       return residuals(layers, wide);
     case RANK_LATENT:
@@ -210,11 +246,13 @@ ot_model rank_model(rank_model_kind kind, int layers, bool wide) {
   return model;
 }
 
-bool rank_has_experts(rank_model_kind kind) { return kind == RANK_MOE || kind == RANK_LATENT; }
+bool rank_has_experts(rank_model_kind kind) {
+  return kind == RANK_MOE || kind == RANK_LATENT || kind == RANK_GPT_OSS;
+}
 
 const char *rank_model_name(rank_model_kind kind) {
-  static const char *const names[] = {"llama", "gpt2",    "gemma", "gemma2",    "qwen",
-                                      "olmo",  "dropout", "moe",   "residuals", "latent"};
+  static const char *const names[] = {"llama",   "gpt2", "gemma",   "gemma2",    "qwen",  "olmo",
+                                      "dropout", "moe",  "gpt_oss", "residuals", "latent"};
   return names[kind];
 }
 

@@ -55,7 +55,7 @@ static ot_convert_report convert(fixture *f, const char *from, const char *to,
 static void comes_back_with_the_same_bytes(void **state) {
   fixture *const f = *state;
   static const char *const names[] = {"gpt2",  "llama", "llama-tied-bias", "gemma2", "gemma3",
-                                      "olmo2", "phi3"};
+                                      "olmo2", "phi3",  "gpt-oss"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     const char *const checkpoint = scratch_path(f->directory, "checkpoint");
     const char *const back = scratch_path(f->directory, "back");
