@@ -106,21 +106,25 @@ static void sum_range(const ot_reduce_request *r, ot_group_kind kind, int64_t be
   if (from < to) all_reduce(r, kind, from - bucket->piece_first, to - from, segment);
 }
 
-// Parts that ranks of tp hold copies of and use on different rows or heads; neighbours go together.
+// Parts that ranks of tp hold copies of and use on different rows or heads; those with nothing but
+// padding between them go together.
 static void sum_copies(const ot_reduce_request *r, ot_group_kind kind, ot_segment *segment) {
   enum { GAP = 32 };
   const ot_block *const block = &r->graph->blocks[r->block];
-  int64_t begin = 0, end = -GAP;
+  int64_t begin = -GAP, end = -GAP;
   for (int i = 0; i < block->num_parameters; i++) {
     const ot_parameter *const p = &r->graph->parameters[block->first_parameter + i];
     for (int k = 0; k < p->num_parts; k++) {
       const ot_parameter_part *const part = &p->parts[k];
-      if (part->sum_group != (int)ot_view_kind(block, kind)) continue;
+      const bool copied = part->sum_group == (int)ot_view_kind(block, kind);
       const int64_t first = p->offset + part->first_row * p->cols;
-      if (first >= end + GAP) {
-        if (end > begin) sum_range(r, kind, begin, end, segment);
-        begin = first;
+      const bool next = first >= end && first < end + GAP;
+      if (copied != next && end > begin) {
+        sum_range(r, kind, begin, end, segment);
+        begin = end = -GAP;
       }
+      if (!copied) continue;
+      if (end <= begin) begin = first;
       end = first + part->rows * p->cols;
     }
   }
