@@ -44,6 +44,9 @@ static const char *const gpt2_names[OT_ROLES] = {
     [OT_ROLE_MLP_NORM] = "ln_2",
     [OT_ROLE_GATE_UP] = "mlp.c_fc",
     [OT_ROLE_DOWN] = "mlp.c_proj",
+    [OT_ROLE_ATTENTION_QUERY] = "attention_residual",  // these three are ours: HF has none
+    [OT_ROLE_MLP_QUERY] = "mlp_residual",
+    [OT_ROLE_FINAL_QUERY] = "transformer.residual",
     [OT_ROLE_FINAL_NORM] = "transformer.ln_f",
     [OT_ROLE_HEAD] = "lm_head",
 };

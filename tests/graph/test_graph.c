@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -165,16 +167,27 @@ static void presets_have_as_many_parameters_as_published(void **state) {
 
 // ---- HF tensors ----
 
+// The tensor of files that holds `part`, and which of its matrices that is ("NAME[2]": 2), or -1.
+static int find_tensor(const ot_safetensors *set, const ot_parameter_part *part, int *matrix) {
+  const char *const bracket = strchr(part->hf_name, '[');
+  *matrix = bracket ? atoi(bracket + 1) : -1;
+  if (!bracket) return ot_safetensors_find(set, part->hf_name);
+  return ot_safetensors_find(
+      set, ot_arena_format(&arena, "%.*s", (int)(bracket - part->hf_name), part->hf_name));
+}
+
 static void expect_shape(const ot_safetensors_tensor *tensor, const ot_parameter *p,
-                         const ot_parameter_part *part) {
-  assert_int_equal(tensor->rank, p->rank);
-  const int outputs = part->transposed ? 1 : 0;
+                         const ot_parameter_part *part, int matrix) {
+  const int several = matrix >= 0;
+  assert_int_equal(tensor->rank, p->rank + several);
+  if (several) assert_true(matrix < tensor->dim[0]);
+  const int outputs = several + (part->transposed ? 1 : 0);
   assert_int_equal(tensor->dim[outputs], part->hf_rows);
-  if (p->rank == 2) assert_int_equal(tensor->dim[1 - outputs], p->cols);
+  if (p->rank == 2) assert_int_equal(tensor->dim[2 * several + 1 - outputs], p->cols);
   assert_true(part->hf_first >= 0 && part->hf_first + part->rows <= part->hf_rows);
 }
 
-// Marks the rows of `part` in `covered` [hf_rows of its tensor].
+// Marks the rows of `part` in `covered` [hf_rows of its matrix].
 static void cover(const char *name, const ot_parameter_part *part, bool *covered) {
   for (int64_t row = 0; row < part->rows; row++) {
     if (covered[part->hf_first + row]) fail_msg("%s: %s twice", name, part->hf_name);
@@ -196,12 +209,14 @@ static void expect_cover(const char *name) {
     int64_t row = 0;
     for (int k = 0; k < p->num_parts; k++) {
       const ot_parameter_part *const part = &p->parts[k];
-      const int tensor = ot_safetensors_find(set, part->hf_name);
+      int matrix;
+      const int tensor = find_tensor(set, part, &matrix);
       if (tensor < 0) fail_msg("%s: there is no %s", name, part->hf_name);
-      expect_shape(ot_safetensors_tensor_at(set, tensor), p, part);
-      rows[tensor] = part->hf_rows;
-      if (!covered[tensor]) covered[tensor] = ot_arena_array(&arena, part->hf_rows, sizeof(bool));
-      cover(name, part, covered[tensor]);
+      const ot_safetensors_tensor *const found = ot_safetensors_tensor_at(set, tensor);
+      expect_shape(found, p, part, matrix);
+      rows[tensor] = matrix >= 0 ? found->dim[0] * part->hf_rows : part->hf_rows;
+      if (!covered[tensor]) covered[tensor] = ot_arena_array(&arena, rows[tensor], sizeof(bool));
+      cover(name, part, covered[tensor] + (matrix > 0 ? matrix * part->hf_rows : 0));
       assert_int_equal(part->first_row, row);
       row += part->rows;
     }

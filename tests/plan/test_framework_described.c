@@ -171,10 +171,10 @@ static void biases_go_over_what_experts_put_out(void **state) {
   (void)state;
   ot_engine engine = plain_engine();
   question q = {.engine = &engine, .candidate = split_of(1)};
+  q.biases = true;
+  const double without_s = answer(&q).step_s;
   engine.expert_bias_bytes[0] = 28;
   engine.expert_bias_bytes[1] = 40;
-  const double without_s = answer(&q).step_s;
-  q.biases = true;
   const double more_s = answer(&q).step_s - without_s;
   const double bytes = 68.0 * 256 * 2 * WIDTH * LAYERS * 2;
   if (fabs(more_s / (bytes / 1e12) - 1) > 0.02)
