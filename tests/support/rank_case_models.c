@@ -251,8 +251,8 @@ bool rank_has_experts(rank_model_kind kind) {
 }
 
 const char *rank_model_name(rank_model_kind kind) {
-  static const char *const names[] = {"llama",   "gpt2", "gemma",   "gemma2",    "qwen",  "olmo",
-                                      "dropout", "moe",  "gpt_oss", "residuals", "latent"};
+  static const char *const names[] = {"llama",   "gpt2", "gemma",     "gemma2", "qwen",   "olmo",
+                                      "dropout", "moe",  "residuals", "latent", "gpt_oss"};
   return names[kind];
 }
 

@@ -15,9 +15,9 @@ typedef enum rank_model_kind {
   RANK_OLMO,       // norms after branches and of rows of q and k, windows with a rope of their own
   RANK_DROPOUT,    // RANK_GPT2 with dropout of embeddings, attention and residual branches
   RANK_MOE,        // RANK_LLAMA with routed and shared experts in all layers but the second
-  RANK_GPT_OSS,    // sinks, biases, experts with a clamped gated form and biases, windows, yarn
   RANK_RESIDUALS,  // a mix of blocks of three sub-layers for residual sums, layers without rope
   RANK_LATENT,     // latent attention; grouped and gated shared experts in all layers but the first
+  RANK_GPT_OSS,    // sinks, biases, experts with a clamped gated form and biases, windows, yarn
   RANK_MODELS,
 } rank_model_kind;
 
