@@ -288,7 +288,8 @@ ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request) {
   const bool done = request->phase == OT_COMM_DONE;
   if (!done) {
     ot_comm_settle(comm);
-    forget_waited(request);
+    // Work that was under way when the process failed may have completed it.
+    if (request->waited) forget_waited(request);
   }
   pthread_mutex_unlock(&comm->process->lock);
   return done ? OT_OK : ot_fail(OT_RANKS, "%s", comm->process->why);
