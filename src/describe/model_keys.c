@@ -194,8 +194,12 @@ static const ot_key model_keys[] = {
      1, INT32_MAX, .variants = OT_IN_SMOLLM3,
      .help = "every so many layers one does not rotate, unless no_rope_layers says"},
     {"sliding_window", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window), "4096",
-     1, INT32_MAX, .null_text = "0", .unit = "tokens", .variants = OT_IN_WINDOWED,
+     1, INT32_MAX, .null_text = "0", .unit = "tokens",
+     .variants = OT_IN_WINDOWED & ~OT_IN_QWEN2_MOE,
      .help = "keys that a query of a sliding layer sees, itself included"},
+    {"sliding_window", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window), "4096",
+     0, INT32_MAX, .null_text = "0", .unit = "tokens", .variants = OT_IN_QWEN2_MOE,
+     .help = "keys that a query of a sliding layer sees; 0, as transformers writes it: no window"},
     {"use_sliding_window", OT_KEY_BOOL, offsetof(ot_model_keys, use_sliding_window), "false",
      .variants = OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_QWEN3_MOE | OT_IN_SMOLLM3 |
                  OT_IN_QWEN2_MOE,

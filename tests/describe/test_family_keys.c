@@ -19,6 +19,10 @@ static void qwen2_moe_has_a_gated_shared_expert(void **state) {
   assert_true(model.moe.shared_gate && model.qkv_bias && !model.output_bias);
   assert_int_equal(model.moe.shared_size, 5632);
   assert_false(accept("{\"model_type\": \"qwen2_moe\", \"qkv_bias\": false}").qkv_bias);
+  // As transformers writes a model without windows.
+  const ot_model saved = accept(
+      "{\"model_type\": \"qwen2_moe\", \"use_sliding_window\": false, \"sliding_window\": 0}");
+  assert_int_equal(saved.window[0], 0);
   refuse("{\"model_type\": \"qwen2_moe\", \"shared_expert_intermediate_size\": 0}",
          "shared_expert_intermediate_size", "1 to");
 }
