@@ -40,11 +40,12 @@ typedef struct replayer {
   bool each_micro_batch;          // sums leave after each
   stage *stage;                   // [num_ranks]
   chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
-  ot_step_event *events;          // of one action
-  double *hop_s;                  // [num_chunks] message between chunks c - 1 and c
-  double *sent_s, *posted_s;      // [num_messages]
-  double *reduced_s;              // [num_blocks] when the sum of its gradient is done
-  double tied_reduced_s;          // of the head's use of a tied embedding
+  ot_step_event *events;          // [num_events] of one action
+  int num_events;
+  double *hop_s;              // [num_chunks] message between chunks c - 1 and c
+  double *sent_s, *posted_s;  // [num_messages]
+  double *reduced_s;          // [num_blocks] when the sum of its gradient is done
+  double tied_reduced_s;      // of the head's use of a tied embedding
 } replayer;
 
 static const ot_block_price *price_of(const replayer *p, int block) {
@@ -293,22 +294,6 @@ static int later_of(const ot_block_price *price, const ot_flow_action *a) {
   return !price->buckets.each_micro_batch && a->micro_batch > 0;
 }
 
-// What is sent of the gradients that work on `block` completes.
-static double sums_s(const replayer *p, const ot_flow_action *a, int block) {
-  const ot_block_price *const price = price_of(p, block);
-  const bool last = is_last(p, a);
-  if (!p->overlap_reduce || !ends_backward(p, a->work)) return 0;
-  if (!last && !price->buckets.each_micro_batch) return 0;
-  const bool spreads = last && block != p->stage[a->rank].request.tied_owner;
-  return price->reduce_s[adds(price, a)][last] + (spreads ? price->spread_s : 0);
-}
-
-// Whether what `block` makes leaves the chunk.
-static bool leaves_chunk(const replayer *p, const ot_flow_action *a, int block) {
-  const int *const first = &p->stages->first_block[a->chunk];
-  return block == (a->work == OT_WORK_FORWARD ? first[1] - 1 : first[0]);
-}
-
 // Seconds of the work of a block without its recompute.
 static double work_s(const replayer *p, const ot_flow_action *a, int block) {
   const ot_block_price *const price = price_of(p, block);
@@ -316,17 +301,23 @@ static double work_s(const replayer *p, const ot_flow_action *a, int block) {
   return price->work[a->work][later_of(price, a)].total_s - again_s;
 }
 
-// What traffic beside the work of a block makes it longer by.
+// What communication that runs concurrently makes the work of a block longer by: the gather of its
+// weights, and the reductions that the events after the work begin.
 static void slow_down(const replayer *p, const ot_flow_action *a, const ot_step_event *event) {
-  const int block = event->block;
-  const ot_block_price *const price = price_of(p, block);
+  const ot_block_price *const price = price_of(p, event->block);
   stage *const s = &p->stage[a->rank];
   const ot_step_item *const item = item_of(s, event);
   const bool gathers = p->overlap_gather && item && item->gather >= 0 &&
                        s->request.outline->gathers.uses[item->gather].first == event->item;
-  const double traffic_s = (gathers ? price->gather_s : 0) + sums_s(p, a, block);
-  const double hand_s = leaves_chunk(p, a, block) ? hand_over_s(p, a->work, a->chunk) : 0;
-  const double busy_s = price->work[a->work][later_of(price, a)].total_s + hand_s;
+  double traffic_s = gathers ? price->gather_s : 0;
+  double busy_s = price->work[a->work][later_of(price, a)].total_s;
+  const ot_step_event *const end = p->events + p->num_events;
+  for (const ot_step_event *e = event + 1; e < end && e->block == event->block; e++) {
+    if (e->kind == OT_EVENT_HAND_OVER) busy_s += hand_over_s(p, a->work, a->chunk);
+    if (!p->overlap_reduce) continue;
+    if (e->kind == OT_EVENT_REDUCE) traffic_s += price->reduce_s[adds(price, a)][is_last(p, a)];
+    if (e->kind == OT_EVENT_SPREAD) traffic_s += price->spread_s;
+  }
   const double extra_s = ot_price_beside_s(&p->request->estimator->simulation, busy_s, traffic_s);
   s->clock_s += extra_s;
   s->exposed_dp_s += extra_s;
@@ -405,8 +396,8 @@ static void run_chunk(replayer *p, const ot_flow_action *a) {
 
 static void run_events(replayer *p, const ot_flow_action *a) {
   stage *const s = &p->stage[a->rank];
-  const int count = ot_step_events(&s->request, &s->cursor, p->events);
-  for (int i = 0; i < count; i++) run_event(p, a, &p->events[i]);
+  p->num_events = ot_step_events(&s->request, &s->cursor, p->events);
+  for (int i = 0; i < p->num_events; i++) run_event(p, a, &p->events[i]);
 }
 
 static void run_action(replayer *p, const ot_flow_action *a) {
