@@ -125,9 +125,9 @@ static ot_status price_work(const ot_estimator *e, const ot_prices *p, const ot_
 
 static ot_status price_hand_over(const ot_estimator *e, const ot_step_phases *phases,
                                  const ot_prices *p, ot_arena *scratch, ot_block_price *to) {
-  if (to->stack == 0) return OT_OK;
+  if (to->memory.stack == 0) return OT_OK;
   const ot_segment copy = ot_tasks_hand_over(phases->graph, OT_BASE_STACK, OT_BASE_STACK_OUT,
-                                             to->stack * p->hidden_bytes, scratch);
+                                             to->memory.stack * p->hidden_bytes, scratch);
   return ot_phase_price_build(e, p, &copy, &to->hand_over);
 }
 
@@ -170,19 +170,13 @@ static void count_work_bytes(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const works[] = {from->forward[0],  from->forward[1],  from->recompute,
                                      from->backward[0], from->backward[1], from->weight[0],
                                      from->weight[1]};
-  const ot_program *const program = from->storage->program;
   to->work_scratch = most_scratch(works, OT_COUNT(works));
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) to->slot_bytes[i] = from->storage->slot_bytes[i];
   for (int i = 0; i < OT_SCRATCH_GROUPS; i++) {
     const int64_t bytes = from->storage->scratch_bytes[i];
     if (bytes > to->transient_bytes) to->transient_bytes = bytes;
   }
   to->product_bytes = product_bytes(from->storage);
-  to->has_input = program->input >= 0;
-  to->has_d_output = program->d_output >= 0;
-  to->stack = ot_program_stack_size(program);
-  to->stack_end = ot_program_stack_end(program);
-  to->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
+  ot_block_memory_describe(from->storage->program, from->storage, &to->memory);
 }
 
 static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
@@ -190,8 +184,8 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
   const ot_segment *const moves[] = {from->reduce[0][0], from->reduce[0][1], from->reduce[1][0],
                                      from->reduce[1][1], from->gather,       from->spread};
   to->buckets = from->buckets;
-  to->piece_elements = from->bucket->piece_elements;
-  to->shards = from->shards;
+  to->memory.piece_elements = from->bucket->piece_elements;
+  to->memory.shards = from->shards;
   to->update_scratch = most_scratch(updates, OT_COUNT(updates));
   to->staging = most_scratch(moves, OT_COUNT(moves));
 }
@@ -377,8 +371,8 @@ static void join(const ot_block_price *work, const ot_block_price *sums, ot_bloc
   out->norm = sums->norm;
   out->update = sums->update;
   out->buckets.elements = sums->buckets.elements;
-  out->piece_elements = sums->piece_elements;
-  out->shards = sums->shards;
+  out->memory.piece_elements = sums->memory.piece_elements;
+  out->memory.shards = sums->memory.shards;
   out->buckets.gathers = sums->buckets.gathers;
   out->buckets.each_micro_batch = sums->buckets.each_micro_batch;
   out->expert_elements = sums->expert_elements;

@@ -19,8 +19,8 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   const ot_block_price *const price = &prices->kind[kind];
   *out = (ot_block_bound){.experts = prices->blocks->experts[kind],
                           .elements = price->buckets.elements,
-                          .input_bytes = price->has_input ? prices->hidden_bytes : 0,
-                          .weights_read_in = price->weights_read_in};
+                          .input_bytes = price->memory.has_input ? prices->hidden_bytes : 0,
+                          .weights_read_in = price->memory.weights_read_in};
   for (int w = 0; w < OT_WORKS; w++) {
     out->work_s[w] = ot_smaller(price->work[w][0].total_s, price->work[w][1].total_s);
   }

@@ -2,9 +2,8 @@
 // Memory of a framework: the tensors that the derived backward reads, less what its compiler makes
 // again, as many times as the pipeline holds micro-batches, and what the engine adds to them. Sums
 // that frameworks round up somewhere are taken on the high side.
-#include "plan/described_memory.h"
-
 #include "base/extremes.h"
+#include "plan/framework.h"
 
 // ---- what a block keeps of a micro-batch ----
 
@@ -72,8 +71,8 @@ static double kept_in_block(const ot_estimator *estimator, const ot_prices *pric
     return kept_by_op(&k);
   }
   double bytes = 0;
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->slot_bytes[i];
-  if (price->has_input) bytes += (double)prices->hidden_bytes;
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) bytes += (double)price->memory.slot_bytes[i];
+  if (price->memory.has_input) bytes += (double)prices->hidden_bytes;
   if (estimator->job.recipe.products == OT_F8) bytes -= (double)price->product_bytes / 2;
   if (k.layer < 0) {
     // The mask of the embedding's dropout.

@@ -11,7 +11,7 @@
 #include "pipeline/stages.h"
 #include "plan/estimate.h"
 #include "plan/lookup.h"
-#include "schedule/step_outline.h"
+#include "schedule/step_regions.h"
 #include "schedule/storage.h"
 #include "simulate/price.h"
 
@@ -48,17 +48,12 @@ typedef struct ot_block_price {
   ot_phase_price hand_over;  // of the stack in front of the block, where a chunk begins with it
   double matrix_flops, model_flops;  // of a micro-batch
   // memory
-  int64_t piece_elements;  // of buckets.elements (of works: in one piece), on this rank
-  bool shards;             // states are sharded (ZeRO 1 to 3)
-  double expert_elements;  // part of buckets.elements: routed experts (framework_described.c)
-  int64_t slot_bytes[OT_SLOT_CLASSES];   // kept of a micro-batch
-  int64_t product_bytes;                 // part of slot_bytes: read by products of W only
-  int64_t transient_bytes;               // of forward or backward
+  ot_block_memory memory;   // of works: one piece
+  double expert_elements;   // part of buckets.elements: routed experts (framework_described.c)
+  int64_t product_bytes;    // part of memory.slot_bytes: read by products of W only
+  int64_t transient_bytes;  // of forward or backward
   int64_t work_scratch, update_scratch;  // that segments need: of a micro-batch, of the update
   int64_t staging;                       // and those on other lanes
-  bool has_input, has_d_output;          // something enters it, forwards and backwards
-  int64_t stack, stack_end;              // activations on the stack when it begins and ends
-  bool weights_read_in;                  // W reads what enters
 } ot_block_price;
 
 typedef struct ot_prices {
@@ -147,7 +142,7 @@ struct ot_estimator {
 
 // Bytes that cross a cut in front of a block.
 static inline double ot_price_edge_bytes(const ot_prices *prices, const ot_block_price *block) {
-  return (double)(prices->hidden_bytes * (block->has_input + block->stack));
+  return (double)(prices->hidden_bytes * (block->memory.has_input + block->memory.stack));
 }
 
 // Index of the prices with this key, or -1; adding them.

@@ -5,7 +5,7 @@
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
-#include "plan/described_memory.h"
+#include "plan/framework.h"
 #include "plan/phase_price.h"
 
 // ---- what can run ----
@@ -381,7 +381,7 @@ static ot_status price_bucket(const ot_estimator *e, const ot_candidate *c, ot_b
 // All blocks alike.
 static void set_shards(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
   const bool sharded = shards_states(c);
-  to->shards = sharded;
+  to->memory.shards = sharded;
   to->buckets.gathers = sharded && c->zero == 3;
   to->buckets.each_micro_batch = sharded && c->zero >= 2 && e->job.engine->reduce_each_micro_batch;
 }

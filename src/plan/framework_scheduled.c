@@ -230,7 +230,7 @@ static void bound_slots(const ot_estimator *e, const ot_prices *prices, int kind
                         int64_t *slot_bytes, int64_t *scratch_bytes) {
   (void)e;
   const ot_block_price *const price = &prices->kind[kind];
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) slot_bytes[i] = price->slot_bytes[i];
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) slot_bytes[i] = price->memory.slot_bytes[i];
   *scratch_bytes = price->work_scratch;
 }
 

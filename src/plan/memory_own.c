@@ -65,20 +65,8 @@ static void find_scratch(const ot_replay_request *r, int stage, ot_region_reques
 
 static const ot_block_memory **list_blocks(const ot_prices *prices, ot_arena *arena) {
   const ot_block_list *const blocks = prices->blocks;
-  ot_block_memory *const of_kind = ot_arena_array(arena, blocks->num_kinds, sizeof *of_kind);
   const ot_block_memory **const memory = ot_arena_array(arena, blocks->num_blocks, sizeof *memory);
-  for (int k = 0; k < blocks->num_kinds; k++) {
-    const ot_block_price *const price = &prices->kind[k];
-    of_kind[k] = (ot_block_memory){.piece_elements = price->piece_elements,
-                                   .shards = price->shards,
-                                   .has_input = price->has_input,
-                                   .has_d_output = price->has_d_output,
-                                   .stack = (int)price->stack,
-                                   .stack_end = (int)price->stack_end,
-                                   .weights_read_in = price->weights_read_in};
-    for (int i = 0; i < OT_SLOT_CLASSES; i++) of_kind[k].slot_bytes[i] = price->slot_bytes[i];
-  }
-  for (int i = 0; i < blocks->num_blocks; i++) memory[i] = &of_kind[blocks->kind_of[i]];
+  for (int i = 0; i < blocks->num_blocks; i++) memory[i] = &prices->kind[blocks->kind_of[i]].memory;
   return memory;
 }
 

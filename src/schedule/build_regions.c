@@ -292,20 +292,12 @@ static void take_step(void *to, const ot_region_need *need) {
   if (need->kind == OT_REGION_GATHERED || need->kind == OT_REGION_GRADIENT_PART) share(b, need);
 }
 
-static void describe_activations(ot_build *b, const ot_step_needs *needs, int block) {
-  const ot_program *const program = &needs->graph->programs[needs->graph->blocks[block].program];
-  ot_block_memory *const m = &b->memory[block];
-  m->has_input = program->input >= 0;
-  m->has_d_output = program->output >= 0;
-  m->stack = ot_program_stack_size(program);
-  m->stack_end = ot_program_stack_end(program);
-  m->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
-  for (int i = 0; i < OT_SLOT_CLASSES; i++) m->slot_bytes[i] = needs->storage[block].slot_bytes[i];
-}
-
 void ot_build_place_step(ot_build *b, const ot_step_needs *needs) {
   int most = 0;
-  for (int i = 0; i < b->shape->num_blocks; i++) describe_activations(b, needs, i);
+  for (int i = 0; i < b->shape->num_blocks; i++) {
+    const int program = needs->graph->blocks[i].program;
+    ot_block_memory_describe(&needs->graph->programs[program], &needs->storage[i], &b->memory[i]);
+  }
   for (int i = 0; i < needs->num_steps; i++) {
     const int buffers = needs->steps[i].flow->send_buffers;
     if (buffers > most) most = buffers;

@@ -45,6 +45,16 @@ static int64_t bytes_of(double bytes_each, int64_t elements) {
   return (int64_t)(bytes_each * (double)elements);
 }
 
+void ot_block_memory_describe(const ot_program *program, const ot_storage *storage,
+                              ot_block_memory *out) {
+  out->has_input = program->input >= 0;
+  out->has_d_output = program->d_output >= 0;
+  out->stack = (int)ot_program_stack_size(program);
+  out->stack_end = (int)ot_program_stack_end(program);
+  out->weights_read_in = ot_program_reads(program, program->input, OT_PART_WEIGHT);
+  for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = storage->slot_bytes[i];
+}
+
 // ---- for all orders ----
 
 static void add_weights(const lister *l) {

@@ -60,6 +60,11 @@ typedef struct ot_block_memory {
   bool weights_read_in;                 // W reads what enters
 } ot_block_memory;
 
+// Fills all but what follows from the bucket, from the program of a block and where it keeps
+// values.
+void ot_block_memory_describe(const ot_program *program, const ot_storage *storage,
+                              ot_block_memory *out);
+
 // Bytes of an element; 0: there is no such copy.
 typedef struct ot_state_bytes {
   double weight, gathered, gradient, moment_1, moment_2, master;

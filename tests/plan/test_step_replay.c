@@ -11,7 +11,7 @@
 
 #include "describe/pipeline_rules.h"
 #include "host/heap.h"
-#include "plan/described_memory.h"
+#include "plan/framework.h"
 #include "schedule/step_plan.h"
 
 enum { F = 4, I = 5, W = 3, MAX_STAGES = 64 };  // seconds of a stage; even parts for two chunks
@@ -172,7 +172,7 @@ static void stages_keep_what_the_papers_say(void **state) {
     pipeline p;
     double peak[P] = {0};
     replay((ot_pipeline)kind, P, M, &p);
-    p.kind.slot_bytes[OT_SLOT_SHORT] = 64;
+    p.kind.memory.slot_bytes[OT_SLOT_SHORT] = 64;
     p.estimator.job.engine = &other;
     p.candidate.tp = p.candidate.cp = 1;
     p.prices.key = p.candidate;
