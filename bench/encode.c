@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of tokenizers on one thread: the bytes of a text that are encoded in a second, its lines as
 // documents of their own or the text as one. Each tokenizer encodes it in turns with the others;
-// the median of the rounds counts. bench/compare_tokenizers.py sets HF tokenizers beside it.
+// the median of the rounds is reported. bench/compare_tokenizers.py compares with HF tokenizers.
 //   bench/encode [--text FILE] [--rounds K] [--lines] [--json] [TOKENIZER...]
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "files/engine_file.h"
+#include "files/config_file.h"
 #include "published_job.h"
 
 static const struct {

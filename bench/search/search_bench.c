@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "cli/installed.h"
 #include "files/config_file.h"
-#include "files/engine_file.h"
 #include "host/heap.h"
 #include "plan/search.h"
 #include "support/bench_program.h"

@@ -38,8 +38,7 @@ int64_t ot_rate_print(char *out, int64_t capacity, double value) {
 
 enum { BYTE_DIGITS = 4, MOST_DIGITS = 15 };
 
-// `value` with so many digits, in the unit that leaves it below 1000 when
-// it is rounded.
+// `value` with `digits` digits, in the unit that leaves it below 1000 after rounding.
 static const char *scaled(ot_arena *arena, double value, const char *const *units, int digits) {
   const char *const sign = value < 0 ? "-" : "";
   double v = value < 0 ? -value : value, half = 0.5;

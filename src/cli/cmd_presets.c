@@ -13,7 +13,6 @@
 #include "describe/engine_keys.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
-#include "files/engine_file.h"
 
 static ot_status load(const char *name, const ot_config_request *request, ot_arena *arena,
                       ot_model *model) {

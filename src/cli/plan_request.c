@@ -12,7 +12,6 @@
 #include "describe/measured_keys.h"
 #include "describe/model_keys.h"
 #include "files/config_file.h"
-#include "files/engine_file.h"
 #include "plan/limits.h"
 
 // Hoffmann et al. 2022 (arXiv 2203.15556), table 3: about twenty tokens for each parameter.

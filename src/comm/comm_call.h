@@ -72,7 +72,8 @@ typedef struct ot_comm_call {
 //   all_reduce      size * ceil(count / size) elements of dtype
 int64_t ot_comm_workspace(const ot_comm_call *call, int group_size);
 
-// A call under way. An open struct so that it can live in whoever started it; must not move.
+// A call in progress. An open struct, so that it can live on the stack of its caller; must not
+// move.
 typedef struct ot_comm_request {
   ot_comm_call call;
   int64_t sequence;  // number of the call in its group (or between the two ranks), from 1

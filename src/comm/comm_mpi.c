@@ -4,10 +4,10 @@
 // rank has not come.
 //
 // MPI is called by one thread at a time, the one that *leads*: a thread that waits, or else the
-// engine. Who starts a call queues it for the leader, or posts it itself when nobody leads. A
+// engine. The starter of a call queues it for the leader, or posts it when no thread leads. A
 // thread that waits polls: without pause while there are cores for everyone, then giving way, then
-// with naps that grow to 100 us; other waiting threads sleep until it tells them. While nobody
-// waits, the engine looks after calls under way between naps.
+// with naps that grow to 100 us; other waiting threads sleep until it tells them. While no
+// thread waits, the engine polls the calls in progress between naps.
 #include <assert.h>
 #include <math.h>
 #include <sched.h>
@@ -90,9 +90,8 @@ static ot_comm_exchange exchange_of(const ot_comm_request *request) {
 
 // ---- posting ----
 
-// Receives first. What is of 0 bytes is sent, too: so numbers that differ are told from each other
-// and nobody is forgotten. Calls are told apart by their numbers: those of one group may be posted
-// in any order.
+// Receives first. Messages of 0 bytes are sent, too: so every rank notices a call whose counts
+// differ. Calls have numbers, so those of one group may be posted in any order.
 static ot_status post_step(ot_comm_request *request) {
   const ot_comm_exchange x = exchange_of(request);
   const bool message = ot_comm_is_message(request->call.kind);
@@ -129,7 +128,7 @@ static bool prepare(ot_comm_request *request) {
 }
 
 // Under the lock: takes the next request that can be posted from the queue, or null. Where a group
-// has no slot, its later calls stay behind.
+// has no free slot, its later calls wait.
 static ot_comm_request *next_to_post(mpi_end *end) {
   bool full[OT_GROUP_KINDS] = {false};
   for (ot_comm_request **link = &end->queue; *link; link = &(*link)->next) {

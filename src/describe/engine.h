@@ -63,7 +63,7 @@ typedef struct ot_engine {
 
   // gradients and weights
   int64_t bucket_bytes;          // gradients per reduction; 0 = one block of the model
-  int64_t bucket_rank_bytes;     // but at least so many for each rank that sums them
+  int64_t bucket_rank_bytes;     // but at least this for each rank of the reduction
   bool reduce_each_micro_batch;  // ZeRO 2 and 3: sums leave after each micro-batch
   bool reshard_after_forward;    // ZeRO 3: gathered again for the backward
   bool copies_gradients;         // into buckets or another type before they are summed

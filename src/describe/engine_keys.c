@@ -83,7 +83,7 @@ static const ot_key engine_keys[] = {
     {"bucket_bytes", OT_KEY_INTEGER, offsetof(ot_engine, bucket_bytes), "0", 0, OT_NO_MAXIMUM,
      .help = "gradients per reduction; 0: one block of the model"},
     {"bucket_rank_bytes", OT_KEY_INTEGER, offsetof(ot_engine, bucket_rank_bytes), "0", 0,
-     OT_NO_MAXIMUM, .help = "but at least so many for each rank that sums them"},
+     OT_NO_MAXIMUM, .help = "but at least this many bytes for each rank of the reduction"},
     {"reduce_each_micro_batch", OT_KEY_BOOL, offsetof(ot_engine, reduce_each_micro_batch), "false",
      .help = "ZeRO 2 and 3: sums leave after each micro-batch"},
     {"reshard_after_forward", OT_KEY_BOOL, offsetof(ot_engine, reshard_after_forward), "false",

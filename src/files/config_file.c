@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gathers one tree from the run file, the model file and --set, then lets the table read it.
-// Where a cluster's name leads.
+// Where the name of a cluster or an engine leads.
 #include "files/config_file.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "describe/cluster_keys.h"
+#include "describe/engine_keys.h"
 #include "describe/run_keys.h"
 #include "files/disk.h"
 #include "files/output_file.h"
@@ -204,10 +205,14 @@ static void replace_text(const ot_node *settings, const char *key, const char *t
   node->text = text;
 }
 
-// A cluster is a preset's name unless it looks like a file.
+// Clusters and engines are presets' names unless they look like files.
+static bool is_path(const char *name) {
+  return strchr(name, '/') || ot_text_ends_with(name, ".yaml");
+}
+
 static void resolve_cluster(const loader *l, ot_run *run) {
   const ot_node *const node = ot_node_child(l->settings.tree, "cluster");
-  const bool file = strchr(run->cluster, '/') || ot_text_ends_with(run->cluster, ".yaml");
+  const bool file = is_path(run->cluster);
   if (node && file) run->cluster = absolute(l, node);
 }
 
@@ -263,7 +268,7 @@ ot_status ot_config_load_model(const char *source, const ot_config_request *requ
 
 ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
                                ot_cluster *out, bool *found) {
-  const bool file = strchr(name, '/') || ot_text_ends_with(name, ".yaml");
+  const bool file = is_path(name);
   const char *const path = file ? name : ot_presets_find(presets, OT_PRESET_CLUSTER, name, arena);
   *found = path != NULL;
   if (!path) {
@@ -293,4 +298,29 @@ ot_status ot_cluster_file_save(const ot_cluster *cluster, const char *path) {
   const ot_status status = save(cluster, path, &arena);
   ot_heap_release(&heap);
   return status;
+}
+
+// ---- engines ----
+
+static ot_status refuse_engine(const char *name, const ot_presets *presets, ot_arena *arena) {
+  const ot_preset_names all = ot_presets_list(presets, OT_PRESET_ENGINE, arena);
+  ot_text_builder names = {.arena = arena};
+  ot_text_put(&names, ot_engine_orthant.name);
+  for (int64_t i = 0; i < all.count; i++) ot_text_appendf(&names, ", %s", all.name[i]);
+  ot_fail(OT_USAGE, "--engine: there is no engine called \"%s\"", name);
+  return ot_fail_hint(OT_USAGE, "one of %s", ot_text_builder_text(&names));
+}
+
+ot_status ot_engine_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
+                              const ot_engine **out) {
+  const bool file = is_path(name);
+  const char *const path = file ? name : ot_presets_find(presets, OT_PRESET_ENGINE, name, arena);
+  *out = &ot_engine_orthant;
+  if (ot_text_equal(name, ot_engine_orthant.name)) return OT_OK;
+  if (!path) return refuse_engine(name, presets, arena);
+  ot_engine *const read = ot_arena_array(arena, 1, sizeof *read);
+  ot_node *tree;
+  OT_TRY(ot_tree_load(path, arena, &tree));
+  *out = read;
+  return ot_engine_read(tree, arena, read);
 }

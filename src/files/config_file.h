@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/tree.h"
 #include "describe/cluster.h"
+#include "describe/engine.h"
 #include "describe/run.h"
 
 typedef enum ot_preset_kind {
@@ -88,3 +89,12 @@ ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_a
 
 // Writes `cluster` to `path`, replacing what is there.
 ot_status ot_cluster_file_save(const ot_cluster *cluster, const char *path);
+
+// ---- engine files ----
+
+// YAML (describe/engine_keys.h), found as presets or paths.
+
+// The engine called `name`: this program, a path (with a slash or .yaml) or a preset; lives in
+// `arena`. OT_USAGE as of ot_engine_read, or naming all engines when there is none called so.
+ot_status ot_engine_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
+                              const ot_engine **out);

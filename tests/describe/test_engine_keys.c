@@ -11,7 +11,7 @@
 
 #include "base/text_builder.h"
 #include "describe/engine_keys.h"
-#include "files/engine_file.h"
+#include "files/config_file.h"
 #include "files/tree_file.h"
 #include "plan/recipe.h"
 #include "support/paper_job.h"

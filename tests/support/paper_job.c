@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "describe/model_keys.h"
-#include "files/engine_file.h"
+#include "files/config_file.h"
 #include "files/tree_file.h"
 
 void paper_job_create(const char *preset, int devices, int64_t sequences, int64_t length,
