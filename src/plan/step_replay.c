@@ -19,6 +19,7 @@ typedef struct stage {
   ot_outline_request blocks;
   ot_event_request request;
   ot_event_cursor cursor;
+  int next_end;                      // of the events after the last action
   double *gathered_s;                // [plan.gathers.count] when each is done
   double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
 } stage;
@@ -42,10 +43,12 @@ typedef struct replayer {
   chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
   ot_step_event *events;          // [num_events] of one action
   int num_events;
+  ot_end_event *ends;         // [ot_step_most_end_events]
   double *hop_s;              // [num_chunks] message between chunks c - 1 and c
   double *sent_s, *posted_s;  // [num_messages]
   double *reduced_s;          // [num_blocks] when the sum of its gradient is done
   double tied_reduced_s;      // of the head's use of a tied embedding
+  double tied_ready_s;        // when both uses can be added
 } replayer;
 
 static const ot_block_price *price_of(const replayer *p, int block) {
@@ -138,6 +141,7 @@ static ot_status create(replayer *p, ot_arena *arena) {
     if (events > most) most = events;
   }
   p->events = ot_arena_array(arena, most, sizeof *p->events);
+  p->ends = ot_arena_array(arena, ot_step_most_end_events(&p->stage[0].request), sizeof *p->ends);
   return find_hops(p);
 }
 
@@ -427,6 +431,10 @@ static bool runs_on(const replayer *p, int block, int rank) {
   return p->request->cut->stage_of[block] == rank;
 }
 
+static bool holds_copy(const replayer *p, const stage *s, int block) {
+  return !runs_on(p, block, s->blocks.stage);
+}
+
 static void await_sum(const replayer *p, stage *s, int block) {
   const double waits_s = p->reduced_s[block] - s->clock_s;
   if (waits_s <= 0) return;
@@ -441,37 +449,71 @@ static void await_sum(const replayer *p, stage *s, int block) {
   s->bubble_s += waits_s < travels_s ? 0 : waits_s - travels_s;
 }
 
+// When both stages have the gradients of a tied embedding.
+static double tied_ready_s(const replayer *p) {
+  const stage *const a = &p->stage[p->flow->rank_of[0]];
+  const stage *const b = &p->stage[p->flow->rank_of[p->flow->num_chunks - 1]];
+  return ot_larger(ot_larger(a->reduce_s, a->clock_s), ot_larger(b->reduce_s, b->clock_s));
+}
+
 // The two uses of a tied embedding: added up here, or over the first and the last stage.
-static void add_tied(replayer *p, ot_stage_replay *out) {
+static void add_tied(replayer *p, stage *s, ot_stage_replay *out) {
   const int owner = p->flow->rank_of[0], user = p->flow->rank_of[p->flow->num_chunks - 1];
-  stage *const a = &p->stage[owner], *const b = &p->stage[user];
-  if (!p->prices->tied) return;
-  const double ready_s =
-      ot_larger(ot_larger(a->reduce_s, a->clock_s), ot_larger(b->reduce_s, b->clock_s));
-  const double spread_s = price_of(p, 0)->spread_s;
   if (owner != user || p->tied_reduced_s > 0 || p->reduced_s[0] > 0) {
-    a->reduce_s = b->reduce_s = ready_s + p->prices->tie_s + spread_s;
-    p->reduced_s[0] = a->reduce_s;
+    s->reduce_s = p->reduced_s[0] = p->tied_ready_s + p->prices->tie_s;
   } else {
-    a->clock_s += p->prices->tie_s;
-    out[owner].update_s += p->prices->tie_s;
+    s->clock_s += p->prices->tie_s;
+    out->update_s += p->prices->tie_s;
   }
 }
 
-// The stage's blocks, last to first.
-static void end_stage(replayer *p, int rank, ot_stage_replay *out) {
-  stage *const s = &p->stage[rank];
-  for (int block = p->prices->blocks->num_blocks - 1; block >= 0; block--) {
-    if (!runs_on(p, block, rank)) continue;
-    const ot_block_price *const price = price_of(p, block);
-    await_sum(p, s, block);
-    s->clock_s += price->norm.total_s;
-    out->update_s += price->norm.total_s + price->update.total_s;
+static void spread_tied(replayer *p, stage *s, int block) {
+  const double spread_s = price_of(p, block)->spread_s;
+  if (spread_s > 0) s->reduce_s = p->reduced_s[block] = s->reduce_s + spread_s;
+}
+
+static void run_norm(replayer *p, stage *s, int block, ot_stage_replay *out) {
+  const double norm_s = holds_copy(p, s, block) ? 0 : price_of(p, block)->norm.total_s;
+  await_sum(p, s, block);
+  s->clock_s += norm_s;
+  out->update_s += norm_s;
+}
+
+static void run_update(replayer *p, stage *s, int block, ot_stage_replay *out) {
+  const double update_s =
+      holds_copy(p, s, block) ? p->prices->tied_update.total_s : price_of(p, block)->update.total_s;
+  s->clock_s += update_s;
+  out->update_s += update_s;
+}
+
+static void gather_after(replayer *p, stage *s, int block) {
+  if (p->request->estimator->job.engine->overlap_update_gather) return;
+  s->clock_s += price_of(p, block)->gather_s;
+  s->exposed_dp_s += price_of(p, block)->gather_s;
+}
+
+static void run_end_event(replayer *p, stage *s, const ot_end_event *event, ot_stage_replay *out) {
+  switch (event->kind) {
+    case OT_END_TIE:
+      add_tied(p, s, out);
+      return;
+    case OT_END_SPREAD:
+      spread_tied(p, s, event->block);
+      return;
+    case OT_END_NORM:
+      run_norm(p, s, event->block, out);
+      return;
+    case OT_END_CLIP:
+      s->clock_s += p->prices->clip.total_s;
+      return;
+    case OT_END_UPDATE:
+      run_update(p, s, event->block, out);
+      return;
+    case OT_END_GATHER:
+      gather_after(p, s, event->block);
+      return;
   }
-  if (p->prices->tied_apart && rank == p->flow->rank_of[p->flow->num_chunks - 1]) {
-    await_sum(p, s, 0);
-    out->update_s += p->prices->tied_update.total_s;
-  }
+  OT_UNREACHABLE();
 }
 
 static void count_work(const replayer *p, int rank, ot_stage_replay *out) {
@@ -497,41 +539,28 @@ static void count_work(const replayer *p, int rank, ot_stage_replay *out) {
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += sum.exposed_s[i];
 }
 
-static double gathered_after_s(const ot_block_price *price) {
-  return price->buckets.gathers ? 0 : price->gather_s;
+// Events of the stage's end: up to the clipping, where stages meet, or the others.
+static void run_end(replayer *p, int rank, bool met, ot_stage_replay *out) {
+  stage *const s = &p->stage[rank];
+  const int count = ot_step_end_events(&s->request, p->ends);
+  while (s->next_end < count && (met || p->ends[s->next_end].kind != OT_END_CLIP)) {
+    run_end_event(p, s, &p->ends[s->next_end++], out);
+  }
 }
 
-// Weights of ZeRO 1 and 2 after the update.
-static double gathered_s(const replayer *p, int rank) {
-  double s = 0;
-  if (p->request->estimator->job.engine->overlap_update_gather) return 0;
-  for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
-    if (runs_on(p, block, rank)) s += gathered_after_s(price_of(p, block));
-  }
-  if (p->prices->tied_apart && rank == p->flow->rank_of[p->flow->num_chunks - 1]) {
-    s += gathered_after_s(price_of(p, 0));
-  }
-  return s;
-}
-
-// All stages meet at the norm; then each makes its own update.
-static void end_step(replayer *p, ot_stage_replay *out) {
-  const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
+// All stages meet at the norm; then each makes its own update. Returns the end of the last.
+static double run_ends(replayer *p, ot_stage_replay *out) {
   double met_s = 0, end_s = 0;
-  for (int r = 0; r < p->flow->num_ranks; r++) met_s = ot_larger(met_s, p->stage[r].clock_s);
+  p->tied_ready_s = tied_ready_s(p);
+  for (int r = 0; r < p->flow->num_ranks; r++) {
+    run_end(p, r, false, &out[r]);
+    met_s = ot_larger(met_s, p->stage[r].clock_s);
+  }
   for (int r = 0; r < p->flow->num_ranks; r++) {
     stage *const s = &p->stage[r];
-    double update_s = 0;
-    for (int block = 0; block < p->prices->blocks->num_blocks; block++) {
-      if (runs_on(p, block, r)) update_s += price_of(p, block)->update.total_s;
-    }
-    if (p->prices->tied_apart && r == p->flow->rank_of[p->flow->num_chunks - 1]) {
-      update_s += p->prices->tied_update.total_s;
-    }
-    const double gather_s = gathered_s(p, r);
     s->bubble_s += met_s - s->clock_s;
-    s->exposed_dp_s += gather_s;
-    s->clock_s = met_s + clip->total_s + update_s + gather_s;
+    s->clock_s = met_s;
+    run_end(p, r, true, &out[r]);
     end_s = ot_larger(end_s, s->clock_s);
     record(p, &(ot_replayed_action){.stage = r,
                                     .chunk = -1,
@@ -540,6 +569,12 @@ static void end_step(replayer *p, ot_stage_replay *out) {
                                     .start_s = met_s,
                                     .end_s = s->clock_s});
   }
+  return end_s;
+}
+
+static void end_step(replayer *p, ot_stage_replay *out) {
+  const ot_phase_price *const begin = &p->prices->begin, *const clip = &p->prices->clip;
+  const double end_s = run_ends(p, out);
   const double late_s = ot_price_step_s(&p->request->estimator->simulation,
                                         p->request->estimator->job.devices, end_s) -
                         end_s;
@@ -566,11 +601,7 @@ ot_status ot_step_replay(const ot_replay_request *request, ot_arena *arena, ot_s
   OT_TRY(create(&p, arena));
   run_actions(&p);
   memset(out, 0, (size_t)p.flow->num_ranks * sizeof *out);
-  add_tied(&p, out);
-  for (int r = 0; r < p.flow->num_ranks; r++) {
-    count_work(&p, r, &out[r]);
-    end_stage(&p, r, &out[r]);
-  }
+  for (int r = 0; r < p.flow->num_ranks; r++) count_work(&p, r, &out[r]);
   end_step(&p, out);
   return OT_OK;
 }

@@ -375,21 +375,17 @@ static void add_event(emission *e, const ot_step_event *event) {
   OT_UNREACHABLE();
 }
 
-static void add_actions(emission *e, const ot_outline_request *blocks) {
+static void add_actions(emission *e, const ot_event_request *request) {
   const ot_build *const b = e->s->b;
-  const ot_event_request request = {.blocks = blocks,
-                                    .flow = &e->plan->flow,
-                                    .outline = &e->plan->outline,
-                                    .tied_owner = tied_owner(b)};
   ot_step_event *const events =
-      ot_arena_array(b->arena, ot_step_most_events(&request), sizeof *events);
+      ot_arena_array(b->arena, ot_step_most_events(request), sizeof *events);
   ot_event_cursor cursor = {0};
   for (int i = 0; i < 2; i++) {
     const int32_t message = e->plan->flow.first_posts[2 * b->stage + i];
     if (message >= 0) add_receive(e, message);
   }
   while (cursor.action < e->plan->flow.num_of_rank[b->stage]) {
-    const int count = ot_step_events(&request, &cursor, events);
+    const int count = ot_step_events(request, &cursor, events);
     for (int i = 0; i < count; i++) add_event(e, &events[i]);
   }
 }
@@ -418,44 +414,67 @@ static ot_entry *add_step(emission *e, int segment, int block) {
   return entry;
 }
 
-// The two uses of a tied embedding: on the lane that completed them.
-static void add_tied(emission *e) {
+// The two uses of a tied embedding are added on the lane that completed them.
+static void add_tied(emission *e, int owner) {
   const ot_build *const b = e->s->b;
-  const int owner = tied_owner(b) >= 0 ? tied_owner(b) : 0;
-  if (e->s->tie >= 0) {
-    const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
-    const bool lane = remote || e->tied_reduced >= 0 || e->reduced[owner] >= 0;
-    ot_entry *const entry = add_entry(e, e->s->tie, owner, lane ? OT_LANE_REDUCE : OT_LANE_COMPUTE);
-    entry->base[OT_BASE_GRADIENT_PIECE] = b->gradient_pieces[owner];
-    entry->base[OT_BASE_TIED_GRADIENT] = b->tied_piece;
-    if (lane) e->reduced[owner] = last_entry(e);
-  }
-  if (tied_owner(b) >= 0) spread(e, owner, -1);
+  const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
+  const bool lane = remote || e->tied_reduced >= 0 || e->reduced[owner] >= 0;
+  if (e->s->tie < 0) return;
+  ot_entry *const entry = add_entry(e, e->s->tie, owner, lane ? OT_LANE_REDUCE : OT_LANE_COMPUTE);
+  entry->base[OT_BASE_GRADIENT_PIECE] = b->gradient_pieces[owner];
+  entry->base[OT_BASE_TIED_GRADIENT] = b->tied_piece;
+  if (lane) e->reduced[owner] = last_entry(e);
 }
 
-static void add_update(emission *e) {
+static void add_clip(emission *e) {
   ot_build *const b = e->s->b;
-  const int n = e->s->graph->num_blocks;
   ot_segment clip;
   ot_frame_clip(e->s->graph, b->schedule, b->request->run->optimizer.clip, b->arena, &clip);
-  add_tied(e);
-  for (int i = n - 1; i >= 0; i--) {
-    if (b->held[i] && e->s->segments[i].norm >= 0) add_step(e, e->s->segments[i].norm, i);
-  }
   ot_entry *const entry = add_step(e, ot_build_add_segment(b, &clip), -1);
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < e->s->graph->num_blocks; i++) {
     if (b->held[i]) wait_for(entry, OT_LANE_REDUCE, e->reduced[i]);
   }
-  for (int i = 0; i < n; i++) {
-    if (!b->held[i] || e->s->segments[i].update < 0) continue;
-    add_step(e, e->s->segments[i].update, i);
+}
+
+static void add_gather_after(emission *e, int block) {
+  const ot_build *const b = e->s->b;
+  const int segment = e->s->segments[block].gather;
+  if (segment < 0) return;
+  ot_entry *const gather = add_entry(e, segment, block, OT_LANE_GATHER);
+  gather->base[OT_BASE_WEIGHT_PIECE] = b->pieces[block];
+  gather->base[OT_BASE_WEIGHT] = b->weights[block];
+}
+
+static void add_end_event(emission *e, const ot_end_event *event) {
+  const int block = event->block;
+  switch (event->kind) {
+    case OT_END_TIE:
+      add_tied(e, block);
+      return;
+    case OT_END_SPREAD:
+      spread(e, block, -1);
+      return;
+    case OT_END_NORM:
+      if (e->s->segments[block].norm >= 0) add_step(e, e->s->segments[block].norm, block);
+      return;
+    case OT_END_CLIP:
+      add_clip(e);
+      return;
+    case OT_END_UPDATE:
+      if (e->s->segments[block].update >= 0) add_step(e, e->s->segments[block].update, block);
+      return;
+    case OT_END_GATHER:
+      add_gather_after(e, block);
+      return;
   }
-  for (int i = 0; i < n; i++) {
-    if (!b->held[i] || !ot_build_shards(b, i) || ot_build_gathers(b, i)) continue;
-    ot_entry *const gather = add_entry(e, e->s->segments[i].gather, i, OT_LANE_GATHER);
-    gather->base[OT_BASE_WEIGHT_PIECE] = b->pieces[i];
-    gather->base[OT_BASE_WEIGHT] = b->weights[i];
-  }
+  OT_UNREACHABLE();
+}
+
+static void add_end(emission *e, const ot_event_request *request) {
+  ot_end_event *const events =
+      ot_arena_array(e->s->b->arena, ot_step_most_end_events(request), sizeof *events);
+  const int count = ot_step_end_events(request, events);
+  for (int i = 0; i < count; i++) add_end_event(e, &events[i]);
 }
 
 // ---- orders ----
@@ -478,8 +497,12 @@ static void add_order(ot_step_builder *s, const ot_step_plan *plan,
   e.receive_entry = entries_of(&e, plan->flow.num_messages);
   e.send_entry = entries_of(&e, plan->flow.num_messages);
   add_step(&e, ot_build_add_segment(b, begin), -1);
-  add_actions(&e, blocks);
-  add_update(&e);
+  const ot_event_request events = {.blocks = blocks,
+                                   .flow = &plan->flow,
+                                   .outline = &plan->outline,
+                                   .tied_owner = tied_owner(b)};
+  add_actions(&e, &events);
+  add_end(&e, &events);
 }
 
 ot_status ot_build_step_orders(ot_build *b) {

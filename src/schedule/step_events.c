@@ -63,7 +63,7 @@ static void add_reductions(lister *l) {
   if (last && l->block != l->request->tied_owner) add(l, OT_EVENT_SPREAD);
 }
 
-// ---- the whole ----
+// ---- an action ----
 
 int ot_step_events(const ot_event_request *request, ot_event_cursor *cursor,
                    ot_step_event *events) {
@@ -93,4 +93,69 @@ int ot_step_most_events(const ot_event_request *request) {
   const int gathers = request->outline ? request->outline->gathers.count : 0;
   const ot_stages *const stages = request->blocks->stages;
   return OF_AN_ACTION + OF_A_BLOCK * stages->first_block[stages->num_chunks] + gathers;
+}
+
+// ---- the end of the step ----
+
+static bool runs(const ot_outline_request *r, int block) {
+  return block >= 0 && r->stages->rank_of[ot_stages_chunk(r->stages, block)] == r->stage;
+}
+
+// The block that the rank holds a copy of, or -1.
+static int copied_block(const ot_outline_request *r) {
+  return runs(r, r->tied_user) && !runs(r, r->tied_block) ? r->tied_block : -1;
+}
+
+// An event for each block that the rank holds, first to last.
+static int add_blocks(const ot_outline_request *r, ot_end_kind kind, ot_end_event *events) {
+  const ot_stages *const stages = r->stages;
+  const int copy = copied_block(r);
+  int count = 0;
+  if (copy >= 0) events[count++] = (ot_end_event){kind, copy};
+  for (int c = 0; c < stages->num_chunks; c++) {
+    if (stages->rank_of[c] != r->stage) continue;
+    for (int i = stages->first_block[c]; i < stages->first_block[c + 1]; i++) {
+      events[count++] = (ot_end_event){kind, i};
+    }
+  }
+  return count;
+}
+
+static void reverse(ot_end_event *events, int count) {
+  for (int i = 0; i < count / 2; i++) {
+    const ot_end_event other = events[count - 1 - i];
+    events[count - 1 - i] = events[i];
+    events[i] = other;
+  }
+}
+
+static int add_gathers_after(const ot_outline_request *r, ot_end_event *events) {
+  const int blocks = add_blocks(r, OT_END_GATHER, events);
+  int count = 0;
+  for (int i = 0; i < blocks; i++) {
+    if (!r->buckets[events[i].block]->gathers) events[count++] = events[i];
+  }
+  return count;
+}
+
+int ot_step_end_events(const ot_event_request *request, ot_end_event *events) {
+  const ot_outline_request *const r = request->blocks;
+  const int owner = request->tied_owner;
+  int count = 0;
+  if (owner >= 0 && (runs(r, owner) || owner == copied_block(r))) {
+    events[count++] = (ot_end_event){OT_END_TIE, owner};
+    events[count++] = (ot_end_event){OT_END_SPREAD, owner};
+  }
+  const int norms = add_blocks(r, OT_END_NORM, events + count);
+  reverse(events + count, norms);
+  count += norms;
+  events[count++] = (ot_end_event){OT_END_CLIP, -1};
+  count += add_blocks(r, OT_END_UPDATE, events + count);
+  return count + add_gathers_after(r, events + count);
+}
+
+int ot_step_most_end_events(const ot_event_request *request) {
+  enum { OF_THE_STEP = 3, OF_A_BLOCK = 3 };
+  const ot_stages *const stages = request->blocks->stages;
+  return OF_THE_STEP + OF_A_BLOCK * (stages->first_block[stages->num_chunks] + 1);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens in one action of a rank, in order: gathers, messages, the work of each block,
-// reductions. Before the first one, the receives of flow->first_posts begin. The order builder
-// turns events into entries with addresses; estimates replay them.
+// What happens in a step of a rank, in order. First the receives of flow->first_posts begin; then,
+// action by action, gathers, messages, the work of each block, reductions; at the end norms,
+// clipping, updates. The order builder turns events into entries with addresses; estimates replay
+// them.
 #pragma once
 
 #include "schedule/step_outline.h"
@@ -45,3 +46,25 @@ int ot_step_events(const ot_event_request *request, ot_event_cursor *cursor, ot_
 
 // Most events of an action.
 int ot_step_most_events(const ot_event_request *request);
+
+typedef enum ot_end_kind {
+  OT_END_TIE,     // the two uses of the tied block's gradient are added
+  OT_END_SPREAD,  // its sum is gathered
+  OT_END_NORM,    // squares of the block's gradient, once its reduction is complete
+  OT_END_CLIP,    // the norm over all ranks; block -1
+  OT_END_UPDATE,  // the optimizer on the block
+  OT_END_GATHER,  // of its new weights, unless they are gathered before each use
+} ot_end_kind;
+
+typedef struct ot_end_event {
+  ot_end_kind kind;
+  int block;
+} ot_end_event;
+
+// Events after the last action into `events` [ot_step_most_end_events]; returns their number. The
+// stage of a head that is tied to an embedding on another stage holds a copy of that block, which
+// has events, too.
+int ot_step_end_events(const ot_event_request *request, ot_end_event *events);
+
+// Most events after the last action.
+int ot_step_most_end_events(const ot_event_request *request);
