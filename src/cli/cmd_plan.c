@@ -47,6 +47,9 @@ static ot_status read_outputs(planning *p) {
 
 static ot_status emit(planning *p) {
   OT_CHECK(p->page.run, OT_USAGE, "--emit: no family of HF has this model, so no run can name it");
+  if (p->page.job->run) {
+    OT_TRY(ot_plan_prove(p->page.job, &p->page.plans[0].estimate->candidate, p->arena));
+  }
   ot_text_builder text = {.arena = p->arena};
   ot_plan_emit(&p->page, p->kind, &text);
   if (p->emit_path) return ot_output_file_replace(p->emit_path, text.text, text.length);

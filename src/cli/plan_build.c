@@ -4,6 +4,7 @@
 #include "cli/plan_request.h"
 #include "host/heap.h"
 #include "plan/remedy.h"
+#include "train/loop_start.h"
 
 // What a page is made with.
 typedef struct builder {
@@ -28,20 +29,38 @@ static ot_status search(builder *b) {
 
 // ---- machines whose ranks share cores ----
 
+// The run of a candidate, and its ranks.
+typedef struct candidate_run {
+  ot_run run;
+  ot_run_lists lists;
+  ot_mesh mesh;
+} candidate_run;
+
+static ot_status run_of(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
+                        candidate_run **out) {
+  candidate_run *const own = ot_arena_take(arena, sizeof *own);
+  *out = own;
+  ot_candidate_run(job, candidate, &own->lists, &own->run);
+  return ot_mesh_build(&own->run.parallel, job->devices, &own->mesh);
+}
+
 ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                           ot_prediction *out) {
-  ot_run *const run = ot_arena_array(arena, 1, sizeof *run);
-  ot_run_lists *const lists = ot_arena_array(arena, 1, sizeof *lists);
-  ot_mesh *const mesh = ot_arena_array(arena, 1, sizeof *mesh);
-  ot_candidate_run(job, candidate, lists, run);
-  OT_TRY(ot_mesh_build(&run->parallel, job->devices, mesh));
+  candidate_run *own;
+  OT_TRY(run_of(job, candidate, arena, &own));
   const ot_prediction_request request = {
-      .run = run,
-      .mesh = mesh,
+      .run = &own->run,
+      .mesh = &own->mesh,
       .cluster = job->cluster,
-      .threads = ot_cluster_threads(job->cluster, job->devices, run->threads),
+      .threads = ot_cluster_threads(job->cluster, job->devices, own->run.threads),
       .expert_imbalance = job->expert_imbalance};
   return ot_prediction_build(&request, arena, out);
+}
+
+ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena) {
+  candidate_run *own;
+  OT_TRY(run_of(job, candidate, arena, &own));
+  return ot_world_prove(&own->run, &own->mesh);
 }
 
 // The estimator of the job with kernels stretched as they are while the ranks of `candidate` share

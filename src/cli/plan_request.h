@@ -40,6 +40,10 @@ typedef struct ot_plan_build {
 // are no plans, and remedies where there are any. OT_USAGE when no split can run at all.
 ot_status ot_plan_page_build(const ot_plan_build *build, ot_arena *arena, ot_plan_page *out);
 
+// Proves that the schedules of all ranks of the run of `candidate` fit each other, as training does
+// when it starts (train/loop_start.h). OT_BUG where they do not.
+ot_status ot_plan_prove(const ot_job *job, const ot_candidate *candidate, ot_arena *arena);
+
 // What the run of `candidate` takes as it is simulated, schedule by schedule. Lives in `arena`.
 ot_status ot_plan_predict(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                           ot_prediction *out);

@@ -21,13 +21,18 @@
 
 // ---- schedules of ranks ----
 
-ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena) {
+// Also of a run in types that this back end lacks.
+static ot_status plan_rank(ot_planned_rank *planned, ot_arena *arena) {
   ot_instance_request wanted = {.mesh = planned->mesh, .rank = planned->rank};
-  OT_TRY(ot_trainer_check(planned->run));
   OT_TRY(ot_trainer_request(planned->run, arena, &wanted));
   if (wanted.threads == 0) wanted.threads = planned->threads;
   OT_TRY(ot_instance_plan(&wanted, arena, planned->graphs, &planned->schedule));
   return ot_schedule_check(&planned->schedule, arena);
+}
+
+ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena) {
+  OT_TRY(ot_trainer_check(planned->run));
+  return plan_rank(planned, arena);
 }
 
 static int64_t entries_of(const ot_schedule *schedule) {
@@ -42,7 +47,7 @@ static ot_status prove(const ot_run *run, const ot_mesh *mesh, ot_arena *arena) 
   for (int rank = 0; rank < mesh->ranks; rank++) {
     ot_planned_rank *const planned = ot_arena_take(arena, sizeof *planned);
     *planned = (ot_planned_rank){.run = run, .mesh = mesh, .rank = rank, .threads = 1};
-    OT_TRY(ot_rank_plan(planned, arena));
+    OT_TRY(plan_rank(planned, arena));
     schedules[rank] = &planned->schedule;
     entries += entries_of(&planned->schedule);
     if (entries / (rank + 1) * mesh->ranks > OT_PROVEN_ENTRIES) return OT_OK;
