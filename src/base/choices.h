@@ -81,4 +81,3 @@ typedef enum ot_context_parallel {
 } ot_context_parallel;
 
 // Factors of the ranks of a stage (describe/mesh.h), and so placements of a value.
-enum { OT_MAX_ATOMS = 8 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atoms are the steps between the cut points of both views: the products of the fastest axes. Both
-// views fit when all cut points, sorted, divide one another.
+// Cut points of a view are the products of its fastest axes. Both views fit when the cut points of
+// both, sorted, divide one another.
 #include "describe/mesh.h"
 
 #include <assert.h>
@@ -46,7 +46,7 @@ static int stride_of(const ot_mesh *mesh, ot_axis axis) {
   return stride;
 }
 
-// ---- Atoms ----
+// ---- Views ----
 
 // The smallest cut point of either view above `from`.
 static int next_cut(const ot_mesh *mesh, int from) {
@@ -58,28 +58,12 @@ static int next_cut(const ot_mesh *mesh, int from) {
   return next;
 }
 
-// The axis of a view that covers the ranks from `stride` on.
-static ot_axis axis_at(const ot_mesh *mesh, int first, int count, int stride) {
-  int axis = first;
-  while (axis + 1 < first + count && stride_of(mesh, (ot_axis)(axis + 1)) <= stride) axis++;
-  return (ot_axis)axis;
-}
-
-// Fills the atoms; false when two cut points do not divide one another.
-static bool find_atoms(ot_mesh *mesh) {
+// True when the cut points of both views divide one another.
+static bool views_fit(const ot_mesh *mesh) {
   const int64_t n = stage_ranks(mesh);
-  mesh->num_atoms = 0;
-  for (int stride = 1; stride < n;) {
-    const int cut = next_cut(mesh, stride);
+  for (int stride = 1, cut; stride < n; stride = cut) {
+    cut = next_cut(mesh, stride);
     if (cut == 0 || cut % stride != 0) return false;
-    OT_ASSERT(mesh->num_atoms < OT_MAX_ATOMS);
-    mesh->atom[mesh->num_atoms++] = (ot_atom){
-        .size = cut / stride,
-        .stride = stride,
-        .dense = axis_at(mesh, OT_AXIS_TP, DENSE_AXES, stride),
-        .expert = axis_at(mesh, OT_AXIS_ETP, EXPERT_AXES, stride),
-    };
-    stride = cut;
   }
   return true;
 }
@@ -92,7 +76,7 @@ static bool fits_with(const ot_mesh *mesh, ot_axis axis, int degree) {
   const int64_t experts = (int64_t)trial.degree[OT_AXIS_ETP] * trial.degree[OT_AXIS_EP];
   if (n % experts != 0) return false;
   trial.degree[OT_AXIS_EDP] = (int)(n / experts);
-  return find_atoms(&trial);
+  return views_fit(&trial);
 }
 
 // Adds "try ep=2 or ep=4": the nearest degrees of `axis` below and above that fit.
@@ -138,7 +122,7 @@ ot_status ot_mesh_check(ot_mesh *mesh) {
   const int64_t experts = (int64_t)mesh->degree[OT_AXIS_ETP] * mesh->degree[OT_AXIS_EP];
   if (n % experts != 0) return refuse(mesh);
   mesh->degree[OT_AXIS_EDP] = (int)(n / experts);
-  if (!find_atoms(mesh)) return refuse(mesh);
+  if (!views_fit(mesh)) return refuse(mesh);
   mesh->ranks = (int)ranks;
   return OT_OK;
 }
@@ -189,42 +173,7 @@ void ot_mesh_group(const ot_mesh *mesh, int rank, ot_axis axis, int *out) {
   for (int i = 0; i < mesh->degree[axis]; i++) out[i] = first + i * stride;
 }
 
-void ot_mesh_atom_group(const ot_mesh *mesh, int rank, int first, int count, int *out) {
-  OT_ASSERT(first >= 0 && count >= 0 && first + count <= mesh->num_atoms);
-  int size = 1;
-  for (int i = first; i < first + count; i++) size *= mesh->atom[i].size;
-  const int stride = count > 0 ? mesh->atom[first].stride : 1;
-  const int start = rank - rank / stride % size * stride;
-  for (int i = 0; i < size; i++) out[i] = start + i * stride;
-}
-
-void ot_mesh_atoms(const ot_mesh *mesh, ot_axis axis, int *first, int *count) {
-  *first = 0;
-  *count = 0;
-  for (int i = 0; i < mesh->num_atoms; i++) {
-    const ot_atom *const atom = &mesh->atom[i];
-    if ((is_expert(axis) ? atom->expert : atom->dense) != axis) continue;
-    if ((*count)++ == 0) *first = i;
-  }
-}
-
-// ---- Text and hash ----
-
-int64_t ot_mesh_print(const ot_mesh *mesh, char *out, int64_t capacity) {
-  const int *const d = mesh->degree;
-  int64_t length = ot_text_format(
-      out, capacity,
-      "ranks %d: pp %d vpp %d dp_replicate %d dp_shard %d cp %d tp %d, edp %d ep %d etp %d, atoms",
-      mesh->ranks, d[OT_AXIS_PP], mesh->vpp, d[OT_AXIS_DP_REPLICATE], d[OT_AXIS_DP_SHARD],
-      d[OT_AXIS_CP], d[OT_AXIS_TP], d[OT_AXIS_EDP], d[OT_AXIS_EP], d[OT_AXIS_ETP]);
-  for (int i = 0; i < mesh->num_atoms; i++) {
-    length += ot_text_format(out + length, capacity - length, " %d", mesh->atom[i].size);
-  }
-  return length + ot_text_format(out + length, capacity - length, "\n");
-}
-
 uint64_t ot_mesh_hash(const ot_mesh *mesh) {
-  char text[512];
-  ot_mesh_print(mesh, text, sizeof text);
-  return ot_hash_text(OT_HASH_START, text);
+  uint64_t hash = ot_hash_bytes(OT_HASH_START, &mesh->vpp, sizeof mesh->vpp);
+  return ot_hash_bytes(hash, mesh->degree, sizeof mesh->degree);
 }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Placements as types: where the elements of a tensor live along one atom of the mesh, what may be
-// converted into what, by which collective, and what the transpose of that is. The gradient of a
-// value has the dual placement. A parameter enters as I, so its gradient reduction is the transpose
-// of the retypes between it and its uses, and nothing else adds one.
+// Placements as types: where the elements of a tensor are along one axis of the mesh. The gradient
+// of a value has the dual placement. A parameter enters as I, so its gradient reduction is the
+// transpose of the retypes between it and its uses, and nothing else adds one.
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/status.h"
 
-// What a placement is kept for. In one program the atoms of an axis (describe/mesh.h) always agree,
-// so there is one placement for each axis that splits a micro-batch or tells ranks with different
+// What a placement is kept for: each axis that splits a micro-batch or tells ranks with different
 // micro-batches apart. A program in the dense view knows tp, cp and dp; one in the expert view
 // (graph.h) knows ep and, as dp, edp. Rows that go from one to the other stay where they are.
 typedef enum ot_placed_axis {
@@ -27,7 +25,6 @@ typedef enum ot_placement_kind {
   OT_SHARDED,     // S(dim): cut along `dim`; gradient likewise
   OT_VARYING,     // V: differs from rank to rank with no shape to tell; gradient likewise
   OT_PARTIAL,     // P: the value is the sum over ranks; gradient replicated
-  OT_FLAT,        // F: rank i holds the i-th equal piece of a padded bucket; gradient likewise
   OT_PLACEMENT_KINDS,
 } ot_placement_kind;
 
@@ -36,19 +33,7 @@ typedef struct ot_placement {
   int dim;  // of OT_SHARDED, else 0
 } ot_placement;
 
-// What a conversion does. `retype` and `slice` move nothing.
-typedef enum ot_conversion {
-  OT_CONVERT_NONE,            // equal placements
-  OT_CONVERT_RETYPE,          // I -> R
-  OT_CONVERT_SLICE,           // I -> S
-  OT_CONVERT_ALL_GATHER,      // S -> R, S -> I, F -> R
-  OT_CONVERT_ALL_REDUCE,      // P -> I, P -> R
-  OT_CONVERT_REDUCE_SCATTER,  // P -> S, P -> F
-  OT_CONVERT_ALL_TO_ALL,      // S(i) -> S(j)
-  OT_CONVERT_IMPOSSIBLE,
-} ot_conversion;
-
-// The placement of a gradient: I-I, R-P, P-R, S-S, V-V, F-F.
+// The placement of a gradient: I-I, R-P, P-R, S-S, V-V.
 ot_placement ot_placement_dual(ot_placement placement);
 
 bool ot_placement_equal(ot_placement a, ot_placement b);
@@ -56,14 +41,5 @@ bool ot_placement_equal(ot_placement a, ot_placement b);
 // "tp", "cp", "dp", "ep".
 const char *ot_placed_axis_name(ot_placed_axis axis);
 
-// "I", "R", "S0", "V", "P", "F".
+// "I", "R", "S0", "V", "P".
 const char *ot_placement_name(ot_placement placement);
-
-// How to turn `from` into `to`; OT_CONVERT_IMPOSSIBLE when the table has no row.
-ot_conversion ot_placement_convert(ot_placement from, ot_placement to);
-
-// Elements that one rank sends, on a ring, for a conversion of a tensor whose whole has `elements`
-// over `ranks`: (ranks-1)/ranks * elements, twice that for an all-reduce, 0 for retype and slice.
-double ot_conversion_elements(ot_conversion conversion, double elements, int ranks);
-
-const char *ot_conversion_name(ot_conversion conversion);

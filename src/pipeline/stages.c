@@ -108,13 +108,6 @@ int ot_stages_chunk(const ot_stages *stages, int block) {
   return chunk;
 }
 
-int ot_stages_chunk_of(const ot_stages *stages, int rank, int index) {
-  for (int c = 0; c < stages->num_chunks; c++) {
-    if (stages->rank_of[c] == rank && index-- == 0) return c;
-  }
-  OT_UNREACHABLE();
-}
-
 bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool backward) {
   const int to = backward ? chunk - 1 : chunk + 1;
   if (stages->rank_of[chunk] != rank || to < 0 || to >= stages->num_chunks) return false;

@@ -35,9 +35,6 @@ const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena
 // The chunk that holds `block`.
 int ot_stages_chunk(const ot_stages *stages, int block);
 
-// Chunk `index` of stage `rank`, in the order of the model.
-int ot_stages_chunk_of(const ot_stages *stages, int rank, int index);
-
 // True when `chunk` is on stage `rank` and hands what it makes, backwards the gradient of its
 // input, to another stage.
 bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool backward);

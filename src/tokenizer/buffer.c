@@ -35,12 +35,6 @@ ot_status ot_buffer_append_text(ot_buffer *buffer, const char *text) {
   return ot_buffer_append(buffer, text, (int64_t)strlen(text));
 }
 
-void ot_buffer_drop(ot_buffer *buffer, int64_t length) {
-  OT_ASSERT(length >= 0 && length <= buffer->length);
-  buffer->length -= length;
-  if (buffer->length > 0) memmove(buffer->data, buffer->data + length, (size_t)buffer->length);
-}
-
 void ot_buffer_release(ot_buffer *buffer) {
   free(buffer->data);
   *buffer = (ot_buffer){0};

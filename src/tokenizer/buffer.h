@@ -17,8 +17,6 @@ typedef struct ot_buffer {
 ot_status ot_buffer_reserve(ot_buffer *buffer, int64_t more);
 ot_status ot_buffer_append(ot_buffer *buffer, const void *bytes, int64_t length);
 ot_status ot_buffer_append_text(ot_buffer *buffer, const char *text);
-// Drops the first `length` bytes.
-void ot_buffer_drop(ot_buffer *buffer, int64_t length);
 void ot_buffer_release(ot_buffer *buffer);
 
 // Bytes that stand elsewhere: a piece of text, or what a token spells.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
-// Meshes: the atoms that both views share, ranks and coordinates, groups, and what is refused.
+// Meshes: both views, ranks and coordinates, groups, and what is refused.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 static const ot_run_parallel one = {
     .tp = 1, .pp = 1, .vpp = 1, .cp = 1, .ep = 1, .etp = 1, .dp_replicate = 1, .zero = 1};
 
-static void tp2_cp2_ep4_has_three_atoms(void **state) {
+static void experts_span_tp_and_cp(void **state) {
   (void)state;
   ot_run_parallel parallel = one;
   parallel.tp = 2;
@@ -22,21 +22,9 @@ static void tp2_cp2_ep4_has_three_atoms(void **state) {
   parallel.ep = 4;
   ot_mesh mesh;
   assert_int_equal(ot_mesh_build(&parallel, 8, &mesh), OT_OK);
-  char text[256];
-  ot_mesh_print(&mesh, text, sizeof text);
-  assert_string_equal(text,
-                      "ranks 8: pp 1 vpp 1 dp_replicate 1 dp_shard 2 cp 2 tp 2, edp 2 ep 4 etp 1, "
-                      "atoms 2 2 2\n");
-  int first;
-  int count;
-  ot_mesh_atoms(&mesh, OT_AXIS_EP, &first, &count);
-  assert_int_equal(first, 0);
-  assert_int_equal(count, 2);
-  ot_mesh_atoms(&mesh, OT_AXIS_EDP, &first, &count);
-  assert_int_equal(first, 2);
-  assert_int_equal(count, 1);
-  ot_mesh_atoms(&mesh, OT_AXIS_ETP, &first, &count);
-  assert_int_equal(count, 0);
+  assert_int_equal(mesh.ranks, 8);
+  assert_int_equal(mesh.degree[OT_AXIS_DP_SHARD], 2);
+  assert_int_equal(mesh.degree[OT_AXIS_EDP], 2);
   int group[4];
   ot_mesh_group(&mesh, 6, OT_AXIS_EP, group);
   for (int i = 0; i < 4; i++) assert_int_equal(group[i], 4 + i);
@@ -52,13 +40,11 @@ static void experts_cut_through_a_dense_axis(void **state) {
   parallel.ep = 4;
   ot_mesh mesh;
   assert_int_equal(ot_mesh_build(&parallel, 16, &mesh), OT_OK);
-  assert_int_equal(mesh.num_atoms, 3);
-  assert_int_equal(mesh.atom[0].size, 2);
-  assert_int_equal(mesh.atom[1].size, 2);
-  assert_int_equal(mesh.atom[1].dense, OT_AXIS_DP_SHARD);
-  assert_int_equal(mesh.atom[1].expert, OT_AXIS_EP);
-  assert_int_equal(mesh.atom[2].size, 4);
-  assert_int_equal(mesh.atom[2].expert, OT_AXIS_EDP);
+  int group[4];
+  ot_mesh_group(&mesh, 5, OT_AXIS_EP, group);
+  for (int i = 0; i < 4; i++) assert_int_equal(group[i], 4 + i);
+  ot_mesh_group(&mesh, 5, OT_AXIS_EDP, group);
+  for (int i = 0; i < 4; i++) assert_int_equal(group[i], 1 + 4 * i);
 }
 
 static void degrees_without_common_factors_are_refused_with_the_nearest(void **state) {
@@ -110,23 +96,7 @@ static void zero_0_replicates_over_all_of_dp(void **state) {
   assert_int_equal(mesh.degree[OT_AXIS_DP_SHARD], 3);
 }
 
-// Every axis covers its degree with consecutive atoms.
-static void check_atoms(const ot_mesh *mesh) {
-  for (int axis = OT_AXIS_TP; axis <= OT_AXIS_EDP; axis++) {
-    int first;
-    int count;
-    int size = 1;
-    ot_mesh_atoms(mesh, (ot_axis)axis, &first, &count);
-    for (int i = first; i < first + count; i++) {
-      const ot_axis owner = axis >= OT_AXIS_ETP ? mesh->atom[i].expert : mesh->atom[i].dense;
-      assert_int_equal(owner, axis);
-      size *= mesh->atom[i].size;
-    }
-    assert_int_equal(size, mesh->degree[axis]);
-  }
-}
-
-// Groups partition the ranks, hold each rank at its coordinate, and agree with the atoms' groups.
+// Groups partition the ranks and hold each rank at its coordinate.
 static void check_groups(const ot_mesh *mesh) {
   int group[64];
   int same[64];
@@ -138,12 +108,6 @@ static void check_groups(const ot_mesh *mesh) {
         ot_mesh_group(mesh, group[i], (ot_axis)axis, same);
         assert_memory_equal(group, same, (size_t)mesh->degree[axis] * sizeof(int));
       }
-      int first;
-      int count;
-      if (axis == OT_AXIS_PP) continue;
-      ot_mesh_atoms(mesh, (ot_axis)axis, &first, &count);
-      ot_mesh_atom_group(mesh, rank, first, count, same);
-      assert_memory_equal(group, same, (size_t)mesh->degree[axis] * sizeof(int));
     }
   }
 }
@@ -176,7 +140,6 @@ static void all_small_meshes_hold_together(void **state) {
     if (status == OT_USAGE) continue;
     assert_int_equal(status, OT_OK);
     built++;
-    check_atoms(&mesh);
     check_groups(&mesh);
     check_coordinates(&mesh);
   }
@@ -196,7 +159,7 @@ static void hash_tells_meshes_apart(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tp2_cp2_ep4_has_three_atoms),
+      cmocka_unit_test(experts_span_tp_and_cp),
       cmocka_unit_test(experts_cut_through_a_dense_axis),
       cmocka_unit_test(degrees_without_common_factors_are_refused_with_the_nearest),
       cmocka_unit_test(ranks_that_do_not_fill_the_axes_are_refused),
