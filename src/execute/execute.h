@@ -17,6 +17,7 @@
 
 #include "comm/comm.h"
 #include "schedule/schedule.h"
+#include "schedule/timeline.h"
 
 typedef struct ot_executor ot_executor;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "schedule/schedule.h"
+#include "schedule/timeline.h"
 
 typedef struct ot_recorder_lane {
   int64_t count, capacity;

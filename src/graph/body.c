@@ -6,14 +6,6 @@
 #include "ops/catalog.h"
 #include "ops/repeat.h"
 
-int ot_program_repeat_of(const ot_program *program, int op) {
-  for (int i = op - 1; i >= 0; i--) {
-    if (program->ops[i].kind != OT_OP_REPEAT) continue;
-    return op - i <= program->ops[i].attributes.repeated ? i : -1;
-  }
-  return -1;
-}
-
 static bool hands_out(const ot_op *repeat, int value) {
   for (int i = 0; i < OT_REPEAT_CARRIED; i++) {
     if (value >= 0 && repeat->out[i] == value) return true;

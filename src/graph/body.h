@@ -4,9 +4,6 @@
 
 #include "graph/program.h"
 
-// The repeat whose body op `op` is part of, or -1.
-int ot_program_repeat_of(const ot_program *program, int op);
-
 // True when op `op` of a body adds, through `output`, to what its repeat hands out: that is no
 // second write.
 bool ot_program_updates(const ot_program *program, int op, int output);

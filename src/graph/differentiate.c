@@ -2,6 +2,7 @@
 // Reverse-mode differentiation, op by op, from tables.
 #include "graph/differentiate.h"
 
+#include "graph/program_check.h"
 #include "ops/catalog.h"
 
 // What the walk knows while it runs.

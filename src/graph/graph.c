@@ -7,6 +7,7 @@
 #include "graph/decoder.h"
 #include "graph/differentiate.h"
 #include "graph/expand.h"
+#include "graph/program_check.h"
 
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field) {
   const ot_share *const share = &graph->share;
@@ -124,6 +125,7 @@ static ot_status end_block(ot_builder *builder) {
     OT_TRY(ot_program_differentiate(program, builder->arena, gradients));
   }
   OT_TRY(ot_program_expand(program, builder->arena));
+  OT_TRY(ot_program_check(program, builder->arena));
   OT_TRY(check_sums(graph, builder->block, program));
   for (int i = 0; i < graph->num_programs; i++) {
     const ot_program *const other = &graph->programs[i];

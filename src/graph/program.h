@@ -130,10 +130,8 @@ bool ot_program_enters_backwards(const ot_program *program, int value);
 // True when the value is on the stack, where it stays for the backward.
 bool ot_program_is_pushed(const ot_program *program, int value);
 
-// Every value is written once before it is read, required operands are present, effects go to
-// step-level values, bodies of repeats keep to themselves (body.h), placements follow from one
-// another (place.h). Names the op that fails. `scratch` holds what is noted of each value.
-ot_status ot_program_check(const ot_program *program, ot_arena *scratch);
+// The repeat whose body op `op` is part of, or -1.
+int ot_program_repeat_of(const ot_program *program, int op);
 
 // Two programs with the same hash run the same ops on values of the same types.
 uint64_t ot_program_hash(const ot_program *program);

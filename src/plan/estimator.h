@@ -13,6 +13,7 @@
 #include "plan/lookup.h"
 #include "schedule/step_regions.h"
 #include "schedule/storage.h"
+#include "schedule/timeline.h"
 #include "simulate/price.h"
 
 // ---- blocks ----

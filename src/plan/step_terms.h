@@ -4,6 +4,7 @@
 #pragma once
 
 #include "plan/estimate.h"
+#include "schedule/timeline.h"
 
 enum { OT_STEP_TERMS = 5 + OT_TIMELINE_AXES };
 

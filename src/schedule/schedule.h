@@ -17,7 +17,6 @@
 #include "base/arena.h"
 #include "ops/op.h"
 #include "schedule/buckets.h"
-#include "schedule/timeline.h"
 
 // What a task does. Both interpreters switch over this enumeration without `default`.
 typedef enum ot_task_kind {
@@ -188,7 +187,7 @@ typedef struct ot_group {
   int *ranks;  // [size] world ranks, ascending
 } ot_group;
 
-struct ot_schedule {
+typedef struct ot_schedule {
   int rank, ranks;  // of the world
   ot_group group[OT_GROUP_KINDS];
   int threads;  // of each kernel
@@ -208,7 +207,7 @@ struct ot_schedule {
   int64_t guard_bytes;  // free bytes behind each buffer, for canaries in tests
   int64_t arena_bytes;
   ot_memory_bill bill;
-};
+} ot_schedule;
 
 // Proves, before anything runs: operands lie inside the arena; nothing is read that was not
 // written, or was overwritten since by another buffer; nobody writes what a later entry still

@@ -5,6 +5,7 @@
 // more than their number of seconds of work a second. Pure.
 #pragma once
 
+#include "schedule/timeline.h"
 #include "simulate/simulate.h"
 
 // As ot_schedules_simulate. Where the cluster's cores are known and all the work of all ranks,

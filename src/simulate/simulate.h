@@ -37,6 +37,7 @@
 #pragma once
 
 #include "schedule/schedule.h"
+#include "schedule/timeline.h"
 #include "simulate/price.h"
 
 // Replays order `order` of `schedule`, whose other ranks are taken to be in step: nobody is waited

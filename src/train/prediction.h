@@ -6,6 +6,7 @@
 #pragma once
 
 #include "describe/cluster.h"
+#include "schedule/timeline.h"
 #include "simulate/simulate.h"
 #include "train/step_means.h"
 #include "train/trainer.h"

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "schedule/schedule.h"
+#include "schedule/timeline.h"
 
 typedef struct ot_trace ot_trace;
 

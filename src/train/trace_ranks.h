@@ -5,6 +5,7 @@
 
 #include "host/clock.h"
 #include "runtime/instance.h"
+#include "schedule/timeline.h"
 #include "train/team.h"
 #include "train/trace.h"
 

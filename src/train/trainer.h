@@ -7,6 +7,7 @@
 
 #include "data/feed.h"
 #include "data/rows.h"
+#include "schedule/timeline.h"
 #include "train/health.h"
 #include "train/metrics.h"
 #include "train/training_state.h"

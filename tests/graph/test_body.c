@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "graph/body.h"
+#include "graph/program_check.h"
 #include "graph/recompute.h"
 #include "support/body_case.h"
 

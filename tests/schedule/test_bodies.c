@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "graph/program_check.h"
 #include "schedule/bodies.h"
 #include "schedule/schedule_match.h"
 #include "support/body_case.h"

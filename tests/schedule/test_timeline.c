@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "schedule/schedule.h"
+#include "schedule/timeline.h"
 
 // A bar of a drawing: an entry with one task. Kernels where `op` is 0.
 typedef struct bar {
