@@ -43,7 +43,7 @@ typedef struct update_check {
 // ---- reading ----
 
 static bool is_looked_at(const update_check *u, const ot_parameter *p) {
-  const bool muon = u->run->optimizer.name == OT_OPTIMIZER_MUON;
+  const bool muon = ot_run_uses_muon(u->run);
   return ot_parameter_is_trained(p) && !(muon && p->kind == OT_PARAMETER_MATRIX);
 }
 
@@ -123,7 +123,7 @@ static const ot_parameter_part *part_at(const ot_parameter *p, int64_t row) {
 static void rates_of(const update_check *u, const ot_parameter *p, const char *name,
                      double rates[2]) {
   const ot_run_optimizer *const o = &u->run->optimizer;
-  const bool other = o->name == OT_OPTIMIZER_MUON && o->adamw_lr > 0;
+  const bool other = ot_run_uses_muon(u->run) && o->adamw_lr > 0;
   rates[0] = u->rate * (other ? o->adamw_lr / o->lr : 1);
   rates[1] = p->kind == OT_PARAMETER_VECTOR ? 0 : o->weight_decay;
   for (int64_t i = 0; i < o->num_groups; i++) {

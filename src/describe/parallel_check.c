@@ -281,7 +281,7 @@ static ot_status check_reshard(const ot_run *run) {
 
 // Muon orthogonalises whole matrices.
 static ot_status check_muon(const ot_run *run, int shards) {
-  if (run->optimizer.name != OT_OPTIMIZER_MUON) return OT_OK;
+  if (!ot_run_uses_muon(run)) return OT_OK;
   const ot_run_parallel *const p = &run->parallel;
   OT_CHECK(
       p->tp == 1, OT_ENVIRONMENT,

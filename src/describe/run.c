@@ -143,6 +143,8 @@ bool ot_run_narrow_gradients(const ot_run_precision *precision) {
   return precision->gradients == OT_BF16 || precision->gradients == OT_F16;
 }
 
+bool ot_run_uses_muon(const ot_run *run) { return run && run->optimizer.name == OT_OPTIMIZER_MUON; }
+
 ot_recompute ot_run_recompute(const ot_run *run, int layer) {
   const ot_run_parallel *const parallel = &run->parallel;
   if (parallel->num_recompute == 0) return OT_RECOMPUTE_NONE;

@@ -246,6 +246,9 @@ ot_dtype ot_run_storage(const ot_run_precision *precision);
 // True where accumulators of gradients are stored as bf16; fp16 is, too.
 bool ot_run_narrow_gradients(const ot_run_precision *precision);
 
+// True when matrices keep one moment and everything else two. `run` may be null.
+bool ot_run_uses_muon(const ot_run *run);
+
 // Recompute mode of a layer.
 ot_recompute ot_run_recompute(const ot_run *run, int layer);
 

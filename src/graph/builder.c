@@ -262,12 +262,21 @@ static bool summed_over_tensor(const ot_parameter *parameter) {
   return group == OT_GROUP_TENSOR_SUM || group == OT_GROUP_EXPERT_SUM;
 }
 
-// Lays the parameters of the block for which the question is answered so behind `top`.
-static int64_t lay(ot_builder *builder, bool summed, int64_t top) {
+// In the order in which they lie in a bucket.
+typedef enum parameter_class { SUMMED, OTHER, MATRIX } parameter_class;
+
+static parameter_class class_of(const ot_parameter *parameter, bool matrices_last) {
+  if (summed_over_tensor(parameter)) return SUMMED;
+  return matrices_last && parameter->kind == OT_PARAMETER_MATRIX ? MATRIX : OTHER;
+}
+
+// Places the parameters of one class from `top` on; returns the end.
+static int64_t lay(ot_builder *builder, parameter_class class, int64_t top) {
+  const bool last = builder->graph->request.matrices_last;
   const ot_block *const block = builder->block;
   for (int i = 0; i < block->num_parameters; i++) {
     ot_parameter *const parameter = &builder->graph->parameters[block->first_parameter + i];
-    if (parameter->tied_to >= 0 || summed_over_tensor(parameter) != summed) continue;
+    if (parameter->tied_to >= 0 || class_of(parameter, last) != class) continue;
     parameter->offset = top;
     top += pad(ot_parameter_elements(parameter));
   }
@@ -277,8 +286,9 @@ static int64_t lay(ot_builder *builder, bool summed, int64_t top) {
 void ot_builder_place_parameters(ot_builder *builder) {
   ot_graph *const graph = builder->graph;
   ot_block *const block = builder->block;
-  block->summed_elements = lay(builder, true, 0);
-  block->weight_elements = lay(builder, false, block->summed_elements);
+  block->summed_elements = lay(builder, SUMMED, 0);
+  const int64_t matrices = lay(builder, OTHER, block->summed_elements);
+  block->weight_elements = lay(builder, MATRIX, matrices);
   // A tied use takes no room: it reads its owner's weights and adds up in a bucket of that shape.
   for (int i = 0; i < block->num_parameters; i++) {
     ot_parameter *const parameter = &graph->parameters[block->first_parameter + i];

@@ -36,6 +36,7 @@ typedef struct ot_graph_request {
   ot_dtype compute;          // OT_F32 or OT_F64
   ot_dtype storage;          // of weights and activations: compute, or OT_BF16
   bool narrow_gradients;     // accumulators of gradients are stored in OT_BF16, not in compute
+  bool matrices_last;        // of a bucket, so that what has second moments comes first (Muon)
   int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
   int threads;               // of each kernel
   uint64_t seed;             // of dropout

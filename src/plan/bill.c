@@ -21,20 +21,25 @@ static double attention_matrices(const ot_model *m) {
   return (double)m->hidden_size * (double)m->head_dim * heads;
 }
 
-// Of the experts those that a token is sent to, the router and the gate of the shared ones.
-static double mlp_matrices(const ot_model *m, int64_t layer) {
+// With `experts` routed experts, the router and the gate of the shared ones.
+static double mlp_matrices(const ot_model *m, int64_t layer, int64_t experts) {
   const double C = (double)m->hidden_size;
   const ot_moe *const moe = &m->moe;
   if (!moe->layer[layer]) return (m->gated_mlp ? 3 : 2) * C * (double)m->intermediate_size;
-  const int64_t width = moe->experts_per_token * moe->expert_size + moe->shared_size;
+  const int64_t width = experts * moe->expert_size + moe->shared_size;
   return C * ((double)moe->num_experts + moe->shared_gate + 3 * (double)width);
 }
 
-static double all_matrices(const ot_model *m) {
-  const double head = (double)m->vocab_size * (double)m->hidden_size;
-  double n = head + (double)m->num_layers * attention_matrices(m);
-  for (int64_t i = 0; i < m->num_layers; i++) n += mlp_matrices(m, i);
+// Of the layers.
+static double all_matrices(const ot_model *m, int64_t experts) {
+  double n = (double)m->num_layers * attention_matrices(m);
+  for (int64_t i = 0; i < m->num_layers; i++) n += mlp_matrices(m, i, experts);
   return n;
+}
+
+static double multiplied(const ot_model *m) {
+  const double head = (double)m->vocab_size * (double)m->hidden_size;
+  return head + all_matrices(m, m->moe.experts_per_token);
 }
 
 // ---- products of queries with keys ----
@@ -57,18 +62,28 @@ static double attention_flops(const ot_model *m, int64_t sequence_length) {
   return flops;
 }
 
+// Of the mean parameter: Muon keeps one moment of a matrix.
+static double moment_bytes(const ot_job *job) {
+  const double n = (double)ot_model_parameters(job->model);
+  const double single = all_matrices(job->model, job->model->moe.num_experts);
+  const double all = job->recipe.moment_bytes;
+  return ot_job_moments(job) == 2 ? all : all * (1 - single / n / 2);
+}
+
 void ot_bill_build(const ot_job *job, ot_bill *out) {
   const ot_model *const m = job->model;
   const ot_recipe *const r = &job->recipe;
   const double n = (double)ot_model_parameters(m);
+  const double optimizer_bytes = r->master_bytes + moment_bytes(job);
   *out = (ot_bill){
       .parameters = ot_model_parameters(m),
       .active_parameters = ot_model_active_parameters(m),
-      .multiplied = all_matrices(m),
-      .bytes_per_parameter = ot_recipe_parameter_bytes(r),
+      .multiplied = multiplied(m),
+      .bytes_per_parameter = r->weight_bytes + r->gradient_bytes + optimizer_bytes,
+      .moment_bytes_per_parameter = moment_bytes(job),
       .weight_bytes = (int64_t)(n * r->weight_bytes),
       .gradient_bytes = (int64_t)(n * r->gradient_bytes),
-      .optimizer_bytes = (int64_t)(n * (r->master_bytes + r->moment_bytes)),
+      .optimizer_bytes = (int64_t)(n * optimizer_bytes),
   };
   out->forward_flops_per_token = 2 * out->multiplied + attention_flops(m, job->sequence_length);
   out->flops_per_token = 3 * out->forward_flops_per_token;

@@ -12,8 +12,9 @@ typedef struct ot_bill {
   double multiplied;          // elements of matrices that a token is multiplied with: the head
                               // counts, the look-up of its embedding does not
   double forward_flops_per_token;
-  double flops_per_token;      // forward and backward; causal attention counts half
-  double bytes_per_parameter;  // all states
+  double flops_per_token;             // forward and backward; causal attention counts half
+  double bytes_per_parameter;         // all states
+  double moment_bytes_per_parameter;  // of the mean parameter, both moments together
   int64_t weight_bytes, gradient_bytes, optimizer_bytes;  // of the whole model
   int64_t state_bytes;                                    // their sum
   int64_t min_devices_for_state;                          // whose memory holds them, and no more

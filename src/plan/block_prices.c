@@ -74,6 +74,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
+      .matrices_last = ot_run_uses_muon(run),
       .head_chunk_rows = loss_rows(e->job.engine, rows),
       .threads = e->threads,
       .expert_buffer = run->parallel.expert_buffer,
@@ -185,6 +186,7 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
                                      from->reduce[1][1], from->gather,       from->spread};
   to->buckets = from->buckets;
   to->memory.piece_elements = from->bucket->piece_elements;
+  to->memory.second_moments = from->second_moments;
   to->memory.shards = from->shards;
   to->update_scratch = most_scratch(updates, OT_COUNT(updates));
   to->staging = most_scratch(moves, OT_COUNT(moves));
@@ -372,6 +374,7 @@ static void join(const ot_block_price *work, const ot_block_price *sums, ot_bloc
   out->update = sums->update;
   out->buckets.elements = sums->buckets.elements;
   out->memory.piece_elements = sums->memory.piece_elements;
+  out->memory.second_moments = sums->memory.second_moments;
   out->memory.shards = sums->memory.shards;
   out->buckets.gathers = sums->buckets.gathers;
   out->buckets.each_micro_batch = sums->buckets.each_micro_batch;

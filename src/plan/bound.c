@@ -170,7 +170,7 @@ static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool 
   const double shard = e->framework->bound_shards(e, c, experts);
   return r->weight_bytes / (c->zero == 3 ? shard : 1) +
          r->gradient_bytes / (c->zero >= 2 ? shard : 1) +
-         (r->master_bytes + r->moment_bytes) / shard;
+         (r->master_bytes + r->moment_bytes * ot_job_moments(&e->job) / 2) / shard;
 }
 
 // Buckets of gathered weights, at least one of a size, and of gradients on their way, at least two.

@@ -72,7 +72,7 @@ static void say_bill(speaker *s) {
   const char *const bill =
       ot_arena_format(a, "%s parameters x %g bytes (weights %g, gradients %g, optimizer %g) = %s",
                       parameters, b->bytes_per_parameter, r->weight_bytes, r->gradient_bytes,
-                      r->master_bytes + r->moment_bytes, state);
+                      r->master_bytes + b->moment_bytes_per_parameter, state);
   if (b->min_devices_for_state <= 1) {
     say(s, ot_arena_format(a, "%s: fits a device of %s, before activations", bill,
                            ot_figure_bytes(a, memory)));

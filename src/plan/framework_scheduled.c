@@ -177,8 +177,8 @@ static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases,
 
 // ---- bounds of sums: what reduce.c and update.c do, by their groups ----
 
-// AdamW reads and writes both moments, in fp32.
-enum { MOMENT_BYTES = 16 };
+// Of a moment, which is read and written in fp32.
+enum { MOMENT_BYTES = 8 };
 
 static ot_status collective_s(const ot_estimator *e, ot_op_kind op, ot_group_shape shape,
                               double bytes, double *sum_s) {
@@ -213,7 +213,8 @@ static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double
   out->reduce_each_s = c->zero >= 2 ? scatter_s : 0;
   *(c->zero == 3 ? &out->gather_s : &out->end_s) += gather_s;
   const double updated = c->zero > 0 ? n / pieces : n;
-  out->end_s += ot_price_pass(&e->simulation, updated * MOMENT_BYTES).device_s;
+  const double bytes = updated * MOMENT_BYTES * ot_job_moments(&e->job);
+  out->end_s += ot_price_pass(&e->simulation, bytes).device_s;
   return OT_OK;
 }
 

@@ -75,3 +75,5 @@ int64_t ot_candidate_micro_batches(const ot_job *job, const ot_candidate *candid
   if (round <= 0 || job->global_batch_size % round != 0) return 0;
   return job->global_batch_size / round;
 }
+
+int ot_job_moments(const ot_job *job) { return ot_run_uses_muon(job->run) ? 1 : 2; }

@@ -76,3 +76,6 @@ int64_t ot_candidate_print(const ot_candidate *candidate, char *out, int64_t cap
 
 // A total order that does not depend on the machine: for ties.
 int ot_candidate_compare(const ot_candidate *a, const ot_candidate *b);
+
+// Moments that each parameter has at least: 2 with AdamW, 1 with Muon.
+int ot_job_moments(const ot_job *job);

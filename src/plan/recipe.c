@@ -164,8 +164,3 @@ ot_recipe ot_recipe_of_run(const ot_run_precision *precision) {
   }
   return out;
 }
-
-double ot_recipe_parameter_bytes(const ot_recipe *recipe) {
-  return recipe->weight_bytes + recipe->gradient_bytes + recipe->master_bytes +
-         recipe->moment_bytes;
-}

@@ -35,6 +35,3 @@ ot_run_precision ot_recipe_precision(const ot_recipe *recipe);
 // What a parameter takes in a run with `precision`. Its name is that of an equal recipe, or
 // "custom".
 ot_recipe ot_recipe_of_run(const ot_run_precision *precision);
-
-// weight + gradient + master + moments.
-double ot_recipe_parameter_bytes(const ot_recipe *recipe);

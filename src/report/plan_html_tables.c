@@ -156,7 +156,7 @@ void ot_html_bill(const ot_plan_page *page, ot_text_builder *out) {
   ot_markup_pair(out, "bytes a parameter",
                  ot_arena_format(a, "%g = %g weight + %g gradient + %g master + %g moments",
                                  b->bytes_per_parameter, r->weight_bytes, r->gradient_bytes,
-                                 r->master_bytes, r->moment_bytes));
+                                 r->master_bytes, b->moment_bytes_per_parameter));
   ot_markup_pair(out, "states of the model",
                  ot_arena_format(a, "%s: weights %s, gradients %s, optimizer %s",
                                  ot_figure_bytes(a, (double)b->state_bytes),

@@ -77,7 +77,7 @@ static void put_bill(report *r) {
        ot_arena_format(a, "%s: %g bytes each, weights %g, gradients %g, optimizer %g",
                        ot_figure_bytes(a, (double)b->state_bytes), b->bytes_per_parameter,
                        recipe->weight_bytes, recipe->gradient_bytes,
-                       recipe->master_bytes + recipe->moment_bytes));
+                       recipe->master_bytes + b->moment_bytes_per_parameter));
   line(r, "at least",
        ot_arena_format(a, "%lld device%s to hold that, before activations",
                        (long long)b->min_devices_for_state,

@@ -23,6 +23,7 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
   *out = (ot_block_phases){.bucket = &b->schedule->buckets[block],
                            .parts = ot_update_parts(s->graph, block),
                            .shards = ot_build_shards(b, block),
+                           .second_moments = b->memory[block].second_moments,
                            .buckets = s->buckets[block]};
   if (!s->only_work) {
     out->norm = segment_at(b, made->norm);

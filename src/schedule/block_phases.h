@@ -23,8 +23,9 @@ typedef struct ot_block_phases {
   const ot_storage *storage;
   const ot_bucket *bucket;
   ot_block_buckets buckets;
-  int parts;    // of its parameters
-  bool shards;  // optimizer states are sharded (ZeRO 1 to 3)
+  int parts;               // of its parameters
+  int64_t second_moments;  // elements of the bucket that have them
+  bool shards;             // optimizer states are sharded (ZeRO 1 to 3)
 } ot_block_phases;
 
 typedef struct ot_step_phases {

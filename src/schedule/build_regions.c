@@ -118,6 +118,7 @@ static void list_states(ot_build *b, int block) {
   const bool shards = b->memory[block].shards;
   bucket->copy[OT_BUCKET_MOMENT_1] = range_of(b, OT_REGION_MOMENT_1, block, shards);
   bucket->copy[OT_BUCKET_MOMENT_2] = range_of(b, OT_REGION_MOMENT_2, block, shards);
+  if (!shards) bucket->copy[OT_BUCKET_MOMENT_2].count = b->memory[block].second_moments;
   if (b->shape->request.storage == b->shape->request.compute) return;
   bucket->copy[OT_BUCKET_MASTER] = range_of(b, OT_REGION_MASTER, block, shards);
 }
@@ -189,8 +190,10 @@ static void describe_block(ot_build *b, int block) {
   b->buckets[block] = (ot_block_buckets){.elements = made->elements,
                                          .gathers = ot_build_gathers(b, block),
                                          .each_micro_batch = ot_build_eachtime(b, block)};
-  b->memory[block] = (ot_block_memory){.piece_elements = made->piece_elements,
-                                       .shards = ot_build_shards(b, block)};
+  b->memory[block] = (ot_block_memory){
+      .piece_elements = made->piece_elements,
+      .second_moments = ot_update_second_moments(b->shape, block, b->request->run, made->elements),
+      .shards = ot_build_shards(b, block)};
 }
 
 static ot_region_request request_of(const ot_build *b, const ot_outline_request *blocks) {

@@ -74,11 +74,12 @@ static void add_states(const lister *l) {
     const ot_block_buckets *const bucket = l->blocks->buckets[i];
     const ot_block_memory *const memory = l->request->memory[i];
     const int64_t state = memory->shards ? memory->piece_elements : bucket->elements;
+    const int64_t second = memory->shards ? memory->piece_elements : memory->second_moments;
     const int64_t gradient =
         memory->shards && bucket->each_micro_batch ? memory->piece_elements : bucket->elements;
     add(l, OT_REGION_GRADIENTS, OT_MEMORY_GRADIENTS, i, bytes_of(bytes->gradient, gradient));
     add(l, OT_REGION_MOMENT_1, OT_MEMORY_OPTIMIZER, i, bytes_of(bytes->moment_1, state));
-    add(l, OT_REGION_MOMENT_2, OT_MEMORY_OPTIMIZER, i, bytes_of(bytes->moment_2, state));
+    add(l, OT_REGION_MOMENT_2, OT_MEMORY_OPTIMIZER, i, bytes_of(bytes->moment_2, second));
     if (bytes->master <= 0) continue;
     add(l, OT_REGION_MASTER, OT_MEMORY_OPTIMIZER, i, bytes_of(bytes->master, state));
   }

@@ -53,6 +53,7 @@ typedef struct ot_region_need {
 // What a block's regions depend on.
 typedef struct ot_block_memory {
   int64_t piece_elements;               // of the block's bucket, on this rank
+  int64_t second_moments;               // elements of the bucket that have them
   bool shards;                          // optimizer states are sharded (ZeRO 1 to 3)
   int64_t slot_bytes[OT_SLOT_CLASSES];  // kept of a micro-batch
   bool has_input, has_d_output;         // something enters it, forwards and backwards

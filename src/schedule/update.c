@@ -154,8 +154,21 @@ void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *seg
 
 // ---- optimizer ----
 
-static bool uses_muon(const ot_run *run, const part_view *v) {
-  return run->optimizer.name == OT_OPTIMIZER_MUON && v->parameter->kind == OT_PARAMETER_MATRIX;
+static bool uses_muon(const ot_run *run, const ot_parameter *parameter) {
+  return ot_run_uses_muon(run) && parameter->kind == OT_PARAMETER_MATRIX;
+}
+
+int64_t ot_update_second_moments(const ot_graph *graph, int block, const ot_run *run,
+                                 int64_t elements) {
+  const ot_block *const b = &graph->blocks[block];
+  int64_t most = 0;
+  if (!ot_run_uses_muon(run)) return elements;
+  for (int i = 0; i < b->num_parameters; i++) {
+    const ot_parameter *const p = &graph->parameters[b->first_parameter + i];
+    const int64_t end = p->offset + ot_parameter_elements(p);
+    if (p->tied_to < 0 && !uses_muon(run, p) && end > most) most = end;
+  }
+  return most;
 }
 
 static const ot_optimizer_group *group_of(const ot_run *run, const char *name) {
@@ -170,7 +183,7 @@ static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *a
   const ot_run_optimizer *const o = &run->optimizer;
   const ot_optimizer_group *const group = group_of(run, v->part->hf_name);
   const bool decays = v->parameter->kind != OT_PARAMETER_VECTOR;
-  const bool other_rate = o->name == OT_OPTIMIZER_MUON && !uses_muon(run, v) && o->adamw_lr > 0;
+  const bool other_rate = ot_run_uses_muon(run) && !uses_muon(run, v->parameter) && o->adamw_lr > 0;
   attributes->weight_decay = decays ? o->weight_decay : 0;
   attributes->learning_rate_factor = other_rate ? o->adamw_lr / o->lr : 1;
   if (!group) return;
@@ -211,7 +224,7 @@ static void append_update(const part_view *p, const update_context *c) {
     return;
   }
   const ot_run *const run = c->run;
-  const bool muon = uses_muon(run, p);
+  const bool muon = uses_muon(run, p->parameter);
   const ot_dtype compute = c->view->graph->request.compute;
   const ot_dtype storage = c->view->graph->request.storage;
   const ot_dtype gradients = ot_graph_gradient_type(&c->view->graph->request);

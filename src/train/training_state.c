@@ -30,7 +30,7 @@ static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena,
 
 // Muon keeps no second moment: tensors of its matrices have none.
 static const bool *selected(const state_view *v, ot_parameter_copy copy) {
-  if (copy != OT_COPY_MOMENT_2 || v->run->optimizer.name != OT_OPTIMIZER_MUON) return NULL;
+  if (copy != OT_COPY_MOMENT_2 || !ot_run_uses_muon(v->run)) return NULL;
   bool *const keep = ot_arena_array(v->arena, v->map.num_tensors + 1, sizeof *keep);
   for (int i = 0; i < v->map.num_tensors; i++) {
     const int parameter = v->map.tensors[i].pieces[0].parameter;

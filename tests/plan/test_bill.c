@@ -44,12 +44,19 @@ static void states_take_sixteen_bytes_a_parameter(void **state) {
   }
 }
 
-static void a_round_seven_billion_takes_112_gb(void **state) {
+// 405B: all but the table, the head and the norms are matrices, which keep one moment of 4 bytes.
+static void muon_keeps_one_moment_of_matrices(void **state) {
   (void)state;
-  const ot_recipe *const bf16 = ot_recipe_find("bf16");
-  assert_true(7e9 * ot_recipe_parameter_bytes(bf16) == 112e9);
-  assert_true(70e9 * ot_recipe_parameter_bytes(bf16) == 1120e9);
-  assert_true(405e9 * ot_recipe_parameter_bytes(bf16) == 6480e9);
+  paper_job p;
+  ot_bill adamw, muon;
+  paper_job_create("llama3.1-405b", 8, 8, 4096, &p);
+  ot_bill_build(&p.job, &adamw);
+  const ot_run run = {.optimizer = {.name = OT_OPTIMIZER_MUON}};
+  p.job.run = &run;
+  ot_bill_build(&p.job, &muon);
+  const int64_t others = 2LL * 128256 * 16384 + 253LL * 16384;
+  assert_int_equal(adamw.optimizer_bytes - muon.optimizer_bytes, 4 * (adamw.parameters - others));
+  paper_job_destroy(&p);
 }
 
 // Llama 3 70B at 8,192 tokens: matrices 6 x (parameters less the embedding and the norms) = 417 G,
@@ -136,7 +143,7 @@ static void the_programs_of_a_model_do_this_work(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(states_take_sixteen_bytes_a_parameter),
-      cmocka_unit_test(a_round_seven_billion_takes_112_gb),
+      cmocka_unit_test(muon_keeps_one_moment_of_matrices),
       cmocka_unit_test(work_of_a_token_is_six_times_the_matrices_and_attention),
       cmocka_unit_test(windows_limit_the_keys_of_a_query),
       cmocka_unit_test(a_token_meets_few_experts),

@@ -143,10 +143,17 @@ static void set_run(const ot_candidate *c, ot_run_lists *lists, ot_run *run, est
   assert_int_equal(ot_estimator_build(&out->job, &out->arena, &out->estimator), OT_OK);
 }
 
+static void set_muon(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out) {
+  ot_candidate_run(&out->job, c, lists, run);
+  run->optimizer.name = OT_OPTIMIZER_MUON;
+  out->job.run = run;
+  assert_int_equal(ot_estimator_build(&out->job, &out->arena, &out->estimator), OT_OK);
+}
+
 typedef struct comparison {
   const ot_model *model;
   const char *recipe;
-  bool with_run;
+  void (*set)(const ot_candidate *c, ot_run_lists *lists, ot_run *run, estimate_case *out);
 } comparison;
 
 static void compare_as(comparison how, ot_candidate c) {
@@ -161,7 +168,7 @@ static void compare_as(comparison how, ot_candidate c) {
   ot_prediction p;
   c = candidate_of(c);
   create(how.model, how.recipe, &c, &e);
-  if (how.with_run) set_run(&c, &given_lists, &given, &e);
+  if (how.set) how.set(&c, &given_lists, &given, &e);
   ot_candidate_print(&c, text, sizeof text);
   if (ot_candidate_check(&e.job, &c) != OT_OK) fail_msg("%s: %s", text, ot_fail_message());
   if (ot_estimate_build(e.estimator, &c, &estimate) != OT_OK) {
@@ -181,7 +188,7 @@ static void compare_as(comparison how, ot_candidate c) {
 }
 
 static void compare_in(const ot_model *model, const char *recipe, ot_candidate c) {
-  compare_as((comparison){model, recipe, false}, c);
+  compare_as((comparison){model, recipe, NULL}, c);
 }
 
 static void compare(const ot_model *model, ot_candidate c) { compare_in(model, "fp32", c); }
@@ -246,6 +253,17 @@ static void ranks_of_data_take_what_their_schedules_take(void **state) {
   }
   compare(&plain, (ot_candidate){.dp = 2, .zero = 3, .recompute = OT_RECOMPUTE_FULL});
   compare(&plain, (ot_candidate){.dp = 4, .zero = 3, .micro_batches = 8, .micro_batch_size = 1});
+}
+
+// Matrices keep one moment.
+static void muon_estimates_match_their_schedules(void **state) {
+  (void)state;
+  const ot_model tied = gpt2(), plain = llama();
+  const comparison one = {&plain, "bf16-fp32-gradients", set_muon}, two = {&tied, "fp32", set_muon};
+  compare_as(one, (ot_candidate){.dp = 2});
+  compare_as(one, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B});
+  compare_as(two, (ot_candidate){.cp = 2});
+  compare_as(two, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_ZB_V, .dp = 2});
 }
 
 // Of many micro-batches a few are replayed.
@@ -336,7 +354,7 @@ static void experts_over_ranks_take_what_their_schedules_take(void **state) {
 static void runs_that_say_more_take_what_their_schedules_take(void **state) {
   (void)state;
   const ot_model plain = llama(), spread = experts(false);
-  const comparison dense = {&plain, "fp32", true}, moe = {&spread, "fp32", true};
+  const comparison dense = {&plain, "fp32", set_run}, moe = {&spread, "fp32", set_run};
   compare_as(dense, (ot_candidate){.dp = 2, .cp = 2, .zero = 3});
   compare_as(dense, (ot_candidate){.pp = 2, .pipeline = OT_PIPELINE_1F1B, .dp = 2, .zero = 3});
   compare_as(moe, (ot_candidate){.dp = 4, .ep = 2, .zero = 3});
@@ -577,6 +595,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_stage_takes_what_its_schedule_takes),
       cmocka_unit_test(ranks_of_data_take_what_their_schedules_take),
+      cmocka_unit_test(muon_estimates_match_their_schedules),
       cmocka_unit_test(many_micro_batches_take_what_their_schedules_take),
       cmocka_unit_test(stages_take_what_their_schedules_take),
       cmocka_unit_test(composed_splits_take_what_their_schedules_take),
