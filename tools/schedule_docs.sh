@@ -37,15 +37,16 @@ page() {
 <!-- Written by tools/schedule_docs.sh from the comments of the enumerators; edit them there. -->
 # The schedule
 
-A step of one rank is an *order*: a list of entries (segment, block, micro-batch, bases). A *segment* is a list
-of tasks whose operands are a base and an offset. `orthant schedule RUN.yaml` prints both. How they come to
-be: [architecture](architecture.md).
+The schedule is the step program of one rank. A step is an *order*: a list of *entries*, the instructions of the
+program. Each entry runs a *segment* for a block and a micro-batch, with a base address for each kind of buffer. A
+segment is a list of tasks, and each operand of a task is a base and an offset. `orthant schedule RUN.yaml` prints
+orders and segments; [internals/step.md](internals/step.md) explains how they are built.
 TEXT
   table "Task kinds" "What a task does." src/schedule/schedule.h ot_task_kind OT_TASK_
-  table "Phases" "Which part of the step an entry is." src/schedule/schedule.h ot_phase OT_PHASE_
+  table "Phases" "The part of the step that an entry belongs to." src/schedule/schedule.h ot_phase OT_PHASE_
   table "Lanes" "Tasks of one lane run in order; lanes run concurrently." src/schedule/schedule.h ot_lane OT_LANE_
-  table "Bases" "What an operand's offset counts from." src/schedule/schedule.h ot_base OT_BASE_
-  table "Operators" "Inputs -> outputs; \`?\` marks what may be absent, *acc* what is added to, *effect* what reports." src/ops/op.h ot_op_kind OT_OP_
+  table "Bases" "The buffer that an operand's offset is relative to." src/schedule/schedule.h ot_base OT_BASE_
+  table "Operators" "Inputs -> outputs; \`?\` marks an optional operand, *acc* an output that is accumulated into, *effect* an output that only reports." src/ops/op.h ot_op_kind OT_OP_
 }
 
 case "${1:-}" in

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer by layer to whoever has least: of equal items, that makes the largest sum and the sum of
-// squares as small as can be at once (the result is majorised by every other). First among ranks,
-// then among the chunks of each rank. The largest chunk is compared with what chunks alone could
-// do, whatever ranks they are on.
+// Assigns each layer to the least loaded rank: for equal items this minimises both the largest load
+// and the sum of squares (the result is majorised by every other). First over ranks, then over the
+// chunks of each rank. The largest chunk is compared with the optimum over chunks alone, regardless
+// of ranks.
 #include "pipeline/even_cut.h"
 
 #include <string.h>
 
 typedef struct cutter {
   const ot_even_cut_request *request;
-  int *layers;          // [num_chunks] of each chunk
+  int *layers;          // [num_chunks] per chunk
   int64_t *chunk_cost;  // [num_chunks]
   int64_t *rank_cost;   // [num_ranks]
 } cutter;
@@ -20,7 +20,8 @@ static void add_layers(cutter *c, int chunk, int layers) {
   c->rank_cost[c->request->rank_of[chunk]] += layers * c->request->layer;
 }
 
-// Ends, and one layer for each chunk that would have nothing. Returns the layers that are left.
+// Assigns first and last block, and one layer to each otherwise empty chunk. Returns the layers
+// left.
 static int begin_chunks(cutter *c) {
   const ot_even_cut_request *const r = c->request;
   const int last = r->num_chunks - 1;
@@ -35,7 +36,7 @@ static int begin_chunks(cutter *c) {
   return r->num_layers - (r->num_chunks - 2);
 }
 
-// The cheapest chunk, of `rank` or, below zero, of all.
+// The cheapest chunk of `rank`, or of all ranks if `rank` is negative.
 static int cheapest_chunk(const cutter *c, int rank) {
   int best = -1;
   for (int k = 0; k < c->request->num_chunks; k++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over the text, line by line: a line is a rank, an entry an action.
+// One pass over the text: each line is a rank, each entry an action.
 #include "pipeline/order_csv.h"
 
 #include "base/text.h"
@@ -7,11 +7,11 @@
 
 typedef struct csv_reader {
   ot_pipeline_order *order;
-  const char *line;   // start of the current one
+  const char *line;   // start of the current line
   const char *at;     // current character
   const char *entry;  // start of the current entry
   int entry_bytes;
-  int rank;  // the line, from 0
+  int rank;  // index of the line, from 0
 } csv_reader;
 
 enum { MAX_SHOWN = 24, MAX_NUMBER = 1 << 24 };
@@ -37,7 +37,7 @@ static ot_status refuse(const csv_reader *reader, const char *why) {
                  reader->rank + 1, (int)(reader->entry - reader->line) + 1, entry, why);
 }
 
-// Reads digits from `*at`; false when there are none or too many.
+// Reads digits from `*at`; false if there are none or too many.
 static bool read_number(const char **at, const char *end, int *value) {
   const char *const start = *at;
   *value = 0;
@@ -61,7 +61,7 @@ static ot_status read_action(const csv_reader *reader, ot_action *action) {
   fits = fits && read_number(&at, end, &action->micro_batch) && at == end;
   if (fits) return OT_OK;
   return refuse(reader,
-                "no action; allowed: chunk, then F, I, W or B, then micro-batch, such as 2F0, or "
+                "not an action; allowed: chunk, then F, I, W or B, then micro-batch (2F0), or "
                 "nothing");
 }
 
@@ -74,7 +74,7 @@ static ot_status check_action(const csv_reader *reader, const ot_action *action)
     return refuse(reader, why);
   }
   if (order->rank_of[action->chunk] != reader->rank) {
-    ot_text_format(why, sizeof why, "chunk %d stands on stage %d, so it belongs to line %d",
+    ot_text_format(why, sizeof why, "chunk %d is on stage %d, so it belongs to line %d",
                    action->chunk, order->rank_of[action->chunk], order->rank_of[action->chunk] + 1);
     return refuse(reader, why);
   }
@@ -97,7 +97,7 @@ static void append(ot_pipeline_order *order, int rank, ot_action action) {
 
 // ---- lines ----
 
-// Entries of the line, empty ones too.
+// Number of entries in the line, including empty ones.
 static int64_t count_entries(const char *line) {
   int64_t n = 1;
   for (; !ends_line(*line); line++) n += *line == ',';
@@ -144,12 +144,12 @@ ot_status ot_order_csv_read(const char *text, ot_arena *arena, ot_pipeline_order
   csv_reader reader = {.order = order, .at = text};
   for (; !only_space(reader.at); reader.rank++) {
     OT_CHECK(reader.rank < order->num_ranks, OT_USAGE,
-             "parallel.order_csv: line %d: the pipeline has %d stages, and each has one line",
+             "parallel.order_csv: line %d: the pipeline has %d stages, with one line each",
              reader.rank + 1, order->num_ranks);
     OT_TRY(read_line(&reader, arena));
   }
   OT_CHECK(reader.rank == order->num_ranks, OT_USAGE,
-           "parallel.order_csv: %d lines; the pipeline has %d stages, and each has one line",
+           "parallel.order_csv: %d lines; the pipeline has %d stages, with one line each",
            reader.rank, order->num_ranks);
   return OT_OK;
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compute order files (see pipeline_order.h).
+// Pipeline schedule files (see pipeline_order.h).
 #pragma once
 
 #include "pipeline/pipeline_order.h"
 
-// True when `text` has I and W apart somewhere.
+// True if `text` has separate I and W anywhere.
 bool ot_order_csv_splits(const char *text);
 
-// Fills the lists of all ranks, whose num_actions and actions are there but empty. OT_USAGE naming
-// line, column, entry and what is allowed. What only shows over the whole order is
-// ot_pipeline_order_check's to find.
+// Fills the action lists of all ranks, which are allocated but empty. OT_USAGE names line, column,
+// entry and allowed values. ot_pipeline_order_check finds errors that concern the whole schedule.
 ot_status ot_order_csv_read(const char *text, ot_arena *arena, ot_pipeline_order *order);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline orders as loops. p ranks, m micro-batches, v chunks a rank; rank r counts from the first
-// stage. F, I and W of a chunk always come by micro-batch, so that sums do not depend on the order.
-// Sources are named at each order; their B (gradient of inputs) is I here.
+// Pipeline schedules as loops. p ranks, m micro-batches, v chunks per rank; rank r counts from the
+// first stage. F, I and W of a chunk are always sorted by micro-batch, so that sums do not depend
+// on the schedule. Each schedule names its source; "B" (gradient of inputs) in the papers is I
+// here.
 #include "pipeline/order_formulas.h"
 
 #include "describe/pipeline_rules.h"
@@ -9,9 +10,9 @@
 typedef struct rank_list {
   ot_pipeline_order *order;
   int p, m, v, r;
-  const int *chunk;     // [v] chunks of this rank, in the order of the model
-  int made;             // micro-batches that the order is written for: those from m on are left out
-  int *next[OT_WORKS];  // [v] micro-batch that F, I and W of a chunk come to next
+  const int *chunk;     // [v] chunks of this rank, in model order
+  int made;             // micro-batches of the formula; those from m on are omitted
+  int *next[OT_WORKS];  // [v] next micro-batch of F, I and W of a chunk
 } rank_list;
 
 static void append(rank_list *list, ot_action_kind kind, int index, int micro_batch) {
@@ -33,9 +34,9 @@ static void backward(rank_list *list, int index, int micro_batch) {
   append(list, OT_ACTION_WEIGHT, index, micro_batch);
 }
 
-// ---- orders ----
+// ---- schedules ----
 
-// With nobody to wait for, the order that keeps least: one micro-batch at a time.
+// One rank needs no pipeline: one micro-batch at a time saves the fewest activations.
 static void alone(rank_list *list) {
   for (int i = 0; i < list->m; i++) {
     for (int c = 0; c < list->v; c++) forward(list, c, i);
@@ -53,8 +54,7 @@ static void gpipe(rank_list *list) {
   }
 }
 
-// Narayanan et al. 2019 (PipeDream-Flush): as many forwards as there are ranks behind, then one
-// forward, one backward.
+// Narayanan et al. 2019 (PipeDream-Flush): as many forwards as later stages, then 1F1B.
 static void one_forward_one_backward(rank_list *list) {
   const int behind = list->p - 1 - list->r;
   const int warm = behind < list->m ? behind : list->m;
@@ -66,7 +66,7 @@ static void one_forward_one_backward(rank_list *list) {
   for (int i = list->m - warm; i < list->m; i++) backward(list, 0, i);
 }
 
-// Entry k of the interleaved table: rounds of `round` micro-batches, each through all chunks.
+// Entry k of the interleaved table: groups of `round` micro-batches, each through all chunks.
 static void table_entry(const rank_list *list, int round, int k, int *index, int *micro_batch) {
   const int per_round = round * list->v;
   *index = k % per_round / round;
@@ -74,7 +74,7 @@ static void table_entry(const rank_list *list, int round, int k, int *index, int
 }
 
 // Narayanan et al. 2021, sec. 2.2: forwards by the table, backwards by the same table with the
-// chunks turned round.
+// chunks reversed.
 static void interleaved(rank_list *list) {
   const int round = ot_pipeline_round(list->p, list->m);
   const int all = list->m * list->v;
@@ -94,7 +94,7 @@ static void interleaved(rank_list *list) {
 }
 
 // Qi et al. 2024 (Zero bubble), sec. 2: W lags behind I by `depth` * r micro-batches, so that all
-// ranks hold equally much; depth 1 is ZB-H1, 2 is ZB-H2 with twice the forwards ahead.
+// ranks save equally much; depth 1 is ZB-H1, 2 is ZB-H2 with twice the forwards ahead.
 static void zero_bubble_h(rank_list *list, int depth) {
   const int m = list->m;
   const int lead = depth * (list->p - 1 - list->r);
@@ -113,7 +113,7 @@ static bool remain(const rank_list *list, ot_action_kind kind, int index) {
   return list->next[ot_action_work(kind)][index] < list->made;
 }
 
-// The next micro-batch of (kind, chunk).
+// Appends the next micro-batch of (kind, chunk).
 static void next(rank_list *list, ot_action_kind kind, int index) {
   const int micro_batch = list->next[ot_action_work(kind)][index]++;
   if (micro_batch < list->m) append(list, kind, index, micro_batch);
@@ -137,8 +137,8 @@ static void zb_v_warm_up(rank_list *list) {
   }
 }
 
-// Qi et al. 2024, sec. 6 (ZB-V), as torch.distributed.pipelining lays it out. It is written for at
-// least 2p - 1 micro-batches; of fewer, those too many are left out.
+// Qi et al. 2024, sec. 6 (ZB-V), as in torch.distributed.pipelining. The formula needs at least 2p
+// - 1 micro-batches; with fewer, the excess ones are omitted.
 static void zero_bubble_v(rank_list *list) {
   list->made = list->m > 2 * list->p - 1 ? list->m : 2 * list->p - 1;
   zb_v_warm_up(list);

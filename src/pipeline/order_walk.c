@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches of a chunk are done in their order, so one count says which are.
+// The micro-batches of a chunk complete in order, so one count identifies them.
 #include "pipeline/order_walk.h"
 
 void ot_order_walk_begin(const ot_pipeline_order *order, ot_arena *arena, ot_order_walk *walk) {

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks a pipeline order as its ranks would run it, each its own list, an action as soon as what it
-// needs is done: for the check of orders.
+// Replays a pipeline schedule: each rank runs its own list, an action as soon as its dependencies
+// are complete. Used to check schedules.
 #pragma once
 
 #include "pipeline/pipeline_order.h"
 
 typedef struct ot_order_walk {
   const ot_pipeline_order *order;
-  int *position;        // [num_ranks] actions done
-  int *done[OT_WORKS];  // [num_chunks] micro-batches done
-  int rank;             // whose turn it is
+  int *position;        // [num_ranks] actions completed
+  int *done[OT_WORKS];  // [num_chunks] micro-batches completed
+  int rank;             // current rank
 } ot_order_walk;
 
-// At the start of `order`, whose lists must be by micro-batch.
+// Starts at the beginning of `order`, whose lists must be sorted by micro-batch.
 void ot_order_walk_begin(const ot_pipeline_order *order, ot_arena *arena, ot_order_walk *walk);
 
-// Runs one more action and returns it, or null when no rank can go on: all lists are done, or the
-// ranks wait for each other. What an action needs was returned before it.
+// Runs one more action and returns it, or null if no rank can continue: all lists are complete, or
+// there is a deadlock. The dependencies of an action are returned before it.
 const ot_action *ot_order_walk_next(ot_order_walk *walk);
 
-// What `action` still waits for; false when nothing.
+// The action that `action` still waits for; false if none.
 bool ot_order_walk_blocked(const ot_order_walk *walk, const ot_action *action, ot_action *by);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stages run in turn, each as far as it can, with more and more send buffers until all end.
+// Runs the stages in turn, each as far as possible; adds send buffers until all complete.
 #include "pipeline/pipeline_flow.h"
 
 #include <string.h>
@@ -9,15 +9,15 @@ enum { FORWARD, BACKWARD, DIRECTIONS };
 typedef struct builder {
   const ot_pipeline_order *order;
   ot_pipeline_flow *flow;
-  int *position;         // [num_ranks] actions done
+  int *position;         // [num_ranks] actions completed
   bool *sent, *awaited;  // [num_messages]
-  int32_t **sends;       // [num_ranks * DIRECTIONS] messages that left, in their order
+  int32_t **sends;       // [num_ranks * DIRECTIONS] messages sent, in order
   int *num_sends;        // [num_ranks * DIRECTIONS]
 } builder;
 
 // ---- messages ----
 
-// The one into (chunk, micro_batch).
+// Index of the message into (chunk, micro_batch).
 static int32_t message_into(const ot_pipeline_order *o, int chunk, int micro_batch, int direction) {
   return (int32_t)(((int64_t)chunk * o->micro_batches + micro_batch) * DIRECTIONS + direction);
 }
@@ -40,7 +40,7 @@ static int direction_of(const ot_action *a) {
   return a->kind == OT_ACTION_FORWARD ? FORWARD : BACKWARD;
 }
 
-// That which action `index` of the rank reads.
+// Message that action `index` of the rank reads, or -1.
 static int32_t read_by(const ot_pipeline_order *o, int rank, int index) {
   if (index >= o->num_actions[rank]) return -1;
   const ot_action *const a = &o->actions[rank][index];
@@ -55,7 +55,7 @@ static int32_t made_by(const ot_pipeline_order *o, const ot_action *a) {
   return message_into(o, to, a->micro_batch, direction_of(a));
 }
 
-// ---- the list ----
+// ---- action list ----
 
 static void begin_receive(builder *b, int32_t message) {
   if (message >= 0) b->awaited[message] = true;
@@ -79,7 +79,7 @@ static ot_flow_action next_action(const builder *b, int rank) {
                           .work = ot_action_work(a->kind)};
 }
 
-// Appends it; false when it must wait.
+// Appends it; false if it must wait.
 static bool advance(builder *b, int rank) {
   const int index = b->position[rank];
   if (index >= b->order->num_actions[rank]) return false;
@@ -98,7 +98,7 @@ static bool advance(builder *b, int rank) {
   return true;
 }
 
-// All actions, with that many send buffers; false when stages wait for each other.
+// Lists all actions with that many send buffers; false on deadlock.
 static bool list_actions(builder *b, int send_buffers, int64_t all) {
   const int ranks = b->order->num_ranks;
   b->flow->send_buffers = send_buffers;
@@ -117,7 +117,7 @@ static bool list_actions(builder *b, int send_buffers, int64_t all) {
   return b->flow->num_actions == all;
 }
 
-// Room for the list and for building it; returns the number of all actions.
+// Allocates the list and temporaries; returns the number of all actions.
 static int64_t create(builder *b, ot_arena *arena, ot_arena *scratch) {
   const ot_pipeline_order *const o = b->order;
   ot_pipeline_flow *const flow = b->flow;
@@ -143,7 +143,7 @@ static int64_t create(builder *b, ot_arena *arena, ot_arena *scratch) {
   return all;
 }
 
-// ---- what is kept ----
+// ---- saved activations ----
 
 static void find_places(const ot_pipeline_order *o, ot_arena *arena, ot_pipeline_flow *flow) {
   const int64_t cells = (int64_t)o->num_chunks * o->micro_batches;
@@ -164,7 +164,7 @@ static int place_of(const ot_pipeline_flow *flow, ot_work work, int chunk, int m
   return flow->place[work][(int64_t)chunk * flow->micro_batches + micro_batch];
 }
 
-// From when on what enters the chunk is kept, forwards or backwards.
+// Index of the action from which the input of the chunk is kept, forward or backward.
 static int entered(const ot_pipeline_flow *flow, ot_work work, int chunk, int micro_batch) {
   const int from = work == OT_WORK_FORWARD ? chunk - 1 : chunk + 1;
   const int here = place_of(flow, work, chunk, micro_batch);
@@ -227,7 +227,7 @@ static void count_neighbours(ot_arena *arena, ot_pipeline_flow *flow) {
   }
 }
 
-// ---- the whole ----
+// ---- build ----
 
 void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_arena *scratch,
                             ot_pipeline_flow *out) {
@@ -241,8 +241,7 @@ void ot_pipeline_flow_build(const ot_pipeline_order *order, ot_arena *arena, ot_
       .num_messages = (int64_t)order->num_chunks * order->micro_batches * DIRECTIONS};
   builder b = {.order = order, .flow = out};
   const int64_t all = create(&b, arena, scratch);
-  // With as many buffers as messages nothing waits for a buffer, and the order has passed its
-  // check.
+  // With one buffer per message no action waits for a buffer; the schedule has passed its check.
   int send_buffers = LEAST_SEND_BUFFERS;
   while (!list_actions(&b, send_buffers, all)) {
     OT_ASSERT(send_buffers <= out->num_messages);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the lists of all ranks and proves them: each list by itself, then all of them together, by
+// Builds the action lists of all ranks and checks them: each list alone, then all together, by
 // running them.
 #include "pipeline/pipeline_order.h"
 
@@ -41,7 +41,7 @@ int ot_action_needs(const ot_pipeline_order *order, const ot_action *action, ot_
 
 // ---- build ----
 
-// Where the formulas expect chunk c.
+// Whether the formulas expect this placement of chunks.
 static bool placed_for(const ot_pipeline_request *request) {
   const int p = request->num_ranks;
   for (int c = 0; c < request->num_chunks; c++) {
@@ -94,24 +94,24 @@ static ot_status check_action(const ot_pipeline_order *order, int rank, int inde
   const bool exists =
       in_range(a->chunk, order->num_chunks) && in_range(a->micro_batch, order->micro_batches);
   OT_CHECK(exists, OT_USAGE,
-           "pipeline order: action %d of stage %d is %d%c%d; chunks are 0 to %d, micro-batches 0 "
-           "to %d",
+           "pipeline schedule: action %d of stage %d is %d%c%d; chunks are 0 to %d, micro-batches 0"
+           " to %d",
            index, rank, a->chunk, ot_action_letter(a->kind), a->micro_batch, order->num_chunks - 1,
            order->micro_batches - 1);
   OT_CHECK(order->rank_of[a->chunk] == rank, OT_USAGE,
-           "pipeline order: action %d of stage %d is %d%c%d, but chunk %d stands on stage %d",
-           index, rank, a->chunk, ot_action_letter(a->kind), a->micro_batch, a->chunk,
+           "pipeline schedule: action %d of stage %d is %d%c%d, but chunk %d is on stage %d", index,
+           rank, a->chunk, ot_action_letter(a->kind), a->micro_batch, a->chunk,
            order->rank_of[a->chunk]);
   const bool apart = a->kind == OT_ACTION_INPUT || a->kind == OT_ACTION_WEIGHT;
   OT_CHECK(a->kind == OT_ACTION_FORWARD || apart == order->split, OT_USAGE,
-           "pipeline order: action %d of stage %d is %d%c%d in an order that runs I and W %s",
-           index, rank, a->chunk, ot_action_letter(a->kind), a->micro_batch,
-           order->split ? "apart" : "at once");
+           "pipeline schedule: action %d of stage %d is %d%c%d, but I and W run %s here", index,
+           rank, a->chunk, ot_action_letter(a->kind), a->micro_batch,
+           order->split ? "separately" : "together");
   return OT_OK;
 }
 
-// Each list by itself: what it may hold, and by micro-batch. `next` [OT_ACTIONS * num_chunks]
-// counts up.
+// Checks each list alone: valid actions, sorted by micro-batch. Increments `next` [OT_ACTIONS *
+// num_chunks].
 static ot_status check_list(const ot_pipeline_order *order, int rank, int *next) {
   for (int i = 0; i < order->num_actions[rank]; i++) {
     OT_TRY(check_action(order, rank, i));
@@ -119,8 +119,8 @@ static ot_status check_list(const ot_pipeline_order *order, int rank, int *next)
     int *const due = &next[a->kind * order->num_chunks + a->chunk];
     const char letter = ot_action_letter(a->kind);
     OT_CHECK(a->micro_batch == *due, OT_USAGE,
-             "pipeline order: action %d of stage %d is %d%c%d where %d%c%d is due: each kind of "
-             "action of a chunk runs once for each micro-batch, in their order",
+             "pipeline schedule: action %d of stage %d is %d%c%d, expected %d%c%d: each kind of "
+             "action of a chunk runs once per micro-batch, in order",
              i, rank, a->chunk, letter, a->micro_batch, a->chunk, letter, *due);
     ++*due;
   }
@@ -134,7 +134,7 @@ static ot_status check_complete(const ot_pipeline_order *order, const int *next)
     for (int c = 0; c < order->num_chunks; c++) {
       const int done = next[kind * order->num_chunks + c];
       OT_CHECK(done == order->micro_batches, OT_USAGE,
-               "pipeline order: stage %d never runs %d%c%d; needed: %d micro-batches",
+               "pipeline schedule: stage %d never runs %d%c%d; needed: %d micro-batches",
                order->rank_of[c], c, ot_action_letter((ot_action_kind)kind), done,
                order->micro_batches);
     }
@@ -142,7 +142,7 @@ static ot_status check_complete(const ot_pipeline_order *order, const int *next)
   return OT_OK;
 }
 
-// Names the first action that cannot run and what it waits for.
+// Names the first action that cannot run and the action it waits for.
 static ot_status refuse_stuck(const ot_order_walk *walk, int rank) {
   const ot_pipeline_order *const order = walk->order;
   const int at = walk->position[rank];
@@ -151,7 +151,7 @@ static ot_status refuse_stuck(const ot_order_walk *walk, int rank) {
   OT_ASSERT(ot_order_walk_blocked(walk, a, &by));
   const int other = order->rank_of[by.chunk];
   ot_fail(OT_USAGE,
-          "pipeline order: stage %d can never run %d%c%d (its action %d): it needs %d%c%d", rank,
+          "pipeline schedule: stage %d can never run %d%c%d (its action %d): it needs %d%c%d", rank,
           a->chunk, ot_action_letter(a->kind), a->micro_batch, at, by.chunk,
           ot_action_letter(by.kind), by.micro_batch);
   if (other == rank) return ot_fail_hint(OT_USAGE, "stage %d runs that later", rank);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dynamic programming for one chunk a rank (the classic partition of a chain). With several chunks
-// a rank, sums over chunks far apart count: from the same cut a descent moves one block at a time,
-// and starts again from random neighbours of the best until none of many leads further (iterated
-// local search), unless all layers are equal (even_cut.h). Costs are whole numbers below 2^26, so
-// that squares and sums are exact and equal blocks are equal.
+// One chunk per rank: dynamic programming (the classic chain partition). With several chunks per
+// rank, the cost of a rank sums distant chunks: a descent moves one block at a time, and restarts
+// from random neighbours of the best partition until many restarts bring no gain (iterated local
+// search), unless all layers are equal (even_cut.h). Costs are integers below 2^26, so that squares
+// and sums are exact and equal blocks stay equal.
 #include "pipeline/stage_cut.h"
 
 #include <stdbool.h>
@@ -13,10 +13,10 @@
 #include "base/status.h"
 #include "pipeline/even_cut.h"
 
-// A descent costs about chunks^3 steps for each block that it moves.
+// A descent costs about chunks^3 steps per moved block.
 enum { SCALE = 1 << 26, MAX_STARTS = 100, START_BUDGET = 1 << 24, KICKS = 5 };
 
-// Sums of some costs, how they stand against a limit, and their squares.
+// Sums of costs, their counts relative to a limit, and their squares.
 typedef struct tally {
   int count;
   int64_t *value;  // [count]
@@ -25,7 +25,7 @@ typedef struct tally {
   int64_t squares;   // sum
 } tally;
 
-// Chunks and ranks while cuts are moved.
+// State of chunks and ranks during the search.
 typedef struct standing {
   tally chunk, rank;
 } standing;
@@ -34,7 +34,7 @@ typedef struct cutter {
   int blocks, chunks, ranks;
   const int *rank_of;
   int64_t *sum;       // [blocks + 1] cost of the blocks before
-  standing base;      // as the cuts stand
+  standing base;      // the current partition
   standing moved[2];  // one block to the left, to the right
 } cutter;
 
@@ -54,7 +54,7 @@ static void sum_costs(const ot_cut_request *request, cutter *c) {
 typedef struct table {
   int64_t
       *best;  // [(chunks + 1) * (blocks + 1)] value of the first k chunks over the first i blocks
-  int *from;  // where the last of them begins
+  int *from;  // start of the last of them
 } table;
 
 static const int64_t IMPOSSIBLE = INT64_MAX;
@@ -98,7 +98,7 @@ static void cut_exactly(const cutter *c, ot_arena *arena, int *first) {
 
 // ---- several chunks a rank ----
 
-// Compared from the first on.
+// Compared lexicographically.
 typedef struct score {
   int64_t rank, chunk, rank_squares, chunk_squares;
 } score;
@@ -167,7 +167,7 @@ static bool is_better(const score *a, const score *b) {
   return a->chunk_squares < b->chunk_squares;
 }
 
-// A tally with one value changed.
+// A tally after one value changed.
 typedef struct outlook {
   int above, equal;
   int64_t squares;
@@ -180,8 +180,8 @@ static outlook look_ahead(const tally *t, int index, int64_t cost) {
                    .squares = t->squares + after * after - before * before};
 }
 
-// As is_better of the score of `t`, whose limits are those of `best`, when `chunk` gains `cost`:
-// without looking for maxima.
+// Whether the score of `t`, whose limits are those of `best`, improves when `chunk` gains `cost`;
+// without computing maxima.
 static bool betters(const cutter *c, const standing *t, int chunk, int64_t cost,
                     const score *best) {
   const outlook rank = look_ahead(&t->rank, c->rank_of[chunk], cost);
@@ -194,8 +194,8 @@ static bool betters(const cutter *c, const standing *t, int chunk, int64_t cost,
   return own.squares < best->chunk_squares;
 }
 
-// Moves the cuts [from, to] by `step`: one block goes from one end to the other, and the chunks
-// between pass one on.
+// Moves the boundaries [from, to] by `step`: one block goes from one end to the other, and each
+// chunk in between passes one on.
 static void shift(int *first, int from, int to, int step) {
   for (int k = from; k <= to; k++) first[k] += step;
 }
@@ -204,7 +204,8 @@ static bool is_whole(const cutter *c, const int *first, int from, int to) {
   return first[from] > first[from - 1] && first[to] < first[to + 1] && to < c->chunks;
 }
 
-// The block that passes cut k when it moves by `step`, as what the chunk behind the cut gains.
+// Cost of the block that crosses boundary k when it moves by `step`, as the gain of the chunk after
+// it.
 static int64_t passed(const cutter *c, const int *first, int k, int step) {
   const int block = step > 0 ? first[k] : first[k] - 1;
   return -step * cost_between(c, block, block + 1);
@@ -214,12 +215,12 @@ typedef struct move {
   int from, to, step;
 } move;
 
-// Whether chunks at the ends of the moved cuts keep a block.
+// Whether the chunks at the ends of the moved boundaries stay non-empty.
 static bool leaves_blocks(const int *first, int from, int to, int step) {
   return step > 0 ? first[to] + 1 < first[to + 1] : first[from] - 1 > first[from - 1];
 }
 
-// The score of `t` when `chunk` gains `cost`; all limits become those.
+// Updates the score of `t` for `chunk` gaining `cost`; all limits follow it.
 static void take_best(cutter *c, standing *t, int chunk, int64_t cost, score *best) {
   add_to_chunk(c, t, chunk, cost);
   *best = score_of(t);
@@ -229,8 +230,8 @@ static void take_best(cutter *c, standing *t, int chunk, int64_t cost, score *be
   set_limits(&c->moved[1], best);
 }
 
-// The moves of cuts `from` to any: the best replaces `found` and `best`. Where they end, a chunk
-// only gains; chunks before have passed a block on, mostly one like that which they gained.
+// Tries all moves of boundaries from `from` on; a better one replaces `found` and `best`. The chunk
+// where a move ends only gains; chunks before have passed a block on, mostly of the same cost.
 static void try_from(cutter *c, const int *first, int from, move *found, score *best) {
   for (int side = 0; side < 2; side++) {
     copy_tally(&c->base.chunk, &c->moved[side].chunk);
@@ -252,7 +253,7 @@ static void try_from(cutter *c, const int *first, int from, move *found, score *
   }
 }
 
-// Takes the best move there is; false when none is for the better.
+// Makes the best move; false if no move is an improvement.
 static bool improve(cutter *c, int *first, score *now) {
   move found = {0};
   set_base(c, first);
@@ -309,7 +310,7 @@ static void create_standing(const cutter *c, ot_arena *arena, standing *t) {
   t->rank.value = ot_arena_array(arena, c->ranks, sizeof(int64_t));
 }
 
-// Equal layers, as most models have them.
+// Handles equal layers, which most models have.
 static bool cut_evenly(const cutter *c, ot_arena *arena, int *first) {
   const int last = c->blocks - 1;
   const int64_t layer = cost_between(c, 1, 2);

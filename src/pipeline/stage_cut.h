@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cutting a chain of blocks of known cost into chunks that stand on ranks.
+// Partitions a chain of blocks of known cost into chunks that are assigned to ranks.
 #pragma once
 
 #include <stdint.h>
@@ -13,9 +13,9 @@ typedef struct ot_cut_request {
   const int *rank_of;  // [num_chunks] rank of each chunk
 } ot_cut_request;
 
-// Cuts into num_chunks <= num_blocks contiguous chunks of at least one block: the most expensive
-// rank is as cheap as can be, then the largest chunk, then costs are as even as they can be. With
-// one chunk a rank that is exact; with more it is the best that a search finds (of small random
-// chains, the optimum for all but one in hundreds), the same on every host.
+// Partitions into num_chunks <= num_blocks contiguous chunks of at least one block. Minimises the
+// most expensive rank, then the largest chunk, then balances the costs. Exact with one chunk per
+// rank; otherwise the best result of a search (optimal for all but one in hundreds of small random
+// chains), the same on every host.
 //   first  [num_chunks + 1] chunk c holds blocks [first[c], first[c + 1])
 void ot_stage_cut(const ot_cut_request *request, ot_arena *arena, int *first);

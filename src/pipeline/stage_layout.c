@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass: every letter must be the block that comes next.
+// One pass: every letter must be the next block.
 #include "pipeline/stage_layout.h"
 
 #include <stdbool.h>
@@ -11,14 +11,14 @@ enum { MAX_NAME = 64, MAX_REPEAT = 1 << 20 };
 typedef struct layout_reader {
   const char *text, *at;
   int layers, chunks;
-  int block;  // that comes next
-  int chunk;  // that is being read
+  int block;  // next block
+  int chunk;  // current chunk
   int *first;
 } layout_reader;
 
 static int column(const layout_reader *r) { return (int)(r->at - r->text) + 1; }
 
-// The letter of block `block`, '\0' behind the last.
+// The letter of block `block`, '\0' after the last.
 static char letter_of(const layout_reader *r, int block) {
   if (block == 0) return 'E';
   if (block <= r->layers) return 't';
@@ -33,7 +33,7 @@ static void name_due(const layout_reader *r, char *out) {
   if (due == '\0') ot_text_format(out, MAX_NAME, "the end");
 }
 
-// Digits behind '*'; 0 when there are none or the number is too large.
+// Digits after '*'; 0 if there are none or the number is too large.
 static int read_repeat(layout_reader *r) {
   int value = 0;
   while (*r->at >= '0' && *r->at <= '9') {
@@ -47,7 +47,7 @@ static ot_status read_block(layout_reader *r, char letter) {
   char due[MAX_NAME];
   name_due(r, due);
   OT_CHECK(letter_of(r, r->block) == letter, OT_USAGE,
-           "parallel.layout: character %d: '%c' where %s is due", column(r), letter, due);
+           "parallel.layout: character %d: '%c', expected %s", column(r), letter, due);
   r->block++;
   return OT_OK;
 }
@@ -60,12 +60,12 @@ static ot_status read_layers(layout_reader *r) {
     r->at++;
     count = read_repeat(r);
     OT_CHECK(count > 0, OT_USAGE,
-             "parallel.layout: character %d: '*' needs a number of layers after it, as in t*12",
+             "parallel.layout: character %d: '*' needs a number of layers, such as t*12",
              column(&begun) + 1);
   }
   const int left = r->layers - (begun.block - 1);
   OT_CHECK(count == 1 || begun.block == 0 || count <= left, OT_USAGE,
-           "parallel.layout: character %d: t*%d where %d of the model's %d layers are left",
+           "parallel.layout: character %d: t*%d, but only %d of the model's %d layers remain",
            column(&begun), count, left > 0 ? left : 0, r->layers);
   layout_reader here = begun;
   for (int i = 0; i < count; i++) OT_TRY(read_block(&here, 't'));
@@ -124,6 +124,6 @@ ot_status ot_stage_layout_read(const char *text, int layers, int num_chunks, int
   OT_TRY(end_chunk(&r));
   char due[MAX_NAME];
   name_due(&r, due);
-  OT_CHECK(letter_of(&r, r.block) == '\0', OT_USAGE, "parallel.layout ends where %s is due", due);
+  OT_CHECK(letter_of(&r, r.block) == '\0', OT_USAGE, "parallel.layout ends, expected %s", due);
   return OT_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs of blocks from their programs, the cut itself elsewhere (stage_cut.h, stage_layout.h).
+// Computes the costs of blocks from their programs; stage_cut.h and stage_layout.h partition them.
 #include "pipeline/stages.h"
 
 #include "base/text.h"
@@ -52,7 +52,7 @@ ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_paralle
   const int per_stage = ot_pipeline_chunks(parallel->pipeline, parallel->pp, parallel->vpp);
   const int64_t chunks = (int64_t)parallel->pp * per_stage;
   OT_CHECK(chunks <= num_blocks, OT_USAGE,
-           "parallel: pp=%d with %d chunks a stage is more than the model's %d blocks (its layers, "
+           "parallel: pp=%d with %d chunks per stage exceeds the model's %d blocks (its layers, "
            "the embedding and the head)",
            parallel->pp, per_stage, num_blocks);
   int *const first = ot_arena_array(arena, chunks + 1, sizeof *first);
@@ -72,7 +72,8 @@ ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_paralle
   return OT_OK;
 }
 
-// A cut of embedding, layers and head as one of the blocks of `graph`, where a layer may be two.
+// Converts a partition of embedding, layers and head to the blocks of `graph`, where a layer may be
+// two blocks.
 static void count_blocks(const ot_graph *graph, ot_arena *arena, ot_stages *out) {
   const int layers = (int)graph->request.model->num_layers;
   int *const first = ot_arena_array(arena, out->num_chunks + 1, sizeof *first);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks each stage of a pipeline holds. The blocks of a model, in order, are cut into
-// num_ranks * vpp chunks; chunk c stands on stage rank_of[c]: c mod pp (looped), or, for zb-v, down
-// and back up (chunk c and chunk 2pp-1-c share a rank).
+// Blocks of each pipeline stage. The blocks of a model, in order, are partitioned into num_ranks *
+// vpp chunks; chunk c is on stage rank_of[c]: c mod pp (looped), or, for zb-v, down and back up
+// (chunk c and chunk 2pp-1-c share a rank).
 #pragma once
 
 #include "describe/run.h"
@@ -9,21 +9,21 @@
 
 typedef struct ot_stages {
   int num_ranks;           // pp
-  int num_chunks;          // pp * chunks a stage
+  int num_chunks;          // pp * chunks per stage
   const int *first_block;  // [num_chunks + 1] chunk c holds blocks [first_block[c], [c + 1])
   const int *rank_of;      // [num_chunks] stage
 } ot_stages;
 
-// Cuts by parallel->layout (stage_layout.h) when it is given, else by cost: contiguous chunks whose
-// most expensive rank is as cheap as can be (matrix FLOPs of forward, backward and recompute of the
-// programs of `graph`, which must be in train mode; embedding and head count). All ranks must cut
-// alike, so they give the graph of the whole model, not that of their parts. zb-v has two chunks a
-// stage whatever vpp says (ot_pipeline_chunks). OT_USAGE naming what does not fit and what would.
+// Partitions by parallel->layout (stage_layout.h) if given, else by cost: contiguous chunks that
+// minimise the most expensive rank (matrix FLOPs of forward, backward and recompute of the programs
+// of `graph`, which must be in train mode; embedding and head included). All ranks must use the
+// same partition, so they pass the graph of the unsharded model. zb-v has two chunks per stage
+// whatever vpp is (ot_pipeline_chunks). OT_USAGE names what does not fit and a valid value.
 ot_status ot_stages_build(const ot_graph *graph, const ot_run_parallel *parallel, ot_arena *arena,
                           ot_stages *out);
 
-// Its two halves: matrix FLOPs of a block's forward and backward, and of what is made again between
-// them; and the cut of blocks of any costs [num_blocks].
+// The two parts of ot_stages_build: matrix FLOPs of a block's forward, recompute and backward; and
+// the partition of blocks with given costs [num_blocks].
 double ot_stages_block_cost(const ot_graph *graph, int block, const ot_run_parallel *parallel,
                             ot_arena *arena);
 ot_status ot_stages_cut(int num_blocks, const double *cost, const ot_run_parallel *parallel,
@@ -35,12 +35,12 @@ const int *ot_stages_place(const ot_run_parallel *parallel, int chunks, ot_arena
 // The chunk that holds `block`.
 int ot_stages_chunk(const ot_stages *stages, int block);
 
-// True when `chunk` is on stage `rank` and hands what it makes, backwards the gradient of its
-// input, to another stage.
+// True if `chunk` is on stage `rank` and sends its output (backward: the gradient of its input) to
+// another stage.
 bool ot_stages_chunk_sends(const ot_stages *stages, int chunk, int rank, bool backward);
 
-// Two buffers take turns with the gradients between blocks of a chunk when I and W run at once:
-// that of block b lies in ot_stages_hand(b). True when some block of stage `rank` uses `hand`, of
-// those that hand something to the next (`gives` [blocks]).
+// Ping-pong gradient buffers inside a chunk, used when I and W run together: block b uses buffer
+// ot_stages_hand(b). True if a block of stage `rank` that sends a gradient on (`gives` [blocks])
+// uses buffer `hand`.
 int ot_stages_hand(int block);
 bool ot_stages_uses_hand(const ot_stages *stages, int rank, int hand, const bool *gives);

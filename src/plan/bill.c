@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts from the values of a model alone; estimates count the tasks of its programs, and a test
-// holds one against the other.
+// Computed from the dimensions of the model alone. Estimates count the tasks of the model's
+// programs instead; a test compares the two.
 #include "plan/bill.h"
 
-// ---- elements of matrices that a token is multiplied with ----
+// ---- weight-matrix elements per token ----
 
 static double latent_matrices(const ot_model *m) {
   const ot_mla *const mla = &m->mla;
@@ -21,7 +21,7 @@ static double attention_matrices(const ot_model *m) {
   return (double)m->hidden_size * (double)m->head_dim * heads;
 }
 
-// With `experts` routed experts, the router and the gate of the shared ones.
+// Includes `experts` routed experts, the shared experts with their gate, and the router.
 static double mlp_matrices(const ot_model *m, int64_t layer, int64_t experts) {
   const double C = (double)m->hidden_size;
   const ot_moe *const moe = &m->moe;
@@ -42,16 +42,16 @@ static double multiplied(const ot_model *m) {
   return head + all_matrices(m, m->moe.experts_per_token);
 }
 
-// ---- products of queries with keys ----
+// ---- attention scores and values ----
 
-// Keys that a query sees, on average over a sequence; documents are not known here.
+// Mean number of keys that a query attends to in a sequence; document boundaries are unknown here.
 static double mean_keys(int64_t window, int64_t sequence_length) {
   const double s = (double)sequence_length;
   const double w = window > 0 && window < sequence_length ? (double)window : s;
   return (w * (w + 1) / 2 + (s - w) * w) / s;
 }
 
-// Scores and values, each a product of every query with the keys it sees.
+// QK^T and PV over the keys that each query attends to.
 static double attention_flops(const ot_model *m, int64_t sequence_length) {
   const int64_t values = m->mla.kv_rank > 0 ? m->mla.v_dim : m->head_dim;
   const double width = (double)m->num_heads * (double)(m->head_dim + values);

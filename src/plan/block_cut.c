@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks are on which stage, for all candidates that are cut alike.
+// Assigns blocks to stages. Candidates with the same partition share the result.
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
 
-// Chunks go down the stages and back up; of all other orders they go round.
+// Chunks go down the stages and back up (V shape); all other schedules assign them round-robin.
 static bool folded(const ot_candidate *c) { return ot_pipeline_rules_of(c->pipeline)->folded; }
 
 static void share_layers(const ot_estimator *e, ot_stage_partition *cut) {
@@ -42,7 +42,7 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partitio
   return OT_OK;
 }
 
-// All that cuts differ in, in one number.
+// Packs every parameter of a partition into one number.
 static uint64_t key_of(const ot_estimator *e, const ot_candidate *c) {
   const bool apart = ot_estimator_blocks(e, c) == &e->apart;
   const uint64_t which = ((uint64_t)c->recompute * 2 + folded(c)) * 2 + apart;

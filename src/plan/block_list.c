@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which blocks a candidate's graph has, from the model's layers and how the graph cuts them.
+// Lists the blocks of a candidate's graph, from the model's layers and the graph's split.
 #include "plan/framework.h"
 
 const ot_block_list *ot_estimator_blocks(const ot_estimator *e, const ot_candidate *c) {
@@ -22,7 +22,7 @@ ot_split ot_estimator_split(const ot_estimator *e, const ot_candidate *c,
                     .experts_apart = ep * etp > 1};
 }
 
-// `first_kind` gets the first kind of block of each kind of layer.
+// `first_kind` receives the index of the first block kind of each layer kind.
 static void list_kinds(const ot_estimator *e, const ot_split *split, int *first_kind,
                        ot_block_list *out) {
   const int layers = (int)e->layers.num_layers;

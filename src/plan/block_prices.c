@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices of the blocks of a candidate: graph of one layer of each kind, its segments, each priced
-// once. They come in two halves, which candidates share: what micro-batches take depends on what
-// cuts a micro-batch, and sums, gathers and updates depend on what cuts parameters. Only figures
-// are kept.
+// Cost of the blocks of a candidate: builds the graph of one layer of each kind and prices each of
+// its segments once. Candidates share the two halves: the cost of a micro-batch depends on what
+// shards a micro-batch; the cost of reductions, gathers and updates on what shards parameters. Only
+// the figures are kept.
 #include "base/extremes.h"
 #include "describe/expert_load.h"
 #include "describe/groups.h"
@@ -14,9 +14,9 @@
 #include "schedule/segment.h"
 #include "schedule/tasks.h"
 
-// ---- what prices depend on ----
+// ---- keys ----
 
-// The pipeline schedule whose blocks do the same.
+// The simplest pipeline schedule whose blocks do the same work.
 static ot_pipeline simplest(ot_pipeline kind) {
   return ot_pipeline_rules_of(kind)->splits ? OT_PIPELINE_ZB_H1 : OT_PIPELINE_1F1B;
 }
@@ -52,9 +52,9 @@ static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *sc
 
 // ---- graphs ----
 
-// Rows of logits at once; 0: as the head op chooses. With tp each chunk is ops of its own, so those
-// of a long micro-batch are priced as fewer, larger ones: products of a sixty-fourth of it are
-// large enough for their rate.
+// Tokens per chunk of logits; 0: the default of the head op. With tp each chunk has its own ops, so
+// a long micro-batch is priced with fewer, larger chunks: a GEMM of a sixty-fourth of it is large
+// enough to reach its rate.
 static int64_t loss_rows(const ot_engine *engine, int64_t rows) {
   enum { MOST_CHUNKS = 64 };
   if (!engine->chunked_loss) return rows;
@@ -151,7 +151,7 @@ static int64_t most_scratch(const ot_segment *const *segments, int count) {
   return most;
 }
 
-// What is kept for products of W alone: 8-bit recipes keep it as they multiply it.
+// Bytes saved only for the weight-gradient GEMMs: 8-bit recipes save them as GEMM operands.
 static int64_t product_bytes(const ot_storage *storage) {
   const ot_program *const program = storage->program;
   int64_t bytes = 0;
@@ -192,7 +192,7 @@ static void count_sum_bytes(const ot_block_phases *from, ot_block_price *to) {
   to->staging = most_scratch(moves, OT_COUNT(moves));
 }
 
-// ---- what both halves are made from ----
+// ---- input of both halves ----
 
 static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices *p) {
   *p = (ot_prices){.key = *c,
@@ -205,7 +205,7 @@ static void begin_prices(const ot_estimator *e, const ot_candidate *c, ot_prices
   p->sequence_parallel = e->job.engine->sequence_parallel && !built.no_sequence_parallel;
 }
 
-// What is built of a run.
+// Program and storage built from a run.
 typedef struct blueprint {
   ot_arena scratch;
   ot_run_lists lists;
@@ -214,7 +214,7 @@ typedef struct blueprint {
   ot_step_phases phases;
 } blueprint;
 
-// Segments of `part` for the candidate of `p`, whose groups are noted.
+// Builds the segments of `part` for the candidate of `p` and records its groups.
 static void draw(ot_estimator *e, const ot_graph *graph, ot_step_part part, ot_prices *p,
                  blueprint *out) {
   const ot_schedule_request wanted = {.graphs = {[OT_MODE_TRAIN] = graph},
@@ -264,7 +264,7 @@ static void count_step(const ot_estimator *e, const ot_graph *graph, ot_prices *
   }
 }
 
-// The graph is large and is dropped.
+// The graph is large; it is dropped after pricing.
 static ot_status build_work(ot_estimator *e, const ot_candidate *key, ot_prices *p) {
   blueprint print;
   ot_graph graph;
@@ -303,7 +303,7 @@ ot_status ot_work_prices_find(ot_estimator *e, const ot_candidate *candidate,
   return OT_OK;
 }
 
-// ---- sums ----
+// ---- reductions, gathers, updates ----
 
 static ot_candidate sum_key_of(const ot_candidate *c) {
   ot_candidate key = *c;
@@ -315,8 +315,8 @@ static ot_candidate sum_key_of(const ot_candidate *c) {
   return key;
 }
 
-// Parameters are the same for any micro-batch: the first graph of a split serves all, however it
-// cuts attention.
+// Parameters do not depend on the micro-batch: the first graph of a split serves all micro-batch
+// sizes and kinds of context parallelism.
 static ot_status find_split(ot_estimator *e, const ot_candidate *c, const ot_run *run,
                             ot_graph **out) {
   const ot_graph_request request = ot_prices_graph(e, c, run, false);
@@ -363,7 +363,7 @@ static ot_status find_sums(ot_estimator *e, const ot_candidate *candidate, const
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- both halves ----
 
 static void join(const ot_block_price *work, const ot_block_price *sums, ot_block_price *out) {
   *out = *work;

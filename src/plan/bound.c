@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks are priced by the estimator itself, for a run that has nothing but what cuts a
-// micro-batch; only the few figures that bounds need are kept.
+// The estimator prices the blocks for a run that sets only what shards a micro-batch; only the few
+// figures that bounds need are kept.
 #include "plan/bound.h"
 
 #include "base/extremes.h"
@@ -9,7 +9,7 @@
 #include "describe/pipeline_rules.h"
 #include "schedule/step_plan.h"
 
-// Sums are made in another order than estimates make them.
+// The bound adds terms in another order than the estimate: this factor covers the rounding.
 static const double rounding = 1 - 0x1p-40;
 
 // ---- blocks ----
@@ -28,7 +28,7 @@ static void take_block(const ot_estimator *e, const ot_prices *prices, int kind,
   e->framework->bound_slots(e, prices, kind, out->slot_bytes, &out->scratch_bytes);
 }
 
-// Over the kinds of layers. Between two blocks of the dense view may be one of experts.
+// Over all kinds of layers. One block of experts may lie between two blocks of the dense view.
 static void take_extremes(int num_kinds, ot_work_bound *work) {
   double forward_s[2] = {0}, back_s[2] = {0};
   work->layer_elements = (double)work->kind[1].elements;
@@ -72,9 +72,9 @@ static ot_status find_work(ot_estimator *e, const ot_candidate *candidate,
   return OT_OK;
 }
 
-// ---- what shards the weights ----
+// ---- resharding of weights ----
 
-// A run may say it block by block.
+// A run may set it per block.
 static bool all_reshard(const ot_estimator *e) {
   for (int i = 0; i < (int)e->job.model->num_layers; i++) {
     if (!ot_estimator_reshards(e, 1 + i)) return false;
@@ -100,13 +100,13 @@ void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out) {
   take_smaller(other->end_s, &out->end_s);
 }
 
-// ---- sums of blocks ----
+// ---- totals over blocks ----
 
 typedef struct block_sum {
   double forward_s, back_s, before_s, all_s;  // before: all but W
-  double elements[2];                         // of the dense view, and of that of experts
-  double largest[2];                          // of them, in one layer's block
-  double scratch_bytes;                       // the most of one
+  double elements[2];                         // of the dense view, and of the expert view
+  double largest[2];                          // the largest of them in one layer's block
+  double scratch_bytes;                       // largest of one block
   double layers;                              // in the dense view
 } block_sum;
 
@@ -123,7 +123,7 @@ static void add_sum(const block_sum *other, block_sum *sum) {
   sum->layers += other->layers;
 }
 
-// The same blocks so many times.
+// `count` copies of the same blocks.
 static block_sum times(block_sum sum, double count) {
   sum.forward_s *= count;
   sum.back_s *= count;
@@ -156,12 +156,12 @@ typedef struct bounder {
   const ot_shard_bound *shards;
   const ot_work_bound *work;
   const ot_block_list *blocks;
-  const ot_stages *stages;       // null: where the blocks are is not looked at
-  const ot_pipeline_flow *flow;  // null: the order is not looked at
-  double scale;                  // of seconds and slots, to the size of the micro-batch
-  double state_bytes[2];         // of a parameter in the dense view, and in that of experts
-  double ring_bytes[2];          // of one of the largest block, beside its states
-  double met_s, end_s;           // when the last stage has its sums; the longest update
+  const ot_stages *stages;       // null: ignore which stage has which block
+  const ot_pipeline_flow *flow;  // null: ignore the pipeline schedule
+  double scale;                  // of seconds and saved activations, to the micro-batch size
+  double state_bytes[2];         // per parameter of the dense view, and of the expert view
+  double ring_bytes[2];          // per parameter of the largest block, in addition to its states
+  double met_s, end_s;           // last stage has its reductions; the longest update
   double peak;
 } bounder;
 
@@ -173,7 +173,7 @@ static double state_bytes_of(const ot_estimator *e, const ot_candidate *c, bool 
          (r->master_bytes + r->moment_bytes * ot_job_moments(&e->job) / 2) / shard;
 }
 
-// Buckets of gathered weights, at least one of a size, and of gradients on their way, at least two.
+// Buffers of gathered weights (at least one of a size) and of gradients in flight (at least two).
 static double ring_bytes_of(const ot_estimator *e, const ot_candidate *c, bool experts) {
   const ot_recipe *const r = &e->job.recipe;
   if (!e->framework->has_places || e->framework->bound_shards(e, c, experts) <= 1) return 0;
@@ -181,8 +181,8 @@ static double ring_bytes_of(const ot_estimator *e, const ot_candidate *c, bool e
   return (c->zero == 3 ? r->gather_bytes : 0) + (c->zero >= 2 ? sums * r->gradient_bytes : 0);
 }
 
-// Micro-batches whose activations a chunk keeps at once. Orders with one chunk a stage: forwards
-// before the first backward. Interleaved: the first pass through the chunks ends in the last one.
+// Micro-batches whose activations a chunk saves at the same time. Schedules with one chunk a stage:
+// forwards before the first backward. Interleaved: the first pass ends in the last chunk.
 static double in_flight(const bounder *b, int chunk) {
   const ot_candidate *const c = b->candidate;
   const double m = (double)c->micro_batches;
@@ -198,8 +198,8 @@ static double slots_of(const ot_block_bound *block) {
   return (double)(block->slot_bytes[OT_SLOT_SHORT] + block->slot_bytes[OT_SLOT_LONG]);
 }
 
-// What a chunk keeps of a block: places for the most micro-batches that are kept at one time;
-// without places, what is kept at one moment.
+// Activation bytes that a chunk saves of a block: with buffer slots, the slots for the largest
+// number of micro-batches in flight; without slots, the largest amount saved at one moment.
 static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *block, bool first) {
   const int64_t *const slot = block->slot_bytes;
   if (!b->flow || !b->estimator->framework->has_places) {
@@ -212,8 +212,8 @@ static double kept_bytes(const bounder *b, int chunk, const ot_block_bound *bloc
                   block->input_bytes * b->flow->most[in][chunk]);
 }
 
-// Sums up the blocks of a chunk; returns what it keeps of them. Equal blocks behind the first one
-// are counted together.
+// Adds up the blocks of a chunk; returns the activation bytes that it saves. Equal blocks after the
+// first one are counted together.
 static double sum_chunk(const bounder *b, int chunk, block_sum *out) {
   const ot_block_list *const blocks = b->blocks;
   const int first = b->stages->first_block[chunk], end = b->stages->first_block[chunk + 1];
@@ -231,15 +231,15 @@ static double sum_chunk(const bounder *b, int chunk, block_sum *out) {
   return kept;
 }
 
-// Collectives of a stage's layers.
+// Collectives of the layers of a stage.
 typedef struct stage_traffic {
   double gathers;  // of weights, in layers
   double stay;     // passes that need none
-  double inner;    // layers with two behind them in their chunk, going back
+  double inner;    // layers that two others of their chunk follow in the backward
 } stage_traffic;
 
-// Where the same block comes twice in a row, its weights stay: at most once between all passes, if
-// the order is not looked at.
+// Two successive passes over the same block gather its weights once. If the schedule is ignored,
+// the bound assumes that between all passes.
 static void add_traffic(const bounder *b, double chunks, double layers, double stay,
                         stage_traffic *out) {
   const double passes = 2 * (double)b->candidate->micro_batches;
@@ -261,18 +261,18 @@ static void add_chunk_traffic(const bounder *b, int chunk, double layers, stage_
   add_traffic(b, 1, layers, stay, out);
 }
 
-// What collectives beside it make work longer by.
+// Seconds by which concurrent collectives slow down kernels.
 static double beside_s(const bounder *b, double work_s, double traffic_s) {
   return ot_price_beside_s(&b->estimator->simulation, work_s, traffic_s);
 }
 
-// The longest that work may take beside collectives.
+// Upper bound of the duration of kernels that run concurrently with collectives.
 static double slowest_s(const bounder *b, double work_s) {
   return work_s + beside_s(b, work_s, work_s);
 }
 
-// What collectives add to the work of a stage that has to wait for them, block by block: a gather
-// begins with the block before, and a gradient that is summed at once has two places. Unscaled.
+// Exposed collectives of a stage that waits for them block by block: a gather starts one block
+// ahead, and gradients that are reduced at once have two buffers. Unscaled.
 static double waits_s(const bounder *b, const block_sum *own, const stage_traffic *traffic) {
   const double m = (double)b->candidate->micro_batches;
   const double forward_s = slowest_s(b, b->work->forward_s * b->scale);
@@ -290,13 +290,13 @@ static double waits_s(const bounder *b, const block_sum *own, const stage_traffi
   return s + m * traffic->inner * ot_larger(0, b->shards->reduce_each_s - longest_s);
 }
 
-// What is added to the work of a stage; before: to all but W.
+// Seconds added to the kernels of a stage; before: to all but W.
 typedef struct stage_slowdown {
   double before_s, all_s;
 } stage_slowdown;
 
-// Layers that work beside gathers of their weights and sums of their gradients: those of all
-// micro-batches, or of the last one. Where weights stay, one pass less is slowed down.
+// Layers that run concurrently with all-gathers of weights and reductions of gradients: in all
+// micro-batches, or in the last one. Where weights stay gathered, one pass fewer is slowed down.
 static stage_slowdown slowdown_of(const bounder *b, const block_sum *own,
                                   const stage_traffic *traffic) {
   const ot_engine *const engine = b->estimator->job.engine;
@@ -309,7 +309,7 @@ static stage_slowdown slowdown_of(const bounder *b, const block_sum *own,
   const double gather_s = engine->overlap_gather ? shards->gather_s : 0;
   const double each_s = engine->overlap_reduce ? shards->reduce_each_s : 0;
   const double last_s = engine->overlap_reduce ? shards->reduce_s : 0;
-  const double both_s = again && !split ? gather_s : 0;  // gathered where it is summed
+  const double both_s = again && !split ? gather_s : 0;  // both in one pass
   const double pass_s =
       beside_s(b, forward_s, gather_s) + (again && split ? beside_s(b, back_s, gather_s) : 0);
   const double most_s = again ? beside_s(b, ot_larger(forward_s, back_s), gather_s) : 0;
@@ -320,8 +320,8 @@ static stage_slowdown slowdown_of(const bounder *b, const block_sum *own,
                           .all_s = ot_larger(0, gathered_s + summed_s)};
 }
 
-// Until the stage has done its own work, and until the last micro-batch has gone back from it. Sums
-// that nothing hides stand between blocks, each behind what leaves its block, or after all work.
+// Seconds until the stage has done its own work and the last micro-batch has returned through the
+// stages before it. Exposed reductions run between blocks, each after its block, or after all work.
 static double busy_s(const bounder *b, const block_sum *own, const block_sum *before,
                      const stage_traffic *traffic, double reduce_s) {
   const ot_engine *const engine = b->estimator->job.engine;
@@ -341,7 +341,7 @@ static double busy_s(const bounder *b, const block_sum *own, const block_sum *be
   return first_s + ot_larger(own_s, back_s);
 }
 
-// With what it waits for.
+// The same with the exposed collectives.
 static double waited_for_s(const bounder *b, const block_sum *own, const block_sum *before,
                            const stage_traffic *traffic) {
   const double m = (double)b->candidate->micro_batches;
@@ -349,7 +349,7 @@ static double waited_for_s(const bounder *b, const block_sum *own, const block_s
          slowdown_of(b, own, traffic).before_s + waits_s(b, own, traffic);
 }
 
-// A stage with `own` blocks behind `before`.
+// Bound of a stage with `own` blocks, after `before`.
 static void bound_stage(bounder *b, const block_sum *own, const block_sum *before,
                         const stage_traffic *traffic) {
   const double m = (double)b->candidate->micro_batches;
@@ -357,9 +357,9 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   const double last_s = b->shards->reduce_s + b->shards->spread_s;
   const double reduce_s = own->layers * ((m - 1) * b->shards->reduce_each_s + last_s);
   const double total_s = busy_s(b, own, before, traffic, reduce_s);
-  // W may be where the stage waits.
+  // W may fill the time in which the stage waits.
   const double waited_s = b->flow ? waited_for_s(b, own, before, traffic) : 0;
-  // One chunk a stage: all but the last backward comes before the first sum.
+  // With one chunk a stage, all backwards but the last precede the first reduction.
   const bool one = b->stages && b->stages->num_chunks == b->stages->num_ranks;
   const double first_s = one ? before->forward_s + (m - 1) * own->all_s + own->forward_s : 0;
   const double lane_s = b->shards->reduce_each_s > 0 ? reduce_s : first_s * b->scale + reduce_s;
@@ -368,8 +368,8 @@ static void bound_stage(bounder *b, const block_sum *own, const block_sum *befor
   b->end_s = ot_larger(b->end_s, own->layers * b->shards->end_s);
 }
 
-// Of the states of these blocks, what they keep, and what is needed while they are worked on and
-// summed.
+// Bytes of the states of these blocks, of their saved activations, and of the temporaries of their
+// kernels and reductions.
 static double bytes_of(const bounder *b, const block_sum *own, double kept) {
   double bytes = 0;
   for (int i = 0; i < 2; i++) {
@@ -378,8 +378,8 @@ static double bytes_of(const bounder *b, const block_sum *own, double kept) {
   return bytes + (kept + own->scratch_bytes) * b->scale;
 }
 
-// All micro-batches pass a chunk one after the other, the first having come through all before it
-// and the last going back through them.
+// All micro-batches pass a chunk one after the other: the first after its forward through all
+// earlier chunks, the last before its backward through them.
 static void bound_chunk(bounder *b, const block_sum *chunk, const block_sum *before) {
   const double m = (double)b->candidate->micro_batches;
   const double s = before->forward_s + m * chunk->before_s + before->back_s;
@@ -391,7 +391,7 @@ static void add_times(const ot_block_bound *block, double count, bool layers, bl
   if (count > 0) add_sum(&sum, out);
 }
 
-// Where all layers are equal and the order is not looked at: by numbers of layers.
+// Where all layers are equal and the schedule is ignored: from the numbers of layers.
 static void bound_shares(bounder *b, const ot_stage_partition *cut) {
   const ot_block_bound *const first = &b->work->kind[0], *const layer = &b->work->kind[1],
                               *const head = &b->work->kind[2];
@@ -416,7 +416,7 @@ static void bound_shares(bounder *b, const ot_stage_partition *cut) {
         (begins ? slots_of(first) * (one ? late : early) : 0) + (ends ? slots_of(head) * late : 0);
     b->peak = ot_larger(b->peak, bytes_of(b, &own, kept));
   }
-  // One micro-batch after the other in the last chunk.
+  // The last chunk runs one micro-batch after the other.
   block_sum last = {0}, before = {0};
   const ot_stage_share *const share = &cut->shares[b->stages->rank_of[chunks - 1]];
   add_times(head, 1, false, &last);
@@ -437,7 +437,7 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
     const int rank = stages->rank_of[c];
     block_sum chunk = {0};
     kept[rank] += sum_chunk(b, c, &chunk);
-    // Chunks of a stage that are next to each other (zb-v) pass nothing on.
+    // Neighbouring chunks on one stage (zb-v) send each other nothing.
     if (own[rank].all_s == 0) before[rank] = passed;
     add_sum(&chunk, &own[rank]);
     add_chunk_traffic(b, c, chunk.layers, &traffic[rank]);
@@ -450,8 +450,9 @@ static void bound_stages(bounder *b, ot_arena *scratch) {
   }
 }
 
-// The mean of all stages: sums and maxima of sums are convex in what a stage has. A chunk may be a
-// block. Each micro-batch passes all blocks and goes back through them.
+// The mean over all stages is a lower bound of the fullest one: sums, and maxima of sums, are
+// convex in the share of a stage. A chunk may be one block. Each micro-batch passes forward and
+// backward through all blocks.
 static void bound_mean(bounder *b) {
   const ot_block_list *const blocks = b->blocks;
   const double share = 1.0 / b->candidate->pp;
@@ -491,8 +492,8 @@ ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, doub
   return OT_OK;
 }
 
-// Whether a micro-batch of all might make rounds that `c` has none of: where room for all rows that
-// can come is missing by a part of a row, buffers are rounded up to that.
+// Whether a micro-batch of the whole batch may need overflow passes where `c` needs none: a buffer
+// that is short by less than one token is rounded up and then holds all tokens.
 static bool rounds_differ(const ot_estimator *e, const ot_candidate *c) {
   const ot_moe *const moe = &e->job.model->moe;
   if (e->job.expert_imbalance <= 1 || moe->num_experts == 0) return false;
@@ -504,7 +505,7 @@ static bool rounds_differ(const ot_estimator *e, const ot_candidate *c) {
   return missing > 0 && missing < 1;
 }
 
-// Whose blocks stand for those of `c`, and what share of them `c` has at least.
+// The candidate whose block costs bound those of `c`, and the share of them that `c` has at least.
 static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_bound_depth depth,
                               double *scale) {
   ot_candidate priced = *c;
@@ -517,7 +518,7 @@ static ot_candidate priced_at(const ot_estimator *e, const ot_candidate *c, ot_b
   return priced;
 }
 
-// The least that the stages of b->candidate take, cut as it says.
+// Lower bound over the stages of b->candidate with its partition.
 static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, bounder *b) {
   const ot_stage_partition *cut;
   OT_TRY(ot_stage_partition_find(e, b->candidate, &cut));

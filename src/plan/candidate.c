@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One split of a step: as the run that would train it, so that the rules of training decide
-// (describe/parallel_check.h), and as text.
+// A candidate as the run that would train it, so that the rules of training decide whether it is
+// valid (describe/parallel_check.h), and as text.
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
@@ -55,18 +55,18 @@ static ot_status check_ranges(const ot_candidate *c) {
   OT_CHECK(c->zero == 0 || (c->dp_shard >= 1 && c->dp % c->dp_shard == 0), OT_USAGE,
            "plan: dp_shard=%d does not divide dp=%d", c->dp_shard, c->dp);
   OT_CHECK((int)c->pipeline >= 0 && c->pipeline < OT_PIPELINES, OT_USAGE,
-           "plan: there is no pipeline order %d", (int)c->pipeline);
+           "plan: unknown pipeline schedule %d", (int)c->pipeline);
   OT_CHECK((int)c->recompute >= 0 && c->recompute < OT_RECOMPUTES, OT_USAGE,
-           "plan: there is no recompute %d", (int)c->recompute);
+           "plan: unknown recompute %d", (int)c->recompute);
   return OT_OK;
 }
 
 static ot_status check_batch(const ot_job *job, const ot_candidate *c) {
   const int64_t whole = ot_candidate_micro_batches(job, c);
   OT_CHECK(whole > 0, OT_USAGE,
-           "plan: global_batch_size=%lld is no multiple of micro_batch_size=%lld x dp=%d",
+           "plan: global_batch_size=%lld is not a multiple of micro_batch_size=%lld x dp=%d",
            (long long)job->global_batch_size, (long long)c->micro_batch_size, c->dp);
-  OT_CHECK(c->micro_batches == whole, OT_USAGE, "plan: micro_batches=%lld; they are %lld",
+  OT_CHECK(c->micro_batches == whole, OT_USAGE, "plan: micro_batches=%lld; allowed: %lld",
            (long long)c->micro_batches, (long long)whole);
   return OT_OK;
 }

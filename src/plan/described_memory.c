@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a framework: the tensors that the derived backward reads, less what its compiler makes
-// again, as many times as the pipeline holds micro-batches, and what the engine adds to them. Sums
-// that frameworks round up somewhere are taken on the high side.
+// Memory of a described framework: the tensors that the derived backward reads, without those that
+// its compiler recomputes, times the micro-batches in flight, plus the framework's own buffers.
+// Totals that frameworks round up somewhere are estimated on the high side.
 #include "base/extremes.h"
 #include "plan/framework.h"
 
-// ---- what a block keeps of a micro-batch ----
+// ---- saved activations of a block ----
 
 typedef struct keeper {
   const ot_estimator *estimator;
   const ot_prices *prices;
   const ot_model *model;    // one layer of each kind
   const ot_engine *engine;  //
-  int layer;                // of `model`; -1: the block is none
-  double rows;              // of a micro-batch on this rank
-  double bytes;             // of an element
-  double tp;                // ranks that share products
-  double whole;             // share of what is between products that a rank has
+  int layer;                // of `model`; -1: the block is not a layer
+  double rows;              // tokens of a micro-batch on this rank
+  double bytes;             // per element
+  double tp;                // ranks that share a GEMM
+  double whole;             // share of the activations between GEMMs on a rank
 } keeper;
 
 static keeper keeper_of(const ot_estimator *e, const ot_prices *p, int kind) {
@@ -32,28 +32,28 @@ static keeper keeper_of(const ot_estimator *e, const ot_prices *p, int kind) {
                   .whole = p->sequence_parallel ? 1.0 / p->key.tp : 1};
 }
 
-// Width of the MLP that a token goes through.
+// Width of the MLP summed over the experts of a token.
 static double mlp_width(const keeper *k) {
   const ot_moe *const moe = &k->model->moe;
   if (moe->num_experts == 0 || !moe->layer[k->layer]) return (double)k->model->intermediate_size;
   return (double)(moe->experts_per_token * moe->expert_size + moe->shared_size);
 }
 
-// Models of the family of GPT have dropout; those with RMSNorm (Touvron et al. 2023) are trained
-// without.
+// Models of the GPT family have dropout; those with RMSNorm (Touvron et al. 2023) are trained
+// without it.
 static bool drops_out(const keeper *k) {
   return k->engine->dropout && k->model->norm == OT_NORM_LAYERNORM;
 }
 
-// torch.compile's partitioner (functorch/compile min_cut_rematerialization_partition) keeps what
-// products and attention made, and makes norms and elementwise work again.
+// torch.compile's partitioner (functorch/compile min_cut_rematerialization_partition) saves the
+// outputs of GEMMs and attention, and recomputes norms and elementwise operators.
 static double dropped_of(const keeper *k) {
   const double norms = 2 * (double)k->model->hidden_size * k->whole;
   return k->rows * k->bytes * (norms + mlp_width(k) / k->tp);
 }
 
-// torchtitan's selective checkpointing by op (parallelize_llama.py): outputs of attention and of
-// every second product, in the order q, k, v, o, gate, up, down.
+// torchtitan's selective checkpointing by op (parallelize_llama.py) saves the outputs of attention
+// and of every second GEMM, in the order q, k, v, o, gate, up, down.
 static double kept_by_op(const keeper *k) {
   const ot_model *const m = k->model;
   const double query = (double)(m->num_heads * m->head_dim);
@@ -83,8 +83,8 @@ static double kept_in_block(const ot_estimator *estimator, const ot_prices *pric
   return drops ? bytes - dropped_of(&k) : bytes;
 }
 
-// Korthikanti et al. 2022, table 2: of 34 sbh, 2 are masks of dropout, and 10 are whole without
-// sequence parallelism; 2 of these are what enters the layer, whole as it stands.
+// Korthikanti et al. 2022, table 2: of 34 sbh, 2 are dropout masks, and 10 are not sharded without
+// sequence parallelism; 2 of these are the layer's input, which is counted in full already.
 static double kept_more(const ot_estimator *estimator, const ot_prices *prices, int kind) {
   const keeper k = keeper_of(estimator, prices, kind);
   const double row = k.rows * (double)k.model->hidden_size;
@@ -141,7 +141,7 @@ static void count_states(counter *c) {
   const int zero = c->candidate->zero;
   const double pieces = zero > 0 ? c->candidate->dp_shard * c->candidate->cp : 1;
   const double expert_pieces = zero > 0 ? ot_described_expert_replicas(c->candidate).size : 1;
-  double n = 0, held = 0;  // of a rank; with what is cut in pieces, cut
+  double n = 0, held = 0;  // elements of a rank: before, after ZeRO sharding
   for (int i = 0; i < c->prices->blocks->num_blocks; i++) {
     const bool copy = i == 0 && c->prices->tied_apart && runs(c, c->prices->blocks->num_blocks - 1);
     if (!runs(c, i) && !copy) continue;
@@ -158,10 +158,10 @@ static void count_states(counter *c) {
   c->out->optimizer = (int64_t)(held * (recipe->master_bytes + recipe->moment_bytes));
 }
 
-// Whole weights of the unit at work and of the next one, or of as many as are used again before
-// long, where the forward turns back; embedding and head belong to the outermost unit, which stays
-// (torch FSDP's root), and so does the gradient of the larger of them. And the whole gradient of a
-// layer, with its copy on the wire.
+// Gathered weights of the current unit and the next one, or of those used again soon, where the
+// forward turns back. Embedding and head belong to the outermost unit, which stays gathered (torch
+// FSDP's root), as does the gradient of the larger of the two. Plus the full gradient of a layer,
+// with its copy in communication format.
 static void count_gathered(counter *c) {
   const ot_recipe *const recipe = &c->estimator->job.recipe;
   double layer = 0, ends = 0, all = 0, largest = 0;
@@ -185,7 +185,7 @@ static void count_gathered(counter *c) {
 
 // ---- activations ----
 
-// Of one micro-batch.
+// Activation bytes of one micro-batch.
 static double kept_of(const counter *c, int block) {
   const int kind = kind_of(c, block);
   const double bytes = kept_in_block(c->estimator, c->prices, kind);
@@ -194,14 +194,14 @@ static double kept_of(const counter *c, int block) {
   return bytes + kept_more(c->estimator, c->prices, kind);
 }
 
-// What a chunk keeps of a micro-batch beside its blocks: what it sent.
+// Bytes that a chunk saves of a micro-batch in addition to its blocks: the activation it sent.
 static double sent_of(const counter *c, int chunk) {
   const bool sends = chunk + 1 < c->request->flow->num_chunks;
   return sends && c->estimator->job.engine->keeps_outputs ? (double)c->prices->hidden_bytes : 0;
 }
 
-// Static graphs have room for as many micro-batches as their buffers have places, and one that is
-// being made; the last stage hands its own on.
+// Static graphs hold one micro-batch per buffer slot, plus the one in progress; the last stage
+// sends no activation on.
 static void fill_buffers(const counter *c, const double *kept, double *peak) {
   const ot_pipeline_flow *const flow = c->request->flow;
   const double places = c->estimator->job.engine->stage_buffers * flow->num_ranks + 1;
@@ -212,7 +212,8 @@ static void fill_buffers(const counter *c, const double *kept, double *peak) {
   }
 }
 
-// The most that a stage keeps at once: an allocator gives what one chunk has let go to another.
+// Peak of saved activations over a stage: the allocator reuses memory that one chunk freed for
+// another.
 void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, double *peak) {
   const ot_pipeline_flow *const flow = request->flow;
   counter c = {.request = request,
@@ -237,7 +238,7 @@ void ot_described_peaks(const ot_replay_request *request, ot_arena *arena, doubl
 
 // ---- buffers ----
 
-// Transients of the largest layer; with recompute, all that it makes again.
+// Temporaries of the largest layer; with recompute, all that is recomputed of it.
 static double transients_of(const counter *c) {
   double most = 0;
   int kind = 0;
@@ -301,8 +302,8 @@ void ot_described_memory(const ot_replay_request *request, ot_arena *arena,
 
 // ---- bounds ----
 
-// What is kept at one moment, and the transients of layers; best fit of a larger micro-batch may
-// lose a little that a smaller one does not.
+// Activations saved at one moment, and temporaries of layers. Best-fit placement of a larger
+// micro-batch may waste a little that a smaller one does not.
 void ot_described_bound_slots(const ot_estimator *e, const ot_prices *prices, int kind,
                               int64_t *slot_bytes, int64_t *scratch_bytes) {
   const bool layer = kind > 0 && kind < prices->blocks->num_kinds - 1;

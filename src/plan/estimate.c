@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts prices, cut, order, replay and memory of a candidate together.
+// Combines costs, partition, pipeline schedule, replay and memory of a candidate into its estimate.
 #include "plan/estimate.h"
 
 #include "describe/pipeline_rules.h"
@@ -53,11 +53,11 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 
 // ---- one candidate ----
 
-// One stage that gathers or sums bucket by bucket does the same in each micro-batch but the first
-// and the last: so many are replayed, and a few more to know what one takes.
+// A single stage that gathers or reduces bucket by bucket does the same in each micro-batch but the
+// first and the last. PLAYED micro-batches are replayed, and PLAYED_MORE to know the time of one.
 enum { PLAYED = 8, PLAYED_MORE = 2 };
 
-// What is needed to replay `micro_batches` of `candidate` and to count it.
+// Prepares the replay and the memory estimate of `micro_batches` of `candidate`.
 static ot_status prepare_some(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
                               ot_replay_request *request) {
   ot_prices *prices;
@@ -76,7 +76,7 @@ static ot_status prepare(ot_estimator *e, const ot_candidate *candidate,
   return prepare_some(e, candidate, candidate->micro_batches, request);
 }
 
-// The first PLAYED micro-batches stand for all.
+// Whether the first PLAYED micro-batches represent all.
 static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, bool *periodic) {
   ot_prices *prices;
   OT_TRY(ot_prices_find(e, candidate, &prices));
@@ -86,7 +86,7 @@ static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, boo
   return OT_OK;
 }
 
-// Work that no waiting is part of.
+// Time without waiting.
 static double busy_s(const ot_stage_replay *replay) { return replay->total_s - replay->bubble_s; }
 
 static void take_replay(const ot_stage_replay *replay, ot_estimate *out) {
@@ -172,7 +172,7 @@ void ot_replay_outline(ot_replay_request *r, ot_arena *arena) {
   }
 }
 
-// Adds to `replay` what `times` more micro-batches take, from a replay of PLAYED_MORE more.
+// Adds the time of `times` more micro-batches to `replay`, from a replay of PLAYED_MORE more.
 static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double times) {
   const double n = times / PLAYED_MORE;
   replay->total_s += n * (more->total_s - replay->total_s);
@@ -205,7 +205,7 @@ static ot_status estimate_periodic(ot_estimator *e, const ot_candidate *candidat
   return OT_OK;
 }
 
-// Memory first; then, where it fits or `always`, the replay.
+// Estimates memory first; replays the step if it fits or if `always`.
 static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
                           ot_estimate *out) {
   ot_replay_request request;

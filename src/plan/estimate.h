@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a candidate takes: seconds of a step, by term, and bytes of its fullest rank, by class. The
-// tasks of each distinct block come from the builders of schedules and are priced by the simulator;
-// here they are put together: blocks to chunks, chunks to the order of the pipeline, replayed as
-// events, and what stands around it (gathers, reductions, norm, update).
+// Estimate of a candidate: seconds of a step, by term, and bytes of its fullest rank, by class. The
+// schedule builders make the tasks of each distinct block and the simulator prices them. The
+// estimate assigns blocks to chunks, replays the pipeline schedule as events, and adds gathers,
+// reductions, norm and update.
 #pragma once
 
 #include "base/arena.h"
 #include "plan/job.h"
 #include "schedule/timeline.h"
 
-// Bytes of the rank that needs most.
+// Memory of the fullest rank in bytes.
 typedef struct ot_memory_estimate {
   int stage;  // of that rank
   int64_t weights, gradients, optimizer;
-  int64_t activations;  // kept from forward to backward
-  int64_t gathered;     // weights that stand elsewhere
-  int64_t buffers;      // scratch, messages, batches, buckets on their way
-  int64_t peak;         // all of these: what is allocated
-  int64_t reserved;     // with what the engine's allocator loses
-  int64_t context;      // of the device's runtime and the communication library, beside it
+  int64_t activations;  // saved from forward to backward
+  int64_t gathered;     // weights of other ranks
+  int64_t buffers;      // scratch, messages, batches, buckets in flight
+  int64_t peak;         // sum of all above: allocated bytes
+  int64_t reserved;     // peak plus losses of the engine's allocator
+  int64_t context;      // device runtime and communication library, not in reserved
   int64_t capacity;     // of the device
 } ot_memory_estimate;
 
 typedef struct ot_estimate {
   ot_candidate candidate;
   double step_s;
-  // Where it goes; on the slowest stage, these add up to step_s.
+  // Terms of step_s; on the slowest stage they add up to it.
   double compute_s;                    // kernels of forward and backward, recompute included
   double recompute_s;                  // part of compute_s
   double update_s;                     // norm, clipping, optimizer
   double bubble_s;                     // waiting for other stages
-  double host_s;                       // launching kernels, where devices wait for that
-  double exposed_s[OT_TIMELINE_AXES];  // communication that nothing hides
+  double host_s;                       // kernel launches that devices wait for
+  double exposed_s[OT_TIMELINE_AXES];  // communication that no computation hides
   double bubble_fraction;
-  double model_flops;     // of the whole step, causal attention counts half
+  double model_flops;     // whole step; half of the scores in causal attention
   double hardware_flops;  // recompute included
-  double mfu, hfu;        // of the devices' peak in recipe.products
-  double tokens_per_s;    // of all devices
+  double mfu, hfu;        // fraction of the devices' peak in recipe.products
+  double tokens_per_s;    // all devices together
   ot_memory_estimate memory;
   bool fits;  // reserved + context <= capacity
 } ot_estimate;
@@ -44,15 +44,15 @@ typedef struct ot_estimate {
 // One stage of the pipeline, for charts of memory and time.
 typedef struct ot_stage_estimate {
   int first_block, num_blocks;   // of its first chunk; of all its chunks
-  double forward_s, backward_s;  // of a micro-batch
+  double forward_s, backward_s;  // one micro-batch
   ot_memory_estimate memory;
 } ot_stage_estimate;
 
-// Prices that candidates share (blocks by tp, cp, micro-batch size, recompute) are kept from call
-// to call.
+// Costs that candidates share (blocks by tp, cp, micro-batch size, recompute) are cached between
+// calls.
 typedef struct ot_estimator ot_estimator;
 
-// `job` is kept. Lives in `arena`. OT_USAGE as ot_job_check, or when the cluster lacks a rate.
+// Keeps `job`. Allocated in `arena`. OT_USAGE as ot_job_check, or if the cluster lacks a rate.
 ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out);
 
 // `candidate` must have passed its check. Cost: O(stages x chunks x micro-batches) once the prices
@@ -60,21 +60,20 @@ ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **
 ot_status ot_estimate_build(ot_estimator *estimator, const ot_candidate *candidate,
                             ot_estimate *out);
 
-// The same, but where memory does not fit, the step need not be replayed: then all but memory may
-// be zero.
+// The same, but if memory does not fit, the step may be left out: then all but memory may be zero.
 ot_status ot_estimate_fitting(ot_estimator *estimator, const ot_candidate *candidate,
                               ot_estimate *out);
 
-// The stages of the pipeline [candidate->pp], in `arena`.
+// Estimates of the pipeline stages [candidate->pp], in `arena`.
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out);
 
-// What a stage does at a time, as the step was replayed.
+// Kind of an action in a replayed step.
 typedef enum ot_replayed_kind {
   OT_REPLAYED_FORWARD,
-  OT_REPLAYED_BACKWARD,  // with its recompute; where it is split, of inputs only
-  OT_REPLAYED_WEIGHT,    // where the backward is split
-  OT_REPLAYED_UPDATE,    // from where all stages meet: norm, clipping, optimizer, gathers after it
+  OT_REPLAYED_BACKWARD,  // with its recompute; if split, gradients of inputs only
+  OT_REPLAYED_WEIGHT,    // gradients of weights, if the backward is split
+  OT_REPLAYED_UPDATE,    // after the last barrier: norm, clipping, optimizer, gathers
   OT_REPLAYED_KINDS,
 } ot_replayed_kind;
 
@@ -88,16 +87,16 @@ typedef struct ot_replayed_action {
 typedef struct ot_replayed_step {
   double total_s;
   int64_t num_actions;
-  ot_replayed_action *actions;  // [num_actions] of a stage in order
+  ot_replayed_action *actions;  // [num_actions] in order per stage
 } ot_replayed_step;
 
-// The step of `candidate`, action by action, in `arena`.
+// The replayed step of `candidate`, in `arena`.
 ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_replayed_step *out);
 
-// Figures that no schedule of `candidate` can beat, at a fraction of the cost: step_s is at least
-// compute of the busiest stage, and the peak at least what states and one micro-batch take. For
-// pruning: tests hold them against ot_estimate_build.
+// Lower bounds for any schedule of `candidate`, at a fraction of the cost of an estimate: step_s is
+// at least the compute of the busiest stage, peak at least the states and one micro-batch. Used for
+// pruning; tests compare them with ot_estimate_build.
 typedef struct ot_estimate_bound {
   double step_s;
   int64_t peak;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe of the best plan, problem by problem: each sentence says what would not fit or would
-// be waited for, what the plan does about it, and what that costs.
+// Explains the best plan, problem by problem: each sentence states what would not fit or would be
+// exposed, what the plan does about it, and what that costs.
 #include "plan/explain.h"
 
 #include "base/quantity.h"
@@ -16,7 +16,7 @@ const char ot_explain_barrier[] =
     "zb-h2 helps only where the input-gradient pass is longer than the weight-gradient pass: the "
     "norm for gradient clipping synchronises all stages at the end of the step";
 
-// Sentences as they are being made.
+// Collects the sentences.
 typedef struct speaker {
   const ot_explanation *e;
   const ot_candidate *c;
@@ -37,7 +37,7 @@ static void say(speaker *s, const char *sentence) {
   s->out->text[s->out->num++] = sentence;
 }
 
-// Adds to the last sentence.
+// Appends to the last sentence.
 static void add(speaker *s, const char *text) {
   const char **const last = &s->out->text[s->out->num - 1];
   *last = ot_arena_format(s->arena, "%s%s", *last, text);
@@ -45,7 +45,7 @@ static void add(speaker *s, const char *text) {
 
 // ---- links ----
 
-// The name of the links that ranks `stride` apart, `ways` of them, meet in.
+// Name of the links that connect `ways` ranks at distance `stride`.
 static const char *links_of(const ot_cluster *cluster, int stride, int ways) {
   const int reach = stride * (ways - 1);
   if (reach >= cluster->num_devices) return "links";
@@ -53,7 +53,7 @@ static const char *links_of(const ot_cluster *cluster, int stride, int ways) {
   return level < 0 ? "links" : cluster->level[level].name;
 }
 
-// "exposes 156 ms a step": what is waited for, which other stages may have more or less of.
+// "exposes 156 ms a step" on this axis. Other stages may expose more or less.
 static const char *exposes(const speaker *s, ot_timeline_axis axis) {
   return ot_arena_format(s->arena, "exposes %s a step%s",
                          ot_figure_seconds(s->arena, s->e->best->exposed_s[axis]),
@@ -78,18 +78,18 @@ static void say_bill(speaker *s) {
                            ot_figure_bytes(a, memory)));
     return;
   }
-  say(s, ot_arena_format(a, "%s: no device holds it, %lld of %s at least, before activations", bill,
+  say(s, ot_arena_format(a, "%s: needs at least %lld devices of %s, before activations", bill,
                          (long long)b->min_devices_for_state, ot_figure_bytes(a, memory)));
 }
 
-// What states sharded over all devices, and nothing else split, would take.
+// States sharded over all devices, without any other parallelism.
 static void say_sharding(speaker *s) {
   const ot_job *const job = s->e->job;
   if (job->devices == 1) return;
   ot_arena *const a = s->arena;
   if (job->global_batch_size < job->devices) {
     say(s, ot_arena_format(a,
-                           "%lld sequences do not feed %d devices one each: some must share a "
+                           "%lld sequences for %d devices: some devices must share a "
                            "sequence (tp, cp) or its layers (pp)",
                            (long long)job->global_batch_size, job->devices));
     return;
@@ -107,17 +107,16 @@ static void say_tensor(speaker *s) {
   ot_arena *const a = s->arena;
   if (job->devices == 1) return;
   if (c->tp == 1) {
-    say(s, "tp 1: no matrix is split, so no activations are reduced over tp");
+    say(s, "tp 1: weights are not sharded over tp, so activations need no reduction");
     add(s, ot_what_if_tp(&s->what_if, 2, a));
     return;
   }
   const bool experts = job->model->moe.num_experts > 0;
-  say(s,
-      ot_arena_format(a,
-                      "tp %d over %s: weights%s and activations of a layer are split %d ways; "
-                      "reducing activations %s",
-                      c->tp, links_of(job->cluster, 1, c->tp),
-                      experts ? ", but those of experts," : "", c->tp, exposes(s, OT_TIMELINE_TP)));
+  say(s, ot_arena_format(a,
+                         "tp %d over %s: weights%s and activations of a layer are sharded %d ways; "
+                         "reducing activations %s",
+                         c->tp, links_of(job->cluster, 1, c->tp),
+                         experts ? " (except experts)" : "", c->tp, exposes(s, OT_TIMELINE_TP)));
   add(s, ot_what_if_tp(&s->what_if, 1, a));
   if (c->tp > 2) add(s, ot_what_if_tp(&s->what_if, c->tp / 2, a));
 }
@@ -127,16 +126,16 @@ static void say_context(speaker *s) {
   const ot_job *const job = s->e->job;
   ot_arena *const a = s->arena;
   if (c->cp == 1) return;
-  say(s, ot_arena_format(
-             a,
-             "cp %d over %s: each device has %lld of the %lld tokens of a sequence, and "
-             "keys travel; %s",
-             c->cp, links_of(job->cluster, c->tp, c->cp), (long long)(job->sequence_length / c->cp),
-             (long long)job->sequence_length, exposes(s, OT_TIMELINE_CP)));
+  say(s, ot_arena_format(a,
+                         "cp %d over %s: each device has %lld of the %lld tokens of a sequence and "
+                         "exchanges keys and values; %s",
+                         c->cp, links_of(job->cluster, c->tp, c->cp),
+                         (long long)(job->sequence_length / c->cp), (long long)job->sequence_length,
+                         exposes(s, OT_TIMELINE_CP)));
   add(s, ot_what_if_cp(&s->what_if, 1, a));
 }
 
-// ", in 3 rounds of 1.25 even shares", where what comes does not fit into one.
+// ", in 3 passes of 1.25 even shares": the all-to-all needs overflow passes.
 static const char *rounds_text(const speaker *s) {
   ot_run_lists lists;
   ot_run run;
@@ -144,7 +143,7 @@ static const char *rounds_text(const speaker *s) {
   const int more =
       ot_expert_load_rounds(&s->e->job->model->moe, &run.parallel, s->e->job->expert_imbalance);
   if (more == 0) return "";
-  return ot_arena_format(s->arena, ", in %d rounds of %g even shares", more + 1,
+  return ot_arena_format(s->arena, ", in %d passes of %g even shares", more + 1,
                          run.parallel.expert_buffer);
 }
 
@@ -154,13 +153,13 @@ static void say_experts(speaker *s) {
   ot_arena *const a = s->arena;
   if (job->devices == 1 || job->model->moe.num_experts == 0) return;
   if (c->ep * c->etp == 1) {
-    say(s, "ep 1: a device has all experts of its layers, so no token travels to them");
+    say(s, "ep 1: each device holds all experts of its layers, so tokens need no all-to-all");
     add(s, ot_what_if_ep(&s->what_if, 2, a));
     return;
   }
   say(s, ot_arena_format(
              a,
-             "ep %d%s: experts are sharded over the ranks of a stage, and tokens travel to "
+             "ep %d%s: experts are sharded over the ranks of a stage; all-to-alls send tokens to "
              "them%s; %s",
              c->ep, c->etp > 1 ? ot_arena_format(a, " x etp %d", c->etp) : "", rounds_text(s),
              exposes(s, OT_TIMELINE_EP)));
@@ -168,7 +167,7 @@ static void say_experts(speaker *s) {
   if (c->ep > 2) add(s, ot_what_if_ep(&s->what_if, c->ep / 2, a));
 }
 
-// What the formula of balanced stages says, for the orders that it is of.
+// The bubble formula of balanced stages, for the schedules that it applies to.
 static const char *balanced_bubble(const speaker *s) {
   const ot_candidate *const c = s->c;
   if (ot_pipeline_rules_of(c->pipeline)->splits) return "";
@@ -209,9 +208,9 @@ static void say_pipeline(speaker *s) {
   }
 }
 
-// Every step ends for all stages with the norm of all gradients. So the bubble of 0 that zb-h2 has
-// where steps chain (Qi et al. 2023, arXiv 2401.10241, sec. 4) is not there; docs/parallel.md has
-// what both idle.
+// The gradient norm synchronises all stages at the end of each step. zb-h2 has a bubble of 0 only
+// if consecutive steps overlap (Qi et al. 2023, arXiv 2401.10241, sec. 4); docs/parallel.md
+// compares the idle time of both.
 static void say_barrier(speaker *s) {
   const bool h1 = s->c->pipeline == OT_PIPELINE_ZB_H1;
   if (!h1 && s->c->pipeline != OT_PIPELINE_ZB_H2) return;
@@ -241,9 +240,9 @@ static void say_states(speaker *s) {
 }
 
 static void say_activations(speaker *s) {
-  static const char *const modes[] = {"every activation is kept",
-                                      "norms and activation functions are computed again",
-                                      "a layer keeps its input and is computed again"};
+  static const char *const modes[] = {"every activation is saved",
+                                      "norms and activation functions are recomputed",
+                                      "each layer saves only its input and is recomputed"};
   const ot_estimate *const e = s->e->best;
   ot_arena *const a = s->arena;
   const char *const mode = modes[s->c->recompute];
@@ -290,8 +289,8 @@ static void say_batch(speaker *s) {
                          (long long)s->c->micro_batches, (long long)s->c->micro_batch_size));
 }
 
-// ", most of it tp (1.05 s), cp (386 ms)": by size, those of at least a hundredth of the step, and
-// the largest.
+// ", most of it tp (1.05 s), cp (386 ms)": axes of at least a hundredth of the step, by size, and
+// always the largest.
 static const char *exposed_axes(const speaker *s) {
   const ot_estimate *const e = s->e->best;
   ot_text_builder text = {.arena = s->arena};
@@ -316,9 +315,9 @@ static void say_result(speaker *s) {
   double exposed = 0;
   for (int i = 0; i < OT_TIMELINE_AXES; i++) exposed += e->exposed_s[i];
   const char *const waits =
-      exposed > 0 ? ot_arena_format(a, "%s waits for communication%s",
+      exposed > 0 ? ot_arena_format(a, "%s is exposed communication%s",
                                     ot_figure_share(a, exposed / e->step_s), exposed_axes(s))
-                  : "no communication is waited for";
+                  : "no communication is exposed";
   say(s, ot_arena_format(a, "step %s at MFU %s: %s of it computes%s, %s",
                          ot_figure_seconds(a, e->step_s), ot_figure_share(a, e->mfu),
                          ot_figure_share(a, e->compute_s / e->step_s),

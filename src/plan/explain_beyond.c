@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a plan no published run has shown, from one table: of each device and engine the largest
-// values that any run compared in docs/published.md has. `build/bench/published --json` lists the
-// runs that the table lacks ("beyond").
+// Properties of a plan that no published run has, from one table: for each device and engine the
+// largest values of any run compared in docs/published.md. `build/bench/published --json` lists
+// runs missing in the table ("beyond").
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 #include "plan/explain.h"
 
-// What runs differ in by size.
+// Numeric properties of a run.
 typedef enum extent { DEVICES, TP, PP, CP, EP, TOKENS, EXTENTS } extent;
 
-// What there is a run with.
+// Features of a run.
 enum { HALF = 1, FP8 = 2, EXPERTS = 4 };
 
 typedef struct published {
@@ -18,7 +18,7 @@ typedef struct published {
   unsigned kinds;
 } published;
 
-// Of the runs that are usable for step time; all with experts are of one source.
+// Runs with a usable step time. All runs with experts are of one source.
 static const published runs[] = {
     {"a100-40g", "fsdp", {128, 1, 1, 1, 1, 32768}, HALF},
     {"a100-80g", "deepspeed", {1024, 1, 1, 1, 1, 1024}, HALF},
@@ -61,7 +61,7 @@ static void say(comparison *c, const char *sentence) {
   c->out->text[c->out->num++] = sentence;
 }
 
-// The most of all runs on `device`, with `engine` or (null) any; false where there are none.
+// Maxima over all runs on `device`, with `engine` or (null) any; false if there are none.
 static bool find_runs(const char *device, const char *engine, published *out) {
   *out = (published){device, engine, {0}, 0};
   for (int i = 0; i < OT_COUNT(runs); i++) {
@@ -95,7 +95,7 @@ static void compare_kinds(comparison *c, const published *device, const publishe
                                                                     : 0;
   const ot_pipeline order = c->c->pipeline;
   if ((device->kinds & type) == 0) {
-    say(c, ot_arena_format(c->arena, "%s products", ot_dtype_name(products)));
+    say(c, ot_arena_format(c->arena, "%s GEMMs", ot_dtype_name(products)));
   }
   if (c->c->pp > 1 && order != OT_PIPELINE_1F1B && order != OT_PIPELINE_INTERLEAVED) {
     say(c, ot_arena_format(c->arena, "pipeline schedule %s", ot_pipeline_name(order)));
@@ -104,8 +104,8 @@ static void compare_kinds(comparison *c, const published *device, const publishe
   say(c, (engine->kinds & EXPERTS) != 0 ? "experts (runs of one source)" : "experts");
 }
 
-// Ranks of a group that exchange data in each layer either fit into a domain of the innermost links
-// or are whole domains; runs with others are not known.
+// A group that communicates in each layer either fits into a domain of the innermost links or
+// consists of whole domains; no published run has other groups.
 static void compare_domains(comparison *c) {
   const ot_cluster *const cluster = c->job->cluster;
   const int domain = cluster->num_levels > 0 ? cluster->level[0].size : 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan loses against the best one: its differences, then each term of the step by size.
+// Compares a plan with the best one: its differences, then each term of the step by size.
 #include "base/quantity.h"
 #include "base/sort.h"
 #include "base/text_builder.h"
@@ -13,7 +13,7 @@ typedef struct term {
   double delta_s;  // more than the best
 } term;
 
-// ---- what is different ----
+// ---- differences ----
 
 static void put_number(ot_text_builder *text, const char *name, int64_t other, int64_t best) {
   if (other == best) return;
@@ -33,14 +33,14 @@ static void put_differences(const ot_candidate *other, const ot_candidate *best,
   put_number(text, "cp", other->cp, best->cp);
   put_number(text, "ep", other->ep, best->ep);
   put_number(text, "etp", other->etp, best->etp);
-  put_number(text, "whole activations over tp", other->no_sequence_parallel,
+  put_number(text, "no sequence parallelism", other->no_sequence_parallel,
              best->no_sequence_parallel);
   put_number(text, "dp", other->dp, best->dp);
   if (other->dp == best->dp) put_number(text, "dp_shard", other->dp_shard, best->dp_shard);
   put_number(text, "zero", other->zero, best->zero);
   put_number(text, "micro-batch", other->micro_batch_size, best->micro_batch_size);
   if (other->pipeline != best->pipeline) {
-    put_word(text, "order", ot_pipeline_name(other->pipeline), ot_pipeline_name(best->pipeline));
+    put_word(text, "schedule", ot_pipeline_name(other->pipeline), ot_pipeline_name(best->pipeline));
   }
   if (other->recompute != best->recompute) {
     put_word(text, "recompute", ot_recompute_names[other->recompute],
@@ -48,7 +48,7 @@ static void put_differences(const ot_candidate *other, const ot_candidate *best,
   }
 }
 
-// ---- what it costs ----
+// ---- their cost ----
 
 static void fill_terms(const ot_estimate *other, const ot_estimate *best, term *terms) {
   ot_step_term theirs[OT_STEP_TERMS], ours[OT_STEP_TERMS];
@@ -89,7 +89,7 @@ static const char *memory_of(const ot_estimate *other, const ot_estimate *best, 
   const double there = (double)(best->memory.reserved + best->memory.context);
   return ot_arena_format(arena, "memory %s (%s)%s", ot_figure_bytes(arena, here),
                          ot_figure_bytes(arena, there),
-                         other->fits ? "" : ": more than a device has");
+                         other->fits ? "" : ": exceeds device memory");
 }
 
 void ot_explain_other(const ot_explanation *e, const ot_estimate *other, ot_arena *arena,

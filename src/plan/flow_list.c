@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flows of pipelines by what they depend on, each built once.
+// Cache of pipeline flows by their keys; each is built once.
 #include "plan/estimator.h"
 
 struct ot_known_flow {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frameworks as their engine files describe them. Blocks are built as this program would build
-// them, but with all experts on each rank; what the framework does in another way is counted from
-// there.
+// Frameworks described by an engine file. Blocks are built as Orthant would build them, but with
+// all experts on each rank; differences of the framework are added to or subtracted from their
+// cost.
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
 #include "plan/framework.h"
 #include "plan/phase_price.h"
 
-// ---- what can run ----
+// ---- checks ----
 
 static ot_status check_job(const ot_job *job) {
   const char *const name = job->engine->name;
   OT_CHECK(job->model->residuals.block_size == 0, OT_USAGE,
-           "plan: engine %s trains no models with attention_residuals: block (try engine=orthant)",
+           "plan: engine %s does not support attention_residuals: block (try engine=orthant)",
            name);
   OT_CHECK(job->expert_imbalance <= 1, OT_USAGE,
            "plan: expert_imbalance of engine %s is not priced (try engine=orthant)", name);
@@ -22,19 +22,19 @@ static ot_status check_job(const ot_job *job) {
   return OT_OK;
 }
 
-// Whether ep goes with the model and the other degrees.
+// Whether ep is compatible with the model and the other degrees.
 static ot_status check_experts(const ot_job *job, const ot_candidate *c) {
   const int64_t experts = job->model->moe.num_experts;
   const int64_t ranks = (int64_t)c->tp * c->cp * c->dp;
   OT_CHECK(c->ep == 1 || experts > 0, OT_USAGE, "plan: ep=%d, but the model has no experts", c->ep);
   OT_CHECK(c->ep == 1 || (experts % c->ep == 0 && ranks % c->ep == 0), OT_USAGE,
-           "plan: ep=%d divides not both the %lld experts and the %lld ranks of a stage", c->ep,
+           "plan: ep=%d does not divide both the %lld experts and the %lld ranks of a stage", c->ep,
            (long long)experts, (long long)ranks);
   return OT_OK;
 }
 
-// The rules of training for the dense model. Other software may give a chunk to the embedding or
-// the head alone.
+// Applies the training rules to the dense model. Other frameworks may give a chunk to the embedding
+// or the head alone.
 static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_run *run) {
   OT_TRY(check_experts(job, candidate));
   run->model.num_layers += 2;
@@ -44,9 +44,9 @@ static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_
   return ot_run_check_ranks(run, job->devices);
 }
 
-// ---- what is built ----
+// ---- candidate and partition ----
 
-// What recompute selective repeats is told by the engine file.
+// The engine file states what selective recompute covers.
 static ot_candidate built(const ot_candidate *candidate) {
   ot_candidate dense = *candidate;
   dense.ep = dense.etp = 1;
@@ -54,9 +54,9 @@ static ot_candidate built(const ot_candidate *candidate) {
   return dense;
 }
 
-// Each chunk gets as many layers, and the embedding and the head go to the first and the last;
-// where layers do not come out even, both count as one (Megatron-DeepSpeed; Megatron-core's
-// account_for_embedding_in_pipeline_split), and what is left over goes to the first chunks.
+// Chunks have equal numbers of layers; embedding and head go to the first and the last chunk. If
+// the layers do not divide evenly, both count as one layer (Megatron-DeepSpeed; Megatron-core's
+// account_for_embedding_in_pipeline_split), and the remainder goes to the first chunks.
 static void split_evenly(int layers, int chunks, int *first) {
   const bool even = layers % chunks == 0;
   const int whole = even ? layers : layers + 2;
@@ -67,8 +67,8 @@ static void split_evenly(int layers, int chunks, int *first) {
   first[chunks] = layers + 2;
 }
 
-// nanotron (models/base.py): a stage takes blocks until their cost is more than its even share of
-// all; products of weights count, an embedding costs nothing. Each stage gets a block.
+// nanotron (models/base.py): a stage takes blocks until their cost exceeds its even share. The cost
+// is that of the weight GEMMs, 0 for an embedding. Each stage gets at least one block.
 static void split_by_cost(const ot_model *model, int stages, int *first) {
   const int layers = (int)model->num_layers;
   const double width = (double)model->hidden_size;
@@ -90,7 +90,7 @@ static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_run *run,
   const int num_blocks = out->blocks->num_blocks;
   const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
   OT_CHECK(chunks <= num_blocks, OT_USAGE,
-           "plan: pp=%d with %d chunks in all is more than the model's %d blocks", c->pp, chunks,
+           "plan: pp=%d with %d chunks in total exceeds the model's %d blocks", c->pp, chunks,
            num_blocks);
   int *const first = ot_arena_array(e->arena, chunks + 1, sizeof *first);
   if (e->job.engine->stages_by_cost && chunks == c->pp) {
@@ -115,7 +115,7 @@ static bool is_product(const ot_task *task) {
   return task->op == OT_OP_LINEAR || task->op == OT_OP_GROUPED_LINEAR;
 }
 
-// Whether task i is the last product before an activation.
+// Whether task i is the last GEMM before an activation function.
 static bool feeds_activation(const ot_segment *forward, int i) {
   if (!is_product(&forward->tasks[i])) return false;
   for (i++; i < forward->num_tasks && !is_product(&forward->tasks[i]); i++) {
@@ -139,7 +139,7 @@ static bool is_remade(const ot_segment *forward, int i, unsigned parts) {
   }
 }
 
-// The parts of a block that the engine makes again, forward, once more.
+// Cost of the parts of a block that the engine recomputes.
 static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot_segment *forward,
                              ot_phase_price *out) {
   *out = (ot_phase_price){0};
@@ -154,8 +154,8 @@ static ot_status price_parts(const ot_estimator *e, const ot_prices *p, const ot
   return OT_OK;
 }
 
-// All of the layer (Megatron-LM's full recompute, torch.utils.checkpoint), or the core of attention
-// (Korthikanti et al. 2022) or other parts that the engine names, or a share of the layer
+// The whole layer (Megatron-LM's full recompute, torch.utils.checkpoint), the attention core
+// (Korthikanti et al. 2022), other parts that the engine names, or a share of the layer
 // (torchtitan).
 static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
                                  const ot_block_phases *from, ot_phase_price *out) {
@@ -174,9 +174,9 @@ static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
 
 // ---- experts ----
 
-// A rank holds a part of the experts, multiplies as many rows in fewer and larger groups
-// (simulate/price_kernel.c), and sends rows to where their experts are and back. Routing is taken
-// to be even, as published runs force it to be.
+// A rank holds a share of the experts, multiplies the same number of tokens in fewer and larger
+// groups (simulate/price_kernel.c), and sends tokens to their experts and back by all-to-all.
+// Routing is assumed even, as published runs force it to be.
 
 static bool has_experts(const ot_estimator *e, int kind) {
   const int layer = kind - 1;
@@ -184,7 +184,7 @@ static bool has_experts(const ot_estimator *e, int kind) {
          e->layers.moe.layer[layer];
 }
 
-// Elements of the routed experts that a rank holds of blocks of kind `kind`; 0 when they have none.
+// Elements of routed experts on one rank in blocks of kind `kind`; 0 if they have none.
 static double expert_elements(const ot_estimator *e, const ot_candidate *c, int kind) {
   enum { PROJECTIONS = 3 };  // gate, up, down
   if (!has_experts(e, kind)) return 0;
@@ -193,7 +193,7 @@ static double expert_elements(const ot_estimator *e, const ot_candidate *c, int 
          (double)model->hidden_size;
 }
 
-// Takes from the elements of `to`, which has all experts, those that other ranks hold.
+// `to` has all experts: subtracts the elements of those that other ranks hold.
 static void share_experts(const ot_estimator *e, const ot_candidate *c, int kind,
                           ot_block_price *to) {
   to->expert_elements = expert_elements(e, c, kind);
@@ -204,16 +204,16 @@ ot_group_shape ot_described_expert_replicas(const ot_candidate *c) {
   return (ot_group_shape){.size = c->tp * c->cp * c->dp / c->ep, .stride = c->ep};
 }
 
-// A row is sent once to each domain that has an expert of its token, and from there once to each
-// rank that has one (DeepSeek-AI 2024, DeepEP). Of k choices among n places, n (1 - (1 - 1/n)^k)
-// are different.
+// A token is sent once to each domain that holds one of its experts, and from there once to each
+// such rank (DeepSeek-AI 2024, DeepEP). k choices among n ranks hit n (1 - (1 - 1/n)^k) different
+// ones.
 static double places_of_token(int places, int64_t choices) {
   double missed = 1;
   for (int64_t i = 0; i < choices; i++) missed *= 1 - 1.0 / places;
   return places * (1 - missed);
 }
 
-// Sends `row_bytes` for each token to its places, `stride` ranks apart.
+// Sends `row_bytes` per token to each of its target ranks, `stride` ranks apart.
 static ot_status send_s(const ot_estimator *e, const ot_group_shape *places, double row_bytes,
                         double *s) {
   const int64_t choices = e->job.model->moe.experts_per_token;
@@ -226,7 +226,8 @@ static ot_status send_s(const ot_estimator *e, const ot_group_shape *places, dou
   return OT_OK;
 }
 
-// Beside the work of another micro-batch, what is longer than that is seen, and slows it down.
+// The all-to-all overlaps the work of another micro-batch if the engine does so. The remainder is
+// exposed, and the overlap slows the work down.
 static void add_exposed(const ot_estimator *e, ot_phase_price *work, double s) {
   const double hidden_s = e->job.engine->overlap_expert ? ot_smaller(s, work->compute_s) : 0;
   const double slower_s = ot_price_beside_s(&e->simulation, work->compute_s, hidden_s);
@@ -235,15 +236,15 @@ static void add_exposed(const ot_estimator *e, ot_phase_price *work, double s) {
   work->exposed_s[OT_TIMELINE_EP] += s - hidden_s;
 }
 
-// Moves `bytes` beside what the ops of the layer move.
+// Adds a pass over `bytes` to the traffic of the layer's ops.
 static void add_pass(const ot_estimator *e, ot_phase_price *work, double bytes) {
   const double s = ot_price_pass(&e->simulation, bytes).device_s;
   work->compute_s += s;
   work->total_s += s;
 }
 
-// What the graph has no ops for. Rows that are received are read and written once more, there and
-// back; biases go over all rows that experts put out.
+// Memory traffic without an op in the graph: received tokens are read and written once more in
+// dispatch and combine; biases are added to all tokens that leave experts.
 static void add_passes(const ot_estimator *e, const ot_candidate *c, double tokens,
                        ot_block_price *to) {
   const ot_moe *const moe = &e->job.model->moe;
@@ -275,7 +276,7 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
   double near_s, far_s;
   OT_TRY(send_s(e, &(ot_group_shape){.size = inside, .stride = 1}, bytes, &near_s));
   OT_TRY(send_s(e, &(ot_group_shape){.size = c->ep / inside, .stride = inside}, bytes, &far_s));
-  const double s = 2 * (near_s > far_s ? near_s : far_s);  // there and back
+  const double s = 2 * (near_s > far_s ? near_s : far_s);  // dispatch and combine
   const bool again = c->recompute == OT_RECOMPUTE_FULL;
   for (int later = 0; later < 2; later++) {
     add_exposed(e, &to->work[OT_WORK_FORWARD][later], s);
@@ -285,7 +286,7 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
   return OT_OK;
 }
 
-// ---- sums of gradients, gathers of weights, update: bytes by recipe and engine ----
+// ---- reductions, gathers, update: bytes by recipe and engine ----
 
 static ot_status collective_s(const ot_estimator *e, const ot_collective *collective,
                               double *total_s) {
@@ -299,14 +300,14 @@ static double pass_s(const ot_estimator *e, double bytes) {
   return bytes <= 0 ? 0 : ot_price_total_s(&e->simulation, ot_price_pass(&e->simulation, bytes));
 }
 
-// Those who hold pieces of a bucket: cp ranks are among them (Megatron-LM's distributed optimizer,
-// torch FSDP's mesh). Without pieces, those who sum all of it.
+// Ranks that hold shards of a bucket, including cp ranks (Megatron-LM's distributed optimizer,
+// torch FSDP's mesh). Without sharding, the ranks of the all-reduce.
 static ot_group_shape shard_shape(const ot_candidate *c) {
   const int dp = c->zero > 0 ? c->dp_shard : c->dp;
   return (ot_group_shape){.size = dp * c->cp, .stride = c->tp};
 }
 
-// A bucket takes many blocks, or a block many buckets: as if all buckets were as full.
+// A bucket may hold several blocks, or a block fill several buckets: assumes equally full buckets.
 static double per_block(const ot_estimator *e, double bytes, int ranks, double *messages) {
   const ot_engine *const engine = e->job.engine;
   const double least = (double)engine->bucket_rank_bytes * ranks;
@@ -318,8 +319,8 @@ static double per_block(const ot_estimator *e, double bytes, int ranks, double *
 
 static bool shards_states(const ot_candidate *c) { return c->zero > 0 && c->dp_shard * c->cp > 1; }
 
-// Adds what sums of `elements` take, and gathers of them, among the ranks of shapes[0], which hold
-// pieces, and of shapes[1].
+// Adds the cost of reductions and gathers of `elements` among the ranks of shapes[0], which hold
+// shards, and of shapes[1], which replicate them.
 static ot_status add_sums(const ot_estimator *e, const ot_candidate *c, double elements,
                           const ot_group_shape shapes[2], ot_block_price *to) {
   const ot_recipe *const recipe = &e->job.recipe;
@@ -371,14 +372,14 @@ static void price_update(const ot_estimator *e, const ot_candidate *c, ot_block_
   to->update = (ot_phase_price){.total_s = update_s, .compute_s = update_s};
 }
 
-// Of a bucket of to->buckets.elements, of which to->expert_elements are experts.
+// Cost of a bucket of to->buckets.elements, of which to->expert_elements belong to experts.
 static ot_status price_bucket(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
   OT_TRY(price_reductions(e, c, to));
   price_update(e, c, to);
   return OT_OK;
 }
 
-// All blocks alike.
+// The same for all blocks.
 static void set_shards(const ot_estimator *e, const ot_candidate *c, ot_block_price *to) {
   const bool sharded = shards_states(c);
   to->memory.shards = sharded;
@@ -413,7 +414,7 @@ static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases,
 static ot_status bound_sums(const ot_estimator *e, const ot_candidate *c, double n,
                             ot_shard_bound *out) {
   const ot_engine *const engine = e->job.engine;
-  // Experts are summed over fewer ranks: as many of them as there may be.
+  // Expert gradients are reduced over fewer ranks: assumes the largest possible number of experts.
   const double experts = expert_elements(e, c, (int)e->layers.num_layers);
   ot_block_price price = {.buckets.elements = (int64_t)n,
                           .expert_elements = experts < n ? experts : n};

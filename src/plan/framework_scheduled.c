@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program: what is priced are the schedules that it would run.
+// Orthant itself: prices the schedules that it would run.
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
 #include "graph/share.h"
@@ -12,14 +12,14 @@ const ot_framework *ot_framework_of(const ot_engine *engine) {
   return engine == &ot_engine_orthant ? &ot_framework_scheduled : &ot_framework_described;
 }
 
-// ---- what can run ----
+// ---- checks ----
 
 static ot_status check_job(const ot_job *job) {
   (void)job;
   return OT_OK;
 }
 
-// The rules of training, and whether blocks can be sharded so.
+// Applies the training rules, and checks that blocks can be sharded this way.
 static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_run *run) {
   (void)candidate;
   const ot_run_parallel *const p = &run->parallel;
@@ -36,21 +36,21 @@ static ot_status check_run(const ot_job *job, const ot_candidate *candidate, ot_
   return ot_run_check_ranks(run, job->devices);
 }
 
-// ---- what is built ----
+// ---- candidate and partition ----
 
-// Itself: tp is always with sequence parallelism.
+// The candidate itself, with sequence parallelism: Orthant always uses it with tp.
 static ot_candidate built(const ot_candidate *candidate) {
   ot_candidate same = *candidate;
   same.no_sequence_parallel = false;
   return same;
 }
 
-// Matrix FLOPs of each block of the whole model, not of a rank's part: all ranks partition alike.
+// Matrix FLOPs of each block of the unsharded model: all ranks use the same partition.
 static ot_status block_costs(ot_estimator *e, const ot_candidate *c, const ot_run *run,
                              double *cost) {
   const ot_block_list *const blocks = ot_estimator_blocks(e, c);
   ot_candidate one = *c;
-  one.micro_batch_size = 1;  // costs are in proportion
+  one.micro_batch_size = 1;  // costs are proportional to it
   const ot_graph_request request = ot_prices_graph(e, &one, run, true);
   ot_graph *graph;
   OT_TRY(ot_graph_find(e, &request, &graph));
@@ -78,7 +78,7 @@ static ot_status price_recompute(const ot_estimator *e, const ot_prices *p,
   return ot_phase_price_build(e, p, from->recompute, out);
 }
 
-// Experts are in the blocks that are built.
+// The built blocks include experts.
 static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind,
                              ot_block_price *to) {
   (void)e;
@@ -88,7 +88,7 @@ static ot_status add_experts(const ot_estimator *e, const ot_prices *p, int kind
   return OT_OK;
 }
 
-// ---- sums ----
+// ---- reductions, gathers, updates ----
 
 static ot_status total_of(const ot_estimator *e, const ot_prices *p, const ot_segment *segment,
                           double *total_s) {
@@ -113,8 +113,8 @@ static int64_t scratch_of(const ot_segment *segment) {
   return segment && segment->num_tasks > 0 ? segment->scratch_bytes : 0;
 }
 
-// The most elements of the tied table that a rank has a piece of: ranks of tp differ by a row of
-// the vocabulary, and pieces in how much of them is of the table.
+// Largest shard of the tied table on any rank in elements: tp ranks differ by a row of the
+// vocabulary, and shards in their overlap with the table.
 static int64_t most_tied(const ot_step_phases *phases) {
   const ot_graph *const graph = phases->graph;
   const int64_t piece = phases->blocks[0].bucket->piece_elements;
@@ -132,7 +132,7 @@ static int64_t most_tied(const ot_step_phases *phases) {
   return most;
 }
 
-// What the sum of both uses needs beside it, on the rank that sums most.
+// Scratch of the reduction of both uses on the rank with the largest shard.
 static int64_t tie_bytes(const ot_step_phases *phases) {
   if (!phases->tie || phases->tie->num_tasks == 0) return 0;
   const ot_task *const task = &phases->tie->tasks[0];
@@ -175,7 +175,7 @@ static ot_status price_sums(const ot_estimator *e, const ot_step_phases *phases,
   return price_frame(e, phases, scratch, p);
 }
 
-// ---- bounds of sums: what reduce.c and update.c do, by their groups ----
+// ---- bounds: the collectives of reduce.c and update.c ----
 
 // Of a moment, which is read and written in fp32.
 enum { MOMENT_BYTES = 8 };
@@ -189,7 +189,7 @@ static ot_status collective_s(const ot_estimator *e, ot_op_kind op, ot_group_sha
   return OT_OK;
 }
 
-// Bytes of an element that travels as `bytes` say; a run may choose narrower types.
+// Bytes per element in communication of format `bytes`; a run may choose narrower types.
 static double narrow(const ot_estimator *e, double bytes) {
   return e->job.run || bytes < 4 ? 2 : 4;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job must say, and that what it fixes can go together.
+// Checks that a job is complete and that its fixed degrees are compatible.
 #include "plan/job.h"
 
 #include "plan/framework.h"
@@ -10,7 +10,7 @@ static ot_status check_recipe(const ot_recipe *recipe) {
                recipe->moment_bytes >= 0 && recipe->gather_bytes > 0 && recipe->reduce_bytes > 0 &&
                recipe->activation_bytes > 0,
            OT_USAGE,
-           "plan: recipe %s: bytes are negative, or weights, activations or messages take none",
+           "plan: recipe %s: negative bytes, or no bytes for weights, activations or messages",
            recipe->name);
   return OT_OK;
 }
@@ -26,7 +26,7 @@ static ot_status check_degree(const char *name, int64_t value, int64_t devices) 
 
 static int64_t or_one(int64_t degree) { return degree > 0 ? degree : 1; }
 
-// Degrees that are fixed leave a whole number to the others.
+// The product of the fixed degrees must divide the devices.
 static ot_status check_given(const ot_job *job) {
   const ot_candidate *const g = &job->given;
   OT_TRY(check_degree("tp", g->tp, job->devices));
@@ -44,7 +44,7 @@ static ot_status check_given(const ot_job *job) {
            "plan: micro_batch_size=%lld; allowed: 1 to global_batch_size=%lld",
            (long long)g->micro_batch_size, (long long)job->global_batch_size);
   OT_CHECK(g->vpp >= 0 && g->ep >= 0 && g->etp >= 0 && g->dp_shard >= 0, OT_USAGE,
-           "plan: a degree is negative");
+           "plan: vpp, ep, etp and dp_shard must not be negative");
   return OT_OK;
 }
 
@@ -62,7 +62,7 @@ ot_status ot_job_check(const ot_job *job) {
            "plan: global_batch_size=%lld; allowed: at least 1", (long long)job->global_batch_size);
   OT_CHECK(job->sequence_length >= 1, OT_USAGE, "plan: sequence_length=%lld; allowed: at least 1",
            (long long)job->sequence_length);
-  OT_CHECK(job->tokens >= 0, OT_USAGE, "plan: tokens=%g; allowed: 0 (not known) or more",
+  OT_CHECK(job->tokens >= 0, OT_USAGE, "plan: tokens=%g; allowed: 0 (unknown) or more",
            job->tokens);
   OT_CHECK(job->expert_imbalance == 0 || job->expert_imbalance >= 1, OT_USAGE,
            "plan: expert_imbalance=%g; allowed: 1 (even) or more", job->expert_imbalance);

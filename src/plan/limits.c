@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of limits.h on the levels of a cluster.
+// Evaluates the formulas of limits.h on the levels of a cluster.
 #include "plan/limits.h"
 
 #include "base/math.h"
@@ -12,18 +12,18 @@ ot_token_floor ot_token_floor_of(const ot_gather_traffic *t, double bytes_per_s)
 
 static double higher(double a, double b) { return a > b ? a : b; }
 
-// What long messages attain.
+// Bandwidth that long messages attain.
 static double attained_bytes_per_s(const ot_link_level *level) {
   return level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
 }
 
-// Into a device that shares the links of its group with all others of the group below `level`.
+// Incoming bandwidth of a device that shares the links of its group below `level` with that group.
 static double incoming_bytes_per_s(const ot_cluster *cluster, int level, bool flat) {
   const int links = level > 0 && !flat ? cluster->level[level - 1].size : 1;
   return links * attained_bytes_per_s(&cluster->level[level]);
 }
 
-// The floor of a gather among devices that meet in `level`: each level on the way has its own.
+// Token floor of a gather among devices connected by `level`: the highest over the levels below it.
 static ot_token_floor floor_up_to(const ot_gather_traffic *traffic, const ot_cluster *cluster,
                                   int level, bool flat) {
   ot_token_floor most = {0};
@@ -43,9 +43,9 @@ double ot_crossover_devices(const ot_gather_traffic *traffic, const ot_cluster *
     const ot_token_floor floor = floor_up_to(traffic, cluster, i, flat);
     const double devices = tokens / higher(floor.forward, floor.backward);
     const double size = cluster->level[i].size;
-    // Devices that do not leave the level below do not pay for this one.
+    // Devices within the level below do not use this one.
     if (i > 0 && devices <= cluster->level[i - 1].size) continue;
-    // The outermost links go on, but for those inside one machine.
+    // The outermost links have no limit, except those inside one machine.
     const bool ends = i < last || last == 0;
     return ends && devices > size ? size : higher(devices, 1);
   }
@@ -68,7 +68,7 @@ static ot_gather_traffic traffic_of(const ot_limits_request *request) {
                              .regathered = true};
 }
 
-// Whole weights on each device: their gradients are summed once, twice their bytes both ways.
+// Replicated weights: their gradients are all-reduced once, twice their bytes in each direction.
 static ot_gather_traffic replicated_traffic(const ot_gather_traffic *gathered) {
   ot_gather_traffic t = *gathered;
   t.gather_bytes = 0;
@@ -77,8 +77,8 @@ static ot_gather_traffic replicated_traffic(const ot_gather_traffic *gathered) {
   return t;
 }
 
-// A block of the MLP multiplies by F/t columns per C columns that travel in and out (scaling-book):
-// t <= F BW / C with two bytes an element.
+// An MLP block multiplies by F/t columns per C columns sent and received (scaling-book): t <= F BW
+// / C with two bytes per element.
 static double tensor_ways(const ot_limits_request *request) {
   const ot_job *const job = request->job;
   if (job->cluster->num_levels == 0) return 1;

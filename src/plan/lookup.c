@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open addressing: the next place that is free, in a table that is at most half full.
+// Open addressing with linear probing, in a table that is at most half full.
 #include "plan/lookup.h"
 
 enum { FIRST_CAPACITY = 64 };
 
-// The place of `key`, or the free one where it would be.
+// The slot of `key`, or the free slot for it.
 static int64_t place_of(const ot_lookup *lookup, uint64_t key) {
   const uint64_t mask = (uint64_t)lookup->capacity - 1;
-  // Multiplied by 2^64 over the golden ratio, so that neighbours do not stay together.
+  // Fibonacci hashing (2^64 over the golden ratio) separates neighbouring keys.
   uint64_t place = (key * 0x9e3779b97f4a7c15ULL >> 20) & mask;
   while (lookup->indices[place] >= 0 && lookup->keys[place] != key) place = (place + 1) & mask;
   return (int64_t)place;

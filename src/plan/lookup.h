@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in an array something with a key is: so that thousands of kept prices are found as fast as
-// ten. Private to plan/.
+// Hash table from keys to array indices, which finds thousands of cached costs in constant time.
+// Private to plan/.
 #pragma once
 
 #include <stdint.h>
@@ -14,8 +14,8 @@ typedef struct ot_lookup {
   int64_t *indices;         // [capacity] -1 = free
 } ot_lookup;
 
-// The index added with `key`, or -1. Keys are hashes: whoever asks compares what it finds.
+// The index added with `key`, or -1. Keys are hashes: the caller compares the entry found.
 int64_t ot_lookup_find(const ot_lookup *lookup, uint64_t key);
 
-// `index` >= 0. A key that is there already keeps its first index. lookup->arena must be set.
+// `index` >= 0. A duplicate key keeps its first index. lookup->arena must be set.
 void ot_lookup_add(ot_lookup *lookup, uint64_t key, int64_t index);

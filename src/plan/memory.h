@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of one rank of a stage of this program: exactly what the arena of its schedule takes.
+// Bytes of one rank of a stage with engine orthant: exactly the arena of its schedule.
 // Private to plan/.
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of this program: the regions that its schedules place, added up. What a parameter takes is
-// the recipe's; with the recipe that this program trains in, the sum is the arena's, to the byte.
+// Memory of engine orthant: adds up the regions that its schedules allocate. Bytes per parameter
+// are the recipe's; with the recipe of Orthant's own training, the total equals the arena to the
+// byte.
 #include "base/extremes.h"
 #include "plan/memory.h"
 #include "schedule/layout.h"
@@ -8,7 +9,7 @@
 
 typedef struct adder {
   ot_memory_estimate *out;
-  int64_t top, end;  // as ot_region_map: where the next region goes, and where the last one ends
+  int64_t top, end;  // as ot_region_map: offset of the next region, end of the last
 } adder;
 
 static int64_t *class_of(ot_memory_estimate *out, ot_memory_class class) {
@@ -39,7 +40,7 @@ static void add(void *to, const ot_region_need *need) {
   *class_of(a->out, need->class) += ot_align(bytes);
 }
 
-// Scratch of kernels and of communication.
+// Scratch of kernels and of collectives.
 static void find_scratch(const ot_replay_request *r, int stage, ot_region_request *out) {
   const ot_prices *const prices = r->prices;
   const ot_block_list *const blocks = prices->blocks;
@@ -77,7 +78,7 @@ void ot_memory_own_build(const ot_replay_request *request, int stage, ot_arena *
   const ot_recipe *const recipe = &job->recipe;
   ot_outline_request blocks = request->outline;
   blocks.stage = stage;
-  // A step of fewer micro-batches may stand for the candidate's.
+  // The flow may be that of a step with fewer micro-batches.
   ot_pipeline_flow flow = *request->flow;
   flow.micro_batches = (int)request->candidate->micro_batches;
   const ot_planned_step step = {.flow = &flow,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of simulate.c over the tasks of one entry, for one entry. Engines differ in what runs
-// concurrently, and may lack sequence parallelism: then activations between the regions of tp
-// are whole, what is gathered there is there already, and what is scattered is summed for everyone
-// (Korthikanti et al. 2022, fig. 5: the same bytes travel).
+// The loop of simulate.c over the tasks of one entry. Engines differ in what overlaps.
+// Without sequence parallelism, activations between tp regions are replicated: the all-gather is
+// omitted and the reduce-scatter becomes an all-reduce (Korthikanti et al. 2022, fig. 5: the same
+// bytes).
 #include "plan/phase_price.h"
 
 #include "base/extremes.h"
@@ -14,14 +14,14 @@ typedef struct replayer {
   ot_phase_price *out;
   double clock_s, tensor_s, host_s;
   double *tensor_end_s;  // [num_tasks] tensor_s after each
-  double product_s;      // of the task before, where it is a product
-  double beside_s;       // collectives that kernels ran beside
+  double product_s;      // previous task, if it is a GEMM
+  double beside_s;       // collectives concurrent with kernels
   bool ahead;            // the host runs ahead
-  bool beside;           // collectives run beside kernels
-  bool in_pieces;        // and beside the product that makes or reads what they move
+  bool beside;           // collectives run concurrently with kernels
+  bool in_pieces;        // also with the GEMM that makes or reads their data
 } replayer;
 
-// The lane stands still until `until_s`: collectives of the group of `task` are waited for.
+// The lane waits until `until_s` for collectives of the group of `task`.
 static void wait_until(replayer *p, double until_s, const ot_task *task) {
   if (until_s <= p->clock_s) return;
   p->out->exposed_s[ot_timeline_axis_of(task->attributes.group)] += until_s - p->clock_s;
@@ -32,7 +32,7 @@ static bool is_product(const ot_task *task) {
   return task->op == OT_OP_LINEAR || task->op == OT_OP_LINEAR_DX || task->op == OT_OP_LINEAR_DW;
 }
 
-// Of a collective in as many pieces as there are ranks, all but one hide beside a product.
+// A collective split into one chunk per rank hides all chunks but one under a GEMM.
 static double hidden_s(const replayer *p, double collective_s, double product_s, int ranks) {
   return p->in_pieces ? ot_smaller(collective_s * (ranks - 1) / ranks, product_s) : 0;
 }
@@ -59,7 +59,7 @@ static bool is_whole(const replayer *p, const ot_task *task) {
 
 static bool is_tensor(const ot_task *task) { return task->attributes.group == OT_GROUP_TENSOR; }
 
-// What `task` is without sequence parallelism; false where the engine has none such.
+// Rewrites `task` for a step without sequence parallelism; false if such a step omits it.
 static bool rewrite(const replayer *p, ot_task *task) {
   const bool scattered = p->prices->key.tp > 1 && !p->prices->sequence_parallel;
   if (task->op == OT_OP_ABSMAX) return p->estimator->job.engine->health_metrics;
@@ -133,7 +133,7 @@ static replayer create(const ot_estimator *e, const ot_prices *prices, const ot_
   };
 }
 
-// Room for `count` times.
+// Returns an array of `count` times.
 static double *task_ends(const ot_estimator *e, int64_t count) {
   ot_task_ends *const ends = e->ends;
   if (ends->capacity < count) {

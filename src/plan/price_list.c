@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prices that are kept, found by the hash of their key.
+// Cache of block costs, found by the hash of their key.
 #include "plan/estimator.h"
 
 static uint64_t hash_of(const ot_candidate *key) {

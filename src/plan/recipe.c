@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of recipes: what common training stacks keep of a parameter.
+// Table of recipes: bytes per parameter in common training frameworks.
 #include "plan/recipe.h"
 
 #include <stddef.h>
@@ -16,8 +16,8 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 2,
      .activation_bytes = 2},
-    // Megatron-LM, docs/user-guide/features/dist_optimizer.md: bf16 parameters, fp32 gradients; and
-    // what this program trains with.
+    // Megatron-LM, docs/user-guide/features/dist_optimizer.md: bf16 parameters, fp32 gradients.
+    // Also Orthant's own.
     {.name = "bf16-fp32-gradients",
      .products = OT_BF16,
      .weight_bytes = 2,
@@ -27,8 +27,8 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
-    // The same with gradients of the backward kept beside their sums (DeepSpeed's BF16_Optimizer,
-    // nanotron's gradient accumulator).
+    // The same with separate gradients of the backward and accumulators (DeepSpeed's
+    // BF16_Optimizer, nanotron's gradient accumulator).
     {.name = "bf16-fp32-accumulators",
      .products = OT_BF16,
      .weight_bytes = 2,
@@ -38,7 +38,7 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
-    // torch FSDP's mixed precision: weights stay fp32 where they are kept, and travel as bf16.
+    // torch FSDP's mixed precision: sharded weights are fp32, gathered weights bf16.
     {.name = "amp-bf16",
      .products = OT_BF16,
      .weight_bytes = 4,
@@ -47,7 +47,7 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
-    // llm-foundry's amp_bf16 with a model in bf16, or its policy PURE: nothing is kept wide.
+    // llm-foundry's amp_bf16 with a model in bf16, or its policy PURE: no fp32 copies.
     {.name = "bf16-pure",
      .products = OT_BF16,
      .weight_bytes = 2,
@@ -86,7 +86,7 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 2,
      .activation_bytes = 2},
-    // Transformer Engine: products in 8 bits, everything that is kept as with bf16.
+    // Transformer Engine: GEMMs in 8 bits, storage as with bf16.
     {.name = "fp8",
      .products = OT_F8,
      .weight_bytes = 2,
@@ -122,7 +122,7 @@ const ot_recipe *ot_recipe_find(const char *name) {
   return NULL;
 }
 
-// fp16 is a storage type of its own; other narrow types are stored as bf16.
+// fp16 is a storage dtype; other narrow types are stored as bf16.
 static ot_dtype narrow_type(const ot_recipe *recipe) {
   return recipe->products == OT_F16 ? OT_F16 : OT_BF16;
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Searches of jobs that differ from the one given by one value.
+// Searches jobs that differ from the given one in one value.
 #include "plan/remedy.h"
 
 #include "base/text.h"
 
 enum { MOST_DEVICES = 1 << 24, MOST_TIMES = 4096 };
 
-// A value of a candidate that a job may fix.
+// A value that a job may fix.
 typedef enum value {
   VALUE_RECOMPUTE,
   VALUE_MICRO_BATCH,
@@ -24,7 +24,7 @@ typedef enum value {
 static const char *const names[VALUES] = {
     "recompute", "micro-batch-size", "zero", "tp", "pp", "cp", "ep", "dp", "pipeline", "vpp"};
 
-// Frees a value; false when it was not fixed.
+// Frees a value; false if it was not fixed.
 static bool set_free(ot_candidate *given, value v) {
   const ot_candidate before = *given;
   switch (v) {
@@ -64,7 +64,7 @@ static bool set_free(ot_candidate *given, value v) {
   OT_UNREACHABLE();
 }
 
-// The first plan of `job`, if it has one.
+// The best plan of `job`, if any.
 static ot_status first_plan(const ot_job *job, ot_arena *arena, const ot_estimate **plan) {
   const ot_search_request request = {.job = job, .top = 1, .plans_only = true};
   ot_search search;
@@ -86,7 +86,7 @@ static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *ou
     ot_job freed = *job;
     const ot_estimate *plan;
     if (!set_free(&freed.given, (value)v)) continue;
-    // Another product of degrees may be left to it than a whole number.
+    // The remaining degrees may not divide the devices.
     if (ot_job_check(&freed) != OT_OK) continue;
     OT_TRY(first_plan(&freed, arena, &plan));
     if (plan) add(out, ot_arena_format(arena, "without --%s", names[v]), plan, arena);
@@ -95,7 +95,7 @@ static ot_status try_freeing(const ot_job *job, ot_arena *arena, ot_remedies *ou
 }
 
 static ot_status try_more_devices(const ot_job *job, ot_arena *arena, ot_remedies *out) {
-  // A machine that shares its cores has no more.
+  // Ranks of a machine share its cores: it has no more devices.
   if (job->cluster->device.threads > 0) return OT_OK;
   for (int64_t times = 2; times <= MOST_TIMES; times *= 2) {
     const int64_t devices = job->devices * times;

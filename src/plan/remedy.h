@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to change in a job of which no plan fits: each change by itself, tried by searching again.
+// Changes that make a job fit if no plan does: each is tried alone, by a new search.
 #pragma once
 
 #include "plan/search.h"
@@ -8,9 +8,9 @@ enum { OT_REMEDIES = 12 };
 
 typedef struct ot_remedies {
   int num;
-  const char *text[OT_REMEDIES];  // [num] what then fits, smallest change first
+  const char *text[OT_REMEDIES];  // [num] the plan that fits, smallest change first
 } ot_remedies;
 
-// Frees one degree that the job fixes, then adds devices (twice as many, and again, up to 4096
-// times). Lives in `arena`. Cost: a search for each.
+// Frees one fixed degree of the job at a time, then doubles the devices (up to 4096 times as many).
+// In `arena`. Cost: one search per change.
 ot_status ot_remedies_build(const ot_job *job, ot_arena *arena, ot_remedies *out);

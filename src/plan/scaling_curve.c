@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tries each number of devices by itself, the smallest first; what cannot run is left out.
+// Tries each number of devices separately, smallest first; leaves out those that cannot run.
 #include "plan/scaling_curve.h"
 
 enum { DEVICES_MAX = 1 << 22, ACTIONS_MAX = 1 << 21 };
 
-// `candidate` with data parallelism of `dp`; false when it cannot be.
+// Sets data parallelism of `candidate` to `dp`; false if that is impossible.
 static bool stretch(const ot_job *job, const ot_candidate *candidate, int64_t dp,
                     ot_candidate *out) {
   *out = *candidate;

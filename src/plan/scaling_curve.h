@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One plan on fewer and on more devices: the same degrees but for data parallelism, which takes
-// what devices there are, with the same global batch. Shows where more devices stop paying: compute
-// gets less in proportion, waiting does not.
+// One plan on fewer and more devices: same degrees and global batch, only data parallelism changes.
+// Shows where more devices stop paying off: compute shrinks in proportion, exposed communication
+// does not.
 #pragma once
 
 #include "plan/estimate.h"
@@ -14,8 +14,8 @@ typedef struct ot_scaling {
   ot_estimate estimate[OT_SCALING_POINTS];  // [num]
 } ot_scaling;
 
-// Halves and doubles dp of `candidate` as long as micro-batches come out whole. Micro-batches get
-// smaller where there is but one of them; where an interleaved order has too few, 1f1b is priced.
-// The cluster is made as large as needed. Estimates live in `arena`. Cost: an estimator for each.
+// Halves and doubles dp of `candidate` while micro-batches stay whole. If there is only one
+// micro-batch, it shrinks; if an interleaved schedule has too few, 1f1b is used. The cluster grows
+// as needed. Estimates are in `arena`. Cost: one estimator per point.
 ot_status ot_scaling_build(const ot_job *job, const ot_candidate *candidate, ot_arena *arena,
                            ot_scaling *out);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Best first: a heap of nodes by their lower bounds. A node is a group with all its orders and all
-// ways to cut its weights, then each order by itself, first with a floor, then with the bound of
-// its own blocks; then it is taken apart into candidates, which are simulated when their turn
-// comes. When no node is left whose bound is better than the last plan that is kept, nobody in the
-// heap can be among the best (Land and Doig 1960). Ties are simulated, so that it does not matter
-// who comes first.
+// Best-first branch and bound: a heap of nodes by lower bound. A node starts as a group with all
+// its pipeline schedules and sharding choices. It is expanded to single schedules with successively
+// tighter bounds, then to candidates, which are simulated when they reach the top. The search ends
+// when no bound in the heap beats the last plan kept (Land and Doig 1960). Ties are simulated, so
+// the result does not depend on their order.
 #include "plan/search.h"
 
 #include <string.h>
@@ -18,29 +17,29 @@
 enum { KEPT_REJECTIONS = 3, ZERO_STAGES = 4 };
 
 typedef enum node_kind {
-  NODE_GROUP,         // all orders that split the backward, or all others; by the mean
-  NODE_GROUP_ZERO,    // the same, with one stage of ZeRO
-  NODE_ZERO_FLOOR,    // one order, all its ways to cut weights; by the floor
-  NODE_ZERO_PLAIN,    // the same by that of parts of sequences, nothing made again
-  NODE_ZERO_CONTEXT,  // the same by that of parts of sequences
-  NODE_ZERO_BLOCK,    // the same by the bound of blocks
-  NODE_ZERO,          // the same by that of the order
-  NODE_CANDIDATE,     // one
+  NODE_GROUP,         // all schedules that split the backward, or all others; mean bound
+  NODE_GROUP_ZERO,    // the same with one ZeRO stage
+  NODE_ZERO_FLOOR,    // one schedule, all its sharding choices; floor bound
+  NODE_ZERO_PLAIN,    // the same, plain bound (no recompute)
+  NODE_ZERO_CONTEXT,  // the same, context bound
+  NODE_ZERO_BLOCK,    // the same, block bound
+  NODE_ZERO,          // the same, bound of the schedule
+  NODE_CANDIDATE,     // one candidate
   NODE_KINDS,
 } node_kind;
 
-// The least that the ways to cut weights take.
+// Minimum cost over the sharding choices.
 typedef struct least_shards {
   ot_shard_bound all, zero[ZERO_STAGES];
 } least_shards;
 
 typedef struct node {
-  double key;  // lower bound of what is searched for: seconds, or bytes
+  double key;  // lower bound of the objective: seconds, or bytes
   double step_s;
   int64_t peak;
   int group;
   int16_t order,
-      shard;         // of the group; shard: the one with the fewest bytes of those it stands for
+      shard;         // indices in the group; shard: of those covered, the one with fewest bytes
   int8_t recompute;  // of the space
   int8_t kind;
 } node;
@@ -50,11 +49,11 @@ typedef struct searcher {
   ot_arena *arena;
   ot_estimator *estimator;
   ot_space space;
-  bool by_memory;  // what is searched for is the least memory, not the shortest step
+  bool by_memory;  // minimises memory instead of step time
   int64_t count, capacity;
   node *heap;  // [count]
   ot_search *out;
-  int64_t too_large;             // candidates that a bound of memory rejected
+  int64_t too_large;             // candidates rejected by a memory bound
   ot_shard_bound **shards;       // [num_groups][num_shards] of a layer
   least_shards *least;           // [num_groups]
   int kept[OT_REJECTION_KINDS];  // rejections by kind
@@ -106,7 +105,7 @@ static const ot_shard_choice *shard_of(const searcher *s, const node *n) {
   return &s->space.groups[n->group].shards[n->shard];
 }
 
-// Whether `n` stands for the `index`-th way to cut weights, too.
+// Whether `n` also covers sharding choice `index`.
 static bool stands_for(const searcher *s, const node *n, int index) {
   if (n->kind == NODE_GROUP) return true;
   if (n->kind == NODE_CANDIDATE) return index == n->shard;
@@ -117,7 +116,7 @@ static bool is_split(const ot_space_group *group, int order) {
   return ot_pipeline_rules_of(group->orders[order].pipeline)->splits;
 }
 
-// Whether `n` stands for the `index`-th order, too.
+// Whether `n` also covers pipeline schedule `index`.
 static bool stands_for_order(const searcher *s, const node *n, int index) {
   const ot_space_group *const group = &s->space.groups[n->group];
   if (n->kind > NODE_GROUP_ZERO) return index == n->order;
@@ -132,7 +131,7 @@ static int64_t count_candidates(const searcher *s, const node *n) {
   return shards * orders;
 }
 
-// Later ways leave fewer bytes: the highest stage of ZeRO over the most ranks is the last.
+// Later choices need fewer bytes: the highest ZeRO stage over the most ranks is the last.
 static const ot_shard_bound *bound_of(const searcher *s, const node *n) {
   if (n->kind == NODE_GROUP) return &s->least[n->group].all;
   if (n->kind == NODE_CANDIDATE) return &s->shards[n->group][n->shard];
@@ -159,7 +158,8 @@ static void reject_memory(searcher *s, const node *n) {
                                  ot_figure_need(s->arena, used, capacity)));
 }
 
-// What cannot be built is no better than what the rules refuse. Keeps other failures.
+// Rejects a candidate that cannot be built like one that the rules reject. Passes on other
+// failures.
 static ot_status refuse(searcher *s, const node *n, ot_status status) {
   if (status != OT_USAGE) return status;
   if (!s->by_memory) s->out->num_rejected[OT_REJECTED_RULE] += count_candidates(s, n);
@@ -180,7 +180,7 @@ static ot_status add(searcher *s, node n) {
   ot_estimate_bound bound;
   const ot_status status = ot_bound_build(s->estimator, &request, &bound);
   if (status != OT_OK) return refuse(s, &n, status);
-  // A bound of those that it stood for before is one still.
+  // The bound of the parent node is still valid.
   if (bound.step_s > n.step_s) n.step_s = bound.step_s;
   if (bound.peak > n.peak) n.peak = bound.peak;
   n.key = s->by_memory ? (double)n.peak : n.step_s;
@@ -193,7 +193,7 @@ static ot_status add(searcher *s, node n) {
   return OT_OK;
 }
 
-// What the ways to cut weights take, and the least of all. Groups of the same degrees share theirs.
+// Costs of the sharding choices, and their minimum. Groups of the same degrees share them.
 static ot_status find_shards(searcher *s, int group_index) {
   const ot_space_group *const group = &s->space.groups[group_index];
   const ot_space_group *const before = group_index > 0 ? group - 1 : NULL;
@@ -221,7 +221,7 @@ static ot_status find_shards(searcher *s, int group_index) {
   return OT_OK;
 }
 
-// Two nodes: one for the orders that split the backward, and one for the others.
+// Adds two nodes: the schedules that split the backward, and the others.
 static ot_status add_group(searcher *s, int group_index) {
   const ot_space_group *const group = &s->space.groups[group_index];
   node n = {.group = group_index, .shard = (int16_t)(group->num_shards - 1), .kind = NODE_GROUP};
@@ -258,7 +258,7 @@ static ot_status add_groups(searcher *s) {
   return OT_OK;
 }
 
-// Each stage of ZeRO, by the last of its ways.
+// Adds each ZeRO stage, represented by its last sharding choice.
 static ot_status add_zeros(searcher *s, const node *from) {
   const ot_space_group *const group = &s->space.groups[from->group];
   for (int i = 0; i < group->num_shards; i++) {
@@ -294,7 +294,7 @@ static bool is_variant(const ot_candidate *a, const ot_candidate *b) {
          a->dp == b->dp && a->zero == b->zero;
 }
 
-// Of a plan and a variant of it that is kept the faster one stays; false when it is the latter.
+// Keeps the faster one of a plan and its kept variant; false if that is the variant.
 static bool displace_variant(searcher *s, const ot_estimate *plan) {
   ot_search *const out = s->out;
   int i = 0;
@@ -319,7 +319,7 @@ static void keep_plan(searcher *s, const ot_estimate *plan) {
   out->plans[i] = *plan;
 }
 
-// Memory is known before the step is replayed, and mostly is enough.
+// Memory is computed before the step is replayed, and usually suffices.
 static ot_status estimate_nearest(searcher *s, const ot_candidate *candidate, ot_estimate *out) {
   const ot_estimate *const best = &s->out->nearest;
   OT_TRY(ot_estimate_fitting(s->estimator, candidate, out));
@@ -363,7 +363,7 @@ static ot_status simulate(searcher *s, const node *n) {
 
 // ---- the loop ----
 
-// Nothing behind `n` can be kept.
+// Whether no node after `n` can be kept.
 static bool is_done(const searcher *s, const node *n) {
   const ot_search *const out = s->out;
   if (s->request->exhaustive) return false;
@@ -405,7 +405,7 @@ static ot_status run(searcher *s) {
   return OT_OK;
 }
 
-// Those that were next.
+// Records the next nodes in the heap as rejected.
 static void keep_slower(searcher *s) {
   ot_search *const out = s->out;
   if (out->num_plans == 0) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nested loops over divisors; verdicts of the rules are kept for as long as the part they are about
-// does not change.
+// Nested loops over divisors; verdicts of the rules are cached while the part that they depend on
+// is unchanged.
 #include "plan/space.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct numbers {
   int64_t *value;  // [count]
 } numbers;
 
-// The orders that some stages run with so many micro-batches.
+// Valid pipeline schedules for a number of stages and micro-batches.
 typedef struct order_list {
   int64_t micro_batches;
   int count;
@@ -26,11 +26,11 @@ typedef struct builder {
   const ot_job *job;
   ot_arena *arena;
   ot_space *space;
-  int64_t capacity;   // of space->groups
-  numbers devices;    // divisors of the devices
-  numbers sequences;  // divisors of the batch
-  numbers experts;    // divisors of the experts of a layer; 1 alone when there are none
-  int8_t *size_fits;  // [sequences.count] for this tp and cp; -1 = not asked yet
+  int64_t capacity;                       // of space->groups
+  numbers devices;                        // of the number of devices
+  numbers sequences;                      // of the global batch size
+  numbers experts;                        // of the experts of a layer; only 1 if there are none
+  int8_t *size_fits;                      // [sequences.count] for this tp and cp; -1 = unknown
   int64_t *num_orders, *orders_capacity;  // [devices.count] by pp
   order_list **orders;                    // [devices.count][num_orders]
 } builder;
@@ -57,7 +57,7 @@ static numbers divisors_of(int64_t n, ot_arena *arena) {
 
 static bool is_open(int64_t given, int64_t value) { return given == 0 || given == value; }
 
-// ---- rules, part by part ----
+// ---- rules, by part ----
 
 static void keep_refusal(builder *b, ot_space_part part, const ot_candidate *candidate) {
   const char *const reason = ot_fail_message();
@@ -71,8 +71,8 @@ static void keep_refusal(builder *b, ot_space_part part, const ot_candidate *can
       (ot_refusal){*candidate, ot_arena_text(b->arena, reason, ot_text_length(reason))};
 }
 
-// Whether `candidate`, which has the degrees of a part and ones elsewhere, can run a batch of its
-// own.
+// Whether `candidate`, with the degrees of one part and ones elsewhere, is valid with a batch of
+// its own size.
 static bool fits(builder *b, ot_space_part part, const ot_candidate *candidate) {
   const ot_candidate *const c = candidate;
   ot_job job = *b->job;
@@ -98,7 +98,7 @@ static ot_candidate whole(const builder *b) {
                         .no_sequence_parallel = b->job->given.no_sequence_parallel};
 }
 
-// What cuts a micro-batch.
+// Sharding of a micro-batch.
 static bool size_fits(builder *b, const ot_candidate *base, int64_t index) {
   if (b->size_fits[index] >= 0) return b->size_fits[index];
   ot_candidate part = whole(b);
@@ -109,7 +109,7 @@ static bool size_fits(builder *b, const ot_candidate *base, int64_t index) {
   return b->size_fits[index];
 }
 
-// ---- orders ----
+// ---- pipeline schedules ----
 
 static void add_order(builder *b, ot_candidate *part, ot_order_choice choice, order_list *list) {
   part->pipeline = choice.pipeline;
@@ -121,7 +121,7 @@ static void add_order(builder *b, ot_candidate *part, ot_order_choice choice, or
   list->choice[list->count++] = choice;
 }
 
-// The chunks of a stage that `kind` is tried with: as many as there are blocks, at most.
+// Range of chunks per stage to try with `kind`: at most one per block.
 static void chunk_range(const ot_job *job, ot_pipeline kind, int pp, int *first, int *last) {
   const int most = (int)((job->model->num_layers + 2) / pp);
   const ot_pipeline_rules *const rules = ot_pipeline_rules_of(kind);
@@ -153,7 +153,7 @@ static void list_orders(builder *b, const ot_candidate *base, order_list *list) 
   }
 }
 
-// `index` is that of pp among the divisors.
+// `index`: index of pp among the divisors.
 static const order_list *find_orders(builder *b, const ot_candidate *base, int64_t index) {
   const int64_t count = b->num_orders[index];
   for (int64_t i = 0; i < count; i++) {
@@ -166,7 +166,7 @@ static const order_list *find_orders(builder *b, const ot_candidate *base, int64
   return &b->orders[index][count];
 }
 
-// ---- what cuts the weights ----
+// ---- sharding of weights ----
 
 typedef struct shard_list {
   int count, refused;
@@ -183,7 +183,7 @@ static void add_shard(builder *b, ot_candidate *part, ot_shard_choice choice, sh
   list->choice[list->count++] = choice;
 }
 
-// `base` has a micro-batch size that fits.
+// `base` has a valid micro-batch size.
 static shard_list list_shards(builder *b, const ot_candidate *base) {
   const ot_candidate *const given = &b->job->given;
   shard_list list = {
@@ -222,8 +222,8 @@ static void add_group(builder *b, const ot_candidate *base, const order_list *or
   };
 }
 
-// One micro-batch size: counts its candidates and adds the group of those that can run. `shards` is
-// made when the first size fits.
+// One micro-batch size: counts its candidates and adds the group of valid ones. `shards` is built
+// at the first valid size.
 static void add_size(builder *b, const ot_candidate *base, int64_t size_index, int64_t pp_index,
                      shard_list *shards) {
   ot_space *const space = b->space;
@@ -238,7 +238,7 @@ static void add_size(builder *b, const ot_candidate *base, int64_t size_index, i
   if (good > 0) add_group(b, base, orders, shards);
 }
 
-// No micro-batch size goes with dp.
+// No micro-batch size is valid with dp.
 static void refuse_batch(builder *b, ot_candidate *base) {
   const int64_t given = b->job->given.micro_batch_size;
   base->micro_batch_size = given > 0 ? given : 1;
@@ -248,7 +248,7 @@ static void refuse_batch(builder *b, ot_candidate *base) {
   if (ot_candidate_check(b->job, base) != OT_OK) keep_refusal(b, OT_PART_BATCH, base);
 }
 
-// All micro-batch sizes of one set of degrees; `pp_index` is that of pp among the divisors.
+// All micro-batch sizes for one set of degrees; `pp_index`: index of pp among the divisors.
 static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
   const int64_t batch = b->job->global_batch_size, given = b->job->given.micro_batch_size;
   shard_list shards = {0};
@@ -264,7 +264,7 @@ static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
   if (!any) refuse_batch(b, base);
 }
 
-// tp and cp are set; what is left is `rest` devices.
+// tp and cp are set; `rest` devices remain.
 static void add_stages(builder *b, ot_candidate *base, int64_t rest) {
   const ot_candidate *const given = &b->job->given;
   for (int64_t i = 0; i < b->devices.count; i++) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a step, stage by stage, action by action: the events that order_step.c makes entries of,
-// with a clock for each lane. Where no bucket is gathered or reduced in between, an action is three
-// numbers. What a stage waits for is
-// counted where it waits.
+// Replays a step, stage by stage and action by action: the events that order_step.c turns into
+// entries, with a clock for each lane. If no bucket is gathered or reduced in between, three
+// numbers describe an action. Waiting time is counted on the stage that waits.
 #include <string.h>
 
 #include "base/extremes.h"
@@ -12,23 +11,23 @@
 // The clocks of a stage.
 typedef struct stage {
   double clock_s;  // of the compute lane
-  double start_s;  // of the action that it is in
+  double start_s;  // start of the current action
   double gather_s, reduce_s;
-  double after_s;  // sums that wait for the end of all work
+  double after_s;  // reductions deferred to the end of all work
   double bubble_s, exposed_pp_s, exposed_dp_s;
   ot_outline_request blocks;
   ot_event_request request;
   ot_event_cursor cursor;
-  int next_end;                      // of the events after the last action
-  double *gathered_s;                // [plan.gathers.count] when each is done
+  int next_end;                      // next event after the last action
+  double *gathered_s;                // [plan.gathers.count] completion times
   double *summed_s, *tied_summed_s;  // [plan.sums.count], [plan.tied_sums.count]
 } stage;
 
 // One action on a chunk.
 typedef struct chunk_cost {
   bool known;
-  double early_s;   // what needs no message: the recompute of the block that one enters
-  double before_s;  // from there up to the block at the edge, which makes a message
+  double early_s;   // needs no message: recompute of the first block
+  double before_s;  // up to the edge block, which makes a message
   double edge_s;
 } chunk_cost;
 
@@ -38,7 +37,7 @@ typedef struct replayer {
   const ot_stages *stages;
   const ot_pipeline_flow *flow;
   bool overlap_gather, overlap_reduce, overlap_pipeline;
-  bool each_micro_batch;          // sums leave after each
+  bool each_micro_batch;          // gradients are reduced after each
   stage *stage;                   // [num_ranks]
   chunk_cost *cost[OT_WORKS][2];  // [num_chunks] [later]
   ot_step_event *events;          // [num_events] of one action
@@ -46,8 +45,8 @@ typedef struct replayer {
   ot_end_event *ends;         // [ot_step_most_end_events]
   double *hop_s;              // [num_chunks] message between chunks c - 1 and c
   double *sent_s, *posted_s;  // [num_messages]
-  double *reduced_s;          // [num_blocks] when the sum of its gradient is done
-  double tied_reduced_s;      // of the head's use of a tied embedding
+  double *reduced_s;          // [num_blocks] completion of its gradient reduction
+  double tied_reduced_s;      // the same for the head's gradient of a tied embedding
   double tied_ready_s;        // when both uses can be added
 } replayer;
 
@@ -57,7 +56,7 @@ static const ot_block_price *price_of(const replayer *p, int block) {
 
 // ---- costs ----
 
-// The block whose stack a chunk hands on with `work`, to the next or to the one before, or null.
+// The block whose stack a chunk sends with `work` to the next or previous chunk, or null.
 static const ot_block_price *cut_of(const replayer *p, ot_work work, int chunk) {
   const int cut = work == OT_WORK_FORWARD ? chunk + 1 : chunk;
   if (work == OT_WORK_WEIGHT || cut == 0 || cut == p->stages->num_chunks) return NULL;
@@ -69,8 +68,8 @@ static double hand_over_s(const replayer *p, ot_work work, int chunk) {
   return cut ? cut->hand_over.total_s : 0;
 }
 
-// Where tp holds whole activations, each of its ranks may send a part, and the parts are gathered
-// where they come (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
+// If tp replicates activations, each tp rank may send a part, and the receivers gather the parts
+// (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
 static ot_status price_hop(const replayer *p, int chunk, double *hop_s) {
   const int from = p->flow->rank_of[chunk - 1], to = p->flow->rank_of[chunk];
   const ot_prices *const prices = p->prices;
@@ -121,7 +120,7 @@ static ot_status create(replayer *p, ot_arena *arena) {
   const ot_engine *const engine = p->request->estimator->job.engine;
   p->overlap_gather = engine->overlap_gather;
   p->overlap_reduce = engine->overlap_reduce;
-  // With one chunk a stage, the next action needs what comes (Megatron-LM's schedules).
+  // With one chunk a stage, the next action needs the message (Megatron-LM's schedules).
   const bool several = flow->num_chunks > flow->num_ranks || flow->split;
   p->overlap_pipeline =
       engine->overlap_pipeline >= (several ? OT_PIPELINE_OVERLAP_CHUNKS : OT_PIPELINE_OVERLAP_ALL);
@@ -151,13 +150,13 @@ static double hop_of(const replayer *p, int32_t message) {
   return p->hop_s[ot_pipeline_flow_message(p->flow, message).boundary];
 }
 
-// What is known of a message: when it has come.
+// Arrival time of a message.
 static double arrival_s(const replayer *p, int32_t message) {
   if (!p->overlap_pipeline) return p->sent_s[message];
   return ot_larger(p->sent_s[message], p->posted_s[message]) + hop_of(p, message);
 }
 
-// The stage waits for a message: while it is on its way, for that; before, for who sends it.
+// Waits for a message: exposed communication while it is in flight, before that a bubble.
 static void await_message(const replayer *p, stage *s, int32_t message) {
   const double until_s = arrival_s(p, message);
   if (until_s <= s->clock_s) return;
@@ -168,7 +167,7 @@ static void await_message(const replayer *p, stage *s, int32_t message) {
   s->clock_s = until_s;
 }
 
-// The message that an action begins with. Waiting before anything is done is not part of it.
+// Waits for the first message of an action. Waiting before any work is not part of the action.
 static void await_entry(const replayer *p, stage *s, int32_t message) {
   const bool begun = s->clock_s > s->start_s;
   if (message >= 0) await_message(p, s, message);
@@ -186,8 +185,7 @@ static void send(const replayer *p, stage *s, int32_t message) {
 
 // ---- reductions ----
 
-// Without overlap, sums of a step are made when all of the stage's work is done: others do not wait
-// for them.
+// Without overlap, reductions run after all work of the stage: other stages do not wait for them.
 static void reduce(replayer *p, stage *s, double price_s, double *done_s) {
   if (price_s == 0) return;
   if (!p->overlap_reduce && !p->each_micro_batch) {
@@ -212,7 +210,7 @@ static bool is_last(const replayer *p, const ot_flow_action *a) {
   return a->micro_batch == p->flow->micro_batches - 1;
 }
 
-// Whether a reduction adds to what micro-batches before left.
+// Whether a reduction accumulates into the result of earlier micro-batches.
 static bool adds(const ot_block_price *price, const ot_flow_action *a) {
   return price->buckets.each_micro_batch && a->micro_batch > 0;
 }
@@ -293,7 +291,7 @@ static bool ends_backward(const replayer *p, ot_work work) {
   return work == (p->flow->split ? OT_WORK_WEIGHT : OT_WORK_BACKWARD);
 }
 
-// Of the two prices of work with this block: the first micro-batch overwrites, later ones add.
+// Index of the work's cost for this block: the first micro-batch overwrites, later ones accumulate.
 static int later_of(const ot_block_price *price, const ot_flow_action *a) {
   return !price->buckets.each_micro_batch && a->micro_batch > 0;
 }
@@ -305,8 +303,8 @@ static double work_s(const replayer *p, const ot_flow_action *a, int block) {
   return price->work[a->work][later_of(price, a)].total_s - again_s;
 }
 
-// What communication that runs concurrently makes the work of a block longer by: the gather of its
-// weights, and the reductions that the events after the work begin.
+// Seconds by which concurrent communication slows down a block: the gather of its weights, and the
+// reductions that the following events start.
 static void slow_down(const replayer *p, const ot_flow_action *a, const ot_step_event *event) {
   const ot_block_price *const price = price_of(p, event->block);
   stage *const s = &p->stage[a->rank];
@@ -366,7 +364,7 @@ static void run_event(replayer *p, const ot_flow_action *a, const ot_step_event 
   OT_UNREACHABLE();
 }
 
-// The events of an action in which nothing happens in between as three sums.
+// Condenses the events of an action without collectives in between into three durations.
 static void add_up(const replayer *p, const ot_flow_action *a, int count, chunk_cost *cost) {
   const ot_step_event *const events = p->events;
   int first = 0, last = count - 1;
@@ -443,20 +441,20 @@ static void await_sum(const replayer *p, stage *s, int block) {
     s->exposed_dp_s += waits_s;
     return;
   }
-  // Over the first and the last stage: one of them waits for the other.
+  // Between the first and the last stage: one of them waits for the other.
   const double travels_s = p->prices->tie_s + price_of(p, 0)->spread_s;
   s->exposed_pp_s += waits_s < travels_s ? waits_s : travels_s;
   s->bubble_s += waits_s < travels_s ? 0 : waits_s - travels_s;
 }
 
-// When both stages have the gradients of a tied embedding.
+// Time at which both gradients of a tied embedding are complete.
 static double tied_ready_s(const replayer *p) {
   const stage *const a = &p->stage[p->flow->rank_of[0]];
   const stage *const b = &p->stage[p->flow->rank_of[p->flow->num_chunks - 1]];
   return ot_larger(ot_larger(a->reduce_s, a->clock_s), ot_larger(b->reduce_s, b->clock_s));
 }
 
-// The two uses of a tied embedding: added up here, or over the first and the last stage.
+// Adds the two gradients of a tied embedding: on one rank, or between the first and the last stage.
 static void add_tied(replayer *p, stage *s, ot_stage_replay *out) {
   const int owner = p->flow->rank_of[0], user = p->flow->rank_of[p->flow->num_chunks - 1];
   if (owner != user || p->tied_reduced_s > 0 || p->reduced_s[0] > 0) {
@@ -539,7 +537,7 @@ static void count_work(const replayer *p, int rank, ot_stage_replay *out) {
   for (int i = 0; i < OT_TIMELINE_AXES; i++) out->exposed_s[i] += sum.exposed_s[i];
 }
 
-// Events of the stage's end: up to the clipping, where stages meet, or the others.
+// Replays the end of the step on a stage: up to clipping, where stages synchronise, or the rest.
 static void run_end(replayer *p, int rank, bool met, ot_stage_replay *out) {
   stage *const s = &p->stage[rank];
   const int count = ot_step_end_events(&s->request, p->ends);
@@ -548,7 +546,7 @@ static void run_end(replayer *p, int rank, bool met, ot_stage_replay *out) {
   }
 }
 
-// All stages meet at the norm; then each makes its own update. Returns the end of the last.
+// All stages synchronise at the gradient norm; then each updates its parameters. Returns the end.
 static double run_ends(replayer *p, ot_stage_replay *out) {
   double met_s = 0, end_s = 0;
   p->tied_ready_s = tied_ready_s(p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terms that a step is made of: their names, the same in reports, in pages and in what compares
-// plans, and what each is.
+// The terms of a step: their names, identical in reports, web pages and plan comparisons, and their
+// meaning.
 #pragma once
 
 #include "plan/estimate.h"

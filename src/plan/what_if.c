@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changed candidates, priced one by one.
+// Prices changed candidates one by one.
 #include "plan/what_if.h"
 
 #include "base/quantity.h"
@@ -9,9 +9,9 @@
 #include "plan/explain.h"
 #include "plan/search.h"
 
-enum { TOLD_TERMS = 2 };  // of what an alternative takes more
+enum { TOLD_TERMS = 2 };  // terms listed per alternative
 
-// Of `c`, whose dp has changed: whole micro-batches, and states cut over all of dp where they were.
+// Adapts `c` to its new dp: whole micro-batches, and states sharded over all of dp if they were.
 static void fit(const ot_what_if *w, ot_candidate *c) {
   const ot_candidate *const best = &w->best->candidate;
   const bool all = best->dp_shard == best->dp || c->dp % best->dp_shard != 0;
@@ -22,7 +22,7 @@ static void fit(const ot_what_if *w, ot_candidate *c) {
   c->micro_batches = ot_candidate_micro_batches(w->job, c);
 }
 
-// `old` ranks of an axis become `now`, dp has the others. False when they cannot.
+// Changes an axis from `old` to `now` ranks; dp absorbs the factor. False if that is impossible.
 static bool trade(ot_candidate *c, int old, int now) {
   const int64_t ranks = (int64_t)c->dp * old;
   if (now < 1 || ranks % now != 0) return false;
@@ -49,7 +49,7 @@ static const char *refusal(const char *text, ot_arena *arena) {
   return ot_arena_format(arena, "%s", text + (prefixed ? ot_text_length(prefix) : 0));
 }
 
-// What `c` takes, called `name`.
+// Estimates `c` and describes it as `name`.
 static const char *tell(const ot_what_if *w, const char *name, const ot_candidate *c,
                         ot_arena *arena) {
   ot_estimate e;

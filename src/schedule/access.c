@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands to byte ranges.
+// Maps operands to byte ranges.
 #include "schedule/access.h"
 
 #include "base/text.h"
@@ -55,8 +55,8 @@ bool ot_base_is_defined(ot_base base) {
   OT_UNREACHABLE();
 }
 
-// The stack that an operand is part of, or right in front of: what crosses a cut of the pipeline
-// lies in one piece.
+// The stack that an operand is part of or directly precedes: a pipeline message is one contiguous
+// range.
 static ot_base stack_of(const ot_entry *entry, const ot_operand *operand) {
   static const ot_base behind[OT_BASES] = {[OT_BASE_INPUT] = OT_BASE_STACK,
                                            [OT_BASE_OUTPUT] = OT_BASE_STACK_OUT,
@@ -72,9 +72,9 @@ static ot_base stack_of(const ot_entry *entry, const ot_operand *operand) {
   return stacks[touches ? next : operand->base];
 }
 
-// A boundary tensor is one block's output and the next one's input, and a stack is one of its
-// micro-batch; anything else is known by its value, block and micro-batch, or, where it is not of a
-// program, by its bytes alone.
+// Identity of an operand's tensor. A boundary tensor is the output of one block and the input of
+// the next; a micro-batch has one stack. Any other tensor is identified by value, block and
+// micro-batch, or, outside a program, by its bytes alone.
 static uint64_t tensor_of(const ot_entry *entry, const ot_operand *operand) {
   int64_t key[4] = {operand->base, entry->block, entry->micro_batch, operand->value};
   const ot_base stack = stack_of(entry, operand);
@@ -149,7 +149,7 @@ typedef struct operand_use {
   ot_access_kind kind;
 } operand_use;
 
-// Squares of all blocks are added to one scalar, in whatever order blocks are reduced.
+// Squares of all blocks are added to one scalar, in any order of blocks.
 static int micro_batch_of(const ot_entry *entry, const ot_operand *operand) {
   const bool shared = entry->phase == OT_PHASE_REDUCE && operand->base == OT_BASE_SCALAR;
   return shared ? -1 : entry->micro_batch;
@@ -179,7 +179,7 @@ static ot_access_kind output_kind(const ot_task *task, int output) {
                                                                 : OT_ACCESS_WRITE;
 }
 
-// Rounds are counted for the body, and so are those of a repeat.
+// Iterations are counted for the body, including those of a repeat.
 static int repeat_of(const ot_task *task, int index, int repeat, int output) {
   return task->kind == OT_TASK_REPEAT && output == OT_REPEAT_ROUND ? index : repeat;
 }
@@ -209,7 +209,7 @@ static void add_task(access_builder *b, const ot_entry *entry, int index, int re
   }
 }
 
-// The rounds of a body, of which two stand for any number.
+// Two iterations of a body represent any number.
 static void add_body(access_builder *b, const ot_entry *entry, int repeat) {
   const ot_task *const task = &b->schedule->segments[entry->segment].tasks[repeat];
   for (int round = 0; round < 2; round++) {

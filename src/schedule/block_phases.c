@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder of steps, stopped before it plans one.
+// Runs the step builder up to its segments, without planning a step.
 #include "schedule/block_phases.h"
 
 #include "describe/groups.h"
@@ -42,7 +42,7 @@ static void take_block(const ot_step_builder *s, int block, ot_block_phases *out
   }
 }
 
-// The builder of one stage makes no group for uses that are on two.
+// The single-stage builder makes no group for a tied weight on two stages.
 static void join_tied(ot_build *b) {
   const ot_mesh *const mesh = b->request->mesh;
   const ot_model *const model = b->shape->request.model;

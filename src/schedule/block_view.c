@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups by one table; sizes of buckets.
+// Table of groups per view; bucket sizes.
 #include "schedule/block_view.h"
 
 #include "base/math.h"
@@ -18,7 +18,7 @@ static ot_group_kind of_experts(ot_group_kind kind) {
       return OT_GROUP_EXPERT_REPLICATE;
     case OT_GROUP_TENSOR_SUM:
       return OT_GROUP_EXPERT_SUM;
-    default:  // edp has the ranks of cp among its own, and experts have no heads
+    default:  // edp includes the cp ranks, and experts have no heads
       return OT_GROUP_KINDS;
   }
 }
@@ -41,14 +41,14 @@ int ot_view_size(const ot_schedule *schedule, const ot_block *block, ot_group_ki
 
 // ---- sizes ----
 
-enum { LINE_ELEMENTS = 32 };  // a whole cache line in every type
+enum { LINE_ELEMENTS = 32 };  // at least one cache line in every dtype
 
 static int64_t padded(int64_t elements, int64_t unit) {
   return (elements + unit - 1) / unit * unit;
 }
 
-// Room that the parameter takes less here than on the rank of tp that has most rows of it. Each
-// parameter is padded, so rows that are missing may take none.
+// Elements by which this rank's share of the parameter is smaller than the largest share over tp.
+// Parameters are padded, so missing rows may not reduce the size.
 static int64_t missing_elements(const ot_parameter *parameter, int tp) {
   if (tp <= 1 || parameter->num_parts != 1) return 0;
   const ot_parameter_part *const part = &parameter->parts[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A body is the run of tasks behind its repeat; there is none within another.
+// A body is the run of tasks after its repeat; bodies do not nest.
 #include "schedule/bodies.h"
 
 #include "ops/catalog.h"
@@ -35,20 +35,20 @@ static ot_status check_repeat(const ot_segment *segment, int index) {
   const ot_task *const task = &segment->tasks[index];
   const int repeated = task->attributes.repeated;
   OT_CHECK(repeated >= 1 && repeated < segment->num_tasks - index, OT_BUG,
-           "schedule: %s, task %d repeats %d tasks, only %d follow it", segment->name, index,
+           "schedule: %s, task %d repeats %d tasks, but only %d follow it", segment->name, index,
            repeated, segment->num_tasks - index - 1);
   for (int i = index + 1; i <= index + repeated; i++) {
     const ot_task_kind kind = segment->tasks[i].kind;
     OT_CHECK(kind == OT_TASK_COMPUTE || kind == OT_TASK_COLLECTIVE, OT_BUG,
-             "schedule: %s, task %d repeats task %d (%s), which no body may have", segment->name,
+             "schedule: %s, task %d repeats task %d (%s), not allowed in a body", segment->name,
              index, i, ot_task_name(&segment->tasks[i]));
   }
   OT_CHECK(is_count(&task->in[OT_REPEAT_ROUNDS]) && is_count(&task->out[OT_REPEAT_ROUND]), OT_BUG,
-           "schedule: %s, task %d repeats without a count of rounds", segment->name, index);
+           "schedule: %s, task %d repeats without an iteration count", segment->name, index);
   return OT_OK;
 }
 
-// Kernels copy what they do not find in place; a repeat and communication have nobody who would.
+// Kernels copy an input that is not in place; repeats and collectives do not.
 static ot_status check_sharing(const ot_segment *segment, int index) {
   const ot_task *const task = &segment->tasks[index];
   const ot_op_info *const info = ot_op_info_of(task->op);
@@ -58,8 +58,8 @@ static ot_status check_sharing(const ot_segment *segment, int index) {
     if (!goes_on || task->in[i].base == OT_BASE_NONE || task->out[i].base == OT_BASE_NONE) continue;
     OT_CHECK(task->in[i].base == task->out[i].base && task->in[i].offset == task->out[i].offset,
              OT_BUG,
-             "schedule: %s, task %d (%s) goes on with operand %d in place, but reads %s+%lld and "
-             "writes %s+%lld: something else uses one of them",
+             "schedule: %s, task %d (%s) needs operand %d in place, but reads %s+%lld and "
+             "writes %s+%lld: another tensor uses one of them",
              segment->name, index, info->name, i, ot_base_name(task->in[i].base),
              (long long)task->in[i].offset, ot_base_name(task->out[i].base),
              (long long)task->out[i].offset);

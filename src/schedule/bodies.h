@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of repeats (ops/repeat.h) in a segment: where they are, and what every reader of a
-// schedule relies on.
+// Loop bodies of repeats (ops/repeat.h) in a segment: their location and the invariants that every
+// reader of a schedule relies on.
 #pragma once
 
 #include "schedule/schedule.h"
 
-// The repeat whose body task `task` is part of, or -1.
+// The repeat whose body contains `task`, or -1.
 int ot_segment_repeat_of(const ot_segment *segment, int task);
 
-// Of the body that `task`, a collective, is part of: how many collectives of its group come before
-// it; -1 where it is in none. Members of a group run bodies alike when these are alike.
+// Index of collective `task` among the collectives of its group in its body; -1 outside bodies.
+// Members of a group run matching bodies if these indices match.
 int ot_segment_turn(const ot_segment *segment, int task);
 
-// OT_BUG, naming segment and task, for a body that is empty, reaches beyond the segment, or holds a
-// repeat or a message; for a repeat without counts of rounds; for communication or a repeat that
-// cannot go on with what an absentable in-place input holds, because its output is elsewhere.
+// OT_BUG, naming segment and task, for: a body that is empty, exceeds the segment, or contains a
+// repeat or a message; a repeat without iteration counts; a collective or repeat whose optional
+// in-place input differs from its output.
 ot_status ot_segment_check_bodies(const ot_segment *segment);

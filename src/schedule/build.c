@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions, then segments and orders. Orders of the step are written by order_step.c, those without
-// a backward by order_forward.c.
+// Places regions, then builds segments and orders: order_step.c for training steps, order_forward.c
+// for modes without a backward.
 #include "schedule/build.h"
 
 #include <assert.h>
@@ -100,7 +100,7 @@ void ot_build_bind_block(const ot_build *b, ot_entry *entry) {
   entry->base[OT_BASE_TIED_GRADIENT] = b->tied_gradients;
 }
 
-// ---- the whole ----
+// ---- setup ----
 
 static void add_setup(ot_build *b) {
   ot_segment segment;
@@ -116,7 +116,7 @@ static int64_t *offsets(ot_build *b) {
   return array;
 }
 
-// ---- this rank among the others ----
+// ---- groups and stages of this rank ----
 
 int ot_build_group_size(const ot_build *b, ot_group_kind kind) {
   return b->schedule->group[kind].size > 1 ? b->schedule->group[kind].size : 1;
@@ -226,7 +226,7 @@ static void begin_schedule(ot_build *b) {
   b->caches = offsets(b);
 }
 
-// Prefill has no head, so it says where weights lie only when it is alone.
+// Prefill has no head: its graph defines the weight layout only if it is the only mode.
 static const ot_graph *first_graph(const ot_schedule_request *request) {
   for (int mode = 0; mode < OT_MODES; mode++) {
     if (request->graphs[mode] && mode != OT_MODE_PREFILL) return request->graphs[mode];
@@ -241,7 +241,7 @@ void ot_build_begin(ot_build *b) {
   ot_build_place_persistent(b);
 }
 
-// Weights of different modes must lie at the same places for them to share an arena.
+// Modes share an arena, so their weights must have the same offsets.
 static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
   if (!b) return OT_OK;
   const int common = a->num_parameters < b->num_parameters ? a->num_parameters : b->num_parameters;
@@ -250,7 +250,7 @@ static ot_status check_same_weights(const ot_graph *a, const ot_graph *b) {
     const ot_parameter *const y = &b->parameters[i];
     OT_CHECK(
         x->block == y->block && x->offset == y->offset && x->rows == y->rows && x->cols == y->cols,
-        OT_BUG, "schedule: parameter %s lies elsewhere in another mode", x->name);
+        OT_BUG, "schedule: parameter %s has another offset in another mode", x->name);
   }
   OT_CHECK(ot_build_constant_bytes(a) == ot_build_constant_bytes(b), OT_BUG,
            "schedule: tables of two modes differ in size");

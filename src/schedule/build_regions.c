@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the regions of step_regions.h addresses, and says which range of each bucket they hold.
+// Assigns addresses to the regions of step_regions.h, and records each bucket's range in them.
 #include "schedule/block_view.h"
 #include "schedule/builder_state.h"
 #include "schedule/layout.h"
@@ -9,7 +9,7 @@
 
 // ---- names ----
 
-// Of whole buckets and of pieces.
+// Names of full and sharded buckets.
 static const char *const names[OT_REGION_KINDS][2] = {
     [OT_REGION_WEIGHTS] = {"weights", "piece"},
     [OT_REGION_GRADIENTS] = {"gradients", "gradient_piece"},
@@ -52,7 +52,7 @@ static bool holds_piece(const ot_build *b, const ot_region_need *need) {
   }
 }
 
-// Counted regions are named by their number, those of a block by the block.
+// Counted regions are named by their number, regions of a block by the block.
 static const char *name_of(const ot_build *b, const ot_region_need *need) {
   const char *const name = names[need->kind][holds_piece(b, need)];
   switch (need->kind) {
@@ -73,7 +73,7 @@ static ot_placed *placed_at(const ot_build *b, const ot_region_need *need) {
   return &b->placed[need->kind][need->block < 0 ? 0 : need->block];
 }
 
-// ---- for all orders ----
+// ---- persistent regions ----
 
 static void take_persistent(void *to, const ot_region_need *need) {
   ot_build *const b = to;
@@ -123,7 +123,7 @@ static void list_states(ot_build *b, int block) {
   bucket->copy[OT_BUCKET_MASTER] = range_of(b, OT_REGION_MASTER, block, shards);
 }
 
-// The tied use adds up apart from its owner, where both are on this rank.
+// A tied use has its own accumulator if its owner is on this rank, too.
 static void list_tied(ot_build *b) {
   if (b->tied_user < 0) return;
   const int64_t apart = ot_build_at(b, OT_REGION_TIED_GRADIENTS, b->tied_block, 0);
@@ -151,8 +151,8 @@ static void need(ot_build *b, ot_bucket *bucket, ot_group_kind group, int64_t fi
                       .each_micro_batch = b->accumulates_sharded && is_shard(group)};
 }
 
-// What each gradient is a sum over, from the placements alone: micro-batches differ over dp and cp,
-// parts say where tp uses copies, and a tied parameter has uses on two stages.
+// Reductions of each gradient, from the placements alone: micro-batches differ over dp and cp,
+// parts state where tp has copies, and a tied parameter has uses on two stages.
 static void list_sums(ot_build *b, int block) {
   ot_bucket *const bucket = &b->schedule->buckets[block];
   const ot_block *const shape = &b->shape->blocks[block];
@@ -274,9 +274,9 @@ void ot_build_place_persistent(ot_build *b) {
   place_caches(b);
 }
 
-// ---- for steps ----
+// ---- regions of steps ----
 
-// Buckets of one size share their buffers.
+// Buckets of equal size share buffers.
 static void share(const ot_build *b, const ot_region_need *need) {
   for (int i = 0; i < b->shape->num_blocks; i++) {
     if (!b->held[i] || b->buckets[i].elements != b->buckets[need->block].elements) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step-level sums over all ranks.
+// Step-level reductions over all ranks.
 #include "schedule/frame.h"
 
 #include "ops/operands.h"
@@ -33,7 +33,7 @@ void ot_frame_begin(const ot_graph *graph, const ot_schedule *schedule, ot_arena
     ot_tasks_zero(graph, OT_BASE_SQUARES, 0, squares_of(schedule), segment);
   }
   if (schedule->group[OT_GROUP_TOKENS].size > 1) {
-    // Targets and their squares stand side by side.
+    // Targets and their squares are adjacent.
     ot_tasks_all_reduce(graph, schedule, OT_GROUP_TOKENS,
                         ot_operand_vector(OT_BASE_SCALAR, OT_F64, OT_SCALAR_TARGETS, 2), segment);
   }
@@ -53,7 +53,7 @@ void ot_frame_begin_forward(const ot_graph *graph, ot_arena *arena, ot_segment *
   }
 }
 
-// Every rank of tp has summed the same losses; the first one's count.
+// Every tp rank has the same loss; only the first one adds it.
 static void gather_losses(const ot_graph *graph, const ot_schedule *schedule, ot_segment *segment) {
   if (schedule->group[OT_GROUP_TENSOR].size > 1 && schedule->group[OT_GROUP_TENSOR].index > 0) {
     ot_tasks_zero(graph, OT_BASE_SCALAR, OT_SCALAR_LOSS * 8, 1, segment);

@@ -6,13 +6,13 @@
 
 #include "base/sort.h"
 
-// A buffer that has its place.
+// A placed buffer.
 typedef struct placed {
   int64_t begin, end;
   int first, last;  // times
 } placed;
 
-// Larger ones first, then those that live longer.
+// Larger buffers first, then longer lifetimes.
 static int compare(const void *a, const void *b, const void *context) {
   const ot_interval *const intervals = context;
   const int i = *(const int *)a, k = *(const int *)b;
@@ -30,7 +30,7 @@ static void insert(placed *taken, int count, placed range) {
   taken[k] = range;
 }
 
-// The start of the smallest gap that holds `bytes` between buffers that live at the same time as
+// The start of the smallest gap of at least `bytes` between buffers that are live together with
 // `interval`, else the end of the last of them.
 static int64_t best_gap(const placed *taken, int count, const ot_interval *interval,
                         int64_t bytes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offsets from lifetimes: places buffers that live over intervals of time so that no two that
-// overlap in time overlap in address, with a small peak (dynamic storage allocation; greedy best
-// fit by size, Pisarchyk & Lee 2020, arXiv 2001.03288, with gap filling).
+// Offsets from lifetimes: places buffers such that those with overlapping lifetimes do not overlap
+// in address, with a small peak (dynamic storage allocation; greedy best fit by size, Pisarchyk &
+// Lee 2020, arXiv 2001.03288, with gap filling).
 #pragma once
 
 #include <stdint.h>
@@ -12,15 +12,15 @@ enum { OT_ALIGNMENT = 64 };  // bytes; every buffer starts at a multiple
 
 typedef struct ot_interval {
   int64_t bytes;    // 0 is allowed and gets offset 0
-  int first, last;  // inclusive times at which the buffer is written first and read last
+  int first, last;  // inclusive times of first write and last read
   int64_t offset;   // result, a multiple of OT_ALIGNMENT
 } ot_interval;
 
-// Fills `offset` of each interval and returns the peak in bytes. `guard_bytes` (0 outside tests)
-// are left free behind each buffer for canaries. Deterministic; cost O(n^2).
+// Fills `offset` of each interval and returns the peak in bytes. Leaves `guard_bytes` (0 outside
+// tests) free after each buffer for canaries. Deterministic; cost O(n^2).
 int64_t ot_layout_best_fit(ot_interval *intervals, int count, int64_t guard_bytes, ot_arena *arena);
 
-// The largest sum of bytes that live at one time: no layout has a lower peak.
+// The largest sum of bytes live at one time: a lower bound of the peak of any layout.
 int64_t ot_layout_lower_bound(const ot_interval *intervals, int count);
 
 static inline int64_t ot_align(int64_t bytes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders without a backward: one micro-batch through all blocks of this rank, activations in two
-// buffers that change roles from block to block. On a pipeline each chunk receives what it reads
-// and sends what it makes; ZeRO 3 gathers buckets as they are needed.
+// Orders without a backward: one micro-batch through all blocks of this rank, with two ping-pong
+// activation buffers. With pipeline parallelism each chunk receives its input and sends its output;
+// ZeRO 3 gathers buckets on demand.
 #include "schedule/builder_state.h"
 #include "schedule/frame.h"
 #include "schedule/layout.h"
@@ -20,10 +20,10 @@ typedef struct forward_builder {
   int *segments;  // [num_blocks]
   int64_t batch, result, scratch;
   int64_t hand[2];
-  int64_t stack;      // room for one activation, and behind it the stack; -1: there is none
-  int64_t *gathered;  // [num_gathers] offset of each use
+  int64_t stack;      // one activation, then the stack; -1: none
+  int64_t *gathered;  // [num_gathers] offset per use
   int *gather_entry;  // [num_gathers]
-  int gathers;        // issued so far
+  int gathers;        // number issued so far
   int compute;        // last entry of the compute lane
 } forward_builder;
 
@@ -46,7 +46,7 @@ static int64_t region(forward_builder *f, ot_memory_class class, int64_t bytes, 
   return ot_region_transient(&f->b->map, class, f->kind, bytes, name);
 }
 
-// Buckets of one size share a ring.
+// Buckets of equal size share a buffer pool.
 static void place_gathered(forward_builder *f) {
   const ot_build *const b = f->b;
   const ot_bucket_list *const gathers = &f->plan.gathers;
@@ -69,7 +69,7 @@ static void place_gathered(forward_builder *f) {
   }
 }
 
-// The largest stack that a block of this rank leaves behind.
+// Size of the largest stack after a block of this rank.
 static int64_t most_stack(const forward_builder *f) {
   int64_t most = 0;
   for (int i = 0; i < f->plan.num_items; i++) {
@@ -124,7 +124,7 @@ static void add_gathers(forward_builder *f, int item) {
   }
 }
 
-// The message behind or before `block`, at the edge of its chunk; returns its entry.
+// Adds the message before or after `block`, at the edge of its chunk; returns its entry.
 static int add_message(forward_builder *f, ot_op_kind op, int block, int64_t at) {
   ot_build *const b = f->b;
   const int chunk = ot_stages_chunk(&b->stages, block);
@@ -162,14 +162,14 @@ static bool is_mine(const forward_builder *f, int chunk) {
   return chunk >= 0 && chunk < stages->num_chunks && stages->rank_of[chunk] == f->b->stage;
 }
 
-// Where what crosses the cut before `block` lies: with a stack in one piece.
+// Offset of the message at the pipeline boundary before `block`: contiguous with the stack.
 static int64_t edge_at(const forward_builder *f, int block) {
   if (f->stack < 0) return f->hand[block % 2];
   const int64_t hidden = ot_build_hidden_bytes(f->graph);
   return f->stack + (ot_build_input_bytes(f->graph, block) > 0 ? 0 : hidden);
 }
 
-// What `block`, at the end of its chunk, made is brought before the stack.
+// Copies the output of `block`, at the end of its chunk, before the stack.
 static void bring_home(forward_builder *f, int block) {
   const int64_t bytes = ot_build_output_bytes(f->graph, block);
   if (f->stack < 0 || bytes == 0) return;
@@ -205,7 +205,7 @@ static void add_item(forward_builder *f, int index) {
   if (!last || item->chunk + 1 == stages->num_chunks || is_mine(f, item->chunk + 1)) return;
   bring_home(f, block);
   const int sent = add_message(f, OT_OP_SEND, block, edge_at(f, block + 1));
-  // The next chunk of this rank uses the buffers again.
+  // The next chunk of this rank reuses the buffers.
   ot_entry *const wait = add_entry(f, f->b->nothing, -1, OT_LANE_COMPUTE);
   wait->wait[OT_LANE_PIPELINE] = sent;
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of one rank: the plan's items become entries on the compute lane, and around
-// them stand gathers before first readers, messages at the cuts of the pipeline, reductions behind
-// last writers; then tied sums, the norm, clipping, the optimizer and the new weights.
+// The training step of one rank. The plan's items become entries on the compute lane. Gathers are
+// added before first readers, messages at pipeline boundaries, reductions after last writers; then
+// come tied reductions, norm, clipping, optimizer and the gathers of new weights.
 //
-// What an entry waits for is what other lanes must have done; everything earlier on the compute
-// lane is done anyway.
+// An entry waits only for other lanes; earlier entries of the compute lane are complete anyway.
 #include "schedule/builder_state.h"
 #include "schedule/frame.h"
 #include "schedule/segment.h"
@@ -13,15 +12,15 @@
 #include "schedule/tasks.h"
 #include "schedule/update.h"
 
-// Where an order stands while its entries are written.
+// State of an order while its entries are added.
 typedef struct emission {
   ot_step_builder *s;
   const ot_step_plan *plan;
   ot_order *order;
   int compute;                                     // last entry of the compute lane
-  int *gather_entry, *sum_entry, *tied_sum_entry;  // entry of each use, -1
-  int *receive_entry, *send_entry;                 // [messages] of the flow, -1
-  int *reduced;  // [num_blocks] entry after which the block's gradient is complete, or -1
+  int *gather_entry, *sum_entry, *tied_sum_entry;  // entry per use, or -1
+  int *receive_entry, *send_entry;                 // [messages] of the flow, or -1
+  int *reduced;  // [num_blocks] entry that completes the block's gradient, or -1
   int tied_reduced;
 } emission;
 
@@ -51,13 +50,13 @@ static void wait_for(ot_entry *entry, ot_lane lane, int other) {
   if (other > entry->wait[lane]) entry->wait[lane] = other;
 }
 
-// Which buffer the micro-batch of a chunk has.
+// Index of the buffer of a chunk's micro-batch.
 static int kept(const emission *e, ot_kept kind, int chunk, int micro_batch) {
   const int local = ot_step_local_chunk(e->s->b, chunk);
   return e->plan->kept[kind][local * e->plan->flow.micro_batches + micro_batch].place;
 }
 
-// The buffer of a block that the item's micro-batch has.
+// Offset of the buffer of a block for the item's micro-batch.
 static int64_t kept_at(const emission *e, ot_region_kind kind, int block,
                        const ot_step_item *item) {
   const ot_placed *const placed = &e->s->b->placed[kind][block];
@@ -65,7 +64,7 @@ static int64_t kept_at(const emission *e, ot_region_kind kind, int block,
   return at(e, kind, block, kept(e, placed->kept, item->chunk, item->micro_batch));
 }
 
-// Whether what the item makes leaves its chunk.
+// Whether the output of the item is sent to another chunk.
 static bool leaves(const emission *e, const ot_step_item *item) {
   const int *const first = &e->s->b->stages.first_block[item->chunk];
   if (item->work == OT_WORK_WEIGHT) return false;
@@ -74,7 +73,7 @@ static bool leaves(const emission *e, const ot_step_item *item) {
 
 // ---- messages ----
 
-// Where a message arrives.
+// Offset of a received message.
 static int64_t arrival(const emission *e, int into, int micro_batch, bool backward) {
   const int *const first = &e->s->b->stages.first_block[into];
   return backward
@@ -82,8 +81,8 @@ static int64_t arrival(const emission *e, int into, int micro_batch, bool backwa
              : at(e, OT_REGION_INPUT, first[0], kept(e, OT_KEPT_INPUT, into, micro_batch));
 }
 
-// Sends or receives a message that lies at `lies`; returns its entry. Its tag: of what chunk c
-// makes, 2c forwards and 2c + 1 backwards.
+// Sends or receives a message at offset `lies`; returns its entry. Tag of the output of chunk c: 2c
+// forward, 2c + 1 backward.
 static int add_message(emission *e, ot_op_kind op, int32_t message, int64_t lies) {
   static const ot_base bases[2][2] = {{OT_BASE_INPUT, OT_BASE_D_OUTPUT},
                                       {OT_BASE_OUTPUT, OT_BASE_D_INPUT}};
@@ -120,8 +119,8 @@ static void add_receive(emission *e, int32_t message) {
 
 // ---- items ----
 
-// Where the last block of a chunk puts what it makes: the next chunk's input when that is here, a
-// message otherwise. The same backwards.
+// Offset of the output of a chunk's last block: the next chunk's input if it is on this rank, else
+// a message. The same backward.
 static int64_t chunk_output(emission *e, const ot_step_item *item, bool backward) {
   const int other = backward ? item->chunk - 1 : item->chunk + 1;
   const ot_flow_action *const a = ot_step_action(e->s->b, e->plan, item);
@@ -137,8 +136,8 @@ static int64_t d_output_of(const emission *e, const ot_step_item *item, int bloc
   return at(e, OT_REGION_HAND, ot_stages_hand(block), 0);
 }
 
-// Where the stack of the chunk lies, and its gradient: behind what enters the chunk. The block at
-// an edge says also where it goes.
+// Binds the stack of the chunk and its gradient, which follow the chunk's input. The block at an
+// edge also binds their destination.
 static void bind_stack(emission *e, const ot_step_item *item, ot_entry *entry) {
   const ot_stages *const stages = &e->s->b->stages;
   const ot_graph *const graph = e->s->graph;
@@ -208,8 +207,8 @@ static void bind_buckets(emission *e, const ot_step_item *item, ot_entry *entry)
   }
 }
 
-// The work of a segment. Of an entry only one can be waited for on the pipeline lane: where a
-// message must have come and another have left, there is an entry of its own for the latter.
+// Adds the segment of an event. An entry can wait for only one message: if it needs both a receive
+// and the completion of a send, an extra entry waits for the send.
 static void add_work(emission *e, const ot_step_event *event, int segment) {
   const ot_step_item *const item = &e->plan->outline.items[event->item];
   const int received = event->message < 0 ? -1 : e->receive_entry[event->message];
@@ -254,10 +253,10 @@ static void add_gather(emission *e, int use) {
 
 // ---- reductions ----
 
-// A reduction of a bucket, right after the micro-batch that completes it, or (-1) after all.
+// Reduction of a bucket: right after the micro-batch that completes it, or (-1) at the end.
 typedef struct reduction {
   int segment, block, micro_batch;
-  int64_t whole, piece;  // where the gradients are
+  int64_t whole, piece;  // offsets of the gradients
 } reduction;
 
 // Starts it; returns its entry, or -1.
@@ -270,7 +269,7 @@ static int add_reduction(emission *e, const reduction *r) {
   return last_entry(e);
 }
 
-// The block whose gradient is complete only when the other use of its parameter is added, or -1.
+// The block whose gradient is complete only after adding the other use of its parameter, or -1.
 static int tied_owner(const ot_build *b) {
   const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;
   return remote ? 0 : b->tied_block;
@@ -319,7 +318,7 @@ static void reduce_tied(emission *e, const ot_step_item *item) {
   if (entry >= 0 && !b->runs[b->tied_block]) e->reduced[b->tied_block] = entry;
 }
 
-// The stack goes with what the block at an edge made, backwards its gradient.
+// The output of a block at an edge is sent with the stack; backward, their gradients.
 static void add_hand_over(emission *e, const ot_step_item *item) {
   ot_build *const b = e->s->b;
   const bool backward = item->work != OT_WORK_FORWARD;
@@ -414,7 +413,7 @@ static ot_entry *add_step(emission *e, int segment, int block) {
   return entry;
 }
 
-// The two uses of a tied embedding are added on the lane that completed them.
+// Adds the gradients of a tied embedding, on the lane that completed them.
 static void add_tied(emission *e, int owner) {
   const ot_build *const b = e->s->b;
   const bool remote = b->schedule->group[OT_GROUP_TIED].size > 1;

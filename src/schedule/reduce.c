@@ -43,8 +43,7 @@ static void note_rows(const ot_reduce_request *r, const ot_parameter *p, int64_t
   ot_tasks_append(segment, &task, 0);
 }
 
-// |g|^2 of what this rank alone has found, for the gradient noise scale; parts that lie beside each
-// other go together.
+// |g|^2 of this rank's own gradient, for the gradient noise scale; adjacent parts are combined.
 static void note_local_squares(const ot_reduce_request *r, ot_segment *segment) {
   const ot_block *const block = &r->graph->blocks[r->block];
   for (int i = 0; i < block->num_parameters && !r->tied_use; i++) {
@@ -96,7 +95,7 @@ static void all_reduce(const ot_reduce_request *r, ot_group_kind kind, int64_t f
                       ot_operand_vector(OT_BASE_GRADIENT_PIECE, kept, first, count), segment);
 }
 
-// Elements [begin, end) of the bucket, cut to the piece and summed over `kind`.
+// Reduces elements [begin, end) of the bucket, clipped to the shard, over `kind`.
 static void sum_range(const ot_reduce_request *r, ot_group_kind kind, int64_t begin, int64_t end,
                       ot_segment *segment) {
   const ot_bucket *const bucket = bucket_of(r);
@@ -106,8 +105,8 @@ static void sum_range(const ot_reduce_request *r, ot_group_kind kind, int64_t be
   if (from < to) all_reduce(r, kind, from - bucket->piece_first, to - from, segment);
 }
 
-// Parts that ranks of tp hold copies of and use on different rows or heads; those with nothing but
-// padding between them go together.
+// Reduces parts that tp ranks replicate and use on different tokens or heads; parts separated only
+// by padding are combined.
 static void sum_copies(const ot_reduce_request *r, ot_group_kind kind, ot_segment *segment) {
   enum { GAP = 32 };
   const ot_block *const block = &r->graph->blocks[r->block];

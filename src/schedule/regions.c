@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bump offsets, aligned, with room for canaries in tests.
+// Bump allocator of aligned offsets, with guard bytes for canaries in tests.
 #include "schedule/regions.h"
 
 #include "schedule/layout.h"

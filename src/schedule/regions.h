@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The map of the arena while a schedule is built: persistent regions one after the other, then,
-// from where they end, the regions of each order, laid over each other.
+// Map of the arena while a schedule is built: persistent regions in sequence, followed by the
+// regions of each order, which overlap each other.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -13,7 +13,7 @@ typedef struct ot_region_map {
   int64_t top;  // end of the order's regions so far
 } ot_region_map;
 
-// Appends a region of `bytes` to the persistent part; before any order region. Returns its offset.
+// Appends a persistent region of `bytes`; not after the first order region. Returns its offset.
 int64_t ot_region_persistent(ot_region_map *map, ot_memory_class class, int64_t bytes,
                              const char *name);
 

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-// The free buffer that was used longest ago, or -1. owner[i] is the use that has buffer i.
+// The buffer that has been free longest, or -1. owner[i] is the use that has buffer i.
 static int longest_free(const ot_ring_use *uses, const int *owner, int buffers, int first) {
   int best = -1;
   for (int i = 0; i < buffers; i++) {

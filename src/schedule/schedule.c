@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names, look-up, price tags, hash and stable text of a schedule.
+// Names, lookup, cost, hash and stable text of a schedule.
 #include "schedule/schedule.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays an order over a map of which tensor owns each byte. A read must find its own tensor whole:
-// that refuses reads of memory never written, already overwritten, or laid over by mistake. A write
-// inside a task must not touch what the task reads, except in place where the op allows it. A body
-// is run twice, and what it makes is forgotten behind it.
+// Replays an order over a map of the tensor that owns each byte. A read must find its own tensor
+// completely: no read of memory never written, overwritten, or overlapped by mistake. A write
+// inside a task must not overlap the task's reads, except in place if the op allows it. A loop body
+// is run twice; its results are dead after it.
 #include "base/text.h"
 #include "ops/catalog.h"
 #include "schedule/access.h"
@@ -15,7 +15,7 @@
 typedef struct owned {
   int64_t begin, end;
   uint64_t tensor;
-  int micro_batch;  // that wrote last
+  int micro_batch;  // of the last write
 } owned;
 
 typedef struct checker {
@@ -35,7 +35,7 @@ static const char *describe(const checker *c, const ot_access *access) {
       ot_base_name(access->base), (long long)access->begin, (long long)access->end);
 }
 
-// Index of the first range that ends behind `begin`.
+// Index of the first range that ends after `begin`.
 static int64_t first_behind(const checker *c, int64_t begin) {
   int64_t low = 0, high = c->count;
   while (low < high) {
@@ -61,7 +61,7 @@ static void remove_ranges(checker *c, int64_t at, int64_t number) {
   c->count -= number;
 }
 
-// Takes [begin, end) away from whoever owns it.
+// Clears the ownership of [begin, end).
 static int64_t clear(checker *c, int64_t begin, int64_t end) {
   int64_t at = first_behind(c, begin);
   if (at < c->count && c->ranges[at].begin < begin) {
@@ -84,7 +84,7 @@ static void check_write(checker *c, const ot_access *access) {
 }
 
 static ot_status check_read(checker *c, const ot_access *access) {
-  // Buckets of gradients are padded between parameters with what nobody writes.
+  // The padding between parameters in gradient buckets is never written.
   const ot_phase phase = c->order->entries[access->entry].phase;
   const bool gradient = access->base == OT_BASE_GRADIENT || access->base == OT_BASE_GRADIENT_PIECE;
   const bool padded = gradient && phase == OT_PHASE_REDUCE;
@@ -98,19 +98,19 @@ static ot_status check_read(checker *c, const ot_access *access) {
       if (reached >= access->end) return OT_OK;
     }
     OT_CHECK(c->ranges[i].tensor == access->tensor, OT_BUG,
-             "schedule: %s: another tensor was written there since", describe(c, access));
+             "schedule: %s: overwritten by another tensor", describe(c, access));
     OT_CHECK(access->kind != OT_ACCESS_UPDATE || access->micro_batch < 0 ||
                  c->ranges[i].micro_batch <= access->micro_batch,
-             OT_BUG, "schedule: %s: micro-batch %d adds after %d", describe(c, access),
+             OT_BUG, "schedule: %s: micro-batch %d accumulates after %d", describe(c, access),
              access->micro_batch, c->ranges[i].micro_batch);
     reached = c->ranges[i].end;
   }
   return OT_OK;
 }
 
-// Behind a body, which may not have run, nobody may count on what it writes, but for what it adds
-// to.
-//   end  of the accesses of its last round
+// Values written in a loop body are dead after it, since it may not have run; accumulated ones stay
+// live.
+//   end  of the accesses of the last iteration
 static void forget_body(checker *c, const ot_access_list *list, int64_t end) {
   const ot_access last = list->accesses[end - 1];
   for (int64_t i = end - 1; i >= 0; i--) {
@@ -125,7 +125,7 @@ static bool overlaps(const ot_access *a, const ot_access *b) {
   return a->begin < b->end && b->begin < a->end;
 }
 
-// True when one access is this rank's block of the other: a gather or a reduction in place.
+// True if one access is this rank's shard of the other: a gather or a reduction in place.
 static bool is_own_block(const ot_task *task, const ot_access *a, const ot_access *b) {
   if (task->op != OT_OP_ALL_GATHER && task->op != OT_OP_REDUCE_SCATTER) return false;
   const bool first = b->end - b->begin > a->end - a->begin;
@@ -136,7 +136,7 @@ static bool is_own_block(const ot_task *task, const ot_access *a, const ot_acces
          part->begin == whole->begin + task->attributes.group_index * bytes;
 }
 
-// True for an output that lies exactly where its op may have it in place.
+// True for an output at the offset where its op allows it in place.
 static bool is_in_place(const ot_task *task, const ot_access *output, const ot_access *input) {
   if (input->kind != OT_ACCESS_READ || output->kind == OT_ACCESS_READ) return false;
   if (input->operand != output->operand) return false;
@@ -144,8 +144,8 @@ static bool is_in_place(const ot_task *task, const ot_access *output, const ot_a
   return input->begin == output->begin && input->end == output->end;
 }
 
-// Within one task, outputs and workspace must keep off the inputs and off each other; an in-place
-// op may write an output exactly where the operand of the same number lies.
+// Within one task, outputs and workspace must not overlap the inputs or each other; an in-place op
+// may write an output exactly over the operand of the same index.
 static ot_status check_task(checker *c, const ot_access *accesses, int64_t count) {
   const ot_entry *const entry = &c->order->entries[accesses[0].entry];
   const ot_task *const task = &c->schedule->segments[entry->segment].tasks[accesses[0].task];
@@ -173,11 +173,11 @@ static ot_status check_range(checker *c, const ot_access *access) {
   const bool counts = access->task == access->repeat;
   const bool writes = access->repeat >= 0 && !counts && access->kind == OT_ACCESS_WRITE;
   OT_CHECK(!writes || access->base == OT_BASE_SCRATCH, OT_BUG,
-           "schedule: %s: a body writes over what is no scratch", describe(c, access));
+           "schedule: %s: a loop body overwrites memory other than scratch", describe(c, access));
   return OT_OK;
 }
 
-// An entry may wait for an earlier one only, and segments and lanes must be there.
+// An entry may wait only for earlier ones, and its segment and lane must exist.
 static ot_status check_entries(const ot_schedule *schedule, const ot_order *order) {
   for (int i = 0; i < order->num_entries; i++) {
     const ot_entry *const entry = &order->entries[i];
@@ -191,7 +191,7 @@ static ot_status check_entries(const ot_schedule *schedule, const ot_order *orde
   return OT_OK;
 }
 
-// True when the accesses before `next` are the last of a body.
+// True if the accesses before `next` end a body.
 static bool ends_body(const ot_access_list *list, int64_t next) {
   const ot_access *const last = &list->accesses[next - 1];
   if (last->repeat < 0 || last->task == last->repeat) return false;

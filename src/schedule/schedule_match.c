@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of each rank are listed by group; then members of a group are laid side by side, and
-// the two ends of every channel (sender, receiver, tag) of messages. Those of a body are listed
-// once: all members make as many rounds of it.
+// Lists the calls of each rank by group; then compares the members of each group, and both ends of
+// each channel (sender, receiver, tag). The calls of a loop body are listed once: all members run
+// the same number of iterations.
 #include "schedule/schedule_match.h"
 
 #include "base/text.h"
@@ -10,14 +10,14 @@
 #include "schedule/bodies.h"
 #include "schedule/schedule_progress.h"
 
-// One communication of a rank, as the others must know it.
+// A communication of a rank, with the properties that its partners must share.
 typedef struct call {
-  int entry, task;  // of the order
+  int entry, task;  // in the order
   ot_op_kind op;
-  int64_t elements;  // that the rank gives; a receive: that it takes
+  int64_t elements;  // sent; for a receive: received
   ot_dtype dtype, sum;
   bool accumulate, sum_on_wire;
-  int turn;           // in a body (ot_segment_turn)
+  int turn;           // index in a body (ot_segment_turn)
   int from, to, tag;  // messages: indices in the group
   int micro_batch;
 } call;
@@ -31,7 +31,7 @@ typedef struct matching {
   const ot_schedule *const *schedules;  // [ranks]
   int ranks;
   ot_arena *arena;
-  int order;         // of every rank
+  int order;         // index of the order, for all ranks
   call_list *lists;  // [ranks * OT_GROUP_KINDS]
 } matching;
 
@@ -45,11 +45,11 @@ static const ot_segment *segment_of(const matching *m, int rank, int entry) {
 }
 
 static const char *name_of(const matching *m, int rank, const call *c) {
-  if (!c) return ot_arena_format(m->arena, "rank %d calls nothing more", rank);
+  if (!c) return ot_arena_format(m->arena, "rank %d has no further call", rank);
   return ot_arena_format(m->arena, "rank %d, entry %d (%s), task %d: %s of %lld elements of %s%s",
                          rank, c->entry, segment_of(m, rank, c->entry)->name, c->task,
                          ot_op_info_of(c->op)->name, (long long)c->elements,
-                         ot_dtype_name(c->dtype), c->turn >= 0 ? ", in a body" : "");
+                         ot_dtype_name(c->dtype), c->turn >= 0 ? ", in a loop body" : "");
 }
 
 // ---- listing ----
@@ -76,7 +76,7 @@ static call call_of(const ot_entry *entry, const ot_task *task) {
 static ot_status check_group(const matching *m, int rank, const ot_task *task, const call *c) {
   const ot_op_attributes *const a = &task->attributes;
   OT_CHECK((int)a->group >= 0 && (int)a->group < OT_GROUP_KINDS, OT_BUG,
-           "schedules: %s among group %d", name_of(m, rank, c), (int)a->group);
+           "schedules: %s in unknown group %d", name_of(m, rank, c), (int)a->group);
   const ot_group *const group = &m->schedules[rank]->group[a->group];
   OT_CHECK(group->size == a->group_size && group->index == a->group_index, OT_BUG,
            "schedules: %s as rank %d of %d; in group %s it is rank %d of %d", name_of(m, rank, c),
@@ -144,7 +144,7 @@ static ot_status match_collectives(const matching *m, int kind, int rank, int ot
 
 // ---- messages ----
 
-// What one sender tells one receiver under one tag; ranks of the world.
+// Messages from one sender to one receiver under one tag; world ranks.
 typedef struct channel {
   int kind, from, to;
   int from_index, to_index, tag;
@@ -178,7 +178,7 @@ static ot_status match_channel(const matching *m, const channel *c) {
   }
 }
 
-// Each channel is seen from both ends, so one that only has receives is seen, too.
+// Each channel is checked from both ends, which finds channels with receives only.
 static ot_status match_messages(const matching *m, int kind, int rank) {
   const ot_group *const group = &m->schedules[rank]->group[kind];
   const call_list *const list = list_of(m, rank, kind);
@@ -202,7 +202,7 @@ static ot_status match_messages(const matching *m, int kind, int rank) {
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- all ranks ----
 
 static ot_status check_members(const matching *m, int kind, int rank) {
   const ot_group *const group = &m->schedules[rank]->group[kind];
@@ -226,7 +226,7 @@ static ot_status match_order(matching *m) {
     const ot_order *const mine = &m->schedules[rank]->orders[m->order];
     const ot_order *const first = &m->schedules[0]->orders[m->order];
     OT_CHECK(mine->kind == first->kind && mine->micro_batches == first->micro_batches, OT_BUG,
-             "schedules: order %d of rank %d is not that of rank 0", m->order, rank);
+             "schedules: order %d of rank %d differs from that of rank 0", m->order, rank);
     OT_TRY(list_rank(m, rank));
   }
   for (int rank = 0; rank < m->ranks; rank++) {
@@ -246,7 +246,7 @@ ot_status ot_schedules_match(const ot_schedule *const *schedules, int ranks, ot_
   for (int rank = 0; rank < ranks; rank++) {
     const ot_schedule *const s = schedules[rank];
     OT_CHECK(s->rank == rank && s->ranks == ranks, OT_BUG,
-             "schedules: rank %d of %d stands at place %d of %d", s->rank, s->ranks, rank, ranks);
+             "schedules: rank %d of %d is at index %d of %d", s->rank, s->ranks, rank, ranks);
     OT_CHECK(s->num_orders == schedules[0]->num_orders, OT_BUG,
              "schedules: rank %d has %d orders, rank 0 has %d", rank, s->num_orders,
              schedules[0]->num_orders);

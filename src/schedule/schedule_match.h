@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank's check cannot see: whether the schedules of all ranks of a world fit each other.
-// A collective that one member makes and another does not, or a message that nobody takes, is a
-// program that hangs or, worse, one whose sums lack a rank.
+// Checks across ranks: whether the schedules of all ranks of a world match. A collective that a
+// member omits, or a message without a receiver, makes a program hang or, worse, a reduction lack a
+// rank.
 #pragma once
 
 #include "schedule/schedule.h"
 
-// Proves, order by order: the members of a group agree on who they are, and call the same
-// collectives in the same order with the same sizes and types; the calls of a group come from one
-// lane, so that the order of the list is the order in which they start; every message that is sent
-// is received, of the same size, type and micro-batch, in the order of its tag; no ranks wait for
-// each other in a circle, even when nothing is buffered on its way.
+// Proves for each order: members of a group agree on its ranks, and call the same collectives in
+// the same order with the same sizes and dtypes; all calls of a group are on one lane, so they
+// start in list order; every message sent is received, with the same size, dtype and micro-batch,
+// in the order of its tag; there is no deadlock, even without message buffering.
 //   schedules  [ranks], of ranks 0 .. ranks-1 of one world
-// OT_BUG naming the first rank, entry and task that does not fit, and what it does not fit to.
+// OT_BUG names the first mismatch: rank, entry and task, and their counterpart.
 ot_status ot_schedules_match(const ot_schedule *const *schedules, int ranks, ot_arena *arena);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank is three threads: the walk, which goes through the entries, and the gather and the
-// reduce lane, which take theirs from it in order. A call of a group is known by its number, since
-// all members make the same ones in the same order; a message by its number under its tag. A body
-// is replayed once: a round that gets through lets the next begin where it began.
+// Each rank has three threads: the main thread, which walks the entries, and the gather and reduce
+// lanes, which run their entries in order. A collective is identified by its index in the group,
+// since all members call the same ones in the same order; a message by its index under its tag. A
+// loop body is replayed once: if one iteration completes, so does the next from the same state.
 #include "schedule/schedule_progress.h"
 
 #include "base/text.h"
@@ -12,15 +12,15 @@ enum { WALK, GATHER, REDUCE, THREADS };
 
 static const ot_lane lane_of[THREADS] = {OT_LANE_COMPUTE, OT_LANE_GATHER, OT_LANE_REDUCE};
 
-// A thread of a rank: the entry and the task that come next.
+// A thread of a rank: its next entry and task.
 typedef struct thread {
   int entry, task;
-  int open;  // number of the collective of the tensor lane that is under way, 0: none
+  int open;  // index of the tensor lane's collective in flight, from 1; 0: none
   ot_group_kind open_group;
   int open_task;
 } thread;
 
-// Messages from one rank to another under one tag: how many were started at each end.
+// Messages from one rank to another under one tag: numbers started at each end.
 typedef struct channel {
   int to, tag;
   int sent, received;
@@ -30,11 +30,11 @@ typedef struct replayer {
   const ot_schedule *schedule;
   const ot_order *order;
   thread threads[THREADS];
-  int walked;                 // entries that the walk has started
+  int walked;                 // entries that the main thread has started
   int calls[OT_GROUP_KINDS];  // collectives started
-  int done[THREADS];          // entries before this one, of the thread's lane, are done
-  int *number;                // [num_entries] of a message in its channel, from 1; 0: not started
-  channel *channels;          // that this rank sends on
+  int done[THREADS];          // entries of the thread's lane before this one are complete
+  int *number;                // [num_entries] index in its channel, from 1; 0: not started
+  channel *channels;          // on which this rank sends
   int num_channels;
   int64_t capacity;
 } replayer;
@@ -52,7 +52,7 @@ static const ot_task *message_task(const replayer *p, int entry) {
   return &p->schedule->segments[p->order->entries[entry].segment].tasks[0];
 }
 
-// The channel of a message of `rank`, made when it is new.
+// The channel of a message of `rank`; adds a new one.
 static channel *channel_of(const progress *g, int rank, int entry) {
   const replayer *const p = &g->replayers[rank];
   const ot_task *const task = message_task(p, entry);
@@ -93,14 +93,14 @@ static bool call_done(const progress *g, int rank, ot_group_kind kind, int numbe
   return true;
 }
 
-// Ends what is open on the tensor lane; false when it cannot end yet.
+// Completes the open collective of the tensor lane; false if it cannot complete yet.
 static bool end_open(const progress *g, int rank, thread *t) {
   if (t->open > 0 && !call_done(g, rank, t->open_group, t->open)) return false;
   t->open = 0;
   return true;
 }
 
-// Goes on with the entry of a thread; false when it stands still before the end.
+// Continues the entry of a thread; false if it blocks before the end.
 static bool run_tasks(const progress *g, int rank, thread *t, bool *moved) {
   replayer *const p = &g->replayers[rank];
   const ot_entry *const entry = &p->order->entries[t->entry];
@@ -115,7 +115,7 @@ static bool run_tasks(const progress *g, int rank, thread *t, bool *moved) {
     t->open = ++p->calls[task->attributes.group];
     t->open_group = task->attributes.group;
     t->open_task = t->task;
-    // Only the tensor lane goes on beside its collective.
+    // Only a collective on the tensor lane lets the thread continue.
     const bool beside = task->lane == OT_LANE_TENSOR && !g->serial;
     if (beside) continue;
     t->task++;
@@ -127,7 +127,7 @@ static bool run_tasks(const progress *g, int rank, thread *t, bool *moved) {
 
 // ---- threads ----
 
-// True when what the entry waits for on other threads of the rank, and of messages, is done.
+// True if the other threads and messages that the entry waits for are complete.
 static bool may_start(const progress *g, int rank, int thread_index, const ot_entry *entry) {
   const replayer *const p = &g->replayers[rank];
   const int message = entry->wait[OT_LANE_PIPELINE];
@@ -164,7 +164,7 @@ static bool advance_walk(const progress *g, int rank, bool *moved) {
   return true;
 }
 
-// Takes the next entry of the lane that the walk has come to.
+// Starts the lane's next entry that the main thread has reached.
 static bool advance_lane(const progress *g, int rank, int index, bool *moved) {
   replayer *const p = &g->replayers[rank];
   thread *const t = &p->threads[index];
@@ -190,14 +190,14 @@ static bool advance_rank(const progress *g, int rank) {
   return moved;
 }
 
-// ---- the whole ----
+// ---- all ranks ----
 
 static bool ended(const replayer *p) {
   if (p->threads[WALK].entry < p->order->num_entries) return false;
   return p->done[GATHER] >= p->order->num_entries && p->done[REDUCE] >= p->order->num_entries;
 }
 
-// Where a rank stands still.
+// Where a rank is blocked.
 static const char *place_of(const progress *g, int rank) {
   const replayer *const p = &g->replayers[rank];
   int index = WALK;
@@ -215,8 +215,8 @@ static ot_status refuse(const progress *g) {
     if (ended(&g->replayers[rank])) continue;
     places = ot_arena_format(g->arena, "%s%s%s", places, places[0] ? "; " : "", place_of(g, rank));
   }
-  return ot_fail(OT_BUG, "schedules: with lanes %s, ranks wait for each other: %s",
-                 g->serial ? "one after the other" : "concurrently", places);
+  return ot_fail(OT_BUG, "schedules: deadlock with %s lanes: %s",
+                 g->serial ? "serial" : "concurrent", places);
 }
 
 static void begin(const progress *g, int rank, const ot_schedule *schedule, int order) {

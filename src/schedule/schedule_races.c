@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals of flight, then pairs that overlap in time and in bytes.
+// Computes intervals in flight, then checks pairs that overlap in time and in bytes.
 #include "schedule/schedule_races.h"
 
 #include "base/text.h"
@@ -7,8 +7,8 @@
 
 typedef struct flight {
   int entry;
-  int after;  // it starts when this entry of the compute lane is done, -1: at once
-  int until;  // first entry of the compute lane that runs after it
+  int after;  // starts after this entry of the compute lane, -1: at once
+  int until;  // first entry of the compute lane that waits for its end
 } flight;
 
 typedef struct races {
@@ -40,14 +40,14 @@ static ot_status check_pair(const races *r, int x, int y) {
       const ot_access *const a = &r->list->accesses[i];
       const ot_access *const b = &r->list->accesses[k];
       OT_CHECK(!conflict(a, b), OT_BUG,
-               "schedule: %s and %s may run at one time and both touch bytes of [%lld, %lld)",
+               "schedule: %s and %s may run concurrently and both access bytes of [%lld, %lld)",
                name_of(r, x), name_of(r, y), (long long)a->begin, (long long)a->end);
     }
   }
   return OT_OK;
 }
 
-// True when compute entry `entry` comes after the flight of `x`, by itself or by one it waits for.
+// True if compute entry `entry` waits for the completion of `x`, directly or by its lane's order.
 static bool waits_for(const races *r, int entry, int x) {
   const ot_lane lane = r->order->entries[x].lane;
   const int waited = r->order->entries[entry].wait[lane];
@@ -70,8 +70,8 @@ static void find_flights(races *r) {
   }
 }
 
-// Two flights are in order when one waits for the other, runs behind it on a lane in order, or
-// starts after compute has seen the other end.
+// Two flights are ordered if one waits for the other, follows it on an in-order lane, or starts
+// after the compute lane has waited for the other.
 static bool ordered(const races *r, const flight *x, const flight *y) {
   const ot_entry *const a = &r->order->entries[x->entry];
   const ot_entry *const b = &r->order->entries[y->entry];
@@ -103,15 +103,15 @@ static ot_status check_tasks(const races *r, int entry, int task, int end) {
       if (b->task <= task || b->task >= end) continue;
       OT_CHECK(
           !conflict(a, b), OT_BUG,
-          "schedule: %s: task %d touches bytes of [%lld, %lld) while the collective of task %d "
-          "is under way",
+          "schedule: %s: task %d accesses bytes of [%lld, %lld) while the collective of task %d "
+          "is in flight",
           name_of(r, entry), b->task, (long long)a->begin, (long long)a->end, task);
     }
   }
   return OT_OK;
 }
 
-// Behind the tasks that a collective may run beside: a round ends what it has under way.
+// End of the tasks that may overlap a collective: a loop iteration completes its collectives.
 static int limit_of(const ot_segment *segment, int task) {
   const int repeat = ot_segment_repeat_of(segment, task);
   return repeat < 0 ? segment->num_tasks : repeat + 1 + segment->tasks[repeat].attributes.repeated;

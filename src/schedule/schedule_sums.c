@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums are told by the bytes of the arena that they leave their result in, so that the bucket of a
-// tied use is not taken for its owner's.
+// Identifies reductions by the arena bytes of their results, so that the bucket of a tied use is
+// not confused with its owner's.
 #include "schedule/schedule_sums.h"
 
 #include "base/text.h"
@@ -40,14 +40,14 @@ static ot_status check_range(const sums *s, int block, const ot_bucket_sum *need
     times += made->group == needed->group && made->begin <= bytes->begin && made->end >= bytes->end;
   }
   OT_CHECK(times == wanted, OT_BUG,
-           "schedule: elements [%lld, %lld) of the gradient of block %d are summed %d times over "
+           "schedule: elements [%lld, %lld) of the gradient of block %d are reduced %d times over "
            "the %s group, not %d",
            (long long)needed->first, (long long)(needed->first + needed->count), block, times,
            ot_group_name(needed->group), wanted);
   return OT_OK;
 }
 
-// `base` is where the rank's piece of the gradient begins.
+// `base`: offset of the rank's gradient shard.
 static ot_status check_bucket(const sums *s, int block, int64_t base) {
   const ot_bucket *const bucket = &s->schedule->buckets[block];
   const int64_t size = ot_dtype_bytes(s->schedule->gradients);

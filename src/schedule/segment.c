@@ -58,7 +58,7 @@ typedef struct lowering {
   const ot_segment_request *request;
   const ot_program *program;
   ot_side side;
-  bool *added;  // [num_parameters of the block] accumulator written earlier in this segment
+  bool *added;  // [num_parameters of the block] accumulator already written in this segment
 } lowering;
 
 static const ot_parameter *parameter_of(const lowering *l, int index) {
@@ -74,7 +74,7 @@ static ot_place weight_place(const lowering *l, const ot_value *value) {
                     parameter->offset * ot_dtype_bytes(value->type.dtype)};
 }
 
-// A tied use adds into a bucket of the shape of its owner's.
+// A tied use accumulates into a bucket like its owner's.
 static ot_place accumulator_place(const lowering *l, const ot_value *value) {
   const ot_parameter *parameter = parameter_of(l, value->index);
   const bool tied = parameter->tied_to >= 0;
@@ -127,8 +127,8 @@ static ot_operand operand(const lowering *l, int value) {
 
 // ---- tasks ----
 
-// The first op that gives to an accumulator in the first micro-batch overwrites it; a body, which
-// may not run, always adds. What is no accumulator is added to where the op says so.
+// The first op that writes an accumulator in the first micro-batch overwrites it. An op in a loop
+// body, which may not run, always accumulates. Other outputs accumulate if the op says so.
 static bool accumulates(lowering *l, int index) {
   const ot_op *const op = &l->program->ops[index];
   const bool repeated = ot_program_repeat_of(l->program, index) >= 0;
@@ -163,10 +163,10 @@ static ot_task lower(lowering *l, int index) {
   return task;
 }
 
-// The last collectives of a segment so far that have to do with a value, -1.
+// The last collective of the segment so far that accesses a value, -1: none.
 typedef struct collectives {
-  int *writes;  // [num_values] it
-  int *reads;   // [num_values] it
+  int *writes;  // [num_values] writes it
+  int *reads;   // [num_values] reads it
 } collectives;
 
 static collectives collectives_create(int num_values, ot_arena *arena) {
@@ -180,8 +180,8 @@ static void wait_for(ot_task *task, int other) {
   if (other > task->wait) task->wait = other;
 }
 
-// Makes task `index` wait for the last collective of the segment that writes what it reads or adds
-// to, or reads what it adds to.
+// Makes task `index` wait for the last collective of the segment that writes one of its inputs or
+// accumulated outputs, or reads one of the latter.
 static void set_wait(const ot_segment *segment, const ot_op *op, int index, collectives *last) {
   ot_task *const task = &segment->tasks[index];
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
@@ -240,8 +240,8 @@ void ot_segment_build(const ot_segment_request *request, ot_arena *arena, ot_seg
 
 // ---- hash ----
 
-// Values count: by them a tensor is known from one phase of a block to the next (access.c), so that
-// phases of two programs that number theirs in other ways are two segments.
+// The hash includes values: they identify a tensor across the phases of a block (access.c), so
+// phases of two programs with different numbering are two segments.
 static uint64_t hash_operand(uint64_t hash, const ot_operand *operand) {
   static const unsigned char absent = 0;
   if (operand->base == OT_BASE_NONE) return ot_hash_bytes(hash, &absent, 1);

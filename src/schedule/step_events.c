@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gather begins before the item that it is issued for; a message leaves, and a reduction begins,
-// after the block that completes it; receives begin between actions.
+// A gather starts before the item that it is issued for; a send and a reduction start after the
+// block that completes their data; receives start between actions.
 #include "schedule/step_events.h"
 
 typedef struct lister {
@@ -9,7 +9,7 @@ typedef struct lister {
   ot_event_cursor *cursor;
   ot_step_event *events;
   int count;
-  int block, item;  // that events are added for
+  int block, item;  // for which events are added
 } lister;
 
 static ot_step_event *add(lister *l, ot_event_kind kind) {
@@ -30,7 +30,7 @@ static void add_gathers(lister *l) {
   }
 }
 
-// What an action on the gradient needs: W may be the first to read it, where I has nothing to do.
+// The message that an action needs. W may be the first to read the gradient if I has no work.
 static int32_t message_into(const lister *l) {
   const ot_pipeline_flow *const flow = l->request->flow;
   const ot_flow_action *const a = l->action;
@@ -51,7 +51,7 @@ static void add_work(lister *l, bool enters, bool leaves) {
   if (a->out >= 0) add(l, OT_EVENT_SEND)->message = a->out;
 }
 
-// After the last writer of a bucket of gradients: in this micro-batch, or in the step.
+// After the last writer of a gradient bucket: in this micro-batch, or in the step.
 static void add_reductions(lister *l) {
   const ot_pipeline_flow *const flow = l->request->flow;
   const ot_outline_request *const r = l->request->blocks;

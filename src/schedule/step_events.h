@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens in a step of a rank, in order. First the receives of flow->first_posts begin; then,
-// action by action, gathers, messages, the work of each block, reductions; at the end norms,
-// clipping, updates. The order builder turns events into entries with addresses; estimates replay
-// them.
+// Events of a step of one rank, in order. The receives of flow->first_posts start first. Then, for
+// each action: gathers, messages, the work of each block, reductions. At the end: norms, clipping,
+// updates. The order builder turns events into entries with addresses; estimates replay them.
 #pragma once
 
 #include "schedule/step_outline.h"
 
 typedef enum ot_event_kind {
-  OT_EVENT_RECEIVE,      // the receive of `message` begins
-  OT_EVENT_GATHER,       // the gather of use `use` begins
-  OT_EVENT_RECOMPUTE,    // of the block, before its backward
-  OT_EVENT_WORK,         // forward, backward or weight gradients of the block, once `message` has
-                         // come and `sent` has left
-  OT_EVENT_HAND_OVER,    // the stack follows what the block at the edge of a chunk made
-  OT_EVENT_SEND,         // of `message`
-  OT_EVENT_REDUCE_TIED,  // of the head's gradients of the block that it is tied to
-  OT_EVENT_REDUCE,       // of the block's gradients
-  OT_EVENT_SPREAD,       // of its reduced gradients, in the last micro-batch
+  OT_EVENT_RECEIVE,      // starts the receive of `message`
+  OT_EVENT_GATHER,       // starts the gather of use `use`
+  OT_EVENT_RECOMPUTE,    // recomputes the block before its backward
+  OT_EVENT_WORK,         // forward, backward or weight gradients of the block, after `message` has
+                         // arrived and the send of `sent` is complete
+  OT_EVENT_HAND_OVER,    // appends the stack to the output of the block at the edge of a chunk
+  OT_EVENT_SEND,         // starts the send of `message`
+  OT_EVENT_REDUCE_TIED,  // reduces the head's gradients of the tied block
+  OT_EVENT_REDUCE,       // reduces the block's gradients
+  OT_EVENT_SPREAD,       // all-gathers the block's reduced gradients, in the last micro-batch
 } ot_event_kind;
 
 typedef struct ot_step_event {
@@ -35,7 +34,7 @@ typedef struct ot_event_request {
   int tied_owner;  // block whose gradients are complete when the other use's are added, or -1
 } ot_event_request;
 
-// Where a rank stands in its step.
+// Position of a rank in its step.
 typedef struct ot_event_cursor {
   int action;   // next of its list
   int gathers;  // begun so far
@@ -44,7 +43,7 @@ typedef struct ot_event_cursor {
 // Events of the next action into `events` [ot_step_most_events]; returns their number.
 int ot_step_events(const ot_event_request *request, ot_event_cursor *cursor, ot_step_event *events);
 
-// Most events of an action.
+// Largest number of events of an action.
 int ot_step_most_events(const ot_event_request *request);
 
 typedef enum ot_end_kind {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items first, then uses, then places.
+// Items first, then uses, then buffer slots.
 #include "schedule/step_outline.h"
 
 #include "schedule/rings.h"
@@ -8,9 +8,9 @@ typedef struct outliner {
   const ot_outline_request *request;
   ot_arena *arena;
   ot_step_outline *out;
-  int *held;      // [num_blocks] gather that holds the block's weights, -1
-  int *local;     // [num_blocks] number of the block among the stage's
-  int *sum;       // [local blocks * micro_batches] sum that it adds up in, -1
+  int *held;      // [num_blocks] gather that holds the block's weights, or -1
+  int *local;     // [num_blocks] index of the block among the stage's blocks
+  int *sum;       // [local blocks * micro_batches] reduction that it accumulates into, or -1
   int *tied_sum;  // [micro_batches]
 } outliner;
 
@@ -43,7 +43,7 @@ static void add_action(outliner *o, ot_work work, int chunk, int micro_batch, in
   }
 }
 
-// Numbers the blocks of the stage; returns how many.
+// Numbers the blocks of the stage; returns their count.
 static int number_blocks(outliner *o) {
   const ot_stages *const stages = o->request->stages;
   int count = 0;
@@ -59,8 +59,8 @@ static int number_blocks(outliner *o) {
 
 // ---- gathers ----
 
-// The gather that holds `block` for the item: one that is there already, or a new one. A bucket
-// that is released after use stays from one item to the next only.
+// The gather that holds `block` for the item: an existing or a new one. A bucket that is released
+// after use stays only from one item to the next.
 static int gather_for(outliner *o, int item, int block) {
   ot_bucket_list *const list = &o->out->gathers;
   const int held = o->held[block];
@@ -96,9 +96,9 @@ static void add_gathers(outliner *o) {
   }
 }
 
-// ---- gradients that are summed after each micro-batch ----
+// ---- gradients reduced after each micro-batch ----
 
-// The bucket that a block and micro-batch add up in: `found`, or a new one.
+// The bucket that accumulates a block and micro-batch: `found`, or a new one.
 static int sum_for(ot_bucket_list *list, int *found, int item, int block, int micro_batch) {
   if (*found >= 0) {
     list->uses[*found].last = item;
@@ -136,13 +136,13 @@ static void add_sums(outliner *o, int micro_batches) {
   }
 }
 
-// ---- places ----
+// ---- buffer slots ----
 
 static int64_t elements_of(const ot_outline_request *r, const ot_bucket_use *use) {
   return buckets_of(r, use->block)->elements;
 }
 
-// Places among the buffers of each size, at least `least`. Uses come by `issue`.
+// Assigns slots in the buffers of each size, at least `least`. Uses are sorted by `issue`.
 static void assign(const outliner *o, const ot_bucket_list *list, int least) {
   ot_ring_use *const ring = ot_arena_array(o->arena, list->count + 1, sizeof *ring);
   int *const index = ot_arena_array(o->arena, list->count + 1, sizeof(int));
@@ -179,7 +179,7 @@ int ot_outline_places(const ot_outline_request *request, const ot_bucket_list *l
 
 void ot_step_outline_build(const ot_outline_request *request, const ot_pipeline_flow *flow,
                            ot_arena *arena, ot_step_outline *out) {
-  enum { SUM_BUFFERS = 2 };  // one is written while the other is on its way
+  enum { SUM_BUFFERS = 2 };  // one is written while the other is being reduced
   const int *const first = request->stages->first_block;
   const int stage = request->stage, actions = flow->num_of_rank[stage];
   outliner o = {.request = request, .arena = arena, .out = out};

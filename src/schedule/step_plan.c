@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline's order with the backward split where that is asked for, and the colouring of what
-// chunks keep.
+// Pipeline schedule, with the backward split if requested, and assignment of saved-activation
+// buffers.
 #include "schedule/step_plan.h"
 
 int ot_step_local_chunk(const ot_build *b, int chunk) {
@@ -14,9 +14,9 @@ const ot_flow_action *ot_step_action(const ot_build *b, const ot_step_plan *plan
   return &plan->flow.actions[plan->flow.of_rank[b->stage][item->action]];
 }
 
-// ---- the order ----
+// ---- pipeline schedule ----
 
-// I and W of their own in place of B, one after the other.
+// Replaces B by I and W, one after the other.
 static void split_actions(ot_build *b, int rank, ot_pipeline_order *order) {
   const ot_action *const whole = order->actions[rank];
   ot_action *const actions =
@@ -51,7 +51,7 @@ static ot_status build_flow(ot_build *b, int micro_batches, ot_pipeline_flow *fl
   return OT_OK;
 }
 
-// ---- what a chunk's micro-batches keep ----
+// ---- saved activations of a chunk ----
 
 static void assign_kept(ot_build *b, ot_step_plan *plan, ot_kept kind, int chunk) {
   const int micro_batches = plan->flow.micro_batches;
@@ -80,7 +80,7 @@ ot_status ot_step_plan_build(ot_build *b, int micro_batches, ot_step_plan *plan)
 
 // ---- buckets ----
 
-// parallel.reshard speaks of the embedding, the layers and the head.
+// parallel.reshard has one value per embedding, layer and head.
 static bool reshards(const ot_build *b, int block) {
   const int layer = b->shape->blocks[block].layer;
   const int layers = (int)b->shape->request.model->num_layers;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step of one rank does and in which order, and which buffer each micro-batch of a chunk
-// gets of those that are used in turn; nothing has an address yet. Private to schedule/.
+// Actions of one rank's step in order, and the buffer slot of each micro-batch of a chunk; without
+// addresses. Private to schedule/.
 #pragma once
 
 #include "schedule/builder_state.h"
@@ -13,15 +13,15 @@ typedef struct ot_step_plan {
   ot_ring_use *kept[OT_KEPT_KINDS];  // [local chunk * micro_batches + micro-batch], in actions
 } ot_step_plan;
 
-// The order of a step of `micro_batches`: the flow of all stages, and what this one keeps. OT_USAGE
-// as ot_pipeline_order_build.
+// Plans a step of `micro_batches`: the flow of all stages, and the saved activations of this one.
+// OT_USAGE as ot_pipeline_order_build.
 ot_status ot_step_plan_build(ot_build *b, int micro_batches, ot_step_plan *plan);
 
-// What the first `num_blocks` blocks do with buckets, for an outline. Keeps `buckets` [num_blocks].
+// Bucket use of the first `num_blocks` blocks, for an outline. Keeps `buckets` [num_blocks].
 ot_outline_request ot_step_outline_request(const ot_build *b, const ot_block_buckets *buckets,
                                            int num_blocks);
 
-// Number of the chunk among those of this rank.
+// Index of the chunk among those of this rank.
 int ot_step_local_chunk(const ot_build *b, int chunk);
 
 // The action of the rank that an item belongs to.

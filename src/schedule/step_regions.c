@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Persistent regions: weights, gradients and states, tables. Regions of a step: scratch, whose last
-// bytes a kernel need not touch, comes before what is always written whole, so that the highest
-// byte touched is the planned peak.
+// Persistent regions: weights, gradients, states, tables. Regions of a step: scratch, whose last
+// bytes a kernel need not access, precedes regions that are always written completely, so that the
+// highest byte accessed equals the planned peak.
 #include "schedule/step_regions.h"
 
 #include "base/extremes.h"
@@ -9,7 +9,7 @@
 typedef struct lister {
   const ot_region_request *request;
   const ot_outline_request *blocks;
-  bool *runs;  // [num_blocks] blocks that the rank computes
+  bool *runs;  // [num_blocks] blocks that this rank computes
   ot_region_take *take;
   void *to;
 } lister;
@@ -36,7 +36,7 @@ static bool has_head(const lister *l) {
   return l->blocks->tied_user >= 0 && l->runs[l->blocks->tied_user];
 }
 
-// The head's stage holds a copy of the embedding that it is tied to.
+// The head's stage holds a copy of the embedding if it is tied.
 static bool holds(const lister *l, int block) {
   return l->runs[block] || (block == l->blocks->tied_block && has_head(l));
 }
@@ -55,7 +55,7 @@ void ot_block_memory_describe(const ot_program *program, const ot_storage *stora
   for (int i = 0; i < OT_SLOT_CLASSES; i++) out->slot_bytes[i] = storage->slot_bytes[i];
 }
 
-// ---- for all orders ----
+// ---- persistent regions ----
 
 static void add_weights(const lister *l) {
   for (int i = 0; i < l->blocks->num_blocks; i++) {
@@ -113,7 +113,7 @@ void ot_regions_persistent(const ot_region_request *request, ot_arena *arena, ot
 
 // ---- messages ----
 
-// The largest message that the stage sends, 0 for none.
+// Bytes of the largest message that the stage sends, 0: none.
 static int64_t message_bytes(const lister *l, bool backward) {
   const ot_stages *const stages = l->blocks->stages;
   int64_t most = 0;
@@ -146,7 +146,7 @@ static const ot_bucket_list *list_of(const ot_step_outline *outline, ot_region_k
   return kind == OT_REGION_TIED_PART ? &outline->tied_sums : &outline->sums;
 }
 
-// Buffers for all buckets of the size of `block`'s, in the most demanding step.
+// Adds buffers for all buckets of the same size as `block`'s, for the step that needs most.
 static void add_bucket(const lister *l, ot_region_kind kind, int block) {
   const ot_region_request *const r = l->request;
   const int64_t elements = l->blocks->buckets[block]->elements;
@@ -173,7 +173,7 @@ static bool uses(const lister *l, ot_region_kind kind, int block) {
                                     : l->runs[block] && bucket->each_micro_batch;
 }
 
-// Whether an earlier block has brought the buffers of its size.
+// Whether an earlier block has added the buffers of this size.
 static bool is_shared(const lister *l, ot_region_kind kind, int block) {
   for (int i = 0; i < block; i++) {
     if (l->blocks->buckets[i]->elements != l->blocks->buckets[block]->elements) continue;
@@ -197,8 +197,7 @@ static void add_buckets(const lister *l) {
 
 // ---- activations ----
 
-// One buffer for each micro-batch of which the chunk keeps `kept` at once, in the most demanding
-// step.
+// Adds one buffer per micro-batch in flight (`kept`) of the chunk, for the step that needs most.
 static void add_kept(const lister *l, const ot_region_need *need, int chunk) {
   ot_region_need made = *need;
   made.class = OT_MEMORY_ACTIVATIONS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Phases of programs, reductions, updates and the sum of tied uses as segments; equal blocks share
-// theirs.
+// Phases of programs, reductions, updates and the addition of tied gradients as segments; equal
+// blocks share segments.
 #include "schedule/step_segments.h"
 
 #include "schedule/block_view.h"
@@ -8,14 +8,14 @@
 #include "schedule/segment.h"
 #include "schedule/update.h"
 
-// ---- of programs ----
+// ---- phases of programs ----
 
 static ot_recompute policy_of(const ot_step_builder *s, int block) {
   const int layer = s->graph->blocks[block].layer;
   return layer < 0 ? OT_RECOMPUTE_NONE : ot_run_recompute(s->b->request->run, layer);
 }
 
-// Storage of a block: that of an earlier block with the same program and policy, or its own.
+// Storage of a block: shared with an earlier block of the same program and policy, or its own.
 static void build_storage(ot_step_builder *s, int block) {
   const ot_block *const blocks = s->graph->blocks;
   for (int i = 0; i < block; i++) {
@@ -78,14 +78,14 @@ static void build_reductions(ot_step_builder *s, const ot_reduce_request *reques
   }
 }
 
-// The first rank of those that hold the same piece of the same parts.
+// Whether this is the first rank of those that hold the same shard of the same parts.
 static bool counts_norms(const ot_build *b, int block) {
   const ot_block *const shape = &b->shape->blocks[block];
   return ot_view_group(b->schedule, shape, OT_GROUP_CONTEXT_SUM)->index == 0 &&
          ot_view_group(b->schedule, shape, OT_GROUP_REPLICATE)->index == 0;
 }
 
-// What the rank updates (piece), or, for norms, what it counts.
+// View of the elements that the rank updates (piece), or whose norms it counts.
 static ot_update_view view_of(const ot_step_builder *s, int block, bool piece) {
   const ot_build *const b = s->b;
   const ot_bucket *const bucket = &b->schedule->buckets[block];

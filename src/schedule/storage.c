@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instances of values, their lifetimes over the op runs of F, R, I and W, in-place sharing, and the
-// two layouts: slots one after the other, scratch by best fit. What a body of a repeat finds lives
-// to the body's end, since its next round finds it, too.
+// two layouts: saved activations in sequence, scratch by best fit. A live-in value of a loop body
+// stays live to the end of the body, since the next iteration reads it, too.
 #include "schedule/storage.h"
 
 #include "graph/body.h"
@@ -9,11 +9,11 @@
 #include "ops/collective.h"
 #include "schedule/layout.h"
 
-// Life of one instance; those that share storage are chained to a root.
+// Lifetime of one instance; instances that share storage are chained to a root.
 typedef struct life {
   bool used;
-  int root;         // instance whose storage this one shares, itself when none
-  int first, last;  // runs
+  int root;         // instance whose storage this one shares, else itself
+  int first, last;  // indices of runs
   unsigned groups;  // bit mask of ot_scratch_group
   int64_t bytes;
 } life;
@@ -36,7 +36,7 @@ static void add_run(storage_builder *b, int op, ot_phase phase, ot_scratch_group
   b->num_runs++;
 }
 
-// Reads it, or adds to it.
+// Reads or accumulates into it.
 static bool touches_output_of(const ot_program *program, int later, int writer) {
   const ot_op *const l = &program->ops[later];
   const ot_op *const w = &program->ops[writer];
@@ -51,7 +51,7 @@ static bool touches_output_of(const ot_program *program, int later, int writer) 
   return false;
 }
 
-// The runs of the body that run `run` is part of; first is `run` and last is -1 outside of bodies.
+// The runs of the loop body that contains run `run`; first is `run` and last is -1 outside bodies.
 typedef struct body {
   int first, last;
 } body;
@@ -66,8 +66,9 @@ static body body_of(const storage_builder *b, int run) {
 
 static bool is_in_body(const storage_builder *b, int run) { return body_of(b, run).last >= 0; }
 
-// Moves the collectives among the runs from `first` on up to just behind what they read, and behind
-// other collectives: all ranks start them in one order. Bodies stay as they are, and where.
+// Moves the collectives among the runs from `first` on up, directly after the producers of their
+// operands and after other collectives: all ranks start them in one order. Loop bodies stay
+// unchanged and in place.
 static void hoist(storage_builder *b, int first) {
   const ot_program *const program = b->program;
   for (int i = first; i < b->num_runs; i++) {
@@ -83,7 +84,8 @@ static void hoist(storage_builder *b, int first) {
   }
 }
 
-// A collective ends where its first reader starts, at the latest with its body and its segment.
+// A collective ends where its first reader starts, at the latest with its loop body and its
+// segment.
 static void find_ends(storage_builder *b, int first) {
   for (int i = first; i < b->num_runs; i++) {
     b->runs[i].end = i;
@@ -139,7 +141,7 @@ static bool is_boundary(const ot_program *program, int value) {
          ot_program_stack_place(program, value) >= 0;
 }
 
-// True when the value's storage is decided here.
+// True if this file assigns the value's storage.
 static bool is_internal(const ot_program *program, int value) {
   const ot_value_kind kind = program->values[value].kind;
   return (kind == OT_VALUE_ACTIVATION || kind == OT_VALUE_GRADIENT) && !is_boundary(program, value);
@@ -155,7 +157,7 @@ static bool is_emitted_again(const ot_storage *storage, int value) {
   return false;
 }
 
-// A kept value has one instance, F's, even if its producer runs again for another output.
+// A saved value has one instance, F's, even if its producer runs again for another output.
 static int instance_of(const ot_storage *storage, int value, ot_side side) {
   const bool gradient = storage->program->values[value].kind == OT_VALUE_GRADIENT;
   if (gradient) return 2 * value + 1;
@@ -195,7 +197,7 @@ static int root_of(const storage_builder *b, int instance) {
   return instance;
 }
 
-// True when an op behind run `time`, up to run `end`, has to do with the storage of `root`.
+// True if an op after run `time`, up to run `end`, accesses the storage of `root`.
 static bool is_touched(const storage_builder *b, int root, int time, int end) {
   for (int t = time + 1; t <= end; t++) {
     const ot_storage_run *const r = &b->runs[t];
@@ -209,8 +211,9 @@ static bool is_touched(const storage_builder *b, int root, int time, int end) {
   return false;
 }
 
-// Lets output `i` of an in-place op take the storage of input `i` when nobody reads that input
-// later, nor while the op, a collective, is under way; nor in the next round of a body.
+// Lets output `i` of an in-place op reuse the storage of input `i` if that input has no later
+// reader, no reader while the op (a collective) is in flight, and none in the next iteration of a
+// loop body.
 static void share(storage_builder *b, int time, int i) {
   const ot_storage_run *const r = &b->runs[time];
   const ot_op *const op = &b->program->ops[r->op];
@@ -288,7 +291,7 @@ static void place_scratch(storage_builder *b, ot_scratch_group group, ot_place *
   }
 }
 
-// Versions of the gradient of the stack follow one another in place.
+// Versions of the stack's gradient share one location.
 static ot_place boundary_place(const ot_program *program, int value) {
   const ot_value *const v = &program->values[value];
   const int64_t place = ot_program_stack_place(program, value);

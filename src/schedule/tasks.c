@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Step-level tasks, one at a time.
+// Builds step-level tasks.
 #include "schedule/tasks.h"
 
 #include "ops/catalog.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One reading of a timeline: a sweep over what is no compute, by start, with a window on compute
-// that follows it. Spans of a lane come in order of their start and of their entries, which the
-// sweep relies on; between lanes nothing is said about their order.
+// Analyses a timeline in one pass: a sweep by start time over everything but compute, with a window
+// on compute that follows it. The sweep relies on the spans of a lane being sorted by start and by
+// entry; it assumes no order between lanes.
 #include "schedule/timeline.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 #include "ops/collective.h"
 #include "schedule/schedule.h"
 
-// The spans of a timeline, sorted out.
+// Streams of spans of a timeline.
 typedef enum stream {
   STREAM_COMPUTE,  // kernels of the compute lane
   STREAM_BLOCK,    // collectives of the compute lane
@@ -22,24 +22,24 @@ typedef enum stream {
   STREAMS,
 } stream;
 
-// Time in which something is under way that is no compute.
+// Interval in which something other than compute is in flight.
 typedef struct interval {
   double start_s, end_s;
   const ot_task *task;
-  bool message;  // of the compute lane's waiting for a message
+  bool message;  // the compute lane waits for a message
 } interval;
 
 typedef struct reader {
   const ot_timeline *timeline;
   const ot_schedule *schedule;
   const ot_order *order;
-  int64_t next[STREAMS];  // span that each stream is at; num_spans when it has no more
-  // Waits for messages, entry by entry of the compute lane.
-  int64_t span;      // of the compute and tensor lanes, the first of entry `entry` or later
-  int entry;         // next to be looked at
-  double through_s;  // end of what ran on these lanes before it
-  int64_t message;   // a span of the pipeline lane near those looked at last
-  int64_t rest;      // behind the last entry: the next message that may still be under way
+  int64_t next[STREAMS];  // current span of each stream; num_spans at its end
+  // Waits for messages, by entry of the compute lane.
+  int64_t span;      // first span of the compute and tensor lanes with entry `entry` or later
+  int entry;         // next to examine
+  double through_s;  // end of earlier work on these lanes
+  int64_t message;   // a span of the pipeline lane near the last one found
+  int64_t rest;      // after the last entry: next message that may still be in flight
 } reader;
 
 static const ot_span *span_at(const reader *r, int64_t span) { return &r->timeline->spans[span]; }
@@ -82,7 +82,7 @@ static reader reader_of(const ot_timeline *timeline, const ot_schedule *schedule
   return r;
 }
 
-// The span that a stream is at, null behind the last.
+// The current span of a stream, null at its end.
 static const ot_span *head(const reader *r, stream s) {
   return r->next[s] < r->timeline->num_spans ? span_at(r, r->next[s]) : NULL;
 }
@@ -91,8 +91,8 @@ static void skip(reader *r, stream s) { move(r, s, r->next[s] + 1); }
 
 // ---- waits for messages ----
 
-// The first span of the message `entry`; num_spans when it has none. Looks from where it looked
-// last: waits come nearly in the order of the messages.
+// The first span of message `entry`; num_spans if it has none. Searches from the last position:
+// waits are nearly in the order of the messages.
 static int64_t find_message(reader *r, int entry) {
   const int64_t count = r->timeline->num_spans;
   int64_t at = r->message;
@@ -119,7 +119,7 @@ static double message_end(const reader *r, int64_t first) {
   return end;
 }
 
-// Passes the spans of the compute and tensor lanes of entries before `entry`.
+// Skips the spans of the compute and tensor lanes of entries before `entry`.
 static void pass_entries(reader *r, int entry) {
   for (; r->span < r->timeline->num_spans; r->span++) {
     const ot_span *const span = span_at(r, r->span);
@@ -129,7 +129,7 @@ static void pass_entries(reader *r, int entry) {
   }
 }
 
-// The wait of compute entry `r->entry` for its message, if it has one that takes time.
+// The wait of compute entry `r->entry` for its message, if it takes time.
 static bool wait_of_entry(reader *r, interval *wait) {
   const ot_entry *const entry = &r->order->entries[r->entry];
   pass_entries(r, r->entry);
@@ -144,7 +144,7 @@ static bool wait_of_entry(reader *r, interval *wait) {
   return true;
 }
 
-// The next wait by its start; false behind the last.
+// The next wait by its start; false if there is none.
 static bool next_wait(reader *r, interval *wait) {
   const int64_t count = r->timeline->num_spans;
   for (; r->entry < r->order->num_entries; r->entry++) {
@@ -172,10 +172,10 @@ typedef struct sweep {
   bool waits;  // `wait` is the next one
   interval wait;
   double last_s;  // end of the last forward or backward task
-  // How far each union reaches.
+  // End of each union so far.
   double all_s, busy_s, axis_s[OT_TIMELINE_AXES], op_s[OT_TIMELINE_AXES][OT_COMMUNICATIONS];
   ot_timeline_summary sum;
-  double busy_sum_s;  // of what is no message, outside compute, up to last_s
+  double busy_sum_s;  // non-message time outside compute, up to last_s
 } sweep;
 
 static bool is_forward_or_backward(ot_phase phase) {
@@ -205,7 +205,7 @@ static double compute_union(reader r, double limit) {
   return sum;
 }
 
-// Part of [start, end) that no kernel covers, of those that the reader has not left behind.
+// Part of [start, end) that no kernel covers; ignores kernels that the reader has passed.
 static double uncovered(reader r, double start, double end) {
   double sum = 0;
   for (const ot_span *span; start < end && (span = head(&r, STREAM_COMPUTE));
@@ -251,7 +251,7 @@ ot_timeline_axis ot_timeline_axis_of(ot_group_kind group) {
 
 static void take_interval(sweep *s, const interval *i) {
   const double end = s->sum.total_s;
-  // What is behind the sweep needs to be looked at no more.
+  // Spans before the sweep position are no longer needed.
   for (const ot_span *span; (span = head(&s->r, STREAM_COMPUTE)) && span->end_s <= i->start_s;) {
     skip(&s->r, STREAM_COMPUTE);
   }
@@ -264,7 +264,7 @@ static void take_interval(sweep *s, const interval *i) {
   unite(s, i, end, &s->op_s[axis][op], &s->sum.exposed_op_s[axis][op]);
 }
 
-// The next interval by its start; false behind the last.
+// The next interval by its start; false if there is none.
 static bool next_interval(sweep *s, interval *next) {
   stream first = STREAM_COMPUTE;
   for (int i = STREAM_BLOCK; i <= STREAM_REDUCE; i++) {
@@ -321,7 +321,7 @@ ot_timeline_summary ot_timeline_summarize(const ot_timeline *timeline,
   sum_parts(&s.r, s.sum.part_s);
   s.sum.idle_s = s.sum.total_s - s.sum.compute_s;
   const double bubble_s = s.last_s - before_last_s - s.busy_sum_s;
-  s.sum.bubble_s = bubble_s > 0 ? bubble_s : 0;  // sums round
+  s.sum.bubble_s = bubble_s > 0 ? bubble_s : 0;  // rounding
   s.sum.bubble_fraction = s.sum.total_s > 0 ? s.sum.bubble_s / s.sum.total_s : 0;
   s.sum.matrix_flops = ot_order_flops(schedule, timeline->order, false);
   s.sum.model_flops = ot_order_flops(schedule, timeline->order, true);

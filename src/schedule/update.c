@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer and bookkeeping as tasks.
+// Builds the tasks of the optimizer and of gradient norms.
 #include "schedule/update.h"
 
 #include "base/text.h"
@@ -50,7 +50,7 @@ static const ot_parameter *tied_use(const ot_graph *graph, int user) {
   OT_UNREACHABLE();
 }
 
-// Cuts [first, first + count) to the elements of the view; both counted from its start afterwards.
+// Clips [first, first + count) to the view and makes it relative to the view's start.
 static void cut(const ot_update_view *view, int64_t *first, int64_t *count) {
   const int64_t begin = *first > view->first ? *first : view->first;
   const int64_t end = *first + *count;
@@ -83,12 +83,12 @@ void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_seg
 
 // ---- parts ----
 
-// The elements of one part that the view holds, for the loops below.
+// The elements of one part inside the view, for the loops below.
 typedef struct part_view {
   const ot_parameter *parameter;
   const ot_parameter_part *part;
   int index;      // within the block
-  int64_t first;  // element, counted from the start of the view
+  int64_t first;  // element relative to the start of the view
   int64_t count;
 } part_view;
 
@@ -135,7 +135,7 @@ static int64_t slot_of(const part_view *p, const ot_update_view *view) {
 
 static void append_norm(const part_view *p, const update_context *c) {
   const ot_dtype dtype = ot_graph_gradient_type(&c->view->graph->request);
-  if (p->parameter->kind == OT_PARAMETER_BUFFER) {  // loads, no gradient
+  if (p->parameter->kind == OT_PARAMETER_BUFFER) {  // expert loads, no gradient
     ot_tasks_zero(c->view->graph, OT_BASE_SQUARES, 8 * slot_of(p, c->view), 1, c->segment);
     return;
   }
@@ -178,7 +178,7 @@ static const ot_optimizer_group *group_of(const ot_run *run, const char *name) {
   return NULL;
 }
 
-// Learning rate and decay of a part: the optimizer's, changed by its kind and by its group.
+// Learning rate and weight decay of a part: the optimizer's, adjusted by kind and group.
 static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *attributes) {
   const ot_run_optimizer *const o = &run->optimizer;
   const ot_optimizer_group *const group = group_of(run, v->part->hf_name);
@@ -191,13 +191,13 @@ static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *a
   attributes->learning_rate_factor *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
 }
 
-// Muon takes whole matrices only: its runs are not cut into pieces (describe/run.c).
+// Muon needs whole matrices: its runs are not sharded (describe/run.c).
 static ot_tensor_type type_of(const part_view *p, bool muon, ot_dtype dtype) {
   return muon ? ot_type_matrix(dtype, p->part->rows, p->parameter->cols)
               : ot_type_vector(dtype, p->count);
 }
 
-// The bias of a router moves by its loads. Sequences are whole on all ranks together.
+// A router's bias is updated from expert loads. All ranks together hold whole sequences.
 static void append_bias(const part_view *p, const update_context *c) {
   const ot_graph_request *const request = &c->view->graph->request;
   const ot_moe *const moe = &request->model->moe;

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// Segments of step-level work on one block: squared gradient norms, clip factor, optimizer. Each
-// part of a parameter is updated by its own task, so norms are per tensor as HF names them and Muon
-// sees the matrices it must (q, k, v, gate and up apart).
+// Segments of step-level work on one block: squared gradient norms, clip factor, optimizer. One
+// task updates each part of a parameter, so norms are per tensor as named by HF, and Muon sees
+// separate matrices (q, k, v, gate and up).
 #pragma once
 
 #include "describe/run.h"
 #include "graph/graph.h"
 #include "schedule/schedule.h"
 
-// Which elements of a block's bucket a rank works on, and where in `squares` and `updates` its sums
-// go: each part has `slots` entries, this rank's is number `slot`.
+// The elements of a block's bucket that a rank updates, and the location of its sums in `squares`
+// and `updates`: each part has `slots` entries, this rank's is `slot`.
 typedef struct ot_update_view {
   const ot_graph *graph;
   int block;
-  int64_t first, count;  // elements of the bucket; offsets of operands count from `first`
+  int64_t first, count;  // elements of the bucket; operand offsets are relative to `first`
   int slots, slot;
-  bool counted_only;  // leaves out parts that another rank counts
-  bool tied_only;     // leaves out all parameters but the one that a head is tied to
+  bool counted_only;  // omits parts that another rank counts
+  bool tied_only;     // only the parameter that a head is tied to
 } ot_update_view;
 
-// Parts of the parameters of `block`, and of all blocks before it.
+// Number of parts of the parameters of `block`, and of all blocks before it.
 int ot_update_parts(const ot_graph *graph, int block);
 int ot_update_first_part(const ot_graph *graph, int block);
 
 // True for the parameter that a head is tied to.
 bool ot_update_is_tied_to(const ot_graph *graph, const ot_parameter *parameter);
 
-// Fills the tables. No segment is needed when the graph has none (num_tasks 0).
+// Fills the constant tables. num_tasks is 0 if the graph has none.
 void ot_update_setup(const ot_graph *graph, ot_arena *arena, ot_segment *segment);
 
-// Adds the accumulators of the tied uses in block `user` (OT_BASE_TIED_GRADIENT) to those of their
-// owner (OT_BASE_GRADIENT_PIECE), over the elements of `view`, which is of the owner's block.
+// Adds the gradients of the tied uses in block `user` (OT_BASE_TIED_GRADIENT) to those of their
+// owner (OT_BASE_GRADIENT_PIECE), over the elements of `view`, which belongs to the owner's block.
 void ot_update_tie(const ot_update_view *view, int user, ot_arena *arena, ot_segment *segment);
 
-// The elements of the parameter that a use in block `user` is tied to, within `view`: first and
-// count from view->first; count 0 when the view holds none.
+// Elements of the tied parameter used in block `user`, clipped to `view`: first relative to
+// view->first; count 0 if the view has none.
 void ot_update_tied_range(const ot_update_view *view, int user, int64_t *first, int64_t *count);
 
-// Squared norms of the gradient (OT_BASE_GRADIENT_PIECE), part by part.
+// Squared norms of the gradient (OT_BASE_GRADIENT_PIECE), by part.
 void ot_update_norm(const ot_update_view *view, ot_arena *arena, ot_segment *segment);
 
 // Elements of the bucket of `block`, from its first on, that have second moments: with Muon up to

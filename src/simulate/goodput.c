@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shares of time follow from a renewal at each saved state. Time that is spent in recovery is
-// 1 - exp(-R/M) of all, because failures come at the same rate then as ever; stalls count once for
-// each interval that counts; what remains was lost.
+// Shares of time follow from a renewal process with a renewal at each checkpoint. The share of
+// recovery is 1 - exp(-R/M), because the failure rate is constant; each counted interval has one
+// stall; the remainder is lost.
 #include "simulate/goodput.h"
 
 #include <stddef.h>
@@ -10,12 +10,12 @@
 #include "base/status.h"
 #include "base/text.h"
 
-// Published counts, turned into seconds of a device for each interruption. Where a source gives
-// nodes, one has eight devices.
+// Published counts as device seconds per interruption. For sources that give nodes, a node has
+// eight devices.
 enum { HOUR_S = 3600, DAY_S = 86400, NODE_DEVICES = 8 };
 
 static const ot_failure_rate rates[] = {
-    // 78 % of the unexpected ones had hardware as their confirmed or suspected cause.
+    // 78 % of the unexpected ones had a confirmed or suspected hardware cause.
     {"llama3", 54.0 * DAY_S * 16384 / 419, 0, 0.78,
      "Llama 3 (arXiv:2407.21783, sec. 3.3.4): 419 unexpected interruptions of 16,384 H100 in 54 "
      "days"},
@@ -46,14 +46,14 @@ enum { NEWTON_STEPS = 64, MAX_SPARES = 1 << 24 };
 
 // Llama 3 (arXiv:2407.21783, sec. 3.3.1): storage sustains 2 TB/s for 16,384 devices.
 static const double default_storage = 2e12 / 16384;
-// What PCIe of the fourth generation, 16 lanes, brings to the host of its nominal 31.5 GB/s.
+// PCIe gen 4, 16 lanes: bandwidth to the host of the nominal 31.5 GB/s.
 static const double default_snapshot = 25e9;
-// Opening files, meeting, naming the new state: a second is an assumption.
+// Opening files, synchronising, renaming: one second is assumed.
 static const double default_overhead_s = 1;
 // Ten minutes from failure to training for a whole job (arXiv:2602.00277, before its remedies; with
-// the rates of Llama 3 it gives the more than 90 % that were reported). How they divide is assumed.
+// the rates of Llama 3 it gives the reported goodput of more than 90 %). The split is assumed.
 static const double default_detect_s = 60, default_restart_s = 540;
-// A day to repair a node of eight: an assumption.
+// Repair of a node of eight: a day is assumed.
 static const double default_repair_s = 86400;
 
 ot_goodput_request ot_goodput_defaults(int devices, double checkpoint_bytes) {
@@ -111,7 +111,7 @@ ot_status ot_goodput_check(const ot_goodput_request *r) {
   return OT_OK;
 }
 
-// ---- what failures and checkpoints cost ----
+// ---- cost of failures and checkpoints ----
 
 static double mtbf(const ot_goodput_request *r) {
   double per_s = r->devices / r->rate.device_mtbf_s;
@@ -136,8 +136,8 @@ static double exp_minus_1(double x) {
   return x < 1e-5 ? x * (1 + x / 2 * (1 + x / 3)) : ot_exp(x) - 1;
 }
 
-// The root of 1 - x = exp(-x - d) in (0, 1), in units of M. The difference of the sides falls and
-// is concave, so Newton's steps come from the right and pass nothing.
+// The root of 1 - x = exp(-x - d) in (0, 1), in units of M. The difference of both sides decreases
+// and is concave, so Newton's method converges from the right without overshooting.
 static double best_interval(double d) {
   double x = 1;
   for (int i = 0; i < NEWTON_STEPS; i++) {
@@ -167,14 +167,14 @@ static void share_out(ot_goodput *g) {
   g->checkpoints = g->productive * d / t;
   g->recovery = 1 - ot_exp(-g->recovery_s / m);
   g->lost = 1 - g->productive - g->checkpoints - g->recovery;
-  if (g->lost < 0) g->lost = 0;  // by rounding, where nothing fails
+  if (g->lost < 0) g->lost = 0;  // rounding, if nothing fails
   g->first_order = 1 - d / t - (t / 2 + away_s) / m;
 }
 
 // ---- spares ----
 
-// Nodes away at one time are Poisson distributed whatever the distribution of repairs (Palm 1943):
-// the fewest that are not exceeded in `availability` of the time.
+// The number of nodes in repair is Poisson distributed for any distribution of repair times (Palm
+// 1943): the smallest count that is not exceeded during `availability` of the time.
 static void count_spares(const ot_goodput_request *r, ot_goodput *g) {
   const double nodes = r->rate.hardware_share * r->devices / r->rate.device_mtbf_s * r->repair_s;
   g->devices_away = nodes * r->devices_per_repair;
@@ -185,7 +185,7 @@ static void count_spares(const ot_goodput_request *r, ot_goodput *g) {
     count++;
     log_term += log_nodes - ot_log((double)count);
     sum += ot_exp(log_term);
-    // What a sum of rounded terms cannot reach, is reached when terms no longer count.
+    // The rounded sum may never reach availability: stop when terms become negligible.
     if (count > nodes && ot_exp(log_term) < 1e-18) break;
   }
   g->spares = count * r->devices_per_repair;
@@ -198,7 +198,7 @@ ot_status ot_goodput_build(const ot_goodput_request *request, ot_goodput *out) {
   price_checkpoint(request, &g);
   choose_interval(request, &g);
   OT_CHECK(g.interval_s + g.stall_s >= g.write_s, OT_USAGE,
-           "goodput: interval_s=%g, but a checkpoint is written for %g s (try at least %g)",
+           "goodput: interval_s=%g, but writing a checkpoint takes %g s (try at least %g)",
            g.interval_s, g.write_s, g.write_s - g.stall_s);
   share_out(&g);
   count_spares(request, &g);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The i-th send with a tag from one stage to another belongs to the i-th receive.
+// The i-th send with a tag from one stage to another matches the i-th receive.
 #include "simulate/meeting.h"
 
 #include "base/sort.h"
@@ -8,7 +8,7 @@
 typedef struct side {
   int sender, receiver, tag;
   bool receives;
-  int stage, entry, task, place;  // place: among the tasks of the order
+  int stage, entry, task, place;  // place: index among the tasks of the order
   int64_t bytes;
 } side;
 
@@ -75,7 +75,7 @@ static ot_status fail_alone(const ot_meetings *m, const side *s) {
                  s->receives ? "from" : "to", other, s->receives ? "send" : "receive");
 }
 
-// Pairs the sides [0, count) of one sender, receiver and tag, sends before receives.
+// Matches the sides [0, count) of one sender, receiver and tag; sends come before receives.
 static ot_status pair_alike(ot_meetings *m, const side *sides, int64_t count, int *next) {
   int64_t sends = 0;
   while (sends < count && !sides[sends].receives) sends++;
@@ -112,7 +112,7 @@ static ot_status check_stages(const ot_pipeline_replay *replay) {
   for (int i = 0; replay->num_stages > 1 && i < replay->num_stages; i++) {
     const ot_group *const group = &replay->schedules[i]->group[OT_GROUP_STAGES];
     OT_CHECK(group->size == replay->num_stages && group->index == i, OT_BUG,
-             "simulate: schedule %d of %d is that of stage %d of %d", i, replay->num_stages,
+             "simulate: schedule %d of %d belongs to stage %d of %d", i, replay->num_stages,
              group->index, group->size);
   }
   return OT_OK;
@@ -160,7 +160,7 @@ static ot_status check_alike(const ot_meetings *m, int stage, const ot_task *tas
     const int64_t mine = ot_type_bytes(&task->in[0].type);
     const int64_t theirs = ot_type_bytes(&other->in[0].type);
     OT_CHECK(other->op == task->op && theirs == mine, OT_BUG,
-             "stage %d comes to %s of %lld bytes in group %s, stage %d to %s of %lld", stage,
+             "stage %d reaches %s of %lld bytes in group %s, stage %d reaches %s of %lld", stage,
              ot_task_name(task), (long long)mine, ot_group_name(kind), i, ot_task_name(other),
              (long long)theirs);
   }
@@ -184,7 +184,7 @@ ot_status ot_meetings_arrive(ot_meetings *meetings, int stage, const ot_task *ta
     }
   }
   OT_CHECK(arrivals[stage].task == task, OT_BUG,
-           "stage %d comes to two collectives of group %s at once", stage, ot_group_name(kind));
+           "stage %d is in two collectives of group %s at once", stage, ot_group_name(kind));
   *all = arrivals[stage].state == OT_ARRIVAL_GOES;
   if (!*all) return OT_OK;
   *ready_s = arrivals[stage].ready_s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says who prices what: this program's own kernels and exchanges by roofline and by latency and
-// bytes, as simulate.h has it; those of a style on a described device in price_kernel.c and
+// Dispatches to cost models: Orthant's own kernels and collectives by roofline and by latency and
+// bytes (simulate.h); those of a kernel style on a described device by price_kernel.c and
 // price_link.c.
 #include "simulate/price.h"
 
@@ -34,7 +34,7 @@ ot_status ot_price_check(const ot_simulation *simulation) {
   return OT_OK;
 }
 
-// Whether what is known of the device and of the software goes beyond a roofline.
+// Whether device and software are described in more detail than a roofline.
 static bool is_described(const ot_simulation *simulation) {
   return simulation->style && simulation->cluster->device.processors > 0;
 }
@@ -72,11 +72,11 @@ static ot_status price_compute(const ot_simulation *simulation, const ot_task *t
 
 // ---- links ----
 
-// The level that joins ranks `first` to `last`: groups of devices are ranges.
+// The innermost level that connects ranks `first` to `last`: groups of devices are ranges.
 static ot_status find_level(const ot_cluster *cluster, int first, int last,
                             const ot_link_level **level) {
   OT_CHECK(last < cluster->num_devices && cluster->num_levels > 0, OT_USAGE,
-           "cluster %s: ranks %d and %d communicate, and there are %d devices and %d levels of "
+           "cluster %s: ranks %d and %d communicate, but there are %d devices and %d levels of "
            "links",
            cluster->name, first, last, cluster->num_devices, cluster->num_levels);
   *level = &cluster->level[ot_cluster_level(cluster, first, last)];
@@ -87,7 +87,7 @@ static double transfer_s(const ot_link_level *level, double messages, double byt
   return messages * level->latency_s + bytes / level->bytes_per_s;
 }
 
-// Adding up the blocks that an exchange has brought.
+// Local reduction of the blocks received in an all-to-all.
 static double sum_s(const ot_simulation *simulation, const ot_collective *c, double others) {
   return c->bytes / simulation->cluster->device.memory_bytes_per_s +
          others * c->elements / simulation->other_flops_per_s;
@@ -105,11 +105,11 @@ static ot_status price_described(const ot_simulation *simulation, const ot_colle
     case OT_OP_REDUCE_SCATTER:
     case OT_OP_ALL_REDUCE:
     case OT_OP_SHIFT:
-      // The library queues it beside what the host dispatches.
+      // The library queues it while the host dispatches kernels.
       *price = (ot_price){.device_s = ot_link_collective_s(simulation, collective)};
       return OT_OK;
     default:
-      return ot_fail(OT_BUG, "simulate: op %d is no collective", (int)collective->op);
+      return ot_fail(OT_BUG, "simulate: op %d is not a collective", (int)collective->op);
   }
 }
 
@@ -145,7 +145,7 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
       s = transfer_s(level, 1, whole);
       break;
     default:
-      return ot_fail(OT_BUG, "simulate: op %d is no collective", (int)collective->op);
+      return ot_fail(OT_BUG, "simulate: op %d is not a collective", (int)collective->op);
   }
   *price = (ot_price){s, simulation->launch_s};
   return OT_OK;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles and waves: NVIDIA, "Matrix Multiplication Background User's Guide", sections on tile and
-// wave quantisation. A tile of a x b is fed a + b for every a b that it multiplies, so smaller
-// ones reach less of the peak: shares of cuBLAS's kernels on large products, as CUTLASS's profiler
-// shows them.
+// wave quantisation. A tile of a x b loads a + b per a b multiplied, so smaller tiles reach less of
+// the peak: shares of cuBLAS kernels on large GEMMs, measured with CUTLASS's profiler.
 #include "simulate/price_gemm.h"
 
 #include "base/extremes.h"
@@ -15,10 +14,10 @@ static const tile tiles[] = {
     {256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.75}, {64, 64, 0.5}};
 
 enum {
-  MOST_CUTS = 4,       // of the depth
-  LEAST_DEPTH = 512,   // of a cut
-  STAGE_DEPTH = 32,    // what a tile loads before it multiplies
-  ALIGNED_BYTES = 16,  // rows of operands: NVIDIA's guide, "Tensor Core requirements"
+  MOST_CUTS = 4,       // split-K factor
+  LEAST_DEPTH = 512,   // depth of a split
+  STAGE_DEPTH = 32,    // depth loaded before the first multiplication
+  ALIGNED_BYTES = 16,  // of operand rows: NVIDIA's guide, "Tensor Core requirements"
 };
 
 static double share_of(double share) { return share > 0 ? share : 1; }
@@ -32,7 +31,7 @@ double ot_gemm_flops(const ot_gemm_shape *p) {
   return 2 * p->batch * p->rows * p->columns * p->depth;
 }
 
-// Of the dimensions that lie together in memory in one of the three passes over a layer.
+// Whether the contiguous dimensions of all three passes over a layer are aligned.
 static bool is_aligned(const ot_gemm_shape *p) {
   const int64_t step = ALIGNED_BYTES / ot_dtype_bytes(p->type);
   return (int64_t)p->depth % step == 0 && (int64_t)p->columns % step == 0;
@@ -45,7 +44,7 @@ static double tile_s(const ot_device_kind *d, const ot_gemm_shape *p, tile t, in
   const double depth = p->depth / cuts + STAGE_DEPTH;
   const double rate = d->flops[p->type] * share_of(d->matrix_efficiency) * t.share;
   const double s = waves * d->processors * 2 * t.rows * t.columns * depth / rate;
-  // Cuts are added up in fp32: each written, and read again.
+  // Split-K partial sums are fp32: each is written and read again.
   const double sums = cuts > 1 ? 4 * p->batch * p->rows * p->columns * cuts : 0;
   return s + sums / (d->memory_bytes_per_s * share_of(d->memory_efficiency));
 }

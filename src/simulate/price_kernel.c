@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for each family of ops: layers' products, attention, the head, and the rest, which
-// moves bytes. Formulas and where their figures come from: docs/pricing.md.
+// One function per family of ops: GEMMs of layers, attention, the head, and memory-bound ops.
+// Formulas and sources: docs/pricing.md.
 #include "simulate/price_kernel.h"
 
 #include "ops/route.h"
 #include "simulate/price_gemm.h"
 
-enum { GROUP_ROWS = 32 };  // of an expert, in blocks of 8-bit types
+enum { GROUP_ROWS = 32 };  // tokens of an expert per block of 8-bit formats
 
-// A price under way.
+// State of a cost computation.
 typedef struct pricing {
   const ot_simulation *simulation;
   const ot_device_kind *device;
   const ot_kernel_style *style;
   const ot_task *task;
   ot_cost cost;
-  double s, bytes;  // so far: of products, and moved by passes beside them
-  double ops;       // dispatched by the host
-  double groups;    // of a product of experts; else 0
-  bool experts;     // by the path that moves rows to experts
+  double s, bytes;  // so far: seconds of GEMMs, bytes of other passes
+  double ops;       // kernels dispatched by the host
+  double groups;    // of a grouped GEMM; else 0
+  bool experts;     // on the path that moves tokens to experts
 } pricing;
 
 static double share_of(double share) { return share > 0 ? share : 1; }
@@ -27,7 +27,7 @@ double ot_device_stream_rate(const ot_device_kind *device) {
   return device->memory_bytes_per_s * share_of(device->memory_efficiency);
 }
 
-// Rows of an expert, with what makes them whole blocks.
+// Tokens of an expert, padded to whole blocks.
 static double padded(double rows) {
   const int64_t blocks = (int64_t)((rows + GROUP_ROWS - 1) / GROUP_ROWS);
   return (double)(blocks * GROUP_ROWS);
@@ -43,8 +43,8 @@ static double elements_of(const ot_operand *operand) {
   return (double)ot_type_elements(&operand->type);
 }
 
-// The type that products of layers, or of attention or the head, run in. A type that the job wants
-// and that is stored as another (fp16 as bf16) has as many bytes.
+// GEMM dtype of layers, or of attention or the head. A dtype that is stored as another (fp16 as
+// bf16) has the same size.
 static ot_dtype product_type(const pricing *p, bool lowered) {
   const ot_dtype wanted = p->simulation->products;
   if (wanted == OT_F8 && !lowered) return OT_BF16;
@@ -62,13 +62,13 @@ static ot_status add_product(pricing *p, ot_gemm_shape product) {
 
 // ---- layers ----
 
-// What is added to a product by a kernel of its own: reads both, writes the sum.
+// An addition after a GEMM in a separate kernel: reads both operands, writes the sum.
 static void add_sum(pricing *p, const ot_operand *out) {
   if (!p->style->fused_sums) p->bytes += 3 * (double)ot_type_bytes(&out->type);
 }
 
-// An operand is cast, and its transpose made, by the first product that reads it: dy by dx, x and w
-// forward.
+// The first GEMM that reads an operand casts it and makes its transpose: dx for dy, the forward for
+// x and w.
 static void add_casts(pricing *p) {
   const ot_operand *const in = p->task->in;
   if (p->task->op == OT_OP_LINEAR_DW) return;
@@ -95,7 +95,7 @@ static ot_status price_linear(pricing *p) {
       if (in[2].base != OT_BASE_NONE) add_sum(p, &out[0]);
       break;
     default:                              // OT_OP_LINEAR_DW
-      if (out[0].base == OT_BASE_NONE) {  // the gradient of a bias by itself
+      if (out[0].base == OT_BASE_NONE) {  // a bias gradient alone
         p->bytes += (double)ot_type_bytes(&in[0].type);
         return OT_OK;
       }
@@ -110,10 +110,10 @@ static ot_status price_linear(pricing *p) {
   return add_product(p, product);
 }
 
-// Rows of as many groups as there are experts on a rank, all of one size, which is padded to whole
-// blocks of 8-bit types (Megatron-core, moe_utils.py get_align_size_for_quantization). A task has
-// the rows of its rank and all experts; with the experts spread out, fewer groups have the rows of
-// more ranks. Those who make operands cast them.
+// Tokens in one group per expert on a rank, all of one size, padded to whole blocks of 8-bit
+// formats (Megatron-core, moe_utils.py get_align_size_for_quantization). A task has the tokens of
+// its rank and all experts; with sharded experts, fewer groups have the tokens of more ranks. The
+// producers of operands cast them.
 static ot_status price_grouped(pricing *p) {
   const ot_operand *const in = p->task->in, *const out = p->task->out;
   const int spread = p->simulation->expert_ranks > 1 ? p->simulation->expert_ranks : 1;
@@ -135,13 +135,13 @@ static ot_status price_grouped(pricing *p) {
   return add_product(p, product);
 }
 
-// Rows of experts, and what they make of them, are cast once, for the product that reads them and
-// for that of the weight's gradient.
+// Inputs and outputs of experts are cast once, for the GEMM that reads them and for the weight
+// gradient.
 static void add_expert_casts(pricing *p) {
   if (product_type(p, true) == OT_F8) p->bytes += p->style->cast_bytes * elements_of(p->task->out);
 }
 
-// Of experts, whose gates make part of it.
+// Whether the task is an activation of experts.
 static bool is_expert_activation(const ot_task *task) {
   const int gates = task->op == OT_OP_GLU ? 1 : 2;
   return (task->op == OT_OP_GLU || task->op == OT_OP_GLU_GRAD) &&
@@ -154,8 +154,8 @@ static bool is_gradient(ot_op_kind op) {
   return op == OT_OP_ATTENTION_GRAD || op == OT_OP_ATTENTION_BLOCK_GRAD;
 }
 
-// Two batched products of all pairs forward, four backward (no scores are made again), and passes
-// over T x T scores between them; q, k, v and the result are copied from and to the layout of
+// Two batched GEMMs over all pairs forward, four backward (scores are not recomputed), and passes
+// over T x T scores between them; q, k, v and the result are copied from and to the layout by
 // heads.
 static ot_status price_unfused(pricing *p) {
   enum { HEAD_COPIES = 8, COPY_BYTES = 4, DISPATCHES = 6 };
@@ -199,7 +199,7 @@ static ot_status price_attention(pricing *p) {
 
 // ---- head ----
 
-// `r` rows of logits over `w`: the product that makes them, and those of both gradients.
+// `r` rows of logits over `w`: the GEMM of the logits, and those of both gradients.
 static ot_status add_logits(pricing *p, double r, const ot_tensor_type *w, bool forward,
                             bool backward) {
   const double V = rows_of(w), C = width_of(w);
@@ -233,7 +233,7 @@ static ot_status price_head(pricing *p) {
 
 // ---- the rest ----
 
-// Bytes; products that nothing is known of but their FLOPs beside them.
+// Memory-bound ops; their GEMMs, if any, are priced by FLOPs alone.
 static ot_status price_pass(pricing *p) {
   const ot_dtype type = product_type(p, false);
   const bool activation = is_expert_activation(p->task);
@@ -253,7 +253,7 @@ static ot_status price_pass(pricing *p) {
 }
 
 // clang-format off
-// A new op is not priced before it stands in one of these families.
+// A new op cannot be priced until it is in one of these families.
 static ot_status price_family(pricing *p) {
   switch (p->task->op) {
     case OT_OP_LINEAR: case OT_OP_LINEAR_DX: case OT_OP_LINEAR_DW:

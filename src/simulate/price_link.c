@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bandwidth: nccl-tests tables (stas00/ml-engineering, 8 x A100, 8 x H200, 4 x 8 x B200). Latency
-// of hops: NCCL, src/graph/tuning.cc. Both are in the cluster's levels.
+// Bandwidth: nccl-tests tables (stas00/ml-engineering, 8 x A100, 8 x H200, 4 x 8 x B200). Hop
+// latency: NCCL, src/graph/tuning.cc. Both are stored in the cluster's levels.
 #include "simulate/price_link.h"
 
 #include "base/extremes.h"
@@ -8,28 +8,28 @@
 
 // All-reduce of 16 GB, ring against switch: 367 / 482 GB/s on 8 x H200, 682 / 846 on 8 x B200.
 static const double SWITCH_SHARE = 0.78;
-enum { LEAST_SWITCHED = 5 };  // members: fewer take a ring
+enum { LEAST_SWITCHED = 5 };  // members: fewer use a ring
 
-// A ring goes out of a node by the port that it came in by. The device that sends is beside it
-// where it came in itself, or where all of the node are in the ring; else bytes go through the host
-// (NVIDIA, "Doubling all2all Performance with NCCL 2.12", on PXN). A round figure.
+// A ring enters and leaves a node through the same NIC. The sending device is attached to that NIC
+// if it also received there, or if all devices of the node are in the ring; else bytes go through
+// the host (NVIDIA, "Doubling all2all Performance with NCCL 2.12", on PXN). A round figure.
 static const double SHARE_THROUGH_HOST = 0.5;
 
-// The part of a collective that a level carries.
+// The part of a collective on one level.
 typedef struct hop {
-  double inside, joined;  // members of a group of the level within, and of this level
-  double places;          // of this level, each a group of the level within
+  double inside, joined;  // group members within one place; within this level
+  double places;          // groups of the next inner level in this level
   const ot_link_level *level;
 } hop;
 
-// What a device has of a level of `places` for a group that has `members` of them. Where each place
-// is joined to each other one, it has as many links as there are other members.
+// Bandwidth of a device on a level of `places` for a group with `members` of them. In a full mesh
+// it has as many links as there are other members.
 static double rate_of(const ot_link_level *level, double members, double places) {
   const double rate = level->bytes_per_s * (level->efficiency > 0 ? level->efficiency : 1);
   return level->mesh && places > 1 ? rate * (members - 1) / (places - 1) : rate;
 }
 
-// Members of a group of `size` devices: at least the one that looks.
+// Members of the group among `size` devices: at least the rank itself.
 static double members_in(const ot_group_shape *shape, int size) {
   const int members = size / shape->stride;
   return members < 1 ? 1 : ot_smaller(members, shape->size);
@@ -42,7 +42,7 @@ static bool is_switched(const ot_simulation *simulation, const ot_collective *c,
 
 static double steps_of(const ot_simulation *simulation, const ot_collective *c, const hop *h) {
   const double ratio = h->joined / h->inside;
-  // Everyone is a hop away from whom it sends to.
+  // Every sender is one hop away from its receiver.
   if (c->op == OT_OP_SHIFT || c->op == OT_OP_ALL_TO_ALL) return 1;
   if (c->op != OT_OP_ALL_REDUCE || is_switched(simulation, c, h)) return ratio - 1;
   return ot_smaller(2 * (ratio - 1), 4 * ot_log2(ratio));

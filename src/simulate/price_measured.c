@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels: the rates of as many threads, else of the next fewer. Collectives: those among as many
-// ranks, else of the next fewer, of which each further rank adds a message and its bytes.
+// Kernels: the rates measured with the same number of threads, else the next smaller one.
+// Collectives: likewise by number of ranks; each further rank adds a message and its bytes.
 #include "simulate/price_measured.h"
 
 #include "base/text.h"
@@ -60,7 +60,7 @@ bool ot_price_measured_kernel(const ot_cluster *cluster, const ot_task *task, do
   if (!k) return false;
   double terms[OT_KERNEL_TERMS];
   ot_kernel_terms(task, terms);
-  // Measured in fp32; a type of other products takes its part longer for all arithmetic.
+  // Measured in fp32; arithmetic in another dtype is scaled by the ratio of peak rates.
   const double *const flops = cluster->device.flops;
   const ot_dtype type = task->attributes.compute;
   const double slower = flops[type] > 0 ? flops[OT_F32] / flops[type] : 1;

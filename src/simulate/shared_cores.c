@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stretch is found by secants: the length of a step is nearly linear in it.
+// Finds the stretch by the secant method: the length of a step is nearly linear in it.
 #include "simulate/shared_cores.h"
 
 enum { MOST_PLAYS = 6 };
 
 static const double close_enough = 0.002;
 
-// Seconds that one span keeps a core busy; `threads` cores of a kernel. Members of a collective
-// take turns where there are more of them than cores, which is in its price.
+// Core seconds of one span; `threads` cores for a kernel. If a collective has more members than
+// cores, they take turns; its price includes that.
 static double busy_s(const ot_span *span, const ot_task *task, int cores) {
   const double seconds = span->end_s - span->start_s;
   switch (task->kind) {
@@ -27,7 +27,7 @@ static double busy_s(const ot_span *span, const ot_task *task, int cores) {
   OT_UNREACHABLE();
 }
 
-// Of one rank.
+// Core seconds of one rank.
 static double work_s(const ot_timeline *timeline, const ot_schedule *schedule, int cores) {
   const ot_order *const order = &schedule->orders[timeline->order];
   double sum_s = 0;
@@ -39,7 +39,7 @@ static double work_s(const ot_timeline *timeline, const ot_schedule *schedule, i
   return sum_s;
 }
 
-// Seconds that the cores need at least for the work of all ranks.
+// Lower bound of the time in which the cores can do the work of all ranks.
 static double least_s(const ot_pipeline_replay *replay, const ot_timeline *timelines, int cores) {
   double sum_s = 0;
   for (int i = 0; i < replay->num_stages; i++) {

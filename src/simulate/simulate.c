@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks orders and, in each entry, the tasks of its segment: the skeleton of execute/execute.c.
-// Where that runs a kernel, this moves the clock of a lane. Prices are looked up once, at create.
+// Walks orders and, in each entry, the tasks of its segment: the skeleton of execute/execute.c, but
+// advances the clock of a lane instead of running a kernel. Prices are computed once, at create.
 //
-// A lane is taken on as far as it can be; where it needs a time that is not known yet (the end of
-// an entry on another lane, another side of a message, other stages), it stays, and is tried again
-// after the others. Times follow from the orders alone, so it does not matter who is tried first.
+// A lane advances as far as possible. If it needs a time that is not known yet (the end of an entry
+// on another lane, another side of a message, other stages), it is retried after the others. Times
+// follow from the orders alone, so the sequence of retries does not matter.
 //
-// What an entry takes beyond its tasks (price.h: the host, traffic next to its kernels) makes its
-// kernels longer, each by the same factor.
+// The delay of an entry beyond its tasks (price.h: host time, traffic concurrent with its kernels)
+// stretches its kernels, each by the same factor.
 #include "simulate/simulate.h"
 
 #include "schedule/bodies.h"
@@ -16,10 +16,10 @@
 
 // The next task of a lane.
 typedef struct lane_state {
-  int entry;  // num_entries when there are no more
-  int task;   // -1: waits of the entry are not over
+  int entry;  // num_entries at the end
+  int task;   // -1: the entry still waits
   double clock_s;
-  ot_entry_work work;  // of the tasks so far
+  ot_entry_work work;  // work of the tasks so far
 } lane_state;
 
 typedef struct simulator {
@@ -30,17 +30,17 @@ typedef struct simulator {
   const ot_schedule *schedule;
   const ot_order *order;
   ot_group_shape shapes[OT_GROUP_KINDS];
-  ot_price **price;  // [num_segments][num_tasks]; null for a segment that the order lacks
-  int64_t *place;    // [num_entries] of the first task of each entry among all
-  bool *known;       // [num_entries] the entry is done, at end_s
+  ot_price **price;  // [num_segments][num_tasks]; null if the order does not use the segment
+  int64_t *place;    // [num_entries] index of each entry's first task among all
+  bool *known;       // [num_entries] the entry is complete, at end_s
   double *end_s;
   bool *begins;       // [num_entries] the entry is the first of its block and micro-batch
-  double *traffic_s;  // [num_entries] of the last one: what runs next to them on other lanes
-  double item_s;      // of entries of the block and micro-batch, so far
+  double *traffic_s;  // [num_entries] set on the last one: concurrent work on other lanes
+  double item_s;      // entries of the block and micro-batch so far
   lane_state lane[OT_LANES];
   double tensor_s;       // end of the last collective on the tensor lane
   double *tensor_end_s;  // [tasks] of a compute entry: tensor_s after each
-  bool moved;            // something became known
+  bool moved;            // some lane has advanced
   ot_timeline *timeline;
 } simulator;
 
@@ -51,7 +51,7 @@ typedef struct place {
 
 // ---- create ----
 
-// Where members do not stand at equal distances, the first and the last stay where they are.
+// If the members are not equidistant, the shape keeps the first and the last.
 static ot_group_shape shape_of(const ot_group *group) {
   if (group->size < 2) return (ot_group_shape){.size = group->size};
   const int first = group->ranks[0], last = group->ranks[group->size - 1];
@@ -81,7 +81,7 @@ static ot_status bind_segment(simulator *s, int index) {
   return OT_OK;
 }
 
-// A task of an entry, as far as it is not in ot_entry_delay.
+// Time of a task without ot_entry_delay.
 static double task_s(const simulator *s, const ot_price *price) {
   return ot_price_host_ahead(s->simulation) ? price->device_s : price->device_s + price->host_s;
 }
@@ -92,7 +92,7 @@ static void add_work(const simulator *s, const ot_task *task, const ot_price *pr
   work->host_s += price->host_s;
 }
 
-// An entry of the gather or the reduce lane, whose tasks run one after the other.
+// An entry of the gather or reduce lane, whose tasks run one after the other.
 static double lane_entry_s(const simulator *s, int index) {
   const int segment = s->order->entries[index].segment;
   const ot_segment *const tasks = &s->schedule->segments[segment];
@@ -103,8 +103,8 @@ static double lane_entry_s(const simulator *s, int index) {
   return work.compute_s + work.exposed_s + ot_price_entry_delay(s->simulation, &work).host_s;
 }
 
-// Whether `entry` goes on with the block and micro-batch of `before`: a backward after its
-// recompute, or what hands the results over.
+// Whether `entry` continues the block and micro-batch of `before`: a backward after its recompute,
+// or a message with the results.
 static bool continues(const ot_entry *before, const ot_entry *entry) {
   if (entry->block != before->block || entry->micro_batch != before->micro_batch) return false;
   return before->phase == OT_PHASE_RECOMPUTE || entry->phase == OT_PHASE_SEND;
@@ -118,9 +118,9 @@ static bool completed_by(const ot_order *order, int index, const ot_entry *entry
   return work->phase != OT_PHASE_INPUT;
 }
 
-// Finds which gathers and reductions run next to the kernels of each block and micro-batch: the
-// weights that it is the first to wait for, as they were gathered next to what is like it, and the
-// gradients that it completes.
+// Finds the gathers and reductions concurrent with the kernels of each block and micro-batch: the
+// gathers of weights that it is the first to wait for (they ran during a similar block), and the
+// reductions of gradients that it completes.
 static void find_traffic(simulator *s) {
   const ot_order *const order = s->order;
   s->begins = ot_arena_array(s->arena, order->num_entries + 1, sizeof *s->begins);
@@ -235,7 +235,7 @@ static void run_compute(simulator *s, place at, lane_state *state) {
   record(s, at, start_s, state->clock_s);
 }
 
-// `*done` is false when other stages have not come.
+// `*done` is false if other stages have not arrived.
 static ot_status run_collective(simulator *s, place at, lane_state *state, bool *done) {
   const ot_task *const task = task_at(s, at);
   const ot_price *const price = price_at(s, at);
@@ -283,7 +283,7 @@ static ot_status run_task(simulator *s, place at, lane_state *state, bool *done)
     case OT_TASK_RECEIVE:
       start_message(s, at, state->clock_s);
       return OT_OK;
-    case OT_TASK_REPEAT:  // takes no time itself; its body has its price (ot_price_times)
+    case OT_TASK_REPEAT:  // takes no time; its body is priced (ot_price_times)
       run_compute(s, at, state);
       return OT_OK;
     case OT_TASK_KINDS:
@@ -304,7 +304,7 @@ static void know(simulator *s, int entry, double end_s) {
   s->moved = true;
 }
 
-// Ends the messages of a pipeline entry that was started, if all of them have met.
+// Completes the messages of a started pipeline entry if both sides have started all of them.
 static void end_messages(simulator *s, int entry) {
   const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
   double end_s = 0;
@@ -321,7 +321,7 @@ static void end_messages(simulator *s, int entry) {
   know(s, entry, end_s);
 }
 
-// An entry is done with all before it on its lane, but for messages.
+// An entry is complete with all earlier ones of its lane, except messages.
 static bool is_waited(simulator *s, int entry, double *clock_s) {
   for (int lane = 0; lane < OT_LANES; lane++) {
     const int other = s->order->entries[entry].wait[lane];
@@ -344,7 +344,7 @@ static void await_tensor(lane_state *state, double until_s) {
   later(&state->clock_s, until_s);
 }
 
-// Behind a task of a compute entry: when the collectives of the tensor lane up to it are done.
+// After a task of a compute entry: when earlier collectives of the tensor lane are complete.
 static void note_tensor(simulator *s, place at) {
   const bool tensor = ot_task_lane(&s->order->entries[at.entry], task_at(s, at)) == OT_LANE_TENSOR;
   const double before_s = at.task > 0 ? s->tensor_end_s[at.task - 1] : 0;
@@ -353,7 +353,7 @@ static void note_tensor(simulator *s, place at) {
 
 // ---- run: ends of entries ----
 
-// Kernels of the entry up to `until_s`, as they were recorded.
+// Time of the entry's kernels up to `until_s`, as recorded.
 static double kernels_until(const simulator *s, int entry, double until_s) {
   const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
   double sum_s = 0;
@@ -366,7 +366,7 @@ static double kernels_until(const simulator *s, int entry, double until_s) {
   return sum_s;
 }
 
-// Kernels of the entry become longer by `share`; what starts and ends between them moves along.
+// Stretches the kernels of the entry by `share`; later starts and ends move accordingly.
 static void stretch(simulator *s, int entry, double share) {
   const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
   double kernels_s = 0;
@@ -387,7 +387,7 @@ static void stretch(simulator *s, int entry, double share) {
   }
 }
 
-// Adds what the lane's entry takes beyond its tasks.
+// Adds the delay of the lane's entry.
 static void end_entry(simulator *s, lane_state *state) {
   const int entry = state->entry;
   const ot_entry_work *const work = &state->work;
@@ -404,7 +404,7 @@ static void end_entry(simulator *s, lane_state *state) {
   if (state->clock_s > s->timeline->total_s) s->timeline->total_s = state->clock_s;
 }
 
-// Runs the tasks of the lane's entry from where it stands; `*over` is false when it cannot go on.
+// Runs the remaining tasks of the lane's entry; `*over` is false if it must wait.
 static ot_status run_tasks(simulator *s, lane_state *state, bool *over) {
   const int entry = state->entry;
   const int num_tasks = s->schedule->segments[s->order->entries[entry].segment].num_tasks;
@@ -425,7 +425,7 @@ static ot_status run_tasks(simulator *s, lane_state *state, bool *over) {
   return OT_OK;
 }
 
-// Takes the lane on as far as it can be.
+// Advances the lane as far as possible.
 static ot_status run_lane(simulator *s, ot_lane lane) {
   lane_state *const state = &s->lane[lane];
   while (state->entry < s->order->num_entries) {
@@ -450,7 +450,7 @@ static ot_status run_lane(simulator *s, ot_lane lane) {
 
 // ---- run: orders ----
 
-// What the stage stands at: of its lanes, the one that is least far, for which the others wait.
+// Position of the stage: that of its least advanced lane, for which the others wait.
 static const char *describe_stand(const simulator *s) {
   const lane_state *state = &s->lane[OT_LANE_COMPUTE];
   for (int lane = 0; lane < OT_LANES; lane++) {
@@ -483,7 +483,7 @@ static ot_status check_over(const simulator *stages, int num_stages) {
     if (!stand) continue;
     text = text ? ot_arena_format(stages->arena, "%s; %s", text, stand) : stand;
   }
-  OT_CHECK(!text, OT_BUG, "simulate: nothing can move: %s", text);
+  OT_CHECK(!text, OT_BUG, "simulate: deadlock: %s", text);
   return OT_OK;
 }
 
@@ -505,7 +505,7 @@ static ot_status run_stages(simulator *stages, int num_stages) {
   return OT_OK;
 }
 
-// What the host does between steps, and waiting for the slowest device.
+// Adds host time between steps, and waiting for the slowest device.
 static void end_step(const simulator *stages, int num_stages) {
   double end_s = 0;
   for (int i = 0; i < num_stages; i++) later(&end_s, stages[i].timeline->total_s);
@@ -548,7 +548,7 @@ ot_status ot_schedules_simulate(const ot_pipeline_replay *replay, const ot_simul
   int *const orders = ot_arena_array(arena, replay->num_stages + 1, sizeof *orders);
   for (int i = 0; i < replay->num_stages; i++) {
     orders[i] = ot_schedule_find_order(replay->schedules[i], replay->kind, replay->micro_batches);
-    OT_CHECK(orders[i] >= 0, OT_BUG, "simulate: stage %d has no such order of %d micro-batches", i,
+    OT_CHECK(orders[i] >= 0, OT_BUG, "simulate: stage %d has no order with %d micro-batches", i,
              replay->micro_batches);
   }
   return replay_orders(replay, orders, simulation, arena, timelines);

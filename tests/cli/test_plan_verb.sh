@@ -210,7 +210,7 @@ awk -v a="$(first even.plan step_seconds)" -v b="$(first uneven.plan step_second
   'BEGIN { exit !(b > 1.1 * a && b < c * 1.000001 && c < b * 1.000001) }' || fail "rounds are not priced, or not alike"
 [ "$(first even.plan peak)" = "$(first uneven.plan peak)" ] || fail "uneven loads take more memory"
 "${uneven[@]}" --expert-imbalance 2.6 | tr '\n' ' ' | tr -s ' ' >uneven.txt
-holds uneven.txt "the busiest rank of ep has 2.6 times the mean of rows" "in 3 rounds of 1.25 even shares"
+holds uneven.txt "the busiest rank of ep has 2.6 times the mean of rows" "in 3 passes of 1.25 even shares"
 expect 2 "expert_imbalance=0.5; allowed: 1 (even) or more" "${uneven[@]}" --expert-imbalance 0.5
 expect 2 "expert_imbalance of engine megatron-core is not priced" \
   "${plan[@]}" --model gpt2 --engine megatron-core --expert-imbalance 2

@@ -107,6 +107,6 @@ YAML
     'BEGIN { exit !(a > 0 && a < b * 1.000001 && b < a * 1.000001) }' || fail "$degrees: another step is simulated"
 done
 "$orthant" train planned.yaml --ranks 4 2>planned.err || { cat planned.err; fail "a plan did not train"; }
-expect 2 "trains no models with attention_residuals" "$orthant" plan --model model.json --cluster machine.yaml \
+expect 2 "does not support attention_residuals" "$orthant" plan --model model.json --cluster machine.yaml \
   --engine megatron-core --global-batch-size 8 --sequence-length 32
 echo "residuals: keys, stages, meshes, text and plans"

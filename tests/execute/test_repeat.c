@@ -243,7 +243,7 @@ static void refuses(ot_status (*write)(hand_made *h, const void *context), const
 static void repeats_elsewhere_or_too_long_are_refused(void **state) {
   (void)state;
   refuses(write_gather_repeat, "repeat on lane gather");
-  refuses(write_too_long, "repeats 2 tasks, only 1 follow it");
+  refuses(write_too_long, "repeats 2 tasks, but only 1 follow it");
 }
 
 int main(void) {

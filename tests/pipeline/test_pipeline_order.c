@@ -180,7 +180,7 @@ static void bad_entries_are_named_by_line_and_column(void **state) {
   assert_refused("0F0,(0F1;1B0)OVERLAP_F_B\n", "entry '(0F1", "2F0");
   assert_refused("0F0,2F0\n", "entry '2F0': no such chunk", "0 to 1");
   assert_refused("0F0,  0F2\n", "column 7: entry '0F2': no such micro-batch", "0 to 1");
-  assert_refused("0F0,1F0\n", "chunk 1 stands on stage 1", "line 2");
+  assert_refused("0F0,1F0\n", "chunk 1 is on stage 1", "line 2");
 }
 
 static void the_number_of_lines_is_that_of_the_stages(void **state) {
@@ -192,9 +192,9 @@ static void the_number_of_lines_is_that_of_the_stages(void **state) {
 static void actions_left_out_doubled_or_out_of_order_are_refused(void **state) {
   (void)state;
   assert_refused("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n", "stage 1 never runs 1B1", "2 micro-batches");
-  assert_refused("0F0,0F1,0B0,0B1\n1F0,1B0,1F0,1F1,1B1\n", "is 1F0 where 1F1 is due", "action 2");
-  assert_refused("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1\n", "is 0B1 where 0B0 is due", "stage 0");
-  assert_refused("0F0,0F1,0I0,0W1\n1F0,1B0,1F1,1B1\n", "is 0W1 where 0W0 is due", "stage 0");
+  assert_refused("0F0,0F1,0B0,0B1\n1F0,1B0,1F0,1F1,1B1\n", "is 1F0, expected 1F1", "action 2");
+  assert_refused("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1\n", "is 0B1, expected 0B0", "stage 0");
+  assert_refused("0F0,0F1,0I0,0W1\n1F0,1B0,1F1,1B1\n", "is 0W1, expected 0W0", "stage 0");
 }
 
 static void circles_of_waiting_are_refused(void **state) {

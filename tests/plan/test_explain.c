@@ -88,10 +88,10 @@ static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
   ot_explain_best(&x.e, &x.paper.arena, &r);
   int i = 0;
   expect(&r, i++,
-         "406B parameters x 16 bytes (weights 2, gradients 2, optimizer 12) = 6.494 TB: no device "
-         "holds it, 82 of 80 GB at least, before activations");
+         "406B parameters x 16 bytes (weights 2, gradients 2, optimizer 12) = 6.494 TB: needs at "
+         "least 82 devices of 80 GB, before activations");
   expect(&r, i++,
-         "tp 8 over nvlink: weights and activations of a layer are split 8 ways; reducing "
+         "tp 8 over nvlink: weights and activations of a layer are sharded 8 ways; reducing "
          "activations exposes 500 ms a step on the busiest stage");
   // 8,192 tokens of 16,384 elements of 2 bytes, an eighth on each rank of tp.
   expect(&r, i++,
@@ -102,8 +102,8 @@ static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
          "zero 1 over dp 128: optimizer states sharded; a device holds 6 GB of weights, 6 GB of "
          "gradients, 300 MB of optimizer; exposes 250 ms a step on the busiest stage");
   expect(&r, i++,
-         "recompute full: a layer keeps its input and is computed again, so activations take 20 "
-         "GB; costs 1.5 s (15.0% of the step)");
+         "recompute full: each layer saves only its input and is recomputed, so activations take "
+         "20 GB; costs 1.5 s (15.0% of the step)");
   expect(&r, i++,
          "memory: 40 GB planned, 43 GB with allocator and runtime, of 80 GB (53.8%) on stage 2, "
          "the fullest");
@@ -111,7 +111,7 @@ static void the_recipe_goes_from_the_bill_to_what_is_exposed(void **state) {
          "batch: 32768 sequences of 8192 = 268M tokens, 1342.2% of the critical batch of 20M, as "
          "dp 128 x 16 micro-batches of 1");
   expect(&r, i++,
-         "step 10 s at MFU 40.1%: 60.0% of it computes on the busiest stage, 7.5% waits for "
+         "step 10 s at MFU 40.1%: 60.0% of it computes on the busiest stage, 7.5% is exposed "
          "communication, most of it tp (500 ms), dp (250 ms)");
   assert_int_equal(r.num, i);
   finish(&x);
@@ -123,10 +123,9 @@ static void a_batch_that_does_not_feed_the_devices_is_a_reason(void **state) {
   ot_reasons r;
   begin(&x);
   ot_explain_best(&x.e, &x.paper.arena, &r);
-  expect(
-      &r, 1,
-      "2048 sequences do not feed 16384 devices one each: some must share a sequence (tp, cp) or "
-      "its layers (pp)");
+  expect(&r, 1,
+         "2048 sequences for 16384 devices: some devices must share a sequence (tp, cp) or its "
+         "layers (pp)");
   finish(&x);
 }
 
@@ -151,8 +150,8 @@ static void one_device_needs_no_axes(void **state) {
   ot_explain_best(&x.e, &x.paper.arena, &r);
   assert_false(says(&r, "tp 1"));
   assert_false(says(&r, "zero"));
-  assert_true(says(&r, "no communication is waited for"));
-  assert_true(says(&r, "recompute none: every activation is kept, 20 GB, and that fits"));
+  assert_true(says(&r, "no communication is exposed"));
+  assert_true(says(&r, "recompute none: every activation is saved, 20 GB, and that fits"));
   finish(&x);
 }
 
@@ -207,9 +206,10 @@ static void what_another_plan_loses_is_told_term_by_term(void **state) {
   ot_explain_other(&x.e, &other, &x.paper.arena, &r);
   assert_int_equal(r.num, 3);
   expect(&r, 0,
-         "tp 4 (8), dp 256 (128), order gpipe (1f1b), recompute none (full): +2 s a step (+20.0%)");
+         "tp 4 (8), dp 256 (128), schedule gpipe (1f1b), recompute none (full): +2 s a step "
+         "(+20.0%)");
   expect(&r, 1, "bubble +3 s, recompute -1.5 s, compute +1 s, exposed tp -500 ms");
-  expect(&r, 2, "memory 91 GB (43 GB): more than a device has");
+  expect(&r, 2, "memory 91 GB (43 GB): exceeds device memory");
   finish(&x);
 }
 

@@ -231,7 +231,7 @@ static void ep_divides_experts_and_ranks(void **state) {
   (void)state;
   ot_estimate e;
   assert_int_equal(estimate(3, &e), OT_USAGE);
-  assert_message_has("ep=3 divides not both the 8 experts and the 16 ranks");
+  assert_message_has("ep=3 does not divide both the 8 experts and the 16 ranks");
   assert_int_equal(estimate(16, &e), OT_USAGE);
 }
 

@@ -145,7 +145,7 @@ static void what_cannot_run_says_why(void **state) {
   ot_arena *const a = &x.paper.arena;
   x.paper.job.global_batch_size = 4;
   assert_string_equal(ot_what_if_tp(&x.w, 1, a),
-                      "; tp 1 with dp 8 cannot run: global_batch_size=4 is no multiple of "
+                      "; tp 1 with dp 8 cannot run: global_batch_size=4 is not a multiple of "
                       "micro_batch_size=1 x dp=8");
   // 8 ranks of tp and dp are not three of one and some of the other.
   assert_string_equal(ot_what_if_tp(&x.w, 3, a), "");

@@ -103,7 +103,7 @@ static void a_repeat_hands_on_what_is_carried_in_place(void **state) {
   body_case_begin(&c, 0, 1);
   c.program.ops[c.program.num_ops - 1].in[1] = BODY_A0;
   body_case_lower(&c);
-  expect_refused(&c, "goes on with operand 0 in place");
+  expect_refused(&c, "needs operand 0 in place");
   body_case_destroy(&c);
 }
 
@@ -276,7 +276,7 @@ static void adding_waits_for_collectives_on_the_same_value(void **state) {
   assert_int_equal(adds->wait, index_of(&c, task_of(&c, OT_OP_ALL_REDUCE, 0)));
   expect_good(&c);
   task_of(&c, OT_OP_LINEAR_DW, 2)->wait = -1;
-  expect_refused(&c, "is under way");
+  expect_refused(&c, "is in flight");
   body_case_destroy(&c);
 }
 
@@ -289,7 +289,7 @@ static void the_check_plays_a_second_round(void **state) {
   const ot_operand h = task_of(&c, OT_OP_ADD, 0)->out[0];
   task_of(&c, OT_OP_ADD, 2)->out[0].offset = h.offset;
   task_of(&c, OT_OP_ADD, 3)->in[1].offset = h.offset;
-  expect_refused(&c, "another tensor was written there since");
+  expect_refused(&c, "overwritten by another tensor");
   body_case_destroy(&c);
 }
 
@@ -313,7 +313,7 @@ static void a_body_writes_over_nothing_but_scratch(void **state) {
   ot_task *const adds = task_of(&c, OT_OP_LINEAR_DW, 3);
   assert_int_equal(adds->out[0].base, OT_BASE_GRADIENT);
   adds->attributes.accumulate = false;
-  expect_refused(&c, "a body writes over what is no scratch");
+  expect_refused(&c, "a loop body overwrites memory other than scratch");
   body_case_destroy(&c);
 }
 
@@ -362,10 +362,10 @@ static void bodies_that_are_none_are_refused(void **state) {
   expect_refused(&c, "repeats 100 tasks");
   repeat->attributes.repeated = repeated;
   repeat->in[2].type.dtype = OT_F32;
-  expect_refused(&c, "without a count of rounds");
+  expect_refused(&c, "without an iteration count");
   repeat->in[2].type.dtype = OT_I32;
   task_of(&c, OT_OP_ADD, 2)->kind = OT_TASK_REPEAT;
-  expect_refused(&c, "which no body may have");
+  expect_refused(&c, "not allowed in a body");
   body_case_destroy(&c);
 }
 
@@ -388,7 +388,7 @@ static void members_of_a_group_have_the_same_bodies(void **state) {
   repeat[2] = moved;
   repeat[2].attributes.repeated -= 2;
   assert_int_equal(ot_schedules_match(schedules, 2, &cases[0].arena), OT_BUG);
-  if (!strstr(ot_fail_message(), "in a body, but rank 1")) fail_msg("%s", ot_fail_message());
+  if (!strstr(ot_fail_message(), "in a loop body, but rank 1")) fail_msg("%s", ot_fail_message());
   for (int i = 0; i < 2; i++) body_case_destroy(&cases[i]);
 }
 

@@ -58,7 +58,7 @@ static void rejects_a_backward_that_reads_another_blocks_slot(void **state) {
   tiny_plan_create(&model, &(tiny_request){.micro_batches = 1}, &plan);
   find_entry(&plan, OT_PHASE_BACKWARD, 2, 0)->base[OT_BASE_SLOT] =
       find_entry(&plan, OT_PHASE_BACKWARD, 1, 0)->base[OT_BASE_SLOT];
-  expect_refusal(&plan, "another tensor was written there since");
+  expect_refusal(&plan, "overwritten by another tensor");
   tiny_plan_destroy(&plan);
 }
 

@@ -401,8 +401,8 @@ static void different_collectives_of_a_group_are_refused(void **state) {
     hand_all_reduce(p.stage[i], entry, OT_GROUP_WORLD, 0, 1);
   }
   p.stage[1]->tasks[0][0].op = OT_OP_SHIFT;
-  expect_failure(&p, (const char *const[]){"stage 1 comes to shift of 384 bytes in group world, "
-                                           "stage 0 to all_reduce of 384",
+  expect_failure(&p, (const char *const[]){"stage 1 reaches shift of 384 bytes in group world, "
+                                           "stage 0 reaches all_reduce of 384",
                                            NULL});
 }
 
@@ -413,7 +413,7 @@ static void a_cluster_that_is_too_small_is_refused(void **state) {
   hand_all_reduce(p.stage[0], hand_entry(p.stage[0], OT_LANE_COMPUTE, "x"), OT_GROUP_WORLD, 0, 1);
   p.cluster.num_devices = 1;
   assert_int_equal(replay(&p), OT_USAGE);
-  assert_non_null(strstr(ot_fail_message(), "ranks 0 and 1 communicate, and there are 1 devices"));
+  assert_non_null(strstr(ot_fail_message(), "ranks 0 and 1 communicate, but there are 1 devices"));
   destroy(&p);
 }
 
