@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bump allocation over blocks of a caller-given source.
+// Bump allocation in blocks from a caller-provided source.
 #include "base/arena.h"
 
 #include <stdarg.h>

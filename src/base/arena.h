@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bump allocation for descriptions and products: everything a build makes lives in one arena and is
-// dropped with it. The arena takes its blocks from a source, so the pure half never calls malloc;
-// host/heap.h gives the source that the program uses.
+// Bump allocation for descriptions and products: all allocations of a build are in one arena and
+// are freed with it. The arena takes its blocks from a source, so the pure half never calls malloc;
+// host/heap.h has the source that the program uses.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Returns `bytes` of memory aligned to 64, zeroed or not, or null when there is no more.
+// Returns `bytes` of memory aligned to 64, zeroed or not, or null when memory is exhausted.
 typedef void *(*ot_block_source)(void *context, int64_t bytes);
 
 typedef struct ot_arena {
-  ot_block_source source;  // gives blocks; kept until the owner gives them all back
+  ot_block_source source;  // provides blocks, which it frees all together
   void *context;           // first argument of `source`
   unsigned char *block;    // the block in use
-  int64_t used;            // bytes taken from `block`
+  int64_t used;            // bytes allocated from `block`
   int64_t capacity;        // bytes of `block`
-  int64_t total;           // bytes taken over the arena's life
+  int64_t total;           // bytes allocated over the arena's lifetime
 } ot_arena;
 
-// An arena that draws on `source`, which must outlive it.
+// An arena that allocates from `source`, which must outlive it.
 ot_arena ot_arena_from(ot_block_source source, void *context);
 
 // `bytes` of zeroed memory aligned to 16, valid as long as the source's blocks. Never null: an
-// exhausted source is a panic, because what lives here is small.
+// exhausted source is a panic, because arena contents are small.
 void *ot_arena_take(ot_arena *arena, int64_t bytes);
 
-// Room for `count` elements of `size` bytes, zeroed; a product that overflows is a panic.
+// Zeroed memory for `count` elements of `size` bytes; overflow of the product is a panic.
 void *ot_arena_array(ot_arena *arena, int64_t count, int64_t size);
 
 // A copy of the `length` bytes at `text`, with a terminating zero.
@@ -36,6 +36,6 @@ char *ot_arena_text(ot_arena *arena, const char *text, int64_t length);
 char *ot_arena_format(ot_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Returns `array` [capacity] of `size`-byte elements grown so that one more than `count` fits.
-// The old array stays valid; `capacity` is updated. Amortised cost as doubling.
+// Returns `array` [capacity] of `size`-byte elements, grown so that one more than `count` fits. The
+// old array stays valid; `capacity` is updated. Amortised cost of doubling.
 void *ot_arena_grow(ot_arena *arena, void *array, int64_t count, int64_t *capacity, int64_t size);

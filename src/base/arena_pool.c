@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that the arena asks for are cut from larger ones, in the order in which those were taken.
+// Sub-allocates the arena's blocks from larger ones, in allocation order.
 #include "base/arena_pool.h"
 
 #include "base/status.h"

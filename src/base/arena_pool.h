@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one arena that is used again and again: what is built to be looked at once, a thousand
-// times over. Blocks come from a parent arena and are kept.
+// Reusable memory of a short-lived arena, for products that are built thousands of times. Blocks
+// come from a parent arena and are kept for reuse.
 #pragma once
 
 #include "base/arena.h"
@@ -15,6 +15,6 @@ typedef struct ot_arena_pool {
   int64_t used;  // of block[current]
 } ot_arena_pool;
 
-// An arena over the blocks of `pool`, from the first one on: what was taken from an earlier arena
-// of the pool is gone. pool->parent must be set.
+// An arena over the blocks of `pool`, from the first one on: allocations of earlier arenas of the
+// pool are invalidated. pool->parent must be set.
 ot_arena ot_arena_pool_begin(ot_arena_pool *pool);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types of tensors, their sizes and spellings, and the one conversion that is not a cast:
-// bf16, which every back end stores and none computes in.
+// bf16, a storage type that no back end computes in.
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ typedef enum ot_dtype {
   OT_I32,
   OT_I64,
   OT_U8,
-  OT_F8,  // e4m3; matrix products of devices that have it: no kernel of ours
+  OT_F8,  // e4m3; only in cost models of devices that have it
   OT_DTYPE_COUNT,
 } ot_dtype;
 

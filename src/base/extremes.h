@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The larger and the smaller of two numbers, where the pure half has no fmax. Where one is no
-// number the result is `b`.
+// The larger and the smaller of two numbers, without fmax of libm. If either is NaN the result is
+// `b`.
 #pragma once
 
 #include <stdint.h>

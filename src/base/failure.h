@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failure kept apart from the thread that met it, whose text the next call may replace: the first
-// of several that belong together is the one worth telling.
+// Stores a failure outside the thread that had it, whose text the next call may replace. Of several
+// failures the first is kept.
 #pragma once
 
 #include "base/status.h"
@@ -10,11 +10,11 @@ enum { OT_FAILURE_BYTES = 2048 };
 typedef struct ot_failure {
   ot_status status;  // OT_OK: none
   char message[OT_FAILURE_BYTES], hint[OT_FAILURE_BYTES];
-  char chain[512];  // of failing calls
+  char chain[512];  // chain of failing calls
 } ot_failure;
 
 // Keeps `status` with this thread's message, if it is a failure and the first.
 void ot_failure_take(ot_failure *failure, ot_status status);
 
-// Makes it the failure of this thread and returns its status, OT_OK when there is none.
+// Makes it this thread's failure and returns its status, OT_OK when there is none.
 ot_status ot_failure_repeat(const ot_failure *failure);

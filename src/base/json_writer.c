@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a document being written is two bits for each open level: object or array, empty or
-// not. Separators follow from them, so no call needs to know what comes next.
+// The state of an open document is two bits per level: object or array, empty or not. They
+// determine the separators, so no call needs to know what follows.
 #include "base/json_writer.h"
 
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void append_line_break(ot_json_writer *w) {
   for (int i = 0; i < w->indent * w->depth; i++) append(w, " ", 1);
 }
 
-// Length of the UTF-8 sequence at `s`, or 0 where it is malformed (RFC 3629, table of section 4).
+// Length of the UTF-8 sequence at `s`, or 0 if it is malformed (RFC 3629, table of section 4).
 static int64_t sequence_length(const unsigned char *s, int64_t available) {
   if (s[0] < 0x80) return 1;
   if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
@@ -79,7 +79,7 @@ static void append_quoted(ot_json_writer *w, const char *text, int64_t length) {
   append(w, "\"", 1);
 }
 
-// Writes what stands before a value: separator, line break and key.
+// Writes the separator, line break and key before a value.
 static void begin_value(ot_json_writer *w, const char *key) {
   const bool in_object = w->depth > 0 && (w->objects & level_bit(w)) != 0;
   OT_ASSERT(in_object == (key != NULL));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes JSON into a growing text of an arena. The same calls give the same bytes everywhere:
-// doubles in their shortest form, NaN and infinities as null, text that is not UTF-8 with U+FFFD in
-// place of each bad byte. Misuse (a key in an array, an end without a begin) is a bug and panics.
+// Writes JSON into a growing text in an arena. The same calls give the same bytes everywhere:
+// doubles in their shortest form, NaN and infinities as null, U+FFFD for each byte that is not
+// UTF-8. Misuse (a key in an array, an end without a begin) is a bug and panics.
 //   ot_json_writer w = ot_json_begin(&arena, 0);
 //   ot_json_object(&w, NULL);
 //   ot_json_integer(&w, "step", 7);
@@ -18,10 +18,10 @@ enum { OT_JSON_DEPTH_MAX = 64 };
 
 typedef struct ot_json_writer {
   ot_arena *arena;
-  char *text;  // [length], ends in zero; whoever streams writes it out and sets length to 0
+  char *text;  // [length], ends in zero; a streaming caller writes it out and sets length to 0
   int64_t length;
   int64_t capacity;
-  int indent;        // spaces for each level; 0: everything on one line without spaces
+  int indent;        // spaces per level; 0: everything on one line without spaces
   int depth;         // open objects and arrays
   uint64_t objects;  // bit d: level d is an object
   uint64_t filled;   // bit d: level d has an element
@@ -29,8 +29,8 @@ typedef struct ot_json_writer {
 
 ot_json_writer ot_json_begin(ot_arena *arena, int indent);
 
-// `key` of every call below: the member's name inside an object, null inside an array and at the
-// top.
+// `key` in every call below: the member's name inside an object, null inside an array and at the
+// top level.
 void ot_json_object(ot_json_writer *w, const char *key);
 void ot_json_array(ot_json_writer *w, const char *key);
 // Ends the innermost object or array.
@@ -42,7 +42,7 @@ void ot_json_boolean(ot_json_writer *w, const char *key, bool value);
 void ot_json_null(ot_json_writer *w, const char *key);
 // A null `text` is written as null.
 void ot_json_text(ot_json_writer *w, const char *key, const char *text);
-// As ot_json_text for bytes that may hold zeros.
+// Like ot_json_text, for bytes that may contain zeros.
 void ot_json_text_bytes(ot_json_writer *w, const char *key, const char *text, int64_t length);
-// `json` is one complete JSON value, copied as it stands.
+// `json` is one complete JSON value, copied verbatim.
 void ot_json_raw(ot_json_writer *w, const char *key, const char *json);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementary functions from Taylor series after range reduction; every coefficient is a plain
-// fraction, so nothing here is a fitted constant. Reductions subtract multiples of ln 2 or pi/2
-// that are split into parts whose products are exact (Cody and Waite 1980). log2 and pow carry the
-// logarithm as an unevaluated sum of two doubles (Dekker 1971), since pow multiplies its error by
-// y.
+// fraction, none is fitted. Reductions subtract multiples of ln 2 or pi/2 that are split into parts
+// with exact products (Cody and Waite 1980). log2 and pow keep the logarithm as an unevaluated sum
+// of two doubles (Dekker 1971), since pow multiplies its error by y.
 #include "base/math.h"
 
 #include <stddef.h>
@@ -16,7 +15,7 @@ static const double ln2 = 0x1.62e42fefa39efp-1;
 static const double sqrt_half = 0x1.6a09e667f3bcdp-1;
 static const double infinity = (double)__builtin_inff();
 
-// ---- doubles taken apart and put together ----
+// ---- decomposing and composing doubles ----
 
 // 2^n for -1022 <= n <= 1023.
 static double power_of_two(int64_t n) {
@@ -142,7 +141,7 @@ double ot_log(double x) {
   return (double)k * ln2_high - ((half_square - rest) - f);
 }
 
-// log2(x) for finite x > 0, with an error below 1e-19 of its size.
+// log2(x) for finite x > 0, with a relative error below 1e-19.
 static pair log2_pair(double x) {
   static const double c[] = {1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11, 1.0 / 13, 1.0 / 15,
                              1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23, 1.0 / 25};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few elementary functions of the pure half, in double with + - * / only: libm differs between
-// hosts, even between runs of one binary (FMA variants), and what we print must not.
-// Relative error below 2e-16 (functions of bounded value: absolute), checked in tests against libm.
+// The elementary functions of the pure half, in double with + - * / only: libm differs between
+// hosts, even between runs of one binary (FMA variants), but printed numbers must not. Relative
+// error below 2e-16 (functions of bounded value: absolute), tested against libm.
 #pragma once
 
 double ot_log2(double x);  // x > 0

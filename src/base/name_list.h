@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names gathered for one message: the first few, then how many more.
+// Collects names for one message: the first few, then the number of others.
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ typedef struct ot_name_list {
 ot_name_list ot_name_list_create(ot_arena *arena);
 void ot_name_list_add(ot_name_list *list, const char *name);
 
-// "a, b, c and 4 more"; to be called once, at the end.
+// "a, b, c and 4 more"; call it once, at the end.
 const char *ot_name_list_text(ot_name_list *list);
 
 // "700, 900"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Least squares of relative errors, by normal equations, for each set of terms: with at most six
-// terms there are few sets, and the best one whose solution has no negative part is the answer.
-// Weighed anew by 1 / |error| a few times (iteratively reweighted least squares: Holland and Welsch
-// 1977), which comes close to least absolute errors.
+// Least squares of relative errors, by normal equations, for every subset of terms: at most six
+// terms give few subsets, and the best one with a nonnegative solution wins. A few passes with
+// weights 1 / |error| (iteratively reweighted least squares: Holland and Welsch 1977) approximate
+// least absolute errors.
 #include "base/nonnegative_fit.h"
 
 #include "base/math.h"
@@ -10,12 +10,12 @@
 
 enum { ROUNDS = 8 };
 
-static const double least_error = 0.01;    // errors below it count alike
-static const double worth_a_term = 0.002;  // of the mean error, in squares
+static const double least_error = 0.01;    // smaller errors get the same weight
+static const double worth_a_term = 0.002;  // of the mean squared error
 
 static double absolute(double x) { return x < 0 ? -x : x; }
 
-// Sums over samples of products of terms, each term over its value.
+// Sums over samples of products of terms, each term divided by the sample's value.
 typedef struct equations {
   double a[OT_FIT_TERMS][OT_FIT_TERMS];
   double b[OT_FIT_TERMS];
@@ -44,7 +44,7 @@ static void swap_rows(double m[OT_FIT_TERMS][OT_FIT_TERMS + 1], int i, int j, in
   }
 }
 
-// Gaussian elimination with row pivots; false when the terms cannot be told apart.
+// Gaussian elimination with row pivots; false for a singular system.
 static bool eliminate(double m[OT_FIT_TERMS][OT_FIT_TERMS + 1], int n, double *x) {
   for (int k = 0; k < n; k++) {
     int pivot = k;
@@ -66,7 +66,7 @@ static bool eliminate(double m[OT_FIT_TERMS][OT_FIT_TERMS + 1], int n, double *x
   return true;
 }
 
-// The terms of `set` alone, each scaled to length 1. False without an answer >= 0.
+// Uses only the terms of `set`, each scaled to length 1. False without a solution >= 0.
 static bool solve(const equations *e, unsigned set, double x[OT_FIT_TERMS]) {
   int index[OT_FIT_TERMS], n = 0;
   double m[OT_FIT_TERMS][OT_FIT_TERMS + 1], scale[OT_FIT_TERMS], part[OT_FIT_TERMS];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants x_i >= 0 of value = sum of x_i term_i, from timings: what each unit of work costs, when
-// several kinds of work were timed together. Relative errors count, and a timing that something
-// disturbed counts little. Pure.
+// Fits constants x_i >= 0 of value = sum of x_i term_i to timings: the cost per unit of work when
+// several kinds of work were timed together. Minimises relative errors and gives outliers little
+// weight. Pure.
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@ typedef struct ot_fit {
   double residual;  // median of |sum / value - 1|
 } ot_fit;
 
-// Fits to `samples` [count >= 1]; scratch in `arena`. Of several answers that are as good, the one
-// with the fewest terms, later ones before earlier ones. Cost: O(2^terms count).
+// Fits to `samples` [count >= 1]; scratch in `arena`. Among equally good solutions it returns the
+// one with the fewest terms, preferring later terms. Cost: O(2^terms count).
 ot_fit ot_fit_nonnegative(const ot_fit_sample *samples, int64_t count, ot_arena *arena);
 
 double ot_fit_value(const ot_fit *fit, const ot_fit_sample *sample);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact conversion between doubles and decimal text with plain big integers.
 //   Printing: value = m * 2^e is an integer over a power of ten (2^-k = 5^k / 10^k), so its decimal
-//   expansion is finite; all of it is produced, then rounded half to even at the asked place.
-//   Parsing: a first guess in double arithmetic is moved, one double at a time, until the text lies
+//   expansion is finite; all of it is produced, then rounded half to even at the requested digit.
+//   Parsing: a first guess in double arithmetic is moved, one double at a time, until the text is
 //   between its two midpoints; midpoints are compared as big integers (after Clinger 1990, "How to
 //   read floating point numbers accurately", AlgorithmR).
-// Speed is secondary: a few microseconds for usual values.
+// Speed is secondary: a few microseconds for typical values.
 #include "base/number.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ enum {
   SHORTEST_EXPONENT_MAX = 17,
 };
 
-// ---- doubles taken apart ----
+// ---- decomposing doubles ----
 
 static uint64_t bits_of(double value) {
   uint64_t bits;
@@ -66,7 +66,7 @@ static int chunks_multiply(uint32_t *chunk, int count, uint32_t factor) {
   return count;
 }
 
-// Multiplies by base^power, as many at a time as fit `step` = base^per_step < 2^30.
+// Multiplies by base^power, in steps of base^per_step = `step` < 2^30.
 static int chunks_scale(uint32_t *chunk, int count, uint32_t base, int power) {
   uint32_t step = 1;
   int per_step = 0;
@@ -152,7 +152,7 @@ static void write_char(writer *w, char c) {
   if (w->length + 1 < w->capacity) w->out[w->length++] = c;
 }
 
-// Digits [from, to) of the expansion, with zeros where it has none.
+// Digits [from, to) of the expansion, padded with zeros.
 static void write_digits(writer *w, const decimal *d, int from, int to) {
   for (int i = from; i < to; i++) write_char(w, i >= 0 && i < d->count ? d->digit[i] : '0');
 }
@@ -221,7 +221,7 @@ static bool reads_back(const char *text, int64_t length, double value) {
   return ot_number_parse(copy, false, &read) && bits_of(read) == bits_of(value);
 }
 
-// Writes the `digits` digits nearest to the expansion, or the next ones up, if they read back.
+// Writes the `digits` digits nearest to the expansion, or the next larger, if they parse back.
 static int64_t print_if_exact(char *out, int64_t capacity, double value, const decimal *exact,
                               int digits) {
   const bool negative = bits_of(value) >> 63 != 0;
@@ -229,7 +229,7 @@ static int64_t print_if_exact(char *out, int64_t capacity, double value, const d
   decimal_round(&d, digits);
   int64_t length = print_general(out, capacity, negative, &d, SHORTEST_EXPONENT_MAX);
   if (reads_back(out, length, value)) return length;
-  // Below a power of two doubles are closer: the nearest text may fall short where the next holds.
+  // Below a power of two doubles are closer: the nearest text may miss where the next parses back.
   d = *exact;
   d.count = digits < d.count ? digits : d.count;
   decimal_increment(&d);
@@ -242,8 +242,8 @@ int64_t ot_number_print_shortest(char *out, int64_t capacity, double value) {
   if ((bits & infinity_bits) == infinity_bits) return print_special(out, bits);
   decimal exact;
   expand(bits, &exact);
-  // 15 digits survive the way into a normal double and back, so a shorter text that reads back is
-  // the 15-digit one without its zeros. Subnormals have fewer digits.
+  // 15 digits round-trip any normal double, so a shorter text that parses back is the 15-digit one
+  // without its trailing zeros. Subnormals have fewer digits.
   const bool subnormal = (bits & infinity_bits) == 0;
   for (int digits = subnormal ? 1 : 15; digits < 17; digits++) {
     const int64_t length = print_if_exact(out, capacity, value, &exact, digits);
@@ -259,7 +259,7 @@ int64_t ot_number_print_fixed(char *out, int64_t capacity, double value, int dec
   decimal d;
   expand(bits, &d);
   decimal_round(&d, d.point + decimals);
-  // A value that rounds to nothing has no digits and a point that means nothing.
+  // A value that rounds to zero has no digits, and its point is meaningless.
   if (d.count == 0) d.point = 0;
   writer w = {.out = out, .capacity = capacity};
   if (bits >> 63 != 0) write_char(&w, '-');
@@ -326,7 +326,7 @@ static int compare_with_midpoint(const significand *s, uint64_t mantissa, int ex
   big right = {.limb = {(uint32_t)odd, (uint32_t)(odd >> 32)}, .count = odd >> 32 ? 2 : 1};
   big_scale_five(&left, s->exponent > 0 ? s->exponent : 0);
   big_scale_five(&right, s->exponent < 0 ? -s->exponent : 0);
-  // The powers of two that the left side still lacks.
+  // The powers of two missing on the left side.
   const int twos = s->exponent - (exponent - 1);
   big_shift_left(&left, twos > 0 ? twos : 0);
   big_shift_left(&right, twos < 0 ? -twos : 0);
@@ -383,12 +383,12 @@ static void significand_add(significand *s, char digit) {
     s->digit[s->count++] = digit;
     return;
   }
-  // Only whether the rest is zero can matter: it is kept as one last digit.
+  // Only whether the rest is zero matters: it is kept as one last digit.
   s->exponent++;
   if (digit != '0') s->digit[SIGNIFICANT_MAX - 1] |= 1;
 }
 
-// Reads an exponent's sign and digits, capped far beyond any that matter.
+// Reads an exponent's sign and digits, capped far beyond the valid range.
 static bool read_exponent(const char **text, int *exponent) {
   const bool negative = **text == '-';
   if (**text == '-' || **text == '+') (*text)++;
@@ -399,7 +399,7 @@ static bool read_exponent(const char **text, int *exponent) {
   return true;
 }
 
-// Reads digits, point and exponent, without a sign; leaves `text` after them. '_' may stand between
+// Reads digits, point and exponent, without a sign; advances `text` past them. Accepts '_' between
 // digits when `underscores`.
 static bool read_significand(const char **text, bool underscores, significand *s) {
   const char *p = *text;
@@ -456,7 +456,7 @@ bool ot_number_parse(const char *text, bool allow_special, double *value) {
 
 typedef struct size_unit {
   const char *name;
-  int twos;  // powers of two and of ten that it stands for
+  int twos;  // exponents of two and of ten of the unit
   int tens;
 } size_unit;
 
@@ -477,7 +477,7 @@ static bool find_unit(const char *text, size_unit *unit) {
   return false;
 }
 
-// coefficient * 2^twos * 10^tens, where it is a whole number that fits.
+// coefficient * 2^twos * 10^tens, if it is an integer that fits.
 static bool whole_product(uint64_t coefficient, int twos, int tens, uint64_t *value) {
   uint64_t product = coefficient;
   if (product == 0) tens = twos = 0;

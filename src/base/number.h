@@ -17,13 +17,12 @@ int64_t ot_number_print_shortest(char *out, int64_t capacity, double value);
 // `decimals` (0 to 17) digits after the point, correctly rounded, like %.Nf.
 int64_t ot_number_print_fixed(char *out, int64_t capacity, double value, int decimals);
 
-// Reads the whole of `text` as a double, correctly rounded: digits, point, exponent, sign, and
-// nan/inf in any case when `allow_special`. False when anything else is there, or when the number
-// is too large for a double and not `allow_special`.
+// Parses all of `text` as a double, correctly rounded: digits, point, exponent, sign, and nan/inf
+// in any case when `allow_special`. False for anything else, or when the number is too large for a
+// double and not `allow_special`.
 bool ot_number_parse(const char *text, bool allow_special, double *value);
 
-// Reads the whole of `text` as an integer: a sign, digits, '_' between digits, and one unit:
-// k M G T P (powers of 1000), Ki Mi Gi Ti Pi (powers of 1024), each with an optional B, or a
-// decimal point or exponent where the result is whole (1.5k, 3e9). False on anything else or
-// overflow.
+// Parses all of `text` as an integer: a sign, digits, '_' between digits, and one unit: k M G T P
+// (powers of 1000), Ki Mi Gi Ti Pi (powers of 1024), each with an optional B. A decimal point or
+// exponent is allowed if the result is whole (1.5k, 3e9). False for anything else or overflow.
 bool ot_number_parse_size(const char *text, int64_t *value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rule: the unit in which a number is below 1000, and a fixed number of digits.
+// One rule: the unit that keeps a number below 1000, and a fixed number of digits.
 #include "base/quantity.h"
 
 #include <stddef.h>
@@ -38,7 +38,7 @@ int64_t ot_rate_print(char *out, int64_t capacity, double value) {
 
 enum { BYTE_DIGITS = 4, MOST_DIGITS = 15 };
 
-// `value` with `digits` digits, in the unit that leaves it below 1000 after rounding.
+// `value` with `digits` digits, in the unit that keeps it below 1000 after rounding.
 static const char *scaled(ot_arena *arena, double value, const char *const *units, int digits) {
   const char *const sign = value < 0 ? "-" : "";
   double v = value < 0 ? -value : value, half = 0.5;

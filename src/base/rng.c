@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10 and the few distributions built on one block of it.
+// Philox4x32-10 and the distributions built on it.
 #include "base/rng.h"
 
 #include "base/math.h"
@@ -12,7 +12,7 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-// Stream 0 leaves the seed as it is, so the published answers hold for it.
+// Stream 0 leaves the seed unchanged, so the published test vectors apply.
 uint64_t ot_rng_key(uint64_t seed, uint64_t stream) { return seed ^ mix(stream); }
 
 ot_rng_block ot_rng_philox(uint64_t seed, uint64_t stream, uint64_t counter_low,
@@ -46,7 +46,7 @@ double ot_rng_uniform(uint64_t seed, uint64_t stream, uint64_t counter) {
 
 double ot_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter) {
   const ot_rng_block block = ot_rng_philox(seed, stream, counter, 0);
-  // 53 bits each; the radius' number lies in (0, 1], so that its logarithm exists.
+  // 53 bits each; the number for the radius is in (0, 1], so that its logarithm exists.
   const double u = (double)((join(block.word[0], block.word[1]) >> 11) + 1) * 0x1p-53;
   const double v = (double)(join(block.word[2], block.word[3]) >> 11) * 0x1p-53;
   return ot_sqrt(-2 * ot_log(u)) * ot_cos(0x1.921fb54442d18p+2 * v);
@@ -72,8 +72,7 @@ uint64_t ot_rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n) 
   int half_bits = 1;
   while (half_bits < 32 && (n - 1) >> (2 * half_bits) != 0) half_bits++;
   const uint64_t mask = ((uint64_t)1 << half_bits) - 1;
-  // The counter's upper half is not used by the draws above, so the round keys are words of their
-  // own.
+  // The draws above do not use the counter's upper half, so the round keys are distinct words.
   const ot_rng_block keys = ot_rng_philox(seed, stream, n, ~(uint64_t)0);
   do {
     uint64_t left = i >> half_bits;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
 // easy as 1, 2, 3"). A draw is a pure function of (seed, stream, counter), so initialisation, data
-// order and dropout do not depend on the layout of ranks or on what was drawn before.
+// order and dropout are independent of the mesh and of earlier draws.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@ typedef struct ot_rng_block {
   uint32_t word[4];
 } ot_rng_block;
 
-// The key that `seed` and `stream` make, for code that computes many blocks side by side.
+// The key of `seed` and `stream`, for code that computes many blocks at once.
 uint64_t ot_rng_key(uint64_t seed, uint64_t stream);
 
 // The four words at `counter` (two 64-bit halves) of the generator keyed by `seed` and `stream`.
@@ -23,10 +23,10 @@ double ot_rng_uniform(uint64_t seed, uint64_t stream, uint64_t counter);
 // Standard normal by Box-Muller on the base's own log and cosine: same bits on every host.
 double ot_rng_normal(uint64_t seed, uint64_t stream, uint64_t counter);
 
-// Uniform integer in [0, bound), bound > 0, without modulo bias worth measuring (64-bit product).
+// Uniform integer in [0, bound), bound > 0, with negligible modulo bias (64-bit product).
 uint64_t ot_rng_below(uint64_t seed, uint64_t stream, uint64_t counter, uint64_t bound);
 
 // The i-th element of a permutation of [0, n) keyed by (seed, stream): a Feistel network of four
-// rounds over the next even number of bits, walked until the value falls inside. Cost O(1)
-// expected.
+// rounds over the next even number of bits, iterated until the value is in range. Expected cost
+// O(1).
 uint64_t ot_rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);

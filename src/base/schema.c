@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding rows, describing their ranges, and setting by path.
+// Finding keys, describing their ranges, and setting by path.
 #include "base/schema.h"
 
 #include "base/number.h"
@@ -52,7 +52,7 @@ ot_node *ot_schema_child(const ot_key *key, const ot_node *map) {
   return NULL;
 }
 
-// ---- Rows ----
+// ---- Keys ----
 
 int64_t ot_key_bytes(const ot_key *key) {
   switch (key->type) {
@@ -171,7 +171,7 @@ ot_node *ot_key_default(const ot_key *key, const char *text, ot_arena *arena) {
 
 // ---- Unknown keys ----
 
-// What other software, or plain words, call a key: its name, and theirs separated by spaces.
+// Alternative names of keys in other software: our name, then theirs separated by spaces.
 static const struct {
   const char *name, *others;
 } synonyms[] = {
@@ -204,7 +204,7 @@ static const struct {
     {"num_local_experts", "num_experts"},
 };
 
-// A section of `schema` that has the key `name`, so that `lr: 1` can be answered by optimizer.lr.
+// A section of `schema` that has the key `name`, so that `lr: 1` gets the hint optimizer.lr.
 static const char *section_with(const ot_schema *schema, const char *name) {
   const ot_key *const end = schema->keys + schema->num_keys;
   for (const ot_key *key = schema->keys; key < end; key++) {
@@ -252,13 +252,13 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
 
 // ---- Paths ----
 
-// One walk along a path: what is being done, and where it is.
+// One walk along a path.
 typedef struct walk {
   ot_arena *arena;
   const char *path;    // the whole path
   const char *place;   // for messages
-  const char *source;  // of nodes made on the way
-  int64_t done;        // bytes of `path` that were walked
+  const char *source;  // of nodes created on the way
+  int64_t done;        // bytes of `path` already processed
 } walk;
 
 // The next segment of the path into `segment` [SEGMENT_BYTES]; false at the end.
@@ -297,7 +297,7 @@ static ot_node *create_node(const walk *w, ot_node_kind kind) {
   return node;
 }
 
-// Makes `node` a collection of `kind`: a null becomes empty, anything else its only child.
+// Turns `node` into a collection of `kind`: a null becomes empty, anything else its only child.
 static void become(const walk *w, ot_node *node, ot_node_kind kind, const char *key) {
   if (node->kind == kind) return;
   ot_node *const old = create_node(w, node->kind);
@@ -311,7 +311,7 @@ static void become(const walk *w, ot_node *node, ot_node_kind kind, const char *
   ot_node_append(node, old);
 }
 
-// The child of list `node` at `segment`; one past the end is made.
+// The child of list `node` at `segment`; an index one past the end appends.
 static ot_status list_child(walk *w, ot_node *node, const char *segment, ot_node **child) {
   int64_t index;
   const int64_t count = ot_node_count(node);
@@ -332,7 +332,7 @@ static ot_node *map_child(walk *w, ot_node *map, const char *name, const ot_key 
 
 static ot_status find_place(walk *w, const ot_schema *schema, ot_node *tree, ot_node **out);
 
-// Walks from the value of row `key` at `node` along the rest of the path.
+// Walks from the value of `key` at `node` along the rest of the path.
 static ot_status walk_value(walk *w, const ot_key *key, ot_node *node, ot_node **out) {
   char segment[SEGMENT_BYTES];
   *out = node;
@@ -354,7 +354,7 @@ static ot_status walk_value(walk *w, const ot_key *key, ot_node *node, ot_node *
   return find_place(w, key->object, node, out);
 }
 
-// The node at the rest of the path below `tree`, made if needed.
+// The node at the rest of the path below `tree`, created if needed.
 static ot_status find_place(walk *w, const ot_schema *schema, ot_node *tree, ot_node **out) {
   if (tree->kind == OT_NODE_SCALAR) {
     OT_CHECK(schema->shorthand, OT_USAGE, "%s: %.*s is not a map (%s)", w->path, (int)w->done,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed settings from one table. A row says how a key is spelled (HF's other spellings are a second
-// column), its type, unit, range, default, one line of help, and where in a struct the value lives.
-// From the rows come: reading a tree into the struct with precise errors, setting by path
-// ("model.hidden_size", "model.layer_types.17"), the resolved settings, the commented example, help
-// and completion. Nothing here knows files; whoever reads one builds a tree (base/tree.h).
+// Typed settings from one table. An entry gives the spelling of a key (HF's other spellings are a
+// second column), type, unit, range, default, one line of help, and the offset of its value in a
+// struct. The table drives parsing with precise errors, setting by path ("model.hidden_size",
+// "model.layer_types.17"), the resolved settings, the commented example, help and completion. This
+// file does not access files; file readers build a tree (base/tree.h).
 #pragma once
 
 #include <stdbool.h>
@@ -19,11 +19,11 @@ typedef enum ot_key_type {
   OT_KEY_REAL,     // double
   OT_KEY_BOOL,     // bool
   OT_KEY_TEXT,     // const char *
-  OT_KEY_PATH,    // const char *; made relative to its node's directory, but for words in `choices`
-  OT_KEY_CHOICE,  // int: index in `choices`
-  OT_KEY_DTYPE,   // int: ot_dtype, one of the words in `choices`
-  OT_KEY_OBJECT,  // the struct that `object` describes
-  OT_KEY_FIXED,   // stored nowhere: the only accepted values are the words in `choices`
+  OT_KEY_PATH,     // const char *; relative to its node's directory, except for words in `choices`
+  OT_KEY_CHOICE,   // int: index in `choices`
+  OT_KEY_DTYPE,    // int: ot_dtype, one of the words in `choices`
+  OT_KEY_OBJECT,   // the struct that `object` describes
+  OT_KEY_FIXED,    // not stored: only the words in `choices` are accepted
 } ot_key_type;
 
 typedef enum ot_key_shape {
@@ -31,22 +31,22 @@ typedef enum ot_key_shape {
   OT_SHAPE_ARRAY,  // exactly `count` in place, written as a list
   OT_SHAPE_LIST,   // any number: a pointer at `offset`, an int64_t at `count_offset`. One value
                    // without brackets is a list of one
-  OT_SHAPE_NAMED,  // a list of objects written as a map: the key becomes the object's first row
+  OT_SHAPE_NAMED,  // a list of objects written as a map: the key becomes the object's first field
 } ot_key_shape;
 
-// The maximum of a range without one.
+// The maximum of an unbounded range.
 #define OT_NO_MAXIMUM 1e300
 
 struct ot_schema;
 
-// A row. Tables give its first members in order and the others by name:
+// A key. Tables give its first members in order and the others by name:
 //   {"clip", OT_KEY_REAL, offsetof(ot_run_optimizer, clip), "1.0", 0, OT_NO_MAXIMUM, .help = "..."}
 typedef struct ot_key {
   const char *name;
   ot_key_type type;
   int32_t offset;  // bytes into the object
   // Default, as written in a file (arrays: words separated by spaces); "" with LIST and NAMED:
-  // empty; null: the key is needed.
+  // empty; null: the key is required.
   const char *fallback;
   double minimum, maximum;  // inclusive; of numbers. Both 0: no limits
   bool above_minimum;       // the minimum itself is not allowed
@@ -55,11 +55,11 @@ typedef struct ot_key {
   ot_key_shape shape;
   int32_t count_offset;  // of LIST and NAMED
   int count;             // of ARRAY
-  // Words of CHOICE, DTYPE and FIXED, null after the last; "silu|swish" lists spellings of one.
-  // A CHOICE or DTYPE whose fallback is "auto" also takes auto, stored as -1.
+  // Words of CHOICE, DTYPE and FIXED, null after the last; "silu|swish" lists spellings of one. A
+  // CHOICE or DTYPE whose fallback is "auto" also accepts auto, stored as -1.
   const char *const *choices;
   const struct ot_schema *object;  // of OBJECT
-  const char *null_text;  // what an explicit null stands for, as written; null: not allowed
+  const char *null_text;  // meaning of an explicit null, as written in a file; null: not allowed
   const char *unit;       // "tokens", or null
   uint32_t variants;      // bit set of the variants that have this key; 0 = all
   const char *help;       // one line, no full stop
@@ -70,73 +70,72 @@ typedef struct ot_schema {
   const ot_key *keys;
   int num_keys;
   int64_t size;              // bytes of the object
-  const char *shorthand;     // key that a scalar written in place of the map gives, or null
+  const char *shorthand;     // key that a scalar in place of the map sets, or null
   const char *inert;         // patterns of keys that are ignored, separated by '|'; or null
-  const char *unknown_hint;  // what to try with an unknown key that resembles none, or null
-  // Adds what to try with a key that only other variants have to the failure; null: unknown_hint.
+  const char *unknown_hint;  // hint for an unknown key without similar keys, or null
+  // Adds a hint for a key that only other variants have to the failure; null: unknown_hint.
   ot_status (*foreign_hint)(const ot_key *key);
-  // The variant (one bit) that a map is of, from its own keys; null: rows have no variants.
+  // The variant (one bit) of a map, from its own keys; null: the schema has no variants.
   uint32_t (*variant)(const ot_node *map);
-  // The default of a row in a variant, instead of the row's own; may return null. Null: none.
+  // The default of a key in a variant, instead of the key's own; may return null. Null: none.
   const char *(*fallback)(const ot_key *key, uint32_t variant);
 } ot_schema;
 
-// Whether the value of `key` is one map of keys.
+// Whether the value of `key` is a map of keys.
 static inline bool ot_key_is_section(const ot_key *key) {
   return key->type == OT_KEY_OBJECT && key->shape == OT_SHAPE_ONE;
 }
 
-// Fills `object` from `tree` (a map, or null for all defaults): defaults, then what the tree gives.
-// Text and lists go to `arena`. OT_USAGE with file, line and column, the allowed values and the
-// nearest key on: unknown or repeated keys, wrong types, values out of range, missing keys.
-// OT_ENVIRONMENT for a data type that exists but that this program cannot compute in.
+// Fills `object` from `tree` (a map, or null for all defaults): defaults, then the values of the
+// tree. Text and lists are allocated in `arena`. OT_USAGE, with file, line and column, the allowed
+// values and the nearest key, for unknown or repeated keys, wrong types, values out of range and
+// missing keys. OT_ENVIRONMENT for a dtype that exists but that this program cannot compute in.
 ot_status ot_schema_read(const ot_schema *schema, const ot_node *tree, ot_arena *arena,
                          void *object);
 
-// Settings that are being gathered: a tree of a schema and the arena its nodes live in.
+// Settings under construction: a tree of a schema and the arena of its nodes.
 typedef struct ot_settings {
   const ot_schema *schema;
   ot_arena *arena;
   ot_node *tree;  // a map
 } ot_settings;
 
-// Puts `value` at `path`, making or replacing what is there: maps and lists on the way, a scalar
-// that stands for a map or a list becomes one, an index one past the end appends. Fails like
+// Sets `path` to `value`, creating or replacing nodes: maps and lists on the way are created, a
+// scalar that stands for a map or a list becomes one, an index one past the end appends. Fails like
 // ot_schema_read on a path that the schema does not have; `value` itself is checked when the tree
 // is read.
 ot_status ot_settings_put(ot_settings *settings, const char *path, const ot_node *value);
 
-// As ot_settings_put with a scalar ("null": null); `source` says where it came from.
+// Like ot_settings_put with a scalar ("null": null); `source` is its origin for messages.
 ot_status ot_settings_set(ot_settings *settings, const char *path, const char *text,
                           const char *source);
 
-// The object as a tree, every key of `variant` in table order (FIXED ones left out), places
-// unknown.
+// The object as a tree, every key of `variant` in table order (without FIXED ones), without places.
 ot_node *ot_schema_write(const ot_schema *schema, uint32_t variant, const void *object,
                          ot_arena *arena);
 
-// Gives every node of `tree`, as ot_schema_write made it, the place of what `given` holds at its
-// path under any spelling; what `given` does not hold keeps its source, or gets `fallback`.
+// Gives every node of `tree`, as written by ot_schema_write, the place of the node in `given` with
+// the same path under any spelling; other nodes keep their source, or get `fallback`.
 void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *given,
                      const char *fallback);
 
-// The row called `name` under any spelling in `variant` (0 = any), or null.
+// The key called `name` under any spelling in `variant` (0 = any), or null.
 const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name);
 
-// The row at a path such as "data.train.0.weight" in any variant, or null.
+// The key at a path such as "data.train.0.weight" in any variant, or null.
 const ot_key *ot_schema_find_path(const ot_schema *schema, const char *path);
 
-// The variant of `map` (may be null), 0 where the schema has none.
+// The variant of `map` (may be null), 0 for a schema without variants.
 uint32_t ot_schema_variant(const ot_schema *schema, const ot_node *map);
 
-// The default of `key` in `variant`, as written in a file; null when it is needed.
+// The default of `key` in `variant`, as written in a file; null when it is required.
 const char *ot_schema_fallback(const ot_schema *schema, uint32_t variant, const ot_key *key);
 
-// The child of `map` that gives `key`, under any spelling, or null.
+// The child of `map` that sets `key`, under any spelling, or null.
 ot_node *ot_schema_child(const ot_key *key, const ot_node *map);
 
-// True when `word` is one of the spellings in `choice` [null: none] ("silu|swish"), which may have
-// '*' for any characters.
+// True when `word` is one of the spellings in `choice` [null: none] ("silu|swish"), in which '*'
+// matches any characters.
 bool ot_choice_matches(const char *choice, const char *word);
 
 // Records the failure of an unknown key `name` of `map` at `path` (of the map; "" at the top).
@@ -146,14 +145,14 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
 // Bytes of one value of `key` in its object (of one entry of a list).
 int64_t ot_key_bytes(const ot_key *key);
 
-// What `text`, a default of `key` as written in a table, means in a tree.
+// The tree node of `text`, a default of `key` as written in a table.
 ot_node *ot_key_default(const ot_key *key, const char *text, ot_arena *arena);
 
 // "1 to 16777216 tokens", "above 0", "one of a, b, c", "true or false"; text in `arena`.
 const char *ot_key_range(const ot_key *key, ot_arena *arena);
 
 // A complete commented file: every key with default, unit, range and help. `samples` are pairs of
-// path and text, null after the last: what to show instead of the default, as one line of YAML.
+// path and text, null after the last: values to show instead of the default, as one line of YAML.
 void ot_schema_example(const ot_schema *schema, const char *const *samples, ot_text_builder *out);
 
 // Every path of scalars and lists, one call each (completion); `path` is valid during the call.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees into typed objects, with an exact complaint about the first thing that does not fit.
+// Reads trees into typed objects; a precise message names the first error.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -13,7 +13,7 @@ typedef struct reader {
   ot_arena *arena;
   char path[PATH_BYTES];  // of the value being read
   int64_t length;
-  bool is_null;  // the text stands for a null: no range
+  bool is_null;  // the text is an explicit null: no range
 } reader;
 
 // Extends the path by ".name"; returns the length to restore afterwards.
@@ -39,7 +39,7 @@ static const char *place_of(const reader *r, const ot_node *node) {
   return ot_node_place(r->arena, node);
 }
 
-// What a value of a number's key has to be; null for other keys.
+// The expected type of a numeric key; null for other keys.
 static const char *number_type(const ot_key *key) {
   const bool whole = key->type == OT_KEY_INTEGER || key->type == OT_KEY_INT;
   return whole ? "a whole number" : key->type == OT_KEY_REAL ? "a number" : NULL;
@@ -59,7 +59,7 @@ static ot_status wrong_type(const reader *r, const ot_key *key, const ot_node *n
                  place_of(r, node));
 }
 
-// A number that no variable holds.
+// Fails for a number that exceeds its C type.
 static ot_status too_large(const reader *r, const ot_key *key, const ot_node *node) {
   return ot_fail(OT_USAGE, "%s: %s is too large; allowed: %s (%s)", r->path, node->text,
                  ot_key_range(key, r->arena), place_of(r, node));
@@ -217,7 +217,7 @@ static ot_status read_object(reader *r, const ot_key *key, const ot_node *node, 
   return read_map(r, key->object, map, out);
 }
 
-// One value of `key`, without regard to the key's shape.
+// One value of `key`, ignoring the key's shape.
 static ot_status read_value(reader *r, const ot_key *key, const ot_node *node, void *out) {
   if (key->type == OT_KEY_FIXED) return read_fixed(r, key, node);
   if (key->type == OT_KEY_OBJECT) return read_object(r, key, node, out);
@@ -267,7 +267,7 @@ static ot_status read_array(reader *r, const ot_key *key, const ot_node *node, c
   return OT_OK;
 }
 
-// The name of an entry of a NAMED list goes to the first row of its object, which is text.
+// Stores the name of an element of a NAMED list in the first field of its object, which is text.
 static void set_name(reader *r, const ot_key *key, const char *name, char *item) {
   const ot_key *const first = &key->object->keys[0];
   OT_ASSERT(first->type == OT_KEY_TEXT);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed objects back into trees, and what is printed from the table alone.
+// Writes typed objects as trees, and prints text from the table alone.
 #include <string.h>
 
 #include "base/dtype.h"
@@ -16,8 +16,7 @@ static ot_node *choice_node(ot_arena *arena, const char *choice) {
   return ot_node_text(arena, ot_arena_text(arena, choice, length));
 }
 
-// What a null stands for is written as null, unless it is an ordinary value of the key (a dropout
-// of 0 stays 0).
+// Writes the null value of a key as null, unless it is an ordinary value (a dropout of 0 stays 0).
 static ot_node *word_or_null(ot_node *node, const ot_key *key) {
   if (!key->null_text) return node;
   double value = 0;
@@ -62,7 +61,7 @@ static ot_node *write_value(const ot_key *key, const void *at, ot_arena *arena) 
   OT_UNREACHABLE();
 }
 
-// Entries of a NAMED list are written by their shorthand, under their names.
+// Elements of a NAMED list are written by their shorthand, under their names.
 static ot_node *write_named(const ot_key *key, const char *items, int64_t count, ot_arena *arena) {
   const ot_schema *const object = key->object;
   const ot_key *const name_key = &object->keys[0];

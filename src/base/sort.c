@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merge sort from the bottom up: short runs by insertion, then passes between the array and a
-// scratch copy. The left run wins ties, which is what makes it stable.
+// Bottom-up merge sort: short runs by insertion, then passes between the array and a scratch copy.
+// The left run wins ties, which makes it stable.
 #include "base/sort.h"
 
 #include <stdbool.h>
@@ -35,7 +35,7 @@ static void sort_run(const sorter *s, char *array, int64_t from, int64_t to, cha
   }
 }
 
-// Merges [from, middle) and [middle, to) of `source` into the same places of `target`.
+// Merges [from, middle) and [middle, to) of `source` into the same range of `target`.
 static void merge(const sorter *s, char *source, char *target, const int64_t bounds[3]) {
   int64_t left = bounds[0];
   int64_t right = bounds[1];

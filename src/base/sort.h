@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stable sort, so that equal keys keep their order on every host (qsort promises nothing).
+// A stable sort, so that equal keys keep their order on every host (qsort does not guarantee it).
 #pragma once
 
 #include <stdint.h>
@@ -7,11 +7,11 @@
 #include "base/arena.h"
 
 typedef struct ot_ordering {
-  // <0, 0, >0 as `a` belongs before, beside or after `b`; must be a total order.
+  // <0, 0, >0 when `a` sorts before, equal to or after `b`; must be a total order.
   int (*compare)(const void *a, const void *b, const void *context);
-  const void *context;  // handed to `compare` as it is
+  const void *context;  // passed to `compare`
 } ot_ordering;
 
 // Sorts `array` [count] of `size`-byte elements in place; equal elements keep their order.
-// Takes count * size bytes from `arena`. O(count log count).
+// Allocates count * size bytes from `arena`. O(count log count).
 void ot_sort(void *array, int64_t count, int64_t size, ot_ordering ordering, ot_arena *arena);

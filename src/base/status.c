@@ -17,7 +17,7 @@ static ot_panic_hook panic_hook;
 ot_status ot_fail(ot_status code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  // Formatted aside: an argument may be the message that is being replaced.
+  // Formatted separately: an argument may be the message that is being replaced.
   char text[MESSAGE_BYTES];
   ot_text_format_list(text, sizeof text, format, arguments);
   va_end(arguments);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results of calls that can fail, and the text that explains a failure.
 //
-// A status is the exit code the program would end with (interface contract, section 1), so nothing
-// translates between the two. The message, an optional hint and the chain of failing calls are kept
-// in thread-local text; only cli/ prints them. A bug (OT_ASSERT) is not a status: it ends the job.
+// A status is the exit code of the program (interface contract, section 1). The message, an
+// optional hint and the chain of failing calls are kept in thread-local text; only cli/ prints
+// them. A bug (OT_ASSERT) is not a status: it ends the job.
 #pragma once
 
 #include <stdbool.h>
@@ -12,10 +12,10 @@ typedef enum ot_status {
   OT_OK = 0,
   OT_FINDINGS = 1,     // an audit found something, no plan fits
   OT_USAGE = 2,        // the command line or the configuration is wrong
-  OT_ENVIRONMENT = 3,  // a file, library, device, disk or lock is not as needed
-  OT_RANKS = 4,        // the ranks are not what the plan says
+  OT_ENVIRONMENT = 3,  // a file, library, device, disk or lock is missing or unsuitable
+  OT_RANKS = 4,        // the ranks do not match the plan
   OT_NUMERIC = 5,      // NaN, or the run diverged
-  OT_BUG = 70,         // a fault of this program
+  OT_BUG = 70,         // a bug of this program
   OT_STOPPED = 75,     // stopped by a signal after a complete checkpoint
 } ot_status;
 

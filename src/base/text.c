@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formatting and comparing without libc. A conversion is first read into a `conversion`, then its
-// argument is turned into a body of characters, then the body is padded into the output; so width
-// and cutting are treated once, for every conversion.
+// Formatting and comparing without libc. A conversion is parsed into a `conversion`, its argument
+// becomes a body of characters, and the body is padded into the output; so width and truncation are
+// handled once for all conversions.
 #include "base/text.h"
 
 #include <stddef.h>
@@ -92,7 +92,8 @@ static void put_string(sink *s, const conversion *c, const char *text) {
   put_padded(s, &padding, text, length);
 }
 
-// A va_list inside a struct can be passed on by address; a bare one cannot, where it is an array.
+// A va_list inside a struct can be passed by address; a bare one cannot on hosts where it is an
+// array.
 typedef struct argument_list {
   va_list list;
 } argument_list;
@@ -125,7 +126,7 @@ static uint64_t next_unsigned(argument_list *a, integer_size size) {
   return 0;
 }
 
-// Reads a count, or takes it from the arguments where the format has a '*'.
+// Reads a count, or takes it from the arguments for a '*'.
 static int64_t read_count(const char **format, argument_list *a) {
   if (**format == '*') {
     (*format)++;
@@ -136,7 +137,7 @@ static int64_t read_count(const char **format, argument_list *a) {
   return count;
 }
 
-// Reads what follows a '%', and leaves `format` after it.
+// Parses the conversion after a '%' and advances `format` past it.
 static conversion read_conversion(const char **format, argument_list *a) {
   conversion c = {.precision = -1};
   for (; **format == '-' || **format == '0' || **format == '+'; (*format)++) {
@@ -189,7 +190,7 @@ static void put_conversion(sink *s, const conversion *c, argument_list *a) {
     case '%':
       put(s, '%');
       break;
-    default:  // unknown: shown as it stands, because an error text must not fail
+    default:  // unknown: copied verbatim, because an error text must not fail
       put(s, '%');
       if (c->kind != '\0') put(s, c->kind);
   }
@@ -259,7 +260,7 @@ const char *ot_text_find(const char *text, const char *part) {
 }
 
 bool ot_text_matches(const char *text, const char *pattern) {
-  // The last '*' seen and the text it was tried at; a mismatch lets that '*' take one more.
+  // The last '*' seen and the text position tried for it; a mismatch extends that '*' by one.
   const char *star = NULL;
   const char *tried = NULL;
   while (*text != '\0') {

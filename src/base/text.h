@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text without libc: formatting, comparing and searching of names, for the pure half, where the
-// same bytes must come out on the command line and on the web page. Numbers: base/number.h.
+// Text without libc: formatting, comparing and searching names, for the pure half, which must give
+// the same bytes on the command line and on the web page. Numbers: base/number.h.
 #pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-// Writes `format` into `out` [capacity], always ending in zero and cutting what does not fit.
-// Returns the bytes written without the zero. Conversions: %s %c %d %u %x, %ld %lu %lx (int64_t
-// and uint64_t on every host; the type long itself is not used here), %lld %llu %zu %%, %.Ng
-// (double, N significant digits, default 6) and %.Nf (N decimals). Flags '-', '0', '+'; a width;
-// '*' for either number.
+// Writes `format` into `out` [capacity], zero-terminated and truncated if too long. Returns the
+// bytes written without the zero. Conversions: %s %c %d %u %x, %ld %lu %lx (int64_t and uint64_t on
+// every host; the type long itself is not used here), %lld %llu %zu %%, %.Ng (double, N significant
+// digits, default 6) and %.Nf (N decimals). Flags '-', '0', '+'; a width; '*' for either number.
 int64_t ot_text_format(char *out, int64_t capacity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int64_t ot_text_format_list(char *out, int64_t capacity, const char *format, va_list arguments);
@@ -28,11 +27,11 @@ const char *ot_text_find(const char *text, const char *part);
 // True when `text` matches `pattern`, where '*' stands for any run of characters and '?' for one.
 bool ot_text_matches(const char *text, const char *pattern);
 
-// Damerau-Levenshtein distance (adjacent swaps count once), capped at 64 characters a side.
+// Damerau-Levenshtein distance (adjacent swaps count once); uses at most 64 characters of each.
 int ot_text_distance(const char *a, const char *b);
 
-// Makes `candidate` the nearest one when it is closer to `name` than `best`, which becomes its
-// distance. Start with one more than the largest distance that is near.
+// Stores `candidate` in `nearest` when it is closer to `name` than `best`, which becomes its
+// distance. Start with one more than the largest accepted distance.
 void ot_text_nearest(const char *name, const char *candidate, const char **nearest, int *best);
 
 // FNV-1a over bytes, to chain: hash = ot_hash_bytes(hash, data, n), starting from OT_HASH_START.
@@ -40,5 +39,5 @@ void ot_text_nearest(const char *name, const char *candidate, const char **neare
 uint64_t ot_hash_bytes(uint64_t hash, const void *data, int64_t bytes);
 uint64_t ot_hash_text(uint64_t hash, const char *text);
 
-// What a noun ends in after `count`: "" after 1, else `ending` ("s", "es").
+// The plural ending after `count`: "" for 1, else `ending` ("s", "es").
 const char *ot_text_plural(int64_t count, const char *ending);

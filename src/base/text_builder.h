@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that grows in an arena: what the _print functions of products are written with.
+// Growing text in an arena, for the _print functions of products.
 #pragma once
 
 #include "base/arena.h"
@@ -17,7 +17,7 @@ void ot_text_append(ot_text_builder *builder, const char *text, int64_t length);
 // Appends all of `text`.
 void ot_text_put(ot_text_builder *builder, const char *text);
 
-// Appends formatted text; conversions as ot_text_format, at most 4 KiB a call.
+// Appends formatted text; conversions as ot_text_format, at most 4 KiB per call.
 void ot_text_appendf(ot_text_builder *builder, const char *format, ...);
 
 // The text so far; "" before the first append.

@@ -37,7 +37,7 @@ ot_node *ot_node_real(ot_arena *arena, double value) {
   for (int64_t i = 0; i < length; i++) {
     if (text[i] != '-' && (text[i] < '0' || text[i] > '9')) whole = false;
   }
-  // Readers with types, such as Python, would take 8 for an integer.
+  // Typed readers, such as Python, would read 8 as an integer.
   if (whole) ot_text_format(text + length, (int64_t)sizeof text - length, ".0");
   return ot_node_word(arena, text);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A document as it was read: maps, lists and scalars, each with the place it came from. YAML and
-// JSON readers (outside the pure half), `--set` and the web page build trees; base/schema.h turns a
-// tree into a typed object and back. Scalars are untyped text: what they mean, the schema says.
-// Nodes live in the arena they were made in.
+// A parsed document: maps, lists and scalars, each with its place in the source. YAML and JSON
+// readers (outside the pure half), `--set` and the web page build trees; base/schema.h converts a
+// tree to a typed object and back. Scalars are untyped text; the schema gives their type. Nodes are
+// allocated in one arena.
 #pragma once
 
 #include <stdbool.h>
@@ -16,12 +16,12 @@ typedef enum ot_node_kind { OT_NODE_NULL, OT_NODE_SCALAR, OT_NODE_LIST, OT_NODE_
 
 typedef struct ot_node {
   ot_node_kind kind;
-  bool quoted;            // a scalar that stands for text, not for a number or truth value
+  bool quoted;            // a scalar that is text, not a number or truth value
   const char *key;        // inside a map, else null
   const char *text;       // of a scalar
   const char *source;     // file, "--set KEY", "default", ...; null = unknown
   int line, column;       // from 1; 0 = none
-  const char *directory;  // that relative paths written here start from; null = as they are
+  const char *directory;  // base directory of relative paths written here; null = unchanged
   struct ot_node *first, *last, *next;  // children in order
 } ot_node;
 
@@ -46,24 +46,24 @@ int64_t ot_node_count(const ot_node *parent);
 // The node at a path such as "data.train.0.path", or null.
 ot_node *ot_node_find(const ot_node *root, const char *path);
 
-// Takes `child` out of `parent`, whose child it must be.
+// Removes `child` from its parent `parent`.
 void ot_node_remove(ot_node *parent, const ot_node *child);
 
-// Makes `node` what `value` is, with the same children; its own key and place among others stay.
+// Replaces the content of `node` by `value`, sharing its children; keeps its key and siblings.
 void ot_node_replace(ot_node *node, const ot_node *value);
 
-// Gives `node` the source and position of `from`.
+// Copies source and position of `from` to `node`.
 void ot_node_copy_place(ot_node *node, const ot_node *from);
 
-// Gives `node` and everything below it a source without a position.
+// Sets the source of `node` and its descendants, without a position.
 void ot_node_set_source(ot_node *node, const char *source);
 
 // "run.yaml:3:7", "--set optimizer.lr", "default"; text in `arena`. "?" without a source.
 const char *ot_node_place(ot_arena *arena, const ot_node *node);
 
-// Writes the tree as JSON: quoted scalars as text, others as they stand. `key` as ot_json_object.
+// Writes the tree as JSON: quoted scalars as text, others verbatim. `key` as in ot_json_object.
 void ot_node_write_json(const ot_node *node, const char *key, ot_json_writer *out);
 
-// YAML: maps as blocks, lists in brackets. With `comment_column` > 0 each value is followed, from
+// YAML: maps as blocks, lists in brackets. With `comment_column` > 0 each value is followed, at
 // that column, by its place as a comment.
 void ot_node_print_yaml(const ot_node *node, int comment_column, ot_text_builder *out);

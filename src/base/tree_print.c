@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees as JSON and as YAML. What is printed reads back as the same tree, places aside.
+// Trees as JSON and as YAML. The output parses back to the same tree, without places.
 #include <stddef.h>
 
 #include "base/text.h"
@@ -38,7 +38,7 @@ void ot_node_write_json(const ot_node *node, const char *key, ot_json_writer *ou
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Text that YAML reads as itself without quotes, whatever surrounds it.
+// Text that YAML parses as itself without quotes in any context.
 static bool is_plain(const char *text) {
   static const char *const reserved[] = {"null", "Null", "NULL", "true", "false"};
   for (int i = 0; i < 5; i++) {
@@ -84,7 +84,7 @@ static void print_flow(const ot_node *node, ot_text_builder *out) {
   ot_text_put(out, map ? "}" : "]");
 }
 
-// A comment ends with its line, so a file's name must not contain one.
+// A comment ends at the line end, so a file name must not contain one.
 static void print_place(const ot_node *node, ot_text_builder *out) {
   ot_text_put(out, "# ");
   for (const char *at = node->source; *at != '\0'; at++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds between the values of a cluster, its text and hash.
+// Consistency checks of a cluster, its text and hash.
 #include "describe/cluster.h"
 
 #include "base/text.h"
@@ -23,12 +23,12 @@ static ot_status check_kernels(const ot_cluster *cluster) {
            "cluster %s: contention=%g; allowed: 1 or more, or 0 (not known)", cluster->name,
            d->contention);
   OT_CHECK(d->processors >= 0 && d->half_keys >= 0 && d->host_op_s >= 0 && d->step_s >= 0, OT_USAGE,
-           "cluster %s: processors, half_keys, host_op_s and step_s are not negative",
+           "cluster %s: processors, half_keys, host_op_s and step_s must not be negative",
            cluster->name);
   return OT_OK;
 }
 
-// A figure of a GPU or TPU that was meant in GB, TFLOP/s or GB/s.
+// A figure of a GPU or TPU that was probably given in GB, TFLOP/s or GB/s.
 static ot_status check_unit(const ot_cluster *cluster, const char *name, double value,
                             double least) {
   OT_CHECK(cluster->device.processors == 0 || value == 0 || value >= least, OT_USAGE,
@@ -59,7 +59,7 @@ static ot_status check_level(const ot_cluster *cluster, int i) {
   const ot_link_level *const level = &cluster->level[i];
   const int inner = i > 0 ? cluster->level[i - 1].size : 1;
   OT_CHECK(level->size >= 1 && level->size % inner == 0, OT_USAGE,
-           "cluster %s: level %s joins %d devices, which is no multiple of the %d of the level "
+           "cluster %s: level %s joins %d devices, which is not a multiple of the %d of the level "
            "inside it",
            cluster->name, level->name, level->size, inner);
   OT_CHECK(level->bytes_per_s > 0 && level->latency_s >= 0, OT_USAGE,
@@ -122,7 +122,7 @@ ot_status ot_cluster_share(const ot_cluster *cluster, int ranks, int threads, ot
   device->threads = threads;
   out->num_devices = ranks;
   out->crowding = cores > 0 && ranks * threads > cores ? (double)ranks * threads / cores : 0;
-  // A message is moved by one thread, as long as there is a core for it.
+  // One thread sends a message, as long as a core is free for it.
   for (int i = 0; i < out->num_levels; i++) {
     out->level[i].size = ranks;
     if (part < 1 && cores == 0) out->level[i].bytes_per_s *= part;
@@ -161,7 +161,7 @@ static int64_t print_kernels(const ot_cluster *cluster, char *out, int64_t capac
       d->step_s, cluster->jitter);
 }
 
-// What is priced by.
+// The measurements that the cost model uses.
 static int64_t print_measured(const ot_measured_machine *m, char *out, int64_t capacity) {
   if (m->cores == 0) return 0;
   int64_t length = ot_text_format(out, capacity, "cores %d disk_bytes_per_s %.17g\n", m->cores,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row a key; links are a list from the innermost level outwards.
+// One entry per key; links are a list from the innermost level outwards.
 #include "describe/cluster_keys.h"
 
 #include "describe/measured_keys.h"
 
-// As the table sees a cluster: its levels are a list.
+// The cluster as the table sees it: its levels are a list.
 typedef struct cluster_values {
-  ot_cluster cluster;  // but for its levels; first, so that rows give offsets into it
+  ot_cluster cluster;  // except for its levels; first, so that keys give offsets into it
   const ot_link_level *levels;
   int64_t num_levels;
 } cluster_values;
@@ -23,77 +23,77 @@ const char *ot_cluster_basis_name(ot_cluster_basis basis) { return bases[basis];
 static const ot_key level_keys[] = {
     {"name", OT_KEY_TEXT, offsetof(ot_link_level, name), .help = "nvlink, node, rack"},
     {"size", OT_KEY_INT, offsetof(ot_link_level, size), NULL, 1, 1 << 24,
-     .help = "devices that reach each other through it"},
+     .help = "devices per group that it connects"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_link_level, bytes_per_s), NULL, 0, OT_NO_MAXIMUM,
      .above_minimum = true, .help = "of one device, one direction"},
     {"latency_s", OT_KEY_REAL, offsetof(ot_link_level, latency_s), "0", 0, 1,
-     .help = "of one message"},
+     .help = "per message"},
     {"efficiency", OT_KEY_REAL, offsetof(ot_link_level, efficiency), "0", 0, 1,
-     .help = "share of it that long messages attain; 0: all"},
+     .help = "fraction of bytes_per_s for long messages; 0: all"},
     {"reduces", OT_KEY_BOOL, offsetof(ot_link_level, reduces), "false",
-     .help = "its switches add up"},
+     .help = "its switches reduce in the network"},
     {"mesh", OT_KEY_BOOL, offsetof(ot_link_level, mesh), "false",
-     .help = "no switch: a group has the links between its members only"},
+     .help = "no switch: a group has only the links between its members"},
 };
 static const ot_schema level = {
     "level of links", level_keys, OT_COUNT(level_keys), .size = sizeof(ot_link_level)};
 
 static const ot_key cluster_keys[] = {
-    {"name", OT_KEY_TEXT, offsetof(ot_cluster, name), .help = "what it is called"},
+    {"name", OT_KEY_TEXT, offsetof(ot_cluster, name), .help = "name"},
     {"num_devices", OT_KEY_INT, offsetof(ot_cluster, num_devices), NULL, 1, 1 << 24,
-     .help = "devices, one a rank"},
+     .help = "devices, one per rank"},
     {"host_devices", OT_KEY_INT, offsetof(ot_cluster, host_devices), "0", 0, 1 << 24,
-     .help = "devices of one host; 0: as many as the innermost level joins"},
+     .help = "devices per host; 0: the size of the innermost level"},
     {"device", OT_KEY_TEXT, offsetof(ot_cluster, device.name), "device", .help = "kind of device"},
     {"basis", OT_KEY_CHOICE, offsetof(ot_cluster, basis), "unknown", .choices = bases,
-     .help = "where the shares below come from"},
+     .help = "source of the efficiencies below"},
     {"flops_fp32", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F32]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense matrix products in fp32"},
+     .unit = "per second", .help = "dense GEMMs in fp32"},
     {"flops_fp64", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F64]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense matrix products in fp64"},
+     .unit = "per second", .help = "dense GEMMs in fp64"},
     {"flops_bf16", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_BF16]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense matrix products in bf16"},
+     .unit = "per second", .help = "dense GEMMs in bf16"},
     {"flops_fp16", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F16]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense matrix products in fp16"},
+     .unit = "per second", .help = "dense GEMMs in fp16"},
     {"flops_fp8", OT_KEY_REAL, offsetof(ot_cluster, device.flops[OT_F8]), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "dense matrix products in fp8"},
+     .unit = "per second", .help = "dense GEMMs in fp8"},
     {"other_flops_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.other_flops_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "per second", .help = "elementwise work and reductions"},
     {"memory_bytes_per_s", OT_KEY_REAL, offsetof(ot_cluster, device.memory_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "memory bandwidth"},
     {"packs", OT_KEY_BOOL, offsetof(ot_cluster, device.packs), "false",
-     .help = "matrix products pack before they multiply, as on CPUs"},
+     .help = "GEMMs pack their operands first, as on CPUs"},
     {"memory_bytes", OT_KEY_INTEGER, offsetof(ot_cluster, device.memory_bytes), NULL,
      1, OT_NO_MAXIMUM, .unit = "bytes", .help = "memory that one rank may use"},
     {"threads", OT_KEY_INT, offsetof(ot_cluster, device.threads), "0", 0, 4096,
-     .help = "of a rank when this was measured, all at once; 0: no matter"},
+     .help = "per rank when measured, all ranks active; 0: irrelevant"},
     {"launch_s", OT_KEY_REAL, offsetof(ot_cluster, device.launch_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "seconds", .help = "host time of one task"},
+     .unit = "seconds", .help = "host time per task"},
     {"processors", OT_KEY_INT, offsetof(ot_cluster, device.processors), "0", 0, 1 << 20,
-     .help = "that tiles of a product are dealt to; 0: not a GPU or TPU"},
+     .help = "SMs or cores for the tiles of a GEMM; 0: not a GPU or TPU"},
     {"matrix_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.matrix_efficiency), "0", 0, 1,
-     .help = "share of flops in a large product; 0: all"},
+     .help = "fraction of flops in a large GEMM; 0: all"},
     {"memory_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.memory_efficiency), "0", 0, 1,
-     .help = "share of memory_bytes_per_s in a long pass; 0: all"},
+     .help = "fraction of memory_bytes_per_s in a long pass; 0: all"},
     {"attention_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_efficiency), "0",
-     0, 1, .help = "share of flops in fused attention; 0: as products"},
+     0, 1, .help = "fraction of flops in fused attention; 0: as GEMMs"},
     {"attention_1_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.attention_1_efficiency),
-     "0", 0, 1, .help = "the same, FlashAttention of 2022"},
-    // The same for all devices, fitted to published runs (docs/pricing.md).
+     "0", 0, 1, .help = "the same for FlashAttention 1"},
+    // Equal for all devices, fitted to published runs (docs/pricing.md).
     {"half_keys", OT_KEY_REAL, offsetof(ot_cluster, device.half_keys), "128", 0, OT_NO_MAXIMUM,
-     .help = "keys at which fused attention has half of its share"},
+     .help = "keys at which fused attention reaches half of it"},
     {"unaligned_efficiency", OT_KEY_REAL, offsetof(ot_cluster, device.unaligned_efficiency), "0.11",
-     0, 1, .help = "share left to a product whose rows are no whole 16 bytes"},
+     0, 1, .help = "fraction of a GEMM whose rows are not multiples of 16 bytes"},
     {"contention", OT_KEY_REAL, offsetof(ot_cluster, device.contention), "1.6", 0, 10,
-     .help = "factor on the time of kernels while communication runs"},
+     .help = "slowdown of kernels during communication"},
     {"host_op_s", OT_KEY_REAL, offsetof(ot_cluster, device.host_op_s), "6.8e-05", 0, 1,
-     .unit = "seconds", .help = "host time of an op that Python dispatches"},
+     .unit = "seconds", .help = "host time of an op dispatched from Python"},
     {"step_s", OT_KEY_REAL, offsetof(ot_cluster, device.step_s), "0.0036", 0, 60, .unit = "seconds",
-     .help = "host time of a step between its kernels"},
+     .help = "host time per step outside its kernels"},
     {"jitter", OT_KEY_REAL, offsetof(ot_cluster, jitter), "0.0025", 0, 1,
-     .help = "share of a step that waits for the slowest, for each doubling of nodes"},
+     .help = "fraction of a step lost to the slowest rank, per doubling of nodes"},
     {"measured", OT_KEY_OBJECT, offsetof(ot_cluster, measured), .object = &ot_measured_schema,
-     .help = "what `orthant bench` found"},
+     .help = "measurements of `orthant bench`"},
     {"levels", OT_KEY_OBJECT, offsetof(cluster_values, levels), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(cluster_values, num_levels), .object = &level,
      .help = "links, innermost level first"},

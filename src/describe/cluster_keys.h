@@ -7,8 +7,8 @@
 
 extern const ot_schema ot_cluster_schema;
 
-// Reads `tree` (null: an error) into `out` and checks it; text lives in `arena`.
+// Parses `tree` (null: an error) into `out` and checks it; text is allocated in `arena`.
 ot_status ot_cluster_read(const ot_node *tree, ot_arena *arena, ot_cluster *out);
 
-// The same as a tree to be written.
+// The same as a tree for writing.
 ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena);

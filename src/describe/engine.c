@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This program as an engine, and what holds between the values of one.
+// Orthant as an engine, and consistency checks of engines.
 #include "describe/engine.h"
 
 #include <stddef.h>
 
-// Everything in one pass, planned memory, collectives of comm/. Ops choose for themselves how many
-// rows of logits exist at once.
+// Everything in one pass, planned memory, collectives of comm/. The head ops choose how many
+// tokens' logits exist at once.
 const ot_engine ot_engine_orthant = {
     .name = "orthant",
     .kernels = {.attention = OT_ATTENTION_FLASH_2,

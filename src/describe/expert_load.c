@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows per token, where a rank has E/ep experts and a token chooses k: k/ep are even, and
-// min(k, E/ep) the most.
+// Loads in rows per token: for E/ep experts per rank and k experts per token the even load is k/ep,
+// and the maximum min(k, E/ep).
 #include "describe/expert_load.h"
 
 #include "base/extremes.h"
@@ -12,7 +12,7 @@ double ot_expert_load_most(const ot_moe *moe, int ep) {
     case OT_MOE_DROPLESS:
       return chosen;
     case OT_MOE_DROP_BY_POSITION:
-    case OT_MOE_DROP_BY_SCORE:  // an even share has what experts may keep
+    case OT_MOE_DROP_BY_SCORE:  // an even share includes the capacity factor
       return ot_smaller(chosen, ot_larger(1, moe->capacity_factor));
     case OT_MOE_EXPERT_CHOICE:
       return 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows.
+// The table of families.
 #include "describe/family.h"
 
 #include <assert.h>

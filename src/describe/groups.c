@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Most groups are an axis of the mesh.
+// Most groups are one axis of the mesh.
 #include "describe/groups.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ static int run_of_ranks(int first, int stride, int size, int *out) {
   return size;
 }
 
-// tp ranks i*n .. i*n + n-1 hold copies of one kv head when there are n times more of them.
+// With n times more ranks of tp than kv heads, tp ranks i*n .. i*n + n-1 hold copies of one head.
 static int kv_ranks(const ot_mesh *mesh, int64_t num_kv_heads, int rank, int *out) {
   const int tp = mesh->degree[OT_AXIS_TP];
   const int copies = tp > num_kv_heads ? tp / (int)num_kv_heads : 1;
@@ -43,7 +43,7 @@ static int expert_degree(const ot_mesh *mesh) {
   return mesh->degree[OT_AXIS_ETP] * mesh->degree[OT_AXIS_EP];
 }
 
-// All ranks of tp and cp, where blocks in the expert view ask for them.
+// All ranks of tp and cp, for blocks in the expert view.
 static int sequence_ranks(const ot_mesh *mesh, int rank, int *out) {
   const int n = mesh->degree[OT_AXIS_TP] * mesh->degree[OT_AXIS_CP];
   if (expert_degree(mesh) == 1) return run_of_ranks(rank, 1, 1, out);
@@ -58,8 +58,8 @@ static int tied_ranks(const ot_mesh *mesh, int rank, int *out) {
   return run_of_ranks(rank % stride, stride * (pp - 1), 2, out);
 }
 
-// Ranks of a stage that hold copies of the same experts are apart by etp x ep. A shard domain, the
-// first ranks of a stage when dp_shard > 1, cuts them in two: those inside and those across.
+// Ranks of a stage with copies of the same experts have stride etp x ep. A shard domain, the first
+// ranks of a stage when dp_shard > 1, splits them in two: those inside and those across domains.
 static int expert_ranks(const ot_mesh *mesh, bool inside, int rank, int *out) {
   const int *const d = mesh->degree;
   const int apart = expert_degree(mesh);

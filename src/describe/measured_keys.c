@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row a key. A rate of 0 means that a kernel takes no time for it.
+// One entry per key. A rate of 0 costs no time.
 #include "describe/measured_keys.h"
 
 // clang-format off
 static const ot_key kernel_keys[] = {
     {"op", OT_KEY_TEXT, offsetof(ot_kernel_rates, op),
-     .help = "operator, as orthant schedule prints it"},
-    {"threads", OT_KEY_INT, offsetof(ot_kernel_rates, threads), NULL, 1, 4096, .help = "of a rank"},
+     .help = "operator, as printed by orthant schedule"},
+    {"threads", OT_KEY_INT, offsetof(ot_kernel_rates, threads), NULL, 1, 4096, .help = "per rank"},
     {"call_s", OT_KEY_REAL, offsetof(ot_kernel_rates, call_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "seconds", .help = "of one call, whatever its size"},
+     .unit = "seconds", .help = "per call, independent of size"},
     {"fork_s", OT_KEY_REAL, offsetof(ot_kernel_rates, fork_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "seconds", .help = "additional time where several threads share a call"},
+     .unit = "seconds", .help = "additional time when several threads share a call"},
     {"matrix_flops_per_s", OT_KEY_REAL, offsetof(ot_kernel_rates, matrix_flops_per_s), "0",
-     0, OT_NO_MAXIMUM, .unit = "per second", .help = "matrix products, of one thread; 0: no time"},
+     0, OT_NO_MAXIMUM, .unit = "per second", .help = "GEMMs, per thread; 0: no time"},
     {"other_flops_per_s", OT_KEY_REAL, offsetof(ot_kernel_rates, other_flops_per_s), "0",
-     0, OT_NO_MAXIMUM, .unit = "per second", .help = "elementwise work, of one thread; 0: no time"},
+     0, OT_NO_MAXIMUM, .unit = "per second", .help = "elementwise work, per thread; 0: no time"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_kernel_rates, bytes_per_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "bytes per second", .help = "operands, of one thread; 0: no time"},
+     .unit = "bytes per second", .help = "operands, per thread; 0: no time"},
     {"samples", OT_KEY_INT, offsetof(ot_kernel_rates, fit.samples), "0", 0, 1 << 30,
-     .help = "timings that the figures were fitted to"},
+     .help = "timings in the fit"},
     {"residual", OT_KEY_REAL, offsetof(ot_kernel_rates, fit.residual), "0", 0, OT_NO_MAXIMUM,
-     .help = "median of what the figures miss them by, as a share"},
+     .help = "median relative error of the fit"},
     {"spread", OT_KEY_REAL, offsetof(ot_kernel_rates, fit.spread), "0", 0, OT_NO_MAXIMUM,
-     .help = "between the quartiles of the runs of a timing, as a share of their median"},
+     .help = "interquartile range of the runs of a timing over their median"},
 };
 static const ot_schema kernel = {
     "kernel", kernel_keys, OT_COUNT(kernel_keys), .size = sizeof(ot_kernel_rates)};
@@ -30,17 +30,17 @@ static const ot_schema kernel = {
 static const ot_key collective_keys[] = {
     {"op", OT_KEY_TEXT, offsetof(ot_collective_rates, op), .help = "operator, or message"},
     {"ranks", OT_KEY_INT, offsetof(ot_collective_rates, ranks), NULL, 2, 1 << 20,
-     .help = "that take part"},
+     .help = "number of ranks"},
     {"latency_s", OT_KEY_REAL, offsetof(ot_collective_rates, latency_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "seconds", .help = "from when all have come, whatever its size"},
+     .unit = "seconds", .help = "from the arrival of the last rank, independent of size"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_collective_rates, bytes_per_s), "0", 0, OT_NO_MAXIMUM,
      .unit = "bytes per second", .help = "of the whole tensor; 0: no time"},
     {"samples", OT_KEY_INT, offsetof(ot_collective_rates, fit.samples), "0", 0, 1 << 30,
-     .help = "timings that the figures were fitted to"},
+     .help = "timings in the fit"},
     {"residual", OT_KEY_REAL, offsetof(ot_collective_rates, fit.residual), "0", 0, OT_NO_MAXIMUM,
-     .help = "median of what the figures miss them by, as a share"},
+     .help = "median relative error of the fit"},
     {"spread", OT_KEY_REAL, offsetof(ot_collective_rates, fit.spread), "0", 0, OT_NO_MAXIMUM,
-     .help = "between the quartiles of the runs of a timing, as a share of their median"},
+     .help = "interquartile range of the runs of a timing over their median"},
 };
 static const ot_schema collective = {
     "collective", collective_keys, OT_COUNT(collective_keys), .size = sizeof(ot_collective_rates)};
@@ -51,43 +51,43 @@ static const ot_key product_keys[] = {
     {"columns", OT_KEY_INTEGER, offsetof(ot_measured_product, columns), NULL, 1, OT_NO_MAXIMUM,
      .help = "of the result"},
     {"depth", OT_KEY_INTEGER, offsetof(ot_measured_product, depth), NULL, 1, OT_NO_MAXIMUM,
-     .help = "products that are added up"},
+     .help = "length of the contraction"},
     {"flops_per_s", OT_KEY_REAL, offsetof(ot_measured_product, flops_per_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "per second", .help = "of one rank"},
+     .unit = "per second", .help = "per rank"},
     {"spread", OT_KEY_REAL, offsetof(ot_measured_product, spread), "0", 0, OT_NO_MAXIMUM,
-     .help = "between quartiles, as a share of the median"},
+     .help = "interquartile range over the median"},
 };
 static const ot_schema product = {
     "product", product_keys, OT_COUNT(product_keys), .size = sizeof(ot_measured_product)};
 
 static const ot_key traffic_keys[] = {
     {"bytes", OT_KEY_INTEGER, offsetof(ot_measured_traffic, bytes), NULL, 1, OT_NO_MAXIMUM,
-     .unit = "bytes", .help = "read and written by one call, again and again"},
+     .unit = "bytes", .help = "read and written by each of many calls"},
     {"bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_traffic, bytes_per_s), "0", 0, OT_NO_MAXIMUM,
-     .unit = "bytes per second", .help = "of one rank"},
+     .unit = "bytes per second", .help = "per rank"},
     {"spread", OT_KEY_REAL, offsetof(ot_measured_traffic, spread), "0", 0, OT_NO_MAXIMUM,
-     .help = "between quartiles, as a share of the median"},
+     .help = "interquartile range over the median"},
 };
 static const ot_schema traffic = {
     "traffic", traffic_keys, OT_COUNT(traffic_keys), .size = sizeof(ot_measured_traffic)};
 
 static const ot_key keys[] = {
     {"cores", OT_KEY_INT, offsetof(ot_measured_machine, cores), "0", 0, 1 << 20,
-     .help = "that all ranks share; 0: nothing was measured"},
+     .help = "shared by all ranks; 0: not measured"},
     {"disk_bytes_per_s", OT_KEY_REAL, offsetof(ot_measured_machine, disk_bytes_per_s), "0",
      0, OT_NO_MAXIMUM, .unit = "bytes per second", .help = "written and synced"},
     {"kernels", OT_KEY_OBJECT, offsetof(ot_measured_machine, kernels), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_measured_machine, num_kernels), .object = &kernel,
-     .help = "what kinds of kernels take"},
+     .help = "cost by kind of kernel"},
     {"collectives", OT_KEY_OBJECT, offsetof(ot_measured_machine, collectives), "",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_measured_machine, num_collectives),
-     .object = &collective, .help = "what ranks take together, by their number"},
+     .object = &collective, .help = "cost of collectives, by number of ranks"},
     {"products", OT_KEY_OBJECT, offsetof(ot_measured_machine, products), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_measured_machine, num_products), .object = &product,
-     .help = "matrix products by shape"},
+     .help = "GEMMs by shape"},
     {"traffic", OT_KEY_OBJECT, offsetof(ot_measured_machine, traffic), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_measured_machine, num_traffic), .object = &traffic,
-     .help = "memory and caches by what is gone through"},
+     .help = "memory and cache bandwidth by working set"},
 };
 
 const ot_schema ot_measured_schema = {
@@ -107,9 +107,9 @@ ot_status ot_measured_check(const ot_cluster *cluster) {
   return OT_OK;
 }
 
-// ---- doubt ----
+// ---- unreliable measurements ----
 
-// Largest of what there is, and of what.
+// The largest value and its name.
 typedef struct worst {
   double value;
   const char *name;
@@ -120,7 +120,7 @@ static void compare(worst *w, double value, const char *name) {
 }
 
 const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena) {
-  // On two idle cores of a virtual machine the widest spread of a full measurement was 1.1, of the
+  // On two idle cores of a virtual machine the widest spread of a full measurement was 1.1, for the
   // smallest kernels; next to other load it is 6 and more.
   static const double most_spread = 2, most_residual = 0.5;
   const ot_measured_machine *const m = &cluster->measured;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a cluster file that `orthant bench` measures: kernels, collectives, and what people
-// want to see of a machine.
+// The part of a cluster file that `orthant bench` measures: kernels, collectives, and measurements
+// for display.
 #pragma once
 
 #include "base/arena.h"
 #include "base/schema.h"
 #include "describe/cluster.h"
 
-// Of ot_measured_machine; without any key: nothing was measured.
+// The keys of ot_measured_machine; a map without keys: not measured.
 extern const ot_schema ot_measured_schema;
 
-// Names are there, ranks and threads are at least 1, rates are not negative.
+// Checks that names are set, ranks and threads at least 1 and rates not negative.
 ot_status ot_measured_check(const ot_cluster *cluster);
 
-// One sentence on what of the measurements is not to be trusted: timings of the same call that lie
-// far apart, as on a machine with other work, or a formula that misses them. Null: nothing.
+// One sentence on unreliable measurements: timings of the same call that vary widely, as on a busy
+// machine, or a formula that misses them. Null: none.
 const char *ot_measured_doubt(const ot_cluster *cluster, ot_arena *arena);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cut points of a view are the products of its fastest axes. Both views fit when the cut points of
-// both, sorted, divide one another.
+// Atoms are the factors between consecutive boundaries of both views, where boundaries are the
+// products of the fastest axes. Both views fit when all boundaries, sorted, divide one another.
 #include "describe/mesh.h"
 
 #include <assert.h>
@@ -48,7 +48,7 @@ static int stride_of(const ot_mesh *mesh, ot_axis axis) {
 
 // ---- Views ----
 
-// The smallest cut point of either view above `from`.
+// The smallest boundary of either view above `from`.
 static int next_cut(const ot_mesh *mesh, int from) {
   int next = 0;
   for (int axis = 0; axis < DENSE_AXES + EXPERT_AXES; axis++) {
@@ -102,7 +102,7 @@ static ot_status refuse(const ot_mesh *mesh) {
           "factorisation",
           d[OT_AXIS_ETP], d[OT_AXIS_EP], d[OT_AXIS_TP], d[OT_AXIS_CP],
           d[OT_AXIS_DP_SHARD] * d[OT_AXIS_DP_REPLICATE]);
-  // Whichever single degree can mend it; ep first, because people choose it last.
+  // Suggests whichever single degree fixes it; ep first, because it is usually chosen last.
   for (int i = 1; i <= (int)stage_ranks(mesh); i++) {
     if (fits_with(mesh, OT_AXIS_EP, i)) return suggest(mesh, OT_AXIS_EP);
   }

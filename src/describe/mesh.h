@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks are split into axes. ranks = pp x dp_replicate x dp_shard x cp x tp, tp fastest.
-// Experts see the ranks of a stage otherwise: etp x ep x edp = tp x cp x dp, etp fastest. Both
-// views must fit: ranks are factors, fastest first, and every axis is a product of neighbours.
+// The mesh: ranks = pp x dp_replicate x dp_shard x cp x tp, tp fastest. Experts see the ranks of a
+// stage as etp x ep x edp = tp x cp x dp, etp fastest. So that both views fit, the ranks of a stage
+// are factored into *atoms*, fastest first: every axis of either view is a product of consecutive
+// atoms, and a placement is kept per atom.
 //
 //   tp 2, cp 2, dp 2, ep 4:   dense    |--tp--|--cp--|--dp--|
 //                             factors  |  2   |  2   |  2   |
@@ -34,9 +35,9 @@ typedef struct ot_mesh {
   int degree[OT_AXIS_COUNT];  // >= 1
 } ot_mesh;
 
-// Splits `ranks` as `parallel` says: dp is what they leave, checked against parallel->dp when
-// given; zero 0 replicates over all of it. OT_RANKS when the number of ranks does not fit, OT_USAGE
-// when the degrees have no common factors, naming the nearest that fit.
+// Divides `ranks` according to `parallel`: dp is the remaining factor, checked against parallel->dp
+// when given; ZeRO 0 replicates over all of it. OT_RANKS when the number of ranks does not fit,
+// OT_USAGE when the degrees have no common factors, with the nearest that fit.
 ot_status ot_mesh_build(const ot_run_parallel *parallel, int ranks, ot_mesh *out);
 
 // Checks a mesh whose degrees were set by hand (all but edp) and fills in edp and ranks.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds between the values of a model, its size, and its stable text and hash.
+// Consistency checks of a model, its size, and its stable text and hash.
 #include "describe/model.h"
 
 #include <stddef.h>
@@ -65,14 +65,14 @@ static ot_status check_heads(const ot_model *model) {
   OT_CHECK(width <= 1 << 22, OT_USAGE,
            "model: head_dim=%lld times num_attention_heads=%lld is out of range; allowed: up to %d",
            (long long)model->head_dim, (long long)model->num_heads, 1 << 22);
-  // Without a table and without rotation positions are told by attention (ALiBi) or not at all.
+  // Without table and rotation, positions come from attention (ALiBi) or are absent.
   const bool rotates = !model->learned_positions;
   const int64_t rotated = model->mla.kv_rank > 0 ? model->mla.rope_dim : model->head_dim;
   OT_CHECK(model->rotary_dim == 0 || (rotates && model->rotary_dim == rotated), OT_USAGE,
            "model: rotary_dim=%lld; a model with %s needs %lld", (long long)model->rotary_dim,
            rotates ? "rotary positions" : "a position table", (long long)(rotates ? rotated : 0));
   OT_CHECK(model->rotary_dim % 2 == 0, OT_USAGE,
-           "model: %s=%lld is odd; rotary positions turn pairs, so it must be even",
+           "model: %s=%lld is odd; rotary positions rotate pairs, so it must be even",
            model->mla.kv_rank > 0 ? "qk_rope_head_dim" : "head_dim", (long long)rotated);
   return OT_OK;
 }
@@ -180,7 +180,7 @@ static int64_t mlp_elements(const ot_model *model) {
   return n;
 }
 
-// With `experts` routed experts in each layer that has any.
+// With `experts` routed experts in each MoE layer.
 static int64_t count_elements(const ot_model *model, int64_t experts) {
   const int64_t table = model->vocab_size * model->hidden_size;
   const int64_t norms = model->norm_placement == OT_NORM_SANDWICH ? 4 : 2;
@@ -267,7 +267,7 @@ static void put_rope(printer *p, const char *name, const ot_rope *rope) {
   if (rope->exact_ramp) put_whole(p, "  exact_ramp", 1);
 }
 
-// How many layers follow one another with the same flag; names of those without and with it.
+// Run lengths of consecutive layers with the same flag; `names` for those without and with it.
 static void put_runs(printer *p, const bool *flags, int64_t layers, const char *const names[2]) {
   for (int64_t i = 0, j; i < layers; i = j) {
     for (j = i; j < layers && flags[j] == flags[i];) j++;

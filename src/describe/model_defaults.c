@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// HF keys that pass unread, and what each family takes where a file is silent.
+// Ignored HF keys, and the defaults of each family.
 #include <stddef.h>
 
 #include "base/text.h"
 #include "describe/model_tables.h"
 
-// Keys that say nothing about the mathematics of training.
+// Keys that do not affect the mathematics of training.
 const char ot_inert_model_keys[] =
     "_name_or_path|name_or_path|architectures|transformers_version|use_cache|"
     "cache_implementation|pretraining_tp|return_dict|output_hidden_states|"
@@ -24,8 +24,8 @@ const char ot_inert_model_keys[] =
     "summary_proj_to_labels|summary_first_dropout|n_ctx|_sliding_window_pattern|"
     "output_router_logits|ep_size|num_nextn_predict_layers|num_mtp_layers|qk_head_dim";
 
-// What a family takes where the row's own default is another family's (transformers 5.23; 4.x is
-// the same but where a comment says otherwise).
+// Defaults of families where the key's own default belongs to another family (transformers 5.23;
+// 4.x is the same unless a comment says otherwise).
 static const struct {
   uint32_t families;
   const char *key;

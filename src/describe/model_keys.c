@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of HF keys: which families have them, how each is spelled, and what transformers takes
-// where a file is silent (tools/check_model_defaults.py compares with transformers itself). Rows
-// are in the order in which a resolved model is printed. What has no HF spelling is called moe_* or
+// The table of HF keys: their families, their spellings, and the defaults of transformers
+// (tools/check_model_defaults.py compares them with transformers itself). Entries are in the order
+// in which a resolved model is printed. Keys without an HF spelling are called moe_* or
 // attention_residual*.
 #include "describe/model_keys.h"
 
@@ -20,7 +20,7 @@ static const char *const routings[] = {"dropless", "drop_by_position", "drop_by_
 static const char *const balances[] = {"none", "aux_loss", "bias", NULL};
 static const char *const aux_scales[] = {"layers", "transformers", NULL};
 
-// The values of keys that have to be as they are.
+// The only allowed values of some keys.
 static const char *const only_false[] = {"false", "null", NULL};
 static const char *const only_true[] = {"true", NULL};
 static const char *const only_null[] = {"null", NULL};
@@ -38,20 +38,20 @@ enum { ROPE_KEYS = 14 };
 
 static const ot_schema rope_of_type;
 
-// The first ROPE_KEYS rows are one set; all rows are a set or one set for each type of layer. Types
-// that are not listed change the mathematics in ways that are not implemented.
+// The first ROPE_KEYS entries are one set; all entries are one set, or one set per layer type.
+// Types that are not listed change the mathematics in unsupported ways.
 static const ot_key rope_keys[] = {
     {"rope_type", OT_KEY_CHOICE, offsetof(ot_rope_keys, type), "default", .choices = rope_types,
-     .help = "how positions become angles"},
+     .help = "type of rotary frequencies"},
     {"type", OT_KEY_CHOICE, offsetof(ot_rope_keys, old_type), "default", .choices = rope_types,
      .help = "old name of rope_type"},
     {"rope_theta", OT_KEY_REAL, offsetof(ot_rope_keys, theta), "10000", 0, OT_NO_MAXIMUM,
      .above_minimum = true, .help = "base of the rotary frequencies"},
     {"factor", OT_KEY_REAL, offsetof(ot_rope_keys, factor), "1", 1, OT_NO_MAXIMUM, .null_text = "1",
-     .help = "stretch of positions, of all types but default"},
+     .help = "scaling of positions, for all types but default"},
     {"low_freq_factor", OT_KEY_REAL, offsetof(ot_rope_keys, low_frequency_factor), "1",
      0, OT_NO_MAXIMUM, .above_minimum = true, .null_text = "1",
-     .help = "llama3: below it frequencies are stretched in full"},
+     .help = "llama3: below it frequencies are fully scaled"},
     {"high_freq_factor", OT_KEY_REAL, offsetof(ot_rope_keys, high_frequency_factor), "4",
      0, OT_NO_MAXIMUM, .above_minimum = true, .null_text = "4",
      .help = "llama3: above it frequencies stay"},
@@ -72,12 +72,12 @@ static const ot_key rope_keys[] = {
      .null_text = "0",
      .help = "yarn: growth that is taken from rotated elements, deepseek_v3: and given to scores"},
     {"truncate", OT_KEY_BOOL, offsetof(ot_rope_keys, truncate), "true", .null_text = "true",
-     .help = "yarn: the blended range is of whole pairs"},
+     .help = "yarn: the blended range is rounded to whole pairs"},
     {"attention_factor", OT_KEY_REAL, offsetof(ot_rope_keys, attention_factor), "0",
      0, OT_NO_MAXIMUM, .null_text = "0",
-     .help = "yarn: growth of rotated elements; only the one that follows from factor and mscale"},
+     .help = "yarn: scale of rotated elements; must match factor and mscale"},
     {"full_attention", OT_KEY_OBJECT, offsetof(ot_rope_group, full), .object = &rope_of_type,
-     .null_text = "", .help = "of layers that see everything"},
+     .null_text = "", .help = "of layers with full attention"},
     {"sliding_attention", OT_KEY_OBJECT, offsetof(ot_rope_group, sliding), .object = &rope_of_type,
      .null_text = "", .help = "of layers with a window"},
 };
@@ -99,7 +99,7 @@ static const ot_key quantization_keys[] = {
      .null_text = "", .help = "rows and columns that share a scale"},
 };
 
-// Whatever else a method has to say: what is not fp8 in blocks is refused as a whole.
+// Other keys of a method are ignored: anything but block-wise fp8 is refused.
 static const ot_schema quantization_schema = {
     "quantization", quantization_keys, OT_COUNT(quantization_keys),
     .size = sizeof(ot_quantization_keys), .inert = "*"};
@@ -135,11 +135,11 @@ static const ot_key model_keys[] = {
      .help = "width of a head; null: hidden_size / num_attention_heads"},
     {"max_position_embeddings", OT_KEY_INTEGER, offsetof(ot_model_keys, max_positions), "2048",
      1, INT32_MAX, .unit = "tokens", .variants = OT_IN_ROTARY,
-     .help = "longest sequence the model is meant for"},
+     .help = "maximum sequence length"},
     {"original_max_position_embeddings", OT_KEY_INTEGER,
      offsetof(ot_model_keys, original_positions), "4096", 1, INT32_MAX, .unit = "tokens",
      .variants = OT_IN_PHI3,
-     .help = "length before stretching by longrope, which is not supported: not used"},
+     .help = "length before scaling by longrope; unused, longrope is not supported"},
     {"n_positions", OT_KEY_INTEGER, offsetof(ot_model_keys, max_positions), "1024", 1, INT32_MAX,
      .also = "max_position_embeddings", .unit = "tokens", .variants = OT_IN_GPT2,
      .help = "rows of the position table"},
@@ -182,24 +182,24 @@ static const ot_key model_keys[] = {
      .help = "the same in layers with a window"},
     {"rope_scaling", OT_KEY_OBJECT, offsetof(ot_model_keys, rope_scaling), .object = &rope_schema,
      .null_text = "", .variants = OT_IN_ROTARY,
-     .help = "stretching of positions, in the spelling of transformers 4"},
+     .help = "scaling of positions, in the spelling of transformers 4"},
     {"rope_parameters", OT_KEY_OBJECT, offsetof(ot_model_keys, rope_parameters),
      .object = &rope_schema, .null_text = "", .variants = OT_IN_ROTARY,
      .help = "rotary parameters in the spelling of transformers 5"},
     {"no_rope_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, rope_layers), "", 0, 1,
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_model_keys, num_rope_layers),
      .null_text = "", .variants = OT_IN_SMOLLM3,
-     .help = "of each layer: 1: it rotates queries and keys; 0: it does not"},
+     .help = "per layer: 1: rotary positions; 0: none"},
     {"no_rope_layer_interval", OT_KEY_INTEGER, offsetof(ot_model_keys, no_rope_interval), "4",
      1, INT32_MAX, .variants = OT_IN_SMOLLM3,
-     .help = "every so many layers one does not rotate, unless no_rope_layers says"},
+     .help = "interval of layers without rotation, unless no_rope_layers is given"},
     {"sliding_window", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window), "4096",
      1, INT32_MAX, .null_text = "0", .unit = "tokens",
      .variants = OT_IN_WINDOWED & ~OT_IN_QWEN2_MOE,
-     .help = "keys that a query of a sliding layer sees, itself included"},
+     .help = "keys visible to a query of a sliding layer, itself included"},
     {"sliding_window", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window), "4096",
      0, INT32_MAX, .null_text = "0", .unit = "tokens", .variants = OT_IN_QWEN2_MOE,
-     .help = "keys that a query of a sliding layer sees; 0, as transformers writes it: no window"},
+     .help = "keys visible to a query of a sliding layer; 0, as in transformers: no window"},
     {"use_sliding_window", OT_KEY_BOOL, offsetof(ot_model_keys, use_sliding_window), "false",
      .variants = OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_QWEN3_MOE | OT_IN_SMOLLM3 |
                  OT_IN_QWEN2_MOE,
@@ -208,7 +208,7 @@ static const ot_key model_keys[] = {
      0, INT32_MAX, .variants = OT_IN_QWEN2 | OT_IN_QWEN3 | OT_IN_QWEN2_MOE,
      .help = "layers before the first with a window"},
     {"sliding_window_pattern", OT_KEY_INTEGER, offsetof(ot_model_keys, sliding_window_pattern), "6",
-     1, INT32_MAX, .variants = OT_IN_GEMMA3, .help = "every so many layers one sees everything"},
+     1, INT32_MAX, .variants = OT_IN_GEMMA3, .help = "interval of layers with full attention"},
     {"layer_types", OT_KEY_CHOICE, offsetof(ot_model_keys, layer_types), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_model_keys, num_layer_types), .choices = layer_types,
      .null_text = "", .variants = OT_IN_WINDOWED & ~(OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_PHI3),
@@ -226,11 +226,11 @@ static const ot_key model_keys[] = {
      .help = "share of values dropped where a branch joins"},
     {"attention_residuals", OT_KEY_CHOICE, offsetof(ot_model_keys, residuals), "none",
      .choices = residuals, .variants = OT_IN_ROTARY,
-     .help = "what a sub-layer reads: none: the residual sum; block: a learned mix of the outputs "
+     .help = "input of a sub-layer: none: the residual sum; block: a learned mix of the outputs "
              "of blocks of sub-layers"},
     {"attention_residual_block_size", OT_KEY_INTEGER, offsetof(ot_model_keys, residual_block_size),
      "null", 1, 2 * OT_MAX_LAYERS, .null_text = "0", .unit = "sub-layers", .variants = OT_IN_ROTARY,
-     .help = "attention and MLP of a layer count as one each; null: so that there are 8 blocks"},
+     .help = "attention and MLP are one each; null: the size that gives 8 blocks"},
     {"dtype", OT_KEY_DTYPE, offsetof(ot_model_keys, dtype), "fp32", .also = "torch_dtype",
      .choices = dtypes, .null_text = "fp32", .help = "type of the weights in exported files"},
     {"bos_token_id", OT_KEY_INTEGER, offsetof(ot_model_keys, bos_id), "null", 0, INT32_MAX,
@@ -239,7 +239,7 @@ static const ot_key model_keys[] = {
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_model_keys, num_eos), .null_text = "-1",
      .help = "tokens that end a text"},
     {"pad_token_id", OT_KEY_INTEGER, offsetof(ot_model_keys, pad_id), "null", -1, INT32_MAX,
-     .null_text = "-1", .help = "token that fills up a batch; not used"},
+     .null_text = "-1", .help = "padding token; not used"},
 
     // Keys whose other values would change the mathematics.
     {"partial_rotary_factor", OT_KEY_FIXED, .choices = only_one_or_null, .variants = OT_IN_ROTARY,
@@ -253,7 +253,7 @@ static const ot_key model_keys[] = {
     {"scale_attn_by_inverse_layer_idx", OT_KEY_FIXED, .choices = only_false, .variants = OT_IN_GPT2,
      .help = "attention scores have one scale in all layers"},
     {"reorder_and_upcast_attn", OT_KEY_FIXED, .choices = only_false, .variants = OT_IN_GPT2,
-     .help = "attention is computed in the precision of the run"},
+     .help = "attention is computed in the run's precision"},
     {"attention_bias", OT_KEY_FIXED, .choices = only_true, .variants = OT_IN_QWEN2,
      .help = "qwen2 always has biases on q, k and v"},
     {"attention_bias", OT_KEY_FIXED, .choices = only_false,
@@ -264,7 +264,7 @@ static const ot_key model_keys[] = {
     {"sliding_window", OT_KEY_FIXED, .choices = only_null, .variants = OT_IN_OLMOE,
      .help = "olmoe has no windows"},
     {"use_mrope", OT_KEY_FIXED, .choices = only_false, .variants = OT_IN_QWEN2,
-     .help = "positions are one number a token"},
+     .help = "positions are one number per token"},
     {"add_cross_attention", OT_KEY_FIXED, .choices = only_false, .help = "there is no encoder"},
     {"is_encoder_decoder", OT_KEY_FIXED, .choices = only_false, .help = "there is no encoder"},
     {"pruned_heads", OT_KEY_FIXED, .choices = only_empty, .help = "every layer has all its heads"},
@@ -272,35 +272,35 @@ static const ot_key model_keys[] = {
     {"quantization_config", OT_KEY_OBJECT, offsetof(ot_model_keys, quantization),
      .object = &quantization_schema, .null_text = "",
      .help = "how weights in files are quantised; fp8 in blocks is dequantised"},
-    {"auto_map", OT_KEY_FIXED, .choices = only_null, .help = "no code comes with the model"},
+    {"auto_map", OT_KEY_FIXED, .choices = only_null, .help = "remote code is not supported"},
 
     // Experts and latent attention.
     {"num_local_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "8",
      1, OT_MAX_EXPERTS, .also = "num_experts", .variants = OT_IN_MIXTRAL | OT_IN_GPT_OSS,
-     .help = "experts of a layer"},
+     .help = "experts per layer"},
     {"num_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "128", 1, OT_MAX_EXPERTS,
      .also = "num_local_experts", .variants = OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_QWEN2_MOE,
-     .help = "experts of a layer"},
+     .help = "experts per layer"},
     {"n_routed_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, num_experts), "256",
      1, OT_MAX_EXPERTS, .also = "num_experts num_local_experts", .variants = OT_IN_DEEPSEEK_V3,
-     .help = "routed experts of a layer"},
+     .help = "routed experts per layer"},
     {"num_experts_per_tok", OT_KEY_INTEGER, offsetof(ot_model_keys, experts_per_token), "8",
-     1, OT_MAX_EXPERTS, .variants = OT_IN_MOE, .help = "routed experts of a token"},
+     1, OT_MAX_EXPERTS, .variants = OT_IN_MOE, .help = "routed experts per token"},
     {"moe_intermediate_size", OT_KEY_INTEGER, offsetof(ot_model_keys, expert_size), "768",
      1, 1 << 22, .variants = OT_IN_QWEN3_MOE | OT_IN_DEEPSEEK_V3 | OT_IN_QWEN2_MOE,
      .help = "width of an expert"},
     {"shared_expert_intermediate_size", OT_KEY_INTEGER, offsetof(ot_model_keys, shared_size),
-     "5632", 1, 1 << 22, .variants = OT_IN_QWEN2_MOE, .help = "width of the expert of all tokens"},
+     "5632", 1, 1 << 22, .variants = OT_IN_QWEN2_MOE, .help = "width of the shared expert"},
     {"qkv_bias", OT_KEY_BOOL, offsetof(ot_model_keys, qkv_bias), "true",
      .variants = OT_IN_QWEN2_MOE, .help = "biases on q, k and v"},
     {"n_shared_experts", OT_KEY_INTEGER, offsetof(ot_model_keys, shared_experts), "1", 0, 1 << 10,
-     .variants = OT_IN_DEEPSEEK_V3, .help = "experts of all tokens"},
+     .variants = OT_IN_DEEPSEEK_V3, .help = "shared experts"},
     {"first_k_dense_replace", OT_KEY_INTEGER, offsetof(ot_model_keys, first_dense), "3",
      0, OT_MAX_LAYERS, .variants = OT_IN_DEEPSEEK_V3,
      .help = "layers before the first with experts"},
     {"decoder_sparse_step", OT_KEY_INTEGER, offsetof(ot_model_keys, sparse_step), "1",
      1, OT_MAX_LAYERS, .variants = OT_IN_QWEN3_MOE | OT_IN_QWEN2_MOE,
-     .help = "every so many layers one has experts"},
+     .help = "interval of layers with experts"},
     {"mlp_only_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, dense_layers), "",
      0, OT_MAX_LAYERS - 1, .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_model_keys, num_dense_layers), .null_text = "",
@@ -316,61 +316,61 @@ static const ot_key model_keys[] = {
      .variants = OT_IN_DEEPSEEK_V3, .help = "groups of experts"},
     {"topk_group", OT_KEY_INTEGER, offsetof(ot_model_keys, groups_per_token), "4",
      1, OT_MAX_EXPERTS, .variants = OT_IN_DEEPSEEK_V3,
-     .help = "groups that the experts of a token are in"},
+     .help = "number of groups that a token's experts are chosen from"},
     {"router_aux_loss_coef", OT_KEY_REAL, offsetof(ot_model_keys, aux_coefficient), "0.001",
      0, OT_NO_MAXIMUM,
      .variants = OT_IN_MIXTRAL | OT_IN_QWEN3_MOE | OT_IN_OLMOE | OT_IN_QWEN2_MOE |
                  OT_IN_GPT_OSS,
-     .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
-             "whatever output_router_logits says; with moe_balance bias 0 unless given"},
+     .help = "weight of the load-balancing loss, which is per sequence, and enabled "
+             "regardless of output_router_logits; with moe_balance bias 0 unless given"},
     {"aux_loss_alpha", OT_KEY_REAL, offsetof(ot_model_keys, aux_coefficient), "0.001",
      0, OT_NO_MAXIMUM, .also = "router_aux_loss_coef", .variants = OT_IN_DEEPSEEK_V3,
-     .help = "weight of the load-balancing loss, which is of each sequence by itself, and on "
-             "whatever output_router_logits says; with moe_balance bias 0 unless given"},
+     .help = "weight of the load-balancing loss, which is per sequence, and enabled "
+             "regardless of output_router_logits; with moe_balance bias 0 unless given"},
     {"moe_aux_loss_scale", OT_KEY_CHOICE, offsetof(ot_model_keys, aux_scale), "layers",
      .choices = aux_scales, .variants = OT_IN_MOE,
-     .help = "what router_aux_loss_coef multiplies: layers: each layer's E sum f P, f shares of "
+     .help = "what router_aux_loss_coef multiplies: layers: each layer's E sum f P, f fractions of "
              "slots; transformers: k times their mean over layers"},
     {"router_z_loss_coef", OT_KEY_REAL, offsetof(ot_model_keys, z_coefficient), "0",
      0, OT_NO_MAXIMUM, .variants = OT_IN_MOE,
      .help = "weight of the mean squared log-sum-exp of router logits"},
     {"moe_routing", OT_KEY_CHOICE, offsetof(ot_model_keys, routing), "dropless",
      .choices = routings, .variants = OT_IN_MOE,
-     .help = "what happens to rows beyond the capacity of an expert, or who chooses"},
+     .help = "how tokens beyond an expert's capacity are handled, or who chooses"},
     {"moe_capacity_factor", OT_KEY_REAL, offsetof(ot_model_keys, capacity_factor), "null",
      0, OT_NO_MAXIMUM, .above_minimum = true, .null_text = "0", .variants = OT_IN_MOE,
-     .help = "rows of an expert, in even shares; null: 1.25, expert_choice 1"},
+     .help = "expert capacity over the even share; null: 1.25, expert_choice 1"},
     {"moe_balance", OT_KEY_CHOICE, offsetof(ot_model_keys, balance), "auto", .choices = balances,
      .variants = OT_IN_MOE,
-     .help = "what keeps experts equally busy; auto: aux_loss, deepseek_v3 bias, expert_choice "
+     .help = "load balancing of experts; auto: aux_loss, deepseek_v3 bias, expert_choice "
              "none"},
     {"moe_bias_update_rate", OT_KEY_REAL, offsetof(ot_model_keys, bias_rate), "0.001",
      0, OT_NO_MAXIMUM, .variants = OT_IN_MOE,
-     .help = "moe_balance bias: how far a bias moves after a step"},
+     .help = "moe_balance bias: change of a bias per step"},
     {"swiglu_alpha", OT_KEY_REAL, offsetof(ot_model_keys, glu_alpha), "1.702", 0, OT_NO_MAXIMUM,
      .above_minimum = true, .variants = OT_IN_GPT_OSS,
      .help = "experts: slope of the sigmoid of the gate"},
     {"swiglu_limit", OT_KEY_REAL, offsetof(ot_model_keys, glu_limit), "7", 0, OT_NO_MAXIMUM,
      .above_minimum = true, .variants = OT_IN_GPT_OSS,
-     .help = "experts: the gate is at most this, up within plus and minus this"},
+     .help = "experts: upper limit of the gate, and of up in magnitude"},
     {"kv_lora_rank", OT_KEY_INTEGER, offsetof(ot_model_keys, kv_rank), "512", 1, 1 << 20,
      .variants = OT_IN_DEEPSEEK_V3,
-     .help = "numbers that the keys and values of a token are made of"},
+     .help = "latent dims of keys and values per token"},
     {"q_lora_rank", OT_KEY_INTEGER, offsetof(ot_model_keys, q_rank), "1536", 1, 1 << 20,
      .null_text = "0", .variants = OT_IN_DEEPSEEK_V3,
-     .help = "numbers that queries are made of; null: projected in one step"},
+     .help = "latent dims of queries; null: projected in one step"},
     {"qk_nope_head_dim", OT_KEY_INTEGER, offsetof(ot_model_keys, nope_dim), "128", 1, 1 << 16,
-     .variants = OT_IN_DEEPSEEK_V3, .help = "elements of a head that do not rotate"},
+     .variants = OT_IN_DEEPSEEK_V3, .help = "elements of a head without rotation"},
     {"qk_rope_head_dim", OT_KEY_INTEGER, offsetof(ot_model_keys, rope_dim), "64", 2, 1 << 16,
-     .variants = OT_IN_DEEPSEEK_V3, .help = "elements of a head that rotate"},
+     .variants = OT_IN_DEEPSEEK_V3, .help = "elements of a head with rotation"},
     {"v_head_dim", OT_KEY_INTEGER, offsetof(ot_model_keys, v_dim), "128", 1, 1 << 16,
      .variants = OT_IN_DEEPSEEK_V3, .help = "width of a head of values"},
     {"rope_interleave", OT_KEY_BOOL, offsetof(ot_model_keys, interleaved), "true",
      .null_text = "false", .variants = OT_IN_DEEPSEEK_V3,
-     .help = "elements that rotate together stand side by side"},
+     .help = "elements that rotate together are adjacent"},
     {"num_nextn_predict_layers", OT_KEY_INTEGER, offsetof(ot_model_keys, prediction_layers), "1",
      0, OT_MAX_LAYERS, .also = "num_mtp_layers", .null_text = "0", .variants = OT_IN_DEEPSEEK_V3,
-     .help = "layers after the last that predict further tokens: of files, and left out"},
+     .help = "multi-token prediction layers after the last; not loaded from files"},
     {"scoring_func", OT_KEY_FIXED, .choices = only_sigmoid, .variants = OT_IN_DEEPSEEK_V3,
      .help = "scores are sigmoids"},
     {"topk_method", OT_KEY_FIXED, .choices = only_noaux, .variants = OT_IN_DEEPSEEK_V3,
@@ -378,15 +378,15 @@ static const ot_key model_keys[] = {
     {"moe_layer_freq", OT_KEY_FIXED, .choices = only_one, .variants = OT_IN_DEEPSEEK_V3,
      .help = "every layer after the dense ones has experts"},
     {"seq_aux", OT_KEY_FIXED, .choices = only_true, .variants = OT_IN_DEEPSEEK_V3,
-     .help = "the load-balancing loss is of each sequence"},
+     .help = "the load-balancing loss is per sequence"},
     {"router_jitter_noise", OT_KEY_FIXED, .choices = only_zero, .variants = OT_IN_MIXTRAL,
-     .help = "inputs of the router have no noise"},
+     .help = "no noise on the router's inputs"},
     {"clip_qkv", OT_KEY_FIXED, .choices = only_null, .variants = OT_IN_OLMOE,
      .help = "queries, keys and values are not clipped"},
 };
 // clang-format on
 
-// The family that a spelling of model_type names, or -1.
+// The family with this model_type spelling, or -1.
 static int family_called(const char *name) {
   for (int i = 0; ot_family_choices[i]; i++) {
     if (ot_choice_matches(ot_family_choices[i], name)) return i;
@@ -394,7 +394,7 @@ static int family_called(const char *name) {
   return -1;
 }
 
-// model_type of a map that has only architectures: ["LlamaForCausalLM"].
+// The model_type of a map that has only architectures: ["LlamaForCausalLM"].
 static const char *implied_type(const ot_node *tree) {
   const ot_node *const list = ot_node_child(tree, "architectures");
   const ot_node *const first = list && list->kind == OT_NODE_LIST ? list->first : NULL;
@@ -452,7 +452,7 @@ ot_status ot_model_prepare(ot_node *tree, ot_arena *arena, const char *path) {
     node->source = "from architectures";
   }
   if (!node) {
-    ot_fail(OT_USAGE, "%s%smodel_type is needed (%s)", path, dot, place);
+    ot_fail(OT_USAGE, "%s%smodel_type is required (%s)", path, dot, place);
     return ot_fail_hint(OT_USAGE, "one of %s", ot_key_range(&model_keys[0], arena));
   }
   const char *const name = node->text ? node->text : "";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models from and to the keys of a HF config.json, as transformers 4 and 5 spell and default them.
-// A key that would change the mathematics and is not supported is an error, as is one that nobody
-// knows; a list of inert keys passes, and of a file also what transformers never reads.
+// Unsupported keys that would change the mathematics are errors, as are unknown keys; a list of
+// inert keys is ignored, and for files also the keys that transformers never reads.
 #pragma once
 
 #include "base/schema.h"
@@ -17,20 +17,20 @@ typedef struct ot_rope_keys {
   int64_t original_positions;
 } ot_rope_keys;
 
-// rope_scaling or rope_parameters: one set for all layers, or one for each type of layer (gemma3).
+// rope_scaling or rope_parameters: one set for all layers, or one per layer type (gemma3).
 typedef struct ot_rope_group {
   ot_rope_keys all, full, sliding;
 } ot_rope_group;
 
-// quantization_config, as far as fp8 in blocks needs it; "" and none where it does not say.
+// quantization_config, as far as block-wise fp8 needs it; "" and none when absent.
 typedef struct ot_quantization_keys {
   const char *method, *format;
   int64_t *block;  // [num_block]
   int64_t num_block;
 } ot_quantization_keys;
 
-// The values of the keys after defaults, before they are turned into an ot_model. Which key means
-// what in which family is in the table of model_keys.c.
+// The values of the keys after defaults, before conversion to an ot_model. The table in
+// model_keys.c gives the meaning of each key per family.
 typedef struct ot_model_keys {
   int family;  // ot_family, key model_type
   int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_heads, num_kv_heads, head_dim;
@@ -71,29 +71,29 @@ typedef struct ot_model_keys {
 // The table, over ot_model_keys; its variants are families.
 extern const ot_schema ot_model_schema;
 
-// Reads a map of HF keys. `tree` gains a model_type when only architectures tells it.
+// Parses a map of HF keys. Adds model_type to `tree` when only architectures implies it.
 ot_status ot_model_read(ot_node *tree, ot_arena *arena, ot_model *out);
 
-// Checks what must hold before the table can be used: a known model_type, given or implied by
+// Checks the precondition for using the table: a known model_type, given or implied by
 // architectures (then added to `tree`). `path` of the map for messages: "" or "model".
 ot_status ot_model_prepare(ot_node *tree, ot_arena *arena, const char *path);
 
-// Turns keys, as ot_model_schema read them from `tree`, into a model, and checks it.
+// Converts keys, as read from `tree` by ot_model_schema, to a model, and checks it.
 ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_arena *arena,
                              ot_model *out);
 
-// Takes out of `tree`, the map of HF keys of a file, those that transformers does not read in a
-// model of this family. Returns their names, "a, b", or null when there are none. Pure.
+// Removes from `tree`, the map of HF keys of a file, the keys that transformers does not read for
+// this family. Returns their names, "a, b", or null when there are none. Pure.
 const char *ot_model_drop_unread(ot_node *tree, ot_arena *arena);
 
-// Takes the key at `path` ("logits_scaling", "rope_scaling.short_factor") out of a map of HF keys
-// on the user's word, which came from `source`; one that is not there stays so. OT_USAGE for a key
-// that changes the mathematics.
+// Removes the key at `path` ("logits_scaling", "rope_scaling.short_factor") from a map of HF keys
+// at the user's request, given in `source`; an absent key is no error. OT_USAGE for a key that
+// changes the mathematics.
 ot_status ot_model_ignore_key(ot_node *tree, const char *path, const char *source, ot_arena *arena);
 
-// The model as a map of HF keys that reads back as the same model.
+// The model as a map of HF keys that parses to the same model.
 ot_node *ot_model_write(const ot_model *model, ot_arena *arena);
 
-// The same as a config.json that transformers 4 and 5 load: with architectures, HF's names of data
-// types, and rotary parameters in both spellings.
+// The same as a config.json that transformers 4 and 5 load: with architectures, HF's dtype names,
+// and rotary parameters in both spellings.
 ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From keys to the model they mean: what each family fixes by itself, the rotary parameters in the
-// spellings of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters), and the window of
-// each layer.
+// Converts keys to a model: properties fixed by the family, the rotary parameters in the spellings
+// of transformers 4 (rope_theta, rope_scaling) and 5 (rope_parameters), and the window of each
+// layer.
 #include <string.h>
 
 #include "base/math.h"
@@ -10,7 +10,7 @@
 #include "describe/model_keys.h"
 #include "describe/residuals.h"
 
-// One conversion and what it needs for messages.
+// State of one conversion.
 typedef struct reading {
   const ot_model_keys *keys;
   const ot_node *tree;  // null: all defaults
@@ -57,7 +57,7 @@ static ot_status check_shape(const reading *r) {
   const ot_model_keys *const keys = r->keys;
   const bool latent = r->family->latent_attention;
   OT_CHECK(!latent || keys->head_dim == 0 || keys->head_dim == keys->rope_dim, OT_USAGE,
-           "model: head_dim=%lld, but of model_type deepseek_v3 it is qk_rope_head_dim=%lld (%s)",
+           "model: head_dim=%lld; in model_type deepseek_v3 it is qk_rope_head_dim=%lld (%s)",
            (long long)keys->head_dim, (long long)keys->rope_dim,
            place(r, given(r->tree, "head_dim")));
   OT_CHECK(latent || keys->head_dim > 0 || keys->hidden_size % keys->num_heads == 0, OT_USAGE,
@@ -102,7 +102,7 @@ static void fill_mathematics(reading *r) {
   out->initializer_range = keys->initializer_range;
 }
 
-// An id beyond the vocabulary names no token: a small model made from a family's defaults has one.
+// An id beyond the vocabulary is invalid: it occurs when a small model uses a family's defaults.
 static int64_t known_token(const ot_model_keys *keys, int64_t id) {
   return id < keys->vocab_size ? id : -1;
 }
@@ -125,7 +125,7 @@ static ot_status fill_tokens(reading *r) {
 
 // ---- Rotary parameters ----
 
-// Files may say how yarn lengthens what it rotates, though it follows from the rest (ops/rope.c).
+// Files may give yarn's magnitude factor, although it follows from other keys (ops/rope.c).
 static ot_status check_growth(const reading *r, const ot_rope_keys *keys, const ot_rope *rope,
                               const ot_node *node) {
   const bool both = rope->mscale > 0 && rope->mscale_all > 0;
@@ -135,12 +135,13 @@ static ot_status check_growth(const reading *r, const ot_rope_keys *keys, const 
   const bool follows = rope->type == OT_ROPE_YARN && difference > -1e-9 && difference < 1e-9;
   OT_CHECK(keys->attention_factor == 0 || follows, OT_USAGE,
            "model: attention_factor=%.9g is not supported; allowed: null%s (%s)",
-           keys->attention_factor, rope->type == OT_ROPE_YARN ? " or what follows from factor" : "",
+           keys->attention_factor,
+           rope->type == OT_ROPE_YARN ? " or the value implied by factor" : "",
            place(r, given(node, "attention_factor")));
   return OT_OK;
 }
 
-// Reads one set of rotary keys. `node` is where it was given, null when it was not.
+// Parses one set of rotary keys from `node`, null when absent.
 static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_node *node,
                            double theta, ot_rope *out) {
   const ot_node *const old_type = given(node, "type");
@@ -179,7 +180,7 @@ static bool is_nested(const ot_node *node) {
   return ot_node_child(node, "full_attention") || ot_node_child(node, "sliding_attention");
 }
 
-// Where the rotary parameters of one type of layer are written, old spelling and new.
+// Sources of the rotary parameters of one layer type, in old and new spelling.
 typedef struct rope_sources {
   const char *theta_key;   // key of the old spelling
   double theta;            // its value or default
@@ -206,8 +207,8 @@ static ot_status fill_rope(reading *r, const rope_sources *from, ot_rope *out) {
   return OT_OK;
 }
 
-// DeepSeek-V3 multiplies scores by the square of yarn's growth (transformers, modeling_deepseek_v3:
-// yarn_apply_mscale).
+// DeepSeek-V3 multiplies scores by the square of yarn's magnitude factor (transformers,
+// modeling_deepseek_v3: yarn_apply_mscale).
 static void scale_scores(ot_model *out) {
   const ot_rope *const rope = &out->rope;
   if (rope->type != OT_ROPE_YARN || rope->mscale_all == 0 || rope->factor <= 1) return;
@@ -215,33 +216,32 @@ static void scale_scores(ot_model *out) {
   out->attention_scale *= growth * growth;
 }
 
-// Transformers takes yarn of phi3 for its old name of longrope.
+// For phi3, transformers treats yarn as its old name of longrope.
 static ot_status check_phi3_rope(const reading *r, const ot_node *node) {
   const bool other = r->keys->family == OT_FAMILY_PHI3 && r->out->rope.type != OT_ROPE_DEFAULT;
-  OT_CHECK(
-      !other, OT_USAGE,
-      "model: of phi3 only rope_type default is supported, not longrope (nor su or yarn, which "
-      "mean it) (%s)",
-      place(r, node));
+  OT_CHECK(!other, OT_USAGE,
+           "model: for phi3 only rope_type default is supported, not longrope (nor its aliases "
+           "su and yarn) (%s)",
+           place(r, node));
   return OT_OK;
 }
 
-// A rope_theta of olmo3 is that of all layers to transformers 4, of those without a window to
-// transformers 5, which gives the others 500,000.
+// For olmo3, rope_theta applies to all layers in transformers 4, but only to layers without a
+// window in transformers 5, which uses 500,000 for the others.
 static ot_status check_olmo3_theta(const reading *r) {
   const ot_node *const old = given(r->tree, "rope_theta");
   const ot_node *const sets = given(r->tree, "rope_parameters");
   const bool told = given(given(sets, "sliding_attention"), "rope_theta") != NULL;
   if (!old || told || r->keys->rope_theta == 500000) return OT_OK;
   ot_fail(OT_USAGE,
-          "model: rope_theta=%.9g of olmo3 means one thing to transformers 4 and another to 5 (%s)",
+          "model: rope_theta=%.9g of olmo3 differs in meaning between transformers 4 and 5 (%s)",
           r->keys->rope_theta, place(r, old));
   return ot_fail_hint(OT_USAGE,
                       "give rope_parameters: {full_attention: {rope_theta: ...}, "
                       "sliding_attention: {rope_theta: ...}}");
 }
 
-// What transformers takes where a file of gpt_oss says nothing about rotation.
+// The defaults of transformers for a gpt_oss file without rotary keys.
 static ot_rope gpt_oss_rope(double theta) {
   return (ot_rope){.type = OT_ROPE_YARN,
                    .theta = theta,
@@ -258,10 +258,10 @@ static ot_status fill_ropes(reading *r) {
   const ot_node *const parameters = given(r->tree, "rope_parameters");
   const bool by_type = r->family->rope_by_type;
   OT_CHECK(!scaling || !is_nested(scaling), OT_USAGE,
-           "model: rope_scaling is one set; sets by type of layer go to rope_parameters (%s)",
+           "model: rope_scaling is one set; sets per layer type go to rope_parameters (%s)",
            place(r, scaling));
   OT_CHECK(!parameters || !parameters->first || is_nested(parameters) == by_type, OT_USAGE,
-           "model: rope_parameters of %s are %s (%s)", ot_family_name((ot_family)keys->family),
+           "model: rope_parameters of %s must be %s (%s)", ot_family_name((ot_family)keys->family),
            by_type ? "a map of full_attention and sliding_attention" : "one set for all layers",
            place(r, parameters));
   rope_sources from = {
@@ -356,7 +356,7 @@ static ot_status fill_windows(reading *r) {
 
 static bool has_experts(const ot_model_keys *keys, int64_t layer) {
   if (keys->family == OT_FAMILY_DEEPSEEK_V3) return layer >= keys->first_dense;
-  if (keys->sparse_step == 0) return true;  // of families that have no such key
+  if (keys->sparse_step == 0) return true;  // of families without that key
   for (int64_t i = 0; i < keys->num_dense_layers; i++) {
     if (keys->dense_layers[i] == layer) return false;
   }
@@ -413,19 +413,19 @@ static ot_status fill_scale_block(reading *r) {
   const ot_quantization_keys *const keys = &r->keys->quantization;
   const ot_node *const node = given(r->tree, "quantization_config");
   if (!node || !node->first) return OT_OK;
-  // Experts in mxfp4 can be planned, and trained from random weights; reading them is refused.
+  // Models with mxfp4 experts can be planned, and trained from random weights; their weights cannot
+  // be read.
   const bool gpt_oss = r->keys->family == OT_FAMILY_GPT_OSS;
   if (gpt_oss && ot_text_equal(keys->method, "mxfp4")) return OT_OK;
   const bool e4m3 = ot_text_equal(keys->method, "fp8") && ot_text_equal(keys->format, "e4m3");
   if (!e4m3 || keys->num_block != 2) {
     ot_fail(OT_USAGE,
-            "model: quantization_config: weights quantised by %s%s are not read, only fp8 (e4m3) "
-            "with a "
-            "weight_block_size of two numbers (%s)",
-            keys->method[0] != '\0' ? keys->method : "a method that is not named",
+            "model: quantization_config: weights quantised by %s%s are not supported, only fp8 "
+            "(e4m3) with a weight_block_size of two numbers (%s)",
+            keys->method[0] != '\0' ? keys->method : "an unnamed method",
             e4m3 ? " without blocks" : "", place(r, node));
     return ot_fail_hint(OT_USAGE,
-                        "take the weights before quantisation; to plan this model or to train it "
+                        "use the unquantised weights; to plan this model or to train it "
                         "from random weights: --set model.quantization_config=null");
   }
   r->out->scale_block[0] = keys->block[0];
@@ -453,7 +453,7 @@ static ot_status fill_residuals(reading *r) {
 
 // ---- Names ----
 
-// A mistral whose layers differ is called ministral: transformers' own mistral has one window.
+// A mistral with differing layers is called ministral: transformers' own mistral has one window.
 static void fill_names(ot_model *out) {
   out->model_type = ot_family_name(out->family);
   out->architecture = ot_family_architecture(out->family);

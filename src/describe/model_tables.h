@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that the table of HF keys is put together from, and the bits that its rows name
-// families by. For model_keys.c and the files beside it.
+// The parts of the table of HF keys, and the bits that its entries use for families. For
+// model_keys.c and its neighbours.
 #pragma once
 
 #include "describe/model_keys.h"
@@ -34,8 +34,8 @@ enum {
                    OT_IN_GPT_OSS,
 };
 
-// Keys that say nothing about the mathematics of training, separated by '|'.
+// Keys that do not affect the mathematics of training, separated by '|'.
 extern const char ot_inert_model_keys[];
 
-// The default of a row in a family where it is not the row's own, or null.
+// The default of a key in a family where it differs from the key's own, or null.
 const char *ot_family_fallback(const ot_key *key, uint32_t variant);

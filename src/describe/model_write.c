@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models back into HF keys: the inverse of model_read.c, by the same table.
+// Converts models back to HF keys: the inverse of model_read.c, with the same table.
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/family.h"
@@ -7,8 +7,8 @@
 
 enum { FULL, SLIDING };
 
-// What the rules of the family and a window alone cannot say is written as layer_types; of mistral
-// only where its layers differ (model_read.c: fill_names).
+// layer_types is written when the family's rules and one window cannot express the layers; for
+// mistral only when its layers differ (model_read.c: fill_names).
 static bool needs_layer_types(const ot_model *model) {
   return ot_family_row_of(model->family)->writes_layer_types ||
          !ot_text_equal(model->model_type, ot_family_name(model->family));
@@ -76,7 +76,7 @@ static void fill_experts(const ot_model *model, ot_arena *arena, ot_model_keys *
   keys->interleaved = mla->interleaved;
 }
 
-// The whole number whose inverse root is the scale, where there is one: configurations have those.
+// The integer whose inverse square root is the scale, if there is one, as in configurations.
 static double query_scalar(double scale) {
   const double exact = 1 / (scale * scale);
   const double whole = (double)(int64_t)(exact + 0.5);
@@ -170,7 +170,7 @@ static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena)
 }
 
 static ot_node *rope_scaling(const ot_model *model, ot_arena *arena) {
-  // Without any, a gpt_oss would have yarn.
+  // Without rotary keys a gpt_oss would default to yarn.
   const bool silent = model->rope.type == OT_ROPE_DEFAULT && model->family != OT_FAMILY_GPT_OSS;
   return silent ? ot_node_create(arena, OT_NODE_NULL) : rope_node(&model->rope, false, arena);
 }
@@ -185,7 +185,7 @@ static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
 
 static void write_rope(const ot_model *model, ot_arena *arena, ot_node *map) {
   if (model->learned_positions) return;
-  // Scaled sliding layers have no old spelling, olmo3 none that all read alike.
+  // Scaled sliding layers have no old spelling, and no spelling of olmo3 is unambiguous.
   const bool by_type = ot_family_row_of(model->family)->rope_by_type;
   const bool olmo3 = model->family == OT_FAMILY_OLMO3;
   if (by_type && (olmo3 || model->rope_local.type != OT_ROPE_DEFAULT)) {
@@ -224,7 +224,7 @@ ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
       [OT_F32] = "float32", [OT_F64] = "float64", [OT_BF16] = "bfloat16", [OT_F16] = "float16"};
   ot_node *const map = ot_model_write(model, arena);
   ot_node *const architectures = ot_node_create(arena, OT_NODE_LIST);
-  // Software that goes by this name refuses what it does not know.
+  // Software that identifies models by this name refuses unknown variants.
   const bool known = model->residuals.block_size == 0;
   ot_node_append(architectures, ot_node_text(arena, known ? model->architecture
                                                           : "AttentionResidualsForCausalLM"));
@@ -241,7 +241,7 @@ ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
   if (model->family == OT_FAMILY_GPT2 && model->activation == OT_ACTIVATION_GELU_TANH) {
     put(arena, map, "activation_function", ot_node_text(arena, "gelu_new"));
   }
-  // transformers 5 takes only an integer here.
+  // transformers 5 accepts only an integer here.
   const int64_t scalar = (int64_t)query_scalar(model->attention_scale);
   if (ot_node_child(map, "query_pre_attn_scalar") &&
       (double)scalar == query_scalar(model->attention_scale)) {

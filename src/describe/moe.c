@@ -22,7 +22,7 @@ static ot_status check_not_negative(const char *key, double value) {
   return OT_OK;
 }
 
-// A token's groups must hold its experts; a group is judged by its best two (DeepSeek-AI 2024,
+// A token's groups must hold its experts; a group is scored by its best two (DeepSeek-AI 2024,
 // DeepSeek-V3, sec. 2.1.2).
 static ot_status check_groups(const ot_moe *moe, const char *experts_key) {
   OT_TRY(check_range("n_group", moe->num_groups, 1, moe->num_experts));
@@ -66,7 +66,7 @@ ot_status ot_moe_check(const ot_model *model) {
   OT_TRY(check_range("the width of an expert", moe->expert_size, 1, 1 << 22));
   OT_TRY(check_range("the width of the shared experts", moe->shared_size, 0, 1 << 22));
   OT_CHECK(!moe->shared_gate || moe->shared_size > 0, OT_BUG,
-           "model: a gate of shared experts, but there are none");
+           "model: a shared-expert gate, but no shared experts");
   OT_CHECK(moe->scale > 0 && moe->scale - moe->scale == 0, OT_USAGE,
            "model: routed_scaling_factor=%.9g is out of range; allowed: above 0", moe->scale);
   OT_CHECK(model->gated_mlp && !model->mlp_bias, OT_BUG,
@@ -90,7 +90,7 @@ ot_status ot_mla_check(const ot_model *model) {
            "model: head_dim=%lld is not qk_nope_head_dim + qk_rope_head_dim",
            (long long)model->head_dim);
   OT_CHECK(model->num_kv_heads == model->num_heads, OT_USAGE,
-           "model: num_key_value_heads=%lld, but latent attention has as many as query heads, %lld",
+           "model: num_key_value_heads=%lld; latent attention needs num_attention_heads=%lld",
            (long long)model->num_kv_heads, (long long)model->num_heads);
   return OT_OK;
 }
@@ -101,8 +101,8 @@ int64_t ot_moe_layers(const ot_model *model) {
   return layers;
 }
 
-// transformers' load_balancing_loss_func (modeling_mixtral.py) counts slots over tokens, k times
-// the share of slots, and takes the layers together.
+// transformers' load_balancing_loss_func (modeling_mixtral.py) counts slots per token, k times the
+// fraction of slots, and averages over the layers.
 double ot_moe_aux_weight(const ot_model *model) {
   const ot_moe *const moe = &model->moe;
   if (moe->aux_scale == OT_MOE_AUX_LAYERS) return moe->aux_coefficient;

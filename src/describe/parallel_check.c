@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule is a question about one degree, asked once for the check and again around the degree
-// for the nearest ones that would fit.
+// Each rule tests one degree; the check and the search for the nearest valid degrees share it.
 #include "describe/parallel_check.h"
 
 #include "base/text.h"
@@ -16,12 +15,12 @@ enum {
 typedef struct degree {
   const char *key;
   int64_t value;
-  int64_t most;  // no larger one can fit
+  int64_t most;  // upper bound of valid degrees
   bool (*fits)(const ot_run *run, int64_t value);
 } degree;
 
-// " (try tp=4 or tp=8" behind `length` bytes of `out` [HINT_BYTES], of which it goes on with " or
-// ": the nearest below and above that fit. Returns the length.
+// Appends " (try tp=4 or tp=8" to the `length` bytes of `out` [HINT_BYTES], or continues them with
+// " or ...": the nearest valid degrees below and above. Returns the length.
 static int64_t put_nearest(const ot_run *run, const degree *d, int64_t length, char *out) {
   int64_t below = d->value <= d->most ? d->value - 1 : d->most;
   while (below > 0 && !d->fits(run, below)) below--;
@@ -47,13 +46,13 @@ static const char *nearest(const ot_run *run, const degree *d, char *hint) {
 
 // ---- tp ----
 
-// Ranks beyond the kv heads hold copies.
+// With more ranks than kv heads, ranks hold copies.
 static bool kv_heads_fit(const ot_model *model, int64_t tp) {
   const int64_t kv = model->num_kv_heads;
   return tp <= kv ? kv % tp == 0 : tp % kv == 0;
 }
 
-// Between attention and MLP each rank of tp has its share of the rows of a micro-batch.
+// Between attention and MLP each rank of tp has its share of the tokens of a micro-batch.
 static bool rows_fit(const ot_run *run, int64_t tp, int64_t cp) {
   return run->batch.micro_batch_size * run->data.sequence_length % (tp * cp) == 0;
 }
@@ -86,7 +85,7 @@ static ot_status check_rows(const ot_run *run) {
   const degree d = {"tp", p->tp, run->model.num_heads, tp_fits};
   char hint[HINT_BYTES];
   OT_CHECK(rows_fit(run, p->tp, p->cp), OT_USAGE,
-           "parallel: tp=%d does not divide the rows of a micro-batch, micro_batch_size=%lld x "
+           "parallel: tp=%d does not divide the tokens of a micro-batch, micro_batch_size=%lld x "
            "sequence_length=%lld / cp=%d%s",
            p->tp, (long long)run->batch.micro_batch_size, (long long)run->data.sequence_length,
            p->cp, nearest(run, &d, hint));
@@ -95,7 +94,7 @@ static ot_status check_rows(const ot_run *run) {
 
 // ---- cp ----
 
-// Pieces that a sequence is cut into: ring gives each rank an early and a late one.
+// Sequence blocks: ring gives each rank an early and a late one.
 static int64_t pieces_of(const ot_run *run, int64_t cp) {
   return run->parallel.context == OT_CONTEXT_RING ? 2 * cp : cp;
 }
@@ -105,7 +104,7 @@ static int64_t kv_heads_of_rank(const ot_run *run) {
   return tp < kv ? kv / tp : 1;
 }
 
-// Ulysses trades pieces of the sequence for heads.
+// Ulysses converts sequence shards to head shards.
 static bool heads_fit(const ot_run *run, int64_t cp) {
   if (run->parallel.context == OT_CONTEXT_RING) return true;
   return run->model.num_heads / run->parallel.tp % cp == 0 && kv_heads_of_rank(run) % cp == 0;
@@ -181,8 +180,8 @@ static bool replicate_fits(const ot_run *run, int64_t replicate) {
   return run->parallel.dp % replicate == 0;
 }
 
-// What a step of `sequences` has for each of `dp`: whole micro-batches, as many as the pipeline
-// runs.
+// Checks that a step of `sequences` gives each of `dp` ranks whole micro-batches, in a number that
+// the pipeline schedule supports.
 static ot_status check_batch(const ot_run *run, const char *where, int64_t sequences, int dp) {
   const ot_run_parallel *const p = &run->parallel;
   const int64_t round = run->batch.micro_batch_size * dp;
@@ -200,12 +199,12 @@ static ot_status check_batch(const ot_run *run, const char *where, int64_t seque
   }
   OT_CHECK(
       sequences % round == 0, OT_USAGE,
-      "%s: global_batch_size=%lld is no multiple of micro_batch_size=%lld x dp=%d (try %s%lld)",
+      "%s: global_batch_size=%lld is not a multiple of micro_batch_size=%lld x dp=%d (try %s%lld)",
       where, (long long)sequences, (long long)run->batch.micro_batch_size, dp, hint,
       (long long)(below + round));
   const int64_t count = sequences / round;
   OT_CHECK(count <= MAX_MICRO_BATCHES, OT_USAGE,
-           "%s: global_batch_size=%lld is %lld micro-batches a step; at most %d fit", where,
+           "%s: global_batch_size=%lld is %lld micro-batches per step; allowed: up to %d", where,
            (long long)sequences, (long long)count, MAX_MICRO_BATCHES);
   if (from_file(p)) return OT_OK;
   return ot_pipeline_check(p->pipeline, p->pp, chunks_of(p, p->pp), (int)count);
@@ -232,7 +231,7 @@ static ot_status check_dp(const ot_run *run) {
   return check_batches(run, p->dp);
 }
 
-// ---- the rest ----
+// ---- other rules ----
 
 static bool ep_fits(const ot_run *run, int64_t ep) { return run->model.moe.num_experts % ep == 0; }
 
@@ -283,19 +282,17 @@ static ot_status check_reshard(const ot_run *run) {
 static ot_status check_muon(const ot_run *run, int shards) {
   if (!ot_run_uses_muon(run)) return OT_OK;
   const ot_run_parallel *const p = &run->parallel;
-  OT_CHECK(
-      p->tp == 1, OT_ENVIRONMENT,
-      "optimizer: name=muon with tp=%d is not there yet: a rank has parts of its matrices (try "
-      "tp=1, or name=adamw)",
-      p->tp);
-  OT_CHECK(
-      p->etp == 1, OT_ENVIRONMENT,
-      "optimizer: name=muon with etp=%d is not there yet: a rank has parts of its matrices (try "
-      "etp=1, or name=adamw)",
-      p->etp);
+  OT_CHECK(p->tp == 1, OT_ENVIRONMENT,
+           "optimizer: name=muon with tp=%d is not supported: matrices are sharded (try tp=1, or "
+           "name=adamw)",
+           p->tp);
+  OT_CHECK(p->etp == 1, OT_ENVIRONMENT,
+           "optimizer: name=muon with etp=%d is not supported: matrices are sharded (try etp=1, or "
+           "name=adamw)",
+           p->etp);
   OT_CHECK(p->zero == 0 || shards <= 1, OT_ENVIRONMENT,
-           "optimizer: name=muon with zero=%d over dp_shard=%d is not there yet: a rank has parts "
-           "of its matrices (try zero=0, or name=adamw)",
+           "optimizer: name=muon with zero=%d over dp_shard=%d is not supported: matrices are "
+           "sharded (try zero=0, or name=adamw)",
            p->zero, shards);
   return OT_OK;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table, and the checks that read it. One stage runs any number of chunks in any order.
+// The table and its checks. A single stage supports any number of chunks and any order.
 #include "describe/pipeline_rules.h"
 
 #include <assert.h>
@@ -56,8 +56,8 @@ int ot_pipeline_chunks(ot_pipeline kind, int pp, int vpp) {
   return ot_pipeline_folds(kind, pp) && vpp == 1 ? 2 : vpp;
 }
 
-// The relaxed rule of torch.distributed.pipelining: as many rounds as whole groups of pp fit, all
-// equally long.
+// The relaxed rule of torch.distributed.pipelining: as many equal rounds as there are whole groups
+// of pp.
 int ot_pipeline_round(int pp, int micro_batches) {
   const int rounds = micro_batches > pp ? micro_batches / pp : 1;
   return micro_batches % rounds == 0 ? micro_batches / rounds : 0;
@@ -69,23 +69,23 @@ static ot_status check_chunks(ot_pipeline kind, int pp, int chunks) {
   const char *const name = ot_pipeline_names[kind];
   if (most == 0) {
     return ot_fail(OT_USAGE,
-                   "parallel: pipeline=%s with vpp=%d; it needs at least %d chunks a stage (try "
+                   "parallel: pipeline=%s with vpp=%d; it needs at least %d chunks per stage (try "
                    "vpp=%d, or pipeline=1f1b)",
                    name, chunks, least, least);
   }
   if (most > 1) {
     return ot_fail(OT_USAGE,
-                   "parallel: pipeline=%s with vpp=%d; it runs %d chunks a stage (try vpp=%d)",
+                   "parallel: pipeline=%s with vpp=%d; it needs %d chunks per stage (try vpp=%d)",
                    name, chunks, most, most);
   }
   return ot_fail(
       OT_USAGE,
-      "parallel: pipeline=%s with vpp=%d on pp=%d stages; it runs one chunk a stage (try "
+      "parallel: pipeline=%s with vpp=%d on pp=%d stages; it needs one chunk per stage (try "
       "vpp=1, or pipeline=interleaved)",
       name, chunks, pp);
 }
 
-// A pipeline schedule is a list of its actions: a million passes take a gigabyte while it is built.
+// A pipeline schedule is a list of its actions: a million passes need a gigabyte during the build.
 static ot_status check_actions(int pp, int chunks, int micro_batches) {
   enum { MOST_PASSES = 1 << 20 };
   const int64_t passes = (int64_t)pp * chunks * micro_batches;
@@ -108,11 +108,11 @@ ot_status ot_pipeline_check(ot_pipeline kind, int pp, int chunks_per_stage, int 
   int above = micro_batches + 1;
   while (ot_pipeline_round(pp, above) == 0) above++;
   ot_fail(OT_USAGE,
-          "parallel: pipeline=%s on pp=%d stages does not run %d micro-batches: they make no equal "
-          "rounds of at least %d",
+          "parallel: pipeline=%s on pp=%d stages does not support %d micro-batches: they do not "
+          "form equal rounds of at least %d",
           ot_pipeline_names[kind], pp, micro_batches, pp);
   return ot_fail_hint(OT_USAGE,
-                      "the nearest that fit are %d and %d micro-batches a step (global_batch_size "
-                      "/ micro_batch_size / dp)",
+                      "the nearest valid numbers are %d and %d micro-batches per step "
+                      "(global_batch_size / micro_batch_size / dp)",
                       below, above);
 }

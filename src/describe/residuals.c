@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of layers among blocks of sub-layers.
+// Positions of layers among blocks of sub-layers.
 #include "describe/residuals.h"
 
 ot_residual_place ot_residual_place_of(const ot_model *model, int64_t layer) {

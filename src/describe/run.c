@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds between the settings of a run, and the values that change along it. Degrees of
+// Consistency checks of a run's settings, and the values that change during it. Degrees of
 // parallelism: parallel_check.c.
 #include "describe/run.h"
 
@@ -25,9 +25,9 @@ static ot_status check_batch(const ot_run *run) {
     const ot_batch_ramp *const ramp = &batch->ramp[i];
     const bool by_step = ramp->from_step >= 0;
     OT_CHECK(by_step != (ramp->from_tokens >= 0), OT_USAGE,
-             "batch.ramp.%lld: give from_step or from_tokens, not both and not none", (long long)i);
+             "batch.ramp.%lld: give exactly one of from_step and from_tokens", (long long)i);
     OT_CHECK(by_step == (batch->ramp[0].from_step >= 0), OT_USAGE,
-             "batch.ramp.%lld: all entries count in steps, or all in tokens", (long long)i);
+             "batch.ramp.%lld: all entries must use from_step, or all from_tokens", (long long)i);
     const int64_t from = by_step ? ramp->from_step : ramp->from_tokens;
     OT_CHECK(from > before, OT_USAGE, "batch.ramp.%lld: %s=%lld is not after the entry before it",
              (long long)i, by_step ? "from_step" : "from_tokens", (long long)from);
@@ -74,7 +74,7 @@ static ot_status check_optimizer(const ot_run *run) {
 
 static ot_status check_length(const ot_run *run) {
   OT_CHECK(run->steps == 0 || run->tokens == 0, OT_USAGE,
-           "steps=%lld and tokens=%lld are both given; a run has one length", (long long)run->steps,
+           "steps=%lld and tokens=%lld are both given; give one of them", (long long)run->steps,
            (long long)run->tokens);
   const ot_run_learning_rate *const rate = &run->learning_rate;
   OT_CHECK(rate->decay == OT_DECAY_CONSTANT || rate->min <= run->optimizer.lr, OT_USAGE,
@@ -90,11 +90,12 @@ static ot_status check_precision(const ot_run *run) {
   static const char *const names[] = {"params", "master", "gradients", "moments"};
   for (int i = 0; i < OT_COUNT(types); i++) {
     const bool fits = wide ? types[i] == OT_F64 : types[i] != OT_F64;
-    OT_CHECK(fits, OT_USAGE, "precision: %s=%s does not go with compute=%s", names[i],
+    OT_CHECK(fits, OT_USAGE, "precision: %s=%s is not compatible with compute=%s", names[i],
              ot_dtype_name(types[i]), ot_dtype_name(p->compute));
   }
   OT_CHECK(!ot_run_narrow_gradients(p) || ot_run_storage(p) == OT_BF16, OT_USAGE,
-           "precision: gradients=%s does not go with params=%s (try gradients=%s, or params=bf16)",
+           "precision: gradients=%s is not compatible with params=%s (try gradients=%s, or "
+           "params=bf16)",
            ot_dtype_name(p->gradients), ot_dtype_name(p->params), ot_dtype_name(p->params));
   return OT_OK;
 }
@@ -111,12 +112,12 @@ ot_status ot_run_check(const ot_run *run) {
 
 ot_status ot_run_check_training(const ot_run *run) {
   if (run->data.num_train == 0) {
-    ot_fail(OT_USAGE, "data.train is needed to train");
+    ot_fail(OT_USAGE, "data.train is required for training");
     return ot_fail_hint(OT_USAGE,
                         "make a data set with `orthant tokenize`, then data: {train: PREFIX}");
   }
   if (run->steps == 0 && run->tokens == 0) {
-    ot_fail(OT_USAGE, "the length of the run is needed: steps or tokens");
+    ot_fail(OT_USAGE, "the length of the run is required: steps or tokens");
     return ot_fail_hint(OT_USAGE, "steps: 1000, or tokens: 10M");
   }
   const int64_t length = run->data.sequence_length, most = run->model.max_positions;
@@ -124,16 +125,15 @@ ot_status ot_run_check_training(const ot_run *run) {
     ot_fail(OT_USAGE,
             "data: sequence_length=%lld is more than max_position_embeddings=%lld of the model",
             (long long)length, (long long)most);
-    return ot_fail_hint(
-        OT_USAGE,
-        "--set model.max_position_embeddings=%lld, so that what is exported says so, "
-        "or --set data.sequence_length=%lld",
-        (long long)length, (long long)most);
+    return ot_fail_hint(OT_USAGE,
+                        "--set model.max_position_embeddings=%lld, which is also exported, "
+                        "or --set data.sequence_length=%lld",
+                        (long long)length, (long long)most);
   }
   return OT_OK;
 }
 
-// ---- Values along the run ----
+// ---- Values that change during the run ----
 
 ot_dtype ot_run_storage(const ot_run_precision *precision) {
   return precision->params == OT_F16 ? OT_BF16 : precision->params;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a training run (RUN.yaml) as plain values, one field a key, after defaults are
-// filled in. Text and lists live in the arena that the settings were read into. The table of keys,
-// with ranges, defaults and help, is run_keys.c; reading files is files/config_file.h.
+// The settings of a training run (RUN.yaml) as plain values, one field per key, with defaults
+// filled in. Text and lists are in the arena that the settings were read into. The table of keys,
+// with ranges, defaults and help, is run_keys.c; files/config_file.h reads files.
 #pragma once
 
 #include <stdbool.h>
@@ -13,28 +13,28 @@
 #include "describe/model.h"
 
 typedef enum ot_data_format {
-  OT_DATA_AUTO,      // an .idx beside it, or a magic number
+  OT_DATA_AUTO,      // an .idx file next to it, or a magic number
   OT_DATA_MEGATRON,  // PREFIX.bin + PREFIX.idx
   OT_DATA_LLMC,      // llm.c: header of 256 int32
   OT_DATA_NANOGPT,   // headerless uint16
 } ot_data_format;
 
-// Where the end-of-text id of shards without an index stands.
+// Position of the end-of-text id in documents of shards without an index.
 typedef enum ot_document_boundary {
-  OT_BOUNDARY_AUTO,   // as the writers of the format put it: llmc start, nanogpt end
+  OT_BOUNDARY_AUTO,   // the convention of the format: llmc start, nanogpt end
   OT_BOUNDARY_END,    // the last token of its document
-  OT_BOUNDARY_START,  // the first
+  OT_BOUNDARY_START,  // the first token
 } ot_document_boundary;
 
-// One source of training tokens; sources of a mixture are drawn in proportion to their weights.
+// One source of training tokens; sources of a mixture are sampled in proportion to their weights.
 typedef struct ot_data_source {
   const char *path;  // prefix; PREFIX, PREFIX.bin and PREFIX.idx name the same set
   double weight;     // > 0
 } ot_data_source;
 
-// The sources from one step on, until the next mixture.
+// The sources from one step until the next mixture.
 typedef struct ot_data_mixture {
-  int64_t from_step;  // the first step (counted from 0) that draws from it
+  int64_t from_step;  // the first step (counted from 0) that samples from it
   ot_data_source *sources;
   int64_t num_sources;  // >= 1
 } ot_data_mixture;
@@ -57,11 +57,11 @@ typedef struct ot_run_data {
   int64_t sequence_length;    // tokens of a sample
   ot_data_format format;
   ot_document_boundary document_boundary;
-  bool document_mask;    // attention and positions start anew at each document
-  bool tokenizer_check;  // token files must have been made by `tokenizer`, where they say by which
+  bool document_mask;    // attention and positions restart at each document
+  bool tokenizer_check;  // token files must match `tokenizer`, if they name theirs
 } ot_run_data;
 
-// The global batch from one moment on; exactly one of from_step and from_tokens is >= 0.
+// The global batch from a step or token count on; exactly one of the two fields is >= 0.
 typedef struct ot_batch_ramp {
   int64_t from_step;    // -1 = not given
   int64_t from_tokens;  // -1 = not given
@@ -69,14 +69,14 @@ typedef struct ot_batch_ramp {
 } ot_batch_ramp;
 
 typedef struct ot_run_batch {
-  int64_t global_batch_size;  // sequences of a step, all ranks
-  int64_t micro_batch_size;   // sequences of one forward and backward
-  ot_batch_ramp *ramp;        // increasing moments; before the first: global_batch_size
+  int64_t global_batch_size;  // sequences per step, over all ranks
+  int64_t micro_batch_size;   // sequences per forward and backward
+  ot_batch_ramp *ramp;        // in increasing order; before the first: global_batch_size
   int64_t num_ramp;
 } ot_run_batch;
 
 typedef enum ot_accumulate {
-  OT_ACCUMULATE_WHOLE,    // micro-batches first, then over ranks
+  OT_ACCUMULATE_WHOLE,    // over micro-batches first, then over ranks
   OT_ACCUMULATE_SHARDED,  // over ranks after every micro-batch
 } ot_accumulate;
 
@@ -91,46 +91,47 @@ typedef enum ot_pipeline {
 } ot_pipeline;
 
 typedef enum ot_recompute {
-  OT_RECOMPUTE_NONE,       // every activation that the backward pass reads is kept
-  OT_RECOMPUTE_SELECTIVE,  // cheap ops (norms, activations) are computed again
-  OT_RECOMPUTE_FULL,       // only the layer's input is kept
+  OT_RECOMPUTE_NONE,       // every activation that the backward reads is saved
+  OT_RECOMPUTE_SELECTIVE,  // cheap ops (norms, activations) are recomputed
+  OT_RECOMPUTE_FULL,       // only the layer's input is saved
   OT_RECOMPUTES,
 } ot_recompute;
 
 // Names as in files, null after the last.
 extern const char *const ot_recompute_names[OT_RECOMPUTES + 1];
 
-// Room for rows that come to experts, in even shares, where a run does not say how much.
+// Default capacity for tokens received by a rank's experts, in even shares.
 #define OT_EXPERT_BUFFER 1.25
 
 typedef struct ot_run_parallel {
   int tp, pp, vpp, cp, ep, etp;
-  int dp;  // dp_replicate x dp_shard; 0 = what the ranks leave
+  int dp;  // dp_replicate x dp_shard; 0 = the remaining ranks
   int dp_replicate;
-  ot_context_parallel context;  // how cp cuts sequences
+  ot_context_parallel context;  // how cp shards sequences
   int zero;                     // [0, 3]
   ot_accumulate accumulate;     // default whole at zero 0 and 1, sharded at 2 and 3
   ot_pipeline pipeline;
-  ot_recompute *recompute;  // one entry for all layers, or one a layer (ot_run_recompute)
+  ot_recompute *recompute;  // one value for all layers, or one per layer (ot_run_recompute)
   int64_t num_recompute;
-  const char *layout;     // explicit stages (pipeline/stage_layout.h), "" = cut by cost
-  const char *order_csv;  // compute order file, "" = none
+  const char *layout;     // explicit stages (pipeline/stage_layout.h), "" = balanced by cost
+  const char *order_csv;  // file with the pipeline schedule, "" = none
   int prefetch;           // blocks gathered ahead of use
-  bool *reshard;          // gathered weights of a block are released after each use; one entry for
-                          // all blocks, or one a block: embedding, layers, head (ot_run_reshard)
+  bool *reshard;          // gathered weights of a block are released after each use; one value for
+                          // all blocks, or one per block: embedding, layers, head (ot_run_reshard)
   int64_t num_reshard;
-  double expert_buffer;     // rows that come to a rank's experts at a time, over their even share
-  double watchdog_seconds;  // a rank that others wait for so long is named; 0 = never
+  double expert_buffer;     // rows that a rank's experts receive per pass, over their even share
+  double watchdog_seconds;  // timeout after which a rank that others wait for is reported; 0 =
+                            // never
 } ot_run_parallel;
 
 typedef enum ot_optimizer_name { OT_OPTIMIZER_ADAMW, OT_OPTIMIZER_MUON } ot_optimizer_name;
 
-// What the parameters whose name matches `pattern` do differently. The first that matches counts.
+// Overrides for parameters whose name matches `pattern`. The first match applies.
 typedef struct ot_optimizer_group {
   const char *pattern;  // of HF tensor names; * any run of characters, ? one
   double lr_factor;     // multiplies the learning rate
   double lr;            // peak, instead of optimizer.lr; -1 = not given
-  double weight_decay;  // -1 = as everywhere
+  double weight_decay;  // -1 = not given
 } ot_optimizer_group;
 
 typedef struct ot_run_optimizer {
@@ -150,36 +151,36 @@ typedef enum ot_decay {
   OT_DECAY_CONSTANT,
   OT_DECAY_LINEAR,
   OT_DECAY_COSINE,
-  OT_DECAY_WSD,  // warm up, stay, decay linearly over the last decay_steps
+  OT_DECAY_WSD,  // warmup, constant, then linear decay over the last decay_steps
 } ot_decay;
 
 typedef struct ot_run_learning_rate {
-  int64_t warmup_steps;  // from 0 linearly to the peak
+  int64_t warmup_steps;  // linear warmup from 0 to the peak
   ot_decay decay;
-  int64_t decay_steps;  // after warm-up until min; wsd: of the final descent; 0 = to the end (wsd:
-                        // a tenth)
+  int64_t decay_steps;  // after warmup until min; wsd: of the final decay; 0 = to the end (wsd: a
+                        // tenth)
   double min;           // learning rate after the decay
 } ot_run_learning_rate;
 
 typedef enum ot_reduce_sum {
-  OT_SUM_WIDE,  // sums over ranks in fp64 when compute is fp64, else fp32
-  OT_SUM_WIRE,  // in the type on the wire: for the precision audit to find
+  OT_SUM_WIDE,  // reductions over ranks in fp64 when compute is fp64, else fp32
+  OT_SUM_WIRE,  // in the dtype that is sent: a fault for the precision audit to find
 } ot_reduce_sum;
 
 typedef struct ot_run_precision {
   ot_dtype compute;    // fp32, fp64, bf16, fp16 or fp8
   ot_dtype params;     // storage of weights [compute; bf16 with fp8]
   ot_dtype gradients;  // accumulators [fp64 with fp64, else fp32]
-  ot_dtype master;     // [fp64 with fp64, else fp32]; equal to params: no copy is kept
+  ot_dtype master;     // [fp64 with fp64, else fp32]; equal to params: no copy
   ot_dtype moments;    // [fp64 with fp64, else fp32]
-  ot_dtype reduce;     // gradients on the wire [fp64 with fp64, else fp32]
+  ot_dtype reduce;     // gradients in communication [fp64 with fp64, else fp32]
   ot_reduce_sum sum;   // key accumulate
 } ot_run_precision;
 
 typedef struct ot_run_checkpoint {
   int64_t every;  // steps; 0 = only after the last
-  int64_t keep;   // newest kept; 0 = all
-  bool async;     // written while training goes on
+  int64_t keep;   // number of checkpoints to keep; 0 = all
+  bool async;     // written concurrently with training
 } ot_run_checkpoint;
 
 typedef enum ot_audit_check {
@@ -205,9 +206,10 @@ typedef struct ot_run_log {
 
 typedef struct ot_run {
   ot_model model;
-  const char *model_source;  // where `model` came from: preset, path, or "" for inline keys
+  const char *model_source;  // source of `model`: preset, path, or "" for inline keys
   const char *init;          // "random", or a HF directory or checkpoint
-  const char *const *sets;   // [num_sets] "model.KEY=VALUE" that hold for the files of `init`, too
+  const char *const *sets;   // [num_sets] "model.KEY=VALUE" overrides that also apply to the files
+                             // of `init`
   int num_sets;
   ot_run_data data;
   ot_run_batch batch;
@@ -222,28 +224,28 @@ typedef struct ot_run {
   ot_run_log log;
   const char *cluster;  // preset or file for predictions; "this-machine"
   int64_t seed;
-  int threads;         // per rank; 0 = the machine's cores shared by its ranks
+  int threads;         // per rank; 0 = an equal share of the machine's cores
   const char *output;  // the run directory
 } ot_run;
 
-// Checks the values together, model included (not both steps and tokens, micro batches divide the
-// global batch, ...). OT_USAGE naming keys, values and what would fit.
+// Checks the consistency of all values, model included (not both steps and tokens, micro batches
+// divide the global batch, ...). OT_USAGE naming keys, values and valid alternatives.
 ot_status ot_run_check(const ot_run *run);
 
-// Checks what depends on the number of ranks: that the degrees multiply to it, and that each global
-// batch of the run is whole micro-batches on every rank of dp, as many as the pipeline order runs.
-// OT_RANKS, OT_USAGE or (what is not there yet) OT_ENVIRONMENT, naming the nearest that fit.
+// Checks that depend on the number of ranks: their product of degrees, and that each global batch
+// of the run is whole micro-batches on every rank of dp, in a number that the pipeline schedule
+// supports. OT_RANKS, OT_USAGE or (unsupported) OT_ENVIRONMENT, naming the nearest valid values.
 ot_status ot_run_check_ranks(const ot_run *run, int ranks);
 
-// Checks that what training needs beyond that is there: data, a length in steps or tokens, and
-// positions for whole sequences.
+// Checks the additional requirements of training: data, a length in steps or tokens, and positions
+// for whole sequences.
 ot_status ot_run_check_training(const ot_run *run);
 
-// The type in which a graph stores weights and activations: that of the weights, and bf16 for fp16,
-// which takes as many bytes and which no kernel stores.
+// The dtype in which a graph stores weights and activations: that of the weights, with bf16 for
+// fp16, which has the same size and no kernels.
 ot_dtype ot_run_storage(const ot_run_precision *precision);
 
-// True where accumulators of gradients are stored as bf16; fp16 is, too.
+// True when gradient accumulators are stored as bf16; fp16 is mapped to it.
 bool ot_run_narrow_gradients(const ot_run_precision *precision);
 
 // True when matrices keep one moment and everything else two. `run` may be null.
@@ -259,8 +261,8 @@ bool ot_run_reshard(const ot_run *run, int block);
 // The global batch (sequences) of `step`, counted from 0, after `tokens` tokens.
 int64_t ot_run_global_batch(const ot_run *run, int64_t step, int64_t tokens);
 
-// Tokens that the first `steps` steps of the run take: follows the batch ramp.
+// Tokens of the first `steps` steps of the run, with the batch ramp.
 int64_t ot_run_tokens_after(const ot_run *run, int64_t steps);
 
-// Steps of the whole run: its own number, or the fewest that reach its tokens.
+// Steps of the whole run: the given number, or the fewest that reach its tokens.
 int64_t ot_run_total_steps(const ot_run *run);

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
 
-// A number that code uses, too, as text.
+// A constant that code uses, too, as text.
 #define TEXT(x) #x
 #define TEXT_OF(x) TEXT(x)
 
@@ -24,7 +24,7 @@ static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
 
 // clang-format off
-// ---- Entries of lists ----
+// ---- List elements ----
 
 static const ot_key source_keys[] = {
     {"path", OT_KEY_PATH, offsetof(ot_data_source, path),
@@ -38,7 +38,7 @@ static const ot_schema source = {
 
 static const ot_key mixture_keys[] = {
     {"from_step", OT_KEY_INTEGER, offsetof(ot_data_mixture, from_step), NULL, 1, OT_NO_MAXIMUM,
-     .unit = "steps", .help = "first step that draws from it"},
+     .unit = "steps", .help = "first step that samples from it"},
     {"train", OT_KEY_OBJECT, offsetof(ot_data_mixture, sources), .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_data_mixture, num_sources), .object = &source,
      .help = "sources as in data.train"},
@@ -56,11 +56,11 @@ static const ot_schema validation = {
 
 static const ot_key ramp_keys[] = {
     {"from_step", OT_KEY_INTEGER, offsetof(ot_batch_ramp, from_step), "null", 0, OT_NO_MAXIMUM,
-     .null_text = "-1", .unit = "steps", .help = "step from which it holds, counted from 0"},
+     .null_text = "-1", .unit = "steps", .help = "first step, counted from 0"},
     {"from_tokens", OT_KEY_INTEGER, offsetof(ot_batch_ramp, from_tokens), "null", 0, OT_NO_MAXIMUM,
-     .null_text = "-1", .unit = "tokens", .help = "or tokens done from which it holds"},
+     .null_text = "-1", .unit = "tokens", .help = "or number of tokens trained on before it"},
     {"global_batch_size", OT_KEY_INTEGER, offsetof(ot_batch_ramp, global_batch_size), NULL,
-     1, 1 << 24, .unit = "sequences", .help = "sequences of a step"},
+     1, 1 << 24, .unit = "sequences", .help = "sequences per step"},
 };
 static const ot_schema ramp = {
     "batch ramp", ramp_keys, OT_COUNT(ramp_keys), .size = sizeof(ot_batch_ramp)};
@@ -73,7 +73,7 @@ static const ot_key data_keys[] = {
      .help = "prefix of token files, or a list of prefixes or of entries"},
     {"mixtures", OT_KEY_OBJECT, offsetof(ot_run_data, mixtures), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_run_data, num_mixtures), .object = &mixture,
-     .help = "other sources from a step on"},
+     .help = "sources from a later step on"},
     {"validation", OT_KEY_OBJECT, offsetof(ot_run_data, validation), "", .shape = OT_SHAPE_NAMED,
      .count_offset = offsetof(ot_run_data, num_validation), .object = &validation, .null_text = "",
      .help = "prefix of token files, or {NAME: PREFIX}"},
@@ -81,34 +81,34 @@ static const ot_key data_keys[] = {
      0, OT_NO_MAXIMUM, .unit = "steps",
      .help = "steps between validations; 0: after the last step"},
     {"validation_tokens", OT_KEY_INTEGER, offsetof(ot_run_data, validation_tokens), "0",
-     0, OT_NO_MAXIMUM, .unit = "tokens", .help = "tokens of each set that are used; 0: all"},
+     0, OT_NO_MAXIMUM, .unit = "tokens", .help = "tokens used of each set; 0: all"},
     {"tokenizer", OT_KEY_PATH, offsetof(ot_run_data, tokenizer), "null", .choices = no_tokenizer,
      .null_text = "", .help = "tokenizer.json, or bytes; copied into checkpoints"},
     {"sequence_length", OT_KEY_INTEGER, offsetof(ot_run_data, sequence_length), "null", 1, 1 << 24,
      .null_text = "0", .unit = "tokens",
-     .help = "tokens of a sample; null: 4096 or what the model takes"},
+     .help = "tokens per sample; null: 4096 or the model's maximum"},
     {"format", OT_KEY_CHOICE, offsetof(ot_run_data, format), "auto", .choices = formats,
-     .help = "layout of the token files; nanogpt must be said"},
+     .help = "layout of the token files; nanogpt is not detected"},
     {"document_boundary", OT_KEY_CHOICE, offsetof(ot_run_data, document_boundary), "auto",
      .choices = boundaries,
-     .help = "where the end-of-text id stands in a document of shards without .idx; auto: llmc "
+     .help = "position of the end-of-text id in documents of shards without .idx; auto: llmc "
              "start, else end"},
     {"document_mask", OT_KEY_BOOL, offsetof(ot_run_data, document_mask), "true",
-     .help = "attention and positions start anew at each document"},
+     .help = "attention and positions restart at each document"},
     {"tokenizer_check", OT_KEY_BOOL, offsetof(ot_run_data, tokenizer_check), "true",
-     .help = "refuse token files that another tokenizer made; false: on your word"},
+     .help = "refuse token files of another tokenizer; false: no check"},
 };
 static const ot_schema data = {
     "data section", data_keys, OT_COUNT(data_keys), .size = sizeof(ot_run_data)};
 
 static const ot_key batch_keys[] = {
     {"global_batch_size", OT_KEY_INTEGER, offsetof(ot_run_batch, global_batch_size), "64",
-     1, 1 << 24, .unit = "sequences", .help = "sequences of a step, over all ranks"},
+     1, 1 << 24, .unit = "sequences", .help = "sequences per step, over all ranks"},
     {"micro_batch_size", OT_KEY_INTEGER, offsetof(ot_run_batch, micro_batch_size), "1", 1, 1 << 20,
-     .unit = "sequences", .help = "sequences of one forward and backward pass"},
+     .unit = "sequences", .help = "sequences per forward and backward pass"},
     {"ramp", OT_KEY_OBJECT, offsetof(ot_run_batch, ramp), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_run_batch, num_ramp), .object = &ramp,
-     .help = "other batch sizes from a moment on"},
+     .help = "batch sizes from a later step or token count on"},
 };
 static const ot_schema batch = {
     "batch section", batch_keys, OT_COUNT(batch_keys), .size = sizeof(ot_run_batch)};
@@ -131,34 +131,34 @@ static const ot_key parallel_keys[] = {
      .help = "tensor parallel degree"},
     {"pp", OT_KEY_INT, offsetof(ot_run_parallel, pp), "1", 1, 1 << 20, .help = "pipeline stages"},
     {"vpp", OT_KEY_INT, offsetof(ot_run_parallel, vpp), "1", 1, 1 << 20,
-     .help = "chunks of a stage (interleaved, zb-v)"},
+     .help = "chunks per stage (interleaved, zb-v)"},
     {"cp", OT_KEY_INT, offsetof(ot_run_parallel, cp), "1", 1, 1 << 20,
      .help = "context parallel degree"},
     {"context", OT_KEY_CHOICE, offsetof(ot_run_parallel, context), "ring", .choices = contexts,
-     .help = "attention over cp: keys travel (ring) or heads are traded (ulysses)"},
+     .help = "attention over cp: keys move around a ring, or all-to-all of heads (ulysses)"},
     {"ep", OT_KEY_INT, offsetof(ot_run_parallel, ep), "1", 1, 1 << 20,
      .help = "expert parallel degree"},
     {"etp", OT_KEY_INT, offsetof(ot_run_parallel, etp), "1", 1, 1 << 20,
-     .help = "tensor parallel degree of experts: columns of the MLP of each"},
+     .help = "tensor parallel degree of experts"},
     {"dp", OT_KEY_INT, offsetof(ot_run_parallel, dp), "0", 0, 1 << 20,
-     .help = "data parallel degree; 0: what the ranks leave"},
+     .help = "data parallel degree; 0: the remaining ranks"},
     {"dp_replicate", OT_KEY_INT, offsetof(ot_run_parallel, dp_replicate), "1", 1, 1 << 20,
-     .help = "part of dp that keeps whole copies"},
+     .help = "part of dp that replicates"},
     {"zero", OT_KEY_INT, offsetof(ot_run_parallel, zero), "1", 0, 3,
      .help = "state sharded over dp_shard: 1 optimizer, 2 gradients, 3 weights"},
     {"accumulate", OT_KEY_CHOICE, offsetof(ot_run_parallel, accumulate), "auto",
      .choices = accumulates,
-     .help = "micro-batches first (whole) or ranks first; auto: whole at zero 0 and 1"},
+     .help = "over micro-batches first (whole) or ranks first; auto: whole at zero 0 and 1"},
     {"pipeline", OT_KEY_CHOICE, offsetof(ot_run_parallel, pipeline), "1f1b",
-     .choices = ot_pipeline_names, .help = "order of the micro-batches"},
+     .choices = ot_pipeline_names, .help = "pipeline schedule"},
     {"recompute", OT_KEY_CHOICE, offsetof(ot_run_parallel, recompute), "none",
      .shape = OT_SHAPE_LIST, .count_offset = offsetof(ot_run_parallel, num_recompute),
      .choices = ot_recompute_names,
-     .help = "activations computed again; one word, or one for each layer"},
+     .help = "recomputed activations; one word, or one per layer"},
     {"layout", OT_KEY_TEXT, offsetof(ot_run_parallel, layout), "null", .null_text = "",
-     .help = "explicit stages, as in Et*11|t*12|t*11L; null: cut by cost"},
+     .help = "explicit stages, as in Et*11|t*12|t*11L; null: balanced by cost"},
     {"order_csv", OT_KEY_PATH, offsetof(ot_run_parallel, order_csv), "null", .null_text = "",
-     .help = "file with the compute order; null: from pipeline"},
+     .help = "file with the pipeline schedule; null: from pipeline"},
     {"prefetch", OT_KEY_INT, offsetof(ot_run_parallel, prefetch), "1", 0, 1024, .unit = "blocks",
      .help = "blocks gathered ahead of use"},
     {"reshard", OT_KEY_BOOL, offsetof(ot_run_parallel, reshard), "true", .shape = OT_SHAPE_LIST,
@@ -166,10 +166,10 @@ static const ot_key parallel_keys[] = {
      .help = "zero 3: weights are released after use; one word, or embedding, layers and head"},
     {"expert_buffer", OT_KEY_REAL, offsetof(ot_run_parallel, expert_buffer),
      TEXT_OF(OT_EXPERT_BUFFER), 1, OT_NO_MAXIMUM, .unit = "even shares",
-     .help = "ep: rows that come to a rank's experts at a time; more come in further rounds"},
+     .help = "ep: tokens that a rank's experts receive per pass; the rest overflow"},
     {"watchdog_seconds", OT_KEY_REAL, offsetof(ot_run_parallel, watchdog_seconds), "600",
      0, OT_NO_MAXIMUM, .unit = "seconds",
-     .help = "a rank that others wait for so long is named and the run ends; 0: never"},
+     .help = "timeout after which the run ends, naming the rank waited for; 0: never"},
 };
 static const ot_schema parallel = {
     "parallel section", parallel_keys, OT_COUNT(parallel_keys), .size = sizeof(ot_run_parallel)};
@@ -191,10 +191,10 @@ static const ot_key optimizer_keys[] = {
     {"momentum", OT_KEY_REAL, offsetof(ot_run_optimizer, momentum), "0.95", 0, 1,
      .below_maximum = true, .help = "of Muon"},
     {"adamw_lr", OT_KEY_REAL, offsetof(ot_run_optimizer, adamw_lr), "0", 0, OT_NO_MAXIMUM,
-     .help = "with muon: peak for what AdamW updates; 0: lr"},
+     .help = "with muon: peak for AdamW's parameters; 0: lr"},
     {"groups", OT_KEY_OBJECT, offsetof(ot_run_optimizer, groups), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_run_optimizer, num_groups), .object = &group,
-     .help = "parameters that differ, by name; the first that matches counts"},
+     .help = "overrides by parameter name; the first match applies"},
 };
 static const ot_schema optimizer = {
     "optimizer section", optimizer_keys, OT_COUNT(optimizer_keys),
@@ -203,9 +203,9 @@ static const ot_schema optimizer = {
 static const ot_key learning_rate_keys[] = {
     {"warmup_steps", OT_KEY_INTEGER, offsetof(ot_run_learning_rate, warmup_steps), "null",
      0, OT_NO_MAXIMUM, .null_text = "-1", .unit = "steps",
-     .help = "steps from 0 to the peak; null: 100, at most a tenth of the run"},
+     .help = "linear warmup to the peak; null: 100, at most a tenth of the run"},
     {"decay", OT_KEY_CHOICE, offsetof(ot_run_learning_rate, decay), "cosine", .choices = decays,
-     .help = "way from the peak to min; wsd: stay, then descend at the end"},
+     .help = "decay from the peak to min; wsd: constant, then decay at the end"},
     {"decay_steps", OT_KEY_INTEGER, offsetof(ot_run_learning_rate, decay_steps), "0",
      0, OT_NO_MAXIMUM, .unit = "steps",
      .help = "length of the decay; 0: to the end (wsd: a tenth of the run)"},
@@ -218,19 +218,19 @@ static const ot_schema learning_rate = {
 
 static const ot_key precision_keys[] = {
     {"compute", OT_KEY_DTYPE, offsetof(ot_run_precision, compute), "fp32", .choices = computes,
-     .help = "type of the computation"},
+     .help = "dtype of the computation"},
     {"params", OT_KEY_DTYPE, offsetof(ot_run_precision, params), "auto", .choices = stored,
-     .help = "type of stored weights; auto: as compute, bf16 with fp8"},
+     .help = "dtype of stored weights; auto: as compute, bf16 with fp8"},
     {"gradients", OT_KEY_DTYPE, offsetof(ot_run_precision, gradients), "auto", .choices = stored,
-     .help = "gradient sums (bf16: rounded each micro-batch); auto: fp64 with fp64, else fp32"},
+     .help = "accumulators (bf16: rounded each micro-batch); auto: fp64 with fp64, else fp32"},
     {"master", OT_KEY_DTYPE, offsetof(ot_run_precision, master), "auto", .choices = stored,
-     .help = "type of the weights that the optimizer updates; auto: fp64 with fp64, else fp32"},
+     .help = "dtype of master weights; auto: fp64 with fp64, else fp32"},
     {"moments", OT_KEY_DTYPE, offsetof(ot_run_precision, moments), "auto", .choices = stored,
-     .help = "type of the optimizer state; auto: fp64 with fp64, else fp32"},
+     .help = "dtype of optimizer moments; auto: fp64 with fp64, else fp32"},
     {"reduce", OT_KEY_DTYPE, offsetof(ot_run_precision, reduce), "auto", .choices = stored,
-     .help = "type of gradients on the wire; auto: fp64 with fp64, else fp32"},
+     .help = "dtype of gradients in communication; auto: fp64 with fp64, else fp32"},
     {"accumulate", OT_KEY_CHOICE, offsetof(ot_run_precision, sum), "wide", .choices = sums,
-     .help = "sums over ranks in fp64 or fp32 (wide), or in the type on the wire"},
+     .help = "reductions over ranks in fp64 or fp32 (wide), or in the dtype that is sent"},
 };
 static const ot_schema precision = {
     "precision section", precision_keys, OT_COUNT(precision_keys),
@@ -240,9 +240,9 @@ static const ot_key checkpoint_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, every), "1000", 0, OT_NO_MAXIMUM,
      .unit = "steps", .help = "steps between checkpoints; 0: after the last step only"},
     {"keep", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, keep), "3", 0, OT_NO_MAXIMUM,
-     .help = "newest checkpoints that are kept; 0: all"},
+     .help = "number of checkpoints to keep; 0: all"},
     {"async", OT_KEY_BOOL, offsetof(ot_run_checkpoint, async), "false",
-     .help = "write while training goes on"},
+     .help = "write concurrently with training"},
 };
 static const ot_schema checkpoint = {
     "checkpoint section", checkpoint_keys, OT_COUNT(checkpoint_keys),
@@ -253,7 +253,7 @@ static const ot_key audit_keys[] = {
      .help = "steps between audits; 0: none"},
     {"checks", OT_KEY_CHOICE, offsetof(ot_run_audit, checks), "", .shape = OT_SHAPE_LIST,
      .count_offset = offsetof(ot_run_audit, num_checks), .choices = audits,
-     .help = "audits that are run"},
+     .help = "audits to run"},
 };
 static const ot_schema audit = {
     "audit section", audit_keys, OT_COUNT(audit_keys), .size = sizeof(ot_run_audit)};
@@ -277,33 +277,33 @@ static const ot_key run_keys[] = {
     {"init", OT_KEY_PATH, offsetof(ot_run_keys, run.init), "random", .choices = no_file,
      .help = "initial weights: random, or a HF directory or checkpoint"},
     {"data", OT_KEY_OBJECT, offsetof(ot_run_keys, run.data), .object = &data,
-     .help = "what is trained on"},
+     .help = "training and validation data"},
     {"batch", OT_KEY_OBJECT, offsetof(ot_run_keys, run.batch), .object = &batch,
-     .help = "how much of it in a step"},
+     .help = "batch sizes"},
     {"parallel", OT_KEY_OBJECT, offsetof(ot_run_keys, run.parallel), .object = &parallel,
-     .help = "how the work is split over ranks"},
+     .help = "parallelism over ranks"},
     {"optimizer", OT_KEY_OBJECT, offsetof(ot_run_keys, run.optimizer), .object = &optimizer,
-     .help = "how weights are updated"},
+     .help = "optimizer"},
     {"steps", OT_KEY_INTEGER, offsetof(ot_run_keys, run.steps), "0", 0, OT_NO_MAXIMUM,
      .unit = "steps", .help = "length of the run; or give tokens"},
     {"tokens", OT_KEY_INTEGER, offsetof(ot_run_keys, run.tokens), "0", 0, OT_NO_MAXIMUM,
      .unit = "tokens", .help = "length of the run instead of steps"},
     {"learning_rate", OT_KEY_OBJECT, offsetof(ot_run_keys, run.learning_rate),
-     .object = &learning_rate, .help = "the learning rate along the run"},
+     .object = &learning_rate, .help = "learning rate schedule"},
     {"precision", OT_KEY_OBJECT, offsetof(ot_run_keys, run.precision), .object = &precision,
-     .help = "data types"},
+     .help = "dtypes"},
     {"checkpoint", OT_KEY_OBJECT, offsetof(ot_run_keys, run.checkpoint), .object = &checkpoint,
-     .help = "when the state is saved"},
+     .help = "checkpoints"},
     {"audit", OT_KEY_OBJECT, offsetof(ot_run_keys, run.audit), .object = &audit,
-     .help = "checks while training"},
+     .help = "audits during training"},
     {"log", OT_KEY_OBJECT, offsetof(ot_run_keys, run.log), .object = &logging,
-     .help = "what is reported"},
+     .help = "logs and metrics"},
     {"cluster", OT_KEY_TEXT, offsetof(ot_run_keys, run.cluster), "this-machine",
      .help = "preset or file of the machine, for predictions"},
     {"seed", OT_KEY_INTEGER, offsetof(ot_run_keys, run.seed), "1", 0, OT_NO_MAXIMUM,
-     .help = "of weights, data order and dropout"},
+     .help = "seed of weights, data order and dropout"},
     {"threads", OT_KEY_INT, offsetof(ot_run_keys, run.threads), "0", 0, 4096,
-     .help = "threads of a rank; 0: its share of the cores"},
+     .help = "threads per rank; 0: its share of the cores"},
     {"output", OT_KEY_PATH, offsetof(ot_run_keys, run.output), "null", .null_text = "",
      .help = "run directory; null: runs/NAME for NAME.yaml"},
 };

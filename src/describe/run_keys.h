@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a run from and to the keys of RUN.yaml. The table in run_keys.c is the one place
-// where a key has its spelling, type, range, default and help.
+// The settings of a run from and to the keys of RUN.yaml. The table in run_keys.c is the only
+// definition of spelling, type, range, default and help of each key.
 #pragma once
 
 #include "base/schema.h"
 #include "describe/model_keys.h"
 #include "describe/run.h"
 
-// What the table describes: the run, and the keys of its model before they become run.model.
+// The object of the table: the run, and the keys of its model before conversion to run.model.
 typedef struct ot_run_keys {
   ot_model_keys model;
   ot_run run;
@@ -15,11 +15,10 @@ typedef struct ot_run_keys {
 
 extern const ot_schema ot_run_schema;
 
-// Reads and checks the settings in `tree`, whose `model` is a map of HF keys. Values that follow
-// from others where they were not given are filled in: precision.params from precision.compute, and
-// so on.
-//   settings  every key with its value in force, places as in `tree`; "default" or what it follows
-//             where nothing was given. Reads back as the same run.
+// Parses and checks the settings in `tree`, whose `model` is a map of HF keys. Fills in dependent
+// defaults: precision.params from precision.compute, and so on.
+//   settings  every key with its effective value, places as in `tree`; "default" or the key it
+//             follows when not given. Parses to the same run.
 ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **settings);
 
 // The settings as a tree, without places.
@@ -28,8 +27,8 @@ ot_node *ot_run_write(const ot_run *run, ot_arena *arena);
 // Hash of all settings as text.
 uint64_t ot_run_hash(const ot_run *run, ot_arena *arena);
 
-// Lists in `out`, one "KEY: OLD -> NEW (PLACE)" a line, the settings that differ although a resumed
-// run must keep them: not parallel, checkpoint, audit, cluster, steps, output, log, threads and
-// batch.micro_batch_size, and not what --set gave to `new_settings` (its places tell), which is
-// listed behind them: they may follow from it. Returns their number.
+// Appends to `out`, one "KEY: OLD -> NEW (PLACE)" per line, the changed settings that a resumed run
+// must keep. Excluded are parallel, checkpoint, audit, cluster, steps, output, log, threads and
+// batch.micro_batch_size, and settings given by --set in `new_settings` (by their places), which
+// are listed after the others, since these may follow from them. Returns their number.
 int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_text_builder *out);

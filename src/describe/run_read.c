@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings from and to trees: reads by the table, then fills in what follows from other values.
+// Settings from and to trees: parses by the table, then fills in dependent defaults.
 #include <string.h>
 
 #include "base/number.h"
@@ -8,7 +8,7 @@
 
 enum { SEQUENCE_LENGTH = 4096, WARMUP_STEPS = 100, PATH_BYTES = 256 };
 
-// Values that follow from others, and from what.
+// Values with dependent defaults, and the key that they follow.
 static const struct {
   const char *path;
   const char *source;
@@ -24,7 +24,7 @@ static const struct {
     {"precision.reduce", "follows precision.compute"},
 };
 
-// "auto" was read as -1, whatever the enumeration's own type makes of that.
+// "auto" was read as -1, regardless of the enumeration's underlying type.
 static bool is_automatic(int value) { return value == -1; }
 
 static void derive_precision(ot_run_precision *p) {
@@ -36,7 +36,7 @@ static void derive_precision(ot_run_precision *p) {
   if (is_automatic((int)p->reduce)) p->reduce = wide;
 }
 
-// A tenth as a person would write it: 3e-5 of 3e-4, not 2.9999999999999997e-05.
+// A tenth in short decimal form: 3e-5 of 3e-4, not 2.9999999999999997e-05.
 static double tenth(double value) {
   char text[64];
   double rounded = value / 10;
@@ -70,7 +70,7 @@ static bool was_given(const ot_node *tree, const char *path) {
   return !node->text || !ot_text_equal(node->text, "auto");
 }
 
-// Rotary parameters given in the now spelling are written in the old one.
+// Rotary parameters given in the new spelling are written in the old one.
 static void place_rope(const ot_node *given, ot_node *model) {
   const ot_node *const now = ot_node_child(given, "rope_parameters");
   if (!now) return;
@@ -100,7 +100,7 @@ static void place_all(ot_node *settings, const ot_node *tree, const ot_run *run,
 ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **settings) {
   ot_node *const model = ot_node_child(tree, "model");
   if (!model) {
-    ot_fail(OT_USAGE, "model is needed (%s)", ot_node_place(arena, tree));
+    ot_fail(OT_USAGE, "model is required (%s)", ot_node_place(arena, tree));
     return ot_fail_hint(OT_USAGE, "model: llama3-8b, a HF config.json, or HF keys");
   }
   OT_CHECK(model->kind == OT_NODE_MAP, OT_USAGE, "model: not a map of HF keys (%s)",
@@ -118,7 +118,7 @@ ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **set
 }
 
 ot_node *ot_run_write(const ot_run *run, ot_arena *arena) {
-  // The model's keys come from the model itself: an empty set stands in for them in the table.
+  // The model's keys come from the model itself: the table uses an empty set in their place.
   static const ot_model_keys no_keys;
   ot_run_keys keys = {.model = no_keys, .run = *run};
   ot_node *const settings = ot_schema_write(&ot_run_schema, 0, &keys, arena);
@@ -137,11 +137,11 @@ uint64_t ot_run_hash(const ot_run *run, ot_arena *arena) {
 typedef struct comparison {
   char path[PATH_BYTES];
   ot_text_builder *out;
-  ot_text_builder given;  // what --set changed
+  ot_text_builder given;  // changes by --set
   int count;
 } comparison;
 
-// What a resumed run may change.
+// Settings that a resumed run may change.
 static bool is_free(const char *path) {
   return ot_choice_matches(
       "parallel|checkpoint|audit|cluster|steps|output|log|threads|batch.micro_batch_size|"
@@ -149,8 +149,8 @@ static bool is_free(const char *path) {
       path);
 }
 
-// True for what the user gave on the command line, and for what follows from another value: its
-// change is that value's.
+// True for settings given on the command line, and for those that follow from another value: only
+// the change of that value is reported.
 static bool may_change(const ot_node *node) {
   return node->source && (ot_text_starts_with(node->source, "--set") ||
                           ot_text_starts_with(node->source, "follows"));
@@ -166,7 +166,7 @@ static const char *text_of(const ot_node *node, ot_arena *arena) {
     return ot_arena_format(arena, "%s", shortest);
   }
   ot_node_print_yaml(node, 0, &text);
-  text.text[text.length - 1] = '\0';  // its line break
+  text.text[text.length - 1] = '\0';  // its newline
   return text.text;
 }
 
@@ -221,6 +221,7 @@ int ot_run_compare(const ot_node *old_settings, const ot_node *new_settings, ot_
   comparison c = {.out = out, .given = {.arena = out->arena}};
   compare_maps(&c, old_settings, new_settings, 0);
   if (c.count > 0 && c.given.length > 0)
-    ot_text_appendf(out, "in addition to what --set changes:\n%s", ot_text_builder_text(&c.given));
+    ot_text_appendf(out, "in addition to the changes by --set:\n%s",
+                    ot_text_builder_text(&c.given));
   return c.count;
 }

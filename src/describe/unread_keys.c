@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys that HF files carry and transformers never reads: they belong to other software, to other
-// families, or to code that came with the weights (tools/check_inert_keys.py compares the tables
-// with transformers itself). What is read changes the mathematics and never passes.
+// Keys in HF files that transformers never reads: they belong to other software, to other families,
+// or to code shipped with the weights (tools/check_inert_keys.py compares the tables with
+// transformers itself). Keys that transformers reads affect the mathematics and are never ignored.
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "describe/model_tables.h"
@@ -19,8 +19,8 @@ static const struct {
     {"attention_bias", OT_IN_QWEN2 | OT_IN_MISTRAL | OT_IN_MIXTRAL | OT_IN_PHI3},
 };
 
-// Keys that a family without them cannot pass over: those that only this program has (moe_*,
-// but for two of HF's), and one that transformers reads wherever positions are stretched.
+// Keys that are never ignored, even in families without them: those that only Orthant has (moe_*,
+// except two of HF's), and one that transformers reads wherever positions are scaled.
 static bool is_meant(const char *name) {
   if (ot_text_starts_with(name, "moe_")) {
     return !ot_choice_matches("moe_intermediate_size|moe_layer_freq", name);

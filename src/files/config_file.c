@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers one tree from the run file, the model file and --set, then lets the table read it.
-// Where the name of a cluster or an engine leads.
+// Builds one tree from the run file, the model file and --set, then parses it with the table. Also
+// resolves names of clusters and engines.
 #include "files/config_file.h"
 
 #include <errno.h>
@@ -21,14 +21,14 @@ typedef struct loader {
   const ot_config_request *request;
   ot_arena *arena;
   ot_settings settings;   // of the run
-  const char *directory;  // the current one
+  const char *directory;  // current directory
   const char *model_source;
   ot_config_notes *notes;
 } loader;
 
 // ---- --set ----
 
-// One --set taken apart.
+// One parsed --set.
 typedef struct assignment {
   const char *path;
   const char *value;
@@ -51,7 +51,7 @@ static ot_status parse_value(const loader *l, const assignment *a, ot_node **val
   } else {
     OT_TRY(ot_tree_parse_yaml(&origin, a->value, ot_text_length(a->value), l->arena, value));
   }
-  // To the reader of files, a document that is null is an empty map.
+  // For the file reader a null document is an empty map.
   const bool null = ot_text_equal(a->value, "null") || ot_text_equal(a->value, "~");
   if (null) *value = ot_node_create(l->arena, OT_NODE_NULL);
   ot_node_set_source(*value, a->source);
@@ -71,7 +71,7 @@ static ot_status assign(loader *l, const assignment *a) {
   return ot_settings_put(&l->settings, a->path, value);
 }
 
-// The settings of --set that replace the whole model, or all others.
+// Applies the --set settings that replace the whole model, or all others.
 static ot_status apply_sets(loader *l, bool whole_model) {
   for (int i = 0; i < l->request->num_sets; i++) {
     assignment a = {0};
@@ -82,7 +82,7 @@ static ot_status apply_sets(loader *l, bool whole_model) {
   return OT_OK;
 }
 
-// Where there is no run, only its model can be set.
+// Without a run, only model keys can be set.
 static ot_status check_sets_of_model(const loader *l) {
   for (int i = 0; i < l->request->num_sets; i++) {
     assignment a = {0};
@@ -100,7 +100,7 @@ static const char *absolute(const loader *l, const ot_node *node) {
   return ot_disk_join(l->arena, node->directory ? node->directory : l->directory, node->text);
 }
 
-// What to try when no preset has this name.
+// Fails with a hint when no preset has this name.
 static ot_status unknown_model(const loader *l, const ot_node *node) {
   ot_fail(OT_USAGE, "model: no preset and no file is called \"%s\" (%s)", node->text,
           ot_node_place(l->arena, node));
@@ -109,7 +109,7 @@ static ot_status unknown_model(const loader *l, const ot_node *node) {
   return ot_fail_hint(OT_USAGE, "`orthant presets` lists the presets");
 }
 
-// The config.json that a model's name stands for.
+// Finds the config.json of a model's name.
 static ot_status find_model(const loader *l, const ot_node *node, const char **path) {
   *path = ot_presets_find(&l->request->presets, OT_PRESET_MODEL, node->text, l->arena);
   if (*path) return OT_OK;
@@ -140,12 +140,12 @@ static void note_types(const loader *l, const ot_model *model) {
   if (model->scale_block[0] == 0) return;
   l->notes->text[l->notes->count++] = ot_arena_format(
       l->arena,
-      "%s: the weights are fp8 with a scale for each block of %lld x %lld: they are dequantised "
-      "when they are read, and trained in the types of the run",
+      "%s: the weights are fp8 with a scale per block of %lld x %lld: they are dequantised "
+      "when read, and trained in the dtypes of the run",
       l->model_source, (long long)model->scale_block[0], (long long)model->scale_block[1]);
 }
 
-// Puts the keys of the model's file in place of its name.
+// Replaces the model's name by the keys of its file.
 static ot_status resolve_model(loader *l) {
   ot_node *const node = ot_node_child(l->settings.tree, "model");
   l->model_source = "";
@@ -161,7 +161,7 @@ static ot_status resolve_model(loader *l) {
   return OT_OK;
 }
 
-// ---- The whole ----
+// ---- Loading ----
 
 static ot_status begin(loader *l, const ot_config_request *request, ot_arena *arena) {
   char directory[OT_PATH_BYTES];
@@ -172,7 +172,7 @@ static ot_status begin(loader *l, const ot_config_request *request, ot_arena *ar
   return OT_OK;
 }
 
-// What --set says of the model is also said of the files that weights come from.
+// Model overrides of --set also apply to the files of initial weights.
 static ot_status keep_sets_of_model(const loader *l, ot_run *run) {
   const char **const sets = ot_arena_array(l->arena, l->request->num_sets, sizeof *sets);
   run->num_sets = 0;
@@ -185,7 +185,7 @@ static ot_status keep_sets_of_model(const loader *l, ot_run *run) {
   return OT_OK;
 }
 
-// runs/NAME beside NAME.yaml.
+// runs/NAME next to NAME.yaml.
 static void name_output(const loader *l, ot_run *run) {
   if (run->output[0] != '\0') return;
   const char *const path = l->request->path;
@@ -205,7 +205,7 @@ static void replace_text(const ot_node *settings, const char *key, const char *t
   node->text = text;
 }
 
-// Clusters and engines are presets' names unless they look like files.
+// Names of clusters and engines are presets unless they look like paths.
 static bool is_path(const char *name) {
   return strchr(name, '/') || ot_text_ends_with(name, ".yaml");
 }

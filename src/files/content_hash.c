@@ -14,10 +14,10 @@ enum { BLOCK_BYTES = 1 << 20, PIECES_MAX = 1024, PIECE_BYTES_MIN = 4096 };
 
 struct ot_content_hash {
   XXH3_state_t *state;
-  XXH3_state_t *piece;  // of the piece under way; null: pieces are not hashed
+  XXH3_state_t *piece;  // of the current block; null: blocks are not hashed
   int64_t seen;         // bytes so far
   int64_t file_bytes;
-  int64_t piece_bytes;  // 0: pieces are not hashed
+  int64_t piece_bytes;  // 0: blocks are not hashed
   uint64_t *pieces;     // [file_bytes / piece_bytes, rounded up]
 };
 
@@ -32,7 +32,7 @@ static int64_t num_pieces(const ot_content_hash *hash) {
   return (hash->file_bytes + hash->piece_bytes - 1) / hash->piece_bytes;
 }
 
-// With pieces where piece_bytes is set.
+// Allocates block states when piece_bytes is set.
 static bool take_memory(ot_content_hash *hash) {
   hash->state = XXH3_createState();
   if (hash->state == NULL || hash->piece_bytes == 0) return hash->state != NULL;

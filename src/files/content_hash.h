@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3-128 of file contents, as manifests keep it: 32 lower-case hex digits of the canonical form,
-// what `xxhsum -H2` prints. It finds damage, not malice.
+// XXH3-128 of file contents, for manifests: 32 lower-case hex digits of the canonical form, as
+// printed by `xxhsum -H2`. It detects damage, not tampering.
 #pragma once
 
 #include <stdint.h>
@@ -10,14 +10,14 @@
 
 enum { OT_CONTENT_HASH_BYTES = 33 };  // 32 digits and a zero
 
-// XXH3-64 of the pieces of a file, by which damage is located. At most 1024, of 4 KiB at least.
+// XXH3-64 of the blocks of a file, to locate damage. At most 1024 blocks, of at least 4 KiB.
 typedef struct ot_content_pieces {
-  int64_t bytes;         // of each but the last, which may have fewer; 0: none are known
-  int64_t count;         // that make up the file
+  int64_t bytes;         // per block; the last may be shorter; 0: unknown
+  int64_t count;         // blocks of the file
   const uint64_t *hash;  // [count]
 } ot_content_pieces;
 
-// One file of a directory, as a manifest lists it.
+// One file of a directory in a manifest.
 typedef struct ot_content_record {
   const char *name;  // plain name, no directory
   int64_t bytes;
@@ -27,10 +27,10 @@ typedef struct ot_content_record {
 
 typedef struct ot_content_hash ot_content_hash;
 
-// A running hash of no bytes yet.
+// Creates a streaming hash.
 ot_status ot_content_hash_create(ot_content_hash **out);
 
-// The same for a file of `file_bytes` bytes, of which pieces are hashed, too.
+// The same for a file of `file_bytes` bytes, with hashes of its blocks.
 ot_status ot_content_hash_create_pieces(int64_t file_bytes, ot_content_hash **out);
 void ot_content_hash_destroy(ot_content_hash **hash);
 void ot_content_hash_update(ot_content_hash *hash, const void *data, int64_t bytes);
@@ -38,15 +38,15 @@ void ot_content_hash_update(ot_content_hash *hash, const void *data, int64_t byt
 // The hash of all bytes so far; more may follow.
 void ot_content_hash_print(const ot_content_hash *hash, char hex[OT_CONTENT_HASH_BYTES]);
 
-// Those of the pieces, in `arena`, once all bytes of the file were given.
+// The block hashes, in `arena`, after all bytes of the file were added.
 ot_content_pieces ot_content_hash_pieces(const ot_content_hash *hash, ot_arena *arena);
 
-// Of `bytes` bytes at `data`.
+// The hash of `bytes` bytes at `data`.
 void ot_content_hash_memory(const void *data, int64_t bytes, char hex[OT_CONTENT_HASH_BYTES]);
 
-// What a record says of the whole file at `path`, but for its name; the pieces live in `arena`.
+// The record of the file at `path`, except for its name; block hashes are allocated in `arena`.
 ot_status ot_content_record_read(ot_arena *arena, const char *path, ot_content_record *record);
 
-// Feeds bytes [first, first + bytes) of the open file to `hash`.
+// Adds bytes [first, first + bytes) of the open file to `hash`.
 ot_status ot_content_hash_range(ot_content_hash *hash, int file, const char *path, int64_t first,
                                 int64_t bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// POSIX files with failures that name their path.
+// POSIX files; failures name the path.
 #include "files/disk.h"
 
 #include <dirent.h>
@@ -56,7 +56,7 @@ ot_status ot_disk_size(int file, const char *path, int64_t limit, int64_t *bytes
   struct stat info;
   if (fstat(file, &info) != 0) return ot_disk_fail("read", path, errno);
   OT_CHECK(S_ISREG(info.st_mode), OT_ENVIRONMENT, "not a regular file (%s)", path);
-  OT_CHECK(info.st_size <= limit, OT_ENVIRONMENT, "%lld bytes where at most %lld are taken (%s)",
+  OT_CHECK(info.st_size <= limit, OT_ENVIRONMENT, "%lld bytes; allowed: up to %lld (%s)",
            (long long)info.st_size, (long long)limit, path);
   *bytes = info.st_size;
   return OT_OK;
@@ -102,7 +102,7 @@ ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data
     const ssize_t done = pread(file, to, want, offset);
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) return ot_disk_fail("read", path, errno);
-    OT_CHECK(done > 0, OT_ENVIRONMENT, "file ends at byte %lld, %lld more are needed (%s)",
+    OT_CHECK(done > 0, OT_ENVIRONMENT, "file ends at byte %lld, %lld more expected (%s)",
              (long long)offset, (long long)bytes, path);
     to += done;
     offset += done;
@@ -119,8 +119,8 @@ ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const voi
     const ssize_t done = pwrite(file, from, want, offset);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return ot_disk_fail("write", path, done < 0 ? errno : ENOSPC);
-    // Large files go to the disk as they are written, at its pace: what fsync finds left is short,
-    // and ranks that wait for a writer see it move. A file system without this syncs at the end.
+    // Large files are flushed while they are written: the final fsync is short, and ranks that wait
+    // for a writer see progress. A file system without this syncs at the end.
     if (done >= FLUSH_BYTES) {
       (void)sync_file_range(file, offset, done, SYNC_FILE_RANGE_WRITE);
     }

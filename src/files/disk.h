@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as the formats of this room need them: whole reads with a limit, durable writes,
-// directories.
-// Every failure is OT_ENVIRONMENT and names the path and the system's reason. A failed fsync is
-// never tried again: the kernel may have dropped the page and would report success.
+// File access for the formats of this folder: whole reads with a limit, durable writes,
+// directories. Every failure is OT_ENVIRONMENT and names the path and the system's reason. A failed
+// fsync is never retried: the kernel may have dropped the page and would report success.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +12,7 @@
 
 enum { OT_PATH_BYTES = 4096 };
 
-// Records "cannot DO: REASON (PATH)" for the errno value `error`, with a hint when the disk is
+// Fails with "cannot DO: REASON (PATH)" for the errno value `error`, with a hint when the disk is
 // full.
 ot_status ot_disk_fail(const char *action, const char *path, int error);
 
@@ -29,7 +28,7 @@ bool ot_disk_is_directory(const char *path);
 // Bytes that an unprivileged user may still write on the file system of `path`.
 ot_status ot_disk_free_bytes(const char *path, int64_t *bytes);
 
-// Opens the regular file at `path` for reading. A FIFO or a device is refused, not waited for.
+// Opens the regular file at `path` for reading. Refuses a FIFO or a device instead of blocking.
 // *file is -1 after a failure.
 ot_status ot_disk_open(const char *path, int *file);
 
@@ -41,26 +40,26 @@ ot_status ot_disk_read(ot_arena *arena, const char *path, int64_t limit, char **
                        int64_t *bytes);
 
 // Writes `bytes` to a new file at `path`, synced. Not atomic: for files in a directory that is
-// renamed into place as a whole. Others: files/output_file.h.
+// renamed as a whole. Otherwise use files/output_file.h.
 ot_status ot_disk_write(const char *path, const void *data, int64_t bytes);
 
-// pread and pwrite until all `bytes` are done. A file that ends early is an error that says where.
+// pread and pwrite of all `bytes`. A file that ends early is an error with its position.
 ot_status ot_disk_read_at(int file, const char *path, int64_t offset, void *data, int64_t bytes);
 ot_status ot_disk_write_at(int file, const char *path, int64_t offset, const void *data,
                            int64_t bytes);
 
-// fsync, then close: closes in every case and reports the first failure.
+// fsync, then close: always closes and returns the first failure.
 ot_status ot_disk_sync_close(int file, const char *path);
 
-// The names in directory `path`, in no order; an absent directory has none. A failure while reading
-// it is an error: a part of the names is never taken for all.
+// The names in directory `path`, unordered; an absent directory has none. A read failure is an
+// error, so the list is never partial.
 typedef struct ot_disk_names {
   int64_t count;
   char **name;  // [count]
 } ot_disk_names;
 ot_status ot_disk_list(ot_arena *arena, const char *path, ot_disk_names *names);
 
-// Creates `path` and its parents; one that exists is fine.
+// Creates `path` and its parents; an existing one is no error.
 ot_status ot_disk_make_directory(const char *path);
 
 // Makes the names in directory `path` durable.
@@ -69,5 +68,5 @@ ot_status ot_disk_sync_directory(const char *path);
 // Makes the name of file `path` durable in its directory.
 ot_status ot_disk_sync_parent(const char *path);
 
-// Removes a file, or a directory with all it holds (never following links); absent is fine.
+// Removes a file, or a directory with its contents (never following links); absence is no error.
 ot_status ot_disk_remove(const char *path);

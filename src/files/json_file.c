@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jansson with our errors.
+// jansson with Orthant's error messages.
 #include "files/json_file.h"
 
 #include <stdlib.h>

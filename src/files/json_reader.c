@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RFC 8259, read in place. Strings without escapes are not copied.
+// RFC 8259, parsed in place. Strings without escapes are not copied.
 #include "files/json_reader.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ bool ot_json_string_equal(ot_json_string string, const char *text) {
          memcmp(string.text, text, (size_t)string.length) == 0;
 }
 
-// Records "NAME:LINE:COLUMN: not valid JSON: WHAT" for the place that is read.
+// Fails with "NAME:LINE:COLUMN: not valid JSON: WHAT" for the current position.
 static ot_status fail_here(const ot_json_reader *reader, const char *what) {
   int line = 1, column = 1;
   for (int64_t i = 0; i < reader->at && i < reader->length; i++) {
@@ -69,7 +69,7 @@ static int digit_of(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// The four digits after "\u"; -1: they are none.
+// The four digits after "\u"; -1 when invalid.
 static int32_t read_unit(ot_json_reader *reader) {
   int32_t unit = 0;
   for (int i = 0; i < ESCAPE_DIGITS; i++) {
@@ -81,8 +81,8 @@ static int32_t read_unit(ot_json_reader *reader) {
   return unit;
 }
 
-// The code point of an escape whose "\u" has been read, of two where the first is half of a pair;
-// -1: none, or zero.
+// The code point of an escape after its "\u", including the second half of a surrogate pair; -1
+// when invalid or zero.
 static int32_t read_point(ot_json_reader *reader) {
   const int32_t unit = read_unit(reader);
   if (unit <= 0 || (unit >= 0xdc00 && unit < 0xe000)) return -1;
@@ -96,7 +96,7 @@ static int32_t read_point(ot_json_reader *reader) {
   return 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
 }
 
-// One escape, its backslash read, to `out`; returns the bytes written, 0 when it is none.
+// Decodes one escape after its backslash to `out`; returns the bytes written, 0 when invalid.
 static int64_t read_escape(ot_json_reader *reader, char *out) {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   const char c = peek(reader);
@@ -111,7 +111,7 @@ static int64_t read_escape(ot_json_reader *reader, char *out) {
   return 1;
 }
 
-// Bytes of the character that comes next, which is no escape; 0: it is none that a string may have.
+// Bytes of the next unescaped character; 0 when it is invalid in a string.
 static int64_t measure_character(const ot_json_reader *reader) {
   const unsigned char c = (unsigned char)peek(reader);
   if (c < 0x80) return c >= 0x20;
@@ -121,8 +121,8 @@ static int64_t measure_character(const ot_json_reader *reader) {
   return bytes > 0 ? bytes : 0;
 }
 
-// The rest of a string that begins at `start` and has an escape next. No escape is longer resolved
-// than written.
+// Parses the rest of a string that begins at `start`, from its first escape. No escape is longer
+// decoded than encoded.
 static ot_status read_escaped(ot_json_reader *reader, int64_t start, ot_json_string *string) {
   int64_t end = reader->at;
   while (end < reader->length && reader->text[end] != '"') end += reader->text[end] == '\\' ? 2 : 1;
@@ -133,7 +133,7 @@ static ot_status read_escaped(ot_json_reader *reader, int64_t start, ot_json_str
     const bool escaped = peek(reader) == '\\';
     reader->at += escaped;
     const int64_t bytes = escaped ? read_escape(reader, out + length) : measure_character(reader);
-    if (bytes == 0) return fail_here(reader, "a character that no string may have");
+    if (bytes == 0) return fail_here(reader, "an invalid character in a string");
     if (!escaped) memcpy(out + length, reader->text + reader->at, (size_t)bytes);
     if (!escaped) reader->at += bytes;
     length += bytes;
@@ -149,7 +149,7 @@ ot_status ot_json_reader_string(ot_json_reader *reader, ot_json_string *string) 
   while (peek(reader) != '"') {
     if (peek(reader) == '\\') return read_escaped(reader, start, string);
     const int64_t bytes = measure_character(reader);
-    if (bytes == 0) return fail_here(reader, "a character that no string may have");
+    if (bytes == 0) return fail_here(reader, "an invalid character in a string");
     reader->at += bytes;
   }
   *string = (ot_json_string){reader->text + start, reader->at - start};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffered writes to a descriptor, and where a path that a user named leads.
+// Buffered writes to a descriptor, and resolution of user-given paths.
 #include "files/output_file.h"
 
 #include <errno.h>
@@ -16,15 +16,15 @@
 enum { BUFFER_BYTES = 1 << 18, LINKS_MAX = 40 };
 
 struct ot_output_file {
-  char path[OT_PATH_BYTES];     // links followed, but for a stream
-  char partial[OT_PATH_BYTES];  // what is renamed to it; empty for a stream
+  char path[OT_PATH_BYTES];     // links resolved, except for a stream
+  char partial[OT_PATH_BYTES];  // renamed to `path` at commit; empty for a stream
   uint8_t *buffer;              // [BUFFER_BYTES]
   int64_t buffered;
-  int64_t end;     // bytes in the file, the buffer not counted
+  int64_t end;     // bytes in the file, excluding the buffer
   int descriptor;  // -1 when closed
 };
 
-// ---- where a path leads ----
+// ---- resolving paths ----
 
 ot_status ot_output_file_follow(const char *path, char target[OT_PATH_BYTES]) {
   OT_CHECK(strlen(path) + 16 < OT_PATH_BYTES, OT_ENVIRONMENT, "path too long (%s)", path);
@@ -32,7 +32,7 @@ ot_status ot_output_file_follow(const char *path, char target[OT_PATH_BYTES]) {
   for (int i = 0; i < LINKS_MAX; i++) {
     char link[OT_PATH_BYTES];
     const ssize_t length = readlink(target, link, sizeof link - 1);
-    // No link, or nothing at all: opening it says what else is wrong.
+    // No link, or no file: opening it reports other errors.
     if (length < 0) return OT_OK;
     link[length] = '\0';
     const int64_t before = link[0] == '/' ? 0 : ot_disk_base_name(target) - target;
@@ -42,7 +42,7 @@ ot_status ot_output_file_follow(const char *path, char target[OT_PATH_BYTES]) {
   return ot_disk_fail("create", path, ELOOP);
 }
 
-// Standard output or standard error when it is the file of `info`, else -1.
+// Standard output or standard error if it is the file of `info`, else -1.
 static int standard_stream(const struct stat *info) {
   for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
     struct stat own;

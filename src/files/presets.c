@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Presets are files in folders; what is there is what there is.
+// Presets are files in folders.
 #include <dirent.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void add_name(name_list *list, const char *file, const char *ending, ot_a
   list->names[list->count++] = name;
 }
 
-// By family and size: digits count as numbers, so that 8b comes before 70b.
+// Sorts by family and size: digits compare as numbers, so that 8b precedes 70b.
 static int compare_names(const void *a, const void *b, const void *context) {
   (void)context;
   const char *const x = *(const char *const *)a;
@@ -75,7 +75,7 @@ ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, 
   return (ot_preset_names){.name = list.names, .count = list.count};
 }
 
-// The letters that a name begins with: "llama" of "llama2-7b".
+// The leading letters of a name: "llama" of "llama2-7b".
 static const char *family_of(const char *name, ot_arena *arena) {
   return ot_arena_text(arena, name, (int64_t)strcspn(name, "0123456789-."));
 }

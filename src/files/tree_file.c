@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files as trees: finds the reader, keeps the absolute directory.
+// Files as trees: selects the parser, stores the absolute directory.
 #include "files/tree_file.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON through jansson, which checks everything but keeps no places: a second walk over the text,
-// now known to be valid, finds where each value begins.
+// JSON through jansson, which validates everything but keeps no positions: a second pass over the
+// text, now known to be valid, finds the start of each value.
 #include <jansson.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void advance(cursor *c) {
     c->line++;
     c->column = 1;
   } else if ((byte & 0xc0) != 0x80) {
-    c->column++;  // continuation bytes of UTF-8 take no column
+    c->column++;  // continuation bytes of UTF-8 add no column
   }
 }
 
@@ -41,7 +41,7 @@ static void skip_word(cursor *c) {
   while (strchr(" \t\r\n,]}", *c->at) == NULL) advance(c);
 }
 
-// Takes `mark` and the space around it.
+// Consumes `mark` and the space around it.
 static void take(cursor *c, char mark) {
   skip_space(c);
   OT_ASSERT(*c->at == mark);
@@ -117,8 +117,8 @@ static ot_status build(cursor *c, json_t *value, int depth, ot_node **out) {
   return OT_OK;
 }
 
-// Python writes numbers that are not finite as words, which JSON has not and jansson refuses:
-// digits stand in for them while it checks the text.
+// Python writes non-finite numbers as words, which are not JSON and which jansson refuses: they are
+// replaced by digits for the validation.
 static void mask_words(char *text) {
   static const char *const words[] = {"NaN", "-Infinity", "Infinity"};
   bool quoted = false;
@@ -141,7 +141,7 @@ ot_status ot_tree_parse_json(const ot_tree_origin *origin, const char *text, int
                              ot_arena *arena, ot_node **out) {
   OT_CHECK(bytes <= OT_TREE_BYTES_MAX, OT_USAGE, "%lld bytes of JSON; allowed: up to %d (%s)",
            (long long)bytes, OT_TREE_BYTES_MAX, origin->name);
-  // A copy that ends in zero, which ends the walk.
+  // A zero-terminated copy; the zero ends the second pass.
   const char *const copy = ot_arena_text(arena, text, bytes);
   char *const finite = ot_arena_text(arena, text, bytes);
   mask_words(finite);

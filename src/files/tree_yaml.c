@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML through libfyaml's events: they carry the place of every value and cost time linear in the
-// text, which its documents do not.
+// YAML through libfyaml's events: unlike its documents, they have the place of every value and take
+// time linear in the text.
 #include <libfyaml.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,9 +13,9 @@ typedef struct builder {
   const ot_tree_origin *origin;
   ot_arena *arena;
   struct fy_parser *parser;
-  ot_node *open[OT_TREE_DEPTH_MAX];            // collections being filled
-  const char *key[OT_TREE_DEPTH_MAX];          // of a map: the key whose value comes next, or null
-  struct fy_mark key_mark[OT_TREE_DEPTH_MAX];  // where it stands
+  ot_node *open[OT_TREE_DEPTH_MAX];            // collections under construction
+  const char *key[OT_TREE_DEPTH_MAX];          // of a map: the key whose value follows, or null
+  struct fy_mark key_mark[OT_TREE_DEPTH_MAX];  // its position
   int64_t children[OT_TREE_DEPTH_MAX];
   int depth;
   int documents;
@@ -30,7 +30,7 @@ static ot_status fail_at(const builder *b, const struct fy_mark *mark, const cha
 
 static const struct fy_mark *mark_of(struct fy_event *event) { return fy_event_start_mark(event); }
 
-// libfyaml's mark of a quoted text is past its quote.
+// libfyaml's mark of a quoted text is after its quote.
 static bool is_quoted(struct fy_event *event) {
   if (event->type != FYET_SCALAR) return false;
   const enum fy_scalar_style style = fy_token_scalar_style(event->scalar.value);
@@ -47,7 +47,7 @@ static ot_node *create(builder *b, struct fy_event *event, ot_node_kind kind) {
   return node;
 }
 
-// Puts a finished or begun node where the event stream is.
+// Adds a finished or begun node at the current position of the event stream.
 static ot_status place(builder *b, struct fy_event *event, ot_node *node) {
   if (b->depth == 0) {
     if (b->root) return fail_at(b, mark_of(event), "more than one YAML document");
@@ -62,7 +62,7 @@ static ot_status place(builder *b, struct fy_event *event, ot_node *node) {
   }
   if (!b->key[top]) return fail_at(b, mark_of(event), "a key must be plain text");
   if (node->column == 0) {
-    // A value without text (`key:`) has no place but its key's.
+    // A value without text (`key:`) gets the place of its key.
     node->line = b->key_mark[top].line + 1;
     node->column = b->key_mark[top].column + 1;
   }
@@ -119,8 +119,8 @@ static ot_status begin(builder *b, struct fy_event *event, ot_node_kind kind) {
 
 static ot_status refuse_decoration(builder *b, struct fy_event *event, struct fy_token *anchor,
                                    struct fy_token *tag) {
-  if (anchor) return fail_at(b, mark_of(event), "anchors (&name) are not taken here");
-  if (tag) return fail_at(b, mark_of(event), "tags (!name) are not taken here");
+  if (anchor) return fail_at(b, mark_of(event), "anchors (&name) are not supported");
+  if (tag) return fail_at(b, mark_of(event), "tags (!name) are not supported");
   return OT_OK;
 }
 
@@ -140,7 +140,7 @@ static ot_status take_event(builder *b, struct fy_event *event) {
       b->depth--;
       return OT_OK;
     case FYET_ALIAS:
-      return fail_at(b, mark_of(event), "aliases (*name) are not taken here");
+      return fail_at(b, mark_of(event), "aliases (*name) are not supported");
     case FYET_DOCUMENT_START:
       if (b->documents++ > 0) return fail_at(b, mark_of(event), "more than one YAML document");
       return OT_OK;
@@ -149,7 +149,7 @@ static ot_status take_event(builder *b, struct fy_event *event) {
   }
 }
 
-// The parser's first complaint.
+// Reports the parser's first error.
 static ot_status malformed(const builder *b, struct fy_diag *diagnostics) {
   void *iterator = NULL;
   const struct fy_diag_error *const error = fy_diag_errors_iterate(diagnostics, &iterator);
@@ -170,8 +170,8 @@ static ot_status build(builder *b, struct fy_diag *diagnostics) {
   return OT_OK;
 }
 
-// libfyaml takes control characters that YAML 1.2 (5.1) forbids, and ends a plain text at a byte
-// that is not UTF-8 without a word.
+// libfyaml accepts control characters that YAML 1.2 (5.1) forbids, and silently ends a plain text
+// at a byte that is not UTF-8.
 static ot_status check_characters(const ot_tree_origin *origin, const char *text, int64_t bytes) {
   int line = 1;
   int column = 1;

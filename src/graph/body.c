@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A body is the run of ops behind its repeat; there is none within another.
+// The body of a loop is the run of ops after its repeat op. Loops do not nest.
 #include "graph/body.h"
 
 #include "graph/expand.h"
@@ -34,11 +34,11 @@ static ot_status check_body(const ot_program *program, int repeat) {
            program->num_ops - repeat - 1);
   for (int i = repeat + 1; i <= repeat + repeated; i++) {
     OT_CHECK(program->ops[i].part == program->ops[repeat].part, OT_BUG,
-             "program %s: op %d repeats op %d (%s), which is of another part", program->name,
+             "program %s: op %d repeats op %d (%s), which belongs to another part", program->name,
              repeat, i, name_of(program, i));
     OT_CHECK(program->ops[i].kind != OT_OP_REPEAT && !ot_op_is_composite(&program->ops[i]), OT_BUG,
-             "program %s: op %d repeats op %d (%s), which no body may have", program->name, repeat,
-             i, name_of(program, i));
+             "program %s: op %d repeats op %d (%s), which a loop body may not contain",
+             program->name, repeat, i, name_of(program, i));
   }
   return OT_OK;
 }
@@ -55,14 +55,14 @@ static ot_status check_adding(const ot_program *program, int op) {
     const int value = made->out[i];
     if (value < 0 || !(accumulated >> i & 1u) || !is_made_inside(program, value)) continue;
     OT_CHECK(ot_program_updates(program, op, i), OT_BUG,
-             "program %s: op %d (%s) adds to %s, which no repeat around it hands out",
+             "program %s: op %d (%s) adds to %s, which its enclosing repeat does not output",
              program->name, op, name_of(program, op), program->values[value].name);
   }
   return OT_OK;
 }
 
-// Of each value the repeat in whose body, or for whose body, it is made; -1 of any other. From the
-// last op to the first, so that the one that makes a value has the last word.
+// For each value: the repeat whose body defines it or that outputs it, or -1. Walks from the last
+// op to the first, so that the defining op decides.
 static void find_homes(const ot_program *program, int *homes) {
   for (int i = 0; i < program->num_values; i++) homes[i] = -1;
   for (int i = program->num_ops - 1; i >= 0; i--) {
@@ -82,15 +82,15 @@ static ot_status check_reads(const ot_program *program, const int *homes, int op
     const int value = program->ops[op].in[i];
     if (value < 0 || homes[value] < 0) continue;
     OT_CHECK(homes[value] == around, OT_BUG,
-             "program %s: op %d (%s) reads %s, which is there in the body of op %d alone",
-             program->name, op, name_of(program, op), program->values[value].name, homes[value]);
+             "program %s: op %d (%s) reads %s, which is local to the body of op %d", program->name,
+             op, name_of(program, op), program->values[value].name, homes[value]);
   }
   return OT_OK;
 }
 
 static ot_status check_leaves(const ot_program *program, const int *homes, int value) {
   OT_CHECK(value < 0 || homes[value] < 0, OT_BUG,
-           "program %s: %s leaves it, but is there in the body of op %d alone", program->name,
+           "program %s: its result %s is local to the body of op %d", program->name,
            program->values[value].name, homes[value]);
   return OT_OK;
 }

@@ -11,7 +11,7 @@ static const ot_placement replicated = {OT_REPLICATED, 0};
 static const ot_placement varying = {OT_VARYING, 0};
 static const ot_placement partial = {OT_PARTIAL, 0};
 static const ot_placement by_rows = {OT_SHARDED, 0};
-static const ot_placement by_columns = {OT_SHARDED, 1};  // of a stack: by rows
+static const ot_placement by_columns = {OT_SHARDED, 1};  // of a stack: its tokens
 
 ot_op_attributes ot_builder_attributes(const ot_builder *builder) {
   const ot_graph_request *const request = &builder->graph->request;
@@ -250,7 +250,7 @@ int ot_builder_parameter(ot_builder *builder, const ot_parameter *parameter, ot_
                .rank = parameter->rank,
                .dim = {parameter->rows, parameter->rank > 1 ? parameter->cols : 0}},
   };
-  // Entered as I; what the ranks use on values of their own is R from the start.
+  // Parameters enter as I. Those used on values that differ between ranks are R from the start.
   return ot_builder_external(builder, &value,
                              (ot_lives){tensor_placement(cut), replicated, replicated,
                                         cut == OT_SHARD_BY_EXPERTS ? by_rows : replicated});

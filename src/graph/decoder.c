@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks but the head. Between tensor-parallel regions a rank has rows of its own, and so from
-// block to block.
+// The blocks except the head. Between tensor-parallel regions, and so between blocks, tokens are
+// sharded over tp (sequence parallelism).
 #include "graph/decoder.h"
 
 #include "describe/residuals.h"
@@ -34,7 +34,7 @@ static int mlp(ot_builder *b, int x, int sum) {
 
 // ---- blocks ----
 
-// The largest |x| that leaves the block, for the health metrics of training.
+// Records the largest |x| that leaves the block, for the health metrics of training.
 static void watch(ot_builder *b, int x) {
   if (!ot_builder_trains(b)) return;
   const int statistic = ot_builder_statistic(b, OT_STATISTIC_MAX_ACTIVATION, "max_activation");
@@ -50,7 +50,7 @@ static int look_up(ot_builder *b, const char *name, const ot_op_attributes *attr
              OT_OP_EMBEDDING, attributes, name, 4, {in[0], in[1], in[2], in[3]}, NULL});
 }
 
-// Rows of the vocabulary are summed over tp; positions are looked up for the own rows only.
+// Vocabulary rows are reduced over tp; positions are looked up for this rank's tokens only.
 static int embed_own_rows(ot_builder *b, int tokens, int table, ot_op_attributes attributes) {
   const ot_share *const share = ot_share_of(b);
   const ot_op_attributes plain = ot_builder_attributes(b);

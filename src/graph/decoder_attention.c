@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention branch: packed q|k|v, their norms and rotation, attention, output projection. A
-// sequence that is cut over cp is seen whole in one of two ways: keys and values travel around a
-// ring (Liu et al. 2023; attention over a group, which expand.h takes apart), or the ranks exchange
-// pieces of the sequence for shares of the heads (Ulysses: Jacobs et al. 2023).
+// The attention branch: packed q|k|v, their norms and rotation, attention, output projection.
+// Context parallelism shards each sequence over cp. Attention then uses a ring of keys and values
+// (Liu et al. 2023; a composite attention op that expand.h lowers) or an all-to-all from sequence
+// shards to head shards (Ulysses: Jacobs et al. 2023).
 #include "graph/decoder_parts.h"
 #include "ops/operands.h"
 
@@ -70,7 +70,7 @@ static void append_to_cache(ot_builder *b, int qkv, int *cache) {
                                         out});
 }
 
-// A sink for each query head, or -1.
+// One attention sink per query head, or -1.
 static int sinks(ot_builder *b) {
   if (!ot_model_of(b)->sinks) return -1;
   return ot_decoder_vector(b, OT_ROLE_SINKS, "attention", "sinks", ot_share_of(b)->heads);
@@ -86,7 +86,7 @@ static int attend_to_cache(ot_builder *b, int qkv, int cache, const ot_op_attrib
                                                NULL});
 }
 
-// ---- over the rows of a micro-batch ----
+// ---- training and prefill ----
 
 static ot_op_attributes attention_attributes(const ot_builder *b, int layer) {
   const ot_model *const model = ot_model_of(b);
@@ -145,7 +145,7 @@ static int attend_by_exchange(ot_builder *b, int qkv, ot_op_attributes attribute
   x = rearrange(b, OT_OP_ALL_TO_ALL, &exchange, x, "attention.pieces");
   x = rearrange(b, OT_OP_SEQUENCE_JOIN, &copies, x, "attention.sequences");
   x = attend(b, x, &attributes);
-  copies.num_kv_heads = 0;  // heads alone from here on
+  copies.num_kv_heads = 0;  // from here on every head is distinct
   x = rearrange(b, OT_OP_SEQUENCE_SPLIT, &copies, x, "attention.head_pieces");
   x = rearrange(b, OT_OP_ALL_TO_ALL, &exchange, x, "attention.head_shares");
   return rearrange(b, OT_OP_HEADS_GATHER, &copies, x, "attention.all_heads");

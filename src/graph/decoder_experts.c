@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// The branch of a layer with experts. Each rank routes the rows that it has between tensor-parallel
-// regions. Gates multiply before the projection down (ops/activation.h), so that what the experts
-// put out is added up and forgotten.
+// The MoE branch of a layer. Each rank routes its tokens (sharded by sequence parallelism). Gates
+// multiply before the down projection (ops/activation.h), so that expert outputs are summed and not
+// saved.
 //
 //   normed -> router -> route -> order -> dispatch -> gate|up -> glu -> down -> combine -> + x
 //        \-> shared experts, an ordinary MLP ------------------------------------------/
 //
-// Over ep a rank has some of the experts, over etp some columns of each. Between dispatch and
-// combine, rows go to the ranks that have their experts and come back (ops/expert_exchange.h): the
-// first round as ops of the program, what it has no room for as a composite (ops/expert_rounds.h).
+// Over ep each rank holds some of the experts, over etp some columns of each. Between dispatch and
+// combine, an all-to-all-v sends tokens to the ranks of their experts and back
+// (ops/expert_exchange.h): the first pass as ops of the program, overflow passes as a composite
+// (ops/expert_rounds.h).
 #include "describe/moe.h"
 #include "graph/decoder_parts.h"
 #include "ops/expert_exchange.h"
 #include "ops/route.h"
 
-// What routing hands to those who copy rows, and to those who judge it.
+// Outputs of the router for dispatch and for the auxiliary losses.
 typedef struct routed {
   ot_op_attributes attributes;
   int logits, gates, experts, place, offsets;
 } routed;
 
-// How rows go to the experts of all ranks: what all send, and the plan of the first round. Nowhere,
-// with -1 for all values, where a rank has every expert.
+// Token dispatch to the experts of all ranks: all send counts, and the plan of the first pass. All
+// values are -1 where this rank holds every expert.
 typedef struct journey {
   ot_op_attributes attributes;
   int counts, home, here, offsets, rounds;
 } journey;
 
-// Rows sorted by expert, and the experts that they meet.
+// Tokens sorted by expert, and the experts that process them.
 typedef struct sorted {
   ot_op_attributes attributes;
   int rows, gates, offsets;
@@ -35,7 +36,7 @@ typedef struct sorted {
   int up_bias;   // or -1
 } sorted;
 
-// A share times a factor of room, rounded up, at most `most`; that where the factor is 0.
+// `share` times `factor`, rounded up, at most `most`; `most` for factor 0.
 static int64_t with_room(double share, double factor, int64_t most) {
   const double wanted = factor > 0 ? share * factor : (double)most;
   const double rows = wanted < (double)most ? wanted : (double)most;
@@ -44,7 +45,7 @@ static int64_t with_room(double share, double factor, int64_t most) {
   return whole > 0 ? whole : 1;
 }
 
-// Rows that an expert may have of a sequence of T tokens: its even share of T*k/E, with room.
+// Expert capacity for a sequence of T tokens: its even share T*k/E times the capacity factor.
 static int64_t capacity_of(const ot_moe *moe, int64_t T) {
   const double share = (double)T * (double)moe->experts_per_token / (double)moe->num_experts;
   return with_room(share, moe->capacity_factor, T);
@@ -87,14 +88,14 @@ static int sum_over(ot_builder *b, ot_group_kind group, int ranks, int counts) {
       b, &(ot_op_description){OT_OP_ALL_REDUCE, &attributes, "router.counts", 1, {counts}, NULL});
 }
 
-// Counts of whole sequences from those of own rows.
+// Token counts of whole sequences, from the counts of this rank's tokens.
 static int count_sequences(ot_builder *b, int own) {
   const ot_share *const share = ot_share_of(b);
   if (share->expert_view) return sum_over(b, OT_GROUP_SEQUENCE, share->sequence_ranks, own);
   return sum_over(b, OT_GROUP_CONTEXT, share->cp, sum_over(b, OT_GROUP_TENSOR, share->tp, own));
 }
 
-// Losses of the router and what is reported of it; both have their gradients from here.
+// Auxiliary losses and statistics of the router; the losses get their gradients here.
 static void judge(ot_builder *b, const routed *r, int rounds) {
   if (!ot_builder_trains(b) && b->graph->request.mode != OT_MODE_LOGITS) return;
   const ot_share *const share = ot_share_of(b);
@@ -121,8 +122,9 @@ static int bias_of(ot_builder *b) {
                            moe->num_experts);
 }
 
-// Logits of all rows of this rank's sequences, where the choice looks at them and other ranks have
-// some; otherwise -1. They choose, which has no gradient: nothing goes back through the gather.
+// All-gathered logits of whole sequences, where the routing choice depends on other tokens of the
+// sequence and other ranks hold some; otherwise -1. The choice has no gradient, so none flows back
+// through the gather.
 static int gather_sequences(ot_builder *b, int logits) {
   const ot_share *const share = ot_share_of(b);
   const bool parts = share->cp > 1 || share->own_rows % share->length != 0;
@@ -164,7 +166,7 @@ static routed route(ot_builder *b, int normed) {
 
 // ---- this rank's experts ----
 
-// rows times `in` = {weight, bias or -1} of each one's expert.
+// Grouped GEMM: rows times `in` = {weight, bias or -1} of each row's expert.
 static int grouped(ot_builder *b, const sorted *s, const char *name, int rows, const int *in) {
   return ot_builder_op(
       b,
@@ -180,9 +182,9 @@ static int run_experts(ot_builder *b, const sorted *s) {
   return grouped(b, s, "experts.out", active, (int[]){s->down, -1});
 }
 
-// ---- those of other ranks ----
+// ---- experts of other ranks ----
 
-// How rows travel: as many at a time as the buffer of a rank's experts has room for.
+// Attributes of the all-to-all-v: the expert buffer limits the tokens of one pass.
 static ot_op_attributes exchange_attributes(ot_builder *b, const ot_op_attributes *routed_as) {
   const ot_share *const share = ot_share_of(b);
   ot_op_attributes attributes = *routed_as;
@@ -215,7 +217,7 @@ static int exchange(ot_builder *b, const journey *j, const char *name, int rows)
              OT_OP_EXCHANGE, &j->attributes, name, 3, {rows, j->home, j->here}, NULL});
 }
 
-// What experts make of the rows that the first round has no room for, or -1 when it has for all.
+// Expert outputs of the overflow passes, or -1 when the first pass holds all tokens.
 static int more_rounds(ot_builder *b, const routed *r, const journey *j, const sorted *own,
                        int tokens) {
   const int64_t most = ot_exchange_most_rows(&j->attributes, ot_share_of(b)->own_rows);
@@ -232,7 +234,7 @@ static int more_rounds(ot_builder *b, const routed *r, const journey *j, const s
                               NULL});
 }
 
-// The rows that come to this rank's experts in the first round.
+// The tokens that this rank's experts receive in the first pass.
 static sorted receive(ot_builder *b, const journey *j, const sorted *own) {
   sorted here = {
       .attributes = j->attributes, .up = own->up, .down = own->down, .up_bias = own->up_bias};
@@ -243,7 +245,7 @@ static sorted receive(ot_builder *b, const journey *j, const sorted *own) {
   return here;
 }
 
-// What was made of them, in the places of those who sent them, beside that of `more` rounds.
+// Returns the expert outputs to their source ranks, added to those of the overflow passes `more`.
 static int send_back(ot_builder *b, const journey *j, int more, int out) {
   return ot_builder_op(b, &(ot_op_description){OT_OP_EXCHANGE_HOME,
                                                &j->attributes,
@@ -280,7 +282,7 @@ static sorted sort_rows(ot_builder *b, const routed *r, int tokens) {
   return s;
 }
 
-// x, where there is one, + `made` times the gate of the shared experts for each row of `normed`.
+// x (if present) + `made` times the shared-expert gate of each token of `normed`.
 static int gate_shared(ot_builder *b, int normed, int made, int x) {
   const ot_op_attributes attributes = ot_builder_attributes(b);
   const int weight =
@@ -292,7 +294,7 @@ static int gate_shared(ot_builder *b, int normed, int made, int x) {
       b, &(ot_op_description){OT_OP_GATE, &attributes, "shared.gated", 3, {made, logits, x}, NULL});
 }
 
-// x, where there is one, + the biases of the last projections of each token's experts.
+// x (if present) + the down-projection biases of each token's experts.
 static int add_biases(ot_builder *b, const routed *r, int x) {
   const ot_model *const model = ot_model_of(b);
   if (!model->moe.biases) return x;
@@ -306,7 +308,7 @@ static int add_biases(ot_builder *b, const routed *r, int x) {
                                                NULL});
 }
 
-// x, where there is one, + what the shared experts make of `normed`.
+// x (if present) + the output of the shared experts for `normed`.
 static int meet_shared(ot_builder *b, int normed, int x) {
   const ot_model *const model = ot_model_of(b);
   const int64_t F = ot_share_of(b)->shared_columns;
@@ -325,8 +327,8 @@ static int meet_shared(ot_builder *b, int normed, int x) {
   return gated ? gate_shared(b, normed, made, x) : made;
 }
 
-// What the experts of each token make of `normed`, and the shared ones, joined to x. Shared experts
-// run while rows are on their way.
+// Output of routed and shared experts for `normed`, joined to x. The shared experts overlap the
+// all-to-all-v.
 static int meet_experts(ot_builder *b, int normed, int x) {
   const routed r = route(b, normed);
   const journey j = plan_journey(b, &r);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head in each mode. Where the vocabulary is cut over tp, the ranks tell each other three
-// numbers for each row of a chunk (ops/head_parts.h); else one op does all of it (ops/head.h).
+// The head in each mode. With a vocabulary sharded over tp, the ranks all-gather three statistics
+// per token of a chunk (ops/head_parts.h); otherwise one op does everything (ops/head.h).
 #include "graph/decoder.h"
 #include "graph/decoder_parts.h"
 #include "graph/differentiate.h"
 #include "ops/head.h"
 #include "ops/operands.h"
 
-// What is projected.
+// Operands of the final projection.
 typedef struct head {
   int x;       // [R, C] normalised
   int weight;  // [V, C]
   ot_op_attributes attributes;
 } head;
 
-// The head's weight: its own, or a use of the embedding with an accumulator of its own.
+// The head's weight: its own, or a tied use of the embedding with its own accumulator.
 static int head_weight(ot_builder *b, int embedding_parameter) {
   const ot_model *const model = ot_model_of(b);
   const int64_t rows = ot_share_of(b)->vocab;
@@ -33,14 +33,14 @@ static int weight_accumulator(ot_builder *b, const head *h) {
   return ot_program_accumulator(b->program, b->arena, h->weight, gradients);
 }
 
-// ---- a vocabulary over several ranks ----
+// ---- sharded vocabulary ----
 
-// Of the chunk that the attributes say.
+// Name with the index of the current chunk.
 static const char *chunk_name(ot_builder *b, const head *h, const char *name) {
   return ot_arena_format(b->arena, "%s.%lld", name, (long long)h->attributes.first_row);
 }
 
-// e and, of every rank, the statistics of the chunk that the attributes say.
+// e of this rank, and the statistics of all ranks, for the chunk in the attributes.
 static void chunk_statistics(ot_builder *b, const head *h, int *e, int *all) {
   const int targets = ot_builder_batch(b, OT_BATCH_TARGETS);
   ot_op made;
@@ -59,7 +59,7 @@ static void chunk_statistics(ot_builder *b, const head *h, int *e, int *all) {
   *all = ot_builder_gather(b, made.out[1], chunk_name(b, h, "statistics"));
 }
 
-// The gradient of x with the rows of one more chunk.
+// The gradient of x after one more chunk.
 static int chunk_loss(ot_builder *b, const head *h, int dx_before, bool last) {
   int e, all;
   chunk_statistics(b, h, &e, &all);
@@ -96,7 +96,7 @@ static void chunk_count(ot_builder *b, const head *h) {
                                         out});
 }
 
-// Chunks are as many rows on every rank, whatever its part of the vocabulary.
+// Chunks have the same number of tokens on every rank, whatever its vocabulary shard.
 static void by_chunks(ot_builder *b, const head *whole) {
   const ot_share *const share = ot_share_of(b);
   const int64_t rows = ot_head_chunk_rows(&whole->attributes, share->rows, share->widest_vocab);
@@ -116,7 +116,7 @@ static void by_chunks(ot_builder *b, const head *whole) {
   }
 }
 
-// ---- the whole vocabulary ----
+// ---- whole vocabulary ----
 
 static void loss(ot_builder *b, const head *h) {
   const int accumulator = weight_accumulator(b, h);

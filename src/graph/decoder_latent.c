@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attention branch with latents (ops/latent.h). Over the rows of a micro-batch keys and values
-// of all heads are made and attention is the ordinary one, values filled up to the width of keys;
-// against a cache, which holds latents alone, the projections are moved over to the query and the
-// result.
+// The MLA attention branch (ops/latent.h). Training and prefill over a micro-batch materialise keys
+// and values of all heads and run ordinary attention, with values padded to the width of keys.
+// Decoding against a cache, which holds only latents, absorbs the up-projections into the query and
+// the output.
 //
 //   normed +-> q_down -> norm -> q_up ---------------------+
 //          +-> kv_down -> split +-> norm -> kv_up ---------+-> heads -> attention -> trim -> output
 //                               +-> rotary ----------------+
 //
-// Over tp a rank makes the latents of its own rows; latents, which are narrow, are gathered, and
-// each rank makes its heads of them.
+// Over tp a rank computes the latents of its own tokens. Latents are narrow and are all-gathered;
+// each rank then up-projects its own heads.
 #include "graph/decoder_parts.h"
 #include "ops/operands.h"
 
-// What the latents of a token are.
+// The latents of the tokens.
 typedef struct latents {
   int q;       // [R, H*D] of this rank's heads
   int latent;  // [own_rows, K] normalised
@@ -21,7 +21,7 @@ typedef struct latents {
   ot_op_attributes attributes;
 } latents;
 
-// `width` numbers for each own row.
+// Down projection: `width` numbers per token of this rank.
 static int make_narrow(ot_builder *b, int normed, ot_role role, const char *name, int64_t width) {
   const ot_model *const model = ot_model_of(b);
   const ot_op_attributes attributes = ot_builder_attributes(b);
@@ -35,8 +35,8 @@ static int make_narrow(ot_builder *b, int normed, ot_role role, const char *name
                                                NULL});
 }
 
-// The norms of latents are made without rms_norm_eps in transformers' modeling_deepseek_v3.py
-// (q_a_layernorm and kv_a_layernorm of DeepseekV3Attention): they have the class's own epsilon.
+// The latent norms ignore rms_norm_eps in transformers' modeling_deepseek_v3.py (q_a_layernorm and
+// kv_a_layernorm of DeepseekV3Attention): they use the default epsilon of the class.
 static int latent_norm(ot_builder *b, ot_role role, const char *name, int x, int64_t width) {
   ot_op_attributes attributes = ot_builder_attributes(b);
   attributes.epsilon = 1e-6;
@@ -87,7 +87,7 @@ static latents make_latents(ot_builder *b, int normed) {
 
 static int cos_sin(ot_builder *b) { return ot_builder_constant(b, 0, "rope"); }
 
-// ---- over the rows of a micro-batch ----
+// ---- training and prefill ----
 
 static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
   const ot_mla *const mla = &ot_model_of(b)->mla;
@@ -109,7 +109,7 @@ static int attend_to_rows(ot_builder *b, int layer, const latents *l) {
       &(ot_op_description){OT_OP_VALUE_TRIM, &l->attributes, "attention.values", 1, {heads}, NULL});
 }
 
-// ---- against a cache ----
+// ---- decode against a cache ----
 
 static int append(ot_builder *b, const latents *l) {
   const ot_graph_request *const request = &b->graph->request;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters, norms, projections and dropout as the ranks of tp share them. A projection into a
-// tensor-parallel region gathers rows and makes columns of this rank; one onto the residual stream
-// makes sums over the ranks, each of which takes its rows of them and does alone what comes after
-// (Korthikanti et al. 2022). On one rank biases and residual sums ride on the matrix products.
+// Parameters, norms, projections and dropout with tp sharding. A projection into a tensor-parallel
+// region all-gathers tokens and is column-parallel; one onto the residual stream is row-parallel
+// with a reduce-scatter, and each rank runs the following ops on its own tokens (Korthikanti et al.
+// 2022). On one rank, biases and residual additions are fused into the GEMMs.
 #include "graph/decoder_parts.h"
 
 #include "base/math.h"
@@ -25,7 +25,8 @@ static int parameter(ot_builder *b, ot_role role, const char *name, const char *
   return ot_builder_parameter(b, &made, ot_role_shard_axis(role, made.rank == 1));
 }
 
-// GPT-2 scales the projections that end on the residual stream by 1/sqrt(2L) (Radford et al. 2019).
+// GPT-2 scales the projections that write to the residual stream by 1/sqrt(2L) (Radford et al.
+// 2019).
 static double initial_std(const ot_builder *b, ot_role role) {
   const ot_model *const model = ot_model_of(b);
   const bool onto_residual = role == OT_ROLE_ATTENTION_OUTPUT || role == OT_ROLE_DOWN;
@@ -134,7 +135,7 @@ static const char *made_of(ot_builder *b, const ot_projection *p, const char *wh
   return ot_arena_format(b->arena, "%s.%s", p->name, what);
 }
 
-// x times the weight of `p`, with `bias` and `residual` added where they are given.
+// x times the weight of `p`, plus `bias` and `residual` where given.
 static int multiply(ot_builder *b, const char *name, const int in[4]) {
   const ot_op_attributes attributes = ot_builder_attributes(b);
   return ot_builder_op(
@@ -149,7 +150,7 @@ int ot_decoder_into(ot_builder *b, int x, const ot_projection *p) {
   return multiply(b, made_of(b, p, "out"), (int[]){rows, weight, bias, -1});
 }
 
-// The sum with bias and residual, which are added once, by the rank that has the rows.
+// Adds bias and residual after the reduction, once, on the rank that holds the tokens.
 static int add_after_sum(ot_builder *b, const ot_projection *p, int sum, int bias) {
   const ot_op_attributes attributes = ot_builder_attributes(b);
   if (bias < 0 && p->residual < 0) return sum;

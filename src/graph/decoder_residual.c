@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The residual stream. Ordinarily it is one sum, which every sub-layer reads and adds to. Under
-// Attention Residuals a sub-layer reads a mix (ops/residual.h) of what is on the stack, the
-// embedding and the outputs of finished blocks, and of the sum so far of its own block, to which it
-// adds; where it is the last of its block, that sum goes on the stack. The head reads one more mix
-// of all of them: what the paper does there is not told, this is what a reproduction does
-// (ilml/Attention-Residuals). The first sub-layer has nothing to choose from but the embedding, and
-// no query, which would never move.
+// The residual stream. Ordinarily it is one sum that every sub-layer reads and adds to. With
+// Attention Residuals a sub-layer reads a mix (ops/residual.h) of the stack (the embedding and the
+// outputs of finished blocks) and of the partial sum of its own block, and adds to that sum. The
+// last sub-layer of a block pushes the sum on the stack. The head reads one more mix of all of
+// them: the paper does not specify this, the reproduction ilml/Attention-Residuals does it. The
+// first sub-layer can only read the embedding and has no query, since its gradient would be zero.
 #include "describe/residuals.h"
 #include "graph/decoder_parts.h"
 

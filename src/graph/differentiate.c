@@ -5,12 +5,12 @@
 #include "graph/program_check.h"
 #include "ops/catalog.h"
 
-// What the walk knows while it runs.
+// State of the reverse walk.
 typedef struct backward {
   ot_program *program;
   ot_arena *arena;
   int *gradient;  // [num forward values] value that holds the gradient so far, or -1
-  int *again;     // [num forward values] the value gathered again, or -1
+  int *again;     // the value all-gathered again, or -1
   ot_dtype accumulators;
   int num_forward_ops;
 } backward;
@@ -52,7 +52,7 @@ int ot_program_accumulator(ot_program *program, ot_arena *arena, int parameter, 
   return ot_program_add_value(program, arena, &accumulator);
 }
 
-// The value a step's operand names, or -1 when it is not there.
+// The value of a VJP step's operand, or -1 when it is absent.
 static int resolve(backward *b, const ot_op *op, ot_ref ref) {
   switch (ref.kind) {
     case OT_REF_NONE:
@@ -72,7 +72,7 @@ static int resolve(backward *b, const ot_op *op, ot_ref ref) {
   OT_UNREACHABLE();
 }
 
-// Makes `made` part of the gradient of `value`: it is the gradient, or is added to what is there.
+// Accumulates `made` into the gradient of `value`: it becomes the gradient, or is added to it.
 static void contribute(backward *b, int value, int made, bool has_partial) {
   const int before = b->gradient[value];
   if (before < 0 || has_partial) {
@@ -92,7 +92,7 @@ static void contribute(backward *b, int value, int made, bool has_partial) {
   b->gradient[value] = sum;
 }
 
-// The value a step writes at `ref` for the forward op, or -1 when nobody wants it.
+// The output value of a VJP step at `ref` of the forward op, or -1 when no op reads it.
 static int make_output(backward *b, const ot_op *op, ot_ref ref) {
   const int input = ref.kind == OT_REF_NONE ? -1 : op->in[ref.index];
   if (input < 0) return -1;
@@ -102,7 +102,7 @@ static int make_output(backward *b, const ot_op *op, ot_ref ref) {
   return wants_gradient(&b->program->values[input]) ? gradient_like(b, input) : -1;
 }
 
-// True when every operand that the step's op needs is there.
+// True when every required operand of the step is present.
 static bool step_applies(backward *b, const ot_op *op, const ot_vjp_step *step) {
   const ot_op_info *const info = ot_op_info_of(step->op);
   for (int i = 0; i < info->num_inputs; i++) {
@@ -113,7 +113,7 @@ static bool step_applies(backward *b, const ot_op *op, const ot_vjp_step *step) 
   return first.kind == OT_REF_NONE || op->in[first.index] >= 0;
 }
 
-// The forward op that gathered `value` over tp, or null.
+// The forward op that all-gathered `value` over tp, or null.
 static const ot_op *gather_of(const backward *b, int value) {
   for (int i = 0; i < b->num_forward_ops; i++) {
     const ot_op *const op = &b->program->ops[i];
@@ -123,9 +123,9 @@ static const ot_op *gather_of(const backward *b, int value) {
   return NULL;
 }
 
-// What the gradient of a weight reads for `value`. Gathered rows are not kept for it but gathered
-// again, whatever is recomputed otherwise: kept are the rows of this rank (Korthikanti et al. 2022,
-// sec. 4.2.2).
+// The operand of a weight gradient for `value`. Gathered tokens are not saved but gathered again,
+// under every recompute policy: only this rank's tokens are saved (Korthikanti et al. 2022, sec.
+// 4.2.2).
 static int weight_operand(backward *b, int value) {
   if (value < 0 || !gather_of(b, value)) return value;
   if (b->again[value] >= 0) return b->again[value];
@@ -148,7 +148,7 @@ static void emit_pass(backward *b, const ot_op *op, const ot_vjp_step *step) {
   contribute(b, input, made, false);
 }
 
-// True when output `output` of the step's op holds what was there before.
+// True when output `output` of the step's op includes the previous partial sum.
 static bool adds_partial(const ot_vjp_step *step, const ot_op *made, int output) {
   for (int i = 0; i < OT_MAX_INPUTS; i++) {
     const bool same = step->in[i].index == step->out[output].index;
@@ -158,7 +158,7 @@ static bool adds_partial(const ot_vjp_step *step, const ot_op *made, int output)
 }
 
 static void emit_step(backward *b, const ot_op *forward, const ot_vjp_step *step) {
-  const ot_op op = *forward;  // adding ops may move the array
+  const ot_op op = *forward;  // appending ops may reallocate the array
   if (!step_applies(b, &op, step)) return;
   ot_op made = {.kind = step->op,
                 .part = step->phase == OT_VJP_INPUT ? OT_PART_INPUT : OT_PART_WEIGHT,
@@ -193,8 +193,8 @@ static void differentiate_op(backward *b, int index) {
   }
 }
 
-// What later blocks give: the gradient of the output, of what is put on the stack, and what they
-// owe to the rest of it. Behind the head there is nobody.
+// Gradients from later blocks: of the output, of pushed values, and the partial gradient of the
+// rest of the stack. No block follows the head.
 static void enter(backward *b) {
   ot_program *const program = b->program;
   const bool last = program->output < 0 && program->num_pushed == 0;
@@ -229,6 +229,6 @@ ot_status ot_program_differentiate(ot_program *program, ot_arena *arena, ot_dtyp
   OT_CHECK(program->input < 0 || program->d_input >= 0, OT_BUG,
            "program %s: no gradient reaches its input", program->name);
   OT_CHECK(program->stack < 0 || b.gradient[program->stack] >= 0, OT_BUG,
-           "program %s: no gradient reaches what is on the stack", program->name);
+           "program %s: no gradient reaches its stack input", program->name);
   return ot_program_check(program, arena);
 }

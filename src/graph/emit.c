@@ -6,7 +6,7 @@
 #include "ops/catalog.h"
 #include "ops/collective.h"
 
-// Gradient accumulators and effects come from outside; what a collective sums is made here.
+// Gradient accumulators and effects come from outside; outputs of reductions are created here.
 static bool is_given(const ot_op *op, int output) {
   const ot_op_info *const info = ot_op_info_of(op->kind);
   const bool outside = (info->accumulated_outputs | info->effect_outputs) >> output & 1u;

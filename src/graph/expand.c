@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring and norms of rows that are cut, forward and backward.
+// Ring attention and norms over sharded rows, forward and backward.
 #include "graph/expand.h"
 
 #include "graph/emit.h"
@@ -12,7 +12,7 @@ typedef struct expansion {
   ot_op op;          // the composite
   const char *name;  // of its output
   ot_op_attributes plain, travel;
-  int keys;  // those that are here now
+  int keys;  // the keys held now
   ot_status status;
 } expansion;
 
@@ -68,7 +68,7 @@ static int shift(expansion *e, const char *what, int step, int x) {
               &made);
 }
 
-// Attributes of the block that is met after `hops`.
+// Attributes of the attention block after `hops` hops.
 static ot_op_attributes block_attributes(const expansion *e, int hops) {
   ot_op_attributes attributes = e->plain;
   const int c = attributes.context_size;
@@ -76,9 +76,9 @@ static ot_op_attributes block_attributes(const expansion *e, int hops) {
   return attributes;
 }
 
-// ---- norms of rows that are cut ----
+// ---- norms over sharded rows ----
 
-// Means over whole rows: what each rank adds to them, summed.
+// Means over whole rows: each rank's contribution, all-reduced.
 static int whole_means(expansion *e, const int in[5]) {
   ot_op made;
   const int part = emit(e,

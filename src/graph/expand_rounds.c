@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rounds behind the first as a repeat. The body is one round: rows are laid out again for
-// sending, those of the round come, meet the experts, and what is made of them goes back or is
-// added to the gradient of the weights.
+// Overflow passes as a loop. The body is one pass: tokens are permuted for sending, received and
+// processed by the experts; the results are sent back or added to the weight gradients.
 #include "graph/expand_rounds.h"
 
 #include "graph/emit.h"
@@ -10,14 +9,14 @@ typedef struct rounds {
   ot_program *program;
   ot_arena *arena;
   ot_op op;                   // the composite
-  ot_op_attributes as, rows;  // of what this rank's experts meet; of all rows that it sends
+  ot_op_attributes as, rows;  // of this rank's experts; of all the rows that it sends
   int repeat;                 // the op
-  int offsets, runs[2];       // of the round
-  int here, gates;            // rows that have come
+  int offsets, runs[2];       // of the pass
+  int here, gates;            // rows received
   ot_status status;
 } rounds;
 
-// What a round reads; -1 for what it has no need of.
+// Inputs of a pass; -1 for unused ones.
 typedef struct sources {
   int counts, rounds, up, down;
   int tokens, token_gates, place;
@@ -39,8 +38,8 @@ static void begin(rounds *r, ot_program *program, ot_arena *arena, const ot_op *
   r->rows.group_size = r->rows.group_index = 0;
 }
 
-// Opens the repeat, to which buffers are handed over, or which hands out new ones; the plan of a
-// round is the first op of its body.
+// Opens the loop, with buffers carried in or new ones as output. The plan of the pass is the first
+// op of the body.
 static void open(rounds *r, const sources *s, const int *carried, const int *filled) {
   const ot_op_attributes plain = {
       .threads = r->as.threads, .compute = r->as.compute, .repeated = 1};
@@ -70,7 +69,7 @@ static int exchange(rounds *r, const char *name, int rows) {
       .out[0];
 }
 
-// Puts `rows` where they belong in `home`, which has been begun.
+// Sends `rows` back to their source positions in `home`, which is initialised already.
 static void send_home(rounds *r, int rows, int home) {
   ot_op_attributes filling = r->as;
   filling.accumulate = true;
@@ -84,7 +83,7 @@ static int grouped(rounds *r, ot_op_kind kind, const char *name, int rows, int w
       .out[0];
 }
 
-// gate|up of the rows that have come.
+// gate|up of the received rows.
 static int widen(rounds *r, const sources *s) {
   return emit(r, (ot_op_description){OT_OP_GROUPED_LINEAR,
                                      &r->as,
@@ -102,7 +101,7 @@ static int activate(rounds *r, int wide) {
       .out[0];
 }
 
-// The rows of the round and their gates; where they are not given they are made of tokens again.
+// The rows of the pass and their gates; dispatched again from the tokens where they are not given.
 static void receive(rounds *r, const sources *s, int rows, int gates) {
   if (rows < 0) {
     const ot_op made = emit(r, (ot_op_description){OT_OP_DISPATCH,
@@ -132,7 +131,7 @@ static void expand_forward(rounds *r) {
 
 // ---- backward ----
 
-// Gradients of what one round made on the way.
+// Gradients of the intermediate values of one pass.
 typedef struct slopes {
   int d_out, wide, d_active, d_wide, d_gates;
 } slopes;

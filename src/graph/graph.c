@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model to blocks: builds each block's program, lets equal programs share, differentiates.
+// Model to blocks: builds each block's program, deduplicates equal programs, differentiates.
 #include "graph/graph.h"
 
 #include "base/text.h"
@@ -92,8 +92,8 @@ static void begin_block(ot_builder *builder, const char *name, int layer) {
                                    .d_stack = -1};
 }
 
-// What the ranks of tp, or in the expert view of ep, use on values of their own is summed over
-// them, and nothing else is.
+// A gradient must be reduced over tp (in the expert view, ep) exactly when the ranks use the
+// parameter on different values.
 static ot_status check_sums(const ot_graph *graph, const ot_block *block,
                             const ot_program *program) {
   for (int i = 0; i < program->num_values; i++) {
@@ -105,7 +105,7 @@ static ot_status check_sums(const ot_graph *graph, const ot_block *block,
     const bool retyped = value->placement[axis].kind == OT_REPLICATED;
     for (int k = 0; k < p->num_parts; k++) {
       OT_CHECK(retyped == (p->parts[k].sum_group == group), OT_BUG,
-               "graph: %s is %s on %s, but its gradient is %ssummed over it", p->name,
+               "graph: %s is %s on %s, but its gradient is %sreduced over it", p->name,
                ot_placement_name(value->placement[axis]), ot_placed_axis_name(axis),
                retyped ? "not " : "");
     }
@@ -113,8 +113,7 @@ static ot_status check_sums(const ot_graph *graph, const ot_block *block,
   return OT_OK;
 }
 
-// Differentiates and expands the block just written and gives it an equal program made earlier, if
-// there is one.
+// Differentiates and expands the finished block, and reuses an equal program if one exists.
 static ot_status end_block(ot_builder *builder) {
   OT_TRY(builder->status);
   ot_graph *const graph = builder->graph;

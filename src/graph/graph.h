@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as a chain of blocks (embedding, one a layer, head), each with a program, for one mode
-// and one micro-batch shape. Over ep, a layer with experts is two blocks: the attention, and in the
-// *expert view* all behind it, which knows of no tp or cp: its ranks differ in their rows and,
-// along ep, in the experts that they have. Norm, router and shared experts are whole on each of
-// them. Parameters come out the same, in the same order and place, in every mode. Pass order:
-// build, placed as it is written -> differentiate -> expand; recompute and order belong to the
-// schedule.
+// A model as a chain of blocks (embedding, one per layer, head), each with a program, for one mode
+// and one micro-batch shape. Over ep, a MoE layer is two blocks: attention, and in the *expert
+// view* everything after it. The expert view has no tp or cp: its ranks differ in their tokens and,
+// along ep, in their experts; norm, router and shared experts are replicated. Parameters and their
+// offsets are the same in every mode. Pass order: build with placements -> differentiate -> expand.
+// Recompute and pipeline schedule belong to schedule/.
 #pragma once
 
 #include "graph/graph_request.h"
@@ -15,17 +14,17 @@
 
 typedef struct ot_block {
   const char *name;     // "embedding", "layers.3", "layers.3.experts", "head"
-  int layer;            // index of the layer, or -1
+  int layer;            // layer index, or -1
   bool experts;         // in the expert view
   int program;          // index in graph->programs
   int first_parameter;  // in graph->parameters
   int num_parameters;
-  int64_t weight_elements;  // of the bucket, each parameter padded; tied uses take no room
-  int64_t summed_elements;  // the first of them: parameters whose gradients are sums over
-                            // OT_GROUP_TENSOR_SUM or OT_GROUP_EXPERT_SUM; the others come after
+  int64_t weight_elements;  // of the bucket, with padding of each parameter; tied uses add none
+  int64_t summed_elements;  // the first of them: parameters whose gradients are reduced over
+                            // OT_GROUP_TENSOR_SUM or OT_GROUP_EXPERT_SUM; the others follow
 } ot_block;
 
-// A table made once, before the first step, by one op without inputs.
+// A table computed once, before the first step, by one op without inputs.
 typedef struct ot_constant {
   ot_op_kind op;
   ot_op_attributes attributes;
@@ -36,9 +35,9 @@ enum { OT_MAX_CONSTANTS = 2 };
 
 typedef struct ot_graph {
   ot_graph_request request;
-  ot_share share;  // what part of it this rank holds
+  ot_share share;  // this rank's local shapes
   int num_blocks;
-  ot_block *blocks;  // [num_blocks], each reading the output of the one before
+  ot_block *blocks;  // [num_blocks], each reads the output of the previous one
   int num_programs;
   ot_program *programs;  // [num_programs]
   int num_parameters;
@@ -48,12 +47,11 @@ typedef struct ot_graph {
 } ot_graph;
 
 // Builds the graph of `request` in `arena`, differentiated in train mode. OT_USAGE when the model
-// or the micro-batch cannot be split so, naming degrees that work; OT_ENVIRONMENT for a mode that
-// runs on one rank only.
+// or the micro-batch cannot be sharded that way, with degrees that work; OT_ENVIRONMENT for a mode
+// that runs on one rank only.
 ot_status ot_graph_build(const ot_graph_request *request, ot_arena *arena, ot_graph *graph);
 
-// Blocks that layer `layer` of `model` is with this split: one, or its attention and, in the expert
-// view, the rest.
+// Number of blocks of layer `layer` of `model`: one, or two when the experts are a separate block.
 int ot_graph_layer_blocks(const ot_model *model, const ot_split *split, int layer);
 
 // The first block of `layer`.
@@ -62,7 +60,7 @@ int ot_graph_block_of_layer(const ot_graph *graph, int layer);
 // Shape of a batch field for this graph's micro-batch.
 ot_tensor_type ot_graph_batch_type(const ot_graph *graph, ot_batch_field field);
 
-// Elements of the longest row of a parameter, at least 1.
+// Elements of the longest parameter row, at least 1.
 int64_t ot_graph_widest_row(const ot_graph *graph);
 
 // The parameter named `name`, or null.

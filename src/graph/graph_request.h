@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a graph is built for: the model, the mode, the shape of a micro-batch, the types, and which
-// part of the work this rank has.
+// Request for a graph: model, mode, micro-batch shape, dtypes, and this rank's position in the
+// mesh.
 #pragma once
 
 #include "base/choices.h"
@@ -8,22 +8,22 @@
 
 typedef enum ot_mode {
   OT_MODE_TRAIN,     // loss and gradients
-  OT_MODE_EVALUATE,  // sum of nats and number of targets
+  OT_MODE_EVALUATE,  // loss in nats, summed, and number of targets
   OT_MODE_SCORE,     // log-probability of each target and the greedy choice
-  OT_MODE_LOGITS,    // logits of every row, and the losses of routers
+  OT_MODE_LOGITS,    // logits of every token, and router losses
   OT_MODE_PREFILL,   // fills the key-value cache; no head
-  OT_MODE_DECODE,    // one token a sequence against the cache, to logits
+  OT_MODE_DECODE,    // one token per sequence against the cache, to logits
   OT_MODES,
 } ot_mode;
 
-// Which part of each block a rank works on. Degrees of zero or one: the whole of it.
+// Which shard of each block a rank computes. A degree of 0 or 1 does not shard.
 typedef struct ot_split {
-  int tp, tp_index;  // heads, MLP columns, vocabulary; between them rows of the micro-batch
-  int cp, cp_index;  // pieces of each sequence
+  int tp, tp_index;  // heads, MLP columns, vocabulary; between them the tokens
+  int cp, cp_index;  // blocks of each sequence
   ot_context_parallel context;
   int ep, ep_index;    // experts
   int etp, etp_index;  // columns of each expert's MLP
-  bool experts_apart;  // the branch with experts is a block of its own; always with ep x etp > 1
+  bool experts_apart;  // the MoE branch is a separate block; always with ep x etp > 1
 } ot_split;
 
 // What is built.
@@ -40,12 +40,12 @@ typedef struct ot_graph_request {
   int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
   int threads;               // of each kernel
   uint64_t seed;             // of dropout
-  double expert_buffer;      // rows that come to a rank's experts at a time, over their even share;
-                             // 0 = room for all that can come
+  double expert_buffer;      // rows that a rank's experts receive in one pass, over their even
+                             // share; 0 = enough for every token
   ot_split split;
 } ot_graph_request;
 
-// Type that accumulators of gradients are stored in.
+// Dtype of gradient accumulators.
 static inline ot_dtype ot_graph_gradient_type(const ot_graph_request *request) {
   return request->narrow_gradients ? OT_BF16 : request->compute;
 }

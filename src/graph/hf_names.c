@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table of module names for each naming scheme. Fused parameters (q|k|v, gate|up) have one part
-// for each matrix they hold, whether HF stores these apart (llama) or as one tensor (gpt2, phi3).
+// One table of module names per naming scheme. A fused parameter (q|k|v, gate|up) has one part per
+// matrix, whether HF stores these separately (llama) or as one tensor (gpt2, phi3).
 #include "graph/hf_names.h"
 
 #include "base/text.h"
@@ -56,7 +56,7 @@ static bool is_linear(ot_role role) {
          role == OT_ROLE_DOWN;
 }
 
-// Null for the parts of a parameter that HF stores apart.
+// Null for the parts of a parameter that HF stores separately.
 static const char *module_name(const ot_model *model, ot_role role) {
   if (model->family == OT_FAMILY_GPT2) return gpt2_names[role];
   if (model->family == OT_FAMILY_PHI3 && role == OT_ROLE_QKV) return "self_attn.qkv_proj";
@@ -69,14 +69,14 @@ static const char *module_name(const ot_model *model, ot_role role) {
   }
   if (model->family == OT_FAMILY_GPT_OSS && role == OT_ROLE_ROUTER) return "mlp.router";
   if (role == OT_ROLE_Q_UP && model->mla.q_rank == 0) return "self_attn.q_proj";
-  // gemma3 normalises around the MLP too and calls the norm before it differently.
+  // gemma3 also has a norm after the MLP and names the one before it differently.
   if (role == OT_ROLE_MLP_NORM && model->norm_placement == OT_NORM_SANDWICH) {
     return "pre_feedforward_layernorm";
   }
   return llama_names[role];
 }
 
-// Matrices of a tensor of several have no suffix.
+// Matrices inside a stacked tensor have no suffix.
 static const char *full_name(const ot_hf_request *request, const char *module, ot_arena *arena) {
   const char *const name = ot_text_ends_with(module, "]")
                                ? module
@@ -124,7 +124,7 @@ ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
       return OT_SHARD_NOT;
     case OT_ROLE_EXPERT_GATE_UP:
       return OT_SHARD_BY_EXPERTS;
-    case OT_ROLE_EXPERT_DOWN:  // biases are added where tokens are (ops/expert_bias.h)
+    case OT_ROLE_EXPERT_DOWN:  // biases are added at the tokens (ops/expert_bias.h)
       return vector ? OT_SHARD_NOT : OT_SHARD_BY_EXPERTS;
     case OT_ROLES:
       break;
@@ -132,16 +132,16 @@ ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
   OT_UNREACHABLE();
 }
 
-// A run of rows of a parameter: what this rank holds, and where that is in the whole matrix.
+// A range of rows of a parameter: the rows of this rank and their position in the whole matrix.
 typedef struct slice {
   const char *module;
-  int64_t rows;   // held
-  int64_t first;  // of them in the matrix
+  int64_t rows;   // on this rank
+  int64_t first;  // their offset in the matrix
   int64_t whole;  // rows of the matrix
   int copies;     // ranks of tp with the same rows
 } slice;
 
-// Routed experts have one slice for each of their matrices, anything else at most three.
+// Routed experts have one slice per matrix, all others at most three.
 static int most_slices(const ot_hf_request *request) {
   switch (request->role) {
     case OT_ROLE_EXPERT_GATE_UP:
@@ -173,7 +173,7 @@ static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
   return 3;
 }
 
-// The weights of q or of k: those of its heads.
+// The norm weights of q or k for this rank's heads.
 static slice slice_of_row_norm(const ot_hf_request *request) {
   slice slices[3];
   slices_of_qkv(request, slices);
@@ -213,8 +213,8 @@ static int slices_of_shared_up(const ot_hf_request *request, slice *slices) {
   return 2;
 }
 
-// "mlp.experts.3.up_proj"; mixtral calls gate, up and down w1, w3 and w2, and gpt_oss has those of
-// all experts in one tensor, gate and up together.
+// "mlp.experts.3.up_proj"; mixtral calls gate, up and down w1, w3 and w2, and gpt_oss stores all
+// experts in one tensor, gate and up together.
 static const char *expert_module(const ot_hf_request *request, int expert, int matrix,
                                  ot_arena *arena) {
   const ot_model *const model = request->model;
@@ -230,7 +230,7 @@ static const char *expert_module(const ot_hf_request *request, int expert, int m
                          mixtral ? mixtral_names[matrix] : names[matrix]);
 }
 
-// The experts of this rank, the matrices [first, first + count) of each.
+// The experts of this rank, matrices [first, first + count) of each.
 static int slices_of_experts(const ot_hf_request *request, int first, int count, slice *slices,
                              ot_arena *arena) {
   const ot_model *const model = request->model;
@@ -252,7 +252,7 @@ static int slices_of_experts(const ot_hf_request *request, int first, int count,
   return experts * count;
 }
 
-// The matrices inside a fused parameter, or one slice of all rows.
+// The matrices in a fused parameter, or one slice of all rows.
 static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, ot_arena *arena) {
   const ot_role role = request->role;
   if (role == OT_ROLE_QKV) return slices_of_qkv(request, slices);
@@ -301,7 +301,7 @@ static void set_columns(const ot_hf_request *request, const ot_parameter *parame
   part->hf_cols = attention ? model->num_heads * head : model->intermediate_size;
 }
 
-// Who else holds the part and must add its gradient, and whether this rank stands for them.
+// Which ranks hold copies and must reduce the gradient, and whether this rank counts the part.
 static void set_sum(const ot_hf_request *request, bool vector, int copies,
                     ot_parameter_part *part) {
   const ot_share *const share = request->share;
@@ -321,8 +321,8 @@ static void set_sum(const ot_hf_request *request, bool vector, int copies,
   }
 }
 
-// Slices that share a name are pieces of one HF tensor and lie side by side: the rows that those
-// before `end` have of the tensor of slice `i`.
+// Slices with the same name are adjacent shards of one HF tensor. Returns the rows of slice `i`'s
+// tensor in the slices before `end`.
 static int64_t rows_of_name(const slice *slices, int count, int i, int end) {
   int first = i;
   while (first > 0 && ot_text_equal(slices[first - 1].module, slices[i].module)) first--;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of HF files behind each parameter of a block, by family.
+// The HF tensors of each parameter of a block, by family.
 #pragma once
 
 #include "base/arena.h"
@@ -13,14 +13,14 @@ typedef enum ot_role {
   OT_ROLE_POSITIONS,
   OT_ROLE_ATTENTION_NORM,  // before attention
   OT_ROLE_QKV,
-  OT_ROLE_Q_NORM,  // of each head
+  OT_ROLE_Q_NORM,  // per head
   OT_ROLE_K_NORM,
-  OT_ROLE_Q_ROW_NORM,  // of whole rows
+  OT_ROLE_Q_ROW_NORM,  // over whole rows
   OT_ROLE_K_ROW_NORM,
   OT_ROLE_SINKS,
   OT_ROLE_Q_DOWN,   // latent attention: to q_rank
   OT_ROLE_Q_UP,     // from q_rank, or from the residual stream, to heads
-  OT_ROLE_KV_DOWN,  // to kv_rank and what rotates
+  OT_ROLE_KV_DOWN,  // to kv_rank and the rotary part
   OT_ROLE_KV_UP,    // from kv_rank to keys and values of heads
   OT_ROLE_Q_LATENT_NORM,
   OT_ROLE_KV_LATENT_NORM,
@@ -35,8 +35,8 @@ typedef enum ot_role {
   OT_ROLE_EXPERT_DOWN,     // of every routed expert
   OT_ROLE_SHARED_GATE_UP,
   OT_ROLE_SHARED_DOWN,
-  OT_ROLE_SHARED_GATE,      // of what the shared experts make
-  OT_ROLE_ATTENTION_QUERY,  // of the mix of block outputs that attention reads
+  OT_ROLE_SHARED_GATE,      // gate of the shared experts' output
+  OT_ROLE_ATTENTION_QUERY,  // query of the mix of block outputs that attention reads
   OT_ROLE_MLP_QUERY,
   OT_ROLE_FINAL_QUERY,
   OT_ROLE_FINAL_NORM,
@@ -44,12 +44,12 @@ typedef enum ot_role {
   OT_ROLES,
 } ot_role;
 
-// How the ranks of tp divide a parameter.
+// How a parameter is sharded over tp.
 typedef enum ot_shard_axis {
-  OT_SHARD_NOT,         // each holds all of it and uses it on rows or heads of its own
-  OT_SHARD_BY_ROWS,     // outputs of the ranks lie side by side
-  OT_SHARD_BY_COLUMNS,  // outputs of the ranks add up
-  OT_SHARD_BY_EXPERTS,  // tp as NONE; each rank of ep holds experts of its own
+  OT_SHARD_NOT,         // replicated, used on this rank's tokens or heads
+  OT_SHARD_BY_ROWS,     // column-parallel: outputs of the ranks are concatenated
+  OT_SHARD_BY_COLUMNS,  // row-parallel: outputs of the ranks are summed
+  OT_SHARD_BY_EXPERTS,  // replicated over tp; sharded over ep
 } ot_shard_axis;
 
 // Which parameter.
@@ -61,9 +61,9 @@ typedef struct ot_hf_request {
   const char *suffix;  // "weight", "bias" or "sinks"
 } ot_hf_request;
 
-// How tp divides the weights (`vector` false) or the biases of `role`.
+// How tp shards the weights (`vector` false) or the biases of `role`.
 ot_shard_axis ot_role_shard_axis(ot_role role, bool vector);
 
-// Fills `parts` and `num_parts` of `parameter`, whose rows, cols and rank are set to those that the
-// share has.
+// Fills `parts` and `num_parts` of `parameter`, whose rows, cols and rank are already set to this
+// rank's.
 void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matching operands with rows, one axis at a time, and the comparison of a whole program.
+// Matches operands against placement rules, one axis at a time; checks a whole program.
 #include "graph/place.h"
 
 #include "base/text.h"
@@ -65,7 +65,7 @@ static const char *result_name(const matching *m) {
 
 enum { LIST_BYTES = 32 };
 
-// What input `input` may be, given that those before it fit, as "S0 or R".
+// The placements that input `input` may have after the inputs before it matched, as "S0 or R".
 static void list_choices(const matching *m, int input, char *list) {
   int64_t length = 0;
   for (int r = 0; row_at(m, r); r++) {
@@ -78,7 +78,7 @@ static void list_choices(const matching *m, int input, char *list) {
   }
 }
 
-// The first input that no row takes behind those before it.
+// Error for the first input that no rule accepts after the inputs before it.
 static ot_status refuse(const matching *m) {
   int input = 0;
   for (bool taken = true; taken && input < m->info->num_inputs;) {
@@ -103,7 +103,7 @@ static bool all_invariant(const matching *m) {
   return true;
 }
 
-// What is carried through the op stays what it is.
+// Values carried through the op keep their placement.
 static void carry(const matching *m, ot_placement out[OT_MAX_OUTPUTS][OT_PLACED_AXES]) {
   for (int i = 0; i < m->info->num_outputs; i++) {
     const int value = m->op->in[i] >= 0 ? m->op->in[i] : m->op->out[i];
@@ -133,7 +133,7 @@ static ot_status match(matching *m, ot_placement out[OT_MAX_OUTPUTS][OT_PLACED_A
       const char letter = row[m->info->num_inputs + 1 + i];
       out[i][m->axis] = letter_placement(letter);
       OT_CHECK(letter != '.' || m->op->out[i] < 0, OT_BUG,
-               "program %s: op %s cannot make %s from what is cut on %s", m->program->name,
+               "program %s: op %s cannot make %s from inputs sharded on %s", m->program->name,
                m->info->name, m->program->values[m->op->out[i]].name, ot_placed_axis_name(m->axis));
     }
     return OT_OK;
@@ -141,7 +141,7 @@ static ot_status match(matching *m, ot_placement out[OT_MAX_OUTPUTS][OT_PLACED_A
   return refuse(m);
 }
 
-// Norms over the whole q or k row cannot be made from some of its heads alone.
+// Norms over the whole q or k row cannot be computed from some of its heads.
 static ot_status check_row_norm(const ot_program *program, const ot_op *op) {
   const bool normed = op->kind == OT_OP_HEAD_NORM || op->kind == OT_OP_HEAD_NORM_GRAD;
   if (!normed || op->attributes.norm_width > 0) return OT_OK;
@@ -150,7 +150,7 @@ static ot_status check_row_norm(const ot_program *program, const ot_op *op) {
   for (int axis = 0; axis < OT_PLACED_AXES; axis++) {
     const ot_placement placement = program->values[op->in[0]].placement[axis];
     OT_CHECK(placement.kind != OT_SHARDED || placement.dim != 1, OT_BUG,
-             "program %s: %s normalises whole rows, but its heads are cut on %s", program->name,
+             "program %s: %s normalises whole rows, but its heads are sharded on %s", program->name,
              program->values[op->in[0]].name, ot_placed_axis_name((ot_placed_axis)axis));
   }
   return OT_OK;
@@ -176,7 +176,7 @@ static ot_status compare(const ot_program *program, const ot_op *op, int value,
   const ot_value *const v = &program->values[value];
   for (int axis = 0; axis < OT_PLACED_AXES; axis++) {
     OT_CHECK(ot_placement_equal(v->placement[axis], derived[axis]), OT_BUG,
-             "program %s: op %s makes %s %s on %s, but it is said to be %s", program->name,
+             "program %s: op %s makes %s %s on %s, but it is declared %s", program->name,
              ot_op_info_of(op->kind)->name, v->name, ot_placement_name(derived[axis]),
              ot_placed_axis_name((ot_placed_axis)axis), ot_placement_name(v->placement[axis]));
   }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over the ops that counts hops and blocks for each value.
+// One pass over the ops; counts hops and processed blocks of each value.
 #include "graph/place_ring.h"
 
 #include "ops/catalog.h"
 
-// What is known of a value: where it is from and what has gone into it.
+// State of a value: the rank that it comes from and what it includes.
 typedef struct travel {
-  int hops;  // of the keys, or of gradients of keys
-  int met;   // blocks that a sum has, 0 when it is whole; of gradients of keys also when it is
+  int hops;  // of keys, or of gradients of keys
+  int met;   // blocks included in a sum, 0 when it is complete; for gradients of keys also when
+             // complete
 } travel;
 
 typedef struct ring {
@@ -23,7 +24,7 @@ static void set(ring *r, int value, travel t) {
 
 static const char *name_of(const ring *r, int value) { return r->program->values[value].name; }
 
-// The keys that a block meets as number `met` must be those of the rank so many before.
+// The keys that a block reads as number `met` must come from the rank that many places back.
 static ot_status check_keys(const ring *r, const ot_op *op, int keys, int met) {
   const ot_op_attributes *const a = &op->attributes;
   const int hops = of(r, keys).hops;
@@ -32,15 +33,15 @@ static ot_status check_keys(const ring *r, const ot_op *op, int keys, int met) {
            ot_op_info_of(op->kind)->name, name_of(r, keys), hops, a->context_size);
   const int from = (a->context_index + a->context_size - hops) % a->context_size;
   OT_CHECK(from == a->key_index, OT_BUG,
-           "program %s: op %s takes %s for the keys of rank %d, but they are those of rank %d",
+           "program %s: op %s reads %s as the keys of rank %d, but they are those of rank %d",
            r->program->name, ot_op_info_of(op->kind)->name, name_of(r, keys), a->key_index, from);
   OT_CHECK(hops == met, OT_BUG,
-           "program %s: op %s meets %s as block %d, but they have made %d hops", r->program->name,
+           "program %s: op %s reads %s as block %d, but they have made %d hops", r->program->name,
            ot_op_info_of(op->kind)->name, name_of(r, keys), met, hops);
   return OT_OK;
 }
 
-// A sum that has all blocks is an ordinary value.
+// A sum over all blocks is an ordinary value.
 static travel with_one_more(const ot_op *op, travel before) {
   const int met = before.met + 1;
   return (travel){.met = met < op->attributes.context_size ? met : 0};
@@ -48,7 +49,7 @@ static travel with_one_more(const ot_op *op, travel before) {
 
 static ot_status check_whole(const ring *r, const ot_op *op, int value) {
   OT_CHECK(of(r, value).met == 0, OT_BUG,
-           "program %s: op %s reads %s, which has met %d blocks only", r->program->name,
+           "program %s: op %s reads %s, which includes only %d blocks", r->program->name,
            ot_op_info_of(op->kind)->name, name_of(r, value), of(r, value).met);
   return OT_OK;
 }
@@ -58,7 +59,7 @@ static ot_status visit_block(ring *r, const ot_op *op) {
   const travel before = of(r, op->in[O_BEFORE]);
   OT_TRY(check_keys(r, op, op->in[KEYS], before.met));
   OT_CHECK(of(r, op->in[LSE_BEFORE]).met == before.met, OT_BUG,
-           "program %s: op %s joins %s and %s of different steps", r->program->name,
+           "program %s: op %s merges %s and %s of different steps", r->program->name,
            ot_op_info_of(op->kind)->name, name_of(r, op->in[O_BEFORE]),
            name_of(r, op->in[LSE_BEFORE]));
   set(r, op->out[0], with_one_more(op, before));
@@ -88,8 +89,8 @@ static ot_status visit_join(ring *r, const ot_op *op) {
   const int size = op->attributes.context_size;
   OT_TRY(check_whole(r, op, op->in[0]));
   OT_CHECK(dkv.met == size && dkv.hops == size, OT_BUG,
-           "program %s: %s has made %d hops and met %d blocks, it must make and meet %d",
-           r->program->name, name_of(r, op->in[1]), dkv.hops, dkv.met, size);
+           "program %s: %s has %d hops and %d blocks, expected %d of each", r->program->name,
+           name_of(r, op->in[1]), dkv.hops, dkv.met, size);
   return OT_OK;
 }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row set for each op kind. The usual rows: V, samples of a rank's own (data parallel); 0, rows
-// of a rank's own (between tensor-parallel regions, or pieces of sequences), both with parameters
-// R, whose gradients are P; 1, heads or columns of a rank's own.
+// One rule set per op kind. Typical rules: V, samples of this rank (data parallel); 0, tokens of
+// this rank (sequence or context parallel), both with parameters R, whose gradients are P; 1, heads
+// or columns of this rank (tensor parallel).
 #include "graph/place_rules.h"
 
 #include <assert.h>
 
 static const ot_place_rule rules[] = {
-    // A table cut by its rows gives the rows it has and zeros for the others.
+    // A table sharded by rows outputs its own rows and zeros for the others.
     [OT_OP_EMBEDDING] = {.rows = {"VRVR>V", "0R0R>0", "I0..>P"}},
     [OT_OP_EMBEDDING_GRAD] = {.rows = {"VV>P", "00>P", "RI>0"}},
     [OT_OP_POSITION_GRAD] = {.rows = {"VV>P", "00>P"}},
-    // Cut outputs give cut columns; a cut contraction gives partial sums, added to by nothing else.
+    // Column-parallel: sharded outputs. Row-parallel: partial sums, to which nothing else is added.
     [OT_OP_LINEAR] = {.rows = {"VRRV>V", "0RR0>0", "R001>1", "11.P>P"}},
     [OT_OP_LINEAR_DX] = {.rows = {"VRV>V", "0R0>0", "10P>P", "R11>1"}},
     [OT_OP_LINEAR_DW] = {.rows = {"VV>PP", "00>PP", "1R>00", "R1>1."}},
@@ -21,7 +21,7 @@ static const ot_place_rule rules[] = {
     [OT_OP_RMSNORM_GRAD] = {.rows = {"VVRVV>VP", "00R00>0P"}},
     [OT_OP_LAYERNORM] = {.rows = {"VRR>VVV", "0RR>000"}},
     [OT_OP_LAYERNORM_GRAD] = {.rows = {"VVRVVV>VPP", "00R000>0PP"}},
-    // Heads normalised by themselves share weights; whole rows that are cut have cut weights.
+    // Per-head norms share their weights; norms over whole rows with sharded heads shard them.
     [OT_OP_HEAD_NORM] = {.rows = {"VRRV>VV", "0RR0>00", "1RR.>11", "100R>1R"}, .own = {"100.>1R"}},
     [OT_OP_HEAD_NORM_GRAD] = {.rows = {"VVRRVV>VPP", "00RR00>0PP", "11RR1.>1PP", "1100RR>100"},
                               .own = {"1100R.>100"}},
@@ -29,8 +29,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_ROPE_TABLE] = {.rows = {NULL}},
     [OT_OP_ROPE] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
     [OT_OP_ROPE_GRAD] = {.rows = {"VVI>V", "00I>0", "1II>1"}},
-    // Alone it must see whole sequences; over the ranks of cp it is a ring (expand.h).
-    // Sinks are cut as heads are, but where an all_to_all has shared out the heads (Ulysses).
+    // A single rank needs whole sequences; over the ranks of cp it is a ring (expand.h). Sinks are
+    // sharded like heads, unless an all_to_all has distributed the heads (Ulysses).
     [OT_OP_ATTENTION] = {.rows = {"VVVR>VVV", "1II0>11V", "1IIR>11V"}, .own = {"00IR>00V"}},
     [OT_OP_ATTENTION_GRAD] = {.rows = {"VVVVVV>V", "11II11>1"}, .own = {"000I00>0"}},
     [OT_OP_ATTENTION_SINKS_GRAD] = {.rows = {"VVVR>P", "1110>0", "111R>P", "000R>P"}},
@@ -52,8 +52,8 @@ static const ot_place_rule rules[] = {
     [OT_OP_HEAD_EVALUATE] = {.rows = {"VRV>PP", "0R0>PP"}},
     [OT_OP_HEAD_SCORE] = {.rows = {"VRV>VV"}},
     [OT_OP_HEAD_LOGITS] = {.rows = {"VR>V"}},
-    // A cut vocabulary: logits are cut, statistics one block a rank, dx a part of a sum; once all
-    // ranks have all statistics, each knows the same loss.
+    // Sharded vocabulary: logits are sharded, statistics one block per rank, dx partial. With the
+    // all-gathered statistics every rank computes the same loss.
     [OT_OP_HEAD_STATISTICS] = {.rows = {"VRV>VV", "0R0>00", "R0I>10"}},
     [OT_OP_HEAD_DLOGITS] = {.rows = {"VVVI>VP", "000I>0P", "1RII>1I"}},
     [OT_OP_HEAD_GRADIENT] = {.rows = {"VVVR>VP", "000R>0P", "P1R0>P0"}},
@@ -65,23 +65,24 @@ static const ot_place_rule rules[] = {
     [OT_OP_CLIP_FACTOR] = {.rows = {NULL}},
     [OT_OP_ADAMW] = {.rows = {NULL}},
     [OT_OP_MUON] = {.rows = {NULL}},
-    // One step of a ring: V are the keys of some rank, place_ring.h says which.
+    // One step of a ring: V are the keys of some rank, place_ring.h checks which.
     [OT_OP_ATTENTION_BLOCK] = {.rows = {"VVVVVVR>VVV", "11II110>11V", "0V0I00R>00V"}},
     [OT_OP_ATTENTION_BLOCK_GRAD] = {.rows = {"VVVVVVVVV>VV", "111II1111>11", "00V0I000V>0V"}},
     [OT_OP_KV_SLICE] = {.rows = {"V>V", "1>1", "0>V"}},
     [OT_OP_QKV_JOIN] = {.rows = {"VV>V", "11>1", "0V>0"}},
-    // Between rows of all heads and all rows of some heads lies an all_to_all: 0 before, 1 behind.
+    // An all_to_all converts between tokens with all heads and all tokens with some heads: 0
+    // before, 1 after.
     [OT_OP_HEADS_SCATTER] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_HEADS_GATHER] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_SEQUENCE_JOIN] = {.rows = {"V>V", "1>1"}},
     [OT_OP_SEQUENCE_SPLIT] = {.rows = {"V>V", "1>1"}},
-    // Each rank routes its own rows, by what is known of whole sequences; how many rows of it an
-    // expert gets is nobody else's number.
+    // Each rank routes its own tokens, with statistics of whole sequences. The number of its tokens
+    // that an expert gets is local.
     [OT_OP_ROUTE] = {.rows = {"VRV>VV", "0RR>00"}},
     [OT_OP_ROUTE_GRAD] = {.rows = {"VVVV>V", "0000>0"}},
     [OT_OP_ROUTE_ORDER] = {.rows = {"V>VV", "0>0V"}},
-    // Counts are those of whole sequences before anyone reads them; ranks of ep have whole ones
-    // unless they are ranks of tp or cp.
+    // Counts are reduced over whole sequences before use; ranks of ep have whole sequences unless
+    // they are ranks of tp or cp.
     [OT_OP_ROUTE_COUNT] = {.rows = {"V>V", "0>P"}, .own = {"0>V"}},
     [OT_OP_ROUTE_LOSS] = {.rows = {"VVVIV>P", "00RIR>P"}, .own = {"00VIR>P"}},
     [OT_OP_ROUTE_LOSS_GRAD] = {.rows = {"VVIV>V", "0RI0>0"}, .own = {"0VI0>0"}},
@@ -92,7 +93,7 @@ static const ot_place_rule rules[] = {
     [OT_OP_EXPERT_BIAS] = {.rows = {"VVRV>V", "00R0>0"}},
     [OT_OP_EXPERT_BIAS_DX] = {.rows = {"VVRV>V", "00R0>0"}},
     [OT_OP_EXPERT_BIAS_DW] = {.rows = {"VVV>P", "000>P"}},
-    // Over the ranks of ep all know what all send; which rows come is each one's own affair.
+    // Over ep every rank knows all send counts; the received rows are local.
     [OT_OP_EXCHANGE_PLAN] = {.rows = {"VV>VVVV", "RR>VVVR"}},
     [OT_OP_MORE_ROUNDS] = {.rows = {"VVVVRRVVVR>V", "VVRR000000>V"}},
     [OT_OP_MORE_ROUNDS_DX] = {.rows = {"VVVVVRRVVVR>VV", "VVVRR000000>VV"}},
@@ -108,7 +109,7 @@ static const ot_place_rule rules[] = {
     [OT_OP_VALUE_PAD] = {.rows = {"V>V", "0>0", "1>1"}},
     [OT_OP_APPEND_LATENT] = {.rows = {"VVVIV>V"}},
     [OT_OP_LATENT_DECODE] = {.rows = {"VRVVIV>V"}},
-    // Rows of a stack are its second dimension.
+    // The tokens of a stack are its second dimension.
     [OT_OP_RESIDUAL_ATTENTION] = {.rows = {"VVR>VVV", "10R>000"}},
     [OT_OP_RESIDUAL_ATTENTION_GRAD] = {.rows = {"VVVVRVVV>VVP", "1010R000>10P"}},
     [OT_OP_REPEAT] = {.carries = true},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Duals and names.
+// The one table of conversions. Transposes follow from it: the transpose of A -> B converts dual(B)
+// -> dual(A), which must be in the table too (tests check it).
 #include "graph/placement.h"
 
 #include <assert.h>

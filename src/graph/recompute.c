@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backward slice: start from what the backward ops read, decide what is kept, and re-emit the
-// producers of the rest until only kept values, inputs and parameters are read.
+// A backward slice: starts from the operands of the backward ops, decides what is saved, and
+// re-emits the producers of the rest until only saved values, inputs and parameters are read.
 #include "graph/recompute.h"
 
 #include "graph/body.h"
@@ -8,7 +8,7 @@
 
 static bool is_forward(const ot_op *op) { return op->part == OT_PART_FORWARD; }
 
-// True for what must be kept or made again to be there for the backward.
+// True for values that must be saved or recomputed for the backward.
 static bool passes(const ot_program *program, int value) {
   return value >= 0 && program->values[value].kind == OT_VALUE_ACTIVATION &&
          !ot_program_is_pushed(program, value);
@@ -35,8 +35,8 @@ static bool any_output(const ot_op *op, const bool *marked) {
   return false;
 }
 
-// A cheap op is worth emitting again when that makes nothing else to be kept: the backward reads
-// its inputs in any case. Chains of cheap ops are not followed: their first input would be kept
+// Recomputing a cheap op pays off when it needs no additional saved values, because the backward
+// reads its inputs anyway. Chains of cheap ops are not followed: their first input would be saved
 // instead.
 static bool worth_emitting(const ot_program *program, const ot_op *op, const bool *needed) {
   return ot_op_info_of(op->kind)->cheap && inputs_there(program, op, needed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each divisor is checked by a function of its own, which also finds the degrees to suggest.
+// Each divisor has its own check, which is also used to find the degrees to suggest.
 #include "graph/share.h"
 
 #include "base/text.h"
@@ -12,9 +12,9 @@ static int64_t rows_of(const ot_graph_request *r) {
   return r->micro_batch_size * r->sequence_length / degree_of(r->split.cp);
 }
 
-// ---- what fits ----
+// ---- valid degrees ----
 
-// Every rank has as many heads, and those of a kv head together or copies of it.
+// Every rank has the same number of heads; kv heads are sharded or replicated.
 static bool heads_fit(const ot_graph_request *r, int64_t tp) {
   const int64_t kv = r->model->num_kv_heads;
   return r->model->num_heads % tp == 0 && (kv % tp == 0 || tp % kv == 0);
@@ -31,7 +31,7 @@ static bool length_fits(const ot_graph_request *r, int64_t cp) {
   return r->sequence_length % (ring ? 2 * cp : cp) == 0;
 }
 
-// Ulysses cuts the heads of a rank of tp.
+// Ulysses distributes the heads of a rank of tp over cp.
 static bool heads_exchange(const ot_graph_request *r, int64_t cp) {
   if (r->split.context != OT_CONTEXT_ULYSSES) return true;
   const int tp = degree_of(r->split.tp);
@@ -44,7 +44,7 @@ static bool cp_fits(const ot_graph_request *r, int64_t cp) {
 
 typedef bool (*fits)(const ot_graph_request *request, int64_t degree);
 
-// Adds "AXIS degrees that work: 1, 2, 4" of those up to `most`.
+// Adds the hint "AXIS degrees that work: 1, 2, 4", up to `most`.
 static ot_status suggest(const ot_graph_request *r, const char *axis, fits works, int64_t most) {
   char list[SUGGESTION_BYTES] = "";
   int64_t length = 0;
@@ -58,7 +58,7 @@ static ot_status suggest(const ot_graph_request *r, const char *axis, fits works
   return ot_fail_hint(OT_USAGE, "%s degrees that work: %s", axis, list);
 }
 
-// ---- refusals ----
+// ---- checks ----
 
 static ot_status check_mode(const ot_graph_request *r) {
   static const char *const names[OT_MODES] = {"train",  "evaluate", "score",
@@ -123,7 +123,7 @@ static ot_status check_heads(const ot_graph_request *r) {
     return refuse_tp(r);
   }
   if (!heads_fit(r, tp)) {
-    ot_fail(OT_USAGE, "graph: of tp=%d and num_key_value_heads=%lld neither divides the other", tp,
+    ot_fail(OT_USAGE, "graph: tp=%d and num_key_value_heads=%lld: neither divides the other", tp,
             (long long)model->num_kv_heads);
     return refuse_tp(r);
   }
@@ -152,8 +152,8 @@ static ot_status check_tensor(const ot_graph_request *r) {
   }
   if (rows_of(r) % tp != 0) {
     ot_fail(OT_USAGE,
-            "graph: tp=%d does not divide the %lld rows of a micro-batch (micro_batch_size=%lld x "
-            "sequence_length=%lld / cp=%d)",
+            "graph: tp=%d does not divide the %lld tokens of a micro-batch (micro_batch_size=%lld "
+            "x sequence_length=%lld / cp=%d)",
             tp, (long long)rows_of(r), (long long)r->micro_batch_size,
             (long long)r->sequence_length, degree_of(r->split.cp));
     return refuse_tp(r);
@@ -166,10 +166,8 @@ static ot_status check_context(const ot_graph_request *r) {
   const bool ring = r->split.context == OT_CONTEXT_RING;
   if (cp == 1) return OT_OK;
   if (!length_fits(r, cp)) {
-    ot_fail(OT_USAGE,
-            "graph: cp=%d cuts sequence_length=%lld into %d pieces, which do not come "
-            "out even",
-            cp, (long long)r->sequence_length, ring ? 2 * cp : cp);
+    ot_fail(OT_USAGE, "graph: cp=%d does not shard sequence_length=%lld into %d equal blocks", cp,
+            (long long)r->sequence_length, ring ? 2 * cp : cp);
     return suggest(r, "cp", cp_fits, r->sequence_length);
   }
   if (!heads_exchange(r, cp)) {
@@ -183,7 +181,7 @@ static ot_status check_context(const ot_graph_request *r) {
   return OT_OK;
 }
 
-// ---- the division ----
+// ---- local shapes ----
 
 static int64_t part_begin(int64_t whole, int parts, int index) { return whole * index / parts; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank holds of a model that is split over tp (Shoeybi et al. 2019; rows between the
-// regions: Korthikanti et al. 2022) and cp: heads, MLP columns, vocabulary and rows. The only place
-// that divides them; builders read it off.
+// The local shapes of one rank of a model that is sharded over tp (Shoeybi et al. 2019; sequence
+// parallelism between the regions: Korthikanti et al. 2022) and cp: heads, MLP columns, vocabulary
+// and tokens. Only this file divides them; builders read the result.
 #pragma once
 
 #include "graph/graph_request.h"
@@ -9,12 +9,12 @@
 typedef struct ot_share {
   int tp, tp_index, cp, cp_index;   // degrees >= 1
   bool ulysses;                     // cp > 1, and attention sees whole sequences
-  int64_t length;                   // t: rows of each sequence on this rank of cp
+  int64_t length;                   // t: tokens of each sequence on this rank of cp
   int64_t rows;                     // R = B * t
-  int64_t own_rows, first_row;      // of the R, those between the tensor-parallel regions: R / tp
+  int64_t own_rows, first_row;      // of the R, those between tensor-parallel regions: R / tp
   int64_t heads, first_head;        // of H
   int64_t kv_heads, first_kv_head;  // of G
-  int kv_copies;                    // ranks of tp with the same kv head; they follow one another
+  int kv_copies;                    // consecutive ranks of tp with the same kv head
   int64_t columns, first_column;    // of the MLP's F
   int64_t shared_columns, first_shared_column;  // of the MLP of shared experts
   int64_t vocab, first_vocab;                   // of V: [V*i/tp, V*(i+1)/tp)
@@ -22,14 +22,14 @@ typedef struct ot_share {
   int expert_ranks, expert_index;               // ep x etp, etp fastest
   int64_t experts, first_expert;                // of E: E / ep
   int64_t expert_columns, first_expert_column;  // of an expert's MLP
-  int sequence_ranks, sequence_index;           // who have parts of the same sequences: tp x cp
+  int sequence_ranks, sequence_index;           // ranks with shards of the same sequences: tp x cp
   bool expert_view;                             // as ot_share_of_experts
 } ot_share;
 
-// What a block in the expert view has: the rank's own rows (still of a piece of each sequence), and
-// nothing cut but the experts.
+// The local shapes of a block in the expert view: the rank's own tokens (still a block of each
+// sequence); only the experts are sharded.
 ot_share ot_share_of_experts(const ot_share *share, const ot_model *model);
 
-// Divides, or says OT_USAGE with the value that cannot be divided and the degrees that work, and
+// Computes the shapes. OT_USAGE with the value that cannot be divided and the degrees that work;
 // OT_ENVIRONMENT for a mode that runs on one rank only.
 ot_status ot_share_build(const ot_graph_request *request, ot_share *share);

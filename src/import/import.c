@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells formats apart and does what all of them need.
+// Detects the format and does the common work.
 #include "import/import.h"
 
 #include <stdarg.h>
@@ -84,9 +84,9 @@ ot_status ot_import_read(const char *path, const ot_presets *presets, ot_arena *
     OT_TRY(formats[i].import(&import));
     return ot_model_check(&out->model);
   }
-  ot_fail(OT_USAGE, "%s is of no format that is known", path);
+  ot_fail(OT_USAGE, "%s has no known format", path);
   return ot_fail_hint(OT_USAGE,
-                      "what is read: Megatron-LM's flags (--num-layers ... in a script, a file of "
+                      "known formats: Megatron-LM's flags (--num-layers ... in a script, a file of "
                       "flags or YAML), torchtitan's TOML ([model], [training], ...), nanotron's "
                       "YAML (model:, parallelism:, tokens:)");
 }
@@ -96,7 +96,7 @@ ot_status ot_imported_fit(ot_imported *imported, int devices) {
   if (devices == 0) devices = imported->devices;
   if (devices == 0 && imported->dp > 0) devices = model_ranks * imported->dp;
   if (devices == 0) {
-    ot_fail(OT_USAGE, "%s: nothing says how many devices there are", imported->format);
+    ot_fail(OT_USAGE, "%s: the number of devices is not given", imported->format);
     return ot_fail_hint(OT_USAGE, "give --gpus N");
   }
   OT_CHECK(devices % model_ranks == 0, OT_USAGE,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Megatron-LM: flags from a script, a file of flags or a YAML map become one map, which the table
-// in megatron_keys.c reads; then what the flags mean (megatron/training/arguments.py).
+// in megatron_keys.c parses; then the flags are interpreted (megatron/training/arguments.py).
 #include <ctype.h>
 #include <string.h>
 
@@ -16,9 +16,9 @@
 typedef struct collector {
   ot_import *import;
   ot_node *map;
-  ot_node *flag;            // that values belong to; null before the first
+  ot_node *flag;            // that the next values belong to; null before the first
   bool launcher;            // before the program's own flags
-  int64_t nodes, per_node;  // of the launcher; 0 = not said
+  int64_t nodes, per_node;  // from the launcher; 0 = not given
 } collector;
 
 static bool is_flag(const char *text) {
@@ -41,9 +41,9 @@ static void begin_flag(collector *c, const char *text, int line) {
   const int64_t length = equals ? equals - text : ot_text_length(text);
   const char *const key = flag_key(arena, text, length);
   const ot_node *const before = ot_node_child(c->map, key);
-  if (before) ot_node_remove(c->map, before);  // the last one counts
+  if (before) ot_node_remove(c->map, before);  // the last one applies
   c->flag = ot_node_put(arena, c->map, key, ot_node_word(arena, equals ? equals + 1 : "true"));
-  c->flag->quoted = equals != NULL;  // until the tree is read: has a value
+  c->flag->quoted = equals != NULL;  // until the tree is parsed: has a value
   c->flag->source = c->import->path;
   c->flag->line = line;
 }
@@ -57,7 +57,7 @@ static void add_value(collector *c, const char *text, int line) {
   ot_node *const flag = c->flag;
   if (!flag) return;
   if (strchr(text, '$') && !takes_value(flag)) {
-    ot_import_note(c->import, "line %d: flags in %s are not known", line, text);
+    ot_import_note(c->import, "line %d: flags in %s are unknown", line, text);
     return;
   }
   flag->text = flag->quoted ? ot_arena_format(c->import->arena, "%s %s", flag->text, text) : text;
@@ -86,7 +86,7 @@ static void add_token(collector *c, const char *text, int line) {
   }
 }
 
-// A word may hold several, one text with flags and their values; lines go on inside it.
+// A word may contain several: one text with flags and their values, with line numbers continuing.
 static void add_word(collector *c, const ot_shell_word *word) {
   int line = word->line;
   for (const char *at = word->text; *at != '\0';) {
@@ -109,7 +109,7 @@ static bool has_program(const ot_shell_command *command) {
   return false;
 }
 
-// How many words of a command hold flags.
+// Number of words of a command that contain flags.
 static int64_t count_flags(const ot_shell_command *command) {
   int64_t count = 0;
   for (int64_t i = 0; i < command->num_words; i++)
@@ -117,7 +117,7 @@ static int64_t count_flags(const ot_shell_command *command) {
   return count;
 }
 
-// The command that starts the program: of those that name one, that with most flags; or -1.
+// The command that starts the program: of those that name one, the one with most flags; or -1.
 static int64_t program_of(const ot_shell *shell) {
   int64_t best = -1;
   for (int64_t i = 0; i < shell->num_commands; i++) {
@@ -147,7 +147,7 @@ static ot_status collect_script(ot_import *import, ot_node **map) {
   return OT_OK;
 }
 
-// A YAML map of flags, as it stands or under MODEL_ARGS; false and null are as if not there.
+// A YAML map of flags, at the top level or under MODEL_ARGS; false and null count as absent.
 static ot_status collect_yaml(ot_import *import, ot_node **map) {
   const ot_tree_origin origin = {.name = import->path};
   ot_node *tree;
@@ -225,7 +225,7 @@ static ot_recompute recompute_of(ot_import *import, const ot_megatron_flags *f) 
   if (f->recompute == 0 && f->method == 1 && f->recompute_layers > 0 &&
       f->recompute_layers < f->layers / f->pp) {
     ot_import_note(import,
-                   "%lld of %lld layers of a stage are computed again: all of them are priced so",
+                   "%lld of %lld layers of a stage are recomputed: the cost assumes all of them",
                    (long long)f->recompute_layers, (long long)(f->layers / f->pp));
   }
   if (f->recompute == 0) return OT_RECOMPUTE_FULL;

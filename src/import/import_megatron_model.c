@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model that Megatron-LM's flags describe: HF keys of the nearest family, and on top what
-// Megatron combines as no family does.
+// The model described by Megatron-LM's flags: HF keys of the nearest family, then combinations that
+// no family has.
 #include "base/math.h"
 #include "base/text.h"
 #include "describe/model_keys.h"
 #include "import/import_parts.h"
 #include "import/megatron_keys.h"
 
-// Tokens of a tokenizer whose type alone tells.
+// Vocabulary sizes implied by the tokenizer type.
 static int64_t known_vocabulary(const ot_megatron_flags *f) {
   if (f->tokenizer[0] == '\0') return f->merges[0] != '\0' ? 50257 : 0;
   if (ot_text_equal(f->tokenizer, "GPT2BPETokenizer")) return 50257;
@@ -20,20 +20,19 @@ static ot_status find_vocabulary(ot_import *import, const ot_megatron_flags *f, 
   if (*out > 0) return OT_OK;
   int64_t vocabulary = f->vocabulary > 0 ? f->vocabulary : known_vocabulary(f);
   if (vocabulary == 0) {
-    ot_fail(OT_USAGE, "vocab-size: the flags do not say how many tokens there are (%s)",
-            import->path);
+    ot_fail(OT_USAGE, "vocab-size: the flags do not give the vocabulary size (%s)", import->path);
     return ot_fail_hint(OT_USAGE, "add --vocab-size N, the size of the tokenizer");
   }
   if (f->vocabulary == 0) {
-    ot_import_note(import, "the vocabulary has %lld tokens, as %s", (long long)vocabulary,
+    ot_import_note(import, "the vocabulary has %lld tokens, as in %s", (long long)vocabulary,
                    f->tokenizer[0] != '\0' ? f->tokenizer : "GPT-2's");
   }
-  if (ot_text_equal(f->tokenizer, "NullTokenizer")) vocabulary++;  // the end of a document
+  if (ot_text_equal(f->tokenizer, "NullTokenizer")) vocabulary++;  // the end-of-document token
   *out = ot_import_padded(vocabulary, f->vocabulary_multiple * f->tp);
   return OT_OK;
 }
 
-// arguments.py: 4 x hidden, or two thirds of it in multiples of 64 where the MLP is gated.
+// arguments.py: 4 x hidden, or two thirds of it in multiples of 64 for a gated MLP.
 static int64_t mlp_width(const ot_megatron_flags *f) {
   if (f->ffn > 0) return f->ffn;
   return f->swiglu ? 4 * f->hidden * 2 / 3 / 64 * 64 : 4 * f->hidden;
@@ -56,7 +55,7 @@ static const char *activation_name(const ot_megatron_flags *f) {
   return f->swiglu ? "silu" : f->squared_relu ? "relu" : f->tanh_gelu ? "gelu_new" : "gelu";
 }
 
-// HF keys of the nearest family. What it cannot say is set afterwards (set_differences).
+// HF keys of the nearest family. set_differences adds what they cannot express.
 static ot_node *model_keys(ot_arena *arena, const ot_megatron_flags *f, int64_t vocabulary) {
   const bool rotary = is_rotary(f);
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
@@ -101,7 +100,7 @@ static void add_family_keys(ot_arena *arena, const ot_megatron_flags *f, ot_node
   }
 }
 
-// Megatron combines freely what families of HF fix.
+// Megatron combines freely what HF families fix.
 static void set_differences(const ot_megatron_flags *f, ot_model *model) {
   model->gated_mlp = f->swiglu;
   model->norm = f->normalization == 1 ? OT_NORM_RMSNORM : OT_NORM_LAYERNORM;
@@ -131,7 +130,7 @@ ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *f) {
   ot_imported *const out = import->out;
   int64_t vocabulary;
   OT_CHECK(f->experts == 0 || is_rotary(f), OT_USAGE,
-           "position-embedding-type: with num-experts only rope is read (%s)", import->path);
+           "position-embedding-type: with num-experts only rope is supported (%s)", import->path);
   OT_CHECK(f->channels > 0 || f->hidden % f->heads == 0, OT_USAGE,
            "num-attention-heads: %lld does not divide hidden-size %lld, and kv-channels is not "
            "given (%s)",
@@ -149,7 +148,7 @@ ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *f) {
     out->model_keys = keys;
   } else {
     ot_import_note(import,
-                   "no family of Hugging Face is like this model: it is priced, but there "
+                   "no Hugging Face family matches this model: it is priced, but there "
                    "is no config.json for it");
   }
   if (f->squared_relu) ot_import_note(import, "squared-relu is priced as relu");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nanotron: YAML as src/nanotron/config/config.py spells and defaults it. Its model_config has the
-// keys of a HF config.json, but for a few of its own and other defaults
+// keys of a HF config.json, with a few additional keys and other defaults
 // (src/nanotron/config/models_config.py).
 #include "base/number.h"
 #include "base/text.h"
@@ -46,21 +46,21 @@ static const char *const types[] = {"bfloat16", "float32", "float16", NULL};
 // clang-format off
 static const ot_key parallelism_keys[] = {
     {"dp", OT_KEY_INT, offsetof(parallelism, dp), NULL, 1, 1 << 20,
-     .help = "ranks with data of their own"},
+     .help = "data parallel degree"},
     {"pp", OT_KEY_INT, offsetof(parallelism, pp), NULL, 1, 1 << 20,
-     .help = "stages of the pipeline"},
+     .help = "pipeline stages"},
     {"tp", OT_KEY_INT, offsetof(parallelism, tp), NULL, 1, 1 << 20,
-     .help = "ways of tensor parallelism"},
+     .help = "tensor parallel degree"},
     {"context_parallel_size", OT_KEY_INT, offsetof(parallelism, cp), "1", 1, 1 << 20,
-     .help = "ways that sequences are cut"},
+     .help = "context parallel degree"},
     {"expert_parallel_size", OT_KEY_INT, offsetof(parallelism, ep), "1", 1, 1 << 20,
-     .help = "ways that experts are spread"},
+     .help = "expert parallel degree"},
     {"pp_engine", OT_KEY_CHOICE, offsetof(parallelism, order), "afab", .choices = orders,
-     .null_text = "afab", .help = "order of the pipeline"},
+     .null_text = "afab", .help = "pipeline schedule"},
     {"tp_mode", OT_KEY_CHOICE, offsetof(parallelism, tp_mode), "ALL_REDUCE", .choices = tp_modes,
-     .null_text = "ALL_REDUCE", .help = "whether norms are cut over tp"},
+     .null_text = "ALL_REDUCE", .help = "sequence parallelism of norms over tp"},
     {"recompute_layer", OT_KEY_BOOL, offsetof(parallelism, recompute), "false",
-     .help = "layers are computed again"},
+     .help = "layers are recomputed"},
 };
 
 static const ot_schema parallelism_schema = {
@@ -70,11 +70,11 @@ static const ot_schema parallelism_schema = {
 
 static const ot_key token_keys[] = {
     {"sequence_length", OT_KEY_INTEGER, offsetof(tokens, sequence), NULL, 1, INT32_MAX,
-     .help = "tokens of a sequence"},
+     .help = "tokens per sequence"},
     {"micro_batch_size", OT_KEY_INTEGER, offsetof(tokens, micro_batch), NULL, 1, 1 << 30,
-     .help = "sequences of one forward and backward"},
+     .help = "sequences per forward and backward"},
     {"batch_accumulation_per_replica", OT_KEY_INTEGER, offsetof(tokens, micro_batches), NULL,
-     1, 1 << 20, .help = "micro-batches of a step on each rank of data parallelism"},
+     1, 1 << 20, .help = "micro-batches per step on each data parallel rank"},
 };
 
 static const ot_schema token_schema = {
@@ -83,7 +83,7 @@ static const ot_schema token_schema = {
 
 static const ot_key optimizer_keys[] = {
     {"zero_stage", OT_KEY_INT, offsetof(optimizer, zero), "0", 0, 1,
-     .help = "optimizer state is cut over data parallelism"},
+     .help = "optimizer state is sharded over data parallel ranks"},
     {"accumulate_grad_in_fp32", OT_KEY_BOOL, offsetof(optimizer, fp32_gradients), "true",
      .help = "gradients are kept in fp32"},
 };
@@ -95,12 +95,12 @@ static const ot_schema optimizer_schema = {
 
 static const ot_key model_keys[] = {
     {"dtype", OT_KEY_CHOICE, offsetof(model, type), "bfloat16", .choices = types,
-     .null_text = "bfloat16", .help = "type of products"},
+     .null_text = "bfloat16", .help = "dtype of GEMMs"},
     {"make_vocab_size_divisible_by", OT_KEY_INTEGER, offsetof(model, multiple), "1", 1, 1 << 20,
-     .help = "the embedding has a multiple of this times tp rows"},
+     .help = "the embedding rows are padded to a multiple of this times tp"},
 };
 
-// model_config is read apart: it is HF's.
+// model_config is parsed separately: it has HF's keys.
 static const ot_schema model_schema = {
     "model of nanotron", model_keys, OT_COUNT(model_keys), .size = sizeof(model),
     .inert = "model_config|init_method|ddp_bucket_cap_mb"};
@@ -122,31 +122,31 @@ static const ot_schema schema = {
              "metrics_logging|slurm"};
 // clang-format on
 
-// ---- what they mean ----
+// ---- interpretation ----
 
 bool ot_nanotron_is(const ot_import *import) {
   return ot_import_has_line(import, "model_config:") &&
          ot_import_has_line(import, "parallelism:") && ot_import_has_line(import, "tokens:");
 }
 
-// Keys of model_config that HF has not, and that change nothing in the price of a step.
+// Keys of model_config that are not HF's and do not affect the cost of a step.
 static const char own_keys[] =
     "is_llama_config|is_qwen2_config|rope_interleaved|z_loss_enabled|z_loss_coefficient|"
     "_attn_implementation|flex_attention_mask|_fused_rotary_emb|_fused_rms_norm|"
     "_use_qkv_packed|_use_doc_masking|sliding_window_size|no_rope_layer|moe_config|"
     "attn_implementation";
 
-// What must not be set: it changes the model.
+// Keys that must be unset, since they change the model.
 static ot_status check_own(const ot_import *import, const ot_node *config) {
   static const char *const refused[] = {"sliding_window_size", "no_rope_layer", "moe_config", NULL};
   for (int i = 0; refused[i]; i++) {
     const ot_node *const node = ot_node_child(config, refused[i]);
     OT_CHECK(!node || node->kind == OT_NODE_NULL, OT_USAGE,
-             "model.model_config.%s is not read from nanotron's files; allowed: null (%s)",
+             "model.model_config.%s is not supported in nanotron's files; allowed: null (%s)",
              refused[i], ot_node_place(import->arena, node));
   }
   const ot_node *const starcoder = ot_node_child(config, "is_starcoder2_config");
-  OT_CHECK(!starcoder, OT_USAGE, "model.model_config: starcoder2 is not known (%s)",
+  OT_CHECK(!starcoder, OT_USAGE, "model.model_config: starcoder2 is not supported (%s)",
            ot_node_place(import->arena, starcoder));
   return OT_OK;
 }
@@ -158,7 +158,7 @@ static void put_default(const ot_import *import, ot_node *map, const char *key, 
   ot_node_put(import->arena, map, key, node);
 }
 
-// nanotron's Qwen2 has biases where attention_bias says, as HF's llama.
+// nanotron's Qwen2 has biases only with attention_bias, like HF's llama.
 static ot_status hf_keys(ot_import *import, ot_node *config, ot_node **out) {
   ot_node *const map = ot_node_create(import->arena, OT_NODE_MAP);
   ot_node *next;
@@ -182,7 +182,7 @@ static ot_status build_model(ot_import *import, const settings *config, ot_node 
   ot_imported *const out = import->out;
   ot_node *const given = ot_node_find(tree, "model.model_config");
   OT_CHECK(given && given->kind == OT_NODE_MAP, OT_USAGE,
-           "model.model_config: a map of the model's keys is needed (%s)", import->path);
+           "model.model_config: a map of the model's keys is required (%s)", import->path);
   OT_TRY(hf_keys(import, given, &out->model_keys));
   OT_TRY(ot_model_read(out->model_keys, import->arena, &out->model));
   const int64_t rows =

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of other software's configurations share.
+// Shared by the importers of other software's configurations.
 #pragma once
 
 #include "base/schema.h"
 #include "import/import.h"
 #include "import/megatron_keys.h"
 
-// A file that is being read, and what has been learned from it.
+// State of an import: the file and the result so far.
 typedef struct ot_import {
   const char *path;  // for messages
   const char *text;  // [bytes], ends in zero
@@ -17,10 +17,10 @@ typedef struct ot_import {
   int64_t note_capacity, ignored_capacity;
 } ot_import;
 
-// Each fills `import->out`. The first says whether the file looks like its format.
+// Each fills `import->out`. The first function detects the format.
 bool ot_megatron_is(const ot_import *import);
 ot_status ot_megatron_import(ot_import *import);
-// Its part that fills model, model_name and model_keys.
+// Fills model, model_name and model_keys.
 ot_status ot_megatron_model(ot_import *import, const ot_megatron_flags *flags);
 bool ot_torchtitan_is(const ot_import *import);
 ot_status ot_torchtitan_import(ot_import *import);
@@ -31,13 +31,13 @@ ot_status ot_nanotron_import(ot_import *import);
 void ot_import_note(ot_import *import, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Adds to the ignored keys, as "SECTION.KEY", those of `map` that are inert in `schema`, and in the
-// maps of its objects.
+// Adds to the ignored keys, as "SECTION.KEY", the keys of `map` that are inert in `schema`, and
+// recursively those of its objects.
 void ot_import_ignored(ot_import *import, const ot_schema *schema, const ot_node *map,
                        const char *section);
 
 // True when a line of the text starts with `word`, after blanks.
 bool ot_import_has_line(const ot_import *import, const char *word);
 
-// Elements of a vocabulary padded to a multiple of `multiple` (>= 1).
+// Rows of a vocabulary padded to a multiple of `multiple` (>= 1).
 int64_t ot_import_padded(int64_t vocabulary, int64_t multiple);

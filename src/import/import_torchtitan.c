@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // torchtitan: its TOML as torchtitan/config/job_config.py of 2025 spells and defaults it. Spellings
-// of 2024 ([experimental], degrees in [training], batch_size) are moved to where they are today.
-// Its models are named, not described: the ones that are presets here are known.
+// of 2024 ([experimental], degrees in [training], batch_size) are converted. Its models are named,
+// not described: those that are presets here are known.
 #include "base/text.h"
 #include "files/tree_file.h"
 #include "import/import_parts.h"
@@ -19,7 +19,7 @@ typedef struct training {
   int products;  // 0 bfloat16, 1 float32
 } training;
 
-// Orders of the pipeline, as in the table.
+// Pipeline schedules, as in the table.
 enum {
   ORDER_1F1B,
   ORDER_GPIPE,
@@ -69,17 +69,17 @@ static const ot_schema model_schema = {
 
 static const ot_key training_keys[] = {
     {"local_batch_size", OT_KEY_INTEGER, offsetof(training, local_batch), "8", 1, 1 << 30,
-     .also = "batch_size", .help = "sequences of a step on each rank of data parallelism"},
+     .also = "batch_size", .help = "sequences per step on each data parallel rank"},
     {"global_batch_size", OT_KEY_INTEGER, offsetof(training, global_batch), "-1", -1, 1 << 30,
-     .help = "sequences of a step; -1: local_batch_size on each rank"},
+     .help = "sequences per step; -1: local_batch_size on each rank"},
     {"seq_len", OT_KEY_INTEGER, offsetof(training, sequence), "2048", 1, INT32_MAX,
-     .help = "tokens of a sequence"},
+     .help = "tokens per sequence"},
     {"mixed_precision_param", OT_KEY_CHOICE, offsetof(training, products), "bfloat16",
-     .choices = products, .help = "type of products"},
+     .choices = products, .help = "dtype of GEMMs"},
     {"enable_cpu_offload", OT_KEY_FIXED, .choices = only_false, .help = "offloading is not priced"},
 };
 
-// Degrees in [training] are read by degree_keys, as they were in 2024.
+// Degrees in [training], as in 2024, are parsed by degree_keys.
 static const ot_schema training_schema = {
     "training of torchtitan", training_keys, OT_COUNT(training_keys), .size = sizeof(training),
     .inert = "dataset|dataset_path|max_norm|steps|compile|gc_freq|gc_debug|seed|deterministic|"
@@ -89,30 +89,30 @@ static const ot_key degree_keys[] = {
     {"data_parallel_replicate_degree", OT_KEY_INT, offsetof(parallelism, replicate), "1",
      1, 1 << 20, .help = "copies of the weights"},
     {"data_parallel_shard_degree", OT_KEY_INT, offsetof(parallelism, shard), "-1", -1, 1 << 20,
-     .help = "ways that weights are cut; -1: what is left"},
+     .help = "ranks that shard the weights; -1: the remaining ranks"},
     {"tensor_parallel_degree", OT_KEY_INT, offsetof(parallelism, tp), "1", 1, 1 << 20,
-     .help = "ways of tensor parallelism"},
+     .help = "tensor parallel degree"},
     {"pipeline_parallel_degree", OT_KEY_INT, offsetof(parallelism, pp), "1", 1, 1 << 20,
-     .help = "stages of the pipeline"},
+     .help = "pipeline stages"},
     {"context_parallel_degree", OT_KEY_INT, offsetof(parallelism, cp), "1", 1, 1 << 20,
-     .help = "ways that sequences are cut"},
+     .help = "context parallel degree"},
     {"expert_parallel_degree", OT_KEY_INT, offsetof(parallelism, ep), "1", 1, 1 << 20,
-     .help = "ways that experts are spread"},
+     .help = "expert parallel degree"},
     {"expert_tensor_parallel_degree", OT_KEY_INT, offsetof(parallelism, etp), "1", 1, 1 << 20,
-     .help = "ways of tensor parallelism inside experts"},
+     .help = "tensor parallel degree of experts"},
     {"pipeline_parallel_schedule", OT_KEY_CHOICE, offsetof(parallelism, schedule), "1F1B",
-     .choices = schedules, .help = "order of the pipeline"},
+     .choices = schedules, .help = "pipeline schedule"},
     {"pipeline_parallel_layers_per_stage", OT_KEY_INTEGER, offsetof(parallelism, layers_per_stage),
-     "null", 1, OT_MAX_LAYERS, .null_text = "0", .help = "layers of a chunk of a stage"},
+     "null", 1, OT_MAX_LAYERS, .null_text = "0", .help = "layers per chunk of a stage"},
     {"pipeline_parallel_microbatch_size", OT_KEY_INTEGER,
      offsetof(parallelism, pipeline_micro_batch), "1", 1, 1 << 30,
-     .help = "sequences of a micro-batch of the pipeline"},
+     .help = "sequences per micro-batch of the pipeline"},
     {"fsdp_reshard_after_forward", OT_KEY_CHOICE, offsetof(parallelism, reshard), "default",
-     .choices = reshards, .help = "weights are let go after their forward"},
+     .choices = reshards, .help = "weights are released after their forward"},
     {"pipeline_parallel_split_points", OT_KEY_FIXED, .choices = only_empty,
-     .help = "stages are cut by cost"},
+     .help = "stages are balanced by cost"},
     {"module_fqns_per_model_part", OT_KEY_FIXED, .choices = only_empty,
-     .help = "stages are cut by cost"},
+     .help = "stages are balanced by cost"},
 };
 
 static const ot_schema degree_schema = {
@@ -124,7 +124,7 @@ static const ot_schema degree_schema = {
 
 static const ot_key checkpoint_keys[] = {
     {"mode", OT_KEY_CHOICE, offsetof(checkpointing, mode), "selective", .choices = checkpoint_modes,
-     .help = "what is computed again"},
+     .help = "recomputed activations"},
 };
 
 static const ot_schema checkpoint_schema = {
@@ -142,7 +142,7 @@ static const ot_key keys[] = {
     {"parallelism", OT_KEY_OBJECT, offsetof(settings, degrees), .object = &degree_schema,
      .help = "degrees"},
     {"activation_checkpoint", OT_KEY_OBJECT, offsetof(settings, checkpointing),
-     .object = &checkpoint_schema, .help = "what is computed again"},
+     .object = &checkpoint_schema, .help = "recomputed activations"},
 };
 
 static const ot_schema schema = {
@@ -205,7 +205,7 @@ static void move_degrees(const ot_import *import, ot_node *tree, const char *fro
   if (all) ot_node_remove(tree, section);
 }
 
-// ---- what they mean ----
+// ---- interpretation ----
 
 // "8B_flex" is an "8B" with other kernels.
 static bool is_flavor(const char *known, const char *given) {
@@ -230,9 +230,9 @@ static ot_status build_model(ot_import *import, const settings *config) {
   for (int i = 0; i < OT_COUNT(models); i++) {
     ot_text_appendf(&known, "%s%s %s", i > 0 ? ", " : "", models[i].name, models[i].flavor);
   }
-  ot_fail(OT_USAGE, "model.flavor: %s %s is not known (%s)", config->model.name,
-          config->model.flavor, import->path);
-  return ot_fail_hint(OT_USAGE, "known are %s", known.text);
+  ot_fail(OT_USAGE, "model.flavor: %s %s is unknown (%s)", config->model.name, config->model.flavor,
+          import->path);
+  return ot_fail_hint(OT_USAGE, "one of %s", known.text);
 }
 
 static ot_pipeline pipeline_of(ot_import *import, const parallelism *d) {
@@ -246,8 +246,8 @@ static ot_pipeline pipeline_of(ot_import *import, const parallelism *d) {
   return OT_PIPELINE_INTERLEAVED;
 }
 
-// torchtitan/distributed/pipeline_parallel.py: embedding and head count as a layer each; without a
-// number of layers, looped orders have two chunks.
+// torchtitan/distributed/pipeline_parallel.py: embedding and head count as one layer each; without
+// a number of layers, looped schedules have two chunks.
 static int chunks_of(const ot_imported *out, const parallelism *d) {
   if (out->pipeline != OT_PIPELINE_INTERLEAVED) return out->pipeline == OT_PIPELINE_ZB_V ? 2 : 1;
   if (d->layers_per_stage == 0) return 2;
@@ -256,7 +256,7 @@ static int chunks_of(const ot_imported *out, const parallelism *d) {
   return stages > d->pp ? (int)(stages / d->pp) : 1;
 }
 
-// By default, weights are let go after their forward but in pipelines.
+// By default, weights are released after their forward, except in pipelines.
 static int zero_of(const parallelism *d) {
   if (d->shard == 1) return 0;
   const bool resharded = d->reshard == 1 || (d->reshard == 0 && d->pp == 1);

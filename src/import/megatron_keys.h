@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flags of Megatron-LM that shape a step, as megatron/training/arguments.py (core 0.14) spells
-// and defaults them, and the many that do not.
+// The flags of Megatron-LM that affect a step, as megatron/training/arguments.py (core 0.14) spells
+// and defaults them, and the inert ones.
 #pragma once
 
 #include "base/schema.h"
 
-// 0 = not given unless a default is in the table.
+// 0 = not given, unless the table has a default.
 typedef struct ot_megatron_flags {
   int tp, pp, cp, ep, etp;
   int layers_per_chunk, vpp;

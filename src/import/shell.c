@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A script is cut into words and operators, then read statement by statement: assignments are made,
-// commands are noted, `if` is decided where it compares what is known. Loops, `case` and undecided
-// `if` are gone through in doubt: they set only what nothing else sets.
+// A script is tokenised, then interpreted statement by statement: assignments are made, commands
+// are collected, `if` is decided when it compares known values. Loops, `case` and undecided `if`
+// are processed as uncertain: they only set variables that are not set otherwise.
 #include "import/shell.h"
 
 #include <ctype.h>
@@ -14,14 +14,14 @@
 
 enum { DEPTH_MAX = 64, DELIMITER_BYTES = 64 };
 
-// ---- words and operators; comments and here-documents go ----
+// ---- words and operators, without comments and here-documents ----
 
 typedef enum token_kind {
   TOKEN_WORD,
-  TOKEN_END,    // of a command: a new line, ; or &
+  TOKEN_END,    // of a command: a newline, ; or &
   TOKEN_AND,    // &&
   TOKEN_OR,     // ||
-  TOKEN_PIPE,   // | and redirections, whose target is left out
+  TOKEN_PIPE,   // | and redirections, whose target is omitted
   TOKEN_OPEN,   // (
   TOKEN_CLOSE,  // )
   TOKEN_LAST,   // the end of the text
@@ -31,7 +31,7 @@ typedef struct shell_token {
   token_kind kind;
   const char *text;  // of a word
   int line;          // from 1
-  bool joined;       // nothing stands between it and the token before
+  bool joined;       // directly after the previous token
 } shell_token;
 
 typedef struct lexer {
@@ -39,7 +39,7 @@ typedef struct lexer {
   const char *at;  // in a text that ends in zero
   int line;
   bool blank;                       // since the last token
-  char delimiter[DELIMITER_BYTES];  // of a here-document that begins behind this line; "" = none
+  char delimiter[DELIMITER_BYTES];  // of a here-document that begins after this line; "" = none
   shell_token *tokens;
   int64_t count, capacity;
 } lexer;
@@ -78,7 +78,7 @@ static void skip_line(lexer *l) {
   while (*l->at != '\0' && *l->at != '\n') l->at++;
 }
 
-// The lines of a here-document, with the one that ends it.
+// Skips the lines of a here-document, including its end.
 static void skip_document(lexer *l) {
   const int64_t length = ot_text_length(l->delimiter);
   bool found = length == 0;
@@ -101,14 +101,14 @@ static void take_new_line(lexer *l) {
   skip_document(l);
 }
 
-// The 2 of 2>&1 is no word.
+// The 2 of 2>&1 is not a word.
 static void drop_descriptor(lexer *l) {
   const shell_token *const last = l->count > 0 ? &l->tokens[l->count - 1] : NULL;
   if (!last || l->blank || last->kind != TOKEN_WORD) return;
   if (isdigit((unsigned char)last->text[0]) && last->text[1] == '\0') l->count--;
 }
 
-// < > >> <<EOF 2>&1: the target is no argument.
+// < > >> <<EOF 2>&1: the target is not an argument.
 static void skip_redirection(lexer *l) {
   drop_descriptor(l);
   const bool document = l->at[0] == '<' && l->at[1] == '<' && l->at[2] != '<';
@@ -172,7 +172,7 @@ static shell_token *tokens_of(const char *text, int64_t bytes, ot_arena *arena) 
 
 typedef enum truth { NO, YES, OPEN } truth;
 
-// How statements are gone through.
+// How statements are processed.
 typedef enum passage { RUN, DOUBT, SKIP } passage;
 
 typedef struct reader {
@@ -294,14 +294,14 @@ static truth test(reader *r) {
     }
     if (is_word(r->at, close)) r->at++;
   }
-  if (!ends_command(r->at)) {  // a command: whether it succeeds is not known
+  if (!ends_command(r->at)) {  // a command: its exit status is unknown
     value = OPEN;
     while (!ends_command(r->at)) r->at++;
   }
   return negated ? opposite(value) : value;
 }
 
-// Up to and with `then`.
+// Up to and including `then`.
 static truth condition(reader *r) {
   truth value = test(r);
   while (r->at->kind != TOKEN_LAST && !is_word(r->at, "then")) {
@@ -372,7 +372,7 @@ static void read_array(reader *r, ot_shell_list *value) {
   if (r->at->kind == TOKEN_CLOSE) r->at++;
 }
 
-// NAME+=text goes on with the last word, NAME+=(...) appends words.
+// NAME+=text appends to the last word, NAME+=(...) appends words.
 static void append_value(reader *r, ot_shell_variable *variable, const ot_shell_list *value,
                          bool array) {
   ot_shell_list *const list = &variable->value;
@@ -447,7 +447,7 @@ static void statement(reader *r, passage how) {
   }
 }
 
-// Up to a word that ends a branch or a loop, which is left to the caller.
+// Up to a word that ends a branch or a loop, which the caller consumes.
 static void statements(reader *r, passage how) {
   if (++r->depth > DEPTH_MAX) r->state.too_long = true;
   for (skip_ends(r); r->at->kind != TOKEN_LAST && !r->state.too_long; skip_ends(r)) {
@@ -465,10 +465,10 @@ ot_status ot_shell_read(const char *name, const char *text, int64_t bytes, ot_ar
   r.at = tokens_of(text, bytes, arena);
   while (r.at->kind != TOKEN_LAST && !r.state.too_long) {
     statements(&r, RUN);
-    if (r.at->kind != TOKEN_LAST) r.at++;  // a word that ends nothing
+    if (r.at->kind != TOKEN_LAST) r.at++;  // a stray end word
   }
   OT_CHECK(!r.state.too_long, OT_USAGE,
-           "%s:%d: the script nests too deep or its words grow too long", name, r.at->line);
+           "%s:%d: the script is nested too deeply or its words are too long", name, r.at->line);
   *out = (ot_shell){.commands = r.commands,
                     .num_commands = r.num_commands,
                     .notes = r.notes,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of scripts: what belongs together in them, and what quotes, variables, defaults and
-// arithmetic stand for.
+// Words of scripts: splitting, and expansion of quotes, variables, defaults and arithmetic.
 #include <ctype.h>
 #include <string.h>
 
@@ -39,11 +38,11 @@ void ot_shell_append(ot_shell_state *s, ot_shell_list *list, ot_shell_word word)
 
 bool ot_shell_is_open(const char *text) { return strpbrk(text, "$`") != NULL; }
 
-// ---- pieces that belong together ----
+// ---- pieces of words ----
 
 static int64_t piece(const char *text, int depth_left);
 
-// Up to and with the `close` that ends what `text` opens with `open`; quotes inside are skipped.
+// Up to and including the `close` that matches `open` at `text`; quotes inside are skipped.
 static int64_t bracketed(const char *text, char open, char close, int depth_left) {
   int depth = 0;
   int64_t i = 0;
@@ -95,12 +94,12 @@ static int64_t piece(const char *text, int depth_left) {
 
 int64_t ot_shell_piece(const char *text) { return piece(text, DEPTH_MAX); }
 
-// ---- arithmetic: whole numbers, + - * / % and brackets ----
+// ---- arithmetic: integers, + - * / % and brackets ----
 
 typedef struct arithmetic {
   ot_shell_state *s;
   const char *at;
-  bool failed;  // what it is only a shell knows
+  bool failed;  // only a shell knows the value
   int depth;
 } arithmetic;
 
@@ -171,9 +170,9 @@ static int64_t terms(arithmetic *a, const char *operators) {
 typedef struct expansion {
   ot_shell_state *s;
   ot_shell_list *out;
-  ot_text_builder word;  // being made
+  ot_text_builder word;  // under construction
   bool begun;            // even an empty one
-  int line;              // of what the word holds
+  int line;              // of the word's content
   int depth;
 } expansion;
 
@@ -197,7 +196,7 @@ static void end_word(expansion *e) {
   e->begun = false;
 }
 
-// The words of a variable: the first goes on with the word being made, the last is open.
+// The words of a variable: the first continues the current word, the last stays open.
 static void put_value(expansion *e, const ot_shell_list *value) {
   for (int64_t i = 0; i < value->count; i++) {
     if (i > 0) end_word(e);
@@ -219,8 +218,7 @@ static void put_arithmetic(expansion *e, const char *piece, int64_t length) {
   put(e, text, ot_text_length(text));
 }
 
-// ${NAME}, ${NAME[@]}, ${NAME:-default}, ${NAME-default}, ${NAME:=default}; others stay as they
-// are.
+// ${NAME}, ${NAME[@]}, ${NAME:-default}, ${NAME-default}, ${NAME:=default}; others stay unexpanded.
 static void put_braces(expansion *e, const char *piece, int64_t length, bool inside_quotes) {
   const char *const name = piece + 2, *const end = piece + length - 1;
   const char *at = name;
@@ -254,7 +252,7 @@ static void put_dollar(expansion *e, const char *piece, int64_t length, bool ins
   }
 }
 
-// A backslash takes the meaning of what follows; at the end of a line, both are a blank.
+// A backslash quotes the next character; before a newline, both are a blank.
 static int64_t put_escaped(expansion *e, const char *text, bool inside_quotes) {
   const bool special = !inside_quotes || strchr("$`\"\\", text[1]) != NULL;
   if (text[1] == '\n') {

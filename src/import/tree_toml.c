@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOML by recursive descent, line by line. Keys that are given twice are refused.
+// TOML by recursive descent, line by line. Repeated keys are refused.
 #include <ctype.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 typedef struct toml_reader {
   const ot_tree_origin *origin;
   ot_arena *arena;
-  const char *at;          // in a text that ends in zero
-  const char *line_start;  // of the line `at` is in
+  const char *at;          // in a zero-terminated text
+  const char *line_start;  // start of the current line
   int line;
   int64_t keys;
 } toml_reader;
@@ -18,7 +18,7 @@ typedef struct toml_reader {
 static int column(const toml_reader *r) { return (int)(r->at - r->line_start) + 1; }
 
 static ot_status fail_here(const toml_reader *r, const char *what) {
-  return ot_fail(OT_USAGE, "not valid TOML, or a part of it that is not read: %s (%s:%d:%d)", what,
+  return ot_fail(OT_USAGE, "not valid TOML, or not supported here: %s (%s:%d:%d)", what,
                  r->origin->name, r->line, column(r));
 }
 
@@ -32,7 +32,7 @@ static void next_line(toml_reader *r) {
   r->line_start = r->at;
 }
 
-// Blanks, comments and new lines.
+// Skips blanks, comments and newlines.
 static void skip_space(toml_reader *r) {
   for (skip_blanks(r); *r->at == '#' || *r->at == '\n'; skip_blanks(r)) {
     if (*r->at == '\n') {
@@ -62,7 +62,7 @@ static ot_node *create(const toml_reader *r, ot_node_kind kind) {
   return node;
 }
 
-// ---- texts ----
+// ---- strings ----
 
 static ot_status read_escape(toml_reader *r, ot_text_builder *out) {
   static const char letters[] = "btnfr\"\\", meanings[] = "\b\t\n\f\r\"\\";
@@ -76,10 +76,10 @@ static ot_status read_escape(toml_reader *r, ot_text_builder *out) {
 // 'literal' or "with escapes", on one line.
 static ot_status read_quoted(toml_reader *r, const char **out) {
   const char quote = *r->at;
-  if (r->at[1] == quote && r->at[2] == quote) return fail_here(r, "a text over several lines");
+  if (r->at[1] == quote && r->at[2] == quote) return fail_here(r, "a multi-line string");
   ot_text_builder text = {.arena = r->arena};
   for (r->at++; *r->at != quote;) {
-    if (*r->at == '\0' || *r->at == '\n') return fail_here(r, "a text without its end");
+    if (*r->at == '\0' || *r->at == '\n') return fail_here(r, "an unterminated string");
     if (*r->at == '\\' && quote == '"') {
       OT_TRY(read_escape(r, &text));
     } else {
@@ -107,7 +107,7 @@ static ot_status read_key(toml_reader *r, const char **out) {
 static ot_status read_value(toml_reader *r, int depth, ot_node **out);
 
 static ot_status read_list(toml_reader *r, int depth, ot_node **out) {
-  if (depth >= OT_TREE_DEPTH_MAX) return fail_here(r, "lists in too many lists");
+  if (depth >= OT_TREE_DEPTH_MAX) return fail_here(r, "lists nested too deeply");
   *out = create(r, OT_NODE_LIST);
   r->at++;
   for (skip_space(r); *r->at != ']'; skip_space(r)) {
@@ -118,14 +118,14 @@ static ot_status read_list(toml_reader *r, int depth, ot_node **out) {
     if (*r->at == ',') {
       r->at++;
     } else if (*r->at != ']') {
-      return fail_here(r, "a list without its end");
+      return fail_here(r, "an unterminated list");
     }
   }
   r->at++;
   return OT_OK;
 }
 
-// A number or truth value; '_' between digits goes.
+// A number or boolean; '_' between digits is removed.
 static ot_status read_word(toml_reader *r, ot_node **out) {
   const char *const start = r->at;
   ot_text_builder text = {.arena = r->arena};
@@ -148,7 +148,7 @@ static ot_status read_word(toml_reader *r, ot_node **out) {
 
 static ot_status read_value(toml_reader *r, int depth, ot_node **out) {
   if (*r->at == '[') return read_list(r, depth, out);
-  if (*r->at == '{') return fail_here(r, "a table inside a line");
+  if (*r->at == '{') return fail_here(r, "an inline table");
   if (*r->at != '"' && *r->at != '\'') return read_word(r, out);
   *out = create(r, OT_NODE_SCALAR);
   (*out)->quoted = true;
@@ -166,10 +166,10 @@ static ot_status put(toml_reader *r, ot_node *table, const char *key, ot_node *v
   return OT_OK;
 }
 
-// [a.b]: the table, made where it is not there.
+// [a.b]: the table, created if absent.
 static ot_status read_header(toml_reader *r, ot_node *root, ot_node **table) {
   *table = root;
-  if (r->at[1] == '[') return fail_here(r, "a list of tables");
+  if (r->at[1] == '[') return fail_here(r, "an array of tables");
   do {
     const char *key;
     r->at++;
@@ -179,16 +179,16 @@ static ot_status read_header(toml_reader *r, ot_node *root, ot_node **table) {
     skip_blanks(r);
     ot_node *found = ot_node_child(*table, key);
     if (found && *r->at == ']' && found->line > 0 && found->quoted)
-      return fail_here(r, "a table that is given twice");
+      return fail_here(r, "a repeated table");
     if (!found) {
       found = made;
       OT_TRY(put(r, *table, key, made));
     }
-    if (found->kind != OT_NODE_MAP) return fail_here(r, "a table where there is a value");
+    if (found->kind != OT_NODE_MAP) return fail_here(r, "a table with the name of a value");
     *table = found;
   } while (*r->at == '.');
-  if (*r->at != ']') return fail_here(r, "a header without its end");
-  (*table)->quoted = true;  // has its header
+  if (*r->at != ']') return fail_here(r, "an unterminated header");
+  (*table)->quoted = true;  // has its own header
   r->at++;
   return end_line(r);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nonlinearities and gated forms, tile by tile. The tanh form of gelu is x * sigmoid(2 u) with
-// u = sqrt(2/pi) (x + 0.044715 x^3), which keeps its relative precision for negative x, and shares
-// its shape with silu: for both, f(x) = x s(z(x)) and f'(x) = s + x s (1 - s) z'(x).
+// Nonlinearities and gated forms, tile by tile. The tanh form of gelu is x * sigmoid(2 u) with u =
+// sqrt(2/pi) (x + 0.044715 x^3). This keeps its relative precision for negative x and has the same
+// form as silu: f(x) = x s(z(x)) and f'(x) = s + x s (1 - s) z'(x).
 #include <stddef.h>
 #include <string.h>
 
@@ -14,8 +14,7 @@ static const ot_real gelu_cubic = (ot_real)(1.59576912160573071176 * 0.044715);
 static const ot_real half_root = (ot_real)0.70710678118654752440;    // 1 / sqrt 2
 static const ot_real normal_peak = (ot_real)0.39894228040143267794;  // 1 / sqrt(2 pi)
 
-// The functions below are inlined whatever their size: only then do loops over them become vector
-// code with every compiler.
+// The functions below are always inlined: only then does every compiler vectorise loops over them.
 
 // f(x) and f'(x).
 typedef struct slope {
@@ -32,7 +31,7 @@ __attribute__((always_inline)) static inline slope gelu_slope_of(ot_real x) {
   return (slope){x * below, below + x * density};
 }
 
-// s = sigmoid(z) and 1 - s, each with full relative precision: 1 - s would cancel where s is
+// s = sigmoid(z) and 1 - s, each with full relative precision: computing 1 - s would cancel for s
 // near 1.
 typedef struct sigmoid {
   ot_real value, rest;
@@ -40,8 +39,7 @@ typedef struct sigmoid {
 
 __attribute__((always_inline)) static inline sigmoid sigmoid_of(ot_real z) {
   // Within the limits 2^exponent is a normal number; at the lower one s stays at exp(-limit)
-  // instead of falling to 0. In this order the comparisons are one instruction each and let NaN
-  // through.
+  // instead of 0. This order of comparisons is one instruction each and propagates NaN.
   const ot_real limit = sizeof(ot_real) == sizeof(double) ? 700 : 87;
   const ot_real above = -limit > z ? -limit : z;
   const ot_real within = limit < above ? limit : above;
@@ -77,20 +75,20 @@ __attribute__((always_inline)) static inline slope relu_slope_of(ot_real x) {
   return (slope){x > 0 ? x : 0, x > 0 ? 1 : 0};
 }
 
-// ---- tiles: one loop from memory to memory, so that arithmetic hides the waiting ----
+// ---- tiles: one loop from memory to memory, so that arithmetic hides memory latency ----
 
 typedef ot_real (*value_function)(ot_real x);
 typedef slope (*slope_function)(ot_real x);
 
-// Elements [0, n) of the operands of an op; `up` and `d_up` are of the gated forms alone.
+// Elements [0, n) of the operands of an op; only the gated forms use `up` and `d_up`.
 typedef struct tile {
   const ot_real *dy, *x, *up;
   ot_real *out, *d_up;
   int64_t n;
 } tile;
 
-// Inlined with f known, and before anything else is: else results of f that are structs stay in
-// memory, and the loops are no vector code (gcc 12).
+// Inlined first, with f known: otherwise results of f that are structs stay in memory and the loops
+// are not vectorised (gcc 12).
 __attribute__((always_inline)) static inline void map_values(value_function f, const tile *t) {
   const ot_real *const x = t->x;
   ot_real *const out = t->out;
@@ -132,18 +130,18 @@ __attribute__((always_inline)) static inline void map_gated_slopes(slope_functio
 
 // ---- the clamped gated form ----
 
-// In this order the comparison lets NaN through.
+// This order of the comparison propagates NaN.
 __attribute__((always_inline)) static inline ot_real at_most(ot_real x, ot_real limit) {
   return limit < x ? limit : x;
 }
 
-// What multiplies the gate's part: up within the limits, plus 1.
+// The factor of the gate: up clamped to the limits, plus 1.
 static void bound_up(const ot_op_attributes *a, const ot_real *up, int64_t n, ot_real *bounded) {
   const ot_real limit = (ot_real)a->glu_limit;
   for (int64_t i = 0; i < n; i++) bounded[i] = 1 - at_most(-at_most(up[i], limit), limit);
 }
 
-// `up` of the tile is bounded.
+// `up` of the tile is already clamped.
 static void map_clamped_values(const ot_op_attributes *a, const tile *t) {
   const ot_real alpha = (ot_real)a->glu_alpha, limit = (ot_real)a->glu_limit;
   const ot_real *const gate = t->x;
@@ -173,7 +171,7 @@ static void map_clamped_slopes(const ot_op_attributes *a, const tile *t) {
   }
 }
 
-// Where `up` was out of bounds it has no gradient.
+// Clamped elements of `up` have no gradient.
 static void clear_bounded(const ot_op_attributes *a, const ot_real *up, const tile *t) {
   const ot_real limit = (ot_real)a->glu_limit;
   for (int64_t i = 0; i < t->n; i++) {
@@ -300,8 +298,8 @@ static void glu_tile(const ot_kernel_call *call, int64_t row, int64_t column, in
   ot_tile_done(y, row * columns + column, t.out, n);
 }
 
-// The gradients of a tile become those of the scaled output. d_up is dy f(gate) so far, so its
-// product with up is what the tile adds to the gradient of the scale.
+// Multiplies the gradients of a tile by the scale. d_up is dy f(gate) so far, so its product with
+// up is the tile's contribution to the gradient of the scale.
 static void scale_gradient(const ot_kernel_call *call, int64_t row, int64_t column, const tile *t) {
   const ot_real scale = ((const ot_real *)call->in[2].data)[row];
   ot_real *const dscale = (ot_real *)call->out[1].data + row;
@@ -350,12 +348,12 @@ static void for_row_tiles(const ot_kernel_call *call, int64_t rows, int64_t colu
   }
 }
 
-// Of `rows`, those that are somebody's.
+// Number of `rows` that are not padding.
 static int64_t used_rows(const ot_tensor *offsets, int64_t rows) {
   return offsets->data ? ((const int32_t *)offsets->data)[offsets->type.dim[0] - 1] : rows;
 }
 
-// Rows from `used` on are zero.
+// Zeroes the rows from `used` on.
 static void clear_rows(const ot_tensor *out, int64_t used) {
   if (!out->data) return;
   const int64_t bytes =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention forward. A thread packs the keys and values of a key head once, then for each tile of
-// queries walks the tiles of keys: transposed scores, running maximum and sum for each query, and
-// o^T = o^T * exp(old maximum - new) + v^T p. Tiles that nothing sees are not computed; masks are
-// applied only where a tile has an edge. A block of a ring is the same with the keys of another
-// piece, joined to what came before when a tile is written.
+// Attention forward. A thread packs the keys and values of a key head once, then for each query
+// tile iterates over the key tiles: transposed scores, running maximum and sum per query, and o^T =
+// o^T * exp(old maximum - new) + v^T p. Fully masked tiles are skipped; masks are applied only in
+// partially masked tiles. A ring block is the same with the keys of another sequence block, merged
+// with the previous result when a tile is written.
 #include <math.h>
 #include <omp.h>
 
@@ -24,15 +24,15 @@ typedef struct forward {
   ot_real *lse;
   const ot_real *o_before;    // [R, H * D] or null
   const ot_real *lse_before;  // [R, H], with o_before
-  const ot_tensor *sinks;     // seen before any key; not with lse_before
+  const ot_tensor *sinks;     // scored before any key; not with lse_before
   double *maxima;             // [units]
 } forward;
 
-// For each query of a tile.
+// Running state per query of a tile.
 typedef struct running {
   _Alignas(64) ot_real largest[OT_QUERIES];
   _Alignas(64) ot_real sum[OT_QUERIES];
-  _Alignas(64) ot_real rescale[OT_QUERIES];  // of what was summed before the last tile of keys
+  _Alignas(64) ot_real rescale[OT_QUERIES];  // factor of the sums before the last key tile
 } running;
 
 static slot slot_of(const ot_attention *p, ot_real *workspace) {
@@ -62,7 +62,7 @@ static void exponentiate(running *state, int first, int64_t n, ot_real *restrict
     for (int i = 0; i < OT_PANEL; i++) largest[i] = row[i] > largest[i] ? row[i] : largest[i];
   }
   for (int i = 0; i < OT_PANEL; i++) {
-    // Nothing seen yet: any finite base makes exp(-inf - base) zero.
+    // No visible key yet: any finite base makes exp(-inf - base) zero.
     base[i] = largest[i] > -(ot_real)INFINITY ? largest[i] : 0;
     rescale[i] = OT_KERNEL(ot_exp_nonpositive)(state->largest[first + i] - base[i]);
     state->largest[first + i] = largest[i];
@@ -80,7 +80,7 @@ static void exponentiate(running *state, int first, int64_t n, ot_real *restrict
   }
 }
 
-// The rows that write_output will write: each lies in another page.
+// The rows that write_output will write: each is in another page.
 static void prefetch_output(const forward *f, const ot_query_tile *q) {
   const ot_attention *const p = &f->p;
   const int64_t size = ot_dtype_bytes(f->o.tensor->type.dtype);
@@ -91,14 +91,14 @@ static void prefetch_output(const forward *f, const ot_query_tile *q) {
   }
 }
 
-// For each query of a tile, what joins the block to the part before it.
+// Per query of a tile: factors that merge the block with the previous result.
 typedef struct joint {
-  ot_real output[OT_QUERIES];  // factors of what the tile summed and of o_before
+  ot_real output[OT_QUERIES];  // factors of the tile's sum and of o_before
   ot_real before[OT_QUERIES];
   ot_real lse[OT_QUERIES];
 } joint;
 
-// What the query has seen before the block: as an lse.
+// The log-sum-exp before the block.
 static ot_real seen_before(const forward *f, const ot_query_tile *q, int64_t i) {
   const ot_attention *const p = &f->p;
   if (i >= q->n) return -(ot_real)INFINITY;
@@ -106,8 +106,8 @@ static ot_real seen_before(const forward *f, const ot_query_tile *q, int64_t i) 
   return f->sinks->data ? ot_sink_of(p->attributes, f->sinks, q->h) : -(ot_real)INFINITY;
 }
 
-// With o_before = sum_before / exp(lse_before), both sums taken relative to the larger exponent. A
-// sink is a sum before with no output.
+// With o_before = sum_before / exp(lse_before), both sums are relative to the larger exponent. A
+// sink counts as a previous sum without output.
 static joint join(const forward *f, const ot_query_tile *q, const running *state) {
   ot_real lse_before[OT_QUERIES];
   for (int64_t i = 0; i < OT_QUERIES; i++) lse_before[i] = seen_before(f, q, i);
@@ -154,7 +154,7 @@ static void run_panel(const ot_tile_pair *pair, int first, const slot *s, runnin
   ot_add_rows(pair, s->values + pair->first * p->width, scores, s->output, state->rescale + first);
 }
 
-// Returns the largest score. As a part of run_unit the products would run out of registers.
+// Returns the largest score. Inlined into run_unit, the GEMMs would run out of registers.
 static __attribute__((noinline)) ot_real run_tile(const forward *f, const ot_query_tile *q,
                                                   const slot *s) {
   const ot_attention *const p = &f->p;

@@ -4,9 +4,10 @@
 //   dv_j = sum_i p_ij do_i    dp_ij = do_i . v_j    ds_ij = p_ij (dp_ij - delta_i)
 //   dq_i = scale sum_j ds_ij k_j                    dk_j = scale sum_i ds_ij q_i
 // With a soft cap c, ds_ij is multiplied by the slope 1 - (s_ij / c)^2.
-// A unit owns dk and dv of its key head and adds tiles of queries in order. Few heads make few
-// units: then query tiles are dealt to several, each with dk and dv of its own, added in the units'
-// order. A block of a ring is the same with the keys of another piece, added to what came before.
+// A unit owns dk and dv of its key head and adds query tiles in order. Few heads make few units:
+// then the query tiles are divided among several units, each with its own dk and dv, which are
+// added in unit order. A ring block is the same with the keys of another sequence block, added to
+// the previous result.
 #include <omp.h>
 
 #include "kernels/attention_tile.h"
@@ -22,21 +23,21 @@ typedef struct slot {
   ot_real *p, *ds;                           // [OT_KEYS][OT_QUERIES]
 } slot;
 
-// Where gradients of heads go, and what is added to them.
+// Destination of head gradients, and the previous value that is added.
 typedef struct gradient {
   ot_heads to;
-  const ot_real *before;  // as `to`, of the compute type, or null
+  const ot_real *before;  // like `to`, in the compute type, or null
 } gradient;
 
 typedef struct backward {
   ot_attention p;
   ot_heads doutput, o;
-  gradient dqueries, dkeys;  // of dkeys, head G + g is of the values
+  gradient dqueries, dkeys;  // in dkeys, head G + g is the values
   const ot_real *lse;        // [R, H]
   ot_real *workspace;
 } backward;
 
-// For each query of a tile.
+// State per query of a tile.
 typedef struct per_query {
   ot_real lse[OT_QUERIES];
   ot_real delta[OT_QUERIES];
@@ -120,7 +121,7 @@ static void cap_slopes(const ot_tile_pair *pair, ot_panel_scores scores, ot_real
   }
 }
 
-// ds, of capped scores, becomes that of the scores themselves.
+// Converts ds of capped scores to ds of the uncapped scores.
 static void uncap_gradients(int64_t n, const ot_real *slopes, ot_panel_scores ds) {
   for (int64_t j = 0; j < n; j++) {
     ot_real *const row = ds.data + j * ds.stride;
@@ -129,7 +130,7 @@ static void uncap_gradients(int64_t n, const ot_real *slopes, ot_panel_scores ds
 }
 
 // sums[j] += sum over queries of weights[j][i] rows[i], for the group of keys from `key` on.
-// Queries before the first of them or beyond the window of the last have weight 0.
+// Queries before the first key or beyond the window of the last have weight 0.
 static void add_key_group(const ot_tile_pair *pair, int64_t key, const ot_real *weights,
                           const ot_real *rows, ot_real *sums) {
   const ot_attention *const p = pair->p;
@@ -159,7 +160,7 @@ static void add_key_group(const ot_tile_pair *pair, int64_t key, const ot_real *
   }
 }
 
-// The last group may have more keys than the sequence; what is added there is never read.
+// The last group may extend beyond the sequence; the excess rows are never read.
 static void add_key_gradients(const ot_tile_pair *pair, const slot *s) {
   const int64_t width = pair->p->width;
   for (int64_t j = 0; j < pair->n; j += OT_TILE_ROWS) {
@@ -169,7 +170,7 @@ static void add_key_gradients(const ot_tile_pair *pair, const slot *s) {
   }
 }
 
-// Stores `row` [D], which it spoils, as head `head` of token `t`.
+// Stores `row` [D], overwriting it, as head `head` of token `t`.
 static void write_gradient(const backward *f, const gradient *g, const int64_t *at, ot_real *row) {
   const ot_attention *const p = &f->p;
   const int64_t first = ot_head_element(p, &g->to, at[0], at[1], at[2]);
@@ -190,7 +191,7 @@ static void write_query_gradients(const backward *f, const ot_query_tile *q, con
   }
 }
 
-// p and ds of a panel, and what it adds to dq.
+// p and ds of a panel, and its contribution to dq.
 static void run_panel(const ot_tile_pair *pair, int first, const slot *s, const per_query *each) {
   const int64_t width = pair->p->width;
   const bool drops = pair->p->attributes->dropout > 0;
@@ -212,7 +213,7 @@ static void run_panel(const ot_tile_pair *pair, int first, const slot *s, const 
   ot_add_rows(pair, s->keys + pair->first * width, ds, s->dqueries_t, NULL);
 }
 
-// Stores rows [T][width], which it spoils, of dk (head g) or dv (head G + g).
+// Stores rows [T][width], overwriting them, of dk (head g) or dv (head G + g).
 static void write_key_gradients(const backward *f, int64_t b, int64_t head, ot_real *rows) {
   const ot_attention *const p = &f->p;
   for (int64_t t = 0; t < p->T; t++) {
@@ -272,7 +273,7 @@ static void run(const backward *f) {
   for (int64_t group = 0; group < units / parts; group++) join_parts(f, group);
 }
 
-// o and lse are inputs `saved` and the one after it.
+// o and lse are inputs `saved` and `saved` + 1.
 static backward backward_of(const ot_kernel_call *call, ot_op_kind kind, int saved) {
   backward f = {.p = ot_attention_of(call, kind, 1),
                 .lse = call->in[saved + 1].data,
@@ -296,7 +297,7 @@ static void attention_block_grad(const ot_kernel_call *call) {
   run(&f);
 }
 
-// The gradient of the sink of one head: rows in their order.
+// The gradient of one head's sink, summed over tokens in order.
 static double sink_gradient(const ot_kernel_call *call, int64_t head) {
   const ot_op_attributes *const a = call->attributes;
   const int64_t R = call->in[0].type.dim[0], H = a->num_heads, D = a->head_dim;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attention's forward and backward kernels share: the problem as numbers, rows of heads copied
-// into tiles, and which keys a tile of queries sees. Scores are kept transposed, [key][query]: a
-// vector holds neighbouring queries, so maxima and sums over keys need no sums across lanes. The
-// queries of a tile are taken in panels of as many as a tile of registers has columns; what is
-// transposed is stored panel by panel, [panel][row][OT_PANEL], so that a panel is contiguous.
+// Shared by the forward and backward attention kernels: problem sizes, packing of heads into tiles,
+// and the visible keys of a query tile. Scores are stored transposed, [key][query]: a vector holds
+// neighbouring queries, so maxima and sums over keys need no horizontal reductions. The queries of
+// a tile are processed in panels, one per register-tile width; transposed data is stored panel by
+// panel, [panel][row][OT_PANEL], so that a panel is contiguous.
 #pragma once
 
 #include <assert.h>
@@ -19,11 +19,11 @@
 enum {
   OT_QUERIES = OT_ATTENTION_QUERIES,
   OT_KEYS = OT_ATTENTION_KEYS,
-  OT_PREFETCH_ROWS = 8,  // rows of a head ahead: each lies in another page
+  OT_PREFETCH_ROWS = 8,  // head rows to prefetch: each is in another page
 };
 static_assert(OT_QUERIES % OT_PANEL == 0, "whole panels");
 
-// Heads of D elements in the rows of a tensor: those from `first` on, of `row` in a row.
+// Heads of D elements in the rows of a tensor: starting at `first`, `row` elements per row.
 typedef struct ot_heads {
   const ot_tensor *tensor;
   int64_t row, first;
@@ -36,9 +36,9 @@ typedef struct ot_attention {
   int64_t width;           // layout.width, elements between packed rows
   int64_t heads;           // H / G
   int64_t tiles;           // tiles of queries of a sequence
-  ot_heads queries, keys;  // of keys, head G + g has the values of key head g
+  ot_heads queries, keys;  // in keys, head G + g has the values of key head g
   ot_places query_places, key_places;
-  int64_t key_begin, key_end;  // keys that some query may see by their places, whole groups
+  int64_t key_begin, key_end;  // keys that some query may see by position, in whole groups
   const int32_t *doc_start;    // [R] or null
   const int64_t *sample_ids;   // [B] or null
 } ot_attention;
@@ -50,7 +50,7 @@ static inline ot_real ot_sink_of(const ot_op_attributes *a, const ot_tensor *sin
   return sink;
 }
 
-// What a unit of work does: query tiles `part`, `part` + parts, ... of the heads of one key head.
+// A unit of work: query tiles `part`, `part` + parts, ... of the heads of one key head.
 typedef struct ot_attention_unit {
   int64_t b, g, part;
 } ot_attention_unit;
@@ -61,7 +61,7 @@ typedef struct ot_query_tile {
   int64_t first, n;                   // queries [first, first + n) of the sequence
   int32_t low[OT_ATTENTION_QUERIES];  // query i sees keys low[i] .. high[i]; none when low > high
   int32_t high[OT_ATTENTION_QUERIES];
-  int64_t key_begin, key_end;  // keys that any query sees, whole groups; begin >= end when none
+  int64_t key_begin, key_end;  // keys that any query sees, in whole groups; begin >= end when none
 } ot_query_tile;
 
 // A tile of queries against a tile of keys.
@@ -77,7 +77,7 @@ typedef struct ot_key_range {
   int64_t begin, end;
 } ot_key_range;
 
-// Down or up to a whole group of keys, of which the last may be cut by the end of the sequence.
+// Rounds down or up to a whole group of keys; the sequence may end within the last group.
 static inline int64_t ot_group_begin(int64_t key) { return key / OT_TILE_ROWS * OT_TILE_ROWS; }
 
 static inline int64_t ot_group_end(const ot_attention *p, int64_t end) {
@@ -85,7 +85,7 @@ static inline int64_t ot_group_end(const ot_attention *p, int64_t end) {
   return whole < p->T ? whole : p->T;
 }
 
-// The first key that the query at `place` may see, and the one after the last.
+// The first key visible to the query at `place`, and the one after the last.
 static inline int64_t ot_first_key(const ot_attention *p, int64_t place, int64_t doc_start) {
   const int64_t window = p->attributes->window;
   const int64_t oldest = window > 0 ? place - window + 1 : 0;
@@ -96,7 +96,8 @@ static inline int64_t ot_after_last_key(const ot_attention *p, int64_t place) {
   return ot_rows_before(&p->key_places, place + 1);
 }
 
-// The problem of a call whose inputs from `first` on are qkv, kv in blocks, doc_start, sample_ids.
+// The problem of a call whose inputs from `first` on are qkv, kv (for blocks), doc_start,
+// sample_ids.
 static inline ot_attention ot_attention_of(const ot_kernel_call *call, ot_op_kind kind, int first) {
   const ot_op_attributes *const a = call->attributes;
   const bool block = ot_attention_is_block(kind);
@@ -133,7 +134,7 @@ static inline ot_attention_unit ot_attention_unit_of(const ot_attention *p, int6
   return (ot_attention_unit){.b = group / p->G, .g = group % p->G, .part = unit % p->layout.parts};
 }
 
-// Elements before head `head` (from heads->first on) of token `t` of sequence `b`.
+// Element offset of head `head` (from heads->first on) of token `t` of sequence `b`.
 static inline int64_t ot_head_element(const ot_attention *p, const ot_heads *heads, int64_t b,
                                       int64_t t, int64_t head) {
   return ((b * p->T + t) * heads->row + heads->first + head) * p->D;
@@ -169,7 +170,7 @@ static inline void ot_head_rows_pack(const ot_attention *p, const ot_head_rows *
   }
 }
 
-// The queries of a tile, or what lies in a tensor as they do: [OT_QUERIES][width].
+// Packs the queries of a tile, or another tensor with their layout: [OT_QUERIES][width].
 static inline void ot_tile_pack(const ot_attention *p, const ot_heads *heads,
                                 const ot_query_tile *q, ot_real *rows) {
   const ot_head_rows from = {.tensor = heads->tensor,
@@ -180,8 +181,8 @@ static inline void ot_tile_pack(const ot_attention *p, const ot_heads *heads,
   ot_head_rows_pack(p, &from, rows);
 }
 
-// The keys (head g) or values (head G + g) of a unit that some query may see, at their rows of
-// `rows` [layout.keys][width]; the others are left undefined.
+// Packs the keys (head g) or values (head G + g) of a unit that some query may see, at their
+// indices in `rows` [layout.keys][width]; the others stay undefined.
 static inline void ot_sequence_pack(const ot_attention *p, int64_t b, int64_t head, ot_real *rows) {
   if (p->key_begin >= p->key_end) return;
   const int64_t end = p->key_end < p->T ? p->key_end : p->layout.keys;
@@ -226,7 +227,7 @@ static inline ot_query_tile ot_query_tile_of(const ot_attention *p, int64_t b, i
   return q;
 }
 
-// The tile of keys from `first` on.
+// The key tile that starts at `first`.
 static inline ot_tile_pair ot_tile_pair_of(const ot_attention *p, const ot_query_tile *q,
                                            int64_t first) {
   ot_tile_pair pair = {.p = p, .q = q, .first = first};
@@ -241,7 +242,7 @@ static inline ot_tile_pair ot_tile_pair_of(const ot_attention *p, const ot_query
   return pair;
 }
 
-// What some query of the panel from query `i` of the tile on may see.
+// The keys visible to some query of the panel that starts at query `i` of the tile.
 static inline ot_key_range ot_visible_keys(const ot_tile_pair *pair, int i) {
   ot_key_range range = {0, pair->n};
   if (!pair->edge) return range;
@@ -256,8 +257,8 @@ static inline ot_key_range ot_visible_keys(const ot_tile_pair *pair, int i) {
   return range;
 }
 
-// Scores of a panel: the one of query `i` of the tile's panel from query `first` on and key `j` of
-// the tile's keys is at data[j * stride + i - first].
+// Scores of a panel: query `i` of the tile, in the panel from query `first` on, and key `j` of the
+// key tile are at data[j * stride + i - first].
 typedef struct ot_panel_scores {
   ot_real *data;
   int64_t stride;
@@ -269,7 +270,7 @@ static inline void ot_cap_scores(const ot_tile_pair *pair, ot_panel_scores score
   for (int64_t j = 0; j < pair->n; j++) ot_soft_cap(scores.data + j * scores.stride, OT_PANEL, cap);
 }
 
-// Puts `value` where a query does not see a key.
+// Writes `value` where a query does not see a key.
 static inline void ot_mask_scores(const ot_tile_pair *pair, ot_panel_scores scores, ot_real value) {
   const int32_t *const low = pair->q->low + scores.first;
   const int32_t *const high = pair->q->high + scores.first;
@@ -313,9 +314,8 @@ static inline void ot_drop_scores(const ot_tile_pair *pair, ot_panel_scores scor
   }
 }
 
-// scores of key j and query i = rows[j] . columns of i, for the keys that the panel may see; others
-// are left undefined. `rows` [.][width] from the tile's first key on, columns
-// [panel][width][OT_PANEL].
+// scores of key j and query i = rows[j] . columns of i, for the keys visible to the panel; others
+// stay undefined. `rows` [.][width] from the tile's first key on, columns [panel][width][OT_PANEL].
 static inline void ot_scores(const ot_tile_pair *pair, const ot_real *rows, const ot_real *columns,
                              ot_panel_scores scores) {
   const ot_attention *const p = pair->p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of context-parallel attention, row by row. All but qkv_join move bytes and serve any
-// type.
+// Layout copies of context-parallel attention, row by row. All except qkv_join copy bytes and
+// accept any type.
 #include <string.h>
 
 #include "kernels/tiles.h"
@@ -40,11 +40,11 @@ static void qkv_join(const ot_kernel_call *call) {
 
 // ---- heads ----
 
-// Bytes of the q, k and v parts of a row of all heads; a share of it has a part of each.
+// Bytes of the q, k and v parts of a row with all heads; a head shard has a part of each.
 typedef struct head_parts {
   int64_t bytes[3], row;
   int ranks;
-  bool scatter;  // from all heads to shares, or back
+  bool scatter;  // from all heads to head shards, or back
 } head_parts;
 
 static head_parts head_parts_of(const ot_kernel_call *call, bool scatter) {
@@ -55,7 +55,7 @@ static head_parts head_parts_of(const ot_kernel_call *call, bool scatter) {
   return (head_parts){{q, kv, kv}, q + 2 * kv, a->context_size, scatter};
 }
 
-// A row of all heads and the share of `rank` in it, one copied to the other.
+// Copies between a row with all heads and the head shard of `rank`.
 static void copy_share(const head_parts *parts, int rank, char *whole, char *share) {
   for (int i = 0; i < 3; i++) {
     const int64_t bytes = parts->bytes[i] / parts->ranks;
@@ -88,7 +88,7 @@ static void heads_gather(const ot_kernel_call *call) { exchange_heads(call, fals
 
 // ---- sequences ----
 
-// Row `row` of whole sequences is at the returned row of the pieces in rank order.
+// The row, in rank-ordered sequence blocks, of row `row` of whole sequences.
 static int64_t row_in_pieces(const ot_op_attributes *a, int64_t rows, int64_t row) {
   const int64_t t = a->sequence_length;
   const int64_t whole = t * a->context_size;

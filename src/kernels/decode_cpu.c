@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache of keys and values: appending rows, and one query against it. A thread takes one key head
-// of one sequence and reads its keys and values once for all query heads that share it; the sums of
-// a query have one order, whatever the number of threads.
+// KV cache: appending rows, and attention of one query. A thread processes one key head of one
+// sequence and reads its keys and values once for all query heads that share it; the order of a
+// query's sums is independent of the number of threads.
 #include <math.h>
 #include <omp.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static ot_real dot(const ot_real *restrict a, const ot_real *restrict b, int64_t
   return sum;
 }
 
-// Element of the cache where the key of slot `j` lies; the value lies G D further.
+// Element offset of the key of slot `j` in the cache; the value is G D further.
 static int64_t key_element(const decode *d, const group *u, int64_t j) {
   return ((u->b * d->P + j) * 2 * d->G + u->g) * d->D;
 }
@@ -88,7 +88,7 @@ static void compute_scores(const decode *d, const group *u) {
   }
 }
 
-// Turns the scores of one head into probabilities, beside that of a sink (-inf: none).
+// Softmax over the scores of one head and a sink (-inf: none).
 static void normalise(ot_real *restrict score, int64_t n, const ot_op_attributes *a, ot_real sink) {
   for (int64_t j = 0; j < n; j++) score[j] *= (ot_real)a->scale;
   ot_soft_cap(score, n, (ot_real)a->soft_cap);

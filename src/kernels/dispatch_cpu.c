@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between tokens and rows, by token: the rows of different tokens are different rows, so
-// tokens are shared out among threads and every sum is made by one of them.
+// Permutation between tokens and expert rows, by token: different tokens have different rows, so
+// tokens are divided among threads and one thread makes each sum.
 #include <stddef.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 // ---- dispatch ----
 
-// The places of a token's slots [S*P].
+// The rows of a token's slots [S*P].
 static const int32_t *places_of(const ot_tensor *place, int64_t token) {
   return (const int32_t *)place->data + token * place->type.dim[1];
 }

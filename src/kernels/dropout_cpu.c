@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout: the mask is drawn anew in each direction from Philox blocks computed side by side, so
-// nothing is kept and nothing is read beside the data.
+// Dropout: each direction regenerates the mask from vectorised Philox blocks, so that no mask is
+// saved or read.
 #include <stddef.h>
 
 #include "kernels/dropout_mask.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random words that decide what dropout keeps, many blocks of Philox4x32-10 side by side so
-// that the loop becomes vector code. Word for word what ot_rng_philox gives (base/rng.h).
+// The random words of dropout masks, many Philox4x32-10 blocks at once so that the loop is
+// vectorised. The words are equal to those of ot_rng_philox (base/rng.h).
 #pragma once
 
 #include <stdint.h>
@@ -20,8 +20,8 @@ static inline uint32_t ot_dropout_threshold(double probability) {
   return (uint32_t)(probability * 4294967296.0);
 }
 
-// The four words of block `index` (c / 4), at word[0..3]. Each word lies in the lower half of 64
-// bits, whose upper half is ignored: so the products of a round need no shuffling of lanes.
+// The four words of block `index` (c / 4), at word[0..3]. Each word is in the lower half of 64
+// bits, whose upper half is ignored, so that the multiplications need no lane shuffles.
 static inline void ot_dropout_block(const ot_dropout_row *row, uint64_t index, uint32_t *word) {
   const uint64_t low = 0xffffffffu;
   uint64_t key0 = row->key & low;
@@ -46,8 +46,8 @@ static inline void ot_dropout_block(const ot_dropout_row *row, uint64_t index, u
   word[3] = (uint32_t)c3;
 }
 
-// The words of columns [column, column + n) into `word`, which has room for n rounded up to 4;
-// `column` is a multiple of 4.
+// The words of columns [column, column + n) into `word`, which holds n rounded up to 4; `column` is
+// a multiple of 4.
 static inline void ot_dropout_words(const ot_dropout_row *row, int64_t column, int64_t n,
                                     uint32_t *word) {
   const uint64_t index = (uint64_t)(column / 4);

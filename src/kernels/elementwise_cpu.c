@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, maxima, conversions and clearing, tile by tile. Dropout is in dropout_cpu.c.
+// Additions, maxima, conversions and zeroing, tile by tile. Dropout is in dropout_cpu.c.
 #include <stddef.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void add(const ot_kernel_call *call) {
   ot_for_tiles(call, ot_type_elements(&call->in[0].type), add_tile);
 }
 
-// What linear puts where its product goes: residual + bias, either of which may be absent.
+// The addend of linear: residual + bias, either of which may be absent.
 static const ot_real *addend_tile(const ot_kernel_call *call, int64_t row, int64_t column,
                                   int64_t n, ot_real scratch[3][OT_TILE]) {
   const ot_tensor *const bias = &call->in[1];
@@ -138,7 +138,7 @@ static void absmax(const ot_kernel_call *call) {
   if ((double)largest > *m) *m = (double)largest;
 }
 
-// ---- conversions: exact widening, one rounding when narrowing, whatever the compute type ----
+// ---- conversions: exact widening, one rounding when narrowing, for every compute type ----
 
 static void widen_tile(const ot_tensor *from, int64_t first, int64_t n, double *to) {
   if (from->type.dtype == OT_F64) {

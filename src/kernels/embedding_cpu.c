@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of tables gathered, and rows of gradients added to them.
+// Row lookup in tables, and scatter-add of gradient rows.
 #include <stddef.h>
 #include <string.h>
 
 #include "kernels/tiles.h"
 #include "ops/embedding.h"
 
-// Columns of the gradient are dealt out in cache lines.
+// Columns of the gradient are distributed in cache lines.
 enum { LINE = 16 };
 
 static ot_real factor_of(const ot_kernel_call *call) {
@@ -99,7 +99,7 @@ static void clear(const ot_kernel_call *call, void *data, int64_t bytes) {
   }
 }
 
-// Rows of dy by id, for a table that is narrow.
+// Rows of dy by id, for a bf16 table.
 typedef struct id_rows {
   int32_t *first;  // [ids] first row of each id, -1
   int32_t *next;   // [rows] next row of the same id, -1
@@ -136,7 +136,7 @@ static void add_tile_of_id(const ot_kernel_call *call, const id_rows *rows, int6
   ot_store_row(table->data, table->type.dtype, id * columns + c, sum, n);
 }
 
-// As scatter_columns, id by id: each row of the table is rounded once.
+// Like scatter_columns, but id by id: each row of the table is rounded once.
 static void scatter_ids(const ot_kernel_call *call, const id_rows *rows, int64_t begin,
                         int64_t end) {
   const int64_t count = call->out[0].type.dim[0];

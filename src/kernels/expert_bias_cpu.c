@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases of experts by token; their gradients by expert, so that each sum is made by one thread.
+// Expert biases by token; their gradients by expert, so that one thread makes each sum.
 #include <stddef.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows are in a round, from everyone's counts: whole numbers, the same on all ranks.
+// Computes the rows of a pass from the counts of all ranks: integers, equal on all ranks.
 #include <stddef.h>
 
 #include "kernels/real.h"
@@ -9,7 +9,7 @@
 typedef struct plan {
   const ot_op_attributes *attributes;
   const int32_t *counts;  // [n][E + 1]
-  int64_t begin, end;     // of the round, in the list of a rank
+  int64_t begin, end;     // of the pass, in the list of a rank
 } plan;
 
 typedef struct run {
@@ -29,20 +29,20 @@ static int64_t experts_of(const plan *p, int64_t rank) {
   return rank / ot_route_copies(p->attributes) * p->attributes->held_experts;
 }
 
-// Rows [at, at + rows) of a list, as far as they are in the round.
+// The part of rows [at, at + rows) of a list that is in the pass.
 static run in_round(const plan *p, int64_t at, int64_t rows) {
   const int64_t begin = at > p->begin ? at : p->begin;
   const int64_t end = at + rows < p->end ? at + rows : p->end;
   return (run){begin, end > begin ? end - begin : 0};
 }
 
-// The row of the round's buffer at which row `at` of the list is, or would be.
+// The row of the pass's buffer for row `at` of the list.
 static int32_t row_in_round(const plan *p, int64_t at) {
   const int64_t clamped = at < p->begin ? p->begin : at > p->end ? p->end : at;
   return (int32_t)(clamped - p->begin);
 }
 
-// All rows that come to a rank.
+// All rows that a rank receives.
 static int64_t list_length(const plan *p, int64_t rank) {
   int64_t rows = 0;
   for (int64_t s = 0; s < p->attributes->group_size; s++) {
@@ -68,7 +68,7 @@ static void write_run(const ot_tensor *runs, int64_t index, run r) {
   at[1] = (int32_t)r.rows;
 }
 
-// This rank's own rows that are in the round of `rank`: they follow one another in both lists.
+// This rank's rows in the pass of `rank`: consecutive in both lists.
 static run run_to(const plan *p, int64_t rank) {
   const ot_op_attributes *const a = p->attributes;
   const int64_t first = experts_of(p, rank);
@@ -89,7 +89,7 @@ static run run_to(const plan *p, int64_t rank) {
   return found;
 }
 
-// What comes here, from everyone.
+// The rows that this rank receives from all ranks.
 static void list_arrivals(const plan *p, const ot_tensor *here, int32_t *offsets) {
   const ot_op_attributes *const a = p->attributes;
   const int64_t H = a->held_experts;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of experts: a piece of work is an expert and a block of columns, done by one thread.
-// Threads take the next piece when they are done with one: experts differ in rows. What a piece
-// makes does not depend on who makes it. For y and dx it copies its part of the matrix into panels
-// once and passes over the expert's rows with tiles of registers (register_tile.h): a BLAS would
-// copy the matrix for each call, and experts have few rows. dw is made by a BLAS.
+// Grouped GEMM of experts: a work item is an expert and a block of columns, done by one thread.
+// Threads take work items dynamically, since experts differ in rows; a result does not depend on
+// the thread. For y and dx a work item packs its block of the matrix into panels once and
+// multiplies the expert's rows by register tiles (register_tile.h): a BLAS would pack the matrix in
+// every call, and experts have few rows. dw uses a BLAS.
 #include <assert.h>
 #include <omp.h>
 #include <stddef.h>
@@ -16,13 +16,13 @@
 #include "ops/route.h"
 
 enum {
-  PACKED_DEPTH = 16,  // of the matrix, turned at a time
-  PANEL_DEPTH = 256,  // of a panel, which stays in the first cache
+  PACKED_DEPTH = 16,  // of the matrix, transposed at a time
+  PANEL_DEPTH = 256,  // of a panel, which stays in the L1 cache
 };
 static_assert(OT_GROUPED_ROWS % OT_TILE_ROWS == 0 && OT_GROUPED_COLUMNS % OT_PANEL == 0,
               "whole register tiles");
 
-// One op and one of its pieces.
+// One op and one of its work items.
 typedef struct piece {
   const ot_kernel_call *call;
   const ot_grouped_layout *layout;
@@ -79,7 +79,7 @@ static ot_view part_of(const ot_tensor *tensor, ot_matrix_part part, ot_real *sc
 // ---- y and dx: tiles of rows ----
 
 // Panels of the matrix [panel][depth][OT_PANEL]: depth runs over its columns (y) or its rows (dx).
-// Columns behind the last are zeros.
+// Columns after the last are zero.
 
 static void pack_rows(const piece *p) {
   const ot_tensor *const w = &p->call->in[1];
@@ -116,8 +116,8 @@ static void pack_columns(const piece *p) {
   }
 }
 
-// Rows of the operand: those from `copied` on are in scratch, filled up with zeros to whole tiles
-// of registers; the others lie where they are.
+// Rows of the operand: rows from `copied` on are in scratch, zero-padded to whole register tiles;
+// the others are read in place.
 typedef struct row_tile {
   ot_view own, scratch;
   int64_t rows, copied;
@@ -140,7 +140,7 @@ static row_tile tile_of(const piece *p, int64_t row) {
   return t;
 }
 
-// Adds what the depths [k, k + deep) give to a panel of results.
+// Adds the contribution of depths [k, k + deep) to a panel of results.
 static void multiply_panel(const piece *p, const row_tile *t, int64_t column, depths k) {
   const int64_t width = result_stride(p);
   for (int64_t r = 0; r < t->rows; r += OT_TILE_ROWS) {
@@ -162,7 +162,7 @@ static void multiply_panel(const piece *p, const row_tile *t, int64_t column, de
   }
 }
 
-// Adds the bias of the piece's expert to the rows of a tile.
+// Adds the bias of the work item's expert to the rows of a tile.
 static void add_bias(const piece *p, const ot_tensor *bias, int64_t rows) {
   const int64_t width = result_stride(p);
   const int64_t first = p->expert * p->call->out[0].type.dim[1] + p->column;
@@ -251,7 +251,7 @@ static void bias_piece(const piece *p) {
   }
 }
 
-// Rows [column, column + columns) of dw[e], some rows of the expert at a time.
+// Rows [column, column + columns) of dw[e], accumulated over blocks of the expert's rows.
 static void dw_piece(const piece *p) {
   const ot_tensor *const dw = &p->call->out[0];
   const ot_tensor *const dy = &p->call->in[0];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head, chunk by chunk: logits by a matrix product, one sweep of rows in which a thread finds
-// the largest logit, the exponentials and their sum and leaves dlogits in place (a row stays in its
-// core's cache meanwhile), then the products for dx and dw. Rows are independent of their
-// neighbours.
+// The head, chunk by chunk. A GEMM computes the logits. In one pass over tokens a thread computes
+// the maximum, the exponentials and their sum and writes dlogits in place, while the row stays in
+// the core's cache. Two GEMMs compute dx and dw. Tokens are independent of each other.
 #include <stddef.h>
 #include <string.h>
 
@@ -21,7 +20,7 @@ typedef struct head {
   double *nats;            // [chunk]
 } head;
 
-// Rows [first, first + n) of the micro-batch, whose logits exist.
+// Tokens [first, first + n) of the micro-batch, whose logits exist.
 typedef struct chunk {
   int64_t first, n;
   ot_view x;  // [n, C]
@@ -30,7 +29,7 @@ typedef struct chunk {
 static head head_of(const ot_kernel_call *call, ot_op_kind kind) {
   ot_op_types types = {0};
   for (int i = 0; i < 2; i++) types.in[i] = call->in[i].type;
-  // An output that is absent has no memory, whatever its type says.
+  // An absent output has no memory, although its type is set.
   for (int i = 0; i < 2; i++) {
     if (call->out[i].data) types.out[i] = call->out[i].type;
   }
@@ -45,7 +44,7 @@ static head head_of(const ot_kernel_call *call, ot_op_kind kind) {
   return h;
 }
 
-// ---- products ----
+// ---- GEMMs ----
 
 static ot_view weight_block(const head *h, int64_t first, int64_t *n) {
   *n = h->V - first < h->layout.block ? h->V - first : h->layout.block;
@@ -53,7 +52,7 @@ static ot_view weight_block(const head *h, int64_t first, int64_t *n) {
                       ot_scratch_at(h->call, h->layout.w), h->call->attributes->threads);
 }
 
-// Writes logits [n, V] of rows from `first` on to `logits` with the layout's stride.
+// Writes logits [n, V] of tokens from `first` on to `logits` with the layout's stride.
 static chunk project(const head *h, int64_t first, ot_real *logits) {
   const int threads = h->call->attributes->threads;
   const int64_t n = h->R - first < h->layout.chunk ? h->R - first : h->layout.chunk;
@@ -145,7 +144,7 @@ static double row_sum_of_exponentials(const ot_real *restrict row, int64_t n, ot
   return sum;
 }
 
-// Replaces a row of logits by its gradient; returns its nats.
+// Replaces a row of logits by its gradient; returns its loss in nats.
 static double row_loss(const head *h, ot_real *restrict row, int32_t target) {
   const int64_t n = h->V;
   const double inverse_tokens = *(const double *)h->call->in[3].data;
@@ -163,7 +162,7 @@ static double row_loss(const head *h, ot_real *restrict row, int32_t target) {
   return ot_nats_of(logit, largest, sum);
 }
 
-// Adds the nats of the chunk to `total` in the order of the rows.
+// Adds the losses of the chunk to `total` in token order.
 static double add_nats(const head *h, const chunk *rows, double total) {
   for (int64_t r = 0; r < rows->n; r++) total += h->nats[r];
   return total;

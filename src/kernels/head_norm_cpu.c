@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm of the queries and keys of packed rows. A row is widened whole per group, in tiles; sums
-// over rows go by blocks as in norm_cpu.c.
+// RMSNorm of the queries and keys of packed rows. A row is widened per group, in tiles; sums over
+// rows use row blocks as in norm_cpu.c.
 #include <stddef.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static int64_t tile_size(int64_t c, int64_t width) {
   return width - c < OT_TILE ? width - c : OT_TILE;
 }
 
-// The values of a row, from input 0 to output 0.
+// Copies the values of a row from input 0 to output 0.
 static void copy_values(const head_call *head, int64_t row) {
   ot_real scratch[OT_TILE];
   const ot_tensor *const y = &head->call->out[0];
@@ -69,7 +69,7 @@ static ot_real sum_of_squares(const ot_tensor *x, int64_t first, int64_t width) 
   return sum;
 }
 
-// That of a whole row is given where this rank has a part of it.
+// For a sharded row the mean is an input.
 static ot_real group_rstd(const ot_kernel_call *call, const head_part *part, int64_t row,
                           int64_t first) {
   const ot_real *const means = call->in[3].data;
@@ -194,7 +194,7 @@ static void head_norm_grad(const ot_kernel_call *call) {
   }
 }
 
-// ---- a rank's part of the means of whole rows ----
+// ---- this rank's contribution to the means of whole rows ----
 
 static ot_real part_of_mean(const head_call *head, const head_part *part, int64_t row) {
   const ot_kernel_call *const call = head->call;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head in parts: the products are those of linear.h on rows of x and dx, between them one sweep
-// over the rows of e for the statistics and one for the gradient. Exponentials are made once, by
-// the first; the second multiplies a row by one number.
+// The vocabulary-parallel head: the GEMMs are those of linear.h on the chunk's tokens; between them
+// one pass over e for the statistics and one for the gradient. The first computes the exponentials;
+// the second multiplies a row by one number.
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "ops/head_parts.h"
 #include "ops/linear.h"
 
-// ---- products ----
+// ---- GEMMs ----
 
 // Runs a kernel of linear.h on `in` and `out`, with the attributes and workspace of `call`.
 static void multiply(const ot_kernel_call *call, ot_op_kind kind, const ot_tensor *in,
@@ -23,7 +23,7 @@ static void multiply(const ot_kernel_call *call, ot_op_kind kind, const ot_tenso
   entry->run(&product);
 }
 
-// The rows of the chunk in a tensor of all rows.
+// The tokens of the chunk in a tensor of all tokens.
 static ot_tensor chunk_of(const ot_kernel_call *call, const ot_tensor *x) {
   ot_tensor rows = *x;
   const int64_t columns = x->type.dim[1];
@@ -35,7 +35,7 @@ static ot_tensor chunk_of(const ot_kernel_call *call, const ot_tensor *x) {
 
 // ---- rows ----
 
-// The statistics of one row in one shard.
+// The statistics of one token in one shard.
 typedef struct row_statistics {
   double largest, sum, target;
 } row_statistics;
@@ -59,7 +59,7 @@ static const row_statistics *statistics_at(const ot_kernel_call *call, const ot_
   return (const row_statistics *)all->data + shard * call->attributes->chunk_rows + row;
 }
 
-// Those of the whole row, shards in their order.
+// The statistics of the whole row, shards in order.
 static row_statistics join_row(const ot_kernel_call *call, const ot_tensor *all, int64_t row) {
   const int64_t shards = ot_head_shards(call->attributes);
   row_statistics joined = *statistics_at(call, all, 0, row);
@@ -102,7 +102,7 @@ static void head_statistics(const ot_kernel_call *call) {
   }
 }
 
-// Writes a row of dlogits and returns its nats.
+// Writes a row of dlogits and returns its loss in nats.
 static double row_gradient(const ot_kernel_call *call, int64_t row) {
   const int64_t V = call->in[0].type.dim[1];
   const ot_real *const e = (const ot_real *)call->in[0].data + row * V;

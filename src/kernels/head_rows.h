@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of logits, for the kernels of the head: exponentials and their sum, and the nats of a
-// target from them. Sums are made in the compute type by short runs and joined in float64.
+// One row of logits, for the kernels of the head: exponentials and their sum, and the loss of a
+// target in nats. Sums are accumulated in the compute type over short runs and combined in float64.
 #pragma once
 
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "kernels/soft_cap.h"
 #include "kernels/vector_math.h"
 
-// row = exp(row - largest); returns the sum, made by tiles. With a soft cap that the row went
-// through, each exponential is then multiplied by the cap's slope.
+// row = exp(row - largest); returns the sum, accumulated by tiles. With a soft cap each exponential
+// is then multiplied by the cap's slope.
 static inline double ot_row_exponentials(ot_real *restrict row, int64_t n, ot_real largest,
                                          ot_real cap) {
   double sum = 0;
@@ -31,7 +31,7 @@ static inline double ot_row_exponentials(ot_real *restrict row, int64_t n, ot_re
   return sum;
 }
 
-// log(sum exp) - logit, where the sum is of exponentials relative to the largest logit.
+// log(sum exp) - logit; `sum` is of exponentials relative to the largest logit.
 static inline double ot_nats_of(double logit, double largest, double sum) {
   return ot_log_f64(sum) + (largest - logit);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel tables that are linked, one row for each file of kernels. Looked up when an executor
-// is created, never during a step, so a walk is fast enough.
+// The linked kernel tables, one entry per kernel file. They are searched when an executor is
+// created, never during a step, so a linear search is fast enough.
 #include "kernels/kernels.h"
 
 #include <stddef.h>

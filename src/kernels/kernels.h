@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of kernels, indexed by op kind and compute type. A missing entry means "not available
-// here", which the caller reports; nothing falls back silently.
+// The table of kernels, indexed by op kind and compute type. A missing entry means "not available",
+// which the caller reports; there is no silent fallback.
 #pragma once
 
 #include "ops/kernel.h"

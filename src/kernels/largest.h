@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima of rows in vector code from every compiler: clang makes none of a floating-point
-// reduction(max), so the lanes are written out.
+// Vectorised maxima of rows: clang does not vectorise a floating-point reduction(max), so the lanes
+// are explicit.
 #pragma once
 
 #include "kernels/real.h"
 
 enum { OT_LARGEST_LANES = 64 };
 
-// The largest of row [n], n > 0; NaN when row[0] is, else other NaNs do not count.
+// The largest of row [n], n > 0; NaN when row[0] is NaN, other NaNs are ignored.
 static inline ot_real ot_row_largest(const ot_real *row, int64_t n) {
   ot_real lane[OT_LARGEST_LANES];
   for (int l = 0; l < OT_LARGEST_LANES; l++) lane[l] = row[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of latent attention, row by row and head by head; a head fits on the stack.
+// Layout copies of latent attention, row by row and head by head; a head fits on the stack.
 #include <stddef.h>
 #include <string.h>
 
@@ -134,7 +134,7 @@ static void latent_heads_grad(const ot_kernel_call *call) {
 
 // ---- values ----
 
-// Heads of `from` columns become heads of `to`, cut or filled up with zeros.
+// Copies heads of `from` columns to heads of `to` columns, truncated or zero-padded.
 static void resize_heads(const ot_kernel_call *call, int64_t from, int64_t to) {
   const int64_t heads = call->attributes->num_heads;
   const int64_t rows = call->in[0].type.dim[0];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latent attention against its cache, which holds what keys and values are made of: the projections
-// of keys and values are multiplied with the query and with the result instead. One thread does a
-// head of a sequence.
+// Latent attention against a latent cache: the projections of keys and values are absorbed into the
+// query and the output. One thread computes one head of a sequence.
 #include <omp.h>
 #include <stddef.h>
 #include <string.h>
@@ -41,8 +40,8 @@ typedef struct unit {
   const ot_kernel_call *call;
   int64_t b, h, K, P, N, V;
   int64_t slots, seen;
-  ot_real *query;   // [K + P] in the terms of the cache
-  ot_real *mean;    // [K + P] of what is seen
+  ot_real *query;   // [K + P] in cache coordinates
+  ot_real *mean;    // [K + P] of the visible slots
   ot_real *scores;  // [slots]
 } unit;
 

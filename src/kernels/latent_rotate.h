@@ -5,14 +5,14 @@
 #include "kernels/real.h"
 #include "ops/kernel.h"
 
-// A row's cosines and sines: pairs [P/2][2] at `position` of the table.
+// A token's cosines and sines: pairs [P/2][2] at `position` of the table.
 static inline const ot_real *ot_latent_angles(const ot_tensor *positions, const ot_tensor *table,
                                               int64_t row) {
   const int64_t position = ((const int32_t *)positions->data)[row];
   return (const ot_real *)table->data + position * table->type.dim[1] * 2;
 }
 
-// to [P] = from [P] rotated; from holds pairs as the attributes say, to as halves.
+// to [P] = from [P] rotated; `from` has pairs as in the attributes, `to` has halves.
 static inline void ot_latent_rotate(const ot_op_attributes *a, const ot_real *angles,
                                     const ot_real *from, ot_real *to) {
   const int64_t half = a->rotary_dim / 2;
@@ -24,7 +24,7 @@ static inline void ot_latent_rotate(const ot_op_attributes *a, const ot_real *an
   }
 }
 
-// The transpose: from [P] in halves, to [P] as the attributes say.
+// The transpose: from [P] in halves, to [P] as in the attributes.
 static inline void ot_latent_rotate_back(const ot_op_attributes *a, const ot_real *angles,
                                          const ot_real *from, ot_real *to) {
   const int64_t half = a->rotary_dim / 2;

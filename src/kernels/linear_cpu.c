@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The affine map by matrix products. What is added to a product (bias, residual, partial, earlier
-// gradient) is put where the product goes and the product adds to it: a BLAS writes zeros there
-// first anyway, so this costs less than a pass afterwards. The sum of dbias is by blocks of rows
-// (blocks.h).
+// Linear layers by GEMMs. Addends (bias, residual, partial, previous gradient) are written to the
+// output first and the GEMM accumulates: a BLAS would write zeros there anyway, so this costs less
+// than a pass afterwards. dbias is summed by blocks of rows (blocks.h).
 #include <stddef.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@
 #include "ops/linear.h"
 #include "ops/shares.h"
 
-// Puts into v what a product of `part` shall be added to: bias (a vector, or absent) + addend (a
+// Writes the initial value of a GEMM of `part` into v: bias (a vector, or absent) + addend (a
 // matrix, or absent). Returns false, and does nothing, when both are absent.
 static bool prefill(ot_view v, ot_matrix_part part, const ot_tensor *bias, const ot_tensor *addend,
                     int threads) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix product of ot_real, the one thing that kernels take from a BLAS. Threads are ours: a
-// product is cut into one piece of C for each thread, and each piece is a serial BLAS call. So the
-// number of threads belongs to the call, ranks may be threads of one process, and no setting of the
-// BLAS's own thread pool matters (docs/blas.md has the measurements).
+// The GEMM of ot_real, the only use of a BLAS. Orthant provides the threads: a GEMM is partitioned
+// into one block of C per thread, and each block is a serial BLAS call. So the number of threads
+// belongs to the call, ranks may be threads of one process, and the BLAS's own thread pool is
+// unused (docs/blas.md has the measurements).
 #pragma once
 
 #include <stdbool.h>
 
 #include "kernels/real.h"
 
-// A factor of a product, row-major; `transposed` means that the transpose of what is stored counts.
+// A factor of a product, row-major; `transposed`: the transpose of the stored matrix is used.
 typedef struct ot_factor {
   const ot_real *data;
   int64_t stride;  // elements between stored rows
@@ -30,9 +30,8 @@ typedef struct ot_gemm {
 // On `threads` OpenMP threads. Call it from serial code.
 void OT_KERNEL(ot_matrix_multiply)(const ot_gemm *product, int threads);
 
-// On the calling thread alone; for use inside a parallel region, before which ot_matrix_prepare was
-// called.
+// On the calling thread only; for use inside a parallel region, after a call of ot_matrix_prepare.
 void OT_KERNEL(ot_matrix_multiply_serial)(const ot_gemm *product);
 
-// Makes the BLAS use the threads that call it and no others; costs nothing the second time.
+// Restricts the BLAS to the calling threads; costs nothing the second time.
 void OT_KERNEL(ot_matrix_prepare)(void);

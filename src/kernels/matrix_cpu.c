@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by CBLAS: the only file that names it. C is cut into a grid of one piece a
-// thread; the pieces' bounds are multiples of what BLAS micro-kernels compute at once. A product
-// that is too small to share is done by one thread.
+// GEMM by CBLAS, which only this file calls. C is partitioned into a grid of one block per thread;
+// block bounds are multiples of the BLAS micro-kernel size. One thread computes a GEMM that is too
+// small to share.
 #include <cblas.h>
 #include <pthread.h>
 
@@ -18,7 +18,7 @@ typedef struct grid {
   int rows, columns;
 } grid;
 
-// Present in OpenBLAS only. A BLAS with threads of its own would start them once for each of ours.
+// Only OpenBLAS has it. A BLAS with its own threads would start them once per Orthant thread.
 extern int openblas_get_num_threads(void) __attribute__((weak));
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
@@ -27,14 +27,15 @@ static void make_blas_serial(void) {
   if (openblas_get_num_threads() != 1) openblas_set_num_threads(1);
 }
 
-// Once: OpenBLAS then gives buffers back, which ranks that are threads must not do to each other.
+// Runs once: setting the thread count frees OpenBLAS buffers that other ranks of the process may
+// be using.
 void OT_KERNEL(ot_matrix_prepare)(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_blas_serial);
 }
 
-// The cut of `product` over at most `threads` with the least to read: each piece packs its rows of
-// a and its columns of b.
+// The partition of `product` over at most `threads` with the least reads: each block packs its rows
+// of a and its columns of b.
 static grid grid_for(const ot_gemm *product, int threads) {
   const double work = (double)product->rows * (double)product->columns * (double)product->depth;
   const int pieces = ot_threads_for_product(work, threads);
@@ -65,7 +66,7 @@ void OT_KERNEL(ot_matrix_multiply_serial)(const ot_gemm *product) {
                           product->beta, product->c, (int)product->c_stride);
 }
 
-// First of `n` items of piece `i` of `count`, a multiple of `unit`.
+// First of the `n` items of block `i` of `count`, a multiple of `unit`.
 static int64_t piece_begin(int64_t n, int count, int i, int unit) {
   const int64_t units = (n + unit - 1) / unit;
   const int64_t begin = units * i / count * unit;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon (Jordan et al. 2024): the momentum's direction is replaced by the nearest half-orthogonal
-// matrix, approached by five Newton-Schulz steps, which are all matrix products. The Gram matrix is
-// taken over the longer side, so a tall matrix needs no transpose.
+// Muon (Jordan et al. 2024): the momentum is replaced by the nearest semi-orthogonal matrix,
+// approximated by five Newton-Schulz steps, which are GEMMs. The Gram matrix contracts the longer
+// side, so a tall matrix needs no transpose.
 #include <math.h>
 #include <stddef.h>
 
@@ -113,7 +113,7 @@ static void form_polynomial(const muon_call *muon) {
   OT_KERNEL(ot_matrix_multiply)(&square, muon->threads);
 }
 
-// y = b x, or x b for a tall matrix, and the two change places.
+// y = b x, or x b for a tall matrix, then swaps x and y.
 static void iterate(muon_call *muon) {
   const bool wide = muon->rows <= muon->columns;
   const ot_factor x = {.data = muon->x, .stride = muon->columns};
@@ -151,7 +151,7 @@ static ot_update_sums update_block(const muon_call *muon, int64_t begin, int64_t
   const double *const scalars = call->in[1].data;
   const double rate = scalars[OT_SCALAR_LEARNING_RATE] * attributes->learning_rate_factor;
   const int64_t longer = muon->rows + muon->columns - muon->side;
-  // Liu et al. 2025 (Moonlight), sec. 2.2: the root mean square of AdamW's updates, about 0.2.
+  // Liu et al. 2025 (Moonlight), sec. 2.2: matches the RMS of AdamW's updates, about 0.2.
   const ot_real step = (ot_real)(rate * 0.2 * sqrt((double)longer));
   const ot_real decay = (ot_real)(rate * attributes->weight_decay);
   const ot_tensor *const p = &call->out[0];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm and LayerNorm. A row is read from memory once and stays in the first cache for the passes
-// over it: statistics, then the result. Gradients of weights are summed by blocks of rows in the
-// workspace, each block by one thread, and the blocks added in order.
+// RMSNorm and LayerNorm. A row is read from memory once and stays in the L1 cache for both passes:
+// statistics, then the result. Gradients of weights are summed by blocks of rows in the workspace,
+// each block by one thread, and the blocks are added in order.
 #include <stddef.h>
 #include <string.h>
 
 #include "kernels/tiles.h"
 #include "ops/norm.h"
 
-// Stands for an operand that is absent.
+// Substitute for an absent operand.
 static const ot_real zeros[OT_TILE];
 
 static int64_t tile_size(int64_t c, int64_t columns) {
@@ -17,7 +17,7 @@ static int64_t tile_size(int64_t c, int64_t columns) {
 
 // ---- forward ----
 
-// Four sums side by side: one would wait for the last addition all the time.
+// Four independent sums: a single one would be limited by addition latency.
 static inline ot_real sum_squares_of(const ot_real *x, int64_t n, ot_real mean) {
   const int64_t quarter = n / 4;
   ot_real sum[4] = {0};
@@ -136,8 +136,7 @@ static void layernorm(const ot_kernel_call *call) {
 
 // ---- gradients ----
 
-// One gradient op with the differences between the two norms resolved: RMSNorm is a LayerNorm whose
-// mean is zero and has no gradient.
+// One gradient op for both norms: RMSNorm is a LayerNorm whose mean is zero and has no gradient.
 typedef struct norm_grad {
   const ot_kernel_call *call;
   const ot_tensor *dy, *x, *w, *partial;
@@ -153,15 +152,15 @@ typedef struct row_means {
   ot_real g, gh;
 } row_means;
 
-// One tile of a row: what it reads, what it adds to and what it writes.
+// One tile of a row: inputs, accumulators and outputs.
 typedef struct grad_tile {
   const ot_real *dy, *x, *w;
-  const ot_real *partial;  // zeros where there is none
+  const ot_real *partial;  // zeros when absent
   ot_real *dx, *dw, *db;
   int64_t n;
 } grad_tile;
 
-// Adds the sums of g and of g * (x - mean) over n columns, two of each side by side.
+// Adds the sums of g and of g * (x - mean) over n columns, two independent sums of each.
 static inline void add_row_sums(const grad_tile *t, ot_real mean, row_means *sums) {
   const ot_real *const dy = t->dy;
   const ot_real *const x = t->x;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient norm, clipping and AdamW: one pass over memory each. Sums are made in float64 by blocks
-// of elements in the workspace and added in order.
+// Gradient norm, clipping and AdamW: one pass over memory each. Sums are accumulated in float64 by
+// blocks of elements in the workspace and added in order.
 #include <math.h>
 #include <stddef.h>
 
@@ -51,8 +51,8 @@ static void clip_factor(const ot_kernel_call *call) {
 
 typedef struct adamw_step {
   const ot_tensor *g, *p, *m, *v, *master;
-  const ot_tensor *weight;  // what p is read from: master or p
-  ot_real gradient_factor;  // of the clip
+  const ot_tensor *weight;  // source of p: master or p
+  ot_real gradient_factor;  // from clipping
   ot_real beta1, rest1, beta2, rest2;
   ot_real step, correction2, epsilon, decay;
 } adamw_step;
@@ -80,7 +80,7 @@ static adamw_step adamw_step_of(const ot_kernel_call *call) {
   };
 }
 
-// Elements side by side: m, v and w are read and written.
+// A tile of elements: m, v and w are read and written.
 typedef struct adamw_tile {
   const ot_real *g;
   ot_real *m, *v, *w;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element type that a *_cpu.c file is compiled for: each is built twice, with OT_REAL_BITS 32
-// and 64. Everything in such a file is static but its kernel table, whose name gets the suffix.
-// Tensors may be stored in another type, usually bf16: kernels walk a row in tiles of OT_TILE
-// elements, ask for each tile with ot_row_in and ot_row_out, and finish it with ot_row_done. Where
-// storage and compute type agree, these hand out the tensor's own memory and copy nothing.
+// The element type of a *_cpu.c file: each is compiled twice, with OT_REAL_BITS 32 and 64.
+// Everything in such a file is static except its kernel table, whose name gets the suffix. Tensors
+// may be stored in another type, usually bf16: kernels process a row in tiles of OT_TILE elements,
+// get each tile with ot_row_in and ot_row_out, and finish it with ot_row_done. When storage and
+// compute type agree, these return the tensor's own memory without a copy.
 #pragma once
 
 #include <stdint.h>
@@ -59,7 +59,7 @@ static inline void ot_store_row(void *restrict data, ot_dtype dtype, int64_t fir
   }
 }
 
-// Elements [first, first + n) of `data` to read: its own memory when it is stored as ot_real, else
+// Elements [first, first + n) of `data` for reading: its own memory if stored as ot_real, else
 // `scratch` [n], filled.
 static inline const ot_real *ot_row_in(const void *data, ot_dtype dtype, int64_t first, int64_t n,
                                        ot_real *scratch) {
@@ -68,12 +68,12 @@ static inline const ot_real *ot_row_in(const void *data, ot_dtype dtype, int64_t
   return scratch;
 }
 
-// Where to write elements from `first` on: the tensor's own memory, or `scratch`.
+// Destination of elements from `first` on: the tensor's own memory, or `scratch`.
 static inline ot_real *ot_row_out(void *data, ot_dtype dtype, int64_t first, ot_real *scratch) {
   return dtype == OT_REAL_DTYPE ? (ot_real *)data + first : scratch;
 }
 
-// Ends what ot_row_out began: narrows `row` [n] into the tensor unless it lies there already.
+// Finishes ot_row_out: narrows `row` [n] into the tensor unless it is the tensor's memory.
 static inline void ot_row_done(void *data, ot_dtype dtype, int64_t first, const ot_real *row,
                                int64_t n) {
   if (dtype != OT_REAL_DTYPE) ot_store_row(data, dtype, first, row, n);

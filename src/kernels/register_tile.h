@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loop of small matrix products on memory that is in cache: a tile of C is held in vector
-// registers (Goto and van de Geijn 2008) while a column of a is multiplied with a row of b. For
-// products whose operands are made and used at once, as in attention, where a BLAS would pack them
-// again. Vectors are GCC's; their length is the target's.
+// The inner loop of small GEMMs on cached data: a tile of C is held in vector registers (Goto and
+// van de Geijn 2008) while a column of a is multiplied by a row of b. For GEMMs whose operands are
+// produced and consumed at once, as in attention, where a BLAS would pack them again. Vectors are
+// GCC's; their length is the target's.
 #pragma once
 
 #include <stdbool.h>
@@ -20,13 +20,13 @@ enum { OT_VECTOR_BYTES = 16, OT_TILE_ROWS = 4 };
 enum {
   OT_LANES = OT_VECTOR_BYTES / (int)sizeof(ot_real),
   OT_TILE_VECTORS = 2,
-  OT_PANEL = OT_TILE_VECTORS * OT_LANES,  // columns of b that a tile meets
+  OT_PANEL = OT_TILE_VECTORS * OT_LANES,  // columns of b per tile
 };
 
 typedef ot_real ot_vector __attribute__((vector_size(OT_VECTOR_BYTES)));
 
-// c[r][v] = start + sum over k < depth of a[r * a_row + k * a_depth] * b[k * b_stride + v]
-// for OT_TILE_ROWS rows of `vectors` vectors. b and c are aligned to vectors, in every row.
+// c[r][v] = start + sum over k < depth of a[r * a_row + k * a_depth] * b[k * b_stride + v] for
+// OT_TILE_ROWS rows of `vectors` vectors. Every row of b and c is aligned to vectors.
 typedef struct ot_register_tile {
   const ot_real *a;
   int64_t a_row, a_depth;
@@ -37,7 +37,7 @@ typedef struct ot_register_tile {
   int64_t depth;
 } ot_register_tile;
 
-// What a tile starts from: zero, what c holds, or that times scale[v].
+// Initial value of a tile: zero, c, or c times scale[v].
 typedef enum ot_tile_start { OT_TILE_ZERO, OT_TILE_ADD, OT_TILE_SCALE } ot_tile_start;
 
 // `vectors` (1 or 2) and `start` must be constants at the call, so that the tile stays in

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row by row: the sources of a token are read once for their scores and, from the cache, a second
-// time for their mix or their gradients. Gradients of the query are summed by blocks of rows in the
-// workspace, each block by one thread, and the blocks added in order.
+// Row by row: the sources of a token are read once for their scores and, from cache, a second time
+// for their mix or their gradients. Gradients of the query are summed by blocks of rows in the
+// workspace, each block by one thread, and the blocks are added in order.
 #include <string.h>
 
 #include "kernels/tiles.h"
 #include "kernels/vector_math.h"
 #include "ops/residual.h"
 
-// Stands for a query that is absent.
+// Substitute for an absent query.
 static const ot_real zeros[OT_TILE];
 
 // The sources of a call.
@@ -128,7 +128,7 @@ typedef struct mix_grad {
   ot_real *parts;  // [blocks, C + 2 N]
 } mix_grad;
 
-// Of one source of one row: dv = weight * dy + along * query - back * v.
+// Gradient of one source of one row: dv = weight * dy + along * query - back * v.
 typedef struct source_grad {
   int64_t source, row;
   ot_real weight, along, back;

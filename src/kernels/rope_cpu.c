@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation of query and key heads by their position. The cosines and sines of a token are unpacked
-// once and serve all its heads.
+// Rotation of query and key heads by position. The cosines and sines of a token are unpacked once
+// for all its heads.
 #include <stddef.h>
 
 #include "base/math.h"
@@ -89,7 +89,7 @@ static void copy_elements(const ot_kernel_call *call, int64_t first, int64_t n) 
   }
 }
 
-// What does not rotate, when the result is elsewhere: the ends of the heads and the values.
+// Copies unrotated elements when the result is not in place: the ends of the heads and the values.
 static void copy_rest(const ot_kernel_call *call, int64_t row) {
   const ot_op_attributes *const attributes = call->attributes;
   const int64_t heads = attributes->num_heads + attributes->num_kv_heads;

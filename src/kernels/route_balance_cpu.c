@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts, losses on them and their gradients, token by token; sums over tokens by blocks of rows.
+// Counts, auxiliary losses and their gradients, token by token; sums over tokens by row blocks.
 #include <stddef.h>
 #include <string.h>
 
@@ -37,11 +37,11 @@ static void route_load(const ot_kernel_call *call) {
 
 // ---- losses ----
 
-// What the losses say of one token.
+// The loss terms of one token.
 typedef struct token {
-  ot_real log_sum;  // of the exponentials of its logits
+  ot_real log_sum;  // of its logits
   ot_real softmax[OT_MAX_EXPERTS];
-  ot_real scores[OT_MAX_EXPERTS];  // before they are divided by their sum
+  ot_real scores[OT_MAX_EXPERTS];  // before normalisation
   ot_real sum;                     // of the scores
 } token;
 
@@ -63,7 +63,7 @@ static const ot_real *counts_of(const ot_op_attributes *a, const ot_real *counts
   return counts + (a->first_row + row) / a->sequence_length * a->num_experts;
 }
 
-// E / (k T^2): makes of counts times probabilities, summed over tokens, the loss of a sequence.
+// E / (k T^2): the factor from sums of counts times probabilities to the loss of a sequence.
 static double aux_factor(const ot_op_attributes *a) {
   const double T = (double)ot_route_tokens(a);
   if (a->routing == OT_MOE_EXPERT_CHOICE) return 0;
@@ -85,8 +85,8 @@ static void sum_rows(const ot_kernel_call *call, int64_t begin, int64_t end, dou
   }
 }
 
-// Loads [E] of the sequences that these rows are of: all slots. Where experts choose, each takes as
-// many, and all slots are as even.
+// Loads [E] of the whole sequences of these rows, including dropped slots. With expert choice all
+// loads are equal.
 static void sum_loads(const ot_kernel_call *call, double *loads) {
   const ot_op_attributes *const a = call->attributes;
   const ot_real *const counts = call->in[2].data;
@@ -95,7 +95,7 @@ static void sum_loads(const ot_kernel_call *call, double *loads) {
   }
 }
 
-// The share of slots dropped; where experts choose, of tokens that none took.
+// The share of dropped slots; for expert choice, of tokens that no expert took.
 static double dropped_share(const ot_kernel_call *call) {
   const bool chosen = call->attributes->routing == OT_MOE_EXPERT_CHOICE;
   const int64_t rows = call->in[1].type.dim[0];
@@ -110,7 +110,7 @@ static double dropped_share(const ot_kernel_call *call) {
   return (double)dropped / (double)(chosen ? rows : rows * S);
 }
 
-// The largest over the mean load, entropy of the loads over ln E, and the share dropped.
+// Maximum load over mean load, entropy of the loads over ln E, and the dropped share.
 static void describe_loads(const ot_kernel_call *call, double out[3]) {
   const ot_op_attributes *const a = call->attributes;
   double loads[OT_MAX_EXPERTS] = {0};
@@ -155,8 +155,8 @@ static void route_loss(const ot_kernel_call *call) {
 
 // ---- gradient ----
 
-// Adds the gradient of the load-balancing loss by the scores, and from there by the logits. Of
-// p = s / sum s it is (c_i - sum_j c_j p_j) / sum s.
+// Adds the gradient of the load-balancing loss with respect to the scores, and from there the
+// logits. For p = s / sum s it is (c_i - sum_j c_j p_j) / sum s.
 static void add_aux(const ot_op_attributes *a, const token *t, const ot_real *counts,
                     ot_real factor, ot_real *dlogits) {
   ot_real dscores[OT_MAX_EXPERTS];

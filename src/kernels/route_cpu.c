@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing: a token's choice is made by its row alone; what experts choose or drop is made for each
-// expert and sequence, from a heap of the best tokens seen so far. Ties always go to the lower
-// index, so every choice is unique and no order of threads changes it. Ranks that have parts of the
-// same sequences all make the whole choice and keep their rows of it.
+// Routing: a token's choice depends only on its own row. Expert choice and dropping run per expert
+// and sequence, with a heap of the best tokens so far. Ties always go to the lower index, so every
+// choice is unique and independent of the thread order. Ranks that share sequences all compute the
+// whole choice and keep their own rows.
 #include <stddef.h>
 #include <string.h>
 
@@ -11,14 +11,15 @@
 #include "ops/route.h"
 #include "ops/zigzag.h"
 
-// A choice of `rows` rows: those of whole sequences, or a rank's own where tokens choose alone.
+// A choice over `rows` rows: of whole sequences, or only this rank's when tokens choose
+// independently.
 typedef struct routing {
   const ot_op_attributes *attributes;
   int64_t E, S, T;
   int64_t rows;
-  const ot_real *logits;  // [rows, E], as ranks have them
+  const ot_real *logits;  // [rows, E], in rank order
   const ot_tensor *bias;  // [E] or absent
-  ot_real *gates;         // [rows, S], in the order of sequences
+  ot_real *gates;         // [rows, S], in sequence order
   int32_t *experts;       // [rows, S]
   int32_t *heaps;         // [sequences, E, capacity]
 } routing;
@@ -49,7 +50,7 @@ static ot_real two_largest(const ot_real *values, int64_t n) {
   return first + second;
 }
 
-// Marks the experts of all groups but the best as taken.
+// Marks the experts of all groups except the best as taken.
 static void leave_groups(const ot_op_attributes *a, const ot_real *choices, bool *taken) {
   ot_real sums[OT_MAX_EXPERTS];
   bool chosen[OT_MAX_EXPERTS] = {false};
@@ -61,7 +62,7 @@ static void leave_groups(const ot_op_attributes *a, const ot_real *choices, bool
   for (int64_t e = 0; e < a->num_experts; e++) taken[e] = !chosen[e / size];
 }
 
-// Chooses for `logits` [E], whose slots are those of `row`.
+// Chooses experts from `logits` [E] for the slots of `row`.
 static void choose(const routing *m, const ot_real *logits, int64_t row) {
   const ot_op_attributes *const a = m->attributes;
   ot_real scores[OT_MAX_EXPERTS];
@@ -88,14 +89,14 @@ static void choose(const routing *m, const ot_real *logits, int64_t row) {
 
 // ---- experts choose ----
 
-// A token that an expert might keep: element `slot` of gates and experts.
+// True when `slot` ranks below `other` for an expert; slots are elements of gates and experts.
 static bool is_worse(const routing *m, int32_t slot, int32_t other) {
   const ot_real mine = m->gates[slot];
   const ot_real others = m->gates[other];
   return mine < others || (mine == others && slot > other);
 }
 
-// Lets the entry at `i` of a heap [n] with the worst on top sink to its place.
+// Sifts the element at `i` down in a heap [n] with the worst on top.
 static void sink(const routing *m, int32_t *heap, int64_t n, int64_t i) {
   for (;;) {
     int64_t worst = i;
@@ -127,7 +128,7 @@ static int64_t offer(const routing *m, int32_t *heap, int64_t count, int32_t slo
   return count;
 }
 
-// All slots of a row that name `expert` are offered; there is at most one.
+// Offers the slot of a row that names `expert`; there is at most one.
 static int64_t offer_row(const routing *m, int64_t row, int64_t expert, int32_t *heap,
                          int64_t count) {
   for (int64_t j = 0; j < m->S; j++) {
@@ -139,7 +140,7 @@ static int64_t offer_row(const routing *m, int64_t row, int64_t expert, int32_t 
   return count;
 }
 
-// Drops every slot of the sequence that names `expert` but the best.
+// Drops every slot of the sequence that names `expert`, except the best.
 static void keep_best(const routing *m, int64_t sequence, int64_t expert) {
   const int64_t T = m->T;
   int32_t *const heap = m->heaps + (sequence * m->E + expert) * m->attributes->capacity;
@@ -162,7 +163,7 @@ static void keep_first(const routing *m, int64_t sequence, int64_t expert) {
   }
 }
 
-// Every expert might take every token, with its score as the gate.
+// Makes every expert a candidate for every token, with its score as the gate.
 static void stand_for_choice(const routing *m, const ot_real *logits, int64_t row) {
   ot_real *const gates = m->gates + row * m->S;
   ot_route_scores(m->attributes, logits, gates);
@@ -172,7 +173,7 @@ static void stand_for_choice(const routing *m, const ot_real *logits, int64_t ro
   }
 }
 
-// Gates of what was dropped are cleared behind all choices of the sequence, which compare them.
+// Gates of dropped slots are cleared after all choices of the sequence, which compare them.
 static void drop_sequence(const routing *m, int64_t sequence) {
   const int64_t slots = m->T * m->S;
   for (int64_t expert = 0; expert < m->E; expert++) {
@@ -193,9 +194,9 @@ static void drop(const ot_kernel_call *call, const routing *m) {
   for (int64_t sequence = 0; sequence < sequences; sequence++) drop_sequence(m, sequence);
 }
 
-// ---- rows of all ranks ----
+// ---- tokens of all ranks ----
 
-// The place, in the order of sequences, of row `row` of the pieces of all ranks of cp.
+// The index, in sequence order, of row `row` of the blocks of all ranks of cp.
 static int64_t ordered(const routing *m, int64_t row) {
   const ot_op_attributes *const a = m->attributes;
   const int64_t t = a->sequence_length;
@@ -258,7 +259,7 @@ static void route(const ot_kernel_call *call) {
 // ---- gradient ----
 
 // dscores [E] from the gradients of the gates of a row. A gate is scale * s_i / sum of the chosen
-// s, or scale * s_i; dropped slots have a gradient of zero and stay in the sum.
+// s, or scale * s_i; dropped slots have a zero gradient and stay in the sum.
 static void gates_grad(const ot_op_attributes *a, const ot_real *dgates, const int32_t *experts,
                        const ot_real *scores, ot_real *dscores) {
   const int64_t S = ot_route_slots(a);
@@ -301,7 +302,7 @@ static void route_grad(const ot_kernel_call *call) {
 
 // ---- order ----
 
-// First row of each expert of the slots, and behind the last.
+// First row of each expert of the slots, and the end of the last.
 static void count_rows(const int32_t *experts, int64_t slots, int64_t E, int32_t *offsets) {
   memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
   for (int64_t i = 0; i < slots; i++) {
@@ -310,7 +311,7 @@ static void count_rows(const int32_t *experts, int64_t slots, int64_t E, int32_t
   for (int64_t e = 0; e < E; e++) offsets[e + 1] += offsets[e];
 }
 
-// A counting sort; one pass to count and one to place, both in memory order.
+// A counting sort: one pass to count and one to place, both in memory order.
 static void route_order(const ot_kernel_call *call) {
   const int64_t E = call->attributes->num_experts;
   const int64_t P = ot_route_copies(call->attributes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two loops that most kernels are: over the elements of flat tensors in tiles, and over column
-// sums made by blocks of rows. Every thread walks consecutive tiles.
+// The two loops of most kernels: over the elements of flat tensors in tiles, and over column sums
+// by blocks of rows. Every thread processes consecutive tiles.
 #pragma once
 
 #include <string.h>
@@ -10,12 +10,12 @@
 #include "ops/kernel.h"
 #include "ops/shares.h"
 
-// The threads worth waking for work on so many elements.
+// The threads worth waking for work on `elements` elements.
 static inline int ot_threads_for(const ot_kernel_call *call, int64_t elements) {
   return ot_threads_for_elements(elements, call->attributes->threads);
 }
 
-// Does elements [first, first + n) of an elementwise op, n <= OT_TILE.
+// Processes elements [first, first + n) of an elementwise op, n <= OT_TILE.
 typedef void (*ot_tile_function)(const ot_kernel_call *call, int64_t first, int64_t n);
 
 static inline void ot_for_tiles(const ot_kernel_call *call, int64_t elements,
@@ -26,7 +26,7 @@ static inline void ot_for_tiles(const ot_kernel_call *call, int64_t elements,
   }
 }
 
-// As ot_row_in and its fellows for elements of an operand.
+// Like ot_row_in, ot_row_out and ot_row_done, for elements of an operand.
 static inline const ot_real *ot_tile_in(const ot_tensor *tensor, int64_t first, int64_t n,
                                         ot_real *scratch) {
   return ot_row_in(tensor->data, tensor->type.dtype, first, n, scratch);
@@ -36,7 +36,7 @@ static inline ot_real *ot_tile_out(const ot_tensor *tensor, int64_t first, ot_re
   return ot_row_out(tensor->data, tensor->type.dtype, first, scratch);
 }
 
-// The tile of a tensor that is read and written: its own memory, or `scratch`, filled.
+// A tile that is read and written: the tensor's own memory, or `scratch`, filled.
 static inline ot_real *ot_tile_both(const ot_tensor *tensor, int64_t first, int64_t n,
                                     ot_real *scratch) {
   if (tensor->type.dtype == OT_REAL_DTYPE) return (ot_real *)tensor->data + first;
@@ -49,8 +49,8 @@ static inline void ot_tile_done(const ot_tensor *tensor, int64_t first, const ot
   ot_row_done(tensor->data, tensor->type.dtype, first, row, n);
 }
 
-// The sums of `parts` [blocks, stride], of which the first `n` columns count, in the order of the
-// blocks: added to `out` [n] or, when not `accumulate`, put there; rounded once.
+// Reduces `parts` [blocks, stride], of which the first `n` columns are used, in block order: added
+// to `out` [n], or stored there when not `accumulate`; rounded once.
 enum { OT_SUM_COLUMNS = 64 };
 
 typedef struct ot_block_sums {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an update of parameters reports for the metrics: how far the weights moved and how large
-// they are, in float64, a pair for each block of elements and their total in the order of the
-// blocks.
+// Metrics of an optimizer update: the squared norms of update and weights, in float64, a pair per
+// block of elements and their total in block order.
 #pragma once
 
 #include <stdbool.h>
@@ -14,8 +13,8 @@ typedef struct ot_update_sums {
   double weight;  // sum of p^2 after the update
 } ot_update_sums;
 
-// Whether the step's gradients are not finite, so that the clip factor is not and nothing may be
-// updated; then `stats` [2] (or null) is set to zero.
+// True when the step's gradients, and so the clip factor, are not finite: nothing is updated. Then
+// `stats` [2] (or null) is set to zero.
 static inline bool ot_update_is_off(const ot_kernel_call *call, double *stats) {
   const double factor = ((const double *)call->in[1].data)[OT_SCALAR_CLIP_FACTOR];
   if (factor - factor == 0) return false;

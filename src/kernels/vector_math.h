@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp, log, tanh and erf for kernels, never libm: straight-line code without branches or calls, so
-// that a loop over an array becomes vector code, and the same bits on every run. Named by type;
-// OT_KERNEL(ot_exp) is the one for ot_real. Call them in plain loops (#pragma omp simd).
+// exp, log, tanh and erf for kernels, without libm: straight-line code without branches or calls,
+// so that loops are vectorised and every run gives the same bits. Named by type; OT_KERNEL(ot_exp)
+// is the one for ot_real. Call them in plain loops (#pragma omp simd).
 //
-// Each reduces its argument to a short interval (Cody and Waite 1980) and evaluates a polynomial of
-// least maximum error there (tools/fit_vector_math.py). Largest errors seen by the tests, in units
-// of the last place, with and without fused multiply-add:
+// Each reduces its argument to a short interval (Cody and Waite 1980) and evaluates a minimax
+// polynomial there (tools/fit_vector_math.py). Largest errors seen by the tests, in ulp, with and
+// without fused multiply-add:
 //           exp    log    tanh   erf
 //   float   1.05   0.85   2.5    1.2
 //   double  1.05   0.85   2.5    1.6
@@ -52,7 +52,7 @@ typedef struct ot_exp_parts_f64 {
 } ot_exp_parts_f64;
 
 static inline ot_exp_parts_f32 ot_exp_reduce_f32(float x) {
-  // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits.
+  // Adding 1.5 * 2^23 rounds to an integer in the low bits.
   const float shift = 0x1.8p23f;
   const float shifted = x * 0x1.715476p0f + shift;
   const float n = shifted - shift;
@@ -96,7 +96,7 @@ static inline double ot_power_of_two_f64(int64_t exponent) {
   return ot_from_bits_f64((int64_t)((uint64_t)(exponent + 1023) << 52));
 }
 
-// The comparisons let NaN through. The power is applied in two halves, so that both are normal even
+// The comparisons propagate NaN. The power is applied in two halves, so that both are normal even
 // where the result overflows or is denormal.
 static inline float ot_exp_f32(float x) {
   const float above = x < -104.0f ? -104.0f : x;
@@ -109,14 +109,14 @@ static inline float ot_exp_f32(float x) {
 static inline double ot_exp_f64(double x) {
   const double above = x < -746.0 ? -746.0 : x;
   const ot_exp_parts_f64 parts = ot_exp_reduce_f64(above > 710.0 ? 710.0 : above);
-  // The upper bits of the exponent are not clean where 64-bit shifts are emulated; 32 are enough.
+  // The upper bits of the exponent are invalid where 64-bit shifts are emulated; 32 bits suffice.
   const int64_t half = (int32_t)parts.exponent >> 1;
   return (1.0 + parts.em1) * ot_power_of_two_f64(half) *
          ot_power_of_two_f64((int32_t)parts.exponent - half);
 }
 
-// exp(x) for x <= 0, cheaper: results below the normal numbers are 0. True up to 88 (708); nothing
-// is promised above.
+// exp(x) for x <= 0, cheaper: results below the normal numbers are 0. Also correct up to x = 88
+// (708); undefined above.
 static inline float ot_exp_nonpositive_f32(float x) {
   const ot_exp_parts_f32 parts = ot_exp_reduce_f32(x);
   const uint32_t bits = (uint32_t)ot_bits_f32(1.0f + parts.em1);
@@ -175,7 +175,7 @@ static inline float ot_log_f32(float x) {
 static inline double ot_log_f64(double x) {
   const int denormal = x < 0x1p-1022;
   const int64_t bits = ot_bits_f64(denormal ? x * 0x1p52 : x);
-  // From the upper word alone: 64-bit arithmetic shifts are rare in vector units.
+  // Uses only the upper word: few vector units have 64-bit arithmetic shifts.
   const int32_t exponent = (int32_t)((uint32_t)((uint64_t)bits >> 32) - 0x3fe6a09eu) >> 20;
   const double f =
       ot_from_bits_f64((int64_t)((uint64_t)bits - ((uint64_t)(int64_t)exponent << 52))) - 1.0;
@@ -197,8 +197,8 @@ static inline double ot_log_f64(double x) {
   return x == 0.0 ? -__builtin_inf() : ordered;
 }
 
-// Large enough that a compiler may want to call them, which would undo the vector code around them.
-// |x| < 1: x + x * P(x^2). Above: 1 - exp(Q(|x|)), Q fitted to log erfc with erfc as its weight.
+// Inlined, because a call would prevent vectorisation of the surrounding loop. |x| < 1: x + x *
+// P(x^2). Above: 1 - exp(Q(|x|)), Q fitted to log erfc with erfc as its weight.
 __attribute__((always_inline)) static inline float ot_erf_f32(float x) {
   const float size = __builtin_fabsf(x);
   const float z = x * x;

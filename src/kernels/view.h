@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of matrices as ot_real, for kernels that pass them to a matrix product: the tensor's own
-// memory where it is stored as ot_real, else a widened copy in scratch.
+// Parts of matrices as ot_real, for kernels that pass them to a GEMM: the tensor's own memory if
+// stored as ot_real, else a widened copy in scratch.
 #pragma once
 
 #include <stddef.h>
@@ -18,7 +18,7 @@ typedef struct ot_view {
   int64_t stride;  // elements between rows
 } ot_view;
 
-// Where the kernel's workspace has `elements`; null for -1, a part that is not needed.
+// The address of offset `elements` in the kernel's workspace; null for -1, an unused region.
 static inline ot_real *ot_scratch_at(const ot_kernel_call *call, int64_t elements) {
   return elements < 0 ? NULL : (ot_real *)call->workspace + elements;
 }
@@ -29,7 +29,7 @@ static inline int64_t ot_matrix_part_element(const ot_tensor *tensor, const ot_m
   return (part->row + row) * tensor->type.dim[1] + part->column;
 }
 
-// The view of `part`; scratch [rows * columns] is undefined so far, and not used for a tensor of
+// The view of `part`; scratch [rows * columns] is undefined so far, and unused for a tensor of
 // ot_real.
 static inline ot_view ot_view_of(const ot_tensor *tensor, ot_matrix_part part, ot_real *scratch) {
   if (tensor->type.dtype != OT_REAL_DTYPE) return (ot_view){scratch, part.columns};
@@ -37,7 +37,7 @@ static inline ot_view ot_view_of(const ot_tensor *tensor, ot_matrix_part part, o
                    tensor->type.dim[1]};
 }
 
-// As ot_view_of, with the tensor's values.
+// Like ot_view_of, with the tensor's values.
 static inline ot_view ot_view_read(const ot_tensor *tensor, ot_matrix_part part, ot_real *scratch,
                                    int threads) {
   const ot_view view = ot_view_of(tensor, part, scratch);
@@ -50,7 +50,7 @@ static inline ot_view ot_view_read(const ot_tensor *tensor, ot_matrix_part part,
   return view;
 }
 
-// Rounds a view of scratch into the tensor; nothing to do for one of ot_real.
+// Rounds a view in scratch into the tensor; nothing to do for a tensor of ot_real.
 static inline void ot_view_write(const ot_tensor *tensor, ot_matrix_part part, ot_view view,
                                  int threads) {
   if (tensor->type.dtype == OT_REAL_DTYPE) return;

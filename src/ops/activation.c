@@ -35,7 +35,7 @@ static ot_cost activation_grad_cost(const ot_op_attributes *attributes, const ot
   return ot_cost_of_traffic(&ot_activation_grad_info, attributes, types, GRAD_FLOPS * elements);
 }
 
-// Rows sorted by expert, of which some may be nobody's; those in use of R.
+// Offsets of rows sorted by expert; R may include padding rows after offsets[E].
 static ot_status check_offsets(const char *op, const ot_op_attributes *attributes,
                                const ot_tensor_type *offsets) {
   return ot_operand_check_optional(

@@ -16,9 +16,9 @@
 // With attributes.glu_limit = m > 0 the clamped form (OpenAI 2025, gpt-oss, sec. 2.2): gate is
 // min(gate, m), up min(max(up, -m), m) + 1, and f silu of slope a = glu_alpha, x / (1 + exp(-a x));
 // what is clamped has no gradient.
-// Rows from offsets[E] on are nobody's (grouped.h): they are not read, and results are zero.
-// The scale of a row of an expert is the gate of its token: applied before the projection down, the
-// outputs of the experts need not be kept for the gradient of the gates.
+// Rows from offsets[E] on are padding (grouped.h): they are not read, and results are zero.
+// The scale of an expert's row is the gate of its token. It is applied before the down projection,
+// so the expert outputs need not be saved for the gradient of the gates.
 // One pass over memory each; f and f' come from one exponential.
 #pragma once
 

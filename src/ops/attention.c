@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of attention, on whole sequences and in blocks of a ring.
+// Shapes, cost, workspace and VJP of attention over whole sequences and over blocks of a ring.
 #include "ops/attention.h"
 
 #include "ops/operands.h"
 #include "ops/zigzag.h"
 
-enum { GRAD_PRODUCTS = 5 };  // scores again, dp, dq, dk, dv
+enum { GRAD_PRODUCTS = 5 };  // scores recomputed, dp, dq, dk, dv
 
 enum {
   KEY_UNIT = 8,
   VECTOR_BYTES = 64,
-  UNITS_A_THREAD = 4,       // forward: units for each thread, so that the last one waits little
-  BACKWARD_UNITS_LEAST = 8  // backward: a property of the shape alone, since parts join in order
+  UNITS_A_THREAD = 4,       // forward: units per thread, to keep the load imbalance small
+  BACKWARD_UNITS_LEAST = 8  // backward: depends only on the shape, since partial sums are added in
+                            // order
 };
 
 static ot_status check_attributes(const char *op, const ot_op_attributes *a, int64_t rows) {
@@ -38,7 +39,7 @@ static ot_status check_qkv(const char *op, const ot_op_attributes *a, const ot_t
   return check_attributes(op, a, qkv->dim[0]);
 }
 
-// doc_start and sample_ids of R rows.
+// doc_start and sample_ids of R tokens.
 static ot_status check_batch(const char *op, const ot_op_attributes *a, const ot_tensor_type *in,
                              int64_t R) {
   OT_TRY(ot_operand_check_optional(&in[0], (ot_expected){op, "doc_start", OT_I32, 1, {R}}));
@@ -51,7 +52,7 @@ static ot_status check_sinks(const char *op, const ot_op_attributes *a,
                              const ot_tensor_type *sinks) {
   OT_TRY(ot_operand_check_optional(sinks, (ot_expected){op, "sinks", OT_ANY_REAL, 1, {0}}));
   OT_CHECK(sinks->rank == 0 || sinks->dim[0] >= a->first_sink + a->num_heads, OT_BUG,
-           "%s: %lld sinks for heads %lld to %lld", op, (long long)sinks->dim[0],
+           "%s: %lld sinks do not cover heads %lld to %lld", op, (long long)sinks->dim[0],
            (long long)a->first_sink, (long long)(a->first_sink + a->num_heads));
   return OT_OK;
 }
@@ -69,7 +70,7 @@ static ot_status attention_infer(const ot_op_attributes *attributes, ot_op_types
   return OT_OK;
 }
 
-// do, and o and lse that are inputs `saved` and the one after it.
+// do; o and lse are inputs `saved` and `saved` + 1.
 static ot_status check_outputs(const char *op, const ot_op_attributes *a, const ot_op_types *types,
                                int saved) {
   const int64_t R = types->in[1].dim[0];
@@ -108,17 +109,17 @@ static ot_cost sinks_grad_cost(const ot_op_attributes *a, const ot_op_types *typ
   return ot_cost_of_traffic(&ot_attention_sinks_grad_info, a, types, flops);
 }
 
-// The pieces, and kv beside qkv.
+// The sequence blocks, and kv in addition to qkv.
 static ot_status check_block(const char *op, const ot_op_attributes *a, const ot_tensor_type *qkv,
                              const ot_tensor_type *kv) {
   const int c = a->context_size > 1 ? a->context_size : 1;
   OT_TRY(check_qkv(op, a, qkv));
   OT_CHECK(c == 1 || a->sequence_length % 2 == 0, OT_BUG,
-           "%s: %lld rows of a sequence on each of %d ranks, must be even", op,
+           "%s: %lld tokens of a sequence on each of %d ranks, must be even", op,
            (long long)a->sequence_length, c);
   OT_CHECK(a->context_index >= 0 && a->context_index < c && a->key_index >= 0 && a->key_index < c,
-           OT_BUG, "%s: queries of piece %d and keys of piece %d of %d", op, a->context_index,
-           a->key_index, c);
+           OT_BUG, "%s: queries of block %d and keys of block %d, not all in [0, %d)", op,
+           a->context_index, a->key_index, c);
   const int64_t width = 2 * a->num_kv_heads * a->head_dim;
   return ot_operand_check(kv, (ot_expected){op, "kv", (int)qkv->dtype, 2, {qkv->dim[0], width}});
 }
@@ -138,7 +139,7 @@ static ot_status attention_block_infer(const ot_op_attributes *attributes, ot_op
   OT_TRY(ot_operand_check_optional(&in[5], (ot_expected){op, "lse_before", compute, 2, {R, H}}));
   OT_TRY(check_sinks(op, attributes, &in[6]));
   OT_CHECK(in[6].rank == 0 || in[5].rank == 0, OT_BUG,
-           "attention_block: sinks are of the first block, not of one with lse_before");
+           "attention_block: sinks belong to the first block, not to one with lse_before");
   OT_TRY(ot_operand_check_optional(&types->out[2], (ot_expected){op, "max_logit", OT_F64, 1, {1}}));
   types->out[0] = ot_type_matrix(attributes->compute, R, width);
   types->out[1] = ot_type_matrix(attributes->compute, R, H);
@@ -163,8 +164,8 @@ static ot_status attention_block_grad_infer(const ot_op_attributes *attributes,
   return OT_OK;
 }
 
-// Of two runs of `rows` rows, the queries `apart` places after the keys: the pairs whose distance
-// is below `distance`, the query before the key by less than `rows`.
+// Visible pairs between two runs of `rows` tokens, the queries `apart` positions after the keys:
+// pairs with distance below `distance` whose query precedes the key by less than `rows`.
 static int64_t pairs_nearer(int64_t rows, int64_t apart, int64_t distance) {
   // Distance apart + e has rows - |e| pairs; the sum for e from 1 - rows up to `last`.
   const int64_t last = distance - apart - 1 < rows - 1 ? distance - apart - 1 : rows - 1;
@@ -173,7 +174,7 @@ static int64_t pairs_nearer(int64_t rows, int64_t apart, int64_t distance) {
   return rows * (rows + 1) / 2 + rows * last - last * (last + 1) / 2;
 }
 
-// Pairs (query, key) of one sequence that are visible to a head; documents are not known here.
+// Pairs (query, key) of one sequence that are visible to a head, without document masks.
 static int64_t visible_pairs(const ot_op_attributes *a, const ot_places *queries,
                              const ot_places *keys) {
   const int64_t rows = queries->half;
@@ -190,19 +191,19 @@ static int64_t visible_pairs(const ot_op_attributes *a, const ot_places *queries
   return pairs;
 }
 
-// An op's matrix products over the visible pairs of these rows.
+// The GEMMs of an op over the visible pairs of these tokens.
 typedef struct work {
   const ot_op_info *info;
   ot_places queries, keys;
   int products;
 } work;
 
-// Rows [begin, end) of queries or keys.
+// Tokens [begin, end) of queries or keys.
 typedef struct row_range {
   int64_t begin, end;
 } row_range;
 
-// Adds the keys that rows [first, end) of queries may see, whose places follow one another.
+// Adds the keys visible to queries [first, end), whose positions are consecutive.
 static void add_keys(const work *w, int64_t window, row_range queries, row_range *keys) {
   if (queries.begin >= queries.end) return;
   const int64_t place = ot_place(&w->queries, queries.begin);
@@ -213,8 +214,8 @@ static void add_keys(const work *w, int64_t window, row_range queries, row_range
   if (end > keys->end) keys->end = end;
 }
 
-// Pairs in the tiles that a head goes through: for each tile of queries, the tiles of keys from the
-// first key that one of them may see to the last.
+// Pairs in the computed tiles of a head: for each query tile, all key tiles from the first to the
+// last visible key.
 static int64_t held_pairs(const work *w, int64_t window) {
   const int64_t rows = w->queries.rows, half = w->queries.half;
   int64_t pairs = 0;
@@ -243,7 +244,7 @@ static ot_cost cost_of(const work *w, const ot_op_attributes *a, const ot_op_typ
   cost.matrix_flops = 2 * w->products * pairs * (double)a->head_dim;
   if (w->products == GRAD_PRODUCTS) cost.repeated_flops = cost.matrix_flops / GRAD_PRODUCTS;
   if (a->value_dim > 0) {
-    // Every second product is with values, which are filled up to the width of keys.
+    // Every second GEMM uses values, which are padded to the width of keys.
     const double filled = (double)(a->head_dim - a->value_dim);
     cost.padded_flops = 2 * (double)(w->products / 2) * pairs * filled;
     cost.matrix_flops -= cost.padded_flops;
@@ -258,7 +259,7 @@ static ot_cost whole_cost(const ot_op_info *info, const ot_op_attributes *a,
   return cost_of(&(work){info, places, places, products}, a, types);
 }
 
-// Of qkv, which is input `qkv`, a block reads the q part alone.
+// Of qkv (input `qkv`) a block reads only the q part.
 static ot_cost block_cost(const work *w, const ot_op_attributes *a, const ot_op_types *types,
                           int qkv) {
   work placed = *w;

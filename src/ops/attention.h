@@ -13,32 +13,34 @@
 //   dropout > 0), sinks? [h] real, h >= first_sink + H
 //   -> o [R, H D] stored like qkv, lse [R, H] compute type, max_logit? [1] f64
 //   A sink (Xiao et al. 2023) is one more score that every query of the head sees, without a value:
-//   exp of sinks[first_sink + head] joins the sum of lse, not max_logit.
-//   On several ranks of context parallelism each has the whole sequence for this op (Ulysses); over
-//   a group (attributes.group_size > 1) it stands for a ring, which graph/expand.h takes apart.
+//   exp of sinks[first_sink + head] is added to the sum in lse, not to max_logit.
+//   Under Ulysses each rank of cp has the whole sequence for this op; over a group
+//   (attributes.group_size > 1) it stands for ring attention, which graph/expand.h lowers.
 // OT_OP_ATTENTION_GRAD: the gradient of o with respect to qkv, from do, o and lse; dqkv is stored
-//   like qkv. Each sum has one order, whatever the number of threads. Sinks are in lse.
+//   like qkv. The order of each sum is independent of the number of threads. lse includes the
+//   sinks.
 // OT_OP_ATTENTION_SINKS_GRAD: acc dsinks of head a += sum over queries i of -exp(sink - lse_i)
 //   do_i . o_i: its probability times the gradient of its score; 0 for the sinks of other heads.
 //
 // OT_OP_ATTENTION_BLOCK: one step of ring attention (Liu et al. 2023). This rank has the queries of
-//   piece context_index of a zig-zag cut over context_size ranks (zigzag.h), sequence_length rows
-//   of each sequence, and meets the keys and values of piece key_index: kv [R, 2GD], k|v of each
-//   row. i and j above, window and doc_start count places in the whole sequence. The block is
-//   joined to what came before, o and lse of other blocks (Milakov and Gimelshein 2018), with
-//   weights w = exp(lse_before - lse): o = w o_before + (1 - w) o_block. A row that sees nothing of
-//   the block keeps its o and lse to the bit; one that has seen nothing so far has o = 0, lse =
-//   -inf. qkv [R, Q] real (its q part is read), kv stored alike, doc_start?, sample_ids?, o_before?
-//   [R, HD] and lse_before? [R, H] compute type, both or neither, sinks? [h], of the first block
-//   (which has no lse_before) -> o [R, HD] compute type, lse, max_logit?
-// OT_OP_ATTENTION_BLOCK_GRAD: what a block adds to the gradients, with o and lse of all blocks:
-//   dq = dq_before + ..., dkv = dkv_before + ..., compute type, the befores optional (zero); do and
-//   o [R, HD] real of any type. Blocks may be added in any order; each order has its own bits.
+//   block context_index of a zig-zag sharding over context_size ranks (zigzag.h), sequence_length
+//   tokens of each sequence, and reads the keys and values of block key_index: kv [R, 2GD], k|v per
+//   token. i and j above, window and doc_start are positions in the whole sequence. The block is
+//   merged with o and lse of earlier blocks (Milakov and Gimelshein 2018), with weights
+//   w = exp(lse_before - lse): o = w o_before + (1 - w) o_block. A token that sees no key of the
+//   block keeps its o and lse bit for bit; one that has seen no key so far has o = 0, lse = -inf.
+//   qkv [R, Q] real (its q part is read), kv stored alike, doc_start?, sample_ids?, o_before?
+//   [R, HD] and lse_before? [R, H] compute type, both or neither, sinks? [h], only for the first
+//   block (which has no lse_before) -> o [R, HD] compute type, lse, max_logit?
+// OT_OP_ATTENTION_BLOCK_GRAD: the contribution of a block to the gradients, with o and lse of all
+//   blocks: dq = dq_before + ..., dkv = dkv_before + ..., compute type, the befores optional
+//   (zero); do and o [R, HD] real of any type. Blocks may be added in any order; each order gives
+//   other bits.
 //
-// Dropout sets p_ij of (sequence b, head h) to 0 or p_ij / (1 - dropout) after the sum of lse. It
+// Dropout sets p_ij of (sequence b, head h) to 0 or p_ij / (1 - dropout) after the sum in lse. It
 // is dropped when word j % 4 of ot_rng_philox(seed, rng_stream, low, sample_ids[b]) is below
-// dropout * 2^32, with low = ((first_head + h) * 2^24 + i) * 2^32 + floor(j / 4), i and j places in
-// the whole sequence: at most 256 heads of all ranks and 2^24 places then.
+// dropout * 2^32, with low = ((first_head + h) * 2^24 + i) * 2^32 + floor(j / 4), i and j positions
+// in the whole sequence. This allows at most 256 heads over all ranks and 2^24 positions.
 // attributes: threads, sequence_length (T), num_heads, num_kv_heads, head_dim, window, scale,
 // soft_cap, dropout, seed, rng_stream, first_head, first_sink; blocks also context_size,
 // context_index, key_index.
@@ -58,22 +60,22 @@ extern const ot_kernel_entry ot_attention_grad_cpu_f32[];
 extern const ot_kernel_entry ot_attention_grad_cpu_f64[];
 
 enum {
-  OT_ATTENTION_QUERIES = 64,  // queries of a tile
-  OT_ATTENTION_KEYS = 128,    // keys of a tile
+  OT_ATTENTION_QUERIES = 64,  // queries per tile
+  OT_ATTENTION_KEYS = 128,    // keys per tile
 };
 
-// True for the kinds that meet the keys of another tensor.
+// True for the kinds that read the keys of another tensor.
 bool ot_attention_is_block(ot_op_kind kind);
 
-// How the work is cut and where its workspace lies, in elements of the compute type. A unit is one
-// part of the query tiles of the heads that share a key head; a thread takes units and has one
-// slot.
+// How the work is partitioned and the layout of its workspace, in elements of the compute type. A
+// unit is a share of the query tiles of the heads that share a key head; a thread processes units
+// and has one slot.
 typedef struct ot_attention_layout {
-  int64_t parts;     // units of each (sequence, key head)
+  int64_t parts;     // units per (sequence, key head)
   int64_t units;     // B * G * parts
   int64_t keys;      // T rounded up to whole groups of keys
   int64_t width;     // D rounded up to whole vectors
-  int64_t slot;      // elements of a thread's slot
+  int64_t slot;      // elements per thread
   int64_t partial;   // elements of a unit's own dk and dv, 0 with one part; after the slots
   int64_t maxima;    // start of [units] f64, after the partials
   int64_t elements;  // of the whole workspace

@@ -97,7 +97,7 @@ static const attribute_field fields[] = {
 
 enum { NUM_FIELDS = sizeof fields / sizeof fields[0], FIRST_PRINTED = 2 };
 
-// The 64 bits that stand for a field's value; 0 exactly for zero, false and the first enumerator.
+// The 64 bits of a field's value; 0 exactly for zero, false and the first enumerator.
 static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_field *field) {
   const unsigned char *const place = (const unsigned char *)attributes + field->offset;
   uint64_t bits = 0;
@@ -118,7 +118,7 @@ static uint64_t field_bits(const ot_op_attributes *attributes, const attribute_f
   OT_UNREACHABLE();
 }
 
-// By name, and only what is not zero: a field that is new changes no hash where nobody uses it.
+// Hashes names and values of nonzero fields only: a new field changes no hash where it is unused.
 uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes) {
   for (int i = 0; i < NUM_FIELDS; i++) {
     const uint64_t bits = field_bits(attributes, &fields[i]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading an op's attributes field by field: the one table of their names, from which they are
-// hashed (padding never counts) and printed (fields that are zero are left out).
+// Reads an op's attributes field by field: the one table of their names, used to hash them (without
+// padding bytes) and print them (without zero fields).
 #pragma once
 
 #include "base/json_writer.h"
@@ -9,9 +9,9 @@
 
 uint64_t ot_attributes_hash(uint64_t hash, const ot_op_attributes *attributes);
 
-// Appends " name=value" for each field that is not zero, `threads` and `compute` left out: they are
-// the same for a whole schedule, which prints them once.
+// Appends " name=value" for each nonzero field except `threads` and `compute`, which are equal for
+// a whole schedule and printed once.
 void ot_attributes_print(const ot_op_attributes *attributes, ot_text_builder *builder);
 
-// The same fields as members of the object that is open.
+// The same fields as members of the currently open object.
 void ot_attributes_write_json(const ot_op_attributes *attributes, ot_json_writer *json);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums that do not depend on the number of threads: the items are cut into blocks whose bounds are
-// a function of their number alone, each block is summed by one thread into its own slot of the
-// workspace, and the slots are added in order. Pure: the workspace is sized by the same functions.
+// Sums that are independent of the number of threads. The items are partitioned into blocks whose
+// bounds depend only on their number; one thread sums each block into its own slot of the
+// workspace; the slots are added in order. Pure: the same functions size the workspace.
 #pragma once
 
 #include <stdint.h>
@@ -13,8 +13,8 @@ enum {
   OT_FLAT_BLOCK_ITEMS = 8192  // elements of a block, at least
 };
 
-// Number of blocks for `n` items: at most `most`, each of at least `least` items where there are
-// that many; 1 for n = 0.
+// Number of blocks for `n` items: at most `most`, each of at least `least` items if possible; 1 for
+// n = 0.
 static inline int64_t ot_block_count(int64_t n, int64_t most, int64_t least) {
   const int64_t count = n / least < most ? n / least : most;
   return count > 0 ? count : 1;

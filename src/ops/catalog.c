@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each op kind, gathered from the files that describe them.
+// One entry per op kind, collected from the files of the ops.
 #include "ops/catalog.h"
 
 #include <assert.h>

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, staging and transposes of communication.
+// Shapes, staging memory and transposes of communication.
 #include "ops/collective.h"
 
 #include "ops/operands.h"
 #include "ops/route.h"
 
 static ot_status check_group(const char *op, const ot_op_attributes *a) {
-  OT_CHECK(a->group_size >= 2, OT_BUG, "%s: a group of %d", op, a->group_size);
-  OT_CHECK(a->group_index >= 0 && a->group_index < a->group_size, OT_BUG, "%s: rank %d of %d", op,
-           a->group_index, a->group_size);
+  OT_CHECK(a->group_size >= 2, OT_BUG, "%s: group_size is %d, must be at least 2", op,
+           a->group_size);
+  OT_CHECK(a->group_index >= 0 && a->group_index < a->group_size, OT_BUG,
+           "%s: group_index %d is not in [0, %d)", op, a->group_index, a->group_size);
   return OT_OK;
 }
 
 static ot_status check_blocks(const char *op, const ot_op_attributes *a, const ot_tensor_type *x) {
   OT_TRY(check_group(op, a));
-  OT_CHECK(x->dim[0] % a->group_size == 0, OT_BUG, "%s: %lld rows over %d ranks", op,
-           (long long)x->dim[0], a->group_size);
+  OT_CHECK(x->dim[0] % a->group_size == 0, OT_BUG, "%s: %d ranks do not divide %lld rows", op,
+           a->group_size, (long long)x->dim[0]);
   return OT_OK;
 }
 
@@ -57,13 +58,13 @@ static ot_status receive_infer(const ot_op_attributes *a, ot_op_types *types) {
   return check_group("receive", a);
 }
 
-// Blocks of the others on their way to a sum: exchange, then add in rank order.
+// Blocks of the other ranks before the reduction: an all-to-all, then additions in rank order.
 static int64_t exchanged_bytes(const ot_op_attributes *a, const ot_op_types *types) {
   (void)a;
   return ot_type_bytes(&types->in[0]);
 }
 
-// As a reduce_scatter of the padded vector: one block more.
+// Like a reduce_scatter of the padded vector, plus one block.
 static int64_t all_reduce_bytes(const ot_op_attributes *a, const ot_op_types *types) {
   const int64_t n = ot_type_elements(&types->in[0]);
   const int64_t block = (n + a->group_size - 1) / a->group_size;

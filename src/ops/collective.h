@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communication as operators: shapes, transposes and staging memory. They have no kernels: the
-// executor hands them to comm/ (comm/comm.h has the semantics), the simulator prices their bytes on
-// links. With k = attributes.group_size:
+// executor passes them to comm/ (comm/comm.h has the semantics), the simulator derives their cost
+// from their bytes on links. With k = attributes.group_size:
 //
 //   all_gather      x [r, ...] -> y [k*r, ...]      transpose: reduce_scatter
 //   reduce_scatter  x [k*r, ...] -> acc y [r, ...]  transpose: all_gather; y may be wider:
@@ -10,7 +10,7 @@
 //   all_to_all      x [k*r, ...] -> y [k*r, ...]    its own transpose
 //   shift           x -> y                          transposed by the composite that uses it
 //   exchange, exchange_home                         each other's (expert_exchange.h)
-//   send, receive   at the cuts of a pipeline
+//   send, receive   between pipeline stages
 #pragma once
 
 #include "ops/op.h"
@@ -23,25 +23,25 @@ extern const ot_op_info ot_shift_info;
 extern const ot_op_info ot_send_info;
 extern const ot_op_info ot_receive_info;
 
-// The ops that move what they read to other ranks and have no kernel, and the index of `kind` among
+// The ops that send their input to other ranks and have no kernel, and the index of `kind` among
 // them, -1 for any other.
 enum { OT_COMMUNICATIONS = 9 };
 extern const ot_op_kind ot_communications[OT_COMMUNICATIONS];
 int ot_communication_index(ot_op_kind kind);
 bool ot_op_communicates(ot_op_kind kind);
 
-// The input that travels. exchange_home: what it is put into is another.
+// The input that is sent. For exchange_home the destination is a separate input.
 int ot_op_sent_input(ot_op_kind kind);
 
-// True for exchange and exchange_home.
+// True for the all-to-all-v ops, exchange and exchange_home.
 bool ot_op_exchanges(ot_op_kind kind);
 
-// Bytes of the whole that is spoken of: what all_gather makes, else what this rank has of what
-// travels; of exchanges, the rows of even loads.
+// Bytes of the whole tensor: the output of all_gather, otherwise this rank's input; for exchange
+// and exchange_home, the rows of even loads.
 double ot_collective_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                            const ot_op_types *types);
 
-// Bytes that this rank puts on the wire: (k-1)/k of the whole for all_gather, reduce_scatter,
-// all_to_all and exchanges, twice that for all_reduce, the whole for shift and send, 0 for receive.
+// Bytes that this rank sends: (k-1)/k of the whole for all_gather, reduce_scatter, all_to_all and
+// exchanges, twice that for all_reduce, the whole for shift and send, 0 for receive.
 double ot_collective_sent_bytes(ot_op_kind kind, const ot_op_attributes *attributes,
                                 const ot_op_types *types);

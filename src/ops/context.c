@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the copies of context-parallel attention.
+// Shapes, cost and VJP of the layout copies of context-parallel attention.
 #include "ops/context.h"
 
 #include "ops/operands.h"
 
 static ot_status check_heads(const char *op, const ot_op_attributes *a) {
   OT_CHECK(a->num_heads > 0 && a->num_kv_heads >= 0 && a->head_dim > 0, OT_BUG,
-           "%s: %lld heads and %lld kv heads of %lld", op, (long long)a->num_heads,
+           "%s: num_heads=%lld, num_kv_heads=%lld, head_dim=%lld", op, (long long)a->num_heads,
            (long long)a->num_kv_heads, (long long)a->head_dim);
   return OT_OK;
 }
@@ -62,7 +62,7 @@ static ot_status check_blocks(const char *op, const ot_op_attributes *a,
                               const ot_tensor_type *type) {
   const int64_t rows = type->dim[0];
   OT_CHECK(a->context_size >= 1 && rows % a->context_size == 0, OT_BUG,
-           "%s: %lld rows are not those of %d ranks", op, (long long)rows, a->context_size);
+           "%s: %lld rows are not divisible by %d ranks", op, (long long)rows, a->context_size);
   return OT_OK;
 }
 
@@ -84,7 +84,7 @@ static ot_status check_sequences(const char *op, const ot_op_attributes *a, ot_o
   OT_TRY(check_blocks(op, a, in));
   const int64_t t = a->sequence_length;
   const int64_t rows = in->dim[0] / a->context_size;
-  OT_CHECK(t > 0 && rows % t == 0, OT_BUG, "%s: %lld rows of a rank are not whole pieces of %lld",
+  OT_CHECK(t > 0 && rows % t == 0, OT_BUG, "%s: %lld rows of a rank are not whole blocks of %lld",
            op, (long long)rows, (long long)t);
   types->out[0] = *in;
   return OT_OK;
@@ -98,7 +98,7 @@ static ot_status sequence_split_infer(const ot_op_attributes *a, ot_op_types *ty
   return check_sequences("sequence_split", a, types);
 }
 
-// What is written is read once.
+// Every element written is read once.
 static ot_cost copy_cost(const ot_op_attributes *a, const ot_op_types *types) {
   const double bytes = (double)ot_type_bytes(&types->out[0]);
   (void)a;

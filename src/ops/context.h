@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between the layouts of context-parallel attention. The ring (Liu et al. 2023) passes keys
-// and values around and keeps gradients of them apart; Ulysses (Jacobs et al. 2023) exchanges
-// pieces of sequences for shares of the heads. c = attributes.context_size ranks, R = B * t rows of
-// a rank, t = attributes.sequence_length rows of each sequence. They move values and compute
-// nothing.
+// Copies between the layouts of context-parallel attention. The ring (Liu et al. 2023) sends keys
+// and values around and keeps their gradients separate; Ulysses (Jacobs et al. 2023) converts
+// sequence shards to head shards. c = attributes.context_size ranks, R = B * t tokens of a rank, t
+// = attributes.sequence_length tokens of each sequence. Pure copies without arithmetic.
 //
 // OT_OP_KV_SLICE       qkv [R, Q] real -> kv [R, 2GD] stored alike: its k|v part
 // OT_OP_QKV_JOIN       dq [R, HD], dkv [R, 2GD] compute type -> dqkv [R, Q] of the type that out[0]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and workspace of the operators on a cache of keys and values.
+// Shapes, cost and workspace of the operators on a KV cache.
 #include "ops/decode.h"
 
 #include "ops/operands.h"
@@ -29,7 +29,7 @@ static ot_status append_kv_infer(const ot_op_attributes *attributes, ot_op_types
   return check_cache(op, attributes, &types->out[0], B);
 }
 
-// Only the new rows of the cache are touched.
+// Only the new slots of the cache are accessed.
 static ot_cost append_kv_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)types->in[0].dim[0] * (double)types->out[0].dim[2];
   (void)attributes;
@@ -51,7 +51,7 @@ static ot_status attention_decode_infer(const ot_op_attributes *attributes, ot_o
   return OT_OK;
 }
 
-// As if the cache, or the window, were full: the lengths are not known here.
+// Assumes a full cache or window: the lengths are unknown here.
 static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const int64_t slots = types->in[1].dim[1];
   const int64_t window = attributes->window;
@@ -63,7 +63,7 @@ static ot_cost attention_decode_cost(const ot_op_attributes *attributes, const o
   return cost;
 }
 
-// Scores of the heads that share a key head, for each thread.
+// Scores of the heads that share a key head, per thread.
 static int64_t attention_decode_workspace(const ot_op_attributes *attributes,
                                           const ot_op_types *types) {
   const int64_t heads = attributes->num_heads / attributes->num_kv_heads;

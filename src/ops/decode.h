@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of new tokens against a cache of keys and values.
+// Attention of new tokens against a KV cache.
 //
-// A row of the cache [B, P, 2 G D] is the G key heads and then the G value heads of one token of
-// sequence b; rows are slots in the order of tokens. length [B] int32 is the number of tokens that
-// were in the cache before the rows at hand: the slot of the first of them.
+// A row of the cache [B, P, 2 G D] is the G key heads, then the G value heads of one token of
+// sequence b; rows are slots in token order. length [B] int32 is the number of tokens in the cache
+// before the new ones: the slot of the first new token.
 // OT_OP_APPEND_KV        cache[b, length[b] + t] = the key and value parts of qkv[b * n + t]
 //   qkv [B n, (H + 2G) D] real, length [B] -> cache [B, P, 2 G D] real. Other slots are kept,
 //   whatever attributes.accumulate says. length[b] + n <= P, asserted.

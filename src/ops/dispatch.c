@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the copies between tokens and rows of experts.
+// Shapes, cost and VJP of the permutation between tokens and rows sorted by expert.
 #include "ops/dispatch.h"
 
 #include "ops/operands.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between tokens and the rows of experts. Each is the gradient of the other.
+// Permutation between tokens and rows sorted by expert. Each op is the gradient of the other.
 //
 // OT_OP_DISPATCH  rows[place[r, j, q]] = x[r], row_gates[place[r, j, q]] = gates[r, j] where
 //   place >= 0; rows of a plane from offsets[E] on, which no slot uses, are zero, if there are

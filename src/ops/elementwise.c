@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the small ops.
+// Shapes, cost and VJP of the elementwise ops.
 #include "ops/elementwise.h"
 
 #include "ops/operands.h"
 
-// Philox makes four words from ten rounds of two products.
+// Philox: ten rounds of two multiplications for four words.
 enum { DROPOUT_FLOPS = 12 };
 
 static ot_status add_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -86,14 +86,14 @@ static ot_cost gate_grad_cost(const ot_op_attributes *attributes, const ot_op_ty
 static ot_status check_context(const char *op, const ot_op_attributes *a) {
   if (a->context_size <= 1) return OT_OK;
   OT_CHECK(a->context_index >= 0 && a->context_index < a->context_size, OT_BUG,
-           "%s: piece %d of %d", op, a->context_index, a->context_size);
+           "%s: context_index %d is not in [0, %d)", op, a->context_index, a->context_size);
   OT_CHECK(a->context != OT_CONTEXT_RING || a->sequence_length % 2 == 0, OT_BUG,
-           "%s: %lld rows of a sequence are not two pieces of equal length", op,
+           "%s: %lld tokens of a sequence are not two blocks of equal length", op,
            (long long)a->sequence_length);
   return OT_OK;
 }
 
-// All of B sequences, or a run of rows of them where the op is the part of a rank.
+// The tokens of B sequences, or a range of them on one rank.
 static ot_status check_dropout(const char *op, const char *first, const ot_op_attributes *a,
                                ot_op_types *types) {
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, first, OT_ANY_REAL, 2, {0, 0}}));

@@ -13,7 +13,7 @@ static ot_status embedding_infer(const ot_op_attributes *attributes, ot_op_types
   const int64_t columns = table->dim[1];
   const bool positions = ot_type_present(&types->in[2]);
   OT_CHECK(positions == ot_type_present(&types->in[3]), OT_BUG,
-           "embedding: positions and position_table go together");
+           "embedding: one of positions and position_table is absent, must be both or neither");
   OT_CHECK(!positions || attributes->scale == 0 || attributes->scale == 1, OT_BUG,
            "embedding: scale %g together with positions is not supported", attributes->scale);
   OT_TRY(
@@ -25,12 +25,12 @@ static ot_status embedding_infer(const ot_op_attributes *attributes, ot_op_types
   return OT_OK;
 }
 
-// The share of the rows that a shard has, taken as equal.
+// The fraction of tokens that a vocabulary shard looks up, assuming equal shares.
 static double share_of(const ot_op_attributes *attributes) {
   return attributes->group_size > 1 ? 1.0 / attributes->group_size : 1.0;
 }
 
-// Of the tables only the rows looked up are read.
+// Only the looked-up rows of the tables are read.
 static ot_cost embedding_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)ot_type_elements(&types->out[0]) * share_of(attributes);
   const bool positions = ot_type_present(&types->in[2]);
@@ -59,8 +59,8 @@ static ot_status position_grad_infer(const ot_op_attributes *attributes, ot_op_t
   return check_rows("position_grad", "positions", types);
 }
 
-// A share of the rows of dy is added into rows of the table, which is written whole first when it
-// is not accumulated.
+// A share of the rows of dy is added to rows of the table; without accumulation the whole table is
+// written first.
 static ot_cost scatter_cost(const ot_op_attributes *attributes, const ot_op_types *types,
                             double share) {
   const double elements = (double)ot_type_elements(&types->in[0]) * share;
@@ -82,7 +82,7 @@ static ot_cost position_grad_cost(const ot_op_attributes *attributes, const ot_o
   return scatter_cost(attributes, types, 1);
 }
 
-// Of a narrow table: the first row of each id, and the next row of the same id after each row.
+// For a bf16 table: the first row of each id, and after each row the next row with the same id.
 static int64_t scatter_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   if (types->out[0].dtype == attributes->compute) return 0;
   return (types->out[0].dim[0] + types->in[0].dim[0]) * (int64_t)sizeof(int32_t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the biases of experts.
+// Shapes, cost and VJP of the expert biases.
 #include "ops/expert_bias.h"
 
 #include "ops/operands.h"
@@ -50,7 +50,7 @@ static ot_status expert_bias_dw_infer(const ot_op_attributes *a, ot_op_types *ty
   return ot_operand_check(&types->out[0], (ot_expected){op, "dbias", OT_ANY_REAL, 1, {elements}});
 }
 
-// A multiply and an add for each slot of `experts` and column of `rows`.
+// A multiply-add per slot of `experts` and column of `rows`.
 static double slot_flops(const ot_tensor_type *experts, const ot_tensor_type *rows) {
   return 2 * (double)experts->dim[1] * (double)ot_type_elements(rows);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases of the last projection of experts. Each is multiplied by the gate of its token, as the
-// product is, and so can be added where the token is: no rank has to know what its experts' rows
-// are made of, and every rank has the biases of all experts.
+// Biases of the experts' down projection. Each is multiplied by the gate of its token, like the
+// GEMM output, and so can be added at the token: no rank needs the sources of its experts' rows,
+// and every rank holds the biases of all experts.
 //
 // OT_OP_EXPERT_BIAS     y[r] = addend[r] + sum over slots j of gates[r, j] * bias[experts[r, j]]
 //   gates [R, S] compute type, experts [R, S] i32, bias [E*C] real, addend? [R, C] real

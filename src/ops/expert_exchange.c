@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the exchange of rows.
+// Shapes, cost and VJP of the all-to-all-v of tokens.
 #include "ops/expert_exchange.h"
 
 #include "base/extremes.h"
 #include "ops/operands.h"
 #include "ops/route.h"
 
-// A token is with an expert once.
+// An expert gets a token at most once.
 int64_t ot_exchange_most_rows(const ot_op_attributes *a, int64_t tokens) {
   const int64_t chosen = tokens * ot_smaller_whole(ot_route_slots(a), a->held_experts);
   if (a->routing == OT_MOE_DROPLESS) return a->group_size * chosen;
@@ -17,12 +17,12 @@ int64_t ot_exchange_most_rows(const ot_op_attributes *a, int64_t tokens) {
 static ot_status check_ranks(const char *op, const ot_op_attributes *a) {
   const int64_t parts = a->group_size / ot_route_copies(a);
   OT_CHECK(a->group_size >= 2 && a->group_index >= 0 && a->group_index < a->group_size, OT_BUG,
-           "%s: rank %d of %d", op, a->group_index, a->group_size);
+           "%s: group_index %d is not in [0, %d)", op, a->group_index, a->group_size);
   OT_CHECK(parts * ot_route_copies(a) == a->group_size && parts * a->held_experts == a->num_experts,
-           OT_BUG, "%s: %lld of %lld experts, on %lld ranks each, over %d ranks", op,
-           (long long)a->held_experts, (long long)a->num_experts, (long long)ot_route_copies(a),
+           OT_BUG, "%s: %lld of %lld experts per rank, %lld copies of each, do not fit %d ranks",
+           op, (long long)a->held_experts, (long long)a->num_experts, (long long)ot_route_copies(a),
            a->group_size);
-  OT_CHECK(a->exchange_rows >= 1, OT_BUG, "%s: rounds of %lld rows", op,
+  OT_CHECK(a->exchange_rows >= 1, OT_BUG, "%s: exchange_rows is %lld, must be positive", op,
            (long long)a->exchange_rows);
   return OT_OK;
 }
@@ -52,7 +52,7 @@ static ot_cost plan_cost(const ot_op_attributes *a, const ot_op_types *types) {
   return ot_cost_of_traffic(&ot_exchange_plan_info, a, types, 4 * elements);
 }
 
-// ---- exchange ----
+// ---- all-to-all-v ----
 
 static ot_status check_runs(const char *op, const ot_op_attributes *a, const ot_tensor_type *home,
                             const ot_tensor_type *here) {
@@ -87,7 +87,7 @@ static ot_status home_infer(const ot_op_attributes *a, ot_op_types *types) {
   return check_rows(op, &types->in[0], types->out[0].dim[0]);
 }
 
-// Rows that come are written, as many as go are read.
+// Received rows are written, and as many sent rows are read.
 static ot_cost row_cost(const ot_op_attributes *a, const ot_tensor_type *rows) {
   const double bytes = (double)ot_type_bytes(rows) / (double)rows->dim[0];
   const double moved = bytes * ot_route_used(a, a->exchange_rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and VJP of the rounds behind the first; what they cost is in the ops of their body.
+// Shapes and VJP of the overflow passes; their cost is in the ops of the loop body.
 #include "ops/expert_rounds.h"
 
 #include "ops/operands.h"

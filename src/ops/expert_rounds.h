@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What experts on other ranks make of rows that do not fit into the first round
-// (expert_exchange.h), and its gradients. Composites: each stands for a repeat whose body is one
-// round (graph/expand.h), so that what rounds hold is gone with them. Their backward sends rows
-// again.
+// Expert outputs for rows that overflow the first pass (expert_exchange.h), and their gradients.
+// Composites: each stands for a loop whose body is one pass (graph/expand.h), so that activations
+// of overflow passes are not saved. Both backward phases dispatch again.
 //
-// OT_OP_MORE_ROUNDS     home[places of rounds >= 1] = down[e] (f(gate[e] row) * (up[e] row) * gate)
+// OT_OP_MORE_ROUNDS     home[rows of passes >= 1] = down[e] (f(gate[e] row) * (up[e] row) * gate)
 //   rows [N, C], row_gates [N], counts [n*(E+1)], rounds [1], gate_up [H*2F, C], down [H*C, F],
 //   x [R, C], gates [R, S], place [R, S*P], bias? [H*2F] (of gate and up)
-//   -> home [N, C], elsewhere undefined
-//   x, gates and place, of which `rows` and `row_gates` are made, are for the gradients
+//   -> home [N, C], undefined elsewhere
+//   x, gates and place, from which `rows` and `row_gates` were made, are for the gradients
 // OT_OP_MORE_ROUNDS_DX  partial_rows [N, C], partial_row_gates [N], dhome [N, C], counts, rounds,
-//   gate_up, down, x, gates, place, bias? -> drows [N, C], drow_gates [N]: the partials, filled in
+//   gate_up, down, x, gates, place, bias? -> drows [N, C], drow_gates [N]: the completed partials
 // OT_OP_MORE_ROUNDS_DW  dhome, counts, rounds, gate_up, down, x, gates, place, bias?
-//   -> acc dgate_up, acc ddown, acc? dbias: always added to
+//   -> acc dgate_up, acc ddown, acc? dbias: always accumulated
 #pragma once
 
 #include "ops/op.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, layout and VJP of the linear maps of experts.
+// Shapes, cost, layout and VJP of the grouped GEMM of experts.
 #include "ops/grouped.h"
 
 #include <assert.h>
@@ -109,9 +109,9 @@ static int64_t dw_workspace(const ot_op_attributes *attributes, const ot_op_type
 
 // ---- cost ----
 
-// 2 N O C for the rows in use, all N but for drops and experts elsewhere; experts that have a row
-// are read.
-// Bytes of rows of `type` that belong to nobody: they are not read.
+// FLOPs are 2 N O C for the rows in use: all N except dropped and remote ones. Only experts with
+// rows are read.
+// Bytes of padding rows of `type`, which are not read.
 static double unread_bytes(const ot_op_attributes *attributes, const ot_tensor_type *type) {
   const double rows = (double)type->dim[0];
   return (1 - ot_route_used(attributes, type->dim[0]) / rows) * (double)ot_type_bytes(type);

@@ -7,7 +7,7 @@
 enum {
   LOGITS_ELEMENTS = 20 << 20,  // of a chunk, when it is chosen here; docs/blas.md has rates
   LEAST_CHUNK_ROWS = 64,
-  MOST_CHUNKS = 16,          // of more tokens than these hold, other activations are larger still
+  MOST_CHUNKS = 16,          // with more tokens, other activations are larger than the logits
   BLOCK_ELEMENTS = 1 << 19,  // of w, widened at a time
   BLOCK_UNIT = 64,
 };
@@ -85,7 +85,7 @@ static int64_t chosen_block(int64_t C) {
   return rows > BLOCK_UNIT ? rows : BLOCK_UNIT;
 }
 
-// The start of `elements` more, a multiple of 64 bytes.
+// The offset of `elements` more, a multiple of 64 bytes.
 static int64_t take(ot_head_layout *layout, int64_t elements) {
   const int64_t at = layout->elements;
   layout->elements += (elements + 15) / 16 * 16;
@@ -145,7 +145,7 @@ static int64_t head_logits_workspace(const ot_op_attributes *attributes, const o
   return workspace_of(OT_OP_HEAD_LOGITS, attributes, types);
 }
 
-// Logits are written and read in the workspace; w is read, and dw added to, for each chunk.
+// Logits are written and read in the workspace; w is read, and dw accumulated, per chunk.
 static ot_cost cost_of(const ot_op_info *info, ot_op_kind kind, const ot_op_attributes *attributes,
                        const ot_op_types *types) {
   const double R = (double)types->in[0].dim[0];
@@ -153,7 +153,8 @@ static ot_cost cost_of(const ot_op_info *info, ot_op_kind kind, const ot_op_attr
   const double C = (double)types->in[1].dim[1];
   const ot_head_layout layout = ot_head_layout_of(kind, attributes, types);
   const double size = (double)ot_dtype_bytes(attributes->compute);
-  const double again = (double)((types->in[0].dim[0] - 1) / layout.chunk);  // chunks but the first
+  const double again = (double)((types->in[0].dim[0] - 1) / layout.chunk);  // chunks after the
+                                                                            // first
   const double w_bytes = (double)ot_type_bytes(&types->in[1]);
   const bool whole = kind == OT_OP_HEAD_LOGITS;
   const int flops = (whole ? 0 : 12) + (attributes->soft_cap > 0 ? OT_SOFT_CAP_FLOPS : 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the normalisation of queries and keys.
+// Shapes, cost and VJP of the normalisation of queries and keys (qk-norm).
 #include "ops/head_norm.h"
 
 #include "ops/blocks.h"
@@ -22,7 +22,7 @@ static int64_t packed_width(const ot_op_attributes *attributes) {
 static ot_status check_means(const char *op, const ot_op_attributes *attributes, int64_t rows,
                              const ot_tensor_type *means) {
   OT_CHECK(!ot_type_present(means) || attributes->norm_width == 0, OT_BUG,
-           "%s: means of whole rows, but heads are normalised by themselves", op);
+           "%s: means are given, but norm_width selects per-head norms", op);
   return ot_operand_check_optional(
       means, (ot_expected){op, "means", (int)attributes->compute, 2, {rows, 2}});
 }
@@ -74,7 +74,7 @@ static int64_t head_norm_grad_workspace(const ot_op_attributes *attributes,
          ot_dtype_bytes(attributes->compute);
 }
 
-// ---- parts of means ----
+// ---- partial means ----
 
 static ot_status head_means_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "head_means";

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm of the queries and keys inside packed rows q|k|v; the values pass unchanged.
 //
-// A group is what one root mean square is taken over: each head when norm_width = head_dim (qwen3;
-// weights wq [D] and wk [D] shared by the heads), the whole q and the whole k of a row when
+// A group is the set of elements under one root mean square: each head when norm_width = head_dim
+// (qwen3; weights wq [D] and wk [D] shared by the heads), the whole q and the whole k of a row when
 // norm_width = 0 (olmo2, olmo3, olmoe; wq [H*D], wk [G*D]).
 // OT_OP_HEAD_NORM       y = x * rstd * (w + norm_offset), rstd = 1 / sqrt(mean(x^2) + epsilon)
 //   qkv [R, (H+2G)*D] real -> y stored like qkv, rstd [R, H+G] (or [R, 2]) compute type.
 // OT_OP_HEAD_NORM_GRAD  as rmsnorm_grad in each group; dx of the values is dy.
 //   dy, qkv [R, (H+2G)*D] real -> dx stored like dy, acc dwq, acc dwk real, each may be
 //   absent. Sums over rows are made by blocks of rows (blocks.h), heads in order within a row.
-// With whole rows (norm_width = 0) heads may be cut over the ranks of attributes.group. Then each
-// of the two, as it stands in a program, is a composite (graph/expand.h) for OT_OP_HEAD_MEANS m of
-// this rank, [R, 2] compute type, for q and k; with n = group_size
+// With norm_width = 0 the heads may be sharded over the ranks of attributes.group. Then each of the
+// two ops is a composite (graph/expand.h): OT_OP_HEAD_MEANS computes m of this rank, [R, 2] compute
+// type, for q and k; with n = group_size
 //   without dy  sum(x^2) / (n * width)
 //   with dy     sum(dy * (w + norm_offset) * x) * rstd / (n * width)
-// whose sum over the ranks is the mean over the whole row, also where k heads are copied, and the
-// op itself with that sum as `means`.
+// The sum of m over the ranks is the mean over the whole row, also with replicated k heads; the op
+// then reads it as `means`.
 // Attributes: num_heads, num_kv_heads, head_dim, norm_width, norm_offset, epsilon.
 #pragma once
 
@@ -28,11 +28,11 @@ extern const ot_op_info ot_head_means_info;
 extern const ot_kernel_entry ot_head_norm_cpu_f32[];
 extern const ot_kernel_entry ot_head_norm_cpu_f64[];
 
-// How a packed row splits into groups.
+// How a packed row is divided into groups.
 typedef struct ot_head_groups {
   int64_t q_groups, k_groups;  // H and G, or 1 and 1
   int64_t q_width, k_width;    // elements of a group, and of wq and wk
-  int64_t v_width;             // elements that pass
+  int64_t v_width;             // elements copied unchanged
 } ot_head_groups;
 
 static inline ot_head_groups ot_head_groups_of(const ot_op_attributes *attributes) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of the head in parts.
+// Shapes, cost, workspace and VJP of the vocabulary-parallel head.
 #include "ops/head_parts.h"
 
 #include "ops/linear.h"
 #include "ops/operands.h"
 
-// What head_loss does to a logit, divided among the ops.
+// The FLOPs of head_loss per logit, divided among the ops.
 enum { STATISTICS_FLOPS = 9, DLOGITS_FLOPS = 3, NATS_FLOPS = 30 };
 
 int64_t ot_head_shards(const ot_op_attributes *attributes) {
@@ -16,7 +16,7 @@ int64_t ot_head_shards(const ot_op_attributes *attributes) {
 
 static ot_status check_chunk(const char *op, const ot_op_attributes *a, int64_t R) {
   OT_CHECK(a->chunk_rows > 0 && a->first_row >= 0 && a->first_row + a->chunk_rows <= R, OT_BUG,
-           "%s: chunk of %lld rows from row %lld of %lld", op, (long long)a->chunk_rows,
+           "%s: a chunk of %lld tokens from token %lld exceeds %lld", op, (long long)a->chunk_rows,
            (long long)a->first_row, (long long)R);
   return OT_OK;
 }
@@ -25,7 +25,7 @@ static ot_status check_scalar(const char *op, const char *name, const ot_tensor_
   return ot_operand_check(type, (ot_expected){op, name, OT_F64, 1, {1}});
 }
 
-// Everybody's statistics at input `index`, targets behind them.
+// All-gathered statistics at input `index`, followed by targets.
 static ot_status check_statistics(const char *op, const ot_op_attributes *a,
                                   const ot_op_types *types, int index) {
   const int64_t rows = ot_head_shards(a) * a->chunk_rows;
@@ -55,7 +55,7 @@ static ot_status head_dlogits_infer(const ot_op_attributes *attributes, ot_op_ty
   const int64_t rows = attributes->chunk_rows;
   const int shards = (int)ot_head_shards(attributes);
   OT_CHECK(attributes->group_index >= 0 && attributes->group_index < shards, OT_BUG,
-           "%s: shard %d of %d", op, attributes->group_index, shards);
+           "%s: group_index %d is not in [0, %d)", op, attributes->group_index, shards);
   OT_TRY(check_statistics(op, attributes, types, 1));
   OT_TRY(ot_operand_check(&types->in[0],
                           (ot_expected){op, "e", (int)attributes->compute, 2, {rows, 0}}));
@@ -79,7 +79,7 @@ static ot_status head_gradient_infer(const ot_op_attributes *attributes, ot_op_t
   OT_TRY(ot_operand_check_optional(
       &types->in[0], (ot_expected){op, "dx_before", (int)types->in[2].dtype, 2, {R, C}}));
   OT_CHECK(attributes->first_row == 0 || ot_type_present(&types->in[0]), OT_BUG,
-           "%s: dx_before is absent, but %lld rows lie before the chunk", op,
+           "%s: dx_before is absent, but %lld tokens precede the chunk", op,
            (long long)attributes->first_row);
   OT_TRY(
       ot_operand_check_optional(&types->out[1], (ot_expected){op, "dw", OT_ANY_REAL, 2, {V, C}}));
@@ -94,7 +94,7 @@ static ot_status head_count_infer(const ot_op_attributes *attributes, ot_op_type
   return check_scalar(op, "token_count", &types->out[1]);
 }
 
-// ---- workspace: that of the products that the kernels make (linear.h) ----
+// ---- workspace of the GEMMs (linear.h) ----
 
 static ot_tensor_type rows_of(const ot_op_attributes *attributes, const ot_tensor_type *x) {
   return ot_type_matrix(x->dtype, attributes->chunk_rows, x->dim[1]);
@@ -117,7 +117,7 @@ static int64_t head_gradient_workspace(const ot_op_attributes *attributes,
   return dx_bytes > dw_bytes ? dx_bytes : dw_bytes;
 }
 
-// Nats of the rows.
+// Per-token losses in nats.
 static int64_t nats_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   (void)types;
   return attributes->chunk_rows * 8;
@@ -130,7 +130,7 @@ static double row_bytes(const ot_op_attributes *attributes, const ot_tensor_type
          (double)ot_dtype_bytes(type->dtype);
 }
 
-// Logits are written by the product, read and written again by the pass over rows.
+// The GEMM writes logits; the pass over tokens reads and writes them again.
 static ot_cost head_statistics_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double logits = (double)ot_type_elements(&types->out[0]);
   const double e_bytes = (double)ot_type_bytes(&types->out[0]);
@@ -173,7 +173,7 @@ static ot_cost head_count_cost(const ot_op_attributes *attributes, const ot_op_t
   return ot_cost_of_traffic(&ot_head_count_info, attributes, types, flops);
 }
 
-// ---- rows of the catalog ----
+// ---- catalog entries ----
 
 const ot_op_info ot_head_statistics_info = {
     .name = "head_statistics",

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The call that every kernel answers. A kernel is a plain function over prepared memory: it cannot
-// fail, allocates nothing, and gives the same bits for the same call.
+// The signature of every kernel. A kernel is a plain function over prepared memory: it cannot fail,
+// allocates nothing, and gives the same bits for the same call.
 #pragma once
 
 #include "ops/op.h"
 
-// One operand where it lies. data is null when the operand is absent.
+// One operand in memory. data is null when the operand is absent.
 typedef struct ot_tensor {
   void *data;  // contiguous, 64-byte aligned unless it is a row range of a larger tensor
   ot_tensor_type type;
@@ -20,7 +20,8 @@ typedef struct ot_kernel_call {
 
 typedef void (*ot_kernel)(const ot_kernel_call *call);
 
-// One row of the table that each *_cpu.c file exports, once per compute type; a null `run` ends it.
+// One entry of the table that each *_cpu.c file exports, once per compute type; a null `run` ends
+// it.
 typedef struct ot_kernel_entry {
   ot_op_kind kind;
   ot_kernel run;

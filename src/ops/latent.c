@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of the copies of latent attention, and of its form against a cache.
+// Shapes, cost and VJP of the copies of latent attention, and of its decode form.
 #include "ops/latent.h"
 
 #include "ops/operands.h"
@@ -14,7 +14,7 @@ static ot_status check_heads(const char *op, const ot_op_attributes *a) {
   OT_CHECK(a->num_heads >= 1 && a->head_dim <= WIDEST_HEAD && a->rotary_dim >= 2 &&
                a->rotary_dim % 2 == 0 && a->rotary_dim < a->head_dim && a->value_dim >= 1 &&
                a->value_dim <= a->head_dim,
-           OT_BUG, "%s: %lld heads of %lld elements, of which %lld rotate, and %lld of a value", op,
+           OT_BUG, "%s: num_heads=%lld, head_dim=%lld, rotary_dim=%lld, value_dim=%lld", op,
            (long long)a->num_heads, (long long)a->head_dim, (long long)a->rotary_dim,
            (long long)a->value_dim);
   return OT_OK;
@@ -32,7 +32,7 @@ static ot_status latent_split_infer(const ot_op_attributes *attributes, ot_op_ty
   const int64_t P = attributes->rotary_dim;
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "x", OT_ANY_REAL, 2, {0, 0}}));
   const ot_tensor_type *const x = &types->in[0];
-  OT_CHECK(x->dim[1] > P, OT_BUG, "%s: %lld columns, of which %lld rotate", op,
+  OT_CHECK(x->dim[1] > P, OT_BUG, "%s: %lld columns, must exceed rotary_dim=%lld", op,
            (long long)x->dim[1], (long long)P);
   types->out[0] = ot_type_matrix(x->dtype, x->dim[0], x->dim[1] - P);
   types->out[1] = ot_type_matrix(x->dtype, x->dim[0], P);
@@ -101,7 +101,7 @@ static ot_status value_pad_infer(const ot_op_attributes *attributes, ot_op_types
   return resize("value_pad", attributes, attributes->value_dim, attributes->head_dim, types);
 }
 
-// ---- against a cache ----
+// ---- decode against a cache ----
 
 static ot_status append_latent_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const char *const op = "append_latent";
@@ -119,7 +119,7 @@ static ot_status append_latent_infer(const ot_op_attributes *attributes, ot_op_t
                           (ot_expected){op, "cache", OT_ANY_REAL, 3, {B, 0, K + P}});
 }
 
-// Only the new rows of the cache are touched.
+// Only the new slots of the cache are accessed.
 static ot_cost append_latent_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double elements = (double)types->in[0].dim[0] * (double)types->out[0].dim[2];
   (void)attributes;
@@ -145,7 +145,7 @@ static ot_status latent_decode_infer(const ot_op_attributes *attributes, ot_op_t
   return OT_OK;
 }
 
-// As if the cache were full: the lengths are not known here.
+// Assumes a full cache: the lengths are unknown here.
 static ot_cost latent_decode_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const ot_tensor_type *const cache = &types->in[2];
   const double BH = (double)types->in[0].dim[0] * (double)attributes->num_heads;
@@ -157,7 +157,7 @@ static ot_cost latent_decode_cost(const ot_op_attributes *attributes, const ot_o
   return cost;
 }
 
-// For each thread: the absorbed query and the rotated one, the mean of latents, and scores.
+// Per thread: the absorbed query and the rotated one, the mean of latents, and scores.
 static int64_t latent_decode_workspace(const ot_op_attributes *attributes,
                                        const ot_op_types *types) {
   const int64_t cached = types->in[2].dim[2];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost, workspace and VJP of the affine map.
+// Shapes, cost, workspace and VJP of linear layers.
 #include "ops/linear.h"
 
 #include "ops/blocks.h"
 #include "ops/operands.h"
 
-// Elements of w that are widened at a time; a compromise between the workspace and the cost of
-// passing over [R, C] once for each block.
+// Elements of w that are widened at a time: a compromise between workspace size and the cost of one
+// pass over [R, C] per block.
 enum { BLOCK_ELEMENTS = 1 << 19, BLOCK_UNIT = 64 };
 
 static ot_status linear_infer(const ot_op_attributes *attributes, ot_op_types *types) {
@@ -65,8 +65,7 @@ static ot_status linear_wide_dx_infer(const ot_op_attributes *attributes, ot_op_
   return OT_OK;
 }
 
-// 2 R O C. Inputs 0 and 1 have one of the three extents in common, dimension `shared_dim` of input
-// 0.
+// 2 R O C FLOPs. Inputs 0 and 1 share one of the three extents, dimension `shared_dim` of input 0.
 static double multiply_flops(const ot_op_types *types, int shared_dim) {
   return 2 * (double)ot_type_elements(&types->in[0]) * (double)ot_type_elements(&types->in[1]) /
          (double)types->in[0].dim[shared_dim];
@@ -99,7 +98,7 @@ static ot_cost linear_dw_cost(const ot_op_attributes *attributes, const ot_op_ty
   return cost;
 }
 
-// The start of `elements` more, a multiple of 64 bytes.
+// The offset of `elements` more, a multiple of 64 bytes.
 static int64_t take(ot_linear_layout *layout, int64_t elements) {
   const int64_t at = layout->elements;
   layout->elements += (elements + 15) / 16 * 16;

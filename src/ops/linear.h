@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The affine map of rows and its gradients, with w [O, C] as HF stores it.
+// Linear layers and their gradients, with w [O, C] as HF stores it.
 //
 // OT_OP_LINEAR     y = x w^T + bias + residual
 //   x [R, C], w [O, C], bias? [O], residual? [R, O] real -> y [R, O] stored like x
@@ -7,13 +7,12 @@
 //   dy [R, O], w [O, C], partial? [R, C] real -> dx [R, C] stored like dy
 // OT_OP_LINEAR_DW  acc dw = dy^T x, acc? dbias = sum over rows of dy
 //   dy [R, O], x [R, C] real -> dw? [O, C], dbias? [O] real (gradient accumulators)
-// OT_OP_LINEAR_WIDE     y = x w^T + bias in the compute type, for what must not be rounded (a
-// router)
-//   x [R, C], w [O, C], bias? [O] real -> y [R, O]; its gradients are OT_OP_LINEAR_DW and
+// OT_OP_LINEAR_WIDE     y = x w^T + bias in the compute type, without rounding (router logits)
+//   x [R, C], w [O, C], bias? [O] real -> y [R, O]; gradients: OT_OP_LINEAR_DW and
 // OT_OP_LINEAR_WIDE_DX  dx = dy w + partial
 //   dy [R, O] compute type, w [O, C], partial? [R, C] real -> dx [R, C] stored like w
-// Sums are made in the compute type and rounded once, when they are stored. Operands of another
-// type are widened in the workspace, block of outputs by block, so that w never exists twice.
+// Sums are accumulated in the compute type and rounded once, when stored. Operands of another type
+// are widened in the workspace, one block of outputs at a time, so that w is never copied whole.
 #pragma once
 
 #include "ops/kernel.h"
@@ -27,10 +26,10 @@ extern const ot_op_info ot_linear_wide_dx_info;
 extern const ot_kernel_entry ot_linear_cpu_f32[];
 extern const ot_kernel_entry ot_linear_cpu_f64[];
 
-// Where the widened operands lie in the workspace, in elements of the compute type; -1 for an
-// operand that needs no widening. For the workspace's size and the kernel.
+// Offsets of the widened operands in the workspace, in elements of the compute type; -1 for an
+// operand that needs no widening. Used for the workspace size and by the kernel.
 typedef struct ot_linear_layout {
-  int64_t block;  // outputs (of O) that are widened at a time; O when nothing is
+  int64_t block;  // outputs (of O) that are widened at a time; O without widening
   int64_t w;      // [block, C]: w or dw
   int64_t wide;   // [R, C]: x or dx
   int64_t tall;   // [R, block]: y or dy
@@ -39,7 +38,7 @@ typedef struct ot_linear_layout {
 } ot_linear_layout;
 
 // `rows` is the [R, C] operand, `outputs` the [R, O] one, `w` the [O, C] one, absent (rank 0) when
-// there is no product to make, only dbias; `has_bias_gradient` asks for `sums`.
+// only dbias is computed; `has_bias_gradient` reserves `sums`.
 ot_linear_layout ot_linear_layout_of(ot_dtype compute, const ot_tensor_type *rows,
                                      const ot_tensor_type *outputs, const ot_tensor_type *w,
                                      bool has_bias_gradient);

@@ -41,7 +41,7 @@ static ot_cost rmsnorm_grad_cost(const ot_op_attributes *attributes, const ot_op
   return ot_cost_of_traffic(&ot_rmsnorm_grad_info, attributes, types, 10 * elements);
 }
 
-// The weights widened, and `sums` rows of sums for each block of rows.
+// The widened weights, and `sums` rows of sums per block of rows.
 static int64_t grad_workspace(const ot_op_attributes *attributes, const ot_op_types *types,
                               int64_t sums) {
   const ot_tensor_type *const dy = &types->in[0];

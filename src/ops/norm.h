@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation over the columns of rows, with gradients that add what other uses of x gave.
+// Normalisation over the columns of rows, with gradients that accumulate the gradients of other
+// uses of x.
 //
 // OT_OP_RMSNORM    y = x * rstd * (w + norm_offset), rstd = 1 / sqrt(mean(x^2) + epsilon)
 //   (Zhang and Sennrich 2019; norm_offset 1 is gemma's). x [R, C] real, w [C] real -> y [R, C]
@@ -11,7 +12,7 @@
 // OT_OP_LAYERNORM_GRAD, with g = dy * w and h = (x - mean) * rstd:
 //   dx = rstd * (g - mean(g) - h * mean(g * h)) + partial, acc dw = sum dy * h, acc? db = sum dy
 //   dy [R, C] real; partial? [R, C] real; dx [R, C] stored like dy; dw, db [C] real, each may be
-//   absent. Sums over rows are made by blocks of rows (blocks.h).
+//   absent. Sums over rows are accumulated by blocks of rows (blocks.h).
 #pragma once
 
 #include "ops/kernel.h"

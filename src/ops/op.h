@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator is, as data: kinds, attributes, tensor types, and the row that the catalog keeps
-// for each kind (shapes, cost, what may be computed in place, and its vector-Jacobian product as a
-// table of steps). Pure. Kernels are elsewhere (kernel.h): this half is what the planner sees.
+// Operators as data: kinds, attributes, tensor types, and the catalog entry of each kind (shapes,
+// cost, in-place outputs, and its vector-Jacobian product as a table of steps). Pure. Kernels are
+// separate (kernel.h), so that the planner links without them.
 //
 // An op reads up to OT_MAX_INPUTS tensors and writes up to OT_MAX_OUTPUTS. It is one of:
 //   pure    may be emitted again (recompute)
@@ -36,7 +36,7 @@ typedef enum ot_op_kind {
   OT_OP_LINEAR_WIDE,     // x[R,C], w[O,C], bias?[O] -> y[R,O] compute dtype = x w^T + bias (router
                          // logits)
   OT_OP_LINEAR_WIDE_DX,  // dy[R,O] compute dtype, w[O,C], partial?[R,C] -> dx[R,C] stored like w
-  // norm.h   (rows of width C; R here counts rows)
+  // norm.h: R rows of width C
   OT_OP_RMSNORM,         // x[R,C], w[C] -> y[R,C], rstd[R]    y = x * rstd * (w + norm_offset)
   OT_OP_RMSNORM_GRAD,    // dy[R,C], x[R,C], w[C], rstd[R], partial?[R,C] -> dx[R,C], acc dw[C]
   OT_OP_LAYERNORM,       // x[R,C], w[C], b?[C] -> y[R,C], mean[R], rstd[R]
@@ -46,8 +46,8 @@ typedef enum ot_op_kind {
   OT_OP_HEAD_NORM,       // qkv[R,Q], wq, wk, means?[R,2] -> y[R,Q], rstd[R,H+G] (or [R,2])
   OT_OP_HEAD_NORM_GRAD,  // dy[R,Q], qkv[R,Q], wq, wk, rstd, means?[R,2]
                          // -> dx[R,Q], acc dwq, acc dwk
-  OT_OP_HEAD_MEANS,      // qkv[R,Q], dy?[R,Q], wq?, wk?, rstd?[R,2] -> means[R,2]: this rank's part
-                         // of what the whole q and k of a row have in common
+  OT_OP_HEAD_MEANS,      // qkv[R,Q], dy?[R,Q], wq?, wk?, rstd?[R,2] -> means[R,2]: this rank's
+                         // contribution to the means over the whole q and k of a row
   // rope.h: rotate-half rotation of the first rotary_dim of each q and k head, in place
   OT_OP_ROPE_TABLE,  // -> table[P, rotary_dim/2, 2] compute dtype: cos, sin of position * frequency
   OT_OP_ROPE,        // qkv[R,Q], positions[R] i32, table[P,rotary_dim/2,2] -> y[R,Q]
@@ -109,7 +109,7 @@ typedef enum ot_op_kind {
   OT_OP_ADAMW,        // g[n], scalars[OT_STEP_SCALARS] f64
                       // -> p[n] (read too), m[n], v[n], master?[n], stats[2] f64
   OT_OP_MUON,         // g[O,C], scalars -> p[O,C] (read too), m[O,C], master?[O,C], stats[2] f64
-  // attention.h: one step of a ring over the ranks of attributes.context_size; R rows of each rank
+  // attention.h: one step of a ring over the ranks of attributes.context_size; R tokens per rank
   OT_OP_ATTENTION_BLOCK,       // qkv[R,Q], kv[R,2*G*D], doc_start?[R], sample_ids?[B],
                                // o_before?[R,H*D], lse_before?[R,H], sinks?[h]
                                // -> o[R,H*D] compute dtype, lse[R,H], effect max_logit[1] f64
@@ -123,15 +123,14 @@ typedef enum ot_op_kind {
   OT_OP_HEADS_GATHER,    // y[c*R,W/c] -> x[R,W]
   OT_OP_SEQUENCE_JOIN,   // z[c*R,...] rows rank by rank -> y[c*R,...] sequence by sequence
   OT_OP_SEQUENCE_SPLIT,  // y[c*R,...] -> z[c*R,...]
-  // route.h: which of E experts a token goes to; S slots a token, P places a slot (expert_copies),
-  // N rows sorted by expert
+  // route.h: the routing of tokens to E experts; S slots per token, P destinations per slot
+  // (expert_copies), N rows sorted by expert
   OT_OP_ROUTE,       // logits[R,E], bias?[E], whole?[n*R,E] -> gates[R,S] compute, experts[R,S] i32
                      // (saved)
   OT_OP_ROUTE_GRAD,  // dgates[R,S], logits[R,E], experts[R,S], partial?[R,E] -> dlogits[R,E]
   OT_OP_ROUTE_ORDER,  // experts[R,S] -> place[R,S*P] i32: row of the slot or -1, offsets[E+1] i32:
                       // first row of each expert, then the number of rows in use (saved)
-  // route_balance.h: what keeps experts equally busy; B sequences, counts of all ranks of a
-  // sequence
+  // route_balance.h: load balancing; B sequences, counts over all ranks of a sequence
   OT_OP_ROUTE_COUNT,      // experts[R,S] -> counts[B,E] compute dtype
   OT_OP_ROUTE_LOSS,       // logits[R,E], experts[R,S], counts[B,E], inverse_sequences[1] f64,
                           // rounds?[1] i32 -> effect sums[OT_EXPERT_SUMS] f64
@@ -139,35 +138,35 @@ typedef enum ot_op_kind {
                           // -> dlogits[R,E]
   OT_OP_ROUTE_LOAD,       // experts[R,S] -> acc load[E]: slots that chose each expert
   OT_OP_ROUTE_BIAS,       // load[n], scalars -> bias[n] (read too), master?[n], stats[2] f64
-  // dispatch.h: between tokens and the rows of experts
+  // dispatch.h: permutation between tokens and rows sorted by expert
   OT_OP_DISPATCH,  // x[R,C], gates?[R,S], place[R,S*P], offsets?[E+1]
                    // -> rows[N,C], row_gates[N] if there are gates; rows not in use are zero
   OT_OP_COMBINE,   // rows[N,C], row_gates?[N], place[R,S*P], offsets[E+1], addend?[R,C]
-                   // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] if there are
-                   // row_gates
-  // expert_bias.h: biases of the last projection of experts, added where the token is
+                   // -> y[R,C] = addend + the sum of the token's rows, gates[R,S] with row_gates
+  // expert_bias.h: biases of the experts' down projection, added at the token
   OT_OP_EXPERT_BIAS,     // gates[R,S], experts[R,S], bias[E*C], addend?[R,C]
                          // -> y[R,C] = addend + sum over slots of gate * bias of the expert
   OT_OP_EXPERT_BIAS_DX,  // dy[R,C], experts[R,S], bias[E*C], partial?[R,S] -> dgates[R,S]
   OT_OP_EXPERT_BIAS_DW,  // dy[R,C], gates[R,S], experts[R,S] -> acc dbias[E*C]
-  // expert_exchange.h: tokens to the ranks of their experts; n = group_size ranks with H =
-  // held_experts each, B = exchange_rows tokens at a time
+  // expert_exchange.h: all-to-all-v of tokens to the ranks of their experts; n = group_size ranks
+  // with H = held_experts each, B = exchange_rows received rows per pass
   OT_OP_EXCHANGE_PLAN,  // counts[n*(E+1)] i32: offsets of all ranks, round?[1] i32
-                        // -> home[n,1,2] i32, here[n,H,2] i32: first row and rows of each run,
-                        // offsets[H+1] i32, rounds[1] i32 if there is no round (saved)
-  // expert_rounds.h: composites; what does not fit into the first round
+                        // -> home[n,1,2] i32 (send splits), here[n,H,2] i32 (recv splits):
+                        // first row and rows of each run; offsets[H+1] i32, rounds[1] i32 if
+                        // there is no round (saved)
+  // expert_rounds.h: composites for the overflow passes
   OT_OP_MORE_ROUNDS,     // rows[N,C], row_gates[N], counts[n*(E+1)], rounds[1], gate_up[H*2F,C],
                          // down[H*C,F], x[R,C], gates[R,S], place[R,S*P], bias?[H*2F] -> home[N,C]
   OT_OP_MORE_ROUNDS_DX,  // partial_rows[N,C], partial_row_gates[N], dhome[N,C], counts, rounds,
                          // gate_up, down, x, gates, place, bias? -> drows[N,C], drow_gates[N]
   OT_OP_MORE_ROUNDS_DW,  // dhome[N,C], counts, rounds, gate_up, down, x, gates, place, bias?
                          // -> acc dgate_up, acc ddown, acc? dbias
-  // grouped.h: one matrix for each expert, w stored as [E*O, C]
+  // grouped.h: grouped GEMM, one matrix per expert, w stored as [E*O, C]
   OT_OP_GROUPED_LINEAR,     // x[N,C], w[E*O,C], offsets[E+1], bias?[E*O] -> y[N,O]
   OT_OP_GROUPED_LINEAR_DX,  // dy[N,O], w[E*O,C], offsets[E+1] -> dx[N,C]
   OT_OP_GROUPED_LINEAR_DW,  // dy[N,O], x[N,C], offsets[E+1] -> acc dw[E*O,C], acc? dbias[E*O]
-  // latent.h: multi-head latent attention; K numbers a token make keys and values, P rotate, N do
-  // not, D = N + P, V are of a head of values, Q3 = 3*H*D
+  // latent.h: multi-head latent attention; K latent dims per token, per head P rotated and N other
+  // dims, D = N + P, V value dims; Q3 = 3*H*D
   OT_OP_LATENT_SPLIT,       // x[R,K+P] -> latent[R,K], rotary[R,P]
   OT_OP_LATENT_JOIN,        // latent[R,K], rotary[R,P] -> x[R,K+P]
   OT_OP_LATENT_HEADS,       // q[R,H*D], kv[R,H*(N+V)], rotary[R,P], positions[R] i32, table
@@ -179,27 +178,27 @@ typedef enum ot_op_kind {
                             // -> acc cache[B,P,K+P]: rows at length[b]..; rotated
   OT_OP_LATENT_DECODE,  // q[B,H*D], w[H*(N+V),K], cache[B,P,K+P], positions[B], table, length[B]
                         // -> o[B,H*V]
-  // residual.h: a mix of what earlier blocks made; n of them on the stack, N = n + 1 with `last`
+  // residual.h: a mix of earlier block outputs; n of them on the stack, N = n + 1 with `last`
   OT_OP_RESIDUAL_ATTENTION,       // stack[n,R,C], last?[R,C], query?[C]
                                   // -> y[R,C], weights[R,N], rstd[R,N]
   OT_OP_RESIDUAL_ATTENTION_GRAD,  // partial_stack?[n,R,C], dy[R,C], stack, last?, query?, weights,
                                   // rstd, partial_last?[R,C]
                                   // -> dstack[n,R,C] (in place of partial_stack), dlast[R,C] if
                                   // there is a last, acc? dquery[C]
-  // repeat.h: the one control construct; its body are the attributes.repeated ops behind it
+  // repeat.h: the one loop construct; its body is the next attributes.repeated ops
   OT_OP_REPEAT,  // carried_a?, carried_b?, rounds[1] i32
-                 // -> a?, b? (in place of what is carried), round[1] i32; the body runs for
-                 // round = 1 .. rounds-1 (saved)
+                 // -> a?, b? (in place of the carried inputs), round[1] i32; the body
+                 // runs for round = 1 .. rounds-1 (saved)
   // collective.h: among the ranks of attributes.group; n elements of one rank, k = group_size
-  OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: everyone's x in rank order
+  OT_OP_ALL_GATHER,      // x[r,...] -> y[k*r,...]: x of all ranks in rank order
   OT_OP_REDUCE_SCATTER,  // x[k*r,...] -> acc y[r,...]: block group_index of the sum over ranks
   OT_OP_ALL_REDUCE,      // x -> y: the sum over ranks                     (in place)
   OT_OP_ALL_TO_ALL,      // x[k,...] -> y[k,...]: y[j] = block group_index of rank j's x
-  OT_OP_SHIFT,           // x -> y: x of the rank before, around the group
-  OT_OP_EXCHANGE,        // rows[N,...], home[n,1,2], here[n,H,2] -> y[B,...]: rows of the runs of
-                         // home of all ranks, in this rank's runs of here
-  OT_OP_EXCHANGE_HOME,   // before?[N,...], rows[B,...], home, here -> acc y[N,...]: the way back;
-                         // rows in no run are as before                   (in place of before)
+  OT_OP_SHIFT,           // x -> y: x of the previous rank, cyclic
+  OT_OP_EXCHANGE,        // rows[N,...], home[n,1,2], here[n,H,2] -> y[B,...]: all-to-all-v, from
+                         // the runs `home` of all ranks to this rank's runs `here`
+  OT_OP_EXCHANGE_HOME,   // before?[N,...], rows[B,...], home, here -> acc y[N,...]: its reverse;
+                         // rows in no run keep their value               (in place of before)
   OT_OP_SEND,            // x ->    to rank `peer` of the group
   OT_OP_RECEIVE,         // -> y    from rank `peer` of the group
   OT_OP_COUNT,
@@ -218,28 +217,27 @@ typedef enum ot_step_scalar {
   OT_SCALAR_EVALUATE_LOSS,    // sum of nats, evaluation
   OT_SCALAR_EVALUATE_TOKENS,  // targets counted, evaluation
   OT_SCALAR_TARGETS,          // unmasked targets of this rank, then of the step
-  OT_SCALAR_TARGET_SQUARES,   // squares of the targets behind each of the gradients that are summed
-                              // over ranks: of this rank, then of the step
-  OT_SCALAR_LOCAL_SQUARES,    // sum over ranks and reductions of the squared norm of what is
-                              // reduced, for the gradient noise scale
+  OT_SCALAR_TARGET_SQUARES,   // squared target counts of the gradients that are reduced over ranks:
+                              // of this rank, then of the step
+  OT_SCALAR_LOCAL_SQUARES,    // squared norms of gradients before their reduction, summed over
+                              // ranks and reductions, for the gradient noise scale
   OT_SCALAR_INVERSE_SEQUENCES,  // 1 / sequences of the whole step
   OT_STEP_SCALARS,
 } ot_step_scalar;
 
-// What is added up about the experts of a block, each the mean over the tokens of a step.
+// Statistics of the experts of a block, each the mean over the tokens of a step.
 typedef enum ot_expert_sum {
   OT_EXPERT_AUX_LOSS,      // load-balancing loss, 1 when loads are even; before its coefficient
   OT_EXPERT_Z_LOSS,        // squared log-sum-exp of router logits; before its coefficient
   OT_EXPERT_LOAD_MAX,      // largest over mean load of a micro-batch
   OT_EXPERT_LOAD_ENTROPY,  // of the loads of a micro-batch, over ln E
-  OT_EXPERT_DROP_SHARE,    // slots dropped; where experts choose, tokens that none took
-  OT_EXPERT_ROUNDS,        // in which the rows of a micro-batch come to experts; 1 where all fit
+  OT_EXPERT_DROP_SHARE,    // slots dropped; for expert choice, tokens that no expert took
+  OT_EXPERT_ROUNDS,        // passes of the all-to-all-v per micro-batch; 1 without overflow
   OT_EXPERT_SUMS,
 } ot_expert_sum;
 
-// Everything that an op's meaning depends on in addition to its operands. Flat and plain, so that
-// a task can be printed, hashed and compared; an op reads the fields that its header names, the
-// rest are zero.
+// All parameters of an op besides its operands. Flat plain data, so that a task can be printed,
+// hashed and compared; an op reads the fields that its header names, the others are zero.
 typedef struct ot_op_attributes {
   int threads;              // threads of the kernel, part of the plan [1..]
   ot_dtype compute;         // OT_F32 or OT_F64: which kernel table runs it
@@ -274,18 +272,18 @@ typedef struct ot_op_attributes {
   ot_group_kind group;
   int group_size, group_index;
   int peer;          // send, receive: index in the group
-  int tag;           // send, receive: tells messages between two ranks apart
-  bool sum_on_wire;  // reductions round each partial sum to the type that travels
-  // What part of the whole this rank works on; zero on one rank.
-  int context_size;     // cp: the sequence is cut over so many ranks (0 and 1: whole)
-  int context_index;    // piece of the queries, or of all rows
-  int key_index;        // attention_block: piece of the keys and values
+  int tag;           // send, receive: distinguishes messages between two ranks
+  bool sum_on_wire;  // reductions round each partial sum to the dtype that is sent
+  // The shard of this rank; zero on one rank.
+  int context_size;     // cp: number of ranks that share the sequence (0 and 1: one)
+  int context_index;    // sequence block of the queries, or of all tokens
+  int key_index;        // attention_block: sequence block of the keys and values
   int64_t first_row;    // of x in the micro-batch of this rank of cp (dropout); of a chunk in x
                         // (head parts)
   int64_t first_head;   // of the query heads in all heads (attention dropout)
   int64_t first_sink;   // of the query heads in the sinks of this rank
   int64_t first_vocab;  // embedding, head: id of the first row of the table
-  ot_context_parallel context;  // which pieces of a sequence the ranks of cp have
+  ot_context_parallel context;  // how the sequence is sharded over cp
   // Experts
   int64_t num_experts;        // E
   int64_t experts_per_token;  // k
@@ -293,19 +291,19 @@ typedef struct ot_op_attributes {
   bool renormalise;  // gates of a token sum to `scale`
   int64_t num_groups, groups_per_token;
   ot_moe_routing routing;
-  int64_t capacity;       // rows of an expert for each sequence, all but dropless
+  int64_t capacity;       // of an expert, in tokens per sequence; all but dropless
   int64_t num_sequences;  // B of the micro-batch
   double aux_coefficient, z_coefficient;
   double bias_rate;
-  int64_t held_experts;   // that this rank of ep has; 0: all
-  int64_t exchange_rows;  // B: that come to this rank at a time
-  int64_t expert_copies;  // P: ranks that have columns of the same experts (0 and 1: one)
-  int64_t copy_rows;      // N / P: rows that a rank sends to all experts, once for each copy
-  int64_t even_rows;      // of N, those in use when all experts are chosen equally often; 0: all
+  int64_t held_experts;   // experts of this rank of ep; 0: all
+  int64_t exchange_rows;  // B: rows that this rank receives per pass
+  int64_t expert_copies;  // P: ranks that share the columns of an expert (0 and 1: one)
+  int64_t copy_rows;      // N / P: rows that a rank sends to all experts, once per copy
+  int64_t even_rows;      // of N, those in use when all experts have equal loads; 0: all
   // Latent attention
   int64_t value_dim;  // V, at most head_dim; 0 where values are as wide as keys
-  bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of what is read
-  int repeated;       // repeat: ops of its body, right behind it
+  bool interleaved;   // rotated pairs are (0, 1), (2, 3), ... of the input
+  int repeated;       // repeat: ops of its body, which follow it
 } ot_op_attributes;
 
 // Shape and type of one operand. rank 0 marks an absent optional operand.
@@ -321,16 +319,16 @@ typedef struct ot_op_types {
   ot_tensor_type out[OT_MAX_OUTPUTS];
 } ot_op_types;
 
-// What one execution costs on any machine.
+// The cost of one execution, independent of the machine.
 typedef struct ot_cost {
   double matrix_flops;  // multiply-adds count 2; causal and windowed attention counts visible keys
                         // only
   double other_flops;   // elementwise and reductions
   double bytes_read;
   double bytes_written;
-  double repeated_flops;  // part of matrix_flops: forward products made again by a gradient
-                          // (attention scores); work, but no model FLOPs
-  double padded_flops;    // beside matrix_flops: of pairs that a tile holds and nobody sees
+  double repeated_flops;  // part of matrix_flops: forward GEMMs that a gradient recomputes
+                          // (attention scores); executed, but not model FLOPs
+  double padded_flops;    // in addition to matrix_flops: masked pairs in computed tiles
 } ot_cost;
 
 // ---- Vector-Jacobian products ----
@@ -345,7 +343,7 @@ typedef enum ot_ref_kind {
   OT_REF_OUTPUT,       // forward output `index`
   OT_REF_DOUTPUT,      // gradient of output `index`
   OT_REF_DINPUT,       // gradient of input `index`; written by the step
-  OT_REF_PARTIAL,      // what other uses already gave to the gradient of input `index`, or absent
+  OT_REF_PARTIAL,      // partial gradient of input `index` from its other uses, or absent
   OT_REF_ACCUMULATOR,  // gradient accumulator of the parameter at input `index`; written
 } ot_ref_kind;
 
@@ -377,13 +375,13 @@ typedef struct ot_op_info {
   uint32_t accumulated_outputs;  // bit i: output i is "acc" (see attributes.accumulate)
   uint32_t effect_outputs;       // bit i: output i is a step-level buffer
   ot_op_class class;
-  uint32_t in_place;  // bit i: output i may share the storage of input i. Where that input may be
-                      // absent, communication and repeat go on with what is there, so there it must
+  uint32_t in_place;  // bit i: output i may share the storage of input i. For communication and
+                      // repeat ops it must when input i is optional and present
   bool cheap;         // elementwise or norm: selective recompute re-emits it
 
   // Fills the output types from the inputs; checks that the inputs fit each other. Types of
   // statistics (rstd, lse, ...) are attributes.compute. Null for ops whose outputs the builder
-  // gives (acc, effect).
+  // provides (acc, effect).
   ot_status (*infer)(const ot_op_attributes *attributes, ot_op_types *types);
   ot_cost (*cost)(const ot_op_attributes *attributes, const ot_op_types *types);
   // Bytes of scratch the CPU kernel needs (may depend on attributes.threads). Null: none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operand types: making, checking, counting.
+// Operand types: constructors, checks, byte counts.
 #include "ops/operands.h"
 
 #include "base/text.h"

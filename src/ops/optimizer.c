@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and cost of the parameter updates.
+// Shapes and cost of the optimizer updates.
 #include "ops/optimizer.h"
 
 #include "ops/blocks.h"
@@ -45,7 +45,7 @@ static ot_cost clip_factor_cost(const ot_op_attributes *attributes, const ot_op_
 }
 
 // Moments, master and, without a master, the parameter are read before they are written; `traffic`
-// counted all but stats so.
+// already counts this for all but stats.
 static ot_cost update_cost(const ot_op_types *types, int master, ot_cost traffic) {
   if (ot_type_present(&types->out[master])) {
     traffic.bytes_read -= (double)ot_type_bytes(&types->out[0]);

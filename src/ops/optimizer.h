@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of parameters. Every tensor is stored as any real type; arithmetic is in the compute
-// type, scalars and sums over tensors in float64, summed by blocks (blocks.h), so that no bit
-// depends on the threads.
+// Optimizer updates. Every tensor is stored in any real type; arithmetic is in the compute type,
+// scalars and sums over tensors in float64, summed by blocks (blocks.h), so that the bits are
+// independent of the threads.
 //
 // OT_OP_SUM_SQUARES  g, any shape -> acc s[1] f64 = sum of g^2
 // OT_OP_CLIP_FACTOR  s [k] f64 -> norm[1] f64 = sqrt(s_0 + s_1 + ... in order),
 //                    factor[1] f64 = clip > 0 ? min(1, clip / (norm + 1e-6)) : 1; NaN when norm
-//                    is not finite, and then neither of the following changes anything
-// OT_OP_ADAMW, over n elements, with f = scalars[CLIP_FACTOR], c1 and c2 = scalars[CORRECTION_1,
-// _2],
+//                    is not finite, and then the ops below change nothing
+// OT_OP_ADAMW, over n elements, with f = scalars[CLIP_FACTOR], c1, c2 = scalars[CORRECTION_1, _2],
 //   a = scalars[LEARNING_RATE] * learning_rate_factor (Loshchilov and Hutter 2019):
 //   m = beta1 m + (1 - beta1) f g;  v = beta2 v + (1 - beta2) (f g)^2
 //   d = a c1 m / (sqrt(c2 v) + epsilon) + a weight_decay p;  p = p - d
@@ -37,7 +36,7 @@ extern const ot_kernel_entry ot_muon_cpu_f64[];
 
 enum { OT_MUON_ITERATIONS = 5 };
 
-// Where the parts of OT_OP_MUON's workspace begin, in bytes, and its size. Pure.
+// Offsets of the regions of OT_OP_MUON's workspace, in bytes, and its size. Pure.
 typedef struct ot_muon_layout {
   int64_t x, y;  // [O, C] compute type: the iterate and the next one
   int64_t a, b;  // [s, s] compute type, s = min(O, C): the Gram matrix and the polynomial in it

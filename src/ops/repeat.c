@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of what is carried.
+// Shapes of the loop-carried values.
 #include "ops/repeat.h"
 
 #include "ops/operands.h"
@@ -12,13 +12,14 @@ static bool same_type(const ot_tensor_type *a, const ot_tensor_type *b) {
 
 static ot_status repeat_infer(const ot_op_attributes *attributes, ot_op_types *types) {
   const ot_tensor_type count = ot_type_vector(OT_I32, 1);
-  OT_CHECK(attributes->repeated >= 1, OT_BUG, "repeat: a body of %d ops", attributes->repeated);
+  OT_CHECK(attributes->repeated >= 1, OT_BUG, "repeat: a body of %d ops, must be at least 1",
+           attributes->repeated);
   OT_CHECK(same_type(&types->in[OT_REPEAT_ROUNDS], &count), OT_BUG,
            "repeat: rounds must be one i32");
   for (int i = 0; i < OT_REPEAT_CARRIED; i++) {
     if (!ot_type_present(&types->in[i])) continue;
     OT_CHECK(!ot_type_present(&types->out[i]) || same_type(&types->in[i], &types->out[i]), OT_BUG,
-             "repeat: output %d has another type than what is carried", i);
+             "repeat: output %d and its carried input have different types", i);
     types->out[i] = types->in[i];
   }
   types->out[OT_REPEAT_ROUND] = count;

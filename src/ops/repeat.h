@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one control construct: a body of ops that is run as often as a number in memory says.
+// The one loop construct: a body of ops whose trip count is a number in memory.
 //
 // OT_OP_REPEAT
-//   for round = 1 .. rounds[0] - 1: write `round`, run the attributes.repeated ops behind this one
+//   for round = 1 .. rounds[0] - 1: write `round`, run the next attributes.repeated ops
 //   carried_a?, carried_b?   any type
-//   rounds [1] i32           read once, before the first round; 0 and 1: the body does not run
-//   a?, b?                   what the body adds to and what is read behind it: carried_a and
-//                            carried_b themselves, in place; without one, memory that the body and
-//                            ops behind it fill, its type that of the value
-//   round [1] i32            for the body alone
-// The body has no repeat in it. What it makes is read in the body alone. Through an "acc" output
-// with attributes.accumulate an op of it may add to a, to b, and to gradient accumulators; a body
-// always adds to accumulators, which round 0, in front of the repeat, has written.
+//   rounds [1] i32           read once, before the first iteration; 0 and 1: the body does not run
+//   a?, b?                   loop-carried values, which the body adds to and later ops read:
+//                            carried_a and carried_b in place; without one, memory that the body
+//                            and later ops fill, of the type of the value
+//   round [1] i32            read only in the body
+// Loops do not nest. Values defined in the body are local to it. Through an "acc" output with
+// attributes.accumulate an op of the body may add to a, to b, and to gradient accumulators; a body
+// always adds to accumulators, because the first pass before the repeat has written them.
 //
-// It has no kernel, costs nothing and is not differentiated; neither it nor its body is emitted
-// again.
+// It has no kernel and no cost and is not differentiated; neither it nor its body is recomputed.
 #pragma once
 
 #include "ops/op.h"

@@ -29,8 +29,8 @@ static ot_status residual_attention_infer(const ot_op_attributes *attributes, ot
   return OT_OK;
 }
 
-// Multiplications and additions of an element of a source: its square, its product with the query,
-// its share of the mix.
+// Multiply-adds per element of a source: its square, its product with the query, its share of the
+// mix.
 static ot_cost residual_attention_cost(const ot_op_attributes *attributes,
                                        const ot_op_types *types) {
   const double elements =
@@ -67,7 +67,7 @@ static ot_cost residual_attention_grad_cost(const ot_op_attributes *attributes,
   return ot_cost_of_traffic(&ot_residual_attention_grad_info, attributes, types, 12 * elements);
 }
 
-// The query widened, and for each block of rows its sums and two numbers of each source.
+// The widened query, and per block of rows its sums and two numbers per source.
 static int64_t residual_attention_grad_workspace(const ot_op_attributes *attributes,
                                                  const ot_op_types *types) {
   const ot_tensor_type *const stack = &types->in[2];

@@ -7,8 +7,8 @@
 
 static const double two_pi = 6.283185307179586476925;
 
-// Llama 3.1: wavelengths longer than the original context are stretched by the factor, short ones
-// kept, those between blended (transformers, modeling_rope_utils: _compute_llama3_parameters).
+// Llama 3.1: wavelengths longer than the original context are multiplied by the factor, short ones
+// kept, those between interpolated (transformers, modeling_rope_utils: _compute_llama3_parameters).
 static double llama3_frequency(const ot_op_attributes *attributes, double frequency) {
   const double original = (double)attributes->rope_original_positions;
   const double low = attributes->rope_low_frequency_factor;
@@ -21,7 +21,7 @@ static double llama3_frequency(const ot_op_attributes *attributes, double freque
   return (1 - blend) * stretched + blend * frequency;
 }
 
-// The pair that makes `turns` within the original positions, as a real number.
+// The (fractional) index of the pair with `turns` rotations within the original positions.
 static double pair_with_turns(const ot_op_attributes *attributes, double turns) {
   const double original = (double)attributes->rope_original_positions;
   return (double)attributes->rotary_dim * ot_log(original / (turns * two_pi)) /
@@ -33,9 +33,9 @@ static double whole_below(double x) {
   return whole > x ? whole - 1 : whole;
 }
 
-// YaRN (Peng et al. 2023, sec. 3.2): pairs that turn often stay, those that turn rarely are
-// stretched, those between blended along a ramp over the index of the pair, whose ends are whole
-// unless rope_exact_ramp says otherwise (transformers, modeling_rope_utils:
+// YaRN (Peng et al. 2023, sec. 3.2): pairs of high frequency are kept, those of low frequency are
+// interpolated, those between blended along a ramp over the pair index. The ends of the ramp are
+// rounded to integers unless rope_exact_ramp is set (transformers, modeling_rope_utils:
 // _compute_yarn_parameters).
 static double yarn_frequency(const ot_op_attributes *attributes, double frequency, int64_t i) {
   const double last = (double)attributes->rotary_dim - 1;
@@ -53,7 +53,7 @@ static double yarn_frequency(const ot_op_attributes *attributes, double frequenc
   return frequency / attributes->rope_factor * ramp + frequency * (1 - ramp);
 }
 
-// How much yarn lengthens what it rotates, numerator and denominator.
+// The magnitude factor of yarn, for numerator and denominator.
 static double yarn_growth(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * ot_log(factor) + 1;
 }
@@ -110,7 +110,7 @@ static ot_status rope_infer(const ot_op_attributes *attributes, ot_op_types *typ
   return check_rotation("rope", attributes, types, "qkv");
 }
 
-// Of the table one row for each token is read; in place, only what rotates would move.
+// One table row is read per token; in place, only rotated elements are accessed.
 static ot_cost rope_cost(const ot_op_attributes *attributes, const ot_op_types *types) {
   const double rows = (double)types->in[0].dim[0];
   const double heads = (double)(attributes->num_heads + attributes->num_kv_heads);

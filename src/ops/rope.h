@@ -24,5 +24,5 @@ extern const ot_kernel_entry ot_rope_cpu_f64[];
 // Radians per position of pair `i`, 0 <= i < rotary_dim/2. Pure.
 double ot_rope_frequency(const ot_op_attributes *attributes, int64_t i);
 
-// What cosines and sines are multiplied by: 1 but for yarn. Pure.
+// The factor of cosines and sines: 1 except for yarn. Pure.
 double ot_rope_magnitude(const ot_op_attributes *attributes);

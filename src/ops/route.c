@@ -33,8 +33,8 @@ static int64_t common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-// Pieces of t rows lie behind one another; a rank's rows of them begin at a multiple of `tokens`,
-// at most t - gcd rows into a piece.
+// Sequence blocks of t tokens are concatenated. A rank's tokens begin at a multiple of `tokens`, so
+// at most t - gcd tokens into a block.
 int64_t ot_route_sequences(const ot_op_attributes *attributes, int64_t tokens) {
   const int64_t t = attributes->sequence_length;
   const int64_t into = t - common_divisor(tokens, t);
@@ -64,34 +64,34 @@ double ot_route_used(const ot_op_attributes *attributes, int64_t rows) {
   return (double)ot_smaller_whole(even, rows);
 }
 
-// `rows` are those that the choice is made of.
+// `rows`: the tokens that take part in the choice.
 static ot_status check_choice(const char *op, const ot_op_attributes *a, int64_t rows) {
   const bool alone = a->routing == OT_MOE_DROPLESS;
   const int64_t T = ot_route_tokens(a);
   OT_CHECK(a->num_experts >= 1 && a->num_experts <= OT_MAX_EXPERTS && a->experts_per_token >= 1 &&
                a->experts_per_token <= a->num_experts,
-           OT_BUG, "%s: %lld of %lld experts for each token", op, (long long)a->experts_per_token,
+           OT_BUG, "%s: %lld experts per token of %lld", op, (long long)a->experts_per_token,
            (long long)a->num_experts);
   OT_CHECK(a->num_groups >= 1 && a->num_experts % a->num_groups == 0, OT_BUG,
            "%s: %lld experts in %lld groups", op, (long long)a->num_experts,
            (long long)a->num_groups);
   OT_CHECK(alone || (a->capacity >= 1 && a->capacity <= T && rows % T == 0), OT_BUG,
-           "%s: capacity %lld for %lld rows in sequences of %lld", op, (long long)a->capacity,
-           (long long)rows, (long long)T);
+           "%s: capacity %lld does not fit %lld tokens in sequences of %lld", op,
+           (long long)a->capacity, (long long)rows, (long long)T);
   return OT_OK;
 }
 
-// Where this rank's rows lie in those of all ranks, which are in pieces of one length.
+// Checks the position of this rank's tokens among those of all ranks, in blocks of equal length.
 static ot_status check_own(const char *op, const ot_op_attributes *a, int64_t rows, int64_t whole) {
   const int64_t pieces = a->context_size > 1 ? a->context_size : 1;
   const int64_t piece = whole / pieces;
   OT_CHECK(whole % pieces == 0 && a->context_index >= 0 && a->context_index < pieces &&
                a->first_row >= 0 && a->first_row + rows <= piece,
-           OT_BUG, "%s: rows %lld to %lld of piece %d of %lld, of %lld rows", op,
+           OT_BUG, "%s: tokens %lld to %lld of block %d of %lld, of %lld tokens", op,
            (long long)a->first_row, (long long)(a->first_row + rows), a->context_index,
            (long long)pieces, (long long)whole);
   OT_CHECK(pieces == 1 || a->context != OT_CONTEXT_RING || a->sequence_length % 2 == 0, OT_BUG,
-           "%s: %lld rows of a sequence are not two pieces of equal length", op,
+           "%s: %lld tokens of a sequence are not two blocks of equal length", op,
            (long long)a->sequence_length);
   return OT_OK;
 }
@@ -123,8 +123,8 @@ static ot_cost route_cost(const ot_op_attributes *attributes, const ot_op_types 
   return ot_cost_of_traffic(&ot_route_info, attributes, types, passes * elements);
 }
 
-// Where each expert keeps the best tokens that it has seen of a sequence, behind gates and experts
-// of all ranks' rows where the choice is made of them.
+// Per expert, the best tokens so far of a sequence; preceded by gates and experts of all ranks'
+// tokens where they take part in the choice.
 static int64_t route_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   const int64_t rows = chosen_of(types)->dim[0];
   const int64_t slot = ot_dtype_bytes(attributes->compute) + (int64_t)sizeof(int32_t);

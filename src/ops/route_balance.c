@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, cost and VJP of what keeps experts equally busy.
+// Shapes, cost and VJP of load balancing.
 #include "ops/route_balance.h"
 
 #include "ops/blocks.h"
@@ -8,7 +8,7 @@
 
 enum { LOSS_FLOPS = 16, UPDATE_FLOPS = 3 };
 
-// B: sequences that `rows` rows from first_row on are of, which begin before them.
+// B: the sequences of `rows` tokens from first_row on, including one that begins earlier.
 static int64_t sequences_of(const ot_op_attributes *a, int64_t rows) {
   return (a->first_row + rows + a->sequence_length - 1) / a->sequence_length;
 }
@@ -18,8 +18,9 @@ static ot_status route_count_infer(const ot_op_attributes *attributes, ot_op_typ
   const int64_t S = ot_route_slots(attributes);
   OT_TRY(ot_operand_check(&types->in[0], (ot_expected){op, "experts", OT_I32, 2, {0, S}}));
   const int64_t least = sequences_of(attributes, types->in[0].dim[0]);
-  OT_CHECK(attributes->num_sequences >= least, OT_BUG, "%s: rows of %lld sequences in %lld", op,
-           (long long)least, (long long)attributes->num_sequences);
+  OT_CHECK(attributes->num_sequences >= least, OT_BUG,
+           "%s: tokens of %lld sequences, but num_sequences=%lld", op, (long long)least,
+           (long long)attributes->num_sequences);
   types->out[0] =
       ot_type_matrix(attributes->compute, attributes->num_sequences, attributes->num_experts);
   return OT_OK;
@@ -54,7 +55,7 @@ static ot_cost route_loss_cost(const ot_op_attributes *attributes, const ot_op_t
   return ot_cost_of_traffic(&ot_route_loss_info, attributes, types, LOSS_FLOPS * elements);
 }
 
-// Two sums for each block of rows.
+// Two sums per block of rows.
 static int64_t route_loss_workspace(const ot_op_attributes *attributes, const ot_op_types *types) {
   (void)attributes;
   return ot_row_blocks(types->in[0].dim[0]) * 2 * (int64_t)sizeof(double);

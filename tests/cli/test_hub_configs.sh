@@ -75,5 +75,5 @@ expect 2 'unknown key "logits_scaling"' "$orthant" convert strange out
 grep -qF 'dequantised: 14 tensors of fp8' err || fail "convert: $(cat err)"
 "$orthant" score wide lines.jsonl >expected
 "$orthant" score "$fp8" lines.jsonl 2>err | cmp - expected || fail 'fp8 has other scores'
-grep -q '^note: .*the weights are fp8 with a scale for each block of 16 x 8' err || fail "$(cat err)"
+grep -q '^note: .*the weights are fp8 with a scale per block of 16 x 8' err || fail "$(cat err)"
 "$orthant" plan --model "$fp8" --cluster h100 --gpus 8 >out.txt 2>err || fail "plan: $(cat err)"

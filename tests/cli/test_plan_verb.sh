@@ -267,7 +267,7 @@ holds mine.json '"engine": "mine"'
 sed 's/^recipe: .*/recipe: fp4/' core.yaml >fp4.yaml
 expect 2 "there is no recipe called \"fp4\"" "${core[@]}" --engine fp4.yaml
 sed 's/^name: .*/name: orthant/' core.yaml >own.yaml
-expect 2 "\"orthant\" is this program" "${core[@]}" --engine own.yaml
+expect 2 "\"orthant\" is Orthant itself" "${core[@]}" --engine own.yaml
 
 # ---- pages and traces ----
 "${own[@]}" --pp 2 --html page.html --trace trace.json >/dev/null

@@ -38,7 +38,7 @@ static void impossible_clusters_are_refused(void **state) {
   ot_cluster cluster = two_nodes();
   cluster.level[1].size = 12;
   assert_int_equal(ot_cluster_check(&cluster), OT_USAGE);
-  assert_non_null(strstr(ot_fail_message(), "no multiple of the 8"));
+  assert_non_null(strstr(ot_fail_message(), "not a multiple of the 8"));
   cluster = two_nodes();
   cluster.num_devices = 17;
   assert_int_equal(ot_cluster_check(&cluster), OT_USAGE);

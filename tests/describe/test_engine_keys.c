@@ -148,7 +148,7 @@ static void what_is_wrong_is_named(void **state) {
          "allocator_slack");
   expect("{name: x, recipe: bf16, kernels: {attention: flash-2}, chunked_loss: true}",
          "chunked_loss needs loss_rows");
-  expect("{name: orthant, recipe: bf16, kernels: {attention: flash-2}}", "this program");
+  expect("{name: orthant, recipe: bf16, kernels: {attention: flash-2}}", "is Orthant itself");
   ot_heap_release(&heap);
 }
 

@@ -60,7 +60,7 @@ static void olmo3_scales_the_layers_that_see_everything(void **state) {
   assert_true(model.norm_placement == OT_NORM_POST && model.qk_norm == OT_QK_NORM_ROW);
   for (int i = 0; i < 32; i++) assert_int_equal(model.window[i], i % 4 == 3 ? 0 : 4096);
   refuse("{\"model_type\": \"olmo3\", \"rope_theta\": 10000}", "rope_theta=10000",
-         "means one thing to transformers 4 and another to 5");
+         "differs in meaning between transformers 4 and 5");
   const ot_model both = accept(
       "{\"model_type\": \"olmo3\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": "
       "20000},"
@@ -69,7 +69,7 @@ static void olmo3_scales_the_layers_that_see_everything(void **state) {
   refuse(
       "{\"model_type\": \"olmo3\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 8,"
       " \"attention_factor\": 1.3}}",
-      "attention_factor=1.3", "what follows from factor");
+      "attention_factor=1.3", "the value implied by factor");
   refuse(
       "{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8,"
       " \"attention_factor\": 1.3}}",
@@ -83,7 +83,7 @@ static void refuses_what_is_not_phi3_as_it_stands(void **state) {
   refuse("{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"longrope\"}}", "longrope",
          "type");
   refuse("{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}}",
-         "longrope", "of phi3 only rope_type default");
+         "longrope", "for phi3 only rope_type default");
   refuse("{\"model_type\": \"phi3\", \"partial_rotary_factor\": 0.75}", "partial_rotary_factor",
          "1");
   refuse("{\"model_type\": \"phi3\", \"embd_pdrop\": 0.1}", "embd_pdrop", "0");

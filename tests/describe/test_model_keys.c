@@ -97,7 +97,7 @@ static void quantised_weights_are_fp8_in_blocks_or_refused_by_name(void **state)
       {"\"quant_method\": \"compressed-tensors\", \"config_groups\": {}", "by compressed-tensors"},
       {"\"quant_method\": \"fp8\", \"weight_block_size\": null", "by fp8 without blocks are"},
       {"\"quant_method\": \"fp8\", \"fmt\": \"e5m2\", \"weight_block_size\": [1, 1]", "by fp8 are"},
-      {"\"load_in_8bit\": true", "by a method that is not named are"}};
+      {"\"load_in_8bit\": true", "by an unnamed method are"}};
   for (int i = 0; i < OT_COUNT(others); i++) {
     refuse(ot_arena_format(&arena, "{\"model_type\": \"llama\", \"quantization_config\": {%s}}",
                            others[i][0]),
@@ -252,7 +252,7 @@ static void refuses_keys_that_change_the_mathematics(void **state) {
   refuse("{\"model_type\": \"mistral\", \"attention_bias\": true}", "attention_bias", "true");
   refuse("{\"model_type\": \"olmoe\", \"sliding_window\": 64}", "sliding_window", "64");
   refuse("{\"model_type\": \"mamba\"}", "mamba", "gpt2, llama");
-  refuse("{\"vocab_size\": 5}", "model_type is needed", "config.json:1:1");
+  refuse("{\"vocab_size\": 5}", "model_type is required", "config.json:1:1");
 }
 
 static void keys_of_another_family_are_unknown(void **state) {

@@ -105,7 +105,8 @@ static void tp_must_divide_the_rows_of_a_micro_batch(void **state) {
   run.batch.micro_batch_size = 1;
   run.data.sequence_length = 100;
   run.parallel.tp = 8;
-  refuse(&run, "tp=8 does not divide the rows", "micro_batch_size=1 x sequence_length=100 / cp=1");
+  refuse(&run, "tp=8 does not divide the tokens",
+         "micro_batch_size=1 x sequence_length=100 / cp=1");
   assert_message_has("(try tp=4)");
   run.batch.micro_batch_size = 2;
   accept(&run);
@@ -235,7 +236,7 @@ static void a_step_is_whole_micro_batches_of_every_rank(void **state) {
   (void)state;
   ot_run run = base_run();
   run.parallel.dp = 5;
-  refuse(&run, "batch: global_batch_size=48 is no multiple of micro_batch_size=2 x dp=5",
+  refuse(&run, "batch: global_batch_size=48 is not a multiple of micro_batch_size=2 x dp=5",
          "(try 40 or 50)");
   run.parallel.dp = 0;
   accept(&run);
@@ -253,7 +254,7 @@ static void a_step_is_whole_micro_batches_of_every_rank(void **state) {
   accept(&run);
   assert_int_equal(ot_run_check_ranks(&run, 16), OT_USAGE);
   assert_message_has(
-      "batch.ramp.1: global_batch_size=60 is no multiple of micro_batch_size=2 x "
+      "batch.ramp.1: global_batch_size=60 is not a multiple of micro_batch_size=2 x "
       "dp=4 (try 56 or 64)");
   ramp[1].global_batch_size = 64;
   accept_ranks(&run, 16);
@@ -269,7 +270,7 @@ static void a_step_is_as_many_micro_batches_as_the_order_runs(void **state) {
   run.batch.global_batch_size = 26;
   accept(&run);
   assert_int_equal(ot_run_check_ranks(&run, 4), OT_USAGE);
-  assert_message_has("pipeline=interleaved on pp=4 stages does not run 13 micro-batches");
+  assert_message_has("pipeline=interleaved on pp=4 stages does not support 13 micro-batches");
   assert_non_null(strstr(ot_fail_hint_text(), "12 and 15 micro-batches"));
   run.parallel.dp = 1;
   assert_int_equal(ot_run_check(&run), OT_USAGE);

@@ -167,7 +167,7 @@ static void a_model_that_is_nowhere_is_refused_with_the_nearest(void **state) {
   ot_config config;
   assert_int_equal(load("model: ./nothing.json", NULL, 0, &config), OT_ENVIRONMENT);
   assert_message_has("run.yaml:1:8");
-  refuse("steps: 5", NULL, "model is needed");
+  refuse("steps: 5", NULL, "model is required");
   refuse("model: [a]", NULL, "model: not a map of HF keys");
 }
 
@@ -249,13 +249,13 @@ static void mistakes_name_their_place(void **state) {
   refuse("model: gpt2\nparallel: {tp: 5}", NULL,
          "tp=5 does not divide num_attention_heads=12 (try tp=4)");
   refuse("model: gpt2\nparallel: {vpp: 2, pp: 2}", NULL,
-         "runs one chunk a stage (try vpp=1, or pipeline=interleaved)");
+         "needs one chunk per stage (try vpp=1, or pipeline=interleaved)");
   refuse("model: gpt2\nparallel: {recompute: [full, none]}", NULL, "2 entries");
   refuse("model: gpt2\nprecision: {compute: fp64, master: fp32}", NULL, "master=fp32");
   refuse("model: gpt2\nprecision: {gradients: bf16}", NULL,
-         "gradients=bf16 does not go with params=fp32");
+         "gradients=bf16 is not compatible with params=fp32");
   refuse("model: gpt2\nlearning_rate: {min: 1}", NULL, "above the peak");
-  refuse("model: gpt2\nbatch: {ramp: [{global_batch_size: 1}]}", NULL, "from_step or from_tokens");
+  refuse("model: gpt2\nbatch: {ramp: [{global_batch_size: 1}]}", NULL, "from_step and from_tokens");
   refuse("model: gpt2\noptimizer: {groups: [{pattern: a, lr: 1, lr_factor: 2}]}", NULL, "not both");
 }
 
@@ -318,7 +318,7 @@ static void training_needs_data_and_a_length(void **state) {
   (void)state;
   ot_run run = accept("model: gpt2\nsteps: 5", NULL, 0).run;
   assert_int_equal(ot_run_check_training(&run), OT_USAGE);
-  assert_message_has("data.train is needed");
+  assert_message_has("data.train is required");
   run = accept("model: gpt2\ndata: {train: a}", NULL, 0).run;
   assert_int_equal(ot_run_check_training(&run), OT_USAGE);
   assert_message_has("steps or tokens");
@@ -389,7 +389,7 @@ static void a_resumed_run_may_change_only_some_keys(void **state) {
   assert_int_equal(differences(llama, llama, wider, 2, &text), 1);
   assert_string_equal(
       text,
-      "model.head_dim: 12 -> 24 (default of llama)\nin addition to what --set changes:\n"
+      "model.head_dim: 12 -> 24 (default of llama)\nin addition to the changes by --set:\n"
       "model.hidden_size: 48 -> 96 (--set model.hidden_size)\n");
 }
 

@@ -72,9 +72,9 @@ static void bodies_that_are_none_are_refused(void **state) {
   (void)state;
   expect_refused(empty_body, "repeats 0 ops");
   expect_refused(long_body, "repeats 7 ops, only 6 follow it");
-  expect_refused(body_of_two_parts, "which is of another part");
-  expect_refused(nest, "(repeat), which no body may have");
-  expect_refused(hold_a_composite, "(attention), which no body may have");
+  expect_refused(body_of_two_parts, "which belongs to another part");
+  expect_refused(nest, "(repeat), which a loop body may not contain");
+  expect_refused(hold_a_composite, "(attention), which a loop body may not contain");
 }
 
 static void read_outside(body_case *c) {
@@ -86,9 +86,9 @@ static void leave(body_case *c) { c->program.output = BODY_T2; }
 
 static void what_a_body_makes_stays_in_it(void **state) {
   (void)state;
-  expect_refused(read_outside, "reads t2, which is there in the body");
-  expect_refused(read_round_outside, "reads round, which is there in the body");
-  expect_refused(leave, "t2 leaves it");
+  expect_refused(read_outside, "reads t2, which is local to the body");
+  expect_refused(read_round_outside, "reads round, which is local to the body");
+  expect_refused(leave, "its result t2 is local to the body");
 }
 
 static void add_outside(body_case *c) { c->program.ops[1].attributes.accumulate = true; }
@@ -103,10 +103,10 @@ static void write_again_by_what_never_adds(body_case *c) { op_at(c, T2)->out[0] 
 
 static void a_body_adds_to_what_its_repeat_hands_out_alone(void **state) {
   (void)state;
-  expect_refused(add_outside, "adds to a0, which no repeat around it hands out");
-  expect_refused(add_again_outside, "adds to a, which no repeat around it hands out");
-  expect_refused(add_to_what_is_carried, "adds to a0, which no repeat around it hands out");
-  expect_refused(add_to_what_is_new, "adds to b, which no repeat around it hands out");
+  expect_refused(add_outside, "adds to a0, which its enclosing repeat does not output");
+  expect_refused(add_again_outside, "adds to a, which its enclosing repeat does not output");
+  expect_refused(add_to_what_is_carried, "adds to a0, which its enclosing repeat does not output");
+  expect_refused(add_to_what_is_new, "adds to b, which its enclosing repeat does not output");
   expect_refused(write_again, "writes a a second time");
   expect_refused(write_again_by_what_never_adds, "writes a a second time");
 }

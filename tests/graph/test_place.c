@@ -238,7 +238,7 @@ static void expect_keys_to_be_known(const ot_program *program) {
     const int c = broken.ops[i].attributes.context_size;
     broken.ops[i].attributes.key_index = (broken.ops[i].attributes.key_index + 1) % c;
     assert_int_equal(ot_place_check(&broken, &arena), OT_BUG);
-    assert_non_null(ot_text_find(ot_fail_message(), "for the keys of rank"));
+    assert_non_null(ot_text_find(ot_fail_message(), "as the keys of rank"));
   }
 }
 

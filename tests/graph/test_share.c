@@ -359,7 +359,7 @@ static void degrees_of_tp_that_do_not_fit_are_refused(void **state) {
                  "tp degrees that work: 1, 2");
   request = split_request(&llama, OT_MODE_TRAIN, (ot_split){.tp = 6});
   expect_refusal(&request, OT_USAGE,
-                 "graph: of tp=6 and num_key_value_heads=4 neither divides the other",
+                 "graph: tp=6 and num_key_value_heads=4: neither divides the other",
                  "tp degrees that work: 1, 2, 4");
   request = split_request(&gpt2, OT_MODE_TRAIN, (ot_split){.tp = 3});
   expect_refusal(&request, OT_USAGE, "graph: tp=3 does not divide intermediate_size=40",
@@ -368,7 +368,7 @@ static void degrees_of_tp_that_do_not_fit_are_refused(void **state) {
   request.sequence_length = 5;
   request.micro_batch_size = 3;
   expect_refusal(&request, OT_USAGE,
-                 "graph: tp=2 does not divide the 15 rows of a micro-batch (micro_batch_size=3 x "
+                 "graph: tp=2 does not divide the 15 tokens of a micro-batch (micro_batch_size=3 x "
                  "sequence_length=5 / cp=1)",
                  "tp degrees that work: 1");
 }
@@ -399,7 +399,7 @@ static void degrees_of_cp_that_do_not_fit_are_refused(void **state) {
   const ot_model model = split_llama(8, 2);
   ot_graph_request request = split_request(&model, OT_MODE_TRAIN, (ot_split){.cp = 16});
   expect_refusal(&request, OT_USAGE,
-                 "graph: cp=16 cuts sequence_length=16 into 32 pieces, which do not come out even",
+                 "graph: cp=16 does not shard sequence_length=16 into 32 equal blocks",
                  "cp degrees that work: 1, 2, 4, 8");
   request.split = (ot_split){.cp = 4, .context = OT_CONTEXT_ULYSSES};
   expect_refusal(

@@ -126,8 +126,8 @@ static void reads_a_file_of_megatron_flags(void **state) {
   assert_int_equal(imported.tp, 2);
   assert_int_equal(imported.zero, 0);
   assert_int_equal(imported.recompute, OT_RECOMPUTE_FULL);
-  assert_string_equal(note_with(&imported, "computed again"),
-                      "6 of 24 layers of a stage are computed again: all of them are priced so");
+  assert_string_equal(note_with(&imported, "are recomputed"),
+                      "6 of 24 layers of a stage are recomputed: the cost assumes all of them");
   const ot_model *const model = &imported.model;
   assert_string_equal(model->model_type, "gpt2");
   assert_int_equal(model->vocab_size, 50432);  // 50257 to a multiple of 256
@@ -191,7 +191,7 @@ static void takes_the_last_of_repeated_flags(void **state) {
       "  --seq-length 128 --micro-batch-size 1 --num-layers 8 --vocab-size 256 $EXTRA\n");
   assert_int_equal(imported.model.num_layers, 8);
   assert_string_equal(imported.precision, "fp32");
-  assert_string_equal(note_with(&imported, "EXTRA"), "line 2: flags in $EXTRA are not known");
+  assert_string_equal(note_with(&imported, "EXTRA"), "line 2: flags in $EXTRA are unknown");
 }
 
 static const char flags[] =
@@ -207,12 +207,12 @@ static void names_file_line_and_flag_of_what_does_not_fit(void **state) {
                  "did you mean \"tensor-model-parallel-size\"?");
   snprintf(text, sizeof text, "%s--num-layers 2 --frobnicate 2\n", flags);
   expect_refusal(text, "unknown key \"frobnicate\" (%s:3)",
-                 "remove --frobnicate, if it changes nothing in the time and memory of a step");
+                 "remove --frobnicate, if it affects neither time nor memory of a step");
   snprintf(text, sizeof text, "%s--num-layers $LAYERS\n", flags);
   expect_refusal(text, "num-layers: \"$LAYERS\" is not a whole number; allowed: 1 to 512 (%s:3)",
                  NULL);
   snprintf(text, sizeof text, "%s--num-layers 2\n", flags);
-  expect_refusal(text, "vocab-size: the flags do not say how many tokens there are (%s)",
+  expect_refusal(text, "vocab-size: the flags do not give the vocabulary size (%s)",
                  "add --vocab-size N, the size of the tokenizer");
   snprintf(text, sizeof text, "%s--vocab-size 9 --bf16\n", flags);
   expect_refusal(text, "num-layers is needed (%s)", NULL);
@@ -263,7 +263,7 @@ static void reads_torchtitan_of_2024(void **state) {
 static void refuses_what_torchtitan_does_not_have(void **state) {
   (void)state;
   expect_refusal("[model]\nflavor = \"9B\"\n[training]\n",
-                 "model.flavor: llama3 9B is not known (%s)", NULL);
+                 "model.flavor: llama3 9B is unknown (%s)", NULL);
   expect_refusal("[model]\nflavor = \"8B\"\n[training]\nseqlen = 4\n",
                  "training: unknown key \"seqlen\" (%s:4:10)", "did you mean \"seq_len\"?");
   expect_refusal(
@@ -346,8 +346,8 @@ static void refuses_what_nanotron_does_not_have(void **state) {
   char text[1024];
   snprintf(text, sizeof text, "%s    moe_config: {num_experts: 4}\n", nanotron);
   expect_refusal(text,
-                 "model.model_config.moe_config is not read from nanotron's files; allowed: null "
-                 "(%s:8:17)",
+                 "model.model_config.moe_config is not supported in nanotron's files; allowed: "
+                 "null (%s:8:17)",
                  NULL);
   snprintf(text, sizeof text, "%soptimizer: {zero_stage: 2}\n", nanotron);
   expect_refusal(text, "optimizer.zero_stage: 2 is out of range; allowed: 0 to 1 (%s:8:25)", NULL);
@@ -355,7 +355,7 @@ static void refuses_what_nanotron_does_not_have(void **state) {
 
 static void names_the_formats_when_a_file_is_of_none(void **state) {
   (void)state;
-  expect_refusal("batch: {global_batch_size: 4}\n", "%s is of no format that is known", NULL);
+  expect_refusal("batch: {global_batch_size: 4}\n", "%s has no known format", NULL);
   assert_non_null(ot_text_find(ot_fail_hint_text(), "torchtitan"));
   ot_imported imported;
   assert_int_equal(ot_import_read("/nonexistent/x", &presets, &arena, &imported), OT_ENVIRONMENT);

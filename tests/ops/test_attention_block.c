@@ -539,7 +539,7 @@ static void rejects_what_is_no_block_of_a_ring(void **state) {
   ot_op_attributes a = block_attributes(&g, 0, 2);
   assert_int_equal(ot_op_infer(OT_OP_ATTENTION_BLOCK, &a, &types), OT_BUG);
   assert_string_equal(ot_fail_message(),
-                      "attention_block: queries of piece 0 and keys of piece 2 of 2");
+                      "attention_block: queries of block 0 and keys of block 2, not all in [0, 2)");
   a.key_index = 1;
   types.in[5] = ot_type_matrix(OT_F32, 4, 2);
   assert_int_equal(ot_op_infer(OT_OP_ATTENTION_BLOCK, &a, &types), OT_BUG);
@@ -550,7 +550,7 @@ static void rejects_what_is_no_block_of_a_ring(void **state) {
   types.in[0].dim[0] = types.in[1].dim[0] = a.sequence_length = 5;
   assert_int_equal(ot_op_infer(OT_OP_ATTENTION_BLOCK, &a, &types), OT_BUG);
   assert_string_equal(ot_fail_message(),
-                      "attention_block: 5 rows of a sequence on each of 2 ranks, must be even");
+                      "attention_block: 5 tokens of a sequence on each of 2 ranks, must be even");
   a.sequence_length = 1 << 24;
   types.in[0].dim[0] = types.in[1].dim[0] = 1 << 24;
   types.in[3] = ot_type_vector(OT_I64, 1);

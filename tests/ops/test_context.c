@@ -192,11 +192,11 @@ static void rejects_what_cannot_be_shared(void **state) {
                       "divisor of both)");
   a.context_size = 5;
   assert_int_equal(ot_op_infer(OT_OP_SEQUENCE_JOIN, &a, &types), OT_BUG);
-  assert_string_equal(ot_fail_message(), "sequence_join: 12 rows are not those of 5 ranks");
+  assert_string_equal(ot_fail_message(), "sequence_join: 12 rows are not divisible by 5 ranks");
   a.context_size = 3;
   assert_int_equal(ot_op_infer(OT_OP_SEQUENCE_SPLIT, &a, &types), OT_BUG);
   assert_string_equal(ot_fail_message(),
-                      "sequence_split: 4 rows of a rank are not whole pieces of 3");
+                      "sequence_split: 4 rows of a rank are not whole blocks of 3");
 }
 
 // ---- attention by exchanged heads ----

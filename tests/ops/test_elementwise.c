@@ -347,7 +347,7 @@ static void dropout_refuses_rows_that_no_sequence_has(void **state) {
   attributes.context_size = 2;
   assert_int_equal(ot_op_infer(OT_OP_DROPOUT, &attributes, &types), OT_BUG);
   assert_string_equal(ot_fail_message(),
-                      "dropout: 5 rows of a sequence are not two pieces of equal length");
+                      "dropout: 5 tokens of a sequence are not two blocks of equal length");
 }
 
 // ---- maxima, conversions, clearing ----

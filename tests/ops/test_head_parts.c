@@ -445,10 +445,11 @@ static void refuses_a_chunk_with_nothing_before_it(void **state) {
   ot_op_attributes attributes = {.threads = 1, .compute = OT_F32, .first_row = 4, .chunk_rows = 4};
   assert_int_equal(ot_op_infer(OT_OP_HEAD_GRADIENT, &attributes, &types), OT_BUG);
   assert_string_equal(ot_fail_message(),
-                      "head_gradient: dx_before is absent, but 4 rows lie before the chunk");
+                      "head_gradient: dx_before is absent, but 4 tokens precede the chunk");
   attributes.first_row = 5;
   assert_int_equal(ot_op_infer(OT_OP_HEAD_GRADIENT, &attributes, &types), OT_BUG);
-  assert_string_equal(ot_fail_message(), "head_gradient: chunk of 4 rows from row 5 of 8");
+  assert_string_equal(ot_fail_message(),
+                      "head_gradient: a chunk of 4 tokens from token 5 exceeds 8");
 }
 
 static void refuses_statistics_of_another_number_of_ranks(void **state) {

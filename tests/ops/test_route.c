@@ -371,14 +371,14 @@ static void parts_that_are_no_sequences_are_refused(void **state) {
   assert_int_equal(info->infer(&a, &types), OT_OK);
   a.first_row = 1;
   assert_int_equal(info->infer(&a, &types), OT_BUG);
-  assert_non_null(strstr(ot_fail_message(), "rows 1 to 13 of piece 0 of 2, of 24 rows"));
+  assert_non_null(strstr(ot_fail_message(), "tokens 1 to 13 of block 0 of 2, of 24 tokens"));
   a.first_row = 0;
   a.context_index = 2;
   assert_int_equal(info->infer(&a, &types), OT_BUG);
   a.context_index = 0;
   types.in[2] = (ot_tensor_type){0};  // 12 rows are one sequence and a half
   assert_int_equal(info->infer(&a, &types), OT_BUG);
-  assert_non_null(strstr(ot_fail_message(), "capacity 2 for 12 rows in sequences of 8"));
+  assert_non_null(strstr(ot_fail_message(), "capacity 2 does not fit 12 tokens in sequences of 8"));
 }
 
 // ---- order ----

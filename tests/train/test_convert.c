@@ -253,7 +253,7 @@ static void dequantises_fp8_block_by_block_as_torch_does(void **state) {
   const char *const other = scratch_path(f->directory, "narrow");
   const ot_convert_report report = convert(f, fixture_path("fp8"), one, &wide);
   assert_int_equal(report.notes.num_scaled, 14);
-  assert_non_null(strstr(report.config_notes.text[0], "fp8 with a scale for each block of 16 x 8"));
+  assert_non_null(strstr(report.config_notes.text[0], "fp8 with a scale per block of 16 x 8"));
   assert_same_values(one, "model", expected, OT_F32);
   // Without --dtype they become what config.json says of the others.
   convert(f, fixture_path("fp8"), other, NULL);
