@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audits: what each is asked, and the calls. All are collective over the world and block; the
-// report that counts is the leader's. Each file says what its audit compares with what.
+// The audits: their request and their calls. All are collective over the world and block; only the
+// leader's report is valid. Each file states what its audit compares.
 #pragma once
 
 #include "audit/audit_report.h"
 #include "train/loop.h"
 
-// Fields that an audit has no use for are left alone; 0 asks for the usual amount.
+// An audit ignores fields that it does not use; 0 selects the default.
 typedef struct ot_audit_request {
   ot_trainer *trainer;     // whose weights, settings and layout are audited
-  uint64_t seed;           // causality, precision: of the tokens, places and elements drawn
+  uint64_t seed;           // causality, precision: of the random tokens, positions and elements
   int trials;              // causality: of each kind [16]
   int64_t tokens;          // drift: of a sequence, at most [128]
-  int64_t planned_ranks;   // precision: that gradients will be summed over [those of the run]
-  int steps;               // ranks: to compare after [2]; overlap: to measure [5]
-  const char *checkpoint;  // step: what the trainer has just resumed from, or null
-  // Tests: change the rows as a faulty loader would (causality), the model that decodes, the
-  // exported files in the folder `path` (drift); or null.
+  int64_t planned_ranks;   // precision: data-parallel size of the planned run [that of this run]
+  int steps;               // ranks: steps to compare after [2]; overlap: steps to measure [5]
+  const char *checkpoint;  // step: checkpoint that the trainer has just resumed from, or null
+  // Tests only, or null: change the tokens as a faulty loader would (causality), the model that
+  // decodes, the exported files in the folder `path` (drift).
   void (*amend_rows)(ot_rows *rows);
   void (*amend_model)(ot_model *model);
   void (*amend_files)(const char *path);
 } ot_audit_request;
 
-// The report's texts live in `arena`.
+// The report's texts are in `arena`.
 typedef ot_status (*ot_audit_call)(const ot_audit_request *request, ot_arena *arena,
                                    ot_audit_report *report);
 
@@ -39,18 +39,18 @@ ot_status ot_audit_ranks(const ot_audit_request *request, ot_arena *arena, ot_au
 ot_status ot_audit_overlap(const ot_audit_request *request, ot_arena *arena,
                            ot_audit_report *report);
 
-// Of precision, what needs no data: adds a finding for each setting whose format cannot do what is
-// asked of it. Pure.
+// The part of the precision audit that needs no data: adds a finding for each setting whose format
+// cannot represent its updates. Pure.
 void ot_precision_lint(const ot_run *run, ot_audit_report *report);
 
-// The audits that run->audit.checks asks for, as a run calls them between its steps: what they find
-// is what the command finds, and ends the run. Keeps `run` until destroy, after the run has ended.
+// The audits of run->audit.checks, run between the steps of a run. Their findings are those of the
+// command, and a finding ends the run. Keeps `run` until destroy, after the run has ended.
 typedef struct ot_run_audits ot_run_audits;
 ot_status ot_run_audits_create(const ot_run *run, ot_team *team, ot_run_audits **out);
 void ot_run_audits_destroy(ot_run_audits **audits);
 
-// One of them, the look of an ot_loop_check: compares replicas. `replicas` is an ot_replicas **,
-// null before the first look; what it points to then is the caller's to destroy.
+// One of them, the callback of an ot_loop_check: compares replicas. `replicas` is an ot_replicas
+// **, null before the first call; the caller destroys what it then points to.
 ot_status ot_ranks_look(void *replicas, ot_trainer *trainer, ot_arena *arena,
                         ot_loop_findings *findings);
 

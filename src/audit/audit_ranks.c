@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit ranks`: replicas compared before the trainer's next step and after each of the steps that
-// it then takes, to the first finding; then whether every tensor has moved and, where one rank has
-// the memory for it, whether one rank would have made the same of the next step (reference.h).
+// `audit ranks`: compares replicas before the trainer's next step and after each following step, up
+// to the first finding. Then checks that every tensor was updated and, where one rank has the
+// memory, that one rank computes the same step (reference.h).
 #include "audit/audit.h"
 #include "audit/reference.h"
 #include "audit/replicas.h"
 
 enum { STEPS = 2 };
 
-// What one audit saw.
+// The observations of one audit.
 typedef struct course {
   ot_trainer *trainer;
   ot_replicas *replicas;
@@ -16,7 +16,7 @@ typedef struct course {
   int steps;  // to take
   int looks, ranks;
   int64_t first_step, last_step;
-  double seconds;  // of all looks
+  double seconds;  // of all comparisons
   ot_replica_figures figures;
   ot_reference_figures reference;
   double rate;  // largest learning rate of the steps
@@ -30,10 +30,10 @@ static void note_reference(const course *c, ot_json_writer *json) {
   const bool equal = f->fewest_targets == f->most_targets;
   c->report->table = ot_arena_format(
       c->report->arena,
-      "  one rank makes of the next step: loss %.9g beside %.9g, gradients within %.2g;\n"
+      "  the next step on one rank: loss %.9g, here %.9g; gradients within %.2g;\n"
       "  micro-batches of %lld to %lld targets%s\n",
       f->reference, f->loss, f->largest, (long long)f->fewest_targets, (long long)f->most_targets,
-      equal ? ": as many in each, so that a mean of means would not show" : "");
+      equal ? ": equal, so a mean of means would not be detected" : "");
 }
 
 static void summarize(const course *c) {
@@ -53,11 +53,12 @@ static void summarize(const course *c) {
   ot_json_end(&json);
   c->report->figures = json.text;
   if (c->ranks == 1) return;
-  c->report->summary = ot_arena_format(
-      arena,
-      "%d ranks, after steps %lld to %lld: %.4g MB with replicas, %.4g MB without; %.3g ms a look",
-      c->ranks, (long long)c->first_step, (long long)c->last_step, compared * 1e-6, single * 1e-6,
-      c->seconds / c->looks * 1e3);
+  c->report->summary =
+      ot_arena_format(arena,
+                      "%d ranks, after steps %lld to %lld: %.4g MB with replicas, %.4g MB without; "
+                      "%.3g ms per check",
+                      c->ranks, (long long)c->first_step, (long long)c->last_step, compared * 1e-6,
+                      single * 1e-6, c->seconds / c->looks * 1e3);
 }
 
 static ot_status take_looks(course *c) {
@@ -77,8 +78,8 @@ static ot_status take_looks(course *c) {
   return OT_OK;
 }
 
-// A bias of keys adds the same to all scores of a query, which softmax does not see: but for
-// rounding it has no gradient.
+// A key bias adds the same to all scores of a query, and softmax is invariant to that: its gradient
+// is zero up to rounding.
 static bool moves(const ot_graph *graph, int tensor) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
@@ -91,7 +92,7 @@ static bool moves(const ot_graph *graph, int tensor) {
   return true;
 }
 
-// A tensor that a step has not moved by one part in 10^12 has no gradient, or is not updated.
+// A tensor that a step changes by less than one part in 10^12 has no gradient or is not updated.
 static ot_status check_moved(const course *c) {
   ot_health health;
   const ot_graph *const graph = ot_instance_whole(ot_trainer_instance(c->trainer));
@@ -101,7 +102,7 @@ static ot_status check_moved(const course *c) {
     const double ratio = health.update_ratio[i].value;
     if (ratio > 1e-12 || !moves(graph, i)) continue;
     ot_audit_find(c->report, "never_moved", health.update_ratio[i].name,
-                  "is it used, is its gradient summed, has its group a learning rate?",
+                  "check its use, the reduction of its gradient and its learning rate",
                   "|update| / |weight| is %.3g, |gradient| %.3g", ratio,
                   health.gradient_norm[i].value);
   }
@@ -131,7 +132,7 @@ static void leave_open(const course *c) {
   } else if (f->undecided) {
     ot_audit_leave_open(report,
                         "gradients differ by up to %.2g from those of one rank, which may be "
-                        "tokens that rounding sent to other experts: look again with "
+                        "tokens that rounding routed to other experts: repeat with "
                         "precision.compute=fp32",
                         f->largest);
   }

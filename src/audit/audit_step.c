@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit step`: one training step, made once more by other means (step_checks.h): its batches, its
-// update, its loss and its gradients, after resuming the state that it begins with; and what is
-// random in it: every dropout must draw from a stream of its own, with the run's seed, and its
-// gradient from the same. Works on any number of ranks, one included; what replicas must agree in
-// is the audit of ranks.
+// `audit step`: recomputes one training step by other means (step_checks.h): its batches, update,
+// loss and gradients, after resuming its start state. Also checks randomness: every dropout must
+// draw from its own stream with the run's seed, and its gradient from the same stream. Works on any
+// number of ranks, one included; agreement of replicas is checked by `audit ranks`.
 #include "audit/audit.h"
 #include "audit/step_checks.h"
 
 // ---- random streams ----
 
-// A task that draws a mask: forward and its gradient.
+// A task that draws a dropout mask: forward, or its gradient.
 static bool drops(const ot_task *task, bool forward) {
   if (task->attributes.dropout <= 0) return false;
   switch (task->op) {
@@ -30,7 +29,7 @@ typedef struct stream {
   uint64_t id;
   int block;
   const char *segment;
-  bool ring;  // steps of a ring draw from one stream, each at its own keys
+  bool ring;  // steps of ring attention share a stream, each with its own keys
 } stream;
 
 typedef struct stream_list {
@@ -55,7 +54,7 @@ static void note_forward(stream_list *l, const stream *now) {
     if (before->id != now->id || same_ring) continue;
     find_stream(
         l, now,
-        ot_arena_format(l->report->arena, "it draws the mask of another one, of block %d in %s",
+        ot_arena_format(l->report->arena, "it draws the mask of another dropout, in block %d of %s",
                         before->block, before->segment));
     return;
   }
@@ -68,7 +67,7 @@ static void check_gradient(stream_list *l, const stream *now) {
   for (int64_t i = 0; i < l->count; i++) {
     if (l->streams[i].id == now->id && l->streams[i].block == now->block) return;
   }
-  find_stream(l, now, "the forward of the block draws no such mask");
+  find_stream(l, now, "the forward pass of the block draws no such mask");
 }
 
 static void check_entry(stream_list *l, const ot_entry *entry, bool forward) {
@@ -99,7 +98,7 @@ static void check_streams(const ot_step_audit *a) {
   }
 }
 
-// ---- the whole ----
+// ---- the audit ----
 
 static void summarize(const ot_step_audit *a) {
   ot_json_writer json = ot_json_begin(a->report->arena, 0);
@@ -121,7 +120,7 @@ static void summarize(const ot_step_audit *a) {
       a->slope_difference);
 }
 
-// Parts of the audit that had nothing to compare.
+// Checks that had nothing to compare.
 static void leave_open(const ot_step_audit *a, const char *checkpoint) {
   if (checkpoint && a->resumed == 0) {
     ot_audit_leave_open(a->report, "no tensor of the checkpoint was compared");
@@ -131,9 +130,8 @@ static void leave_open(const ot_step_audit *a, const char *checkpoint) {
   }
   if (a->slopes > 0) return;
   ot_audit_leave_open(
-      a->report, a->slopes_left_out
-                     ? "loss and slopes were not compared: one rank alone lacks the memory for it"
-                     : "no tensor has a gradient to compare a slope with");
+      a->report, a->slopes_left_out ? "loss and slopes were not compared: one rank lacks the memory"
+                                    : "no tensor has a gradient to compare a slope with");
 }
 
 ot_status ot_audit_step(const ot_audit_request *request, ot_arena *arena, ot_audit_report *report) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank looks at its own rows; what is wrong first goes around.
+// Each rank checks its own tokens; the ranks then agree on the first fault.
 #include <stdlib.h>
 
 #include "audit/step_checks.h"
@@ -8,13 +8,13 @@
 
 typedef enum batch_fault {
   BATCH_SOUND,
-  BATCH_TARGET,    // is not the next token
-  BATCH_UNMASKED,  // a target where a document ends
-  BATCH_MASKED,    // none where the document goes on
-  BATCH_POSITION,  // does not count up
+  BATCH_TARGET,    // not the next token
+  BATCH_UNMASKED,  // a target at the end of a document
+  BATCH_MASKED,    // no target within a document
+  BATCH_POSITION,  // does not increase by one
   BATCH_MASK,      // begins elsewhere than positions do
   BATCH_SAMPLE,    // another sample than this rank's
-  BATCH_TOKENS,    // not what the data say: tokens, targets, positions or document starts
+  BATCH_TOKENS,    // not the data's: tokens, targets, positions or document starts
   BATCH_TARGETS_OF_DATA,
   BATCH_POSITIONS_OF_DATA,
   BATCH_MASK_OF_DATA,
@@ -23,23 +23,21 @@ typedef enum batch_fault {
 static const struct {
   const char *what, *where, *advice;
 } words[] = {
-    [BATCH_TARGET] = {"target_shift", "targets", "a target is the next token, moved by one, once"},
+    [BATCH_TARGET] = {"target_shift", "targets", "targets must be the tokens shifted by one"},
     [BATCH_UNMASKED] = {"target_mask", "targets",
-                        "what ends a document, or is padding, has no target"},
-    [BATCH_MASKED] = {"target_mask", "targets", "a target is masked within a document"},
+                        "the last token of a document and padding must have no target"},
+    [BATCH_MASKED] = {"target_mask", "targets", "a target within a document is masked"},
     [BATCH_POSITION] = {"positions", "positions",
-                        "positions count up by one, from zero in each document"},
+                        "positions must increase by one, from zero in each document"},
     [BATCH_MASK] = {"document_mask", "document starts",
-                    "a document's first token is the first that its tokens see"},
+                    "the mask of a document must start at its first token"},
     [BATCH_SAMPLE] = {"samples", "sample numbers",
-                      "sample numbers follow from the position of the run, the micro-batch and the "
-                      "rank of data parallelism"},
-    [BATCH_TOKENS] = {"data_differs", "tokens", "read once more, the data are others"},
-    [BATCH_TARGETS_OF_DATA] = {"data_differs", "targets", "read once more, the data are others"},
-    [BATCH_POSITIONS_OF_DATA] = {"data_differs", "positions",
-                                 "read once more, the data are others"},
-    [BATCH_MASK_OF_DATA] = {"data_differs", "document starts",
-                            "read once more, the data are others"},
+                      "sample numbers must follow from the run's position, the micro-batch and the "
+                      "data-parallel rank"},
+    [BATCH_TOKENS] = {"data_differs", "tokens", "differs from the data read again"},
+    [BATCH_TARGETS_OF_DATA] = {"data_differs", "targets", "differs from the data read again"},
+    [BATCH_POSITIONS_OF_DATA] = {"data_differs", "positions", "differs from the data read again"},
+    [BATCH_MASK_OF_DATA] = {"data_differs", "document starts", "differs from the data read again"},
 };
 
 typedef struct fault {
@@ -52,15 +50,15 @@ typedef struct batch_check {
   const ot_run *run;
   ot_feed *feed;
   ot_rows_piece piece;
-  ot_rows whole;    // as the data say
-  ot_rows part;     // of those, this rank's pieces; with cp
-  ot_rows loaded;   // as they are in the arena
+  ot_rows whole;    // as read from the data
+  ot_rows part;     // this rank's shard of those; with cp
+  ot_rows loaded;   // as loaded in the arena
   int32_t *starts;  // of `loaded`: of whole sequences, with Ulysses
 } batch_check;
 
-// ---- by themselves ----
+// ---- consistency of a batch ----
 
-// Index in its sequence of the row that stands at `t` in a rank's part of it.
+// Index in its sequence of the token at `t` in a rank's shard of it.
 static int64_t index_of(const batch_check *c, int64_t t) {
   const bool ring = c->piece.context == OT_CONTEXT_RING && c->piece.size > 1;
   const int64_t length = c->loaded.T / (ring ? 2 : 1);
@@ -69,7 +67,7 @@ static int64_t index_of(const batch_check *c, int64_t t) {
   return place * length + t % length;
 }
 
-// Row i and the next one of the same sequence.
+// Token i and the next one of the same sequence.
 static fault check_pair(const batch_check *c, int64_t i, int64_t index) {
   const ot_rows *const r = &c->loaded;
   const bool begins = r->positions[i + 1] == 0;
@@ -102,7 +100,7 @@ static fault check_rows(const batch_check *c) {
   return (fault){0};
 }
 
-// ---- against the run ----
+// ---- against the data ----
 
 static fault compare_field(batch_fault kind, const int32_t *got, const int32_t *wanted,
                            int64_t count) {
@@ -149,7 +147,7 @@ static void read_batch(batch_check *c, int micro_batch) {
   ot_instance_read_batch(instance, mode, micro_batch, OT_BATCH_SAMPLE_IDS, r->sample_ids);
 }
 
-// One micro-batch, whose samples begin with `first`.
+// One micro-batch, whose first sample is `first`.
 static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fault *found) {
   OT_TRY(ot_feed_train(c->feed, first, &c->whole));
   if (c->piece.size > 1) ot_rows_cut(&c->whole, &c->piece, &c->part);
@@ -175,7 +173,7 @@ static ot_status check_batches(batch_check *c, fault *found) {
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the check ----
 
 static ot_status open_check(batch_check *c) {
   const int64_t B = c->run->batch.micro_batch_size, T = c->run->data.sequence_length;
@@ -197,13 +195,12 @@ static void close_check(batch_check *c) {
   free(c->starts);
 }
 
-// What the lowest rank that found something says.
+// The fault of the lowest rank that has one.
 static ot_status share(const ot_step_audit *audit, const fault *mine) {
   const int size = ot_team_size(audit->team);
   int64_t *const kinds = ot_arena_array(audit->report->arena, size, sizeof *kinds);
   char text[OT_TEAM_TEXT];
-  ot_text_format(text, sizeof text,
-                 "on rank %d, micro-batch %lld, at %lld: %lld, which should be %lld",
+  ot_text_format(text, sizeof text, "on rank %d, micro-batch %lld, at %lld: %lld, expected %lld",
                  ot_team_rank(audit->team), (long long)mine->micro_batch, (long long)mine->row,
                  (long long)mine->got, (long long)mine->wanted);
   OT_TRY(ot_team_collect(audit->team, (int64_t)mine->kind, kinds));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors are measured in units of the last place, so that few large elements do not decide, and
-// never in units finer than those of the median, so that near-cancelling elements do not either.
+// Errors are measured in ulps, so that few large elements do not dominate, and never in ulps finer
+// than those of the median, so that near-cancelling elements do not either.
 #include "audit/bias.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static double median_size(const ot_bias_request *q, double *room) {
   return percentile(room, n, 0.5);
 }
 
-// Mean of `errors` and t, after the tails are cut.
+// Mean of `errors` and its t, with tails clipped.
 static void measure_lean(double *errors, int64_t n, ot_bias *out) {
   qsort(errors, (size_t)n, sizeof *errors, compare);
   const double low = percentile(errors, n, 0.01), high = percentile(errors, n, 0.99);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit causality`: no token may see its future, another document or another sequence. Pairs of
-// forwards at equal shapes, on the layout of the run, differ in some tokens (swap.h); what may not
-// depend on those must have the same bits. A gradient would not do: the choice of experts has none,
-// and it is what leaks.
+// `audit causality`: no token may depend on its future, another document or another sequence. Pairs
+// of forward passes of equal shape, on the layout of the run, differ in some tokens (swap.h);
+// outputs that may not depend on these must have the same bits. Gradients would not suffice: expert
+// choice, which can leak, has none.
 //
-// Routing that drops what exceeds a capacity leaks only when something is dropped. So its trials
-// are repeated at a quarter of the capacity, where much is: by reliability's figures a test without
-// that sees 3 % of what one with it sees at 77 %.
+// Routing with a capacity leaks only when tokens are dropped. So its trials are repeated at a
+// quarter of the capacity, which drops many: by reliability's figures a test without that detects
+// 3 % of the cases that one with it detects at 77 %.
 //
-// Where bits differ, fewer and fewer layers are left and the others hand on what they get, and the
-// MLP of the first that leaks is silenced: what still leaks is its attention.
+// A leak is located by keeping fewer and fewer layers, the others acting as identity, and then
+// zeroing the MLP of the first layer that leaks: a leak that remains is in its attention.
 //
-// Then gradients (gradient_leak.h), which see what the backward alone does wrong.
+// Then gradients (gradient_leak.h), which detect faults of the backward alone.
 #include <stdlib.h>
 
 #include "audit/audit.h"
@@ -24,28 +24,28 @@
 enum { TRIALS = 16, SEQUENCES = 4, MOST_TOKENS = 64, GRADIENT_TRIALS = 8 };
 
 static const char *const leak_sentences[] = {
-    [OT_LEAK_FUTURE] = "tokens see later tokens of their sequence",
-    [OT_LEAK_DOCUMENT] = "documents of a sequence see each other",
+    [OT_LEAK_FUTURE] = "tokens depend on later tokens of their sequence",
+    [OT_LEAK_DOCUMENT] = "documents of a sequence depend on each other",
     [OT_LEAK_BATCH] = "a sequence depends on the others of its batch",
 };
 
 typedef struct leak {
   int trials, found;
-  int64_t positions, changed;  // that were protected, that differed all the same
+  int64_t positions, changed;  // that were protected, that differed anyway
   double largest;
   ot_swap example;  // the largest
   ot_swap_difference difference;
   bool saturated;  // the example is at a quarter of the capacity
 } leak;
 
-// What gradients reached that they may not.
+// Gradients that reached tokens which they may not reach.
 typedef struct gradient_leak {
   int found;  // of GRADIENT_TRIALS
   double largest;
   ot_gradient_trial example;  // the largest
 } gradient_leak;
 
-// Trials of one kind, and those of them in which something leaked.
+// Trials of one kind, and how many of them leaked.
 typedef struct trial_count {
   int trials, own, others;  // within the sequence, to other sequences
 } trial_count;
@@ -64,11 +64,11 @@ typedef struct causality_audit {
   int64_t forwards;
   gradient_leak gradients[OT_LEAK_KINDS];
   int64_t steps;  // of training
-  int reached;    // trials whose gradient was there at all
-  int blind;      // trials in which other tokens changed nothing at all
+  int reached;    // trials whose gradient was nonzero
+  int blind;      // trials in which other tokens changed nothing
 } causality_audit;
 
-// ---- asking ----
+// ---- forward passes ----
 
 static ot_status create_probe(const causality_audit *c, bool saturated, ot_layout_probe **probe) {
   ot_model model = c->run->model;
@@ -80,7 +80,7 @@ static ot_status create_probe(const causality_audit *c, bool saturated, ot_layou
   return ot_layout_probe_create(&request, probe);
 }
 
-// Asks about the rows as they are, for try_swap and check_repeats to compare with.
+// Runs the current tokens; try_swap and check_repeats compare with the result.
 static ot_status ask(causality_audit *c, ot_layout_probe *probe) {
   c->forwards++;
   return ot_layout_probe_ask(probe, &c->rows);
@@ -139,7 +139,7 @@ static ot_status run_trials(causality_audit *c, ot_layout_probe *probe, bool sat
   return OT_OK;
 }
 
-// Equal questions must have equal answers, or nothing can be said.
+// Equal inputs must give equal outputs, or there is no conclusion.
 static ot_status check_repeats(causality_audit *c, ot_layout_probe *probe, bool *repeats) {
   OT_TRY(ask(c, probe));
   c->forwards++;
@@ -158,19 +158,19 @@ static ot_status try_model(causality_audit *c, bool saturated, bool *repeats) {
   return status;
 }
 
-// ---- the place ----
+// ---- locating a leak ----
 
 typedef struct leak_place {
   int64_t layer;   // -1: before the first, in the embedding
   bool attention;  // else the layer's MLP
 } leak_place;
 
-// What is asked whether it leaks through the first layers of the model.
+// The trial that is repeated on the first layers of the model.
 typedef struct place_search {
   causality_audit *c;
   ot_leak_kind kind;
-  ot_layout_probe *probe;        // of the example of forwards, or null
-  ot_gradient_probe *gradients;  // of that of gradients
+  ot_layout_probe *probe;        // of the forward example, or null
+  ot_gradient_probe *gradients;  // of the gradient example
 } place_search;
 
 static ot_status forward_leaks(const place_search *s, bool *leaks) {
@@ -190,8 +190,8 @@ static ot_status gradient_leaks(const place_search *s, bool *leaks) {
   return OT_OK;
 }
 
-// With `layers` layers left, the MLP or the experts of the last of them silenced or not. What
-// attention reads does not depend on that; what an MLP reads would depend on attention.
+// With `layers` layers kept, the MLP or experts of the last of them zeroed or not. The input of
+// attention does not depend on that; the input of an MLP would depend on attention.
 static ot_status leaks_through(const place_search *s, int64_t layers, bool silenced, bool *leaks) {
   if (s->probe) {
     OT_TRY(ot_layout_probe_keep(s->probe, layers, silenced));
@@ -246,7 +246,7 @@ static ot_status run_gradient_trials(causality_audit *c, ot_gradient_probe *prob
   return OT_OK;
 }
 
-// ---- what is said ----
+// ---- findings ----
 
 static const char *const routing_names[] = {
     [OT_MOE_DROPLESS] = "routing",
@@ -328,9 +328,9 @@ static ot_status report_leak(causality_audit *c, ot_leak_kind kind) {
   OT_TRY(find_place(c, kind, &place));
   const char *const what = mechanism_of(c, kind, &place);
   ot_audit_find(c->report, what, where_of(c, &place), advice_of(what),
-                "%s: in %d of %d trials%s, %.3g %% of the protected positions changed, the head's "
-                "input by up to %.3g; first after other %s in sequence %lld: sequence %lld, "
-                "position %lld",
+                "%s: in %d of %d trials%s; %.3g %% of the protected positions changed, the head's "
+                "input by up to %.3g; first after a change of the %s in sequence %lld: "
+                "sequence %lld, position %lld",
                 leak_sentences[kind], l->found, l->trials,
                 l->saturated ? " (at a quarter of the capacity, too)" : "",
                 100.0 * (double)l->changed / (double)l->positions, l->largest,
@@ -340,7 +340,7 @@ static ot_status report_leak(causality_audit *c, ot_leak_kind kind) {
   return OT_OK;
 }
 
-// What a forward shows it also shows of gradients: once is enough.
+// A leak of the forward also appears in gradients: it is reported once.
 static ot_status report_gradient(causality_audit *c, ot_gradient_probe *probe, ot_leak_kind kind) {
   if (c->gradients[kind].found == 0 || c->leaks[kind].found > 0) return OT_OK;
   const place_search search = {.c = c, .kind = kind, .gradients = probe};
@@ -349,10 +349,10 @@ static ot_status report_gradient(causality_audit *c, ot_gradient_probe *probe, o
   const gradient_leak *const g = &c->gradients[kind];
   ot_audit_find(c->report, mechanism_of(c, kind, &place),
                 ot_arena_format(c->report->arena, "%s, backward", where_of(c, &place)),
-                "the forward is sound: compare which rows and keys the gradient of the operator "
+                "the forward is correct: compare which rows and keys the gradient of the operator "
                 "reads and writes with those of its forward",
                 "%s in the backward alone: in %d of %d trials a loss has a gradient to their "
-                "embeddings, of up to %.3g; most that of positions %lld to %lld of sequence %lld",
+                "embeddings, of up to %.3g; largest for positions %lld to %lld of sequence %lld",
                 leak_sentences[kind], g->found, GRADIENT_TRIALS, g->largest,
                 (long long)g->example.first, (long long)g->example.last,
                 (long long)g->example.sequence);
@@ -368,11 +368,11 @@ static ot_status look_at_gradients(causality_audit *c) {
     status = report_gradient(c, probe, (ot_leak_kind)kind);
   }
   ot_gradient_probe_destroy(&probe);
-  // What leaks in the forward may well have a gradient that is no number.
+  // A forward that leaks may well have a NaN gradient.
   return status == OT_NUMERIC && c->report->num_findings > 0 ? OT_OK : status;
 }
 
-// How many trials of each kind saw something.
+// Trials of each kind, and those that detected a leak.
 static const char *figures_of(const causality_audit *c) {
   ot_json_writer json = ot_json_begin(c->report->arena, 0);
   ot_json_object(&json, NULL);
@@ -413,7 +413,7 @@ static const char *summary_of(const causality_audit *c) {
   const int ranks = ot_team_size(c->team);
   const char *const gradients =
       c->steps == 0
-          ? "no gradients, for which a rank lacks memory or the model vocabulary"
+          ? "no gradients: too little memory or too small a vocabulary"
           : ot_arena_format(c->report->arena, "the gradients of %d losses", GRADIENT_TRIALS);
   return ot_arena_format(
       c->report->arena,
@@ -422,24 +422,24 @@ static const char *summary_of(const causality_audit *c) {
       (long long)c->rows.T, ranks, ot_text_plural(ranks, "s"), c->trials, gradients);
 }
 
-// Why nothing that was found does not mean that there is nothing, or null.
+// Why the lack of findings is not conclusive, or null.
 static const char *open_question(const causality_audit *c, bool repeats) {
   const ot_model *const model = &c->run->model;
   const bool chooses = model->moe.num_experts > 0 && model->moe.routing == OT_MOE_EXPERT_CHOICE;
   if (!repeats) return "two equal forwards gave different bits, so that nothing can be compared";
   if (chooses || can_drop(model)) {
     return ot_arena_format(c->report->arena,
-                           "no trial saw a leak, but %s is not causal by construction",
+                           "no trial found a leak, but %s is not causal by construction",
                            routing_names[model->moe.routing]);
   }
   if (c->blind > 0)
-    return "other tokens change nothing that enters the head, not even their own rows";
+    return "changed tokens do not affect the head's input, even at their own positions";
   for (int kind = 0; kind < OT_LEAK_KINDS; kind++) {
     if (c->leaks[kind].positions > 0) continue;
     return ot_arena_format(c->report->arena, "no position was compared that would show whether %s",
                            leak_sentences[kind]);
   }
-  if (c->steps == 0) return "leaks of the backward alone were not looked for";
+  if (c->steps == 0) return "leaks of the backward alone were not checked";
   return c->reached < GRADIENT_TRIALS ? "a loss has no gradient to the embeddings of its own tokens"
                                       : NULL;
 }
@@ -450,7 +450,7 @@ static void conclude(causality_audit *c, bool repeats) {
   if (why) ot_audit_leave_open(c->report, "%s", why);
 }
 
-// ---- the whole ----
+// ---- the audit ----
 
 static ot_status look(causality_audit *c) {
   bool repeats = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer on one rank takes steps of one micro-batch at a learning rate of zero: the weights stay
-// what they are, and each step leaves the gradient of its micro-batch.
+// A trainer on one rank runs steps of one micro-batch at a learning rate of zero: the weights stay
+// the same, and each step leaves the gradient of its micro-batch.
 #include "audit/contributions.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { STREAM_PARAMETER = 0x706172, STREAM_ELEMENT = 0x656c65, STREAM_RANK = 0x72616e };
 
-// Of an embedding most rows may be untouched: so many are looked at for each that is kept.
+// Most rows of an embedding may be untouched: candidates tried per element kept.
 enum { LOOKS = 8 };
 
 typedef struct chosen_element {
@@ -77,7 +77,7 @@ static int64_t choose(const ot_contributions_request *q, const ot_graph *graph,
 
 // ---- reading ----
 
-// Elements that no micro-batch touches say nothing; keeps the first q->elements others.
+// Elements that no micro-batch touches carry no information; keeps the first q->elements others.
 static void keep_touched(const ot_contributions_request *q, ot_contributions *out,
                          ot_gradient_class class) {
   const int n = out->micro_batches;
@@ -93,7 +93,7 @@ static void keep_touched(const ot_contributions_request *q, ot_contributions *ou
   out->count[class] = kept;
 }
 
-// `row` has room for any.
+// `row` has space for any row.
 static ot_status read_gradient(ot_trainer *trainer, const chosen_element *at, double *row,
                                double *value) {
   const ot_parameter_rows range = {at->parameter, OT_COPY_GRADIENT, at->row, 1};

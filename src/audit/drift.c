@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit drift`: training and inference must be the same model. On one sequence of the run's own
-// data, as one document, the forward of training is the truth that is compared with
+// `audit drift`: training and inference must compute the same model. On one sequence of the run's
+// data, as one document, the training forward is the reference for
 //
-//   decode      the same tokens one by one against a key-value cache
-//   shorter     forwards of fewer tokens, around the sizes at which kernels change their path
-//   export      the model written as Hugging Face files and read back
-//   neighbours  the same sequence at another place among other sequences
-//   layout      the same forward on the ranks of the run, where there are several
+//   decode      token-by-token decoding with a key-value cache
+//   shorter     forwards of fewer tokens, around the sizes at which kernels switch paths
+//   export      the model exported as Hugging Face files and read back
+//   neighbours  the same sequence at another position in a batch of others
+//   layout      the same forward on the ranks of the run, if there are several
 //
-// first in float32 (float64 where the run computes in it), where any difference in meaning stands
-// out from rounding, then, where weights are stored narrower, in the run's own types, where only
-// the size of the difference counts. Low precision alone would hide what float32 shows.
+// first in float32 (float64 if the run computes in it), where a semantic difference exceeds
+// rounding; then, if weights are stored in fewer bits, in the run's own dtypes, where only the size
+// of the difference is judged. Low precision alone would hide what float32 shows.
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,11 +32,11 @@ typedef struct drift_audit {
   ot_team *team;
   ot_audit_report *report;
   const ot_run *run;
-  ot_instance *whole;  // on the leader: the forward of training, whose weights the others copy
+  ot_instance *whole;  // on the leader: the training forward, whose weights the others copy
   ot_rows rows;        // one sequence, one document
   int64_t tokens, vocab;
   double *truth, *other;      // [tokens, vocab]
-  ot_dtype compute, storage;  // of what is asked
+  ot_dtype compute, storage;  // of the current comparison
   int64_t layout_tokens;      // 0: one rank
   double *layout;             // [layout_tokens] -ln p of targets on the layout of the run
   ot_text_builder table;
@@ -44,7 +44,7 @@ typedef struct drift_audit {
 
 // ---- the sequence ----
 
-// Makes of the first `tokens` tokens of a sequence one document; the last target is masked.
+// Turns the first `tokens` tokens of a sequence into one document; the last target is masked.
 static ot_status take_document(const ot_rows *from, int64_t tokens, ot_rows *rows) {
   const int64_t T = tokens < from->T ? tokens : from->T;
   OT_TRY(ot_rows_create(1, T, rows));
@@ -72,7 +72,7 @@ static ot_status read_text(drift_audit *d) {
   return status;
 }
 
-// ---- asking ----
+// ---- forward passes ----
 
 typedef struct question {
   ot_mode mode;
@@ -141,15 +141,15 @@ static void find(drift_audit *d, const char *what, const char *where, const char
       ->details = details(d, f);
 }
 
-// What counts as the same, in nats of a token's log-probability; NaN is outside, too. float32:
-// 1.4e-6 mean and 2.1e-5 at most were seen of other orders of sums in a correct model, 2.3e-5 and
-// 3.7e-4 of an epsilon of 1e-6 in place of 1e-5.
+// The tolerance in nats of a token's log-probability; NaN fails, too. Measured in float32: 1.4e-6
+// mean and 2.1e-5 maximum from other summation orders in a correct model, 2.3e-5 and 3.7e-4 from an
+// epsilon of 1e-6 instead of 1e-5.
 static bool within(const drift_audit *d, const ot_drift_figures *f) {
   const bool wide = d->compute == OT_F64;
   return f->mean <= (wide ? 1e-12 : 1e-5) && f->max <= (wide ? 1e-10 : 1e-3);
 }
 
-// A line of the table; whether the two are the same.
+// Adds a line to the table; true if the two agree.
 static bool note(drift_audit *d, const char *what, const ot_drift_figures *f) {
   ot_text_appendf(&d->table, "  %-5s %-18s %7lld %12.3g %12.3g %12.3g %9.4f %6lld\n",
                   ot_dtype_name(d->storage), what, (long long)f->tokens, f->mean, f->max,
@@ -210,9 +210,9 @@ static ot_status check_decode(drift_audit *d) {
   return OT_OK;
 }
 
-// ---- other shapes ----
+// ---- shorter forwards ----
 
-// Around the tiles of keys and the chunks of rows that kernels work in.
+// Lengths around the key tiles and token chunks of the kernels.
 static ot_status check_lengths(drift_audit *d) {
   static const int64_t lengths[] = {1, 2, 31, 32, 33, 63, 64, 65};
   ot_drift_figures worst = {0};
@@ -230,11 +230,11 @@ static ot_status check_lengths(drift_audit *d) {
   if (note(d, "shorter forwards", &worst)) return OT_OK;
   find(d, "length_dependence",
        ot_arena_format(d->report->arena, "a forward of %lld tokens", (long long)at),
-       "what a token sees must not depend on how many tokens follow it", &worst);
+       "the output for a token must not depend on how many tokens follow it", &worst);
   return OT_OK;
 }
 
-// The same sequence as the last of NEIGHBOURS; the others are it, turned.
+// The same sequence as the last of NEIGHBOURS; the others are rotations of it.
 static ot_status ask_beside(drift_audit *d, double *logits) {
   ot_rows rows;
   OT_TRY(ot_rows_create(NEIGHBOURS, d->tokens, &rows));
@@ -250,7 +250,7 @@ static ot_status ask_beside(drift_audit *d, double *logits) {
   return status;
 }
 
-// Equal up to rounding is a must; that bits are equal, too, is noted.
+// Must be equal up to rounding; bitwise equality is noted.
 static ot_status check_neighbours(drift_audit *d) {
   const int64_t count = d->tokens * d->vocab;
   double *const all = malloc((size_t)(NEIGHBOURS * count) * sizeof *all);
@@ -268,15 +268,15 @@ static ot_status check_neighbours(drift_audit *d) {
   find(d, "batch_dependence",
        ot_arena_format(d->report->arena, "%lld of %lld logits of a sequence", (long long)differ,
                        (long long)count),
-       "what a sequence gives must not depend on the others of its batch: capacity and expert "
-       "choice over a batch do",
+       "the output for a sequence must not depend on its batch: capacity and expert "
+       "choice over a batch violate this",
        &f);
   return OT_OK;
 }
 
 // ---- the layout ----
 
-// The sequence on all ranks, with as many targets in turn: a forward for each.
+// The sequence on all ranks, one forward for each target.
 static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
   const int64_t T = d->layout_tokens, B = ot_layout_probe_sequences(probe);
   ot_rows rows;
@@ -295,7 +295,7 @@ static ot_status score_layout(drift_audit *d, ot_layout_probe *probe) {
   return status;
 }
 
-// Collective; the rest is the leader's.
+// Collective; the comparison runs on the leader.
 static ot_status ask_layout(drift_audit *d) {
   if (ot_team_size(d->team) == 1) return OT_OK;
   d->layout_tokens = ot_layout_tokens(d->team, d->tokens, LAYOUT_TOKENS);
@@ -337,8 +337,8 @@ static void check_layout(drift_audit *d) {
   ot_audit_find(
       d->report, "layout",
       ot_arena_format(d->report->arena, "the forward on %d ranks", ot_team_size(d->team)),
-      "a sum or a mask of the layout is not that of one rank: `audit ranks` and `audit causality` "
-      "with the same ranks say more",
+      "a reduction or mask differs from that of one rank: `audit ranks` and `audit causality` "
+      "with the same ranks locate it",
       "%s: |ln p| of the same tokens differs from that on one rank by %.3g on average and %.3g at "
       "most (token %lld)",
       ot_dtype_name(d->storage), f.mean, f.max, (long long)f.worst);
@@ -349,12 +349,12 @@ static void check_layout(drift_audit *d) {
 static ot_status make_folder(ot_arena *arena, char **folder) {
   const char *const temporary = getenv("TMPDIR");
   *folder = ot_disk_join(arena, temporary ? temporary : "/tmp", "orthant-audit-XXXXXX");
-  OT_CHECK(mkdtemp(*folder), OT_ENVIRONMENT, "cannot make a folder for temporary files (%s)",
+  OT_CHECK(mkdtemp(*folder), OT_ENVIRONMENT, "cannot create a folder for temporary files (%s)",
            *folder);
   return OT_OK;
 }
 
-// Makes a folder on the leader, whose name all ranks learn.
+// Creates a folder on the leader; all ranks learn its name.
 static ot_status share_folder(const drift_audit *d, char folder[OT_TEAM_TEXT]) {
   ot_status status = OT_OK;
   if (ot_team_leads(d->team)) {
@@ -366,7 +366,8 @@ static ot_status share_folder(const drift_audit *d, char folder[OT_TEAM_TEXT]) {
   return ot_team_share(d->team, folder);
 }
 
-// The state saved in `folder`, as HF files of full precision; `path` is theirs, on the leader.
+// Exports the state saved in `folder` as HF files of full precision; `path` on the leader is
+// theirs.
 static ot_status export_model(const drift_audit *d, const char *folder, const char **path) {
   ot_arena *const arena = d->report->arena;
   ot_convert_report report;
@@ -393,16 +394,16 @@ static ot_status check_export(drift_audit *d, const char *files) {
   return OT_OK;
 }
 
-// ---- the run's own types ----
+// ---- the run's dtypes ----
 
-// Narrow storage moves log-probabilities by itself: decode may differ from the forward by no more
-// than a few times what the forward in the run's types differs from the one in wide types.
+// Low-precision storage alone changes log-probabilities: decode may differ from the forward by at
+// most a few times the difference between the forwards in the run's dtypes and in fp32.
 static ot_status check_narrow(drift_audit *d) {
   enum { TIMES = 5 };
   d->storage = d->run->precision.params;
   OT_TRY(ask_forward(d, &d->run->model, d->other));
   const ot_drift_figures floor = compare(d, d->tokens);
-  note(d, "beside wide types", &floor);
+  note(d, "full precision", &floor);
   double *const wide = d->truth;
   d->truth = d->other;
   d->other = wide;
@@ -412,16 +413,16 @@ static ot_status check_narrow(drift_audit *d) {
   note(d, "decode", &f);
   if (f.divergence <= TIMES * floor.divergence && f.max_change <= 0.5) return OT_OK;
   find(d, "train_decode", ot_arena_format(d->report->arena, "in %s", ot_dtype_name(d->storage)),
-       "the two paths round at different places; keep the cache and the sums of decode as wide as "
-       "those of training",
+       "the two paths round at different places; give the cache and the sums of decode the types "
+       "of training",
        &f);
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the audit ----
 
 static ot_status look(drift_audit *d, const char *exported) {
-  ot_text_appendf(&d->table, "  %-5s %-18s %7s %12s %12s %12s %9s %6s\n", "", "forward beside",
+  ot_text_appendf(&d->table, "  %-5s %-18s %7s %12s %12s %12s %9s %6s\n", "", "forward against",
                   "tokens", "mean |dln p|", "max", "KL", "samples", "flips");
   OT_TRY(ot_probe_ask(d->whole, &d->rows, d->truth));
   OT_TRY(check_decode(d));
@@ -443,9 +444,7 @@ static ot_status lead(drift_audit *d, const char *exported) {
   OT_TRY(status);
   d->report->table = ot_text_builder_text(&d->table);
   d->report->summary = ot_arena_format(
-      d->report->arena,
-      "%lld tokens of the training data as one document, forward against other ways",
-      (long long)d->tokens);
+      d->report->arena, "%lld tokens of the training data as one document", (long long)d->tokens);
   if (d->rows.num_targets == 0) {
     ot_audit_leave_open(d->report, "no token has a target whose probability could be compared");
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer at a learning rate of zero, whose rows are written here. The head has weights of its
-// own, so that the embedding's gradient is that of what it put out; the losses of routers, which
-// all tokens have a part in, are off.
+// A trainer at a learning rate of zero, with batches written here. The head has its own weights, so
+// the embedding's gradient is that of its output only; router losses, which depend on all tokens,
+// are off.
 #include "audit/gradient_leak.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 enum { STREAM_TRIALS = 0x677264, MOST_IDS = 256 };
 
-// Ids of the vocabulary by who has them: those whose loss it is and their past, then the kinds.
+// Token ids are split into classes: the tokens with the loss and their past, then the leak kinds.
 enum { OWN, CLASSES = 1 + OT_LEAK_KINDS };
 
 struct ot_gradient_probe {
@@ -21,11 +21,11 @@ struct ot_gradient_probe {
   ot_team *team;
   const ot_rows *rows;
   ot_run run;
-  ot_trainer *still;  // that steps
+  ot_trainer *still;  // the trainer whose steps are run
   ot_gradient_trial trial;
   int64_t ids;       // of each class
   int table;         // parameter
-  double *gradient;  // [ids] of the embedding's gradient
+  double *gradient;  // [ids] rows of the embedding's gradient
 };
 
 // ---- trials ----
@@ -47,7 +47,7 @@ static int class_of(const ot_gradient_trial *t, int64_t sequence, int64_t positi
   return position > t->last ? 1 + OT_LEAK_FUTURE : OWN;
 }
 
-// Rows of a micro-batch. Those after the first have all sequences once more, without targets.
+// Tokens of a micro-batch. Micro-batches after the first repeat all sequences, without targets.
 static void write_rows(const ot_trainer *trainer, int micro_batch, ot_rows *rows, void *context) {
   const ot_gradient_probe *const g = context;
   const int64_t first = ot_team_data_index(ot_trainer_team(trainer)) * rows->B;
@@ -72,7 +72,7 @@ static void amend(ot_schedule *schedule, ot_arena *arena, void *context) {
 
 // ---- create ----
 
-// The order of a pipeline needs as many micro-batches as there are stages.
+// A pipeline schedule needs as many micro-batches as stages.
 static ot_run run_of(const ot_gradient_probe *g) {
   ot_run run = ot_variant_still(ot_trainer_run(g->trainer));
   const int64_t micro_batches = ot_team_degree(g->team, OT_AXIS_PP);
@@ -136,7 +136,7 @@ ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_rows *rows,
 void ot_gradient_probe_destroy(ot_gradient_probe **probe) {
   if (!probe || !*probe) return;
   ot_gradient_probe *const g = *probe;
-  // Audits that follow may keep ranks waiting for their leader.
+  // Later audits may keep ranks waiting for their leader.
   ot_team_watch(g->team, 0);
   ot_trainer_destroy(&g->still);
   free(g->gradient);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaks of the backward: the loss of some tokens of one document must have no gradient at all to
-// the embeddings of later tokens, of other documents, of other sequences. Steps of training on the
-// layout of the run, of which only those tokens have targets; who may be reached and who may not
-// have tokens of their own, so that the rows of the embedding's gradient tell them apart. What a
-// loss depends on through a choice (of experts) has no gradient and is not seen here: pairs of
-// forwards see that (causality.h). What only a backward does wrong is seen here alone.
+// Leaks of the backward: the loss of some tokens of a document must have zero gradient with respect
+// to the embeddings of later tokens, other documents and other sequences. Runs training steps on
+// the layout of the run in which only those tokens have targets. Tokens that may be reached and
+// tokens that may not have different ids, so the rows of the embedding's gradient distinguish them.
+// A dependency through a choice (of experts) has no gradient and is found only by pairs of forwards
+// (causality.c); faults of the backward are found only here.
 #pragma once
 
 #include "data/rows.h"
 #include "train/trainer.h"
 
-// Who is reached that may not be.
+// Whose embeddings must not be reached.
 typedef enum ot_leak_kind {
   OT_LEAK_FUTURE,    // later tokens of the document
   OT_LEAK_DOCUMENT,  // other documents of the sequence
@@ -20,10 +20,10 @@ typedef enum ot_leak_kind {
 
 typedef struct ot_gradient_probe ot_gradient_probe;
 
-// Takes the weights, layout, types and hooks of `trainer`, and no step of it; `rows` (kept) says
-// positions and documents of all sequences. `*out` is null where a step would need more memory than
-// an audit may take, or the vocabulary is too small. Collective over the world, as all of the
-// below. Blocks.
+// Uses the weights, layout, dtypes and hooks of `trainer` and takes no step of it; `rows` (kept)
+// gives positions and documents of all sequences. `*out` is null if a step would need more memory
+// than an audit may use, or the vocabulary is too small. Collective over the world, as all
+// functions below. Blocks.
 ot_status ot_gradient_probe_create(ot_trainer *trainer, const ot_rows *rows,
                                    ot_gradient_probe **out);
 void ot_gradient_probe_destroy(ot_gradient_probe **probe);
@@ -34,17 +34,17 @@ typedef struct ot_gradient_trial {
   int64_t end;  // of the document
 } ot_gradient_trial;
 
-// Place of trial number `trial`.
+// Position of trial number `trial`.
 ot_gradient_trial ot_gradient_trial_choose(uint64_t seed, int trial, const ot_rows *rows);
 
 typedef struct ot_gradient_reach {
-  bool own;                       // the tokens themselves: if not, nothing can be said
-  double largest[OT_LEAK_KINDS];  // |gradient| of an embedding that must have none; else 0
+  bool own;                       // the tokens themselves: if not, there is no conclusion
+  double largest[OT_LEAK_KINDS];  // largest |gradient| that must be zero; else 0
 } ot_gradient_reach;
 
-// The same on all ranks.
+// The same result on all ranks.
 ot_status ot_gradient_probe_ask(ot_gradient_probe *probe, const ot_gradient_trial *trial,
                                 ot_gradient_reach *reach);
 
-// As ot_variant_keep_layers.
+// See ot_variant_keep_layers.
 ot_status ot_gradient_probe_keep(ot_gradient_probe *probe, int64_t layers, bool silenced);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An instance that evaluates, on the mesh of the run. What enters its head is read from the buffer
-// that the entry of the head is bound to. Rows are numbered by cutting a micro-batch whose tokens
-// are their own numbers, so that this file knows nothing of how sequences are cut.
+// An evaluation model runtime on the mesh of the run. The input of its head is read from the buffer
+// that the head's entry is bound to. Tokens are numbered by sharding a micro-batch whose token ids
+// are their own numbers, so this file does not depend on how sequences are sharded.
 #include "audit/layout_probe.h"
 
 #include <math.h>
@@ -15,15 +15,15 @@
 struct ot_layout_probe {
   ot_trainer *trainer;
   ot_team *team;
-  ot_run run;  // the trainer's, of the model that is asked
+  ot_run run;  // the trainer's, with the probed model
   int64_t B, T, sequences;
   ot_instance *instance;
-  ot_rows part;           // pieces of the sequences that are this rank's
-  int64_t rows, columns;  // of its part of an answer, as often as there are planes
-  int64_t *number;        // [rows] of all rows, of those of this rank
-  int64_t planes;   // activations that enter the head: that of the block before, those on a stack
-  int64_t *offset;  // [planes] in the arena; null: another stage has the answer
-  char *answer, *other;  // [planes * rows * columns] of dtype: the last one, and one to compare
+  ot_rows part;           // this rank's shards of the sequences
+  int64_t rows, columns;  // of its part of an answer, per plane
+  int64_t *number;        // [rows] global row number of each row of this rank
+  int64_t planes;         // inputs of the head: the last block's output, or those on a stack
+  int64_t *offset;        // [planes] in the arena; null: on another stage
+  char *answer, *other;   // [planes * rows * columns] of dtype: the kept one, one to compare
   ot_dtype dtype;
   ot_exchange *exchange;
 };
@@ -137,7 +137,7 @@ static ot_status create_instance(ot_layout_probe *p) {
   return ot_team_agree(p->team, find_answer(p));
 }
 
-// Every row is some rank's, and only one's.
+// Every row is held by exactly one rank.
 static ot_status check_rows(ot_layout_probe *p) {
   const int64_t n = p->sequences * p->T;
   int64_t *const words = ot_exchange_words(p->exchange);
@@ -189,7 +189,7 @@ void ot_layout_probe_destroy(ot_layout_probe **probe) {
   *probe = NULL;
 }
 
-// ---- ask ----
+// ---- evaluation ----
 
 static ot_status evaluate(ot_layout_probe *p, const ot_rows *rows) {
   const ot_rows_piece piece = piece_of(p);
@@ -230,7 +230,7 @@ ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, dou
   const ot_executor *const executor = ot_instance_executor(p->instance);
   double sums[2] = {0, 0};
   OT_TRY(evaluate(probe, rows));
-  // Ranks of tp have the same.
+  // All ranks of tp hold the same.
   if (p->offset && ot_team_index(p->team, OT_AXIS_TP) == 0) {
     sums[0] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_LOSS);
     sums[1] = ot_executor_scalar(executor, OT_SCALAR_EVALUATE_TOKENS);
@@ -242,7 +242,7 @@ ot_status ot_layout_probe_score(ot_layout_probe *probe, const ot_rows *rows, dou
 
 // ---- compare ----
 
-// The largest |difference| of rows of which some bit differs.
+// The largest |difference| of rows that differ in any bit.
 static double change_of(const ot_layout_probe *p, const char *before, const char *after) {
   const int64_t size = ot_dtype_bytes(p->dtype);
   double largest = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in float64, row by row.
+// Accumulates in float64, token by token.
 #include "audit/log_probability.h"
 
 #include <math.h>
 
-// ln sum exp of a row, and its largest entry.
+// ln sum exp of a token's logits, and their argmax.
 static double log_sum(const double *logits, int64_t vocab, int64_t *top) {
   *top = 0;
   for (int64_t i = 1; i < vocab; i++) *top = logits[i] > logits[*top] ? i : *top;
@@ -18,7 +18,7 @@ double ot_log_probability(const double *logits, int64_t vocab, int32_t target) {
   return logits[target] - log_sum(logits, vocab, &top);
 }
 
-// One row of both.
+// One token of both.
 typedef struct row_pair {
   double a_target, b_target;  // ln p
   double divergence;

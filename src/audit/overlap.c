@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit overlap`: takes one step to warm up and some more with tracing on. Timelines into sums,
-// sums over ranks; what is made of them is in overlap_judge.c.
+// `audit overlap`: runs one warm-up step and then some with tracing. Sums timelines over steps and
+// ranks; overlap_judge.c evaluates them.
 #include "audit/overlap.h"
 
 #include <stddef.h>

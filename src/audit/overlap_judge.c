@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From times to findings. What has a lane of its own is meant to run concurrently with kernels:
-// more than a tenth of a step of it in the open is a finding. Collectives that stand between two
-// kernels of a block (tensor parallelism, Ulysses) cannot hide: they are the cost of the layout,
-// and a finding only where it is a quarter.
+// From times to findings. Communication with its own lane should overlap with kernels: more than a
+// tenth of a step exposed is a finding. Collectives between two kernels of a block (tensor
+// parallelism, Ulysses) cannot overlap: they are the cost of the layout, and a finding only from a
+// quarter of a step.
 #include "audit/overlap.h"
 #include "base/text_builder.h"
 #include "describe/pipeline_rules.h"
@@ -11,14 +11,14 @@
 
 static const double LIMIT_BESIDE = .10, LIMIT_BETWEEN = .25;
 static const double LIMIT_LATE = .10;    // compute of the slowest rank above the mean
-static const double LIMIT_BUBBLE = .10;  // above what the order has with equal stages
+static const double LIMIT_BUBBLE = .10;  // above that of the pipeline schedule with equal stages
 
 // Communication that is judged together.
 typedef struct flow_rule {
   ot_timeline_axis axis;
   int num_ops;
   ot_op_kind ops[3];  // [num_ops]
-  bool between;       // between kernels, where nothing can run concurrently
+  bool between;       // between dependent kernels, where it cannot overlap
   const char *what, *advice;
 } flow_rule;
 
@@ -39,11 +39,11 @@ static const flow_rule rules[] = {
     {OT_TIMELINE_EP, 2, {OT_OP_EXCHANGE, OT_OP_EXCHANGE_HOME}, true, "ep_exposed",
      "fewer ranks of ep"},
     {OT_TIMELINE_WORLD, 1, {OT_OP_ALL_REDUCE}, true, "world_exposed",
-     "norms and losses are small: ranks wait here for the last one; look at slow machines"},
+     "these reductions are small: ranks wait for the last one; check for slow machines"},
 };
 // clang-format on
 
-// Sums and sentences of one audit.
+// Totals and texts of one audit.
 typedef struct judge {
   const ot_overlap *o;
   const ot_overlap_run *run;
@@ -70,7 +70,7 @@ static ot_overlap_flow sum_flow(const ot_overlap *o, const flow_rule *rule) {
   return sum;
 }
 
-// "all_gather and all_reduce", of those that happen.
+// "all_gather and all_reduce", of those that occur.
 static const char *ops_text(const judge *j, const flow_rule *rule) {
   ot_text_builder text = {.arena = j->report->arena};
   for (int i = 0; i < rule->num_ops; i++) {
@@ -102,8 +102,8 @@ static void judge_flow(const judge *j, const flow_rule *rule) {
                 ot_arena_format(j->report->arena, "%s: %s", ot_timeline_axis_name(rule->axis),
                                 ops_text(j, rule)),
                 rule->advice,
-                "%.1f %% of a step of %.4g ms (limit %.0f %%): %.4g ms exposed of %.4g ms under "
-                "way, %.4g calls, %.4g MB",
+                "%.1f %% of a step of %.4g ms (limit %.0f %%): %.4g ms exposed of %.4g ms in "
+                "flight, %.4g calls, %.4g MB",
                 percent(j, flow.exposed_s), j->o->step_s * 1e3, 100 * limit, flow.exposed_s * 1e3,
                 flow.busy_s * 1e3, flow.calls, flow.bytes * 1e-6)
       ->details = details_of(j, &flow, limit);
@@ -123,7 +123,7 @@ static void judge_pipeline(const judge *j) {
                                   j->run->micro_batches),
                   "stages of equal cost (parallel.layout), more micro-batches, or another "
                   "parallel.pipeline",
-                  "stages wait for %.1f %% of a step; equal stages would for %.1f %%", 100 * bubble,
+                  "the bubble is %.1f %% of a step, with equal stages %.1f %%", 100 * bubble,
                   100 * ideal);
   }
   const double messages_s = o->exposed_axis_s[OT_TIMELINE_PP] - o->bubble_s;
@@ -143,7 +143,7 @@ static void judge_balance(const judge *j) {
                 ot_arena_format(j->report->arena, "rank %d", o->slowest_rank),
                 stages ? "stages of equal cost (parallel.layout)"
                        : "look for a slow or shared machine under this rank",
-                "its kernels take %.4g ms a step, %.4g ms on average: the others wait",
+                "its kernels need %.4g ms a step, the mean is %.4g ms: the others wait",
                 o->slowest_compute_s * 1e3, o->compute_s * 1e3);
 }
 
@@ -216,9 +216,9 @@ void ot_overlap_judge(const ot_overlap *overlap, const ot_overlap_run *run,
     return;
   }
   if (run->shares_cores) {
-    ot_audit_leave_open(
-        report, "%d ranks share cores, so that one waits while another computes: no verdict",
-        overlap->ranks);
+    ot_audit_leave_open(report,
+                        "%d ranks share cores, so one waits while another computes: no verdict",
+                        overlap->ranks);
     return;
   }
   report->summary = ot_arena_format(

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit precision`: whether the planned formats bend the sums that training is made of. Gradients
-// of some micro-batches of the run's own data are taken as what ranks contribute, drawn out to the
-// planned number of ranks and micro-batches, and added up as planned: over the micro-batches of one
-// rank, in the accumulators' format, and over ranks, in the format that travels. A bias against the
-// exact sum stands out from rounding by its t. What needs no data is read off the settings
-// (precision_lint.c).
+// `audit precision`: whether the planned formats bias the reductions of training. Gradients of some
+// micro-batches of the run's data represent the contributions of ranks. They are extrapolated to
+// the planned number of ranks and micro-batches, and reduced as planned: over the micro-batches of
+// a rank in the accumulation dtype, and over ranks in the communication dtype. A bias against the
+// exact sum is distinguished from rounding noise by its t. Checks without data are in
+// precision_lint.c.
 //
-// Gradients at another moment of training have another share of signal: the verdict holds for the
-// weights that were looked at.
+// Gradients at another point of training have another signal-to-noise ratio: the verdict holds for
+// the current weights.
 #include "audit/audit.h"
 #include "audit/bias.h"
 #include "audit/contributions.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 
-// Of fewer terms than FEW_TERMS all ways of adding up are alike.
+// With fewer terms than FEW_TERMS all summation orders are alike.
 enum { MICRO_BATCHES = 8, ELEMENTS = 1024, FEW_TERMS = 16 };
 
-// One sum of a step.
+// One reduction of a step.
 typedef struct planned_sum {
-  const char *name, *what;  // what: the mechanism where it is biased; null: for comparison only
+  const char *name, *what;  // what: the cause if biased; null: for comparison only
   const ot_format *format;
   ot_sum_kind kind;
   int64_t terms;
-  double scale;  // of each term: a rank brings a sum of micro-batches
+  double scale;  // of each term: a rank contributes a sum of micro-batches
 } planned_sum;
 
 enum { MOST_SUMS = 8 };
@@ -31,10 +31,10 @@ enum { MOST_SUMS = 8 };
 typedef struct precision_audit {
   ot_audit_report *report;
   const ot_run *run;
-  int64_t ranks;  // that gradients are planned to be summed over
+  int64_t ranks;  // planned ranks of the gradient reduction
   ot_contributions contributions;
-  int64_t accumulated;   // micro-batches of a rank in a step
-  int num_sums, judged;  // judged: of classes of tensors, too
+  int64_t accumulated;   // micro-batches per rank and step
+  int num_sums, judged;  // judged: also per class of tensors
   planned_sum sums[MOST_SUMS];
   int64_t most_terms;
   double *drawn, *terms;  // [most_terms]
@@ -43,7 +43,7 @@ typedef struct precision_audit {
   ot_json_writer json;
 } precision_audit;
 
-// ---- which sums ----
+// ---- the planned reductions ----
 
 static void add_sum(precision_audit *p, planned_sum sum) {
   if (sum.terms < 2) return;
@@ -51,7 +51,7 @@ static void add_sum(precision_audit *p, planned_sum sum) {
   p->sums[p->num_sums++] = sum;
 }
 
-// As planned; then what each way would make of the sum over ranks in bf16.
+// The planned ones; then the alternatives for the reduction over ranks in bf16.
 static void list_sums(precision_audit *p) {
   const ot_run_precision *const precision = &p->run->precision;
   const bool wire = precision->sum == OT_SUM_WIRE;
@@ -80,7 +80,7 @@ static void list_sums(precision_audit *p) {
   }
 }
 
-// ---- sums ----
+// ---- reductions ----
 
 static void sum_element(precision_audit *p, ot_gradient_class class, int64_t element) {
   ot_contributions_draw(&p->contributions, class, element, p->most_terms, p->drawn);
@@ -115,12 +115,11 @@ static void find(precision_audit *p, const planned_sum *sum, ot_gradient_class c
                  const ot_bias *bias) {
   ot_audit_find(
       p->report, sum->what,
-      ot_arena_format(p->report->arena, "sum over %lld %s in %s, %s", (long long)sum->terms,
+      ot_arena_format(p->report->arena, "reduction over %lld %s in %s, %s", (long long)sum->terms,
                       sum->name, sum->format->name, ot_gradient_class_name(class)),
-      "add up in fp32 (accumulate: wide), whatever travels: the same bytes, no bias",
+      "accumulate in fp32 (accumulate: wide): the same bytes sent, no bias",
       "predicted from %d micro-batches: the sum keeps %.4g of the signal (slope %+.3g "
-      "%%), its errors lean by %+.3g units in the last place (t = %.3g over %lld "
-      "elements); noise %.2g",
+      "%%), biased by %+.3g ulp (t = %.3g over %lld elements); noise %.2g",
       p->contributions.micro_batches, 1 + bias->slope, 100 * bias->slope, bias->mean_ulp, bias->t,
       (long long)bias->count, bias->rms);
 }
@@ -149,12 +148,12 @@ static ot_status try_sums(precision_audit *p) {
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the audit ----
 
 static ot_status look(precision_audit *p) {
   ot_arena *const arena = p->report->arena;
-  ot_text_appendf(&p->table, "  %-22s %-5s %-8s %7s  %-14s %10s %9s %9s %9s\n", "sum over", "in",
-                  "by", "terms", "tensors", "slope", "ulp", "t", "noise");
+  ot_text_appendf(&p->table, "  %-22s %-5s %-8s %7s  %-14s %10s %9s %9s %9s\n", "reduction over",
+                  "in", "by", "terms", "tensors", "slope", "ulp", "t", "noise");
   p->json = ot_json_begin(arena, 0);
   ot_json_object(&p->json, NULL);
   ot_json_array(&p->json, "sums");
@@ -167,24 +166,24 @@ static ot_status look(precision_audit *p) {
   p->report->table = ot_text_builder_text(&p->table);
   p->report->figures = p->json.text;
   p->report->summary = ot_arena_format(
-      arena, "gradients of %d micro-batches, drawn out to %lld rank%s of %lld micro-batch%s",
+      arena, "gradients of %d micro-batches, extrapolated to %lld rank%s of %lld micro-batch%s",
       MICRO_BATCHES, (long long)p->ranks, ot_text_plural(p->ranks, "s"), (long long)p->accumulated,
       ot_text_plural(p->accumulated, "es"));
   if (p->judged > 0) return OT_OK;
   ot_audit_leave_open(p->report, p->num_sums > 0
-                                     ? "no tensor has gradients that could be compared"
-                                     : "nothing is summed; give the planned number of ranks");
+                                     ? "no tensor has gradients to compare"
+                                     : "there is no reduction; give the planned number of ranks");
   return OT_OK;
 }
 
-// Sequences of a step over those of one micro-batch on all ranks.
+// Global batch in sequences over one micro-batch on all ranks.
 static int64_t count_accumulated(const ot_run *run, int64_t ranks) {
   const int64_t round = run->batch.micro_batch_size * ranks;
   const int64_t count = run->batch.global_batch_size / round;
   return count > 1 ? count : 1;
 }
 
-// Gradients are summed over data and context parallelism.
+// Gradients are reduced over data and context parallelism.
 static int64_t ranks_of(const ot_audit_request *request) {
   ot_team *const team = ot_trainer_team(request->trainer);
   if (request->planned_ranks > 0) return request->planned_ranks;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings against the formats they are kept in.
+// Checks settings against the number formats in which they are stored.
 #include <math.h>
 
 #include "audit/audit.h"
 #include "audit/rounding.h"
 
-// v <- beta2 v + (1 - beta2) g^2 rounds back to v while |g^2/v - 1| (1 - beta2) is below half a
-// unit in the last place, which is between 2^-(p+1) and 2^-p of v. Twice that share cannot be above
-// one when v is to follow a vanishing gradient.
+// v <- beta2 v + (1 - beta2) g^2 rounds back to v while |g^2/v - 1| (1 - beta2) is below half an
+// ulp, which is between 2^-(p+1) and 2^-p of v. For v to follow a vanishing gradient, twice that
+// share must not exceed one.
 static void check_moments(const ot_run *run, ot_audit_report *report) {
   const ot_format *const format = ot_format_of(run->precision.moments);
   const double rate = 1 - run->optimizer.betas[1];
@@ -24,8 +24,8 @@ static void check_moments(const ot_run *run, ot_audit_report *report) {
       rate, format->name, half / 2, half, 1 + half / rate);
 }
 
-// Share of updates of relative size lr (0.1 .. 1) x lr on weights ~ N(0, 0.02) that rounding to
-// nearest loses: |update| < ulp(w) / 2.
+// Share of updates lost by rounding to nearest, |update| < ulp(w) / 2, for updates of relative size
+// lr (0.1 .. 1) x lr on weights ~ N(0, 0.02).
 static double lost_share(const ot_format *format, double rate, double deviation) {
   enum { STEPS = 4000 };
   double lost = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An instance of one mode, its batch and its logits.
+// A model runtime in one mode, its batch and its logits.
 #include "audit/probe.h"
 
 #include <stdlib.h>

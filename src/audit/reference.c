@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients are compared at some rows of every parameter: dot products of both with each other.
+// Compares gradients at some rows of every parameter, by dot products.
 #include "audit/reference.h"
 
 #include <math.h>
@@ -16,22 +16,22 @@ typedef struct comparison {
   ot_audit_report *report;
   ot_reference_figures *figures;
   double tolerance, doubt;
-  double *row[2];  // [widest row] of both
-  int findings;    // of gradients, so far
+  double *row[2];  // [widest row] of both runs
+  int findings;    // gradient findings so far
 } comparison;
 
 double ot_reference_tolerance(const ot_run *run) {
   const bool narrow = run->precision.params == OT_BF16;
-  // Tensor parallelism rounds parts of a product; else nothing is rounded otherwise than alone, but
-  // where the last bit of a sum decides.
+  // With tensor parallelism partial products are rounded; otherwise rounding differs from one rank
+  // only where the last bit of a sum decides.
   if (narrow && run->parallel.tp > 1) return 0.1;
   if (run->precision.reduce == OT_BF16 || run->precision.gradients == OT_BF16) return 0.1;
   if (narrow) return 0.01;
   return run->precision.compute == OT_F64 ? 1e-9 : 1e-3;
 }
 
-// Where parts of sums are rounded, over tp or ep, a token may go to another expert; but what a
-// wrong sum does to a gradient is no larger.
+// Where partial sums are rounded, over tp or ep, a token may be routed to another expert; a wrong
+// reduction affects a gradient no more than that.
 double ot_reference_doubt(const ot_run *run) {
   const bool parts = run->parallel.tp > 1 || run->parallel.ep > 1;
   const bool chooses = run->model.moe.num_experts > 0;
@@ -41,7 +41,7 @@ double ot_reference_doubt(const ot_run *run) {
 
 // ---- gradients ----
 
-// <a, b>, <a, a>, <b, b>, <a - b, a - b> over what was compared; b is the reference.
+// <a, b>, <a, a>, <b, b>, <a - b, a - b> over the compared rows; b is the reference.
 typedef struct products {
   double ab, aa, bb, dd;
 } products;
@@ -72,15 +72,15 @@ static void find(comparison *c, const ot_parameter *p, const products *sum, doub
   const double factor = sum->ab / sum->bb, cosine = sum->ab / sqrt(sum->aa * sum->bb);
   const bool scaled = cosine > 1 - 1e-4;
   ot_audit_find(c->report, scaled ? "gradient_scale" : "gradient_direction", p->name,
-                scaled ? "a scale is missing or made twice: compare the factor with the degrees, "
+                scaled ? "a scale is missing or applied twice: compare the factor with the degrees "
                          "and with the number of micro-batches"
-                       : "a sum over an axis is missing, or its parts are weighed wrongly",
+                       : "a reduction over an axis is missing, or its parts have wrong weights",
                 "the gradient of this layout is %.6g times that of one rank, cosine %.6g, relative "
                 "difference %.3g (allowed: %.3g)",
                 factor, cosine, difference, c->doubt);
 }
 
-// Vectors are compared whole; of matrices, some rows.
+// Vectors are compared whole, matrices at some rows.
 static ot_status compare_parameter(comparison *c, int parameter) {
   const ot_parameter *const p = &whole_of(c)->parameters[parameter];
   const int64_t most = p->rank == 1 ? p->rows : ROWS_OF_A_PARAMETER;
@@ -112,14 +112,14 @@ static void compare_loss(comparison *c) {
   const ot_reference_figures *const f = c->figures;
   if (fabs(f->loss - f->reference) <= c->tolerance * fabs(f->reference)) return;
   ot_audit_find(c->report, "loss_normalisation", "the loss of a step",
-                "a loss is the sum over all unmasked targets of the step over their number, not a "
-                "mean of the ranks' or the micro-batches' means",
+                "the loss must be the sum over all unmasked targets of the step divided by their "
+                "number, not a mean of means over ranks or micro-batches",
                 "%.10g on this layout, %.10g on one rank", f->loss, f->reference);
 }
 
 // ---- targets ----
 
-// Of the micro-batches of this rank's step: the fewest and the most.
+// Fewest and most targets of the micro-batches of this rank's step.
 static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
   const ot_instance *const instance = ot_trainer_instance(trainer);
   const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_TRAIN);
@@ -138,7 +138,7 @@ static ot_status count_targets(const ot_trainer *trainer, int64_t counts[2]) {
   return OT_OK;
 }
 
-// Where all have as many, a mean of means is the mean, and nothing shows.
+// With equal counts a mean of means equals the mean, so the check cannot detect it.
 static ot_status compare_targets(const comparison *c) {
   ot_team *const team = ot_trainer_team(c->trainer);
   ot_arena *const arena = c->report->arena;
@@ -159,10 +159,10 @@ static ot_status compare_targets(const comparison *c) {
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the audit ----
 
-// The step in one micro-batch where there is the memory, so that what micro-batches do to each
-// other shows; else in the run's own.
+// Runs the step as one micro-batch if memory allows, so that interactions between micro-batches
+// show; else with the run's micro-batches.
 static ot_status create_alone(comparison *c) {
   const ot_run *const run = ot_trainer_run(c->trainer);
   const ot_position position = ot_trainer_position(c->trainer);

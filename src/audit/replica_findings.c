@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From hashes that differ to a sentence: which tensor, along which axes, which ranks (the minority;
-// all where there is none), and the first element that differs, found by hashing ever smaller parts
-// of it.
+// From differing hashes to a finding: the tensor, the axes, the ranks (the minority; all if there
+// is none), and the first element that differs, found by hashing ever smaller ranges.
 #include <string.h>
 #include <xxhash.h>
 
@@ -12,9 +11,9 @@
 
 enum {
   MAX_FINDINGS = 64,  // one fault may reach every tensor
-  MAX_MEASURED = 8,   // of them, the first element is looked for
+  MAX_MEASURED = 8,   // findings for which the first element is located
   MAX_LISTED = 16,    // ranks in a sentence
-  FAN = 64,           // parts of a range that are hashed at a time
+  FAN = 64,           // subranges hashed at a time
 };
 
 // Units of one key, on the ranks [first, end) of r->held.
@@ -36,7 +35,7 @@ static int64_t value_of(const ot_replicas *r, int64_t held) {
   return r->all_values[(int64_t)r->held[held].rank * r->most_units + r->held[held].unit];
 }
 
-// ---- which groups differ ----
+// ---- groups that differ ----
 
 static int64_t count_value(const ot_replicas *r, const group *g, int64_t value) {
   int64_t count = 0;
@@ -60,28 +59,28 @@ static void vote(const ot_replicas *r, group *g) {
   }
 }
 
-// What is nearer to the cause comes first.
+// Ordered by closeness to the cause.
 static const struct {
   int severity;
   const char *what, *advice;
 } words_of[OT_UNIT_KINDS] = {
     [OT_UNIT_WEIGHT] = {7, "weights_differ",
                         "go back to the last checkpoint before this step; if only these weights "
-                        "differ, memory of the odd rank's machine is suspect"},
+                        "differ, suspect the memory of the odd rank's machine"},
     [OT_UNIT_GRADIENT] = {3, "gradients_differ",
-                          "a sum over these ranks is missing or was made on damaged data; compare "
+                          "a reduction over these ranks is missing or used corrupt data; compare "
                           "with a run without this axis"},
     [OT_UNIT_MOMENT_1] = {4, "moments_differ", "go back to the last checkpoint before this step"},
     [OT_UNIT_MOMENT_2] = {5, "moments_differ", "go back to the last checkpoint before this step"},
     [OT_UNIT_MASTER] = {6, "master_differs", "go back to the last checkpoint before this step"},
     [OT_UNIT_SCALAR] = {2, "scalar_differs",
-                        "whatever is decided by it (clipping, learning rate) differs between "
+                        "what depends on it (clipping, learning rate) differs between "
                         "ranks"},
     [OT_UNIT_BATCH] = {1, "batch_differs",
-                       "ranks that work on the same rows must be given the same rows; compare the "
+                       "ranks that share tokens must load the same tokens; compare the "
                        "data files of their machines"},
     [OT_UNIT_WORD] = {0, "counter_differs",
-                      "the ranks are not at the same place of the run; start them from one "
+                      "the ranks are not at the same position of the run; start them from one "
                       "checkpoint"},
 };
 
@@ -126,16 +125,15 @@ static const ot_unit *own_unit(const ot_replicas *r, const group *g) {
   return NULL;
 }
 
-// First element of part `i` of FAN of [low, high).
+// First element of subrange `i` of FAN of [low, high).
 static int64_t cut(int64_t low, int64_t high, int i) { return low + (high - low) * i / FAN; }
 
 typedef struct difference {
-  int64_t element;     // of the part
+  int64_t element;     // offset in the part
   int64_t odd, usual;  // bits
 } difference;
 
-// Narrows down between the two ranks; those without the unit take part in the exchange. `all`
-// [ranks * FAN].
+// Bisects between the two ranks; ranks without the unit join the all-gather. `all` [ranks * FAN].
 static ot_status find_element(ot_replicas *r, const group *g, int64_t *all, difference *found) {
   const ot_unit *const unit = own_unit(r, g);
   const int64_t *const odd = all + (int64_t)g->odd_rank * FAN;
@@ -165,7 +163,7 @@ static ot_status find_element(ot_replicas *r, const group *g, int64_t *all, diff
   return OT_OK;
 }
 
-// Words are their own values.
+// Words are compared directly.
 static void find_word(const ot_replicas *r, const group *g, difference *found) {
   *found = (difference){0};
   for (int64_t i = g->first; i < g->end; i++) {
@@ -182,7 +180,7 @@ static double number_of(const ot_replicas *r, ot_unit_kind kind, int64_t bits) {
   return number;
 }
 
-// ---- sentences ----
+// ---- texts ----
 
 static void put_ranks(const ot_replicas *r, const group *g, bool odd, ot_text_builder *text) {
   int count = 0;
@@ -200,7 +198,7 @@ static void put_ranks(const ot_replicas *r, const group *g, bool odd, ot_text_bu
 static const ot_axis axes[] = {OT_AXIS_DP_REPLICATE, OT_AXIS_DP_SHARD, OT_AXIS_CP, OT_AXIS_TP,
                                OT_AXIS_PP};
 
-// True when the two ranks differ in their place along `axis` alone.
+// True if the coordinates of the two ranks differ only along `axis`.
 static bool only_along(const ot_mesh *mesh, ot_axis axis, int a, int b) {
   for (int i = 0; i < OT_COUNT(axes); i++) {
     const bool same = ot_mesh_coordinate(mesh, a, axes[i]) == ot_mesh_coordinate(mesh, b, axes[i]);
@@ -219,7 +217,7 @@ static bool differs_along(const ot_replicas *r, const group *g, ot_axis axis) {
   return false;
 }
 
-// "tp", "dp_shard and cp"; "the ranks" where no axis says it.
+// "tp", "dp_shard and cp"; "the ranks" if no axis applies.
 static const char *axes_of(const ot_replicas *r, const group *g, ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   for (int i = 0; i < OT_COUNT(axes); i++) {
@@ -345,8 +343,8 @@ void ot_replicas_find_shared(ot_replicas *r, const ot_replica_moment *moment,
       put_moment(moment, &text);
       ot_audit_find(report, "samples_shared",
                     ot_arena_format(report->arena, "ranks %d and %d", a, b),
-                    "each rank of data parallelism must read samples of its own",
-                    "%s: ranks %d and %d of data parallelism trained on the same samples",
+                    "each data-parallel rank must read its own samples",
+                    "%s: data-parallel ranks %d and %d trained on the same samples",
                     ot_text_builder_text(&text), a, b);
       return;
     }

@@ -19,7 +19,7 @@ const char *ot_unit_kind_name(ot_unit_kind kind) {
   return names[kind];
 }
 
-// Scalars that every rank has the same of after a step.
+// Scalars that must be equal on all ranks after a step.
 static const struct {
   ot_step_scalar scalar;
   const char *name;
@@ -88,7 +88,7 @@ const char *ot_unit_name(const ot_instance *instance, ot_unit_kind kind, int ind
   OT_UNREACHABLE();
 }
 
-// ---- listing ----
+// ---- units ----
 
 typedef struct listing {
   const ot_instance *instance;
@@ -99,7 +99,7 @@ typedef struct listing {
   int64_t capacity;
 } listing;
 
-// Which numbers a unit is.
+// Identifies the numbers of a unit.
 typedef struct identity {
   int64_t kind, index;
   int64_t coordinates[6];
@@ -115,7 +115,7 @@ static void add(listing *l, const ot_unit *unit, const int64_t *coordinates, int
   list->units[list->num_units++].key = XXH3_64bits(&id, sizeof id);
 }
 
-// The elements of a part within what is held of its bucket.
+// The elements of a part within the held range of its bucket.
 static void add_part(listing *l, ot_bucket_copy copy, const ot_parameter *p, int part, int index) {
   const ot_schedule *const schedule = ot_instance_schedule(l->instance);
   const ot_bucket_range *const held = &schedule->buckets[p->block].copy[copy];
@@ -146,8 +146,8 @@ static bool is_tied_to(const ot_graph *graph, int parameter) {
   return false;
 }
 
-// Which part of the whole parameter a part of this rank is: a rank of ep has those of some experts,
-// and with etp some rows or columns of them.
+// The index in the whole parameter of a part of this rank: a rank of ep has the parts of some
+// experts, with etp only some rows or columns of them.
 static int part_in_whole(const ot_parameter *whole, const ot_parameter *local, int part) {
   const ot_parameter_part *const mine = &local->parts[part];
   if (whole->num_parts == local->num_parts) return part;
@@ -170,7 +170,7 @@ static void add_copies(listing *l) {
   for (int i = 0; i < graph->num_parameters; i++) {
     const ot_parameter *const p = &graph->parameters[i];
     const ot_bucket *const bucket = &schedule->buckets[p->block];
-    // Of the bucket that a stage holds for a tied head, the rest means nothing.
+    // Of the bucket that a stage holds for a tied head, only the tied tensor is used.
     const bool held = bucket->counted || is_tied_to(graph, i);
     for (int part = 0; part < p->num_parts; part++) {
       const int index = before + part_in_whole(&whole->parameters[i], p, part);
@@ -202,7 +202,7 @@ static int coordinate(const listing *l, ot_axis axis) {
   return l->mesh ? ot_mesh_coordinate(l->mesh, l->rank, axis) : 0;
 }
 
-// Ranks of tp and all stages work on the same rows, those of cp on other pieces of them.
+// Ranks of tp and all stages share the same tokens; those of cp hold other shards of the sequences.
 static void add_batches(listing *l) {
   const ot_schedule *const schedule = ot_instance_schedule(l->instance);
   const ot_graph *const graph = ot_instance_graph(l->instance, OT_MODE_TRAIN);
@@ -277,7 +277,7 @@ void ot_unit_hasher_build(ot_instance *instance, const ot_unit_list *list, const
       ot_arena_take(arena, (int64_t)ot_instance_schedule(instance)->threads * CHUNK_BYTES);
 }
 
-// Of at most CHUNK_BYTES.
+// At most CHUNK_BYTES.
 static uint64_t hash_chunk(ot_unit_hasher *h, int64_t offset, int64_t bytes,
                            unsigned char *staging) {
   ot_executor_read(ot_instance_executor(h->instance), offset, staging, bytes);

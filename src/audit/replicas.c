@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what, and whether it is the same. At creation the ranks tell each other the keys of all
-// their units, once. A comparison hashes the units that have replicas, folds what holders must have
-// in common into one word a rank, and gathers these; only where they do not cancel are the hashes
-// of all units exchanged (replica_findings.c).
+// Which ranks hold a unit, and whether their copies agree. At creation the ranks all-gather the
+// keys of all their units, once. A comparison hashes the replicated units, folds the hashes that
+// holders share into one word per rank, and all-gathers these; only if they do not cancel are the
+// hashes of all units exchanged (replica_findings.c).
 #include "audit/replicas.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/sort.h"
 #include "host/clock.h"
 
-// ---- what ranks tell each other ----
+// ---- all-gathers ----
 
 ot_status ot_replicas_gather(ot_replicas *r, const int64_t *mine, int64_t *all, int64_t count) {
   if (r->ranks == 1) {
@@ -31,7 +31,7 @@ ot_status ot_replicas_gather(ot_replicas *r, const int64_t *mine, int64_t *all, 
   return ot_comm_run(r->comm, &call);
 }
 
-// ---- who holds what ----
+// ---- holders ----
 
 static int compare_held(const void *a, const void *b, const void *context) {
   (void)context;
@@ -69,8 +69,8 @@ static ot_status gather_headers(ot_replicas *r) {
   return OT_OK;
 }
 
-// Every element of every tensor is in exactly one key, or its copy is not kept at all: otherwise
-// replicas could go uncompared.
+// Checks that every element of every tensor is in exactly one key, or that its copy is not kept:
+// otherwise replicas could go uncompared.
 static ot_status check_keys(const ot_replicas *r, ot_arena *arena) {
   const int parts = r->list.num_parts;
   int64_t *const counts = ot_arena_array(arena, (int64_t)parts * OT_BUCKET_COPIES, sizeof *counts);
@@ -130,7 +130,7 @@ static ot_status count_bytes(ot_replicas *r) {
   return OT_OK;
 }
 
-// Of a batch field over all micro-batches of the step.
+// Hash of a batch field over all micro-batches of the step.
 static uint64_t hash_batch(ot_replicas *r, const ot_unit *unit, int micro_batches) {
   uint64_t hash = 0;
   for (int m = 0; m < micro_batches; m++) {
@@ -142,7 +142,7 @@ static uint64_t hash_batch(ot_replicas *r, const ot_unit *unit, int micro_batche
   return hash;
 }
 
-// The value of a unit that is no copy.
+// The value of a unit that is not a tensor copy.
 static int64_t value_of(ot_replicas *r, const ot_unit *unit, const ot_replica_moment *moment) {
   if (unit->kind == OT_UNIT_WORD) return moment->words[unit->index];
   if (moment->micro_batches == 0) return 0;
@@ -210,14 +210,14 @@ ot_replica_moment ot_replica_moment_of(const ot_trainer *trainer) {
                                        [OT_WORD_TOKENS] = position.tokens}};
 }
 
-// What holder `place` of a unit and the next one must have in common.
+// The word that holder `place` of a unit and the next holder must have in common.
 static uint64_t link_of(const ot_unit *unit, int place, int64_t value) {
   const uint64_t words[] = {unit->key, (uint64_t)place, (uint64_t)value};
   return XXH3_64bits(words, sizeof words);
 }
 
-// Each holder of a unit adds its link to the next one and takes away that to the one before: the
-// sum over all ranks is zero where all agree, and, once in 2^64, where some do not.
+// Each holder of a unit adds its link to the next holder and subtracts the link to the previous
+// one: the sum over all ranks is zero if all agree, and by chance (2^-64) if some do not.
 static int64_t sum_links(const ot_replicas *r) {
   uint64_t sum = 0;
   for (int i = 0; i < r->list.num_units; i++) {

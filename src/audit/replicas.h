@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replica divergence: every number of which several ranks hold copies must have the same bits on
-// all of them. Weights over data and context parallelism, norms and key-value heads over tensor
-// parallelism, a tied embedding over the first and the last stage, optimizer state of replicated
-// shards, reduced gradients, the scalars and counters that control a step, the batch over the ranks
-// that work on it together; and ranks of data parallelism must train on different samples.
+// Replica divergence: every number that several ranks hold must have the same bits on all of them.
+// Weights over data and context parallelism, norms and key-value heads over tensor parallelism, a
+// tied embedding over the first and the last stage, optimizer state of replicated shards, reduced
+// gradients, the scalars and counters that control a step, and the batch over the ranks that share
+// it. Data-parallel ranks must train on different samples.
 //
-// One pass over memory (XXH3) and an all-gather of two 64-bit words; names, places and values are
-// exchanged only where something differs. What no other rank holds (shards of ZeRO without a
-// replica) cannot be compared: it is counted and reported as such.
+// Costs one pass over memory (XXH3) and an all-gather of two 64-bit words; names, positions and
+// values are exchanged only where something differs. State without a replica (ZeRO shards) cannot
+// be compared: it is counted and reported as such.
 #pragma once
 
 #include "audit/audit_report.h"
@@ -16,29 +16,29 @@
 
 typedef struct ot_replicas ot_replicas;
 
-// Finds out which ranks hold what. Keeps `trainer` until destroy. OT_BUG when elements of a tensor
-// are held by no rank, or by two in unlike pieces. Collective over the world. Blocks.
+// Determines which ranks hold what. Keeps `trainer` until destroy. OT_BUG if elements of a tensor
+// are held by no rank, or by two ranks in shards of different shape. Collective over the world.
+// Blocks.
 ot_status ot_replicas_create(ot_trainer *trainer, ot_replicas **out);
 void ot_replicas_destroy(ot_replicas **replicas);
 
-// When a comparison is made.
+// The time of a comparison.
 typedef struct ot_replica_moment {
-  int micro_batches;  // of the step that was run last; 0: none yet, so that there are no gradients,
-                      // batches and scalars
+  int micro_batches;  // of the last step; 0: no step yet, hence no gradients, batches and scalars
   int64_t words[OT_REPLICA_WORDS];
 } ot_replica_moment;
 
 ot_replica_moment ot_replica_moment_of(const ot_trainer *trainer);
 
-// What a comparison looked at, over all ranks.
+// What a comparison covered, over all ranks.
 typedef struct ot_replica_figures {
-  int64_t compared_bytes;  // that have a replica
-  int64_t single_bytes;    // of weights, gradients and optimizer state that have none
-  double seconds;          // of this rank, from call to return
+  int64_t compared_bytes;  // of tensors with a replica
+  int64_t single_bytes;    // of weights, gradients and optimizer state without one
+  double seconds;          // on this rank, from call to return
 } ot_replica_figures;
 
-// Compares between two steps, and adds a finding for each tensor that differs to `report`, which
-// has its arena and is the same on all ranks. Collective over the world. Blocks.
+// Compares between two steps, and adds a finding to `report` for each tensor that differs. The
+// report has its arena and is the same on all ranks. Collective over the world. Blocks.
 ot_status ot_replicas_compare(ot_replicas *replicas, const ot_replica_moment *moment,
                               ot_audit_report *report);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor by tensor, in blocks of the order that files have.
+// Compares tensor by tensor, in blocks in file order.
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,10 +25,10 @@ typedef struct resume_check {
   ot_arena *arena;
   ot_checkpoint *checkpoint;
   ot_weight_map map;
-  void *memory, *file;  // [BLOCK_ELEMENTS] of any type
+  void *memory, *file;  // [BLOCK_ELEMENTS] of any dtype
 } resume_check;
 
-// Elements of a tensor that differ.
+// Number of elements of a tensor that differ.
 static ot_status compare_tensor(resume_check *r, int kind, ot_weight_stage *stage, int tensor,
                                 int64_t *differ) {
   const ot_safetensors *const set = ot_checkpoint_tensors(r->checkpoint, kinds[kind].set);
@@ -57,8 +57,8 @@ static void find(resume_check *r, int kind, const ot_weight_tensor *t, int64_t d
   if (r->audit->report->num_findings >= MOST_FINDINGS) return;
   ot_audit_find(r->audit->report, "resume_differs",
                 ot_arena_format(r->arena, "%s of %s", kinds[kind].name, t->name),
-                "whatever continues a run must begin with all of its state",
-                "%lld of %lld elements are not those of the checkpoint", (long long)differ,
+                "a resumed run must restore all of its state",
+                "%lld of %lld elements differ from the checkpoint", (long long)differ,
                 (long long)(t->rows * t->cols));
 }
 
@@ -98,8 +98,8 @@ static void compare_position(resume_check *r) {
   for (int i = 0; i < OT_COUNT(numbers); i++) {
     if (numbers[i].got == numbers[i].wanted) continue;
     ot_audit_find(r->audit->report, "resume_differs", numbers[i].name,
-                  "a run that begins elsewhere trains on data twice, or leaves some out",
-                  "%lld, and %lld in the checkpoint", (long long)numbers[i].got,
+                  "a run that resumes elsewhere repeats or skips data",
+                  "%lld, but %lld in the checkpoint", (long long)numbers[i].got,
                   (long long)numbers[i].wanted);
   }
 }

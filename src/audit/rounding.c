@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A double holds every number of every narrower format, so rounding is a matter of scaling by a
-// power of two and back.
+// A double represents every number of every narrower format, so rounding is scaling by a power of
+// two and back.
 #include "audit/rounding.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ double ot_format_ulp(const ot_format *format, double value) {
   return ldexp(1, least - format->bits + 1);
 }
 
-// Where the format is normal: adds half a unit to the bits after the last place, and cuts them.
+// In the normal range: adds half an ulp to the bits after the last place, and truncates.
 static double round_normal(const ot_format *format, double value) {
   const int behind = 53 - format->bits;
   uint64_t bits;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floating-point formats as rules of rounding, and sums as they are made in them: what low
-// precision does to a value can be run through for any format and any number of ranks, wherever
-// the planned hardware is. Pure but for the C library's mathematics.
+// Floating-point formats as rounding rules, and reductions in them: emulates low precision for any
+// format and number of ranks, independent of the planned hardware. Pure except for the C
+// mathematics library.
 #pragma once
 
 #include <stdint.h>
 
 #include "base/dtype.h"
 
-// Round to nearest, ties to even; what is too large becomes infinity, what is too small subnormal.
+// Rounds to nearest, ties to even; overflows to infinity, underflows to subnormals.
 typedef struct ot_format {
   const char *name;
   int bits;          // of the significand, the leading one included
@@ -20,19 +20,19 @@ typedef struct ot_format {
 extern const ot_format ot_format_fp64, ot_format_fp32, ot_format_fp16, ot_format_bf16,
     ot_format_e4m3, ot_format_e5m2;
 
-// Of a type that gradients can have.
+// The format of a gradient dtype.
 const ot_format *ot_format_of(ot_dtype dtype);
 
 double ot_format_round(const ot_format *format, double value);
 
-// Distance of the numbers of the format around |value|.
+// Distance between adjacent numbers of the format at |value|.
 double ot_format_ulp(const ot_format *format, double value);
 
-// How the contributions of ranks, or of micro-batches, are added up.
+// How the contributions of ranks or micro-batches are reduced.
 typedef enum ot_sum_kind {
-  OT_SUM_RING,         // one after the other, each partial sum rounded
-  OT_SUM_TREE,         // in pairs, pairs of pairs, ...; each rounded
-  OT_SUM_EXACT_PARTS,  // exchanged as they are, added in float32, rounded once where it is kept
+  OT_SUM_RING,         // one by one, each partial sum rounded
+  OT_SUM_TREE,         // pairwise; each partial sum rounded
+  OT_SUM_EXACT_PARTS,  // all-to-all without rounding, added in float32, rounded once at the owner
   OT_SUM_KINDS,
 } ot_sum_kind;
 
@@ -41,5 +41,5 @@ const char *ot_sum_kind_name(ot_sum_kind kind);  // "ring", "tree", "float32"
 // The sum of `values` [count], each rounded to `format` first. `values` is overwritten.
 double ot_sum_replay(ot_sum_kind kind, const ot_format *format, double *values, int64_t count);
 
-// The same without any rounding but that of `format` on each value (Neumaier 1974).
+// The same, rounding only each value to `format` (Neumaier 1974).
 double ot_sum_exact(const ot_format *format, const double *values, int64_t count);

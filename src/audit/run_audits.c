@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a report to what a run says of it.
+// Turns reports into the findings of a run.
 #include <stdlib.h>
 
 #include "audit/audit.h"
@@ -9,14 +9,14 @@
 
 enum { CHECKS = OT_AUDIT_STATE + 1 };
 
-// One audit of a model as it stands.
+// One audit of a model in its current state.
 typedef struct model_watch {
   ot_audit_call call;
-  bool noted;  // that nothing can be concluded
+  bool noted;  // an inconclusive result was logged
 } model_watch;
 
 struct ot_run_audits {
-  ot_replicas *replicas;  // made at the first look, as is
+  ot_replicas *replicas;  // created at the first call, as is
   ot_state_watch *state;
   model_watch models[CHECKS];
   int count;
@@ -25,7 +25,7 @@ struct ot_run_audits {
 
 // ---- models ----
 
-// The leader's words, on all ranks.
+// The leader's texts, on all ranks.
 static ot_status share(ot_team *team, const ot_audit_report *report, ot_arena *arena,
                        ot_loop_findings *findings) {
   char worst[OT_TEAM_TEXT] = "";
@@ -43,7 +43,7 @@ static ot_status share(ot_team *team, const ot_audit_report *report, ot_arena *a
   return OT_OK;
 }
 
-// Other tokens and places at every look.
+// Every call draws other tokens and positions.
 static ot_status look_at_model(void *context, ot_trainer *trainer, ot_arena *arena,
                                ot_loop_findings *findings) {
   model_watch *const w = context;

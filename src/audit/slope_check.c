@@ -10,34 +10,34 @@
 #include "data/feed.h"
 #include "describe/moe.h"
 
-// Of a micro-batch: mean nats of a target, and what routers add to it.
+// Of a micro-batch: mean nats per target, and the router losses.
 typedef struct losses {
   double tokens, routers;
 } losses;
 
-enum { MOST_TENSORS = 24, MOST_FINDINGS = 5 };  // two forwards a tensor
+enum { MOST_TENSORS = 24, MOST_FINDINGS = 5 };  // two forwards per tensor
 
 typedef struct slope_check {
   ot_step_audit *audit;
   ot_run alone;
-  ot_trainer *trainer;    // of one rank; null on all ranks but the leader
+  ot_trainer *trainer;    // on one rank; null on all ranks but the leader
   ot_instance *probe;     // its logits in float64
-  const ot_graph *whole;  // of the probe
+  const ot_graph *whole;  // graph of the probe
   ot_rows rows;
   double *logits;
-  double *gradient, *kept, *moved;  // of the tensor that is looked at: kept, what its weights are
+  double *gradient, *kept, *moved;  // of the current tensor; kept: its original weights
 } slope_check;
 
 // ---- losses ----
 
-// What the losses of routers add to that of tokens.
+// The contribution of the router losses.
 static double weigh_routers(const slope_check *s, const double sums[OT_EXPERT_SUMS]) {
   const ot_model *const model = &s->alone.model;
   return ot_moe_aux_weight(model) * sums[OT_EXPERT_AUX_LOSS] +
          model->moe.z_coefficient * sums[OT_EXPERT_Z_LOSS];
 }
 
-// By the forward that hands out logits.
+// From the logits of the forward.
 static ot_status ask_losses(slope_check *s, losses *out) {
   const int64_t vocab = s->alone.model.vocab_size;
   double sum = 0;
@@ -64,9 +64,9 @@ static double tolerance_of(const slope_check *s, double wide, double narrow) {
 static void compare_loss(slope_check *s, const char *where, double got, double wanted) {
   if (fabs(got - wanted) <= tolerance_of(s, 1e-9, 1e-4) * fabs(wanted)) return;
   ot_audit_find(s->audit->report, "loss_differs", where,
-                "the forward of training is not that of evaluation: compare masks, windows, scales "
-                "and targets",
-                "%.9g nats; by the logits of the model it is %.9g", got, wanted);
+                "the training forward differs from the evaluation forward: compare masks, windows, "
+                "scales and targets",
+                "%.9g nats; computed from the logits it is %.9g", got, wanted);
 }
 
 static ot_status check_losses(slope_check *s, double trained) {
@@ -103,11 +103,11 @@ static void write_weights(slope_check *s, int index, const double *values) {
   ot_instance_write(s->probe, &range, values);
 }
 
-// Slope of the loss along d, at the weights, by a step of `share` of them.
+// Slope of the loss along d, with a step of `share` of the weights.
 static ot_status measure(slope_check *s, int index, double share, double length, double *slope) {
   const int64_t n = ot_parameter_elements(&s->whole->parameters[index]);
   OT_TRY(ot_variant_read(s->probe, all_rows(s, index, OT_COPY_WEIGHT), s->kept));
-  // Small against the tensor; of one that began at zero, against what it may become.
+  // Small relative to the tensor; for one initialized to zero, relative to its later size.
   const double h = share * fmax(norm_of(s->kept, n), 0.02 * sqrt((double)n));
   double sides[2];
   for (int side = 0; side < 2; side++) {
@@ -128,8 +128,7 @@ static ot_status check_parameter(slope_check *s, int index, double floor) {
   OT_TRY(read_gradient(s, index));
   const double length = norm_of(s->gradient, ot_parameter_elements(p));
   if (length <= floor) return OT_OK;
-  // Where a step sends a token to another expert, the loss jumps; where it bends sharply, a
-  // difference is no slope. A smaller step tells both from a fault.
+  // If a step routes a token to another expert, the loss jumps: retry with a smaller step.
   const double tolerance = tolerance_of(s, 2e-5, 2e-4);
   double slope, difference;
   OT_TRY(measure(s, index, 1e-5, length, &slope));
@@ -142,14 +141,14 @@ static ot_status check_parameter(slope_check *s, int index, double floor) {
   if (!(difference <= s->audit->slope_difference)) s->audit->slope_difference = difference;
   if (difference <= tolerance) return OT_OK;
   ot_audit_find(s->audit->report, "gradient_is_no_derivative", p->parts[0].hf_name,
-                "the backward is not that of the forward: compare their constants, from the head "
+                "the backward does not match the forward: compare their constants, from the head "
                 "to this tensor",
                 "|gradient| is %.6g, the slope of the loss along it %.6g (ratio %.6g)", length,
                 slope, slope / length);
   return OT_OK;
 }
 
-// Tensors whose gradient is rounding alone (a bias of keys) have no slope to speak of.
+// Tensors whose gradient is rounding only (a key bias) have no meaningful slope.
 static ot_status check_slopes(slope_check *s) {
   const int count = s->whole->num_parameters, stride = 1 + (count - 1) / MOST_TENSORS;
   double largest = 0;
@@ -167,10 +166,10 @@ static ot_status check_slopes(slope_check *s) {
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the check ----
 
-// The run on one rank in its compute type, without dropout; several sequences where they are short,
-// so that what few tokens meet (a window, a document's end) is met.
+// The run on one rank in its compute dtype, without dropout; several sequences if they are short,
+// so that rare events (a window, the end of a document) occur.
 static ot_run run_of(const ot_run *run) {
   enum { SEQUENCES = 8, TOKENS = 4096 };
   ot_run one = ot_variant_one_rank(run);

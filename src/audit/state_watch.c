@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash for each tensor and copy of it that this rank has.
+// A hash for each tensor of this rank and each copy of it.
 #include "audit/state_watch.h"
 
 #include <stdlib.h>
@@ -14,14 +14,14 @@ struct ot_state_watch {
   ot_arena arena;
   ot_unit_list list;
   bool *watched;          // [list.num_units]
-  ot_unit_hasher hasher;  // of them
-  int64_t *taken, *now;   // [list.num_units] hashes after a step, and before the next update
+  ot_unit_hasher hasher;  // of the watched units
+  int64_t *taken, *now;   // [list.num_units] hashes after a step and before the next update
   int64_t step;           // after which the hashes were taken; -1: never
-  bool armed;             // the next update is to be compared with them
-  int differ, first;      // units; of them the first
+  bool armed;             // the next update is compared with them
+  int differ, first;      // number of units that differ; the first of them
 };
 
-// Before the first update of a step.
+// Called before the first update of a step.
 static void compare(void *context) {
   ot_state_watch *const w = context;
   if (!w->armed) return;
@@ -75,14 +75,14 @@ void ot_state_watch_take(ot_state_watch *watch) {
 static void describe(const ot_state_watch *w, char *text) {
   const ot_unit *const unit = &w->list.units[w->first];
   ot_text_format(text, OT_TEAM_TEXT,
-                 "%s of %s on rank %d are not what the update of step %lld wrote (%d tensor%s "
+                 "%s of %s on rank %d changed after the update of step %lld (%d tensor%s "
                  "of this rank)",
                  ot_unit_kind_name(unit->kind), ot_unit_name(w->instance, unit->kind, unit->index),
                  ot_team_rank(ot_trainer_team(w->trainer)), (long long)w->step, w->differ,
                  ot_text_plural(w->differ, "s"));
 }
 
-// How many ranks saw something, and what the first of them saw.
+// The number of ranks with a difference, and the message of the first of them.
 static ot_status collect(const ot_state_watch *w, ot_arena *arena, int *count, char *text) {
   ot_team *const team = ot_trainer_team(w->trainer);
   const int ranks = ot_team_size(team);
@@ -109,8 +109,8 @@ ot_status ot_state_watch_report(ot_state_watch *watch, ot_arena *arena,
   findings->worst = ot_arena_format(arena, "%s", text);
   findings->text = ot_arena_format(
       arena,
-      "state: finding\nfinding 1: state_changed  %s\n  try: memory, or a stray write; take the "
-      "same steps again from the checkpoint before, on another machine if it comes again\n",
+      "state: finding\nfinding 1: state_changed  %s\n  try: check for a memory fault or "
+      "a stray write; repeat the steps from the last checkpoint, on another machine if it recurs\n",
       text);
   return OT_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks that the audit of a step is made of, and what they share. All are collective over the
-// world and block; findings and figures are those of the leader.
+// The checks of the step audit, and their shared state. All are collective over the world and
+// block; findings and figures are on the leader.
 #pragma once
 
 #include "audit/audit_report.h"
@@ -15,36 +15,37 @@ typedef struct ot_step_audit {
   ot_position before;        // the step
   ot_step_report step;       // that was taken
   int64_t resumed;           // tensors compared with a checkpoint
-  int64_t elements;          // of updates compared, in each copy
+  int64_t elements;          // elements of updates compared, in each copy
   double norm;               // of gradients, recomputed
-  double update_difference;  // largest, of an update, relative to it
-  bool slopes_left_out;      // one rank would need more memory than it may take
+  double update_difference;  // largest relative difference of an update
+  bool slopes_left_out;      // one rank would need more memory than it may use
   int slopes;                // tensors compared
   double slope_difference;   // largest, relative
 } ot_step_audit;
 
-// Is a resumed run where its checkpoint left it? Weights, moments and master copies in memory, put
-// together from all ranks, against the files at `path`, bit by bit; step, next sample and tokens
-// against the manifest. For a trainer that has resumed from there and taken no step since.
+// Checks that a resumed run continues where its checkpoint ended. Weights, moments and master
+// copies in memory, collected from all ranks, against the files at `path`, bit by bit; step, next
+// sample and tokens against the manifest. For a trainer that has just resumed from there and taken
+// no step.
 ot_status ot_step_check_resume(ot_step_audit *audit, const char *path);
 
-// Takes the next step, and makes it once more: the gradient norm over every element of the model
-// once, the clip factor, learning rate and bias corrections from the settings, moments, weights and
-// master copies at some elements of every tensor from what they were before and the gradient that
-// was summed. Whatever a layout does on the way, each number of the step must come out
-// (ops/optimizer.h). Tensors that Muon updates are looked at no further than their norm.
+// Takes the next step and recomputes it: the gradient norm over each element of the model once;
+// clip factor, learning rate and bias corrections from the settings; moments, weights and master
+// copies at some elements of every tensor from their previous values and the reduced gradient.
+// Whatever the layout does, each number of the step must match (ops/optimizer.h). Of tensors that
+// Muon updates only the norm is checked.
 ot_status ot_step_check_update(ot_step_audit *audit);
 
-// The batches of the step. By themselves: a target is the token after it, positions count up from
-// the beginning of each document and are where the mask begins anew, and what has no next token in
-// its document has no target. Against the run: sample numbers follow from the position and the rank
-// alone, and the data are read once more.
+// Checks the batches of the step. Alone: a target is the next token; positions increase from the
+// beginning of each document, where the mask restarts; a token without a next token in its document
+// has no target. Against the run: sample numbers follow from position and rank only, and the data
+// are read again.
 ot_status ot_step_check_batches(ot_step_audit *audit);
 
-// Is the gradient the derivative of the loss, and the loss that of the model? On one rank, so that
-// what every layout has in common is looked at, too: the loss of a training step on one micro-batch
-// against that of the forward that hands out logits, in float64; then, tensor by tensor, the slope
+// Checks that the gradient is the derivative of the loss, and the loss that of the model. On one
+// rank, so that faults common to all layouts show, too: the loss of a training step on one
+// micro-batch against that of the evaluation forward in float64; then, tensor by tensor, the slope
 // of the latter along the gradient against the gradient's length. A constant that forward and
-// backward do not share (an epsilon, a window, a scale, a mask) shows, as does a tensor that is not
-// differentiated. The losses of routers are part of both. Dropout is off for it.
+// backward do not share (epsilon, window, scale, mask) shows, as does a tensor that is not
+// differentiated. Router losses are part of both. Dropout is off.
 ot_status ot_step_check_slopes(ot_step_audit *audit);

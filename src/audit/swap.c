@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens and places are drawn by counter.
+// Tokens and positions are drawn by counter-based RNG.
 #include "audit/swap.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ const char *ot_swap_name(ot_swap_kind kind) {
   return names[kind];
 }
 
-// Uneven, so that no boundary falls on that of a tile by rule.
+// Uneven, so that document boundaries rarely coincide with tile boundaries.
 int64_t ot_swap_document(int64_t tokens, int index) {
   static const int64_t sevenths[] = {0, 2, 5, 7};
   return tokens * sevenths[index] / 7;
@@ -81,7 +81,7 @@ void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_rows *rows, ot_r
   memcpy(changed->sample_ids, rows->sample_ids, (size_t)rows->B * sizeof *rows->sample_ids);
   for (int64_t i = 0; i < n; i++) {
     if (!is_changed(swap, i / rows->T, i % rows->T)) continue;
-    // Always another token than the one that was there.
+    // Always a token other than the original.
     const uint64_t step = 1 + ot_rng_below(swap->draw, STREAM_NEW, (uint64_t)i,
                                            (uint64_t)(vocab > 1 ? vocab - 1 : 1));
     changed->tokens[i] = (int32_t)(((uint64_t)rows->tokens[i] + step) % (uint64_t)vocab);
@@ -110,7 +110,7 @@ ot_swap_difference ot_swap_compare(const ot_swap *swap, const ot_rows *rows,
     const int64_t sequence = i / rows->T, position = i % rows->T;
     d.seen += is_changed(swap, sequence, position) && changes[i] != 0;
     if (!is_protected(swap, sequence, position)) continue;
-    // That a sequence depends on the others of its batch is no leak within it.
+    // Dependence of a sequence on the others of its batch is not a leak within it.
     const bool own = sequence == swap->sequence && swap->kind != OT_SWAP_SEQUENCES;
     *(own ? &d.own_protected : &d.others_protected) += 1;
     if (changes[i] == 0) continue;

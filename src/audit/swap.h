@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairs of batches that differ in some tokens, and what must not depend on them:
+// Pairs of batches that differ in some tokens, and the positions that must not depend on these:
 //
-//   suffix     all tokens of a sequence from some place on; what comes before is protected
-//   token      a single one
+//   suffix     all tokens of a sequence from some position on; the ones before are protected
+//   token      a single token
 //   document   one of the documents in a sequence; the others are protected
-//   sequences  all others of the batch; the one is protected
+//   sequences  all other sequences of the batch; the one is protected
 #pragma once
 
 #include "data/rows.h"
@@ -22,27 +22,27 @@ enum { OT_SWAP_DOCUMENTS = 3 };
 // A batch of packed documents, and one trial on it.
 typedef struct ot_swap {
   ot_swap_kind kind;
-  int64_t sequence;     // in which tokens change; of OT_SWAP_SEQUENCES: the one that stays
-  int64_t first, last;  // tokens [first, last) of it change; of OT_SWAP_SEQUENCES: none
-  uint64_t draw;        // of the new tokens
+  int64_t sequence;     // sequence that changes; for OT_SWAP_SEQUENCES: the one that does not
+  int64_t first, last;  // tokens [first, last) of it change; for OT_SWAP_SEQUENCES: none
+  uint64_t draw;        // random stream of the new tokens
 } ot_swap;
 
-// Random tokens; OT_SWAP_DOCUMENTS documents a sequence, apart when `document_mask`.
+// Random tokens in OT_SWAP_DOCUMENTS documents per sequence, separated if `document_mask`.
 void ot_swap_fill(uint64_t seed, int64_t vocab, bool document_mask, ot_rows *rows);
 
-// Place of trial number `trial` in `rows`.
+// Position of trial number `trial` in `rows`.
 ot_swap ot_swap_choose(uint64_t seed, ot_swap_kind kind, int trial, const ot_rows *rows);
 
-// `changed` becomes `rows` with other tokens where the swap says.
+// Sets `changed` to `rows` with the tokens of the swap replaced.
 void ot_swap_apply(const ot_swap *swap, int64_t vocab, const ot_rows *rows, ot_rows *changed);
 
-// What differs between the answers before and after.
+// The differences between the answers before and after.
 typedef struct ot_swap_difference {
   int64_t own, others;  // protected positions of the changed sequence, of other sequences
-  int64_t own_protected, others_protected;  // how many were looked at
-  int64_t seen;                             // positions of other tokens that differ, as they should
-  double largest;                           // change of a row
-  int64_t sequence, position;               // of the first that differs
+  int64_t own_protected, others_protected;  // protected positions compared
+  int64_t seen;                             // changed positions whose output differs, as expected
+  double largest;                           // largest change of a row
+  int64_t sequence, position;               // first position that differs
 } ot_swap_difference;
 
 //   changes  [sequences * tokens] as ot_layout_probe_compare

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows are read before and after the step; the formula is that of Loshchilov and Hutter 2019.
+// Reads rows before and after the step; formula of Loshchilov and Hutter 2019.
 #include <math.h>
 #include <string.h>
 
@@ -35,8 +35,8 @@ typedef struct update_check {
   int num_rows;
   sampled_row *rows;
   double *values;                      // a row, or a block of elements
-  double kept[OT_COPIES];              // ranks that have a copy
-  double rate, correction[2], factor;  // of the step, as they should be
+  double kept[OT_COPIES];              // number of ranks that have a copy
+  double rate, correction[2], factor;  // expected values of the step
   int findings;
 } update_check;
 
@@ -56,7 +56,7 @@ static void choose_rows(update_check *u) {
     const int64_t most = p->rank == 1 ? COLUMNS_OF_A_ROW : ROWS_OF_A_PARAMETER;
     const int64_t wanted = p->rows < most ? p->rows : most;
     if (!is_looked_at(u, p)) continue;
-    if (p->rank == 1) {  // consecutive elements of a vector are a row here
+    if (p->rank == 1) {  // consecutive elements of a vector form a row here
       u->rows[u->num_rows++] = (sampled_row){.parameter = i, .count = wanted};
       continue;
     }
@@ -119,7 +119,7 @@ static const ot_parameter_part *part_at(const ot_parameter *p, int64_t row) {
   return &p->parts[k];
 }
 
-// Learning rate and decay of a part.
+// Learning rate and weight decay of a part.
 static void rates_of(const update_check *u, const ot_parameter *p, const char *name,
                      double rates[2]) {
   const ot_run_optimizer *const o = &u->run->optimizer;
@@ -149,7 +149,7 @@ static void find(update_check *u, const sampled_row *r, const discrepancy *d) {
                 ot_arena_format(u->arena, "%s of %s", d->copy, part_at(p, row)->hf_name),
                 "compare clip factor, learning rate, bias corrections, decay and moments with the "
                 "settings",
-                "row %lld, column %lld: %.9g after the step, which should be %.9g", (long long)row,
+                "row %lld, column %lld: %.9g after the step, expected %.9g", (long long)row,
                 (long long)(p->rank == 1 ? 0 : d->element), d->got, d->wanted);
 }
 
@@ -157,7 +157,7 @@ static bool within(double got, double wanted, double allowed) {
   return fabs(got - wanted) <= allowed;
 }
 
-// The first moment first: what is wrong in it, is wrong in all that follows.
+// First moments first: an error there propagates to the rest.
 static bool check_element(update_check *u, const sampled_row *r, int64_t i, discrepancy *d) {
   const ot_run_optimizer *const o = &u->run->optimizer;
   const ot_parameter *const p = &u->whole->parameters[r->parameter];
@@ -211,10 +211,10 @@ static void check_norm(update_check *u) {
   const double tolerance = u->run->precision.compute == OT_F64 ? 1e-9 : 1e-4;
   const double norm = u->audit->norm, reported = u->audit->step.gradient_norm;
   if (within(reported, norm, tolerance * norm)) return;
-  ot_audit_find(u->audit->report, "gradient_norm", "the norm that clipping goes by",
-                "an axis is left out of the sum, or copies are counted more than once",
-                "%.9g was used; over every element of the model once it is %.9g (ratio %.6g)",
-                reported, norm, reported / norm);
+  ot_audit_find(u->audit->report, "gradient_norm", "the norm used for clipping",
+                "the reduction leaves out an axis or counts copies more than once",
+                "%.9g was used; over all elements of the model it is %.9g (ratio %.6g)", reported,
+                norm, reported / norm);
 }
 
 static void set_expected(update_check *u) {

@@ -43,14 +43,14 @@ ot_run ot_variant_one_rank(const ot_run *run) {
 
 // ---- trainers ----
 
-// The ranks that have a part in it; null: one rank.
+// The participating ranks; null: one rank.
 static ot_team *team_of(const ot_variant *v) { return v->one_rank ? NULL : ot_trainer_team(v->of); }
 
 static bool is_here(const ot_variant *v) {
   return !v->one_rank || ot_team_leads(ot_trainer_team(v->of));
 }
 
-// That a step takes on this rank.
+// Memory of a step on this rank.
 static ot_status count_bytes(const ot_variant *v, int64_t *bytes) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -92,17 +92,17 @@ ot_status ot_variant_create(const ot_variant *variant, ot_trainer **out) {
 
 // ---- weights ----
 
-// Some rows at a time: no rank need have the memory of a whole model.
+// Copies some rows at a time: no rank needs the memory of a whole model.
 typedef struct weight_copy {
   ot_instance *from, *to;
   ot_parameter_copy copy;  // of `from`
-  int64_t layers;          // that are kept
+  int64_t layers;          // layers kept
   bool silenced;
-  int64_t most;           // elements at a time
+  int64_t most;           // elements per block
   void *raw, *converted;  // [most] of 8 bytes
 } weight_copy;
 
-// The parameter of that name which has weights of its own; -1: none.
+// The parameter with its own weights of that name; -1: none.
 static int find_target(const weight_copy *w, const char *name) {
   const ot_graph *const graph = w->to ? ot_instance_whole(w->to) : NULL;
   for (int i = 0; graph && i < graph->num_parameters; i++) {
@@ -112,7 +112,7 @@ static int find_target(const weight_copy *w, const char *name) {
   return -1;
 }
 
-// A layer of which all is zero hands on what it gets.
+// A layer with all weights zero acts as identity.
 static bool is_silent(const weight_copy *w, const char *name) {
   char pattern[64];
   int64_t layer = 0;

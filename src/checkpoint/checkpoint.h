@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints: a directory of tensor files (HF names), config.json, tokenizer.json and
-// manifest.json, which is complete or absent. It is written as `.NAME.partial` beside its place,
-// every file synced, then renamed. An HF export is the same without optimizer and manifest, so both
-// are read here.
+// manifest.json, either complete or absent. It is written as `.NAME.partial` in the same parent
+// directory, every file synced, then renamed. An HF export is the same without optimizer and
+// manifest, so both are read here.
 //
 //   .step-00000100.partial/  --rename-->  step-00000100/  --rename-->  .step-00000100.deleting/
 //
-// Knows nothing of the executor: tensors come as sources and go to memory that the caller names.
+// Independent of the executor: tensors are given as sources and read into memory of the caller.
 #pragma once
 
 #include "checkpoint/manifest.h"
@@ -20,13 +20,13 @@ typedef struct ot_tensor_source {
   ot_dtype dtype;    // in the file
   int rank;
   int64_t dim[OT_SAFETENSORS_DIMS];
-  const void *data;  // [elements] of dtype, or null: `fill` gives them
-  // Writes elements [first, first + count) of dtype to `out`. Called in order of `first`.
+  const void *data;  // [elements] of dtype, or null: use `fill`
+  // Writes elements [first, first + count) of dtype to `out`. Called in ascending order of `first`.
   ot_status (*fill)(void *context, int64_t first, int64_t count, void *out);
   void *context;
 } ot_tensor_source;
 
-// One small file to save as it is: config.json, tokenizer.json, ...
+// A small file to save unchanged: config.json, tokenizer.json, ...
 typedef struct ot_checkpoint_text {
   const char *name;
   const char *text;  // [bytes]
@@ -40,31 +40,31 @@ typedef struct ot_checkpoint_content {
   const ot_tensor_source *optimizer;  // [num_optimizer] -> optimizer*.safetensors, none when 0
   int num_texts;
   const ot_checkpoint_text *texts;  // [num_texts]
-  const ot_manifest *manifest;      // its `files` are filled in here; null: an HF export
-  int64_t shard_bytes;              // most bytes of a tensor file; 0 = one file for each set
+  const ot_manifest *manifest;      // `files` is filled in here; null: an HF export
+  int64_t shard_bytes;              // maximum size of a tensor file; 0 = one file per set
 } ot_checkpoint_content;
 
 // "DIRECTORY/step-00000100".
 char *ot_checkpoint_path(ot_arena *arena, const char *directory, int64_t step);
 
-// Saves `content` as directory `path`, whose parent must exist. One that is there already is
-// replaced as a whole. After a failure nothing has changed and the space is free again. Blocks.
+// Saves `content` as directory `path`, whose parent must exist. Replaces an existing one as a
+// whole. After a failure nothing has changed and the space is freed. Blocks.
 ot_status ot_checkpoint_write(const char *path, const ot_checkpoint_content *content);
 
 // ---- reading ----
 
-// What is held against the manifest: the sizes of all files, and the hashes of so many, each
-// including those before.
+// The checks against the manifest: the sizes of all files, and the hashes of some; each level
+// includes the previous ones.
 typedef enum ot_checkpoint_hashes {
   OT_CHECKPOINT_HASH_NONE,
   OT_CHECKPOINT_HASH_TEXTS,    // files without tensors
-  OT_CHECKPOINT_HASH_WEIGHTS,  // of the model
+  OT_CHECKPOINT_HASH_WEIGHTS,  // files of the model
   OT_CHECKPOINT_HASH_ALL,      // and of the optimizer
 } ot_checkpoint_hashes;
 
-// Reads the manifest of the checkpoint at `path` and checks its files. *damage says what is wrong
-// with which file; null: nothing is. Fails only where the system does not let a file be read
-// (permissions, a device that fails): that is no damage.
+// Reads the manifest of the checkpoint at `path` and checks its files. *damage describes the first
+// damaged file; null: none. Fails only if the system cannot read a file (permissions, I/O errors):
+// that is not damage.
 ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint_hashes hashes,
                                 ot_manifest *manifest, const char **damage);
 
@@ -75,24 +75,24 @@ typedef struct ot_checkpoint ot_checkpoint;
 
 typedef enum ot_checkpoint_set { OT_CHECKPOINT_MODEL, OT_CHECKPOINT_OPTIMIZER } ot_checkpoint_set;
 
-// Opens a checkpoint, an HF directory or a single tensor file. With a manifest, sizes are always
-// checked, hashes when `verify` (reads every file once).
+// Opens a checkpoint, an HF directory or a single tensor file. With a manifest, always checks
+// sizes, and hashes if `verify` (reads every file once).
 ot_status ot_checkpoint_create(const char *path, bool verify, ot_checkpoint **out);
 void ot_checkpoint_destroy(ot_checkpoint **checkpoint);
 
-// The path it was opened with. Valid until destroy.
+// The path passed to create. Valid until destroy.
 const char *ot_checkpoint_directory(const ot_checkpoint *checkpoint);
 
 // Null for an HF directory or file. Valid until destroy.
 const ot_manifest *ot_checkpoint_manifest(const ot_checkpoint *checkpoint);
 
-// The path of file `name` inside it, or null when there is none. Valid until destroy.
+// The path of file `name` in it, or null if there is none. Valid until destroy.
 const char *ot_checkpoint_file(ot_checkpoint *checkpoint, const char *name);
 
-// The tensors of a set, or null when it has none (an HF directory has no optimizer).
+// The tensors of a set, or null if there is none (an HF directory has no optimizer).
 const ot_safetensors *ot_checkpoint_tensors(const ot_checkpoint *checkpoint, ot_checkpoint_set set);
 
-// Reads a range of a tensor, converted, and counts it.
+// Reads a range of a tensor, converted, and records it as read.
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                                    ot_safetensors_range range, ot_dtype dtype, void *out);
 
@@ -100,8 +100,8 @@ ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set 
 ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dtype dtype,
                              int64_t elements, void *out);
 
-// Counts tensor `index` as dealt with although it is not loaded (a buffer that a model has no use
-// for).
+// Records tensor `index` as handled although it is not loaded (a buffer that the model does not
+// use).
 void ot_checkpoint_skip_elements(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index,
                                  int64_t count);
 void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scanning a directory of checkpoints. Nothing is deleted in place: a checkpoint is renamed to a
-// hidden name first, so that one that is half gone is never taken for a whole one.
+// Lists the checkpoints of a directory. Nothing is deleted in place: a checkpoint is first renamed
+// to a hidden name, so that a partly deleted one is never mistaken for a complete one.
 #include "checkpoint/checkpoint_list.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ ot_status ot_checkpoint_list(ot_arena *arena, const char *directory, ot_checkpoi
   return OT_OK;
 }
 
-// ---- which one to read ----
+// ---- which checkpoint to read ----
 
 typedef struct candidate {
   const char *path;
@@ -63,7 +63,7 @@ static ot_status inspect_step(ot_arena *arena, ot_checkpoint_hashes hashes, int6
                               candidate *c) {
   OT_TRY(inspect(arena, hashes, c));
   if (c->damage == NULL && c->manifest.step != step)
-    c->damage = ot_arena_format(arena, "the manifest of %s is of step %lld", c->path,
+    c->damage = ot_arena_format(arena, "the manifest of %s states step %lld", c->path,
                                 (long long)c->manifest.step);
   return OT_OK;
 }
@@ -78,8 +78,7 @@ static void take(ot_arena *arena, const candidate *c, ot_checkpoint_found *found
 static ot_status fail_all_damaged(const char *directory, int64_t count, const char *damages) {
   ot_fail(OT_ENVIRONMENT, "%s of %s can be read:%s",
           count == 1 ? "the only checkpoint" : "none of the checkpoints", directory, damages);
-  return ot_fail_hint(OT_ENVIRONMENT,
-                      "bring one back from a copy, or begin anew in another `output`");
+  return ot_fail_hint(OT_ENVIRONMENT, "restore one from a backup, or start in another `output`");
 }
 
 ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory, ot_checkpoint_hashes hashes,
@@ -103,8 +102,8 @@ ot_status ot_checkpoint_newest(ot_arena *arena, const char *directory, ot_checkp
   if (damaged > MOST_NAMED) ot_text_appendf(&damages, "\n  and %ld more", damaged - MOST_NAMED);
   const char *const text = ot_text_builder_text(&damages);
   if (found->path == NULL) return fail_all_damaged(directory, damaged, text);
-  found->note = ot_arena_format(arena, "passing over %lld damaged checkpoint%s:%s",
-                                (long long)damaged, damaged == 1 ? "" : "s", text);
+  found->note = ot_arena_format(arena, "skipping %lld damaged checkpoint%s:%s", (long long)damaged,
+                                damaged == 1 ? "" : "s", text);
   return OT_OK;
 }
 
@@ -127,7 +126,7 @@ ot_status ot_checkpoint_find(ot_arena *arena, const char *path, ot_checkpoint_ha
   return OT_OK;
 }
 
-// ---- which ones to let go ----
+// ---- which checkpoints to delete ----
 
 static ot_status remove_checkpoint(ot_arena *arena, const char *directory, const char *path) {
   const char *const name = ot_arena_format(arena, ".%s.deleting", ot_disk_base_name(path));

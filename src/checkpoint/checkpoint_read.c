@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening a checkpoint with its checks, and reading with an account of every element.
+// Opens and verifies a checkpoint, and reads it with a record of every element.
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,8 +13,8 @@
 enum { SETS = 2 };
 
 typedef struct tensor_set {
-  ot_safetensors *tensors;  // null: the checkpoint has no such set
-  int64_t *elements_read;   // [count]; skipping counts as reading all
+  ot_safetensors *tensors;  // null: no such set
+  int64_t *elements_read;   // [count]; skipped tensors count as read
 } tensor_set;
 
 struct ot_checkpoint {
@@ -31,7 +31,7 @@ static const char *const stems[SETS] = {
 
 // ---- opening ----
 
-// *bytes: of the file at `path`, -1 when it is absent or no file: then *damage says so.
+// *bytes: size of the file at `path`; -1 if it is missing or no file: then *damage is set.
 static ot_status measure(ot_arena *arena, const char *path, int64_t *bytes, const char **damage) {
   struct stat info;
   *bytes = -1;
@@ -50,7 +50,7 @@ static bool piece_differs(const ot_content_pieces *a, const ot_content_pieces *b
   return a->hash[i] != b->hash[i];
 }
 
-// The tensors of the file at `path` that lie in pieces that differ; null: none that can be told.
+// The tensors of the file at `path` in blocks that differ; null: unknown.
 static const char *name_tensors(ot_arena *arena, const char *path, const ot_content_pieces *stated,
                                 const ot_content_pieces *found) {
   ot_safetensors *set = NULL;
@@ -68,7 +68,7 @@ static const char *name_tensors(ot_arena *arena, const char *path, const ot_cont
   return names.count > 0 ? ot_name_list_text(&names) : NULL;
 }
 
-// ": bytes 4096 to 8191, tensors a, b", as far as it can be told.
+// ": bytes 4096 to 8191, tensors a, b", if known.
 static const char *locate(ot_arena *arena, const char *path, const ot_content_record *stated,
                           const ot_content_record *found) {
   const ot_content_pieces *const a = &stated->pieces, *const b = &found->pieces;
@@ -89,7 +89,7 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
   OT_TRY(measure(arena, path, &bytes, damage));
   if (*damage != NULL) return OT_OK;
   if (bytes != record->bytes) {
-    *damage = ot_arena_format(arena, "%s has %lld bytes where its manifest has %lld", path,
+    *damage = ot_arena_format(arena, "%s has %lld bytes, its manifest states %lld", path,
                               (long long)bytes, (long long)record->bytes);
     return OT_OK;
   }
@@ -97,7 +97,7 @@ static ot_status inspect_file(ot_arena *arena, const char *path, const ot_conten
   ot_content_record found;
   OT_TRY(ot_content_record_read(arena, path, &found));
   if (!ot_text_equal(found.hash, record->hash))
-    *damage = ot_arena_format(arena, "the content of %s is not that of its manifest%s", path,
+    *damage = ot_arena_format(arena, "the content of %s differs from its manifest%s", path,
                               locate(arena, path, record, &found));
   return OT_OK;
 }
@@ -108,7 +108,7 @@ static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest
   OT_TRY(measure(arena, path, &bytes, damage));
   if (*damage != NULL) return OT_OK;
   if (bytes > OT_MANIFEST_BYTES_MAX) {
-    *damage = ot_arena_format(arena, "%s has %lld bytes where at most %d are taken", path,
+    *damage = ot_arena_format(arena, "%s has %lld bytes, allowed are at most %d", path,
                               (long long)bytes, OT_MANIFEST_BYTES_MAX);
     return OT_OK;
   }
@@ -119,7 +119,7 @@ static ot_status inspect_manifest(ot_arena *arena, const char *path, ot_manifest
   return OT_OK;
 }
 
-// The least that includes the hash of file `name`.
+// The lowest level that includes the hash of file `name`.
 static ot_checkpoint_hashes least_hashes(const char *name) {
   if (ot_text_starts_with(name, stems[OT_CHECKPOINT_OPTIMIZER])) return OT_CHECKPOINT_HASH_ALL;
   return ot_text_ends_with(name, ".safetensors") ? OT_CHECKPOINT_HASH_WEIGHTS
@@ -138,7 +138,7 @@ ot_status ot_checkpoint_inspect(ot_arena *arena, const char *path, ot_checkpoint
   return OT_OK;
 }
 
-// The same, with damage as a failure. Hashes: all when `verify`, else none.
+// The same, with damage as a failure. Hashes: all if `verify`, else none.
 static ot_status check_files(ot_arena *arena, const char *path, bool verify,
                              ot_manifest *manifest) {
   const char *damage = NULL;
@@ -237,8 +237,8 @@ ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dty
     if (index < 0) continue;
     const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(tensors, index);
     OT_CHECK(tensor->elements == elements, OT_ENVIRONMENT,
-             "tensor %s has %lld elements where %lld are expected (%s)", name,
-             (long long)tensor->elements, (long long)elements, checkpoint->path);
+             "tensor %s has %lld elements, expected %lld (%s)", name, (long long)tensor->elements,
+             (long long)elements, checkpoint->path);
     return ot_checkpoint_read_range(checkpoint, (ot_checkpoint_set)set,
                                     (ot_safetensors_range){index, 0, elements}, dtype, out);
   }
@@ -264,7 +264,7 @@ static ot_status account_set(const ot_checkpoint *checkpoint, const tensor_set *
     if (set->elements_read[i] < tensor->elements) ot_name_list_add(&unread, tensor->name);
     if (set->elements_read[i] > tensor->elements) ot_name_list_add(&repeated, tensor->name);
   }
-  OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensor%s not read, or not whole: %s (%s)",
+  OT_CHECK(unread.count == 0, OT_ENVIRONMENT, "%d tensor%s not read completely: %s (%s)",
            unread.count, ot_text_plural(unread.count, "s"), ot_name_list_text(&unread),
            checkpoint->path);
   OT_CHECK(repeated.count == 0, OT_ENVIRONMENT, "%d tensor%s read more than once: %s (%s)",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saving: everything into a directory beside, synced, then one rename. A rename over an existing
-// checkpoint exchanges the two, so that at no moment neither is there.
+// Saves into a new directory in the same parent, synced, then renames once. A rename over an
+// existing checkpoint exchanges the two, so that one of them exists at any time.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ typedef struct save {
   ot_arena *arena;
   const ot_checkpoint_content *content;
   const char *partial;  // the directory being filled
-  bool moved;           // the new directory is in its place
-  void *block;          // [FILL_BYTES] for sources that fill
+  bool moved;           // the new directory is at its final path
+  void *block;          // [FILL_BYTES] for sources with `fill`
   int num_records;
   ot_content_record *records;  // of the files so far
 } save;
@@ -106,15 +106,15 @@ static int64_t layout_bytes(const ot_safetensors_layout *layout) {
   return bytes;
 }
 
-// A full disk is better found before it is filled: metrics and logs of the run share it.
+// Checks before writing, because metrics and logs of the run share the disk.
 static ot_status check_room(const save *s, int64_t bytes) {
   int64_t free_bytes = 0;
   OT_TRY(ot_disk_free_bytes(s->partial, &free_bytes));
   if (free_bytes >= bytes) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "cannot save: %lld bytes are needed and %lld are free (%s)",
-          (long long)bytes, (long long)free_bytes, s->partial);
+  ot_fail(OT_ENVIRONMENT, "cannot save: needs %lld bytes, %lld are free (%s)", (long long)bytes,
+          (long long)free_bytes, s->partial);
   return ot_fail_hint(OT_ENVIRONMENT,
-                      "make room on that file system; what was saved before is untouched");
+                      "free space on that file system; older checkpoints are unchanged");
 }
 
 static ot_status fill_directory(save *s) {
@@ -146,13 +146,13 @@ static ot_status rename_to(const char *from, const char *to) {
   return ot_disk_fail("rename into place", to, errno);
 }
 
-// Afterwards `path` is the new directory and `partial` is absent or holds the old one.
+// Afterwards `path` is the new directory and `partial` is absent or the old one.
 static ot_status move_into_place(save *s, const char *path) {
   const bool replaces = ot_disk_is_directory(path);
   const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (renameat2(AT_FDCWD, s->partial, AT_FDCWD, path, flags) == 0) return OT_OK;
   if (errno != EINVAL && errno != ENOSYS) return ot_disk_fail("rename into place", path, errno);
-  // A file system without these flags: the old one steps aside for a moment.
+  // A file system without these flags: first renames the old directory.
   if (!replaces) return rename_to(s->partial, path);
   const char *const aside = ot_arena_format(s->arena, "%s.old", s->partial);
   OT_TRY(ot_disk_remove(aside));
@@ -161,7 +161,7 @@ static ot_status move_into_place(save *s, const char *path) {
   return rename_to(aside, s->partial);
 }
 
-// Removes what is left of a failed save without replacing the message of its failure.
+// Removes the remains of a failed save without replacing the message of its failure.
 static void remove_failed(ot_arena *arena, const char *partial) {
   const char *const message = ot_arena_format(arena, "%s", ot_fail_message());
   const char *const hint = ot_arena_format(arena, "%s", ot_fail_hint_text());
@@ -190,7 +190,7 @@ static ot_status save_with_block(save *s, const char *given) {
   s->partial = ot_disk_join(s->arena, parent, ot_arena_format(s->arena, ".%s.partial", base));
   const ot_status status = save_beside(s, path, parent);
   if (status != OT_OK && !s->moved) remove_failed(s->arena, s->partial);
-  // What stays behind when this fails is harmless: ot_checkpoint_clean removes it.
+  // If this fails, the remains are harmless: ot_checkpoint_clean removes them.
   if (status == OT_OK) (void)ot_disk_remove(s->partial);
   return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real types go through double, which holds each of them exactly, and are rounded from it once; the
+// Real dtypes are converted through double, which represents each exactly, and rounded once; the
 // two pairs that move gigabytes (fp32 <-> bf16) are direct.
 #include "checkpoint/elements.h"
 
@@ -9,7 +9,7 @@
 
 enum { BLOCK = 1024 };
 
-// Bits below the point of the mantissa, smallest exponent of a normal number, bits of infinity.
+// Mantissa bits, smallest exponent of a normal number, bits of infinity.
 typedef struct narrow_format {
   int mantissa_bits;
   int exponent_min;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// config.json comes from the model's table of keys; the others hold what generation and tokenizers
-// take from it. An id stands for a special token only when the tokenizer itself adds that token:
-// ids of a configuration that was made for another vocabulary would break text apart.
+// config.json is written from the model's table of keys; the other files hold what generation and
+// tokenizers need of it. An id is a special token only if the tokenizer adds that token: ids of a
+// configuration for another vocabulary would corrupt text.
 #include "checkpoint/hf_texts.h"
 
 #include "base/text.h"
@@ -55,7 +55,8 @@ static const char *added_token(const json_t *added, int64_t id) {
   return NULL;
 }
 
-// Keeps the ids that are special to the tokenizer; without one, documents end as its own do.
+// Keeps the ids that are special in the tokenizer; without one, uses the tokenizer's own end of
+// document.
 static void fit_ids(const json_t *added, const ot_tokenizer *tokenizer, ot_model *model) {
   if (added_token(added, model->bos_id) == NULL) model->bos_id = -1;
   if (added_token(added, model->pad_id) == NULL) model->pad_id = -1;

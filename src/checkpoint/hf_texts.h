@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small files of an HF directory, so that transformers and what builds on it load a checkpoint
-// or an export as it stands: config.json, generation_config.json, tokenizer.json,
+// The small files of an HF directory, so that transformers and tools based on it load a checkpoint
+// or an export unchanged: config.json, generation_config.json, tokenizer.json,
 // tokenizer_config.json.
 #pragma once
 
@@ -15,8 +15,8 @@ typedef struct ot_hf_texts {
   ot_checkpoint_text text[OT_HF_TEXTS_MAX];
 } ot_hf_texts;
 
-// Texts for `model` with weights of `dtype`; those of the tokenizer only when `tokenizer` is not
-// null, which must outlive them; then ids of tokens that it does not add are left out, and
-// documents end as its own do. To be built once for a run: tokenizers are large.
+// Builds the files for `model` with weights of `dtype`; those of the tokenizer only if `tokenizer`,
+// which must outlive them, is not null; ids of tokens that it does not add are then omitted, and
+// documents end with its token. Build them once per run: tokenizers are large.
 ot_status ot_hf_texts_build(ot_arena *arena, const ot_model *model, ot_dtype dtype,
                             const ot_tokenizer *tokenizer, ot_hf_texts *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing through the JSON writer, reading through jansson.
+// Writes with the JSON writer, reads with jansson.
 #include "checkpoint/manifest.h"
 
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static ot_status check_checksum(const char *path, const char *text, const json_t
   char hash[OT_CONTENT_HASH_BYTES] = "";
   if (end != NULL) ot_content_hash_memory(text, end - text, hash);
   OT_CHECK(ot_text_equal(hash, checksum), OT_ENVIRONMENT,
-           "%s: its text does not have the checksum that it states", path);
+           "%s: its text does not match its checksum", path);
   return OT_OK;
 }
 
@@ -108,7 +108,7 @@ static ot_status read_mesh(const char *path, const json_t *root, ot_manifest_mes
   return read_degree(path, object, "ranks", &mesh->ranks);
 }
 
-// Manifests of before there were pieces have none.
+// Manifests written before blocks were introduced have none.
 static ot_status read_pieces(ot_arena *arena, const char *path, const json_t *entry,
                              ot_content_record *record) {
   ot_content_pieces *const pieces = &record->pieces;
@@ -119,7 +119,7 @@ static ot_status read_pieces(ot_arena *arena, const char *path, const json_t *en
   pieces->count = ot_text_length(digits) / PIECE_DIGITS;
   OT_CHECK(pieces->bytes > 0 && ot_text_length(digits) % PIECE_DIGITS == 0 &&
                pieces->count == (record->bytes - 1) / pieces->bytes + 1,
-           OT_ENVIRONMENT, "%s: file %s: its pieces do not make up %lld bytes", path, record->name,
+           OT_ENVIRONMENT, "%s: file %s: its blocks are not %lld bytes", path, record->name,
            (long long)record->bytes);
   uint64_t *const hash = ot_arena_array(arena, pieces->count, sizeof *hash);
   for (int64_t i = 0; i < pieces->count; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens one or several files, checks each, and joins their tensors in one table ordered by name.
+// Opens one or several files, checks each, and merges their tensors into one table sorted by name.
 #include "checkpoint/safetensors.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ struct ot_safetensors {
   int num_files;
   tensor_file *files;
   int num_tensors;
-  ot_safetensors_tensor *tensors;  // by name
+  ot_safetensors_tensor *tensors;  // sorted by name
 };
 
 static ot_status open_file(ot_arena *arena, tensor_file *file) {
@@ -76,7 +76,7 @@ static int find_file(const ot_safetensors *set, const char *name) {
   return -1;
 }
 
-// The files that the weight map names, each once.
+// The distinct files of the weight map.
 static ot_status list_files(ot_safetensors *set, const char *directory, const char *index_path,
                             json_t *weight_map) {
   int64_t capacity = 0;
@@ -140,14 +140,14 @@ static ot_status open_set(ot_safetensors *set, const char *path, const char *ste
     single = ot_disk_join(&set->arena, path, name);
     if (ot_disk_is_file(index_path)) {
       OT_CHECK(!ot_disk_is_file(single), OT_ENVIRONMENT,
-               "both %s and %s are there: which holds the tensors? (%s)", name, index_name, path);
+               "both %s and %s exist: remove one of them (%s)", name, index_name, path);
       json_t *index = NULL;
       OT_TRY(ot_json_load(index_path, INDEX_BYTES_MAX, &index));
       const ot_status status = open_indexed(set, path, index_path, index);
       json_decref(index);
       return status;
     }
-    OT_CHECK(ot_disk_is_file(single), OT_ENVIRONMENT, "neither %s nor %s is there (%s)", name,
+    OT_CHECK(ot_disk_is_file(single), OT_ENVIRONMENT, "neither %s nor %s exists (%s)", name,
              index_name, path);
   }
   set->files = ot_arena_array(&set->arena, 1, sizeof *set->files);

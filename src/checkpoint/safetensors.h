@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading of tensor files in the safetensors format: u64 length N, N bytes of JSON, then the
-// tensors one after another without a gap. One file, or the files of a directory named by an index
-// (STEM.safetensors.index.json). A file is checked whole before its first tensor is handed out: the
-// data of what opens is all there, tiles the file, and no name is there twice.
-// Writing: safetensors_writer.h.
+// Reads tensor files in the safetensors format: u64 length N, N bytes of JSON, then the tensors one
+// after another without gaps. One file, or the files of a directory listed by an index
+// (STEM.safetensors.index.json). A file is checked completely before its first tensor is
+// accessible: all data is present, tensors cover the file exactly, and names are unique. Writing:
+// safetensors_writer.h.
 #pragma once
 
 #include <stdbool.h>
@@ -14,11 +14,11 @@
 #include "base/status.h"
 
 enum {
-  OT_SAFETENSORS_DIMS = 8,                // dimensions of a tensor we take
+  OT_SAFETENSORS_DIMS = 8,                // maximum dimensions of a tensor
   OT_SAFETENSORS_HEADER_MAX = 100000000,  // bytes of JSON, the format's limit
 };
 
-// The format's element types, in its own order (which is also the order of writing, from the last).
+// The format's element types in its order; files are written in the reverse order.
 typedef enum ot_safetensors_type {
   OT_SAFETENSORS_BOOL,
   OT_SAFETENSORS_F4,
@@ -45,13 +45,13 @@ typedef enum ot_safetensors_type {
   OT_SAFETENSORS_TYPE_COUNT,
 } ot_safetensors_type;
 
-// The name in files, "BF16".
+// Its name in files, "BF16".
 const char *ot_safetensors_type_name(ot_safetensors_type type);
 // Bits of one element.
 int ot_safetensors_type_bits(ot_safetensors_type type);
-// The type of ours that holds it; false when there is none (fp8, unsigned 16, complex, ...).
+// The dtype that holds it; false if there is none (fp8, unsigned 16, complex, ...).
 bool ot_safetensors_type_dtype(ot_safetensors_type type, ot_dtype *dtype);
-// The type in files of one of ours.
+// The file type of a dtype.
 ot_safetensors_type ot_safetensors_type_of(ot_dtype dtype);
 
 // One tensor of an open set.
@@ -61,20 +61,20 @@ typedef struct ot_safetensors_tensor {
   int rank;                          // 0 for a scalar
   int64_t dim[OT_SAFETENSORS_DIMS];  // outermost first, row-major; 0 is legal
   int64_t elements, bytes;
-  int file;        // index of its file
-  int64_t offset;  // of its first byte, from the start of the file
+  int file;        // file index
+  int64_t offset;  // first byte, from the start of the file
 } ot_safetensors_tensor;
 
 // An open set of tensor files.
 typedef struct ot_safetensors ot_safetensors;
 
-// Opens `path`: a file, or a directory that holds `stem`.safetensors.index.json (then every file it
-// names, and each tensor in the file that it says) or else `stem`.safetensors. `stem` is "model" or
-// "optimizer"; unused when `path` is a file.
+// Opens `path`: a file, or a directory with `stem`.safetensors.index.json (then every file it
+// lists, and each tensor in its listed file) or else `stem`.safetensors. `stem` is "model" or
+// "optimizer"; unused if `path` is a file.
 ot_status ot_safetensors_create(const char *path, const char *stem, ot_safetensors **out);
 void ot_safetensors_destroy(ot_safetensors **set);
 
-// Tensors in the order of their names.
+// Tensors sorted by name.
 int ot_safetensors_count(const ot_safetensors *set);
 const ot_safetensors_tensor *ot_safetensors_tensor_at(const ot_safetensors *set, int index);
 
@@ -84,8 +84,8 @@ int ot_safetensors_find(const ot_safetensors *set, const char *name);
 int ot_safetensors_num_files(const ot_safetensors *set);
 const char *ot_safetensors_file_path(const ot_safetensors *set, int file);
 
-// Where the bytes of a tensor lie in memory (the file is mapped); aligned as the file has it. Valid
-// until destroy and as long as nobody cuts the file short.
+// The mapped bytes of a tensor; aligned as in the file. Valid until destroy, unless another process
+// truncates the file.
 const void *ot_safetensors_data(const ot_safetensors *set, int index);
 
 // Elements [first, first + count) of one tensor.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Header text to checked tensors and back. The rules are those of the format's reference reader,
-// and three of our own: duplicate keys, unknown keys of a tensor and control characters in names
-// are refused.
+// plus three: duplicate keys, unknown keys of a tensor and control characters in names are
+// rejected.
 #include "checkpoint/safetensors_header.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ enum { LENGTH_BYTES = 8, NAME_BYTES_MAX = 512, MESSAGE_NAME_BYTES = 1024 };
 typedef struct type_row {
   const char *name;
   int bits;
-  ot_dtype dtype;  // OT_DTYPE_COUNT: none of ours
+  ot_dtype dtype;  // OT_DTYPE_COUNT: not supported
 } type_row;
 
 static const type_row types[] = {
@@ -67,7 +67,7 @@ ot_safetensors_type ot_safetensors_type_of(ot_dtype dtype) {
 ot_status ot_safetensors_name_check(const char *file, const char *name) {
   const int64_t length = ot_text_length(name);
   OT_CHECK(length >= 1 && length <= NAME_BYTES_MAX, OT_ENVIRONMENT,
-           "%s: a tensor name has %lld bytes (1 to %d are taken)", file, (long long)length,
+           "%s: a tensor name has %lld bytes (allowed: 1 to %d)", file, (long long)length,
            NAME_BYTES_MAX);
   for (const char *c = name; *c != '\0'; c++)
     OT_CHECK((unsigned char)*c >= 0x20 && *c != 0x7f, OT_ENVIRONMENT,
@@ -76,7 +76,7 @@ ot_status ot_safetensors_name_check(const char *file, const char *name) {
   return OT_OK;
 }
 
-// An entry of the header as it is written.
+// An entry of the header as written.
 typedef struct raw_entry {
   bool has_type, has_shape, has_offsets;
   ot_json_string type;
@@ -85,8 +85,8 @@ typedef struct raw_entry {
   int64_t offset[2];
 } raw_entry;
 
-// A list of whole numbers, the first `most` of which go to `values`; *bad is the place of one that
-// is no count (`signs`: no whole number), and what comes after it is not read; -1: none.
+// A list of whole numbers, the first `most` of which are stored in `values`; *bad is the index of
+// an invalid one (`signs`: negative ones are allowed), after which reading stops; -1: none.
 typedef struct count_list {
   int64_t *values;
   int64_t most, count;
@@ -153,7 +153,7 @@ static ot_status read_member(ot_json_reader *reader, const char *where, raw_entr
   OT_TRY(ot_json_reader_take(reader, ':'));
   for (int i = 0; i < OT_COUNT(members); i++) {
     if (!ot_json_string_equal(key, members[i].key)) continue;
-    OT_CHECK(!*members[i].has, OT_ENVIRONMENT, "%s: key \"%s\" is there twice", where,
+    OT_CHECK(!*members[i].has, OT_ENVIRONMENT, "%s: key \"%s\" appears twice", where,
              members[i].key);
     *members[i].has = true;
     return members[i].read(reader, where, entry);
@@ -192,7 +192,7 @@ static ot_status take_type(const char *where, const raw_entry *entry, ot_safeten
 static ot_status take_shape(const char *where, const raw_entry *entry,
                             ot_safetensors_tensor *tensor) {
   OT_CHECK(entry->rank <= OT_SAFETENSORS_DIMS, OT_ENVIRONMENT,
-           "%s: %lld dimensions (at most %d are taken)", where, (long long)entry->rank,
+           "%s: %lld dimensions (allowed: at most %d)", where, (long long)entry->rank,
            OT_SAFETENSORS_DIMS);
   tensor->rank = (int)entry->rank;
   int64_t bits = types[tensor->type].bits;
@@ -213,7 +213,7 @@ static ot_status take_shape(const char *where, const raw_entry *entry,
 static ot_status take_offsets(const char *where, const raw_entry *entry, int64_t data_bytes,
                               ot_safetensors_tensor *tensor) {
   const int64_t begin = entry->offset[0], end = entry->offset[1];
-  OT_CHECK(begin >= 0 && begin <= end, OT_ENVIRONMENT, "%s: data_offsets [%lld, %lld] are no range",
+  OT_CHECK(begin >= 0 && begin <= end, OT_ENVIRONMENT, "%s: data_offsets [%lld, %lld]: no range",
            where, (long long)begin, (long long)end);
   OT_CHECK(end <= data_bytes, OT_ENVIRONMENT,
            "%s: data_offsets [%lld, %lld] pass the end of the file's %lld bytes of data", where,
@@ -237,7 +237,7 @@ static ot_status read_tensor(ot_json_reader *reader, int64_t data_bytes,
   return take_offsets(where, &entry, data_bytes, tensor);
 }
 
-// Texts for people; nothing reads them.
+// Texts for users, not interpreted.
 static ot_status check_metadata(ot_json_reader *reader) {
   bool first = true, more = false;
   OT_CHECK(ot_json_reader_next(reader, '{'), OT_ENVIRONMENT, "%s: __metadata__ is not an object",
@@ -266,7 +266,7 @@ static int by_name(const void *a, const void *b) {
   return ot_text_compare(x->name, y->name);
 }
 
-// The tensors must lie one after another from the start of the data to its end.
+// The tensors must cover the data without gaps or overlaps.
 static ot_status check_tiling(const char *file, ot_safetensors_header *header, int64_t data_bytes) {
   if (header->num_tensors > 0)
     qsort(header->tensors, (size_t)header->num_tensors, sizeof *header->tensors, by_offset);
@@ -290,7 +290,7 @@ static ot_status check_tiling(const char *file, ot_safetensors_header *header, i
 static ot_status check_names(const char *file, const ot_safetensors_header *header) {
   for (int i = 1; i < header->num_tensors; i++)
     OT_CHECK(!ot_text_equal(header->tensors[i - 1].name, header->tensors[i].name), OT_ENVIRONMENT,
-             "%s: tensor %s is there twice", file, header->tensors[i].name);
+             "%s: tensor %s appears twice", file, header->tensors[i].name);
   return OT_OK;
 }
 
@@ -329,16 +329,16 @@ static uint64_t read_length(const unsigned char *bytes) {
 ot_status ot_safetensors_header_build(ot_arena *arena, const char *file, const void *data,
                                       int64_t file_bytes, ot_safetensors_header *header) {
   OT_CHECK(file_bytes >= LENGTH_BYTES, OT_ENVIRONMENT,
-           "%s: not a safetensors file: %lld bytes, the header's length alone takes 8", file,
+           "%s: not a safetensors file: %lld bytes, at least 8 are needed", file,
            (long long)file_bytes);
   const uint64_t length = read_length(data);
   OT_CHECK(length <= OT_SAFETENSORS_HEADER_MAX, OT_ENVIRONMENT,
-           "%s: not a safetensors file: it announces a header of %llu bytes (at most %d)", file,
+           "%s: not a safetensors file: its header has %llu bytes (at most %d)", file,
            (unsigned long long)length, OT_SAFETENSORS_HEADER_MAX);
   const int64_t data_bytes = file_bytes - LENGTH_BYTES - (int64_t)length;
   OT_CHECK(
       data_bytes >= 0, OT_ENVIRONMENT,
-      "%s: cut short or not a safetensors file: its header of %llu bytes passes the end at %lld",
+      "%s: truncated or not a safetensors file: its header of %llu bytes passes the end at %lld",
       file, (unsigned long long)length, (long long)file_bytes);
   const char *const text = (const char *)data + LENGTH_BYTES;
   OT_CHECK(length >= 2 && text[0] == '{', OT_ENVIRONMENT,

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of one safetensors file, from and to text. Everything that can be wrong with a
-// file is found here, on memory, so that this is what the fuzz test drives.
+// The JSON header of one safetensors file, from and to text. All file errors are detected here, in
+// memory, so the fuzz test drives this code.
 #pragma once
 
 #include "checkpoint/safetensors.h"
 
-// A checked header. Names live in the arena it was built in.
+// A checked header. Names are in the arena it was built in.
 typedef struct ot_safetensors_header {
   int num_tensors;
   ot_safetensors_tensor
       *tensors;  // [num_tensors] by name; offset counts from the start of the file
 } ot_safetensors_header;
 
-// Reads the header of a file of `file_bytes` bytes whose first `bytes` (all of the header at least)
-// lie at `data`. `file` names it in messages.
+// Parses the header of a file of `file_bytes` bytes whose first `bytes` (at least the header) are
+// at `data`. `file` names it in messages.
 ot_status ot_safetensors_header_build(ot_arena *arena, const char *file, const void *data,
                                       int64_t file_bytes, ot_safetensors_header *header);
 
-// The text of a header, its length prefix included, for `tensors` [num_tensors], whose offsets
-// it sets: ordered by type, last of the enumeration first, then by name, as the format's own writer
-// does, so that equal tensors make equal files.
+// The text of a header with its length prefix, for `tensors` [num_tensors], whose offsets it sets:
+// sorted by type, last of the enumeration first, then by name, as the format's own writer does, so
+// that equal tensors give equal files.
 typedef struct ot_safetensors_header_text {
   char *bytes;  // 8 of length, then the JSON padded with spaces to a multiple of 8
   int64_t num_bytes;
@@ -30,5 +30,5 @@ typedef struct ot_safetensors_header_text {
 void ot_safetensors_header_print(ot_arena *arena, ot_safetensors_tensor *tensors, int num_tensors,
                                  int *order, ot_safetensors_header_text *text);
 
-// Fails on a name that is empty, longer than 512 bytes or holds control characters.
+// Fails on a name that is empty, longer than 512 bytes or contains control characters.
 ot_status ot_safetensors_name_check(const char *file, const char *name);

@@ -13,7 +13,7 @@ static int by_name(const void *a, const void *b) {
   return ot_text_compare((*x)->name, (*y)->name);
 }
 
-// Checks the names and leaves the tensors sorted by them in `sorted` [num_tensors].
+// Checks the names and sorts the tensors by name into `sorted` [num_tensors].
 static ot_status check_names(const char *stem, const ot_safetensors_layout *layout,
                              const ot_safetensors_tensor **sorted) {
   for (int i = 0; i < layout->num_tensors; i++) {
@@ -40,7 +40,7 @@ static ot_status measure(const char *stem, ot_safetensors_tensor *tensor) {
   return OT_OK;
 }
 
-// Gives each tensor a file: the one being filled, unless it is full.
+// Assigns each tensor to a file: the current one, unless it is full.
 static int assign_files(const ot_safetensors_request *request, ot_safetensors_layout *layout) {
   int file = 0;
   int64_t used = 0;
@@ -57,7 +57,7 @@ static int assign_files(const ot_safetensors_request *request, ot_safetensors_la
   return file + 1;
 }
 
-// The tensors of a file are a run of the request, from `first`.
+// The tensors of a file are consecutive in the request, from `first`.
 static void lay_out_file(ot_arena *arena, ot_safetensors_layout *layout, int index, int first) {
   ot_safetensors_layout_file *const file = &layout->files[index];
   int end = first;
@@ -73,7 +73,7 @@ static void lay_out_file(ot_arena *arena, ot_safetensors_layout *layout, int ind
   file->file_bytes = text.file_bytes;
 }
 
-// As transformers writes it: two spaces, sorted keys.
+// Formatted as by transformers: two spaces, sorted keys.
 static void print_index(ot_arena *arena, const ot_safetensors_tensor *const *sorted,
                         ot_safetensors_layout *layout) {
   ot_json_writer json = ot_json_begin(arena, 2);
@@ -114,7 +114,7 @@ ot_status ot_safetensors_layout_build(ot_arena *arena, const ot_safetensors_requ
             ? ot_arena_format(arena, "%s.safetensors", stem)
             : ot_arena_format(arena, "%s-%05d-of-%05d.safetensors", stem, i + 1, layout->num_files);
     OT_CHECK(layout->files[i].header_bytes <= OT_SAFETENSORS_HEADER_MAX, OT_BUG,
-             "%s: the header takes %lld bytes (at most %d)", layout->files[i].name,
+             "%s: the header needs %lld bytes (at most %d)", layout->files[i].name,
              (long long)layout->files[i].header_bytes, OT_SAFETENSORS_HEADER_MAX);
   }
   if (layout->num_files == 1) return OT_OK;

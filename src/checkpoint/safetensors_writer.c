@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices to files. Each file counts what it was given and hashes it as far as it came in order.
+// Slices to files. Each file counts its elements and hashes those written in order.
 #include "checkpoint/safetensors_writer.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ typedef struct output_file {
   const char *path;
   int descriptor;  // -1 when closed
   ot_content_hash *hash;
-  int64_t hashed;  // bytes from the start of the file that `hash` has seen
+  int64_t hashed;  // leading bytes of the file covered by `hash`
 } output_file;
 
 struct ot_safetensors_writer {

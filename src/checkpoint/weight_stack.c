@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of the matrices in a stack, in the two schemes that families have.
+// Names of the matrices in a stack, in both naming schemes of model families.
 #include "checkpoint/weight_stack.h"
 
 #include "base/name_list.h"
@@ -15,7 +15,7 @@ static bool ends_with(const char *text, const char *end) {
   return length > tail && ot_text_equal(text + length - tail, end);
 }
 
-// Tensor `i` of those that the stack called `name` is of in the map, or -1.
+// Tensor `i` in the map of the stack called `name`, or -1.
 static int find_numbered(ot_arena *arena, const ot_weight_map *map, const char *name, int i) {
   return ot_weight_map_find(map, ot_arena_format(arena, "%s[%d]", name, i));
 }
@@ -27,8 +27,8 @@ bool ot_weight_stack_is(const ot_weight_map *map, const ot_safetensors_tensor *f
          ends_with(found->name, down);
 }
 
-// Index of matrix `matrix` (gate, up, down) of expert `expert` behind `prefix` ("...mlp"), or -1.
-// Mixtral's files call the module and its matrices otherwise.
+// Index of matrix `matrix` (gate, up, down) of expert `expert` after `prefix` ("...mlp"), or -1.
+// Mixtral uses other names for the module and its matrices.
 static int find_matrix(ot_arena *arena, const ot_weight_map *map, const char *prefix, int expert,
                        int matrix) {
   static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
@@ -48,9 +48,9 @@ static ot_status check_shape(const ot_safetensors_tensor *found, const ot_weight
   const bool fits =
       found->rank == 3 && found->dim[1] == parts * matrix->rows && found->dim[2] == matrix->cols;
   if (fits) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "tensor %s has not the shape [experts, %lld, %lld] that the model needs",
+  ot_fail(OT_ENVIRONMENT, "tensor %s does not have the shape [experts, %lld, %lld] of the model",
           found->name, (long long)(parts * matrix->rows), (long long)matrix->cols);
-  return ot_fail_hint(OT_ENVIRONMENT, "stacks of transposed matrices are not read");
+  return ot_fail_hint(OT_ENVIRONMENT, "stacks of transposed matrices are not supported");
 }
 
 // A stack of the tensors NAME[0], NAME[1], ...
@@ -62,9 +62,9 @@ static ot_status read_numbered(ot_arena *arena, const ot_weight_map *map,
   bool fits = found->rank == one->rank + 1 && found->dim[0] == count;
   for (int i = 0; i < one->rank && fits; i++) fits = found->dim[i + 1] == one->dim[i];
   if (!fits) {
-    ot_fail(OT_ENVIRONMENT, "tensor %s has not the shape [%d, %s] that the model needs",
-            found->name, count, ot_dims_text(arena, one->dim, one->rank));
-    return ot_fail_hint(OT_ENVIRONMENT, "is config.json that of these weights?");
+    ot_fail(OT_ENVIRONMENT, "tensor %s does not have the shape [%d, %s] of the model", found->name,
+            count, ot_dims_text(arena, one->dim, one->rank));
+    return ot_fail_hint(OT_ENVIRONMENT, "check that config.json belongs to these weights");
   }
   *stack = (ot_weight_stack){.count = count, .elements = one->rows * one->cols};
   stack->tensors = ot_arena_array(arena, count, sizeof *stack->tensors);
@@ -96,13 +96,13 @@ ot_status ot_weight_stack_read(ot_arena *arena, const ot_weight_map *map,
     OT_TRY(check_shape(found, tensor, parts));
     stack->elements = tensor->rows * tensor->cols;
   }
-  OT_CHECK(stack->count > 0, OT_ENVIRONMENT, "tensor %s is no stack of matrices", found->name);
+  OT_CHECK(stack->count > 0, OT_ENVIRONMENT, "tensor %s is not a stack of matrices", found->name);
   return OT_OK;
 }
 
 // ---- writing ----
 
-// Sources that files have as one.
+// Sources that one tensor of the file holds.
 typedef struct joined {
   const ot_tensor_source *sources;
   int64_t elements;  // of each

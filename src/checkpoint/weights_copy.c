@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors in HF's order from rows of parameters. A tensor that HF stores transposed is staged
-// whole, the others go through a few rows at a time.
+// HF tensors from rows of parameters. A tensor that HF stores transposed is staged whole, others a
+// few rows at a time.
 #include <string.h>
 
 #include "base/text.h"
@@ -23,7 +23,7 @@ void ot_weight_stage_build(ot_arena *arena, const ot_weight_map *map,
   stage->turned = ot_arena_array(arena, stage->block_rows, row_bytes);
 }
 
-// The piece that holds row `row` of `tensor`.
+// The part that holds row `row` of `tensor`.
 static const ot_weight_piece *piece_of(const ot_weight_tensor *tensor, int64_t row) {
   const ot_weight_piece *piece = tensor->pieces;
   while (row >= piece->hf_first + piece->rows) piece++;
@@ -85,11 +85,11 @@ typedef struct turned_range {
   const ot_weight_tensor *tensor;
   int64_t rows, cols;
   int64_t first, end;  // elements
-  int64_t bytes;       // of an element
+  int64_t bytes;       // per element
   char *out;           // of element `first`
 } turned_range;
 
-// Writes columns [begin, end) of row j, which lie at `row`, as far as they are in the range.
+// Writes columns [begin, end) of row j, given at `row`, that are in the range.
 static void turn_row(const turned_range *range, int64_t j, const char *row, int64_t begin,
                      int64_t end) {
   const int64_t low = ceil_divide(range->first - j, range->rows);
@@ -101,7 +101,7 @@ static void turn_row(const turned_range *range, int64_t j, const char *row, int6
           range->out + (from * range->rows + j - range->first) * range->bytes, range->rows);
 }
 
-// Some columns at a time, so that the lines they are written to stay in the cache from row to row.
+// Processes blocks of columns, so that the written cache lines stay in cache between rows.
 static void turn_rows(const turned_range *range, int64_t first_row, int64_t rows,
                       const char *block) {
   for (int64_t column = 0; column < range->cols; column += TILE_COLUMNS) {
@@ -174,6 +174,6 @@ void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,
                            .fill = fill_source,
                            .context = context};
   }
-  // Files of the optimizer are read by this program alone.
+  // Only this program reads optimizer files.
   if (what->prefix[0] == '\0') ot_weight_stacks_join(arena, sources, count);
 }

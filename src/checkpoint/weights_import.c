@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files to parameters: first every tensor of the file is matched with one of the model, then each
-// is read once. Nothing is written before all names and shapes fit.
+// Files to parameters: first matches every tensor of the file with one of the model, then reads
+// each once. Nothing is written before all names and shapes match.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +17,8 @@ typedef struct matching {
   const char *path;               // of its first file, for messages
   ot_weight_source *source;       // [map->num_tensors] in the file, index -1: not found
   int tied_head;                  // index in the file of a repeated tied head, or -1
-  int num_scaled;                 // tensors of fp8
-  int num_further;                // of layers that predict further tokens
+  int num_scaled;                 // fp8 tensors
+  int num_further;                // tensors of multi-token prediction layers
 } matching;
 
 // ---- matching ----
@@ -35,10 +35,10 @@ static ot_status check_shape(ot_arena *arena, const char *path, const ot_weight_
   const bool same = found->rank == expected->rank && found->dim[0] == expected->dim[0] &&
                     (found->rank < 2 || found->dim[1] == expected->dim[1]);
   if (same) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "tensor %s has shape [%s] where the model needs [%s] (%s)", found->name,
+  ot_fail(OT_ENVIRONMENT, "tensor %s has shape [%s], the model needs [%s] (%s)", found->name,
           ot_dims_text(arena, found->dim, found->rank),
           ot_dims_text(arena, expected->dim, expected->rank), path);
-  return ot_fail_hint(OT_ENVIRONMENT, "is config.json that of these weights?");
+  return ot_fail_hint(OT_ENVIRONMENT, "check that config.json belongs to these weights");
 }
 
 static ot_status take_source(matching *in, int tensor, ot_weight_source source) {
@@ -50,7 +50,7 @@ static ot_status take_source(matching *in, int tensor, ot_weight_source source) 
   return OT_OK;
 }
 
-// True for a tensor of a layer after the last, which other software predicts further tokens with.
+// True for a tensor of a layer after the last, used elsewhere for multi-token prediction.
 static bool is_further(const matching *in, const char *name) {
   const ot_model *const files = in->map->files;
   for (int64_t i = 0; files && i < files->prediction_layers; i++) {
@@ -77,23 +77,23 @@ static ot_status check_scales(const matching *in, const ot_safetensors_tensor *f
   OT_CHECK(
       found->rank == 2 && scales->rank == 2 && scales->dim[0] == rows && scales->dim[1] == cols,
       OT_ENVIRONMENT,
-      "tensor %s has shape [%s] where %s, in blocks of %lld x %lld, needs [%lld, %lld] (%s)",
-      scales->name, ot_dims_text(in->arena, scales->dim, scales->rank), found->name,
-      (long long)block[0], (long long)block[1], (long long)rows, (long long)cols, in->path);
+      "tensor %s has shape [%s], %s in blocks of %lld x %lld needs [%lld, %lld] (%s)", scales->name,
+      ot_dims_text(in->arena, scales->dim, scales->rank), found->name, (long long)block[0],
+      (long long)block[1], (long long)rows, (long long)cols, in->path);
   ot_dtype dtype;
   OT_CHECK(ot_safetensors_type_dtype(scales->type, &dtype) && ot_dtype_is_real(dtype),
-           OT_ENVIRONMENT, "tensor %s is %s, and scales are F32 or BF16 (%s)", scales->name,
+           OT_ENVIRONMENT, "tensor %s is %s, but scales must be F32 or BF16 (%s)", scales->name,
            ot_safetensors_type_name(scales->type), in->path);
   return OT_OK;
 }
 
-// Finds the scales of a tensor of fp8.
+// Finds the scales of an fp8 tensor.
 static ot_status find_scales(matching *in, const ot_safetensors_tensor *found,
                              ot_weight_source *source) {
   if (found->type != OT_SAFETENSORS_F8_E4M3) return OT_OK;
   const ot_model *const files = in->map->files;
   if (!files || files->scale_block[0] == 0) {
-    ot_fail(OT_ENVIRONMENT, "tensor %s is F8_E4M3, and config.json has no quantization_config (%s)",
+    ot_fail(OT_ENVIRONMENT, "tensor %s is F8_E4M3, but config.json has no quantization_config (%s)",
             found->name, in->path);
     return ot_fail_hint(OT_ENVIRONMENT,
                         "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]} says what "
@@ -104,7 +104,7 @@ static ot_status find_scales(matching *in, const ot_safetensors_tensor *found,
   *scales = (ot_block_scales){.index = ot_safetensors_find(in->tensors, name),
                               .rows = files->scale_block[0],
                               .cols = files->scale_block[1]};
-  OT_CHECK(scales->index >= 0, OT_ENVIRONMENT, "tensor %s is F8_E4M3, and %s is missing (%s)",
+  OT_CHECK(scales->index >= 0, OT_ENVIRONMENT, "tensor %s is F8_E4M3, but %s is missing (%s)",
            found->name, name, in->path);
   OT_TRY(check_scales(in, found, ot_safetensors_tensor_at(in->tensors, scales->index)));
   ot_checkpoint_skip(in->checkpoint, OT_CHECKPOINT_MODEL, scales->index);
@@ -113,7 +113,7 @@ static ot_status find_scales(matching *in, const ot_safetensors_tensor *found,
   return OT_OK;
 }
 
-// True for the scales of a weight of fp8, which are found with it.
+// True for the scales of an fp8 weight, which are found with it.
 static bool is_scales(const matching *in, const char *name) {
   if (!ot_text_ends_with(name, scales_suffix)) return false;
   const int64_t length = ot_text_length(name) - ot_text_length(scales_suffix);
@@ -126,12 +126,12 @@ static ot_status refuse_mxfp4(const char *name, const char *path) {
   const bool quantised = ot_text_matches(name, "*.experts.*_proj_blocks") ||
                          ot_text_matches(name, "*.experts.*_proj_scales");
   if (!quantised) return OT_OK;
-  ot_fail(OT_ENVIRONMENT, "tensor %s is of weights quantised by mxfp4, which are not read (%s)",
-          name, path);
-  return ot_fail_hint(OT_ENVIRONMENT, "take a conversion of them to bf16");
+  ot_fail(OT_ENVIRONMENT, "tensor %s is quantised with mxfp4, which is not supported (%s)", name,
+          path);
+  return ot_fail_hint(OT_ENVIRONMENT, "use a conversion to bf16");
 }
 
-// ---- matching all ----
+// ---- matching all tensors ----
 
 static ot_status match_tensor(matching *in, int index, ot_name_list *ignored,
                               ot_name_list *unexpected) {
@@ -195,9 +195,9 @@ static ot_status match_all(matching *in, ot_weight_notes *notes) {
   for (int i = 0; i < ot_safetensors_count(in->tensors); i++)
     OT_TRY(match_tensor(in, i, &ignored, &unexpected));
   OT_TRY(check_missing(in));
-  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT,
-           "%d tensor%s without a place in this model: %s (%s)", unexpected.count,
-           ot_text_plural(unexpected.count, "s"), ot_name_list_text(&unexpected), in->path);
+  OT_CHECK(unexpected.count == 0, OT_ENVIRONMENT, "%d tensor%s unknown to this model: %s (%s)",
+           unexpected.count, ot_text_plural(unexpected.count, "s"), ot_name_list_text(&unexpected),
+           in->path);
   notes->num_ignored = ignored.count;
   notes->ignored = ot_name_list_text(&ignored);
   notes->tied_head = in->tied_head >= 0;
@@ -235,7 +235,7 @@ static ot_status read_rows_of(const ot_weight_stage *stage, const ot_weight_tens
   return OT_OK;
 }
 
-// Rows of ours are columns of the file: the whole tensor is read to `whole` first.
+// Our rows are columns of the file: first reads the whole tensor to `whole`.
 static ot_status read_columns_of(const ot_weight_stage *stage, const ot_weight_tensor *tensor,
                                  const ot_weight_reading *r, char *whole) {
   const int64_t rows = tensor->rows, cols = tensor->cols;
@@ -276,7 +276,7 @@ static ot_status read_tensor(const ot_weight_stage *stage, const ot_weight_tenso
   return status;
 }
 
-// A file may repeat the embedding as head; another content would be lost by tying.
+// A file may repeat the embedding as head; tying would lose different content.
 static ot_status check_tied_head(const matching *in) {
   enum { BLOCK = 4096 };
   if (in->tied_head < 0) return OT_OK;
@@ -358,7 +358,7 @@ ot_status ot_weights_restore(ot_arena *arena, const ot_weight_export *what,
                              ot_checkpoint *checkpoint) {
   const ot_safetensors *const tensors = ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   const char *const path = ot_checkpoint_directory(checkpoint);
-  OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "there is no optimizer state to go on from (%s)", path);
+  OT_CHECK(tensors != NULL, OT_ENVIRONMENT, "no optimizer state to resume from (%s)", path);
   int *const source = ot_arena_array(arena, what->map->num_tensors, sizeof *source);
   OT_TRY(find_saved(arena, what, path, tensors, source));
   ot_weight_stage stage;

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "checkpoint/weights.h"
 
-// One part, with what must agree between the parts of a tensor.
+// One part, with the properties that all parts of a tensor share.
 typedef struct part_entry {
   const char *name;
   int order;  // of all parts
@@ -89,7 +89,7 @@ static int by_name(const void *a, const void *b, const void *context) {
   return ot_text_compare(tensors[*(const int *)a].name, tensors[*(const int *)b].name);
 }
 
-// `parts` come sorted by name and place.
+// `parts` are sorted by name and position.
 static ot_status join_all(ot_arena *arena, const part_entry *parts, int num_parts,
                           ot_weight_map *map) {
   tensor_entry *const entries = ot_arena_array(arena, num_parts, sizeof *entries);

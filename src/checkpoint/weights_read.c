@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of HF tensors as numbers. Those of fp8 (e4m3: no infinities, exponents biased by 7) are
-// multiplied in fp32 by the scale of their block, as DeepSeek-AI 2024 (arXiv 2412.19437), sec. 3.3,
-// stores them and transformers dequantises them.
+// Elements of HF tensors as numbers. fp8 elements (e4m3: no infinities, exponent bias 7) are
+// multiplied in fp32 by the scale of their block, as in DeepSeek-AI 2024 (arXiv 2412.19437), sec.
+// 3.3, and in transformers.
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static float e4m3_to_float(int bits) {
   return sign * ldexpf((float)(8 + fraction), exponent - 10);
 }
 
-// A tensor of fp8 elements and what its blocks are multiplied by.
+// An fp8 tensor and the scales of its blocks.
 typedef struct scaled_tensor {
   const ot_safetensors_tensor *scales;
   const char *data;  // of `scales`
@@ -28,7 +28,7 @@ typedef struct scaled_tensor {
 
 static float scale_at(const scaled_tensor *t, int64_t row, int64_t col) {
   const int64_t index = row / t->block_rows * t->scales->dim[1] + col / t->block_cols;
-  double raw;  // of any real type
+  double raw;  // of any real dtype
   float scale;
   ot_dtype dtype;
   OT_ASSERT(ot_safetensors_type_dtype(t->scales->type, &dtype));

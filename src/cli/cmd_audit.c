@@ -60,7 +60,7 @@ static ot_status read_checkpoint(auditing *a, const char *path, const char **tex
   ot_checkpoint_found found;
   OT_TRY(ot_checkpoint_find(a->arena, path, OT_CHECKPOINT_HASH_ALL, &found));
   if (found.manifest == NULL) {
-    ot_fail(OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run", found.path);
+    ot_fail(OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run", found.path);
     return ot_fail_hint(OT_USAGE, "audit a RUN.yaml with init: %s", found.path);
   }
   a->checkpoint = found.path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Worlds: the table of back ends, the head that all ends have, their groups, and what launchers
-// say. How calls are made: comm_progress.c.
+// Worlds: the table of back ends, the common part of communicators, their groups, and the
+// environment of launchers. Calls are run in comm_progress.c.
 #include "comm/comm.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { THREADS, MPI, BACKENDS };
 
-// Null: not in this build. The only place that knows whether it has MPI.
+// Null: not in this build. Only this table depends on MPI being built in.
 static const ot_comm_backend *const backends[BACKENDS] = {
     [THREADS] = &ot_comm_thread,
 #if OT_MPI
@@ -40,9 +40,9 @@ ot_status ot_comm_run_mpi(ot_rank_main main, void *context) {
 
 // ---- launchers ----
 
-// What launchers of processes leave in the environment: Open MPI's mpirun, launchers that speak PMI
-// (MPICH's mpirun, srun with pmi2), and srun by itself. Only Slurm's variables of a step count:
-// those of a job are there in a plain sbatch script too.
+// Variables that process launchers set: Open MPI's mpirun, launchers that speak PMI (MPICH's
+// mpirun, srun with pmi2), and srun itself. Of Slurm only the variables of a step are read: a plain
+// sbatch script has those of the job, too.
 static const struct {
   const char *size, *rank;
 } launchers[] = {
@@ -123,7 +123,7 @@ int ot_comm_group_size(const ot_comm *comm, ot_group_kind kind) {
   return size > 0 ? size : 1;
 }
 
-// ---- ends ----
+// ---- communicators ----
 
 static void make_conditions(ot_comm *comm) {
   pthread_condattr_t monotonic;

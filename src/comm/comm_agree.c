@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreements, made of the calls that every back end has: values are gathered, and the message of a
-// failing rank is the sum of its text and of nothing from the others.
+// Agreements, built from calls that every back end has: values are all-gathered; the failing rank's
+// message is all-reduced with zeros from the others.
 #include <string.h>
 
 #include "base/text.h"
@@ -9,7 +9,7 @@
 
 enum { HINT_BYTES = 512, MESSAGE_BYTES = 4 * OT_AGREEMENT_WORDS - HINT_BYTES };
 
-// What a rank says of its failure; travels as 32-bit words.
+// A rank's failure message, sent as 32-bit words.
 typedef union {
   struct {
     char message[MESSAGE_BYTES], hint[HINT_BYTES];
@@ -28,7 +28,7 @@ static ot_status gather(ot_comm *comm, ot_group_kind group, int64_t value, const
                                            .name = name});
 }
 
-// All ranks fail with what rank `speaker` failed with.
+// All ranks fail with the failure of rank `speaker`.
 static ot_status share_failure(ot_comm *comm, int speaker, ot_status status) {
   failure_words own = {0}, all = {0};
   if (comm->rank == speaker) {
@@ -53,7 +53,7 @@ static ot_status share_failure(ot_comm *comm, int speaker, ot_status status) {
 
 ot_status ot_comm_agree(ot_comm *comm, ot_status status) {
   if (comm->size == 1) return status;
-  // What this rank failed with survives in its thread's text: a call that succeeds leaves it alone.
+  // This rank's failure message survives in thread-local text: successful calls do not change it.
   OT_TRY(gather(comm, OT_GROUP_WORLD, status, "agreement"));
   for (int rank = 0; rank < comm->size; rank++) {
     if (comm->gathered[rank] != OT_OK) {
@@ -77,14 +77,14 @@ static bool has_value(const void *context, int index) {
 
 static bool has_other(const void *context, int index) { return !has_value(context, index); }
 
-// How many of `values` [size] are `value`.
+// How many of `values` [size] equal `value`.
 static int count_value(const int64_t *values, int size, int64_t value) {
   int count = 0;
   for (int i = 0; i < size; i++) count += values[i] == value;
   return count;
 }
 
-// The value that most have, the first of equals.
+// The most frequent value; on a tie the first.
 static int64_t common_value(const int64_t *values, int size) {
   int best = 0;
   for (int i = 1; i < size; i++) {

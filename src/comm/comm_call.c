@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which calls are allowed, and how messages name them.
+// Checks of calls, and how messages name them.
 #include "comm/comm_call.h"
 
 #include <assert.h>
@@ -105,8 +105,7 @@ int ot_comm_say_wait(ot_comm_text *out, const ot_comm_request *request, ot_comm_
 }
 
 void ot_comm_say_late(ot_comm_text *out, const ot_comm *comm, int count) {
-  ot_comm_say(out,
-              count == 1 ? ", which has not come in %.3g s" : ", which have not come in %.3g s",
+  ot_comm_say(out, ", which %s not arrived in %.3g s", count == 1 ? "has" : "have",
               comm->patience_s);
 }
 

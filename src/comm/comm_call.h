@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of ranks is: its kind, its memory, its sums; and a call under way. How calls are made
-// and waited for: comm.h.
+// A communication call: its kind, buffers and reduction dtype; and its request. How calls are
+// started and waited for: comm.h.
 #pragma once
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
-// A rank's end of a world: see comm.h.
+// A rank's communicator: see comm.h.
 typedef struct ot_comm ot_comm;
 
-// What a rank runs. `comm` is its end of the world, without groups but OT_GROUP_WORLD.
+// The main of a rank. `comm` is its communicator, with OT_GROUP_WORLD only.
 typedef ot_status (*ot_rank_main)(ot_comm *comm, void *context);
 
 typedef enum ot_comm_kind {
@@ -25,66 +25,62 @@ typedef enum ot_comm_kind {
   OT_COMM_SHIFT,           // receive [count] = send [count] of rank index-1 (around the group)
   OT_COMM_SEND,            // send [count] to rank `peer`; may last until that rank receives
   OT_COMM_RECEIVE,         // receive [count] from rank `peer`
-  OT_COMM_EXCHANGE,        // rows to and from each, in numbers that differ: see ot_comm_runs
-  OT_COMM_BARRIER,         // nothing but waiting for each other
+  OT_COMM_EXCHANGE,        // all-to-all-v of token rows: see ot_comm_runs
+  OT_COMM_BARRIER,         // no data
   OT_COMM_KINDS,
 } ot_comm_kind;
 
-// Which rows of a memory go to, or come from, each rank of the group: runs of rows, in the order in
-// which they travel. The rows of `sends` for rank p, one run after the other, arrive at p in the
-// rows of its `receives` for this rank, one run after the other; a rank sends to itself as to any
-// other. Both sides must mean equally many rows, but may split them into runs as they like.
+// Which rows of a buffer are sent to, or received from, each rank of the group: runs of rows in the
+// order of transfer. The rows of `sends` for rank p, run after run, arrive at p in the rows of its
+// `receives` for this rank, run after run; a rank also sends to itself. Both sides must give equal
+// row counts but may split them into different runs.
 typedef struct ot_comm_runs {
   int runs;            // for each rank, >= 0; a run may be empty
-  const int32_t *run;  // [size][runs][2] first row, number of rows; must not change until the call
-                       // is done
-  int64_t rows;        // that the memory has: runs lie in [0, rows)
+  const int32_t *run;  // [size][runs][2] first row, number of rows; constant until the call is done
+  int64_t rows;        // rows of the buffer: runs lie in [0, rows)
 } ot_comm_runs;
 
-// One communication. Memory stays the call's until it is done. In place is allowed where block
-// `index` is meant: all_gather with send = receive + index * count, reduce_scatter with receive =
-// send + index * count, all_reduce with send = receive.
+// One communication. The call owns its buffers until it is done. In place is allowed for block
+// `index`: all_gather with send = receive + index * count, reduce_scatter with receive = send +
+// index * count, all_reduce with send = receive.
 typedef struct ot_comm_call {
   ot_comm_kind kind;
   ot_group_kind group;
   int peer;  // send, receive: index in the group
-  int tag;   // send, receive: which message; [0, 32767]
+  int tag;   // send, receive: matches messages; [0, 32767]
   const void *send;
   void *receive;
-  int64_t count;     // elements, see ot_comm_kind; exchange: of a row
-  ot_dtype dtype;    // of what travels; fp32, fp64, bf16, i32, i64
-  ot_dtype sum;      // reductions: type of the sum; reduce_scatter: also of `receive`. fp32 or fp64
-                     // for bf16, else equal to dtype
+  int64_t count;     // elements, see ot_comm_kind; exchange: per row
+  ot_dtype dtype;    // of the data sent; fp32, fp64, bf16, i32, i64
+  ot_dtype sum;      // reductions: accumulation dtype; reduce_scatter: also of `receive`. fp32 or
+                     // fp64 for bf16, else equal to dtype
   bool sum_on_wire;  // reductions: each partial sum is rounded to dtype
   bool accumulate;   // reduce_scatter: receive += the sum, added last
-  bool narrow;       // reduce_scatter: `receive` is bf16; what is put there is rounded once, after
-                     // all was added
-  ot_comm_runs sends, receives;  // exchange: of send [rows, count] and receive [rows, count], which
-                                 // do not overlap. No row is received twice; rows of `receive` in
-                                 // no run keep their content
+  bool narrow;       // reduce_scatter: `receive` is bf16; the final value is rounded once
+  ot_comm_runs sends, receives;  // exchange: of send [rows, count] and receive [rows, count],
+                                 // disjoint. No row is received twice; rows of `receive` outside
+                                 // the runs keep their values
   void *workspace;               // [ot_comm_workspace] bytes
-  const char *name;              // for messages: what waits; kept until done
+  const char *name;              // shown in messages; kept until done
 } ot_comm_call;
 
-// Staging bytes that `call` needs, whatever the back end: reductions and nothing else. Aligned
-// to 8.
+// Staging bytes that `call` needs, on every back end: only reductions need any. Aligned to 8.
 //   reduce_scatter  size * count elements of dtype
 //   all_reduce      size * ceil(count / size) elements of dtype
 int64_t ot_comm_workspace(const ot_comm_call *call, int group_size);
 
-// A call in progress. An open struct, so that it can live on the stack of its caller; must not
-// move.
+// A call in progress. An open struct so that callers can put it on the stack; must not move.
 typedef struct ot_comm_request {
   ot_comm_call call;
   int64_t sequence;  // number of the call in its group (or between the two ranks), from 1
   // Private to comm/ from here on.
-  ot_comm *end;                     // whose call it is
-  struct ot_comm_request *next;     // in the list that it is in
-  struct ot_comm_request *peer;     // threads: another member's request of the same call, in a ring
-  struct ot_comm_request *waiting;  // next of those that threads of the rank wait for
-  int64_t bytes;                    // that the member receives in the first step
+  ot_comm *end;                     // communicator that owns the call
+  struct ot_comm_request *next;     // in its current list
+  struct ot_comm_request *peer;     // threads: next member's request of the call, circular list
+  struct ot_comm_request *waiting;  // next request that threads of the rank wait for
+  int64_t bytes;                    // received by the member in the first step
   int phase, step;
-  bool awaited;  // a wait follows at once: no other thread need be woken
+  bool awaited;  // a wait follows at once: no other thread needs waking
   bool waited;   // a thread waits
   int64_t private_words[4];
 } ot_comm_request;

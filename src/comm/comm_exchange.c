@@ -11,7 +11,7 @@ bool ot_comm_is_message(ot_comm_kind kind) {
   return kind == OT_COMM_SEND || kind == OT_COMM_RECEIVE;
 }
 
-// ---- rows of an exchange ----
+// ---- rows of an all-to-all-v ----
 
 static int64_t whole_bytes(const ot_comm_call *call) {
   return call->count * ot_dtype_bytes(call->dtype);
@@ -49,12 +49,12 @@ void ot_comm_check_rows(const ot_comm_call *call, int size) {
 
 // ---- blocks ----
 
-// Elements of each block of an all_reduce, the last ones having fewer.
+// Elements per block of an all_reduce; the last blocks may have fewer.
 static int64_t block_length(const ot_comm_call *call, int size) {
   return (call->count + size - 1) / size;
 }
 
-// Elements of block `index` of them.
+// Elements of block `index`.
 static int64_t block_count(const ot_comm_call *call, int size, int index) {
   const int64_t block = block_length(call, size), left = call->count - block * index;
   return left < 0 ? 0 : left < block ? left : block;
@@ -71,7 +71,7 @@ static ot_comm_block bytes_at(const void *memory, int64_t offset, int64_t bytes)
   return (ot_comm_block){.memory = (char *)memory + offset, .bytes = bytes};
 }
 
-// Place `which` of the blocks in `memory`, for a block that has as many elements as block `as`.
+// Block `which` of `memory`, with as many elements as block `as`.
 static ot_comm_block sum_block(const ot_comm_exchange *x, const void *memory, int which, int as) {
   const int64_t bytes = ot_dtype_bytes(x->call->dtype);
   return bytes_at(memory, which * block_length(x->call, x->size) * bytes,
@@ -135,7 +135,7 @@ int ot_comm_steps(const ot_comm_exchange *x) {
   return x->call->kind == OT_COMM_ALL_REDUCE && !x->direct ? 2 : 1;
 }
 
-// Members that a member of a collective call sends to, and as many that it receives from.
+// Members that a member of a collective call sends to; it receives from equally many.
 static int num_peers(const ot_comm_exchange *x) {
   return x->call->kind == OT_COMM_SHIFT ? 1 : x->size - 1;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes of an MPI job. Only MPI-3.1 point-to-point calls carry data: each transfer of
-// a call is a message, so sums are those of threads, and a receive that is not complete says which
-// rank has not come.
+// Ranks as processes of an MPI job. Data is sent by MPI-3.1 point-to-point calls only, one message
+// per transfer. So reductions give the same bits as with threads, and an incomplete receive tells
+// which rank is missing.
 //
-// MPI is called by one thread at a time, the one that *leads*: a thread that waits, or else the
-// engine. The starter of a call queues it for the leader, or posts it when no thread leads. A
-// thread that waits polls: without pause while there are cores for everyone, then giving way, then
-// with naps that grow to 100 us; other waiting threads sleep until it tells them. While no
-// thread waits, the engine polls the calls in progress between naps.
+// One thread at a time calls MPI, the *leader*: a waiting thread, else the progress thread. A call
+// is queued for the leader, or posted by its starter when no thread leads. The leader polls: first
+// in a busy loop if every rank has a core, then with yields, then with naps that grow to 100 us;
+// other waiting threads sleep until it signals them. While no thread waits, the progress thread
+// polls the calls in flight between naps.
 #include <assert.h>
 #include <math.h>
 #include <sched.h>
@@ -18,21 +18,21 @@
 #include "comm/comm_parts.h"
 #include "host/clock.h"
 
-static const double spin_s = 1e-3;   // polled without pause, where there are cores for everyone
-static const double yield_s = 2e-3;  // polled giving way to other processes, after that
-// A yield that takes so long met a process that computes; the next ones would, too. Ranks of ours
-// that share cores are back sooner, and a nap takes longer than they do.
+static const double spin_s = 1e-3;   // duration of busy polling, if every rank has a core
+static const double yield_s = 2e-3;  // then duration of polling with yields to other processes
+// A yield this long gave the core to a computing process; the next ones would, too. Our own ranks
+// that share cores return sooner, and a nap is longer than their turn.
 static const double long_yield_s = 2e-3, crowded_s = 0.2;
 static const double first_nap_s = 20e-6, longest_nap_s = 100e-6;
 
 enum {
-  SLOTS = 32,             // collective calls of a group under way; later ones stay queued
-  STAGE = 32 * 1024,      // bytes of a slot for all_reduces in one step
-  SMALL_SUM = 64 * 1024,  // bytes up to which the leader adds at once
-  TAGS = 16384,           // numbers of calls that messages tell apart
+  SLOTS = 32,             // collective calls of a group in flight; later ones stay queued
+  STAGE = 32 * 1024,      // bytes of a slot for one-step all_reduces
+  SMALL_SUM = 64 * 1024,  // bytes up to which the leader reduces at once
+  TAGS = 16384,           // message tags that distinguish calls
 };
 
-// Memory of a collective call under way.
+// Memory of a collective call in flight.
 typedef struct slot {
   MPI_Request *pending;  // [2 * size]
   char *stage;           // [STAGE]
@@ -59,13 +59,13 @@ typedef struct {
   ot_comm comm;
   ot_comm_process process;
   group *groups[OT_GROUP_KINDS];
-  double crowded_until_s;  // other processes keep cores busy: no thread yields to them
+  double crowded_until_s;  // other processes keep the cores busy: no thread yields
   bool led;                // a thread calls MPI
-  bool polled;             // a waiting thread leads whenever it is useful
+  bool polled;             // a waiting thread leads whenever useful
   ot_comm_request *queue;  // to be posted, in order
-  _Atomic int queued;      // how many
+  _Atomic int queued;      // length of the queue
   bool settling, settled;  // see settle
-  // The leader's.
+  // Owned by the leader.
   ot_comm_request *active;  // list: posted
   int *indices;             // [2 * size] scratch
   MPI_Status *statuses;     // [2 * size]
@@ -80,7 +80,7 @@ static group *group_of(const ot_comm_request *request) {
   return end_of(request->end)->groups[request->call.group];
 }
 
-// The call, of which a small all_reduce takes one step, in the slot's memory: half the time.
+// The call; a small all_reduce runs in one step in the slot's memory, which halves its time.
 static ot_comm_exchange exchange_of(const ot_comm_request *request) {
   ot_comm_exchange x = ot_comm_exchange_of(request);
   x.direct = request->call.kind == OT_COMM_ALL_REDUCE &&
@@ -90,8 +90,8 @@ static ot_comm_exchange exchange_of(const ot_comm_request *request) {
 
 // ---- posting ----
 
-// Receives first. Messages of 0 bytes are sent, too: so every rank notices a call whose counts
-// differ. Calls have numbers, so those of one group may be posted in any order.
+// Receives first. Messages of 0 bytes are sent, too, so every rank detects a call whose counts
+// differ. Calls are numbered, so those of one group may be posted in any order.
 static ot_status post_step(ot_comm_request *request) {
   const ot_comm_exchange x = exchange_of(request);
   const bool message = ot_comm_is_message(request->call.kind);
@@ -110,7 +110,7 @@ static ot_status post_step(ot_comm_request *request) {
   return OT_OK;
 }
 
-// Gives the request what it needs to be posted. False when its group has no slot.
+// Allocates what posting the request needs. False if its group has no free slot.
 static bool prepare(ot_comm_request *request) {
   part *const p = part_of(request);
   if (p->pending) return true;
@@ -127,8 +127,8 @@ static bool prepare(ot_comm_request *request) {
   return true;
 }
 
-// Under the lock: takes the next request that can be posted from the queue, or null. Where a group
-// has no free slot, its later calls wait.
+// Under the lock: removes the next request that can be posted from the queue, or returns null. If a
+// group has no free slot, its later calls wait.
 static ot_comm_request *next_to_post(mpi_end *end) {
   bool full[OT_GROUP_KINDS] = {false};
   for (ot_comm_request **link = &end->queue; *link; link = &(*link)->next) {
@@ -164,9 +164,9 @@ static void enqueue(ot_comm_request *request) {
   end->queued++;
 }
 
-// ---- what has come ----
+// ---- completion ----
 
-// Asks MPI what has come of the request's step; `all` is set when everything has.
+// Tests the transfers of the request's step; `all` is set when all are complete.
 static ot_status test(mpi_end *end, const ot_comm_request *request, bool *all) {
   const ot_comm_exchange x = exchange_of(request);
   const int transfers = ot_comm_transfers(&x);
@@ -188,7 +188,7 @@ static bool is_absent(const void *context, int index) {
   const ot_comm_request *const request = context;
   const mpi_end *const end = end_of(request->end);
   const MPI_Request *const pending = part_of(request)->pending;
-  // While a thread leads, it changes what is pending.
+  // While a thread leads, it changes `pending`.
   if (!pending || request->phase != OT_COMM_STARTED || (end->led && !end->settling)) return false;
   const ot_comm_exchange x = exchange_of(request);
   for (int i = 0; i < ot_comm_transfers(&x); i++) {
@@ -198,9 +198,9 @@ static bool is_absent(const void *context, int index) {
   return false;
 }
 
-// ---- sums ----
+// ---- reductions ----
 
-// Of the member's own it is what it would send.
+// The member's own source is its send buffer.
 static const void *source_of(void *context, int i) {
   const ot_comm_exchange *const x = context;
   return i == x->index ? ot_comm_sent(x, 0, i).memory : ot_comm_received(x, 0, i).memory;
@@ -247,7 +247,7 @@ static void arrive(ot_comm_request *request) {
   if (sums && small) work(request);
   pthread_mutex_lock(&process->lock);
   if (sums && !small) {
-    ot_comm_offer(request);  // the leader goes on leading
+    ot_comm_offer(request);  // the leader keeps leading
   } else {
     worked(request);
   }
@@ -274,9 +274,9 @@ static ot_status progress(mpi_end *end, bool *moved) {
   return ot_mpi_hear(&end->news);
 }
 
-typedef ot_status (*leading)(mpi_end *end, bool *moved);  // what a leader does
+typedef ot_status (*leading)(mpi_end *end, bool *moved);  // one action of a leader
 
-// Under the lock, let go meanwhile: leads for one round. True when something has moved.
+// Under the lock, released meanwhile: leads for one round. True if something has progressed.
 static bool lead_once(mpi_end *end, leading round) {
   bool moved = false;
   end->led = true;
@@ -291,8 +291,8 @@ static bool lead_once(mpi_end *end, leading round) {
   return moved;
 }
 
-// Makes the calling thread the leader, for calls that block; and ends that. Under the lock, which
-// the first lets go of meanwhile.
+// Makes the calling thread the leader, for blocking calls; and ends that. Under the lock, which the
+// first releases meanwhile.
 static void lead(mpi_end *end) {
   while (end->led) {
     pthread_mutex_unlock(&end->process.lock);
@@ -332,7 +332,7 @@ static void nap(ot_comm *comm, pthread_cond_t *condition, ot_comm_pace *pace) {
   pace->nap_s = fmin(pace->nap_s * 1.25, longest_nap_s);
 }
 
-// Rests as long as is fit after so much idleness.
+// Rests according to the idle time.
 static void give_way(mpi_end *end, ot_comm_pace *pace) {
   const double now = ot_clock_s(), idle = now - pace->idle_since_s;
   const double busy = end->process.spins ? spin_s : 0.0;
@@ -351,7 +351,7 @@ static bool is_under_way(const mpi_end *end, const ot_comm_request *request) {
   return request->phase != OT_COMM_DONE && !end->process.failed;
 }
 
-// Polls until the request is done or has work for a thread, or its deadline is over.
+// Polls until the request is done, has work for a thread, or times out.
 static void poll_for(mpi_end *end, const ot_comm_request *request, ot_comm_pace *pace) {
   restart(pace);
   end->polled = true;
@@ -364,7 +364,7 @@ static void poll_for(mpi_end *end, const ot_comm_request *request, ot_comm_pace 
     if (is_under_way(end, request)) give_way(end, pace);
   }
   end->polled = false;
-  // Another thread has to look after what is left.
+  // Another thread must progress the remaining calls.
   pthread_cond_broadcast(&end->comm.woken);
   if (end->comm.open > 0) pthread_cond_signal(&end->comm.work);
 }
@@ -392,7 +392,7 @@ static void rest(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace) {
 
 // ---- failing ----
 
-// MPI is not called any more when this returns, so memory of calls may be given back.
+// MPI is not called after this returns, so buffers of calls may be released.
 static void settle(ot_comm *comm) {
   mpi_end *const end = end_of(comm);
   if (end->settling) {
@@ -437,7 +437,7 @@ static group *group_create(int size) {
   return g;
 }
 
-// Two communicators of the members of `kind`: numbers of calls and tags of users are not mixed.
+// Two communicators of the members of `kind`: one tagged by call number, one by user tags.
 static ot_status make_communicators(const mpi_end *end, ot_group_kind kind, group *g) {
   const ot_comm_group *const head = &end->comm.groups[kind];
   if (kind == OT_GROUP_WORLD) {
@@ -464,7 +464,7 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
   pthread_mutex_lock(&end->process.lock);
   lead(end);
   pthread_mutex_unlock(&end->process.lock);
-  const bool yielded = ot_mpi_set_yields(true);  // what this calls blocks
+  const bool yielded = ot_mpi_set_yields(true);  // the calls here block
   const ot_status status = make_communicators(end, kind, g);
   ot_mpi_set_yields(yielded);
   pthread_mutex_lock(&end->process.lock);
@@ -486,10 +486,10 @@ static ot_status make_world(mpi_end *end) {
   return size == 1 ? OT_OK : add_group(&end->comm, OT_GROUP_WORLD);
 }
 
-// Runs main on an end that is whole.
+// Runs main on a complete communicator.
 static ot_status run_main(mpi_end *end, ot_rank_main main, void *context) {
   OT_CHECK(ot_comm_start_engine(&end->comm), OT_ENVIRONMENT,
-           "comm: the system gave no thread for the progress of MPI");
+           "comm: cannot start the MPI progress thread");
   const bool yielded = ot_mpi_set_yields(false);
   const ot_status status = ot_comm_check_left(&end->comm, main(&end->comm, context));
   ot_mpi_set_yields(yielded);
@@ -497,13 +497,13 @@ static ot_status run_main(mpi_end *end, ot_rank_main main, void *context) {
   return status;
 }
 
-// True when all ranks end with `status` and know it.
+// True if all ranks end with `status` and know it.
 static bool ends_together(const mpi_end *end, ot_status status) {
   return !ot_comm_is_failure(status) || (end->comm.agreed && !end->process.failed) ||
          end->comm.size == 1;
 }
 
-// Gives back what MPI holds, and the end; all ranks come here.
+// Releases MPI resources and the communicator; all ranks call this.
 static void leave(mpi_end *end) {
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
     if (!end->groups[kind]) continue;
@@ -519,19 +519,19 @@ static void leave(mpi_end *end) {
   free(end);
 }
 
-// The job ends by force when this process exits. The end is not freed: messages may still come
-// into it.
+// MPI_Abort ends the job when this process exits. The communicator is not freed: messages may still
+// arrive in it.
 static ot_status end_job(mpi_end *end, ot_status status) {
   ot_failure failure = {.status = OT_OK};
   ot_failure_take(&failure, status);
-  // Where calls were left under way, their memory may be gone.
+  // Calls left in flight may refer to freed memory.
   pthread_mutex_lock(&end->process.lock);
   if (end->comm.open == 0) ot_comm_settle(&end->comm);
   pthread_mutex_unlock(&end->process.lock);
   return ot_mpi_end_job(&end->news, &failure);
 }
 
-// Between MPI_Init and MPI_Finalize. `together` is false when the job must be ended by force.
+// Between MPI_Init and MPI_Finalize. `together` is false if the job must be aborted.
 static ot_status run_inside(ot_rank_main main, void *context, bool *together) {
   int rank = 0, size = 0;
   OT_TRY_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -565,7 +565,7 @@ static ot_status run(int ranks, ot_rank_main main, void *context) {
       provided >= MPI_THREAD_SERIALIZED
           ? run_inside(main, context, &together)
           : ot_fail(OT_ENVIRONMENT,
-                    "MPI gives thread level %d, but MPI_THREAD_SERIALIZED (%d) is needed", provided,
+                    "MPI provides thread level %d; MPI_THREAD_SERIALIZED (%d) is needed", provided,
                     MPI_THREAD_SERIALIZED);
   if (!together) return status;
   const int code = MPI_Finalize();

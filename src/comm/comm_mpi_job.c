@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an MPI job starts, and how it fails. A rank that fails sends the news to all others, whose
-// waits end; of the ranks that fail at about the same time, the lowest tells the user, the others
-// keep still. A rank that was waiting answers so: of those that have not come to a call, it is not
-// the one to blame. News is a number: rank R has failed (R), or waits (-1 - R).
+// Start and failure of an MPI job. A failing rank notifies all others, whose waits end; of ranks
+// that fail at about the same time, the lowest reports to the user and the others stay silent. A
+// waiting rank says so in its reply: of the ranks missing from a call, it is not to blame. A notice
+// is one number: rank R has failed (R) or waits (-1 - R).
 //
-// MPI_Abort ends the job when the process exits, after its message. All that calls MPI is done at
-// once, while memory of calls under way is still there: MPI goes on with them whenever it is
-// called.
+// MPI_Abort ends the job when the process exits, after its message. MPI is called only while the
+// memory of calls in flight still exists, because any MPI call may progress them.
 #include "comm/comm_mpi_job.h"
 
 #include <stdlib.h>
@@ -18,10 +17,10 @@
 #include "comm/comm_mpi_message.h"
 #include "host/clock.h"
 
-static const double election_s = 0.3;  // for failures and answers of other ranks to be heard of
-static const double mercy_s = 5.0;     // for the launcher to end a process that keeps still
-static const double delivery_s = 0.3;  // for the launcher to pass on what was printed: it may drop
-                                       // what is still in its pipes when it ends a job
+static const double election_s = 0.3;  // to receive failures and replies of other ranks
+static const double mercy_s = 5.0;     // for the launcher to end a silent process
+static const double delivery_s = 0.3;  // for the launcher to forward output: it may drop what is
+                                       // still in its pipes when it ends a job
 static const double courtesy_s = 0.3;  // see ot_mpi_let_others_print
 
 static void nap(double seconds) {
@@ -39,8 +38,8 @@ static int usable_cores(void) {
   return cores > 0 ? (int)cores : 1;
 }
 
-// Open MPI shall not spin where it blocks (while it starts and ends) when cores are fewer than
-// ranks. Has to be said before MPI is there.
+// Keeps Open MPI from spinning in blocking calls (while it starts and ends) when cores are fewer
+// than ranks. Must be set before MPI_Init.
 void ot_mpi_prepare(void) {
   const char *const text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (text && atoi(text) > usable_cores()) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
@@ -73,11 +72,11 @@ ot_status ot_mpi_count_local(int *ranks, bool *cores) {
   return OT_OK;
 }
 
-// Of Open MPI, where it is that: MPI has no call for it. True: polls that find nothing yield.
+// Open MPI's; MPI has no call for it. True: polls that find nothing yield.
 extern bool opal_progress_set_yield_when_idle(bool yields) __attribute__((weak));
 
-// Our own waits know when to yield. Next to a process that computes, a yield in each poll costs a
-// time slice of the system, milliseconds, each time. Returns what was before.
+// Our own waits know when to yield. Next to a computing process, each yielding poll costs a time
+// slice of milliseconds. Returns the previous setting.
 bool ot_mpi_set_yields(bool yields) {
   return opal_progress_set_yield_when_idle ? opal_progress_set_yield_when_idle(yields) : yields;
 }
@@ -133,7 +132,7 @@ static ot_status take(ot_mpi_news *news, int what, int *failed) {
   return tell(news, what, &news->waits);
 }
 
-// `*failed` becomes the lowest rank that says that it has failed, where that is lower.
+// Sets `*failed` to the lowest rank reported as failed, if lower.
 static ot_status hear(ot_mpi_news *news, int *failed) {
   while (news->receive != MPI_REQUEST_NULL) {
     int came = 0;
@@ -155,7 +154,7 @@ ot_status ot_mpi_hear(ot_mpi_news *news) {
   return ot_fail(OT_RANKS, "rank %d has failed", failed);
 }
 
-// Listens for a while. Returns the lowest rank that has failed; at most this one.
+// Listens for `seconds`. Returns the lowest failed rank, at most this one.
 static int hear_for(ot_mpi_news *news, double seconds) {
   int lowest = news->comm->rank;
   const double until = ot_clock_s() + seconds;
@@ -186,8 +185,8 @@ static int count(const ot_mpi_news *news, int size, ot_comm_rank_filter is) {
   return count;
 }
 
-// Names the ranks that have not come and do not wait themselves. Where all of them do, they are
-// named, and those that gave no answer.
+// Names the missing ranks that do not wait themselves. If all of them wait, names them and the
+// ranks that do not respond.
 static void say_overdue(const ot_mpi_news *news) {
   ot_comm *const comm = news->comm;
   ot_comm_process *const process = comm->process;
@@ -200,7 +199,7 @@ static void say_overdue(const ot_mpi_news *news) {
   if (!blamed && count(news, comm->size, is_silent) > 0) {
     ot_comm_say(&out, named == 1 ? " and waits itself; " : " and wait themselves; ");
     const int silent = ot_comm_say_ranks(&out, NULL, comm->size, is_silent, news);
-    ot_comm_say(&out, silent == 1 ? " gives no answer" : " give no answer");
+    ot_comm_say(&out, silent == 1 ? " does not respond" : " do not respond");
   }
   ot_text_format(process->why, sizeof process->why, "%s", out.text);
 }
@@ -208,15 +207,15 @@ static void say_overdue(const ot_mpi_news *news) {
 // ---- the end ----
 
 void ot_mpi_elect(ot_mpi_news *news) {
-  // Without the communicator it is a failure at the very beginning, and likely everybody's.
+  // Without the communicator the job failed at start, probably on all ranks.
   if (news->control == MPI_COMM_NULL) {
     news->muted = news->comm->rank > 0;
   } else if (!news->muted) {
     news->muted = tell_all(news) == OT_OK && hear_for(news, election_s) < news->comm->rank;
   }
   if (news->comm->process->overdue && !news->muted) say_overdue(news);
-  // The launcher is about to end this process; others may still read memory of its calls. Also what
-  // is seen of a process that was killed: its launcher ends the job, and says why.
+  // The launcher is about to end this process; others may still read the buffers of its calls. The
+  // same is seen after a process was killed: its launcher ends the job and reports it.
   if (news->broken) {
     nap(mercy_s);
   } else if (news->muted) {
@@ -224,7 +223,7 @@ void ot_mpi_elect(ot_mpi_news *news) {
   }
 }
 
-// MPI is the process' own, and so is what ends it.
+// Static, because MPI and its abort are per process.
 static int abort_code;
 
 static void abort_at_exit(void) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One MPI message of any size: bytes in one piece, or runs of rows, for which a datatype is made
-// and given back at once (MPI keeps it until the message is done). Datatypes are all that MPI
-// itself allocates for a call; tables of runs are read where they lie, some at a time.
+// One MPI message of any size: contiguous bytes, or runs of rows, for which a datatype is created
+// and freed at once (MPI keeps it until the message completes). Datatypes are all that MPI
+// allocates for a call; tables of runs are read in place, a few at a time.
 #include "comm/comm_mpi_message.h"
 
 enum {
   RUNS_AT_ONCE = 256,
-  LARGEST_PIECE = 1 << 30,  // bytes; larger messages are of a type made of such pieces
+  LARGEST_PIECE = 1 << 30,  // bytes; larger messages use a datatype of such blocks
 };
 
 ot_status ot_mpi_fail(int code, const char *call) {
@@ -35,7 +35,7 @@ static ot_status make_row_type(int64_t bytes, MPI_Datatype *type) {
   return OT_OK;
 }
 
-// type = what `type` names and then what `more` does; `more` is freed.
+// type = the data of `type` followed by that of `more`; `more` is freed.
 static ot_status join_types(MPI_Datatype *type, MPI_Datatype more) {
   const int counts[] = {1, 1};
   const MPI_Aint places[] = {0, 0};
@@ -46,7 +46,7 @@ static ot_status join_types(MPI_Datatype *type, MPI_Datatype more) {
   return OT_OK;
 }
 
-// The rows of the block, from the beginning of the memory; to be freed.
+// The rows of the block, relative to the start of the buffer; to be freed.
 static ot_status make_rows_type(const ot_comm_block *block, MPI_Datatype *type) {
   MPI_Datatype row;
   OT_TRY(make_row_type(block->row_bytes, &row));
@@ -70,7 +70,7 @@ static ot_status make_rows_type(const ot_comm_block *block, MPI_Datatype *type) 
   return OT_OK;
 }
 
-// Where the block begins when it lies in one piece (at `*skip` bytes); else false.
+// True if the block is contiguous; it then starts at `*skip` bytes.
 static bool is_one_piece(const ot_comm_block *block, int64_t *skip) {
   int used = 0;
   *skip = 0;
@@ -106,7 +106,7 @@ ot_status ot_mpi_post_message(const ot_comm_transfer *t, int tag, MPI_Comm comm,
   return OT_OK;
 }
 
-// ---- what has come ----
+// ---- completion ----
 
 static void say_differ(ot_comm_text *out, const ot_comm_request *request, int member,
                        const char *verb) {

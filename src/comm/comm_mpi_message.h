@@ -14,10 +14,10 @@ ot_status ot_mpi_fail(int code, const char *call);
     if (ot_try_code_ != MPI_SUCCESS) return ot_mpi_fail(ot_try_code_, #call); \
   } while (0)
 
-// Begins the message of a transfer.
+// Starts the message of a transfer.
 ot_status ot_mpi_post_message(const ot_comm_transfer *t, int tag, MPI_Comm comm,
                               MPI_Request *request);
-// The message of a transfer of `request` is complete, with MPI's error `code`. OT_RANKS when the
-// other rank means another number of bytes.
+// The message of a transfer of `request` is complete, with MPI's error `code`. OT_RANKS if the
+// other rank's byte count differs.
 ot_status ot_mpi_check_message(const ot_comm_request *request, const ot_comm_transfer *t, int code,
                                const MPI_Status *status);

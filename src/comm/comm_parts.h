@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What back ends of comm.h are made of: the head of an end, what ends of one process share, and how
-// a request gets from start to done. A back end says how the members of a call meet (messages, or
-// shared memory); waiting, work on data by whichever thread is free, failing and timeouts are
-// common (comm_progress.c). Private to comm/.
+// The common parts of back ends of comm.h: the base of a communicator, the state shared by the
+// communicators of a process, and the phases of a request. A back end defines how the members of a
+// call meet (messages or shared memory); waits, data work by any free thread, failures and timeouts
+// are common (comm_progress.c). Private to comm/.
 #pragma once
 
 #include <pthread.h>
@@ -12,108 +12,109 @@
 #include "base/failure.h"
 #include "comm/comm_exchange.h"
 
-// ---- what a request is at; only forward, but for the steps of a call ----
+// ---- phases of a request; forward only, except between the steps of a call ----
 
 enum {
-  OT_COMM_STARTED,   // transfers are under way, or other members have not come
-  OT_COMM_READY,     // data is to be copied or added by any free thread: in its end's `ready`
+  OT_COMM_STARTED,   // transfers in flight, or other members have not arrived
+  OT_COMM_READY,     // data to be copied or added by any free thread: in `ready` of its owner
   OT_COMM_RUNNING,   // being copied or added
-  OT_COMM_FINISHED,  // done, but others still read or write memory of the call
-  OT_COMM_DONE,      // the request is its owner's again
+  OT_COMM_FINISHED,  // done, but others still access buffers of the call
+  OT_COMM_DONE,      // the owner may reuse the request
 };
 
-// A thread that waits, or an engine, at its work.
+// The pace of a thread that waits, or of a progress thread.
 typedef struct ot_comm_pace {
-  double deadline_s;  // when the wait gives up; infinity: never
-  double seen_s;      // when it was last seen to run: time of a stopped process does not count
-  bool spun;          // since something has moved
-  double idle_since_s, nap_s;  // a back end's that polls
+  double deadline_s;           // timeout of the wait; infinity: none
+  double seen_s;               // when last seen running: time of a stopped process does not count
+  bool spun;                   // since the last progress
+  double idle_since_s, nap_s;  // for a polling back end
 } ot_comm_pace;
 
-// What a back end does. Under the lock of the process, where nothing else is said. Arguments have
-// been checked; see comm.h for the contracts.
+// The operations of a back end. Called under the lock of the process unless stated otherwise.
+// Arguments are checked; see comm.h for the contracts.
 typedef struct ot_comm_backend {
-  // Makes the end or ends of this process and runs `main` on each. `ranks`: see
+  // Creates the communicators of this process and runs `main` on each. `ranks`: see
   // ot_comm_run_threads. Not under the lock.
   ot_status (*run)(int ranks, ot_rank_main main, void *context);
-  // The head has the group. Not under the lock.
+  // The base already has the group. Not under the lock.
   ot_status (*add_group)(ot_comm *comm, ot_group_kind kind);
-  // Begins the transfers of a request. When their data is there, the back end offers the request.
+  // Starts the transfers of a request. When their data has arrived, the back end offers the
+  // request.
   void (*post)(ot_comm_request *request);
   // Copies or adds the data of an offered request. Not under the lock.
   ot_status (*work)(ot_comm_request *request);
-  // That is done: goes on to the next step, or completes the request.
+  // The work is done: starts the next step, or completes the request.
   void (*worked)(ot_comm_request *request);
-  // Nothing is to be done for `request` (null: by the engine): spins, polls or sleeps for a moment.
+  // No work for `request` (null: the progress thread): spins, polls or sleeps for a moment.
   void (*rest)(ot_comm *comm, ot_comm_request *request, ot_comm_pace *pace);
-  // True when what member `index` has to do for the request is missing.
+  // True if the contribution of member `index` to the request is missing.
   bool (*is_absent)(const void *request, int index);
-  // Null where a back end has nothing to do:
-  void (*poll)(ot_comm *comm);     // moves what can be moved
+  // Null if a back end has nothing to do:
+  void (*poll)(ot_comm *comm);     // progresses calls
   void (*recount)(ot_comm *comm);  // the numbers of the rank's threads have changed, see `threads`
-  void (*settle)(ot_comm *comm);   // the process has failed. Lets go of the lock meanwhile. Blocks
+  void (*settle)(ot_comm *comm);   // the process has failed. Releases the lock meanwhile. Blocks
   void (*abort)(ot_status status);
 } ot_comm_backend;
 
 extern const ot_comm_backend ot_comm_thread, ot_comm_mpi;
 
-// What the ends of a process share: those of all ranks where these are threads, else it has one.
+// Shared by the communicators of a process: of all ranks with threads, else of one.
 typedef struct ot_comm_process {
-  pthread_mutex_t lock;            // guards all that follows, and the ends
+  pthread_mutex_t lock;            // guards all following fields and the communicators
   ot_comm *ends;                   // list
-  bool spins;                      // there are cores for all ranks of this machine
-  bool stopping;                   // engines end
+  bool spins;                      // every rank of this host has a core
+  bool stopping;                   // progress threads end
   int ready, running;              // requests in these phases
-  _Atomic bool failed;             // all waits end
-  char why[2048];                  // what waits say
-  int failed_rank;                 // whose main failed first; -1: none of this process
+  _Atomic bool failed;             // all waits return
+  char why[2048];                  // message of waits
+  int failed_rank;                 // first rank whose main failed; -1: none of this process
   ot_failure failure;              // of failed_rank
-  const ot_comm_request *overdue;  // whose wait timed out
+  const ot_comm_request *overdue;  // the wait that timed out
 } ot_comm_process;
 
-// A group as the rank sees it; size 0 where there is none.
+// A group as the rank sees it; size 0 if it does not exist.
 typedef struct ot_comm_group {
   int size;
   int index;          // of this rank
-  int *ranks;         // [size] of the world; owned by the end
+  int *ranks;         // [size] world ranks; owned by the communicator
   int64_t started;    // collective calls
   int64_t *sent;      // [size] messages to member i
   int64_t *received;  // [size] messages from member i
 } ot_comm_group;
 
-// 32-bit words in which a rank tells the others of its failure.
+// 32-bit words of a failure message between ranks.
 enum { OT_AGREEMENT_WORDS = 640 };
 
-// The head of every back end's end of a world.
+// The base of every back end's communicator.
 struct ot_comm {
   const ot_comm_backend *backend;
   ot_comm_process *process;
-  ot_comm *next;  // end of the process
+  ot_comm *next;  // communicator of the process
   int rank;
   int size;
-  int local_size;  // ranks on this machine
+  int local_size;  // ranks on this host
   char host[128];
-  _Atomic double patience_s;  // 0: without end
-  bool agreed;                // on a failure that all ranks know, by the same message
+  _Atomic double patience_s;  // timeout; 0: none
+  bool agreed;                // all ranks know the failure, by the same message
   int64_t *gathered;          // [size] scratch of agreements
   int32_t *scratch;           // [OT_AGREEMENT_WORDS + size] too
   ot_comm_group groups[OT_GROUP_KINDS];
   _Atomic double sent_bytes[OT_GROUP_KINDS][OT_COMM_KINDS];  // see ot_comm_sent_bytes
   bool has_engine;
-  pthread_t engine;         // the thread for work that no thread waits for
+  pthread_t engine;         // progress thread, for work that no thread waits for
   pthread_cond_t woken;     // threads of the rank that wait for calls
-  pthread_cond_t work;      // the engine
+  pthread_cond_t work;      // the progress thread
   int sleepers;             // threads on `woken`
   ot_comm_request *ready;   // list
   ot_comm_request *waited;  // requests that threads wait for
-  int open;                 // requests that are not done
+  int open;                 // requests in flight
   int threads;              // that may start calls: see ot_comm_add_thread
-  _Atomic int waiting;      // of them, in a wait
-  int declared;             // of them, by ot_comm_set_waiting
+  _Atomic int waiting;      // of these, in a wait
+  int declared;             // of these, declared by ot_comm_set_waiting
 };
 
-// Fills the head of a zeroed end, with the world group, and puts it into `process`.
-// OT_ENVIRONMENT when out of memory; then it is fit for destroy, too.
+// Initializes the base of a zeroed communicator, with the world group, and adds it to `process`.
+// OT_ENVIRONMENT when out of memory; destroy is then still allowed.
 ot_status ot_comm_head_create(ot_comm *comm, const ot_comm_backend *backend,
                               ot_comm_process *process, int rank, int size);
 void ot_comm_head_destroy(ot_comm *comm);
@@ -140,54 +141,54 @@ static inline ot_comm_exchange ot_comm_exchange_of(const ot_comm_request *reques
 
 // Lists of requests, linked by `next`.
 void ot_comm_append(ot_comm_request **list, ot_comm_request *request);
-// The data of the request is there: any free thread may copy or add it.
+// The data of the request is available: any free thread may copy or add it.
 void ot_comm_offer(ot_comm_request *request);
-// The same, by this thread and now. Lets go of the lock meanwhile.
+// The same, by this thread and now. Releases the lock meanwhile.
 void ot_comm_run_work(ot_comm_request *request);
-// Gives the request back to its owner, who may use its memory for other things at once.
+// Returns the request to its owner, who may reuse its buffers at once.
 void ot_comm_complete(ot_comm_request *request);
 // Wakes the threads of the rank that wait.
 void ot_comm_wake(ot_comm *comm);
-// Lets go of the lock meanwhile: sleeps until woken, or until a time (infinity: without end).
+// Releases the lock: sleeps until woken, or until a time (infinity: no limit).
 void ot_comm_sleep(ot_comm *comm, pthread_cond_t *condition, double until_s);
-// Until when a waiting thread may sleep to see its deadline in time.
+// How long a waiting thread may sleep without missing its deadline.
 double ot_comm_next_look(const ot_comm_pace *pace);
-// True when the deadline is over.
+// True after the deadline.
 bool ot_comm_is_over(ot_comm_pace *pace);
 
-// All waits of the process end with OT_RANKS and `why`.
+// All waits of the process return OT_RANKS with `why`.
 void ot_comm_fail_process(ot_comm_process *process, const char *why);
-// The calling thread's failure is that of the rank, and of the process.
+// The calling thread's failure becomes that of the rank and of the process.
 void ot_comm_fail_rank(ot_comm *comm, ot_status status);
-// Lets go of the lock meanwhile: returns when no thread touches memory of calls any more.
+// Releases the lock meanwhile: returns when no thread uses buffers of calls.
 void ot_comm_settle(ot_comm *comm);
 
-// The engine's life. Not under the lock.
+// Starts and stops the progress thread. Not under the lock.
 bool ot_comm_start_engine(ot_comm *comm);
 void ot_comm_stop_engines(ot_comm_process *process);
-// The failure of a main that returned `status` and left calls under way, else `status`.
+// A failure if `main` returned `status` with calls in flight, else `status`.
 ot_status ot_comm_check_left(const ot_comm *comm, ot_status status);
 
-// False for what is not a failure of a rank: done, an audit's findings, stopped by a signal.
+// False for statuses that are not failures: done, an audit's findings, stopped by a signal.
 bool ot_comm_is_failure(ot_status status);
 
 // ---- calls ----
 
-// Panics unless `call` is one that comm.h allows.
+// Panics unless comm.h allows `call`.
 void ot_comm_check_call(const ot_comm *comm, const ot_comm_call *call);
-// Copies what member `from` sends to member `to`, whose request it is, when both are in reach.
-// OT_RANKS when they mean different numbers of rows.
+// Copies what member `from` sends to member `to`, the owner of the request, if both are
+// addressable. OT_RANKS if their row counts differ.
 ot_status ot_comm_deliver(const ot_comm_request *request, const ot_comm_exchange *from,
                           const ot_comm_exchange *to);
 
 // ---- launchers ----
 
-// The number of this process as its launcher counts; 0 when there is none.
+// The number of this process given by its launcher; 0 without one.
 int ot_comm_launched_rank(void);
 
 // ---- texts ----
 
-// Text in fixed memory; what does not fit is dropped.
+// Text in fixed memory; excess is dropped.
 typedef struct ot_comm_text {
   char text[2048];
   int64_t length;
@@ -204,7 +205,7 @@ void ot_comm_say_call(ot_comm_text *out, const ot_comm_request *request);
 // "rank 1 waits in 'NAME' (...) for ranks 0 2"; returns how many it waits for.
 int ot_comm_say_wait(ot_comm_text *out, const ot_comm_request *request, ot_comm_rank_filter is,
                      const void *context);
-// ", which has not come in 0.5 s", of `count` ranks.
+// ", which has not arrived in 0.5 s", of `count` ranks.
 void ot_comm_say_late(ot_comm_text *out, const ot_comm *comm, int count);
 // OT_RANKS: "ranks differ in 'NAME' (...): rank 1 sends 3 rows to rank 0, which expects 4".
 ot_status ot_comm_fail_uneven(const ot_comm_request *request, int from, int to, int64_t sent,

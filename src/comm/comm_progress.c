@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a request gets from start to done, the same on every back end. A thread that waits does the
-// work that its call has for it, else it rests as its back end knows how; work for which no thread
-// waits is done by the engine, a thread of each rank that sleeps while there is nothing to do.
+// The path of a request from start to done, common to all back ends. A waiting thread does the work
+// of its call, else it rests as its back end defines; work that no thread waits for is done by the
+// progress thread, one per rank, which sleeps when idle.
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -12,9 +12,8 @@
 #include "comm/comm_parts.h"
 #include "host/clock.h"
 
-static const double look_s = 0.1;     // between looks at the time while a wait has a deadline
-static const double stopped_s = 0.5;  // not seen to run for so long: the process was stopped, or
-                                      // its machine slept
+static const double look_s = 0.1;     // between checks of the time while a wait has a timeout
+static const double stopped_s = 0.5;  // a gap this long: the process was stopped or suspended
 
 void ot_comm_append(ot_comm_request **list, ot_comm_request *request) {
   while (*list) list = &(*list)->next;
@@ -91,10 +90,10 @@ bool ot_comm_is_failure(ot_status status) {
 
 ot_status ot_comm_check_left(const ot_comm *comm, ot_status status) {
   if (ot_comm_is_failure(status) || comm->open == 0) return status;
-  return ot_fail(OT_BUG, "comm: main returned with %d calls under way", comm->open);
+  return ot_fail(OT_BUG, "comm: main returned with %d calls in flight", comm->open);
 }
 
-// ---- who waits ----
+// ---- waiting ranks ----
 
 static void recount(ot_comm *comm) {
   if (comm->backend->recount) comm->backend->recount(comm);
@@ -173,7 +172,7 @@ static void take_and_run(ot_comm_request *request) {
   ot_comm_run_work(request);
 }
 
-// A request of the same call that is ready, own before others'; or null.
+// A ready request of the same call, preferring the own one; or null.
 static ot_comm_request *find_ready(ot_comm_request *request) {
   ot_comm_request *member = request;
   do {
@@ -239,7 +238,7 @@ bool ot_comm_done(ot_comm *comm, ot_comm_request *request) {
   return ot_comm_phase(request) == OT_COMM_DONE;
 }
 
-// ---- waiting ----
+// ---- waits ----
 
 double ot_comm_next_look(const ot_comm_pace *pace) {
   return isinf(pace->deadline_s) ? INFINITY : fmin(pace->deadline_s, pace->seen_s + look_s);
@@ -252,7 +251,7 @@ bool ot_comm_is_over(ot_comm_pace *pace) {
   return now >= pace->deadline_s;
 }
 
-// Fails the process when ranks are missing from a call that was waited for too long.
+// Fails the process if ranks are missing from a call at its timeout.
 static void give_up(ot_comm_request *request) {
   const ot_comm_backend *const backend = request->end->backend;
   ot_comm_text why = {.length = 0};
@@ -288,7 +287,7 @@ ot_status ot_comm_wait(ot_comm *comm, ot_comm_request *request) {
   const bool done = request->phase == OT_COMM_DONE;
   if (!done) {
     ot_comm_settle(comm);
-    // Work that was under way when the process failed may have completed it.
+    // Work in flight when the process failed may have completed the request.
     if (request->waited) forget_waited(request);
   }
   pthread_mutex_unlock(&comm->process->lock);
@@ -301,7 +300,7 @@ ot_status ot_comm_run(ot_comm *comm, const ot_comm_call *call) {
   return ot_comm_wait(comm, &request);
 }
 
-// ---- the engine ----
+// ---- the progress thread ----
 
 static void *run_engine(void *context) {
   ot_comm *const comm = context;

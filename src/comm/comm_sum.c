@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in pieces that stay in the first-level cache: a piece of source 0 is widened to the type of
-// the sum, the others are added one after the other, and the result goes to the targets. Loops run
-// over elements, never over sources, so vector units change no bit; all sources of a piece are read
-// before a target is written, so a target may be one of them.
+// Reductions in blocks that stay in the L1 cache: a block of source 0 is converted to the reduction
+// dtype, the others are added in order, and the result is written to the targets. Loops run over
+// elements, never over sources, so vectorisation changes no bit; all sources of a block are read
+// before a target is written, so a target may be a source.
 #include "comm/comm_sum.h"
 
 #include <stdalign.h>
@@ -14,7 +14,7 @@ enum { PIECE = 1024 };
 
 typedef void (*array_function)(void *into, const void *from, int count);
 
-// How a pair (dtype, sum) is computed; dtype is that of sources or of targets.
+// Conversions of a pair (dtype, sum); dtype is that of the sources or targets.
 typedef struct {
   ot_dtype dtype, sum;
   array_function widen;   // sum = dtype
@@ -92,7 +92,7 @@ static void add_bf16_f64(void *into, const void *from, int count) {
   for (int i = 0; i < count; i++) sum[i] += (double)ot_bf16_to_float(x[i]);
 }
 
-// By way of float, as the kernels of the audit precision store bf16.
+// Converts through float, as the kernels of the precision audit store bf16.
 static void narrow_bf16_f64(void *into, const void *from, int count) {
   uint16_t *restrict const narrow = into;
   const double *restrict const sum = from;

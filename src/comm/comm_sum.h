@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over ranks, the same on every back end: element by element, in rank order, in one type. What
-// was sent lies somewhere in this process (a rank's own memory, another thread's, or a workspace).
+// Reductions over ranks, the same on every back end: element by element, in rank order, in one
+// dtype. The data is in this process (a rank's own buffer, another thread's, or a workspace).
 #pragma once
 
 #include <stdbool.h>
@@ -10,8 +10,8 @@
 
 // target = (((x_0 + x_1) + x_2) + ...), x_r being elements of source r.
 typedef struct ot_comm_sum {
-  // The array of dtype that is source `i`, and the array that is target `i`; asked for in rising
-  // order, from 0 again for each piece of the sum. All targets get the sum; they may be sources.
+  // Returns the array of dtype that is source `i`, or target `i`; called in ascending order, from 0
+  // again for each block. All targets receive the sum; they may be sources.
   const void *(*source)(void *context, int i);
   void *(*target)(void *context, int i);
   void *context;
@@ -20,10 +20,10 @@ typedef struct ot_comm_sum {
   int64_t target_offset;         // elements to skip in each target
   int64_t count;                 // elements
   ot_dtype dtype;                // of the sources: fp32, fp64, bf16, i32, i64
-  ot_dtype sum;                  // type of the additions: dtype; fp32 or fp64 for bf16
+  ot_dtype sum;                  // reduction dtype: dtype; fp32 or fp64 for bf16
   ot_dtype target_dtype;         // dtype, sum, or bf16: the sum is rounded to it once
   bool round;                    // each partial sum is rounded to dtype
-  bool accumulate;               // target = target + the sum, added in `sum`; of one target
+  bool accumulate;               // target += the sum, added in `sum`; one target only
 } ot_comm_sum;
 
 void ot_comm_sum_run(const ot_comm_sum *job);

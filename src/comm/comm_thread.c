@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process. A call is met in the first of its requests to come: the others
-// are linked to it, in a ring once all are there. Then each member has work to do, which gives that
-// member its result (in an all_reduce: gives all members one block of it). No two members' work
-// touches the same memory, so any free thread does it; data moves straight from the memory of one
-// rank to that of another. The last rank to come to a small call does the work of all, so the
-// others are woken once, with everything done.
+// Ranks as threads of one process. The members of a call meet in its first request: later ones are
+// linked to it, as a circular list once all have arrived. Each member then has work that produces
+// its result (in an all_reduce: one block for all members). No two members' work writes the same
+// memory, so any free thread does it; data is copied directly between the buffers of two ranks. For
+// a small call the last member to arrive does all the work, so the others are woken once, when it
+// is done.
 //
-// Because every rank's threads are counted, a wait without end is known: when all threads of all
-// ranks wait and no work is left, or when a rank that must come has ended.
+// Every rank's threads are counted, so a deadlock is detected: all threads of all ranks wait and no
+// work is left, or a required rank has ended.
 #include <assert.h>
 #include <math.h>
 #include <sched.h>
@@ -18,11 +18,11 @@
 #include "comm/comm_parts.h"
 #include "host/clock.h"
 
-enum { SMALL = 32 * 1024 };  // bytes up to which the last to come does all the work at once
+enum { SMALL = 32 * 1024 };  // bytes up to which the last to arrive does all the work
 
 static const double spin_s = 30e-6;
-// What depends on ot_comm_set_waiting is believed only after a while without any event, because a
-// thread that was woken may not have said so yet.
+// Waits declared by ot_comm_set_waiting are trusted only after a period without events: a thread
+// that was just woken may not have reported it yet.
 static const double grace_s = 1.0;
 
 typedef struct {
@@ -38,19 +38,19 @@ typedef struct {
   ot_comm_process process;
   int ranks;
   end *ends;                              // [ranks]
-  ot_comm_request *open[OT_GROUP_KINDS];  // first requests of calls whose members have not all come
-  int gate;              // 0: rank threads hold back; 1: go; -1: not all could be made
-  double stuck_since_s;  // when the last rank got stuck; restarted by every event
+  ot_comm_request *open[OT_GROUP_KINDS];  // first requests of incomplete calls
+  int gate;              // 0: rank threads hold; 1: go; -1: not all threads could be created
+  double stuck_since_s;  // when the last rank got stuck; reset by every event
 } world;
 
-// The private words of a request. A call is met in its `host`.
+// The private words of a request. The members of a call meet in its `host`.
 typedef struct __attribute__((may_alias)) {
   ot_comm_request *host;
   // Of a host:
   ot_comm_request *first;  // member with the lowest index, others after it by `peer`
-  int arrived;             // members that came
-  int left;                // pieces of work to be finished
-  int64_t bytes;           // that the work of those that came touches
+  int arrived;             // members that have arrived
+  int left;                // unfinished work items
+  int64_t bytes;           // touched by the work of the arrived members
 } meeting;
 static_assert(sizeof(meeting) <= sizeof((ot_comm_request){0}.private_words), "must fit");
 
@@ -58,7 +58,7 @@ static meeting *meeting_of(ot_comm_request *request) { return (meeting *)request
 
 static world *world_of(const ot_comm *comm) { return (world *)comm->process; }
 
-// ---- waits without end ----
+// ---- deadlocks ----
 
 static bool is_absent(const void *context, int index) {
   const ot_comm_request *const request = context;
@@ -98,7 +98,7 @@ static void say_rank(ot_comm_text *out, const end *e) {
   }
 }
 
-// Fails the world in a deadlock. Returns until when a thread may sleep that wants to see one.
+// Fails the world in a deadlock. Returns until when a thread that watches for one may sleep.
 static double check_deadlock(world *w) {
   if (w->process.ready > 0 || w->process.running > 0 || !all_are_stuck(w)) return INFINITY;
   double sure_s = w->stuck_since_s;
@@ -107,7 +107,7 @@ static double check_deadlock(world *w) {
   }
   if (ot_clock_s() < sure_s) return sure_s;
   ot_comm_text why = {.length = 0};
-  ot_comm_say(&why, "ranks wait for each other and nothing can move: ");
+  ot_comm_say(&why, "deadlock: all ranks wait for each other: ");
   for (int i = 0; i < w->ranks; i++) {
     if (i > 0) ot_comm_say(&why, "; ");
     say_rank(&why, &w->ends[i]);
@@ -122,7 +122,7 @@ static bool is_gone(const void *context, int index) {
   return is_absent(request, index) && world_of(request->end)->ends[rank].finished;
 }
 
-// Fails the world when a rank that must come never will.
+// Fails the world if a required rank has ended.
 static void check_gone(const ot_comm_request *request) {
   const ot_comm_group *const group = ot_comm_group_of(request);
   int gone = 0;
@@ -138,7 +138,7 @@ static void check_gone(const ot_comm_request *request) {
 
 // ---- work ----
 
-// How a sum walks over the members of a call.
+// How a reduction visits the members of a call.
 typedef struct {
   ot_comm_request *own, *first, *source, *target;
 } members;
@@ -155,7 +155,7 @@ static void *target_of(void *context, int i) {
   return m->target->call.receive;
 }
 
-// Sources are read where they lie. What an all_reduce would then gather is written to all at once.
+// Sources are read in place. An all_reduce writes its block to all members at once.
 static void run_sum(ot_comm_request *request, const ot_comm_exchange *x) {
   members m = {.own = request, .first = meeting_of(meeting_of(request)->host)->first};
   ot_comm_sum sum = ot_comm_sum_of(x);
@@ -166,7 +166,7 @@ static void run_sum(ot_comm_request *request, const ot_comm_exchange *x) {
   ot_comm_sum_run(&sum);
 }
 
-// Everything that belongs to one member.
+// All the work of one member.
 static ot_status run_member(ot_comm_request *request) {
   const ot_comm_exchange x = ot_comm_exchange_of(request);
   if (ot_comm_is_reduction(request->call.kind)) {
@@ -194,7 +194,7 @@ static ot_status work(ot_comm_request *request) {
   return OT_OK;
 }
 
-// All members' requests are done when the last piece of work is.
+// All members' requests are done after the last work item.
 static void worked(ot_comm_request *request) {
   ot_comm_set_phase(request, OT_COMM_FINISHED);
   if (--meeting_of(meeting_of(request)->host)->left > 0) return;
@@ -204,9 +204,9 @@ static void worked(ot_comm_request *request) {
   }
 }
 
-// ---- how calls meet ----
+// ---- how calls are matched ----
 
-// True when the two requests are of one call.
+// True if the two requests belong to one call.
 static bool belong(const ot_comm_request *a, const ot_comm_request *b) {
   const ot_comm_group *const group = ot_comm_group_of(a), *const other = ot_comm_group_of(b);
   const bool message = ot_comm_is_message(a->call.kind);
@@ -233,7 +233,7 @@ static void say_shape(ot_comm_text *out, const ot_comm_request *request) {
               call->name ? call->name : "");
 }
 
-// The two requests, which should be of one call, differ.
+// The two requests should belong to one call but differ.
 static void fail_mismatch(const ot_comm_request *a, const ot_comm_request *b) {
   ot_comm_text why = {.length = 0};
   ot_comm_say(&why, "ranks differ in call %lld of group %s: ", (long long)a->sequence,
@@ -244,7 +244,7 @@ static void fail_mismatch(const ot_comm_request *a, const ot_comm_request *b) {
   ot_comm_fail_process(a->end->process, why.text);
 }
 
-// Links the request to the others of its call, in the order of the group.
+// Links the request to the others of its call, in group order.
 static void join(ot_comm_request *host, ot_comm_request *request) {
   meeting *const m = meeting_of(host);
   const int index = ot_comm_group_of(request)->index;
@@ -257,7 +257,7 @@ static void join(ot_comm_request *host, ot_comm_request *request) {
   *link = request;
 }
 
-// All have come, `last` as the last.
+// All members have arrived, `last` as the last.
 static void begin(ot_comm_request *host, ot_comm_request *last) {
   meeting *const m = meeting_of(host);
   const bool message = ot_comm_is_message(host->call.kind);
@@ -274,7 +274,7 @@ static void begin(ot_comm_request *host, ot_comm_request *last) {
     if (member->call.kind != OT_COMM_SEND) {
       ot_comm_offer(member);
     } else {
-      ot_comm_wake(member->end);  // it may take the work of the other
+      ot_comm_wake(member->end);  // it may do the work of the other
     }
   }
 }
@@ -299,7 +299,7 @@ static void post(ot_comm_request *request) {
 
 // ---- resting ----
 
-// Waits outside the lock, for a moment, for the request to move.
+// Busy-waits outside the lock, briefly, for the request to progress.
 static void spin(const ot_comm_request *request) {
   ot_comm_process *const process = request->end->process;
   const int seen = ot_comm_phase(request);
@@ -346,7 +346,7 @@ static ot_status add_group(ot_comm *comm, ot_group_kind kind) {
     const size_t bytes = (size_t)group->size * sizeof *group->ranks;
     if (other->size == group->size && memcmp(other->ranks, group->ranks, bytes) == 0) continue;
     status = ot_fail(OT_RANKS,
-                     "comm: rank %d makes group %s of %d ranks, another member of %d or of other "
+                     "comm: rank %d creates group %s of %d ranks, another member of %d or of other "
                      "ranks",
                      comm->rank, ot_group_name(kind), group->size, other->size);
   }
@@ -374,7 +374,7 @@ static void run_rank(end *e) {
   pthread_mutex_unlock(&e->comm.process->lock);
 }
 
-// A thread of a rank: runs its main once all threads of the world are there.
+// A thread of a rank: runs its main once all threads of the world exist.
 static void *rank_thread(void *context) {
   end *const e = context;
   world *const w = world_of(&e->comm);
@@ -399,7 +399,7 @@ static void world_destroy(world *w) {
   free(w->ends);
 }
 
-// Makes all that can fail. On failure the world is still fit for destroy.
+// Performs every step that can fail. After a failure destroy is still allowed.
 static ot_status world_create(world *w, int ranks) {
   w->ends = calloc((size_t)ranks, sizeof *w->ends);
   OT_CHECK(w->ends, OT_ENVIRONMENT, "comm: out of memory for %d ranks", ranks);
@@ -412,8 +412,8 @@ static ot_status world_create(world *w, int ranks) {
   return OT_OK;
 }
 
-// Starts an engine for every rank, and a thread for every rank but 0; returns how many of these
-// 2 * ranks - 1 threads there are.
+// Starts a progress thread for every rank, and a thread for every rank but 0; returns how many of
+// these 2 * ranks - 1 threads were started.
 static int start_threads(world *w) {
   for (int i = 0; i < 2 * w->ranks - 1; i++) {
     end *const e = &w->ends[i < w->ranks ? i : i - w->ranks + 1];
@@ -431,7 +431,7 @@ static void open_gate(world *w, int gate) {
   pthread_mutex_unlock(&w->process.lock);
 }
 
-// The failure of a world, which names its rank.
+// The failure of a world, with its rank.
 static ot_status repeat_failure(const ot_comm_process *process) {
   ot_failure failure = process->failure;
   if (!ot_text_starts_with(failure.message, "rank")) {
@@ -441,7 +441,7 @@ static ot_status repeat_failure(const ot_comm_process *process) {
   return ot_failure_repeat(&failure);
 }
 
-// What the world ends with: the first failure, else the first rank that ended otherwise than OT_OK.
+// The status of the world: the first failure, else the first rank that returned other than OT_OK.
 static ot_status world_status(const world *w) {
   if (w->process.failed_rank >= 0) return repeat_failure(&w->process);
   for (int i = 0; i < w->ranks; i++) {
@@ -457,8 +457,7 @@ static ot_status run_world(world *w) {
   for (int i = w->ranks; i < threads; i++) pthread_join(w->ends[i - w->ranks + 1].thread, NULL);
   ot_comm_stop_engines(&w->process);
   OT_CHECK(threads == wanted, OT_ENVIRONMENT,
-           "comm: the system gave %d of the %d threads that %d ranks need", threads, wanted,
-           w->ranks);
+           "comm: started %d of the %d threads that %d ranks need", threads, wanted, w->ranks);
   return world_status(w);
 }
 

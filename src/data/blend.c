@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One period is made when the blend is: for each draw its source and its rank among that source's.
+// Builds one period at create: for each draw its source and its index among the draws of that
+// source.
 #include "data/blend.h"
 
 #include <math.h>
@@ -37,8 +38,8 @@ static bool fits(const double *weights, int64_t count, double sum, int64_t perio
   return true;
 }
 
-// Rounds shares down, to at least 1, and gives what is missing to those with the largest fractions
-// still owed; when the ones made larger took too much, the largest shares give it back.
+// Rounds shares down, to at least 1, and gives the remaining draws to the shares with the largest
+// fractions; if raising shares to 1 used too many draws, the largest shares give them back.
 static void round_shares(const double *weights, double sum, ot_blend *b) {
   int64_t left = b->period;
   for (int64_t i = 0; i < b->num_sources; i++) {
@@ -74,9 +75,9 @@ static void choose_shares(const double *weights, double sum, ot_blend *b) {
   round_shares(weights, sum, b);
 }
 
-// The source of draw `t` in the period, where `taken` counts the draws before: of those whose count
-// would stay below their share of the draws plus one, the one that must come first to stay above
-// its share minus one.
+// The source of draw `t` in the period, where `taken` counts previous draws: of the sources whose
+// count would stay below their share of the draws plus one, the one with the earliest deadline for
+// staying above its share minus one.
 static int64_t choose_source(const ot_blend *b, int64_t t, const int32_t *taken) {
   int64_t best = -1;
   int64_t best_deadline = INT64_MAX;

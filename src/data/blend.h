@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaving of sources by weight as a pure function of the draw's index. Weights become whole
-// shares of a period (exact where a period of at most 65,536 draws makes them whole, else rounded
-// to it); the order within the period is that of earliest deadlines among sources that are due
-// (Steiner and Yeomans 1993), which keeps every source within one draw of its share at all times.
+// Interleaves sources by weight as a pure function of the draw index. Weights become integer shares
+// of a period (exact if a period of at most 65,536 draws makes them integers, else rounded to
+// that); within the period, sources that are due are ordered by earliest deadline (Steiner and
+// Yeomans 1993), which keeps every source within one draw of its share at all times.
 #pragma once
 
 #include <stdint.h>
@@ -18,16 +18,16 @@ ot_status ot_blend_create(const double *weights, int64_t count, ot_blend **out);
 void ot_blend_destroy(ot_blend **blend);
 
 typedef struct ot_blend_draw {
-  int64_t source;  // that the draw takes
-  int64_t before;  // draws before it that took this source
+  int64_t source;  // source of the draw
+  int64_t before;  // earlier draws from this source
 } ot_blend_draw;
 
 // Draw `i` >= 0. O(1).
 ot_blend_draw ot_blend_at(const ot_blend *blend, int64_t i);
 
-// Draws among the first `n` that take `source`. O(period).
+// Draws among the first `n` from `source`. O(period).
 int64_t ot_blend_count(const ot_blend *blend, int64_t n, int64_t source);
 
-// Draws of `source` in a period, and the period.
+// Draws from `source` in a period, and the period.
 int64_t ot_blend_share(const ot_blend *blend, int64_t source);
 int64_t ot_blend_period(const ot_blend *blend);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts pieces by threads, each into its own table; sums; learns; writes.
+// Threads count words into their own tables; then merges counts, learns, writes.
 #include "data/bpe_train.h"
 
 #include <stdlib.h>
@@ -137,12 +137,12 @@ static ot_status run(session *s) {
 
 ot_status ot_bpe_train_run(const ot_bpe_train_request *request) {
   OT_CHECK(request->vocab_size >= 257 && request->vocab_size <= 1 << 24, OT_USAGE,
-           "a vocabulary of %lld is not possible; allowed: 257 (bytes and end of text) to %d",
+           "vocabulary size %lld is out of range; allowed: 257 (bytes and end of text) to %d",
            (long long)request->vocab_size, 1 << 24);
   OT_CHECK(strcmp(request->out, "bytes") != 0, OT_USAGE,
-           "\"bytes\" is a tokenizer of its own; name a file to write the trained one to");
+           "\"bytes\" is a built-in tokenizer; name an output file for the trained one");
   OT_CHECK(!ot_output_file_is_stream(request->out), OT_ENVIRONMENT,
-           "not a regular file, and a trained tokenizer is read back (%s)", request->out);
+           "not a regular file, but the trained tokenizer must be read back (%s)", request->out);
   session s = {.request = request, .num_threads = request->num_threads};
   if (s.num_threads <= 0) s.num_threads = ot_corpus_default_threads();
   const ot_status status = run(&s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts files into blocks. What was read beyond the end of a block waits in `rest` and begins the
+// Splits files into blocks. Text read beyond the end of a block is kept in `rest` and starts the
 // next one.
 #include "data/corpus.h"
 
@@ -15,14 +15,14 @@
 #include "files/json_file.h"
 #include "host/heap.h"
 
-// ---- files: a recursive walk with sorted names ----
+// ---- files: a recursive walk in order of names ----
 
 typedef struct file_list {
   const char **paths;  // [count]
   int64_t count, capacity;
 } file_list;
 
-// A chain of links could lead round for ever; no real tree is this deep.
+// Links could form a cycle; no real tree is this deep.
 enum { MAX_DEPTH = 64 };
 
 static int compare_names(const void *a, const void *b) {
@@ -49,13 +49,13 @@ static ot_status read_names(const char *path, file_list *names, ot_arena *arena)
 }
 
 // Appends the file `path`, or every regular file below the directory `path` in byte order of names,
-// descending where a directory stands; names that begin with a dot are left out there. Links are
-// followed; a directory that holds itself is an error.
+// recursively; names that begin with a dot are skipped there. Links are followed; a directory that
+// contains itself is an error.
 static ot_status add_files(file_list *list, const char *path, int depth, ot_arena *arena) {
   struct stat about;
   if (stat(path, &about) != 0) return ot_disk_fail("read", path, errno);
   if (!S_ISDIR(about.st_mode)) {
-    // Below a directory, sockets and devices are passed over; a pipe given by name is read.
+    // Below a directory, sockets and devices are skipped; a pipe given by name is read.
     if (depth > 0 && !S_ISREG(about.st_mode)) return OT_OK;
     list->paths =
         ot_arena_grow(arena, list->paths, list->count, &list->capacity, sizeof *list->paths);
@@ -85,7 +85,7 @@ struct ot_corpus {
   int64_t next_line;
   ot_text_file *file;  // null between files
   const char *path;    // of `file`
-  bool at_end;         // all of `file` has been read
+  bool at_end;         // all of `file` is read
   ot_buffer rest;      // read from `file`, not yet in a block
 };
 
@@ -143,7 +143,7 @@ static ot_status open_next(ot_corpus *corpus) {
   return ot_text_file_create(corpus->path, &corpus->file);
 }
 
-// Reads on in the open file until `text` has `target` bytes or the file ends.
+// Reads the open file until `text` has `target` bytes or the file ends.
 static ot_status read_up_to(ot_corpus *corpus, ot_buffer *text, int64_t target) {
   while (!corpus->at_end && text->length < target) {
     OT_TRY(ot_buffer_reserve(text, READ_BYTES));
@@ -171,7 +171,7 @@ static bool is_letter(uint8_t byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-// `limit`, or the beginning of the character of UTF-8 that it would cut.
+// `limit`, or the start of the UTF-8 character that it would split.
 static int64_t before_character(const uint8_t *text, int64_t limit) {
   enum { MOST_FOLLOWING = 3 };
   for (int64_t i = limit; i >= limit - MOST_FOLLOWING; i--) {
@@ -180,9 +180,9 @@ static int64_t before_character(const uint8_t *text, int64_t limit) {
   return limit;
 }
 
-// A place near the end of text[0..limit) where a piece most likely begins, so that windows can be
-// encoded apart: a space between letters, or else a letter after a newline, or else a character. It
-// need not be right: whoever joins the windows checks.
+// A position near the end of text[0..limit) where a pre-token probably starts, so that windows can
+// be encoded separately: a space between letters, else a letter after a newline, else a character.
+// It need not be right: the code that joins the windows checks.
 static int64_t choose_cut(const uint8_t *text, int64_t limit) {
   int64_t after_newline = -1;
   for (int64_t i = limit - 2; i > limit / 2; i--) {
@@ -192,7 +192,7 @@ static int64_t choose_cut(const uint8_t *text, int64_t limit) {
   return after_newline >= 0 ? after_newline : before_character(text, limit);
 }
 
-// The window of a large document that begins with what waits in `rest`.
+// The next window of a large document, starting with the text in `rest`.
 static ot_status next_window(ot_corpus *corpus, ot_corpus_block *block) {
   block->kind = OT_CORPUS_WINDOW;
   OT_TRY(ot_buffer_append(&block->text, corpus->rest.data, corpus->rest.length));
@@ -209,7 +209,7 @@ static ot_status next_window(ot_corpus *corpus, ot_corpus_block *block) {
                           block->text.length - block->stop);
 }
 
-// Adds the open file to a block of documents; `full` when the block ends before it.
+// Adds the open file to a block of documents; `full` if it no longer fits.
 static ot_status add_document(ot_corpus *corpus, ot_corpus_block *block, bool *full) {
   const int64_t start = block->text.length;
   const int64_t large =
@@ -277,7 +277,7 @@ ot_status ot_corpus_next(ot_corpus *corpus, ot_corpus_block *block, bool *more) 
     }
   }
   *more = block->num_documents > 0 || block->kind != OT_CORPUS_DOCUMENTS;
-  // A large document alone leaves an empty block behind: its first window is next.
+  // A large document alone leaves an empty block: continue with its first window.
   if (!*more && corpus->file) return ot_corpus_next(corpus, block, more);
   corpus->next_index += *more;
   return OT_OK;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of files as a sequence of blocks that threads can work on apart: many small documents,
-// or one window of a large one, or lines of JSON. Blocks are the same whatever the number of
-// threads. A text file is one document; a .jsonl file has one a line, under a key; .gz and .zst are
-// read through; a directory is walked in byte order of names, those that begin with a dot left out.
+// The text of files as a sequence of blocks that threads process independently: many small
+// documents, one window of a large one, or lines of JSON. Blocks do not depend on the number of
+// threads. A text file is one document; a .jsonl file has one per line, under a key; .gz and .zst
+// are decompressed; directories are walked in byte order of names, skipping names that begin with a
+// dot.
 #pragma once
 
 #include <stdbool.h>
@@ -15,26 +16,26 @@ typedef struct ot_corpus_request {
   const char *const *paths;  // [num_paths] files and directories, in this order
   int64_t num_paths;
   const char *key;       // of the text in lines of .jsonl files
-  bool splittable;       // large documents come in windows; else whole, however large
-  int64_t window_bytes;  // of text in a block; 0 = 1 MiB
+  bool splittable;       // large documents are split into windows; else whole
+  int64_t window_bytes;  // of text per block; 0 = 1 MiB
 } ot_corpus_request;
 
 typedef enum ot_corpus_kind {
-  OT_CORPUS_DOCUMENTS,  // whole documents, one after the other
+  OT_CORPUS_DOCUMENTS,  // complete documents, one after the other
   OT_CORPUS_WINDOW,     // a part of one document
-  OT_CORPUS_LINES,      // whole lines of a .jsonl file
+  OT_CORPUS_LINES,      // complete lines of a .jsonl file
 } ot_corpus_kind;
 
 typedef struct ot_corpus_block {
   ot_corpus_kind kind;
   int64_t index;  // of the block, from 0
   ot_buffer text;
-  int64_t *ends;  // [num_documents] documents: where each ends in `text`
+  int64_t *ends;  // [num_documents] end of each document in `text`
   int64_t num_documents;
   int64_t ends_capacity;
-  int64_t stop;        // window: the next one begins at text[stop], which cuts no valid character;
-                       // what follows is to look at
-  bool final;          // window: the document's last; then stop is the length of the text
+  int64_t stop;        // window: the next one starts at text[stop], between characters; the text
+                       // after it is context
+  bool final;          // window: last of the document; stop is then the length of the text
   const char *path;    // lines: of the file
   int64_t first_line;  // lines: number of the first, from 1
 } ot_corpus_block;
@@ -43,42 +44,43 @@ void ot_corpus_block_release(ot_corpus_block *block);
 
 typedef struct ot_corpus ot_corpus;
 
-// Lists the files; keeps copies of what `request` points to. OT_ENVIRONMENT when a path is missing
-// or there is no file at all.
+// Lists the files; copies what `request` points to. OT_ENVIRONMENT if a path is missing or there
+// are no files.
 ot_status ot_corpus_create(const ot_corpus_request *request, ot_corpus **out);
 void ot_corpus_destroy(ot_corpus **corpus);
 
 int64_t ot_corpus_num_files(const ot_corpus *corpus);
 const char *ot_corpus_key(const ot_corpus *corpus);
 
-// The next block, into `block`, whose memory is used again; `more` is false at the end. One thread
+// Reads the next block into `block`, whose memory is reused; `more` is false at the end. One thread
 // at a time. Blocks on input.
 ot_status ot_corpus_next(ot_corpus *corpus, ot_corpus_block *block, bool *more);
 
-// What is done with the text of one line of JSON.
+// Called with the text of one line of JSON.
 typedef ot_status (*ot_corpus_text_sink)(void *context, const char *text, int64_t length);
 
-// Reads the lines of a block of kind OT_CORPUS_LINES; empty ones are skipped. OT_ENVIRONMENT naming
-// file and line where one is not a JSON object with text under `key`.
+// Reads the lines of a block of kind OT_CORPUS_LINES, skipping empty ones. OT_ENVIRONMENT, naming
+// file and line, if one is not a JSON object with text under `key`.
 ot_status ot_corpus_read_lines(const ot_corpus_block *block, const char *key,
                                ot_corpus_text_sink sink, void *context);
 
-// ---- a corpus worked through by threads ----
+// ---- parallel processing of a corpus ----
 
-// Blocks are processed side by side and committed one by one in the order of the corpus, so that
-// the result does not depend on the number of threads. A failure counts when its block's turn
-// comes: of several, the first in the corpus is reported.
+// Blocks are processed concurrently and committed one by one in corpus order, so the result does
+// not depend on the number of threads. A failure takes effect when its block is due: the first in
+// the corpus is reported.
 typedef struct ot_corpus_job {
-  // Works on one block; run by many threads, each with its own `worker`.
+  // Processes one block; run by many threads, each with its own `worker`.
   ot_status (*process)(void *worker, const ot_corpus_block *block);
-  // Takes over what `worker` made of the block; run by one thread at a time, in order. May be null.
+  // Commits the results of `worker` for the block; run by one thread at a time, in order. May be
+  // null.
   ot_status (*commit)(void *context, void *worker, const ot_corpus_block *block);
   void *context;         // first argument of `commit`
   void *const *workers;  // [num_threads]
   int num_threads;       // >= 1
 } ot_corpus_job;
 
-// Blocks until the corpus is done or a block failed. The caller's thread works too.
+// Blocks until the corpus is done or a block failed. The calling thread works, too.
 ot_status ot_corpus_run(ot_corpus *corpus, const ot_corpus_job *job);
 
 // The processors that this process may run on.

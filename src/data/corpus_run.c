@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads without a queue: each takes the next block itself under one lock and waits for its turn
-// to commit under another, so at most one block a thread is in memory.
+// Threads without a queue: each reads the next block under one lock and waits for its turn to
+// commit under another, so at most one block per thread is in memory.
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@ typedef struct run {
   pthread_cond_t turned;
   int64_t next_turn;
   bool at_end;
-  int64_t turn;  // whose commit is next
+  int64_t turn;  // block to commit next
   ot_status status;
-  char message[TEXT_BYTES];  // of the failure, from the thread that had it
+  char message[TEXT_BYTES];  // of the failure, from the failing thread
   char hint[TEXT_BYTES];
 } run;
 
@@ -30,7 +30,7 @@ typedef struct thread_start {
   pthread_t thread;
 } thread_start;
 
-// The next block and its turn; false when there are no more. A failed read takes a turn too.
+// Reads the next block and its turn; false at the end. A failed read has a turn, too.
 static bool take_block(run *r, ot_corpus_block *block, int64_t *turn, ot_status *status) {
   pthread_mutex_lock(&r->reading);
   bool more = !r->at_end;
@@ -49,7 +49,7 @@ static void record_failure(run *r, ot_status status) {
   ot_text_format(r->hint, TEXT_BYTES, "%s", ot_fail_hint_text());
 }
 
-// Waits for the turn and commits; false when the run is over.
+// Waits for the turn and commits; false if the run has ended.
 static bool take_turn(run *r, int64_t turn, void *worker, const ot_corpus_block *block,
                       ot_status status) {
   const ot_corpus_job *const job = r->job;
@@ -85,7 +85,7 @@ static ot_status run_threads(run *r, thread_start *starts) {
   const int n = r->job->num_threads;
   int started = 1;
   for (int i = 0; i < n; i++) starts[i] = (thread_start){.run = r, .worker = r->job->workers[i]};
-  // Fewer threads than asked for only take longer.
+  // With fewer threads than requested the run is only slower.
   while (started < n &&
          pthread_create(&starts[started].thread, NULL, work, &starts[started]) == 0) {
     started++;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sampler for training, one for each validation set; the tokenizer says which id ends
-// documents.
+// One sampler for training, one per validation set; the tokenizer provides the end-of-document id.
 #include "data/feed.h"
 
 #include <stdlib.h>
@@ -14,12 +13,12 @@
 
 struct ot_feed {
   const ot_run *run;
-  ot_tokenizer *tokenizer;  // null when the run names none
+  ot_tokenizer *tokenizer;  // null if the run has none
   ot_sampler *train;
   ot_sampler **validation;  // [run->data.num_validation]
 };
 
-// ---- rows ----
+// ---- micro-batches ----
 
 static ot_status read_rows(const ot_sampler *sampler, int64_t first, ot_rows *rows) {
   for (int64_t b = 0; b < rows->B; b++) rows->sample_ids[b] = first + b;
@@ -103,14 +102,14 @@ static ot_status check_origin(const ot_feed *feed, const char *path, ot_arena *a
   OT_TRY(ot_shard_origin_read(path, arena, &origin));
   ot_tokenizer_hash(feed->tokenizer, hash);
   if (!origin.found || ot_text_equal(origin.tokenizer_hash, hash)) return OT_OK;
-  ot_fail(OT_USAGE, "data: %s was made by another tokenizer, %s (hash %s), than %s (hash %s)", path,
+  ot_fail(OT_USAGE, "data: %s was tokenized with %s (hash %s), not with %s (hash %s)", path,
           origin.tokenizer, origin.tokenizer_hash, data->tokenizer, hash);
   return ot_fail_hint(OT_USAGE,
-                      "give that one as data.tokenizer, or tokenize again; --set "
-                      "data.tokenizer_check=false trains on these ids all the same");
+                      "set data.tokenizer to it, or tokenize again; --set "
+                      "data.tokenizer_check=false trains on these ids anyway");
 }
 
-// Token files that say what made them were made by the run's tokenizer.
+// Checks that token files with a record of their tokenizer used the run's.
 static ot_status check_origins(const ot_feed *feed, ot_arena *arena) {
   const ot_run_data *const data = &feed->run->data;
   if (!feed->tokenizer || !data->tokenizer_check) return OT_OK;
@@ -123,7 +122,7 @@ static ot_status check_origins(const ot_feed *feed, ot_arena *arena) {
   return OT_OK;
 }
 
-// A short source among others is padded; where all are short, no row would be whole.
+// A short source among others is padded; if all are short, every sequence would be.
 static ot_status check_length(const ot_feed *feed) {
   const int64_t T = feed->run->data.sequence_length;
   ot_sampler_source longest = ot_sampler_source_at(feed->train, 0);
@@ -132,9 +131,9 @@ static ot_status check_length(const ot_feed *feed) {
     if (source.tokens > longest.tokens) longest = source;
   }
   if (longest.tokens > T) return OT_OK;
-  ot_fail(OT_USAGE, "data: sequence_length=%lld is more than there is: %s has %lld tokens",
-          (long long)T, longest.path, (long long)longest.tokens);
-  return ot_fail_hint(OT_USAGE, "a sequence takes one token more than its length: at most %lld",
+  ot_fail(OT_USAGE, "data: sequence_length=%lld exceeds the data: %s has %lld tokens", (long long)T,
+          longest.path, (long long)longest.tokens);
+  return ot_fail_hint(OT_USAGE, "a sequence needs one token more than its length: at most %lld",
                       (long long)longest.tokens - 1);
 }
 
@@ -172,7 +171,7 @@ void ot_feed_destroy(ot_feed **feed) {
   *feed = NULL;
 }
 
-// ---- use ----
+// ---- reading ----
 
 int64_t ot_feed_tokens(const ot_feed *feed) {
   int64_t tokens = 0;
@@ -213,7 +212,7 @@ int64_t ot_feed_validation_rows(const ot_feed *feed, int set) {
 
 ot_status ot_feed_validation(ot_feed *feed, int set, int64_t first, ot_rows *rows) {
   OT_TRY(read_rows(feed->validation[set], first, rows));
-  // The last micro-batch may reach behind what is to be counted.
+  // The last micro-batch may extend beyond the evaluated range.
   const int64_t limit = ot_feed_validation_rows(feed, set);
   for (int64_t b = 0; b < rows->B; b++) {
     if (first + b < limit) continue;
@@ -224,7 +223,7 @@ ot_status ot_feed_validation(ot_feed *feed, int set, int64_t first, ot_rows *row
 
 const ot_tokenizer *ot_feed_tokenizer(const ot_feed *feed) { return feed->tokenizer; }
 
-// ---- for people ----
+// ---- display ----
 
 static void append_token(const ot_feed *feed, const ot_rows *rows, int64_t t,
                          ot_text_builder *text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of rows, copied field by field.
+// Micro-batches; runs of tokens are copied field by field.
 #include "data/rows.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ void ot_rows_release(ot_rows *rows) {
   *rows = (ot_rows){0};
 }
 
-// Copies `count` rows from row `from` of the whole to row `to` of the part.
+// Copies `count` tokens from token `from` of the whole to token `to` of the shard.
 static void copy_run(const ot_rows *whole, int64_t from, ot_rows *part, int64_t to, int64_t count) {
   const size_t bytes = (size_t)count * sizeof *part->tokens;
   memcpy(part->tokens + to, whole->tokens + from, bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A micro-batch on the host, and the part of it that a rank of context parallelism trains on: every
-// sequence is cut into pieces, after its targets were made, so that no piece lacks its last target.
+// A micro-batch on the host, and the shard of it for a context-parallel rank: every sequence is
+// sharded after its targets were computed, so that no shard lacks its last target.
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@ typedef struct ot_rows {
   int64_t num_targets;  // unmasked
 } ot_rows;
 
-// Which pieces: those of rank `index` of `size` ranks. Ring attention: pieces `index` and
-// 2*size-1-index of 2*size (zig-zag, so that all see as many keys); Ulysses: piece `index` of size.
+// The shard of rank `index` of `size` ranks. Ring attention: chunks `index` and 2*size-1-index of
+// 2*size (zig-zag, for equal numbers of keys per rank); Ulysses: chunk `index` of size.
 typedef struct ot_rows_piece {
   int size, index;
   ot_context_parallel context;
@@ -30,7 +30,7 @@ typedef struct ot_rows_piece {
 ot_status ot_rows_create(int64_t B, int64_t T, ot_rows *rows);
 void ot_rows_release(ot_rows *rows);
 
-// Fills `part`, created with whole->T / size tokens; the pieces must come out even. Places in the
-// sequence stay those of the whole sequence (positions, doc_starts), and with Ulysses, where
-// attention sees whole sequences, part->doc_starts is that of the whole, which it points into.
+// Fills `part`, created with whole->T / size tokens; the chunks must have equal lengths. positions
+// and doc_starts stay those of the whole sequence; with Ulysses, where attention sees whole
+// sequences, part->doc_starts points into that of the whole.
 void ot_rows_cut(const ot_rows *whole, const ot_rows_piece *piece, ot_rows *part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an index to a window by arithmetic; from a window to a row by one read.
+// From an index to a window by arithmetic; from a window to a sequence by one read.
 #include "data/sampler.h"
 
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static ot_status check_request(const ot_sampler_request *r) {
   for (int64_t i = 0; i < r->num_mixtures; i++) {
     const int64_t from = r->mixtures[i].from_sample;
     OT_CHECK(i == 0 ? from == 0 : from > r->mixtures[i - 1].from_sample, OT_USAGE,
-             "mixture %lld begins with sample %lld; they must increase from 0", (long long)i,
+             "mixture %lld starts at sample %lld; the starts must increase from 0", (long long)i,
              (long long)from);
   }
   OT_CHECK(!r->sequential || (r->num_mixtures == 1 && r->mixtures[0].num_sources == 1), OT_USAGE,
@@ -118,7 +118,7 @@ static ot_status fill_mixture(ot_sampler *s, const ot_sampler_request *request, 
   return ot_blend_create(weights, from->num_sources, &m->blend);
 }
 
-// Samples of each source drawn before mixture `i` begins.
+// Samples of each source drawn before mixture `i` starts.
 static void count_earlier_draws(ot_sampler *s, int64_t i, int64_t *drawn) {
   mixture *const m = &s->mixtures[i];
   for (int64_t k = 0; k < m->num_sources; k++) m->before[k] = drawn[m->source[k]];
@@ -174,7 +174,7 @@ static const mixture *mixture_at(const ot_sampler *s, int64_t sample) {
   return &s->mixtures[i];
 }
 
-// The stream of random numbers that orders one epoch of one source.
+// The RNG stream that permutes one epoch of one source.
 static uint64_t order_stream(int64_t source_index, int64_t epoch) {
   const int64_t key[2] = {source_index, epoch};
   return ot_hash_bytes(ot_hash_text(OT_HASH_START, "data order"), key, sizeof key);
@@ -201,13 +201,13 @@ void ot_sampler_locate(const ot_sampler *sampler, int64_t sample, ot_sample_plac
   place->count = left < sampler->T + 1 ? left : sampler->T + 1;
 }
 
-// ---- from window to row ----
+// ---- from window to sequence ----
 
 typedef struct row {
   const ot_sampler *sampler;
-  ot_sample_rows at;  // pointers to this row
-  int64_t first;      // token of the source
-  int64_t start;      // of the document that is being filled, index in the row
+  ot_sample_rows at;  // pointers to this sequence
+  int64_t first;      // in the source
+  int64_t start;      // of the document being filled, index in the sequence
   int64_t next;       // first index not yet filled with positions
 } row;
 
@@ -226,7 +226,7 @@ static void begin_document(void *context, int64_t position) {
   r->start = i;
 }
 
-// Padding from index `from` on: each element is a document of its own.
+// Padding from index `from` on: each token is a document of its own.
 static void pad(row *r, int64_t from) {
   for (int64_t i = from; i < r->sampler->T; i++) {
     r->at.tokens[i] = 0;
@@ -240,7 +240,7 @@ static ot_status fill_row(row *r, const ot_sample_place *place) {
   const ot_sampler *const s = r->sampler;
   const ot_tokens *const tokens = s->sources[place->source].tokens;
   const int64_t T = s->T;
-  // The row's last target is one token beyond it.
+  // The last target is one token beyond the sequence.
   const int64_t inside = place->count > T ? T : place->count;
   pad(r, inside);
   if (inside == 0) return OT_OK;
@@ -281,7 +281,7 @@ ot_status ot_sampler_read(const ot_sampler *sampler, const int64_t *samples, int
   return OT_OK;
 }
 
-// ---- questions ----
+// ---- queries ----
 
 int64_t ot_sampler_num_rows(const ot_sampler *sampler) { return sampler->sources[0].windows; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands next to the tokens of a shard. PREFIX.meta.json: what made it, written by
-// shard_writer.c; shards of other tools have none. PREFIX.idx: its layout.
+// The files next to a shard's tokens. PREFIX.meta.json: its origin, written by shard_writer.c;
+// shards of other tools have none. PREFIX.idx: its layout.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 typedef struct ot_shard_origin {
-  bool found;                  // false: there is no file; the rest is null, 0 and -1
+  bool found;                  // false: no such file; the rest is null, 0 and -1
   const char *tool;            // name and version
   const char *tokenizer;       // path, or "bytes"
   const char *tokenizer_hash;  // 32 hexadecimal digits
@@ -20,8 +20,8 @@ typedef struct ot_shard_origin {
   const char *bin_hash;  // of PREFIX.bin
 } ot_shard_origin;
 
-// Reads the file that belongs to the tokens in `bin_path` (or its prefix, or PREFIX.idx). Texts
-// live in `arena`. OT_ENVIRONMENT when there is a file that cannot be read.
+// Reads the file of the tokens in `bin_path` (or its prefix, or PREFIX.idx). Texts are in `arena`.
+// OT_ENVIRONMENT if the file exists and cannot be read.
 ot_status ot_shard_origin_read(const char *bin_path, ot_arena *arena, ot_shard_origin *out);
 
 // ---- Megatron's .idx ----

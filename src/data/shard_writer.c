@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lengths go straight to the index; offsets and the document table are made from them at the end,
-// by blocks.
+// Lengths are written to the index at once; offsets and the document table are computed from them
+// at the end, in blocks.
 #include "data/shard_writer.h"
 
 #include <stdlib.h>
@@ -36,8 +36,7 @@ struct ot_shard_writer {
 static ot_status fill(ot_shard_writer *w, const char *prefix, int64_t vocab_size) {
   int64_t stem = (int64_t)strlen(prefix);
   if (ot_text_ends_with(prefix, ".bin") || ot_text_ends_with(prefix, ".idx")) stem -= 4;
-  OT_CHECK(stem > 0 && stem + 16 < OT_PATH_BYTES, OT_USAGE, "not a prefix of files: \"%s\"",
-           prefix);
+  OT_CHECK(stem > 0 && stem + 16 < OT_PATH_BYTES, OT_USAGE, "not a file prefix: \"%s\"", prefix);
   ot_text_format(w->prefix, OT_PATH_BYTES, "%.*s", (int)stem, prefix);
   w->vocab_size = vocab_size;
   w->token_bytes = vocab_size < OT_SHARD_U16_BELOW ? 2 : 4;
@@ -46,7 +45,7 @@ static ot_status fill(ot_shard_writer *w, const char *prefix, int64_t vocab_size
   OT_TRY(ot_output_file_create(path, &w->bin));
   ot_text_format(path, OT_PATH_BYTES, "%s.idx", w->prefix);
   OT_CHECK(!ot_output_file_is_stream(path), OT_ENVIRONMENT,
-           "not a regular file, and an index is read back while it is written (%s)", path);
+           "not a regular file, but the index is read back while it is written (%s)", path);
   OT_TRY(ot_output_file_create(path, &w->idx));
   OT_TRY(ot_content_hash_create(&w->bin_hash));
   const uint8_t header[OT_SHARD_HEADER_BYTES] = {0};
@@ -211,7 +210,7 @@ ot_status ot_shard_writer_commit(ot_shard_writer *writer, const ot_shard_meta *m
   OT_TRY(write_offsets(writer));
   OT_TRY(write_document_table(writer));
   OT_TRY(write_header(writer));
-  // An index of older tokens must not meet the new ones.
+  // New tokens must not be read with an old index.
   unlink(ot_output_file_path(writer->idx));
   OT_TRY(ot_output_file_commit(writer->bin));
   OT_TRY(write_meta(writer, meta));

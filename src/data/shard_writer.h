@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a token shard that Megatron-LM reads: PREFIX.bin (tokens), PREFIX.idx (sequences and
-// documents) and PREFIX.meta.json (where they came from). The set is complete or absent: the index
-// is renamed into place last. Memory does not grow with the number of tokens or documents.
+// documents) and PREFIX.meta.json (origin). The set is complete or absent: the index is renamed
+// last. Memory use does not grow with the number of tokens or documents.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 typedef struct ot_shard_writer ot_shard_writer;
 
-// What meta.json says beside what the writer counts itself.
+// The contents of meta.json that the writer does not count itself.
 typedef struct ot_shard_meta {
   const char *tokenizer;       // path, or "bytes"
   const char *tokenizer_hash;  // 32 hexadecimal digits
@@ -22,20 +22,20 @@ typedef struct ot_shard_meta {
   int64_t text_bytes;
 } ot_shard_meta;
 
-// `prefix` may end in .bin or .idx, which are cut off. Ids must be below `vocab_size`.
+// `prefix` may end in .bin or .idx, which are removed. Ids must be below `vocab_size`.
 ot_status ot_shard_writer_create(const char *prefix, int64_t vocab_size, ot_shard_writer **out);
 
-// Without a commit before, nothing stays behind.
+// Without a commit before, removes all files.
 void ot_shard_writer_destroy(ot_shard_writer **writer);
 
-// Appends to the document that is being written.
+// Appends to the current document.
 ot_status ot_shard_writer_append(ot_shard_writer *writer, const int32_t *ids, int64_t count);
 
-// Ends it, be it empty.
+// Ends the current document, even an empty one.
 ot_status ot_shard_writer_end_document(ot_shard_writer *writer);
 
 int64_t ot_shard_writer_documents(const ot_shard_writer *writer);
 int64_t ot_shard_writer_tokens(const ot_shard_writer *writer);
 
-// Writes index and meta data, syncs, and puts all three in place of what was there.
+// Writes index and metadata, syncs, and replaces all three files.
 ot_status ot_shard_writer_commit(ot_shard_writer *writer, const ot_shard_meta *meta);

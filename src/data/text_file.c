@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One read function a kind of file. zlib's gzread takes plain files too, but not Zstandard ones,
-// and hides a failed read behind its own codes, so plain files are read directly.
+// One read function per kind of file. zlib's gzread also reads plain files, but not Zstandard ones,
+// and maps read errors to its own codes, so plain files are read directly.
 #include "data/text_file.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct ot_text_file {
   ZSTD_DStream *zstd;
   uint8_t *compressed;  // [READ_BYTES] of zstd
   ZSTD_inBuffer waiting;
-  bool frame_open;  // a frame has begun and not ended
+  bool frame_open;  // a frame has begun but not ended
 };
 
 static ot_status open_gzip(ot_text_file *file) {
@@ -115,7 +115,7 @@ static ot_status read_zstd(ot_text_file *file, uint8_t *out, int64_t capacity, i
     if (dry) OT_TRY(refill_zstd(file));
     const bool at_end = dry && file->waiting.size == 0;
     if (at_end && !file->frame_open) break;
-    // At the end of the file the decoder may still hold output, so it is asked once more.
+    // At the end of the file the decoder may still hold output, so it is called once more.
     const size_t code = ZSTD_decompressStream(file->zstd, &made, &file->waiting);
     OT_CHECK(!ZSTD_isError(code), OT_ENVIRONMENT, "cannot read %s: damaged Zstandard data (%s)",
              file->path, ZSTD_getErrorName(code));

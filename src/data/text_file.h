@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of text read as a stream of bytes: plain, gzip (.gz) or Zstandard (.zst), told apart by
-// their names. Files of several compressed members are read through.
+// Text files read as a byte stream: plain, gzip (.gz) or Zstandard (.zst), by name. Files with
+// several compressed members are read to the end.
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +11,10 @@
 
 typedef struct ot_text_file ot_text_file;
 
-// OT_ENVIRONMENT naming the file when it cannot be opened. Keeps a copy of `path`.
+// OT_ENVIRONMENT, naming the file, if it cannot be opened. Copies `path`.
 ot_status ot_text_file_create(const char *path, ot_text_file **out);
 void ot_text_file_destroy(ot_text_file **file);
 
-// Reads up to `capacity` bytes into `out`; `length` is 0 only at the end. Blocks. OT_ENVIRONMENT
-// naming the file on a failed read, damaged or truncated compressed data.
+// Reads up to `capacity` bytes into `out`; `length` is 0 only at the end. Blocks. OT_ENVIRONMENT,
+// naming the file, on a failed read, or corrupt or truncated compressed data.
 ot_status ot_text_file_read(ot_text_file *file, uint8_t *out, int64_t capacity, int64_t *length);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of a large document are encoded apart on the guess that each begins where a piece begins.
-// The window before says whether the guess was right (ot_encoder_encode_window); where it was not,
-// both are encoded again as one when their turn comes, so the ids are those of the whole document.
+// Windows of a large document are encoded separately, assuming that each starts at the start of a
+// pre-token. The encoder of the previous window reports whether that holds
+// (ot_encoder_encode_window); if not, both are encoded again as one in commit order, so the ids are
+// those of the whole document.
 #include "data/tokenize.h"
 
 #include <stdlib.h>
@@ -15,26 +16,26 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
-// What one thread made of its block.
+// The results of one thread for its block.
 typedef struct worker {
   const char *key;
   int64_t eod;
   ot_encoder *encoder;
   ot_token_list ids;
-  ot_token_list lengths;  // lines and documents: tokens of each, eod included
+  ot_token_list lengths;  // lines and documents: tokens of each, with eod
   int64_t text_bytes, invalid_bytes;
-  bool reached;  // window: a piece ends at its stop
+  bool reached;  // window: a pre-token ends at its stop
 } worker;
 
 typedef struct output {
   ot_shard_writer *writer;
   int64_t eod;
   int64_t text_bytes, invalid_bytes;
-  ot_buffer carry;       // text of windows whose pieces did not end with them
-  int64_t carry_target;  // bytes to gather before trying again
+  ot_buffer carry;       // text of windows with a pre-token across their end
+  int64_t carry_target;  // bytes to collect before the next attempt
 } output;
 
-// ---- one block, by one thread ----
+// ---- one block, on one thread ----
 
 static ot_status encode_document(void *context, const char *text, int64_t length) {
   worker *const w = context;
@@ -77,7 +78,7 @@ static ot_status process(void *context, const ot_corpus_block *block) {
   return OT_OK;
 }
 
-// ---- in order ----
+// ---- commits, in order ----
 
 static ot_status end_document(output *o) {
   const int32_t eod = (int32_t)o->eod;
@@ -85,7 +86,7 @@ static ot_status end_document(output *o) {
   return ot_shard_writer_end_document(o->writer);
 }
 
-// Adds the window to the text that waits and, once there is enough, encodes that as one.
+// Adds the window to the collected text and, if there is enough, encodes that as one.
 static ot_status retry_with_carry(output *o, worker *w, const ot_corpus_block *block) {
   const int64_t stop = o->carry.length + block->stop;
   OT_TRY(ot_buffer_append(&o->carry, block->text.data, block->text.length));
@@ -94,7 +95,7 @@ static ot_status retry_with_carry(output *o, worker *w, const ot_corpus_block *b
   if (block->final || stop >= o->carry_target) {
     const ot_text_window window = window_of(&o->carry, stop, block->final);
     OT_TRY(ot_encoder_encode_window(w->encoder, &window, &w->ids, &w->reached));
-    // Doubling keeps the work linear where a document has no place to cut.
+    // Doubling keeps the work linear if a document has no place to split.
     o->carry_target = 2 * stop;
   }
   o->carry.length = w->reached ? 0 : stop;
@@ -147,11 +148,11 @@ static ot_status choose_eod(const session *s, int64_t *eod) {
       request->eod ? ot_tokenizer_find(s->tokenizer, request->eod) : ot_tokenizer_eos(s->tokenizer);
   if (*eod >= 0) return OT_OK;
   if (request->eod) {
-    return ot_fail(OT_USAGE, "the tokenizer has no token \"%s\" to end documents with (%s)",
+    return ot_fail(OT_USAGE, "the tokenizer has no token \"%s\" for the end of documents (%s)",
                    request->eod, request->tokenizer);
   }
-  ot_fail(OT_USAGE, "the tokenizer does not say which token ends a text (%s)", request->tokenizer);
-  return ot_fail_hint(OT_USAGE, "name it with --eod, or end documents with nothing: --no-eod");
+  ot_fail(OT_USAGE, "the tokenizer does not define an end-of-text token (%s)", request->tokenizer);
+  return ot_fail_hint(OT_USAGE, "set it with --eod, or use --no-eod for none");
 }
 
 static ot_status create_workers(session *s) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text files to a token shard (the verb `tokenize`): read by blocks, encoded by threads, written in
-// order. Memory: a few MB a thread, and the largest JSON line. The shard does not depend on the
+// Text files to a token shard (the verb `tokenize`): read in blocks, encoded by threads, written in
+// order. Memory: a few MB per thread, and the largest JSON line. The shard does not depend on the
 // number of threads.
 #pragma once
 
@@ -17,8 +17,8 @@ typedef struct ot_tokenize_request {
   const char *key;       // of .jsonl lines; null = "text"
   const char *eod;       // spelling of the token that ends documents; null = the tokenizer's eos
   bool no_eod;           // append nothing to documents
-  int num_threads;       // 0 = the processors of this process
-  int64_t window_bytes;  // of text in a block; 0 = 1 MiB
+  int num_threads;       // 0 = all processors of this process
+  int64_t window_bytes;  // of text per block; 0 = 1 MiB
   int64_t train_vocab;   // > 0: first train a BPE of this size on the files, into `tokenizer`
 } ot_tokenize_request;
 
@@ -26,12 +26,12 @@ typedef struct ot_tokenize_result {
   int64_t documents;
   int64_t tokens;
   int64_t text_bytes;
-  int64_t invalid_bytes;  // of them not valid UTF-8, kept as they are
+  int64_t invalid_bytes;  // not valid UTF-8, kept unchanged
   int64_t files;
   int64_t vocab_size;
   int64_t eod;  // -1: none
   char tokenizer_hash[33];
 } ot_tokenize_result;
 
-// Blocks. On failure no part of the shard is left behind.
+// Blocks. A failure leaves no part of the shard.
 ot_status ot_tokenize_run(const ot_tokenize_request *request, ot_tokenize_result *result);

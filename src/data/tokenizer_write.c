@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokenizers written as tokenizer.json: the frame that all byte-level ones share, `bytes` (a
-// vocabulary of the 256 bytes and an end of document that no text can give), and learned ones.
+// Writes tokenizers as tokenizer.json: the frame common to all byte-level ones, `bytes` (a
+// vocabulary of the 256 bytes and an end-of-document id that no text can produce), and learned
+// ones.
 #include <string.h>
 
 #include "base/text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening by format, a Megatron index checked whole, reading ids with a check of each, and where
-// documents are.
+// Opens a shard by format, checks a Megatron index completely, reads and checks ids, and finds
+// documents.
 #include "data/tokens.h"
 
 #include <stdlib.h>
@@ -21,9 +21,9 @@ struct ot_tokens {
   int64_t bin_bytes;
   int64_t data_start;  // byte of the first token in .bin
   ot_shard_type type;
-  int64_t vocab_size;      // 0: not known
-  int64_t document_table;  // byte in .idx of the document table
-  int64_t offset_table;    // byte in .idx of the byte offsets
+  int64_t vocab_size;      // 0: unknown
+  int64_t document_table;  // position of the document table in .idx
+  int64_t offset_table;    // position of the byte offsets in .idx
   bool plain_documents;    // document d is sequence d
 };
 
@@ -90,12 +90,12 @@ static void set_type(ot_tokens *t, ot_shard_type type) {
 
 // ---- the .idx of a Megatron shard ----
 
-// Checked whole when it is opened, in blocks, and searched in place.
+// Checked completely on opening, in blocks, and searched in place.
 
 typedef struct index_header {
   int64_t sequences;  // S
   int64_t entries;    // D, documents + 1
-  int64_t bytes;      // of the file
+  int64_t bytes;      // file size
 } index_header;
 
 static ot_status read_header(ot_tokens *t, index_header *h) {
@@ -132,7 +132,7 @@ static ot_status read_header(ot_tokens *t, index_header *h) {
   return OT_OK;
 }
 
-// Sequences must follow one another in .bin without gaps, from its first byte to its last.
+// Sequences must cover .bin without gaps, in order.
 static ot_status check_sequences(ot_tokens *t, const index_header *h) {
   int32_t lengths[INDEX_BLOCK];
   int64_t offsets[INDEX_BLOCK];
@@ -155,7 +155,7 @@ static ot_status check_sequences(ot_tokens *t, const index_header *h) {
                t->bin_path, (long long)t->bin_bytes, (long long)(first + i), (long long)end);
     }
   }
-  OT_CHECK(end == t->bin_bytes, OT_ENVIRONMENT, "%s: %lld bytes, but the index accounts for %lld",
+  OT_CHECK(end == t->bin_bytes, OT_ENVIRONMENT, "%s: %lld bytes, but the index covers %lld",
            t->bin_path, (long long)t->bin_bytes, (long long)end);
   t->about.tokens = end / t->about.token_bytes;
   return OT_OK;
@@ -235,7 +235,7 @@ static ot_status open_megatron(ot_tokens *t) {
   return read_index(t);
 }
 
-// The header of an llm.c file; null when the file has none.
+// The header of an llm.c file, or null.
 static const llmc_kind *read_llmc_header(const ot_tokens *t, int32_t header[3]) {
   const int64_t length = 3 * (int64_t)sizeof *header;
   if (t->bin_bytes < length || pread(t->bin, header, (size_t)length, 0) != length) return NULL;
@@ -284,19 +284,20 @@ static ot_status open_without_index(ot_tokens *t, ot_data_format format) {
   ot_fail(OT_ENVIRONMENT, "%s: no .idx next to it and no known magic number at byte 0",
           t->bin_path);
   return ot_fail_hint(OT_ENVIRONMENT,
-                      "headerless 16-bit tokens (nanoGPT) must be said: data.format: nanogpt");
+                      "headerless 16-bit tokens (nanoGPT) need data.format: nanogpt");
 }
 
 // From PREFIX, PREFIX.bin or PREFIX.idx to the paths of both files.
 static ot_status name_files(ot_tokens *t, const char *path) {
   const int64_t length = (int64_t)strlen(path);
   OT_CHECK(length > 0 && length + 8 < OT_PATH_BYTES, OT_USAGE,
-           "not a path of a token shard: \"%s\"", path);
+           "not the path of a token shard: \"%s\"", path);
   const bool has_suffix = ot_text_ends_with(path, ".bin") || ot_text_ends_with(path, ".idx");
   const int stem = (int)(has_suffix ? length - 4 : length);
   ot_text_format(t->bin_path, OT_PATH_BYTES, "%.*s.bin", stem, path);
   ot_text_format(t->idx_path, OT_PATH_BYTES, "%.*s.idx", stem, path);
-  // A file of another name: tokens without an index, or "x.bin" given as "x.bin.bin"'s prefix.
+  // A file with another name: tokens without an index, or "x.bin" given as the prefix of
+  // "x.bin.bin".
   if (!has_suffix && !ot_disk_is_file(t->bin_path) && ot_disk_is_file(path)) {
     ot_text_format(t->bin_path, OT_PATH_BYTES, "%s", path);
   }
@@ -310,7 +311,7 @@ static ot_status open_files(ot_tokens *t, const ot_tokens_request *request) {
   if (!has_bin) {
     ot_fail(OT_ENVIRONMENT, "no token shard here: %s does not exist (%s)", t->bin_path,
             request->path);
-    return ot_fail_hint(OT_ENVIRONMENT, "`orthant tokenize` makes one from text");
+    return ot_fail_hint(OT_ENVIRONMENT, "`orthant tokenize` creates one from text");
   }
   const bool megatron =
       request->format == OT_DATA_MEGATRON || (request->format == OT_DATA_AUTO && has_index);
@@ -355,7 +356,7 @@ const ot_tokens_about *ot_tokens_describe(const ot_tokens *tokens) { return &tok
 
 // ---- reading ----
 
-// Widens `raw` [count] to int64 so that every type is judged alike.
+// Converts raw[i] to int64 so that every dtype is checked alike.
 static int64_t widen(ot_shard_type type, const uint8_t *raw, int64_t i) {
   switch (type) {
     case OT_SHARD_U8:
@@ -376,8 +377,8 @@ static int64_t widen(ot_shard_type type, const uint8_t *raw, int64_t i) {
   OT_UNREACHABLE();
 }
 
-// Ids of the common types as int32 with the largest seen as unsigned, so that negative ones stand
-// out as well; loops without branches, which the compiler vectorises.
+// Ids of common dtypes as int32, with the maximum as unsigned, which also reveals negative ones;
+// branch-free loops that the compiler vectorises.
 static uint32_t convert_u16(const uint16_t *raw, int64_t count, int32_t *ids) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; i++) {
@@ -450,7 +451,7 @@ static ot_status boundaries_by_index(const ot_tokens *t, const ot_tokens_span *s
     int64_t start;
     OT_TRY(document_start(t, document, &start));
     if (start >= span->first + span->count) break;
-    // Empty documents begin where the next one does.
+    // Empty documents start where the next one does.
     if (start > last) sink(context, start);
     last = start;
   }
@@ -475,8 +476,8 @@ typedef struct walk {
   const ot_tokens *tokens;
   ot_tokens_document_sink sink;  // may be null
   void *context;
-  int64_t documents;  // ended so far
-  int64_t start;      // first token of the document that is being read
+  int64_t documents;  // completed so far
+  int64_t start;      // first token of the current document
   int32_t max_id;
 } walk;
 
@@ -508,7 +509,7 @@ static ot_status walk_tokens(walk *w) {
     OT_TRY(ot_tokens_read(t, first, n, ids));
     OT_TRY(walk_block(w, ids, first, n));
   }
-  // Tokens after the last boundary are a document too.
+  // Tokens after the last boundary form a document, too.
   const bool open_end = t->about.documents < 0 && w->start < t->about.tokens;
   return open_end ? end_document(w, t->about.tokens) : OT_OK;
 }
@@ -533,8 +534,8 @@ ot_status ot_tokens_each_document(const ot_tokens *tokens, ot_tokens_document_si
 
 typedef struct search {
   int64_t wanted;
-  int64_t first, count;  // of the wanted document, once found
-  int64_t documents;     // seen
+  int64_t first, count;  // of the requested document, once found
+  int64_t documents;     // documents seen
 } search;
 
 static ot_status look_at(void *context, int64_t document, int64_t first, int64_t count) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token shards to read from, whatever their format: Megatron's .bin with .idx, llm.c's .bin
-// (GPT-2's u16 and Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one long run of
-// tokens with documents in it: those of the .idx, else each ends or begins with an end-of-document
-// id.
+// Token shards of several formats: Megatron's .bin with .idx, llm.c's .bin (GPT-2's u16 and
+// Llama-3's u32 kind), and headerless u16 (nanoGPT). A shard is one array of tokens divided into
+// documents: by the .idx, or by an end-of-document id that ends or begins each.
 //
-// Files are read where they lie, by pread: nothing of their size is kept in memory, and one that
-// fails or shrinks is an error that says where, not a signal. Sizes, header and index are checked
-// when a shard is opened; ids against the vocabulary whenever they are read, and for shards up to
+// Files are read by pread: memory use does not depend on their size, and a file that fails or
+// shrinks gives an error with its position, not a signal. Sizes, header and index are checked when
+// a shard is opened; ids are checked against the vocabulary whenever they are read, and for shards
+// up to OT_TOKENS_CHECKED_BYTES also when opened. Safe to read from many threads.
 // OT_TOKENS_CHECKED_BYTES all of them when it is opened. Safe to read from many threads.
 #pragma once
 
@@ -22,63 +22,62 @@ typedef struct ot_tokens ot_tokens;
 
 typedef struct ot_tokens_request {
   const char *path;       // PREFIX, PREFIX.bin or PREFIX.idx; or a file of any name
-  ot_data_format format;  // OT_DATA_AUTO: an .idx beside it, or a magic number
-  int64_t vocab_size;     // ids must be below; 0 = not known, ids must only fit int32
-  int64_t eod;            // end-of-document id where there is no .idx; -1: of llm.c files the usual
-                          // one (50256, 128000), of nanoGPT files none
-  ot_document_boundary boundary;  // where that id stands
+  ot_data_format format;  // OT_DATA_AUTO: by an .idx next to it, or a magic number
+  int64_t vocab_size;     // ids must be below; 0 = unknown, ids must fit int32
+  int64_t eod;            // end-of-document id without .idx; -1: default of llm.c files (50256,
+                          // 128000), none in nanoGPT files
+  ot_document_boundary boundary;  // whether that id begins or ends a document
 } ot_tokens_request;
 
 typedef struct ot_tokens_about {
   ot_data_format format;  // never OT_DATA_AUTO
-  const char *bin_path;   // file of the tokens
-  const char *idx_path;   // null where there is none
+  const char *bin_path;   // token file
+  const char *idx_path;   // null if there is none
   const char *dtype;      // "uint16", "int32", ...
-  int64_t token_bytes;    // bytes of one token
+  int64_t token_bytes;    // bytes per token
   int64_t tokens;
-  int64_t documents;  // of the .idx; -1: not known without reading all tokens
-  int64_t sequences;  // of the .idx; -1
-  int64_t eod;        // where there is no .idx: what ends or begins a document; -1: nothing
-  ot_document_boundary boundary;  // which of them, never OT_BOUNDARY_AUTO
+  int64_t documents;              // of the .idx; -1: unknown without reading all tokens
+  int64_t sequences;              // of the .idx; -1
+  int64_t eod;                    // without .idx: id that ends or begins a document; -1: none
+  ot_document_boundary boundary;  // never OT_BOUNDARY_AUTO
 } ot_tokens_about;
 
-// OT_ENVIRONMENT naming file and offset when a file is missing, truncated, of another kind, or its
-// index contradicts itself.
+// OT_ENVIRONMENT, naming file and offset, if a file is missing, truncated or of another format, or
+// its index is inconsistent.
 ot_status ot_tokens_create(const ot_tokens_request *request, ot_tokens **out);
 void ot_tokens_destroy(ot_tokens **tokens);
 
 // Valid until destroy.
 const ot_tokens_about *ot_tokens_describe(const ot_tokens *tokens);
 
-// Reads tokens [first, first + count), which exist, into `ids` [count]. OT_ENVIRONMENT naming shard
-// and position when an id is out of range.
+// Reads tokens [first, first + count), which must exist, into `ids` [count]. OT_ENVIRONMENT, naming
+// shard and position, if an id is out of range.
 ot_status ot_tokens_read(const ot_tokens *tokens, int64_t first, int64_t count, int32_t *ids);
 
-// Where documents begin within tokens (first, first + count), exclusive of both ends, in increasing
-// order: calls `sink` with each position.
+// Calls `sink` with each document start within tokens (first, first + count), excluding both ends,
+// in ascending order.
 typedef void (*ot_tokens_boundary_sink)(void *context, int64_t position);
 typedef struct ot_tokens_span {
   int64_t first, count;
   const int32_t *ids;  // [count - 1] of those tokens, as read
-  int32_t last;        // the one after them
+  int32_t last;        // the token after them
 } ot_tokens_span;
 ot_status ot_tokens_boundaries(const ot_tokens *tokens, const ot_tokens_span *span,
                                ot_tokens_boundary_sink sink, void *context);
 
-// The tokens [first, first + count) of document `document`. Without an .idx by reading all tokens
-// before it. OT_USAGE when there is no such document.
+// The tokens [first, first + count) of document `document`. Without an .idx, reads all tokens
+// before it. OT_USAGE if there is no such document.
 ot_status ot_tokens_document(const ot_tokens *tokens, int64_t document, int64_t *first,
                              int64_t *count);
 
-// Calls `sink` for each document in order, until one call fails; without an .idx by reading all
-// tokens.
+// Calls `sink` for each document in order, until a call fails; without an .idx, reads all tokens.
 typedef ot_status (*ot_tokens_document_sink)(void *context, int64_t document, int64_t first,
                                              int64_t count);
 ot_status ot_tokens_each_document(const ot_tokens *tokens, ot_tokens_document_sink sink,
                                   void *context);
 
 typedef struct ot_tokens_scan_result {
-  int32_t max_id;     // -1 when there are no tokens
+  int32_t max_id;     // -1 without tokens
   int64_t documents;  // by .idx or by end-of-document ids
 } ot_tokens_scan_result;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU as a device: anonymous pages (huge ones where the system gives them), and streams on
-// which queued work is done at once.
+// The CPU as a device: anonymous pages (huge pages where available), and streams that run work when
+// it is queued.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tasks to kernels and calls.
+// Resolves tasks to kernels and communicator calls.
 #include "execute/bind.h"
 
 #include "base/dtype.h"
@@ -8,7 +8,7 @@
 #include "ops/collective.h"
 #include "schedule/bodies.h"
 
-// ---- communication as calls ----
+// ---- communication calls ----
 
 static ot_comm_kind call_kind(ot_op_kind op) {
   static const struct {
@@ -31,7 +31,8 @@ static ot_comm_kind call_kind(ot_op_kind op) {
   OT_UNREACHABLE();
 }
 
-// The type in which a reduction adds: its result's, or where that is narrow the compute type.
+// The dtype in which a reduction accumulates: that of its result, or the compute dtype if that is
+// wider.
 static ot_dtype sum_type(const ot_task *task) {
   const ot_dtype made = task->out[0].type.dtype;
   return made == OT_BF16 ? task->attributes.compute : made;
@@ -41,7 +42,8 @@ static const ot_operand *travels(const ot_task *task) {
   return task->op == OT_OP_RECEIVE ? &task->out[0] : &task->in[ot_op_sent_input(task->op)];
 }
 
-// Elements as comm.h counts them: of one block, or row, where the call has these.
+// The element count of the call as comm.h defines it: per block or per token where the call has
+// these.
 static int64_t call_count(ot_comm_kind kind, const ot_task *task) {
   const ot_tensor_type *const type = &travels(task)->type;
   const int64_t all = ot_type_elements(type);
@@ -50,7 +52,7 @@ static int64_t call_count(ot_comm_kind kind, const ot_task *task) {
   return blocks ? all / task->attributes.group_size : all;
 }
 
-// The call without its memory.
+// The call without its buffers.
 static ot_comm_call describe(const ot_task *task, const char *name) {
   const ot_comm_kind kind = call_kind(task->op);
   return (ot_comm_call){
@@ -80,7 +82,7 @@ static ot_comm_runs runs_at(const ot_entry *entry, const ot_operand *runs, const
       .runs = (int)runs->type.dim[1], .run = at(entry, runs, memory), .rows = rows->type.dim[0]};
 }
 
-// Out, rows go from `home` to `here` (expert_exchange.h); on the way back, from `here` to `home`.
+// Dispatch sends from `home` to `here` (expert_exchange.h); combine sends from `here` to `home`.
 static void bind_runs(const ot_entry *entry, const ot_task *task, char *memory,
                       ot_comm_call *call) {
   const bool back = task->op == OT_OP_EXCHANGE_HOME;
@@ -105,28 +107,28 @@ ot_comm_call ot_bind_call(const ot_entry *entry, const ot_task *task, char *memo
 
 static ot_status bind_kernel(const ot_task *task, ot_bound_task *bound) {
   bound->kernel = ot_kernel_cpu(task->op, task->attributes.compute);
-  OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: no %s kernel for op %s on this device",
+  OT_CHECK(bound->kernel, OT_ENVIRONMENT, "executor: op %s has no %s kernel on this device",
            ot_dtype_name(task->attributes.compute), ot_task_name(task));
   return OT_OK;
 }
 
 static ot_status bind_call(const ot_task *task, const ot_comm *comm, const char *name) {
   const ot_op_attributes *const a = &task->attributes;
-  OT_CHECK(comm, OT_RANKS, "executor: %s is among %d ranks, and there is no communicator", name,
+  OT_CHECK(comm, OT_RANKS, "executor: %s needs %d ranks, but there is no communicator", name,
            a->group_size);
   const int size = ot_comm_group_size(comm, a->group);
-  OT_CHECK(size == a->group_size, OT_RANKS, "executor: %s is among %d ranks, its group has %d",
-           name, a->group_size, size);
+  OT_CHECK(size == a->group_size, OT_RANKS, "executor: %s needs %d ranks, its group has %d", name,
+           a->group_size, size);
   const ot_comm_call call = describe(task, name);
   const int64_t needed = ot_comm_workspace(&call, size);
   OT_CHECK(task->workspace_bytes >= needed, OT_BUG, "schedule: %s needs %lld bytes, it has %lld",
            name, (long long)needed, (long long)task->workspace_bytes);
   OT_CHECK(!call.narrow || task->out[0].type.dtype == OT_BF16, OT_BUG,
-           "schedule: %s adds in %s and cannot hand out %s", name, ot_dtype_name(call.sum),
+           "schedule: %s reduces in %s and cannot store %s", name, ot_dtype_name(call.sum),
            ot_dtype_name(task->out[0].type.dtype));
   const bool message = task->kind != OT_TASK_COLLECTIVE;
   OT_CHECK(!message || (a->peer >= 0 && a->peer < size && a->peer != a->group_index), OT_BUG,
-           "schedule: %s is with rank %d of %d", name, a->peer, size);
+           "schedule: the peer of %s is %d of %d", name, a->peer, size);
   return OT_OK;
 }
 
@@ -147,7 +149,7 @@ static ot_status bind_segment(const ot_segment *segment, const ot_comm *comm, ot
   return OT_OK;
 }
 
-// ---- orders ----
+// ---- programs ----
 
 static ot_status check_waits(const ot_order *order, int index) {
   const ot_entry *const entry = &order->entries[index];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks an order and, in each entry, the tasks of its segment. Kernels are looked up once, at
-// create; operands become pointers by adding the entry's bases. Entries of the gather and reduce
-// lanes are walked in the same way, by the threads of lanes.h.
+// Runs the entries of an order and, in each entry, the tasks of its segment. Kernels are looked up
+// once, at create; operand pointers are the entry's base offsets plus the arena. The threads of
+// lanes.c run the entries of the gather and reduce lanes in the same way.
 #include "execute/execute.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "host/heap.h"
 #include "ops/repeat.h"
 
-// The collective of the tensor lane that is under way.
+// The collective in flight on the tensor lane.
 typedef struct tensor_call {
   bool under_way;
   int entry, task;
@@ -30,24 +30,24 @@ struct ot_executor {
   ot_device *device;
   ot_stream *stream[OT_LANES];
   char *memory;  // [schedule->arena_bytes]
-  ot_heap heap;  // of everything else
+  ot_heap heap;  // all other memory
   ot_bound_task **bound;
-  ot_lanes *lanes;  // null when no order needs it
+  ot_lanes *lanes;  // null if no order needs it
   ot_mailbox mailbox;
   tensor_call tensor;
   ot_guard *guard;  // with options.poison
   ot_recorder recorder;
   ot_timeline timeline;
-  const ot_order *order;    // being run
+  const ot_order *order;    // the running order
   int64_t scalars;          // offset in the arena
   ot_executor_pause pause;  // call null: none
   bool paused;              // in this run
 };
 
-// A task of the order being run.
+// A task of the running order.
 typedef struct place {
   int entry, task;
-  bool repeated;  // in a body: its repeat records
+  bool repeated;  // in a loop body: its repeat is recorded, not the task
 } place;
 
 static const ot_entry *entry_at(const ot_executor *executor, place at) {
@@ -94,7 +94,7 @@ static void run_compute(ot_executor *executor, place at) {
   ot_recorder_close(&executor->recorder, entry->lane, span);
 }
 
-// Puts the entry and the task before the message of a failed communication.
+// Prepends the entry and the task to the message of a failed communication.
 static ot_status explain(const ot_executor *executor, place at, ot_status status) {
   if (status == OT_OK) return OT_OK;
   const ot_entry *const entry = entry_at(executor, at);
@@ -111,7 +111,7 @@ static ot_comm_call call_at(const ot_executor *executor, place at) {
                       bound_at(executor, at)->name);
 }
 
-// Ends the collective of the tensor lane, if one is under way.
+// Waits for the collective of the tensor lane, if one is in flight.
 static ot_status end_tensor(ot_executor *executor) {
   tensor_call *const t = &executor->tensor;
   if (!t->under_way) return OT_OK;
@@ -159,14 +159,14 @@ static ot_status run_task(ot_executor *executor, place at) {
     case OT_TASK_RECEIVE:
       start_message(executor, at);
       return OT_OK;
-    case OT_TASK_REPEAT:  // taken apart by run_entry; no body has one
+    case OT_TASK_REPEAT:  // handled by run_entry; bodies do not nest
     case OT_TASK_KINDS:
       break;
   }
   OT_UNREACHABLE();
 }
 
-// Of waits between tasks only those for the tensor lane are not kept by the order of the list.
+// The list order satisfies all waits between tasks except those for the tensor lane.
 static ot_status wait_for_task(ot_executor *executor, place at) {
   const tensor_call *const t = &executor->tensor;
   const bool walks = entry_at(executor, at)->lane == OT_LANE_COMPUTE;
@@ -174,7 +174,7 @@ static ot_status wait_for_task(ot_executor *executor, place at) {
   return waits ? end_tensor(executor) : OT_OK;
 }
 
-// One round; what it has on the tensor lane ends with it.
+// One iteration; ends with its tensor-lane collective complete.
 static ot_status run_body(ot_executor *executor, place repeat) {
   const int last = repeat.task + task_at(executor, repeat)->attributes.repeated;
   for (int i = repeat.task + 1; i <= last; i++) {
@@ -196,7 +196,7 @@ static ot_status run_rounds(ot_executor *executor, place at) {
   ot_executor_read(executor, place_of(executor, at, &task->in[OT_REPEAT_ROUNDS]), &rounds,
                    sizeof rounds);
   if (rounds < 0 || rounds > MOST_ROUNDS) {
-    return explain(executor, at, ot_fail(OT_BUG, "%d rounds, at most %d", rounds, MOST_ROUNDS));
+    return explain(executor, at, ot_fail(OT_BUG, "%d iterations, at most %d", rounds, MOST_ROUNDS));
   }
   const int64_t counter = place_of(executor, at, &task->out[OT_REPEAT_ROUND]);
   for (int32_t round = 1; round < rounds; round++) {
@@ -213,7 +213,7 @@ static ot_status run_repeat(ot_executor *executor, place at) {
   return status;
 }
 
-// Lets the tasks of an entry run.
+// Runs the tasks of an entry.
 static ot_status run_entry(ot_executor *executor, int entry) {
   const ot_segment *const segment =
       &executor->schedule->segments[executor->order->entries[entry].segment];
@@ -240,7 +240,7 @@ static ot_status wait_for_message(ot_executor *executor, int entry) {
   return held ? ot_guard_after(executor->guard, entry) : OT_OK;
 }
 
-// Waits on lane `self` for what `entry` waits for on the lanes that have threads.
+// Waits on lane `self` for the dependencies of `entry` on lanes that have threads.
 static ot_status wait_for_lanes(ot_executor *executor, ot_lane self, const ot_entry *entry) {
   static const ot_lane beside[] = {OT_LANE_GATHER, OT_LANE_REDUCE};
   for (int i = 0; i < OT_COUNT(beside); i++) {
@@ -264,7 +264,7 @@ static ot_status push(ot_executor *executor, int index, ot_lane lane) {
   return executor->guard ? ot_guard_after(executor->guard, index) : OT_OK;
 }
 
-// Earlier compute entries are done, since this thread has run them.
+// Earlier compute entries are done: this thread ran them.
 static ot_status walk_entry(ot_executor *executor, int index) {
   const ot_entry *const entry = &executor->order->entries[index];
   const int message = entry->wait[OT_LANE_PIPELINE];
@@ -290,12 +290,12 @@ static ot_status walk(ot_executor *executor) {
   return OT_OK;
 }
 
-// Waits for all that is under way, failed or not: it holds memory of the executor.
+// Waits for all work in flight, failed or not, because it uses memory of the executor.
 static ot_status finish(ot_executor *executor, ot_status status) {
   ot_failure first = {.status = OT_OK};
   ot_failure_take(&first, status);
   if (status != OT_OK && executor->lanes) ot_lanes_drop(executor->lanes, status);
-  // The others cannot know of a failure that no communication has met.
+  // Other ranks cannot learn of a failure that no communication reported.
   if (status == OT_BUG && executor->options.comm) ot_comm_fail(executor->options.comm, status);
   ot_failure_take(&first, end_tensor(executor));
   const ot_status messages = ot_mailbox_finish(&executor->mailbox);

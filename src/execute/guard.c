@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything is decided at create, from the accesses of each order: which bytes nobody may touch,
-// and which die after each entry. Meant for the small arenas of tests: each check reads all of it.
+// All decisions are made at create from the accesses of each order: which bytes must stay
+// untouched, and which die after each entry. For the small arenas of tests: each check reads the
+// whole arena.
 #include "execute/guard.h"
 
 #include <stdlib.h>
@@ -14,17 +15,17 @@ enum { PATTERN = 0xFF };  // NaN in every floating type, -1 in every integer
 
 typedef struct guarded_order {
   ot_access_list list;
-  bool *dies;  // [list.count] nobody reads these bytes after the access's entry
-  bool *held;  // [num_entries] a message of the entry is under way
+  bool *dies;  // [list.count] no later entry reads these bytes
+  bool *held;  // [num_entries] a message of the entry is in flight
 } guarded_order;
 
 struct ot_guard {
   const ot_schedule *schedule;
   unsigned char *memory;
-  unsigned char *covered;  // [arena_bytes] 1 where some operand or the host may write
+  unsigned char *covered;  // [arena_bytes] 1 where an operand or the host may write
   ot_heap heap;
   guarded_order *orders;  // [num_orders]
-  int order;              // being run
+  int order;              // the running order
   int64_t touched;
 };
 
@@ -44,7 +45,7 @@ static bool dies_after(const ot_access_list *list, int64_t index) {
     if (later->entry == access->entry) continue;
     if (later->begin >= access->end || access->begin >= later->end) continue;
     if (later->kind != OT_ACCESS_WRITE) return false;
-    // Only part of it is overwritten: the rest may still be read, so it is left alone.
+    // Only part is overwritten: the rest may still be read, so keep all of it.
     if (later->begin > access->begin || later->end < access->end) return false;
     return true;
   }
@@ -63,7 +64,7 @@ static void build_order(ot_guard *guard, int order, ot_arena *arena) {
   }
 }
 
-// True for weights of which the rank uses a part, the tied one, but the host writes all.
+// True for tied weights of which the rank uses a part although the host writes all.
 static bool is_tied_copy(const ot_schedule *schedule, const ot_region *region) {
   for (int i = 0; i < schedule->num_blocks; i++) {
     const ot_bucket *const bucket = &schedule->buckets[i];
@@ -75,7 +76,7 @@ static bool is_tied_copy(const ot_schedule *schedule, const ot_region *region) {
   return false;
 }
 
-// What the host writes: batches, scalars, and moments zeroed bucket by bucket.
+// What the host writes: batches, scalars, and moments that are zeroed bucket by bucket.
 static void cover_host_writes(ot_guard *guard) {
   for (int i = 0; i < guard->schedule->num_regions; i++) {
     const ot_region *const region = &guard->schedule->regions[i];
@@ -141,7 +142,7 @@ static ot_status check_canaries(const ot_guard *guard, int entry) {
   return OT_OK;
 }
 
-// True when a message that is under way reads or writes some of these bytes.
+// True if a message in flight reads or writes some of these bytes.
 static bool is_held(const guarded_order *order, const ot_access *access) {
   for (int64_t i = 0; i < order->list.count; i++) {
     const ot_access *const other = &order->list.accesses[i];
@@ -151,7 +152,7 @@ static bool is_held(const guarded_order *order, const ot_access *access) {
   return false;
 }
 
-// What is received may come at any time, so it counts as touched from now on and is not looked at.
+// A receive may write at any time, so its bytes count as touched from now on and are not checked.
 void ot_guard_hold(ot_guard *guard, int index) {
   const guarded_order *const order = &guard->orders[guard->order];
   order->held[index] = true;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must agree on before they run: the world, the members of each group, and the list of
-// collectives that each group carries out, in order. Addresses are each rank's own business.
+// What ranks must agree on before they run: the world, the members of each group, and the ordered
+// list of collectives of each group. Buffer addresses may differ between ranks.
 #include "base/text.h"
 #include "execute/execute.h"
 #include "schedule/bodies.h"
 
 static ot_status check_world(const ot_schedule *schedule, const ot_comm *comm) {
   OT_CHECK(schedule->ranks == ot_comm_size(comm) && schedule->rank == ot_comm_rank(comm), OT_RANKS,
-           "the schedule is that of rank %d of %d, the communicator's that of rank %d of %d",
-           schedule->rank, schedule->ranks, ot_comm_rank(comm), ot_comm_size(comm));
+           "the schedule is for rank %d of %d, the communicator is rank %d of %d", schedule->rank,
+           schedule->ranks, ot_comm_rank(comm), ot_comm_size(comm));
   return OT_OK;
 }
 
-// True where the group has been made already, for another schedule.
+// True if the group exists already, created for another schedule.
 static bool is_made(const ot_comm *comm, ot_group_kind kind) {
   return kind == OT_GROUP_WORLD || ot_comm_group_size(comm, kind) > 1;
 }
@@ -27,9 +27,9 @@ static ot_status check_made(const ot_schedule *schedule, const ot_comm *comm) {
   return OT_OK;
 }
 
-// ---- what a group carries out ----
+// ---- the collectives of a group ----
 
-//   turn  of the body that the task is in, how many of its collectives come before; -1: in none
+//   turn  how many collectives of the loop body precede the task; -1: not in a body
 static uint64_t hash_task(uint64_t hash, const ot_task *task, int turn) {
   const int64_t fields[] = {
       turn,

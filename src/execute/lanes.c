@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One mutex over everything: lanes meet a few times in a block, never inside a kernel. Each lane
-// has one condition, on which its thread sleeps; whoever changes something wakes those whose wish
-// came true.
+// One mutex guards all state: lanes synchronize a few times per block, never inside a kernel. Each
+// lane has one condition variable on which its thread sleeps; a state change signals the threads
+// whose condition now holds.
 #include "execute/lanes.h"
 
 #include <pthread.h>
@@ -9,11 +9,11 @@
 
 #include "base/failure.h"
 
-// What a thread sleeps for.
+// What a thread waits for.
 typedef enum wish {
-  WISH_WORK,   // an entry to run, or the end
-  WISH_ENTRY,  // that `lane` has done `entry`, or a failure
-  WISH_REST,   // that `lane` has nothing more to do
+  WISH_WORK,   // an entry to run, or shutdown
+  WISH_ENTRY,  // `lane` has completed `entry`, or a failure
+  WISH_REST,   // `lane` is idle
 } wish;
 
 typedef struct lane_thread {
@@ -34,12 +34,12 @@ typedef struct lane_thread {
 struct ot_lanes {
   ot_lanes_options options;
   pthread_mutex_t mutex;
-  lane_thread lane[OT_LANES];  // compute: the walker
+  lane_thread lane[OT_LANES];  // compute: the calling thread
   bool quits;
-  ot_failure failure;  // the first of this run
+  ot_failure failure;  // the first failure of this run
 };
 
-// ---- sleeping and waking; all with the mutex held ----
+// ---- sleep and wake; all with the mutex held ----
 
 static bool came_true(const ot_lanes *lanes, const lane_thread *t) {
   switch (t->wish) {
@@ -95,7 +95,7 @@ static void *lane_main(void *argument) {
   lane_thread *const t = argument;
   ot_lanes *const lanes = t->lanes;
   pthread_mutex_lock(&lanes->mutex);
-  // Born asleep: see start_thread.
+  // Starts asleep: see start_thread.
   while (t->asleep) pthread_cond_wait(&t->wake, &lanes->mutex);
   while (t->taken < t->pushed) {
     run_next(lanes, t);

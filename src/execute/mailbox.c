@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests in the order of their start, which is that of their entries.
+// Requests in the order of their start, which is the order of their entries.
 #include "execute/mailbox.h"
 
 #include "base/failure.h"

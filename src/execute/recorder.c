@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans lane by lane, and their merge.
+// Spans per lane, and their merge.
 #include "execute/recorder.h"
 
 #include "host/clock.h"

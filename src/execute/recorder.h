@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills a timeline from the clock. Each lane has its own list, written by whoever runs the lane
-// alone; a run ends with the lists merged by the start of their spans.
+// Fills a timeline from the clock. Each lane has its own list, written only by the thread that runs
+// the lane; at the end of a run the lists are merged by span start.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -8,7 +8,7 @@
 
 typedef struct ot_recorder_lane {
   int64_t count, capacity;
-  ot_span *spans;  // [capacity] in order of their start
+  ot_span *spans;  // [capacity], sorted by start
 } ot_recorder_lane;
 
 typedef struct ot_recorder {
@@ -17,16 +17,16 @@ typedef struct ot_recorder {
   ot_recorder_lane lane[OT_LANES];
 } ot_recorder;
 
-// Room for the longest order of `schedule`, in `arena`.
+// Allocates lists for the longest order of `schedule` in `arena`.
 void ot_recorder_create(const ot_schedule *schedule, ot_arena *arena, ot_recorder *recorder,
                         ot_timeline *timeline);
 
-// A run begins now; spans are kept when `on`.
+// Starts a run now; keeps spans if `on`.
 void ot_recorder_begin(ot_recorder *recorder, bool on);
 
-// Opens a span of `lane` now; returns its number for ot_recorder_close, which ends it now.
+// Opens a span of `lane` now; returns its number for ot_recorder_close, which ends it.
 int64_t ot_recorder_open(ot_recorder *recorder, ot_lane lane, int entry, int task);
 void ot_recorder_close(ot_recorder *recorder, ot_lane lane, int64_t span);
 
-// The run is over and nothing records any more: spans of all lanes by their start.
+// The run is over and no thread records any more: spans of all lanes, sorted by start.
 void ot_recorder_finish(const ot_recorder *recorder, ot_timeline *timeline);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of this machine.
+// The monotonic clock of this machine.
 #pragma once
 
-// Seconds on a clock that only goes forward.
+// Seconds on a clock that never goes back.
 double ot_clock_s(void);

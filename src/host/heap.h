@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block source of arenas outside the pure half: blocks from the C library, kept in a list and
-// given back together. An open struct, because it lives on the stack of whoever builds something:
+// The block source of arenas in the engine half: C library blocks in a list, freed together. An
+// open struct, because it is a local variable of the code that builds something:
 //   ot_heap heap = {0};
 //   ot_arena arena = ot_heap_arena_create(&heap);
 //   ... build products in arena ...
@@ -19,9 +19,9 @@ typedef struct ot_heap {
   int64_t num_blocks;
 } ot_heap;
 
-// An arena over `heap`, which keeps its blocks until ot_heap_release. Several arenas may share one
-// heap, from one thread.
+// An arena over `heap`, which keeps its blocks until ot_heap_release. Arenas of one thread may
+// share a heap.
 ot_arena ot_heap_arena_create(ot_heap *heap);
 
-// Frees every block and leaves `heap` empty, ready for use again. What its arenas gave is gone.
+// Frees every block and leaves `heap` empty and reusable. All arena memory becomes invalid.
 void ot_heap_release(ot_heap *heap);

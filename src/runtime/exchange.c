@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduces over the world in memory taken once.
+// All-reduces over the world in memory allocated once.
 #include "runtime/exchange.h"
 
 #include <stdlib.h>
@@ -20,12 +20,12 @@ static ot_comm_call sum_of(const ot_exchange *exchange, int64_t count, ot_dtype 
                         .dtype = dtype,
                         .sum = dtype,
                         .workspace = exchange->workspace,
-                        .name = "an exchange between steps"};
+                        .name = "a host all-reduce"};
 }
 
 ot_status ot_exchange_create(ot_comm *comm, int64_t words, ot_exchange **out) {
   *out = calloc(1, sizeof **out);
-  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory for what ranks exchange");
+  OT_CHECK(*out, OT_ENVIRONMENT, "out of memory for host all-reduces");
   ot_exchange *const made = *out;
   made->comm = comm && ot_comm_size(comm) > 1 ? comm : NULL;
   made->capacity = words;
@@ -36,7 +36,7 @@ ot_status ot_exchange_create(ot_comm *comm, int64_t words, ot_exchange **out) {
   }
   if (made->words && (made->workspace || !made->comm)) return OT_OK;
   ot_exchange_destroy(out);
-  return ot_fail(OT_ENVIRONMENT, "out of memory for what ranks exchange");
+  return ot_fail(OT_ENVIRONMENT, "out of memory for host all-reduces");
 }
 
 void ot_exchange_destroy(ot_exchange **exchange) {

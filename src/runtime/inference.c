@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill takes all of the prompt but its last token; decode starts with that one. Scores take one
-// pass.
+// Prefill processes the prompt except its last token; decode starts with that one. Scoring needs
+// one pass.
 #include "runtime/inference.h"
 
 #include <math.h>
@@ -17,12 +17,12 @@ static ot_status prefill(ot_instance *instance, const ot_generate_request *reque
   const ot_graph *const graph = ot_instance_graph(instance, OT_MODE_PREFILL);
   const int64_t rows = graph->request.sequence_length;
   const int64_t count = request->num_prompt - 1;
-  OT_CHECK(count <= rows, OT_BUG, "generate: prompt of %lld tokens, room for %lld",
+  OT_CHECK(count <= rows, OT_BUG, "generate: the prompt has %lld tokens, at most %lld fit",
            (long long)request->num_prompt, (long long)rows + 1);
   if (count == 0) return OT_OK;
   int32_t *const fields = calloc((size_t)rows * 3, sizeof *fields);
   OT_CHECK(fields, OT_ENVIRONMENT, "generate: out of memory");
-  // Rows behind the prompt are padding: decode overwrites what they put into the cache.
+  // Tokens after the prompt are padding: decode overwrites their cache entries.
   for (int64_t i = 0; i < rows; i++) {
     fields[i] = i < count ? request->prompt[i] : 0;
     fields[rows + i] = (int32_t)i;
@@ -40,11 +40,11 @@ static ot_status prefill(ot_instance *instance, const ot_generate_request *reque
 
 // ---- decode ----
 
-// Working memory of one generation.
+// Work buffers of one generation.
 typedef struct generation {
   ot_instance *instance;
   const ot_generate_request *request;
-  void *raw;       // [vocabulary of the model] of the compute type
+  void *raw;       // [vocabulary of the model] of the compute dtype
   double *logits;  // [vocabulary of the model]
 } generation;
 
@@ -107,7 +107,7 @@ ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
   OT_CHECK(request->num_prompt > 0, OT_USAGE, "generate: the prompt has no token");
   for (int64_t i = 0; i < request->num_prompt; i++) {
     OT_CHECK(request->prompt[i] >= 0 && request->prompt[i] < vocab, OT_USAGE,
-             "generate: token %d of the prompt is %d, the vocabulary has %lld", (int)i,
+             "generate: token %d of the prompt is %d, but the vocabulary has %lld tokens", (int)i,
              request->prompt[i], (long long)vocab);
   }
   OT_TRY(prefill(instance, request));
@@ -125,10 +125,10 @@ ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
 static ot_status check(const ot_instance *instance, const ot_score_request *request) {
   const ot_graph_request *const shape = &ot_instance_graph(instance, OT_MODE_SCORE)->request;
   OT_CHECK(request->count >= 1 && request->count <= shape->sequence_length, OT_BUG,
-           "score: %ld tokens, room for %ld", request->count, shape->sequence_length);
+           "score: %ld tokens, at most %ld fit", request->count, shape->sequence_length);
   for (int64_t i = 0; i < request->count; i++) {
     OT_CHECK(request->tokens[i] >= 0 && request->tokens[i] < shape->model->vocab_size, OT_USAGE,
-             "token %ld is %d, the vocabulary has %ld", i, request->tokens[i],
+             "token %ld is %d, but the vocabulary has %ld tokens", i, request->tokens[i],
              shape->model->vocab_size);
   }
   return OT_OK;

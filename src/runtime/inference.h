@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a trained model says: continuations of a prompt, one token at a time against a key-value
-// cache, and log-probabilities of given tokens, which evaluation harnesses ask for.
+// Inference with a trained model: continuations of a prompt, token by token with a key-value cache,
+// and log-probabilities of given tokens, as evaluation harnesses need.
 #pragma once
 
 #include "runtime/instance.h"
@@ -8,19 +8,19 @@
 typedef struct ot_generate_request {
   const int32_t *prompt;  // [num_prompt], at least one token, all below the vocabulary
   int64_t num_prompt;
-  int64_t max_tokens;  // most tokens made
+  int64_t max_tokens;  // maximum number of generated tokens
   double temperature;  // 0 = the most probable token, lowest id on ties
   uint64_t seed;       // of the draws; draw i depends on (seed, i) only
   int32_t stop;        // token that ends the text, or -1
-  int64_t vocab_size;  // ids at and above it are never drawn (a padded vocabulary)
+  int64_t vocab_size;  // ids >= vocab_size (padding) are never drawn
 } ot_generate_request;
 
-// Called for each token as it is made; false ends the generation.
+// Called for each generated token; false ends the generation.
 typedef bool (*ot_generate_sink)(void *context, int32_t token);
 
 // `instance` has modes prefill and decode, one sequence, sequence_length >= num_prompt - 1 (at
-// least 1), cache_positions >= num_prompt + max_tokens and weights. The stop token is not handed
-// out.
+// least 1), cache_positions >= num_prompt + max_tokens, and weights. The stop token is not passed
+// to the sink.
 ot_status ot_generate(ot_instance *instance, const ot_generate_request *request,
                       ot_generate_sink sink, void *context);
 
@@ -30,7 +30,7 @@ typedef struct ot_score_request {
 } ot_score_request;
 
 // Runs the tokens through `instance`, which has mode score, one sequence and weights.
-//   logprobs  [count] ln p(token i | tokens before it); logprobs[0] is NaN, nothing comes before it
-//   greedy    [count] true where the token is the most probable one; greedy[0] is false
+//   logprobs  [count] ln p(token i | tokens before it); logprobs[0] is NaN
+//   greedy    [count] true where the token is the argmax; greedy[0] is false
 ot_status ot_score(ot_instance *instance, const ot_score_request *request, double *logprobs,
                    bool *greedy);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial weights: counter-based, keyed by HF tensor name and the element's place in that tensor,
-// so that no layout, no order of parameters and no number of ranks changes them. What is made is
-// what this rank holds, a block of elements at a time.
+// Initial weights: counter-based RNG keyed by HF tensor name and element index in that tensor, so
+// layout, parameter order and number of ranks do not change them. Generates only the elements of
+// this rank, in blocks.
 #include "base/rng.h"
 #include "base/text.h"
 #include "runtime/instance.h"
@@ -29,7 +29,7 @@ static uint64_t hf_index(const ot_parameter_part *part, int64_t row, int64_t col
   return (uint64_t)(part->transposed ? in * part->hf_rows + out : out * part->hf_cols + in);
 }
 
-// Elements of a part that lie at `at` of the bucket.
+// Elements of a part in range `at` of the bucket.
 static void fill(const ot_parameter *parameter, const ot_parameter_part *part, uint64_t seed,
                  range at, double *values) {
   const uint64_t stream = ot_hash_text(OT_HASH_START, part->hf_name);
@@ -53,7 +53,8 @@ static void convert(const double *values, int64_t n, ot_dtype dtype, void *to) {
   }
 }
 
-// Makes elements `at` of the bucket, at most BLOCK, and stores them in every copy that has them.
+// Generates elements `at` of the bucket, at most BLOCK, and stores them in every copy that holds
+// them.
 static void make(ot_instance *instance, int index, const ot_parameter_part *part, uint64_t seed,
                  range at) {
   static const ot_parameter_copy copies[] = {OT_COPY_WEIGHT, OT_COPY_MASTER};
@@ -77,7 +78,7 @@ static void initialize_part(ot_instance *instance, int index, const ot_parameter
   const ot_parameter *const parameter = &ot_instance_shape(instance)->parameters[index];
   const int threads = ot_instance_shape(instance)->request.threads;
   const int64_t begin = parameter->offset + part->first_row * parameter->cols;
-  // Master copies are held where weights are, so these say what is to be made.
+  // Master copies have the same shards as weights, so these determine the range.
   const range all = intersect((range){begin, begin + part->rows * parameter->cols},
                               held(instance, parameter->block, OT_COPY_WEIGHT));
 #pragma omp parallel for num_threads(threads)
@@ -107,7 +108,7 @@ ot_status ot_instance_initialize(ot_instance *instance, uint64_t seed) {
   return OT_OK;
 }
 
-// ---- after a load ----
+// ---- after loading weights ----
 
 static void widen(ot_instance *instance, int block) {
   ot_executor *const executor = ot_instance_executor(instance);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a request to memory.
+// From a request to an allocated model runtime.
 #include "runtime/instance.h"
 
 #include <sched.h>
@@ -50,7 +50,7 @@ static ot_split split_of(const ot_instance_request *request) {
   };
 }
 
-// The same blocks, undivided.
+// The same blocks, unsharded.
 static ot_split whole_split(const ot_instance_request *request) {
   return (ot_split){.experts_apart = spreads_experts(request->mesh)};
 }
@@ -77,7 +77,7 @@ static ot_status build_graph(const ot_instance_request *request, ot_mode mode, o
   return ot_graph_build(&wanted, arena, graph);
 }
 
-// Every rank must cut the model alike, so it is priced as if it were whole.
+// Every rank must partition the model alike, so the cost is computed for the whole model.
 static ot_status cut_stages(const ot_instance_request *request, ot_arena *arena,
                             ot_stages *stages) {
   ot_graph whole;
@@ -114,7 +114,7 @@ ot_status ot_instance_plan(const ot_instance_request *request, ot_arena *arena, 
 
 // ---- create ----
 
-// The first of the ranks that hold the same elements counts them.
+// Of the ranks that hold the same elements, the first counts them.
 static void find_place(ot_instance *instance, const ot_instance_request *request) {
   const ot_mesh *const mesh = request->mesh;
   const bool sharded = degree_of(mesh, OT_AXIS_DP_SHARD) > 1;
@@ -126,8 +126,7 @@ static void find_place(ot_instance *instance, const ot_instance_request *request
   instance->counts_buckets = first_cp && first_shard && first_copy;
 }
 
-// Parameters of the whole model; the operators are of no use, so they are built in the smallest
-// mode.
+// Parameters of the whole model; operators do not matter, so the smallest mode is used.
 static ot_status find_whole(ot_instance *instance, const ot_instance_request *request,
                             ot_arena *arena) {
   instance->whole = instance->shape;
@@ -174,7 +173,7 @@ static ot_status create_executor(ot_instance *instance, const ot_instance_reques
   return ot_executor_create(&instance->schedule, &options, &instance->executor);
 }
 
-// Whatever one rank alone can fail at is agreed on before the ranks speak to each other again.
+// Failures that may occur on one rank are agreed on before the next collective.
 static ot_status create(ot_instance *instance, const ot_instance_request *request) {
   ot_comm *const comm = request->comm;
   if (!instance) return ot_fail(OT_ENVIRONMENT, "out of memory");

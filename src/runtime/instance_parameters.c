@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of parameters between callers, who speak of the whole model, and the buckets of this rank.
+// Copies rows of parameters between callers, which address the whole model, and this rank's
+// buckets.
 #include <assert.h>
 #include <string.h>
 
@@ -28,12 +29,12 @@ ot_bucket_range ot_instance_held(const ot_instance *instance, int block, ot_para
   return instance->schedule.buckets[block].copy[copy];
 }
 
-// A copy of slices between the arena and `memory`, whose first element is element `first` of the
+// Copies slices between the arena and `memory`, whose first element is element `first` of the
 // parameter.
 typedef struct transfer {
   ot_executor *executor;
   ot_bucket_range held;
-  int64_t size;  // bytes of an element
+  int64_t size;  // bytes per element
   int64_t first;
   char *to;          // null: write
   const char *from;  // null: read
@@ -51,7 +52,7 @@ static void copy_slice(void *context, const ot_slice *slice) {
   }
 }
 
-// The first of the ranks that hold the same piece of the block's bucket, or all of it.
+// The first of the ranks that hold the same shard of the block's bucket, or all of it.
 static bool counts(const ot_instance *instance, int block, bool whole) {
   const ot_block *const shape = &instance->shape->blocks[block];
   if (!shape->experts) return whole ? instance->counts_buckets : instance->counts_pieces;
@@ -89,7 +90,7 @@ static int64_t first_element(const ot_instance *instance, const ot_parameter_row
   return range->first_row * whole->cols;
 }
 
-// Elements [first, first + count), with those that this rank counts filled in.
+// Elements [first, first + count), filling in those that this rank counts.
 static void collect(const ot_instance *instance, const ot_parameter_rows *range, int64_t first,
                     int64_t count, char *to) {
   transfer t = {.first = first, .to = to};
@@ -118,9 +119,9 @@ ot_status ot_instance_read(ot_instance *instance, const ot_parameter_rows *range
   return OT_OK;
 }
 
-// ---- reads that rank 0 leads ----
+// ---- reads led by rank 0 ----
 
-// What is announced: words of zeros dismiss.
+// The words of an announcement; all zero: dismiss.
 enum { READS, PARAMETER, COPY, FIRST_ROW, ROWS, ANNOUNCED_WORDS };
 
 static ot_status announce(ot_instance *instance, const ot_parameter_rows *range) {

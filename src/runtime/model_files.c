@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a path to weights in memory.
+// From a path to loaded weights.
 #include "runtime/model_files.h"
 
 #include "base/text.h"
@@ -22,7 +22,7 @@ static void write_copy(void *context, const ot_weight_piece *rows, const void *f
   ot_instance_write(c->instance, &range, from);
 }
 
-// On another stage of a pipeline, nothing.
+// False for rows that are on another pipeline stage.
 static bool holds(void *context, const ot_weight_piece *rows) {
   const instance_copy *const c = context;
   const int block = ot_instance_whole(c->instance)->parameters[rows->parameter].block;

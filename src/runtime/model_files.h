@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user means by CHECKPOINT, opened for use: a checkpoint directory, a run directory (its
-// newest) or an HF directory, with its model, its tokenizer and, on demand, an instance that holds
-// its weights.
+// Opens what the user names as CHECKPOINT: a checkpoint directory, a run directory (its newest) or
+// an HF directory, with its model, its tokenizer and, on demand, a model runtime with its weights.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -14,31 +13,30 @@ typedef struct ot_model_files {
   ot_model model;
   ot_config_notes notes;  // about its config.json
   const char *tokenizer;  // path of its tokenizer.json, or null
-  const char *note;       // names newer checkpoints that are damaged; null: none are
+  const char *note;       // names newer damaged checkpoints; null: none
 } ot_model_files;
 
 // Finds the directory, verifies the `hashes` of a checkpoint (ot_checkpoint_find) and reads
-// config.json, with the settings of the model in `request`. Everything lives in `arena`.
+// config.json, with the model settings of `request`. All memory is in `arena`.
 ot_status ot_model_files_open(const char *path, ot_checkpoint_hashes hashes,
                               const ot_config_request *request, ot_arena *arena,
                               ot_model_files *files);
 
-// The files that `run` starts from, with its settings of the model; `path` is null when its initial
-// weights are random.
+// The files of `run`'s initial weights, with its model settings; `path` is null if these are
+// random.
 ot_status ot_model_files_open_init(const ot_run *run, ot_checkpoint_hashes hashes, ot_arena *arena,
                                    ot_model_files *files);
 
-// Creates an instance as `request` says, of the files' model (request->model is not read), and
-// loads the weights; every tensor of the files is accounted for.
+// Creates a model runtime according to `request`, for the files' model (request->model is ignored),
+// and loads the weights; every tensor of the files is accounted for.
 ot_status ot_model_files_instance(const ot_model_files *files, const ot_instance_request *request,
                                   ot_instance **instance);
 
-// Loads the weights of `files` into `instance`, whatever model it is of, and resets its optimizer
-// state.
+// Loads the weights of `files` into `instance`, for any model, and resets its optimizer state.
 ot_status ot_instance_load_weights(ot_instance *instance, const ot_model_files *files);
 
-// The weights, moments and master copies of a model in memory, as weights.h reads and writes them:
-// `copy` of all parameters of `instance`, which must outlive it; lives in `arena`. Many ranks: all
-// write, and read where rank 0 leads (ot_instance_lead_read).
+// Access to the weights, moments or master copies of a model in memory, for reading and writing by
+// weights.h: `copy` of all parameters of `instance`, which must outlive it; allocated in `arena`.
+// On several ranks all write, and rank 0 leads reads (ot_instance_lead_read).
 ot_weight_access ot_weight_access_of(ot_arena *arena, ot_instance *instance,
                                      ot_parameter_copy copy);

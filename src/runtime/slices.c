@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intersections, from the outside in: parts by the rows of their tensor, rows (or one row a time
-// where columns are cut) by what was asked for and by what is held.
+// Intersections from the outside in: parts by the rows of their tensor, then rows (single rows if
+// columns are sharded) with the requested and the held range.
 #include "runtime/slices.h"
 
 #include "base/text.h"
@@ -13,7 +13,7 @@ static range intersect(range a, range b) {
   return (range){a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
 
-// A run of `count` elements at `whole` there and at `bucket` here.
+// A run of `count` elements at `whole` in the parameter and at `bucket` on this rank.
 static void visit_run(const ot_slice_request *request, const ot_slice *run, ot_slice_visitor visit,
                       void *context) {
   const int64_t shift = run->bucket - run->whole;
@@ -39,7 +39,7 @@ static void visit_parts(const ot_slice_request *request, const ot_parameter_part
   ot_slice run = {.whole = whole_row * whole->cols + b->hf_first_col - a->hf_first_col,
                   .bucket = local->offset + local_row * local->cols,
                   .count = joined ? (rows.end - rows.first) * local->cols : local->cols};
-  // Rows before and behind those asked for are not walked over.
+  // Skips rows outside the requested range.
   int64_t from = joined ? 0 : request->first / whole->cols - whole_row;
   int64_t to = joined ? 1 : (request->first + request->count - 1) / whole->cols - whole_row + 1;
   if (from < 0) from = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trie, and a table of the bytes that can begin a token, which is all that most of the text is
-// looked up in.
+// A trie, and a table of the first bytes of tokens, which suffices for most of the text.
 #include "tokenizer/added_tokens.h"
 
 #include <stdlib.h>
@@ -52,8 +51,8 @@ void ot_added_tokens_destroy(ot_added_tokens **tokens) {
 
 bool ot_added_tokens_look_back(const ot_added_tokens *tokens) { return tokens->look_back; }
 
-// The longest token at byte `start`. When the end of unfinished text is reached while longer ones
-// are possible: undecided.
+// The longest token at byte `start`. Undecided if unfinished text ends while longer tokens are
+// possible.
 static ot_added_match match_at(const ot_added_tokens *t, const ot_added_text *text, int64_t start,
                                const ot_added_token **token) {
   ot_added_match match = {.outcome = OT_ADDED_NONE, .start = start};
@@ -78,7 +77,8 @@ static bool stands_alone(const ot_added_text *text, int64_t start, int64_t stop)
   return !ot_unicode_is_word(ot_unicode_first(text->text + stop, text->length - stop, &width));
 }
 
-// The token at byte `start`, if it stands as it must; `next` is where to look on if there is none.
+// The token at byte `start`, if its context allows it; `next` is where to continue if there is
+// none.
 static ot_added_match token_at(const ot_added_tokens *t, const ot_added_text *text, int64_t start,
                                const ot_added_token **token, int64_t *next) {
   ot_added_match match = {.outcome = OT_ADDED_NONE, .start = start};
@@ -103,8 +103,8 @@ static int64_t strip_left(const ot_added_text *text, int64_t from, int64_t start
   return start > from ? start : from;
 }
 
-// White space up to the next token, which may be white space itself (huggingface/tokenizers,
-// AddedVocabulary::find_matches: a match is one whatever those before it took along).
+// White space up to the next token, which may itself be white space (huggingface/tokenizers,
+// AddedVocabulary::find_matches: a match counts even if a previous one has taken part of it).
 static void strip_right(const ot_added_tokens *t, const ot_added_text *text,
                         ot_added_match *match) {
   int width;

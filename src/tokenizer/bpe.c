@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two open-addressing tables (pairs to merges, texts to ids) of at least twice as many slots as
-// entries, and the two merge loops. Merges of characters cannot reach over two that no merge brings
-// together: there a piece may be cut.
+// Two open-addressing tables (pairs to merges, texts to ids) with at least twice as many slots as
+// entries, and the two merge loops. Merges of characters cannot cross two characters that no merge
+// joins: a pre-token may be split there.
 #include "tokenizer/bpe.h"
 
 #include <stdbool.h>
@@ -26,17 +26,17 @@ struct ot_bpe {
   int64_t num_merges;
   int64_t *starts;       // [vocab_size + 1] into `bytes`
   bool *exists;          // [vocab_size]
-  uint8_t *bytes;        // of all tokens, one after the other
+  uint8_t *bytes;        // of all tokens, concatenated
   int32_t *token_slots;  // [token_mask + 1] ids, -1 empty
   uint64_t token_mask;
   merge_slot *merge_slots;  // [merge_mask + 1]
   uint64_t merge_mask;
   bool ignore_merges, of_characters, fuse_unk;
-  int32_t byte_ids[256];   // of bytes, or of the fallback for characters; -1: none
+  int32_t byte_ids[256];   // of bytes, or of byte fallback; -1: none
   int32_t ascii_ids[128];  // of characters, -1: none
   int32_t unk;
   uint64_t *joined;      // [joined_mask / 64 + 1] bits: pairs of characters that a merge joins,
-  uint64_t joined_mask;  // and others with the same hash; null: cuts are not looked for
+  uint64_t joined_mask;  // and hash collisions; null: no splitting
 };
 
 static uint64_t slots_for(int64_t entries) {
@@ -138,7 +138,7 @@ static ot_status fill_bytes(ot_bpe *bpe) {
     const uint8_t one = (uint8_t)byte;
     bpe->byte_ids[byte] = find_token(bpe, &one, 1);
     OT_CHECK(bpe->byte_ids[byte] >= 0, OT_USAGE,
-             "the vocabulary has no token for byte 0x%02x, so text with it would be lost", byte);
+             "the vocabulary has no token for byte 0x%02x, so it could not be encoded", byte);
   }
   return OT_OK;
 }
@@ -151,28 +151,28 @@ static ot_status fill_characters(ot_bpe *bpe, const ot_bpe_description *descript
   for (int byte = 0; byte < 256; byte++) {
     bpe->byte_ids[byte] = description->byte_ids ? description->byte_ids[byte] : -1;
     OT_CHECK(bpe->unk >= 0 || bpe->byte_ids[byte] >= 0, OT_USAGE,
-             "neither an unk_token nor a token for byte 0x%02x, so characters that have no token "
-             "would be lost",
+             "neither an unk_token nor a token for byte 0x%02x, so characters without a token "
+             "could not be encoded",
              byte);
   }
   return OT_OK;
 }
 
-// ---- where pieces can be cut ----
+// ---- where pre-tokens can be split ----
 
 static uint64_t hash_characters(uint32_t left, uint32_t right) {
   return hash_pair((uint64_t)left << 32 | right);
 }
 
-// Whether the characters of `id` are those that it spells.
+// Whether the text of `id` consists of the characters that it spells.
 static bool spells_itself(const ot_bpe *bpe, int32_t id) {
   const ot_token_text token = token_of(bpe, id);
   return id != bpe->unk && token.length > 0 &&
          ot_byte_alphabet_read_fallback((const char *)token.bytes, token.length) < 0;
 }
 
-// Notes the characters on both sides of each merge. A merge whose sides are not what they spell
-// could join any: then, and where whole pieces are looked up, there are no cuts.
+// Records the characters on both sides of each merge. A merge of tokens that do not spell their
+// text could join any characters: then, and with ignore_merges, pre-tokens are not split.
 static ot_status fill_joined(ot_bpe *bpe, const ot_bpe_description *description) {
   const uint64_t bits = 8 * slots_for(description->num_merges);
   uint64_t *const joined = calloc(bits / 64, sizeof *joined);
@@ -228,13 +228,13 @@ void ot_bpe_destroy(ot_bpe **bpe) {
   *bpe = NULL;
 }
 
-// ---- the symbols that merging begins with ----
+// ---- initial symbols ----
 
 static int32_t find_character(const ot_bpe *bpe, const uint8_t *text, int64_t width) {
   return width == 1 && text[0] < 0x80 ? bpe->ascii_ids[text[0]] : find_token(bpe, text, width);
 }
 
-// All bytes of a character have a token, or none counts.
+// Uses byte tokens only if all bytes of the character have one.
 static bool write_bytes(const ot_bpe *bpe, const uint8_t *text, int64_t width, int32_t *ids) {
   for (int64_t i = 0; i < width; i++) {
     ids[i] = bpe->byte_ids[text[i]];
@@ -243,8 +243,8 @@ static bool write_bytes(const ot_bpe *bpe, const uint8_t *text, int64_t width, i
   return true;
 }
 
-// An unknown character waits for the next one that is not, as in HF tokenizers: the bytes of
-// characters between come before it.
+// An unknown character is held back until the next known one, as in HF tokenizers: the byte tokens
+// of characters in between precede it.
 static int64_t write_characters(const ot_bpe *bpe, ot_token_text piece, int32_t *ids) {
   int64_t n = 0;
   bool waiting = false;
@@ -273,7 +273,7 @@ static int64_t write_symbols(const ot_bpe *bpe, ot_token_text piece, int32_t *id
   return piece.length;
 }
 
-// ---- short pieces: scan for the lowest rank ----
+// ---- short pre-tokens: scan for the lowest rank ----
 
 static int64_t merge_short(const ot_bpe *bpe, int32_t *ids, int64_t n) {
   const merge_slot *merges[SHORT_PIECE];  // of ids[i] with ids[i + 1]
@@ -296,7 +296,7 @@ static int64_t merge_short(const ot_bpe *bpe, int32_t *ids, int64_t n) {
   return n;
 }
 
-// ---- long pieces: a linked list and a heap of candidates (rank << 32 | position) ----
+// ---- long pre-tokens: a linked list and a heap of candidates (rank << 32 | position) ----
 
 typedef struct symbol {
   int32_t id;          // -1: merged into its left neighbour
@@ -331,7 +331,7 @@ static uint64_t pop_candidate(candidates *c) {
   return top;
 }
 
-// Looks up the merge of position `i` with its right neighbour and makes it a candidate.
+// Looks up the merge of position `i` with its right neighbour and adds it as a candidate.
 static void consider(const ot_bpe *bpe, symbol *symbols, candidates *c, int32_t i) {
   const int32_t next = symbols[i].next;
   symbols[i].rank = next < 0 ? no_rank : find_merge(bpe, symbols[i].id, symbols[next].id)->rank;
@@ -364,7 +364,7 @@ static ot_status merge_long(const ot_bpe *bpe, ot_buffer *scratch, int32_t *ids,
   while (c.count > 0) {
     const uint64_t top = pop_candidate(&c);
     const int32_t i = (int32_t)(uint32_t)top;
-    // A symbol that has changed since was considered again with its new rank.
+    // A symbol that has changed since then has a newer candidate with its new rank.
     if (symbols[i].id < 0 || symbols[i].rank != top >> 32) continue;
     merge_with_next(bpe, symbols, &c, i);
   }
@@ -399,7 +399,7 @@ static int32_t find(const void *self, ot_token_text text) {
   return text.length > 0 ? find_token(self, text.bytes, text.length) : -1;
 }
 
-// Before a character that has a token, so that unknown ones stay together.
+// Only before a character that has a token, so that unknown ones stay together.
 static int64_t next_cut(const void *self, ot_token_text piece, int64_t from) {
   const ot_bpe *const bpe = self;
   if (!bpe->of_characters) {

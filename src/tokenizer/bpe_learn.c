@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words as runs of token ids in one array, shortened in place as pairs are merged.
+// Words are arrays of token ids in one buffer, shortened in place by merges.
 #include "tokenizer/bpe_learn.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static int64_t slot_of_token(const learner *l, ot_token_text token) {
   return (int64_t)i;
 }
 
-// The id of `token`, new or, where another pair spells the same bytes, the one it has.
+// The id of `token`: a new one, or the existing one if another pair spells the same bytes.
 static int32_t add_token(learner *l, ot_token_text token) {
   const int64_t slot = slot_of_token(l, token);
   if (l->token_slots[slot] >= 0) return l->token_slots[slot];
@@ -81,8 +81,8 @@ static ot_status add_words(learner *l, const ot_word_count *words) {
   return ot_pair_table_settle(l->pairs);
 }
 
-// Counts of the pairs around one merge: `left` is the token before it, `right` the one after it,
-// each -1 at the end of the word.
+// Updates the counts of the pairs around one merge: `left` is the token before it, `right` the one
+// after it, each -1 at the end of the word.
 static ot_status change_neighbours(learner *l, const ot_bpe_merge *merge, int32_t left,
                                    int32_t right, int32_t word) {
   const int64_t count = l->runs[word].count;

@@ -9,7 +9,7 @@ static ot_status check_options(ot_tokenizer_reader *r, const json_t *model) {
   const json_t *const dropout = json_object_get(model, "dropout");
   OT_CHECK(
       ot_part_is_unset(dropout) || (json_is_number(dropout) && json_number_value(dropout) == 0),
-      OT_USAGE, "%s: model.dropout would make tokens random; set it to null", r->name);
+      OT_USAGE, "%s: model.dropout makes tokenization random; set it to null", r->name);
   const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
   for (int i = 0; i < 2; i++) {
     const json_t *const affix = json_object_get(model, affixes[i]);
@@ -88,9 +88,9 @@ static ot_status read_merges(ot_tokenizer_reader *r, const json_t *model, ot_bpe
   return OT_OK;
 }
 
-// ---- what text is made of ----
+// ---- the alphabet ----
 
-// The tokens by their id: as byte strings, where they are some, or as they are spelled.
+// The tokens by id: as byte strings in byte-level vocabularies, else as text.
 static ot_status list_tokens(ot_tokenizer_reader *r, const ot_vocabulary *vocab, bool byte_level,
                              ot_bpe_description *d) {
   for (int64_t i = 0; i < vocab->count; i++) {
@@ -100,7 +100,7 @@ static ot_status list_tokens(ot_tokenizer_reader *r, const ot_vocabulary *vocab,
   bool *const taken = ot_arena_array(&r->arena, d->vocab_size + 1, sizeof *taken);
   for (int64_t i = 0; i < vocab->count; i++) {
     const ot_vocabulary_entry *const entry = &vocab->entries[i];
-    OT_CHECK(!taken[entry->id], OT_USAGE, "%s: vocab: id %lld is there twice (\"%s\")", r->name,
+    OT_CHECK(!taken[entry->id], OT_USAGE, "%s: vocab: id %lld appears twice (\"%s\")", r->name,
              (long long)entry->id, entry->text);
     taken[entry->id] = true;
     ot_token_text token = {.bytes = (const uint8_t *)entry->text, .length = entry->length};
@@ -140,7 +140,7 @@ static ot_status read_characters(ot_tokenizer_reader *r, const json_t *model,
   return OT_OK;
 }
 
-// ByteLevel has a token for every byte: what is said of unknown characters never happens.
+// ByteLevel has a token for every byte: settings for unknown characters have no effect.
 static ot_status read_bytes(ot_tokenizer_reader *r, const json_t *model) {
   bool byte_fallback = false;
   OT_TRY(ot_part_flag(r, "model", model, "byte_fallback", &byte_fallback));

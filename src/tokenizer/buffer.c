@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// `array` with room for `needed` elements of `size` bytes; null when there is no memory.
+// `array` with capacity for `needed` elements of `size` bytes; null when out of memory.
 static void *grow(void *array, int64_t needed, int64_t *capacity, int64_t size) {
   int64_t larger = *capacity > 0 ? *capacity : 256;
   while (larger < needed) larger *= 2;

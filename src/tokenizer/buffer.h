@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Growing arrays of bytes and of token ids, for code whose output length is known only at its end.
-// Open structs: a zeroed one is empty and ready; whoever holds one releases it.
+// Growing arrays of bytes and of token ids, for output of unknown length. Open structs: a zeroed
+// one is empty and ready; its owner releases it.
 #pragma once
 
 #include <stdint.h>
@@ -13,15 +13,15 @@ typedef struct ot_buffer {
   int64_t capacity;
 } ot_buffer;
 
-// Makes room for `more` bytes after `length`. OT_ENVIRONMENT when there is no memory.
+// Reserves `more` bytes after `length`. OT_ENVIRONMENT when out of memory.
 ot_status ot_buffer_reserve(ot_buffer *buffer, int64_t more);
 ot_status ot_buffer_append(ot_buffer *buffer, const void *bytes, int64_t length);
 ot_status ot_buffer_append_text(ot_buffer *buffer, const char *text);
 void ot_buffer_release(ot_buffer *buffer);
 
-// Bytes that stand elsewhere: a piece of text, or what a token spells.
+// Borrowed bytes: a piece of text, or the bytes of a token.
 typedef struct ot_token_text {
-  const uint8_t *bytes;  // null when there is no such token
+  const uint8_t *bytes;  // null if there is no such token
   int64_t length;
 } ot_token_text;
 

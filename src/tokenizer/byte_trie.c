@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes are numbered as they come; table and nodes double.
+// Nodes are numbered in order of creation; table and nodes grow by doubling.
 #include "tokenizer/byte_trie.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static ot_status grow_slots(ot_byte_trie *t) {
 
 static ot_status grow_nodes(ot_byte_trie *t) {
   const int64_t capacity = t->capacity > 0 ? 2 * t->capacity : 128;
-  OT_CHECK(t->num_nodes < MAX_NODES, OT_USAGE, "the texts of tokens are too many for one trie");
+  OT_CHECK(t->num_nodes < MAX_NODES, OT_USAGE, "the tokens do not fit into a trie");
   int32_t *const values = realloc(t->values, (size_t)capacity * sizeof *values);
   if (values) t->values = values;
   bool *const inner = realloc(t->inner, (size_t)capacity * sizeof *inner);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trie over bytes: which of many texts begin at a place. Children are found through one
-// open-addressing table over (node, byte), so that a step costs one look-up however many children
-// there are. The struct is open for the two functions that loops over text call.
+// A trie over bytes: finds which of many texts start at a position. Children are found through one
+// open-addressing table over (node, byte), so a step costs one lookup for any number of children.
+// The struct is open for the two functions that loops over text call.
 #pragma once
 
 #include <stdbool.h>
@@ -13,16 +13,16 @@ typedef struct ot_byte_trie {
   uint64_t *slots;  // [mask + 1] node << 32 | byte << 24 | child; 0 empty, as no child is node 0
   uint64_t mask;
   int32_t *values;  // [num_nodes] of the text that ends there, -1: none; node 0 is the root
-  bool *inner;      // [num_nodes] whether longer texts go on from there
+  bool *inner;      // [num_nodes] whether longer texts continue from there
   int64_t num_nodes;
   int64_t capacity;
 } ot_byte_trie;
 
-// A zeroed trie is to be created before use, and released after it.
+// Create a zeroed trie before use, and release it after use.
 ot_status ot_byte_trie_create(ot_byte_trie *trie);
 void ot_byte_trie_release(ot_byte_trie *trie);
 
-// The node where `text` [length] ends, made where it is not there.
+// The node where `text` [length] ends, created if missing.
 ot_status ot_byte_trie_add(ot_byte_trie *trie, const uint8_t *text, int64_t length, int64_t *node);
 
 static inline uint64_t ot_byte_trie_slot(const ot_byte_trie *trie, uint64_t key) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The map is: u32 bytes of the trie, the trie's u32 units, normal forms each ended by a zero. A
-// unit of the double array (darts-clone) holds a label in bits 0 to 7 and 31, whether a value
-// follows in bit 8, and an offset from bit 10, counted in 256s where bit 9 is set; a value has 31
-// bits.
+// The map is: u32 bytes of the trie, the trie's u32 units, zero-terminated normal forms. A unit of
+// the double array (darts-clone) holds a label in bits 0 to 7 and 31, whether a value follows in
+// bit 8, and an offset from bit 10, in units of 256 if bit 9 is set; a value has 31 bits.
 #include "tokenizer/charsmap.h"
 
 #include <stdbool.h>
@@ -14,14 +13,14 @@
 
 enum { WHOLE_CLUSTER_BYTES = 5 };
 
-// What stands for a text: `length` bytes at `text`; null when the text stands for itself.
+// The replacement of a text: `length` bytes at `text`; null if the text is unchanged.
 typedef struct normal_form {
   const uint8_t *text;
   int64_t length;
 } normal_form;
 
 struct ot_charsmap {
-  uint8_t *bytes;  // the map; null when it is empty
+  uint8_t *bytes;  // the map; null if empty
   int64_t num_units;
   const uint8_t *forms;  // [forms_length] in `bytes`, the last one zero
   int64_t forms_length;
@@ -36,7 +35,7 @@ static int digit_of(char c) {
   return found ? (int)(found - digits) : -1;
 }
 
-// Decodes base64 into `bytes` [length]; returns their number, -1 where it is malformed.
+// Decodes base64 into `bytes` [length]; returns their number, -1 if malformed.
 static int64_t decode_base64(const char *text, int64_t length, uint8_t *bytes) {
   int64_t n = 0;
   uint32_t bits = 0;
@@ -68,12 +67,12 @@ static ot_status fill(ot_charsmap *map, const char *base64, int64_t length) {
   OT_CHECK(size >= 0, OT_USAGE, "not base64");
   const int64_t trie = size >= 4 ? (int64_t)load_u32(map->bytes) : -1;
   OT_CHECK(trie >= 4 && trie % 4 == 0 && trie + 4 <= size, OT_USAGE,
-           "%lld bytes that do not hold the trie they announce", (long long)size);
+           "its %lld bytes are too few for its trie", (long long)size);
   map->num_units = trie / 4;
   map->forms = map->bytes + 4 + trie;
   map->forms_length = size - 4 - trie;
   OT_CHECK(map->forms_length > 0 && map->forms[map->forms_length - 1] == 0, OT_USAGE,
-           "its last normal form has no end");
+           "its last normal form is not terminated");
   OT_CHECK(ot_unicode_invalid_bytes(map->forms, map->forms_length) == 0, OT_USAGE,
            "its normal forms are not UTF-8");
   for (int c = 1; c < 128; c++) map->ascii[c] = look_up(map, (const uint8_t[]){(uint8_t)c}, 1);
@@ -143,7 +142,7 @@ static int64_t cluster_length(const uint8_t *text, int64_t length) {
   return length;
 }
 
-// `first_bytes` is set to those of its first character.
+// `first_bytes` is set to the length of its first character's form.
 static ot_status append_cluster(const ot_charsmap *map, ot_token_text cluster, ot_buffer *out,
                                 int64_t *first_bytes) {
   const int64_t before = out->length;
@@ -167,8 +166,9 @@ static ot_status append_cluster(const ot_charsmap *map, ot_token_text cluster, o
   return OT_OK;
 }
 
-// Characters at the start of `text` that are clusters of their own and stand for themselves: ASCII
-// ones before others of ASCII, but for the line break \r\n.
+// Characters at the start of `text` that are separate clusters and unchanged: ASCII characters
+// before other ASCII ones, except the line break \r
+// .
 static int64_t plain_run(const ot_charsmap *map, const uint8_t *text, int64_t length) {
   int64_t i = 0;
   while (i < length && text[i] < 0x80 && text[i] != '\r' && !map->ascii[text[i]].text) i++;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a text through a tokenizer: valid stretches, added tokens, normalizer, split steps,
-// model. Each level cuts its text and hands the parts down; all levels take a `stop` (see
-// encoder.h), which makes reading by windows exact: a part is handed on as unfinished when only the
-// end of the window ends it. A cache of short pieces stands before the model.
+// The path of a text through a tokenizer: valid stretches, added tokens, normalizer, split steps,
+// model. Each level splits its text and passes the parts down; all levels have a `stop` (see
+// encoder.h), which makes encoding by windows exact: a part is passed on as unfinished if only the
+// end of the window ends it. A cache of short pre-tokens precedes the model.
 #include "tokenizer/encoder.h"
 
 #include <stdlib.h>
@@ -19,14 +19,14 @@ typedef struct part {
   const uint8_t *text;
   int64_t length;
   int64_t stop;
-  bool final;           // false: what ends it is the window, not the document
-  int64_t first_bytes;  // at its beginning, of the first character of the text; 0: none
+  bool final;           // false: the window ends it, not the document
+  int64_t first_bytes;  // length at its start of the first character of the text; 0: none
 } part;
 
 typedef enum progress {
   ALL_DONE,  // the whole part, which is final, is encoded
-  AT_STOP,   // pieces up to exactly `stop` are encoded
-  LOST,      // no piece ends at `stop`, or more text is needed to know
+  AT_STOP,   // pre-tokens up to exactly `stop` are encoded
+  LOST,      // no pre-token ends at `stop`, or more text is needed
 } progress;
 
 struct ot_encoder {
@@ -36,12 +36,12 @@ struct ot_encoder {
   ot_token_list *ids;  // of the call
   ot_piece_sink sink;  // of the call; null: encode
   void *sink_context;
-  ot_buffer normal[3];                      // normalized text, and two to make it in
-  ot_buffer rewritten[OT_MAX_SPLIT_STEPS];  // text that a split step changed
+  ot_buffer normal[3];                      // normalized text, and two work buffers
+  ot_buffer rewritten[OT_MAX_SPLIT_STEPS];  // text changed by a split step
   ot_buffer scratch;                        // of the model
 };
 
-// ---- pieces ----
+// ---- pre-tokens ----
 
 static ot_status take_piece(ot_encoder *e, const uint8_t *text, int64_t length) {
   if (length == 0) return OT_OK;
@@ -71,7 +71,7 @@ static int64_t next_cut(const ot_encoder *e, ot_token_text piece, int64_t from) 
   return model->kind->next_cut ? model->kind->next_cut(model->self, piece, from) : piece.length;
 }
 
-// A piece as the split steps give it; where the model says so, part by part.
+// A pre-token from the split steps; encoded part by part if the model allows it.
 static inline ot_status take_split(ot_encoder *e, const uint8_t *text, int64_t length) {
   if (!e->tokenizer->model.cut_pieces) return take_piece(e, text, length);
   const ot_token_text piece = {.bytes = text, .length = length};
@@ -86,25 +86,25 @@ static inline ot_status take_split(ot_encoder *e, const uint8_t *text, int64_t l
 
 static ot_status split(ot_encoder *e, part p, int step, progress *done);
 
-// The stop of `whole` as seen from its part that begins at `from` and has `length` bytes.
+// The stop of `whole` relative to its part at `from` with `length` bytes.
 static int64_t stop_within(part whole, int64_t from, int64_t length) {
   const bool inside = whole.stop > from && whole.stop < from + length;
   return inside ? whole.stop - from : no_stop;
 }
 
-// The first bytes of `whole` as seen from its part that begins at `from`.
+// The first bytes of `whole` relative to its part at `from`.
 static int64_t first_within(part whole, int64_t from) {
   return whole.first_bytes > from ? whole.first_bytes - from : 0;
 }
 
-// What it means that everything before byte `at` of `p` is done and a piece ends there.
+// The progress when everything before byte `at` of `p` is done and a pre-token ends there.
 static progress progress_at(part p, int64_t at) {
   if (at == p.stop) return AT_STOP;
   if (at > p.stop) return LOST;
   return ALL_DONE;
 }
 
-// The last level: the part is one piece, or, where the model may cut it at the stop, ends there.
+// The last level: the part is one pre-token, or ends at the stop if the model may split it there.
 static ot_status take_last(ot_encoder *e, part p, progress *done) {
   const ot_token_text piece = {.bytes = p.text, .length = p.length};
   const bool cut = p.stop < p.length && next_cut(e, piece, p.stop) == p.stop;
@@ -113,7 +113,7 @@ static ot_status take_last(ot_encoder *e, part p, progress *done) {
   return take_split(e, p.text, cut ? p.stop : p.length);
 }
 
-// Texts that a step changes are never cut into windows, so positions need not be kept.
+// Texts that a step changes are never split into windows, so positions need not be mapped.
 static ot_status split_rewritten(ot_encoder *e, part p, int step, progress *done) {
   p.text = e->rewritten[step].data;
   p.length = e->rewritten[step].length;
@@ -130,7 +130,7 @@ static ot_status split_prefixed(ot_encoder *e, part p, int step, progress *done)
   return split_rewritten(e, p, step, done);
 }
 
-// Writes `p` with marks for spaces, and one before it where there is to be one.
+// Writes `p` with marks for spaces, and one before it if configured.
 static ot_status write_marks(ot_encoder *e, part p, int step) {
   const ot_split_step *const s = &e->tokenizer->pre_tokenizer.steps[step];
   const int64_t width = (int64_t)strlen(s->mark);
@@ -151,7 +151,7 @@ static ot_status write_marks(ot_encoder *e, part p, int step) {
   return OT_OK;
 }
 
-// Each mark begins a piece.
+// Each mark starts a pre-token.
 static ot_status split_at_marks(ot_encoder *e, part p, int step, progress *done) {
   if (p.length == 0) return split(e, p, step + 1, done);
   OT_ASSERT(p.final && p.stop == no_stop);
@@ -187,12 +187,12 @@ static ot_status split_gap(ot_encoder *e, part p, int step, part gap, progress *
   return OT_OK;
 }
 
-// A match of step `step` in `p`, which is finished whatever comes.
+// A match of step `step` in `p`, final whatever follows.
 static inline ot_status take_match(ot_encoder *e, part p, int step, ot_token_text match,
                                    progress *done) {
   const ot_pre_tokenizer *const pre = &e->tokenizer->pre_tokenizer;
   if (pre->steps[step].drop_matched) return OT_OK;
-  // The last step's matches are pieces: no need to go down for each.
+  // The last step's matches are pre-tokens: no further level.
   if (step + 1 == pre->num_steps) return take_split(e, match.bytes, match.length);
   const part matched = {.text = match.bytes,
                         .length = match.length,
@@ -202,8 +202,8 @@ static inline ot_status take_match(ot_encoder *e, part p, int step, ot_token_tex
   return split(e, matched, step + 1, done);
 }
 
-// One match of step `step` at or after byte `*at` of `p`, with the gap before it. `*at` moves
-// behind it; `done` is ALL_DONE while there is more to do.
+// One match of step `step` at or after byte `*at` of `p`, with the gap before it. Moves `*at` after
+// it; `done` is ALL_DONE while there is more to do.
 static ot_status split_once(ot_encoder *e, part p, int step, int64_t *at, progress *done) {
   const ot_split_step *const s = &e->tokenizer->pre_tokenizer.steps[step];
   const ot_split_subject subject = {.text = p.text, .length = p.length, .final = p.final};
@@ -248,7 +248,7 @@ static ot_status take_added(ot_encoder *e, int32_t id) {
   return e->sink ? OT_OK : ot_token_list_append(e->ids, &id, 1);
 }
 
-// Cuts `p` at the added tokens of `set`; what lies between goes to `below`.
+// Splits `p` at the added tokens of `set`; passes the gaps to `below`.
 static ot_status cut_at_added(ot_encoder *e, const ot_added_tokens *set, part p, level below,
                               progress *done) {
   if (!set) return below(e, p, done);
@@ -289,11 +289,11 @@ static ot_status append_normal(ot_encoder *e, part p, int64_t from, int64_t to) 
   return ot_buffer_append(&e->normal[0], text.text, text.length);
 }
 
-// A part of a window, by a normalizer that works on both sides of an ASCII character apart.
+// A part of a window, with a normalizer that treats both sides of an ASCII character separately.
 static ot_status normalize_window(ot_encoder *e, part p, progress *done) {
   const int64_t stop = p.stop == no_stop ? 0 : p.stop;
   const bool cuts_cleanly = p.stop == no_stop || (p.text[stop - 1] < 0x80 && p.text[stop] < 0x80);
-  // What follows the last ASCII character may yet compose with text beyond the window.
+  // The text after the last ASCII character may still compose with text beyond the window.
   while (!p.final && p.length > stop && p.text[p.length - 1] >= 0x80) p.length--;
   if (!p.final && p.length > stop) p.length--;
   if (!cuts_cleanly || p.length <= stop) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each kind of step has a reader and a function that appends the new text; `kinds` is the table of
-// readers, and a step carries its function. To add a kind: its two functions and a row.
+// readers, and a step holds its function. A new kind needs both functions and a row.
 #include "tokenizer/normalizer.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@ enum { MAX_STEPS = 16 };
 
 typedef struct step step;
 
-// A step at work: appends what `in` becomes to `out`, unless `changed` stays false. Where
-// `first_bytes` is not 0, it becomes what holds for `out`.
+// The state of a step: appends the new text for `in` to `out`, unless `changed` stays false. A
+// nonzero `first_bytes` is updated for `out`.
 typedef struct work {
   ot_normal_text in;
   ot_buffer *out;
@@ -26,9 +26,9 @@ typedef struct work {
 
 struct step {
   ot_status (*apply)(const step *s, work *w);
-  const uint8_t *content;  // [content_length] Prepend, Replace: what is put in
+  const uint8_t *content;  // [content_length] Prepend, Replace: the inserted text
   int64_t content_length;
-  const uint8_t *literal;  // [literal_length] Replace: what goes; null: `pattern`
+  const uint8_t *literal;  // [literal_length] Replace: the replaced text; null: `pattern`
   int64_t literal_length;
   ot_split_pattern *pattern;
   ot_charsmap *map;  // Precompiled
@@ -48,7 +48,7 @@ static void release_step(step *s) {
   ot_charsmap_destroy(&s->map);
 }
 
-// The width of the first character of `text` [length], 0 when there is none.
+// The width of the first character of `text` [length], 0 if there is none.
 static int64_t first_width(const uint8_t *text, int64_t length) {
   int width = 0;
   if (length > 0) (void)ot_unicode_first(text, length, &width);
@@ -64,7 +64,7 @@ static ot_status add_step(ot_tokenizer_reader *r, ot_normalizer *n, step added) 
   return OT_OK;
 }
 
-// Keeps a member that is a text.
+// Keeps a text member.
 static ot_status keep_text(ot_tokenizer_reader *r, ot_normalizer *n, const json_t *part,
                            const char *key, step *s) {
   const char *text;
@@ -108,7 +108,7 @@ static ot_status read_prepend(ot_tokenizer_reader *r, const json_t *part, void *
 
 // ---- Replace ----
 
-// The next place of what is replaced at or after byte `from`; false when there is none.
+// The next match at or after byte `from`; false if there is none.
 static ot_status find(const step *s, const work *w, int64_t from, ot_split_match *match) {
   if (!s->literal) {
     const ot_split_subject subject = {.text = w->in.text, .length = w->in.length, .final = true};
@@ -129,7 +129,7 @@ static ot_status apply_replace(const step *s, work *w) {
   OT_TRY(find(s, w, 0, &match));
   if (match.outcome == OT_SPLIT_NONE) return OT_OK;
   w->changed = true;
-  // What takes the place of several characters counts as the last of them.
+  // The replacement of several characters counts as the last of them.
   if (match.start == 0) {
     const int64_t left = w->first_bytes - match.stop;
     w->first_bytes = left >= 0 ? left + s->content_length : 0;
@@ -189,7 +189,7 @@ static ot_status read_strip(ot_tokenizer_reader *r, const json_t *part, void *in
 static ot_status apply_map(const step *s, work *w) {
   w->changed = true;
   OT_TRY(ot_charsmap_apply(s->map, w->in.text, w->in.length, w->out, &w->first_bytes));
-  // What follows a first character that was dropped counts as first.
+  // After a dropped first character, the next one counts as first.
   if (w->first_bytes == 0) w->first_bytes = first_width(w->out->data, w->out->length);
   return OT_OK;
 }
@@ -206,7 +206,7 @@ static ot_status read_map(ot_tokenizer_reader *r, const json_t *part, void *into
   return add_step(r, into, added);
 }
 
-// ---- the whole ----
+// ---- the normalizer ----
 
 static const ot_part_kind kinds[] = {
     {.type = "NFC", .read = read_nfc},
@@ -266,7 +266,7 @@ ot_status ot_normalizer_apply(const ot_normalizer *normalizer, ot_split_matcher 
     w.out->length = 0;
     OT_TRY(s->apply(s, &w));
     if (!w.changed) continue;
-    // A buffer that nothing was appended to may have no memory.
+    // A buffer without appended bytes may have no memory.
     text->text = w.out->length > 0 ? w.out->data : (const uint8_t *)"";
     text->length = w.out->length;
     text->first_bytes = text->first_bytes > 0 ? w.first_bytes : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash table of pairs, lists of words in one pool, and a heap of candidates. A count that falls
-// leaves its candidate in the heap too high; it is put right when it comes to the top.
+// A hash table of pairs, lists of words in one pool, and a heap of candidates. A decreased count
+// leaves its candidate too high in the heap; it is corrected at the top.
 #include "tokenizer/pair_table.h"
 
 #include <stdlib.h>
@@ -102,7 +102,7 @@ ot_status ot_pair_table_change(ot_pair_table *table, uint64_t pair, int64_t delt
   }
   entry *const e = &table->entries[i];
   e->count += delta;
-  // The pair being merged was taken with a count of 0 and may seem to fall below.
+  // The pair being merged was taken with a count of 0 and may fall below.
   if (e->count < 0) e->count = 0;
   if (delta <= 0) return OT_OK;
   OT_TRY(list_word(table, e, word));
@@ -185,7 +185,7 @@ ot_status ot_pair_table_take(ot_pair_table *table, uint64_t *pair, const int32_t
       *num_words = table->answer.count;
       return OT_OK;
     }
-    // Too high: once more with its true count. Too low: a higher candidate is in the heap.
+    // Too high: push again with its true count. Too low: a higher candidate is in the heap.
     if (e->count < top.count && e->count > 0) {
       OT_TRY(push(table, (candidate){.count = e->count, .pair = top.pair}));
     }

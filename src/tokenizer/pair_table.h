@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adjacent pairs of tokens with their counts and the words that have them, the most frequent first:
-// the bookkeeping of BPE training.
+// Adjacent pairs of tokens with their counts and the words that contain them, most frequent first:
+// the data structure of BPE training.
 #pragma once
 
 #include <stdbool.h>
@@ -19,14 +19,14 @@ static inline uint64_t ot_pair_of(int32_t left, int32_t right) {
 static inline int32_t ot_pair_left(uint64_t pair) { return (int32_t)(pair >> 32); }
 static inline int32_t ot_pair_right(uint64_t pair) { return (int32_t)(uint32_t)pair; }
 
-// Changes the count of `pair` by `delta`; when it grows, `word` is one that has it.
+// Changes the count of `pair` by `delta`; if it grows, `word` contains it.
 ot_status ot_pair_table_change(ot_pair_table *table, uint64_t pair, int64_t delta, int32_t word);
 
-// After a round of changes: the pairs that grew become candidates again.
+// After a series of changes: pairs with a higher count become candidates again.
 ot_status ot_pair_table_settle(ot_pair_table *table);
 
-// Takes the most frequent pair, on ties the smallest, out of the table and its words into
-// `words` [num_words], in the table's memory until the next call; false when no pair is left. A
-// word may have lost the pair meanwhile.
+// Removes the most frequent pair, on ties the smallest, and returns its words in `words`
+// [num_words], in the table's memory until the next call; false if no pair is left. A word may no
+// longer contain the pair.
 ot_status ot_pair_table_take(ot_pair_table *table, uint64_t *pair, const int32_t **words,
                              int64_t *num_words);

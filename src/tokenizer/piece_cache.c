@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage of the piece cache.
+// Storage of the pre-token cache.
 #include "tokenizer/piece_cache.h"
 
 #include <stdlib.h>

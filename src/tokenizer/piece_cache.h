@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short pieces of text and their tokens: a direct-mapped table of slots half a cache line wide.
-// Natural text repeats its pieces so much that most are found here and the model is rarely asked.
-// Inline, because it is looked at once for every four or five bytes of text.
+// Short pre-tokens and their tokens: a direct-mapped table of slots of half a cache line. Natural
+// text repeats its pre-tokens so often that most are found here without the model. Inline, because
+// it is called for every four or five bytes of text.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 enum { OT_PIECE_BYTES = 16, OT_PIECE_IDS = 3, OT_PIECE_SLOT_BITS = 16 };
 
 typedef struct ot_piece_slot {
-  uint64_t low, high;  // the piece, zero-padded
+  uint64_t low, high;  // the pre-token, zero-padded
   uint8_t length;      // 0: empty
   uint8_t count;
   int32_t ids[OT_PIECE_IDS];
@@ -38,8 +38,8 @@ static inline uint64_t ot_piece_load(const uint8_t *text, int64_t length) {
          (uint64_t)text[length - 1] << (8 * (length - 1));
 }
 
-// The slot of the piece at `text` [length in 1..OT_PIECE_BYTES]. Its `length` is the piece's when
-// the piece is there; else it is 0 and the slot is ready to be filled.
+// The slot of the pre-token at `text` [length in 1..OT_PIECE_BYTES]. Its `length` is set if the
+// pre-token is cached; else it is 0 and the slot can be filled.
 static inline ot_piece_slot *ot_piece_cache_slot(ot_piece_cache *cache, const uint8_t *text,
                                                  int64_t length) {
   const uint64_t low = ot_piece_load(text, length < 8 ? length : 8);

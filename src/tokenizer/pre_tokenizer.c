@@ -9,7 +9,7 @@
 static const char gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-// Nothing may split after ByteLevel, which goes over to the byte alphabet.
+// No step may follow ByteLevel, which converts to the byte alphabet.
 static ot_status add_step(const ot_tokenizer_reader *r, ot_pre_tokenizer *p, const char *type,
                           ot_split_step **step) {
   OT_CHECK(!p->byte_level, OT_USAGE, "%s: pre_tokenizer: %s after ByteLevel is not supported",
@@ -99,7 +99,7 @@ ot_status ot_metaspace_mark_read(ot_tokenizer_reader *reader, const char *place,
   return OT_OK;
 }
 
-// Older files say add_prefix_space: true or false, newer ones prepend_scheme.
+// Older files have add_prefix_space: true or false, newer ones prepend_scheme.
 ot_status ot_metaspace_prefix_read(ot_tokenizer_reader *reader, const char *place,
                                    const json_t *part, ot_metaspace_prefix *prefix) {
   static const char *const names[] = {[OT_METASPACE_ALWAYS] = "always",
@@ -136,7 +136,7 @@ static ot_status read_metaspace(ot_tokenizer_reader *r, const json_t *part, void
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the pre-tokenizer ----
 
 static const ot_part_kind kinds[] = {
     {.type = "ByteLevel",

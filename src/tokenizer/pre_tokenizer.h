@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How normalized text is split into pieces, between which tokens never reach: the "pre_tokenizer"
-// of a tokenizer.json as a list of steps. The encoder runs them; here is what they are.
+// Splits normalized text into pre-tokens, which tokens never cross: the "pre_tokenizer" of a
+// tokenizer.json as a list of steps. This file defines the steps; the encoder runs them.
 #pragma once
 
 #include <stdbool.h>
@@ -13,14 +13,14 @@
 enum { OT_MAX_SPLIT_STEPS = 12 };
 
 typedef enum ot_split_kind {
-  OT_SPLIT_BY_PATTERN,    // matches and what lies between are pieces
-  OT_SPLIT_PREFIX_SPACE,  // no split: puts a space before text that has none
-  OT_SPLIT_METASPACE,     // writes spaces as `mark`, puts one first, splits before each
+  OT_SPLIT_BY_PATTERN,    // matches and the text between are pre-tokens
+  OT_SPLIT_PREFIX_SPACE,  // no split: prepends a space to text without one
+  OT_SPLIT_METASPACE,     // writes spaces as `mark`, prepends one, splits before each
 } ot_split_kind;
 
 typedef enum ot_metaspace_prefix {
-  OT_METASPACE_ALWAYS,  // every text that does not begin with `mark` gets it
-  OT_METASPACE_FIRST,   // only at the beginning of a document
+  OT_METASPACE_ALWAYS,  // every text that does not start with `mark` gets it
+  OT_METASPACE_FIRST,   // only at the start of a document
   OT_METASPACE_NEVER,
 } ot_metaspace_prefix;
 
@@ -30,27 +30,27 @@ typedef struct ot_split_step {
   ot_split_kind kind;
   // OT_SPLIT_BY_PATTERN
   ot_split_pattern *pattern;
-  bool drop_unmatched;        // text between matches is dropped, not a piece
+  bool drop_unmatched;        // text between matches is dropped, not a pre-token
   bool drop_matched;          // matches are dropped
-  bool joined_with_previous;  // a match belongs to the piece of the text before it
+  bool joined_with_previous;  // a match is appended to the text before it
   // OT_SPLIT_METASPACE
   char mark[OT_MARK_BYTES];  // one character
   ot_metaspace_prefix prefix;
-  bool whole;  // no split after all
+  bool whole;  // no split
 } ot_split_step;
 
 typedef struct ot_pre_tokenizer {
   ot_split_step steps[OT_MAX_SPLIT_STEPS];
   int num_steps;
-  bool byte_level;  // tokens are byte strings, spelled in the byte alphabet; else text
+  bool byte_level;  // tokens are byte strings in the byte alphabet; else text
 } ot_pre_tokenizer;
 
-// Fills a zeroed pre-tokenizer, which is released also after a failure. `json` may be null.
+// Fills a zeroed pre-tokenizer, to be released even after a failure. `json` may be null.
 ot_status ot_pre_tokenizer_read(ot_tokenizer_reader *reader, const json_t *json,
                                 ot_pre_tokenizer *out);
 void ot_pre_tokenizer_release(ot_pre_tokenizer *pre_tokenizer);
 
-// True when a text may be split from any border between pieces on as if it began there.
+// True if a text may be split from any pre-token boundary on as if it began there.
 bool ot_pre_tokenizer_is_memoryless(const ot_pre_tokenizer *pre_tokenizer);
 
 // The member "replacement" of a Metaspace, one character, as pre-tokenizer or decoder (`place`).

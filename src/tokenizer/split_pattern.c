@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PCRE2 with its just-in-time compiler, in UTF and UCP mode. Unfinished text is matched in hard
-// partial mode: PCRE2 then says when a decision depended on the end of the text.
+// partial mode: PCRE2 then reports when a decision depends on the end of the text.
 #include "tokenizer/split_pattern.h"
 
 #include <stdlib.h>
@@ -141,7 +141,7 @@ ot_status ot_split_pattern_next(const ot_split_pattern *pattern, ot_split_matche
 
 void ot_split_unicode_version(char version[OT_UNICODE_VERSION_CHARS]) {
   version[0] = '\0';
-  // The length that PCRE2 asks for is that of a version number, far below the room.
+  // The length that PCRE2 requires is that of a version number, far below the capacity.
   if (pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, NULL) > OT_UNICODE_VERSION_CHARS) return;
   pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Oniguruma's Ruby syntax rewritten for PCRE2, in one pass over the pattern. Differences that it
-// bridges: White_Space has no U+180E, word characters have marks and letter numbers, \uHHHH, \v is
-// one character, {,n}, and \p{Script} means the script without its extensions. What it refuses:
-// \h \R \X \K \b, nested or intersected classes, POSIX classes, flags m s x, {n,m}+.
+// Translates Oniguruma's Ruby syntax to PCRE2 in one pass over the pattern. It bridges these
+// differences: White_Space has no U+180E, word characters include marks and letter numbers, \uHHHH,
+// \v is one character, {,n}, and \p{Script} is the script without its extensions. It rejects: \h \R
+// \X \K \b, nested or intersected classes, POSIX classes, flags m s x, {n,m}+.
 #include <string.h>
 
 #include "tokenizer/split_pattern.h"
@@ -15,8 +15,8 @@ static const char other_than_space_class[] =
 static const char word_class[] =
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-"
     "\\x{1f169}\\x{1f170}-\\x{1f189}";
-// Outside of classes, by Oniguruma's table for characters below 256: superscripts and fractions
-// too.
+// Outside of classes, by Oniguruma's table for characters below 256: also superscripts and
+// fractions.
 static const char more_word_class[] = "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 static const char general_categories[] =
     " Any C Cc Cf Cn Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm"
@@ -59,7 +59,7 @@ static ot_status replace_by_class(translation *t, const char *set, bool inverted
   return ot_buffer_append_text(t->out, "]");
 }
 
-// \p{Name} and \P{Name}: general categories as they stand, scripts without extensions.
+// \p{Name} and \P{Name}: general categories unchanged, scripts without extensions.
 static ot_status translate_property(translation *t) {
   const char *const open = t->regex + t->at + 2;
   if (peek(t, 2) != '{') return refuse(t, "\\p without braces");
@@ -150,7 +150,7 @@ static ot_status translate_escape(translation *t) {
   return copy(t, 2);
 }
 
-// After "(?": only groups and flags that both engines read alike.
+// After "(?": only groups and flags with the same meaning in both engines.
 static ot_status translate_group(translation *t) {
   if (peek(t, 1) == '*') return refuse(t, "a verb (*");
   if (peek(t, 1) != '?') return copy(t, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readers of the kinds of decoders, and the spelling of one token undone. Refused is what would
-// make a token's bytes depend on more of its neighbours than whether it is the first.
+// Readers of the kinds of decoders, and the decoding of one token. Rejects decoders for which a
+// token's bytes depend on more context than whether it is the first.
 #include "tokenizer/token_decoder.h"
 
 #include <string.h>
@@ -81,7 +81,8 @@ static ot_status read_fuse(ot_tokenizer_reader *r, const json_t *part, void *int
   return OT_OK;
 }
 
-// At most one character off the beginning, as files have it: so the first token says what is lost.
+// Strips at most one leading character, as existing files do: so the first token determines the
+// result.
 static ot_status read_strip(ot_tokenizer_reader *r, const json_t *part, void *into) {
   static const char place[] = "decoder: Strip";
   const reading *const d = into;
@@ -122,11 +123,10 @@ ot_status ot_token_decoder_read(ot_tokenizer_reader *reader, const json_t *json,
   reading d = {.decoder = out, .arena = arena, .byte_level = byte_level};
   OT_TRY(ot_part_read(reader, &table, json, &d));
   if (!byte_level) {
-    OT_CHECK(
-        !ot_part_is_unset(json), OT_USAGE,
-        "%s: decoder is null, and pre_tokenizer has no ByteLevel: what tokens stand for is not "
-        "said",
-        reader->name);
+    OT_CHECK(!ot_part_is_unset(json), OT_USAGE,
+             "%s: decoder is null, and pre_tokenizer has no ByteLevel: the text of tokens is "
+             "undefined",
+             reader->name);
     return OT_OK;
   }
   const bool alone = out->num_steps == 0 && !out->byte_fallback && !out->strip;
@@ -136,9 +136,9 @@ ot_status ot_token_decoder_read(ot_tokenizer_reader *reader, const json_t *json,
   return OT_OK;
 }
 
-// ---- the bytes of a token ----
+// ---- bytes of a token ----
 
-// Replaces `from` by `to` in what `out` has from byte `start` on.
+// Replaces `from` by `to` in `out` from byte `start` on.
 static ot_status replace_from(ot_buffer *out, int64_t start, const char *from, const char *to) {
   const int64_t width = ot_text_length(from), to_width = ot_text_length(to);
   ot_buffer old = {0};

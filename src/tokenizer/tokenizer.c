@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handle: finds the files, reads them by way of a tokenizer.json text, answers about ids.
+// The handle: finds the files, reads them as tokenizer.json text, answers queries about ids.
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ void ot_tokenizer_destroy(ot_tokenizer **tokenizer) {
   *tokenizer = NULL;
 }
 
-// ---- finding the files ----
+// ---- files ----
 
 static ot_status append_file(const char *path, ot_arena *arena, ot_buffer *out) {
   char *text;
@@ -68,7 +68,7 @@ static ot_status append_file(const char *path, ot_arena *arena, ot_buffer *out) 
   return ot_buffer_append(out, text, length);
 }
 
-// Appends the text of the tokenizer.json at `path` or what stands for it.
+// Appends the tokenizer.json at `path`, or the equivalent text.
 static ot_status load_text(const char *path, ot_arena *arena, ot_buffer *json) {
   if (strcmp(path, "bytes") == 0) return ot_tokenizer_write_bytes(json);
   if (ot_disk_is_directory(path)) {
@@ -89,8 +89,8 @@ static ot_status load_text(const char *path, ot_arena *arena, ot_buffer *json) {
   return append_file(path, arena, json);
 }
 
-// tokenizer_config.json beside the file says which token ends a text: a string, or an object with
-// the string as `content`. A name that the tokenizer lacks is passed over.
+// tokenizer_config.json next to the file names the end-of-text token: a string, or an object with
+// the string as `content`. A name unknown to the tokenizer is ignored.
 static ot_status read_eos(ot_tokenizer *t, const char *path, ot_arena *arena) {
   const int stem = (int)(ot_disk_base_name(path) - path);
   const char *const config = ot_disk_is_directory(path)
@@ -128,13 +128,13 @@ ot_status ot_tokenizer_create(const char *path, ot_tokenizer **out) {
   return status;
 }
 
-// ---- questions ----
+// ---- queries ----
 
 int64_t ot_tokenizer_vocab_size(const ot_tokenizer *tokenizer) { return tokenizer->vocab_size; }
 
 int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer) { return tokenizer->eos; }
 
-// The token that a vocabulary of text spells `text`, or a byte-level one in the byte alphabet.
+// The token that a text vocabulary writes as `text`, or a byte-level one in the byte alphabet.
 static int32_t find_spelled(const ot_tokenizer *t, const char *text, int64_t length) {
   uint8_t bytes[256];
   ot_token_text token = {.bytes = (const uint8_t *)text, .length = length};
@@ -147,7 +147,7 @@ static int32_t find_spelled(const ot_tokenizer *t, const char *text, int64_t len
 
 int32_t ot_tokenizer_find(const ot_tokenizer *tokenizer, const char *text) {
   const int64_t length = (int64_t)strlen(text);
-  // Tokens are few enough and questions rare enough to look at each.
+  // A linear search: added tokens are few and queries rare.
   for (int64_t i = 0; i < tokenizer->num_added; i++) {
     if (strcmp(tokenizer->added[i].content, text) == 0) return tokenizer->added[i].id;
   }

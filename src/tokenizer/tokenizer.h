@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text to token ids and back. Tokenizers are HF tokenizer.json files: byte-level BPE (GPT-2, Llama
 // 3, Qwen families), BPE of characters with byte fallback (Llama 2, Mistral, Gemma) and Unigram
-// (T5, XLM-R); GPT-2's vocab.json with merges.txt; or `bytes`: one id a byte and 256 as end of
+// (T5, XLM-R); GPT-2's vocab.json with merges.txt; or `bytes`: one id per byte and 256 as end of
 // document.
 //
-// Every byte string can be encoded. Where the text is not UTF-8, each invalid byte is a piece of
-// its own and the valid text between is encoded as if alone. decode(encode(x)) == x, unless the
-// tokenizer itself changes text: a normalizer, a space put before text, unknown characters without
-// byte fallback, or an added token with lstrip or rstrip. Nothing is prepended or appended:
+// Every byte string can be encoded. In text that is not UTF-8, each invalid byte is a separate
+// pre-token and the valid text between is encoded as if alone. decode(encode(x)) == x, unless the
+// tokenizer itself changes text: a normalizer, a prepended space, unknown characters without byte
+// fallback, or an added token with lstrip or rstrip. Nothing is prepended or appended:
 // post-processors are not run.
 #pragma once
 
@@ -19,12 +19,12 @@
 #include "tokenizer/buffer.h"
 
 typedef struct ot_tokenizer ot_tokenizer;  // immutable, shared by threads
-typedef struct ot_encoder ot_encoder;      // one a thread: working memory and a cache of pieces
+typedef struct ot_encoder ot_encoder;      // one per thread: work memory and a pre-token cache
 
 // Opens `path`: a tokenizer.json, a directory that holds one or vocab.json and merges.txt, a GPT-2
-// vocabulary (*vocab.json with *merges.txt beside it), or "bytes".
-// OT_ENVIRONMENT when a file cannot be read, OT_USAGE when it is malformed or has something that
-// would change the ids and is not supported; the message names file and key.
+// vocabulary (*vocab.json with *merges.txt next to it), or "bytes". OT_ENVIRONMENT if a file cannot
+// be read, OT_USAGE if it is malformed or has an unsupported setting that would change the ids; the
+// message names file and key.
 ot_status ot_tokenizer_create(const char *path, ot_tokenizer **out);
 
 // As above from the text of a tokenizer.json, `json` [length]; `name` is used in messages.
@@ -35,35 +35,34 @@ void ot_tokenizer_destroy(ot_tokenizer **tokenizer);
 // One more than the largest id.
 int64_t ot_tokenizer_vocab_size(const ot_tokenizer *tokenizer);
 
-// The end-of-document id: `bytes`: 256; else eos_token of a tokenizer_config.json beside the file,
-// else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|> that the vocabulary has;
-// -1 when there is none.
+// The end-of-document id: `bytes`: 256; else eos_token of a tokenizer_config.json next to the file,
+// else the first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|> in the vocabulary; -1 if
+// there is none.
 int32_t ot_tokenizer_eos(const ot_tokenizer *tokenizer);
 
-// The id of the token spelt `text` (as in the vocabulary or as an added token), or -1.
+// The id of the token `text` (as written in the vocabulary or as an added token), or -1.
 int32_t ot_tokenizer_find(const ot_tokenizer *tokenizer, const char *text);
 
-// The bytes that `id` stands for within a text; null when there is no such token, then `length` is
-// 0.
+// The bytes of `id` within a text; null if there is no such token, then `length` is 0.
 const uint8_t *ot_tokenizer_bytes(const ot_tokenizer *tokenizer, int64_t id, int64_t *length);
 
-// Appends the bytes of `ids` [count], a text from its beginning, to `out`: its first token may lose
-// the space that encoding put before it. OT_USAGE naming position and id when one is unknown.
+// Appends the bytes of `ids` [count], a text from its start, to `out`: its first token may lose the
+// prepended space. OT_USAGE, naming position and id, if one is unknown.
 ot_status ot_tokenizer_decode(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
                               ot_buffer *out);
 
-// The same for `ids` that go on after others.
+// The same for `ids` that continue a text.
 ot_status ot_tokenizer_decode_more(const ot_tokenizer *tokenizer, const int32_t *ids, int64_t count,
                                    ot_buffer *out);
 
-// The tokenizer as text of a tokenizer.json: the file's own bytes, or what stands for a GPT-2 pair
-// or `bytes` and gives the same ids. Valid until destroy.
+// The tokenizer as tokenizer.json text: the file itself, or an equivalent with the same ids for a
+// GPT-2 pair or `bytes`. Valid until destroy.
 const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length);
 
-// Writes that text to `path`, beside it first and then renamed.
+// Writes that text to `path`, through a temporary file and a rename.
 ot_status ot_tokenizer_write(const ot_tokenizer *tokenizer, const char *path);
 
-// XXH3-128 of that text as 32 hexadecimal digits: names the tokenizer in token shards.
+// XXH3-128 of that text as 32 hexadecimal digits: identifies the tokenizer in token shards.
 void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_BYTES]);
 
 // Keeps `tokenizer` until destroy.

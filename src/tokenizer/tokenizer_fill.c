@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a reader gathered to the tables that encoding and decoding use: spelling and bytes of
-// every id, and the two sets of added tokens.
+// From the description of a tokenizer to the tables for encoding and decoding: spelling and bytes
+// of every id, and the two sets of added tokens.
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void spell_vocab(ot_tokenizer *t, const ot_vocabulary *vocab) {
   }
 }
 
-// A vocabulary that has the id of an added token spells it alike.
+// Checks that the vocabulary and an added token with the same id have the same text.
 static ot_status check_added(const ot_tokenizer *t, const ot_tokenizer_description *d) {
   for (int64_t i = 0; i < d->num_added; i++) {
     const ot_added_token *const added = &d->added[i];
@@ -50,8 +50,8 @@ static ot_status check_added(const ot_tokenizer *t, const ot_tokenizer_descripti
 
 // ---- added tokens ----
 
-// The content of an added token that is looked for in normalized text: normalized itself, unless
-// nothing is left then.
+// The content of an added token that is searched in normalized text: itself normalized, unless
+// nothing remains.
 static ot_status normalize_content(const ot_tokenizer *t, ot_split_matcher *matcher,
                                    ot_added_token *token, ot_arena *arena) {
   ot_buffer work[2] = {{0}, {0}};
@@ -93,7 +93,7 @@ static ot_status fill_matchers(ot_tokenizer *t, const ot_added_token *added, ot_
   return OT_OK;
 }
 
-// Keeps the added tokens as they are spelled; `normal` [num_added] gets them as text is searched.
+// Keeps the added tokens as written; `normal` [num_added] receives them as searched.
 static ot_status take_added(ot_tokenizer *t, const ot_tokenizer_description *d,
                             ot_added_token *normal, ot_arena *arena) {
   ot_added_token *const kept = ot_arena_array(&t->arena, d->num_added + 1, sizeof *kept);
@@ -107,10 +107,10 @@ static ot_status take_added(ot_tokenizer *t, const ot_tokenizer_description *d,
   return fill_matchers(t, normal, arena);
 }
 
-// ---- what tokens stand for ----
+// ---- bytes of tokens ----
 
-// Tokens of text stand for what the decoder makes of their normal spelling; added tokens of a
-// byte-level vocabulary for themselves.
+// Tokens of text are decoded from their normal spelling; added tokens of a byte-level vocabulary
+// are literal.
 static ot_status fill_bytes(ot_tokenizer *t, const ot_added_token *normal, ot_arena *arena) {
   const bool byte_level = t->pre_tokenizer.byte_level;
   const ot_token_decoder as_it_is = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's vocab.json with merges.txt, written as the tokenizer.json that gives the same ids.
+// GPT-2's vocab.json with merges.txt, converted to an equivalent tokenizer.json.
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ static ot_status convert(const char *vocab_path, const json_t *vocab, const char
            vocab_path);
   const json_t *const id = json_object_get(vocab, "<|endoftext|>");
   OT_TRY(ot_tokenizer_write_head(json_is_integer(id) ? json_integer_value(id) : -1, true, json));
-  // The head ends within the braces of the vocabulary.
+  // The head ends inside the braces of the vocabulary.
   json->length--;
   OT_TRY(append_json(vocab, JSON_COMPACT, json));
   OT_TRY(ot_buffer_append_text(json, ",\"merges\":["));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads a tokenizer.json (HF tokenizers): its parts by their own readers, and the added tokens.
-// What would change the ids and is not supported is refused by name, never passed over. Passed over
-// on purpose: post_processor (nothing is prepended).
+// Unsupported settings that would change the ids are rejected by name, never ignored. Ignored on
+// purpose: post_processor (nothing is prepended).
 #include <string.h>
 
 #include "files/json_file.h"
@@ -47,7 +47,7 @@ static ot_status read_added_tokens(ot_tokenizer_reader *r, const json_t *list,
   return OT_OK;
 }
 
-// ---- the whole ----
+// ---- the file ----
 
 static ot_status read_root(ot_tokenizer_reader *r, const json_t *root, ot_tokenizer *t) {
   static const char *const keys[] = {
@@ -58,7 +58,7 @@ static ot_status read_root(ot_tokenizer_reader *r, const json_t *root, ot_tokeni
   const char *const resizing[] = {"truncation", "padding"};
   for (int i = 0; i < 2; i++) {
     OT_CHECK(ot_part_is_unset(json_object_get(root, resizing[i])), OT_USAGE,
-             "%s: %s would change the tokens of a document; set it to null", r->name, resizing[i]);
+             "%s: %s changes the tokens of a document; set it to null", r->name, resizing[i]);
   }
   ot_tokenizer_description description = {.name = r->name};
   const bool *const byte_level = &t->pre_tokenizer.byte_level;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside of a tokenizer, for the files that build it (tokenizer_*.c) and the one that runs it
-// (encoder.c). Text goes through: added tokens, normalizer, added tokens of normalized text,
-// pre-tokenizer, model; ids go through the decoder, once for each token when it is built.
+// Internals of a tokenizer, for the files that build it (tokenizer_*.c) and the one that runs it
+// (encoder.c). Text passes through added tokens, normalizer, added tokens of normalized text,
+// pre-tokenizer and model; ids are decoded once per token at create.
 #pragma once
 
 #include "host/heap.h"
@@ -17,16 +17,16 @@ enum { OT_TOKENIZER_BYTES_MAX = 1 << 30 };
 struct ot_tokenizer {
   ot_heap heap;  // of spellings and of the decoder's texts
   ot_arena arena;
-  ot_added_tokens *raw;        // looked for in the text as it is; null when there are none
-  ot_added_tokens *of_normal;  // looked for in normalized text; null when there are none
+  ot_added_tokens *raw;        // searched in the text as is; null if there are none
+  ot_added_tokens *of_normal;  // searched in normalized text; null if there are none
   ot_normalizer *normalizer;
   ot_pre_tokenizer pre_tokenizer;
   ot_token_model model;
   ot_token_decoder decoder;
-  const ot_added_token *added;  // [num_added] as the file has them
+  const ot_added_token *added;  // [num_added] as in the file
   int64_t num_added;
-  ot_spelled_token *spelled;  // [vocab_size] by id, as the decoder takes them; text null: none
-  ot_token_text *tokens;      // [vocab_size] by id, what they stand for within a text
+  ot_spelled_token *spelled;  // [vocab_size] by id, for the decoder; text null: none
+  ot_token_text *tokens;      // [vocab_size] by id, decoded within a text
   ot_buffer bytes;            // that `tokens` points into
   int64_t vocab_size;
   int32_t eos;  // -1: none
@@ -34,7 +34,7 @@ struct ot_tokenizer {
   int64_t json_length;
 };
 
-// What a tokenizer is made of, gathered by a reader. Added tokens may repeat ids of `vocab`.
+// The description of a tokenizer, filled by a reader. Added tokens may repeat ids of `vocab`.
 typedef struct ot_tokenizer_description {
   const char *name;  // of the file, for messages
   ot_vocabulary vocab;
@@ -42,22 +42,22 @@ typedef struct ot_tokenizer_description {
   int64_t num_added;
 } ot_tokenizer_description;
 
-// Fills raw, of_normal, added, spelled, tokens, bytes, vocab_size of a tokenizer that has the rest.
-// On failure the tokenizer is still fit for destroy.
+// Fills raw, of_normal, added, spelled, tokens, bytes, vocab_size of a tokenizer whose other fields
+// are set. After a failure destroy is still allowed.
 ot_status ot_tokenizer_fill(ot_tokenizer *tokenizer, const ot_tokenizer_description *description);
 
-// tokenizer_json.c: fills everything but json and eos from the text of a tokenizer.json.
+// tokenizer_json.c: fills everything but json and eos from a tokenizer.json text.
 ot_status ot_tokenizer_read_json(const char *json, int64_t length, const char *name,
                                  ot_tokenizer *tokenizer);
 
-// tokenizer_gpt2.c: appends the tokenizer.json that stands for a GPT-2 pair.
+// tokenizer_gpt2.c: appends the tokenizer.json equivalent to a GPT-2 pair.
 ot_status ot_tokenizer_convert_gpt2(const char *vocab_path, const char *merges_path,
                                     ot_buffer *json);
 
 // tokenizer_write.c: appends the tokenizer.json of `bytes`.
 ot_status ot_tokenizer_write_bytes(ot_buffer *json);
-// Appends a tokenizer.json up to and with the opening brace of its vocabulary; `end_of_text` is the
-// id of the added token <|endoftext|>, -1: none; `use_regex`: text is split as by GPT-2.
+// Appends a tokenizer.json up to and including the opening brace of its vocabulary; `end_of_text`
+// is the id of the added token <|endoftext|>, -1: none; `use_regex`: splits text as GPT-2 does.
 ot_status ot_tokenizer_write_head(int64_t end_of_text, bool use_regex, ot_buffer *json);
 // Appends `text` [length], in the byte alphabet, as a JSON string.
 ot_status ot_tokenizer_write_key(const char *text, int64_t length, ot_buffer *json);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookup in tables of kinds, and typed access whose errors name file, place, value and what is
-// allowed.
+// Lookup in tables of kinds, and typed access with errors that name file, key, value and allowed
+// values.
 #include "tokenizer/tokenizer_reader.h"
 
 #include <stdlib.h>
@@ -14,9 +14,9 @@ ot_status ot_part_refuse(const ot_tokenizer_reader *reader, const char *place, c
   return ot_fail(OT_USAGE, "%s: %s: %s is not supported", reader->name, place, what);
 }
 
-// `value` as it stands in the file, at most 60 bytes of it.
+// `value` as written in the file, at most 60 bytes of it.
 static const char *text_of(ot_tokenizer_reader *r, const json_t *value) {
-  if (!value) return "not there";
+  if (!value) return "missing";
   char *const text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
   const char *const copy = ot_arena_format(&r->arena, "%.60s", text ? text : "?");
   free(text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the parts of a tokenizer.json are read: normalizer, pre_tokenizer, decoder and model are each
-// an object whose "type" is one of a table of kinds, or a Sequence of such objects. A key or a kind
-// that is not in the table is refused by name, never passed over.
+// Readers of the parts of a tokenizer.json: normalizer, pre_tokenizer, decoder and model are each
+// an object whose "type" is in a table of kinds, or a Sequence of such objects. Unknown keys and
+// kinds are rejected by name, never ignored.
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 
 typedef struct ot_tokenizer_reader {
   const char *name;  // of the file, for messages
-  ot_arena arena;    // of what is needed while reading
+  ot_arena arena;    // memory used while reading
 } ot_tokenizer_reader;
 
 enum { OT_PART_KEYS_MAX = 10 };
@@ -25,26 +25,26 @@ typedef struct ot_part_kind {
 
 typedef struct ot_part_table {
   const char *place;     // key of the part, for messages
-  const char *sequence;  // key of the list in a Sequence; null: there are no sequences
+  const char *sequence;  // key of the list in a Sequence; null: no sequences
   const ot_part_kind *kinds;
   int num_kinds;
 } ot_part_table;
 
-// Calls `read` of the kind of `part`, or, for a Sequence, of each of its parts in order. Nothing is
-// read where `part` is absent or null.
+// Calls `read` of the kind of `part`, or, for a Sequence, of each of its parts in order. Reads
+// nothing if `part` is missing or null.
 ot_status ot_part_read(ot_tokenizer_reader *reader, const ot_part_table *table, const json_t *part,
                        void *into);
 
-// The same for a part that is of kind `type` whatever it says.
+// The same for a part of kind `type`, whatever its "type" is.
 ot_status ot_part_read_as(ot_tokenizer_reader *reader, const ot_part_table *table, const char *type,
                           const json_t *part, void *into);
 
 // OT_USAGE: `what` at `place` is not supported.
 ot_status ot_part_refuse(const ot_tokenizer_reader *reader, const char *place, const char *what);
 
-bool ot_part_is_unset(const json_t *value);  // absent or null
+bool ot_part_is_unset(const json_t *value);  // missing or null
 
-// Members of `object`, which stands at `place` of the file. A flag may be absent, a text may not.
+// Members of `object`, at `place` of the file. A flag may be missing, a text may not.
 ot_status ot_part_flag(ot_tokenizer_reader *reader, const char *place, const json_t *object,
                        const char *key, bool *value);
 ot_status ot_part_text(ot_tokenizer_reader *reader, const char *place, const json_t *object,

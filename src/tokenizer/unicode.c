@@ -6,7 +6,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-// Bytes at the start of `text` that are ASCII.
+// Number of leading ASCII bytes of `text`.
 static int64_t ascii_run(const uint8_t *text, int64_t length) {
   int64_t i = 0;
   for (; i + 8 <= length; i += 8) {
@@ -41,8 +41,8 @@ static bool second_is_valid(uint8_t lead, uint8_t second) {
   }
 }
 
-// The width of the valid character at `text` [length > 0]; 0 when there is none, -1 when the end of
-// `text` cuts one that is valid so far.
+// The width of the valid character at `text` [length > 0]; 0 if there is none, -1 if the end of
+// `text` truncates a character that is valid so far.
 static int valid_width(const uint8_t *text, int64_t length) {
   const int width = width_of_lead(text[0]);
   for (int i = 1; i < width; i++) {

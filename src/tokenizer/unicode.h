@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokenizing needs of Unicode: which bytes are valid UTF-8, normalization form C (utf8proc),
-// and the two character classes that added tokens look at.
+// Unicode functions for tokenization: validity of UTF-8, normalization form C (utf8proc), and the
+// two character classes that added tokens need.
 #pragma once
 
 #include <stdbool.h>
@@ -10,10 +10,10 @@
 #include "tokenizer/buffer.h"
 
 // The length of the longest valid UTF-8 prefix of `text` [length]. `truncated` (may be null) is set
-// when what follows is the beginning of a character that the end of `text` cuts.
+// if a character follows that the end of `text` truncates.
 int64_t ot_unicode_valid_prefix(const uint8_t *text, int64_t length, bool *truncated);
 
-// Bytes of `text` [length] that are in no valid character.
+// Bytes of `text` [length] that belong to no valid character.
 int64_t ot_unicode_invalid_bytes(const uint8_t *text, int64_t length);
 
 // The code point of the character that starts at `text` / ends before `text + length`; its bytes in
@@ -21,8 +21,8 @@ int64_t ot_unicode_invalid_bytes(const uint8_t *text, int64_t length);
 uint32_t ot_unicode_first(const uint8_t *text, int64_t length, int *width);
 uint32_t ot_unicode_last(const uint8_t *text, int64_t length, int *width);
 
-// The width that the first byte of the character at `text` [length > 0] says, at most `length`; 1
-// for a byte that begins none.
+// The width given by the first byte of the character at `text` [length > 0], at most `length`; 1
+// for an invalid first byte.
 static inline int64_t ot_unicode_width(const uint8_t *text, int64_t length) {
   const uint8_t lead = text[0];
   const int64_t width = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -34,9 +34,9 @@ bool ot_unicode_is_space(uint32_t code);
 // A letter, mark, decimal digit, letter number, connector or joiner: \w of Unicode's UTS 18.
 bool ot_unicode_is_word(uint32_t code);
 
-// True when `text` [length] has no byte above 127.
+// True if `text` [length] has no byte above 127.
 bool ot_unicode_is_ascii(const uint8_t *text, int64_t length);
 
-// Appends the normalization form C of valid UTF-8 `text` [length] to `out`. Runs of ASCII are
-// copied: an ASCII character never composes with what precedes it.
+// Appends normalization form C of valid UTF-8 `text` [length] to `out`. Runs of ASCII are copied:
+// an ASCII character never composes with its predecessor.
 ot_status ot_unicode_append_nfc(const uint8_t *text, int64_t length, ot_buffer *out);

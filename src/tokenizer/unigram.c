@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Viterbi from left to right over the tokens that begin at each character, found in a trie. Of
-// paths with equal sums the first found stays, as in HF tokenizers, and sums are made in the same
-// order.
+// Viterbi from left to right over the tokens that start at each character, found in a trie. On
+// equal sums the first path is kept, and sums are computed in the same order, as in HF tokenizers.
 #include "tokenizer/unigram.h"
 
 #include <math.h>
@@ -22,7 +21,7 @@ typedef struct unigram {
   int32_t byte_ids[256];  // -1: none
 } unigram;
 
-// The best way to write the piece up to here: its last token and where that starts.
+// The best tokenization up to here: its last token and where that starts.
 typedef struct ending {
   double score;
   int64_t start;  // -1: not reached
@@ -63,7 +62,7 @@ static int32_t find_token(const unigram *u, const uint8_t *text, int64_t length)
   return node > 0 ? u->trie.values[node] : -1;
 }
 
-// Writes the tokens of an unknown stretch before `ids`; returns how many.
+// Writes the tokens of an unknown stretch before `ids`; returns their number.
 static int64_t write_unknown(const unigram *u, const uint8_t *text, int64_t length, int32_t *ids) {
   ids[-1] = find_token(u, text, length);
   if (ids[-1] >= 0) return 1;
@@ -165,8 +164,8 @@ static ot_status read_unigram(ot_tokenizer_reader *r, const json_t *json, ot_voc
   OT_CHECK(json_is_integer(unk) && json_integer_value(unk) >= 0 &&
                json_integer_value(unk) < vocabulary->count,
            OT_USAGE,
-           "%s: model: unk_id is not an id from 0 to %lld, so characters that have no token would "
-           "be lost",
+           "%s: model: unk_id is not an id from 0 to %lld, so characters without a token could "
+           "not be encoded",
            r->name, (long long)vocabulary->count - 1);
   u->unk = (int32_t)json_integer_value(unk);
   return OT_OK;

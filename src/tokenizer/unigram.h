@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unigram language model of SentencePiece (Kudo 2018): of all ways to write a piece as tokens
-// the one whose log probabilities have the largest sum, by Viterbi's algorithm. A character that no
-// token stands for is unknown, at a score 10 below the lowest; unknown ones next to each other are
-// one token, or the tokens of their bytes.
+// The unigram language model of SentencePiece (Kudo 2018): the tokenization of a pre-token with the
+// largest sum of log probabilities, by Viterbi's algorithm. A character without a token is unknown,
+// with a score 10 below the lowest; adjacent unknown ones become one token, or the tokens of their
+// bytes.
 #pragma once
 
 #include "tokenizer/token_model.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words in an array in order of appearance, found through open addressing; their bytes in an arena.
+// Words in an array in order of first occurrence, found by open addressing; their bytes in an
+// arena.
 #include "tokenizer/word_count.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct ot_word_count {
   uint64_t mask;
 };
 
-// Twice the room (at first 1024 words) and a table of twice as many slots.
+// Doubles the capacity (at first 1024 words), with a table of twice as many slots.
 static ot_status grow(ot_word_count *w) {
   const int64_t capacity = w->capacity > 0 ? 2 * w->capacity : 1024;
   OT_CHECK(capacity < INT32_MAX, OT_ENVIRONMENT, "more than %lld different words",
@@ -67,7 +68,7 @@ void ot_word_count_destroy(ot_word_count **words) {
   *words = NULL;
 }
 
-// The slot of `word`, or the empty one where it belongs.
+// The slot of `word`, or the empty slot for it.
 static uint64_t find_slot(const ot_word_count *w, ot_word word, uint64_t hash) {
   uint64_t slot = hash & w->mask;
   for (; w->slots[slot] >= 0; slot = (slot + 1) & w->mask) {

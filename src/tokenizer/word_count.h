@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often each piece of text occurs: a hash table from bytes to counts, for BPE training.
+// Counts occurrences of pre-tokens: a hash table from bytes to counts, for BPE training.
 #pragma once
 
 #include <stdint.h>
@@ -17,12 +17,12 @@ typedef struct ot_word {
 ot_status ot_word_count_create(ot_word_count **out);
 void ot_word_count_destroy(ot_word_count **words);
 
-// Adds `word.count` occurrences of its bytes, which are copied when they are new.
+// Adds `word.count` occurrences of its bytes; copies new ones.
 ot_status ot_word_count_add(ot_word_count *words, ot_word word);
 
 // Adds all of `other`.
 ot_status ot_word_count_add_all(ot_word_count *words, const ot_word_count *other);
 
-// The words, in no order that means anything: [ot_word_count_size].
+// The words, in unspecified order: [ot_word_count_size].
 int64_t ot_word_count_size(const ot_word_count *words);
 ot_word ot_word_count_at(const ot_word_count *words, int64_t i);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources that read from one set of files while another is written: a block at a time, whatever the
-// size of the model.
+// Reads one set of files while writing another, a block at a time, independent of model size.
 #include "train/convert.h"
 
 #include <unistd.h>
@@ -17,7 +16,7 @@
 
 enum { TEXTS_MAX = 16, TEXT_BYTES_MAX = 1 << 30 };
 
-// Files of a tokenizer, copied as they are where they exist.
+// Tokenizer files, copied unchanged if present.
 static const char *const copied_names[] = {"generation_config.json",
                                            "tokenizer.json",
                                            "tokenizer_config.json",
@@ -33,12 +32,12 @@ typedef struct conversion {
   ot_arena *arena;
   const ot_convert_request *request;
   ot_convert_report *report;
-  const char *to;  // the links of request->to followed
+  const char *to;  // request->to with links resolved
   ot_checkpoint *checkpoint;
   ot_model model;
   ot_graph graph;
   ot_weight_map map;
-  ot_weight_source *source;  // [map.num_tensors] in the set of files that it is read from
+  ot_weight_source *source;  // [map.num_tensors] in the set that holds it
   ot_checkpoint_set set;
   ot_tensor_source *sources;  // [num_sources]
   int num_sources;
@@ -46,7 +45,7 @@ typedef struct conversion {
   ot_checkpoint_text texts[TEXTS_MAX];
 } conversion;
 
-// One tensor of the files that are read.
+// A tensor of the input files.
 typedef struct file_tensor {
   ot_weight_reading reading;
   ot_dtype dtype;
@@ -82,7 +81,7 @@ static ot_status build_map(conversion *c) {
   return OT_OK;
 }
 
-// Points the sources at master.NAME where every tensor has one; false when some lack it.
+// Points the sources at master.NAME if every tensor has one; false if some lack it.
 static bool find_masters(conversion *c) {
   const ot_safetensors *const optimizer =
       ot_checkpoint_tensors(c->checkpoint, OT_CHECKPOINT_OPTIMIZER);
@@ -98,7 +97,7 @@ static bool find_masters(conversion *c) {
   return true;
 }
 
-// Marks as dealt with what is known and not wanted: the rounded weights beside their masters.
+// Marks the rounded weights next to their masters as handled: known but not wanted.
 static void skip_all(ot_checkpoint *checkpoint, ot_checkpoint_set set) {
   const int count = ot_safetensors_count(ot_checkpoint_tensors(checkpoint, set));
   for (int i = 0; i < count; i++) ot_checkpoint_skip(checkpoint, set, i);
@@ -179,8 +178,8 @@ static ot_status copy_texts(conversion *c) {
   return OT_OK;
 }
 
-// What the source does not have is made; of a tokenizer that this program cannot run, the file
-// alone goes along.
+// Generates the files that the source lacks; if this program cannot run the tokenizer, only its
+// file is copied.
 static ot_status make_texts(conversion *c) {
   const ot_dtype dtype = c->num_sources > 0 ? c->sources[0].dtype : c->model.dtype;
   const char *const path = ot_checkpoint_file(c->checkpoint, "tokenizer.json");
@@ -198,7 +197,7 @@ static ot_status make_texts(conversion *c) {
   return status;
 }
 
-// ---- the whole ----
+// ---- the conversion ----
 
 static const char *model_settings(conversion *c) {
   ot_json_writer json = ot_json_begin(c->arena, 0);
@@ -208,8 +207,8 @@ static const char *model_settings(conversion *c) {
   return json.text;
 }
 
-// Software that reads HF directories would leave tensors aside that it has no names for, and run
-// another model.
+// Software that reads HF directories would ignore tensors without a known name and run another
+// model.
 static ot_status check_known(const conversion *c) {
   if (c->model.residuals.block_size == 0 || c->request->only_ours) return OT_OK;
   ot_fail(OT_USAGE,
@@ -245,8 +244,8 @@ ot_status ot_convert(ot_arena *arena, const ot_convert_request *request,
   char target[OT_PATH_BYTES];
   OT_TRY(ot_output_file_follow(request->to, target));
   if (access(target, F_OK) == 0) {
-    ot_fail(OT_USAGE, "the directory to make is there already (%s)", request->to);
-    return ot_fail_hint(OT_USAGE, "name another, or remove it first");
+    ot_fail(OT_USAGE, "the output directory already exists (%s)", request->to);
+    return ot_fail_hint(OT_USAGE, "choose another, or remove it first");
   }
   ot_checkpoint_found found;
   OT_TRY(ot_checkpoint_find(arena, request->from, OT_CHECKPOINT_HASH_ALL, &found));

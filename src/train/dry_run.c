@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a run checks before its first step, and its bill of memory, without taking the
-// memory or writing a file. Ranks that differ only along dp and cp have equal schedules, so one of
-// each stage and tp rank is planned, and the bill is that of the most loaded.
+// All checks of a run before its first step, and its memory breakdown, without allocating the
+// memory or writing a file. Ranks that differ only along dp and cp have equal schedules, so one
+// rank per stage and tp rank is planned; the breakdown is that of the rank with the most memory.
 #include "base/quantity.h"
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -10,7 +10,7 @@
 #include "train/loop_start.h"
 #include "train/prediction.h"
 
-// One rank as it is planned.
+// A planned rank.
 typedef struct planned {
   ot_planned_rank rank;
   double model_flops;  // of the first step
@@ -28,8 +28,8 @@ static ot_status plan_rank(const ot_run *run, const ot_dry_run *how, int rank, o
   return OT_OK;
 }
 
-// Plans every kind of rank: `most` becomes the one with the largest arena, and `flops` those of all
-// ranks together.
+// Plans one rank of each kind: `most` is the one with the largest arena, `flops` the total over all
+// ranks.
 static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *arena,
                             planned *most, double *flops) {
   const ot_mesh *const mesh = how->mesh;
@@ -55,7 +55,7 @@ static ot_status plan_ranks(const ot_run *run, const ot_dry_run *how, ot_arena *
   return plan_rank(run, how, fullest, arena, most);
 }
 
-// A dry run under way.
+// State of a dry run.
 typedef struct dry_run {
   const ot_loop_request *request;
   const ot_dry_run *how;
@@ -75,8 +75,7 @@ static void say_memory(dry_run *d) {
     ot_text_appendf(&text, "  %-12s %14s\n", ot_memory_class_name((ot_memory_class)i),
                     ot_figure_bytes(d->arena, bytes));
   }
-  const char *const which =
-      ot_arena_format(d->arena, " (rank %d, which has most)", d->most.rank.rank);
+  const char *const which = ot_arena_format(d->arena, " (rank %d, the maximum)", d->most.rank.rank);
   ot_loop_note(d->request,
                "memory of one rank%s, arena planned to the byte:\n%s  %-12s %14s (%ld bytes)",
                schedule->ranks > 1 ? which : "", ot_text_builder_text(&text), "peak",
@@ -88,7 +87,7 @@ static ot_status check_disk(dry_run *d) {
   OT_TRY(ot_loop_check_disk(d->request, d->arena, &room));
   d->report->disk_free_bytes = room.free_bytes;
   d->report->checkpoint_bytes = room.checkpoint_bytes;
-  ot_loop_note(d->request, "a checkpoint takes %s; free where the run goes: %s",
+  ot_loop_note(d->request, "a checkpoint needs %s; free disk space: %s",
                ot_figure_bytes(d->arena, room.checkpoint_bytes),
                ot_figure_bytes(d->arena, room.free_bytes));
   return OT_OK;
@@ -112,7 +111,7 @@ static void say_length(dry_run *d) {
                report->model_flops * 1e-12);
 }
 
-// Communication that nothing hides, where there is any.
+// Exposed communication, if there is any.
 static void say_exposed(const dry_run *d, const ot_step_figures *step) {
   ot_text_builder text = {.arena = d->arena};
   for (int i = 0; i < OT_TIMELINE_AXES; i++) {
@@ -121,11 +120,11 @@ static void say_exposed(const dry_run *d, const ot_step_figures *step) {
                     ot_timeline_axis_name((ot_timeline_axis)i), 1e3 * step->exposed_axis_s[i]);
   }
   if (text.length == 0) return;
-  ot_loop_note(d->request, "exposed communication of a rank:%s; bubble %.1f%%",
+  ot_loop_note(d->request, "exposed communication per rank:%s; bubble %.1f%%",
                ot_text_builder_text(&text), 100 * step->bubble_fraction);
 }
 
-// A dry run does not fail because the machine is not described well enough.
+// An incomplete description of the machine does not fail a dry run.
 static void say_prediction(dry_run *d) {
   const ot_loop_request *const request = d->request;
   const ot_run *const run = request->run;

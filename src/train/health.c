@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank's sums stand in slots of their own, to be added over slots and ranks; a part of which
-// several ranks have copies counts as often above the line of a ratio as below. The schedule has
-// added the squares over all ranks already, because the clip factor needs them. Spikes:
-// z = (x - median) / (1.4826 MAD); for normal values, MAD is 0.6745 standard deviations.
+// Each rank's sums are in its own slots, which are added over slots and ranks; parts that several
+// ranks copy count equally often in the numerator and denominator of a ratio. The squares have been
+// all-reduced already, because the clip factor needs them. Spikes: z = (x - median) / (1.4826 MAD);
+// for normal values MAD is 0.6745 standard deviations.
 #include "train/health.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static ot_status merge_values(ot_exchange *exchange, int rank, int ranks, double
   return OT_OK;
 }
 
-// The largest over the ranks of each of `values`, none of which is negative.
+// The maximum over ranks of each of the nonnegative `values`.
 static ot_status largest_values(ot_comm *comm, double *values, int64_t count) {
   if (!comm) return OT_OK;
   const int ranks = ot_comm_size(comm);
@@ -66,10 +66,10 @@ static double ratio_of(double squares, double of_squares) {
   return of_squares > 0 ? sqrt(squares / of_squares) : 0;
 }
 
-// The slots of a part. Ranks of ep number the parts of their own experts from 0, each in slots of
-// its own.
+// The slots of a part. Ranks of ep number the parts of their own experts from 0, each in separate
+// slots.
 typedef struct part_slots {
-  int64_t first;  // of all parts and slots
+  int64_t first;  // over all parts and slots
   int count;
 } part_slots;
 
@@ -148,9 +148,9 @@ ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, 
   return read_blocks(instance, comm, arena, health);
 }
 
-// ---- numbers that are not finite ----
+// ---- non-finite numbers ----
 
-// The first block of this rank whose output was not finite; num_blocks: none.
+// The first block of this rank with a non-finite output; num_blocks: none.
 static int first_strange_block(ot_instance *instance, ot_arena *arena) {
   const int num_blocks = ot_instance_shape(instance)->num_blocks;
   int64_t count;
@@ -162,7 +162,7 @@ static int first_strange_block(ot_instance *instance, ot_arena *arena) {
   return num_blocks;
 }
 
-// Over ranks: the first block, and the lowest rank that has it, {block, rank}.
+// Over ranks: the first such block and the lowest rank that has it, {block, rank}.
 static ot_status find_block(ot_instance *instance, ot_comm *comm, ot_arena *arena, int places[2]) {
   places[0] = first_strange_block(instance, arena);
   places[1] = 0;
@@ -179,7 +179,7 @@ static ot_status find_block(ot_instance *instance, ot_comm *comm, ot_arena *aren
   return OT_OK;
 }
 
-// The first block of the backward whose gradients are not finite; null: none.
+// The first block in backward order with non-finite gradients; null: none.
 static const char *last_strange_block(const ot_graph *whole, const ot_health *health) {
   const char *block = NULL;
   int tensor = 0;
@@ -200,7 +200,7 @@ static const char *describe_tensors(const ot_health *health, ot_arena *arena) {
     if (!first) first = health->gradient_norm[i].name;
     count++;
   }
-  if (!first) return "every gradient by itself is finite";
+  if (!first) return "each gradient on its own is finite";
   return ot_arena_format(arena,
                          "the gradients of %d of %d tensors are not finite, first that of %s",
                          count, health->num_tensors, first);
@@ -219,11 +219,11 @@ ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena 
   place->block = forward ? health.max_activation[places[0]].name
                          : last_strange_block(ot_instance_whole(instance), &health);
   if (!place->block) return OT_OK;
-  const char *const rank = place->rank < 0 ? "on which rank the reduction hides"
+  const char *const rank = place->rank < 0 ? "on an unknown rank (the gradients are reduced)"
                                            : ot_arena_format(arena, "on rank %d", place->rank);
-  place->text = ot_arena_format(arena, "the first %s not finite is that of %s, %s; %s",
-                                forward ? "output that is" : "gradient of the backward that is",
-                                place->block, rank, tensors);
+  place->text =
+      ot_arena_format(arena, "the first non-finite %s is that of %s, %s; %s",
+                      forward ? "output" : "gradient of the backward", place->block, rank, tensors);
   return OT_OK;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How every tensor and every block of a model fared in the last step, put together from all ranks;
-// and whether the loss of a step stands out.
+// Statistics of every tensor and block of a model in the last step, combined over all ranks; and
+// detection of loss spikes.
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "runtime/instance.h"
 
-// One value of one tensor, layer or head.
+// A value of one tensor, layer or head.
 typedef struct ot_health_value {
   const char *name;  // HF tensor name, or name of the block
   double value;
@@ -19,43 +19,43 @@ typedef struct ot_health {
   ot_health_value *gradient_norm;  // [num_tensors] norm of each part's gradient
   ot_health_value *update_ratio;   // [num_tensors] |update| / |weight|
   int num_blocks;
-  ot_health_value *max_activation;  // [num_blocks] largest |x| that left the block
+  ot_health_value *max_activation;  // [num_blocks] largest |x| of the block's output
   ot_health_value *max_logit;       // [num_blocks] largest scaled attention logit, 0 outside layers
 } ot_health;
 
-// Reads it after a step; arrays live in `arena`. `comm` is null on one rank. Collective over the
-// world. Blocks.
+// Reads the statistics after a step; arrays are in `arena`. `comm` is null on one rank. Collective
+// over the world. Blocks.
 ot_status ot_health_read(ot_instance *instance, ot_comm *comm, ot_arena *arena, ot_health *health);
 
-// Where numbers of a step stopped being finite.
+// Where numbers of a step became non-finite.
 typedef struct ot_strange_place {
-  const char *text;  // a clause: the block, the rank and the tensors whose gradients are not finite
-  const char *block;  // the first whose output is not, else whose gradients are not; null: none
-  int rank;           // the lowest that has it; -1: the reduction of gradients hides it
+  const char *text;   // a clause: the block, the rank and the tensors with non-finite gradients
+  const char *block;  // first with a non-finite output, else gradient; null: none
+  int rank;           // lowest rank that has it; -1: unknown after the reduction
 } ot_strange_place;
 
-// After a step whose numbers are not finite; texts in `arena`, the same on all ranks. Collective
+// Call after a step with non-finite numbers; texts in `arena`, the same on all ranks. Collective
 // over the world. Blocks.
 ot_status ot_health_find_strange(ot_instance *instance, ot_comm *comm, ot_arena *arena,
                                  ot_strange_place *place);
 
-// ---- steps that stand out ----
+// ---- spikes ----
 
-// How far a value is from the median of those before it, in standard deviations that the median
-// deviation stands for, so that neither a trend nor an earlier spike moves the measure. Pure.
+// Distance of a value from the median of previous values, in standard deviations estimated from the
+// median absolute deviation, so that neither a trend nor an earlier spike distorts it. Pure.
 
 enum {
-  OT_SPIKE_WINDOW = 200,  // values that the median is of, at most
-  OT_SPIKE_LEAST = 20,    // before so many nothing is said
+  OT_SPIKE_WINDOW = 200,  // values in the median, at most
+  OT_SPIKE_LEAST = 20,    // values before the first verdict
 };
 
 typedef struct ot_spike_monitor {
-  double values[OT_SPIKE_WINDOW];  // ring
-  int64_t count;                   // of values so far
-  double z;                        // of the last one; 0 while there are too few
+  double values[OT_SPIKE_WINDOW];  // ring buffer
+  int64_t count;                   // values so far
+  double z;                        // of the last value; 0 while there are too few
   bool high;                       // the last z was above 8
 } ot_spike_monitor;
 
-// Takes the next value. True: an alarm, because z > 20, or z > 8 twice in a row. A value that is
-// not finite is left out. Deviations below a thousandth of the median count as that.
+// Adds the next value. True: an alarm, because z > 20, or z > 8 twice in a row. Non-finite values
+// are skipped. Deviations below a thousandth of the median are raised to that.
 bool ot_spike_add(ot_spike_monitor *monitor, double value);

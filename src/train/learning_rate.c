@@ -6,7 +6,7 @@
 
 static double clamp01(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
 
-// Fraction of the descent that lies behind, 0 before it starts.
+// Fraction of the decay that is done, 0 before it starts.
 static double descent(const ot_run_learning_rate *settings, const ot_progress *p) {
   const double rest = p->total - p->warmup;
   if (settings->decay == OT_DECAY_WSD) {
@@ -19,7 +19,7 @@ static double descent(const ot_run_learning_rate *settings, const ot_progress *p
 
 double ot_learning_rate(const ot_run_learning_rate *settings, double peak, const ot_progress *p) {
   const double pi = 3.14159265358979323846;
-  // The first step is not wasted on a rate of zero: step i of w takes (i+1)/w.
+  // The first step does not use a rate of zero: step i of w uses (i+1)/w.
   if (p->done < p->warmup) {
     const double first = p->warmup > 0 ? 1 / p->warmup : 1;
     return peak * clamp01(p->done / p->warmup + (first < 1 ? first : 1));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The learning rate of a step, and how far a run has come: in steps for a run by steps, in tokens
-// for a run by tokens, so that the schedule follows the tokens done whatever the batch does.
+// The learning rate of a step, and the progress of a run: in steps for a run limited by steps, in
+// tokens for a run limited by tokens, so that the decay follows the tokens trained on whatever the
+// batch size does.
 #pragma once
 
 #include "describe/run.h"
@@ -19,5 +20,5 @@ typedef struct ot_progress {
 double ot_learning_rate(const ot_run_learning_rate *settings, double peak,
                         const ot_progress *progress);
 
-// Where the run stands before step `step` (counted from 0), in its own unit.
+// Progress of the run before step `step` (counted from 0), in the run's unit.
 ot_progress ot_run_progress(const ot_run *run, int64_t step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop itself; what surrounds it (directory, resuming) is in loop_start.c.
+// The training loop; start-up (directory, resuming) is in loop_start.c.
 #include "train/loop.h"
 
 #include <assert.h>
@@ -21,23 +21,23 @@
 #include "train/tensorboard.h"
 #include "train/trace_ranks.h"
 
-// ---- being asked to stop ----
+// ---- stop signals ----
 
-// SIGTERM, SIGUSR1 or the first Ctrl-C ask for a checkpoint and a clean end, a second Ctrl-C ends
-// at once; one handler for all ranks of the process. It may only set a flag, which the loop looks
-// at between steps.
-static atomic_int stop_seen;  // lock-free, so a handler may write what ranks in other threads read
+// SIGTERM, SIGUSR1 or the first Ctrl-C request a checkpoint and a clean exit, a second Ctrl-C ends
+// at once; one handler for all ranks of the process. It only sets a flag, which the loop checks
+// between steps.
+static atomic_int stop_seen;  // lock-free: ranks in other threads read it
 
 static void handle_stop(int number) {
   if (number == SIGINT && stop_seen) {
-    // The default action ends the process as every shell expects of a second Ctrl-C.
+    // The default action ends the process as shells expect from a second Ctrl-C.
     signal(SIGINT, SIG_DFL);
     raise(SIGINT);
   }
   stop_seen = 1;
 }
 
-// System calls are restarted.
+// With SA_RESTART.
 static void install_stop_handlers(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -60,26 +60,26 @@ typedef struct loop {
   ot_metrics *metrics;
   ot_tensorboard *tensorboard;
   ot_trace *trace;
-  double begin_s;  // clock when the first step of this process began
+  double begin_s;  // clock when this process began its first step
   int64_t begin_step;
   ot_loop_summary summary;
   double trace_begin_s;
-  int64_t saved_step;        // newest checkpoint of this run, -1 before there is one
+  int64_t saved_step;        // newest checkpoint of this run; -1: none
   int64_t planned_bytes;     // of all ranks of this process
-  ot_prediction prediction;  // of the leader; without steps when nothing is known
+  ot_prediction prediction;  // on the leader; without steps if unknown
   ot_step_means means;
-  ot_spike_monitor loss_spikes, norm_spikes;  // of the leader
+  ot_spike_monitor loss_spikes, norm_spikes;  // on the leader
 } loop;
 
-// What a step was like on all ranks.
+// Values of a step over all ranks.
 typedef struct step_sums {
-  bool stop;  // one of them was asked to
+  bool stop;  // a rank was asked to stop
   ot_step_figures figures;
 } step_sums;
 
 static bool leads(const loop *l) { return ot_team_leads(l->request->team); }
 
-// `status` is that of the leader: nobody goes on unless it could do its part.
+// `status` is the leader's: all ranks fail if the leader failed.
 static ot_status agree(loop *l, ot_status status) {
   return ot_team_agree(l->request->team, status);
 }
@@ -92,7 +92,7 @@ static double peak_rss_bytes(void) {
   return (double)usage.ru_maxrss * 1024;
 }
 
-// Of a step that takes `step_s`; NAN where the machine is not known.
+// For a step of `step_s`; NAN if the machine is unknown.
 static double mfu_of(const loop *l, int micro_batches, double step_s) {
   const ot_predicted_step *const plan = ot_prediction_find(&l->prediction, micro_batches);
   return plan ? plan->model_flops / step_s / l->prediction.peak_flops : NAN;
@@ -103,7 +103,7 @@ static double predicted_s(const loop *l, int micro_batches) {
   return plan ? plan->expected.step_s : NAN;
 }
 
-// The health of every layer, as further keys of the line of a step.
+// The health of every layer, as further keys of a step's line.
 static ot_status health_metrics(loop *l, ot_arena *arena, ot_metrics_step *line) {
   ot_health h;
   OT_TRY(ot_trainer_health(l->start.trainer, arena, &h));
@@ -166,12 +166,11 @@ static ot_status report_spike(loop *l, const ot_step_report *report, const char 
       .z = z,
       .first_sample = next - report->step_tokens / l->run->data.sequence_length,
       .last_sample = next - 1};
-  ot_loop_note(
-      l->request,
-      "step %lld: %s stands out (z = %.3g of the last %d steps); it was trained on samples "
-      "%lld to %lld",
-      (long long)report->step, name, z, OT_SPIKE_WINDOW, (long long)spike.first_sample,
-      (long long)spike.last_sample);
+  ot_loop_note(l->request,
+               "step %lld: %s is an outlier (z = %.3g over the last %d steps); its samples are "
+               "%lld to %lld",
+               (long long)report->step, name, z, OT_SPIKE_WINDOW, (long long)spike.first_sample,
+               (long long)spike.last_sample);
   return ot_metrics_write_spike(l->metrics, &spike);
 }
 
@@ -231,7 +230,7 @@ static ot_status validate(loop *l, int64_t step) {
   return OT_OK;
 }
 
-// What the leader does once all is on disk.
+// The leader's part after all files are written.
 static ot_status close_save(const loop *l, ot_arena *arena) {
   const bool resumed = l->request->resume == OT_RESUME_FROM;
   OT_TRY(ot_run_directory_set_saved(l->start.directory, resumed ? l->request->resume_path : ""));
@@ -249,7 +248,7 @@ static ot_status save_state(loop *l, int64_t step, ot_arena *arena) {
   return agree(l, leads(l) ? close_save(l, arena) : OT_OK);
 }
 
-// A wait for another rank says what for, but not that it is part of a save.
+// Adds to the message of a failed wait that it was part of a save.
 static ot_status name_save(int64_t step, ot_status status) {
   if (status != OT_RANKS) return status;
   ot_failure failure = {.status = OT_OK};
@@ -258,7 +257,7 @@ static ot_status name_save(int64_t step, ot_status status) {
   return failure.hint[0] ? ot_fail_hint(status, "%s", failure.hint) : status;
 }
 
-// Takes no memory of the run's arena: a run saves any number of times.
+// Allocates nothing in the run's arena: a run saves any number of times.
 static ot_status save(loop *l) {
   const int64_t step = ot_trainer_position(l->start.trainer).step;
   if (step == l->saved_step) return OT_OK;
@@ -294,7 +293,7 @@ static ot_status look_once(loop *l, int64_t step, const ot_loop_check *check, ot
   ot_fail(OT_FINDINGS, "step %lld: the audit of %s found %d: %s", (long long)step, found.audit,
           found.count, found.worst);
   return ot_fail_hint(OT_FINDINGS,
-                      "the step was not saved; the same command goes on from the "
+                      "the step was not saved; the same command resumes from the "
                       "checkpoint before it");
 }
 
@@ -346,7 +345,7 @@ static ot_status write_trace(loop *l, const ot_step_report *step) {
 
 // ---- the loop ----
 
-// What one rank alone knows, of all: a wish to stop, and what its timeline says, as means.
+// Combines what single ranks know: stop requests, and means of their timelines.
 static ot_status sum_step(loop *l, step_sums *sums) {
   const ot_timeline_summary mine =
       ot_timeline_summarize(ot_trainer_timeline(l->start.trainer),
@@ -373,7 +372,7 @@ static void add_means(loop *l, const ot_step_report *report, step_sums *sums) {
   ot_step_means_add(&l->means, &sums->figures, plan ? &plan->expected : NULL);
 }
 
-// Health is put together by all ranks; files and the status line are the leader's part.
+// All ranks combine the health; the leader writes files and the status line.
 static ot_status report_step(loop *l, const ot_step_report *report, const step_sums *sums,
                              ot_arena *arena) {
   const bool last = report->step == ot_trainer_total_steps(l->start.trainer);
@@ -437,8 +436,8 @@ static ot_status run_steps(loop *l) {
     ot_fail(OT_STOPPED, "stopped by a signal after step %ld",
             ot_trainer_position(l->start.trainer).step);
     return ot_fail_hint(OT_STOPPED, l->start.went_back
-                                        ? "start the same command without --resume to go on"
-                                        : "start the same command again to go on");
+                                        ? "run the same command without --resume to continue"
+                                        : "run the same command again to continue");
   }
   return agree(l, l->trace ? ot_trace_finish(l->trace) : OT_OK);
 }
@@ -451,7 +450,7 @@ static ot_status open_logs(loop *l) {
                                &l->tensorboard);
 }
 
-// The resident memory of a process is that of all its ranks, so the plan of all is put beside it.
+// The resident memory of a process includes all its ranks, so it is compared with the plan of all.
 static ot_status sum_planned(loop *l) {
   ot_team *const team = l->request->team;
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
@@ -466,7 +465,7 @@ static ot_status sum_planned(loop *l) {
   return OT_OK;
 }
 
-// A run does not end because its machine is not described well enough.
+// An incomplete description of the machine does not end a run.
 static void predict(loop *l) {
   const ot_schedule *const schedule = ot_instance_schedule(ot_trainer_instance(l->start.trainer));
   ot_comm *const comm = ot_team_comm(l->request->team);

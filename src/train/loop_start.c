@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which checkpoint, whether it fits, and the resolved configuration next to it; the proof that all
-// ranks fit each other; doubts and disk.
+// Selects the checkpoint, checks that it fits, writes the resolved configuration next to it; proves
+// that the ranks' schedules match; warnings and disk space.
 #include "train/loop_start.h"
 
 #include <stdarg.h>
@@ -98,7 +98,7 @@ void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction
   }
 }
 
-// ---- where to go on from ----
+// ---- resuming ----
 
 static bool is_entry_of(const char *path, const char *directory, ot_arena *arena) {
   struct stat parent, other;
@@ -106,21 +106,21 @@ static bool is_entry_of(const char *path, const char *directory, ot_arena *arena
          parent.st_dev == other.st_dev && parent.st_ino == other.st_ino;
 }
 
-// A run that was stopped before its first checkpoint begins again; one whose checkpoints are gone
-// must not.
+// A run stopped before its first checkpoint starts again; one whose checkpoints are missing must
+// not.
 static ot_status check_nothing_lost(const ot_loop_request *request, const ot_loop_start *start) {
   const char *const output = request->run->output;
   int64_t steps = 0;
   OT_TRY(ot_run_directory_steps(start->directory, &steps));
   if (steps == 0) return OT_OK;
   if (!ot_run_directory_saved(start->directory)) {
-    ot_loop_note(request, "%s has no checkpoint yet: its %ld steps begin again", output, steps);
+    ot_loop_note(request, "%s has no checkpoint yet: restarting its %ld steps", output, steps);
     return OT_OK;
   }
-  ot_fail(OT_ENVIRONMENT, "%s has metrics of %ld steps and saved checkpoints, but none is there",
+  ot_fail(OT_ENVIRONMENT, "%s has metrics of %ld steps and saved checkpoints, but all are missing",
           output, steps);
   return ot_fail_hint(OT_ENVIRONMENT,
-                      "bring one back from a copy to %s, or begin anew in another `output`",
+                      "restore one from a backup to %s, or start in another `output`",
                       ot_run_directory_checkpoints(start->directory));
 }
 
@@ -131,8 +131,8 @@ static ot_status find_newest(const ot_loop_request *request, ot_loop_start *star
   return found->path ? OT_OK : check_nothing_lost(request, start);
 }
 
-// `--resume DIR`: a checkpoint of `output`, which goes back to it, or of another run, which
-// continues in an `output` that has no checkpoints of its own, or has those that this command saved
+// `--resume DIR`: a checkpoint of `output`, which is rewound to it, or of another run, which
+// continues in an `output` without checkpoints of its own or with those that this command saved
 // before.
 static ot_status find_given(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
                             ot_checkpoint_found *found) {
@@ -142,17 +142,17 @@ static ot_status find_given(const ot_loop_request *request, ot_loop_start *start
   OT_TRY(ot_run_directory_began_with(start->directory, given, arena, &began));
   if (began) return find_newest(request, start, arena, found);
   OT_TRY(ot_checkpoint_find(arena, given, OT_CHECKPOINT_HASH_ALL, found));
-  OT_CHECK(found->manifest, OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run",
+  OT_CHECK(found->manifest, OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run",
            found->path);
   start->went_back = is_entry_of(found->path, directory, arena);
   if (start->went_back) return OT_OK;
   ot_checkpoint_steps own;
   OT_TRY(ot_checkpoint_list(arena, directory, &own));
   if (own.count == 0) return check_nothing_lost(request, start);
-  ot_fail(OT_USAGE, "%s holds a run with checkpoints of its own, up to step %ld (--resume %s)",
+  ot_fail(OT_USAGE, "%s holds a run with its own checkpoints, up to step %ld (--resume %s)",
           request->run->output, own.step[0], given);
-  return ot_fail_hint(
-      OT_USAGE, "without --resume it goes on from these; %s can go on in another `output`", given);
+  return ot_fail_hint(OT_USAGE,
+                      "without --resume it uses these; %s can continue in another `output`", given);
 }
 
 static ot_status find_state(const ot_loop_request *request, ot_loop_start *start, ot_arena *arena,
@@ -165,7 +165,7 @@ static ot_status find_state(const ot_loop_request *request, ot_loop_start *start
     case OT_RESUME_AUTO:
       return find_newest(request, start, arena, found);
     case OT_RESUME_NEVER:
-      OT_CHECK(state == OT_RUN_EMPTY, OT_USAGE, "%s holds a run already (output, --resume never)",
+      OT_CHECK(state == OT_RUN_EMPTY, OT_USAGE, "%s already holds a run (output, --resume never)",
                output);
       return OT_OK;
     case OT_RESUME_FROM:
@@ -174,7 +174,7 @@ static ot_status find_state(const ot_loop_request *request, ot_loop_start *start
   OT_UNREACHABLE();
 }
 
-// Settings that a resumed run must keep; what differs is listed.
+// A resumed run must keep its settings; lists those that differ.
 static ot_status compare_settings(const ot_loop_request *request, const ot_checkpoint_found *found,
                                   ot_arena *arena) {
   const char *const path = found->path;
@@ -192,7 +192,7 @@ static ot_status compare_settings(const ot_loop_request *request, const ot_check
                       "another output");
 }
 
-// ---- beginning ----
+// ---- start ----
 
 static ot_status write_config(const ot_loop_request *request, const ot_loop_start *start,
                               ot_arena *arena) {
@@ -214,7 +214,7 @@ static void say_start(const ot_loop_request *request, const ot_loop_start *start
                ot_figure_bytes(arena, schedule->bill.peak_bytes), many ? " on rank 0" : "");
 }
 
-// What one rank does for all before there is a trainer. `path` is left empty for a new run.
+// One rank's work for all, before there is a trainer. `path` stays empty for a new run.
 static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
                                 ot_loop_start *start, char *path) {
   ot_checkpoint_found found = {0};
@@ -230,7 +230,7 @@ static ot_status open_directory(const ot_loop_request *request, ot_arena *arena,
   return compare_settings(request, &found, arena);
 }
 
-// Ranks that read other settings, or think of another world, must not begin.
+// Ranks with other settings or another world size must not start.
 static ot_status check_same_run(const ot_loop_request *request, ot_arena *arena) {
   uint64_t hash = ot_run_hash(request->run, arena);
   if (ot_team_mesh(request->team)) {
@@ -253,8 +253,8 @@ static ot_status find_start(const ot_loop_request *request, ot_arena *arena, ot_
   return OT_OK;
 }
 
-// The run goes on from `step`: what its directory has beyond that is set aside, and its settings
-// are written. A run that begins here has no checkpoint yet.
+// The run continues from `step`: later contents of its directory are set aside, and its settings
+// are written. A run that starts here has no checkpoint yet.
 static ot_status enter_directory(const ot_loop_request *request, ot_arena *arena,
                                  const ot_loop_start *start) {
   const char *note = NULL;
@@ -285,7 +285,7 @@ static ot_status open_run(const ot_loop_request *request, ot_arena *arena, ot_lo
   say_start(request, start, arena);
   if (begins && ot_trainer_note(start->trainer))
     ot_loop_note(request, "%s", ot_trainer_note(start->trainer));
-  if (!begins) ot_loop_note(request, "going on from %s", path);
+  if (!begins) ot_loop_note(request, "resuming from %s", path);
   const bool leads = ot_team_leads(request->team);
   return ot_team_agree(request->team, leads ? enter_directory(request, arena, start) : OT_OK);
 }
@@ -315,7 +315,7 @@ void ot_loop_start_close(ot_loop_start *start) {
 
 // ---- settings ----
 
-// Keys that set the size of a model, as its family spells them.
+// Keys that set the size of a model, in the spelling of its family.
 static const char *const sizes[] = {
     "vocab_size",        "hidden_size",         "n_embd", "intermediate_size",       "n_layer",
     "num_hidden_layers", "num_attention_heads", "n_head", "max_position_embeddings", "n_positions"};
@@ -330,7 +330,7 @@ static void note_sizes(const ot_loop_request *request, ot_arena *arena) {
     ot_text_appendf(&text, "%s %s=%s", text.length > 0 ? "," : "", sizes[i], node->text);
   }
   if (text.length == 0) return;
-  ot_loop_note(request, "note: not given, so as %s has it by default:%s (model)",
+  ot_loop_note(request, "note: not given, so the default of %s is used:%s (model)",
                request->run->model.model_type, ot_text_builder_text(&text));
 }
 
@@ -350,7 +350,7 @@ static void note_data(const ot_loop_request *request, const ot_feed *feed) {
   const int64_t tokens = ot_feed_tokens(feed);
   if (step <= tokens) return;
   ot_loop_note(request,
-               "note: a step takes %lld tokens and the training data has %lld: it repeats them "
+               "note: a step needs %lld tokens and the training data has %lld: they are repeated "
                "(batch.global_batch_size, data.sequence_length)",
                (long long)step, (long long)tokens);
 }
@@ -363,7 +363,7 @@ void ot_loop_note_doubts(const ot_loop_request *request, const ot_feed *feed, ot
 
 // ---- disk ----
 
-// A checkpoint holds weights, moments and, where they are apart, master weights, of all ranks once.
+// A checkpoint holds weights, moments and, if separate, master weights, of all ranks once.
 static int64_t checkpoint_bytes(const ot_run *run) {
   const int64_t narrow = ot_dtype_bytes(run->precision.params);
   const int64_t wide = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
@@ -386,7 +386,7 @@ ot_status ot_loop_check_disk(const ot_loop_request *request, ot_arena *arena, ot
   *room = (ot_loop_room){.checkpoint_bytes = checkpoint_bytes(request->run)};
   OT_TRY(ot_disk_free_bytes(path, &room->free_bytes));
   OT_CHECK(room->free_bytes > room->checkpoint_bytes, OT_ENVIRONMENT,
-           "a checkpoint takes %s, the disk of %s has %s free (output)",
+           "a checkpoint needs %s, the disk of %s has %s free (output)",
            ot_figure_bytes(arena, room->checkpoint_bytes), path,
            ot_figure_bytes(arena, room->free_bytes));
   return OT_OK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a run begins: its directory is locked, the state it goes on from is found and compared with
-// the settings, the trainer is made; and what a run and its dry run look at alike before the first
-// step. Private to the loop.
+// The start of a run: locks its directory, finds the state to resume and compares it with the
+// settings, creates the trainer; and the checks that runs and dry runs share before the first step.
+// Private to the loop.
 #pragma once
 
 #include "data/feed.h"
@@ -11,11 +11,11 @@
 #include "train/run_directory.h"
 
 typedef struct ot_loop_start {
-  ot_run_directory *directory;  // of the leader; null on other ranks
+  ot_run_directory *directory;  // on the leader; null on other ranks
   ot_trainer *trainer;
-  bool finished;      // all steps were done before: there is nothing to do
-  bool resumed_here;  // the state is that of a checkpoint in this directory
-  bool went_back;     // on the leader: to one that --resume names, as the same command would again
+  bool finished;      // all steps were done before: nothing to do
+  bool resumed_here;  // the state is a checkpoint of this directory
+  bool went_back;     // on the leader: rewound to a checkpoint that --resume names
 } ot_loop_start;
 
 ot_status ot_loop_start_open(const ot_loop_request *request, ot_arena *arena, ot_loop_start *start);
@@ -28,11 +28,11 @@ const char *ot_loop_shape(const ot_mesh *mesh, ot_arena *arena);
 void ot_loop_note(const ot_loop_request *request, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Says what the prediction rests on.
+// Reports the basis of the prediction.
 void ot_loop_note_prediction(const ot_loop_request *request, const ot_prediction *prediction);
 
 // One rank of the run on `mesh` (null: one rank) as it will be trained, checked: `graphs`
-// [OT_MODES] and `schedule` in `arena`. `threads` of each kernel where the run does not say.
+// [OT_MODES] and `schedule` in `arena`. `threads` per kernel if the run does not set them.
 typedef struct ot_planned_rank {
   const ot_run *run;
   const ot_mesh *mesh;
@@ -42,20 +42,20 @@ typedef struct ot_planned_rank {
 } ot_planned_rank;
 ot_status ot_rank_plan(ot_planned_rank *planned, ot_arena *arena);
 
-// Proves that the schedules of all ranks fit each other (ot_schedules_match), where they have at
-// most OT_PROVEN_ENTRIES entries together; OT_OK without a look beyond. Local; for one rank to
-// call.
+// Proves that the schedules of all ranks match (ot_schedules_match), if they have at most
+// OT_PROVEN_ENTRIES entries in total; returns OT_OK without a check otherwise. Local; called on one
+// rank.
 enum { OT_PROVEN_ENTRIES = 1 << 20 };
 ot_status ot_world_prove(const ot_run *run, const ot_mesh *mesh);
 
-// Settings that are allowed and rarely meant; what cannot be is refused where settings are read
-// (describe/run.h), data opened (feed.h) and memory taken (instance.h). Notes for the user: sizes
-// of the model that were not given, a warm-up that the run does not reach the end of, a step that
-// takes more tokens than there are. `feed` is the run's, of one rank.
+// Warns of settings that are valid but rarely intended; invalid ones are rejected where settings
+// are read (describe/run.h), data opened (feed.h) and memory allocated (instance.h). Notes for the
+// user: model sizes that were not given, a warm-up longer than the run, a step with more tokens
+// than the data. `feed` is the run's, of one rank.
 void ot_loop_note_doubts(const ot_loop_request *request, const ot_feed *feed, ot_arena *arena);
 
-// Free bytes where the output goes, and those of one checkpoint. OT_ENVIRONMENT when it does not
-// fit. For one rank to call.
+// Free bytes at the output, and those of one checkpoint. OT_ENVIRONMENT if it does not fit. Called
+// on one rank.
 typedef struct ot_loop_room {
   int64_t free_bytes, checkpoint_bytes;
 } ot_loop_room;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines are made in an arena that is emptied after each, and written whole.
+// Builds lines in an arena that is reset after each, and writes each with one call.
 #include "train/metrics.h"
 
 #include <errno.h>
@@ -23,13 +23,13 @@ struct ot_metrics {
   ot_arena arena;
   char path[OT_PATH_BYTES];
   int file;        // -1 when closed
-  int64_t length;  // bytes of whole lines
+  int64_t length;  // bytes of complete lines
   ot_json_writer line;
 };
 
-// ---- what is there when a run goes on ----
+// ---- existing lines, when a run resumes ----
 
-// The step of a line as this file's writer begins it; -1 for any other text.
+// The step of a line that this writer wrote; -1 for any other text.
 static int64_t step_of_line(const char *line) {
   static const char start[] = "{\"step\":";
   if (strncmp(line, start, sizeof start - 1) != 0) return -1;
@@ -39,9 +39,9 @@ static int64_t step_of_line(const char *line) {
 }
 
 typedef struct line_survey {
-  int64_t newest;  // step of any line, 0: none
-  int64_t kept;    // bytes of the lines that belong to the first steps, before any later one
-  int64_t bytes;   // of whole lines
+  int64_t newest;  // highest step of any line; 0: none
+  int64_t kept;    // bytes of the leading lines up to the kept step
+  int64_t bytes;   // bytes of complete lines
 } line_survey;
 
 static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_survey *survey) {
@@ -60,7 +60,7 @@ static ot_status survey_lines(const char *path, FILE *file, int64_t step, line_s
   return OT_OK;
 }
 
-// An absent file has no lines.
+// A missing file has no lines.
 static ot_status survey(const char *path, int64_t step, line_survey *out) {
   int descriptor = -1;
   *out = (line_survey){0};
@@ -156,7 +156,7 @@ static void print_exposed(ot_json_writer *json, const ot_metrics_exposed *expose
   ot_json_end(json);
 }
 
-// The writer keeps its text's memory from line to line.
+// The writer reuses the memory of its text between lines.
 static ot_json_writer *begin_line(ot_metrics *metrics, int64_t step) {
   metrics->line.length = 0;
   metrics->line.filled = 0;

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl: one JSON object a step, every key of a step always there, null where unknown; and
-// validation lines. The source of truth of what a run did: each step is in it once, also after
-// resuming, because lines later than the state that a run goes on from are cut off.
+// metrics.jsonl: one JSON object per step, with every key of a step present, null if unknown; and
+// validation lines. The record of a run: each step is in it once, also after resuming, because
+// lines later than the resumed state are truncated.
 #pragma once
 
 #include <stdint.h>
 
 #include "base/status.h"
 
-// A number with a name: "gradient_norm/layers.3". NaN and infinities are written as null.
+// A named number: "gradient_norm/layers.3". NaN and infinities are written as null.
 typedef struct ot_metric {
   const char *name;
   double value;
 } ot_metric;
 
-// Seconds of communication that no compute hides, by axis.
+// Exposed communication in seconds, by axis.
 typedef struct ot_metrics_exposed {
   double tp_s, cp_s, ep_s, pp_s, dp_s;
 } ot_metrics_exposed;
 
-// Of the experts of a model, means over layers and over the tokens of the step.
+// Expert statistics, as means over layers and over the tokens of the step.
 typedef struct ot_metrics_experts {
   double aux_loss, z_loss;  // before their coefficients; not part of loss_nats
-  double load_max;          // largest over mean load of a micro-batch
-  double load_entropy;      // of the loads of a micro-batch; 1 when they are even
-  double drop_share;        // of the slots of tokens; where experts choose, of tokens
-  double rounds;            // in which the rows of a micro-batch come to experts; 1: all fit
+  double load_max;          // largest over mean load in a micro-batch
+  double load_entropy;      // of the loads in a micro-batch; 1 when balanced
+  double drop_share;        // of routed slots; with expert choice, of tokens
+  double rounds;            // dispatch passes per micro-batch; 1: no overflow
 } ot_metrics_experts;
 
 // One step. Unknown: NaN for reals, -1 for counts.
 typedef struct ot_metrics_step {
   int64_t step;      // completed steps, this one included
-  double loss_nats;  // mean of an unmasked target
+  double loss_nats;  // mean per unmasked target
   double gradient_norm;
   double learning_rate;
   int64_t tokens;  // trained on so far
@@ -51,33 +51,34 @@ typedef struct ot_metrics_step {
 
 typedef struct ot_metrics ot_metrics;
 
-// Opens the file at `path`, which need not exist, to go on after `step` completed steps (0: a new
-// run): later lines are cut off, and one that was not written whole.
+// Opens the file at `path`, which need not exist, to continue after `step` completed steps (0: a
+// new run): removes later lines and an incomplete one.
 ot_status ot_metrics_create(const char *path, int64_t step, ot_metrics **out);
 
-// The newest step that has a line in the file at `path`; 0: none, or there is no file.
+// The highest step with a line in the file at `path`; 0: none, or no file.
 ot_status ot_metrics_newest(const char *path, int64_t *step);
 
-// Writes a copy of the lines later than `step` of the file at `path` (which need not exist) to
-// `copy`, synced; no file when there are none.
+// Writes a copy of the lines after `step` of the file at `path` (which need not exist) to `copy`,
+// synced; no file if there are none.
 ot_status ot_metrics_copy_later(const char *path, int64_t step, const char *copy);
 
-// Closes; what was written stays. Call ot_metrics_sync first when it must survive a power cut.
+// Closes the file; written lines stay. Call ot_metrics_sync first if they must survive a power
+// failure.
 void ot_metrics_destroy(ot_metrics **metrics);
 
-// Appends a line with one write. After a failure (disk full) the file ends with the line before.
+// Appends a line with one write. After a failure (disk full) the file ends with the previous line.
 ot_status ot_metrics_write_step(ot_metrics *metrics, const ot_metrics_step *step);
 
 // {"step", "val_loss" or "val_loss/NAME"}; `name` is null or "" for the unnamed set.
 ot_status ot_metrics_write_validation(ot_metrics *metrics, int64_t step, const char *name,
                                       double loss_nats);
 
-// {"step", "audit_findings/NAME"}: what the audit NAME found after a step.
+// {"step", "audit_findings/NAME"}: findings of the audit NAME after a step.
 ot_status ot_metrics_write_audit(ot_metrics *metrics, int64_t step, const char *name,
                                  int64_t findings);
 
-// A step that stands out (health.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so
-// that its batch can be read again.
+// An outlier step (health.h): {"step", "spike/NAME": z, "first_sample", "last_sample"}, so that its
+// batch can be read again.
 typedef struct ot_metrics_spike {
   int64_t step;
   const char *name;  // "loss", "grad_norm"
@@ -86,6 +87,6 @@ typedef struct ot_metrics_spike {
 } ot_metrics_spike;
 ot_status ot_metrics_write_spike(ot_metrics *metrics, const ot_metrics_spike *spike);
 
-// Makes all lines durable. To be called before the checkpoint of a step is written, so that no step
-// that a run resumes after can lack its line.
+// Makes all lines durable. Call before writing the checkpoint of a step, so that no step before a
+// resume lacks its line.
 ot_status ot_metrics_sync(ot_metrics *metrics);

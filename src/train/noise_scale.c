@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates, then where they are read from. With shares w_k of the targets (all 1/K when small
-// batches are equal) a small batch's part of the gradient, w_k g_k, has the expected square
-// w_k^2 |G|^2 + w_k tr(Sigma)/B; summed over k and solved with E|g_B|^2 = |G|^2 + tr(Sigma)/B.
+// The estimates, then their inputs. With shares w_k of the targets (all 1/K when small batches are
+// equal) a small batch's part of the gradient, w_k g_k, has the expected square w_k^2 |G|^2 + w_k
+// tr(Sigma)/B; summed over k and solved with E|g_B|^2 = |G|^2 + tr(Sigma)/B.
 #include "train/noise_scale.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/math.h"
 #include "schedule/reduce.h"
 
-// Forgets a step by half within 69 steps.
+// The weight of a step halves within 69 steps.
 static const double DECAY = 0.99;
 
 void ot_noise_average_add(ot_noise_average *average, const ot_noise_sample *sample) {
@@ -21,7 +21,7 @@ void ot_noise_average_add(ot_noise_average *average, const ot_noise_sample *samp
   const double variance = noise * sample->targets;
   if (!isfinite(gradient) || !isfinite(variance)) return;
   average->steps++;
-  // Dividing a moving average by 1 - DECAY^steps makes it an average of what was added.
+  // Dividing a moving average by 1 - DECAY^steps removes its bias towards zero.
   const double weight = (1 - DECAY) / (1 - ot_pow(DECAY, (double)average->steps));
   average->gradient_squares += weight * (gradient - average->gradient_squares);
   average->variance += weight * (variance - average->variance);
@@ -34,7 +34,7 @@ double ot_noise_average_tokens(const ot_noise_average *average) {
 
 // ---- of a step ----
 
-// Sums of the parts that are noted before the sum over ranks; `squares` [parts * slots].
+// Sums of the parts noted before the reduction over ranks; `squares` [parts * slots].
 static double noted_squares(const ot_graph *graph, const double *squares, int slots) {
   double sum = 0;
   int64_t part = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of each stage stands for it: the last one of tp, which has most rows of a vocabulary
-// that tp does not divide.
+// One rank per stage represents it: the last of tp, which has the most rows of a vocabulary that tp
+// does not divide.
 #include "train/prediction.h"
 
 #include "base/text.h"
@@ -22,14 +22,14 @@ static ot_status find_cluster(const ot_prediction_request *request, ot_arena *ar
   const int ranks = request->mesh ? request->mesh->ranks : 1, threads = measured->device.threads;
   const bool spread = request->local_ranks > 0 && request->local_ranks < ranks;
   OT_CHECK(threads == 0 || !spread, OT_USAGE,
-           "%s is one machine (threads=%d), and %d ranks are on several", measured->name, threads,
-           ranks);
+           "%s describes one machine (threads=%d), but %d ranks are on several", measured->name,
+           threads, ranks);
   OT_TRY(ot_cluster_share(measured, ranks, request->threads, &out->cluster));
   out->doubt = ot_measured_doubt(measured, arena);
   out->products = request->run->precision.compute;
   out->peak_flops = ranks * peak_of(&out->cluster, out->products);
   out->basis = ot_arena_format(
-      arena, "MFU is a share of %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / ranks,
+      arena, "MFU is relative to %.4g GFLOP/s a rank: %s", 1e-9 * out->peak_flops / ranks,
       threads > 0 ? "the fastest matmul that `orthant bench` measured, not a data sheet's peak"
                   : ot_arena_format(arena, "the peak of %s in %s", out->cluster.device.name,
                                     ot_dtype_name(out->products)));

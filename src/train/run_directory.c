@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// flock on a file inside; the file itself stays, empty of meaning when nobody holds the lock.
+// flock on a file in the directory; the file remains, without meaning once the lock is released.
 #include "train/run_directory.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static ot_status lock_taken(const char *path, int lock) {
   return ot_fail_hint(OT_ENVIRONMENT, "wait for it, or choose another `output`");
 }
 
-// The text is for people; the lock is the kernel's.
+// The text is for users; the lock is the kernel's.
 static ot_status write_holder(const char *path, int lock) {
   char host[HOLDER_BYTES / 2] = "?";
   gethostname(host, sizeof host - 1);
@@ -76,7 +76,7 @@ static ot_status look_around(ot_run_directory *run) {
   return OT_OK;
 }
 
-// What a stop within ot_output_file_replace or a save left.
+// Removes remains of an interrupted ot_output_file_replace or save.
 static ot_status clear_partials(ot_run_directory *run) {
   const char *const replaced[] = {run->config, run->saved};
   for (int i = 0; i < OT_COUNT(replaced); i++)
@@ -152,7 +152,7 @@ ot_status ot_run_directory_began_with(const ot_run_directory *directory, const c
   return OT_OK;
 }
 
-// A new directory beside the checkpoints.
+// A new directory next to the checkpoints.
 static ot_status make_aside(const ot_run_directory *run, ot_arena *arena, const char **aside) {
   for (int i = 1; i <= ASIDE_MAX; i++) {
     *aside = ot_arena_format(arena, "%s/aside-%d", run->checkpoints, i);
@@ -162,7 +162,7 @@ static ot_status make_aside(const ot_run_directory *run, ot_arena *arena, const 
   return ot_disk_fail("create directory", *aside, errno);
 }
 
-// The lines first: once the checkpoints are away, nothing says that the lines are not to be cut.
+// Moves the lines first: once the checkpoints are moved, nothing prevents truncating the lines.
 static ot_status move_aside(const ot_run_directory *run, const ot_checkpoint_steps *newer,
                             int64_t step, ot_arena *arena, const char *aside) {
   OT_TRY(ot_metrics_copy_later(run->metrics, step, ot_disk_join(arena, aside, "metrics.jsonl")));

@@ -10,7 +10,7 @@
 
 enum { PART_BYTES = 64, NUM_PARTS = 9 };
 
-// Appends a part when it fits; false when the line is full.
+// Appends a part if it fits; false if the line is full.
 static bool append_part(char *out, int64_t capacity, int64_t *length, const char *part) {
   const char *const separator = *length > 0 ? "  " : "";
   const int64_t added = ot_text_length(separator) + ot_text_length(part);
@@ -39,7 +39,7 @@ static void print_memory(char *part, const ot_status_line *status) {
   const double peak = (double)status->memory_peak_bytes;
   const double capacity = (double)status->memory_capacity_bytes;
   if (peak < 0) return;
-  // In the unit that suits the capacity, or the peak where that is unknown.
+  // Uses a unit that suits the capacity, or the peak if that is unknown.
   const bool giga = (capacity > 0 ? capacity : peak) >= 1e9;
   const double unit = giga ? 1e9 : 1e6;
   const char *const name = giga ? "GB" : "MB";

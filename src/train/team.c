@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything but agreement goes through one exchange of a few words.
+// Everything except agreement uses one host-side all-reduce of a few words.
 #include "train/team.h"
 
 #include <sched.h>
@@ -22,7 +22,7 @@ struct ot_team {
 
 // ---- create ----
 
-// Which cores of which machine.
+// Identifies the machine and its set of cores.
 static uint64_t cores_hash(const ot_comm *comm) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -74,7 +74,7 @@ void ot_team_destroy(ot_team **team) {
   *team = NULL;
 }
 
-// ---- the place of this rank ----
+// ---- coordinates of this rank ----
 
 int ot_team_rank(const ot_team *team) { return team ? team->rank : 0; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One file a process: events.out.tfevents.SECONDS.HOST.PID.N, appended to record by record, and
-// the bytes of a record.
+// One file per process: events.out.tfevents.SECONDS.HOST.PID.N, appended record by record; and the
+// encoding of a record.
 #include "train/tensorboard.h"
 
 #include <errno.h>
@@ -131,7 +131,7 @@ enum { HOST_BYTES = 128, FILES_MAX = 1000 };
 struct ot_tensorboard {
   char path[OT_PATH_BYTES];
   int file;        // -1 when closed
-  int64_t length;  // bytes of whole records
+  int64_t length;  // bytes of complete records
 };
 
 static double now_s(void) {
@@ -140,7 +140,7 @@ static double now_s(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Appends the records in `out`; after a failure the file ends with the record before.
+// Appends the records in `out`; after a failure the file ends with the previous record.
 static ot_status append_records(ot_tensorboard *tensorboard, const ot_text_builder *out) {
   const ot_status status = ot_disk_write_at(tensorboard->file, tensorboard->path,
                                             tensorboard->length, out->text, out->length);
@@ -151,7 +151,7 @@ static ot_status append_records(ot_tensorboard *tensorboard, const ot_text_build
   return status;
 }
 
-// Readers order the files of a directory by name, so a later one must have a later name.
+// Readers sort the files of a directory by name, so a newer file needs a later name.
 static ot_status open_new_file(ot_tensorboard *tensorboard, const char *directory) {
   char host[HOST_BYTES] = "host";
   gethostname(host, sizeof host - 1);

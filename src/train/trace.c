@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events are written as they come, through zlib in both cases (it copies when not compressing).
-// Times are rounded to nanoseconds once, start and end apart, so that what touches still touches.
+// Events are written as they arrive, always through zlib (which copies when not compressing). Start
+// and end times are each rounded to nanoseconds once, so adjacent spans stay adjacent.
 #include "train/trace.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct ot_trace {
   ot_arena arena;
   char path[OT_PATH_BYTES];
   ot_output_file *output;
-  gzFile file;  // writes to a copy of its descriptor; null when closed
+  gzFile file;  // writes to a dup of its descriptor; null when closed
   ot_json_writer json;
 };
 
@@ -147,7 +147,7 @@ typedef struct timeline_writer {
   const ot_schedule *schedule;
   double offset_s;
   entry_extent *extents;  // [num_entries] on the entry's own lane
-  // Messages under way together stand in rows below each other.
+  // Concurrent messages are in separate rows.
   ot_arena *arena;
   double *row_end_s;  // [num_rows] end of the last message of each
   int64_t num_rows, row_capacity;
@@ -206,7 +206,7 @@ static ot_status write_span(const timeline_writer *w, const ot_span *span, int t
 }
 
 // The row of a message: the first that is free at its start. Row 0 is the lane's own; the others
-// are behind the lanes.
+// follow the lanes.
 static ot_status take_row(timeline_writer *w, const ot_span *span, int *tid) {
   int64_t row = 0;
   while (row < w->num_rows && w->row_end_s[row] > span->start_s) row++;

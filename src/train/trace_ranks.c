@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank after the other hands its spans over.
+// The ranks send their spans to the leader one by one.
 #include "train/trace_ranks.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 
 enum { CHUNK_WORDS = 1 << 15 };
 
-// What the leader knows of every rank.
+// The leader's information on every rank.
 typedef struct roll_call {
   int64_t *machine;    // [size]
   int64_t *num_spans;  // [size]
-  double *start_s;     // [size] when the order began, by the leader's clock
+  double *start_s;     // [size] start of the order, by the leader's clock
 } roll_call;
 
 static ot_status collect_real(ot_team *team, double mine, double *all) {
@@ -32,7 +32,7 @@ static ot_status call_roll(ot_team *team, const ot_trace_step *step, ot_arena *a
   roll->start_s = ot_arena_array(arena, size, sizeof(double));
   double *const age_s = ot_arena_array(arena, size, sizeof(double));
   OT_TRY(ot_team_collect(team, ot_team_machine(team), roll->machine));
-  // All leave that exchange at about the same moment, whatever their clocks say.
+  // All ranks leave that call at about the same time, whatever their clocks show.
   const double now_s = ot_clock_s();
   OT_TRY(ot_team_collect(team, step->timeline->num_spans, roll->num_spans));
   OT_TRY(collect_real(team, step->start_s, roll->start_s));
@@ -49,7 +49,7 @@ typedef struct relay {
   const ot_timeline *mine;
 } relay;
 
-// The `count` spans of rank `owner`, to `spans` on the leader (null elsewhere).
+// Sends the `count` spans of rank `owner` to `spans` on the leader (null elsewhere).
 static ot_status hand_over(const relay *r, int owner, int64_t count, ot_span *spans) {
   char *const words = (char *)ot_exchange_words(r->exchange);
   const int64_t word = sizeof(int64_t), chunk = CHUNK_WORDS * word;
@@ -84,7 +84,7 @@ static ot_status write_rank(ot_trace *trace, const ot_trace_step *step, const ot
   return status;
 }
 
-// `failed` is what the leader could not do; it goes on taking what the others hand over.
+// `failed` is the leader's failure; it still receives the spans of the others.
 static ot_status write_all(ot_trace *trace, const relay *r, const ot_trace_step *step,
                            ot_status *failed) {
   ot_heap heap = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: samples into the arena, scalars set, the order run, scalars read.
+// A step: loads samples into the arena, sets scalars, runs the schedule, reads scalars.
 #include "train/trainer.h"
 
 #include <math.h>
@@ -22,26 +22,26 @@ struct ot_trainer {
   ot_trainer_hooks hooks;
   ot_instance *instance;
   ot_feed *feed;
-  ot_rows rows;  // of one micro-batch, whole sequences
-  ot_rows part;  // this rank's pieces of them, with cp > 1
+  ot_rows rows;  // one micro-batch, whole sequences
+  ot_rows part;  // this rank's shards of them, with cp > 1
   ot_position position;
   int64_t total_steps;
-  char *note;              // of the weights of run->init, or null
-  int micro_batches;       // of the last step, 0 before there was one
+  char *note;              // about the weights of run->init, or null
+  int micro_batches;       // of the last step; 0: no step yet
   int64_t last_samples;    // of the last step
   ot_noise_average noise;  // of the steps of this process
 };
 
 // ---- create ----
 
-// Sequences that all ranks take in one micro-batch.
+// Sequences per micro-batch over all ranks.
 static int64_t round_of(const ot_run *run, const ot_mesh *mesh) {
   const int replicas = mesh ? mesh->degree[OT_AXIS_DP_REPLICATE] : 1;
   const int shards = mesh ? mesh->degree[OT_AXIS_DP_SHARD] : 1;
   return run->batch.micro_batch_size * replicas * shards;
 }
 
-// Lists the numbers of micro-batches that steps of the run have, each once.
+// Lists the distinct numbers of micro-batches that steps of the run have.
 static void count_micro_batches(const ot_run *run, ot_arena *arena, ot_instance_request *request) {
   int *const counts = ot_arena_array(arena, run->batch.num_ramp + 1, sizeof *counts);
   int num = 0;
@@ -67,24 +67,24 @@ static ot_status read_order(const ot_run *run, ot_arena *arena, ot_instance_requ
   return OT_OK;
 }
 
-// Storage types this back end has: anything else is refused, never rounded to something near.
+// Storage dtypes of this back end: others are rejected, never replaced by a similar one.
 static ot_status check_precision(const ot_run_precision *precision) {
   const ot_dtype wide = precision->compute == OT_F64 ? OT_F64 : OT_F32;
   const struct {
     const char *key;
     ot_dtype type;
-    bool narrow;  // there in bf16, too
+    bool narrow;  // bf16 is supported, too
   } kept[] = {{"params", precision->params, true},
               {"gradients", precision->gradients, true},
               {"reduce", precision->reduce, true},
               {"master", precision->master, false},
               {"moments", precision->moments, false}};
   OT_CHECK(precision->compute != OT_F16 && precision->compute != OT_F8, OT_ENVIRONMENT,
-           "precision: compute=%s is not there on this back end (try bf16 or fp32)",
+           "precision: compute=%s is not supported by this back end (try bf16 or fp32)",
            ot_dtype_name(precision->compute));
   for (int i = 0; i < OT_COUNT(kept); i++) {
     const bool there = kept[i].type == wide || (kept[i].narrow && kept[i].type == OT_BF16);
-    OT_CHECK(there, OT_ENVIRONMENT, "precision: %s=%s is not there on this back end (try %s%s)",
+    OT_CHECK(there, OT_ENVIRONMENT, "precision: %s=%s is not supported by this back end (try %s%s)",
              kept[i].key, ot_dtype_name(kept[i].type), ot_dtype_name(wide),
              kept[i].narrow ? " or bf16" : "");
   }
@@ -94,14 +94,14 @@ static ot_status check_precision(const ot_run_precision *precision) {
 ot_status ot_trainer_check(const ot_run *run) {
   for (int64_t i = 0; i < run->audit.num_checks; i++) {
     OT_CHECK(run->audit.checks[i] != OT_AUDIT_OVERLAP, OT_USAGE,
-             "audit.checks: overlap takes steps of its own and has no part in a run (try `orthant "
+             "audit.checks: overlap runs its own steps and cannot be part of a run (try `orthant "
              "audit overlap`, or exposed_seconds in metrics.jsonl)");
   }
   OT_CHECK(run->audit.every == 0 || run->audit.num_checks > 0, OT_USAGE,
-           "audit.every=%lld, and audit.checks is empty (try [ranks])",
+           "audit.every=%lld, but audit.checks is empty (try [ranks])",
            (long long)run->audit.every);
   OT_CHECK(!run->checkpoint.async, OT_ENVIRONMENT,
-           "checkpoint: async=true is not there in this build (try false)");
+           "checkpoint: async=true is not supported (try false)");
   return check_precision(&run->precision);
 }
 
@@ -163,7 +163,7 @@ static ot_status find_weights(ot_trainer *trainer, ot_arena *arena, char *path) 
   return OT_OK;
 }
 
-// Where the initial weights are, on all ranks; empty: they are random.
+// The path of the initial weights, on all ranks; empty: random weights.
 static ot_status share_weights(ot_trainer *trainer, char *path) {
   ot_heap heap = {0};
   ot_arena arena = ot_heap_arena_create(&heap);
@@ -240,7 +240,7 @@ void ot_trainer_destroy(ot_trainer **trainer) {
 
 // ---- step ----
 
-// Loads what this rank trains on of trainer->rows; returns the number of its unmasked targets.
+// Loads this rank's part of trainer->rows; returns the number of its unmasked targets.
 static int64_t load_rows(ot_trainer *trainer, ot_mode mode, int micro_batch) {
   ot_instance *const instance = trainer->instance;
   const ot_rows *rows = &trainer->rows;
@@ -276,7 +276,7 @@ static ot_status load_step(ot_trainer *trainer, int micro_batches, ot_noise_targ
   return OT_OK;
 }
 
-// Means over the layers that have experts.
+// Means over the layers with experts.
 static ot_metrics_experts read_experts(const ot_trainer *trainer) {
   const ot_model *const model = &trainer->run->model;
   if (model->moe.num_experts == 0) return (ot_metrics_experts){NAN, NAN, NAN, NAN, NAN, NAN};
@@ -284,7 +284,7 @@ static ot_metrics_experts read_experts(const ot_trainer *trainer) {
   ot_instance_expert_sums(trainer->instance, mean);
   const double layers = (double)ot_moe_layers(model);
   for (int k = 0; k < OT_EXPERT_SUMS; k++) mean[k] /= layers;
-  // Where experts choose, all are equally busy: there is no such loss.
+  // With expert choice all experts are equally loaded: there is no such loss.
   const bool balanced = model->moe.routing == OT_MOE_EXPERT_CHOICE;
   return (ot_metrics_experts){.aux_loss = balanced ? NAN : mean[OT_EXPERT_AUX_LOSS],
                               .z_loss = mean[OT_EXPERT_Z_LOSS],
@@ -311,8 +311,6 @@ static double set_scalars(ot_trainer *trainer, const ot_noise_targets *targets, 
   return rate;
 }
 
-// Nothing was updated (ops/optimizer.h): the weights are those of the step before. The norm is the
-// same on all ranks, so that all come here or none.
 // Where to look first.
 static const char *first_seen(const ot_strange_place *place, ot_arena *arena) {
   if (!place->block) return "";
@@ -320,6 +318,8 @@ static const char *first_seen(const ot_strange_place *place, ot_arena *arena) {
   return ot_arena_format(arena, "; look at block %s on rank %d first", place->block, place->rank);
 }
 
+// If not finite, nothing was updated (ops/optimizer.h): the weights are those of the previous step.
+// The norm is the same on all ranks, so all ranks fail or none.
 static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report) {
   if (isfinite(report->loss) && isfinite(report->gradient_norm)) return OT_OK;
   ot_heap heap = {0};
@@ -330,7 +330,7 @@ static ot_status check_finite(ot_trainer *trainer, const ot_step_report *report)
   if (status == OT_OK) {
     status = ot_fail(OT_NUMERIC, "step %lld: the loss is %g and the gradient norm %g; %s",
                      (long long)report->step, report->loss, report->gradient_norm, place.text);
-    ot_fail_hint(OT_NUMERIC, "nothing was updated; samples %lld to %lld were trained on%s",
+    ot_fail_hint(OT_NUMERIC, "nothing was updated; the samples were %lld to %lld%s",
                  (long long)(trainer->position.next_sample - trainer->last_samples),
                  (long long)(trainer->position.next_sample - 1), first_seen(&place, &arena));
   }
@@ -383,14 +383,14 @@ ot_status ot_trainer_step(ot_trainer *trainer, ot_step_report *report) {
 
 // ---- validation ----
 
-// The rank that has the head's loss of its rows; those of tp have the same.
+// True on ranks that add the head's loss: of the ranks of tp, which all have it, the first.
 static bool has_loss(const ot_trainer *trainer) {
   const int head = ot_instance_shape(trainer->instance)->num_blocks - 1;
   return ot_team_index(trainer->team, OT_AXIS_TP) == 0 &&
          ot_instance_held(trainer->instance, head, OT_COPY_WEIGHT).count > 0;
 }
 
-// Micro-batch `first` of a set and the ones that other ranks take beside it: sums of this rank.
+// Evaluates one micro-batch per rank, from sequence `first` of the set on; adds this rank's sums.
 static ot_status evaluate(ot_trainer *trainer, int set, int64_t first, double *sums) {
   const ot_executor *const executor = ot_instance_executor(trainer->instance);
   const int64_t mine = first + ot_team_data_index(trainer->team) * trainer->rows.B;

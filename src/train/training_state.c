@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (weights in full precision).
+// Names in optimizer files: m.NAME and v.NAME (moments), master.NAME (master weights).
 #include "train/training_state.h"
 
 #include "checkpoint/hf_texts.h"
@@ -14,7 +14,7 @@ static const state_kind kinds[] = {
     {"m.", OT_COPY_MOMENT_1}, {"v.", OT_COPY_MOMENT_2}, {"master.", OT_COPY_MASTER}};
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
 
-// Everything that saving and loading both need.
+// State shared by saving and loading.
 typedef struct state_view {
   ot_arena *arena;
   ot_instance *instance;
@@ -28,7 +28,7 @@ static ot_status view(ot_instance *instance, const ot_run *run, ot_arena *arena,
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
 }
 
-// Muon keeps no second moment: tensors of its matrices have none.
+// Muon has no second moment: tensors of its matrices lack one.
 static const bool *selected(const state_view *v, ot_parameter_copy copy) {
   if (copy != OT_COPY_MOMENT_2 || !ot_run_uses_muon(v->run)) return NULL;
   bool *const keep = ot_arena_array(v->arena, v->map.num_tensors + 1, sizeof *keep);
@@ -129,7 +129,7 @@ ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *
 static ot_status load(state_view *v, ot_checkpoint *checkpoint, ot_state_request *request) {
   const char *const path = request->path;
   const ot_manifest *const manifest = ot_checkpoint_manifest(checkpoint);
-  OT_CHECK(manifest, OT_USAGE, "%s has no manifest.json: it is no checkpoint of a run", path);
+  OT_CHECK(manifest, OT_USAGE, "%s has no manifest.json: it is not a checkpoint of a run", path);
   OT_CHECK(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT,
            "%s has no optimizer state", path);
   ot_weight_access access = ot_weight_access_of(v->arena, v->instance, OT_COPY_WEIGHT);

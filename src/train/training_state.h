@@ -9,7 +9,7 @@
 #include "tokenizer/tokenizer.h"
 #include "train/team.h"
 
-// Where a run stands between two steps.
+// The position of a run between two steps.
 typedef struct ot_position {
   int64_t step;         // completed steps
   int64_t next_sample;  // global index of the first sample not yet trained on
@@ -31,6 +31,6 @@ ot_status ot_training_state_save(ot_instance *instance, const ot_state_request *
 
 // Reads the checkpoint at `request->path`, whose hashes one rank has verified (checkpoint_list.h),
 // into `instance`, moments and master weights included; every tensor is accounted for. request->run
-// says which tensors have which state, its position receives that of the checkpoint. Any mesh reads
-// what any other saved. Collective over the world.
+// tells which tensors have which state; its position is set to that of the checkpoint. Checkpoints
+// are independent of the mesh. Collective over the world.
 ot_status ot_training_state_load(ot_instance *instance, ot_state_request *request);

@@ -175,7 +175,7 @@ static void bubbles_are_told_from_what_the_order_has(void **state) {
   ot_audit_report report = judge(&o, &how, &arena);
   assert_int_equal(report.num_findings, 1);
   assert_string_equal(report.findings[0].what, "pipeline_bubble");
-  assert_non_null(strstr(report.findings[0].evidence, "equal stages would for 25.0 %"));
+  assert_non_null(strstr(report.findings[0].evidence, "with equal stages 25.0 %"));
   o.bubble_s = .2;
   o.exposed_axis_s[OT_TIMELINE_PP] = .31;
   report = judge(&o, &how, &arena);

@@ -238,7 +238,7 @@ static void a_ring_in_bf16_is_found_at_the_planned_size_only(void **state) {
   const audit_said s = run_audit(true, 4096);
   assert_int_equal(s.verdict, OT_VERDICT_FINDING);
   assert_string_equal(s.what, "biased_reduction");
-  assert_non_null(strstr(s.where, "sum over 4096 ranks in bf16"));
+  assert_non_null(strstr(s.where, "reduction over 4096 ranks in bf16"));
   assert_int_equal(run_audit(false, 4096).verdict, OT_VERDICT_CLEAN);
 }
 

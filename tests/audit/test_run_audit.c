@@ -144,7 +144,7 @@ static void a_changed_bit_ends_the_run_before_it_is_saved(void **state) {
       "step 6: the audit of ranks found 1: weights of "
       "model.layers.1.post_attention_layernorm.weight");
   assert_message_has("rank 3 against ranks 0 1 2, first at element 5: ");
-  assert_non_null(strstr(ot_fail_hint_text(), "goes on from the checkpoint before it"));
+  assert_non_null(strstr(ot_fail_hint_text(), "resumes from the checkpoint before it"));
   assert_non_null(strstr(t.notes, "finding 1: weights_differ"));
   assert_int_equal(count(directory, "\"step\":6,\"audit_findings/ranks\":1}"), 1);
   assert_true(is_saved(directory, "step-00000004"));
@@ -266,7 +266,7 @@ static void a_bit_that_no_replica_has_ends_the_run_after_one_step(void **state) 
   const char *sets[] = {"audit={every: 2, checks: [ranks, state]}", "parallel.zero=1"};
   assert_int_equal(train_all(directory, &t, sets, 2), OT_FINDINGS);
   assert_message_has("step 5: the audit of state found 1: second moments of model.layers.0.");
-  assert_message_has(" on rank 3 are not what the update of step 4 wrote (1 tensor of this rank)");
+  assert_message_has(" on rank 3 changed after the update of step 4 (1 tensor of this rank)");
   assert_non_null(strstr(t.notes, "finding 1: state_changed"));
   assert_int_equal(count(directory, "\"step\":3,\"audit_findings/state\":0}"), 1);
   assert_int_equal(count(directory, "\"step\":5,\"audit_findings/state\":1}"), 1);

@@ -149,10 +149,10 @@ static void accounts_for_every_element(void **state) {
   assert_int_equal(ot_checkpoint_read(checkpoint, "absent", OT_F32, 1, read), OT_ENVIRONMENT);
   assert_message_has("tensor absent is missing");
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, 5, read), OT_ENVIRONMENT);
-  assert_message_has("tensor norm has 900 elements where 5 are expected");
+  assert_message_has("tensor norm has 900 elements, expected 5");
   assert_int_equal(ot_checkpoint_read(checkpoint, "norm", OT_F32, COLS, read), OT_OK);
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
-  assert_message_has("1 tensor not read, or not whole: w");
+  assert_message_has("1 tensor not read completely: w");
   const int w = ot_safetensors_find(ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_MODEL), "w");
   for (int row = 0; row < ROWS; row++)
     assert_int_equal(ot_checkpoint_read_range(checkpoint, OT_CHECKPOINT_MODEL,
@@ -164,7 +164,7 @@ static void accounts_for_every_element(void **state) {
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_MODEL), OT_ENVIRONMENT);
   assert_message_has("1 tensor read more than once: norm");
   assert_int_equal(ot_checkpoint_account(checkpoint, OT_CHECKPOINT_OPTIMIZER), OT_ENVIRONMENT);
-  assert_message_has("2 tensors not read, or not whole: m.w, master.w");
+  assert_message_has("2 tensors not read completely: m.w, master.w");
   const ot_safetensors *const optimizer =
       ot_checkpoint_tensors(checkpoint, OT_CHECKPOINT_OPTIMIZER);
   for (int i = 0; i < ot_safetensors_count(optimizer); i++)
@@ -205,7 +205,7 @@ static void finds_every_kind_of_damage(void **state) {
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   flip_byte(model, 9000);
   expect_damage(path, true,
-                "model.safetensors is not that of its manifest: bytes 8192 to 12287, tensors w");
+                "model.safetensors differs from its manifest: bytes 8192 to 12287, tensors w");
   flip_byte(model, 3000);
   expect_damage(path, true, "bytes 0 to 12287, tensors norm, w");
   flip_byte(model, 1);  // no header, no names
@@ -213,7 +213,7 @@ static void finds_every_kind_of_damage(void **state) {
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(truncate(model, 5000), 0);
-  expect_damage(path, false, "model.safetensors has 5000 bytes where its manifest has");
+  expect_damage(path, false, "model.safetensors has 5000 bytes, its manifest states");
 
   assert_int_equal(save(f, path, 1, 0), OT_OK);
   assert_int_equal(unlink(config), 0);
@@ -263,7 +263,7 @@ static const char *const bad_texts[][2] = {
     {"{\"format\":1,\"format\":1}", "duplicate object key"},
     {"{\"format\":1}", "key \"checksum\" is missing"},
     {"{\"format\":1,\"checksum\":7}", "key \"checksum\" is not a text"},
-    {"{\"format\":1,\"checksum\":\"12\"}", "does not have the checksum that it states"},
+    {"{\"format\":1,\"checksum\":\"12\"}", "does not match its checksum"},
 };
 
 #define GOOD_START                                                                                 \
@@ -287,7 +287,7 @@ static const char *const bad_manifests[][2] = {
     {GOOD_START
      ",\"files\":{\"x\":{\"bytes\":5000,\"xxh3_128\":\"00112233445566778899aabbccddeeff\","
      "\"piece_bytes\":4096,\"pieces_xxh3_64\":\"0011223344556677\"}}",
-     "its pieces do not make up 5000 bytes"},
+     "its blocks are not 5000 bytes"},
 };
 
 // The manifest that begins with `start`, with its checksum.

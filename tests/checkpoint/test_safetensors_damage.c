@@ -72,8 +72,8 @@ static const bad_header bad_headers[] = {
     {ONE("F32", "[9223372036854775808]", "[0,4]"), 4, "not valid JSON: too big integer"},
     {ONE("F4", "[3]", "[0,1]"), 1, "3 elements of F4 do not end on a byte"},
     {ONE("F32", "[1]", "[0,4]"), 3, "pass the end of the file's 3 bytes of data"},
-    {ONE("F32", "[1]", "[4,0]"), 4, "data_offsets [4, 0] are no range"},
-    {ONE("F32", "[1]", "[-4,0]"), 4, "are no range"},
+    {ONE("F32", "[1]", "[4,0]"), 4, "data_offsets [4, 0]: no range"},
+    {ONE("F32", "[1]", "[-4,0]"), 4, ": no range"},
     {ONE("F32", "[1]", "[0]"), 4, "data_offsets are not two integers"},
     {ONE("F32", "[1]", "[0,4,4]"), 4, "data_offsets are not two integers"},
     {ONE("F32", "[1]", "[0,4]"), 6, "2 bytes after the last tensor belong to no tensor"},
@@ -84,9 +84,9 @@ static const bad_header bad_headers[] = {
     {TWO("[0,4]", "[6,10]"), 10, "data bytes 4 to 6 before tensor b"},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "key \"data_offsets\" is missing"},
     {"{\"w\":7}", 0, "tensor w: its entry is not an object"},
-    {"{\"w\":" EMPTY ",\"w\":" EMPTY "}", 0, "tensor w is there twice"},
-    {"{\"w\":" EMPTY ",\"\\u0077\":" EMPTY "}", 0, "tensor w is there twice"},
-    {ONE("F32", "[1]", "[0,4],\"shape\":[1]"), 4, "key \"shape\" is there twice"},
+    {"{\"w\":" EMPTY ",\"w\":" EMPTY "}", 0, "tensor w appears twice"},
+    {"{\"w\":" EMPTY ",\"\\u0077\":" EMPTY "}", 0, "tensor w appears twice"},
+    {ONE("F32", "[1]", "[0,4],\"shape\":[1]"), 4, "key \"shape\" appears twice"},
     {ONE("F32", "[01]", "[0,4]"), 4, "not valid JSON: a number that begins with 0"},
     {ONE("F32", "[1 2]", "[0,4]"), 4, "not valid JSON: ',' is expected"},
     {"{\"w\\ud800\":{}}", 0, "not valid JSON: an invalid character in a string"},
@@ -139,7 +139,7 @@ static void refuses_header_lengths_that_lie(void **state) {
     int64_t num_bytes;
     const char *message;
   } cases[] = {
-      {"\x02\0\0", 3, "3 bytes, the header's length alone takes 8"},
+      {"\x02\0\0", 3, "3 bytes, at least 8 are needed"},
       {"\xff\xff\xff\xff\xff\xff\xff\xff", 8, "18446744073709551615 bytes (at most 100000000)"},
       {"\x01\xe1\xf5\x05\0\0\0\0", 8, "100000001 bytes (at most 100000000)"},
       {"\x00\xe1\xf5\x05\0\0\0\0", 8, "header of 100000000 bytes passes the end at 8"},
@@ -337,10 +337,10 @@ static void says_which_file_it_looked_for(void **state) {
   assert_int_equal(ot_safetensors_create(single, "model", &set), OT_ENVIRONMENT);
   assert_message_has("it is empty");
   assert_int_equal(ot_safetensors_create(directory, "optimizer", &set), OT_ENVIRONMENT);
-  assert_message_has("neither optimizer.safetensors nor optimizer.safetensors.index.json is there");
+  assert_message_has("neither optimizer.safetensors nor optimizer.safetensors.index.json exists");
   scratch_write(scratch_path(directory, "model.safetensors.index.json"), "{}", 2);
   assert_int_equal(ot_safetensors_create(directory, "model", &set), OT_ENVIRONMENT);
-  assert_message_has("both model.safetensors and model.safetensors.index.json are there");
+  assert_message_has("both model.safetensors and model.safetensors.index.json exist");
   scratch_destroy(directory);
 }
 

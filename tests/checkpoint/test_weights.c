@@ -456,9 +456,9 @@ static void import_one(fixture *f, const char *name, int64_t rows) {
 
 static void refuses_mxfp4_and_stacks_of_another_size(void **state) {
   import_one(*state, "model.layers.0.mlp.experts.gate_up_proj_blocks", 8);
-  assert_message_has("mlp.experts.gate_up_proj_blocks is of weights quantised by mxfp4");
+  assert_message_has("mlp.experts.gate_up_proj_blocks is quantised with mxfp4");
   import_one(*state, "model.layers.0.mlp.experts.down_proj_bias", 7);
-  assert_message_has("has not the shape [8, 20]");
+  assert_message_has("does not have the shape [8, 20]");
 }
 
 static void refuses_stacks_of_transposed_matrices(void **state) {
@@ -466,7 +466,7 @@ static void refuses_stacks_of_transposed_matrices(void **state) {
   build_model(f, "olmoe");
   ot_weight_notes notes;
   assert_int_equal(import_file(f, write_stacks(f, true), OT_F32, &notes), OT_ENVIRONMENT);
-  assert_message_has("has not the shape [experts, 18, 10]");
+  assert_message_has("does not have the shape [experts, 18, 10]");
 }
 
 static void ignores_old_buffers_and_says_so(void **state) {
@@ -500,8 +500,7 @@ static void names_tensors_that_do_not_fit(void **state) {
   expect_refusal(f, "llama", &headless, "1 tensor of the model missing: lm_head.weight");
   assert_non_null(strstr(ot_fail_hint_text(), "tie_word_embeddings: true"));
   const variation extra = {.add = "model.norm.weight", .as = "model.layers.0.extra.weight"};
-  expect_refusal(f, "llama", &extra,
-                 "1 tensor without a place in this model: model.layers.0.extra.weight");
+  expect_refusal(f, "llama", &extra, "1 tensor unknown to this model: model.layers.0.extra.weight");
   const variation swapped = {.swap = "model.layers.0.mlp.up_proj.weight"};
   expect_refusal(f, "llama", &swapped, "tensor model.layers.0.mlp.up_proj.weight has shape [");
 }

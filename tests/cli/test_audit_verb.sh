@@ -31,7 +31,7 @@ YAML
 # What cannot be is said, before anything runs.
 expect 2 'there is no audit "foo"' "$orthant" audit foo run.yaml
 expect 4 "pp=2" "$orthant" audit ranks run.yaml --set parallel.pp=2
-expect 2 "overlap takes steps of its own" \
+expect 2 "overlap runs its own steps" \
   "$orthant" train run.yaml --set 'audit={every: 2, checks: [overlap]}'
 expect 2 "audit.checks is empty" "$orthant" train run.yaml --set audit.every=2
 [ ! -e a ] || fail "a refused run wrote files"
@@ -75,5 +75,5 @@ expect 0 "overlap: inconclusive" taskset -c "$first" "$orthant" audit overlap ru
 expect 0 "after steps 4 to 6" "$orthant" audit ranks a --ranks 2 --set parallel.tp=1 --set parallel.pp=2
 expect 0 "after steps 4 to 5" "$orthant" audit ranks a/checkpoints/step-00000004 --ranks 2 --steps 1
 "$orthant" convert a hf >/dev/null 2>&1
-expect 2 "it is no checkpoint of a run" "$orthant" audit ranks hf --ranks 2
+expect 2 "it is not a checkpoint of a run" "$orthant" audit ranks hf --ranks 2
 echo "all passed"

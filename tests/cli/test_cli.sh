@@ -135,7 +135,7 @@ expect 2 err 'micro_batch_size: 0 is out of range; allowed: 1 to 1048576 sequenc
   config range.yaml
 printf 'model: gpt2\nprecision: {compute: fp8}\n' >fp8.yaml
 expect 0 out 'compute: fp8' config fp8.yaml
-expect 3 err 'compute=fp8 is not there on this back end' train fp8.yaml --dry-run
+expect 3 err 'compute=fp8 is not supported by this back end' train fp8.yaml --dry-run
 printf 'model: {model_type: llama, logits_scaling: 2}\n' >unknown.yaml
 expect 2 err '--set model.logits_scaling=ignore' config unknown.yaml
 expect 0 out 'model_type: llama' config unknown.yaml --set model.logits_scaling=ignore

@@ -26,7 +26,7 @@ cmp back/model.safetensors "$fixtures/gpt2/model.safetensors" || fail "other byt
 "$orthant" convert checkpoint small --dtype=bf16 --shard-size 10k >out
 [ -f small/model.safetensors.index.json ] || fail "no shards: $(ls small)"
 
-expect_error 2 'the directory to make is there already (back)' "$orthant" convert checkpoint back
+expect_error 2 'the output directory already exists (back)' "$orthant" convert checkpoint back
 expect_error 3 'there is no checkpoint, run or HF directory of this name (none)' \
   "$orthant" convert none out1
 printf 'x' | dd of=checkpoint/model.safetensors bs=1 seek=5000 conv=notrunc status=none

@@ -77,16 +77,16 @@ ln -s shard.idx linked.idx
 "$orthant" tokenize --tokenizer bytes --out linked run.yaml >/dev/null
 [ -L linked.idx ] || fail "tokenize replaced a link to an index that was there"
 mkfifo fifo.idx
-expect 3 "an index is read back" "$orthant" tokenize --tokenizer bytes --out fifo run.yaml
+expect 3 "the index is read back" "$orthant" tokenize --tokenizer bytes --out fifo run.yaml
 ln -s learned.json tokenizer.json
 learn=("$orthant" tokenize --train-vocab 260 --tokenizer)
 "${learn[@]}" tokenizer.json --out learned run.yaml >/dev/null
 [ -L tokenizer.json ] && [ -s learned.json ] || fail "tokenize replaced a link to a tokenizer"
-expect 3 "a trained tokenizer is read back (fifo)" "${learn[@]}" fifo --out learned run.yaml
+expect 3 "the trained tokenizer must be read back (fifo)" "${learn[@]}" fifo --out learned run.yaml
 ln -s exported dangling
 "$orthant" convert run dangling >/dev/null 2>&1
 [ -L dangling ] && [ -s exported/model.safetensors ] || fail "convert replaced a link"
-expect 2 "is there already (fifo)" "$orthant" convert run fifo
+expect 2 "already exists (fifo)" "$orthant" convert run fifo
 
 # ---- what is sent to standard output by name stands there alone ----
 "${plan[@]}" --html /dev/stdout | tail -1 | grep -q '^</html>' || fail "a report behind a page"

@@ -40,7 +40,7 @@ expect 2 "error: parallel.layout has 2 chunks; the stages need 1" \
 [ ! -e a ] || fail "a refused run wrote files"
 
 # A dry run plans for the most loaded rank, and says how to start.
-expect 0 ", which has most" "$orthant" train run.yaml --ranks 2 --dry-run --set parallel.pp=2
+expect 0 ", the maximum" "$orthant" train run.yaml --ranks 2 --dry-run --set parallel.pp=2
 grep -q "^2 ranks (pp 2)" err.txt || fail "no mesh in the dry run"
 grep -qF -- "to start it: orthant train run.yaml --set parallel.pp=2 --ranks 2" err.txt ||
   fail "no launch line"
@@ -152,7 +152,7 @@ kill -USR1 $pid
 got=0; wait $pid || got=$?
 [ "$got" = 75 ] || { cat err.txt; fail "a signal gave $got, expected 75"; }
 [ "$(grep -c '^error' err.txt)" = 1 ] || fail "a stop was said more than once"
-grep -q "^help: start the same command again" err.txt || fail "not said how to go on after a signal"
+grep -q "^help: run the same command again" err.txt || fail "not said how to go on after a signal"
 ls s/checkpoints | grep -q step- || fail "no checkpoint after a signal"
 
 # What fails on the leader ends all ranks, once.

@@ -74,13 +74,13 @@ while read -r name victim settings; do
   [ "$got" = 4 ] || fail "$name: exit code $got, expected 4"
   [ $took -lt 12000 ] || fail "$name: took $took ms"
   [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "$name: said other than once"
-  grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not come in 2 s" \
+  grep -qE "^error: (rank [0-9] .*|.*saving step .*)waits in '.+' \([a-z_]+ [0-9]+ (from|of) .*for ranks? .*which ha(s|ve) not arrived in 2 s" \
     err.txt || fail "$name: does not say what was waited for"
   # Nobody who waits himself is named, or it is said beside him who does not.
-  grep -qE "(for rank $victim, which has not come in 2 s|and waits? .*; rank $victim gives no answer)\$" err.txt ||
+  grep -qE "(for rank $victim, which has not arrived in 2 s|and waits? .*; rank $victim does not respond)\$" err.txt ||
     fail "$name: not for rank $victim alone"
   case $name in save*)
-    grep -qE "saving step [0-9]+: rank [0-9] waits .* for rank $victim, which has not come" err.txt ||
+    grep -qE "saving step [0-9]+: rank [0-9] waits .* for rank $victim, which has not arrived" err.txt ||
       fail "$name: does not say that it was a save, or names others"
   esac
   echo "$name: $took ms: $(grep '^error: ' err.txt)"

@@ -83,7 +83,7 @@ cp -r h h_text
 sed -i s/llama/lxama/ h_text/checkpoints/step-00000003/config.json
 printf '\x7f' | dd of=h/checkpoints/step-00000003/model.safetensors bs=1 seek=20003 conv=notrunc 2>/dev/null
 echo '{"text":"typedef struct"}' >q.jsonl
-damaged="passing over 1 damaged checkpoint"
+damaged="skipping 1 damaged checkpoint"
 expect 0 "$damaged" "$orthant" sample h --prompt typedef --max-tokens 2
 expect 0 "$damaged" "$orthant" score h q.jsonl
 expect 0 "$damaged" "$orthant" convert h h_hf
@@ -112,7 +112,7 @@ sed 's/3e-3/4e-3/' run.yaml >other.yaml
 expect 2 "optimizer.lr: 0.003 -> 0.004" "$orthant" train other.yaml
 expect 0 "is finished" "$orthant" train run.yaml --set optimizer.lr=4e-3
 expect 2 "did you mean" "$orthant" train run.yaml --set optimiser.lr=1
-expect 2 "holds a run already" "$orthant" train run.yaml --resume never
+expect 2 "already holds a run" "$orthant" train run.yaml --resume never
 expect 2 "not those of a run" "$orthant" train run.yaml --set output=text
 expect 2 "vocab_size=200" "$orthant" train run.yaml --set output=x --set model.vocab_size=200
 expect 3 "missing.bin does not exist" "$orthant" train run.yaml --set output=x --set data.train=missing
@@ -124,19 +124,19 @@ for dry in "" --dry-run; do
   expect 2 "sequence_length=65 is more than max_position_embeddings=64" "$orthant" train run.yaml --set output=x $dry \
     --set data.sequence_length=65
   expect 2 "model.max_position_embeddings=65" "$orthant" train run.yaml --set output=x $dry --set data.sequence_length=65
-  expect 2 "sequence_length=4000000 is more than there is: $PWD/train has" "$orthant" train run.yaml --set output=x $dry \
+  expect 2 "sequence_length=4000000 exceeds the data: $PWD/train has" "$orthant" train run.yaml --set output=x $dry \
     --set data.sequence_length=4000000 --set model.max_position_embeddings=4000000
   hash=$(grep -o '"xxh3_128": "[0-9a-f]*"' train.meta.json | head -1 | cut -d'"' -f4)
-  expect 2 "train was made by another tokenizer, bytes (hash $hash), than $PWD/other.json (hash " \
+  expect 2 "train was tokenized with bytes (hash $hash), not with $PWD/other.json (hash " \
     "$orthant" train run.yaml --set output=x $dry --set data.tokenizer=other.json
-  expect 2 "valid was made by another tokenizer" "$orthant" train run.yaml --set output=x $dry \
+  expect 2 "valid was tokenized with" "$orthant" train run.yaml --set output=x $dry \
     --set data.tokenizer=other.json --set data.train=other
   expect 3 "this machine has" "$orthant" train run.yaml --set output=x $dry --set model.hidden_size=16384 \
     --set model.head_dim=64 --set model.intermediate_size=65536 --set model.num_hidden_layers=100
   expect 0 "the warm-up of 6 steps is not over when the run ends, after 1" "$orthant" train run.yaml $dry \
     --set output="n$dry" --set learning_rate.warmup_steps=6 --set steps=1 --set data.tokenizer=other.json \
     --set data.tokenizer_check=false
-  expect 0 "not given, so as gpt2 has it by default: vocab_size=50257, n_positions=1024" "$orthant" train run.yaml $dry \
+  expect 0 "not given, so the default of gpt2 is used: vocab_size=50257, n_positions=1024" "$orthant" train run.yaml $dry \
     --set output="m$dry" --set steps=1 --set 'model={model_type: gpt2, n_embd: 24, n_layer: 2, n_head: 3}'
 done
 expect 4 "started 4 processes" env OMPI_COMM_WORLD_SIZE=4 "$orthant" train run.yaml

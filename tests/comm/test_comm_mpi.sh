@@ -55,7 +55,7 @@ expect 4 "rank . waits in 'circle' (receive 1 from rank ., tag 0, of group world
   "${launch[@]}" -n 3 "$program" all_late
 expect 4 "rank 0 waits in 'patient' (barrier 2 of group world, ranks 0-2) for rank 2, which has" \
   "${launch[@]}" -n 3 "$program" late_beside
-expect 4 "for rank 1, which has not come in 0.5 s and waits itself; rank 2 gives no answer$" \
+expect 4 "for rank 1, which has not arrived in 0.5 s and waits itself; rank 2 does not respond$" \
   "${launch[@]}" -n 3 "$program" late_behind
 expect 5 'rank 2 on .*: the loss is not a number' "${launch[@]}" -n 3 "$program" agrees
 expect 5 '' "${launch[@]}" -n 3 "$program" aborts

@@ -69,7 +69,7 @@ static void tells_a_circle_of_receives_at_once(void **state) {
   (void)state;
   expect_failure(3, wait_in_a_circle, OT_RANKS, 0.9,
                  (const char *const[]){
-                     "ranks wait for each other and nothing can move",
+                     "deadlock: all ranks wait for each other",
                      "rank 0 waits in 'circle' (receive 1 from rank 1, tag 3, of group world, "
                      "ranks 0-2) for rank 1",
                      "rank 1 waits in 'circle'", "rank 2 waits in 'circle'", NULL});
@@ -292,7 +292,7 @@ static void names_a_rank_that_does_not_come_in_time(void **state) {
   (void)state;
   expect_failure(2, one_is_late, OT_RANKS, 2.0,
                  (const char *const[]){"rank 0 waits in 'patient' (barrier 1 of group world, "
-                                       "ranks 0 1) for rank 1, which has not come in 0.1 s",
+                                       "ranks 0 1) for rank 1, which has not arrived in 0.1 s",
                                        NULL});
 }
 

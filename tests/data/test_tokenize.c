@@ -305,8 +305,7 @@ static void asks_for_an_end_of_document_that_the_tokenizer_lacks(void **state) {
   ot_tokenize_result result;
   assert_int_equal(tokenize(names, 1, (ot_tokenize_request){.tokenizer = tokenizer}, &result),
                    OT_USAGE);
-  assert_string_equal(ot_fail_hint_text(),
-                      "name it with --eod, or end documents with nothing: --no-eod");
+  assert_string_equal(ot_fail_hint_text(), "set it with --eod, or use --no-eod for none");
   const ot_tokenize_request named = {.tokenizer = tokenizer, .eod = "!"};
   assert_int_equal(tokenize(names, 1, named, &result), OT_OK);
   assert_int_equal(result.eod, 0);

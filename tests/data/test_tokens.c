@@ -208,7 +208,7 @@ static void names_what_is_wrong_with_a_shard_and_where(void **state) {
       {"d.idx", -1, 0, 8, "d.idx: byte 18"},
       {"d.bin", -1, 0, -2,
        "d.bin: truncated: 16 bytes, but the index has sequence 2 end at byte 18"},
-      {"d.bin", -1, 0, 2, "d.bin: 20 bytes, but the index accounts for 18"},
+      {"d.bin", -1, 0, 2, "d.bin: 20 bytes, but the index covers 18"},
       {"d.bin", 9, 1, 0, "d.bin: token 4 (byte 8) has id 260; allowed: 0 to 8"},
       {"c.bin", 0, 1, 0, "c.bin: no .idx next to it and no known magic"},
       {"c.bin", 4, 3, 0, "c.bin: byte 4: version 3, expected 1"},

@@ -452,7 +452,7 @@ static void ranks_and_orders_that_do_not_fit_are_refused(void **state) {
     const char *text;
   } cases[] = {
       {write_other_lists, 3, OT_RANKS, "the list of its collectives"},
-      {write_other_world, 2, OT_RANKS, "the schedule is that of rank 1 of 3"},
+      {write_other_world, 2, OT_RANKS, "the schedule is for rank 1 of 3"},
       {write_message_beside_its_lane, 2, OT_BUG, "entry 0 (compute): send on lane compute"},
       {write_wait_on_another_lane, 1, OT_BUG, "entry 1 waits on lane gather for entry 0"},
   };

@@ -95,7 +95,7 @@ static void expect_refused(int rounds) {
   assert_int_equal(hand_play(game), OT_BUG);
   const char *const message = game->message[0];
   if (!strstr(message, "entry 0 (adding") || !strstr(message, "task 1 (repeat)") ||
-      !strstr(message, "rounds")) {
+      !strstr(message, "iterations")) {
     fail_msg("%s", message);
   }
   free(game);

@@ -86,7 +86,7 @@ static void refuses_what_would_change_the_ids_by_name(void **state) {
       {{"model", "end_of_word_suffix"}, "\"</w>\"", "end_of_word_suffix"},
       {{"model", "continuing_subword_prefix"}, "\"##\"", "continuing_subword_prefix"},
       {{"model", "vocab"}, "{\"a\":0}", "not in the vocabulary"},
-      {{"model", "vocab", "a"}, "17", "id 17 is there twice"},
+      {{"model", "vocab", "a"}, "17", "id 17 appears twice"},
       {{"model", "vocab", "a"}, "-3", "\"a\""},
       {{"model", "vocab", "a"}, "99999999999", "\"a\""},
       {{"model", "merges"}, "[\"a\"]", "merges[0]"},
@@ -100,9 +100,9 @@ static void refuses_what_would_change_the_ids_by_name(void **state) {
 static void refuses_what_it_would_read_otherwise_in_sentencepiece_kinds(void **state) {
   (void)state;
   static const change of_characters[] = {
-      {{"normalizer"}, "{\"type\":\"Prepend\"}", "prepend is not there; allowed: a text"},
+      {{"normalizer"}, "{\"type\":\"Prepend\"}", "prepend is missing; allowed: a text"},
       {{"normalizer"}, "{\"type\":\"Prepend\",\"prepend\":\"x\",\"a\":1}", "\"a\""},
-      {{"normalizer"}, "{\"type\":\"Sequence\"}", "normalizers is not there"},
+      {{"normalizer"}, "{\"type\":\"Sequence\"}", "normalizers is missing"},
       {{"normalizer"}, "{\"type\":7}", "type is 7"},
       {{"normalizer"},
        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}",
@@ -154,7 +154,7 @@ static void refuses_what_it_would_read_otherwise_in_sentencepiece_kinds(void **s
       {{"normalizer"}, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}", "trie"},
       {{"normalizer"},
        "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAABhYg==\"}",
-       "has no end"},
+       "is not terminated"},
       {{"normalizer"},
        "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/AA==\"}",
        "not UTF-8"},

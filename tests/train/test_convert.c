@@ -168,7 +168,7 @@ static void refuses_what_it_cannot_account_for(void **state) {
   ot_convert_report report;
   ot_convert_request request = {.from = case_path("llama"), .to = f->directory};
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_USAGE);
-  assert_message_has("the directory to make is there already");
+  assert_message_has("the output directory already exists");
   // The weights of one model under the config.json of another.
   const char *const mixed = scratch_path(f->directory, "mixed");
   assert_int_equal(ot_disk_make_directory(mixed), OT_OK);
@@ -309,10 +309,10 @@ static void refuses_fp8_whose_scales_are_not_whole(void **state) {
                                 .sets = &set,
                                 .num_sets = 1};
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
-  assert_message_has("is F8_E4M3, and config.json has no quantization_config");
+  assert_message_has("is F8_E4M3, but config.json has no quantization_config");
   set = "model.quantization_config.weight_block_size=[16, 16]";
   assert_int_equal(ot_convert(&f->arena, &request, &report), OT_ENVIRONMENT);
-  assert_message_has("in blocks of 16 x 16, needs [");
+  assert_message_has("in blocks of 16 x 16 needs [");
   request.num_sets = 0;
   request.from = scratch_path(f->directory, "from");
   write_changed(f, fixture_path("fp8"), "model.layers.1.self_attn.q_proj.weight_scale_inv", NULL,
@@ -340,7 +340,7 @@ static void leaves_out_layers_that_predict_further_tokens(void **state) {
       .from = from, .to = scratch_path(f->directory, "out"), .sets = &set, .num_sets = 1};
   ot_convert_report none;
   assert_int_equal(ot_convert(&f->arena, &request, &none), OT_ENVIRONMENT);
-  assert_message_has("1 tensor without a place in this model: model.layers.2.eh_proj.weight");
+  assert_message_has("1 tensor unknown to this model: model.layers.2.eh_proj.weight");
 }
 
 int main(void) {

@@ -141,9 +141,9 @@ static void goes_on_from_the_newest_whole_checkpoint(void **state) {
   must(TRAIN(f, "run", "steps=6", "checkpoint.every=2"));
   flip(path_of(f, "run", 6, "model.safetensors"));
   must(TRAIN(f, "run", "steps=8", "checkpoint.every=2"));
-  assert_said(f, "passing over 1 damaged checkpoint:");
+  assert_said(f, "skipping 1 damaged checkpoint:");
   assert_said(f, "step-00000006/model.safetensors");
-  assert_said(f, "going on from ");
+  assert_said(f, "resuming from ");
   assert_said(f, "checkpoints/step-00000004\n");
   assert_same_state(f, 8, "whole", "run");
   assert_int_equal(count_lines(f, "run/metrics.jsonl"), 8);
@@ -188,7 +188,7 @@ static void does_not_begin_again_when_checkpoints_are_gone(void **state) {
   must(TRAIN(f, "run", "steps=3"));
   assert_int_equal(ot_disk_remove(checkpoints), OT_OK);
   assert_int_equal(TRAIN(f, "run", "steps=5"), OT_ENVIRONMENT);
-  assert_message_has("has metrics of 3 steps and saved checkpoints, but none is there");
+  assert_message_has("has metrics of 3 steps and saved checkpoints, but all are missing");
   assert_int_equal(count_lines(f, "run/metrics.jsonl"), 3);
   // Without the metrics nothing is left of the run.
   assert_int_equal(unlink(scratch_path(f->directory, "run/metrics.jsonl")), 0);
@@ -201,7 +201,7 @@ static void begins_again_when_it_was_stopped_before_its_first_checkpoint(void **
   assert_int_equal(ot_disk_remove(scratch_path(f->directory, "run/checkpoints")), OT_OK);
   assert_int_equal(unlink(scratch_path(f->directory, "run/.saved")), 0);
   must(TRAIN(f, "run", "steps=4"));
-  assert_said(f, "has no checkpoint yet: its 3 steps begin again");
+  assert_said(f, "has no checkpoint yet: restarting its 3 steps");
   assert_int_equal(count_lines(f, "run/metrics.jsonl"), 4);
 }
 
@@ -212,7 +212,7 @@ static void goes_back_to_the_checkpoint_that_is_named(void **state) {
   must(TRAIN(f, "run", "steps=6", "checkpoint.every=1", "checkpoint.keep=0"));
   f->resume = path_of(f, "run", 2, "");
   must(TRAIN(f, "run", "steps=5", "checkpoint.every=1", "seed=7"));
-  assert_said(f, "going on from ");
+  assert_said(f, "resuming from ");
   assert_said(f, "step-00000002");
   assert_said(f, "4 newer checkpoints and the metrics after step 2: now in ");
   assert_int_equal(count_lines(f, "run/metrics.jsonl"), 5);
@@ -231,7 +231,7 @@ static void continues_another_run_only_where_there_is_none(void **state) {
   must(TRAIN(f, "b", "steps=3"));
   f->resume = scratch_path(f->directory, "a");
   assert_int_equal(TRAIN(f, "b", "steps=5"), OT_USAGE);
-  assert_message_has("holds a run with checkpoints of its own, up to step 3");
+  assert_message_has("holds a run with its own checkpoints, up to step 3");
   assert_true(has_step(f, "b", 3));
   must(TRAIN(f, "c", "steps=3"));
   // The same command goes on with what it saved, also when DIR is gone.
@@ -263,7 +263,7 @@ static void takes_initial_weights_from_what_is_whole(void **state) {
   flip(path_of(f, "run", 3, "model.safetensors"));
   snprintf(init, sizeof init, "init=%s", scratch_path(f->directory, "run"));
   must(TRAIN(f, "a", "steps=1", init));
-  assert_said(f, "passing over 1 damaged checkpoint:");
+  assert_said(f, "skipping 1 damaged checkpoint:");
   snprintf(init, sizeof init, "init=%s", path_of(f, "run", 2, ""));
   must(TRAIN(f, "b", "steps=1", init));
   assert_same_state(f, 1, "a", "b");

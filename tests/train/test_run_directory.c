@@ -82,7 +82,7 @@ static void finds_the_newest_whole_checkpoint(void **state) {
   assert_int_equal(newest(f, f->directory, &found), OT_OK);
   assert_int_equal(found.manifest->step, 100);
   assert_string_equal(ot_disk_base_name(found.path), "step-00000100");
-  assert_non_null(strstr(found.note, "passing over 2 damaged checkpoints:"));
+  assert_non_null(strstr(found.note, "skipping 2 damaged checkpoints:"));
   assert_non_null(strstr(found.note, "step-123456789/model.safetensors is missing"));
   assert_non_null(strstr(found.note, "step-99999999/manifest.json:"));
 }
@@ -97,7 +97,7 @@ static void passes_over_a_checkpoint_under_the_name_of_another_step(void **state
   ot_checkpoint_found found;
   assert_int_equal(newest(f, f->directory, &found), OT_OK);
   assert_int_equal(found.manifest->step, 5);
-  assert_non_null(strstr(found.note, "step-00000009 is of step 6"));
+  assert_non_null(strstr(found.note, "step-00000009 states step 6"));
 }
 
 static void lets_old_checkpoints_go_and_no_others(void **state) {
@@ -181,8 +181,7 @@ static void falls_back_from_damage_that_keeps_the_size(void **state) {
   flip(f->directory, 2, "optimizer.safetensors");
   assert_int_equal(newest(f, f->directory, &found), OT_OK);
   assert_int_equal(found.manifest->step, 1);
-  assert_non_null(
-      strstr(found.note, "step-00000003/model.safetensors is not that of its manifest"));
+  assert_non_null(strstr(found.note, "step-00000003/model.safetensors differs from its manifest"));
   // Who reads weights alone has no use for the optimizer's.
   assert_int_equal(
       ot_checkpoint_newest(&f->arena, f->directory, OT_CHECKPOINT_HASH_WEIGHTS, &found), OT_OK);
@@ -198,8 +197,8 @@ static void names_each_checkpoint_when_none_is_whole(void **state) {
   }
   assert_int_equal(newest(f, f->directory, &found), OT_ENVIRONMENT);
   assert_message_has("none of the checkpoints of ");
-  assert_message_has("step-00000012/model.safetensors is not that of its manifest");
-  assert_message_has("step-00000005/model.safetensors is not that of its manifest");
+  assert_message_has("step-00000012/model.safetensors differs from its manifest");
+  assert_message_has("step-00000005/model.safetensors differs from its manifest");
   assert_message_has("and 4 more");
   assert_non_null(strstr(ot_fail_hint_text(), "another `output`"));
 }

@@ -85,10 +85,10 @@ static void one_rank_names_block_and_tensors(void **state) {
   assert_int_equal(audit_run(&request, body, &a), OT_OK);
   assert_int_equal(a.status, OT_NUMERIC);
   must_say(&a, "step 2");
-  must_say(&a, "the first output that is not finite is that of layers.1, on rank 0");
+  must_say(&a, "the first non-finite output is that of layers.1, on rank 0");
   must_say(&a, "first that of model.embed_tokens.weight");
   assert_string_equal(a.hint,
-                      "nothing was updated; samples 4 to 7 were trained on; look at block layers.1 "
+                      "nothing was updated; the samples were 4 to 7; look at block layers.1 "
                       "on rank 0 first");
   assert_true(a.same);
 }
@@ -126,14 +126,14 @@ static void what_the_backward_alone_makes_is_named_by_its_block(void **state) {
     request.dp_replicate = ranks;
     assert_int_equal(audit_run(&request, first_step, &a), OT_OK);
     assert_int_equal(a.status, OT_NUMERIC);
-    must_say(&a, ranks == 1 ? "the first gradient of the backward that is not finite is that of "
+    must_say(&a, ranks == 1 ? "the first non-finite gradient of the backward is that of "
                               "layers.1, on rank 0"
-                            : "that of layers.1, on which rank the reduction hides");
-    assert_string_equal(a.hint,
-                        ranks == 1 ? "nothing was updated; samples 0 to 3 were trained on; look at "
-                                     "block layers.1 on rank 0 first"
-                                   : "nothing was updated; samples 0 to 3 were trained on; look at "
-                                     "block layers.1 first");
+                            : "that of layers.1, on an unknown rank (the gradients are reduced)");
+    assert_string_equal(a.hint, ranks == 1
+                                    ? "nothing was updated; the samples were 0 to 3; look at "
+                                      "block layers.1 on rank 0 first"
+                                    : "nothing was updated; the samples were 0 to 3; look at "
+                                      "block layers.1 first");
   }
 }
 

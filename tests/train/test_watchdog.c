@@ -58,7 +58,7 @@ static void a_rank_that_stays_away_from_a_step_is_named(void **state) {
   double took;
   assert_int_equal(train(.4, 1, &took), OT_RANKS);
   assert_message_has("waits in 'agreement' (all_gather ");
-  assert_message_has(" of group world, ranks 0-3) for rank 2, which has not come in 0.4 s");
+  assert_message_has(" of group world, ranks 0-3) for rank 2, which has not arrived in 0.4 s");
   assert_true(took < 4);
 }
 
@@ -107,8 +107,8 @@ static ot_status lead_slowly(audit_rank *rank) {
 
 static void a_rank_that_stays_away_from_a_save_is_named(void **state) {
   (void)state;
-  static const char *const late[] = {"for rank 0, which has not come in 0.4 s",
-                                     "for rank 3, which has not come in 0.4 s"};
+  static const char *const late[] = {"for rank 0, which has not arrived in 0.4 s",
+                                     "for rank 3, which has not arrived in 0.4 s"};
   const audit_request request = watched(.4);
   char scratch[SCRATCH_BYTES];
   scratch_create(scratch);
@@ -129,7 +129,7 @@ static void a_writer_that_goes_on_slowly_is_waited_for(void **state) {
   if (audit_run(&request, lead_slowly, &writer) != OT_OK) fail_msg("%s", ot_fail_message());
   writer = (slow_writer){1.6, 1};
   assert_int_equal(audit_run(&request, lead_slowly, &writer), OT_RANKS);
-  assert_message_has("for rank 0, which has not come in 0.8 s");
+  assert_message_has("for rank 0, which has not arrived in 0.8 s");
 }
 
 // ---- in the executor ----
@@ -167,7 +167,7 @@ static void task_and_call_are_named_that_a_rank_did_not_come_to(void **state) {
   assert_message_has("entry 0 (first, ");
   assert_message_has(
       "waits in 'first/all_reduce' (all_reduce 4 of group tensor, ranks 0-2) for "
-      "rank 1, which has not come in 0.3 s");
+      "rank 1, which has not arrived in 0.3 s");
   for (int i = 0; i < game->ranks; i++) assert_int_equal(game->status[i], OT_RANKS);
   test_free(game);
 }
