@@ -80,5 +80,3 @@ typedef enum ot_context_parallel {
   OT_CONTEXT_RING,     // keys and values sent around; zig-zag blocks r and 2c-1-r
   OT_CONTEXT_ULYSSES,  // all-to-all to whole sequences of some heads; contiguous blocks
 } ot_context_parallel;
-
-// Factors of the ranks of a stage (describe/mesh.h), and so placements of a value.

@@ -4,7 +4,7 @@
 
 #include "graph/program.h"
 
-// True when op `op` of a body adds, through `output`, to what its repeat hands out: that is no
+// True when op `op` of a loop body adds, through `output`, to a loop-carried value. That is not a
 // second write.
 bool ot_program_updates(const ot_program *program, int op, int output);
 

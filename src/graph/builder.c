@@ -262,7 +262,7 @@ static bool summed_over_tensor(const ot_parameter *parameter) {
   return group == OT_GROUP_TENSOR_SUM || group == OT_GROUP_EXPERT_SUM;
 }
 
-// In the order in which they lie in a bucket.
+// Parameters of a bucket, in their order.
 typedef enum parameter_class { SUMMED, OTHER, MATRIX } parameter_class;
 
 static parameter_class class_of(const ot_parameter *parameter, bool matrices_last) {
@@ -289,7 +289,7 @@ void ot_builder_place_parameters(ot_builder *builder) {
   block->summed_elements = lay(builder, SUMMED, 0);
   const int64_t matrices = lay(builder, OTHER, block->summed_elements);
   block->weight_elements = lay(builder, MATRIX, matrices);
-  // A tied use takes no room: it reads its owner's weights and adds up in a bucket of that shape.
+  // A tied use has no storage: it reads its owner's weights and has an accumulator of that shape.
   for (int i = 0; i < block->num_parameters; i++) {
     ot_parameter *const parameter = &graph->parameters[block->first_parameter + i];
     if (parameter->tied_to < 0) continue;

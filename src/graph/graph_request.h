@@ -35,10 +35,10 @@ typedef struct ot_graph_request {
   int64_t cache_positions;   // P of the key-value cache; prefill and decode only
   ot_dtype compute;          // OT_F32 or OT_F64
   ot_dtype storage;          // of weights and activations: compute, or OT_BF16
-  bool narrow_gradients;     // accumulators of gradients are stored in OT_BF16, not in compute
-  bool matrices_last;        // of a bucket, so that what has second moments comes first (Muon)
-  int64_t head_chunk_rows;   // rows whose logits exist at once; 0 = the head op's choice
-  int threads;               // of each kernel
+  bool narrow_gradients;     // gradient accumulators are stored in OT_BF16, not in compute
+  bool matrices_last;        // buckets end with matrices, which have no second moments (Muon)
+  int64_t head_chunk_rows;   // tokens whose logits exist at once; 0 = the head op's choice
+  int threads;               // per kernel
   uint64_t seed;             // of dropout
   double expert_buffer;      // rows that a rank's experts receive in one pass, over their even
                              // share; 0 = enough for every token

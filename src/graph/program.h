@@ -130,7 +130,7 @@ bool ot_program_enters_backwards(const ot_program *program, int value);
 // True when the value is on the stack, where it stays until the backward.
 bool ot_program_is_pushed(const ot_program *program, int value);
 
-// The repeat whose body op `op` is part of, or -1.
+// The repeat op whose body contains op `op`, or -1 (body.h).
 int ot_program_repeat_of(const ot_program *program, int op);
 
 // Two programs with the same hash run the same ops on values of the same types.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over the ops, in their order; then placements.
+// Checks loop bodies, then the ops in order, then placements.
 #include "graph/program_check.h"
 
 #include "graph/body.h"
@@ -41,8 +41,8 @@ static ot_status check_outputs(const ot_program *program, int index, bool *writt
     OT_CHECK(!is_made_inside(target) || !twice, OT_BUG, "program %s: op %s writes %s a second time",
              program->name, info->name, target->name);
     OT_CHECK(((info->effect_outputs >> i) & 1u) == 0 || is_step_level(target), OT_BUG,
-             "program %s: effect of op %s goes to %s, which is not a step-level value",
-             program->name, info->name, target->name);
+             "program %s: effect of op %s goes to %s, expected a step-level value", program->name,
+             info->name, target->name);
     written[value] = true;
   }
   return OT_OK;
